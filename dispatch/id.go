@@ -1,0 +1,83 @@
+package dispatch
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/binary"
+	"strings"
+	"time"
+)
+
+// Identifiers are opaque to everyone outside. They sort by the microsecond they were made in, which keeps a clustered
+// index growing at its end and an audit trail in order, and carry 72 random bits.
+type (
+	// ID names a dispatch: dsp_...
+	ID string
+	// DriverID names a driver: drv_...
+	DriverID string
+	// ClaimID names a claim: clm_...
+	ClaimID string
+	// EventID names an event: evt_...
+	EventID string
+)
+
+const (
+	dispatchPrefix = "dsp_"
+	driverPrefix   = "drv_"
+	claimPrefix    = "clm_"
+	eventPrefix    = "evt_"
+)
+
+// encoding keeps the byte order: base32 in the "extended hex" alphabet of RFC 4648, in lower case.
+var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+
+const encodedLen = 26
+
+// NewID returns an identifier no dispatch has.
+func NewID(now time.Time) ID { return ID(Unique(dispatchPrefix, now)) }
+
+// NewDriverID returns an identifier no driver has.
+func NewDriverID(now time.Time) DriverID { return DriverID(Unique(driverPrefix, now)) }
+
+// NewClaimID returns an identifier no claim has.
+func NewClaimID(now time.Time) ClaimID { return ClaimID(Unique(claimPrefix, now)) }
+
+// NewEventID returns an identifier no event has.
+func NewEventID(now time.Time) EventID { return EventID(Unique(eventPrefix, now)) }
+
+// Unique returns prefix followed by 56 bits of time in microseconds and 72 random bits.
+func Unique(prefix string, now time.Time) string {
+	var raw [16]byte
+	binary.BigEndian.PutUint64(raw[:], uint64(now.UnixMicro())<<8)
+	rand.Read(raw[7:]) // never fails: crypto/rand ends the process instead
+	return prefix + encoding.EncodeToString(raw[:])
+}
+
+// ParseID returns s as a dispatch's identifier, or ErrNotFound: what is malformed names nothing.
+func ParseID(s string) (ID, error) {
+	if !wellFormed(s, dispatchPrefix) {
+		return "", ErrNotFound
+	}
+	return ID(s), nil
+}
+
+// ParseDriverID returns s as a driver's identifier, or ErrDriverNotFound.
+func ParseDriverID(s string) (DriverID, error) {
+	if !wellFormed(s, driverPrefix) {
+		return "", ErrDriverNotFound
+	}
+	return DriverID(s), nil
+}
+
+func wellFormed(s, prefix string) bool {
+	rest, ok := strings.CutPrefix(s, prefix)
+	if !ok || len(rest) != encodedLen {
+		return false
+	}
+	for i := range len(rest) {
+		if c := rest[i]; (c < '0' || c > '9') && (c < 'a' || c > 'v') {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,128 @@
+package dispatch
+
+import "time"
+
+// Accept gives the dispatch to the candidate under the claim id. Round is the round the driver was offered, 0 for
+// whichever is current.
+//
+// It returns no event and no error when the candidate already has the dispatch in that round: a repeated tap
+// changes nothing and is told so by d.Claim. Otherwise, in this order: ErrCanceled, ErrAlreadyTaken, ErrExpired,
+// ErrOfferStale, ErrNotOpenYet, ErrNotEligible, ErrDriverBusy.
+func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) ([]Event, error) {
+	current := round == 0 || round == d.Round
+	if d.Status == Canceled {
+		return nil, ErrCanceled
+	}
+	if d.Claim != nil {
+		switch {
+		case d.Claim.Driver != c.ID:
+			return nil, &TakenError{Final: true}
+		case !current:
+			return nil, ErrOfferStale
+		}
+		return nil, nil
+	}
+	if d.Status == Expired {
+		return nil, ErrExpired
+	}
+	if !current || round == 0 && c.GaveBack {
+		// Without a round, the late retry of a claim that was given back looks like a fresh tap. Whoever gave a
+		// dispatch back names the round to take it again.
+		return nil, ErrOfferStale
+	}
+	if d.Status == Scheduled {
+		return nil, &NotOpenYetError{OpensAt: d.OpensAt}
+	}
+	if reasons := c.Ineligible(d.Terms, now); len(reasons) > 0 {
+		return nil, &NotEligibleError{Reasons: reasons}
+	}
+	if c.Busy {
+		return nil, ErrDriverBusy
+	}
+	d.Status = Accepted
+	d.Claim = &Claim{ID: claim, Driver: c.ID, Round: d.Round, AcceptedAt: now}
+	d.touch(now)
+	return []Event{d.event(EventAccepted, string(c.ID), "", now)}, nil
+}
+
+// Withdraw gives the driver's claim back and opens the next round at once, for as long as the last one stood.
+// ErrNotYours, ErrInvalidState once the work has started.
+func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Event, error) {
+	if !d.HeldBy(driver) {
+		return nil, ErrNotYours
+	}
+	if d.Status != Accepted {
+		return nil, &StateError{Status: d.Status}
+	}
+	withdrawn := d.event(EventWithdrawn, string(driver), reason, now)
+	d.reopen(now)
+	// A microsecond later, so that the trail shows the two in their order.
+	return []Event{withdrawn, d.event(EventReopened, System, "", now.Add(time.Microsecond))}, nil
+}
+
+// Start begins the work. Starting what the driver has already started changes nothing.
+func (d *Dispatch) Start(driver DriverID, now time.Time) ([]Event, error) {
+	return d.advance(driver, Accepted, InProgress, EventStarted, now)
+}
+
+// Complete ends the work. Completing what the driver has already completed changes nothing.
+func (d *Dispatch) Complete(driver DriverID, now time.Time) ([]Event, error) {
+	return d.advance(driver, InProgress, Completed, EventCompleted, now)
+}
+
+func (d *Dispatch) advance(driver DriverID, from, to Status, t EventType, now time.Time) ([]Event, error) {
+	switch {
+	case !d.HeldBy(driver):
+		return nil, ErrNotYours
+	case d.Status == to:
+		return nil, nil
+	case d.Status != from:
+		return nil, &StateError{Status: d.Status}
+	}
+	d.Status = to
+	d.touch(now)
+	return []Event{d.event(t, string(driver), "", now)}, nil
+}
+
+// Cancel ends the dispatch for everyone. version is the one the caller has seen: ErrVersionMoved if it is not the
+// current one. ErrInvalidState once it is over.
+func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]Event, error) {
+	if version != d.Version {
+		return nil, ErrVersionMoved
+	}
+	switch d.Status {
+	case Scheduled, Pending, Accepted, InProgress:
+	default:
+		return nil, &StateError{Status: d.Status}
+	}
+	d.Status = Canceled
+	d.touch(now)
+	return []Event{d.event(EventCanceled, actor, reason, now)}, nil
+}
+
+// Reannounce says again that the dispatch is open, for drivers who were turned away by a claim that came to
+// nothing. Round is the one they tapped on, 0 for the current one. No event when it is no longer open in that round.
+func (d *Dispatch) Reannounce(round int, now time.Time) []Event {
+	if d.Status != Pending || round != 0 && round != d.Round {
+		return nil
+	}
+	d.touch(now)
+	return []Event{d.event(EventOpened, System, ReasonClaimFailed, now)}
+}
+
+// ReasonClaimFailed marks a dispatch.opened that follows a claim which came to nothing.
+const ReasonClaimFailed = "CLAIM_FAILED"
+
+func (d *Dispatch) reopen(now time.Time) {
+	stood := d.ExpiresAt.Sub(d.OpensAt)
+	d.Window = Window{OpensAt: now, ExpiresAt: now.Add(stood)}
+	d.Status = Pending
+	d.Claim = nil
+	d.Round++
+	d.touch(now)
+}
+
+func (d *Dispatch) touch(now time.Time) {
+	d.Version++
+	d.UpdatedAt = now
+}
