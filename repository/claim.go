@@ -1,0 +1,158 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// claimTries bounds how often a claim is decided anew because what it was decided on has moved.
+const claimTries = 4
+
+// errMoved says that the dispatch or the driver is no longer as it was when the rule decided.
+var errMoved = errors.New("moved meanwhile")
+
+// Claim lets rule decide over the dispatch and the driver as they are now, and commits the claim it makes together
+// with its events and their outbox rows. Nothing is written unless, at the moment of writing and by the database's
+// clock, the dispatch is still PENDING in the round that was decided on and within its window, the driver is
+// unchanged, and no other claim of the driver's came in between; otherwise rule is asked again.
+//
+// A rule that returns no events writes nothing. Rule's errors come back as they are. ErrUnavailable: nothing was
+// written. ErrUnknown: the COMMIT's reply is missing and the database can't be asked what became of it.
+func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	for range claimTries {
+		seen, err := s.candidate(ctx, id, driver)
+		if err != nil {
+			return dispatch.Dispatch{}, err
+		}
+		d := seen.dispatch
+		events, err := rule(&d, seen.candidate, seen.now)
+		if err != nil || len(events) == 0 {
+			return d, err
+		}
+		switch err := s.commitClaim(ctx, seen, d, events); {
+		case err == nil:
+			return d, nil
+		case errors.Is(err, errMoved) || s.dialect.retryable(err):
+		case errors.Is(err, dispatch.ErrUnknown):
+			return d, s.resolve(ctx, id, d.Claim.ID, err)
+		default:
+			return dispatch.Dispatch{}, unavailable(err)
+		}
+	}
+	return dispatch.Dispatch{}, fmt.Errorf("%w: the dispatch or the driver keeps changing", dispatch.ErrUnavailable)
+}
+
+// sight is one dispatch and one driver as one statement saw them.
+type sight struct {
+	dispatch  dispatch.Dispatch
+	candidate dispatch.Candidate
+	claims    int // how many the driver has had
+	now       time.Time
+}
+
+type sightRow struct {
+	Dispatch dispatchRow `gorm:"embedded"`
+	Driver   driverRow   `gorm:"embedded;embeddedPrefix:v_"`
+	Claims   int
+	Busy     bool
+	GaveBack bool
+	Now      int64
+}
+
+const sightSQL = `
+SELECT d.*,
+  v.id v_id, v.regions v_regions, v.vehicle_class v_vehicle_class, v.working_height_m v_working_height_m,
+  v.on_duty v_on_duty, v.suspended_until v_suspended_until, v.version v_version,
+  (SELECT COALESCE(MAX(driver_seq), 0) FROM claims WHERE driver_id = v.id) claims,
+  EXISTS (SELECT 1 FROM dispatches o WHERE o.accepted_by = v.id AND o.status IN ('ACCEPTED', 'IN_PROGRESS')
+    AND o.work_ends_at > d.work_starts_at AND o.work_starts_at < d.work_ends_at AND o.id <> d.id) busy,
+  EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = d.id AND c.driver_id = v.id AND c.outcome <> 'WON') gave_back,
+  %s now
+FROM dispatches d JOIN drivers v ON v.id = ?
+WHERE d.id = ?`
+
+func (s *Store) candidate(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (sight, error) {
+	var rows []sightRow
+	db := s.claims.WithContext(ctx)
+	if err := db.Raw(fmt.Sprintf(sightSQL, s.dialect.now()), driver, id).Scan(&rows).Error; err != nil {
+		return sight{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		if _, err := s.Driver(ctx, driver); err != nil {
+			return sight{}, err
+		}
+		return sight{}, dispatch.ErrNotFound
+	}
+	row := &rows[0]
+	v, err := row.Driver.driver()
+	if err != nil {
+		return sight{}, unavailable(err)
+	}
+	now := fromMicros(row.Now)
+	return sight{
+		dispatch:  row.Dispatch.at(now),
+		candidate: dispatch.Candidate{Driver: v, Busy: row.Busy, GaveBack: row.GaveBack},
+		claims:    row.Claims, now: now,
+	}, nil
+}
+
+func (s *Store) commitClaim(ctx context.Context, seen sight, d dispatch.Dispatch, events []dispatch.Event) error {
+	now := s.dialect.now()
+	return transact(ctx, s.claims, func(tx *gorm.DB) error {
+		won := tx.Exec(`UPDATE dispatches SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
+			WHERE id = ? AND status = 'PENDING' AND round = ? AND opens_at <= `+now+` AND expires_at > `+now+`
+			AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?)`,
+			d.Status, d.Claim.ID, d.Claim.Driver, micros(d.Claim.AcceptedAt), d.Version, micros(d.UpdatedAt),
+			d.ID, seen.dispatch.Round, seen.candidate.ID, seen.candidate.Version)
+		if won.Error != nil {
+			return won.Error
+		}
+		if won.RowsAffected != 1 {
+			return errMoved
+		}
+		err := tx.Create(&claimRow{
+			ID: d.Claim.ID, DispatchID: d.ID, Round: d.Round, DriverID: d.Claim.Driver, DriverSeq: seen.claims + 1,
+			Outcome: dispatch.Won, AcceptedAt: micros(d.Claim.AcceptedAt),
+		}).Error
+		if errors.Is(err, gorm.ErrDuplicatedKey) {
+			return errMoved // another claim of this driver's came first: its hours count too
+		}
+		if err != nil {
+			return err
+		}
+		return tell(tx, events)
+	})
+}
+
+// resolveTime is what finding out may take on top of the claim itself: a row lock and two round trips.
+const resolveTime = 2 * time.Second
+
+// resolve finds out whether the claim was committed after all, and returns nil if it was.
+//
+// Not finding the claim proves nothing while its COMMIT may still be under way; but until that has ended, its
+// transaction holds the dispatch's row. So resolve first waits for the row, then looks.
+func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.ClaimID, lost error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTime)
+	defer cancel()
+	db := s.claims.WithContext(ctx)
+	err := db.Exec("SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate, id).Error
+	if err != nil {
+		return errors.Join(lost, err)
+	}
+	var found int64
+	if err := db.Model(&claimRow{}).Where("id = ?", claim).Count(&found).Error; err != nil {
+		return errors.Join(lost, err)
+	}
+	if found == 0 {
+		return fmt.Errorf("%w: not committed: %w", dispatch.ErrUnavailable, errors.Unwrap(lost))
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package repository
+
+import (
+	"context"
+	"errors"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// driverBatch is how many drivers one INSERT carries: SQLite takes 32,766 parameters, and a driver is 13.
+const driverBatch = 500
+
+// AddDrivers writes all drivers or none. ErrDuplicateDriver.
+func (s *Store) AddDrivers(ctx context.Context, drivers []dispatch.Driver) error {
+	return transact(ctx, s.writes, func(tx *gorm.DB) error {
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		rows := make([]driverRow, len(drivers))
+		for i, v := range drivers {
+			if rows[i], err = toDriverRow(v, now); err != nil {
+				return err
+			}
+		}
+		err = tx.CreateInBatches(rows, driverBatch).Error
+		if errors.Is(err, gorm.ErrDuplicatedKey) {
+			return dispatch.ErrDuplicateDriver
+		}
+		return unavailable(err)
+	})
+}
+
+// Driver returns a driver. ErrDriverNotFound.
+func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error) {
+	var rows []driverRow
+	if err := s.general.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
+		return dispatch.Driver{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return dispatch.Driver{}, dispatch.ErrDriverNotFound
+	}
+	return rows[0].driver()
+}
+
+// SetDuty puts a driver on or off duty. ErrDriverNotFound.
+func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
+	moved := s.writes.WithContext(ctx).Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
+		Updates(map[string]any{
+			"on_duty": onDuty, "version": gorm.Expr("version + 1"), "updated_at": gorm.Expr(s.dialect.now()),
+		})
+	if moved.Error != nil {
+		return dispatch.Driver{}, unavailable(moved.Error)
+	}
+	return s.Driver(ctx, id)
+}

@@ -1,0 +1,163 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+	"gorm.io/driver/mysql"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"firsttap/migrations"
+)
+
+const (
+	// About four connections per core commit the most; a hundred commit half of that.
+	claimConns   = 8
+	generalConns = 8
+	// A row's holder commits within milliseconds or is stuck.
+	lockWaitSeconds = "1"
+	dialTimeout     = 2 * time.Second
+	// A backstop for a server that is frozen. Contexts end calls earlier.
+	ioTimeout = 10 * time.Second
+)
+
+func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
+	config, err := mysqlConfig(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	version, err := serverVersion(ctx, config, log)
+	if err != nil {
+		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
+	}
+	isolation := "transaction_isolation"
+	if strings.Contains(version, "MariaDB") {
+		isolation = "tx_isolation"
+	}
+	// Under REPEATABLE READ one who lost goes on reading PENDING in the same transaction, and gap locks make
+	// unrelated inserts wait.
+	config.Params[isolation] = "'READ-COMMITTED'"
+	config.Params["innodb_lock_wait_timeout"] = lockWaitSeconds
+	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+
+	s := &Store{log: log}
+	if s.claims, err = s.mysqlPool(config, claimConns); err != nil {
+		return nil, err
+	}
+	if s.general, err = s.mysqlPool(config, generalConns); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.writes = s.general
+	general, err := s.general.DB()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.dialect = dialect{
+		name:      migrations.MySQL,
+		now:       func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
+		forUpdate: " FOR UPDATE",
+		retryable: func(err error) bool {
+			const deadlock = 1213
+			var e *driver.MySQLError
+			return errors.As(err, &e) && e.Number == deadlock
+		},
+		migrator: func() (*migrations.Migrator, func() error, error) {
+			m, err := migrations.New(migrations.MySQL, general, nil)
+			return m, func() error { return nil }, err
+		},
+		durability: mysqlDurability,
+	}
+	return s, nil
+}
+
+// mysqlConfig reads mysql://user:password@host:port/name, with ?tls= as the driver takes it.
+func mysqlConfig(rawURL string) (*driver.Config, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, errors.New("the database URL can't be parsed") // err would show the password
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	if u.Hostname() == "" || name == "" {
+		return nil, errors.New("the database URL lacks a host or a database name")
+	}
+	config := driver.NewConfig()
+	config.Net, config.Addr, config.DBName = "tcp", u.Host, name
+	if u.Port() == "" {
+		config.Addr += ":3306"
+	}
+	config.User = u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	config.TLSConfig = u.Query().Get("tls")
+	config.ParseTime = true
+	config.InterpolateParams = true // one round trip a statement instead of three
+	config.ClientFoundRows = true   // RowsAffected tells whether the condition held, not whether a value changed
+	config.Timeout, config.ReadTimeout, config.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+	config.Logger = driver.Logger(&driver.NopLogger{}) // every error is returned, and logged where it is handled
+	config.Params = map[string]string{}
+	return config, nil
+}
+
+func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger) (version string, err error) {
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		return "", err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	retry := time.NewTicker(500 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		err := db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+		var refused *driver.MySQLError
+		if err == nil || errors.As(err, &refused) {
+			return version, err
+		}
+		log.Warn("the database is not there yet", "address", config.Addr, "error", err)
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-retry.C:
+		}
+	}
+}
+
+func (s *Store) mysqlPool(config *driver.Config, conns int) (*gorm.DB, error) {
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	pool := sql.OpenDB(connector)
+	s.closers = append(s.closers, pool.Close)
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
+}
+
+// gormConfig leaves transactions to this package, and logging to whoever handles the error.
+func gormConfig() *gorm.Config {
+	return &gorm.Config{SkipDefaultTransaction: true, TranslateError: true, Logger: logger.Discard}
+}
+
+func mysqlDurability(ctx context.Context, db *sql.DB) (string, error) {
+	var flush, binlog, syncBinlog int
+	err := db.QueryRowContext(ctx, "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog").
+		Scan(&flush, &binlog, &syncBinlog)
+	switch {
+	case err != nil:
+		return "", err
+	case flush != 1:
+		return fmt.Sprintf("innodb_flush_log_at_trx_commit=%d, should be 1", flush), nil
+	case binlog == 1 && syncBinlog != 1:
+		return fmt.Sprintf("sync_binlog=%d, should be 1", syncBinlog), nil
+	}
+	return "", nil
+}

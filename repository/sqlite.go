@@ -1,0 +1,72 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net/url"
+	"strconv"
+	"time"
+
+	_ "github.com/glebarez/go-sqlite" // the pure-Go driver named "sqlite"
+	"github.com/glebarez/sqlite"
+	"gorm.io/gorm"
+
+	"firsttap/migrations"
+)
+
+// sqliteReaders may read while the one writer writes.
+const sqliteReaders = 4
+
+func openSQLite(path string, log *slog.Logger) (*Store, error) {
+	s := &Store{log: log}
+	var err error
+	// SQLite has one writer at a time: a second connection would only wait for the file, and in no order.
+	if s.claims, err = s.sqlitePool(path, 1); err != nil {
+		return nil, err
+	}
+	if s.general, err = s.sqlitePool(path, sqliteReaders); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.writes = s.claims
+	writer, err := s.claims.DB()
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	s.dialect = dialect{
+		name:      migrations.SQLite,
+		now:       func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
+		retryable: func(error) bool { return false },
+		migrator: func() (*migrations.Migrator, func() error, error) {
+			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate"))
+			if err != nil {
+				return nil, nil, err
+			}
+			m, err := migrations.New(migrations.SQLite, writer, lockDB)
+			return m, lockDB.Close, err
+		},
+		durability: func(context.Context, *sql.DB) (string, error) { return "", nil },
+	}
+	return s, nil
+}
+
+// sqliteDSN asks for a log that is flushed with each commit, so that what was accepted survives a power cut, and for
+// transactions that take the write lock when they begin rather than fail when they first write.
+func sqliteDSN(path string) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
+		"_pragma": {"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)"},
+		"_txlock": {"immediate"},
+	}.Encode()
+}
+
+func (s *Store) sqlitePool(path string, conns int) (*gorm.DB, error) {
+	pool, err := sql.Open(sqlite.DriverName, sqliteDSN(path))
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, pool.Close)
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
+}

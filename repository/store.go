@@ -1,0 +1,162 @@
+// Package repository keeps dispatches, drivers, claims, events and the outbox in MySQL, MariaDB or SQLite.
+//
+// It owns every transaction. What a change decided and what is to be told of it are committed together or not at
+// all, and the database's clock is the only one that counts.
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+	"firsttap/migrations"
+)
+
+// Store is the database. Safe for concurrent use.
+type Store struct {
+	// claims is a pool of its own, and a small one: a row that somebody holds must not keep unrelated reads waiting,
+	// and more committing connections make fewer commits.
+	claims *gorm.DB
+	// writes is where every other change goes, general where reads do.
+	writes  *gorm.DB
+	general *gorm.DB
+	dialect dialect
+	log     *slog.Logger
+	closers []func() error
+}
+
+// dialect is what differs between the databases.
+type dialect struct {
+	name migrations.Dialect
+	// now is the SQL for the database's clock in microseconds.
+	now func() string
+	// forUpdate locks the row a SELECT finds; SQLite's transactions hold the whole file.
+	forUpdate string
+	// retryable reports an error that says "again": nothing was written, and the same thing may well succeed.
+	retryable func(error) bool
+	// migrator also returns how to close what it opened.
+	migrator func() (*migrations.Migrator, func() error, error)
+	// durability returns what is wrong with the server's settings, if anything.
+	durability func(context.Context, *sql.DB) (string, error)
+}
+
+// Open connects to the database that url names: mysql://user:password@host:port/name or sqlite://path. It keeps
+// trying until ctx ends while the server is not there yet.
+func Open(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
+	scheme, rest, found := strings.Cut(url, "://")
+	switch {
+	case found && scheme == "mysql":
+		return openMySQL(ctx, url, log)
+	case found && scheme == "sqlite" && rest != "":
+		return openSQLite(rest, log)
+	}
+	return nil, errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
+}
+
+// Close waits for nothing: what is under way fails.
+func (s *Store) Close() error {
+	var errs []error
+	for _, c := range s.closers {
+		errs = append(errs, c())
+	}
+	return errors.Join(errs...)
+}
+
+// Ping reports whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if err := s.general.WithContext(ctx).Exec("SELECT 1").Error; err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// Migrate calls fn with the migrator of this database.
+func (s *Store) Migrate(fn func(*migrations.Migrator) error) error {
+	m, done, err := s.dialect.migrator()
+	if err != nil {
+		return err
+	}
+	return errors.Join(fn(m), done())
+}
+
+// CheckDurability warns when the server may lose a committed claim with the machine.
+func (s *Store) CheckDurability(ctx context.Context) {
+	db, err := s.general.DB()
+	if err != nil {
+		return
+	}
+	switch problem, err := s.dialect.durability(ctx, db); {
+	case err != nil:
+		s.log.Warn("can't read the database's durability settings", "error", err)
+	case problem != "":
+		s.log.Warn("THE DATABASE MAY LOSE COMMITTED CLAIMS when it or its machine dies", "setting", problem)
+	}
+}
+
+// transact runs fn in a transaction. Any error but ErrUnknown means that nothing was written; ErrUnknown, that the
+// COMMIT was sent and its reply is missing.
+func transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+	tx := db.WithContext(ctx).Begin()
+	if tx.Error != nil {
+		return unavailable(tx.Error)
+	}
+	if err := fn(tx); err != nil {
+		// Also after 1205, which undoes one statement and leaves the others to be committed.
+		tx.Rollback()
+		return err
+	}
+	if err := tx.Commit().Error; err != nil {
+		return fmt.Errorf("%w: commit: %w", dispatch.ErrUnknown, err)
+	}
+	return nil
+}
+
+// unavailable turns an error of the database's into ErrUnavailable, and leaves an error of the domain as it is.
+func unavailable(err error) error {
+	if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
+}
+
+func micros(t time.Time) int64 { return t.UnixMicro() }
+
+func optionalMicros(t *time.Time) *int64 {
+	if t == nil {
+		return nil
+	}
+	us := t.UnixMicro()
+	return &us
+}
+
+func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+func fromOptionalMicros(us *int64) *time.Time {
+	if us == nil {
+		return nil
+	}
+	t := fromMicros(*us)
+	return &t
+}
+
+// optional is s, or NULL for none.
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

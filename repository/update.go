@@ -1,0 +1,155 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// Update runs change on the locked row and commits the row and what change returns, or nothing. A change that
+// returns no events leaves the row as it is.
+//
+// ErrNotFound; change's own errors as they are; ErrUnavailable when nothing was written; ErrUnknown when the
+// COMMIT's reply is missing.
+func (s *Store) Update(ctx context.Context, id dispatch.ID,
+	change func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	return s.update(ctx, id, func(_ *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return change(d, now)
+	})
+}
+
+func (s *Store) update(ctx context.Context, id dispatch.ID,
+	change func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	var d dispatch.Dispatch
+	err := transact(ctx, s.writes, func(tx *gorm.DB) error {
+		before, now, err := s.find(tx, id, s.dialect.forUpdate)
+		if err != nil {
+			return err
+		}
+		d = before
+		events, err := change(tx, &d, now)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		return save(tx, before, d, events)
+	})
+	return d, err
+}
+
+// save writes d over before. The row is locked; round and version are conditions all the same, so that no path to
+// this point can overwrite what it has not seen.
+func save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch.Event) error {
+	row := toRow(d)
+	saved := tx.Model(&dispatchRow{}).
+		Where("id = ? AND round = ? AND version = ?", before.ID, before.Round, before.Version).
+		Select("*").Omit("id", "created_at").Updates(&row)
+	if saved.Error != nil {
+		return unavailable(saved.Error)
+	}
+	if saved.RowsAffected != 1 {
+		return unavailable(errMoved)
+	}
+	if outcome, ended := claimEnd(events); ended && before.Claim != nil {
+		err := tx.Model(&claimRow{}).
+			Where("id = ? AND round = ?", before.Claim.ID, before.Round).
+			Updates(map[string]any{"outcome": outcome, "ended_at": micros(d.UpdatedAt)}).Error
+		if err != nil {
+			return unavailable(err)
+		}
+	}
+	return unavailable(tell(tx, events))
+}
+
+// claimEnd returns what the events make of the claim there was.
+func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
+	for _, e := range events {
+		switch e.Type {
+		case dispatch.EventWithdrawn:
+			return dispatch.Withdrawn, true
+		case dispatch.EventUnassigned:
+			return dispatch.Unassigned, true
+		case dispatch.EventCanceled:
+			return dispatch.OutcomeCanceled, true
+		}
+	}
+	return "", false
+}
+
+// tell writes the events and, for each, the row that makes sure somebody is told.
+func tell(tx *gorm.DB, events []dispatch.Event) error {
+	rows := make([]eventRow, len(events))
+	outbox := make([]outboxRow, len(events))
+	for i, e := range events {
+		rows[i] = eventRow{
+			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: optional(string(e.Driver)),
+			Actor: e.Actor, ReasonCode: e.ReasonCode, At: micros(e.At),
+		}
+		outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.At)}
+	}
+	if err := tx.Create(&rows).Error; err != nil {
+		return err
+	}
+	return tx.Create(&outbox).Error
+}
+
+// Reannounce writes that the dispatch is open, for those who were turned away by a claim that came to nothing,
+// unless the same has been written within the last quiet. round is the one they tapped on, 0 for whichever is
+// current. It reports whether it was written.
+func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
+	told := false
+	_, err := s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		var recent int64
+		err := tx.Model(&eventRow{}).
+			Where("dispatch_id = ? AND round = ? AND type = ? AND reason_code = ? AND at > ?",
+				id, d.Round, dispatch.EventOpened, dispatch.ReasonClaimFailed, micros(now.Add(-quiet))).
+			Count(&recent).Error
+		if err != nil || recent > 0 {
+			return nil, unavailable(err)
+		}
+		events := d.Reannounce(round, now)
+		told = len(events) > 0
+		return events, nil
+	})
+	return told && err == nil, err
+}
+
+// Create writes a new dispatch, which build makes at the database's time. ErrDuplicateExternalID.
+func (s *Store) Create(ctx context.Context,
+	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	var d dispatch.Dispatch
+	err := transact(ctx, s.writes, func(tx *gorm.DB) error {
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		var events []dispatch.Event
+		if d, events, err = build(now); err != nil {
+			return err
+		}
+		row := toRow(d)
+		err = tx.Create(&row).Error
+		if errors.Is(err, gorm.ErrDuplicatedKey) {
+			return dispatch.ErrDuplicateExternalID
+		}
+		if err != nil {
+			return unavailable(err)
+		}
+		return unavailable(tell(tx, events))
+	})
+	return d, err
+}
+
+func (s *Store) clock(db *gorm.DB) (time.Time, error) {
+	var us int64
+	if err := db.Raw("SELECT " + s.dialect.now()).Scan(&us).Error; err != nil {
+		return time.Time{}, unavailable(err)
+	}
+	return fromMicros(us), nil
+}
