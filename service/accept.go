@@ -1,0 +1,190 @@
+// Package service holds the use cases: what happens, in which order, and what is tolerated.
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+)
+
+// Claims is where claims are decided.
+type Claims interface {
+	// Claim commits what rule decides over the dispatch and driver as they are, or nothing; see repository.Store.
+	Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
+	// Reannounce writes that a dispatch is open, for those who were turned away.
+	Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error)
+}
+
+// Locks sheds load between instances; see lock.Redis.
+type Locks interface {
+	Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*lock.Lease, error)
+	Owner(ctx context.Context, name string) (string, error)
+	Release(ctx context.Context, name, owner string) error
+}
+
+const (
+	// decideTime bounds decide-and-commit. A row's holder commits within milliseconds or is stuck.
+	decideTime = 2 * time.Second
+	// markerTTL is how long losers hear that a dispatch is taken without the database being asked. Afterwards the
+	// next tap asks it, and marks the dispatch again.
+	markerTTL = time.Minute
+)
+
+// Tap is one driver's tap on Accept.
+type Tap struct {
+	Dispatch dispatch.ID
+	Driver   dispatch.DriverID
+	// Round is the round of the offer that was tapped, 0 for whichever is current.
+	Round int
+}
+
+// Acceptance is a won claim.
+type Acceptance struct {
+	Dispatch dispatch.Dispatch
+	// Replayed says that the claim was made by an earlier tap.
+	Replayed bool
+}
+
+// Acceptor decides who gets a dispatch.
+//
+// The gate in this process and the lock in Redis shed load: they let one tap through and turn the others away. The
+// database decides. Safe for concurrent use.
+type Acceptor struct {
+	claims  Claims
+	locks   Locks // nil: this is the only instance, or every instance relies on the database
+	lockTTL time.Duration
+	gate    *gate
+	chaser  *chaser
+	log     *slog.Logger
+}
+
+// NewAcceptor returns an Acceptor. locks may be nil. Run must be running for those to hear again who were turned
+// away by a claim that came to nothing.
+func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Logger) *Acceptor {
+	return &Acceptor{
+		claims: claims, locks: locks, lockTTL: lockTTL, log: log,
+		gate: newGate(), chaser: newChaser(claims, locks, log),
+	}
+}
+
+// Run tells drivers who were turned away in vain, until ctx ends.
+func (a *Acceptor) Run(ctx context.Context) { a.chaser.run(ctx) }
+
+// Accept gives the dispatch to the driver or says why not; the errors are those of dispatch.Dispatch.Accept, and
+// ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown. A loser is told at once: Accept waits only for the
+// driver's own decision.
+func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
+	f, leads, err := a.gate.enter(tap)
+	switch {
+	case err != nil:
+		return Acceptance{}, err
+	case leads:
+		return a.lead(ctx, tap, f)
+	}
+	select {
+	case <-f.done:
+		won := f.result
+		won.acceptance.Replayed = won.err == nil
+		return won.acceptance, won.err
+	case <-ctx.Done():
+		return Acceptance{}, errors.Join(dispatch.ErrUnknown, ctx.Err())
+	}
+}
+
+func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, error) {
+	r := result{err: dispatch.ErrUnknown} // what those who wait are told should this panic
+	defer func() {
+		if a.gate.leave(tap, f, r) && !settled(r.err) {
+			a.chaser.chase(tap, 0)
+		}
+	}()
+	// A driver who hangs up while the claim is being written would leave it neither made nor refused.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTime)
+	defer cancel()
+	r.acceptance, r.err = a.claim(ctx, tap)
+	return r.acceptance, r.err
+}
+
+// settled reports whether the dispatch is known to be somebody's after an answer of err.
+func settled(err error) bool { return err == nil || errors.Is(err, dispatch.ErrAlreadyTaken) }
+
+func (a *Acceptor) claim(ctx context.Context, tap Tap) (Acceptance, error) {
+	id := dispatch.NewClaimID(time.Now())
+	lease, err := a.obtain(ctx, tap, id)
+	if err != nil {
+		return Acceptance{}, err
+	}
+	d, err := a.claims.Claim(ctx, tap.Dispatch, tap.Driver,
+		func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+			return d.Accept(c, tap.Round, id, now)
+		})
+	a.mark(ctx, tap, lease, d, err)
+	if err != nil {
+		return Acceptance{}, err
+	}
+	return Acceptance{Dispatch: d, Replayed: d.Claim.ID != id}, nil
+}
+
+// obtain takes the dispatch's lock. No lease and no error means that the database is to decide without one.
+func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.Lease, error) {
+	if a.locks == nil {
+		return nil, nil
+	}
+	lease, err := a.locks.Obtain(ctx, lockName(tap.Dispatch), claimValue(tap, id), a.lockTTL)
+	var held *lock.HeldError
+	if !errors.As(err, &held) {
+		return lease, nil // also ErrUnavailable: Redis sheds load, and it may hold the lease all the same
+	}
+	m, ok := parseMarker(held.Owner)
+	switch {
+	case !ok || !m.refuses(tap):
+		return nil, nil
+	case m.committed:
+		a.gate.know(tap.Dispatch, m.holder)
+		a.chaser.settle(tap.Dispatch)
+	default:
+		a.chaser.chase(tap, chaseEvery)
+	}
+	return nil, &dispatch.TakenError{Final: m.committed}
+}
+
+// mark leaves the decision where the next taps look. After ErrUnknown it leaves the lock alone: the claim may have
+// been made, and only the lock's end lets another driver try.
+func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Lease, d dispatch.Dispatch, decided error) {
+	var err error
+	switch {
+	case settled(decided):
+		taken := holder{d.Claim.Driver, d.Round}
+		a.gate.know(tap.Dispatch, taken)
+		a.chaser.settle(tap.Dispatch)
+		if lease != nil {
+			err = lease.Replace(ctx, takenValue(taken.driver, taken.round), markerTTL)
+		}
+	case errors.Is(decided, dispatch.ErrUnknown):
+		a.chaser.chase(tap, a.lockTTL)
+	case lease != nil:
+		err = lease.Release(ctx)
+	}
+	if err != nil {
+		// The lock ends by itself, and whoever asks the database hears the truth.
+		a.log.Debug("the claim's lock was not marked", "dispatch", tap.Dispatch, "error", err)
+	}
+}
+
+// Ended drops what says that the dispatch is taken, after that claim has come to its end.
+func (a *Acceptor) Ended(ctx context.Context, id dispatch.ID, ended dispatch.Claim) {
+	a.gate.forget(id)
+	if a.locks == nil {
+		return
+	}
+	err := a.locks.Release(ctx, lockName(id), takenValue(ended.Driver, ended.Round))
+	if err != nil && !errors.Is(err, lock.ErrLost) {
+		// Taps on the new round pass an old marker; only those that name no round wait for its end.
+		a.log.Warn("the taken marker stays until it ends", "dispatch", id, "error", err)
+	}
+}

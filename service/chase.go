@@ -1,0 +1,152 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const (
+	chaseEvery = time.Second
+	// chaseQuiet keeps a driver whose taps fail from having everybody told again and again.
+	chaseQuiet = 10 * time.Second
+	// chaseFor is how long a database that is away is asked again. An offer is over by then.
+	chaseFor  = dispatch.DefaultWindow
+	chaseMost = 10_000
+	chaseTick = 200 * time.Millisecond
+)
+
+// chaser makes good on "another driver's claim is being decided". Each process follows up on the drivers it has
+// turned away itself: when the claim came to nothing, or its instance died, it has them told that the dispatch is
+// open.
+type chaser struct {
+	claims Claims
+	locks  Locks
+	log    *slog.Logger
+	mu     sync.Mutex
+	open   map[dispatch.ID]chase
+}
+
+type chase struct {
+	round      int
+	due, since time.Time
+}
+
+func newChaser(claims Claims, locks Locks, log *slog.Logger) *chaser {
+	return &chaser{claims: claims, locks: locks, log: log, open: map[dispatch.ID]chase{}}
+}
+
+// chase looks after the dispatch when wait has passed. Of several calls the earliest counts.
+func (c *chaser) chase(tap Tap, wait time.Duration) {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	next := chase{round: tap.Round, due: now.Add(wait), since: now}
+	if old, ok := c.open[tap.Dispatch]; ok && old.round >= tap.Round && old.due.Before(next.due) {
+		return
+	} else if !ok && len(c.open) >= chaseMost {
+		c.log.Error("too many claims to follow up, drivers may have been turned away in vain", "dispatch", tap.Dispatch)
+		return
+	}
+	c.open[tap.Dispatch] = next
+}
+
+// settle says that the dispatch is somebody's.
+func (c *chaser) settle(id dispatch.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, id)
+}
+
+func (c *chaser) run(ctx context.Context) {
+	tick := time.NewTicker(chaseTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for id, ch := range c.dueNow() {
+			c.follow(ctx, id, ch)
+		}
+	}
+}
+
+func (c *chaser) dueNow() map[dispatch.ID]chase {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var due map[dispatch.ID]chase
+	now := time.Now()
+	for id, ch := range c.open {
+		if now.Before(ch.due) {
+			continue
+		}
+		if due == nil {
+			due = map[dispatch.ID]chase{}
+		}
+		due[id] = ch
+		delete(c.open, id)
+	}
+	return due
+}
+
+func (c *chaser) follow(ctx context.Context, id dispatch.ID, ch chase) {
+	switch c.lockSays(ctx, id) {
+	case lockTaken:
+		return
+	case lockClaimed:
+		c.again(id, ch)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, decideTime)
+	defer cancel()
+	switch told, err := c.claims.Reannounce(ctx, id, ch.round, chaseQuiet); {
+	case errors.Is(err, dispatch.ErrNotFound):
+	case err != nil && time.Since(ch.since) < chaseFor:
+		c.again(id, ch)
+	case err != nil:
+		c.log.Error("drivers were turned away in vain and not told", "dispatch", id, "error", err)
+	case told:
+		c.log.Info("a claim came to nothing, the dispatch is announced again", "dispatch", id, "round", ch.round)
+	}
+}
+
+// again puts a chase back, unless a newer one has begun.
+func (c *chaser) again(id dispatch.ID, ch chase) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.open[id]; !ok {
+		ch.due = time.Now().Add(chaseEvery)
+		c.open[id] = ch
+	}
+}
+
+type lockState int
+
+const (
+	lockSilent lockState = iota // nobody's, or Redis can't tell: the database has to be asked
+	lockClaimed
+	lockTaken
+)
+
+func (c *chaser) lockSays(ctx context.Context, id dispatch.ID) lockState {
+	if c.locks == nil {
+		return lockSilent
+	}
+	owner, err := c.locks.Owner(ctx, lockName(id))
+	switch {
+	case err != nil:
+		return lockSilent
+	case strings.HasPrefix(owner, "taken:"):
+		return lockTaken
+	case strings.HasPrefix(owner, "claim:"):
+		return lockClaimed
+	}
+	return lockSilent
+}

@@ -1,0 +1,114 @@
+package service
+
+import (
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"firsttap/dispatch"
+)
+
+// gate turns taps away without asking anyone: those on a dispatch that this process is deciding about for another
+// driver, and those on a round that this process knows to be taken.
+//
+// Both are kept by round. A tap on a newer round than the gate knows passes.
+type gate struct {
+	mu      sync.Mutex
+	flights map[flightKey]*flight
+	taken   *simplelru.LRU[dispatch.ID, fact]
+}
+
+// flightKey is what one decision is about. Taps that name no round are decided apart from those that do.
+type flightKey struct {
+	dispatch dispatch.ID
+	round    int
+}
+
+// holder is a committed fact: who has the dispatch, and in which round.
+type holder struct {
+	driver dispatch.DriverID
+	round  int
+}
+
+// fact is a holder for as long as it is believed: another instance may have reopened or canceled the dispatch.
+type fact struct {
+	holder
+	until time.Time
+}
+
+// flight is a decision under way.
+type flight struct {
+	driver dispatch.DriverID
+	// turnedAway says that another driver was refused because of it. Guarded by the gate's mutex.
+	turnedAway bool
+	// done is closed when result is set.
+	done   chan struct{}
+	result result
+}
+
+type result struct {
+	acceptance Acceptance
+	err        error
+}
+
+// takenSize bounds the memory of what is taken; what is forgotten is asked of Redis or the database again.
+const takenSize = 16384
+
+func newGate() *gate {
+	taken, err := simplelru.NewLRU[dispatch.ID, fact](takenSize, nil)
+	if err != nil {
+		panic(err) // only a size below 1 is refused
+	}
+	return &gate{flights: map[flightKey]*flight{}, taken: taken}
+}
+
+// enter lets a tap in, which then leads the flight and must call leave, or returns the same driver's flight to wait
+// for, or a TakenError.
+func (g *gate) enter(tap Tap) (f *flight, leads bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// Without a round the tap may be on a later one than is known here: another instance may have reopened it.
+	if h, ok := g.taken.Get(tap.Dispatch); ok && tap.Round != 0 && tap.Round <= h.round && h.driver != tap.Driver &&
+		time.Now().Before(h.until) {
+		return nil, false, &dispatch.TakenError{Final: true}
+	}
+	key := flightKey{tap.Dispatch, tap.Round}
+	f, ok := g.flights[key]
+	switch {
+	case !ok:
+		f = &flight{driver: tap.Driver, done: make(chan struct{})}
+		g.flights[key] = f
+		return f, true, nil
+	case f.driver == tap.Driver:
+		return f, false, nil
+	}
+	f.turnedAway = true
+	return nil, false, &dispatch.TakenError{}
+}
+
+// leave ends the flight with r and reports whether another driver was turned away meanwhile.
+func (g *gate) leave(tap Tap, f *flight, r result) (turnedAway bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.flights, flightKey{tap.Dispatch, tap.Round})
+	f.result = r
+	close(f.done)
+	return f.turnedAway
+}
+
+// know remembers a committed fact, unless a newer round is known.
+func (g *gate) know(id dispatch.ID, h holder) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if old, ok := g.taken.Peek(id); !ok || old.round <= h.round {
+		g.taken.Add(id, fact{h, time.Now().Add(markerTTL)})
+	}
+}
+
+// forget drops what is known, because the dispatch is open again.
+func (g *gate) forget(id dispatch.ID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.taken.Remove(id)
+}
