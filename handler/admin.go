@@ -1,0 +1,181 @@
+package handler
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/service"
+)
+
+type createDispatchRequest struct {
+	ExternalID        string    `json:"external_id" validate:"max=128,tidy"`
+	Region            string    `json:"region" validate:"required,max=64,tidy"`
+	VehicleClass      string    `json:"vehicle_class" validate:"required,max=64,tidy"`
+	MinWorkingHeightM *float64  `json:"min_working_height_m" validate:"omitempty,gt=0,lte=200"`
+	SiteAddress       string    `json:"site_address" validate:"required,max=500,tidy"`
+	SiteLat           *float64  `json:"site_lat" validate:"omitempty,min=-90,max=90"`
+	SiteLng           *float64  `json:"site_lng" validate:"omitempty,min=-180,max=180"`
+	WorkStartsAt      time.Time `json:"work_starts_at" validate:"required"`
+	WorkEndsAt        time.Time `json:"work_ends_at" validate:"required,gtfield=WorkStartsAt"`
+	Fee               struct {
+		Amount   int64  `json:"amount" validate:"min=0"`
+		Currency string `json:"currency" validate:"required,iso4217"`
+	} `json:"fee" validate:"required"`
+	Note      string     `json:"note" validate:"max=2000"`
+	OpensAt   *time.Time `json:"opens_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+func (r *createDispatchRequest) order() service.Order {
+	return service.Order{
+		ExternalID: r.ExternalID,
+		Terms: dispatch.Terms{
+			Region: r.Region, VehicleClass: r.VehicleClass, MinWorkingHeightM: r.MinWorkingHeightM,
+			Site:         dispatch.Site{Address: r.SiteAddress, Lat: r.SiteLat, Lng: r.SiteLng},
+			WorkStartsAt: r.WorkStartsAt, WorkEndsAt: r.WorkEndsAt,
+			Fee: dispatch.Money{Amount: r.Fee.Amount, Currency: r.Fee.Currency}, Note: r.Note,
+		},
+		OpensAt: r.OpensAt, ExpiresAt: r.ExpiresAt,
+	}
+}
+
+func (h *handler) createDispatch(c echo.Context, actor string) error {
+	req, err := read[createDispatchRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	d, err := h.Dispatcher.Create(c.Request().Context(), req.order(), actor)
+	if errors.Is(err, service.ErrWindow) {
+		return invalidField("expires_at", "must be after opens_at and in the future")
+	}
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/dispatches/"+string(d.ID))
+	return writeVersioned(c, 201, d)
+}
+
+func (h *handler) listDispatches(c echo.Context, _ string) error {
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	s, err := status(c)
+	if err != nil {
+		return err
+	}
+	q := dispatch.Query{Status: s, Region: c.QueryParam("region"), Text: c.QueryParam("q"), Page: p}
+	items, next, err := h.Store.List(c.Request().Context(), q)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewForAdmin))
+}
+
+func (h *handler) getDispatch(c echo.Context, _ string) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	d, err := h.Store.Dispatch(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return writeVersioned(c, 200, d)
+}
+
+func (h *handler) cancelDispatch(c echo.Context, actor string) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	req, err := read[reasonRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	v, err := version(c)
+	if err != nil {
+		return err
+	}
+	d, err := h.Dispatcher.Cancel(c.Request().Context(), id, v, actor, req.ReasonCode)
+	if err != nil {
+		return err
+	}
+	return writeVersioned(c, 200, d)
+}
+
+// writeVersioned names the version in an ETag, for the If-Match of the next change.
+func writeVersioned(c echo.Context, status int, d dispatch.Dispatch) error {
+	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(d.Version)))
+	return writeJSON(c, status, viewForAdmin(d))
+}
+
+type driverRequest struct {
+	Name           string   `json:"name" validate:"required,max=200,tidy"`
+	Phone          string   `json:"phone" validate:"required,e164"`
+	Regions        []string `json:"regions" validate:"required,min=1,max=50,unique,dive,required,max=64,tidy"`
+	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64,tidy"`
+	WorkingHeightM *float64 `json:"working_height_m" validate:"omitempty,gt=0,lte=200"`
+	FirebaseUID    string   `json:"firebase_uid" validate:"max=128,tidy"`
+	Locale         string   `json:"locale" validate:"omitempty,bcp47_language_tag"`
+	OnDuty         bool     `json:"on_duty"`
+}
+
+func (r *driverRequest) driver(now time.Time) dispatch.Driver {
+	return dispatch.Driver{
+		ID: dispatch.NewDriverID(now), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
+		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
+	}
+}
+
+type addDriversRequest struct {
+	Drivers     []driverRequest `json:"drivers" validate:"required,min=1,max=1000,dive"`
+	IssueTokens bool            `json:"issue_tokens"`
+}
+
+func (h *handler) addDrivers(c echo.Context, _ string) error {
+	req, err := read[addDriversRequest](c, maxBulkBody)
+	if err != nil {
+		return err
+	}
+	drivers := make([]dispatch.Driver, len(req.Drivers))
+	views := make([]driverView, len(req.Drivers))
+	for i := range req.Drivers {
+		drivers[i] = req.Drivers[i].driver(h.Now())
+		views[i] = viewDriver(drivers[i])
+		if !req.IssueTokens {
+			continue
+		}
+		if views[i].Token, _, err = h.Tokens.Issue(drivers[i].ID); err != nil {
+			return err
+		}
+	}
+	if err := h.Store.AddDrivers(c.Request().Context(), drivers); err != nil {
+		return err
+	}
+	return writeJSON(c, 200, map[string]any{"items": views})
+}
+
+type tokenView struct {
+	Token     string    `json:"token"`
+	ExpiresAt timestamp `json:"expires_at"`
+}
+
+func (h *handler) issueToken(c echo.Context, _ string) error {
+	id, err := dispatch.ParseDriverID(c.Param("id"))
+	if err != nil {
+		return err
+	}
+	if _, err := h.Store.Driver(c.Request().Context(), id); err != nil {
+		return err
+	}
+	token, until, err := h.Tokens.Issue(id)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 201, tokenView{Token: token, ExpiresAt: timestamp(until)})
+}

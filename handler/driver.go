@@ -1,0 +1,177 @@
+package handler
+
+import (
+	"context"
+	"errors"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/service"
+)
+
+func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
+	v, err := h.Store.Driver(c.Request().Context(), me)
+	if err != nil {
+		return tokenOf(err)
+	}
+	return writeJSON(c, 200, viewDriver(v))
+}
+
+// tokenOf makes a good token for a driver that is not there what it is to its bearer: no token.
+func tokenOf(err error) error {
+	if errors.Is(err, dispatch.ErrDriverNotFound) {
+		return service.ErrUnauthenticated
+	}
+	return err
+}
+
+type dutyRequest struct {
+	OnDuty *bool `json:"on_duty" validate:"required"`
+}
+
+func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
+	req, err := read[dutyRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	v, err := h.Store.SetDuty(c.Request().Context(), me, *req.OnDuty)
+	if err != nil {
+		return tokenOf(err)
+	}
+	return writeJSON(c, 200, viewDriver(v))
+}
+
+func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	items, next, err := h.Work.Offers(c.Request().Context(), me, p)
+	if err != nil {
+		return tokenOf(err)
+	}
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewOffer))
+}
+
+func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	s, err := status(c)
+	if err != nil {
+		return err
+	}
+	items, next, err := h.Store.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDispatch))
+}
+
+func (h *handler) see(c echo.Context, me dispatch.DriverID) error {
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		d, err := h.Work.See(ctx, me, id)
+		return viewDispatch(d), err
+	})
+}
+
+type acceptRequest struct {
+	Round *int `json:"round" validate:"omitempty,min=1"`
+}
+
+type acceptView struct {
+	Result   string       `json:"result"`
+	Replayed bool         `json:"replayed"`
+	Dispatch dispatchView `json:"dispatch"`
+	Claim    claimView    `json:"claim"`
+}
+
+type claimView struct {
+	ID         dispatch.ClaimID `json:"id"`
+	Round      int              `json:"round"`
+	AcceptedAt timestamp        `json:"accepted_at"`
+}
+
+func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	req, err := read[acceptRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	tap := service.Tap{Dispatch: id, Driver: me}
+	if req.Round != nil {
+		tap.Round = *req.Round
+	}
+	won, err := h.Acceptor.Accept(c.Request().Context(), tap)
+	if err != nil {
+		return claimError{tokenOf(err)}
+	}
+	claim := won.Dispatch.Claim
+	return writeJSON(c, 200, acceptView{
+		Result: "SUCCESS", Replayed: won.Replayed, Dispatch: viewDispatch(won.Dispatch),
+		Claim: claimView{ID: claim.ID, Round: claim.Round, AcceptedAt: timestamp(claim.AcceptedAt)},
+	})
+}
+
+type reasonRequest struct {
+	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+}
+
+func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
+	req, err := read[reasonRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		d, err := h.Work.Withdraw(ctx, me, id, req.ReasonCode)
+		return viewDispatch(d), err
+	})
+}
+
+func (h *handler) start(c echo.Context, me dispatch.DriverID) error {
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		d, err := h.Work.Start(ctx, me, id)
+		return viewDispatch(d), err
+	})
+}
+
+func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		d, err := h.Work.Complete(ctx, me, id)
+		return viewDispatch(d), err
+	})
+}
+
+// receiptView has no rank and no time behind until taps are kept.
+type receiptView struct {
+	Outcome   dispatch.Outcome `json:"outcome"`
+	Round     int              `json:"round"`
+	Rank      *int             `json:"rank"`
+	BehindMS  *float64         `json:"behind_ms"`
+	DecidedAt *timestamp       `json:"decided_at"`
+}
+
+func (h *handler) receipt(c echo.Context, me dispatch.DriverID) error {
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		r, err := h.Work.Receipt(ctx, me, id)
+		return receiptView{Outcome: r.Outcome, Round: r.Round, DecidedAt: optionalTimestamp(r.DecidedAt)}, err
+	})
+}
+
+// onDispatch answers 200 with what do returns for the dispatch that the path names.
+func (h *handler) onDispatch(c echo.Context, do func(ctx context.Context, id dispatch.ID) (any, error)) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	view, err := do(c.Request().Context(), id)
+	if err != nil {
+		return tokenOf(err)
+	}
+	return writeJSON(c, 200, view)
+}

@@ -1,0 +1,164 @@
+package handler
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/service"
+)
+
+// problem is an RFC 9457 answer.
+type problem struct {
+	Type     string            `json:"type"`
+	Title    string            `json:"title"`
+	Status   int               `json:"status"`
+	Detail   string            `json:"detail"`
+	Instance string            `json:"instance"`
+	Code     string            `json:"code"`
+	Errors   []fieldError      `json:"errors,omitempty"`
+	Reasons  []dispatch.Reason `json:"reasons,omitempty"`
+	OpensAt  *timestamp        `json:"opens_at,omitempty"`
+	Final    *bool             `json:"final,omitempty"`
+}
+
+type fieldError struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// kind is one row of the error table: what an error is on the wire.
+type kind struct {
+	err    error
+	status int
+	code   string
+	// detail is for the user; an empty one is the error's own text.
+	detail string
+}
+
+// kinds is the error table. The first row whose error matches counts; what matches none is INTERNAL.
+var kinds = []kind{
+	{dispatch.ErrAlreadyTaken, 409, "ALREADY_TAKEN", ""},
+	{dispatch.ErrOfferStale, 409, "OFFER_STALE", "The offer has changed. Look at it again before you accept."},
+	{dispatch.ErrDriverBusy, 409, "DRIVER_BUSY", "Work you have accepted overlaps with this in time."},
+	{dispatch.ErrNotOpenYet, 409, "NOT_OPEN_YET", ""},
+	{dispatch.ErrInvalidState, 409, "INVALID_STATE", ""},
+	{dispatch.ErrExpired, 410, "DISPATCH_EXPIRED", "Nobody took the dispatch in time."},
+	{dispatch.ErrCanceled, 410, "DISPATCH_CANCELED", "The dispatch was canceled."},
+	{dispatch.ErrNotEligible, 403, "NOT_ELIGIBLE", "You can't take this dispatch; see reasons."},
+	{dispatch.ErrNotYours, 403, "FORBIDDEN", "You don't have this dispatch."},
+	{dispatch.ErrNotFound, 404, "DISPATCH_NOT_FOUND", "There is no such dispatch, or you may not see it."},
+	{dispatch.ErrDriverNotFound, 404, "DRIVER_NOT_FOUND", "There is no such driver."},
+	{dispatch.ErrBadCursor, 400, "MALFORMED_REQUEST", "The cursor is not one that this list has handed out."},
+	{dispatch.ErrVersionMoved, 412, "VERSION_MOVED", "The dispatch has changed since that version. Read it again."},
+	{dispatch.ErrDuplicateExternalID, 409, "DUPLICATE_EXTERNAL_ID", "A dispatch has this external_id already."},
+	{dispatch.ErrDuplicateDriver, 409, "DUPLICATE_FIREBASE_UID", "A driver has this firebase_uid already."},
+	{service.ErrUnauthenticated, 401, "UNAUTHENTICATED", "Send a valid Authorization: Bearer header."},
+	{errForbidden, 403, "FORBIDDEN", "This key's role does not allow it."},
+	{errRateLimited, 429, "RATE_LIMITED", "Too many requests. Try again after Retry-After seconds."},
+	{errNoVersion, 428, "PRECONDITION_REQUIRED", `Send If-Match: "<version>" with the version you have seen.`},
+	{errInvalid, 422, "VALIDATION_FAILED", "Some fields are not valid; see errors."},
+	{errMalformed, 400, "MALFORMED_REQUEST", ""},
+	{errTooLarge, 413, "BODY_TOO_LARGE", ""},
+	{dispatch.ErrUnavailable, 503, "UNAVAILABLE", "Not possible at the moment, and nothing was changed. Try again."},
+	{dispatch.ErrUnknown, 503, "UNAVAILABLE", "It is not known whether this was done. It is safe to try again."},
+	{echo.ErrNotFound, 404, "NOT_FOUND", "There is nothing at this address."},
+	{echo.ErrMethodNotAllowed, 405, "METHOD_NOT_ALLOWED", "This address does not take this method."},
+}
+
+var internal = kind{status: 500, code: "INTERNAL", detail: "Something went wrong on our side."}
+
+var (
+	errForbidden   = errors.New("the role does not allow it")
+	errRateLimited = errors.New("too many requests")
+	errNoVersion   = errors.New("no If-Match")
+	errInvalid     = errors.New("invalid fields")
+	errMalformed   = errors.New("malformed request")
+	errTooLarge    = errors.New("the body is too large")
+)
+
+// claimError marks what went wrong while a claim was decided: "busy" and "don't know" have a code of their own there.
+type claimError struct{ error }
+
+func (e claimError) Unwrap() error { return e.error }
+
+// retryAfter is how long a client waits before it asks again, in seconds.
+const retryAfter = 1
+
+// answerError is where every error ends: in one answer, and, if it is ours, in one line of the log.
+func (h *handler) answerError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	p := describe(err, c.Request().URL.Path)
+	if p.Status >= 500 {
+		h.Log.Error("request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
+	}
+	header := c.Response().Header()
+	header.Set(echo.HeaderContentType, "application/problem+json")
+	switch p.Status {
+	case http.StatusServiceUnavailable:
+		header.Set(echo.HeaderRetryAfter, strconv.Itoa(retryAfter))
+	case http.StatusUnauthorized:
+		header.Set(echo.HeaderWWWAuthenticate, "Bearer")
+	}
+	if err := writeJSON(c, p.Status, p); err != nil {
+		h.Log.Debug("answer not delivered", "request_id", requestID(c), "error", err)
+	}
+}
+
+func describe(err error, path string) problem {
+	i := slices.IndexFunc(kinds, func(k kind) bool { return errors.Is(err, k.err) })
+	k := internal
+	if i >= 0 {
+		k = kinds[i]
+	} else if he := (*echo.HTTPError)(nil); errors.As(err, &he) && he.Code < 500 {
+		k = kind{status: he.Code, code: "BAD_REQUEST", detail: http.StatusText(he.Code)}
+	}
+	p := problem{
+		Type: "urn:firsttap:problem:" + k.code, Title: http.StatusText(k.status), Status: k.status, Detail: k.detail,
+		Instance: path, Code: k.code,
+	}
+	if p.Detail == "" {
+		p.Detail = err.Error()
+	}
+	if p.Code == "UNAVAILABLE" && errors.As(err, new(claimError)) {
+		p.Code, p.Type = "CLAIM_UNAVAILABLE", "urn:firsttap:problem:CLAIM_UNAVAILABLE"
+	}
+	p.addExtensions(err)
+	return p
+}
+
+func (p *problem) addExtensions(err error) {
+	var (
+		taken    *dispatch.TakenError
+		notOpen  *dispatch.NotOpenYetError
+		unfit    *dispatch.NotEligibleError
+		invalid  *validationError
+		tooEarly = errors.As(err, &notOpen)
+	)
+	switch {
+	case errors.As(err, &taken):
+		p.Final = &taken.Final
+	case tooEarly:
+		opensAt := timestamp(notOpen.OpensAt)
+		p.OpensAt = &opensAt
+	case errors.As(err, &unfit):
+		p.Reasons = unfit.Reasons
+	case errors.As(err, &invalid):
+		p.Errors = invalid.fields
+	}
+}
+
+// timestamp is RFC 3339 in UTC with milliseconds.
+type timestamp time.Time
+
+// MarshalText implements encoding.TextMarshaler.
+func (t timestamp) MarshalText() ([]byte, error) {
+	return time.Time(t).UTC().AppendFormat(nil, "2006-01-02T15:04:05.000Z"), nil
+}

@@ -1,0 +1,138 @@
+package handler
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+)
+
+type moneyView struct {
+	Amount   int64  `json:"amount"`
+	Currency string `json:"currency"`
+}
+
+// dispatchView is a dispatch as everybody may see it. AcceptedBy is for admins alone: a driver is never told who won.
+type dispatchView struct {
+	ID                dispatch.ID       `json:"id"`
+	ExternalID        *string           `json:"external_id"`
+	Status            dispatch.Status   `json:"status"`
+	Round             int               `json:"round"`
+	Version           int               `json:"version"`
+	Region            string            `json:"region"`
+	VehicleClass      string            `json:"vehicle_class"`
+	MinWorkingHeightM *float64          `json:"min_working_height_m"`
+	SiteAddress       string            `json:"site_address"`
+	SiteLat           *float64          `json:"site_lat"`
+	SiteLng           *float64          `json:"site_lng"`
+	WorkStartsAt      timestamp         `json:"work_starts_at"`
+	WorkEndsAt        timestamp         `json:"work_ends_at"`
+	Fee               moneyView         `json:"fee"`
+	Note              *string           `json:"note"`
+	OpensAt           timestamp         `json:"opens_at"`
+	ExpiresAt         timestamp         `json:"expires_at"`
+	AcceptedAt        *timestamp        `json:"accepted_at"`
+	AcceptedBy        dispatch.DriverID `json:"accepted_by,omitempty"`
+	OfferStatus       string            `json:"offer_status,omitempty"`
+	CreatedAt         timestamp         `json:"created_at"`
+	UpdatedAt         timestamp         `json:"updated_at"`
+}
+
+func viewDispatch(d dispatch.Dispatch) dispatchView {
+	v := dispatchView{
+		ID: d.ID, ExternalID: nullable(d.ExternalID), Status: d.Status, Round: d.Round, Version: d.Version,
+		Region: d.Region, VehicleClass: d.VehicleClass, MinWorkingHeightM: d.MinWorkingHeightM,
+		SiteAddress: d.Site.Address, SiteLat: d.Site.Lat, SiteLng: d.Site.Lng,
+		WorkStartsAt: timestamp(d.WorkStartsAt), WorkEndsAt: timestamp(d.WorkEndsAt),
+		Fee: moneyView(d.Fee), Note: nullable(d.Note),
+		OpensAt: timestamp(d.OpensAt), ExpiresAt: timestamp(d.ExpiresAt),
+		CreatedAt: timestamp(d.CreatedAt), UpdatedAt: timestamp(d.UpdatedAt),
+	}
+	if d.Claim != nil {
+		v.AcceptedAt = optionalTimestamp(&d.Claim.AcceptedAt)
+	}
+	return v
+}
+
+func viewForAdmin(d dispatch.Dispatch) dispatchView {
+	v := viewDispatch(d)
+	if d.Claim != nil {
+		v.AcceptedBy = d.Claim.Driver
+	}
+	return v
+}
+
+// viewOffer is a dispatch as one driver is offered it.
+func viewOffer(d dispatch.Dispatch) dispatchView {
+	v := viewDispatch(d)
+	v.OfferStatus = "PENDING"
+	return v
+}
+
+type driverView struct {
+	ID             dispatch.DriverID `json:"id"`
+	Name           string            `json:"name"`
+	Phone          string            `json:"phone"`
+	Regions        []string          `json:"regions"`
+	VehicleClass   string            `json:"vehicle_class"`
+	WorkingHeightM *float64          `json:"working_height_m"`
+	FirebaseUID    *string           `json:"firebase_uid"`
+	Locale         *string           `json:"locale"`
+	OnDuty         bool              `json:"on_duty"`
+	SuspendedUntil *timestamp        `json:"suspended_until"`
+	Token          string            `json:"token,omitempty"`
+}
+
+func viewDriver(v dispatch.Driver) driverView {
+	return driverView{
+		ID: v.ID, Name: v.Name, Phone: v.Phone, Regions: v.Regions, VehicleClass: v.VehicleClass,
+		WorkingHeightM: v.WorkingHeightM, FirebaseUID: nullable(v.FirebaseUID), Locale: nullable(v.Locale),
+		OnDuty: v.OnDuty, SuspendedUntil: optionalTimestamp(v.SuspendedUntil),
+	}
+}
+
+type listView[T any] struct {
+	Items      []T       `json:"items"`
+	NextCursor *string   `json:"next_cursor"`
+	ServerTime timestamp `json:"server_time"`
+}
+
+func viewList[D, V any](items []D, next string, now time.Time, view func(D) V) listView[V] {
+	list := listView[V]{Items: make([]V, len(items)), NextCursor: nullable(next), ServerTime: timestamp(now)}
+	for i, d := range items {
+		list.Items[i] = view(d)
+	}
+	return list
+}
+
+func optionalTimestamp(t *time.Time) *timestamp {
+	if t == nil {
+		return nil
+	}
+	ts := timestamp(*t)
+	return &ts
+}
+
+func nullable(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// writeJSON leaves the content type alone where one is set.
+func writeJSON(c echo.Context, status int, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	header := c.Response().Header()
+	if header.Get(echo.HeaderContentType) == "" {
+		header.Set(echo.HeaderContentType, echo.MIMEApplicationJSON)
+	}
+	c.Response().WriteHeader(status)
+	_, err = c.Response().Write(body)
+	return err
+}
