@@ -1,0 +1,139 @@
+package servertest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+)
+
+// Database is a MariaDB or MySQL server process of the test's own. Its root user has no password. What was committed
+// is still there after Kill and Start: every commit waits for the disk.
+type Database struct{ *server }
+
+// StartMariaDB starts a MariaDB server and returns when it answers. The server ends with the test.
+func StartMariaDB(t testing.TB) *Database {
+	t.Helper()
+	return startDatabase(t, mariadb)
+}
+
+// StartMySQL starts a MySQL server, 8.0 or later, and returns when it answers. The server ends with the test. The
+// program is mysqld in the path, or the one in the system root that FIRSTTAP_MYSQL_ROOT names
+// (/var/cache/firsttap/mysql), for systems that have MariaDB only.
+func StartMySQL(t testing.TB) *Database {
+	t.Helper()
+	return startDatabase(t, mysql)
+}
+
+// Name is "mariadb" or "mysql".
+func (d *Database) Name() string { return d.name }
+
+// URL creates an empty database and returns mysql://root@host:port/<its name>.
+func (d *Database) URL(t testing.TB) string {
+	t.Helper()
+	name, err := createDatabase(d.config(""))
+	if err != nil {
+		t.Fatalf("%s: %v", d.name, err)
+	}
+	return (&url.URL{Scheme: "mysql", User: url.User("root"), Host: d.Addr(), Path: "/" + name}).String()
+}
+
+// DSN is how go-sql-driver/mysql reaches the database of that name as root; times are parsed, in UTC.
+func (d *Database) DSN(database string) string { return d.config(database).FormatDSN() }
+
+func (d *Database) config(database string) *driver.Config {
+	return config("root", "", d.Addr(), database)
+}
+
+func config(user, password, addr, database string) *driver.Config {
+	c := driver.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr, c.DBName, c.ParseTime = user, password, "tcp", addr, database, true
+	return c
+}
+
+func startDatabase(t testing.TB, name string) *Database {
+	t.Helper()
+	e, err := installed[name]()
+	require(t, name, err)
+	d, err := newDatabase(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.own(t)
+	return d
+}
+
+func newDatabase(e engine) (*Database, error) {
+	dir, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	data := filepath.Join(dir, "data")
+	command := func(s *server) []string {
+		socket := fmt.Sprintf("s%d", time.Now().UnixNano()) // a killed server leaves its socket and that one's lock behind
+		return slices.Concat(e.daemon, places(data, dir), []string{
+			"--port=" + strconv.Itoa(s.port),
+			"--socket=" + filepath.Join(dir, socket), "--pid-file=" + filepath.Join(dir, "pid"),
+		})
+	}
+	probe := func(ctx context.Context, s *server) error { return probeDatabase(ctx, s, data) }
+	d := &Database{&server{name: e.name, dir: dir, command: command, probe: probe}}
+	if err := newDataDir(e, data); err != nil {
+		d.end()
+		return nil, err
+	}
+	return d, d.launch()
+}
+
+// probeDatabase asks for the data directory, which no stranger shares.
+func probeDatabase(ctx context.Context, s *server, data string) error {
+	const patience = 2 * time.Second
+	c := config("root", "", s.Addr(), "")
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = patience, patience, patience
+	c.Logger = &driver.NopLogger{} // failing is what it does until the server is ready
+	return withDatabase(c, func(db *sql.DB) error {
+		var answer string
+		if err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&answer); err != nil {
+			return err
+		}
+		if filepath.Clean(answer) != data {
+			return fmt.Errorf("a stranger answers on its port, with data in %s", answer)
+		}
+		return nil
+	})
+}
+
+// createDatabase creates an empty database on the server that c leads to and returns its name.
+func createDatabase(c *driver.Config) (string, error) {
+	name := "firsttap_" + strings.ToLower(rand.Text()[:12])
+	return name, withDatabase(c, func(db *sql.DB) error {
+		_, err := db.Exec("CREATE DATABASE " + name + " CHARACTER SET utf8mb4")
+		return err
+	})
+}
+
+func dropDatabase(c *driver.Config, name string) error {
+	return withDatabase(c, func(db *sql.DB) error {
+		_, err := db.Exec("DROP DATABASE IF EXISTS " + name)
+		return err
+	})
+}
+
+func withDatabase(c *driver.Config, do func(*sql.DB) error) error {
+	connector, err := driver.NewConnector(c)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	return do(db)
+}

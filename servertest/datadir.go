@@ -1,0 +1,79 @@
+package servertest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// newDataDir makes dir a fresh data directory of the engine. Filling one takes seconds, so that is done once per user
+// and version, and copied.
+func newDataDir(e engine, dir string) error {
+	template, err := dataTemplate(e)
+	if err != nil {
+		return err
+	}
+	out, err := exec.Command("cp", "-a", "--reflink=auto", template, dir).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy %s: %w\n%s", template, err, out)
+	}
+	return nil
+}
+
+// dataTemplate is the filled data directory to copy from. Several processes may ask for it at the same time: each that
+// finds none builds its own, and the first to finish gives it its name.
+func dataTemplate(e engine) (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "firsttap")
+	template := filepath.Join(cache, e.name+"-"+e.version)
+	if _, err := os.Stat(template); err == nil {
+		return template, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(cache, "new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	built := filepath.Join(work, "data")
+	if err := fillDataDir(e, built); err != nil {
+		return "", err
+	}
+	if err := os.Rename(built, template); err != nil {
+		if _, statErr := os.Stat(template); statErr != nil {
+			return "", err
+		}
+	}
+	return template, nil
+}
+
+func fillDataDir(e engine, dir string) error {
+	log := dir + ".log"
+	command := slices.Concat(e.install, places(dir, filepath.Dir(dir)))
+	install, err := startChild(command, filepath.Dir(dir), log)
+	if err != nil {
+		return err
+	}
+	<-install.exited
+	if !install.success {
+		return fmt.Errorf("%s can't fill a data directory:\n%s", e.name, tail(log))
+	}
+	// The server's identity: each copy makes its own.
+	if err := os.Remove(filepath.Join(dir, "auto.cnf")); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// places tells a server where to keep its data and its temporary tables. The latter must be a folder of its own: a
+// MariaDB that starts removes what it takes for leftovers there, and so the temporary tables of a running one.
+func places(data, temporary string) []string {
+	return []string{"--datadir=" + data, "--tmpdir=" + temporary}
+}

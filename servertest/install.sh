@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Installs the servers that the tests start, on Debian and Ubuntu, where they are missing: Redis, MariaDB, and a real
+# MySQL. Debian has no MySQL but in sid: that one goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, beside the system.
+# MYSQL=skip leaves MySQL out; MYSQL=required fails when it can't be had.
+set -euo pipefail
+
+root=${FIRSTTAP_MYSQL_ROOT:-/var/cache/firsttap/mysql}
+log=$(mktemp)
+policy=/usr/sbin/policy-rc.d
+PATH=$PATH:/usr/sbin:/usr/local/sbin
+trap 'rm -f "$log"' EXIT
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+fail() {
+	tail -n 20 "$log" >&2
+	echo "$1" >&2
+	exit 1
+}
+
+# apt_install installs packages, and starts none of their services: the tests start their own.
+apt_install() {
+	local kept=yes
+	if [ ! -e "$policy" ]; then
+		kept=no
+		printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+		as_root chmod +x "$policy"
+	fi
+	local code=0
+	{
+		as_root apt-get update &&
+			as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+	} >>"$log" 2>&1 || code=$?
+	[ "$kept" = yes ] || as_root rm -f "$policy"
+	return "$code"
+}
+
+need() { # NAME PROGRAM PACKAGE
+	if ! command -v "$2" >/dev/null; then
+		apt_install "$3" || fail "$1: can't install the package $3"
+	fi
+	echo "$1: $("$2" --version)"
+}
+
+mysql_in_path() {
+	command -v mysqld >/dev/null && mysqld --no-defaults --version 2>/dev/null | grep -v MariaDB | grep -qE 'Ver ([89]|[1-9][0-9])\.'
+}
+
+# mysql_root fills the folder in one step, so that a build that is broken off leaves nothing that looks complete.
+mysql_root() {
+	command -v debootstrap >/dev/null || apt_install debootstrap debian-archive-keyring || return
+	as_root mkdir -p "$(dirname "$root")" || return
+	local new=$root.new.$$
+	if as_root debootstrap --variant=minbase --include=mysql-server-core sid "$new" >>"$log" 2>&1 &&
+		as_root rm -rf "$new/var/cache/apt" "$new/var/lib/apt/lists" &&
+		as_root chmod 755 "$new" && as_root mv -T "$new" "$root"; then
+		return 0
+	fi
+	as_root rm -rf "$new"
+	return 1
+}
+
+need Redis redis-server redis-server
+need MariaDB mariadbd mariadb-server
+
+if [ "${MYSQL:-}" = skip ]; then
+	echo "MySQL: skipped"
+elif mysql_in_path; then
+	echo "MySQL: $(mysqld --version)"
+elif [ -x "$root/usr/sbin/mysqld" ] || mysql_root; then
+	echo "MySQL: in $root"
+else
+	tail -n 20 "$log" >&2
+	echo "MySQL: NOT AVAILABLE, tests on a real MySQL are not run"
+	[ "${MYSQL:-}" != required ] || exit 1
+fi

@@ -1,0 +1,131 @@
+package servertest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"time"
+)
+
+// link is one client's connection through a proxy.
+type link struct {
+	proxy  *Proxy
+	client net.Conn
+	server net.Conn // nil if the link started in a blackhole
+	ctx    context.Context
+	close  context.CancelFunc // ends ctx: nothing read from then on is passed, and both connections are closed
+
+	// Guarded by proxy.mu.
+	cut       *Cut // the cut that the next reply falls to
+	swallowed bool // something was lost in a blackhole: what remains must not be trusted
+}
+
+// run passes bytes both ways and returns when the link is closed.
+func (l *link) run() {
+	defer context.AfterFunc(l.ctx, func() { l.client.Close() })()
+	if l.proxy.swallow(l) {
+		l.pass(l.client, func([]byte) bool { return true })
+		<-l.ctx.Done()
+		return
+	}
+	server, err := (&net.Dialer{}).DialContext(l.ctx, "tcp", l.proxy.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	defer context.AfterFunc(l.ctx, func() { server.Close() })()
+	l.server = server
+
+	var w window
+	l.proxy.running.Go(func() { l.pass(l.client, func(piece []byte) bool { return l.request(&w, piece) }) })
+	l.pass(server, l.reply)
+	<-l.ctx.Done()
+}
+
+// pass gives what it reads to one of the link's directions. It closes the link when that is at its end, unless the other
+// side must not learn so: it is in a blackhole, or the server's reply to a request is awaited.
+func (l *link) pass(from net.Conn, to func([]byte) bool) {
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(piece)
+		if l.ctx.Err() != nil || n > 0 && !to(piece[:n]) {
+			break
+		}
+		if err == nil {
+			continue
+		}
+		if l.proxy.swallow(l) || from == l.client && l.proxy.cutOf(l) != nil {
+			return
+		}
+		break
+	}
+	l.close()
+}
+
+// request handles a piece of what the client sends. It is false when the link is at its end.
+func (l *link) request(w *window, piece []byte) bool {
+	if l.proxy.swallow(l) {
+		w.clear()
+		return true
+	}
+	if h := l.proxy.takeHold(w, piece); h != nil {
+		close(h.reached)
+		select {
+		case <-h.released:
+		case <-l.ctx.Done():
+			return false
+		}
+		if l.proxy.swallow(l) {
+			w.clear()
+			return true
+		}
+	}
+	// Before the server can answer, so that no byte of the reply slips through.
+	l.proxy.takeCut(l, w, piece)
+	w.add(piece)
+	_, err := l.server.Write(piece)
+	return err == nil
+}
+
+// reply handles a piece of what the server sends. It is false when the link is at its end.
+func (l *link) reply(piece []byte) bool {
+	if c := l.proxy.cutOf(l); c != nil {
+		l.client.Close()
+		l.server.Close()
+		close(c.done)
+		return false
+	}
+	if late := l.proxy.lateness(); late > 0 {
+		timer := time.NewTimer(late)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-l.ctx.Done():
+			return false
+		}
+	}
+	if l.proxy.swallow(l) {
+		return true
+	}
+	_, err := l.client.Write(piece)
+	return err == nil
+}
+
+// longestMatch is the length of the longest match that a window finds when it straddles two pieces.
+const longestMatch = 1 << 10
+
+// window remembers the end of what a client has sent.
+type window struct{ last []byte }
+
+// contains reports whether match ends in piece, when piece follows what was added before.
+func (w *window) contains(piece []byte, match string) bool {
+	start := w.last[max(0, len(w.last)-(len(match)-1)):]
+	return bytes.Contains(append(bytes.Clone(start), piece...), []byte(match))
+}
+
+func (w *window) add(piece []byte) {
+	w.last = append(w.last, piece...)
+	w.last = append(w.last[:0], w.last[max(0, len(w.last)-longestMatch):]...)
+}
+
+func (w *window) clear() { w.last = w.last[:0] }

@@ -1,0 +1,235 @@
+package servertest
+
+import (
+	"io"
+	"testing"
+	"time"
+)
+
+// proxied is a Redis, a proxy to it, and a client that reaches the Redis without the proxy.
+func proxied(t *testing.T) (*Redis, *Proxy, *client) {
+	t.Helper()
+	r := StartRedis(t)
+	return r, StartProxy(t, r.Addr()), dial(t, r.Addr())
+}
+
+func TestProxyPasses(t *testing.T) {
+	_, p, direct := proxied(t)
+	c := dial(t, p.Addr())
+	c.ask(t, "SET k v", "+OK")
+	c.ask(t, "GET k", "v")
+	direct.ask(t, "GET k", "v")
+}
+
+func TestProxyURL(t *testing.T) {
+	p := StartProxy(t, "127.0.0.1:1")
+	got := p.URL("mysql://root:secret@db.example:3306/claims?tls=false")
+	if want := "mysql://root:secret@" + p.Addr() + "/claims?tls=false"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	dial(t, p.Addr()).mustEnd(t) // nobody is at the target
+}
+
+func TestCutReply(t *testing.T) {
+	_, p, direct := proxied(t)
+	c := dial(t, p.Addr())
+	cut := p.CutReply("dispatch:lock:")
+	c.ask(t, "SET other v", "+OK")
+	select {
+	case <-cut.Done():
+		t.Fatal("done before its request came")
+	default:
+	}
+	c.send(t, "SET dispatch:lock:1 me NX")
+	mustClose(t, "the cut", cut.Done())
+	direct.ask(t, "GET dispatch:lock:1", "me")
+	c.mustEnd(t)
+
+	again := dial(t, p.Addr())
+	again.ask(t, "SET dispatch:lock:2 me NX", "+OK") // it happens once
+}
+
+func TestCutReplyOfARequestInPieces(t *testing.T) {
+	_, p, direct := proxied(t)
+	c := dial(t, p.Addr())
+	cut := p.CutReply("dispatch:lock:")
+	for _, b := range []byte("SET dispatch:lock:1 me NX\r\n") {
+		if _, err := c.Write([]byte{b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustClose(t, "the cut", cut.Done())
+	c.mustEnd(t)
+	direct.ask(t, "GET dispatch:lock:1", "me")
+}
+
+func TestCutReplyWaitsForTheServerAfterTheClientHungUp(t *testing.T) {
+	r, p, direct := proxied(t)
+	c := dial(t, p.Addr())
+	c.ask(t, "PING", "+PONG")
+	r.Freeze()
+	cut := p.CutReply("SET k")
+	c.send(t, "SET k v")
+	c.Close()
+	r.Thaw()
+	mustClose(t, "the cut", cut.Done())
+	direct.ask(t, "GET k", "v")
+}
+
+func TestHold(t *testing.T) {
+	_, p, direct := proxied(t)
+	held, other := dial(t, p.Addr()), dial(t, p.Addr())
+	h := p.Hold("SET k")
+	held.ask(t, "PING", "+PONG")
+	held.send(t, "SET k v")
+	mustClose(t, "the hold", h.Reached())
+	direct.ask(t, "GET k", "(nil)")
+	held.mustBeSilent(t)
+	other.ask(t, "SET k other", "+OK") // it happens once, to one connection
+	h.Release()
+	h.Release()
+	held.mustReply(t, "+OK")
+	direct.ask(t, "GET k", "v")
+}
+
+func TestHeldRequestArrivesAfterTheClientHungUp(t *testing.T) {
+	_, p, direct := proxied(t)
+	c := dial(t, p.Addr())
+	h := p.Hold("SET k")
+	c.send(t, "SET k v")
+	mustClose(t, "the hold", h.Reached())
+	c.Close()
+	direct.ask(t, "GET k", "(nil)")
+	h.Release()
+	eventually(t, func() error {
+		direct.send(t, "GET k")
+		if got, err := direct.reply(patience); err != nil || got != "v" {
+			return io.ErrUnexpectedEOF
+		}
+		return nil
+	})
+}
+
+func TestHoldIsEndedByCutAll(t *testing.T) {
+	_, p, direct := proxied(t)
+	c := dial(t, p.Addr())
+	h := p.Hold("SET k")
+	c.send(t, "SET k v")
+	mustClose(t, "the hold", h.Reached())
+	p.CutAll()
+	c.mustEnd(t)
+	h.Release()
+	direct.ask(t, "GET k", "(nil)")
+}
+
+func TestHoldAndCutTheSameRequest(t *testing.T) {
+	_, p, direct := proxied(t)
+	c := dial(t, p.Addr())
+	h, cut := p.Hold("SET k"), p.CutReply("SET k")
+	c.send(t, "SET k v")
+	mustClose(t, "the hold", h.Reached())
+	direct.ask(t, "GET k", "(nil)")
+	h.Release()
+	mustClose(t, "the cut", cut.Done())
+	c.mustEnd(t)
+	direct.ask(t, "GET k", "v")
+}
+
+func TestBlackhole(t *testing.T) {
+	_, p, direct := proxied(t)
+	busy, idle := dial(t, p.Addr()), dial(t, p.Addr())
+	busy.ask(t, "PING", "+PONG")
+	idle.ask(t, "PING", "+PONG")
+
+	p.Blackhole(true)
+	busy.send(t, "SET k v")
+	late := dial(t, p.Addr())
+	late.send(t, "SET k v")
+	busy.mustBeSilent(t)
+	late.mustBeSilent(t)
+	direct.ask(t, "GET k", "(nil)")
+
+	p.Blackhole(false)
+	busy.mustEnd(t)
+	late.mustEnd(t)
+	idle.ask(t, "SET k v", "+OK") // it lost nothing
+	direct.ask(t, "GET k", "v")
+}
+
+func TestBlackholeHidesThatTheServerDied(t *testing.T) {
+	r, p, _ := proxied(t)
+	c := dial(t, p.Addr())
+	c.ask(t, "PING", "+PONG")
+	p.Blackhole(true)
+	r.Kill()
+	c.mustBeSilent(t)
+	dial(t, p.Addr()).mustBeSilent(t)
+	p.Blackhole(false)
+	c.mustEnd(t)
+	dial(t, p.Addr()).mustEnd(t)
+}
+
+func TestRefuse(t *testing.T) {
+	_, p, direct := proxied(t)
+	c := dial(t, p.Addr())
+	c.ask(t, "PING", "+PONG")
+	p.Refuse(true)
+	c.send(t, "SET k v")
+	c.mustEnd(t)
+	dial(t, p.Addr()).mustEnd(t)
+	direct.ask(t, "GET k", "(nil)")
+	p.Refuse(false)
+	dial(t, p.Addr()).ask(t, "PING", "+PONG")
+}
+
+func TestCutAll(t *testing.T) {
+	_, p, _ := proxied(t)
+	a, b := dial(t, p.Addr()), dial(t, p.Addr())
+	a.ask(t, "PING", "+PONG")
+	b.ask(t, "PING", "+PONG")
+	p.CutAll()
+	a.mustEnd(t)
+	b.mustEnd(t)
+	dial(t, p.Addr()).ask(t, "PING", "+PONG")
+}
+
+func TestDelay(t *testing.T) {
+	_, p, _ := proxied(t)
+	c := dial(t, p.Addr())
+	p.Delay(glance)
+	start := time.Now()
+	c.ask(t, "PING", "+PONG")
+	if took := time.Since(start); took < glance {
+		t.Errorf("answered after %v, want at least %v", took, glance)
+	}
+	p.Delay(time.Hour)
+	c.send(t, "PING")
+	c.mustBeSilent(t) // and ends with the test all the same
+}
+
+func TestWindow(t *testing.T) {
+	tests := []struct {
+		name   string
+		pieces []string
+		want   bool // that the last piece ends the match
+	}{
+		{"whole", []string{"xCOMMITx"}, true},
+		{"in two", []string{"xCOM", "MITx"}, true},
+		{"in three", []string{"C", "OMMI", "T"}, true},
+		{"over already", []string{"COMMIT", "x"}, false},
+		{"not", []string{"COM", "xMIT"}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var w window
+			var got bool
+			for _, piece := range tt.pieces {
+				got = w.contains([]byte(piece), "COMMIT")
+				w.add([]byte(piece))
+			}
+			if got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

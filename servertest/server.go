@@ -1,0 +1,181 @@
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	readyWithin = 60 * time.Second
+	pollEvery   = 10 * time.Millisecond
+	portTries   = 5
+)
+
+// errPortTaken says that the server ended because something else listens on its port.
+var errPortTaken = errors.New("port is taken")
+
+// server is a server process on a port of 127.0.0.1, with its files in a folder of its own. One goroutine at a time may
+// call its methods.
+type server struct {
+	t    testing.TB // set by own: the test that is told what goes wrong
+	name string
+	dir  string
+	port int
+
+	// command is the program with its arguments for the present port.
+	command func(s *server) []string
+	// probe reports nil when the server at Addr answers and is this process, rather than a stranger on its port.
+	probe func(ctx context.Context, s *server) error
+
+	child *child
+}
+
+// Addr is the server's host:port. It stays the same over Kill and Start.
+func (s *server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// Freeze stops the process without closing its connections, until Thaw or Kill. It returns when the process stands still.
+func (s *server) Freeze() {
+	s.t.Helper()
+	s.signal(syscall.SIGSTOP)
+	for end := time.Now().Add(readyWithin); !stopped(s.child.process.Pid); {
+		if time.Now().After(end) {
+			s.t.Fatalf("%s: still running after SIGSTOP", s.name)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Thaw lets a frozen process go on.
+func (s *server) Thaw() {
+	s.t.Helper()
+	s.signal(syscall.SIGCONT)
+}
+
+// Kill ends the process as kill -9 does, frozen or not, and returns when it is gone. Killing a dead server does nothing.
+func (s *server) Kill() {
+	if s.child != nil {
+		s.child.kill()
+	}
+}
+
+// Start starts a killed server again on the same port and returns when it answers.
+func (s *server) Start() {
+	s.t.Helper()
+	if s.child != nil && s.child.alive() {
+		s.t.Fatalf("%s: Start of a server that runs", s.name)
+	}
+	if err := s.run(); err != nil {
+		s.t.Fatalf("%s: start again: %v", s.name, err)
+	}
+}
+
+func (s *server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if err := s.child.process.Signal(sig); err != nil {
+		s.t.Fatalf("%s: %v: %v", s.name, sig, err)
+	}
+}
+
+// own makes s end with the test t.
+func (s *server) own(t testing.TB) {
+	s.t = t
+	t.Cleanup(s.end)
+}
+
+// end kills the server and removes its files.
+func (s *server) end() {
+	s.Kill()
+	if err := os.RemoveAll(s.dir); err != nil && s.t != nil {
+		s.t.Errorf("%s: remove its files: %v", s.name, err)
+	}
+}
+
+// launch starts the server on a free port and returns when it answers. If it can't be had, nothing is left behind.
+func (s *server) launch() error {
+	err := errPortTaken
+	for try := 0; try < portTries && errors.Is(err, errPortTaken); try++ {
+		if s.port, err = freePort(); err == nil {
+			err = s.run()
+		}
+	}
+	if err != nil {
+		s.end()
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// run starts the process and returns when it answers. If it doesn't, it is killed, and the error has the end of its log.
+func (s *server) run() error {
+	log := filepath.Join(s.dir, "log")
+	child, err := startChild(s.command(s), s.dir, log)
+	if err != nil {
+		return err
+	}
+	s.child = child
+	if err := s.ready(); err != nil {
+		s.Kill()
+		text := tail(log)
+		if strings.Contains(strings.ToLower(text), "address already in use") {
+			err = errors.Join(errPortTaken, err)
+		}
+		return fmt.Errorf("%w\nits log ends:\n%s", err, text)
+	}
+	return nil
+}
+
+func (s *server) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		err := s.probe(ctx, s)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.child.exited:
+			return errors.New("the process ended before it answered")
+		case <-ctx.Done():
+			return fmt.Errorf("no answer within %v: %w", readyWithin, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// freePort finds a port of 127.0.0.1 that nothing listens on. It avoids the range that the kernel hands out by itself
+// (32768 and up on Linux), so that no client's connection and no other test's listener gets the port of a server while
+// it is killed.
+func freePort() (int, error) {
+	var last error
+	for range 100 {
+		port := 10000 + rand.IntN(22000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("no free port: %w", last)
+}
+
+// tail is the end of the file at path.
+func tail(path string) string {
+	const most = 4 << 10
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text[max(0, len(text)-most):])
+}

@@ -1,0 +1,138 @@
+package servertest
+
+import (
+	"fmt"
+	"net/url"
+	"os"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// RedisURL is a Redis that the test shares with others and must not break: the one FIRSTTAP_TEST_REDIS_URL names, or
+// one that this process started. It holds other tests' keys too.
+func RedisURL(t testing.TB) string {
+	t.Helper()
+	if u := os.Getenv("FIRSTTAP_TEST_REDIS_URL"); u != "" {
+		return u
+	}
+	require(t, "redis", redisInstalled())
+	r, err := sharedRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.URL()
+}
+
+// MariaDBURL is an empty database of the test's own on a MariaDB that the test shares with others and must not break:
+// the one FIRSTTAP_TEST_MARIADB_URL names, or one that this process started. The database is dropped with the test.
+func MariaDBURL(t testing.TB) string {
+	t.Helper()
+	return freshDatabase(t, mariadb, "FIRSTTAP_TEST_MARIADB_URL")
+}
+
+// MySQLURL is as MariaDBURL, for MySQL and FIRSTTAP_TEST_MYSQL_URL.
+func MySQLURL(t testing.TB) string {
+	t.Helper()
+	return freshDatabase(t, mysql, "FIRSTTAP_TEST_MYSQL_URL")
+}
+
+// Main runs the tests, ends the servers they shared, and returns the exit code. Passing tests that leave a goroutine
+// behind fail, unless an option says that it may stay. The TestMain of a package that uses RedisURL, MariaDBURL or
+// MySQLURL is
+//
+//	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+//
+// A test that looks for leaks itself finds the goroutine that waits for a shared server; it ignores that with
+// goleak.IgnoreCurrent after its first use of the server.
+func Main(m *testing.M, options ...goleak.Option) int {
+	code := m.Run()
+	endShared()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(options...); err != nil {
+		fmt.Fprintln(os.Stderr, "goroutines left behind:", err)
+		return 1
+	}
+	return 0
+}
+
+// The servers that this process shares: started once, on first use, and ended by Main.
+var (
+	sharedRedis = sync.OnceValues(func() (*Redis, error) {
+		r, err := newRedis()
+		if err == nil {
+			share(r.server)
+		}
+		return r, err
+	})
+	sharedDatabase = map[string]func() (*Database, error){
+		mariadb: sync.OnceValues(func() (*Database, error) { return newSharedDatabase(mariadb) }),
+		mysql:   sync.OnceValues(func() (*Database, error) { return newSharedDatabase(mysql) }),
+	}
+
+	sharedMu sync.Mutex
+	shared   []*server
+)
+
+func newSharedDatabase(name string) (*Database, error) {
+	e, err := installed[name]()
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDatabase(e)
+	if err == nil {
+		share(d.server)
+	}
+	return d, err
+}
+
+func share(s *server) {
+	sharedMu.Lock()
+	defer sharedMu.Unlock()
+	shared = append(shared, s)
+}
+
+func endShared() {
+	sharedMu.Lock()
+	defer sharedMu.Unlock()
+	for _, s := range shared {
+		s.end()
+	}
+	shared = nil
+}
+
+// freshDatabase creates a database on the server that the variable names or else on the shared one, drops it with the
+// test, and returns its URL.
+func freshDatabase(t testing.TB, name, variable string) string {
+	t.Helper()
+	server := os.Getenv(variable)
+	if server == "" {
+		_, err := installed[name]()
+		require(t, name, err)
+		d, err := sharedDatabase[name]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server = "mysql://root@" + d.Addr()
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	password, _ := u.User.Password()
+	c := config(u.User.Username(), password, u.Host, "")
+	database, err := createDatabase(c)
+	if err != nil {
+		t.Fatalf("%s at %s: %v", name, u.Host, err)
+	}
+	t.Cleanup(func() {
+		if err := dropDatabase(c, database); err != nil {
+			t.Errorf("%s at %s: drop the test's database: %v", name, u.Host, err)
+		}
+	})
+	u.Path = "/" + database
+	return u.String()
+}
