@@ -1,0 +1,210 @@
+// Package loadtest puts load on a running FirstTap over its public API: a race of drivers on one dispatch.
+package loadtest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// Race is a race to be run.
+type Race struct {
+	URLs     []string // the instances; driver i taps at the i-th, counted round
+	AdminKey string
+	Drivers  int
+}
+
+// Tap is how one driver's tap went.
+type Tap struct {
+	Driver string
+	Won    bool
+	Answer string        // the status and code
+	At     time.Duration // when it was sent, after the first one
+	Took   time.Duration // until it was answered
+}
+
+// Result is how a race went.
+type Result struct {
+	Dispatch string
+	Stored   string // who has the dispatch, as the service tells an admin afterwards
+	Taps     []Tap  // in the order in which they were sent
+}
+
+// ErrNotOneWinner says that a race did not have exactly one winner, stored as told.
+var ErrNotOneWinner = errors.New("not exactly one winner, stored as told")
+
+// Run makes the drivers and a dispatch and lets the drivers tap together. ErrNotOneWinner comes with the Result.
+func (r Race) Run(ctx context.Context) (Result, error) {
+	client := &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: r.Drivers, MaxConnsPerHost: r.Drivers},
+		Timeout:   30 * time.Second,
+	}
+	defer client.CloseIdleConnections()
+	drivers, err := r.makeDrivers(ctx, client)
+	if err != nil {
+		return Result{}, fmt.Errorf("make drivers: %w", err)
+	}
+	job, err := r.makeDispatch(ctx, client)
+	if err != nil {
+		return Result{}, fmt.Errorf("make a dispatch: %w", err)
+	}
+	result := Result{Dispatch: job.ID, Taps: r.tapTogether(ctx, client, drivers, job)}
+	if err := call(ctx, client, "GET", r.URLs[0]+"/v1/admin/dispatches/"+job.ID, r.AdminKey, nil, &job); err != nil {
+		return result, err
+	}
+	result.Stored = job.AcceptedBy
+	return result, result.check()
+}
+
+func (r Result) check() error {
+	won := slices.DeleteFunc(slices.Clone(r.Taps), func(t Tap) bool { return !t.Won })
+	if len(won) != 1 || won[0].Driver != r.Stored {
+		return fmt.Errorf("%w: %d were told they won", ErrNotOneWinner, len(won))
+	}
+	return nil
+}
+
+type racer struct {
+	ID    string `json:"id"`
+	Token string `json:"token"`
+}
+
+type job struct {
+	ID         string `json:"id"`
+	Round      int    `json:"round"`
+	AcceptedBy string `json:"accepted_by"`
+}
+
+func (r Race) makeDrivers(ctx context.Context, client *http.Client) ([]racer, error) {
+	drivers := make([]map[string]any, r.Drivers)
+	for i := range drivers {
+		drivers[i] = map[string]any{
+			"name": fmt.Sprintf("Racer %d", i+1), "phone": fmt.Sprintf("+8210%08d", i), "on_duty": true,
+			"regions": []string{"race"}, "vehicle_class": "race", "working_height_m": 45,
+		}
+	}
+	var made struct{ Items []racer }
+	err := call(ctx, client, "POST", r.URLs[0]+"/v1/admin/drivers/bulk", r.AdminKey,
+		map[string]any{"drivers": drivers, "issue_tokens": true}, &made)
+	if err == nil && len(made.Items) != r.Drivers {
+		err = fmt.Errorf("asked for %d, got %d", r.Drivers, len(made.Items))
+	}
+	return made.Items, err
+}
+
+func (r Race) makeDispatch(ctx context.Context, client *http.Client) (job, error) {
+	starts := time.Now().Add(time.Hour)
+	var made job
+	err := call(ctx, client, "POST", r.URLs[0]+"/v1/admin/dispatches", r.AdminKey, map[string]any{
+		"region": "race", "vehicle_class": "race", "site_address": "Start line", "note": "firsttap race",
+		"work_starts_at": starts, "work_ends_at": starts.Add(time.Hour),
+		"fee": map[string]any{"amount": 350000, "currency": "KRW"},
+	}, &made)
+	return made, err
+}
+
+// tapTogether warms a connection for each driver, so that a race is not about who connects first.
+func (r Race) tapTogether(ctx context.Context, client *http.Client, drivers []racer, job job) []Tap {
+	taps := make([]Tap, len(drivers))
+	sent := make([]time.Time, len(drivers))
+	start := make(chan struct{})
+	var warm, done sync.WaitGroup
+	warm.Add(len(drivers))
+	for i, d := range drivers {
+		done.Go(func() {
+			base := r.URLs[i%len(r.URLs)]
+			taps[i] = Tap{Driver: d.ID}
+			err := call(ctx, client, "GET", base+"/v1/me", d.Token, nil, nil)
+			warm.Done()
+			<-start
+			sent[i] = time.Now()
+			if err == nil {
+				err = call(ctx, client, "POST", base+"/v1/dispatches/"+job.ID+"/accept", d.Token,
+					map[string]any{"round": job.Round}, nil)
+			}
+			taps[i].Took = time.Since(sent[i])
+			taps[i].Won, taps[i].Answer = err == nil, "200 SUCCESS"
+			if err != nil {
+				taps[i].Answer = err.Error()
+			}
+		})
+	}
+	warm.Wait()
+	close(start)
+	done.Wait()
+	first := slices.MinFunc(sent, time.Time.Compare)
+	for i := range taps {
+		taps[i].At = sent[i].Sub(first)
+	}
+	slices.SortFunc(taps, func(a, b Tap) int { return cmp.Compare(a.At, b.At) })
+	return taps
+}
+
+// call sends in as JSON and decodes a 2xx answer into out. Any other answer is an error that names its code.
+func call(ctx context.Context, client *http.Client, method, url, token string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		raw, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= 300 {
+		var problem struct{ Code, Detail string }
+		if json.Unmarshal(raw, &problem) != nil {
+			problem.Code = strings.TrimSpace(string(raw))
+		}
+		return fmt.Errorf("%d %s", resp.StatusCode, problem.Code)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(raw, out)
+}
+
+// Print writes the race as a table: the winner first, then the others in the order of their taps.
+func (r Result) Print(w io.Writer) {
+	ranked := slices.Clone(r.Taps)
+	slices.SortStableFunc(ranked, func(a, b Tap) int {
+		switch {
+		case a.Won == b.Won:
+			return 0
+		case a.Won:
+			return -1
+		}
+		return 1
+	})
+	fmt.Fprintf(w, "%s, %d drivers tap together\n\n", r.Dispatch, len(r.Taps))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\tdriver\ttapped, µs after the first\tanswered, µs later\tanswer\t")
+	for i, tap := range ranked {
+		fmt.Fprintf(t, "%d\t%s\t+%d\t%d\t%s\t\n", i+1, tap.Driver, tap.At.Microseconds(), tap.Took.Microseconds(), tap.Answer)
+	}
+	t.Flush()
+}

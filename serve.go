@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"firsttap/handler"
+	"firsttap/lock"
+	"firsttap/migrations"
+	"firsttap/repository"
+	"firsttap/service"
+)
+
+const (
+	// redisTimeout is what an accept may lose to a Redis that has just gone away.
+	redisTimeout = 100 * time.Millisecond
+	drainTime    = 10 * time.Second
+)
+
+// serve runs the service until ctx ends. It stops in this order: no new requests, those under way finish, the
+// background work ends, the connections close.
+func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (err error) {
+	if err := c.MakeSecrets(); err != nil {
+		return err
+	}
+	store, err := open(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := prepare(ctx, c, store); err != nil {
+		return err
+	}
+
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer stopBackground()
+
+	api := handler.API{
+		Store: store, Tokens: service.NewTokens([]byte(c.JWTSecret), time.Now), Keys: service.NewKeys(store),
+		DriverRate: c.DriverRate, AdminRate: c.AdminRate, Now: time.Now, Log: log,
+	}
+	var locks service.Locks
+	if c.RedisURL != "" {
+		client, err := lock.Dial(c.RedisURL, redisTimeout)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		redisLocks := lock.NewRedis(client, redisTimeout, log)
+		locks, api.RedisDegraded = redisLocks, redisLocks.Degraded
+		work.Go(func() { redisLocks.Run(background) })
+		checkEviction(ctx, redisLocks, log)
+	}
+	api.Acceptor = service.NewAcceptor(store, locks, c.AcceptLockTTL, log)
+	api.Work = service.NewWork(store, api.Acceptor, time.Now)
+	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
+	work.Go(func() { api.Acceptor.Run(background) })
+
+	return listen(ctx, c, handler.New(api), log, stdout)
+}
+
+func prepare(ctx context.Context, c Config, store *repository.Store) error {
+	err := store.Migrate(func(m *migrations.Migrator) error {
+		_, err := m.Up(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	store.CheckDurability(ctx)
+	return service.NewKeys(store).PutFirst(ctx, c.AdminKey)
+}
+
+func checkEviction(ctx context.Context, r *lock.Redis, log *slog.Logger) {
+	switch policy, err := r.EvictionPolicy(ctx); {
+	case err != nil:
+		log.Warn("redis is not there yet, going on without it", "error", err)
+	case policy != "noeviction":
+		log.Warn("Redis may drop locks to make room: set maxmemory-policy to noeviction", "policy", policy)
+	}
+}
+
+// listen serves the API, and the operations where wanted, until ctx ends or one of them fails.
+func listen(ctx context.Context, c Config, api http.Handler, log *slog.Logger, stdout io.Writer) error {
+	servers := []*http.Server{{
+		Addr: c.Addr, Handler: api,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}}
+	if c.OpsAddr != "" {
+		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: operations(), ReadHeaderTimeout: 5 * time.Second})
+	}
+	failed := make(chan error, len(servers))
+	var running sync.WaitGroup
+	defer running.Wait()
+	var started []*http.Server
+	defer func() { shutDown(started, log) }()
+	for _, s := range servers {
+		l, err := net.Listen("tcp", s.Addr)
+		if err != nil {
+			return err
+		}
+		if s == servers[0] {
+			announce(c, l.Addr(), stdout)
+		}
+		started = append(started, s)
+		running.Go(func() {
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				failed <- err
+			}
+		})
+	}
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+func shutDown(servers []*http.Server, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	for _, s := range servers {
+		if err := s.Shutdown(ctx); err != nil {
+			log.Warn("requests were cut off", "address", s.Addr, "error", err)
+			s.Close()
+		}
+	}
+}
+
+func announce(c Config, addr net.Addr, stdout io.Writer) {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err == nil && net.ParseIP(host).IsUnspecified() {
+		host = "localhost"
+	}
+	fmt.Fprintf(stdout, "FirstTap listens on http://%s\n", net.JoinHostPort(host, port))
+	for _, f := range c.SecretFiles {
+		fmt.Fprintf(stdout, "secret in %s\n", f)
+	}
+}
+
+func operations() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	return mux
+}
