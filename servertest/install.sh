@@ -62,6 +62,14 @@ mysql_root() {
 	return 1
 }
 
+# install.sh --list names what is here, as FIRSTTAP_TEST_REQUIRE wants it.
+if [ "${1:-}" = --list ]; then
+	list=redis,mariadb
+	if [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; }; then list=$list,mysql; fi
+	echo "$list"
+	exit
+fi
+
 need Redis redis-server redis-server
 need MariaDB mariadbd mariadb-server
 

@@ -1,0 +1,56 @@
+# `make test` is all there is to know; `make check` is what CI runs.
+
+MYSQL ?= wanted
+export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
+
+BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
+GOLANGCI := $(BIN)/golangci-lint-v2.15.0
+
+.PHONY: build test servers bench loadtest mutants lint format check clean
+
+build:
+	CGO_ENABLED=0 go build -o bin/firsttap .
+
+# Everything under -race, on real servers that the tests start themselves. Installs what is missing.
+# MYSQL=required fails where a real MySQL can't be had; MYSQL=skip does without.
+test: servers
+	FIRSTTAP_TEST_REQUIRE=$$(MYSQL=$(MYSQL) servertest/install.sh --list) go test -race -timeout 20m ./...
+
+servers:
+	@MYSQL=$(MYSQL) servertest/install.sh
+
+# The table of docs/benchmarks.md, measured here and now.
+bench: servers
+	go run ./loadtest/bench $(BENCHFLAGS)
+
+# k6 against two instances: race, storm or doubletap.
+SCRIPT ?= race
+loadtest: servers
+	loadtest/run.sh $(SCRIPT)
+
+# Breaks the code in the ways that matter, one at a time, and checks that a test notices.
+mutants: servers
+	loadtest/mutants.sh
+
+lint: $(GOLANGCI)
+	$(GOLANGCI) run ./...
+
+$(GOLANGCI):
+	mkdir -p $(BIN)
+	cd / && GOFLAGS= GOBIN=$(BIN) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+	mv $(BIN)/golangci-lint $@
+
+format:
+	gofmt -w .
+
+check: servers
+	@test -z "$$(gofmt -l .)" || { gofmt -l . && echo "not formatted: make format" && exit 1; }
+	go vet ./...
+	$(MAKE) lint
+	CGO_ENABLED=0 go build -trimpath -o bin/firsttap .
+	$(MAKE) test
+	loadtest/run.sh race short
+	go run ./loadtest/bench -quick
+
+clean:
+	rm -rf bin

@@ -1,0 +1,209 @@
+// What the load tests share: who taps, how an answer is read, and what the books must say afterwards.
+import { sleep } from 'k6';
+import exec from 'k6/execution';
+import http from 'k6/http';
+import { Counter, Trend } from 'k6/metrics';
+
+export const urls = (__ENV.BASE_URLS || 'http://127.0.0.1:8080').split(',').map((u) => u.trim().replace(/\/$/, ''));
+const adminKey = __ENV.ADMIN_KEY;
+if (!adminKey) throw new Error('ADMIN_KEY is not set: the load tests make their drivers and dispatches themselves');
+
+/** setting reads a number from the environment; SHORT=1 is the run for CI. */
+export const setting = (name, normal, short = normal) => Number(__ENV[name] || (__ENV.SHORT ? short : normal));
+
+// The result of a tap is only known from its answer, and k6 tags a request before it: hence a trend of our own.
+const tapMs = new Trend('tap_ms', true);
+const answers = new Counter('answers'); // by result: won, replayed, lost, unanswered, unexpected
+const wins = new Counter('wins'); // by dispatch: drivers who were told that it is theirs
+const untold = new Counter('untold'); // claims in the books minus wins that were told
+const faults = new Counter('faults'); // everything that must not happen
+const serverErrors = new Counter('server_errors');
+
+/** fault records what must not happen; the run fails. */
+export function fault(message) {
+  faults.add(1);
+  console.error(message);
+}
+
+/** thresholds every test has, and `count` (==1, <=1) as the number of winners each dispatch may have. */
+export function thresholds(dispatches, count, more = {}) {
+  const all = {
+    'tap_ms{result:lost}': [`p(95)<${setting('P95_MS', 150)}`],
+    'http_reqs{name:accept}': ['count>0'],
+    server_errors: ['count==0'],
+    faults: ['count==0'],
+    untold: ['count==0'],
+  };
+  for (const result of ['won', 'replayed', 'lost', 'unanswered', 'unexpected']) {
+    all[`answers{result:${result}}`] = ['count>=0']; // k6 only reports the sub-metrics that a threshold names
+  }
+  for (let i = 0; i < dispatches; i++) all[`wins{dispatch:${i}}`] = [`count${count}`];
+  return { ...all, ...more };
+}
+
+function call(method, url, token, body) {
+  const res = http.request(method, url, body && JSON.stringify(body), {
+    headers: { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' },
+    tags: { name: method.toLowerCase() },
+  });
+  if (res.status >= 500) serverErrors.add(1);
+  if (res.status < 200 || res.status > 299) {
+    const message = `${method} ${url}: ${res.status} ${res.error || res.body}`;
+    fault(message); // k6 ends the iteration on an exception, but lets the run pass
+    throw new Error(message);
+  }
+  return res.json();
+}
+
+const admin = (method, path, body) => call(method, `${urls[0]}/v1/admin${path}`, adminKey, body);
+
+/** makeDrivers makes n drivers on duty, with their tokens. */
+export function makeDrivers(n, region = () => 'seoul') {
+  const run = Date.now();
+  const drivers = [];
+  while (drivers.length < n) {
+    const some = []; // 300 fit into the 64 KiB that a body may have
+    for (let i = drivers.length; i < n && some.length < 300; i++) {
+      some.push({
+        name: `Load ${i}`,
+        phone: `+8210${String(run + i).slice(-11)}`, // no number twice, from run to run
+        regions: [region(i)],
+        vehicle_class: '45m',
+        working_height_m: 45,
+        on_duty: true,
+      });
+    }
+    for (const { id, token, on_duty } of admin('POST', '/drivers/bulk', { drivers: some, issue_tokens: true }).items) {
+      if (!on_duty) call('PUT', `${urls[0]}/v1/me/duty`, token, { on_duty: true });
+      drivers.push({ id, token });
+    }
+  }
+  return drivers;
+}
+
+/** makeDispatches opens n dispatches. Work in different hours does not overlap, so a driver may win more than one. */
+export function makeDispatches(n, hour = (i) => i, region = () => 'seoul') {
+  const tomorrow = Date.now() + 24 * 3600e3;
+  const at = (ms) => new Date(ms).toISOString();
+  const dispatches = [];
+  for (let i = 0; i < n; i++) {
+    const starts = tomorrow + hour(i) * 3600e3;
+    const { id } = admin('POST', '/dispatches', {
+      region: region(i),
+      vehicle_class: '45m',
+      min_working_height_m: 40,
+      site_address: `Load test ${i}`,
+      work_starts_at: at(starts),
+      work_ends_at: at(starts + 50 * 60e3),
+      fee: { amount: 350000, currency: 'KRW' },
+      expires_at: at(Date.now() + 3600e3),
+    });
+    dispatches.push(id);
+  }
+  return dispatches;
+}
+
+/** accept is the request behind one tap, for http.request or http.batch. */
+export function accept(base, dispatch, driver, timeout = '10s') {
+  return {
+    method: 'POST',
+    url: `${base}/v1/dispatches/${dispatch}/accept`,
+    body: '{"round":1}',
+    params: {
+      headers: { Authorization: `Bearer ${driver.token}`, 'Content-Type': 'application/json' },
+      tags: { name: 'accept' },
+      timeout,
+    },
+  };
+}
+
+/** read names the answer to a tap. codes are the 409s that are fine; lossy: so is no answer at all. */
+export function read(res, { codes = ['ALREADY_TAKEN'], lossy = false } = {}) {
+  let body = {};
+  try {
+    body = res.json() || {};
+  } catch (_) {
+    // no JSON: no answer of ours
+  }
+  let result = 'unexpected';
+  if (res.status === 0 || res.error_code === 1050) result = lossy ? 'unanswered' : result; // 1050: the client's timeout
+  else if (res.status === 200 && body.result === 'SUCCESS') result = body.replayed ? 'replayed' : 'won';
+  else if (res.status === 409 && codes.includes(body.code)) result = 'lost';
+
+  if (res.status >= 500) serverErrors.add(1);
+  if (result === 'unexpected') fault(`accept: ${res.status} ${res.error || res.body}`);
+  answers.add(1, { result, code: body.code || '' });
+  tapMs.add(res.timings.duration, { result });
+  return { result, mine: result === 'won' || result === 'replayed', final: body.final, claim: body.claim && body.claim.id };
+}
+
+/** tap is one tap and its answer. */
+export function tap(base, dispatch, driver, fine) {
+  const { method, url, body, params } = accept(base, dispatch, driver);
+  return read(http.request(method, url, body, params), fine);
+}
+
+/** won counts a driver who was told that dispatch number i is theirs, and asks the books whether that is true. */
+export function won(i, dispatch, driver) {
+  wins.add(1, { dispatch: String(i) });
+  untold.add(-1);
+  const { accepted_by } = admin('GET', `/dispatches/${dispatch}`);
+  if (accepted_by !== driver.id) fault(`${dispatch}: ${driver.id} was told SUCCESS, the books say ${accepted_by}`);
+}
+
+/** receipt is what the service tells a driver about a dispatch afterwards. */
+export const receipt = (base, dispatch, driver) => call('GET', `${base}/v1/me/dispatches/${dispatch}/claim`, driver.token);
+
+/** audit compares the books with what was told: a claim has an owner, and the owner's receipt says WON. */
+export function audit({ dispatches, drivers }, open = []) {
+  const byId = Object.fromEntries(drivers.map((d) => [d.id, d]));
+  dispatches.forEach((dispatch, i) => {
+    const { status, accepted_by } = admin('GET', `/dispatches/${dispatch}`);
+    if (open.includes(status)) return;
+    if (status !== 'ACCEPTED' || !byId[accepted_by]) {
+      fault(`${dispatch}: ${status}, accepted by ${accepted_by || 'nobody'}`);
+      return;
+    }
+    untold.add(1);
+    const { outcome } = receipt(urls[i % urls.length], dispatch, byId[accepted_by]);
+    if (outcome !== 'WON') fault(`${dispatch}: the receipt of its owner ${accepted_by} says ${outcome}`);
+  });
+}
+
+/** me is this VU's driver and the instances it taps on: its own first. */
+export function me(drivers) {
+  const n = exec.vu.idInTest - 1;
+  const bases = urls.map((_, i) => urls[(n + i) % urls.length]);
+  if (exec.vu.iterationInInstance === 0) {
+    // The first round must not pay for the connections.
+    for (const base of bases) call('GET', `${base}/v1/me`, drivers[n].token);
+  }
+  return { driver: drivers[n], bases };
+}
+
+/** until sleeps to the moment at which all tap together. */
+export function until(time) {
+  const ms = time - Date.now();
+  if (ms > 0) sleep(ms / 1000);
+}
+
+/** summary makes handleSummary: one line that says what happened and whether it adds up. */
+export function summary(name, dispatches, more = () => '') {
+  return ({ metrics }) => {
+    const count = (metric) => (metrics[metric] ? metrics[metric].values.count : 0);
+    const result = (r) => count(`answers{result:${r}}`);
+    const lost = metrics['tap_ms{result:lost}'].values;
+    const taps = count('http_reqs{name:accept}');
+    const read = ['won', 'replayed', 'lost', 'unanswered', 'unexpected'].map(result);
+    const sum = read.reduce((a, b) => a + b, 0);
+    const ok = taps > 0 && sum === taps && count('untold') === 0;
+    const ms = (v) => (v || 0).toFixed(1);
+    return {
+      stdout:
+        `${name}: ${dispatches} dispatches, ${count('wins')} wins, ${result('lost')} losers ` +
+        `(p50 ${ms(lost.med)} ms, p95 ${ms(lost['p(95)'])} ms), ${count('server_errors')} 5xx, ${count('faults')} faults` +
+        `${more(count)}; ${taps} taps = ${read.join(' + ')} ` +
+        `(won, replayed, lost, unanswered, unexpected): ${ok ? 'adds up' : 'DOES NOT ADD UP'}\n`,
+    };
+  };
+}
