@@ -92,9 +92,12 @@ func ReadConfig(getenv func(string) string) (Config, error) {
 const minLockTTL = time.Second
 
 func (c *Config) checkDatabase() []error {
-	scheme, _, _ := strings.Cut(c.DatabaseURL, "://")
+	scheme, path, _ := strings.Cut(c.DatabaseURL, "://")
 	switch scheme {
 	case "sqlite":
+		if path == "" || strings.Contains(path, ":memory:") {
+			return []error{errors.New("SQLite needs a file: what was accepted has to survive")}
+		}
 		return nil
 	case "mysql":
 	default:

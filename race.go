@@ -96,23 +96,31 @@ func raceAlone(ctx context.Context, c Config, drivers int, stdout io.Writer) err
 	c.Addr, c.AdminKey, c.JWTSecret = "127.0.0.1:0", "", ""
 	fmt.Fprintln(stdout, "no service here: racing at one of its own, in a temporary folder")
 
-	addresses, w := io.Pipe()
+	listening := make(announcement, 1)
 	serving, stop := context.WithCancel(ctx)
 	served := make(chan error, 1)
-	go func() {
-		err := serve(serving, c, slog.New(slog.DiscardHandler), w)
-		w.CloseWithError(errors.Join(err, io.EOF))
-		served <- err
-	}()
+	go func() { served <- serve(serving, c, slog.New(slog.DiscardHandler), listening) }()
 	var url string
-	_, err = fmt.Fscanf(addresses, "FirstTap listens on %s\n", &url)
-	go io.Copy(io.Discard, addresses)
-	if err == nil {
+	select {
+	case url = <-listening:
 		err = c.MakeSecrets()
+	case err = <-served:
+		stop()
+		return err
 	}
 	if err == nil {
 		err = runRace(ctx, loadtest.Race{URLs: []string{url}, AdminKey: c.AdminKey, Drivers: drivers}, stdout)
 	}
 	stop()
 	return errors.Join(err, <-served)
+}
+
+// announcement is a writer that hands on the address in the first line that serve prints.
+type announcement chan string
+
+func (a announcement) Write(p []byte) (int, error) {
+	if _, url, ok := strings.Cut(string(p), "listens on "); ok {
+		a <- strings.TrimSpace(url)
+	}
+	return len(p), nil
 }

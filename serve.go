@@ -107,7 +107,7 @@ func listen(ctx context.Context, c Config, api http.Handler, log *slog.Logger, s
 	var started []*http.Server
 	defer func() { shutDown(started, log) }()
 	for _, s := range servers {
-		l, err := net.Listen("tcp", s.Addr)
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.Addr)
 		if err != nil {
 			return err
 		}

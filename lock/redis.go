@@ -20,13 +20,12 @@ type Redis struct {
 	timeout time.Duration
 	log     *slog.Logger
 	down    atomic.Bool
-	wake    chan struct{}
 }
 
 // NewRedis returns leases on client. No call waits longer than timeout. The client must heed contexts
 // (ContextTimeoutEnabled) and must not retry: a retried SET NX finds its own value and would report it as held.
 func NewRedis(client redis.UniversalClient, timeout time.Duration, log *slog.Logger) *Redis {
-	return &Redis{client: client, timeout: timeout, log: log, wake: make(chan struct{}, 1)}
+	return &Redis{client: client, timeout: timeout, log: log}
 }
 
 // Lease is a name that was obtained.
@@ -131,44 +130,41 @@ func (r *Redis) unavailable(err error) error {
 	}
 	if !r.down.Swap(true) {
 		r.log.Warn("redis is away, going on without it", "error", err)
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-const probeEvery = 200 * time.Millisecond
+const (
+	probeEvery = 200 * time.Millisecond
+	// healthyProbe is how long a Redis that is taken to be there may take over an answer that nobody waits for.
+	healthyProbe = time.Second
+)
 
-// Run probes a Redis that is away until it answers. It returns when ctx ends.
+// Run finds out when Redis goes away and when it is back. It returns when ctx ends.
 func (r *Redis) Run(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-r.wake:
-			r.recover(ctx)
+		case <-tick.C:
+			r.probe(ctx)
 		}
 	}
 }
 
-func (r *Redis) recover(ctx context.Context) {
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for since := time.Now(); r.down.Load(); {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		probe, cancel := context.WithTimeout(ctx, r.timeout)
-		err := r.client.Ping(probe).Err()
-		cancel()
-		if err == nil {
-			r.down.Store(false)
-			r.log.Info("redis is back", "away", time.Since(since))
-		}
+func (r *Redis) probe(ctx context.Context) {
+	timeout := healthyProbe
+	if r.down.Load() {
+		timeout = r.timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := r.client.Ping(ctx).Err(); err != nil {
+		r.unavailable(err)
+	} else if r.down.Swap(false) {
+		r.log.Info("redis is back")
 	}
 }
 
@@ -179,7 +175,7 @@ func (r *Redis) EvictionPolicy(ctx context.Context) (string, error) {
 	defer cancel()
 	info, err := r.client.InfoMap(ctx, "memory").Result()
 	if err != nil {
-		return "", fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return "", r.unavailable(err)
 	}
 	return info["Memory"]["maxmemory_policy"], nil
 }

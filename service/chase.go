@@ -19,6 +19,8 @@ const (
 	chaseFor  = dispatch.DefaultWindow
 	chaseMost = 10_000
 	chaseTick = 200 * time.Millisecond
+	// chaseLast bounds what is still followed up when the process ends.
+	chaseLast = 3 * time.Second
 )
 
 // chaser makes good on "another driver's claim is being decided". Each process follows up on the drivers it has
@@ -69,20 +71,28 @@ func (c *chaser) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
+			// Nobody else knows whom this process has turned away.
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), chaseLast)
+			defer cancel()
+			c.followAll(last, time.Now().Add(chaseFor))
 			return
-		case <-tick.C:
-		}
-		for id, ch := range c.dueNow() {
-			c.follow(ctx, id, ch)
+		case now := <-tick.C:
+			c.followAll(ctx, now)
 		}
 	}
 }
 
-func (c *chaser) dueNow() map[dispatch.ID]chase {
+// followAll follows up on what is due at now.
+func (c *chaser) followAll(ctx context.Context, now time.Time) {
+	for id, ch := range c.due(now) {
+		c.follow(ctx, id, ch)
+	}
+}
+
+func (c *chaser) due(now time.Time) map[dispatch.ID]chase {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var due map[dispatch.ID]chase
-	now := time.Now()
 	for id, ch := range c.open {
 		if now.Before(ch.due) {
 			continue
