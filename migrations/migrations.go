@@ -94,7 +94,7 @@ var errLockTimeout = fmt.Errorf("another process has been migrating for %s", loc
 // carries the database's: named locks belong to the whole server.
 type namedLock struct{}
 
-const lockName = "CONCAT('firsttap.migrate:', MD5(DATABASE()))"
+const lockName = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
 
 func (namedLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	var got sql.NullInt64

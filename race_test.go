@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+)
+
+// raceRound lets the drivers tap on one dispatch over the instances and checks that one wins, stored as told.
+func raceRound(t *testing.T, b *books, instances []*instance, drivers []person) {
+	t.Helper()
+	id := makeDispatch(t, instances[0])
+	answers := together(len(drivers), func(k int) answer { return accept(instances[k%len(instances)], id, drivers[k], 1) })
+	oneWinner(t, b, id, 1, drivers, answers)
+}
+
+func oneWinner(t *testing.T, b *books, id string, round int, drivers []person, answers []answer) {
+	t.Helper()
+	winner := -1
+	for k, a := range answers {
+		switch {
+		case a.won() && winner < 0:
+			winner = k
+		case a.won():
+			t.Fatalf("two winners: %s and %s", answers[winner], a)
+		case a.status != 409 || a.Code != "ALREADY_TAKEN" || a.Final == nil:
+			t.Fatalf("a loser heard %s", a)
+		}
+	}
+	if winner < 0 {
+		t.Fatalf("no winner among %v", answers)
+	}
+	b.isWonBy(id, round, drivers[winner].ID, answers[winner].Claim.ID)
+}
+
+func TestExactlyOneWinner(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		for _, gate := range []string{"with redis", "without redis"} {
+			t.Run(gate, func(t *testing.T) {
+				settings := []string{"FIRSTTAP_DATABASE_URL=" + url}
+				many, few := 200, 20
+				if gate == "with redis" {
+					settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+				} else {
+					many, few = 50, 5
+				}
+				instances := []*instance{start(t, settings...), start(t, settings...)}
+				b := openBooks(t, url)
+				drivers := makeDrivers(t, instances[0], 200)
+				for range many {
+					raceRound(t, b, instances, drivers[:30])
+				}
+				for range few {
+					raceRound(t, b, instances, drivers)
+				}
+				t.Logf("%d rounds of 30 and %d of 200 drivers over two instances: one winner each, stored as told", many, few)
+			})
+		}
+	})
+}
+
+func TestSameDriverTapsTwice(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+		instances := []*instance{start(t, settings...), start(t, settings...)}
+		b := openBooks(t, url)
+		driver := makeDrivers(t, instances[0], 1)[0]
+		for round := range 40 {
+			id := makeDispatch(t, instances[0])
+			// On one instance in the even rounds, over both in the odd ones.
+			answers := together(4, func(k int) answer { return accept(instances[k*(round%2)%2], id, driver, 1) })
+			fresh := 0
+			for _, a := range answers {
+				if !a.won() || a.Claim.ID != answers[0].Claim.ID {
+					t.Fatalf("the driver's own tap was answered with %s", a)
+				}
+				if !*a.Replayed {
+					fresh++
+				}
+			}
+			if fresh > 1 {
+				t.Fatalf("%d of four taps made the claim", fresh)
+			}
+			b.isWonBy(id, 1, driver.ID, answers[0].Claim.ID)
+		}
+	})
+}
+
+func TestOverlappingWorkIsClaimedOnce(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+		instances := []*instance{start(t, settings...), start(t, settings...)}
+		drivers := makeDrivers(t, instances[0], 40)
+		starts := time.Now().Add(time.Hour)
+		for _, d := range drivers {
+			ids := []string{makeDispatchAt(t, instances[0], starts), makeDispatchAt(t, instances[0], starts.Add(30*time.Minute))}
+			answers := together(2, func(k int) answer { return accept(instances[k], ids[k], d, 1) })
+			won, busy := 0, 0
+			for _, a := range answers {
+				if a.won() {
+					won++
+				} else if a.Code == "DRIVER_BUSY" {
+					busy++
+				}
+			}
+			if won != 1 || busy != 1 {
+				t.Fatalf("one of two overlapping dispatches should be won, the other refused: %v", answers)
+			}
+		}
+	})
+}
+
+// A claim that was given back must neither be replayed nor win the next round, whatever the caches believe.
+func TestRounds(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+		one, two := start(t, settings...), start(t, settings...)
+		b := openBooks(t, url)
+		drivers := makeDrivers(t, one, 3)
+		first, second, third := drivers[0], drivers[1], drivers[2]
+		for range 20 {
+			id := makeDispatch(t, one)
+			if a := accept(one, id, first, 1); !a.won() {
+				t.Fatal(a)
+			}
+			// The other instance learns that round 1 is taken.
+			for range 2 {
+				if a := accept(two, id, second, 1); a.Code != "ALREADY_TAKEN" || !*a.Final {
+					t.Fatal(a)
+				}
+			}
+			a := send("POST", one.url+"/v1/dispatches/"+id+"/withdraw", first.Token, `{"reason_code":"BREAKDOWN"}`)
+			if a.status != 200 || a.Round != 2 || a.Status != "PENDING" {
+				t.Fatal(a)
+			}
+			for _, round := range []int{0, 1} {
+				if a := accept(one, id, first, round); a.Code != "OFFER_STALE" {
+					t.Fatalf("the late retry of a claim given back, round %d: %s", round, a)
+				}
+			}
+			a = accept(two, id, third, 2)
+			if !a.won() {
+				t.Fatalf("round 2 on the instance that knows round 1 to be taken: %s", a)
+			}
+			b.isWonBy(id, 2, third.ID, a.Claim.ID)
+			if n := b.count("claims WHERE dispatch_id=? AND round=1 AND outcome='WITHDRAWN' AND ended_at IS NOT NULL", id); n != 1 {
+				t.Fatal("the claim given back is not in the books")
+			}
+		}
+	})
+}
+
+// The race command is a test of its own: it fails unless exactly one wins.
+func TestRaceCommand(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var out logBuffer
+	if err := run(t.Context(), []string{"race", "--drivers", "12"}, func(string) string { return "" }, &writer{&out}); err != nil {
+		t.Fatalf("%v\n%s", err, &out)
+	}
+	if err := run(t.Context(), []string{"race", "--url", "http://127.0.0.1:1"}, func(string) string { return "" }, &writer{&out}); err == nil {
+		t.Error("a race at nobody's address should fail")
+	}
+}
+
+type writer struct{ *logBuffer }
+
+func (w *writer) Write(p []byte) (int, error) {
+	w.add(fmt.Sprintf("%s", p))
+	return len(p), nil
+}
