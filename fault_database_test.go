@@ -1,0 +1,291 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"firsttap/servertest"
+)
+
+// onOwnServers runs test on a MariaDB and on a MySQL of its own, which it may break.
+func onOwnServers(t *testing.T, test func(t *testing.T, db *servertest.Database)) {
+	t.Run("mariadb", func(t *testing.T) { test(t, servertest.StartMariaDB(t)) })
+	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQL(t)) })
+}
+
+// behindProxy starts an instance whose way to the database can be broken.
+func behindProxy(t *testing.T, url string, settings ...string) (*instance, *servertest.Proxy) {
+	t.Helper()
+	_, rest, _ := strings.Cut(url, "@")
+	addr, _, _ := strings.Cut(rest, "/")
+	proxy := servertest.StartProxy(t, addr)
+	return start(t, append(settings, "FIRSTTAP_DATABASE_URL="+proxy.URL(url))...), proxy
+}
+
+func TestReplyOfCommitIsLost(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		b := openBooks(t, url)
+		drivers := makeDrivers(t, i, 2)
+		for range 30 {
+			id := makeDispatch(t, i)
+			cut := proxy.CutReply("COMMIT")
+			a := accept(i, id, drivers[0], 1)
+			await(t, "the reply was cut", cut.Done())
+			if !a.won() || *a.Replayed {
+				t.Fatalf("the claim was committed, and its driver heard %s", a)
+			}
+			b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+			if again := accept(i, id, drivers[0], 1); !again.won() || !*again.Replayed || again.Claim.ID != a.Claim.ID {
+				t.Fatalf("the repetition: %s", again)
+			}
+			if other := accept(i, id, drivers[1], 1); other.Code != "ALREADY_TAKEN" || !*other.Final {
+				t.Fatal(other)
+			}
+		}
+	})
+}
+
+// When nobody can say whether the claim was committed, nobody does; and the retry gets the truth.
+func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		b := openBooks(t, url)
+		drivers := makeDrivers(t, i, 2)
+		id := makeDispatch(t, i)
+		cut := proxy.CutReply("COMMIT")
+		away := proxy.Hold("FOR UPDATE") // the instance asks what became of it, and the question does not arrive
+		answered := make(chan answer, 1)
+		go func() { answered <- accept(i, id, drivers[0], 1) }()
+		await(t, "the reply was cut", cut.Done())
+		await(t, "the instance asks", away.Reached())
+		proxy.Refuse(true)
+		a := <-answered
+		if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" || a.header.Get("Retry-After") == "" {
+			t.Fatalf("nobody can know, and the driver heard %s", a)
+		}
+		if other := accept(i, id, drivers[1], 1); other.won() || other.Final != nil && *other.Final {
+			t.Fatalf("another driver heard %s", other)
+		}
+		proxy.Refuse(false)
+		a = accept(i, id, drivers[0], 1)
+		if !a.won() || !*a.Replayed {
+			t.Fatalf("the truth is that the claim was committed: %s", a)
+		}
+		b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+	})
+}
+
+// An UPDATE without a reply is never committed: no 200, nobody else refused for good, and somebody can win.
+func TestReplyOfUpdateIsLost(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		b := openBooks(t, url)
+		drivers := makeDrivers(t, i, 2)
+		for range 10 {
+			id := makeDispatch(t, i)
+			cut := proxy.CutReply("UPDATE dispatches")
+			a := accept(i, id, drivers[0], 1)
+			await(t, "the reply was cut", cut.Done())
+			if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
+				t.Fatalf("without proof the driver heard %s", a)
+			}
+			if n := b.count("claims WHERE dispatch_id=?", id); n != 0 {
+				t.Fatal("a claim that nobody was told of")
+			}
+			a = accept(i, id, drivers[1], 1)
+			if !a.won() {
+				t.Fatalf("the dispatch is free: %s", a)
+			}
+			b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		}
+	})
+}
+
+func TestClientHangsUpDuringTheUpdate(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		b := openBooks(t, url)
+		drivers := makeDrivers(t, i, 2)
+		for range 10 {
+			id := makeDispatch(t, i)
+			hold := proxy.Hold("UPDATE dispatches")
+			ctx, hangUp := context.WithCancel(t.Context())
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				req, err := http.NewRequestWithContext(ctx, "POST", i.url+"/v1/dispatches/"+id+"/accept", strings.NewReader(`{"round":1}`))
+				if err != nil {
+					return
+				}
+				req.Header.Set("Authorization", "Bearer "+drivers[0].Token)
+				if resp, err := client.Do(req); err == nil {
+					resp.Body.Close()
+				}
+			}()
+			await(t, "the UPDATE is on its way", hold.Reached())
+			hangUp()
+			<-gone
+			hold.Release()
+			// The driver asks again, while it is being decided or afterwards.
+			a := accept(i, id, drivers[0], 1)
+			if !a.won() || !*a.Replayed {
+				t.Fatalf("the retry of one who hung up: %s", a)
+			}
+			if other := accept(i, id, drivers[1], 1); other.Code != "ALREADY_TAKEN" {
+				t.Fatal(other)
+			}
+			b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+		}
+	})
+}
+
+// kill -9 of the database in the middle of races: whoever was told 200 has the dispatch after the restart.
+func TestDatabaseIsKilledMidRace(t *testing.T) {
+	onOwnServers(t, func(t *testing.T, db *servertest.Database) {
+		url := db.URL(t)
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		instances := []*instance{start(t, settings...), start(t, settings...)}
+		b := openBooks(t, url)
+		drivers := makeDrivers(t, instances[0], 30)
+		unknown := 0
+		for range 6 {
+			var ids []string
+			for range 10 {
+				ids = append(ids, makeDispatch(t, instances[0]))
+			}
+			told := make([][]answer, len(ids))
+			var racing sync.WaitGroup
+			begun := make(chan struct{})
+			var once sync.Once
+			for n, id := range ids {
+				racing.Go(func() {
+					told[n] = together(len(drivers), func(k int) answer {
+						a := accept(instances[k%2], id, drivers[k], 1)
+						if a.won() {
+							once.Do(func() { close(begun) })
+						}
+						return a
+					})
+				})
+			}
+			await(t, "somebody has won", begun)
+			db.Kill()
+			racing.Wait()
+			db.Start()
+			for _, i := range instances {
+				eventually(t, "ready again", func() bool { return send("GET", i.url+"/readyz", "", "").status == 200 })
+			}
+			for n, id := range ids {
+				unknown += settleAfterKill(t, b, instances[0], id, drivers, told[n])
+			}
+		}
+		t.Logf("60 dispatches, %d answers were 503, no acknowledged win lost", unknown)
+	})
+}
+
+// settleAfterKill checks what was told against the books, and that the retries of those who heard 503 agree.
+func settleAfterKill(t *testing.T, b *books, i *instance, id string, drivers []person, told []answer) (unknown int) {
+	t.Helper()
+	winner := -1
+	for k, a := range told {
+		switch {
+		case a.won() && winner >= 0:
+			t.Fatalf("two were told that they had won %s", id)
+		case a.won():
+			winner = k
+		case a.status == 503 && a.Code == "CLAIM_UNAVAILABLE":
+			unknown++
+		case a.Code != "ALREADY_TAKEN":
+			t.Fatalf("while the database was killed a driver heard %s", a)
+		}
+	}
+	if winner >= 0 {
+		b.isWonBy(id, 1, drivers[winner].ID, told[winner].Claim.ID)
+	}
+	var claim string
+	eventually(t, "retries win the dispatch or find it won", func() bool {
+		for k, d := range drivers {
+			a := accept(i, id, d, 1)
+			if a.won() {
+				if winner >= 0 && winner != k {
+					t.Fatalf("%s was told to be %s's and then %s's", id, drivers[winner].ID, d.ID)
+				}
+				winner, claim = k, a.Claim.ID
+			}
+		}
+		return winner >= 0
+	})
+	b.isWonBy(id, 1, drivers[winner].ID, claim)
+	return unknown
+}
+
+// A holder whose commit fails has turned others away for nothing: they hear of the dispatch again, once.
+func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		one, proxy := behindProxy(t, url, settings...)
+		two := start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
+		b := openBooks(t, url)
+		drivers := makeDrivers(t, one, 3)
+		id := makeDispatch(t, one)
+		hold := proxy.Hold("UPDATE dispatches")
+		answered := make(chan answer, 1)
+		go func() { answered <- accept(one, id, drivers[0], 1) }()
+		await(t, "the claim is being decided", hold.Reached())
+		for k, i := range []*instance{one, two} {
+			if a := accept(i, id, drivers[k+1], 1); a.Code != "ALREADY_TAKEN" || *a.Final {
+				t.Fatalf("while it is being decided: %s", a)
+			}
+		}
+		proxy.CutAll()
+		if a := <-answered; a.status != 503 {
+			t.Fatal(a)
+		}
+		eventually(t, "the drivers hear again", func() bool { return b.reannounced(id) > 0 })
+		a := accept(two, id, drivers[1], 1)
+		if !a.won() {
+			t.Fatalf("the dispatch is free: %s", a)
+		}
+		b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		if n := b.reannounced(id); n != 1 {
+			t.Errorf("announced again %d times", n)
+		}
+		hold.Release()
+	})
+}
+
+// What was accepted survives kill -9 of the service on its embedded database.
+func TestEmbeddedDefaultSurvivesKill(t *testing.T) {
+	dir := t.TempDir()
+	setting := "FIRSTTAP_DATABASE_URL=sqlite://" + dir + "/firsttap.db"
+	i := start(t, setting)
+	drivers := makeDrivers(t, i, 30)
+	won := map[string]int{}
+	claims := map[string]string{}
+	for range 10 {
+		id := makeDispatch(t, i)
+		for k, a := range together(len(drivers), func(k int) answer { return accept(i, id, drivers[k], 1) }) {
+			if a.won() {
+				won[id], claims[id] = k, a.Claim.ID
+			}
+		}
+		i.kill()
+		i = start(t, setting)
+	}
+	if len(won) != 10 {
+		t.Fatalf("%d of 10 won", len(won))
+	}
+	for id, k := range won {
+		if a := accept(i, id, drivers[k], 1); !a.won() || !*a.Replayed || a.Claim.ID != claims[id] {
+			t.Errorf("after the restart the winner hears %s", a)
+		}
+		if a := accept(i, id, drivers[(k+1)%30], 1); a.Code != "ALREADY_TAKEN" {
+			t.Errorf("after the restart a loser hears %s", a)
+		}
+	}
+}
+

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/servertest"
+)
+
+func redisAt(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	opts, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(opts)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// everyKeyEnds fails where a lock could be held for ever.
+func everyKeyEnds(t *testing.T, c *redis.Client) {
+	t.Helper()
+	keys, err := c.Keys(t.Context(), "dispatch:lock:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		if ttl := c.PTTL(t.Context(), k).Val(); ttl == -1 { // -2: it has just ended
+			t.Errorf("%s has no end", k)
+		}
+	}
+}
+
+// Redis goes away in the middle of races, in each way it can. It costs speed, never a second winner or an error.
+func TestRedisFailsMidRace(t *testing.T) {
+	faults := map[string]func(r *servertest.Redis, c *redis.Client) (undo func()){
+		"frozen": func(r *servertest.Redis, _ *redis.Client) func() { r.Freeze(); return r.Thaw },
+		"killed": func(r *servertest.Redis, _ *redis.Client) func() { r.Kill(); return r.Start },
+		"flushed": func(_ *servertest.Redis, c *redis.Client) func() {
+			c.FlushAll(context.Background())
+			return func() {}
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			server := servertest.StartRedis(t)
+			c := redisAt(t, server.URL())
+			url := servertest.MariaDBURL(t)
+			settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
+			instances := []*instance{start(t, settings...), start(t, settings...)}
+			b := openBooks(t, url)
+			drivers := makeDrivers(t, instances[0], 30)
+			var took []time.Duration
+			for range 15 {
+				id := makeDispatch(t, instances[0])
+				var undo func()
+				var broken sync.WaitGroup
+				var mu sync.Mutex
+				answers := together(len(drivers), func(k int) answer {
+					if k == 5 { // the fault comes in among the taps
+						broken.Add(1)
+						defer broken.Done()
+						undo = fault(server, c)
+					}
+					sent := time.Now()
+					a := accept(instances[k%2], id, drivers[k], 1)
+					mu.Lock()
+					defer mu.Unlock()
+					took = append(took, time.Since(sent))
+					return a
+				})
+				broken.Wait()
+				oneWinner(t, b, id, 1, drivers, answers)
+				// Away all along: now everything goes through the database.
+				raceRound(t, b, instances, drivers)
+				if name != "flushed" {
+					eventually(t, "readyz is 200 and degraded", func() bool {
+						a := send("GET", instances[0].url+"/readyz", "", "")
+						return a.status == 200 && a.Status == "degraded"
+					})
+				}
+				undo()
+				eventually(t, "readyz is ok again", func() bool {
+					return send("GET", instances[0].url+"/readyz", "", "").Status == "ok" &&
+						send("GET", instances[1].url+"/readyz", "", "").Status == "ok"
+				})
+			}
+			everyKeyEnds(t, c)
+			slices.Sort(took)
+			t.Logf("%d answers while redis is %s: p50 %s, p99 %s", len(took), name, took[len(took)/2], took[len(took)*99/100])
+		})
+	}
+}
+
+// Whoever holds the lock without knowing it must not be told that somebody else has the dispatch.
+func TestReplyOfSetIsLost(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	url := servertest.MariaDBURL(t)
+	i := start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+proxy.URL(server.URL()))
+	b, c := openBooks(t, url), redisAt(t, server.URL())
+	drivers := makeDrivers(t, i, 2)
+	for range 30 {
+		eventually(t, "redis is used", func() bool { return send("GET", i.url+"/readyz", "", "").Status == "ok" })
+		id := makeDispatch(t, i)
+		cut := proxy.CutReply("dispatch:lock:")
+		a := accept(i, id, drivers[0], 1)
+		await(t, "the reply was cut", cut.Done())
+		if !a.won() {
+			t.Fatalf("told by its own key: %s", a)
+		}
+		if a := accept(i, id, drivers[1], 1); a.Code != "ALREADY_TAKEN" {
+			t.Fatal(a)
+		}
+		b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+	}
+	everyKeyEnds(t, c)
+}
+
+// commands returns how often each Redis command has been called that decides or marks.
+func commands(t *testing.T, c *redis.Client) (set, others int) {
+	t.Helper()
+	info, err := c.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, stats := range info["Commandstats"] {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
+		var n int
+		if err := json.Unmarshal([]byte(calls), &n); err != nil {
+			t.Fatal(err)
+		}
+		switch name {
+		case "cmdstat_set":
+			set += n
+		case "cmdstat_eval", "cmdstat_evalsha", "cmdstat_get", "cmdstat_del", "cmdstat_script":
+			others += n
+		}
+	}
+	return set, others
+}
+
+// What a race may cost, exactly: one claim UPDATE and one COMMIT for the winner; for a loser no SQL, and at most one
+// Redis command, none where the process knows already.
+func TestWhatARaceCosts(t *testing.T) {
+	server := servertest.StartRedis(t)
+	c := redisAt(t, server.URL())
+	db := servertest.StartMariaDB(t)
+	url := db.URL(t)
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
+	one, two := start(t, settings...), start(t, settings...)
+	b := openBooks(t, url)
+	drivers := makeDrivers(t, one, 30)
+	if _, err := b.db.Exec("SET GLOBAL log_output = 'TABLE'"); err != nil {
+		t.Fatal(err)
+	}
+	statements := func(like string) int {
+		return b.count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE ? AND argument NOT LIKE '%general_log%'", like)
+	}
+	record := func(on string) {
+		if _, err := b.db.Exec("SET GLOBAL general_log = '" + on + "'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, instances := range [][]*instance{{one}, {one, two}} {
+		id := makeDispatch(t, one)
+		if _, err := b.db.Exec("TRUNCATE mysql.general_log"); err != nil {
+			t.Fatal(err)
+		}
+		sets, others := commands(t, c)
+		record("ON")
+		answers := together(len(drivers), func(k int) answer { return accept(instances[k%len(instances)], id, drivers[k], 1) })
+		// Thirty more, when everybody knows.
+		late := together(len(drivers), func(k int) answer { return accept(instances[k%len(instances)], id, drivers[k], 1) })
+		record("OFF")
+		oneWinner(t, b, id, 1, drivers, answers)
+		replays := 0
+		for _, a := range late {
+			if a.won() {
+				replays++
+			}
+		}
+		if replays != 1 {
+			t.Fatalf("%d were told late that they had won", replays)
+		}
+		if n := statements("UPDATE dispatches%"); n != 1 {
+			t.Errorf("%d claim UPDATEs", n)
+		}
+		if n := statements("COMMIT%"); n != 1 {
+			t.Errorf("%d COMMITs", n)
+		}
+		// The winner's tap and the winner's repetition look at the row once each; a loser never does.
+		if n := statements("%FROM dispatches d JOIN drivers%"); n != 2 {
+			t.Errorf("%d looks at the row for one winner", n)
+		}
+		// One look, one transaction of five statements and its ends, one look again.
+		if n := statements("%"); n != 8 {
+			t.Errorf("%d statements for one winner and 59 losers", n)
+		}
+		sets2, others2 := commands(t, c)
+		// The winner's, its marker's, its repetition's; on another instance, of its taps that come before it knows.
+		if n := sets2 - sets; n < 3 || n > 3+15*(len(instances)-1) {
+			t.Errorf("%d SETs over %d instances", n, len(instances))
+		}
+		t.Logf("over %d instances: 8 statements, %d SETs, %d other Redis commands for 60 taps", len(instances), sets2-sets, others2-others)
+	}
+}
