@@ -1,0 +1,196 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestStatusFollowsTheClock looks at the exact instants: open from OpensAt on, up to but not including ExpiresAt.
+func TestStatusFollowsTheClock(t *testing.T) {
+	opens, expires := noon, noon.Add(10*time.Minute)
+	d := Dispatch{Window: Window{OpensAt: opens, ExpiresAt: expires}}
+	instants := []struct {
+		at   time.Time
+		want Status
+	}{
+		{time.Time{}, Scheduled},
+		{opens.Add(-time.Nanosecond), Scheduled},
+		{opens, Pending},
+		{opens.In(time.FixedZone("KST", 9*3600)), Pending},
+		{opens.Add(time.Nanosecond), Pending},
+		{expires.Add(-time.Nanosecond), Pending},
+		{expires, Expired},
+		{expires.Add(100 * 365 * 24 * time.Hour), Expired},
+	}
+	for _, i := range instants {
+		if got := d.At(Pending, i.at).Status; got != i.want {
+			t.Errorf("at %s: %s, want %s", i.at, got, i.want)
+		}
+		for _, written := range []Status{Accepted, InProgress, Completed, Canceled, Expired} {
+			if got := d.At(written, i.at).Status; got != written {
+				t.Errorf("%s at %s: %s", written, i.at, got)
+			}
+		}
+	}
+	if d.Status != "" {
+		t.Error("At changed its receiver")
+	}
+}
+
+func TestStatusValid(t *testing.T) {
+	for _, s := range []Status{Scheduled, Pending, Accepted, InProgress, Completed, Canceled, Expired} {
+		if !s.Valid() {
+			t.Errorf("%s is not valid", s)
+		}
+	}
+	for _, s := range []Status{"", "pending", "TAKEN", "PENDING ", "CANCELLED"} {
+		if s.Valid() {
+			t.Errorf("%q is valid", s)
+		}
+	}
+}
+
+func TestOverlaps(t *testing.T) {
+	hours := func(from, to int) Terms {
+		return Terms{WorkStartsAt: noon.Add(time.Duration(from) * time.Hour), WorkEndsAt: noon.Add(time.Duration(to) * time.Hour)}
+	}
+	for _, c := range []struct {
+		a, b Terms
+		want bool
+	}{
+		{hours(1, 3), hours(3, 5), false},
+		{hours(1, 3), hours(4, 5), false},
+		{hours(1, 3), hours(2, 4), true},
+		{hours(1, 5), hours(2, 3), true},
+		{hours(1, 3), hours(1, 3), true},
+		{Terms{WorkStartsAt: noon, WorkEndsAt: noon.Add(time.Hour + 1)}, hours(1, 2), true},
+	} {
+		if c.a.Overlaps(c.b) != c.want || c.b.Overlaps(c.a) != c.want {
+			t.Errorf("%v and %v: want %v both ways", c.a, c.b, c.want)
+		}
+	}
+}
+
+func TestHeldBy(t *testing.T) {
+	d := inState(Accepted, me)
+	if !d.HeldBy(me) || d.HeldBy(other) {
+		t.Error("held by the wrong one")
+	}
+	if d = inState(Pending, ""); d.HeldBy("") {
+		t.Error("an open dispatch is held")
+	}
+}
+
+func TestIneligible(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit   func(*Driver, *Terms)
+		want   []Reason
+		maySee bool
+	}{
+		"fit":                           {func(*Driver, *Terms) {}, nil, true},
+		"off duty":                      {func(v *Driver, _ *Terms) { v.OnDuty = false }, []Reason{OffDuty}, true},
+		"suspended":                     {func(v *Driver, _ *Terms) { v.SuspendedUntil = ptr(noon.Add(1)) }, []Reason{Suspended}, true},
+		"suspended until now":           {func(v *Driver, _ *Terms) { v.SuspendedUntil = ptr(noon) }, nil, true},
+		"other region":                  {func(v *Driver, _ *Terms) { v.Regions = []string{"busan"} }, []Reason{WrongRegion}, false},
+		"no region":                     {func(v *Driver, _ *Terms) { v.Regions = nil }, []Reason{WrongRegion}, false},
+		"region in another case":        {func(v *Driver, _ *Terms) { v.Regions = []string{"Seoul"} }, []Reason{WrongRegion}, false},
+		"other class":                   {func(v *Driver, _ *Terms) { v.VehicleClass = "boom" }, []Reason{WrongVehicleClass}, false},
+		"a bit too low":                 {func(v *Driver, _ *Terms) { v.WorkingHeightM = ptr(19.99) }, []Reason{TooLow}, false},
+		"height unknown":                {func(v *Driver, _ *Terms) { v.WorkingHeightM = nil }, []Reason{TooLow}, false},
+		"no height wanted, none known":  {func(v *Driver, t *Terms) { v.WorkingHeightM, t.MinWorkingHeightM = nil, nil }, nil, true},
+		"no height wanted, any will do": {func(v *Driver, t *Terms) { v.WorkingHeightM, t.MinWorkingHeightM = ptr(1.0), nil }, nil, true},
+		"everything": {
+			func(v *Driver, _ *Terms) { *v = Driver{SuspendedUntil: ptr(noon.Add(time.Hour))} },
+			[]Reason{OffDuty, Suspended, WrongRegion, WrongVehicleClass, TooLow}, false,
+		},
+	} {
+		v, terms := fit(me).Driver, someTerms()
+		c.edit(&v, &terms)
+		if got := v.Ineligible(terms, noon); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+		if got := v.MaySee(terms); got != c.maySee {
+			t.Errorf("%s: MaySee is %v", name, got)
+		}
+	}
+}
+
+func TestReceipts(t *testing.T) {
+	ended := noon.Add(-time.Second)
+	claim := Claim{ID: oldCLM, Driver: me, Round: 1, AcceptedAt: noon.Add(-time.Hour)}
+	past := func(o Outcome, ended *time.Time) *PastClaim {
+		return &PastClaim{Claim: claim, Outcome: o, EndedAt: ended}
+	}
+	for name, c := range map[string]struct {
+		d    Dispatch
+		past *PastClaim
+		want Receipt
+	}{
+		"open":                         {inState(Pending, ""), nil, Receipt{Outcome: Undecided, Round: 2}},
+		"not open yet":                 {inState(Scheduled, ""), nil, Receipt{Outcome: Undecided, Round: 2}},
+		"expired":                      {inState(Expired, ""), nil, Receipt{OutcomeExpired, 2, ptr(noon.Add(-time.Minute))}},
+		"canceled":                     {inState(Canceled, ""), nil, Receipt{OutcomeCanceled, 2, ptr(noon.Add(-time.Minute))}},
+		"canceled after another's win": {inState(Canceled, other), nil, Receipt{OutcomeCanceled, 2, ptr(noon.Add(-time.Minute))}},
+		"another's":                    {inState(Accepted, other), nil, Receipt{Lost, 2, ptr(noon.Add(-time.Second))}},
+		"another's, begun":             {inState(InProgress, other), nil, Receipt{Lost, 2, ptr(noon.Add(-time.Second))}},
+		"another's, done":              {inState(Completed, other), nil, Receipt{Lost, 2, ptr(noon.Add(-time.Second))}},
+		"mine":                         {inState(Accepted, me), past(Won, nil), Receipt{Won, 1, &claim.AcceptedAt}},
+		"mine, done":                   {inState(Completed, me), past(Won, nil), Receipt{Won, 1, &claim.AcceptedAt}},
+		"given back, open":             {inState(Pending, ""), past(Withdrawn, &ended), Receipt{Withdrawn, 1, &ended}},
+		"given back, another's by now": {inState(Accepted, other), past(Withdrawn, &ended), Receipt{Withdrawn, 1, &ended}},
+		"taken away":                   {inState(Pending, ""), past(Unassigned, &ended), Receipt{Unassigned, 1, &ended}},
+		"mine, canceled":               {inState(Canceled, me), past(OutcomeCanceled, &ended), Receipt{OutcomeCanceled, 1, &ended}},
+	} {
+		if got := c.d.ReceiptFor(c.past); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
+		}
+	}
+}
+
+// TestErrorsKeepTheirIdentity holds what the error table at the edge relies on.
+func TestErrorsKeepTheirIdentity(t *testing.T) {
+	for _, c := range []struct {
+		err, is error
+		says    string
+	}{
+		{&TakenError{}, ErrAlreadyTaken, "is being decided"},
+		{&TakenError{Final: true}, ErrAlreadyTaken, "another driver has the dispatch"},
+		{&NotOpenYetError{OpensAt: noon.In(time.FixedZone("KST", 9*3600))}, ErrNotOpenYet, "2026-05-04T12:00:00Z"},
+		{&NotEligibleError{Reasons: []Reason{OffDuty, TooLow}}, ErrNotEligible, "OFF_DUTY WORKING_HEIGHT"},
+		{&StateError{Status: Completed}, ErrInvalidState, "COMPLETED"},
+	} {
+		wrapped := fmt.Errorf("claim: %w", c.err)
+		if !errors.Is(wrapped, c.is) || !strings.Contains(c.err.Error(), c.says) {
+			t.Errorf("%v: want a %v that says %q", wrapped, c.is, c.says)
+		}
+		if strings.Contains(c.err.Error(), string(other)) {
+			t.Errorf("%v tells who won", c.err)
+		}
+	}
+	if errors.Is(ErrUnknown, ErrUnavailable) || errors.Is(ErrUnavailable, ErrUnknown) {
+		t.Error(`"don't know" and "busy" are the same`)
+	}
+}
+
+func TestRoles(t *testing.T) {
+	for _, r := range []Role{Viewer, Dispatcher, Admin} {
+		if ParseRole(r.String()) != r {
+			t.Errorf("%s is not read back", r)
+		}
+	}
+	if !(Viewer < Dispatcher && Dispatcher < Admin) {
+		t.Error("a role does not include the ones before it")
+	}
+	for _, name := range []string{"", "root", "Admin", "viewer "} {
+		if r := ParseRole(name); r >= Viewer {
+			t.Errorf("%q is %v, may do something", name, r)
+		}
+	}
+	if s := Role(0).String(); s != "" {
+		t.Errorf("no role is called %q", s)
+	}
+}

@@ -1,0 +1,110 @@
+package dispatch
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestIdentifiersHaveAPrefixAndAreUnique(t *testing.T) {
+	makers := map[string]func() string{
+		"dsp_": func() string { return string(NewID(noon)) },
+		"drv_": func() string { return string(NewDriverID(noon)) },
+		"clm_": func() string { return string(NewClaimID(noon)) },
+		"evt_": func() string { return string(NewEventID(noon)) },
+	}
+	for prefix, make := range makers {
+		form := regexp.MustCompile("^" + prefix + "[0-9a-v]{26}$")
+		seen := map[string]bool{}
+		for range 10_000 { // all of one microsecond
+			id := make()
+			if !form.MatchString(id) {
+				t.Fatalf("%s is not of the form %s", id, form)
+			}
+			if seen[id] {
+				t.Fatalf("%s twice", id)
+			}
+			seen[id] = true
+		}
+	}
+}
+
+func TestIdentifiersSortByTime(t *testing.T) {
+	times := []time.Time{
+		time.UnixMicro(0), time.UnixMicro(1), time.UnixMicro(255), time.UnixMicro(256), time.UnixMicro(1<<32 - 1),
+		time.UnixMicro(1 << 32), noon, noon.Add(time.Microsecond), noon.Add(time.Second), noon.AddDate(100, 0, 0),
+		noon.AddDate(2000, 0, 0),
+	}
+	for range 100 { // whatever the random bits
+		ids := make([]string, len(times))
+		for i, at := range times {
+			ids[i] = string(NewID(at))
+		}
+		if !slices.IsSorted(ids) {
+			t.Fatalf("not sorted: %v", ids)
+		}
+	}
+}
+
+var malformed = []string{
+	"", "dsp_", "dsp", "_", strings.Repeat("0", 30), strings.Repeat("0", 26),
+	"dsp_" + strings.Repeat("0", 25), "dsp_" + strings.Repeat("0", 27), "dsp_" + strings.Repeat("0", 1<<20),
+	"DSP_" + strings.Repeat("0", 26), "dsp_" + strings.Repeat("A", 26), "dsp_" + strings.Repeat("w", 26),
+	"dsp_" + strings.Repeat("0", 25) + " ", " dsp_" + strings.Repeat("0", 26), "dsp_" + strings.Repeat("0", 26) + "\n",
+	"dsp_" + strings.Repeat("0", 25) + "\x00", "dsp_" + strings.Repeat("0", 25) + "}", "dsp_" + strings.Repeat("0", 25) + ":",
+	"dsp_" + strings.Repeat("é", 13), "dsp_" + strings.Repeat("\xff", 26), "dsp-" + strings.Repeat("0", 26),
+	"dsp_dsp_" + strings.Repeat("0", 22), "clm_" + strings.Repeat("0", 26), "evt_" + strings.Repeat("0", 26),
+	"' OR 1=1 --", "../../../etc/passwd", "%00", "null",
+}
+
+func TestMalformedIdentifiersNameNothing(t *testing.T) {
+	for _, s := range append(malformed, "drv_"+strings.Repeat("0", 26)) {
+		if id, err := ParseID(s); !errors.Is(err, ErrNotFound) || id != "" {
+			t.Errorf("ParseID(%.40q) is %q, %v", s, id, err)
+		}
+	}
+	for _, s := range append(malformed, "dsp_"+strings.Repeat("0", 26)) {
+		if id, err := ParseDriverID(s); !errors.Is(err, ErrDriverNotFound) || id != "" {
+			t.Errorf("ParseDriverID(%.40q) is %q, %v", s, id, err)
+		}
+	}
+}
+
+func TestIdentifiersAreReadBack(t *testing.T) {
+	for range 1000 {
+		id, driver := NewID(time.Now()), NewDriverID(time.Now())
+		if got, err := ParseID(string(id)); got != id || err != nil {
+			t.Errorf("%s is read as %s, %v", id, got, err)
+		}
+		if got, err := ParseDriverID(string(driver)); got != driver || err != nil {
+			t.Errorf("%s is read as %s, %v", driver, got, err)
+		}
+	}
+}
+
+// FuzzParseID: whatever is taken for an identifier is taken as it is, and is safe in a URL, a log line, SQL and a
+// Redis key.
+func FuzzParseID(f *testing.F) {
+	for _, s := range malformed {
+		f.Add(s[:min(len(s), 100)])
+	}
+	f.Add(string(NewID(noon)))
+	f.Add(string(NewDriverID(noon)))
+	form := regexp.MustCompile(`\A(dsp|drv)_[0-9a-v]{26}\z`)
+	f.Fuzz(func(t *testing.T, s string) {
+		id, err := ParseID(s)
+		driver, driverErr := ParseDriverID(s)
+		if err == nil && (string(id) != s || !form.MatchString(s) || driverErr == nil) {
+			t.Errorf("%q was taken for dispatch %q", s, id)
+		}
+		if driverErr == nil && (string(driver) != s || !form.MatchString(s) || err == nil) {
+			t.Errorf("%q was taken for driver %q", s, driver)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) || driverErr != nil && !errors.Is(driverErr, ErrDriverNotFound) {
+			t.Errorf("%q: %v, %v", s, err, driverErr)
+		}
+	})
+}
