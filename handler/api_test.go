@@ -1,0 +1,194 @@
+package handler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"firsttap/dispatch"
+	"firsttap/migrations"
+	"firsttap/repository"
+	"firsttap/service"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const key = "the-admin-key"
+
+// world is the API on a database of its own.
+type world struct {
+	t      testing.TB
+	api    http.Handler
+	store  *repository.Store
+	tokens *service.Tokens
+	log    *strings.Builder
+}
+
+func newWorld(t testing.TB, change ...func(*API)) *world {
+	t.Helper()
+	w := &world{t: t, log: &strings.Builder{}}
+	log := slog.New(slog.NewTextHandler(w.log, nil))
+	store, err := repository.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "test.db"), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	err = store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store, w.tokens = store, service.NewTokens([]byte("secret"), time.Now)
+	taps := service.NewAcceptor(store, nil, 5*time.Second, log)
+	api := API{
+		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now),
+		Dispatcher: service.NewDispatcher(store, taps), Tokens: w.tokens, Keys: service.NewKeys(store),
+		DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
+	}
+	if err := api.Keys.PutFirst(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(&api)
+	}
+	w.api = New(api)
+	return w
+}
+
+type reply struct {
+	status int
+	header http.Header
+	raw    string
+	json   map[string]any
+}
+
+func (r reply) code() string { s, _ := r.json["code"].(string); return s }
+
+func (r reply) at(path ...string) any {
+	var v any = r.json
+	for _, p := range path {
+		m, _ := v.(map[string]any)
+		v = m[p]
+	}
+	return v
+}
+
+func (w *world) call(method, path, token, body string, headers ...string) reply {
+	req := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	rec := httptest.NewRecorder()
+	w.api.ServeHTTP(rec, req)
+	r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
+	json.Unmarshal(rec.Body.Bytes(), &r.json)
+	return r
+}
+
+// refused checks that r is a problem of that status and code, complete.
+func (w *world) refused(what string, r reply, status int, code string) {
+	w.t.Helper()
+	if r.status != status || r.code() != code {
+		w.t.Errorf("%s: got %d %s, want %d %s", what, r.status, r.raw, status, code)
+		return
+	}
+	if ct := r.header.Get("Content-Type"); ct != "application/problem+json" {
+		w.t.Errorf("%s: content type %q", what, ct)
+	}
+	for _, member := range []string{"type", "title", "detail", "instance"} {
+		if s, _ := r.json[member].(string); s == "" {
+			w.t.Errorf("%s: no %s in %s", what, member, r.raw)
+		}
+	}
+	if r.json["status"] != float64(status) || r.header.Get("X-Request-Id") == "" {
+		w.t.Errorf("%s: %s, request id %q", what, r.raw, r.header.Get("X-Request-Id"))
+	}
+}
+
+type who struct{ id, token string }
+
+func (w *world) drivers(n int, change ...string) []who {
+	w.t.Helper()
+	extra := strings.Join(append(change, `"on_duty":true`), ",")
+	var items []string
+	for i := range n {
+		items = append(items, fmt.Sprintf(`{"name":"Kim %d","phone":"+8210%08d","regions":["seoul","incheon"],"vehicle_class":"45m","working_height_m":45,%s}`, i, i, extra))
+	}
+	r := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Join(items, ",")+`],"issue_tokens":true}`)
+	made, _ := r.json["items"].([]any)
+	if r.status != 200 || len(made) != n {
+		w.t.Fatalf("drivers: %d %s", r.status, r.raw)
+	}
+	drivers := make([]who, n)
+	for i, m := range made {
+		v := m.(map[string]any)
+		drivers[i] = who{v["id"].(string), v["token"].(string)}
+	}
+	return drivers
+}
+
+// order is a body for a new dispatch whose work starts in that many hours; with later ones overriding.
+func order(hours int, fields ...string) string {
+	starts := time.Now().Add(time.Duration(hours) * time.Hour).UTC()
+	body := map[string]any{
+		"region": "seoul", "vehicle_class": "45m", "site_address": "서울시 강남구 1", "note": "게이트 2",
+		"work_starts_at": starts, "work_ends_at": starts.Add(time.Hour), "fee": map[string]any{"amount": 350000, "currency": "KRW"},
+	}
+	for _, f := range fields {
+		var override map[string]any
+		if err := json.Unmarshal([]byte("{"+f+"}"), &override); err != nil {
+			panic(err)
+		}
+		for k, v := range override {
+			if body[k] = v; v == "absent" {
+				delete(body, k)
+			}
+		}
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}
+
+func (w *world) dispatch(hours int, fields ...string) string {
+	w.t.Helper()
+	r := w.call("POST", "/v1/admin/dispatches", key, order(hours, fields...))
+	if r.status != 201 {
+		w.t.Fatalf("dispatch: %d %s", r.status, r.raw)
+	}
+	return r.json["id"].(string)
+}
+
+func (w *world) accept(id string, d who, body string) reply {
+	return w.call("POST", "/v1/dispatches/"+id+"/accept", d.token, body)
+}
+
+func (w *world) on(id, action string, d who) reply {
+	return w.call("POST", "/v1/dispatches/"+id+"/"+action, d.token, "")
+}
+
+func inFuture(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339Nano) }
+
+func (w *world) putKey(role dispatch.Role, secret string) {
+	w.t.Helper()
+	sum := sha256.Sum256([]byte(secret))
+	k := dispatch.Key{ID: "key_" + role.String(), Name: role.String(), Role: role, Hash: hex.EncodeToString(sum[:])}
+	if err := w.store.PutKey(w.t.Context(), k); err != nil {
+		w.t.Fatal(err)
+	}
+}

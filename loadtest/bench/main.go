@@ -1,0 +1,176 @@
+// Command bench compares FirstTap's accept with other ways to give one job to one of many drivers: the same Redis, the
+// same MariaDB, the same taps, in turns within one run. It prints a table; it fails on wrong answers only.
+//
+//	go run ./loadtest/bench            # about seven minutes
+//	go run ./loadtest/bench -quick     # does it still work?
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	if len(os.Args) == 6 && os.Args[1] == serveCommand {
+		fail(serveComparison(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	fail(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func fail(err error) {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(2)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func processors() int { return runtime.NumCPU() }
+
+// options is what the flags say.
+type options struct {
+	rounds      int
+	seconds     float64
+	connections []int
+	ways        []string
+	order       order
+	orderName   string
+	binary      string
+	ops         string
+}
+
+func parseFlags(args []string, stderr io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.IntVar(&o.rounds, "rounds", 5, "how often every way has its turn")
+	flags.Float64Var(&o.seconds, "seconds", 2, "how long each phase of a turn lasts")
+	connections := flags.String("connections", "30,200", "how many drivers tap, a comma list")
+	only := flags.String("only", "", "run these ways only, a comma list of "+strings.Join(ways, ", "))
+	by := flags.String("order", "apart", "of the taps in the rate phase: apart, every connection at its own pace, or together, one dispatch after the other")
+	quick := flags.Bool("quick", false, "one round of 0.5 s: shows that it works, not how fast")
+	flags.StringVar(&o.binary, "firsttap", "", "measure this FirstTap binary instead of building one")
+	flags.StringVar(&o.ops, "ops", "", "where FirstTap serves pprof and metrics meanwhile, host:port")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if *quick {
+		o.rounds, o.seconds = 1, 0.5
+	}
+	for _, word := range strings.Split(*connections, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 2 || n > 5000 {
+			return o, fmt.Errorf("-connections: %q is not a number from 2 to 5000", word)
+		}
+		o.connections = append(o.connections, n)
+	}
+	if o.orderName, o.order = *by, orders[*by]; o.order == nil {
+		return o, fmt.Errorf("-order: %q is neither apart nor together", *by)
+	}
+	o.ways = ways
+	if *only != "" {
+		o.ways = strings.Split(*only, ",")
+	}
+	for _, way := range o.ways {
+		if !slices.Contains(ways, way) {
+			return o, fmt.Errorf("-only: %q is none of %s", way, strings.Join(ways, ", "))
+		}
+	}
+	if o.rounds < 1 || o.seconds < 0.1 {
+		return o, errors.New("-rounds from 1, -seconds from 0.1")
+	}
+	return o, nil
+}
+
+// run measures and prints. The error says what could not be measured, or that FirstTap answered wrongly.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseFlags(args, stderr)
+	if err != nil {
+		return err
+	}
+	s, err := startStack()
+	if s != nil {
+		defer s.close()
+	}
+	if err != nil {
+		return err
+	}
+	r, err := enter(ctx, s, o)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s, %d processors, %s. %d rounds of %g s, ways in turns, taps %s, medians of per-round ratios (least–most).\n\n",
+		versions(), processors(), runtime.Version(), o.rounds, o.seconds, o.orderName)
+	for round := range o.rounds {
+		if err := r.round(ctx, round, stderr); err != nil {
+			return err
+		}
+	}
+	r.print(stdout)
+	if slices.Contains(o.ways, wayFirstTap) && r.wrong(wayFirstTap) != "" {
+		return errors.New("FirstTap gave wrong answers")
+	}
+	return nil
+}
+
+// enter prepares all contests.
+func enter(ctx context.Context, s *stack, o options) (report, error) {
+	r := report{ways: o.ways, connections: o.connections, contests: map[string]map[int]*contest{}}
+	if err := createComparisonTable(ctx, s); err != nil {
+		return r, err
+	}
+	var made int
+	for _, way := range o.ways {
+		var e entrant = comparison{stack: s, way: way, made: &made}
+		if way == wayFirstTap {
+			p, err := newProduct(ctx, s, o.binary, o.ops)
+			if err != nil {
+				return r, err
+			}
+			e = p
+		}
+		r.contests[way] = map[int]*contest{}
+		for _, c := range o.connections {
+			length := time.Duration(o.seconds * float64(time.Second))
+			r.contests[way][c] = &contest{stack: s, entrant: e, racers: c, length: length, order: o.order}
+		}
+	}
+	return r, nil
+}
+
+// round gives every way its turn at every number of connections. Who begins changes from round to round, so that nobody
+// always runs after the same neighbor.
+func (r report) round(ctx context.Context, round int, progress io.Writer) error {
+	for _, c := range r.connections {
+		for i := range r.ways {
+			way := r.ways[(i+round)%len(r.ways)]
+			contest := r.contests[way][c]
+			if err := contest.turn(ctx); err != nil {
+				return fmt.Errorf("%s at %d connections: %w", way, c, err)
+			}
+			f := contest.rounds[len(contest.rounds)-1]
+			fmt.Fprintf(progress, "round %d  %3d connections  %-10s  %7.0f requests/s  %4.0f us  loser %.2f ms  winner %.2f ms  %s\n",
+				round+1, c, way, f.rate, f.cpu, loser50(f), winner50(f), f.wrong)
+			if f.wrong != "" {
+				fmt.Fprintf(progress, "its log ends:\n%s\n", f.log)
+			}
+		}
+	}
+	return nil
+}

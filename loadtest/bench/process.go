@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// clockTick is the unit of the times in /proc/<pid>/stat; USER_HZ is 100 on every Linux that Go runs on.
+const clockTick = 10 * time.Millisecond
+
+// process is a child of ours: started by us, ended by its id, dead when we are.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	log    string
+	exited chan struct{}
+}
+
+// starter starts children from one thread that lives as long as we do. The kernel sends the parent-death signal when the
+// thread that forked ends, not the process, so the thread must not be one the runtime may drop.
+type starter chan func()
+
+func newStarter() starter {
+	s := make(starter)
+	go func() {
+		runtime.LockOSThread()
+		for start := range s {
+			start()
+		}
+	}()
+	return s
+}
+
+// start runs argv with env added to a nearly empty environment: what the user has exported must not tune one contender.
+// What it prints goes to a file in dir.
+func (s starter) start(dir, name string, env []string, argv ...string) (*process, error) {
+	p := &process{name: name, log: filepath.Join(dir, name+".log"), exited: make(chan struct{})}
+	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p.cmd = exec.Command(argv[0], argv[1:]...)
+	p.cmd.Dir = dir
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir()}, env...)
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	// Its own process group: Ctrl-C is for us, and we end the children in order.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error)
+	s <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in its log; that it ended is what matters here
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// stop asks the process to end and waits; it is killed when it has not ended after 15 s. Stopping twice is fine.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended
+	select {
+	case <-p.exited:
+	case <-time.After(15 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+	}
+}
+
+// await calls ready every few milliseconds until it gives nil, the process ends or half a minute has passed.
+func (p *process) await(ready func() error) error {
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.exited:
+			return fmt.Errorf("%s ended before it was ready:\n%s", p.name, p.tail())
+		case <-time.After(5 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s was not ready in time: %w\n%s", p.name, err, p.tail())
+		}
+	}
+}
+
+// tail gives the end of what the process printed.
+func (p *process) tail() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 2000
+	if len(b) > most {
+		b = b[len(b)-most:]
+	}
+	return string(bytes.TrimSpace(b))
+}
+
+// cpu gives the user and system time of the whole process so far.
+func (p *process) cpu() (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	return parseStat(string(b))
+}
+
+// parseStat reads utime and stime from a line of /proc/<pid>/stat. The command's name may hold spaces and brackets, so
+// fields are counted from the last bracket.
+func parseStat(line string) (time.Duration, error) {
+	fields := strings.Fields(line[strings.LastIndexByte(line, ')')+1:])
+	if len(fields) < 13 {
+		return 0, errors.New("/proc/<pid>/stat: too few fields")
+	}
+	user, err := strconv.ParseInt(fields[11], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	system, err := strconv.ParseInt(fields[12], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	return time.Duration(user+system) * clockTick, nil
+}
+
+// machineBusy gives the time that all processors together have spent on anything, other guests' share included.
+func machineBusy() (time.Duration, error) {
+	b, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 {
+		return 0, errors.New("/proc/stat: too few fields")
+	}
+	var ticks int64
+	for i, f := range fields[1:9] {
+		if i == 3 || i == 4 { // idle, iowait
+			continue
+		}
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * clockTick, nil
+}
+
+// ownCPU gives the user and system time of this process: the cost of driving.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// ports hands out free ports of 127.0.0.1, each once.
+type ports struct {
+	mu   sync.Mutex
+	used map[int]bool
+}
+
+func (p *ports) free() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		if err := l.Close(); err != nil {
+			return 0, err
+		}
+		if !p.used[port] {
+			if p.used == nil {
+				p.used = map[int]bool{}
+			}
+			p.used[port] = true
+			return port, nil
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql" // the driver under the name "mysql"
+)
+
+// stack is what all contenders share: one Redis and one MariaDB of our own, in a temporary folder, gone after the run.
+type stack struct {
+	starter starter
+	ports   ports
+	dir     string
+	redis   *process
+	mariadb *process
+	cache   string // address of Redis
+	dbPort  int
+	db      *sql.DB // for preparing; no contender uses it
+}
+
+// startStack starts Redis and MariaDB. The caller closes the stack, also after an error.
+func startStack() (*stack, error) {
+	dir, err := os.MkdirTemp("", "ftb")
+	if err != nil {
+		return nil, err
+	}
+	s := &stack{starter: newStarter(), dir: dir}
+	if err := s.startRedis(); err != nil {
+		return s, err
+	}
+	return s, s.startMariaDB()
+}
+
+// close ends both servers and removes their folder.
+func (s *stack) close() {
+	if s.db != nil {
+		_ = s.db.Close()
+	}
+	for _, p := range []*process{s.redis, s.mariadb} {
+		if p != nil {
+			p.stop()
+		}
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
+func (s *stack) startRedis() error {
+	port, err := s.ports.free()
+	if err != nil {
+		return err
+	}
+	s.cache = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	s.redis, err = s.starter.start(s.dir, "redis", nil, "redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
+	if err != nil {
+		return err
+	}
+	return s.redis.await(func() error { return dialable(s.cache) })
+}
+
+// startMariaDB makes a database folder and serves it, every commit flushed to disk: without that the ways that commit
+// more often would look better than they are.
+func (s *stack) startMariaDB() error {
+	data := filepath.Join(s.dir, "db")
+	install := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal",
+		"--skip-test-db", "--skip-name-resolve")
+	if out, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("mariadb-install-db: %w\n%s", err, out)
+	}
+	var err error
+	if s.dbPort, err = s.ports.free(); err != nil {
+		return err
+	}
+	args := []string{"mariadbd", "--no-defaults", "--datadir=" + data, "--port=" + strconv.Itoa(s.dbPort),
+		"--bind-address=127.0.0.1", "--socket=" + filepath.Join(s.dir, "s"), "--skip-name-resolve", "--max-connections=1000",
+		"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=256M"}
+	if os.Geteuid() == 0 {
+		args = append(args, "--user=root")
+	}
+	if s.mariadb, err = s.starter.start(s.dir, "mariadb", nil, args...); err != nil {
+		return err
+	}
+	if s.db, err = sql.Open("mysql", s.dsn("mysql")); err != nil {
+		return err
+	}
+	return s.mariadb.await(s.db.Ping)
+}
+
+// dsn is the address of a database of this stack as GORM's documentation writes it.
+func (s *stack) dsn(name string) string {
+	return fmt.Sprintf("root@tcp(127.0.0.1:%d)/%s?charset=utf8mb4&parseTime=True&loc=Local", s.dbPort, name)
+}
+
+// createDatabase makes an empty database.
+func (s *stack) createDatabase(ctx context.Context, name string) error {
+	_, err := s.db.ExecContext(ctx, "CREATE DATABASE "+name+" CHARACTER SET utf8mb4")
+	return err
+}
+
+// usage is the processor time of a server and of what it uses, at one moment.
+type usage struct {
+	contender time.Duration // server, Redis and MariaDB
+	driver    time.Duration // this process
+	machine   time.Duration // everything on this machine
+}
+
+// usage reads the clocks of server, Redis and MariaDB, ours and the machine's.
+func (s *stack) usage(server *process) (usage, error) {
+	var u usage
+	for _, p := range []*process{server, s.redis, s.mariadb} {
+		t, err := p.cpu()
+		if err != nil {
+			return u, fmt.Errorf("processor time of %s: %w", p.name, err)
+		}
+		u.contender += t
+	}
+	var err error
+	u.machine, err = machineBusy()
+	u.driver = ownCPU()
+	return u, err
+}
+
+// settle waits until server, Redis and MariaDB have next to nothing left to do, so that no phase pays for the one before
+// it or hides work in the next one. It gives the processor time they took until then, and gives up waiting after 15 s.
+func (s *stack) settle(ctx context.Context, server *process) (time.Duration, error) {
+	const step, idle = 100 * time.Millisecond, clockTick
+	first, err := s.usage(server)
+	if err != nil {
+		return 0, err
+	}
+	before := first
+	for quiet, steps := 0, 0; quiet < 2 && steps < 150; steps++ {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(step):
+		}
+		now, err := s.usage(server)
+		if err != nil {
+			return 0, err
+		}
+		quiet++
+		if now.contender-before.contender > idle {
+			quiet = 0
+		}
+		before = now
+	}
+	return before.contender - first.contender, nil
+}
+
+// dialable tells whether somebody listens at address.
+func dialable(address string) error {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// versions names the servers of the stack for the heading.
+func versions() string {
+	var names []string
+	for _, program := range []string{"redis-server", "mariadbd"} {
+		out, err := exec.Command(program, "--version").Output()
+		if err != nil {
+			continue
+		}
+		names = append(names, strings.TrimSpace(string(out)))
+	}
+	return strings.Join(names, "; ")
+}
