@@ -159,12 +159,17 @@ func (a answer) won() bool { return a.status == 200 && a.Result == "SUCCESS" }
 
 var client = &http.Client{Timeout: hung, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
-func send(method, url, token, body string) (a answer) {
+func send(method, url, token, body string) answer { return sendWith(method, url, token, body, "", "") }
+
+func sendWith(method, url, token, body, header, value string) (a answer) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		return answer{err: err}
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
+	if header != "" {
+		req.Header.Set(header, value)
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return answer{err: err}

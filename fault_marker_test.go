@@ -1,0 +1,73 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+)
+
+// What stands in Redis may be old, foreign or nonsense. It costs a round trip to the database, never the dispatch.
+func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
+	url := servertest.MariaDBURL(t)
+	i := start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+	b, c := openBooks(t, url), redisAt(t, servertest.RedisURL(t))
+	drivers := makeDrivers(t, i, 2)
+	for name, value := range map[string]string{
+		"an old round's marker": "taken:" + drivers[0].ID + ":1",
+		"an old round's claim":  "claim:" + drivers[0].ID + ":1.clm_0",
+		"my own claim":          "claim:" + drivers[1].ID + ":2.clm_0",
+		"my own marker":         "taken:" + drivers[1].ID + ":2",
+		"nonsense":              "nonsense",
+		"nothing":               "",
+	} {
+		id := makeDispatch(t, i)
+		if a := accept(i, id, drivers[0], 1); !a.won() {
+			t.Fatal(a)
+		}
+		if a := send("POST", i.url+"/v1/dispatches/"+id+"/withdraw", drivers[0].Token, ""); a.Round != 2 {
+			t.Fatal(a)
+		}
+		if err := c.Set(t.Context(), "dispatch:lock:{"+id+"}", value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		a := accept(i, id, drivers[1], 2)
+		if !a.won() {
+			t.Errorf("%s stood in the way: %s", name, a)
+			continue
+		}
+		b.isWonBy(id, 2, drivers[1].ID, a.Claim.ID)
+	}
+	id := makeDispatch(t, i)
+	if err := c.Set(t.Context(), "dispatch:lock:{"+id+"}", "claim:drv_rival:0.clm_0", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if a := accept(i, id, drivers[0], 1); a.Code != "ALREADY_TAKEN" || *a.Final {
+		t.Errorf("a rival's claim is being decided: %s", a)
+	}
+}
+
+// An admin cancels while a claim is on its way to the row.
+func TestCancelOvertakesAClaim(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url)
+		other := start(t, "FIRSTTAP_DATABASE_URL="+url)
+		b := openBooks(t, url)
+		driver := makeDrivers(t, other, 1)[0]
+		id := makeDispatch(t, other)
+		hold := proxy.Hold("UPDATE dispatches")
+		answered := make(chan answer, 1)
+		go func() { answered <- accept(i, id, driver, 1) }()
+		await(t, "the claim is being decided", hold.Reached())
+		if a := sendWith("POST", other.url+"/v1/admin/dispatches/"+id+"/cancel", adminKey, "", "If-Match", `"1"`); a.status != 200 {
+			t.Fatal(a)
+		}
+		hold.Release()
+		if a := <-answered; a.Code != "DISPATCH_CANCELED" {
+			t.Fatalf("the driver heard %s", a)
+		}
+		if n := b.count("dispatches WHERE id=? AND status='CANCELED' AND accepted_by IS NULL", id); n != 1 {
+			t.Error("the canceled dispatch was taken")
+		}
+	})
+}

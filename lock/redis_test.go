@@ -1,0 +1,279 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+const timeout = 100 * time.Millisecond
+
+// at returns leases on the server at url, with Run running.
+func at(t *testing.T, url string) (*Redis, redis.UniversalClient) {
+	t.Helper()
+	client, err := Dial(url, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := NewRedis(client, timeout, slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		client.Close()
+	})
+	return r, client
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func must(t *testing.T, r *Redis, name, owner string) *Lease {
+	t.Helper()
+	l, err := r.Obtain(t.Context(), name, owner, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestOneOwner(t *testing.T) {
+	r, client := at(t, servertest.StartRedis(t).URL())
+	l := must(t, r, "a", "me")
+	must(t, r, "b", "you")
+	var held *HeldError
+	if _, err := r.Obtain(t.Context(), "a", "you", time.Minute); !errors.As(err, &held) || held.Owner != "me" || !errors.Is(err, ErrHeld) {
+		t.Fatalf("a second owner: %v", err)
+	}
+	if owner, err := r.Owner(t.Context(), "a"); owner != "me" || err != nil {
+		t.Error(owner, err)
+	}
+	if ttl := client.PTTL(t.Context(), "a").Val(); ttl <= 0 || ttl > time.Minute {
+		t.Errorf("held for %s", ttl)
+	}
+	if err := l.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := r.Owner(t.Context(), "a"); owner != "" || err != nil {
+		t.Error(owner, err)
+	}
+	must(t, r, "a", "you")
+}
+
+// A lease that has ended must not touch what somebody else has by now.
+func TestOnlyTheOwnerReleasesAndReplaces(t *testing.T) {
+	r, client := at(t, servertest.StartRedis(t).URL())
+	l := must(t, r, "a", "me")
+	client.Set(t.Context(), "a", "rival", time.Minute)
+	for what, err := range map[string]error{"release": l.Release(t.Context()), "replace": l.Replace(t.Context(), "mark", time.Minute)} {
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if owner := client.Get(t.Context(), "a").Val(); owner != "rival" {
+		t.Errorf("the rival's lease became %q", owner)
+	}
+	client.Del(t.Context(), "a")
+	if err := l.Replace(t.Context(), "mark", time.Minute); !errors.Is(err, ErrLost) || client.Exists(t.Context(), "a").Val() != 0 {
+		t.Errorf("an ended lease was replaced: %v", err)
+	}
+}
+
+func TestReplace(t *testing.T) {
+	r, client := at(t, servertest.StartRedis(t).URL())
+	if err := must(t, r, "a", "me").Replace(t.Context(), "mark", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if owner, ttl := client.Get(t.Context(), "a").Val(), client.PTTL(t.Context(), "a").Val(); owner != "mark" || ttl <= time.Minute {
+		t.Errorf("%q for %s", owner, ttl)
+	}
+}
+
+func TestALeaseEnds(t *testing.T) {
+	r, _ := at(t, servertest.StartRedis(t).URL())
+	if _, err := r.Obtain(t.Context(), "a", "me", 20*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the lease ends", func() bool {
+		_, err := r.Obtain(t.Context(), "a", "you", time.Minute)
+		return err == nil
+	})
+}
+
+func TestReleaseAfterItsContextEnded(t *testing.T) {
+	r, client := at(t, servertest.StartRedis(t).URL())
+	l := must(t, r, "a", "me")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.Release(ctx); err != nil || client.Exists(t.Context(), "a").Val() != 0 {
+		t.Errorf("still held: %v", err)
+	}
+	if _, err := r.Obtain(ctx, "b", "me", time.Minute); !errors.Is(err, ErrUnavailable) || r.Degraded() {
+		t.Errorf("a caller who went away says nothing about Redis: %v", err)
+	}
+}
+
+// The reply is lost: nobody knows, and the lease that comes with the error cleans up.
+func TestReplyIsLost(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	r, _ := at(t, proxy.URL(server.URL()))
+	_, direct := at(t, server.URL())
+	cut := proxy.CutReply("SET")
+	l, err := r.Obtain(t.Context(), "a", "me", time.Minute)
+	<-cut.Done()
+	if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) || l == nil {
+		t.Fatalf("%v, %v", l, err)
+	}
+	if direct.Get(t.Context(), "a").Val() != "me" {
+		t.Fatal("the test lost the command, not its reply")
+	}
+	eventually(t, "redis is used again", func() bool { return !r.Degraded() })
+	if err := l.Release(t.Context()); err != nil || direct.Exists(t.Context(), "a").Val() != 0 {
+		t.Errorf("left behind: %v", err)
+	}
+}
+
+// However Redis goes away, a call fails in time, the next ones at once, and it is used again when it is back.
+func TestRedisGoesAway(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	r, _ := at(t, proxy.URL(server.URL()))
+	for name, fault := range map[string]struct{ begin, end func() }{
+		"frozen":    {server.Freeze, server.Thaw},
+		"killed":    {server.Kill, server.Start},
+		"swallowed": {func() { proxy.Blackhole(true) }, func() { proxy.Blackhole(false) }},
+		"refused":   {func() { proxy.Refuse(true) }, func() { proxy.Refuse(false) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, r, name, "me")
+			fault.begin()
+			began := time.Now()
+			if _, err := r.Obtain(t.Context(), name, "you", time.Minute); !errors.Is(err, ErrUnavailable) {
+				t.Fatalf("got %v", err)
+			}
+			if took := time.Since(began); took > 2*time.Second { // go-redis' own timeouts are 3 and 5 s
+				t.Errorf("took %s", took)
+			}
+			if !r.Degraded() {
+				t.Error("not noticed")
+			}
+			fault.end()
+			eventually(t, "redis is used again", func() bool {
+				_, err := r.Obtain(t.Context(), name+" again", name, time.Minute)
+				return err == nil || errors.Is(err, ErrHeld)
+			})
+		})
+	}
+}
+
+// Nobody asks, and it is noticed all the same.
+func TestAnIdleRedisGoesAway(t *testing.T) {
+	server := servertest.StartRedis(t)
+	r, _ := at(t, server.URL())
+	server.Kill()
+	eventually(t, "noticed", r.Degraded)
+	server.Start()
+	eventually(t, "back", func() bool { return !r.Degraded() })
+}
+
+// A counter without any other guard adds up.
+func TestManyTakeTurns(t *testing.T) {
+	r, _ := at(t, servertest.StartRedis(t).URL())
+	const goroutines, turns = 8, 25
+	counter := 0
+	var done sync.WaitGroup
+	for g := range goroutines {
+		done.Go(func() {
+			for n := range turns {
+				owner := strings.Repeat("x", g+1) + strings.Repeat("y", n)
+				var l *Lease
+				var err error
+				for l, err = r.Obtain(t.Context(), "a", owner, time.Minute); errors.Is(err, ErrHeld); {
+					l, err = r.Obtain(t.Context(), "a", owner, time.Minute)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				counter++
+				if err := l.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done.Wait()
+	if counter != goroutines*turns {
+		t.Errorf("%d turns of %d", counter, goroutines*turns)
+	}
+}
+
+func TestEvictionPolicy(t *testing.T) {
+	r, client := at(t, servertest.StartRedis(t).URL())
+	for _, policy := range []string{"noeviction", "allkeys-lru"} {
+		client.ConfigSet(t.Context(), "maxmemory-policy", policy)
+		if got, err := r.EvictionPolicy(t.Context()); got != policy || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}
+
+func TestDialReadsURLs(t *testing.T) {
+	for url, want := range map[string]redis.UniversalOptions{
+		"redis://h:1":                             {Addrs: []string{"h:1"}},
+		"redis://h":                               {Addrs: []string{"h:6379"}},
+		"redis://u:p@h:1/3":                       {Addrs: []string{"h:1"}, Username: "u", Password: "p", DB: 3},
+		"redis+cluster://a:1,b:2,c:3":             {Addrs: []string{"a:1", "b:2", "c:3"}, IsClusterMode: true},
+		"redis+cluster://u:p%40q@a:1,b:2":         {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p@q", IsClusterMode: true},
+		"redis+sentinel://a:1,b:2,c:3/mymaster":   {Addrs: []string{"a:1", "b:2", "c:3"}, MasterName: "mymaster"},
+		"redis+sentinel://u:p@a:1,b:2/mymaster/2": {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p", MasterName: "mymaster", DB: 2},
+	} {
+		got, err := universal(url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if strings.Join(got.Addrs, ",") != strings.Join(want.Addrs, ",") || got.Username != want.Username || got.Password != want.Password ||
+			got.DB != want.DB || got.MasterName != want.MasterName || got.IsClusterMode != want.IsClusterMode {
+			t.Errorf("%s: %+v", url, got)
+		}
+	}
+	if opts, err := universal("rediss://h:1"); err != nil || opts.TLSConfig == nil {
+		t.Errorf("no TLS: %v", err)
+	}
+	for _, url := range []string{
+		"", "h:1", "http://h", "redis+sentinel://u:hunter2@a:1", "redis+sentinel://u:hunter2@a:1/m/x", "redis+cluster://",
+		"redis://u:hunter2@h:x", "redis://u:hunter2@h:1/x", "redis+cluster://u:hunter2%zz@a",
+	} {
+		if _, err := Dial(url, timeout); err == nil {
+			t.Errorf("%q is no URL of ours", url)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the password is told: %v", err)
+		}
+	}
+}
