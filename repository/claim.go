@@ -108,10 +108,10 @@ func (s *Store) commitClaim(ctx context.Context, seen sight, d dispatch.Dispatch
 	now := s.dialect.now()
 	return transact(ctx, s.claims, func(tx *gorm.DB) error {
 		won := tx.Exec(`UPDATE dispatches SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
-			WHERE id = ? AND status = 'PENDING' AND round = ? AND opens_at <= `+now+` AND expires_at > `+now+`
-			AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?)`,
+			WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND opens_at <= `+now+` AND expires_at > `+now+`
+			AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?`+s.dialect.forShare+`)`,
 			d.Status, d.Claim.ID, d.Claim.Driver, micros(d.Claim.AcceptedAt), d.Version, micros(d.UpdatedAt),
-			d.ID, seen.dispatch.Round, seen.candidate.ID, seen.candidate.Version)
+			d.ID, seen.dispatch.Round, seen.dispatch.Version, seen.candidate.ID, seen.candidate.Version)
 		if won.Error != nil {
 			return won.Error
 		}
@@ -152,7 +152,7 @@ func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.Clai
 		return errors.Join(lost, err)
 	}
 	if found == 0 {
-		return fmt.Errorf("%w: not committed: %w", dispatch.ErrUnavailable, errors.Unwrap(lost))
+		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
 	}
 	return nil
 }

@@ -25,8 +25,10 @@ const (
 	// A row's holder commits within milliseconds or is stuck.
 	lockWaitSeconds = "1"
 	dialTimeout     = 2 * time.Second
-	// A backstop for a server that is frozen. Contexts end calls earlier.
-	ioTimeout = 10 * time.Second
+	// A backstop for a server that is frozen. Contexts end calls earlier, but for a COMMIT, which takes none: a claim
+	// must not hang on it.
+	ioTimeout      = 10 * time.Second
+	claimIOTimeout = 3 * time.Second
 )
 
 func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
@@ -49,7 +51,9 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 
 	s := &Store{log: log}
-	if s.claims, err = s.mysqlPool(config, claimConns); err != nil {
+	impatient := config.Clone()
+	impatient.ReadTimeout, impatient.WriteTimeout = claimIOTimeout, claimIOTimeout
+	if s.claims, err = s.mysqlPool(impatient, claimConns); err != nil {
 		return nil, err
 	}
 	if s.general, err = s.mysqlPool(config, generalConns); err != nil {
@@ -64,6 +68,7 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 		name:      migrations.MySQL,
 		now:       func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
 		forUpdate: " FOR UPDATE",
+		forShare:  " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
 		retryable: func(err error) bool {
 			const deadlock = 1213
 			var e *driver.MySQLError

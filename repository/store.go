@@ -37,8 +37,8 @@ type dialect struct {
 	name migrations.Dialect
 	// now is the SQL for the database's clock in microseconds.
 	now func() string
-	// forUpdate locks the row a SELECT finds; SQLite's transactions hold the whole file.
-	forUpdate string
+	// forUpdate and forShare lock the row a SELECT finds; SQLite's transactions hold the whole file.
+	forUpdate, forShare string
 	// retryable reports an error that says "again": nothing was written, and the same thing may well succeed.
 	retryable func(error) bool
 	// migrator also returns how to close what it opened.
@@ -107,9 +107,10 @@ func transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) erro
 	if tx.Error != nil {
 		return unavailable(tx.Error)
 	}
+	// Also after 1205, which undoes one statement and leaves the others to be committed, and after a panic, which
+	// would leave the rows locked. After a COMMIT it does nothing.
+	defer tx.Rollback()
 	if err := fn(tx); err != nil {
-		// Also after 1205, which undoes one statement and leaves the others to be committed.
-		tx.Rollback()
 		return err
 	}
 	if err := tx.Commit().Error; err != nil {

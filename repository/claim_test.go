@@ -1,0 +1,266 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+func TestClaimWritesEverythingTogether(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		got := db.mustAccept(t, d.ID, v.ID)
+		if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) {
+			t.Errorf("stored\n%+v, Claim returned\n%+v", stored, got)
+		}
+		if got.Status != dispatch.Accepted || got.Version != 2 || !got.HeldBy(v.ID) {
+			t.Errorf("got %+v", got)
+		}
+		past, err := db.NewestClaim(t.Context(), d.ID, v.ID)
+		want := &dispatch.PastClaim{Claim: *got.Claim, Outcome: dispatch.Won}
+		if err != nil || !reflect.DeepEqual(past, want) {
+			t.Errorf("the claim is %+v, %v; want %+v", past, err, want)
+		}
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+		if n := db.count(t, "events WHERE type = 'dispatch.accepted' AND dispatch_id = ? AND round = 1 AND driver_id = ? "+
+			"AND actor = ? AND at = ?", d.ID, v.ID, v.ID, got.Claim.AcceptedAt.UnixMicro()); n != 1 {
+			t.Error("the event does not tell what happened")
+		}
+		if n := db.count(t, "outbox WHERE state = 0 AND next_at = ?", got.Claim.AcceptedAt.UnixMicro()); n != 1 {
+			t.Error("the outbox row is not due when it happened")
+		}
+	})
+}
+
+// Each of the rows that a claim writes is made impossible in turn.
+func TestClaimWritesNothingIfOneRowCannotBeWritten(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		breaks := []struct {
+			name     string
+			do, mend string
+		}{
+			{name: "outbox", do: "ALTER TABLE outbox RENAME TO outbox_gone", mend: "ALTER TABLE outbox_gone RENAME TO outbox"},
+			{name: "events", do: "ALTER TABLE events RENAME TO events_gone", mend: "ALTER TABLE events_gone RENAME TO events"},
+			{name: "claims", do: "INSERT INTO claims SELECT id, id, 1, 'drv_x', 1, 'WON', 1, NULL FROM dispatches WHERE status = 'PENDING'",
+				mend: "DELETE FROM claims"},
+		}
+		for _, b := range breaks {
+			d := db.add(t, nil)
+			db.exec(t, b.do)
+			_, err := db.accept(t.Context(), d.ID, v.ID)
+			db.exec(t, b.mend)
+			if !errors.Is(err, dispatch.ErrUnavailable) {
+				t.Errorf("%s: got %v, want %v", b.name, err, dispatch.ErrUnavailable)
+			}
+			if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, d) {
+				t.Errorf("%s: the dispatch is %+v, was %+v", b.name, got, d)
+			}
+			db.mustHold(t, 0, dispatch.EventAccepted, 0)
+			db.exec(t, "UPDATE dispatches SET status = 'CANCELED'")
+		}
+	})
+}
+
+func TestClaimWithAnOutboxRowInTheWay(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		_, err := db.Claim(t.Context(), d.ID, v.ID, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+			events, err := d.Accept(c, 0, dispatch.NewClaimID(now), now)
+			db.exec(t, "INSERT INTO outbox VALUES (?, 0, 0)", events[0].ID)
+			return events, err
+		})
+		if !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
+		}
+		if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, d) {
+			t.Errorf("the dispatch is %+v, was %+v", got, d)
+		}
+		db.mustHold(t, 0, dispatch.EventAccepted, 0)
+	})
+}
+
+// Nothing but the database stands between the thirty: no gate, no lock.
+func TestThirtyClaimAtOnceOneWins(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 30)
+		for round := range 5 {
+			d := db.add(t, func(d *dispatch.Dispatch) {
+				d.WorkStartsAt = d.WorkStartsAt.AddDate(0, 0, round)
+				d.WorkEndsAt = d.WorkEndsAt.AddDate(0, 0, round)
+			})
+			var won atomic.Pointer[dispatch.Dispatch]
+			together(len(drivers), func(i int) {
+				got, err := db.accept(t.Context(), d.ID, drivers[i].ID)
+				var taken *dispatch.TakenError
+				switch {
+				case err == nil && !won.CompareAndSwap(nil, &got):
+					t.Error("a second winner")
+				case err != nil && (!errors.As(err, &taken) || !taken.Final):
+					t.Errorf("got %v, want a final %v", err, dispatch.ErrAlreadyTaken)
+				}
+			})
+			if won.Load() == nil {
+				t.Fatal("nobody won")
+			}
+			if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, *won.Load()) {
+				t.Errorf("stored %+v, the winner was told %+v", got, *won.Load())
+			}
+			db.mustHold(t, round+1, dispatch.EventAccepted, round+1)
+		}
+	})
+}
+
+func TestClaimAgainIsAReplay(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		first := db.mustAccept(t, d.ID, v.ID)
+		again := db.mustAccept(t, d.ID, v.ID)
+		if !reflect.DeepEqual(again, first) {
+			t.Errorf("got %+v, then %+v", first, again)
+		}
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+	})
+}
+
+func TestTheSameDriverManyTimesAtOnceHasOneClaim(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		ids := make([]dispatch.ClaimID, 10)
+		together(len(ids), func(i int) {
+			got, err := db.accept(t.Context(), d.ID, v.ID)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = got.Claim.ID
+		})
+		if ids = slices.Compact(ids); len(ids) != 1 {
+			t.Errorf("the driver was told of the claims %v", ids)
+		}
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+	})
+}
+
+func TestClaimRefusals(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		v, other := drivers[0].ID, drivers[1].ID
+		open := db.add(t, nil)
+		soon := db.add(t, func(d *dispatch.Dispatch) {
+			d.OpensAt = d.CreatedAt.Add(time.Hour)
+			d.ExpiresAt = d.OpensAt.Add(time.Hour)
+		})
+		late := db.add(t, func(d *dispatch.Dispatch) { d.ExpiresAt = d.CreatedAt })
+		taken := db.add(t, nil)
+		db.mustAccept(t, taken.ID, other)
+		canceled := db.add(t, nil)
+		db.mustUpdate(t, canceled.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Cancel(1, dispatch.System, "", now)
+		})
+		elsewhere := db.add(t, func(d *dispatch.Dispatch) { d.Region = "jeju" })
+		tests := []struct {
+			name   string
+			id     dispatch.ID
+			driver dispatch.DriverID
+			round  int
+			want   error
+		}{
+			{"not open yet", soon.ID, v, 0, &dispatch.NotOpenYetError{OpensAt: soon.OpensAt}},
+			{"expired", late.ID, v, 0, dispatch.ErrExpired},
+			{"another round", open.ID, v, 2, dispatch.ErrOfferStale},
+			{"taken", taken.ID, v, 1, &dispatch.TakenError{Final: true}},
+			{"canceled", canceled.ID, v, 1, dispatch.ErrCanceled},
+			{"not eligible", elsewhere.ID, v, 1, &dispatch.NotEligibleError{Reasons: []dispatch.Reason{dispatch.WrongRegion}}},
+			{"busy", open.ID, other, 1, dispatch.ErrDriverBusy},
+			{"no such dispatch", dispatch.NewID(time.Now()), v, 0, dispatch.ErrNotFound},
+			{"no such driver", open.ID, dispatch.NewDriverID(time.Now()), 0, dispatch.ErrDriverNotFound},
+		}
+		for _, tt := range tests {
+			_, err := db.Claim(t.Context(), tt.id, tt.driver, rule(tt.round))
+			if !reflect.DeepEqual(err, tt.want) {
+				t.Errorf("%s: got %v, want %v", tt.name, err, tt.want)
+			}
+		}
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+	})
+}
+
+// A driver's own overlapping jobs are decided by different rows at the same time.
+func TestOverlappingClaimsOfOneDriver(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 15)
+		for i, v := range drivers {
+			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, nil)}
+			var won atomic.Int32
+			together(len(jobs), func(j int) {
+				switch _, err := db.accept(t.Context(), jobs[j].ID, v.ID); {
+				case err == nil:
+					won.Add(1)
+				case !errors.Is(err, dispatch.ErrDriverBusy):
+					t.Errorf("got %v, want %v", err, dispatch.ErrDriverBusy)
+				}
+			})
+			if won.Load() != 1 {
+				t.Errorf("the driver has %d jobs at the same time", won.Load())
+			}
+			db.mustHold(t, i+1, dispatch.EventAccepted, i+1)
+		}
+	})
+}
+
+func TestJobsOneAfterTheOther(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		for i := range 3 {
+			d := db.add(t, func(d *dispatch.Dispatch) {
+				d.WorkStartsAt = d.WorkStartsAt.Truncate(24 * time.Hour).Add(time.Duration(i) * time.Hour)
+				d.WorkEndsAt = d.WorkStartsAt.Add(time.Hour) // back to back
+			})
+			db.mustAccept(t, d.ID, v.ID)
+		}
+		if n := db.count(t, "claims WHERE driver_id = ? AND driver_seq IN (1, 2, 3)", v.ID); n != 3 {
+			t.Errorf("%d of 3 claims are counted", n)
+		}
+	})
+}
+
+func TestWhoGaveBackNamesTheRound(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		db.mustAccept(t, d.ID, v.ID)
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Withdraw(v.ID, "SICK", now)
+		})
+		if _, err := db.accept(t.Context(), d.ID, v.ID); !errors.Is(err, dispatch.ErrOfferStale) {
+			t.Errorf("without a round: got %v, want %v", err, dispatch.ErrOfferStale)
+		}
+		if got, err := db.Claim(t.Context(), d.ID, v.ID, rule(2)); err != nil || got.Claim.Round != 2 {
+			t.Errorf("in the second round: got %+v, %v", got.Claim, err)
+		}
+		db.mustHold(t, 2, dispatch.EventAccepted, 2)
+	})
+}
+
+func TestClaimAfterItsContextEnded(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		ctx, cancel := context.WithCancel(t.Context())
+		claim := rule(0)
+		_, err := db.Claim(ctx, d.ID, v.ID, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+			defer cancel()
+			return claim(d, c, now)
+		})
+		if !errors.Is(err, dispatch.ErrUnavailable) || !strings.Contains(err.Error(), context.Canceled.Error()) {
+			t.Errorf("got %v", err)
+		}
+		db.mustHold(t, 0, dispatch.EventAccepted, 0)
+	})
+}

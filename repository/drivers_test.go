@@ -1,0 +1,150 @@
+package repository
+
+import (
+	"errors"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+func TestAddDriversAllOrNone(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := make([]dispatch.Driver, 1000)
+		for i := range drivers {
+			drivers[i] = someDriver(i)
+		}
+		drivers[0].FirebaseUID, drivers[999].FirebaseUID = "same", "same"
+		if err := db.AddDrivers(t.Context(), drivers); !errors.Is(err, dispatch.ErrDuplicateDriver) || errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrDuplicateDriver)
+		}
+		if n := db.count(t, "drivers"); n != 0 {
+			t.Errorf("%d drivers of a batch that failed", n)
+		}
+		drivers[999].FirebaseUID = "other"
+		if err := db.AddDrivers(t.Context(), drivers); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.count(t, "drivers"); n != len(drivers) {
+			t.Errorf("%d drivers, want %d", n, len(drivers))
+		}
+		again := someDriver(0)
+		again.FirebaseUID = "other"
+		if err := db.AddDrivers(t.Context(), []dispatch.Driver{again}); !errors.Is(err, dispatch.ErrDuplicateDriver) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrDuplicateDriver)
+		}
+		if err := db.AddDrivers(t.Context(), nil); err != nil {
+			t.Errorf("no drivers: %v", err)
+		}
+	})
+}
+
+func TestDriverRoundTrip(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		full := dispatch.Driver{
+			ID: dispatch.NewDriverID(time.Now()), Name: "김철수 \\'\" 🏗", Phone: "+821012345678",
+			Regions: []string{"seoul", "경기 \"남부\"", "a,b"}, VehicleClass: "굴절", WorkingHeightM: ptr(21.7), FirebaseUID: "uid",
+			Locale: "ko-KR", OnDuty: true, SuspendedUntil: ptr(time.Date(2030, 1, 2, 3, 4, 5, 678_901_000, time.UTC)), Version: 7,
+		}
+		bare := dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Version: 1}
+		zero := bare
+		zero.ID, zero.WorkingHeightM = dispatch.NewDriverID(time.Now()), ptr(0.0)
+		if err := db.AddDrivers(t.Context(), []dispatch.Driver{full, bare, zero}); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range []dispatch.Driver{full, bare, zero} {
+			if got, err := db.Driver(t.Context(), v.ID); err != nil || !reflect.DeepEqual(got, v) {
+				t.Errorf("got\n%+v, %v; want\n%+v", got, err, v)
+			}
+		}
+	})
+}
+
+func TestSetDuty(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		v := drivers[0]
+		for _, step := range []struct {
+			onDuty  bool
+			version int
+		}{{true, 1}, {false, 2}, {false, 2}, {true, 3}} {
+			v.OnDuty, v.Version = step.onDuty, step.version
+			if got, err := db.SetDuty(t.Context(), v.ID, step.onDuty); err != nil || !reflect.DeepEqual(got, v) {
+				t.Errorf("on duty %v: got %+v, %v; want %+v", step.onDuty, got, err, v)
+			}
+		}
+		together(10, func(int) {
+			if _, err := db.SetDuty(t.Context(), v.ID, false); err != nil {
+				t.Error(err)
+			}
+		})
+		if got, err := db.Driver(t.Context(), v.ID); err != nil || got.OnDuty || got.Version != 4 {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		if got, err := db.Driver(t.Context(), drivers[1].ID); err != nil || !reflect.DeepEqual(got, drivers[1]) {
+			t.Errorf("another driver is %+v, %v", got, err)
+		}
+		if _, err := db.SetDuty(t.Context(), dispatch.NewDriverID(time.Now()), true); !errors.Is(err, dispatch.ErrDriverNotFound) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrDriverNotFound)
+		}
+	})
+}
+
+func TestKeys(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		hash := func(c byte) string {
+			b := make([]byte, 64)
+			for i := range b {
+				b[i] = c
+			}
+			return string(b)
+		}
+		read := func(h string, want dispatch.Key, wantErr error) {
+			t.Helper()
+			if got, err := db.KeyByHash(t.Context(), h); got != want || !errors.Is(err, wantErr) {
+				t.Errorf("got %+v, %v; want %+v, %v", got, err, want, wantErr)
+			}
+		}
+		read(hash('a'), dispatch.Key{}, dispatch.ErrKeyNotFound)
+		key := dispatch.Key{ID: "key_1", Name: "첫째", Role: dispatch.Viewer, Hash: hash('a')}
+		var failed atomic.Int32
+		together(8, func(int) { // several instances start at once
+			if err := db.PutKey(t.Context(), key); err != nil {
+				t.Error(err)
+				failed.Add(1)
+			}
+		})
+		read(hash('a'), key, nil)
+		read(hash('b'), dispatch.Key{}, dispatch.ErrKeyNotFound)
+
+		key.Hash = hash('b')
+		if err := db.PutKey(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		read(hash('a'), dispatch.Key{}, dispatch.ErrKeyNotFound)
+		read(hash('b'), key, nil)
+
+		db.exec(t, "UPDATE api_keys SET revoked_at = 1")
+		read(hash('b'), dispatch.Key{}, dispatch.ErrKeyNotFound)
+		if n := db.count(t, "api_keys"); n != 1 {
+			t.Errorf("%d keys, want 1", n)
+		}
+	})
+}
+
+func TestPutKeyReplacesTheWholeKey(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		key := dispatch.Key{ID: "key_1", Name: "one", Role: dispatch.Admin, Hash: "a"}
+		for range 2 {
+			if err := db.PutKey(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := db.KeyByHash(t.Context(), key.Hash); err != nil || got != key {
+				t.Errorf("got %+v, %v; want %+v", got, err, key)
+			}
+			key = dispatch.Key{ID: "key_1", Name: "two", Role: dispatch.Viewer, Hash: "b"}
+		}
+	})
+}

@@ -1,0 +1,299 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"firsttap/dispatch"
+	"firsttap/migrations"
+	"firsttap/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// patience bounds what must happen.
+const patience = 20 * time.Second
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// database is a Store over an empty schema, and a second way to the same database.
+type database struct {
+	*Store
+	url string
+	raw *sql.DB
+}
+
+func (db *database) isSQLite() bool { return db.dialect.name == migrations.SQLite }
+
+func sqliteURL(t testing.TB) string {
+	return "sqlite://" + filepath.Join(t.TempDir(), "first tap?.db")
+}
+
+// each runs the test on each of the databases, real ones all.
+func each(t *testing.T, test func(*testing.T, *database)) {
+	t.Helper()
+	for name, newURL := range map[string]func(testing.TB) string{
+		"sqlite": sqliteURL, "mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, migrated(t, newURL(t))) })
+	}
+}
+
+// eachServer runs the test on the databases that are servers.
+func eachServer(t *testing.T, test func(*testing.T, *database)) {
+	t.Helper()
+	for name, newURL := range map[string]func(testing.TB) string{
+		"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, migrated(t, newURL(t))) })
+	}
+}
+
+// open returns a Store that ends with the test.
+func open(t testing.TB, rawURL string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), rawURL, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return s
+}
+
+func migrated(t testing.TB, rawURL string) *database {
+	t.Helper()
+	db := &database{Store: open(t, rawURL), url: rawURL, raw: direct(t, rawURL)}
+	err := db.Migrate(func(m *migrations.Migrator) error {
+		_, err := m.Up(t.Context())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// direct opens the database without the Store, and with the driver's own settings.
+func direct(t testing.TB, rawURL string) *sql.DB {
+	t.Helper()
+	if path, ok := strings.CutPrefix(rawURL, "sqlite://"); ok {
+		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(5000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		return db
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := driver.NewConfig()
+	config.Net, config.Addr, config.User = "tcp", u.Host, u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	config.DBName = strings.TrimPrefix(u.Path, "/")
+	config.InterpolateParams = true
+	config.Logger = &driver.NopLogger{} // what breaks here is broken on purpose
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// proxied is a second Store on the same database, by way of a proxy.
+func (db *database) proxied(t testing.TB) (*Store, *servertest.Proxy) {
+	t.Helper()
+	u, err := url.Parse(db.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := servertest.StartProxy(t, u.Host)
+	return open(t, p.URL(db.url)), p
+}
+
+func (db *database) exec(t testing.TB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.raw.ExecContext(t.Context(), query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// count is the number of rows of a table, or of what follows FROM.
+func (db *database) count(t testing.TB, from string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := db.raw.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM "+from, args...).Scan(&n); err != nil {
+		t.Fatalf("count %s: %v", from, err)
+	}
+	return n
+}
+
+// mustHold fails the test unless the tables hold so many claims, events of that type, and outbox rows for them.
+func (db *database) mustHold(t testing.TB, claims int, event dispatch.EventType, events int) {
+	t.Helper()
+	if got := db.count(t, "claims"); got != claims {
+		t.Errorf("%d claims, want %d", got, claims)
+	}
+	if got := db.count(t, "events WHERE type = ?", event); got != events {
+		t.Errorf("%d events %s, want %d", got, event, events)
+	}
+	if got := db.count(t, "outbox o JOIN events e ON e.id = o.event_id WHERE e.type = ?", event); got != events {
+		t.Errorf("%d outbox rows for %s, want %d", got, event, events)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// someTerms are what every driver of someDriver is eligible for.
+func someTerms(now time.Time) dispatch.Terms {
+	return dispatch.Terms{
+		Region: "seoul", VehicleClass: "scissor", Site: dispatch.Site{Address: "1 Sejong-daero"},
+		WorkStartsAt: now.Add(time.Hour), WorkEndsAt: now.Add(2 * time.Hour),
+		Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
+	}
+}
+
+// add creates a dispatch that is open since a minute for nine more, as edit changes it.
+func (db *database) add(t testing.TB, edit func(*dispatch.Dispatch)) dispatch.Dispatch {
+	t.Helper()
+	d, err := db.Create(t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+		w := dispatch.Window{OpensAt: now.Add(-time.Minute), ExpiresAt: now.Add(9 * time.Minute)}
+		d, events := dispatch.New(dispatch.NewID(now), "", someTerms(now), w, dispatch.System, now)
+		if edit != nil {
+			edit(&d)
+		}
+		return d, events, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func someDriver(i int) dispatch.Driver {
+	now := time.Now()
+	return dispatch.Driver{
+		ID: dispatch.NewDriverID(now), Name: fmt.Sprintf("Driver %d", i), Phone: fmt.Sprintf("+8210%08d", i),
+		Regions: []string{"seoul", "busan"}, VehicleClass: "scissor", Locale: "ko", OnDuty: true, Version: 1,
+	}
+}
+
+// drivers adds n eligible drivers.
+func (db *database) drivers(t testing.TB, n int) []dispatch.Driver {
+	t.Helper()
+	drivers := make([]dispatch.Driver, n)
+	for i := range drivers {
+		drivers[i] = someDriver(i)
+	}
+	if err := db.AddDrivers(t.Context(), drivers); err != nil {
+		t.Fatal(err)
+	}
+	return drivers
+}
+
+type claimRule = func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)
+
+// rule is the domain's own, for a claim with an id of its own.
+func rule(round int) claimRule {
+	id := dispatch.NewClaimID(time.Now())
+	return func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+		return d.Accept(c, round, id, now)
+	}
+}
+
+// accept claims the dispatch in whichever round is current, by the domain's rule.
+func (db *database) accept(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Dispatch, error) {
+	return db.Claim(ctx, id, driver, rule(0))
+}
+
+func (db *database) mustAccept(t testing.TB, id dispatch.ID, driver dispatch.DriverID) dispatch.Dispatch {
+	t.Helper()
+	d, err := db.accept(t.Context(), id, driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (db *database) mustUpdate(t testing.TB, id dispatch.ID,
+	change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error),
+) dispatch.Dispatch {
+	t.Helper()
+	d, err := db.Update(t.Context(), id, change)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (db *database) mustRead(t testing.TB, id dispatch.ID) dispatch.Dispatch {
+	t.Helper()
+	d, err := db.Dispatch(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// together runs f n times at once, and returns when all have ended.
+func together(n int, f func(i int)) {
+	var running, ready sync.WaitGroup
+	gate := make(chan struct{})
+	ready.Add(n)
+	for i := range n {
+		running.Go(func() {
+			ready.Done()
+			<-gate
+			f(i)
+		})
+	}
+	ready.Wait()
+	close(gate)
+	running.Wait()
+}
+
+func mustClose(t testing.TB, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s did not happen", what)
+	}
+}
+
+// eventually fails the test unless check returns nil in time.
+func eventually(t testing.TB, check func() error) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,273 @@
+package repository
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// all is the whole of a list, page by page.
+func all(t *testing.T, limit int, next func(dispatch.Page) ([]dispatch.Dispatch, string, error)) []dispatch.Dispatch {
+	t.Helper()
+	var items []dispatch.Dispatch
+	page := dispatch.Page{Limit: limit}
+	for range 1000 {
+		got, cursor, err := next(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) > limit || cursor != "" && len(got) != limit {
+			t.Fatalf("a page of %d with the cursor %q, the limit is %d", len(got), cursor, limit)
+		}
+		items = append(items, got...)
+		if cursor == "" {
+			return items
+		}
+		page.Cursor = cursor
+	}
+	t.Fatal("the list has no end")
+	return nil
+}
+
+func (db *database) list(t *testing.T, q dispatch.Query) []dispatch.ID {
+	t.Helper()
+	return ids(all(t, 3, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
+		q.Page = p
+		return db.List(t.Context(), q)
+	}))
+}
+
+func ids(items []dispatch.Dispatch) []dispatch.ID {
+	ids := make([]dispatch.ID, len(items))
+	for i, d := range items {
+		ids[i] = d.ID
+	}
+	return ids
+}
+
+func TestListByStatus(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0].ID
+		status := func(s dispatch.Status) func(*dispatch.Dispatch) {
+			return func(d *dispatch.Dispatch) { d.Status = s }
+		}
+		window := func(opens, expires time.Duration) func(*dispatch.Dispatch) {
+			return func(d *dispatch.Dispatch) {
+				d.OpensAt, d.ExpiresAt = d.CreatedAt.Add(opens), d.CreatedAt.Add(expires)
+			}
+		}
+		want := map[dispatch.Status][]dispatch.ID{
+			dispatch.Scheduled:  {db.add(t, window(time.Hour, 2*time.Hour)).ID},
+			dispatch.Pending:    {db.add(t, nil).ID, db.add(t, window(0, time.Hour)).ID},
+			dispatch.Expired:    {db.add(t, window(-2*time.Hour, -time.Hour)).ID, db.add(t, status(dispatch.Expired)).ID, db.add(t, window(-time.Hour, 0)).ID},
+			dispatch.Accepted:   {db.mustAccept(t, db.add(t, nil).ID, v).ID},
+			dispatch.InProgress: {db.add(t, status(dispatch.InProgress)).ID},
+			dispatch.Completed:  {db.add(t, status(dispatch.Completed)).ID},
+			dispatch.Canceled:   {db.add(t, status(dispatch.Canceled)).ID},
+		}
+		total := 0
+		for status, ids := range want {
+			total += len(ids)
+			slices.Reverse(ids)
+			if got := db.list(t, dispatch.Query{Status: status}); !slices.Equal(got, ids) {
+				t.Errorf("%s: got %v, want %v", status, got, ids)
+			}
+			for _, id := range ids {
+				if got := db.mustRead(t, id); got.Status != status {
+					t.Errorf("%s is %s in the list and %s by itself", id, status, got.Status)
+				}
+			}
+		}
+		everything := all(t, 100, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
+			return db.List(t.Context(), dispatch.Query{Page: p})
+		})
+		if len(everything) != total {
+			t.Errorf("%d dispatches, want %d", len(everything), total)
+		}
+		for _, d := range everything {
+			if !slices.Contains(want[d.Status], d.ID) {
+				t.Errorf("%s is %s in the list of all", d.ID, d.Status)
+			}
+			if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, d) {
+				t.Errorf("listed\n%+v, stored\n%+v", d, stored)
+			}
+		}
+		if got := db.list(t, dispatch.Query{Driver: v}); !slices.Equal(got, want[dispatch.Accepted]) {
+			t.Errorf("the driver's own are %v, want %v", got, want[dispatch.Accepted])
+		}
+	})
+}
+
+func TestListByTextAndRegion(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		notes := []string{
+			"100% sure", "100 sure", "a_b", "axb", "wow!", "wow", `back\slash`, "O'Neill", `say "hi"`, "서울 강남구", "Überlingen", "MiXeD",
+		}
+		made := map[string]dispatch.ID{}
+		for i, note := range notes {
+			made[note] = db.add(t, func(d *dispatch.Dispatch) {
+				d.Note, d.ExternalID, d.Site.Address = note, fmt.Sprintf("ERP-%02d", i), fmt.Sprintf("Street %02d", i)
+			}).ID
+		}
+		tests := map[string][]string{
+			"%":                     {"100% sure"},
+			"0% s":                  {"100% sure"},
+			"_":                     {"a_b"},
+			"a_b":                   {"a_b"},
+			"!":                     {"wow!"},
+			"wow":                   {"wow", "wow!"},
+			`\`:                     {`back\slash`},
+			"'":                     {"O'Neill"},
+			`"`:                     {`say "hi"`},
+			"?":                     nil,
+			"강남":                    {"서울 강남구"},
+			"mixed":                 {"MiXeD"},
+			"MIXED":                 {"MiXeD"},
+			"Überli":                {"Überlingen"},
+			"erp-03":                {"axb"},
+			"REET 0":                notes[:10],
+			"!%":                    nil,
+			string(made["wow"][4:]): {"wow"},
+		}
+		for text, want := range tests {
+			got := db.list(t, dispatch.Query{Text: text})
+			var wanted []dispatch.ID
+			for _, note := range want {
+				wanted = append(wanted, made[note])
+			}
+			slices.Sort(got)
+			slices.Sort(wanted)
+			if !slices.Equal(got, wanted) {
+				t.Errorf("%q: got %v, want %q", text, got, want)
+			}
+		}
+		busan := db.add(t, func(d *dispatch.Dispatch) { d.Region = "busan" }).ID
+		if got := db.list(t, dispatch.Query{Region: "busan", Status: dispatch.Pending}); !slices.Equal(got, []dispatch.ID{busan}) {
+			t.Errorf("busan: got %v, want %v", got, busan)
+		}
+		if got := db.list(t, dispatch.Query{Region: "busan", Text: "wow"}); len(got) > 0 {
+			t.Errorf("busan and wow: got %v", got)
+		}
+	})
+}
+
+func TestPagesHaveNoGaps(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		var want []dispatch.ID
+		for range 12 {
+			want = append(want, db.add(t, nil).ID)
+		}
+		sets := map[string]string{
+			"times of their own": "version = version",
+			"the same time":      "created_at = 5, opens_at = 5",
+			"before 1970":        "created_at = -5, opens_at = -5",
+		}
+		slices.Reverse(want)
+		for name, set := range sets {
+			db.exec(t, "UPDATE dispatches SET "+set)
+			for _, limit := range []int{1, 3, 4, 12, 13} {
+				listed := all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
+					return db.List(t.Context(), dispatch.Query{Page: p})
+				})
+				if got := ids(listed); !slices.Equal(got, want) {
+					t.Errorf("List, %s, %d a page: got %v, want %v", name, limit, got, want)
+				}
+				offered := all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
+					return db.OpenFor(t.Context(), v, p)
+				})
+				if got := ids(offered); !slices.Equal(got, want) {
+					t.Errorf("OpenFor, %s, %d a page: got %v, want %v", name, limit, got, want)
+				}
+			}
+		}
+		db.exec(t, "UPDATE dispatches SET status = 'COMPLETED', accepted_by = ?, claim_id = 'clm_x', accepted_at = 7", v.ID)
+		if got := db.list(t, dispatch.Query{Driver: v.ID, Status: dispatch.Completed}); !slices.Equal(got, want) {
+			t.Errorf("the driver's own: got %v, want %v", got, want)
+		}
+	})
+}
+
+func TestBadCursors(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		db.add(t, nil)
+		for _, c := range []string{
+			"x", "=", "äö", "AAAAAAAAAAA", "null", "' OR 1 = 1 --",
+			base64.RawURLEncoding.EncodeToString([]byte("12345678")),
+			base64.RawURLEncoding.EncodeToString([]byte("12345678drv_0123456789abcdefghijklmnop")),
+			base64.StdEncoding.EncodeToString([]byte("12345678dsp_0123456789abcdefghijklmnop??")),
+		} {
+			page := dispatch.Page{Limit: 1, Cursor: c}
+			if items, _, err := db.List(t.Context(), dispatch.Query{Page: page}); !errors.Is(err, dispatch.ErrBadCursor) {
+				t.Errorf("List, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
+			}
+			if items, _, err := db.OpenFor(t.Context(), v, page); !errors.Is(err, dispatch.ErrBadCursor) {
+				t.Errorf("OpenFor, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
+			}
+		}
+	})
+}
+
+// OpenFor selects by the domain's rule, in the database's words.
+func TestOpenForIsTheDomainsRule(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		var offers []dispatch.Dispatch
+		for _, region := range []string{"seoul", "jeju"} {
+			for _, class := range []string{"scissor", "boom"} {
+				for _, height := range []*float64{nil, ptr(0.0), ptr(16.0), ptr(16.5)} {
+					offers = append(offers, db.add(t, func(d *dispatch.Dispatch) {
+						d.Region, d.VehicleClass, d.MinWorkingHeightM = region, class, height
+					}))
+				}
+			}
+		}
+		for _, regions := range [][]string{nil, {"seoul"}, {"seoul", "jeju"}} {
+			for _, class := range []string{"scissor", "boom", "SCISSOR"} {
+				for _, height := range []*float64{nil, ptr(12.0), ptr(16.0), ptr(20.0)} {
+					// Neither duty nor a suspension matters here.
+					v := dispatch.Driver{Regions: regions, VehicleClass: class, WorkingHeightM: height, SuspendedUntil: ptr(time.Now().Add(time.Hour))}
+					var want []dispatch.ID
+					for _, d := range slices.Backward(offers) {
+						if v.MaySee(d.Terms) {
+							want = append(want, d.ID)
+						}
+					}
+					got, next, err := db.OpenFor(t.Context(), v, dispatch.Page{Limit: 100})
+					if err != nil || next != "" || !slices.Equal(ids(got), want) {
+						h := "no height"
+						if height != nil {
+							h = fmt.Sprint(*height)
+						}
+						t.Errorf("%v %s %s: got %v, %v; want %v", regions, class, h, ids(got), err, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestOpenForLeavesOutWhatIsOver(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		open := db.add(t, nil)
+		soon := db.add(t, func(d *dispatch.Dispatch) {
+			d.OpensAt, d.ExpiresAt = d.CreatedAt.Add(time.Hour), d.CreatedAt.Add(2*time.Hour)
+		})
+		db.add(t, func(d *dispatch.Dispatch) { d.ExpiresAt = d.CreatedAt })
+		db.mustAccept(t, db.add(t, nil).ID, drivers[1].ID)
+		for _, s := range []dispatch.Status{dispatch.Canceled, dispatch.Expired, dispatch.Completed, dispatch.InProgress} {
+			db.add(t, func(d *dispatch.Dispatch) { d.Status = s })
+		}
+		got, _, err := db.OpenFor(t.Context(), drivers[0], dispatch.Page{Limit: 10})
+		if err != nil || !slices.Equal(ids(got), []dispatch.ID{soon.ID, open.ID}) {
+			t.Errorf("got %v, %v; want %v and %v", ids(got), err, soon.ID, open.ID)
+		}
+	})
+}
