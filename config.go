@@ -38,28 +38,34 @@ const (
 )
 
 // ReadConfig reads the settings and reports every problem at once. It makes nothing yet: see MakeSecrets.
-func ReadConfig(getenv func(string) string) (Config, error) {
+func ReadConfig(lookup func(string) (string, bool)) (Config, error) {
 	var problems []error
 	bad := func(name string, err error) {
 		problems = append(problems, fmt.Errorf("%s: %w", name, err))
 	}
 	get := func(name, otherwise string) string {
-		if v := getenv(name); v != "" {
+		if v, _ := lookup(name); v != "" {
 			return v
 		}
 		return otherwise
 	}
 	c := Config{
 		Addr:        get("FIRSTTAP_ADDR", ":8080"),
-		OpsAddr:     getenv("FIRSTTAP_OPS_ADDR"),
+		OpsAddr:     "127.0.0.1:9090",
 		DatabaseURL: get("FIRSTTAP_DATABASE_URL", "sqlite://firsttap.db"),
-		RedisURL:    getenv("FIRSTTAP_REDIS_URL"),
-		AdminKey:    getenv(adminKeyVar),
-		JWTSecret:   getenv(jwtSecretVar),
+		RedisURL:    get("FIRSTTAP_REDIS_URL", ""),
+		AdminKey:    get(adminKeyVar, ""),
+		JWTSecret:   get(jwtSecretVar, ""),
+	}
+	if v, set := lookup("FIRSTTAP_OPS_ADDR"); set {
+		c.OpsAddr = v
 	}
 	var err error
 	if _, _, err = net.SplitHostPort(c.Addr); err != nil {
 		bad("FIRSTTAP_ADDR", err)
+	}
+	if _, _, err = net.SplitHostPort(c.OpsAddr); err != nil && c.OpsAddr != "" {
+		bad("FIRSTTAP_OPS_ADDR", err)
 	}
 	if c.RedisURL != "" {
 		if client, err := lock.Dial(c.RedisURL, time.Second); err != nil {

@@ -21,7 +21,7 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Getenv, os.Stdout)
+	err := run(ctx, os.Args[1:], os.LookupEnv, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "firsttap:", err)
@@ -41,7 +41,7 @@ Settings are environment variables; see README.md.
 `
 
 // run does what args ask for until it is done or ctx ends.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error {
 	command := "serve"
 	if len(args) > 0 {
 		command, args = args[0], args[1:]
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	default:
 		return fmt.Errorf("no such command: %s\n\n%s", command, usage)
 	}
-	config, err := ReadConfig(getenv)
+	config, err := ReadConfig(lookup)
 	if err != nil {
 		return fmt.Errorf("these settings are not right:\n%w", err)
 	}

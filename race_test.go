@@ -156,10 +156,17 @@ func TestRounds(t *testing.T) {
 func TestRaceCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var out logBuffer
-	if err := run(t.Context(), []string{"race", "--drivers", "12"}, func(string) string { return "" }, &writer{&out}); err != nil {
+	// At nobody's address, whatever listens on the default one.
+	settings := func(name string) (string, bool) {
+		if name == "FIRSTTAP_ADDR" {
+			return "127.0.0.1:1", true
+		}
+		return "", false
+	}
+	if err := run(t.Context(), []string{"race", "--drivers", "12"}, settings, &writer{&out}); err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	if err := run(t.Context(), []string{"race", "--url", "http://127.0.0.1:1"}, func(string) string { return "" }, &writer{&out}); err == nil {
+	if err := run(t.Context(), []string{"race", "--url", "http://127.0.0.1:1"}, settings, &writer{&out}); err == nil {
 		t.Error("a race at nobody's address should fail")
 	}
 }

@@ -109,7 +109,7 @@ func listen(ctx context.Context, c Config, api http.Handler, log *slog.Logger, s
 	for _, s := range servers {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.Addr)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w (FIRSTTAP_ADDR is the API's address, FIRSTTAP_OPS_ADDR the operations', empty for none)", err)
 		}
 		if s == servers[0] {
 			announce(c, l.Addr(), stdout)
