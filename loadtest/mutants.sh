@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Breaks the code on purpose, one promise at a time, in a copy, and checks that the tests notice: prints a table of what
+# was broken and which test caught it, and fails if one of them lived. The tests that run are named, so that it is quick.
+set -euo pipefail
+
+cd "$(dirname "$0")/.."
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export FIRSTTAP_TEST_REQUIRE=redis,mariadb
+lived=0
+
+# mutant WHAT FILE PATTERN REPLACEMENT PACKAGE TESTS: the pattern is a fixed string, and must be there.
+mutant() {
+  local what=$1 file=$2 pattern=$3 replacement=$4 package=$5 tests=$6 caught
+  rm -rf "$tmp/src" && mkdir "$tmp/src"
+  git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$tmp/src"
+  PATTERN=$pattern REPLACEMENT=$replacement perl -0pi -e \
+    's/\Q$ENV{PATTERN}\E/$ENV{REPLACEMENT}/g or die "not in the file: $ENV{PATTERN}\n"' "$tmp/src/$file"
+  if (cd "$tmp/src" && ! go vet "$package" >"$tmp/log" 2>&1); then
+    printf '%-62s DOES NOT COMPILE\n' "$what" && tail -n 5 "$tmp/log" && lived=1 && return
+  fi
+  if (cd "$tmp/src" && go test -timeout 5m -run "$tests" "$package" >"$tmp/log" 2>&1); then
+    printf '%-62s LIVED\n' "$what" && lived=1 && return
+  fi
+  caught=$(grep -oE -- '--- FAIL: [A-Za-z]+' "$tmp/log" | sort -u | sed 's/--- FAIL: //' | paste -sd ' ')
+  printf '%-62s %s\n' "$what" "${caught:-$(grep -m1 -E 'panic|race' "$tmp/log")}"
+}
+
+claim=repository/claim.go
+conditions=TestEachConditionOfTheClaimHolds
+mutant "the UPDATE without the status" $claim "AND status = 'PENDING' " "" ./repository "$conditions"
+mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repository "$conditions"
+mutant "the UPDATE without opens_at" $claim 'AND opens_at <= `+now+`' 'AND `+now+` > 0' ./repository "$conditions"
+mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+now+`' 'AND `+now+` > 0' ./repository "$conditions"
+mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
+mutant "the driver's other claims overlooked" $claim "seen.claims + 1" "seen.claims + 2" ./repository "$conditions"
+mutant "no re-read after a lost COMMIT" $claim "return d, s.resolve(ctx, id, d.Claim.ID, err)" "return d, err" . TestReplyOfCommitIsLost
+mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
+mutant "a lost COMMIT taken for a failed one" repository/store.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' . TestReplyOfCommitIsLost
+mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" . TestClientHangsUp
+mutant "a release that is anybody's" lock/redis.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
+mutant "a marker over anybody's lock" lock/redis.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
+' 'if true then
+' ./lock TestOnlyTheOwner
+mutant "the marker's round not read" service/marker.go "(m.round == 0 || tap.Round <= m.round)" "true" . TestWhatRedisSays
+mutant "the cache's round not read" service/gate.go " && tap.Round <= h.round" "" . TestRounds
+mutant "the cache believed without a round" service/gate.go "tap.Round != 0 && " "" ./service .
+mutant "an own key taken for a rival's" service/marker.go "m.driver != tap.Driver && " "" . TestWhatRedisSays
+mutant "a key without an end" lock/redis.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
+mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" . 'TestReplyOfUpdateIsLost|TestCommitFails'
+mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0)" "_ = a.chaser" ./service .
+mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" . TestInstanceIsKilled
+mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" . TestExactlyOneWinner
+mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" . TestRounds
+mutant "losers ask Redis though the process knows" service/gate.go "if old, ok := g.taken.Peek(id); !ok || old.round <= h.round {" "if false {" . TestWhatARaceCosts
+mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
+mutant "a token without an end" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
+mutant "unknown fields taken" handler/request.go "dec.DisallowUnknownFields()" "" ./handler TestBadBodies
+exit $lived
