@@ -1,4 +1,4 @@
-package dispatch
+package dispatch_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	. "firsttap/dispatch"
 )
 
 // TestStatusFollowsTheClock looks at the exact instants: open from OpensAt on, up to but not including ExpiresAt.
@@ -47,7 +49,7 @@ func TestStatusValid(t *testing.T) {
 			t.Errorf("%s is not valid", s)
 		}
 	}
-	for _, s := range []Status{"", "pending", "TAKEN", "PENDING ", "CANCELLED"} {
+	for _, s := range []Status{"", "pending", "TAKEN", "PENDING ", "CANCEL"} {
 		if s.Valid() {
 			t.Errorf("%q is valid", s)
 		}
@@ -85,7 +87,7 @@ func TestHeldBy(t *testing.T) {
 	}
 }
 
-func TestIneligible(t *testing.T) {
+func TestEveryReasonWhyNot(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(*Driver, *Terms)
 		want   []Reason
@@ -119,7 +121,7 @@ func TestIneligible(t *testing.T) {
 	}
 }
 
-func TestReceipts(t *testing.T) {
+func TestWhatDriversAreTold(t *testing.T) {
 	ended := noon.Add(-time.Second)
 	claim := Claim{ID: oldCLM, Driver: me, Round: 1, AcceptedAt: noon.Add(-time.Hour)}
 	past := func(o Outcome, ended *time.Time) *PastClaim {
@@ -182,7 +184,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%s is not read back", r)
 		}
 	}
-	if !(Viewer < Dispatcher && Dispatcher < Admin) {
+	if Viewer >= Dispatcher || Dispatcher >= Admin {
 		t.Error("a role does not include the ones before it")
 	}
 	for _, name := range []string{"", "root", "Admin", "viewer "} {

@@ -1,4 +1,4 @@
-package dispatch
+package dispatch_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	. "firsttap/dispatch"
 )
 
 func TestIdentifiersHaveAPrefixAndAreUnique(t *testing.T) {
@@ -85,9 +87,9 @@ func TestIdentifiersAreReadBack(t *testing.T) {
 	}
 }
 
-// FuzzParseID: whatever is taken for an identifier is taken as it is, and is safe in a URL, a log line, SQL and a
+// FuzzIdentifiers: whatever is taken for an identifier is taken as it is, and is safe in a URL, a log line, SQL and a
 // Redis key.
-func FuzzParseID(f *testing.F) {
+func FuzzIdentifiers(f *testing.F) {
 	for _, s := range malformed {
 		f.Add(s[:min(len(s), 100)])
 	}

@@ -1,4 +1,4 @@
-package dispatch
+package dispatch_test
 
 import (
 	"errors"
@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	. "firsttap/dispatch"
 )
 
 // state is a row of the table: a status, and who has the dispatch in it.
