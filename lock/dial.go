@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -58,7 +59,17 @@ func universal(rawURL string) (*redis.UniversalOptions, error) {
 	if err != nil || hosts == "" {
 		return nil, errURL
 	}
-	opts.Addrs = strings.Split(hosts, ",")
+	port := "26379"
+	if scheme == "redis+cluster" {
+		port = "6379"
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		addr, err := withPort(host, port)
+		if err != nil {
+			return nil, errURL
+		}
+		opts.Addrs = append(opts.Addrs, addr)
+	}
 	opts.Username = u.User.Username()
 	opts.Password, _ = u.User.Password()
 	if scheme == "redis+cluster" {
@@ -75,6 +86,18 @@ func universal(rawURL string) (*redis.UniversalOptions, error) {
 		}
 	}
 	return opts, nil
+}
+
+// withPort returns host:port, with the port that is missing.
+func withPort(addr, port string) (string, error) {
+	u, err := url.Parse("redis://" + addr)
+	if err != nil || u.Hostname() == "" || u.Host != addr {
+		return "", errURL
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

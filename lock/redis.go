@@ -45,15 +45,15 @@ func (r *Redis) Obtain(ctx context.Context, name, owner string, ttl time.Duratio
 	if r.down.Load() {
 		return lease, ErrUnavailable
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	bounded, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	// GET makes the reply tell whose value stands in the way: no second command to find out.
-	holder, err := r.client.Do(ctx, "SET", name, owner, "NX", "GET", "PX", ttl.Milliseconds()).Text()
+	holder, err := r.client.Do(bounded, "SET", name, owner, "NX", "GET", "PX", ttl.Milliseconds()).Text()
 	switch {
 	case errors.Is(err, redis.Nil):
 		return lease, nil
 	case err != nil:
-		return lease, r.unavailable(err)
+		return lease, r.unavailable(ctx, err)
 	case holder == owner:
 		return lease, nil
 	}
@@ -65,11 +65,11 @@ func (r *Redis) Owner(ctx context.Context, name string) (string, error) {
 	if r.down.Load() {
 		return "", ErrUnavailable
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	bounded, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	owner, err := r.client.Get(ctx, name).Result()
+	owner, err := r.client.Get(bounded, name).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", r.unavailable(err)
+		return "", r.unavailable(ctx, err)
 	}
 	return owner, nil
 }
@@ -108,12 +108,13 @@ func (r *Redis) run(ctx context.Context, script *redis.Script, name string, args
 	if r.down.Load() {
 		return ErrUnavailable
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+	ctx = context.WithoutCancel(ctx)
+	bounded, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	n, err := script.Run(ctx, r.client, []string{name}, args...).Int()
+	n, err := script.Run(bounded, r.client, []string{name}, args...).Int()
 	switch {
 	case err != nil:
-		return r.unavailable(err)
+		return r.unavailable(ctx, err)
 	case n == 0:
 		return ErrLost
 	}
@@ -123,9 +124,11 @@ func (r *Redis) run(ctx context.Context, script *redis.Script, name string, args
 // Degraded reports whether Redis is taken to be away.
 func (r *Redis) Degraded() bool { return r.down.Load() }
 
-func (r *Redis) unavailable(err error) error {
-	if errors.Is(err, context.Canceled) {
-		// The caller went away; that says nothing about Redis.
+// unavailable says what became of a call, and takes Redis to be away unless the call ended for the caller's own reasons
+// or Redis has answered, if with an error.
+func (r *Redis) unavailable(caller context.Context, err error) error {
+	var answered redis.Error
+	if caller.Err() != nil || errors.As(err, &answered) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if !r.down.Swap(true) {
@@ -159,10 +162,10 @@ func (r *Redis) probe(ctx context.Context) {
 	if r.down.Load() {
 		timeout = r.timeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := r.client.Ping(ctx).Err(); err != nil {
-		r.unavailable(err)
+	if err := r.client.Ping(bounded).Err(); err != nil {
+		_ = r.unavailable(ctx, err)
 	} else if r.down.Swap(false) {
 		r.log.Info("redis is back")
 	}
@@ -171,11 +174,11 @@ func (r *Redis) probe(ctx context.Context) {
 // EvictionPolicy returns the server's maxmemory-policy. Under any but "noeviction" Redis may drop a lease to make
 // room.
 func (r *Redis) EvictionPolicy(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	bounded, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	info, err := r.client.InfoMap(ctx, "memory").Result()
+	info, err := r.client.InfoMap(bounded, "memory").Result()
 	if err != nil {
-		return "", r.unavailable(err)
+		return "", r.unavailable(ctx, err)
 	}
 	return info["Memory"]["maxmemory_policy"], nil
 }

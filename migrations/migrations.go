@@ -86,9 +86,10 @@ func (m *Migrator) Status(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-const lockWait = 60 * time.Second
+// LockWait is how long one process waits for another that migrates.
+const LockWait = 60 * time.Second
 
-var errLockTimeout = fmt.Errorf("another process has been migrating for %s", lockWait)
+var errLockTimeout = fmt.Errorf("another process has been migrating for %s", LockWait)
 
 // namedLock is MySQL's GET_LOCK on the connection that migrates, so that it ends with that connection. The name
 // carries the database's: named locks belong to the whole server.
@@ -98,7 +99,7 @@ const lockName = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
 
 func (namedLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	var got sql.NullInt64
-	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(lockWait.Seconds())).Scan(&got)
+	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(LockWait.Seconds())).Scan(&got)
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ type fileLock struct {
 }
 
 func (l *fileLock) SessionLock(ctx context.Context, _ *sql.Conn) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	ctx, cancel := context.WithTimeout(ctx, LockWait)
 	defer cancel()
 	if l.conn, err = l.db.Conn(ctx); err != nil {
 		return err

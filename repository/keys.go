@@ -28,7 +28,7 @@ func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
 	}
 	row := keyRow{ID: k.ID, Name: k.Name, Role: k.Role.String(), Hash: k.Hash, CreatedAt: micros(now)}
 	return unavailable(db.Clauses(clause.OnConflict{
-		Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"hash"}),
+		Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"name", "role", "hash"}),
 	}).Create(&row).Error)
 }
 

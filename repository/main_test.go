@@ -34,8 +34,6 @@ type database struct {
 	raw *sql.DB
 }
 
-func (db *database) isSQLite() bool { return db.dialect.name == migrations.SQLite }
-
 func sqliteURL(t testing.TB) string {
 	return "sqlite://" + filepath.Join(t.TempDir(), "first tap?.db")
 }

@@ -28,7 +28,7 @@ const (
 	// A backstop for a server that is frozen. Contexts end calls earlier, but for a COMMIT, which takes none: a claim
 	// must not hang on it.
 	ioTimeout      = 10 * time.Second
-	claimIOTimeout = 3 * time.Second
+	claimIOTimeout = 2 * time.Second
 )
 
 func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
@@ -60,10 +60,6 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 		return nil, errors.Join(err, s.Close())
 	}
 	s.writes = s.general
-	general, err := s.general.DB()
-	if err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
 	s.dialect = dialect{
 		name:      migrations.MySQL,
 		now:       func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
@@ -75,12 +71,29 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 			return errors.As(err, &e) && e.Number == deadlock
 		},
 		migrator: func() (*migrations.Migrator, func() error, error) {
-			m, err := migrations.New(migrations.MySQL, general, nil)
-			return m, func() error { return nil }, err
+			// A step may take as long as the table is large, and waiting for another process's longer still.
+			patient := config.Clone()
+			patient.ReadTimeout, patient.WriteTimeout = 0, 0
+			connector, err := driver.NewConnector(patient)
+			if err != nil {
+				return nil, nil, err
+			}
+			db := sql.OpenDB(connector)
+			m, err := migrations.New(migrations.MySQL, db, nil)
+			return m, db.Close, err
 		},
 		durability: mysqlDurability,
 	}
 	return s, nil
+}
+
+// CheckURL reports what is wrong with a mysql:// URL, without connecting.
+func CheckURL(rawURL string) error {
+	config, err := mysqlConfig(rawURL)
+	if err == nil {
+		_, err = driver.NewConnector(config)
+	}
+	return err
 }
 
 // mysqlConfig reads mysql://user:password@host:port/name, with ?tls= as the driver takes it.
@@ -90,7 +103,7 @@ func mysqlConfig(rawURL string) (*driver.Config, error) {
 		return nil, errors.New("the database URL can't be parsed") // err would show the password
 	}
 	name := strings.TrimPrefix(u.Path, "/")
-	if u.Hostname() == "" || name == "" {
+	if u.Hostname() == "" || name == "" || strings.Contains(name, "/") {
 		return nil, errors.New("the database URL lacks a host or a database name")
 	}
 	config := driver.NewConfig()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"gorm.io/gorm"
 
@@ -49,9 +50,7 @@ func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch
 		db = db.Where("region = ?", q.Region)
 	}
 	if q.Text != "" {
-		like := "%" + likeEscaper.Replace(strings.ToLower(q.Text)) + "%"
-		db = db.Where(`(LOWER(id) LIKE ? ESCAPE '!' OR LOWER(external_id) LIKE ? ESCAPE '!'
-			OR LOWER(site_address) LIKE ? ESCAPE '!' OR LOWER(note) LIKE ? ESCAPE '!')`, like, like, like, like)
+		db = whereText(db, q.Text)
 	}
 	order := "created_at"
 	if q.Driver != "" {
@@ -60,19 +59,30 @@ func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch
 	return s.page(db, order, q.Page)
 }
 
+// whereText lets the database lower both sides: what it takes for a letter is its own affair.
+func whereText(db *gorm.DB, text string) *gorm.DB {
+	like := "%" + likeEscaper.Replace(text) + "%"
+	columns := []string{"external_id", "site_address", "note"}
+	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
+		columns = append(columns, "id") // which is ASCII, and MySQL compares it with nothing else
+	}
+	conditions := make([]string, len(columns))
+	args := make([]any, len(columns))
+	for i, c := range columns {
+		conditions[i], args[i] = "LOWER("+c+") LIKE LOWER(?) ESCAPE '!'", like
+	}
+	return db.Where("("+strings.Join(conditions, " OR ")+")", args...)
+}
+
 var likeEscaper = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // OpenFor returns the dispatches that the driver is suited for and whose window has not passed, those that open
 // latest first, and the cursor of the next page. It does not look at duty and suspension.
 func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Dispatch, string, error) {
-	height := 0.0
-	if v.WorkingHeightM != nil {
-		height = *v.WorkingHeightM
-	}
 	db := s.general.WithContext(ctx).
 		Where("status = 'PENDING' AND expires_at > "+s.dialect.now()).
 		Where("region IN ? AND vehicle_class = ?", v.Regions, v.VehicleClass).
-		Where("(min_working_height_m IS NULL OR min_working_height_m <= ?)", height)
+		Where("(min_working_height_m IS NULL OR min_working_height_m <= ?)", v.WorkingHeightM)
 	return s.page(db, "opens_at", page)
 }
 

@@ -118,7 +118,6 @@ func TestListByTextAndRegion(t *testing.T) {
 		tests := map[string][]string{
 			"%":                     {"100% sure"},
 			"0% s":                  {"100% sure"},
-			"_":                     {"a_b"},
 			"a_b":                   {"a_b"},
 			"!":                     {"wow!"},
 			"wow":                   {"wow", "wow!"},
@@ -136,16 +135,18 @@ func TestListByTextAndRegion(t *testing.T) {
 			string(made["wow"][4:]): {"wow"},
 		}
 		for text, want := range tests {
-			got := db.list(t, dispatch.Query{Text: text})
-			var wanted []dispatch.ID
-			for _, note := range want {
-				wanted = append(wanted, made[note])
-			}
-			slices.Sort(got)
-			slices.Sort(wanted)
-			if !slices.Equal(got, wanted) {
-				t.Errorf("%q: got %v, want %q", text, got, want)
-			}
+			t.Run(text, func(t *testing.T) {
+				got := db.list(t, dispatch.Query{Text: text})
+				var wanted []dispatch.ID
+				for _, note := range want {
+					wanted = append(wanted, made[note])
+				}
+				slices.Sort(got)
+				slices.Sort(wanted)
+				if !slices.Equal(got, wanted) {
+					t.Errorf("got %v, want %q", got, want)
+				}
+			})
 		}
 		busan := db.add(t, func(d *dispatch.Dispatch) { d.Region = "busan" }).ID
 		if got := db.list(t, dispatch.Query{Region: "busan", Status: dispatch.Pending}); !slices.Equal(got, []dispatch.ID{busan}) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strconv"
@@ -16,8 +17,12 @@ import (
 	"firsttap/migrations"
 )
 
-// sqliteReaders may read while the one writer writes.
-const sqliteReaders = 4
+const (
+	// sqliteReaders may read while the one writer writes.
+	sqliteReaders = 4
+	// sqliteBusy is how long another process may keep the file.
+	sqliteBusy = 2 * time.Second
+)
 
 func openSQLite(path string, log *slog.Logger) (*Store, error) {
 	s := &Store{log: log}
@@ -39,7 +44,7 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 		now:       func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
 		retryable: func(error) bool { return false },
 		migrator: func() (*migrations.Migrator, func() error, error) {
-			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate"))
+			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate", migrations.LockWait))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -53,15 +58,15 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 
 // sqliteDSN asks for a log that is flushed with each commit, so that what was accepted survives a power cut, and for
 // transactions that take the write lock when they begin rather than fail when they first write.
-func sqliteDSN(path string) string {
+func sqliteDSN(path string, busy time.Duration) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
-		"_pragma": {"busy_timeout(2000)", "journal_mode(WAL)", "synchronous(FULL)"},
+		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)"},
 		"_txlock": {"immediate"},
 	}.Encode()
 }
 
 func (s *Store) sqlitePool(path string, conns int) (*gorm.DB, error) {
-	pool, err := sql.Open(sqlite.DriverName, sqliteDSN(path))
+	pool, err := sql.Open(sqlite.DriverName, sqliteDSN(path, sqliteBusy))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,195 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/servertest"
+)
+
+// commands is how often the server has run each command, but for the probe's and the test's own.
+func commands(t *testing.T, client redis.UniversalClient) map[string]string {
+	t.Helper()
+	info, err := client.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]string{}
+	for name, stat := range info["Commandstats"] {
+		name = strings.TrimPrefix(name, "cmdstat_")
+		if slices.Contains([]string{"ping", "hello", "quit", "info"}, name) || strings.HasPrefix(name, "c") {
+			continue // c: client|setinfo, config|resetstat
+		}
+		calls[name], _, _ = strings.Cut(strings.TrimPrefix(stat, "calls="), ",")
+	}
+	return calls
+}
+
+// alone returns leases on the server at url without Run.
+func alone(t *testing.T, url string) *Redis {
+	t.Helper()
+	client, err := Dial(url, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return NewRedis(client, timeout, slog.New(slog.DiscardHandler))
+}
+
+func TestOneCommandWonOrLost(t *testing.T) {
+	server := servertest.StartRedis(t)
+	r, direct := at(t, server.URL())
+	must(t, r, "a", "me")
+	const losers = 30
+	for i := range losers {
+		if _, err := r.Obtain(t.Context(), "a", fmt.Sprint(i), time.Minute); !errors.Is(err, ErrHeld) {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{"set": fmt.Sprint(losers + 1)}
+	if got := commands(t, direct); !maps.Equal(got, want) {
+		t.Errorf("the server ran %v, want %v", got, want)
+	}
+}
+
+func TestNoCommandWhileRedisIsAway(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	r := alone(t, proxy.URL(server.URL()))
+	lease := must(t, r, "a", "me")
+	proxy.Refuse(true)
+	if _, err := r.Owner(t.Context(), "a"); !errors.Is(err, ErrUnavailable) || !r.Degraded() {
+		t.Fatalf("got %v, degraded %v", err, r.Degraded())
+	}
+	proxy.Refuse(false) // it would be answered, and nobody has looked yet
+	_, direct := at(t, server.URL())
+	direct.ConfigResetStat(t.Context())
+	calls := map[string]func() error{
+		"Obtain":  func() error { _, err := r.Obtain(t.Context(), "a", "you", time.Minute); return err },
+		"Owner":   func() error { _, err := r.Owner(t.Context(), "a"); return err },
+		"Release": func() error { return lease.Release(t.Context()) },
+		"Replace": func() error { return lease.Replace(t.Context(), "mark", time.Minute) },
+	}
+	for name, call := range calls {
+		if err := call(); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: got %v, want %v", name, err, ErrUnavailable)
+		}
+	}
+	if got := commands(t, direct); len(got) > 0 {
+		t.Errorf("the server ran %v", got)
+	}
+}
+
+func TestACallersOwnDeadlineSaysNothingAboutRedis(t *testing.T) {
+	r, _ := at(t, servertest.StartRedis(t).URL())
+	must(t, r, "a", "me")
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	if _, err := r.Obtain(ctx, "b", "me", time.Minute); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, ErrUnavailable)
+	}
+	if r.Degraded() {
+		t.Error("Redis is taken to be away because a caller was late")
+	}
+}
+
+// A name that somebody keeps something else under is that name's trouble, and none of the others'.
+func TestANameOfAnotherKind(t *testing.T) {
+	server := servertest.StartRedis(t)
+	r := alone(t, server.URL())
+	_, direct := at(t, server.URL())
+	direct.RPush(t.Context(), "list", "x")
+	if _, err := r.Obtain(t.Context(), "list", "me", time.Minute); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v, want %v", err, ErrUnavailable)
+	}
+	if _, err := r.Obtain(t.Context(), "other", "me", time.Minute); err != nil {
+		t.Errorf("another name: %v", err)
+	}
+}
+
+func TestTheOwnersOwnNameIsTheirsAgain(t *testing.T) {
+	r, _ := at(t, servertest.StartRedis(t).URL())
+	must(t, r, "a", "me")
+	if err := must(t, r, "a", "me").Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The server forgets its scripts; the first release after that is one all the same.
+func TestReleaseAfterTheScriptsAreGone(t *testing.T) {
+	r, direct := at(t, servertest.StartRedis(t).URL())
+	for range 2 {
+		lease := must(t, r, "a", "me")
+		direct.ScriptFlush(t.Context())
+		if err := lease.Replace(t.Context(), "mark", time.Minute); err != nil {
+			t.Error(err)
+		}
+		if err := r.Release(t.Context(), "a", "mark"); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := direct.DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys are left", n)
+	}
+}
+
+func FuzzDial(f *testing.F) {
+	for _, s := range []string{
+		"redis://h:1", "rediss://u:p@h:1/3", "redis+cluster://a:1,b:2", "redis+sentinel://u:p@a:1,b:2/m/2", "redis+sentinel:///@/",
+		"redis+cluster://,", "redis+sentinel://u:x/y@h/m", "redis://:secret@[::1]:6379?db=1", "://", "redis+cluster://%zz@h",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, rawURL string) {
+		opts, err := universal(rawURL)
+		if err != nil {
+			if text := err.Error(); text != errURL.Error() && text != errURL.Error()+": the master's name is missing" {
+				t.Errorf("%q: the error tells something of the URL: %v", rawURL, err)
+			}
+			return
+		}
+		if len(opts.Addrs) == 0 {
+			t.Errorf("%q: no address", rawURL)
+		}
+		for _, addr := range opts.Addrs {
+			if strings.Trim(addr, " ") == "" || strings.ContainsAny(addr, "@/") {
+				t.Errorf("%q: the address %q", rawURL, addr)
+			}
+		}
+		if strings.ContainsAny(opts.MasterName, "@") {
+			t.Errorf("%q: the master %q", rawURL, opts.MasterName)
+		}
+		client, err := Dial(rawURL, timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Close()
+	})
+}
+
+// The contract's own examples name no ports.
+func TestHostsWithoutPorts(t *testing.T) {
+	for rawURL, want := range map[string]string{
+		"redis+cluster://h1,h2:7000,h3":          "h1:6379 h2:7000 h3:6379",
+		"redis+sentinel://h1,h2:7000,h3/master":  "h1:26379 h2:7000 h3:26379",
+		"redis+sentinel://u:p@[::1],h2/master/3": "[::1]:26379 h2:26379",
+	} {
+		opts, err := universal(rawURL)
+		if err != nil {
+			t.Errorf("%s: %v", rawURL, err)
+			continue
+		}
+		if got := strings.Join(opts.Addrs, " "); got != want {
+			t.Errorf("%s: got %s, want %s", rawURL, got, want)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package migrations_test
+
+import (
+	"bytes"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	_ "github.com/glebarez/go-sqlite"
+	driver "github.com/go-sql-driver/mysql"
+
+	"firsttap/migrations"
+	"firsttap/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// schema is an empty database, and what it takes to look into it.
+type schema struct {
+	name   string
+	db     *sql.DB
+	new    func() (*migrations.Migrator, error)
+	tables string // a query for the tables' and columns' names and whether each may be NULL
+}
+
+func openSQLite(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func schemas(t *testing.T) []schema {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "firsttap.db")
+	lite := openSQLite(t, path)
+	all := []schema{{
+		name: "sqlite", db: lite,
+		new: func() (*migrations.Migrator, error) {
+			return migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate"))
+		},
+		tables: `SELECT m.name, c.name, NOT c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c
+			WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'`,
+	}}
+	for name, rawURL := range map[string]string{"mariadb": servertest.MariaDBURL(t), "mysql": servertest.MySQLURL(t)} {
+		u, err := url.Parse(rawURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := driver.NewConfig()
+		config.Net, config.Addr, config.User, config.DBName = "tcp", u.Host, u.User.Username(), u.Path[1:]
+		config.Passwd, _ = u.User.Password()
+		config.ParseTime = true
+		db, err := sql.Open("mysql", config.FormatDSN())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		all = append(all, schema{
+			name: name, db: db,
+			new: func() (*migrations.Migrator, error) { return migrations.New(migrations.MySQL, db, nil) },
+			tables: `SELECT table_name, column_name, is_nullable = 'YES' FROM information_schema.columns
+				WHERE table_schema = DATABASE()`,
+		})
+	}
+	return all
+}
+
+// columns is what there is, as table.column or table.column?, goose's own table left out.
+func (s schema) columns(t *testing.T) []string {
+	t.Helper()
+	rows, err := s.db.Query(s.tables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var columns []string
+	for rows.Next() {
+		var table, column string
+		var null bool
+		if err := rows.Scan(&table, &column, &null); err != nil {
+			t.Fatal(err)
+		}
+		if table == "goose_db_version" {
+			continue
+		}
+		column = table + "." + column
+		if null {
+			column += "?"
+		}
+		columns = append(columns, column)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(columns)
+	return columns
+}
+
+func (s schema) mustUp(t *testing.T, want int) {
+	t.Helper()
+	m, err := s.new()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := m.Up(t.Context()); n != want || err != nil {
+		t.Fatalf("Up took %d steps, %v; want %d", n, err, want)
+	}
+}
+
+func (s schema) mustShow(t *testing.T, want string) {
+	t.Helper()
+	m, err := s.new()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := m.Status(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	for _, line := range lines {
+		if strings.HasPrefix(line, "pending") != (want == "pending") || !strings.HasSuffix(line, ".sql") {
+			t.Errorf("the status is %q, want each step %s", line, want)
+		}
+	}
+}
+
+func TestUpStatusDown(t *testing.T) {
+	for _, s := range schemas(t) {
+		t.Run(s.name, func(t *testing.T) {
+			m, err := s.new()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.mustShow(t, "pending")
+			for range 2 {
+				s.mustUp(t, 1)
+				s.mustShow(t, "applied")
+				s.mustUp(t, 0)
+				if got := s.columns(t); len(got) == 0 {
+					t.Error("no tables after Up")
+				}
+				if took, err := m.Down(t.Context()); !took || err != nil {
+					t.Fatalf("Down: %v, %v", took, err)
+				}
+				s.mustShow(t, "pending")
+				if took, err := m.Down(t.Context()); took || err != nil {
+					t.Fatalf("Down of nothing: %v, %v", took, err)
+				}
+				if got := s.columns(t); len(got) != 0 {
+					t.Errorf("after Down there is %v", got)
+				}
+			}
+		})
+	}
+}
+
+func TestTheSchemasAreTheSame(t *testing.T) {
+	var want []string
+	for i, s := range schemas(t) {
+		s.mustUp(t, 1)
+		got := s.columns(t)
+		if i == 0 {
+			want = got
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has\n%q, SQLite has\n%q", s.name, got, want)
+		}
+	}
+	if len(want) < 50 {
+		t.Errorf("only %d columns", len(want))
+	}
+}
+
+func TestTogether(t *testing.T) {
+	for _, s := range schemas(t) {
+		t.Run(s.name, func(t *testing.T) {
+			const n = 10
+			migrators := make([]*migrations.Migrator, n)
+			for i := range migrators {
+				var err error
+				if migrators[i], err = s.new(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			gate, ended := make(chan struct{}), make(chan int, n)
+			for _, m := range migrators {
+				go func() {
+					<-gate
+					took, err := m.Up(t.Context())
+					if err != nil {
+						t.Error(err)
+					}
+					ended <- took
+				}()
+			}
+			close(gate)
+			total := 0
+			for range n {
+				total += <-ended
+			}
+			if total != 1 {
+				t.Errorf("%d steps were taken, want 1", total)
+			}
+			s.mustShow(t, "applied")
+			// The lock was given back.
+			m, err := s.new()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if took, err := m.Down(t.Context()); !took || err != nil {
+				t.Errorf("Down: %v, %v", took, err)
+			}
+		})
+	}
+}
+
+func TestUpThatFails(t *testing.T) {
+	for _, s := range schemas(t) {
+		t.Run(s.name, func(t *testing.T) {
+			if _, err := s.db.Exec("CREATE TABLE api_keys (id INT)"); err != nil {
+				t.Fatal(err)
+			}
+			m, err := s.new()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Up(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "migrate up: ") {
+				t.Errorf("got %v", err)
+			}
+			s.mustShow(t, "pending")
+		})
+	}
+}

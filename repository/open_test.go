@@ -1,0 +1,229 @@
+package repository
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+	"firsttap/servertest"
+)
+
+func TestSessionSettings(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		isolation := "@@transaction_isolation"
+		if strings.HasSuffix(t.Name(), "mariadb") {
+			isolation = "@@tx_isolation"
+		}
+		for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general, "writes": db.writes} {
+			pool, err := pool.DB()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var level, mode string
+			var wait int
+			err = pool.QueryRow("SELECT "+isolation+", @@innodb_lock_wait_timeout, @@sql_mode").Scan(&level, &wait, &mode)
+			if err != nil || level != "READ-COMMITTED" || wait != 1 || !strings.Contains(mode, "STRICT_ALL_TABLES") {
+				t.Errorf("%s: isolation %s, lock wait %d s, mode %s, %v", name, level, wait, mode, err)
+			}
+			if n := pool.Stats().MaxOpenConnections; n != 8 {
+				t.Errorf("%s: %d connections", name, n)
+			}
+		}
+	})
+}
+
+func TestSQLiteSettings(t *testing.T) {
+	db := migrated(t, sqliteURL(t))
+	for name, pool := range map[string]*gorm.DB{"claims": db.claims, "general": db.general} {
+		pool, err := pool.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "busy_timeout": "2000"} {
+			var got string
+			if err := pool.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s: %s is %s, %v; want %s", name, pragma, got, err, want)
+			}
+		}
+	}
+	if _, err := os.Stat(strings.TrimPrefix(db.url, "sqlite://")); err != nil {
+		t.Errorf("the file is not where the URL says: %v", err)
+	}
+}
+
+func TestDurability(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) *servertest.Database{
+		"mariadb": servertest.StartMariaDB, "mysql": servertest.StartMySQL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			rawURL := start(t).URL(t)
+			var logged bytes.Buffer
+			s, err := Open(t.Context(), rawURL, slog.New(slog.NewTextHandler(&logged, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			raw := direct(t, rawURL)
+			check := func(setting string, value int, want string) {
+				t.Helper()
+				if _, err := raw.Exec(fmt.Sprintf("SET GLOBAL %s = %d", setting, value)); err != nil {
+					t.Fatal(err)
+				}
+				logged.Reset()
+				s.CheckDurability(t.Context())
+				if got := logged.String(); want == "" && got != "" || !strings.Contains(got, want) {
+					t.Errorf("%s = %d: logged %q, want %q", setting, value, got, want)
+				}
+			}
+			check("sync_binlog", 1, "")
+			check("innodb_flush_log_at_trx_commit", 2, "innodb_flush_log_at_trx_commit=2, should be 1")
+			check("innodb_flush_log_at_trx_commit", 0, "MAY LOSE COMMITTED CLAIMS")
+			check("innodb_flush_log_at_trx_commit", 1, "")
+			var binlog bool
+			if err := raw.QueryRow("SELECT @@log_bin").Scan(&binlog); err != nil {
+				t.Fatal(err)
+			}
+			if binlog {
+				check("sync_binlog", 0, "sync_binlog=0, should be 1")
+			} else {
+				check("sync_binlog", 0, "")
+			}
+		})
+	}
+}
+
+func TestDurabilityOfSQLite(t *testing.T) {
+	var logged bytes.Buffer
+	s, err := Open(t.Context(), sqliteURL(t), slog.New(slog.NewTextHandler(&logged, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.CheckDurability(t.Context()); logged.Len() > 0 {
+		t.Errorf("logged %q", &logged)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for _, u := range []string{
+		"", "firsttap.db", "sqlite://", "postgres://localhost/x", "mysql://", "mysql://localhost", "mysql://localhost/",
+		"mysql:///name", "mysql://root:s3cret@local host/x", "mysql://root:s3cret@127.0.0.1:port/x", "mysql://root:s3cret@127.0.0.1:1/x?tls=nonsense",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		s, err := Open(ctx, u, quiet)
+		cancel()
+		if err == nil {
+			s.Close()
+			t.Errorf("%q: opened", u)
+			continue
+		}
+		if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: %v", u, err)
+		}
+	}
+}
+
+func TestOpenWithAWrongPassword(t *testing.T) {
+	for name, newURL := range map[string]func(testing.TB) string{"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL} {
+		t.Run(name, func(t *testing.T) {
+			u := strings.Replace(newURL(t), "root@", "root:s3cret@", 1)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			s, err := Open(ctx, u, quiet)
+			if err == nil {
+				s.Close()
+				t.Fatal("opened")
+			}
+			if errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "s3cret") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestOpenWaitsForTheServer(t *testing.T) {
+	d := servertest.StartMariaDB(t)
+	rawURL := d.URL(t)
+	d.Kill()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	tried := make(chan struct{}, 100)
+	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) { tried <- struct{}{}; return len(p), nil }), nil))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Open(ctx, rawURL, log)
+		ended <- err
+	}()
+	<-tried
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("opened a server that is not there")
+	}
+
+	go func() {
+		s, err := Open(t.Context(), rawURL, log)
+		if err == nil {
+			err = errors.Join(s.Ping(t.Context()), s.Close())
+		}
+		ended <- err
+	}()
+	<-tried
+	d.Start()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("Open still waits")
+	}
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+func TestPing(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		if err := db.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Ping(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
+		}
+	})
+}
+
+// Two processes on one SQLite file: each has a writer of its own.
+func TestTwoStoresOnOneFile(t *testing.T) {
+	db := migrated(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db"))
+	other := open(t, db.url)
+	d, drivers := db.add(t, nil), db.drivers(t, 20)
+	won := make(chan dispatch.DriverID, len(drivers))
+	together(len(drivers), func(i int) {
+		s := []*Store{db.Store, other}[i%2]
+		switch _, err := s.Claim(t.Context(), d.ID, drivers[i].ID, rule(0)); {
+		case err == nil:
+			won <- drivers[i].ID
+		case !errors.Is(err, dispatch.ErrAlreadyTaken):
+			t.Error(err)
+		}
+	})
+	if len(won) != 1 {
+		t.Errorf("%d winners", len(won))
+	}
+	db.mustHold(t, 1, dispatch.EventAccepted, 1)
+}

@@ -1,0 +1,293 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+func TestUpdatesAreNotLost(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		const n = 20
+		together(n, func(i int) {
+			_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				d.Fee.Amount++
+				d.Version++
+				return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, At: now}}, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		got := db.mustRead(t, d.ID)
+		if got.Version != d.Version+n || got.Fee.Amount != d.Fee.Amount+n {
+			t.Errorf("version %d and fee %d after %d updates of %d and %d", got.Version, got.Fee.Amount, n, d.Version, d.Fee.Amount)
+		}
+		db.mustHold(t, 0, dispatch.EventUpdated, n)
+	})
+}
+
+// save's own conditions: they hold where the row lock doesn't.
+func TestSaveRefusesWhatHasMoved(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		now := d.CreatedAt
+		for _, column := range []string{"round", "version"} {
+			stale := d
+			db.exec(t, "UPDATE dispatches SET "+column+" = "+column+" + 1")
+			after := stale
+			after.Note = "overwritten"
+			err := save(db.writes.WithContext(t.Context()), stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}})
+			if !errors.Is(err, dispatch.ErrUnavailable) {
+				t.Errorf("%s moved: got %v, want %v", column, err, dispatch.ErrUnavailable)
+			}
+			if d = db.mustRead(t, d.ID); d.Note != "" {
+				t.Errorf("%s moved, and the row is overwritten", column)
+			}
+		}
+		db.mustHold(t, 0, "", 0)
+	})
+}
+
+func TestUpdateThatFails(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		no := errors.New("no")
+		_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			d.Note, d.Version = "changed", 2
+			return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID}}, no
+		})
+		if !errors.Is(err, no) || errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, no)
+		}
+		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			d.Note, d.Version = "changed", 2
+			e := dispatch.Event{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID}
+			return []dispatch.Event{e, e}, nil // the second can't be written
+		})
+		if !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
+		}
+		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, _ time.Time) ([]dispatch.Event, error) {
+			d.Note = "changed"
+			return nil, nil // nothing happened
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, d) {
+			t.Errorf("the dispatch is %+v, was %+v", got, d)
+		}
+		db.mustHold(t, 0, dispatch.EventUpdated, 0)
+		_, err = db.Update(t.Context(), dispatch.NewID(time.Now()), func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) {
+			t.Error("a dispatch that does not exist was changed")
+			return nil, nil
+		})
+		if !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrNotFound)
+		}
+	})
+}
+
+func TestUpdateThatPanicsLeavesNothingLocked(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			db.Update(t.Context(), d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) { panic("broken") })
+		}()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				return d.Cancel(1, dispatch.System, "", now)
+			})
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the next change: %v", err)
+			}
+		case <-time.After(hang):
+			t.Error("the next change hangs")
+		}
+	})
+}
+
+// trail is what happened to a dispatch, in order, as far as somebody is told of it.
+func (db *database) trail(t *testing.T, id dispatch.ID) []string {
+	t.Helper()
+	rows, err := db.raw.Query(`SELECT e.type, e.round, COALESCE(e.driver_id, '-'), e.actor, e.reason_code
+		FROM events e JOIN outbox o ON o.event_id = e.id WHERE e.dispatch_id = ? ORDER BY e.id`, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var trail []string
+	for rows.Next() {
+		var kind, driver, actor, reason string
+		var round int
+		if err := rows.Scan(&kind, &round, &driver, &actor, &reason); err != nil {
+			t.Fatal(err)
+		}
+		trail = append(trail, fmt.Sprintf("%s %d %s %s %s", kind, round, driver, actor, reason))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return trail
+}
+
+func TestALife(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		a, b := drivers[0].ID, drivers[1].ID
+		d := db.add(t, func(d *dispatch.Dispatch) { d.Note = "ring twice" })
+		db.mustAccept(t, d.ID, a)
+		given := db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Withdraw(a, "SICK", now)
+		})
+		if given.Status != dispatch.Pending || given.Round != 2 || given.Version != 3 || given.Claim != nil {
+			t.Errorf("after the withdrawal: %+v", given)
+		}
+		if n := db.count(t, "dispatches WHERE claim_id IS NULL AND accepted_by IS NULL AND accepted_at IS NULL AND status = 'PENDING'"); n != 1 {
+			t.Error("the row still names the claim")
+		}
+		past, err := db.NewestClaim(t.Context(), d.ID, a)
+		if err != nil || past.Outcome != dispatch.Withdrawn || past.EndedAt == nil || !past.EndedAt.Equal(given.UpdatedAt) {
+			t.Errorf("the claim is %+v, %v; want it to have ended at %v", past, err, given.UpdatedAt)
+		}
+		db.mustAccept(t, d.ID, b)
+		if past, err = db.NewestClaim(t.Context(), d.ID, b); err != nil || past.Outcome != dispatch.Won || past.EndedAt != nil || past.Round != 2 {
+			t.Errorf("the second claim is %+v, %v", past, err)
+		}
+		steps := []func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error){
+			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Start(b, now) },
+			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Start(b, now) }, // again
+			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Complete(b, now) },
+		}
+		for i, step := range steps {
+			got := db.mustUpdate(t, d.ID, step)
+			if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) {
+				t.Errorf("step %d stored\n%+v, returned\n%+v", i, stored, got)
+			}
+		}
+		if got := db.mustRead(t, d.ID); got.Status != dispatch.Completed || !got.HeldBy(b) || got.Version != 6 || got.Note != "ring twice" {
+			t.Errorf("in the end: %+v", got)
+		}
+		want := []string{
+			"dispatch.created 1 - system ",
+			fmt.Sprintf("dispatch.accepted 1 %s %s ", a, a),
+			fmt.Sprintf("dispatch.withdrawn 1 %s %s SICK", a, a),
+			"dispatch.reopened 2 - system ",
+			fmt.Sprintf("dispatch.accepted 2 %s %s ", b, b),
+			fmt.Sprintf("dispatch.started 2 %s %s ", b, b),
+			fmt.Sprintf("dispatch.completed 2 %s %s ", b, b),
+		}
+		if got := db.trail(t, d.ID); !slices.Equal(got, want) {
+			t.Errorf("the trail is\n%q, want\n%q", got, want)
+		}
+	})
+}
+
+func TestCancelEndsTheClaim(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		v := drivers[0].ID
+		d, other := db.add(t, nil), db.add(t, nil)
+		db.mustAccept(t, d.ID, v)
+		db.mustAccept(t, other.ID, drivers[1].ID)
+		got := db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Cancel(2, "key_1", "RAIN", now)
+		})
+		if got.Status != dispatch.Canceled || !got.HeldBy(v) {
+			t.Errorf("got %+v", got)
+		}
+		past, err := db.NewestClaim(t.Context(), d.ID, v)
+		if err != nil || past.Outcome != dispatch.OutcomeCanceled || past.EndedAt == nil {
+			t.Errorf("the claim is %+v, %v", past, err)
+		}
+		if n := db.count(t, "claims WHERE outcome = 'WON' AND ended_at IS NULL"); n != 1 {
+			t.Error("another dispatch's claim ended too")
+		}
+		// The hours are the driver's again.
+		db.mustAccept(t, db.add(t, nil).ID, v)
+		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Cancel(2, "key_1", "", now)
+		})
+		if !errors.Is(err, dispatch.ErrVersionMoved) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrVersionMoved)
+		}
+	})
+}
+
+func TestUpdateWritesZeroValues(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		full := db.add(t, fill)
+		got := db.mustUpdate(t, full.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			terms := dispatch.Terms{WorkStartsAt: d.WorkStartsAt, WorkEndsAt: d.WorkEndsAt}
+			d.ExternalID, d.Terms, d.Version = "", terms, d.Version+1
+			return []dispatch.Event{{ID: dispatch.NewEventID(now), Dispatch: d.ID, At: now}}, nil
+		})
+		if stored := db.mustRead(t, full.ID); !reflect.DeepEqual(stored, got) || stored.Note != "" || stored.MinWorkingHeightM != nil {
+			t.Errorf("stored\n%+v, want\n%+v", stored, got)
+		}
+		if n := db.count(t, "dispatches WHERE external_id IS NULL AND site_lat IS NULL AND fee_amount = 0"); n != 1 {
+			t.Error("zero values are not written")
+		}
+	})
+}
+
+func TestReannounce(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0].ID
+		say := func(round int, quiet time.Duration, want bool) {
+			t.Helper()
+			if told, err := db.Reannounce(t.Context(), d.ID, round, quiet); err != nil || told != want {
+				t.Errorf("got %v, %v; want %v", told, err, want)
+			}
+		}
+		say(2, time.Hour, false) // not that round
+		var told atomic.Int32
+		together(10, func(int) {
+			switch ok, err := db.Reannounce(t.Context(), d.ID, 1, time.Hour); {
+			case err != nil:
+				t.Error(err)
+			case ok:
+				told.Add(1)
+			}
+		})
+		if told.Load() != 1 {
+			t.Errorf("told %d times", told.Load())
+		}
+		db.mustHold(t, 0, dispatch.EventOpened, 1)
+		say(0, time.Hour, false)
+		say(0, 0, true) // the quiet is over
+		db.mustHold(t, 0, dispatch.EventOpened, 2)
+		if got := db.trail(t, d.ID); got[len(got)-1] != "dispatch.opened 1 - system CLAIM_FAILED" {
+			t.Errorf("the trail is %q", got)
+		}
+		db.mustAccept(t, d.ID, v)
+		say(0, 0, false) // taken
+		say(1, 0, false)
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Withdraw(v, "", now)
+		})
+		say(1, 0, false)        // of a round that is over
+		say(2, time.Hour, true) // the quiet is that of the round
+		if _, err := db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrNotFound)
+		}
+	})
+}
