@@ -146,7 +146,7 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 		return nil, nil
 	case m.committed:
 		a.gate.know(tap.Dispatch, m.holder)
-		a.chaser.settle(tap.Dispatch)
+		a.chaser.settle(tap.Dispatch, m.round)
 	default:
 		a.chaser.chase(tap, chaseEvery)
 	}
@@ -161,7 +161,7 @@ func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Lease, d dispa
 	case settled(decided):
 		taken := holder{d.Claim.Driver, d.Round}
 		a.gate.know(tap.Dispatch, taken)
-		a.chaser.settle(tap.Dispatch)
+		a.chaser.settle(tap.Dispatch, taken.round)
 		if lease != nil {
 			err = lease.Replace(ctx, takenValue(taken.driver, taken.round), markerTTL)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,8 +48,12 @@ func (c *chaser) chase(tap Tap, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := chase{round: tap.Round, due: now.Add(wait), since: now}
-	if old, ok := c.open[tap.Dispatch]; ok && old.round >= tap.Round && old.due.Before(next.due) {
-		return
+	if old, ok := c.open[tap.Dispatch]; ok {
+		// The newest round is what drivers still wait for; of two calls on it, the earlier counts.
+		next.round, next.since = max(old.round, tap.Round), old.since
+		if old.due.Before(next.due) {
+			next.due = old.due
+		}
 	} else if !ok && len(c.open) >= chaseMost {
 		c.log.Error("too many claims to follow up, drivers may have been turned away in vain", "dispatch", tap.Dispatch)
 		return
@@ -58,11 +61,13 @@ func (c *chaser) chase(tap Tap, wait time.Duration) {
 	c.open[tap.Dispatch] = next
 }
 
-// settle says that the dispatch is somebody's.
-func (c *chaser) settle(id dispatch.ID) {
+// settle says that the dispatch is somebody's in that round.
+func (c *chaser) settle(id dispatch.ID, round int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.open, id)
+	if ch, ok := c.open[id]; ok && ch.round <= round {
+		delete(c.open, id)
+	}
 }
 
 func (c *chaser) run(ctx context.Context) {
@@ -107,7 +112,7 @@ func (c *chaser) due(now time.Time) map[dispatch.ID]chase {
 }
 
 func (c *chaser) follow(ctx context.Context, id dispatch.ID, ch chase) {
-	switch c.lockSays(ctx, id) {
+	switch c.lockSays(ctx, id, ch.round) {
 	case lockTaken:
 		return
 	case lockClaimed:
@@ -145,18 +150,17 @@ const (
 	lockTaken
 )
 
-func (c *chaser) lockSays(ctx context.Context, id dispatch.ID) lockState {
+func (c *chaser) lockSays(ctx context.Context, id dispatch.ID, round int) lockState {
 	if c.locks == nil {
 		return lockSilent
 	}
 	owner, err := c.locks.Owner(ctx, lockName(id))
+	m, ok := parseMarker(owner)
 	switch {
-	case err != nil:
+	case err != nil || !ok || m.committed && m.round < round:
 		return lockSilent
-	case strings.HasPrefix(owner, "taken:"):
+	case m.committed:
 		return lockTaken
-	case strings.HasPrefix(owner, "claim:"):
-		return lockClaimed
 	}
-	return lockSilent
+	return lockClaimed
 }

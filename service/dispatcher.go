@@ -62,7 +62,7 @@ func (s *Dispatcher) Cancel(ctx context.Context, id dispatch.ID, version int, ac
 	d, err := s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Cancel(version, actor, reason, now)
 	})
-	if err == nil && d.Claim != nil {
+	if d.Claim != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
 		s.taps.Ended(ctx, id, *d.Claim)
 	}
 	return d, err

@@ -38,6 +38,9 @@ func parseMarker(value string) (marker, bool) {
 	}
 	digits, _, _ := strings.Cut(token, ".")
 	round, err := strconv.Atoi(digits)
+	if kind == "taken" && (err != nil || round < 1 || driver == "") {
+		return marker{}, false
+	}
 	if err != nil {
 		round = 0 // a token of another making
 	}

@@ -44,7 +44,7 @@ func NewTokens(secret []byte, now func() time.Time) *Tokens {
 	}
 	return &Tokens{secret: secret, now: now, verified: verified, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose "none"
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
+		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithStrictDecoding(),
 		jwt.WithIssuer(tokenIssuer), jwt.WithAudience(tokenPurpose), jwt.WithTimeFunc(now),
 	)}
 }

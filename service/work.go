@@ -38,12 +38,12 @@ func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.I
 		ended = d.Claim
 		return d.Withdraw(me, reason, now)
 	})
-	switch {
-	case err == nil:
-		w.taps.Ended(ctx, id, *ended)
-		return d, nil
-	case errors.Is(err, dispatch.ErrNotYours):
+	if errors.Is(err, dispatch.ErrNotYours) {
 		return w.withdrawn(ctx, me, id)
+	}
+	if ended != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
+		// If it was not withdrawn after all, the next tap hears so from the database.
+		w.taps.Ended(ctx, id, *ended)
 	}
 	return d, err
 }
@@ -57,6 +57,10 @@ func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.
 	d, err := w.See(ctx, me, id)
 	if err == nil && (past == nil || past.Outcome != dispatch.Withdrawn) {
 		err = dispatch.ErrNotYours
+	}
+	if err == nil {
+		// The first withdrawal may have ended before it could say so.
+		w.taps.Ended(ctx, id, past.Claim)
 	}
 	return d, err
 }

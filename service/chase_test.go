@@ -1,0 +1,221 @@
+package service
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// turnAway has ann claim the dispatch while bob is turned away, and returns what ann is told.
+func turnAway(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int) error {
+	t.Helper()
+	claims.release = make(chan struct{})
+	first := make(chan error, 1)
+	go func() {
+		_, err := a.Accept(t.Context(), Tap{id, ann, round})
+		first <- err
+	}()
+	synctest.Wait()
+	var taken *dispatch.TakenError
+	if _, err := a.Accept(t.Context(), Tap{id, bob, round}); !errors.As(err, &taken) || taken.Final {
+		t.Fatalf("bob is told %v", err)
+	}
+	close(claims.release)
+	return <-first
+}
+
+// TestToldAgain: those who were turned away hear that the dispatch is open when the claim came to nothing, once.
+func TestToldAgain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		fail  error
+		round int
+		want  []int
+	}{
+		{"it succeeded", nil, 1, nil},
+		{"it was refused", dispatch.ErrDriverBusy, 1, []int{1}},
+		{"it was refused, no round", &dispatch.NotEligibleError{}, noRound, []int{noRound}},
+		{"it could not be decided", dispatch.ErrUnavailable, 1, []int{1}},
+		{"nobody knows", dispatch.ErrUnknown, 1, []int{1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRow()
+				claims := &slow{Claims: r, fail: c.fail}
+				a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+				stop := running(t, a)
+				if err := turnAway(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
+					t.Fatal(err)
+				}
+				pass(time.Minute)
+				if !slices.Equal(r.announced, c.want) {
+					t.Errorf("announced in rounds %v, want %v", r.announced, c.want)
+				}
+				stop()
+				if !slices.Equal(r.announced, c.want) {
+					t.Errorf("announced in rounds %v at the end, want %v", r.announced, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestNobodyTurnedAwayNobodyTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		a := NewAcceptor(&slow{Claims: r, fail: dispatch.ErrDriverBusy}, nil, 5*time.Second, quiet)
+		stop := running(t, a)
+		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); err == nil {
+			t.Fatal("no error")
+		}
+		pass(time.Minute)
+		stop()
+		if len(r.announced) > 0 {
+			t.Errorf("announced in rounds %v", r.announced)
+		}
+	})
+}
+
+// TestToldSoon: within a tick, or at the latest when the process ends.
+func TestToldSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
+		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		stop := running(t, a)
+		turnAway(t, a, claims, r.d.ID, 1)
+		pass(chaseTick)
+		synctest.Wait()
+		if !slices.Equal(r.announced, []int{1}) {
+			t.Errorf("announced in rounds %v within a tick", r.announced)
+		}
+		turnAway(t, a, claims, r.d.ID, 1)
+		stop()
+		if !slices.Equal(r.announced, []int{1, 1}) {
+			t.Errorf("announced in rounds %v at the end", r.announced)
+		}
+	})
+}
+
+func TestChaseAsksAgainWhileTheDatabaseIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		r.away = 100
+		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
+		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		running(t, a)
+		turnAway(t, a, claims, r.d.ID, 1)
+		pass(99 * (chaseEvery + chaseTick))
+		if len(r.announced) != 0 && r.away > 0 {
+			t.Fatal("announced while the database was away")
+		}
+		pass(time.Minute)
+		if !slices.Equal(r.announced, []int{1}) || r.away != 0 {
+			t.Errorf("announced in rounds %v, away for %d more", r.announced, r.away)
+		}
+	})
+}
+
+func TestChaseGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		r.away = 1 << 20
+		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
+		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		running(t, a)
+		turnAway(t, a, claims, r.d.ID, 1)
+		pass(chaseFor + 2*chaseEvery)
+		asked := r.away
+		pass(chaseFor)
+		if r.away != asked || len(a.chaser.open) != 0 {
+			t.Errorf("asked %d times more, %d still open", asked-r.away, len(a.chaser.open))
+		}
+	})
+}
+
+func TestChaseIsBounded(t *testing.T) {
+	c := newChaser(newRow(), nil, quiet)
+	for i := range chaseMost + 10 {
+		c.chase(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
+	}
+	if len(c.open) != chaseMost {
+		t.Errorf("%d, want %d", len(c.open), chaseMost)
+	}
+}
+
+func TestSettledIsNotChased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
+		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		turnAway(t, a, claims, r.d.ID, 1)
+		claims.fail = nil
+		if _, err := a.Accept(t.Context(), Tap{r.d.ID, cyd, 1}); err != nil {
+			t.Fatal(err)
+		}
+		running(t, a)
+		pass(time.Minute)
+		if len(r.announced) > 0 {
+			t.Errorf("cyd has it, and it was announced in rounds %v", r.announced)
+		}
+	})
+}
+
+func TestEarliestChaseCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		c := newChaser(r, nil, quiet)
+		tap := Tap{r.d.ID, ann, 1}
+		c.chase(tap, time.Second)
+		c.chase(tap, time.Hour)
+		c.followAll(t.Context(), time.Now().Add(time.Second-1))
+		if len(r.announced) != 0 {
+			t.Error("too early")
+		}
+		c.followAll(t.Context(), time.Now().Add(time.Second))
+		if !slices.Equal(r.announced, []int{1}) || len(c.open) != 0 {
+			t.Errorf("announced %v, open %v", r.announced, c.open)
+		}
+	})
+}
+
+// TestAnnouncementIsWritten goes all the way to the real database: one event, with its outbox row, however many were
+// turned away, and none again for a while.
+func TestAnnouncementIsWritten(t *testing.T) {
+	p := newPlace(t)
+	v, id := p.drivers(10), p.dispatch()
+	offDuty := p.drivers(2, func(v *dispatch.Driver) { v.OnDuty = false })
+	for _, holder := range offDuty {
+		claims := &slow{
+			Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{}), announced: make(chan int, 10),
+		}
+		a := NewAcceptor(claims, nil, time.Second, quiet)
+		running(t, a)
+		refused := make(chan error, 1)
+		go func() {
+			_, err := a.Accept(t.Context(), Tap{id, holder, 1})
+			refused <- err
+		}()
+		must(t, "the claim", claims.entered)
+		together(len(v), func(i int) {
+			if _, err := a.Accept(t.Context(), Tap{id, v[i], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+				t.Error(err)
+			}
+		})
+		close(claims.release)
+		if err := must(t, "the refusal", refused); !errors.Is(err, dispatch.ErrNotEligible) {
+			t.Fatal(err)
+		}
+		if round := must(t, "the announcement", claims.announced); round != 1 {
+			t.Errorf("announced in round %d", round)
+		}
+	}
+	from := "events e JOIN outbox o ON o.event_id = e.id WHERE dispatch_id = ? AND type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED' AND round = 1"
+	if n := p.count(from, id); n != 1 {
+		t.Errorf("%d announcements are stored, want one", n)
+	}
+}

@@ -1,0 +1,203 @@
+package service
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const (
+	aJob    = dispatch.ID("dsp_a")
+	ann     = dispatch.DriverID("drv_ann")
+	bob     = dispatch.DriverID("drv_bob")
+	cyd     = dispatch.DriverID("drv_cyd")
+	noRound = 0
+)
+
+// mustEnter fails the test unless the tap is let in and leads.
+func mustEnter(t *testing.T, g *gate, tap Tap) *flight {
+	t.Helper()
+	f, leads, err := g.enter(tap)
+	if err != nil || !leads || f == nil {
+		t.Fatalf("%+v was not let in: %v, leads %v", tap, err, leads)
+	}
+	return f
+}
+
+// mustRefuse fails the test unless the tap is refused, with that finality.
+func mustRefuse(t *testing.T, g *gate, tap Tap, final bool) {
+	t.Helper()
+	f, leads, err := g.enter(tap)
+	var taken *dispatch.TakenError
+	if !errors.As(err, &taken) || taken.Final != final || leads || f != nil {
+		t.Errorf("%+v: got %v, leads %v; want refused, final %v", tap, err, leads, final)
+	}
+}
+
+func TestGateLetsOneThrough(t *testing.T) {
+	g := newGate()
+	tap := Tap{aJob, ann, 1}
+	f := mustEnter(t, g, tap)
+	mustRefuse(t, g, Tap{aJob, bob, 1}, false)
+	if joined, leads, err := g.enter(tap); joined != f || leads || err != nil {
+		t.Errorf("the same driver's second tap: %v, leads %v, %v", joined, leads, err)
+	}
+	other := mustEnter(t, g, Tap{"dsp_b", bob, 1}) // another dispatch is another decision
+	newer := mustEnter(t, g, Tap{aJob, bob, 2})    // and so is another round
+	any := mustEnter(t, g, Tap{aJob, cyd, noRound})
+
+	if !g.leave(tap, f, result{err: dispatch.ErrNotEligible}) {
+		t.Error("bob was turned away, and leave does not say so")
+	}
+	select {
+	case <-f.done:
+	default:
+		t.Error("those who wait are not told")
+	}
+	mustEnter(t, g, Tap{aJob, bob, 1}) // free again
+	if g.leave(Tap{"dsp_b", bob, 1}, other, result{}) || g.leave(Tap{aJob, bob, 2}, newer, result{}) ||
+		g.leave(Tap{aJob, cyd, noRound}, any, result{}) {
+		t.Error("nobody was turned away from these")
+	}
+	if len(g.flights) != 1 {
+		t.Errorf("%d flights are left, want bob's", len(g.flights))
+	}
+}
+
+func TestJoiningIsNotTurningAway(t *testing.T) {
+	g := newGate()
+	tap := Tap{aJob, ann, 1}
+	f := mustEnter(t, g, tap)
+	if _, _, err := g.enter(tap); err != nil {
+		t.Fatal(err)
+	}
+	if g.leave(tap, f, result{}) {
+		t.Error("only the driver's own second tap came, and somebody was turned away")
+	}
+}
+
+func TestGateKnowsWhatIsTaken(t *testing.T) {
+	g := newGate()
+	g.know(aJob, holder{ann, 2})
+	mustRefuse(t, g, Tap{aJob, bob, 1}, true)
+	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
+	for _, passes := range []Tap{
+		{aJob, bob, 3},       // another instance may have reopened it
+		{aJob, bob, noRound}, // and this tap may be on the new round
+		{aJob, ann, 2},       // the holder gets the claim replayed
+		{"dsp_b", bob, 1},
+	} {
+		g.leave(passes, mustEnter(t, g, passes), result{})
+	}
+
+	g.know(aJob, holder{bob, 1}) // late news
+	mustRefuse(t, g, Tap{aJob, cyd, 2}, true)
+	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
+	g.know(aJob, holder{bob, 3})
+	mustRefuse(t, g, Tap{aJob, ann, 3}, true)
+	g.forget(aJob)
+	mustEnter(t, g, Tap{aJob, ann, 3})
+}
+
+func TestGateBelievesForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		g.know(aJob, holder{ann, 1})
+		time.Sleep(markerTTL - time.Nanosecond)
+		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
+		time.Sleep(time.Nanosecond)
+		g.leave(Tap{aJob, bob, 1}, mustEnter(t, g, Tap{aJob, bob, 1}), result{})
+		g.know(aJob, holder{ann, 1}) // asked again, and still so
+		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
+	})
+}
+
+func TestGateIsBounded(t *testing.T) {
+	g := newGate()
+	var first, last dispatch.ID
+	for i := range takenSize + 100 {
+		id := dispatch.NewID(time.UnixMicro(int64(i)))
+		if i == 0 {
+			first = id
+		}
+		last = id
+		g.know(id, holder{ann, 1})
+	}
+	if n := g.taken.Len(); n != takenSize {
+		t.Errorf("%d facts, want %d", n, takenSize)
+	}
+	mustRefuse(t, g, Tap{last, bob, 1}, true)
+	mustEnter(t, g, Tap{first, bob, 1}) // forgotten: asked again
+}
+
+// TestGateAtOnce: whatever the order, of n drivers one leads, and who asks afterwards is let in.
+func TestGateAtOnce(t *testing.T) {
+	for range 200 {
+		g := newGate()
+		leads := make([]*flight, 8)
+		together(len(leads), func(i int) {
+			f, ok, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
+			if ok != (err == nil) {
+				t.Error(ok, err)
+			}
+			leads[i] = f
+		})
+		winner := -1
+		for i, f := range leads {
+			if f != nil && winner >= 0 {
+				t.Fatalf("both %d and %d lead", winner, i)
+			} else if f != nil {
+				winner = i
+			}
+		}
+		if winner < 0 || !g.leave(Tap{aJob, dispatch.DriverID(rune('a' + winner)), 1}, leads[winner], result{}) {
+			t.Fatalf("winner %d, and the others were not turned away", winner)
+		}
+	}
+}
+
+func TestMarkers(t *testing.T) {
+	id := dispatch.NewID(time.Now())
+	driver := dispatch.NewDriverID(time.Now())
+	claim := dispatch.NewClaimID(time.Now())
+	if got, want := lockName(id), "dispatch:lock:{"+string(id)+"}"; got != want {
+		t.Errorf("the key is %s, want %s", got, want)
+	}
+	for value, want := range map[string]marker{
+		claimValue(Tap{id, driver, 3}, claim):       {holder{driver, 3}, false},
+		claimValue(Tap{id, driver, noRound}, claim): {holder{driver, 0}, false},
+		takenValue(driver, 3):                       {holder{driver, 3}, true},
+		"claim:" + string(driver) + ":a-token":      {holder{driver, 0}, false}, // the contract says no more than that
+	} {
+		if got, ok := parseMarker(value); !ok || got != want {
+			t.Errorf("%s is read as %+v, %v; want %+v", value, got, ok, want)
+		}
+	}
+	if got, want := takenValue("drv_1", 2), "taken:drv_1:2"; got != want {
+		t.Errorf("the marker is %s, want %s", got, want)
+	}
+	for _, garbage := range []string{"", ":", "::", "claim", "taken", "claim:", "taken:drv_1", "TAKEN:drv_1:1", "lock:drv_1:1", "\x00", "1"} {
+		if m, ok := parseMarker(garbage); ok {
+			t.Errorf("%q is read as %+v", garbage, m)
+		}
+	}
+}
+
+func TestMarkersRefuseByRound(t *testing.T) {
+	for _, c := range []struct {
+		marked, tapped int
+		driver         dispatch.DriverID
+		want           bool
+	}{
+		{1, 1, bob, true}, {2, 1, bob, true}, {1, 2, bob, false}, {1, noRound, bob, true}, {noRound, 1, bob, true},
+		{noRound, noRound, bob, true}, {1, 1, ann, false}, {2, 1, ann, false}, {noRound, noRound, ann, false},
+	} {
+		m := marker{holder: holder{ann, c.marked}}
+		if got := m.refuses(Tap{aJob, c.driver, c.tapped}); got != c.want {
+			t.Errorf("ann's marker of round %d, %s taps on %d: refused %v, want %v", c.marked, c.driver, c.tapped, got, c.want)
+		}
+	}
+}

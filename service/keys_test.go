@@ -1,0 +1,85 @@
+package service
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"firsttap/dispatch"
+)
+
+func TestOnlyTheHashOfAKeyIsStored(t *testing.T) {
+	p := newPlace(t)
+	keys := NewKeys(p)
+	const plain = "a-key-that-nobody-must-read"
+	if err := keys.PutFirst(t.Context(), plain); err != nil {
+		t.Fatal(err)
+	}
+	var id, name, role, hash, path string
+	err := p.raw.QueryRowContext(t.Context(), "SELECT id, name, role, hash FROM api_keys").Scan(&id, &name, &role, &hash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(plain))
+	if hash != hex.EncodeToString(sum[:]) || role != "admin" || !strings.HasPrefix(id, "key_") {
+		t.Errorf("stored as %s, %s, %s, %s", id, name, role, hash)
+	}
+	if err := p.raw.QueryRowContext(t.Context(), "SELECT file FROM pragma_database_list").Scan(&path); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", "-wal"} {
+		raw, err := os.ReadFile(path + suffix)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(raw), plain) {
+			t.Errorf("the key itself is in the database%s", suffix)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	p := newPlace(t)
+	keys := NewKeys(p)
+	known := func(key string) bool {
+		t.Helper()
+		k, err := keys.Holder(t.Context(), key)
+		if err == nil && (k.Role != dispatch.Admin || k.ID != firstKeyID) {
+			t.Errorf("%q is %+v", key, k)
+		}
+		if err != nil && !errors.Is(err, ErrUnauthenticated) {
+			t.Error(err)
+		}
+		return err == nil
+	}
+	for _, key := range []string{"one", "two", "two", "three"} { // starting again with the same one is nothing new
+		if err := keys.PutFirst(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range []string{"one", "two", "three"} {
+			if known(other) != (other == key) {
+				t.Errorf("after %q is the first key, %q is good: %v", key, other, other != key)
+			}
+		}
+	}
+	for _, bad := range []string{"", " three", "Three", "three\n", hashKey("three"), strings.Repeat("x", 1<<16), "\xff", "' OR 1=1 --"} {
+		if known(bad) {
+			t.Errorf("%.20q is a key", bad)
+		}
+	}
+	if _, err := p.raw.ExecContext(t.Context(), "UPDATE api_keys SET revoked_at = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if known("three") {
+		t.Error("a revoked key is good")
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Holder(t.Context(), "three"); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("without a database: %v", err)
+	}
+}

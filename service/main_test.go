@@ -1,0 +1,230 @@
+package service
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/migrations"
+	"firsttap/repository"
+	"firsttap/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// patience bounds what must happen.
+const patience = 20 * time.Second
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// place is a database of the test's own, with a second way into it.
+type place struct {
+	*repository.Store
+	t   testing.TB
+	raw *sql.DB
+}
+
+func newPlace(t testing.TB) *place {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "test.db")
+	store, err := repository.Open(t.Context(), "sqlite://"+path, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close(); raw.Close() })
+	err = store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &place{store, t, raw}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// drivers adds n drivers who are fit for what dispatch adds, unless change says otherwise.
+func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.DriverID {
+	p.t.Helper()
+	rows, ids := make([]dispatch.Driver, n), make([]dispatch.DriverID, n)
+	for i := range rows {
+		ids[i] = dispatch.NewDriverID(time.Now())
+		rows[i] = dispatch.Driver{
+			ID: ids[i], Name: fmt.Sprintf("Driver %d", i), Phone: "+821000000000", Regions: []string{"seoul"},
+			VehicleClass: "45m", OnDuty: true, Version: 1,
+		}
+		for _, c := range change {
+			c(&rows[i])
+		}
+	}
+	if err := p.AddDrivers(p.t.Context(), rows); err != nil {
+		p.t.Fatal(err)
+	}
+	return ids
+}
+
+func anOrder() Order {
+	starts := time.Now().Add(time.Hour)
+	return Order{Terms: dispatch.Terms{
+		Region: "seoul", VehicleClass: "45m", Site: dispatch.Site{Address: "1 Sejong-daero"},
+		WorkStartsAt: starts, WorkEndsAt: starts.Add(time.Hour), Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
+	}}
+}
+
+func (p *place) dispatch() dispatch.ID {
+	p.t.Helper()
+	d, err := NewDispatcher(p, NewAcceptor(p, nil, time.Second, quiet)).Create(p.t.Context(), anOrder(), "key_1")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return d.ID
+}
+
+func (p *place) count(from string, args ...any) int {
+	p.t.Helper()
+	var n int
+	if err := p.raw.QueryRowContext(p.t.Context(), "SELECT COUNT(*) FROM "+from, args...).Scan(&n); err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func (p *place) holder(id dispatch.ID) dispatch.DriverID {
+	p.t.Helper()
+	d, err := p.Dispatch(p.t.Context(), id)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if d.Claim == nil {
+		return ""
+	}
+	return d.Claim.Driver
+}
+
+// slow lets a test hold claims under way, fail them, and see what is announced again.
+type slow struct {
+	Claims
+	entered   chan dispatch.DriverID // hears of each claim that begins, if not nil
+	release   chan struct{}          // holds each claim until it is closed, if not nil
+	fail      error                  // what each claim comes to, if not nil
+	claimed   atomic.Int32
+	announced chan int // hears the round of each announcement, if not nil
+}
+
+func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	s.claimed.Add(1)
+	if s.entered != nil {
+		s.entered <- driver
+	}
+	if s.release != nil {
+		<-s.release
+	}
+	if s.fail != nil {
+		return dispatch.Dispatch{}, s.fail
+	}
+	return s.Claims.Claim(ctx, id, driver, rule)
+}
+
+func (s *slow) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
+	told, err := s.Claims.Reannounce(ctx, id, round, quiet)
+	if s.announced != nil {
+		s.announced <- round
+	}
+	return told, err
+}
+
+// row is one open dispatch in memory: what the rules decide about, for the tests that stop the clock.
+type row struct {
+	mu        sync.Mutex
+	d         dispatch.Dispatch
+	announced []int // the rounds
+	away      int   // how many announcements fail
+}
+
+func newRow() *row {
+	now := time.Now()
+	d, _ := dispatch.New(dispatch.NewID(now), "", anOrder().Terms,
+		dispatch.Window{OpensAt: now, ExpiresAt: now.Add(time.Hour)}, "key_1", now)
+	return &row{d: d}
+}
+
+func (r *row) Claim(_ context.Context, _ dispatch.ID, driver dispatch.DriverID,
+	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.d
+	v := dispatch.Driver{ID: driver, Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true}
+	_, err := rule(&d, dispatch.Candidate{Driver: v}, time.Now())
+	if err == nil {
+		r.d = d
+	}
+	return d, err
+}
+
+func (r *row) Reannounce(_ context.Context, _ dispatch.ID, round int, _ time.Duration) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.away > 0 {
+		r.away--
+		return false, dispatch.ErrUnavailable
+	}
+	r.announced = append(r.announced, round)
+	return len(r.d.Reannounce(round, time.Now())) > 0, nil
+}
+
+// running runs the acceptor's background work until the returned function is called or the test ends.
+func running(t testing.TB, a *Acceptor) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { a.Run(ctx) })
+	stop = func() { cancel(); done.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// together runs f n times at once, and returns when all have ended.
+func together(n int, f func(i int)) {
+	var run, ready sync.WaitGroup
+	gate := make(chan struct{})
+	ready.Add(n)
+	for i := range n {
+		run.Go(func() {
+			ready.Done()
+			<-gate
+			f(i)
+		})
+	}
+	ready.Wait()
+	close(gate)
+	run.Wait()
+}
+
+func must[T any](t testing.TB, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s did not happen", what)
+	}
+	return v
+}
+
+// pass lets that much of a bubble's time pass, and everything that happens in it happen.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -1,0 +1,98 @@
+package service
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// TestOldMarkerDoesNotSilenceTheNextRound: the marker of a round that has ended (its instance could not reach Redis to
+// drop it) says nothing about those who are turned away in the round after.
+func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
+	s.next(id, v[0])
+	s.set(id, takenValue(v[0], 1))
+	i.claims.entered, i.claims.release, i.claims.fail = make(chan dispatch.DriverID, 1), make(chan struct{}), dispatch.ErrUnavailable
+	i.claims.announced = make(chan int, 10)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := i.Accept(t.Context(), Tap{id, v[1], 2})
+		failed <- err
+	}()
+	must(t, "the claim", i.claims.entered)
+	if _, err := i.Accept(t.Context(), Tap{id, v[2], 2}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+		t.Fatal(err)
+	}
+	close(i.claims.release)
+	if err := must(t, "the failure", failed); !errors.Is(err, dispatch.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	i.chaser.followAll(t.Context(), time.Now().Add(chaseEvery))
+	select {
+	case <-i.claims.announced:
+	default:
+		t.Error("a driver was turned away in round 2 by a claim that failed, and the marker of round 1 kept them from being told")
+	}
+}
+
+// TestOldMarkerDoesNotSettleTheNextRound is the same by way of a late tap on the round before, which finds the old
+// marker before the chaser looks.
+func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
+	s.next(id, v[0])
+	s.set(id, takenValue(v[0], 1))
+	i.chaser.chase(Tap{id, v[1], 2}, 0)
+	if _, err := i.Accept(t.Context(), Tap{id, v[2], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+		t.Fatal(err)
+	}
+	if _, still := i.chaser.open[id]; !still {
+		t.Error("round 2 was to be followed up, and a tap on round 1 ended that")
+	}
+}
+
+// TestOlderRoundDoesNotReplaceTheChase: of two rounds to be looked after the newer one counts, whichever is due first.
+func TestOlderRoundDoesNotReplaceTheChase(t *testing.T) {
+	r := newRow()
+	r.d.Round = 2
+	c := newChaser(r, nil, quiet)
+	c.chase(Tap{r.d.ID, ann, 2}, chaseEvery)
+	c.chase(Tap{r.d.ID, bob, 1}, 0)
+	c.followAll(t.Context(), time.Now().Add(2*chaseEvery))
+	if !slices.Contains(r.announced, 2) {
+		t.Errorf("announced in rounds %v: those who were turned away in round 2 are not told", r.announced)
+	}
+}
+
+// TestGarbageIsNoMarker: a value whose round can't be read is no proof that anybody has committed.
+func TestGarbageIsNoMarker(t *testing.T) {
+	s := newShared(t)
+	v := s.drivers(4)
+	for n, value := range []string{"taken:drv_other:garbage", "taken:drv_other:", "taken::1", "taken:drv_other:-1"} {
+		i, id := s.instance(), s.dispatch()
+		s.set(id, value)
+		if _, err := i.Accept(t.Context(), Tap{id, v[n], 1}); err != nil {
+			t.Errorf("%q in the key of an open dispatch: %v", value, err)
+		}
+	}
+}
+
+// TestSignatureHasOneSpelling: the last character of a signature carries two bits that mean nothing; a token with
+// others there is not one that was issued, and fills the cache of verified ones fourfold.
+func TestSignatureHasOneSpelling(t *testing.T) {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	tokens := NewTokens(secret, (&clock{fixed}).now)
+	good := with(nil)
+	last := strings.IndexByte(alphabet, good[len(good)-1])
+	for bits := 1; bits < 4; bits++ {
+		token := good[:len(good)-1] + string(alphabet[last|bits])
+		if _, err := tokens.Driver(token); !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("...%s was issued, and ...%s is good too", good[len(good)-4:], token[len(token)-4:])
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package service
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"firsttap/dispatch"
+)
+
+var (
+	secret = []byte("the-secret-of-this-test")
+	driver = dispatch.DriverID("drv_" + strings.Repeat("1", 26))
+	fixed  = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+)
+
+// clock is a clock that stands until a test moves it.
+type clock struct{ time.Time }
+
+func (c *clock) now() time.Time { return c.Time }
+
+func goodClaims() map[string]any {
+	return map[string]any{
+		"iss": "firsttap", "aud": "driver", "sub": string(driver), "iat": fixed.Unix(), "exp": fixed.Add(time.Hour).Unix(),
+	}
+}
+
+func part(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// signed is a token with that header and those claims under HMAC-SHA256 with the key, whatever its header says.
+func signed(header, claims any, key []byte) string {
+	text := part(header) + "." + part(claims)
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(text))
+	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+var hs256 = map[string]any{"alg": "HS256", "typ": "JWT"}
+
+// with is a token that is good but for what is changed; a nil value takes a claim away.
+func with(changes map[string]any) string {
+	claims := goodClaims()
+	for k, v := range changes {
+		if claims[k] = v; v == nil {
+			delete(claims, k)
+		}
+	}
+	return signed(hs256, claims, secret)
+}
+
+// by is the good claims signed in another way.
+func by(t *testing.T, method jwt.SigningMethod, key any) string {
+	t.Helper()
+	token, err := jwt.NewWithClaims(method, jwt.MapClaims(goodClaims())).SignedString(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func TestGoodTokens(t *testing.T) {
+	tokens := NewTokens(secret, (&clock{fixed}).now)
+	issued, until, err := tokens.Issue(driver)
+	if err != nil || !until.Equal(fixed.Add(TokenTTL)) {
+		t.Fatalf("until %s, %v", until, err)
+	}
+	for name, token := range map[string]string{
+		"issued": issued, "made by hand": with(nil), "many audiences": with(map[string]any{"aud": []string{"x", "driver"}}),
+		"not before now": with(map[string]any{"nbf": fixed.Unix()}),
+	} {
+		for range 2 { // computed, and from the cache
+			if got, err := tokens.Driver(token); err != nil || got != driver {
+				t.Errorf("%s: %q, %v", name, got, err)
+			}
+		}
+	}
+	if got, err := NewTokens(secret, (&clock{fixed}).now).Driver(issued); err != nil || got != driver {
+		t.Errorf("at another instance: %q, %v", got, err)
+	}
+}
+
+func TestForgedTokens(t *testing.T) {
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := NewTokens(secret, (&clock{fixed}).now)
+	good := with(nil)
+	if _, err := tokens.Driver(good); err != nil { // the cache knows it
+		t.Fatal(err)
+	}
+	p := strings.Split(good, ".")
+	as := func(alg string) string { return signed(map[string]any{"alg": alg, "typ": "JWT"}, goodClaims(), secret) }
+	other := with(map[string]any{"sub": "drv_" + strings.Repeat("2", 26)})
+
+	for name, token := range map[string]string{
+		"empty": "", "a dot": ".", "two dots": "..", "three dots": "...", "garbage": "x.y.z", "null": "null",
+		"alg none, unsigned": part(map[string]any{"alg": "none"}) + "." + p[1] + ".",
+		"alg none, signed":   as("none"), "alg None": as("None"), "alg nOnE, unsigned": part(map[string]any{"alg": "nOnE"}) + "." + p[1] + ".",
+		"no alg": signed(map[string]any{"typ": "JWT"}, goodClaims(), secret), "alg hs256": as("hs256"), "alg a number": signed(map[string]any{"alg": 256}, goodClaims(), secret),
+		"says RS256, signed with the secret": as("RS256"), "says HS512, signed as HS256": as("HS512"),
+		"HS384": by(t, jwt.SigningMethodHS384, secret), "HS512": by(t, jwt.SigningMethodHS512, secret),
+		"RS256": by(t, jwt.SigningMethodRS256, rsaKey), "PS256": by(t, jwt.SigningMethodPS256, rsaKey), "ES256": by(t, jwt.SigningMethodES256, ecKey),
+		"a key of its own in the header": signed(map[string]any{"alg": "HS256", "jwk": map[string]any{"kty": "oct", "k": "eA"}}, goodClaims(), []byte("x")),
+		"another secret":                 signed(hs256, goodClaims(), []byte("the-secret-of-another")),
+		"an empty secret":                signed(hs256, goodClaims(), nil),
+		"the secret, cut off":            signed(hs256, goodClaims(), secret[:len(secret)-1]),
+		"no exp":                         with(map[string]any{"exp": nil}), "exp null": signed(hs256, map[string]any{"iss": "firsttap", "aud": "driver", "sub": driver, "exp": nil}, secret),
+		"exp now": with(map[string]any{"exp": fixed.Unix()}), "expired": with(map[string]any{"exp": fixed.Unix() - 1}),
+		"exp 0": with(map[string]any{"exp": 0}), "exp -1": with(map[string]any{"exp": -1}), "exp text": with(map[string]any{"exp": "never"}),
+		"not before": with(map[string]any{"nbf": fixed.Unix() + 1}), "made in the future": with(map[string]any{"iat": fixed.Unix() + 1}),
+		"another issuer": with(map[string]any{"iss": "someone"}), "no issuer": with(map[string]any{"iss": nil}), "issuer's case": with(map[string]any{"iss": "FirstTap"}),
+		"another audience": with(map[string]any{"aud": "admin"}), "no audience": with(map[string]any{"aud": nil}), "empty audience": with(map[string]any{"aud": []string{}}),
+		"no subject": with(map[string]any{"sub": nil}), "empty subject": with(map[string]any{"sub": ""}), "a dispatch's": with(map[string]any{"sub": "dsp_" + strings.Repeat("1", 26)}),
+		"an admin's": with(map[string]any{"sub": "key_first"}), "subject with more": with(map[string]any{"sub": string(driver) + "/../x"}), "subject a number": with(map[string]any{"sub": 1}),
+		"cut off": good[:len(good)-1], "half of it": good[:len(good)/2], "no signature": p[0] + "." + p[1] + ".", "two parts": p[0] + "." + p[1],
+		"more dots": good + ".", "a fourth part": good + "." + p[2], "space before": " " + good, "space after": good + " ",
+		"upper case": strings.ToUpper(good), "lower case": strings.ToLower(good), "padded": good + "=",
+		"another's payload": p[0] + "." + strings.Split(other, ".")[1] + "." + p[2], "another's signature": p[0] + "." + p[1] + "." + strings.Split(other, ".")[2],
+		"claims a list": signed(hs256, []int{1}, secret), "huge": strings.Repeat("a", 1<<20), "huge, three parts": p[0] + "." + strings.Repeat("a", 1<<20) + "." + p[2],
+		"not base64": p[0] + ".*." + p[2], "NUL": good + "\x00",
+	} {
+		if got, err := tokens.Driver(token); !errors.Is(err, ErrUnauthenticated) || got != "" {
+			t.Errorf("%s: taken for %q, %v", name, got, err)
+		}
+	}
+	if tokens.verified.Len() != 1 {
+		t.Errorf("%d tokens are cached, and one was good", tokens.verified.Len())
+	}
+}
+
+// TestTokenEnds, at the second, when it has just been verified too.
+func TestTokenEnds(t *testing.T) {
+	c := &clock{fixed}
+	tokens := NewTokens(secret, c.now)
+	token, until, err := tokens.Issue(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []time.Time{fixed, until.Add(-time.Nanosecond)} {
+		c.Time = at
+		if _, err := tokens.Driver(token); err != nil {
+			t.Errorf("at %s: %v", at, err)
+		}
+	}
+	for _, at := range []time.Time{until, until.Add(time.Hour)} {
+		c.Time = at
+		if _, err := tokens.Driver(token); !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("at %s: %v", at, err)
+		}
+	}
+}
+
+func TestVerifiedTokensAreBounded(t *testing.T) {
+	tokens := NewTokens(secret, (&clock{fixed}).now)
+	var first string
+	for i := range verifiedTokens + 10 {
+		token := with(map[string]any{"jti": fmt.Sprint(i)})
+		if i == 0 {
+			first = token
+		}
+		if _, err := tokens.Driver(token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := tokens.verified.Len(); n != verifiedTokens {
+		t.Errorf("%d are kept, want %d", n, verifiedTokens)
+	}
+	if got, err := tokens.Driver(first); err != nil || got != driver {
+		t.Errorf("one that was dropped: %q, %v", got, err)
+	}
+}

@@ -1,0 +1,258 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// site is a place with everything that works on it.
+type site struct {
+	*place
+	*Acceptor
+	work       *Work
+	backoffice *Dispatcher
+}
+
+func newSite(t testing.TB) *site {
+	p := newPlace(t)
+	a := NewAcceptor(p, nil, time.Second, quiet)
+	return &site{p, a, NewWork(p, a, time.Now), NewDispatcher(p, a)}
+}
+
+func (s *site) win(id dispatch.ID, v dispatch.DriverID, round int) {
+	s.t.Helper()
+	if _, err := s.Accept(s.t.Context(), Tap{id, v, round}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestWithdraw(t *testing.T) {
+	s := newSite(t)
+	id, v := s.dispatch(), s.drivers(3)
+	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
+	withdraw := func(by dispatch.DriverID) (dispatch.Dispatch, error) {
+		return s.work.Withdraw(t.Context(), by, id, "ILL")
+	}
+	s.win(id, v[0], 1)
+	for _, c := range []struct {
+		by   dispatch.DriverID
+		want error
+	}{
+		{v[1], dispatch.ErrNotYours}, {far, dispatch.ErrNotFound}, {dispatch.NewDriverID(time.Now()), dispatch.ErrDriverNotFound},
+	} {
+		if _, err := withdraw(c.by); !errors.Is(err, c.want) {
+			t.Errorf("by another: %v, want %v", err, c.want)
+		}
+	}
+	for range 3 { // a lost answer is asked for again
+		d, err := withdraw(v[0])
+		if err != nil || d.Status != dispatch.Pending || d.Round != 2 || d.Claim != nil {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	if n := s.count("events WHERE dispatch_id = ? AND type = 'dispatch.withdrawn'", id); n != 1 {
+		t.Errorf("%d withdrawals are stored", n)
+	}
+	s.win(id, v[1], 2)
+	if d, err := withdraw(v[0]); err != nil || d.Round != 2 || !d.HeldBy(v[1]) {
+		t.Errorf("the late retry, when another has it: %+v, %v", d, err)
+	}
+	if _, err := s.work.Start(t.Context(), v[1], id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := withdraw(v[1]); !errors.Is(err, dispatch.ErrInvalidState) {
+		t.Errorf("once it is begun: %v", err)
+	}
+	if _, err := s.work.Withdraw(t.Context(), v[0], dispatch.NewID(time.Now()), ""); !errors.Is(err, dispatch.ErrNotFound) {
+		t.Errorf("of no dispatch: %v", err)
+	}
+}
+
+func TestStartAndComplete(t *testing.T) {
+	s := newSite(t)
+	id, v := s.dispatch(), s.drivers(2)
+	far := s.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "28m" })[0]
+	type step = func(context.Context, dispatch.DriverID, dispatch.ID) (dispatch.Dispatch, error)
+	try := func(do step, by dispatch.DriverID, want any) {
+		t.Helper()
+		d, err := do(t.Context(), by, id)
+		switch want := want.(type) {
+		case error:
+			if !errors.Is(err, want) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		case dispatch.Status:
+			if err != nil || d.Status != want {
+				t.Errorf("%s, %v, want %s", d.Status, err, want)
+			}
+		}
+	}
+	try(s.work.Start, v[0], dispatch.ErrNotYours)
+	s.win(id, v[0], 1)
+	try(s.work.Complete, v[0], dispatch.ErrInvalidState)
+	try(s.work.Start, v[1], dispatch.ErrNotYours)
+	try(s.work.Start, far, dispatch.ErrNotFound)
+	try(s.work.Start, v[0], dispatch.InProgress)
+	try(s.work.Start, v[0], dispatch.InProgress)
+	try(s.work.Complete, v[1], dispatch.ErrNotYours)
+	try(s.work.Complete, v[0], dispatch.Completed)
+	try(s.work.Complete, v[0], dispatch.Completed)
+	try(s.work.Start, v[0], dispatch.ErrInvalidState)
+	for event, want := range map[dispatch.EventType]int{dispatch.EventStarted: 1, dispatch.EventCompleted: 1, dispatch.EventAccepted: 1} {
+		if n := s.count("events e JOIN outbox o ON o.event_id = e.id WHERE type = ?", event); n != want {
+			t.Errorf("%d %s are stored", n, event)
+		}
+	}
+}
+
+func TestSeeAndReceipt(t *testing.T) {
+	s := newSite(t)
+	id, v := s.dispatch(), s.drivers(2)
+	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
+	off := s.drivers(1, func(v *dispatch.Driver) { v.OnDuty, v.SuspendedUntil = false, ptr(time.Now().Add(time.Hour)) })[0]
+	outcome := func(v dispatch.DriverID, want dispatch.Outcome) {
+		t.Helper()
+		if r, err := s.work.Receipt(t.Context(), v, id); err != nil || r.Outcome != want {
+			t.Errorf("%+v, %v; want %s", r, err, want)
+		}
+	}
+	outcome(v[0], dispatch.Undecided)
+	s.win(id, v[0], 1)
+	outcome(v[0], dispatch.Won)
+	outcome(v[1], dispatch.Lost)
+	outcome(off, dispatch.Lost) // might have been offered it
+	for _, err := range []error{second(s.work.Receipt(t.Context(), far, id)), second(s.work.See(t.Context(), far, id)),
+		second(s.work.See(t.Context(), v[0], dispatch.NewID(time.Now())))} {
+		if !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("what may not be seen: %v", err)
+		}
+	}
+	if _, err := s.work.See(t.Context(), dispatch.NewDriverID(time.Now()), id); !errors.Is(err, dispatch.ErrDriverNotFound) {
+		t.Error(err)
+	}
+	d, err := s.Dispatch(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.backoffice.Cancel(t.Context(), id, d.Version, "key_1", ""); err != nil {
+		t.Fatal(err)
+	}
+	outcome(v[0], dispatch.OutcomeCanceled)
+	outcome(v[1], dispatch.OutcomeCanceled)
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestOffers(t *testing.T) {
+	s := newSite(t)
+	v := s.drivers(2)
+	off := s.drivers(1, func(v *dispatch.Driver) { v.OnDuty = false })[0]
+	suspended := s.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) })[0]
+	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
+	open, taken := s.dispatch(), s.dispatch()
+	s.win(taken, v[1], 1)
+	for who, want := range map[dispatch.DriverID][]dispatch.ID{v[0]: {open}, off: nil, suspended: nil, far: {}} {
+		got, next, err := s.work.Offers(t.Context(), who, dispatch.Page{Limit: 10})
+		if err != nil || next != "" || len(got) != len(want) || len(got) == 1 && got[0].ID != open {
+			t.Errorf("%s is offered %v, %q, %v; want %v", who, got, next, err, want)
+		}
+	}
+	if _, _, err := s.work.Offers(t.Context(), dispatch.NewDriverID(time.Now()), dispatch.Page{Limit: 10}); !errors.Is(err, dispatch.ErrDriverNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestCreate(t *testing.T) {
+	s := newSite(t)
+	now := time.Now()
+	at := func(d time.Duration) *time.Time { return ptr(now.Add(d)) }
+	for name, c := range map[string]struct {
+		opens, expires *time.Time
+		want           dispatch.Status // "" for ErrWindow
+		stands         time.Duration
+	}{
+		"nothing said":            {nil, nil, dispatch.Pending, dispatch.DefaultWindow},
+		"later":                   {at(time.Hour), nil, dispatch.Scheduled, dispatch.DefaultWindow},
+		"since a minute":          {at(-time.Minute), nil, dispatch.Pending, dispatch.DefaultWindow},
+		"for an hour":             {nil, at(time.Hour), dispatch.Pending, 0},
+		"over already":            {at(-time.Hour), nil, "", 0},
+		"ends in the past":        {nil, at(-time.Second), "", 0},
+		"ends before it opens":    {at(time.Hour), at(time.Minute), "", 0},
+		"ends as it opens":        {at(time.Hour), at(time.Hour), "", 0},
+		"opened and ended before": {at(-time.Hour), at(-time.Minute), "", 0},
+	} {
+		o := anOrder()
+		o.OpensAt, o.ExpiresAt = c.opens, c.expires
+		before := s.count("dispatches")
+		d, err := s.backoffice.Create(t.Context(), o, "key_1")
+		if c.want == "" {
+			if !errors.Is(err, ErrWindow) || s.count("dispatches") != before {
+				t.Errorf("%s: %+v, %v", name, d, err)
+			}
+			continue
+		}
+		if err != nil || d.Status != c.want || d.Round != 1 || c.stands != 0 && d.ExpiresAt.Sub(d.OpensAt) != c.stands {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+	o := anOrder()
+	o.ExternalID = "erp-1"
+	if _, err := s.backoffice.Create(t.Context(), o, "key_1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.backoffice.Create(t.Context(), o, "key_1"); !errors.Is(err, dispatch.ErrDuplicateExternalID) {
+		t.Errorf("the same external id: %v", err)
+	}
+}
+
+// TestCancelOpensNothing: after a cancellation the gate does not say that it is taken.
+func TestCancelOpensNothing(t *testing.T) {
+	s := newSite(t)
+	id, v := s.dispatch(), s.drivers(2)
+	s.win(id, v[0], 1)
+	for _, version := range []int{0, 1, 3} {
+		if _, err := s.backoffice.Cancel(t.Context(), id, version, "key_1", ""); !errors.Is(err, dispatch.ErrVersionMoved) {
+			t.Errorf("version %d: %v", version, err)
+		}
+	}
+	if d, err := s.backoffice.Cancel(t.Context(), id, 2, "key_1", "RAIN"); err != nil || d.Status != dispatch.Canceled {
+		t.Fatal(err)
+	}
+	for _, tap := range []Tap{{id, v[0], 1}, {id, v[1], 1}, {id, v[1], noRound}} {
+		if _, err := s.Accept(t.Context(), tap); !errors.Is(err, dispatch.ErrCanceled) {
+			t.Errorf("%+v: %v", tap, err)
+		}
+	}
+	if _, err := s.backoffice.Cancel(t.Context(), id, 3, "key_1", ""); !errors.Is(err, dispatch.ErrInvalidState) {
+		t.Errorf("twice: %v", err)
+	}
+}
+
+// TestEndsOnce: of a withdrawal, a cancellation and a start at the same time, those happen that may follow each other.
+func TestEndsOnce(t *testing.T) {
+	s := newSite(t)
+	for range 20 {
+		id, v := s.dispatch(), s.drivers(1)[0]
+		s.win(id, v, 1)
+		errs := make([]error, 3)
+		together(3, func(i int) {
+			switch i {
+			case 0:
+				_, errs[i] = s.work.Withdraw(t.Context(), v, id, "")
+			case 1:
+				_, errs[i] = s.backoffice.Cancel(t.Context(), id, 2, "key_1", "")
+			case 2:
+				_, errs[i] = s.work.Start(t.Context(), v, id)
+			}
+		})
+		done := slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err != nil })
+		if len(done) != 1 {
+			t.Errorf("%d of them happened: %v", len(done), errs)
+		}
+	}
+}
