@@ -3,7 +3,9 @@ package handler
 import (
 	"errors"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -43,9 +45,29 @@ func (r *createDispatchRequest) order() service.Order {
 	}
 }
 
+// checkYears keeps what follows from the times within the four digits that RFC 3339 has for a year.
+func (r *createDispatchRequest) checkYears() error {
+	expires := r.ExpiresAt
+	if expires == nil && r.OpensAt != nil {
+		byDefault := r.OpensAt.Add(dispatch.DefaultWindow)
+		expires = &byDefault
+	}
+	for field, t := range map[string]*time.Time{
+		"work_starts_at": &r.WorkStartsAt, "work_ends_at": &r.WorkEndsAt, "opens_at": r.OpensAt, "expires_at": expires,
+	} {
+		if t != nil && (t.UTC().Year() < 1 || t.UTC().Year() > 9999) {
+			return invalidField(field, "must be from the year 1 to 9999, in UTC")
+		}
+	}
+	return nil
+}
+
 func (h *handler) createDispatch(c echo.Context, actor string) error {
 	req, err := read[createDispatchRequest](c, maxBody)
 	if err != nil {
+		return err
+	}
+	if err := req.checkYears(); err != nil {
 		return err
 	}
 	d, err := h.Dispatcher.Create(c.Request().Context(), req.order(), actor)
@@ -67,6 +89,9 @@ func (h *handler) listDispatches(c echo.Context, _ string) error {
 	s, err := status(c)
 	if err != nil {
 		return err
+	}
+	if strings.ContainsRune(c.QueryParam("q"), 0) || !utf8.ValidString(c.QueryParam("q")) {
+		return invalidField("q", "must be text")
 	}
 	q := dispatch.Query{Status: s, Region: c.QueryParam("region"), Text: c.QueryParam("q"), Page: p}
 	items, next, err := h.Store.List(c.Request().Context(), q)

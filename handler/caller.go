@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
 	"strconv"
@@ -106,7 +107,7 @@ func (l *limiter) allow(c echo.Context, caller string, now time.Time) error {
 	if bucket.AllowN(now, 1) {
 		return nil
 	}
-	wait := max(1, int(1/l.rate))
+	wait := max(1, int(math.Ceil(float64(1/l.rate))))
 	c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(wait))
 	return errRateLimited
 }

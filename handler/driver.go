@@ -63,6 +63,9 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
+	if _, err := h.Store.Driver(c.Request().Context(), me); err != nil {
+		return tokenOf(err)
+	}
 	items, next, err := h.Store.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-playground/validator/v10"
 	"github.com/labstack/echo/v4"
@@ -26,10 +28,17 @@ const (
 // read decodes the body into v, strictly, and validates it. An empty body reads as {}.
 func read[T any](c echo.Context, limit int64) (T, error) {
 	var v T
-	body := http.MaxBytesReader(c.Response().Writer, c.Request().Body, limit)
-	dec := json.NewDecoder(body)
+	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, limit))
+	if err != nil {
+		return v, decodeError(err)
+	}
+	// The decoder takes both: one as nothing, the other as U+FFFD.
+	if !utf8.Valid(body) || bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
+		return v, fmt.Errorf("%w: want a JSON object in UTF-8", errMalformed)
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(&v)
+	err = dec.Decode(&v)
 	if err == nil {
 		_, err = dec.Token()
 		if err == nil {

@@ -1,0 +1,322 @@
+package handler
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// ours fails the test unless r is a whole problem of 4xx.
+func (w *world) ours(what string, r reply) {
+	w.t.Helper()
+	if r.status < 400 || r.status > 499 {
+		w.t.Errorf("%s: %d %.300s", what, r.status, r.raw)
+		return
+	}
+	w.refused(what, r, r.status, r.code())
+	if r.code() == "" || r.at("type") != "urn:firsttap:problem:"+r.code() || !strings.HasPrefix(fmt.Sprint(r.at("instance")), "/") {
+		w.t.Errorf("%s: %s", what, r.raw)
+	}
+}
+
+// untouched fails the test unless the dispatch is open, in its first round and version.
+func (w *world) untouched(id string) {
+	w.t.Helper()
+	r := w.call("GET", "/v1/admin/dispatches/"+id, key, "")
+	if r.at("status") != "PENDING" || r.at("version") != 1.0 || r.at("round") != 1.0 || r.at("accepted_by") != nil {
+		w.t.Errorf("something changed: %s", r.raw)
+	}
+}
+
+// TestSuccessIsAsPromised holds every member of a success, and none besides.
+func TestSuccessIsAsPromised(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	for _, replayed := range []bool{false, true} {
+		r := w.accept(id, d, `{"round":1}`)
+		if r.status != 200 || r.header.Get("Content-Type") != "application/json" || r.header.Get("X-Request-Id") == "" {
+			t.Fatalf("%d %v %s", r.status, r.header, r.raw)
+		}
+		mustHave(t, "the answer", r.json, "result", "replayed", "dispatch", "claim")
+		mustHave(t, "the claim", r.at("claim"), "id", "round", "accepted_at")
+		mustHave(t, "the dispatch", r.at("dispatch"), "id", "external_id", "status", "round", "version", "region", "vehicle_class",
+			"min_working_height_m", "site_address", "site_lat", "site_lng", "work_starts_at", "work_ends_at", "fee", "note",
+			"opens_at", "expires_at", "accepted_at", "created_at", "updated_at")
+		if r.at("replayed") != replayed || r.at("result") != "SUCCESS" || r.at("dispatch", "id") != id ||
+			r.at("dispatch", "accepted_at") != r.at("claim", "accepted_at") || r.at("dispatch", "fee", "amount") != 350000.0 {
+			t.Error(r.raw)
+		}
+		for _, member := range []string{"work_starts_at", "opens_at", "expires_at", "accepted_at", "created_at", "updated_at"} {
+			s, _ := r.at("dispatch", member).(string)
+			if _, err := time.Parse("2006-01-02T15:04:05.000Z", s); err != nil {
+				t.Errorf("%s: %v", member, err)
+			}
+		}
+	}
+}
+
+func mustHave(t *testing.T, what string, got any, want ...string) {
+	t.Helper()
+	members, _ := got.(map[string]any)
+	for _, m := range want {
+		if _, ok := members[m]; !ok {
+			t.Errorf("%s has no %s", what, m)
+		}
+	}
+	if len(members) != len(want) {
+		t.Errorf("%s has %d members, want %d: %v", what, len(members), len(want), members)
+	}
+}
+
+// TestProblemsCarryTheirMembers and no others: what belongs to one code is not in another.
+func TestProblemsCarryTheirMembers(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(2), w.dispatch(1)
+	w.accept(id, d[0], "")
+	early := w.dispatch(2, `"opens_at":"`+inFuture(time.Hour)+`"`)
+	far := w.dispatch(3, `"region":"jeju"`)
+	for code, c := range map[string]struct {
+		r     reply
+		extra []string
+	}{
+		"ALREADY_TAKEN":      {w.accept(id, d[1], ""), []string{"final"}},
+		"OFFER_STALE":        {w.accept(id, d[0], `{"round":2}`), nil},
+		"NOT_OPEN_YET":       {w.accept(early, d[1], ""), []string{"opens_at"}},
+		"NOT_ELIGIBLE":       {w.accept(far, d[1], ""), []string{"reasons"}},
+		"VALIDATION_FAILED":  {w.accept(id, d[1], `{"round":0}`), []string{"errors"}},
+		"DISPATCH_NOT_FOUND": {w.accept("dsp_x", d[1], ""), nil},
+		"UNAUTHENTICATED":    {w.accept(id, who{}, ""), nil},
+	} {
+		if c.r.code() != code {
+			t.Errorf("got %s, want %s", c.r.raw, code)
+		}
+		mustHave(t, code, c.r.json, append(c.extra, "type", "title", "status", "detail", "instance", "code")...)
+		if retry := c.r.header.Get("Retry-After"); retry != "" {
+			t.Errorf("%s has Retry-After %s", code, retry)
+		}
+	}
+	if r := w.accept(far, d[1], ""); fmt.Sprint(r.at("reasons")) != "[REGION]" {
+		t.Error(r.raw)
+	}
+}
+
+// TestWinnerIsASecret looks for the winner in everything that another driver, and nobody at all, can be told.
+func TestWinnerIsASecret(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(2), w.dispatch(1)
+	won := w.accept(id, d[0], "")
+	claim := fmt.Sprint(won.at("claim", "id"))
+	look := func(stage string) {
+		for _, r := range []reply{
+			w.accept(id, d[1], ""), w.accept(id, d[1], `{"round":1}`), w.accept(id, d[1], `{"round":9}`),
+			w.call("GET", "/v1/dispatches/"+id, d[1].token, ""), w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[1].token, ""),
+			w.call("GET", "/v1/me/offers", d[1].token, ""), w.call("GET", "/v1/me/dispatches", d[1].token, ""),
+			w.on(id, "withdraw", d[1]), w.on(id, "start", d[1]), w.on(id, "complete", d[1]), w.accept(id, who{}, ""),
+		} {
+			if all := r.raw + fmt.Sprint(r.header); strings.Contains(all, d[0].id) || strings.Contains(all, claim) || strings.Contains(all, "Kim 0") {
+				t.Errorf("%s: %s", stage, all)
+			}
+		}
+	}
+	look("accepted")
+	w.on(id, "start", d[0])
+	look("begun")
+	w.on(id, "complete", d[0])
+	look("done")
+}
+
+func TestTheWrongKindOfCaller(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	for _, route := range []string{
+		"GET /v1/me", "PUT /v1/me/duty", "GET /v1/me/offers", "GET /v1/me/dispatches", "GET /v1/me/dispatches/" + id + "/claim",
+		"GET /v1/dispatches/" + id, "POST /v1/dispatches/" + id + "/accept", "POST /v1/dispatches/" + id + "/withdraw",
+		"POST /v1/dispatches/" + id + "/start", "POST /v1/dispatches/" + id + "/complete",
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		for _, token := range []string{"", key, d.token + "x"} {
+			r := w.call(method, path, token, "{}")
+			w.refused(route, r, 401, "UNAUTHENTICATED")
+			if r.header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%s: WWW-Authenticate %q", route, r.header.Get("WWW-Authenticate"))
+			}
+		}
+	}
+	for _, route := range []string{
+		"POST /v1/admin/dispatches", "GET /v1/admin/dispatches", "GET /v1/admin/dispatches/" + id,
+		"POST /v1/admin/dispatches/" + id + "/cancel", "POST /v1/admin/drivers/bulk", "POST /v1/admin/drivers/" + d.id + "/tokens",
+	} {
+		method, path, _ := strings.Cut(route, " ")
+		for _, token := range []string{"", d.token, key + "x", strings.ToUpper(key)} {
+			w.refused(route, w.call(method, path, token, order(1), "If-Match", `"1"`), 401, "UNAUTHENTICATED")
+		}
+	}
+	w.untouched(id)
+	if r := w.call("POST", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 201 || w.call("GET", "/v1/me", r.at("token").(string), "").status != 200 {
+		t.Errorf("a token: %s", r.raw)
+	}
+	w.refused("nobody's token", w.call("POST", "/v1/admin/drivers/drv_"+strings.Repeat("0", 26)+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
+}
+
+// TestWrongMethods: each address takes the methods of the contract and no others.
+func TestWrongMethods(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	for path, takes := range map[string]string{
+		"/v1/dispatches/" + id + "/accept": "POST", "/v1/me/duty": "PUT", "/v1/dispatches/" + id: "GET", "/livez": "GET",
+		"/v1/admin/drivers/bulk": "POST", "/v1/admin/dispatches/" + id + "/cancel": "POST",
+	} {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"} {
+			if method == takes {
+				continue
+			}
+			r := w.call(method, path, d.token, "")
+			if method == "OPTIONS" && r.status == 204 {
+				continue // which says what is allowed
+			}
+			w.ours(method+" "+path, r)
+		}
+	}
+	for _, path := range []string{"/", "/v1", "/v1/", "/v1/me/", "/v1//me", "/V1/me", "/v1/dispatches", "/v1/dispatches/" + id + "/", "/v1/dispatches/" + id + "/accept/x", "/v1/admin"} {
+		w.ours(path, w.call("GET", path, d.token, ""))
+	}
+	w.untouched(id)
+}
+
+// TestExtremes: what is far out is refused, or kept and given back as it is.
+func TestExtremes(t *testing.T) {
+	w := newWorld(t)
+	for _, field := range []string{
+		`"fee":{"amount":9223372036854775808,"currency":"KRW"}`, `"fee":{"amount":-9223372036854775808,"currency":"KRW"}`,
+		`"fee":{"amount":1.5,"currency":"KRW"}`, `"fee":{"amount":1,"currency":"krw"}`, `"fee":null`, `"fee":[]`, `"fee":{"amount":1}`,
+		`"site_lat":-90.0001`, `"site_lng":180.0001`, `"site_lng":1e308`, `"min_working_height_m":200.1`, `"min_working_height_m":-1`,
+		`"opens_at":"2026-02-30T00:00:00Z"`, `"opens_at":"2026-01-01"`, `"opens_at":1`, `"opens_at":"+292277026596-12-04T15:30:07Z"`,
+		`"expires_at":"0000-01-01T00:00:00Z"`, `"opens_at":"0001-01-01T00:00:00Z"`, `"work_starts_at":null`,
+		`"work_starts_at":"9999-12-31T23:59:59Z","work_ends_at":"9999-12-31T23:59:59Z"`,
+		`"region":""`, `"region":"a\nb"`, `"region":"a\u0000"`, `"region":"\u00a0seoul"`, `"region":"a\u0085b"`, `"external_id":"x "`,
+		`"site_address":"` + strings.Repeat("x", 501) + `"`, `"external_id":"` + strings.Repeat("x", 129) + `"`, `"vehicle_class":1`,
+		`"version":7`, `"round":7`, `"id":"dsp_1"`, `"created_at":"2026-01-01T00:00:00Z"`,
+	} {
+		w.ours(field, w.call("POST", "/v1/admin/dispatches", key, order(1, field)))
+	}
+	if r := w.call("GET", "/v1/admin/dispatches", key, ""); len(r.json["items"].([]any)) != 0 {
+		t.Fatalf("what was refused was kept: %s", r.raw)
+	}
+	for _, c := range []struct {
+		field string
+		path  []string
+		want  any
+	}{
+		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53), []string{"fee", "amount"}, float64(1 << 53)},
+		{`"fee":{"amount":0,"currency":"USD"}`, []string{"fee", "amount"}, 0.0},
+		{`"region":"` + strings.Repeat("서", 64) + `"`, []string{"region"}, strings.Repeat("서", 64)},
+		{`"site_address":"` + strings.Repeat("🏗", 500) + `"`, []string{"site_address"}, strings.Repeat("🏗", 500)},
+		{`"external_id":"𝒳' OR 1=1 --"`, []string{"external_id"}, "𝒳' OR 1=1 --"},
+		{`"note":"` + strings.Repeat("한", 2000) + `"`, []string{"note"}, strings.Repeat("한", 2000)},
+		{`"note":"line\n<script>alert(1)</script>"`, []string{"note"}, "line\n<script>alert(1)</script>"},
+		{`"site_lat":-90,"site_lng":180`, []string{"site_lat"}, -90.0},
+		{`"work_starts_at":"9999-12-30T23:59:59Z","work_ends_at":"9999-12-31T23:59:59Z"`, []string{"work_ends_at"}, "9999-12-31T23:59:59.000Z"},
+		{`"work_starts_at":"1969-12-31T23:59:59Z"`, []string{"work_starts_at"}, "1969-12-31T23:59:59.000Z"},
+		{`"opens_at":"2026-01-01T09:00:00.123456789+09:00","expires_at":"9999-12-31T00:00:00Z"`, []string{"opens_at"}, "2026-01-01T00:00:00.123Z"},
+	} {
+		made := w.call("POST", "/v1/admin/dispatches", key, order(1, c.field))
+		if made.status != 201 {
+			t.Errorf("%.80s: %d %.300s", c.field, made.status, made.raw)
+			continue
+		}
+		if read := w.call("GET", made.header.Get("Location"), key, ""); read.at(c.path...) != c.want || made.at(c.path...) != c.want {
+			t.Errorf("%.80s: made %v, read %v", c.field, made.at(c.path...), read.at(c.path...))
+		}
+	}
+	huge := w.call("POST", "/v1/admin/dispatches", key,
+		strings.Replace(order(1), "350000", fmt.Sprint(int64(math.MaxInt64)), 1))
+	if huge.status != 201 || !strings.Contains(w.call("GET", huge.header.Get("Location"), key, "").raw, `"amount":9223372036854775807`) {
+		t.Errorf("the largest amount: %s", huge.raw)
+	}
+	if strings.Contains(w.log.String(), "level=ERROR") {
+		t.Errorf("an error of ours: %s", w.log)
+	}
+}
+
+// TestBodyLimitIsExact: 64 KiB are taken, one byte more is not, wherever it stands.
+func TestBodyLimitIsExact(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	fill := func(n int) string { return `{"round":2}` + strings.Repeat(" ", n-len(`{"round":2}`)) }
+	const limit = 64 << 10
+	w.refused("64 KiB", w.accept(id, d, fill(limit)), 409, "OFFER_STALE")
+	w.refused("64 KiB and a byte", w.accept(id, d, fill(limit+1)), 413, "BODY_TOO_LARGE")
+	w.refused("much more, in front", w.accept(id, d, strings.Repeat(" ", 10<<20)+`{}`), 413, "BODY_TOO_LARGE")
+	w.refused("a dispatch", w.call("POST", "/v1/admin/dispatches", key, order(1, `"note":"`+strings.Repeat("x", maxBody)+`"`)), 413, "BODY_TOO_LARGE")
+	w.refused("drivers", w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Repeat(" ", maxBulkBody)), 413, "BODY_TOO_LARGE")
+	w.untouched(id)
+}
+
+// TestLists: filters, pages that neither repeat nor leave out, cursors of one's own making.
+func TestLists(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(1)[0]
+	state := map[string]string{
+		"PENDING": w.dispatch(1), "SCHEDULED": w.dispatch(2, `"opens_at":"`+inFuture(time.Hour)+`"`), "CANCELED": w.dispatch(3),
+		"ACCEPTED": w.dispatch(4), "IN_PROGRESS": w.dispatch(6), "COMPLETED": w.dispatch(8), "EXPIRED": w.dispatch(10, `"region":"jeju"`),
+	}
+	w.call("POST", "/v1/admin/dispatches/"+state["CANCELED"]+"/cancel", key, "", "If-Match", `"1"`)
+	for _, s := range []string{"ACCEPTED", "IN_PROGRESS", "COMPLETED"} {
+		w.accept(state[s], d, "")
+	}
+	w.on(state["IN_PROGRESS"], "start", d)
+	w.on(state["COMPLETED"], "start", d)
+	w.on(state["COMPLETED"], "complete", d)
+	w.expire(state["EXPIRED"])
+	for s, id := range state {
+		r := w.call("GET", "/v1/admin/dispatches?status="+s, key, "")
+		items := r.json["items"].([]any)
+		if len(items) != 1 || items[0].(map[string]any)["id"] != id || items[0].(map[string]any)["status"] != s || r.at("next_cursor") != nil || r.at("server_time") == nil {
+			t.Errorf("%s: %s", s, r.raw)
+		}
+	}
+	for query, want := range map[string]int{
+		"": 7, "region=jeju": 1, "region=JEJU": 0, "q=" + state["PENDING"]: 1, "q=강남": 7, "q=%25": 0, "q=_": 7, "q='": 0,
+		"status=PENDING&region=jeju": 0, "q=" + strings.Repeat("x", 5000): 0,
+	} {
+		r := w.call("GET", "/v1/admin/dispatches?"+query, key, "")
+		if items, _ := r.json["items"].([]any); r.status != 200 || len(items) != want {
+			t.Errorf("%.40s: %d, %d items, want %d", query, r.status, len(items), want)
+		}
+	}
+	for _, limit := range []int{1, 2, 3, 7, 200} {
+		seen, cursor, pages := map[string]bool{}, "", 0
+		for more := true; more && pages < 10; pages++ {
+			r := w.call("GET", fmt.Sprintf("/v1/admin/dispatches?limit=%d&cursor=%s", limit, cursor), key, "")
+			for _, item := range r.json["items"].([]any) {
+				seen[item.(map[string]any)["id"].(string)] = true
+			}
+			cursor, more = r.json["next_cursor"].(string)
+		}
+		if want := (6 + limit) / limit; len(seen) != 7 || pages != want {
+			t.Errorf("%d a page: %d of 7 on %d pages, want %d", limit, len(seen), pages, want)
+		}
+	}
+	if r := w.call("GET", "/v1/me/dispatches", d.token, ""); len(r.json["items"].([]any)) != 3 {
+		t.Errorf("the driver's own: %s", r.raw)
+	}
+	for _, q := range []string{"limit=-1", "limit=1e2", "limit=%2b1x", "limit=99999999999999999999", "status=pending", "status=%00", "cursor=%ff", "cursor=" + strings.Repeat("A", 5000)} {
+		w.ours(q, w.call("GET", "/v1/admin/dispatches?"+q, key, ""))
+		w.ours(q, w.call("GET", "/v1/me/dispatches?"+q, d.token, ""))
+	}
+}
+
+func (w *world) expire(id string) {
+	w.t.Helper()
+	_, err := w.store.Update(w.t.Context(), dispatch.ID(id), func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-time.Hour), now.Add(-time.Minute), d.Version+1
+		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventExpired, Dispatch: d.ID, Round: d.Round, Actor: dispatch.System, At: now}}, nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -1,0 +1,118 @@
+package handler
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/migrations"
+	"firsttap/repository"
+	"firsttap/servertest"
+	"firsttap/service"
+)
+
+// TestWhatIsNotSaidClearly: bodies that say nothing, or not in UTF-8. encoding/json lets them pass.
+func TestWhatIsNotSaidClearly(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	for name, body := range map[string]string{
+		"null": `null`, "null with space": " null\n",
+	} {
+		r := w.accept(id, d, body)
+		w.ours(name, r)
+		if r.status == 200 {
+			w.on(id, "withdraw", d)
+			id = w.dispatch(1)
+		}
+	}
+	r := w.call("POST", "/v1/admin/dispatches", key, strings.Replace(order(1), `"note":"`, "\"note\":\"\xff\xfe", 1))
+	w.ours("what is not UTF-8", r)
+	if strings.Contains(r.raw, "\ufffd") {
+		t.Errorf("and is kept as something else: %s", r.raw)
+	}
+}
+
+// TestTimesHaveFourDigitYears: RFC 3339 knows no other, and a client's parser fails on the whole list.
+func TestTimesHaveFourDigitYears(t *testing.T) {
+	w := newWorld(t)
+	for _, field := range []string{
+		`"opens_at":"9999-12-31T23:55:00Z"`, // expires_at is ten minutes later by default
+		`"work_ends_at":"9999-12-31T23:59:59-12:00"`,
+		`"work_starts_at":"0000-01-01T00:00:00+14:00"`,
+	} {
+		r := w.call("POST", "/v1/admin/dispatches", key, order(1, field))
+		for _, member := range []string{"opens_at", "expires_at", "work_starts_at", "work_ends_at"} {
+			if s, ok := r.at(member).(string); ok {
+				if _, err := time.Parse(time.RFC3339, s); err != nil {
+					t.Errorf("%s: %d, %s is %q", field, r.status, member, s)
+				}
+			}
+		}
+	}
+}
+
+// TestRetryAfterIsLongEnough: whoever waits as long as was asked gets through.
+func TestRetryAfterIsLongEnough(t *testing.T) {
+	for _, rate := range []Rate{0.3, 0.6, 0.7} {
+		now := time.Now()
+		w := newWorld(t, func(a *API) { a.AdminRate, a.Now = rate, func() time.Time { return now } })
+		var r reply
+		for r = w.call("GET", "/v1/admin/dispatches", key, ""); r.status == 200; {
+			r = w.call("GET", "/v1/admin/dispatches", key, "")
+		}
+		wait, err := time.ParseDuration(r.header.Get("Retry-After") + "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(wait)
+		if r := w.call("GET", "/v1/admin/dispatches", key, ""); r.status != 200 {
+			t.Errorf("at %v/s Retry-After said %s, and then it was %d", rate, wait, r.status)
+		}
+	}
+}
+
+// TestNobodysJobs: a good token for a driver who is not there is no token, on every route.
+func TestNobodysJobs(t *testing.T) {
+	w := newWorld(t)
+	token, _, err := w.tokens.Issue("drv_" + "00000000000000000000000000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/v1/me", "/v1/me/offers", "/v1/me/dispatches", "/v1/dispatches/" + w.dispatch(1)} {
+		w.refused(path, w.call("GET", path, token, ""), 401, "UNAUTHENTICATED")
+	}
+}
+
+// TestSearchOnMariaDB: a search in Korean, and one for what is not text, are no reason for "try again".
+func TestSearchOnMariaDB(t *testing.T) {
+	store, err := repository.Open(t.Context(), servertest.StartMariaDB(t).URL(t), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	err = store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(a *API) {
+		taps := service.NewAcceptor(store, nil, 5*time.Second, a.Log)
+		a.Store, a.Acceptor, a.Dispatcher = store, taps, service.NewDispatcher(store, taps)
+	})
+	w.dispatch(1)
+	for q, want := range map[string]int{"sejong": 0, "강남": 1, "서울시": 1, "%F0%9F%8F%97": 0, "%ff": 0, "%ed%a0%80": 0, "%00": 0} {
+		r := w.call("GET", "/v1/admin/dispatches?q="+q, key, "")
+		if items, _ := r.json["items"].([]any); r.status >= 500 || r.status == 200 && len(items) != want {
+			t.Errorf("q=%s: %d %.300s", q, r.status, r.raw)
+		}
+	}
+}
+
+// TestSearchForNUL on SQLite finds everything: its LIKE ends at the first NUL.
+func TestSearchForNUL(t *testing.T) {
+	w := newWorld(t)
+	w.dispatch(1)
+	if r := w.call("GET", "/v1/admin/dispatches?q=%00", key, ""); r.status == 200 && len(r.json["items"].([]any)) != 0 {
+		t.Errorf("found: %.200s", r.raw)
+	}
+}
