@@ -9,11 +9,13 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"firsttap/handler"
 	"firsttap/lock"
+	"firsttap/repository"
 )
 
 // Config is every setting. Nothing else reads the environment.
@@ -61,10 +63,10 @@ func ReadConfig(lookup func(string) (string, bool)) (Config, error) {
 		c.OpsAddr = v
 	}
 	var err error
-	if _, _, err = net.SplitHostPort(c.Addr); err != nil {
+	if err = checkAddress(c.Addr); err != nil {
 		bad("FIRSTTAP_ADDR", err)
 	}
-	if _, _, err = net.SplitHostPort(c.OpsAddr); err != nil && c.OpsAddr != "" {
+	if err = checkAddress(c.OpsAddr); err != nil && c.OpsAddr != "" {
 		bad("FIRSTTAP_OPS_ADDR", err)
 	}
 	if c.RedisURL != "" {
@@ -94,6 +96,18 @@ func ReadConfig(lookup func(string) (string, bool)) (Config, error) {
 	return c, errors.Join(problems...)
 }
 
+// checkAddress wants host:port, with a port that there is.
+func checkAddress(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q is not a port", port)
+	}
+	return nil
+}
+
 // minLockTTL keeps a healthy claim from outliving its lock.
 const minLockTTL = time.Second
 
@@ -110,6 +124,9 @@ func (c *Config) checkDatabase() []error {
 		return []error{errors.New("want sqlite://path or mysql://user:password@host:port/name")}
 	}
 	var problems []error
+	if err := repository.CheckURL(c.DatabaseURL); err != nil {
+		problems = append(problems, err)
+	}
 	for name, v := range map[string]string{adminKeyVar: c.AdminKey, jwtSecretVar: c.JWTSecret} {
 		if v == "" {
 			problems = append(problems, fmt.Errorf("%s must be set too: every instance on a server needs the same one", name))
@@ -118,15 +135,31 @@ func (c *Config) checkDatabase() []error {
 	return problems
 }
 
+// FindAdminKey reads the first admin key from beside the SQLite database where the environment does not give it.
+func (c *Config) FindAdminKey() error {
+	if c.AdminKey != "" {
+		return nil
+	}
+	var err error
+	if c.AdminKey, err = readSecret(c.beside(".admin-key")); err != nil {
+		return fmt.Errorf("%s is not set, and there is no key here: %w", adminKeyVar, err)
+	}
+	return nil
+}
+
+// beside names a file like the SQLite database's, with another ending.
+func (c *Config) beside(ending string) string {
+	path := strings.TrimPrefix(c.DatabaseURL, "sqlite://")
+	return strings.TrimSuffix(path, filepath.Ext(path)) + ending
+}
+
 // MakeSecrets reads the secrets that the environment does not give from files beside the SQLite database, and makes
 // them where there are none.
 func (c *Config) MakeSecrets() error {
-	path := strings.TrimPrefix(c.DatabaseURL, "sqlite://")
-	base := strings.TrimSuffix(path, filepath.Ext(path))
 	for _, s := range []struct {
 		value *string
 		file  string
-	}{{&c.AdminKey, base + ".admin-key"}, {&c.JWTSecret, base + ".jwt-secret"}} {
+	}{{&c.AdminKey, c.beside(".admin-key")}, {&c.JWTSecret, c.beside(".jwt-secret")}} {
 		if *s.value != "" {
 			continue
 		}
@@ -142,8 +175,8 @@ func (c *Config) MakeSecrets() error {
 // secretFile returns what the file holds, and fills it first if it is not there. Of two processes that fill it at
 // the same time one wins, and both read its secret.
 func secretFile(name string) (string, error) {
-	if secret, err := os.ReadFile(name); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return strings.TrimSpace(string(secret)), err
+	if secret, err := readSecret(name); !errors.Is(err, fs.ErrNotExist) {
+		return secret, err
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*") // mode 0600
 	if err != nil {
@@ -157,6 +190,14 @@ func secretFile(name string) (string, error) {
 	if err := os.Link(tmp.Name(), name); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
-	secret, err := os.ReadFile(name)
-	return strings.TrimSpace(string(secret)), err
+	return readSecret(name)
+}
+
+func readSecret(name string) (string, error) {
+	raw, err := os.ReadFile(name)
+	secret := strings.TrimSpace(string(raw))
+	if err == nil && secret == "" {
+		err = fmt.Errorf("%s is empty: a secret was lost; remove the file to have a new one made", name)
+	}
+	return secret, err
 }

@@ -288,4 +288,3 @@ func TestEmbeddedDefaultSurvivesKill(t *testing.T) {
 		}
 	}
 }
-

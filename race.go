@@ -31,6 +31,9 @@ func race(ctx context.Context, c Config, args []string, stdout io.Writer) error 
 		}
 		return err
 	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("race takes flags only, not %q", flags.Arg(0))
+	}
 	if *drivers < 1 || *drivers > maxRacers {
 		return fmt.Errorf("--drivers must be from 1 to %d", maxRacers)
 	}
@@ -40,10 +43,8 @@ func race(ctx context.Context, c Config, args []string, stdout io.Writer) error 
 	if *url == "" {
 		return raceAlone(ctx, c, *drivers, stdout)
 	}
-	if c.AdminKey == "" {
-		if err := c.MakeSecrets(); err != nil {
-			return err
-		}
+	if err := c.FindAdminKey(); err != nil {
+		return err
 	}
 	return runRace(ctx, loadtest.Race{URLs: strings.Split(*url, ","), AdminKey: c.AdminKey, Drivers: *drivers}, stdout)
 }

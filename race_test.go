@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -174,6 +173,6 @@ func TestRaceCommand(t *testing.T) {
 type writer struct{ *logBuffer }
 
 func (w *writer) Write(p []byte) (int, error) {
-	w.add(fmt.Sprintf("%s", p))
+	w.add(string(p))
 	return len(p), nil
 }

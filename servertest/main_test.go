@@ -28,6 +28,97 @@ type client struct {
 
 func dial(t testing.TB, addr string) *client {
 	t.Helper()
+	conn, err := net.DialTimeout("tcp", addr, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return &client{Conn: conn, in: bufio.NewReader(conn)}
+}
+
+func (c *client) send(t testing.TB, command string) {
+	t.Helper()
+	if _, err := io.WriteString(c, command+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reply reads one answer: what it says, or "(nil)".
+func (c *client) reply(within time.Duration) (string, error) {
+	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
+		return "", err
+	}
+	line, err := c.in.ReadString('\n')
+	switch {
+	case err != nil:
+		return line, err
+	case line == "$-1\r\n":
+		return "(nil)", nil
+	case line[0] == '$':
+		line, err = c.in.ReadString('\n')
+	}
+	return strings.TrimSpace(line), err
+}
+
+// ask fails the test unless command is answered with want.
+func (c *client) ask(t testing.TB, command, want string) {
+	t.Helper()
+	c.send(t, command)
+	c.mustReply(t, want)
+}
+
+func (c *client) mustReply(t testing.TB, want string) {
+	t.Helper()
+	if got, err := c.reply(patience); err != nil || got != want {
+		t.Fatalf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+// mustBeSilent fails the test unless nothing comes, not even the connection's end.
+func (c *client) mustBeSilent(t testing.TB) {
+	t.Helper()
+	if got, err := c.reply(glance); got != "" || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("got %q, %v; want silence", got, err)
+	}
+}
+
+// mustEnd fails the test unless the connection ends without another byte.
+func (c *client) mustEnd(t testing.TB) {
+	t.Helper()
+	if got, err := c.reply(patience); got != "" || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("got %q, %v; want the connection's end", got, err)
+	}
+}
+
+func mustClose(t testing.TB, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("%s did not happen", what)
+	}
+}
+
+// eventually fails the test unless check returns nil in time.
+func eventually(t testing.TB, check func() error) {
+	t.Helper()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	end := time.After(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal(err)
+		}
+	}
+}
+
+func isGone(addr string) error {
 	if conn, err := net.DialTimeout("tcp", addr, patience); err == nil {
 		conn.Close()
 		return fmt.Errorf("something listens on %s", addr)

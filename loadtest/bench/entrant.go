@@ -60,7 +60,8 @@ func (c comparison) serve(context.Context) (*process, string, error) {
 		return nil, "", err
 	}
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	p, err := c.stack.starter.start(c.stack.dir, c.way, nil, self, serveCommand, c.way, address, c.stack.dsn(comparisonDatabase), c.stack.cache)
+	p, err := c.stack.starter.start(c.stack.dir, c.way, nil,
+		self, serveCommand, c.way, address, c.stack.dsn(comparisonDatabase), c.stack.cache)
 	if err != nil {
 		return nil, "", err
 	}

@@ -63,7 +63,8 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	flags.Float64Var(&o.seconds, "seconds", 2, "how long each phase of a turn lasts")
 	connections := flags.String("connections", "30,200", "how many drivers tap, a comma list")
 	only := flags.String("only", "", "run these ways only, a comma list of "+strings.Join(ways, ", "))
-	by := flags.String("order", "apart", "of the taps in the rate phase: apart, every connection at its own pace, or together, one dispatch after the other")
+	by := flags.String("order", "apart",
+		"of the taps in the rate phase: apart, every connection at its own pace, or together, one dispatch after the other")
 	quick := flags.Bool("quick", false, "one round of 0.5 s: shows that it works, not how fast")
 	flags.StringVar(&o.binary, "firsttap", "", "measure this FirstTap binary instead of building one")
 	flags.StringVar(&o.ops, "ops", "", "where FirstTap serves pprof and metrics meanwhile, host:port")
@@ -165,8 +166,9 @@ func (r report) round(ctx context.Context, round int, progress io.Writer) error 
 				return fmt.Errorf("%s at %d connections: %w", way, c, err)
 			}
 			f := contest.rounds[len(contest.rounds)-1]
-			fmt.Fprintf(progress, "round %d  %3d connections  %-10s  %7.0f requests/s  %4.0f us  loser %.2f ms  winner %.2f ms  %s\n",
-				round+1, c, way, f.rate, f.cpu, loser50(f), winner50(f), f.wrong)
+			fmt.Fprintf(progress, "round %d  %3d connections  %-10s  %7.0f requests/s  ", round+1, c, way, f.rate)
+			fmt.Fprintf(progress, "%4.0f us (server %.1f, Redis %.1f, MariaDB %.1f)  ", f.cpu, f.parts[0], f.parts[1], f.parts[2])
+			fmt.Fprintf(progress, "loser %.2f ms  winner %.2f ms  %s\n", loser50(f), winner50(f), f.wrong)
 			if f.wrong != "" {
 				fmt.Fprintf(progress, "its log ends:\n%s\n", f.log)
 			}

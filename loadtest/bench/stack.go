@@ -110,7 +110,8 @@ func (s *stack) createDatabase(ctx context.Context, name string) error {
 
 // usage is the processor time of a server and of what it uses, at one moment.
 type usage struct {
-	contender time.Duration // server, Redis and MariaDB
+	contender time.Duration // server, Redis and MariaDB together
+	parts     [3]time.Duration
 	driver    time.Duration // this process
 	machine   time.Duration // everything on this machine
 }
@@ -118,17 +119,29 @@ type usage struct {
 // usage reads the clocks of server, Redis and MariaDB, ours and the machine's.
 func (s *stack) usage(server *process) (usage, error) {
 	var u usage
-	for _, p := range []*process{server, s.redis, s.mariadb} {
+	for i, p := range []*process{server, s.redis, s.mariadb} {
 		t, err := p.cpu()
 		if err != nil {
 			return u, fmt.Errorf("processor time of %s: %w", p.name, err)
 		}
+		u.parts[i] = t
 		u.contender += t
 	}
 	var err error
 	u.machine, err = machineBusy()
 	u.driver = ownCPU()
 	return u, err
+}
+
+// since gives what was used after before.
+func (u usage) since(before usage) usage {
+	for i := range u.parts {
+		u.parts[i] -= before.parts[i]
+	}
+	u.contender -= before.contender
+	u.driver -= before.driver
+	u.machine -= before.machine
+	return u
 }
 
 // settle waits until server, Redis and MariaDB have next to nothing left to do, so that no phase pays for the one before

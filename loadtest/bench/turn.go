@@ -12,11 +12,12 @@ const warmUp = 300 * time.Millisecond
 
 // figures is what one turn of one entrant gave.
 type figures struct {
-	rate     float64 // requests/s
-	cpu      float64 // microseconds of processor time a request: server, Redis and MariaDB
-	late     float64 // what they took after the phase until they were quiet, in microseconds a request
-	foreign  float64 // share of the machine that others took meanwhile
-	early    bool    // dispatches ran out before the time did
+	rate     float64    // requests/s
+	cpu      float64    // microseconds of processor time a request: server, Redis and MariaDB
+	parts    [3]float64 // the same of each
+	late     float64    // what they took after the phase until they were quiet, in microseconds a request
+	foreign  float64    // share of the machine that others took meanwhile
+	early    bool       // dispatches ran out before the time did
 	loser50  time.Duration
 	loser99  time.Duration
 	winner50 time.Duration
@@ -104,6 +105,9 @@ func (c *contest) measure(ctx context.Context, server *process, address string, 
 	spent := fast.usage
 	f.rate = requests / fast.elapsed.Seconds()
 	f.cpu = spent.contender.Seconds() * 1e6 / requests
+	for i, part := range spent.parts {
+		f.parts[i] = part.Seconds() * 1e6 / requests
+	}
 	f.foreign = max(0, (spent.machine-spent.contender-spent.driver).Seconds()/(fast.elapsed.Seconds()*float64(processors())))
 	f.early = fast.elapsed < c.length-c.length/20
 	late, err := c.stack.settle(ctx, server)
@@ -161,9 +165,5 @@ func (c *contest) phase(ctx context.Context, server *process, address string, ne
 		return spentOutcome{}, err
 	}
 	c.spare = c.spare[o.dispatches:]
-	return spentOutcome{outcome: o, usage: usage{
-		contender: after.contender - before.contender,
-		driver:    after.driver - before.driver,
-		machine:   after.machine - before.machine,
-	}}, nil
+	return spentOutcome{outcome: o, usage: after.since(before)}, nil
 }

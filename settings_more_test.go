@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEmptySecretIsNoSecret: with an empty file beside the database everybody could sign tokens.
+func TestEmptySecretIsNoSecret(t *testing.T) {
+	for _, content := range []string{"", "\n", "  \n"} {
+		dir := t.TempDir()
+		for _, name := range []string{"data.admin-key", "data.jwt-secret"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := configIn(dir)
+		if err := c.MakeSecrets(); err == nil && (c.AdminKey == "" || c.JWTSecret == "") {
+			t.Errorf("files that hold %q: the admin key is %q, the tokens' secret %q, and the start goes on", content, c.AdminKey, c.JWTSecret)
+		}
+	}
+}
+
+// TestSettingsThatFailLater are found when the listeners and the database are opened, one by one, and not by ReadConfig.
+func TestSettingsThatFailLater(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"FIRSTTAP_ADDR", ":99999"}, {"FIRSTTAP_ADDR", ":-1"}, {"FIRSTTAP_ADDR", "http://x"},
+		{"FIRSTTAP_DATABASE_URL", "mysql://"}, {"FIRSTTAP_DATABASE_URL", "mysql://h:3306"}, {"FIRSTTAP_DATABASE_URL", "mysql://u:p@h:x/n"},
+	} {
+		_, err := ReadConfig(settings(pair[0], pair[1], adminKeyVar, "k", jwtSecretVar, "s"))
+		if err == nil || !strings.Contains(err.Error(), pair[0]) {
+			t.Errorf("%s=%s: %v", pair[0], pair[1], err)
+		}
+	}
+}
+
+// TestRaceElsewhereMakesNoSecrets: a key that was made here opens nothing there; the user has to be told to give one.
+func TestRaceElsewhereMakesNoSecrets(t *testing.T) {
+	t.Chdir(t.TempDir())
+	_, err := command(t, settings(), "race", "--url", "http://"+nobodyHere(t))
+	if err == nil {
+		t.Error("no error")
+	}
+	mustHoldFiles(t, ".")
+}
+
+// TestRaceTakesNoArguments: "race 10" is not a race of 30.
+func TestRaceTakesNoArguments(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if out, err := command(t, settings("FIRSTTAP_ADDR", nobodyHere(t)), "race", "--drivers", "2", "10"); err == nil {
+		t.Errorf("an argument that means nothing was taken:\n%s", out)
+	}
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// settings is an environment that holds these and nothing else: name, value, name, value.
+func settings(pairs ...string) func(string) (string, bool) {
+	all := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		all[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) (string, bool) {
+		v, set := all[name]
+		return v, set
+	}
+}
+
+func TestEveryDefault(t *testing.T) {
+	got, err := ReadConfig(settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second,
+		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	got, err := ReadConfig(settings(
+		"FIRSTTAP_ADDR", "127.0.0.1:1", "FIRSTTAP_OPS_ADDR", "127.0.0.1:2", "FIRSTTAP_DATABASE_URL", "mysql://u:p@h:3306/n",
+		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_ADMIN_KEY", "k", "FIRSTTAP_JWT_SECRET", "s",
+		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
+		"FIRSTTAP_LOG", "WARN"))
+	want := Config{
+		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
+		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: "k", JWTSecret: "s",
+		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
+	}
+}
+
+// TestEachBadSetting alone is refused by its name; so are all of them together, in one message.
+func TestEachBadSetting(t *testing.T) {
+	bad := map[string][]string{
+		"FIRSTTAP_ADDR":     {"8080", "localhost", "a:b:c", "::1"},
+		"FIRSTTAP_OPS_ADDR": {"9090", "nonsense"},
+		"FIRSTTAP_REDIS_URL": {"localhost:6379", "http://h", "redis://h:x", "redis://h/x", "redis+sentinel://h1,h2", "redis+cluster://",
+			"redis://:p%zz@h"},
+		"FIRSTTAP_ACCEPT_LOCK_TTL":   {"5", "x", "-1s", "0s", "999ms", "1h5"},
+		"FIRSTTAP_RATE_LIMIT_DRIVER": {"20", "0/s", "-1/s", "/s", "NaN/s", "Inf/s", "1e10/s", "20/m", "20 /s"},
+		"FIRSTTAP_RATE_LIMIT_ADMIN":  {"x", "0/s", "100"},
+		"FIRSTTAP_LOG":               {"loud", "1", "info,debug"},
+		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
+			"mysql:h/n", "://", "SQLITE://x.db"},
+	}
+	var together []string
+	for name, values := range bad {
+		for _, v := range values {
+			if _, err := ReadConfig(settings(name, v)); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%s: %v", name, v, err)
+			}
+		}
+		together = append(together, name, values[0])
+	}
+	_, err := ReadConfig(settings(together...))
+	for name := range bad {
+		if err == nil || strings.Count(err.Error(), name+":") != 1 {
+			t.Errorf("%s is not named once in:\n%v", name, err)
+		}
+	}
+}
+
+func TestMySQLNeedsSecrets(t *testing.T) {
+	const url = "mysql://u:a-password@h:3306/n"
+	for _, c := range []struct {
+		env     func(string) (string, bool)
+		missing []string
+	}{
+		{settings("FIRSTTAP_DATABASE_URL", url), []string{adminKeyVar, jwtSecretVar}},
+		{settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, "k"), []string{jwtSecretVar}},
+		{settings("FIRSTTAP_DATABASE_URL", url, jwtSecretVar, "s"), []string{adminKeyVar}},
+	} {
+		_, err := ReadConfig(c.env)
+		for _, name := range c.missing {
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("without %s: %v", name, err)
+			}
+		}
+		if err != nil && strings.Contains(err.Error(), "a-password") {
+			t.Errorf("the message shows the password: %v", err)
+		}
+	}
+}
+
+func TestMessagesShowNoPassword(t *testing.T) {
+	for _, url := range []string{"redis://u:hunter2@h:x", "redis://u:hunter2%zz@h", "redis+cluster://u:hunter2%zz@h", "http://u:hunter2@h"} {
+		if _, err := ReadConfig(settings("FIRSTTAP_REDIS_URL", url)); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := ReadConfig(settings("FIRSTTAP_DATABASE_URL", "postgres://u:hunter2@h")); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestReadingMakesNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := ReadConfig(settings()); err != nil {
+		t.Fatal(err)
+	}
+	mustHoldFiles(t, ".")
+}
+
+func mustHoldFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the folder holds %v, want %v", got, want)
+	}
+}
+
+func configIn(dir string) Config {
+	return Config{DatabaseURL: "sqlite://" + filepath.Join(dir, "data.db")}
+}
+
+func TestSecretsAreMadeOnce(t *testing.T) {
+	dir := t.TempDir()
+	first, second := configIn(dir), configIn(dir)
+	if err := errors.Join(first.MakeSecrets(), second.MakeSecrets()); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(first, second) {
+		t.Errorf("read again:\n%+v\n%+v", first, second)
+	}
+	if len(first.AdminKey) < 32 || len(first.JWTSecret) < 32 || first.AdminKey == first.JWTSecret {
+		t.Errorf("secrets %q and %q", first.AdminKey, first.JWTSecret)
+	}
+	if want := []string{filepath.Join(dir, "data.admin-key"), filepath.Join(dir, "data.jwt-secret")}; !reflect.DeepEqual(first.SecretFiles, want) {
+		t.Errorf("files %v, want %v", first.SecretFiles, want)
+	}
+	for i, name := range first.SecretFiles {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+		raw, err := os.ReadFile(name)
+		if want := []string{first.AdminKey, first.JWTSecret}[i]; err != nil || strings.TrimSpace(string(raw)) != want {
+			t.Errorf("%s holds %q, %v; want %q", name, raw, err, want)
+		}
+	}
+	mustHoldFiles(t, dir, "data.admin-key", "data.jwt-secret")
+
+	elsewhere := configIn(t.TempDir())
+	if err := elsewhere.MakeSecrets(); err != nil || elsewhere.AdminKey == first.AdminKey || elsewhere.JWTSecret == first.JWTSecret {
+		t.Errorf("the same secrets elsewhere, %v", err)
+	}
+}
+
+func TestSecretsOfTheEnvironmentAreKept(t *testing.T) {
+	dir := t.TempDir()
+	c := configIn(dir)
+	c.AdminKey, c.JWTSecret = "k", "s"
+	if err := c.MakeSecrets(); err != nil || c.AdminKey != "k" || c.JWTSecret != "s" || len(c.SecretFiles) != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	mustHoldFiles(t, dir)
+	c.JWTSecret = ""
+	if err := c.MakeSecrets(); err != nil || c.AdminKey != "k" || c.JWTSecret == "" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	mustHoldFiles(t, dir, "data.jwt-secret")
+}
+
+// TestSecretsMadeAtOnce: the making knows nothing but files, so that goroutines stand for processes here.
+func TestSecretsMadeAtOnce(t *testing.T) {
+	for range 20 {
+		dir := t.TempDir()
+		configs, errs := make([]Config, 8), make([]error, 8)
+		start := make(chan struct{})
+		var run sync.WaitGroup
+		for i := range configs {
+			configs[i] = configIn(dir)
+			run.Go(func() {
+				<-start
+				errs[i] = configs[i].MakeSecrets()
+			})
+		}
+		close(start)
+		run.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range configs[1:] {
+			if !reflect.DeepEqual(c, configs[0]) {
+				t.Fatalf("they don't agree:\n%+v\n%+v", configs[0], c)
+			}
+		}
+		mustHoldFiles(t, dir, "data.admin-key", "data.jwt-secret")
+	}
+}
+
+func TestSecretsThatCannotBeHad(t *testing.T) {
+	c := configIn(filepath.Join(t.TempDir(), "not", "there"))
+	if err := c.MakeSecrets(); !errors.Is(err, fs.ErrNotExist) || c.AdminKey != "" {
+		t.Errorf("no folder: %v", err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "data.admin-key"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c = configIn(dir)
+	if err := c.MakeSecrets(); err == nil {
+		t.Errorf("a folder in place of the file: %q", c.AdminKey)
+	}
+}
