@@ -39,7 +39,8 @@ type Lease struct {
 // tell. owner must be unique to the call. It costs one command, won or lost.
 //
 // After ErrUnavailable the lease may have been obtained all the same. The lease that comes with that error is for
-// Release and Replace, which touch only what owner has.
+// Release and Replace, which touch only what owner has. While Redis is taken to be away they do nothing, and the lease
+// ends by itself.
 func (r *Redis) Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*Lease, error) {
 	lease := &Lease{redis: r, name: name, owner: owner}
 	if r.down.Load() {

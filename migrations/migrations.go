@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/lock"
 )
 
 //go:embed mysql/*.sql sqlite/*.sql
@@ -28,29 +27,38 @@ const (
 )
 
 // Migrator brings one database's schema up and down.
-type Migrator struct{ provider *goose.Provider }
+type Migrator struct {
+	provider *goose.Provider
+	// lock keeps other processes out until release. It is taken around all that goose does, its first look included.
+	lock func(ctx context.Context) (release func() error, err error)
+}
 
 // New returns a Migrator for db. On SQLite, lockDB is a second database in a file of its own, whose write lock
 // keeps other processes out while this one migrates; on MySQL a named lock does that and lockDB is nil.
 func New(dialect Dialect, db, lockDB *sql.DB) (*Migrator, error) {
-	gooseDialect, locker := goose.DialectMySQL, lock.SessionLocker(namedLock{})
+	m := &Migrator{lock: func(ctx context.Context) (func() error, error) { return namedLock(ctx, db) }}
+	gooseDialect := goose.DialectMySQL
 	if dialect == SQLite {
-		gooseDialect, locker = goose.DialectSQLite3, &fileLock{db: lockDB}
+		m.lock = func(ctx context.Context) (func() error, error) { return fileLock(ctx, lockDB) }
+		gooseDialect = goose.DialectSQLite3
 	}
 	sqlFiles, err := fs.Sub(files, string(dialect))
 	if err != nil {
 		return nil, err
 	}
-	provider, err := goose.NewProvider(gooseDialect, db, sqlFiles,
-		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
+	if m.provider, err = goose.NewProvider(gooseDialect, db, sqlFiles, goose.WithDisableGlobalRegistry(true)); err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
 	}
-	return &Migrator{provider: provider}, nil
+	return m, nil
 }
 
 // Up applies whatever is missing and returns how many steps that took.
-func (m *Migrator) Up(ctx context.Context) (int, error) {
+func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
+	release, err := m.lock(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("migrate up: %w", err)
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	done, err := m.provider.Up(ctx)
 	if err != nil {
 		return len(done), fmt.Errorf("migrate up: %w", err)
@@ -59,8 +67,13 @@ func (m *Migrator) Up(ctx context.Context) (int, error) {
 }
 
 // Down takes the newest step back, with the data that only it has room for. False means there was none.
-func (m *Migrator) Down(ctx context.Context) (bool, error) {
-	_, err := m.provider.Down(ctx)
+func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
+	release, err := m.lock(ctx)
+	if err != nil {
+		return false, fmt.Errorf("migrate down: %w", err)
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	_, err = m.provider.Down(ctx)
 	switch {
 	case errors.Is(err, goose.ErrNoNextVersion):
 		return false, nil
@@ -91,49 +104,41 @@ const LockWait = 60 * time.Second
 
 var errLockTimeout = fmt.Errorf("another process has been migrating for %s", LockWait)
 
-// namedLock is MySQL's GET_LOCK on the connection that migrates, so that it ends with that connection. The name
-// carries the database's: named locks belong to the whole server.
-type namedLock struct{}
-
 const lockName = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
 
-func (namedLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
-	var got sql.NullInt64
-	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(LockWait.Seconds())).Scan(&got)
+// namedLock is MySQL's GET_LOCK, on a connection of its own so that it ends with it. The name carries the database's:
+// named locks belong to the whole server.
+func namedLock(ctx context.Context, db *sql.DB) (release func() error, err error) {
+	conn, err := db.Conn(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if got.Int64 != 1 {
-		return errLockTimeout
+	var got sql.NullInt64
+	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(LockWait.Seconds())).Scan(&got)
+	if err == nil && got.Int64 != 1 {
+		err = errLockTimeout
 	}
-	return nil
-}
-
-func (namedLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
-	_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK("+lockName+")")
-	return err
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return func() error {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+lockName+")")
+		return errors.Join(err, conn.Close())
+	}, nil
 }
 
 // fileLock is the write lock of a SQLite file that holds nothing else: the operating system ends it with the
 // process. A transaction on the database itself would not do, since each step is a transaction of its own.
-type fileLock struct {
-	db   *sql.DB
-	conn *sql.Conn
-}
-
-func (l *fileLock) SessionLock(ctx context.Context, _ *sql.Conn) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, LockWait)
-	defer cancel()
-	if l.conn, err = l.db.Conn(ctx); err != nil {
-		return err
+func fileLock(ctx context.Context, db *sql.DB) (release func() error, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if _, err = l.conn.ExecContext(ctx, "BEGIN EXCLUSIVE"); err != nil {
-		return errors.Join(err, l.conn.Close())
+	if _, err := conn.ExecContext(ctx, "BEGIN EXCLUSIVE"); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
-	return nil
-}
-
-func (l *fileLock) SessionUnlock(ctx context.Context, _ *sql.Conn) error {
-	_, err := l.conn.ExecContext(ctx, "ROLLBACK")
-	return errors.Join(err, l.conn.Close())
+	return func() error {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		return errors.Join(err, conn.Close())
+	}, nil
 }

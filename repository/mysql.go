@@ -21,6 +21,7 @@ import (
 const (
 	// About four connections per core commit the most; a hundred commit half of that.
 	claimConns   = 8
+	writeConns   = 8
 	generalConns = 8
 	// A row's holder commits within milliseconds or is stuck.
 	lockWaitSeconds = "1"
@@ -56,10 +57,12 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if s.claims, err = s.mysqlPool(impatient, claimConns); err != nil {
 		return nil, err
 	}
+	if s.writes, err = s.mysqlPool(impatient, writeConns); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	if s.general, err = s.mysqlPool(config, generalConns); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.writes = s.general
 	s.dialect = dialect{
 		name:      migrations.MySQL,
 		now:       func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },

@@ -227,3 +227,24 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	}
 	db.mustHold(t, 1, dispatch.EventAccepted, 1)
 }
+
+// A transaction that reads before it writes must hold the file from its beginning.
+func TestTwoStoresUpdateOneFile(t *testing.T) {
+	db := migrated(t, sqliteURL(t))
+	other := open(t, db.url)
+	d := db.add(t, nil)
+	const n = 40
+	together(n, func(i int) {
+		s := []*Store{db.Store, other}[i%2]
+		_, err := s.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			d.Version++
+			return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, At: now}}, nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if got := db.mustRead(t, d.ID); got.Version != 1+n {
+		t.Errorf("version %d after %d updates", got.Version, n)
+	}
+}

@@ -24,7 +24,7 @@ type Store struct {
 	// claims is a pool of its own, and a small one: a row that somebody holds must not keep unrelated reads waiting,
 	// and more committing connections make fewer commits.
 	claims *gorm.DB
-	// writes is where every other change goes, general where reads do.
+	// writes is where every other change goes, general where reads do: changes that wait for a row keep no read waiting.
 	writes  *gorm.DB
 	general *gorm.DB
 	dialect dialect

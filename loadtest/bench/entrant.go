@@ -38,7 +38,7 @@ var titles = map[string]string{
 	waySimple:    "simple flow: SET NX, First, Save, GET, DEL",
 	wayForUpdate: "SELECT FOR UPDATE in a transaction",
 	wayUpdate:    "conditional UPDATE only, GORM as it comes",
-	wayFirstTap:  "**FirstTap**, with auth, ledger and outbox",
+	wayFirstTap:  "**FirstTap**, with auth, audit and outbox",
 }
 
 // comparison is an entrant served by this very program under its hidden subcommand.

@@ -63,7 +63,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	flags.Float64Var(&o.seconds, "seconds", 2, "how long each phase of a turn lasts")
 	connections := flags.String("connections", "30,200", "how many drivers tap, a comma list")
 	only := flags.String("only", "", "run these ways only, a comma list of "+strings.Join(ways, ", "))
-	by := flags.String("order", "apart",
+	by := flags.String("order", "together",
 		"of the taps in the rate phase: apart, every connection at its own pace, or together, one dispatch after the other")
 	quick := flags.Bool("quick", false, "one round of 0.5 s: shows that it works, not how fast")
 	flags.StringVar(&o.binary, "firsttap", "", "measure this FirstTap binary instead of building one")

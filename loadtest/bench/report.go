@@ -191,7 +191,7 @@ func (r report) remarks(w io.Writer) {
 	}
 	fmt.Fprintln(w, ".")
 	if r.contests[wayFirstTap] != nil {
-		fmt.Fprintf(w, "FirstTap's work after the rate phase (relay, ledger), CPU us a request on top: %s.\n",
+		fmt.Fprintf(w, "FirstTap's work that the rate phase left behind, CPU us a request on top: %s.\n",
 			r.each(func(c int) string { return r.of(wayFirstTap, c, late).String() }))
 	}
 }
