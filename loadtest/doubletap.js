@@ -68,7 +68,9 @@ export default function ({ drivers, dispatches, start }) {
     if (fresh === 0) lostWins.add(1);
   } else {
     check(!all.some((a) => a.mine), 'a loser was told SUCCESS');
-    check(again.result === 'lost' && again.final, `a loser's retry was ${again.result}`);
+    check(again.result === 'lost', `a loser's retry was ${again.result}`);
+    // An instance that has not heard of the commit yet says "not final" while it asks for somebody else.
+    check(poll(() => tap(here, dispatch, driver), (a) => a.final).final, 'a loser never heard that it is final');
   }
 
   // The ledger of those who lost may be a moment behind.
