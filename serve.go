@@ -56,7 +56,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 			return err
 		}
 		defer client.Close()
-		redisLocks := lock.NewRedis(client, redisTimeout, log)
+		redisLocks := lock.NewGate(client, redisTimeout, log)
 		locks, api.RedisDegraded = redisLocks, redisLocks.Degraded
 		work.Go(func() { redisLocks.Run(background) })
 		checkEviction(ctx, redisLocks, log)
@@ -81,7 +81,7 @@ func prepare(ctx context.Context, c Config, store *repository.Store) error {
 	return service.NewKeys(store).PutFirst(ctx, c.AdminKey)
 }
 
-func checkEviction(ctx context.Context, r *lock.Redis, log *slog.Logger) {
+func checkEviction(ctx context.Context, r *lock.Gate, log *slog.Logger) {
 	switch policy, err := r.EvictionPolicy(ctx); {
 	case err != nil:
 		log.Warn("redis is not there yet, going on without it", "error", err)

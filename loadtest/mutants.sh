@@ -38,15 +38,15 @@ mutant "no re-read after a lost COMMIT" $claim "return d, s.resolve(ctx, id, d.C
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
 mutant "a lost COMMIT taken for a failed one" repository/store.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' . TestReplyOfCommitIsLost
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" . TestClientHangsUp
-mutant "a release that is anybody's" lock/redis.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
-mutant "a marker over anybody's lock" lock/redis.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
+mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
+mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
 mutant "the marker's round not read" service/marker.go "(m.round == 0 || tap.Round <= m.round)" "true" . TestWhatRedisSays
 mutant "the cache's round not read" service/gate.go " && tap.Round <= h.round" "" . TestRounds
 mutant "the cache believed without a round" service/gate.go "tap.Round != 0 && " "" ./service .
 mutant "an own key taken for a rival's" service/marker.go "m.driver != tap.Driver && " "" . TestWhatRedisSays
-mutant "a key without an end" lock/redis.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
+mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
 mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" . 'TestReplyOfUpdateIsLost|TestCommitFails'
 mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0)" "_ = a.chaser" ./service .
 mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" . TestInstanceIsKilled

@@ -20,9 +20,9 @@ type Claims interface {
 	Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error)
 }
 
-// Locks sheds load between instances; see lock.Redis.
+// Locks sheds load between instances; see lock.Gate.
 type Locks interface {
-	Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*lock.Lease, error)
+	Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*lock.Pass, error)
 	Owner(ctx context.Context, name string) (string, error)
 	Release(ctx context.Context, name, owner string) error
 }
@@ -131,7 +131,7 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap) (Acceptance, error) {
 }
 
 // obtain takes the dispatch's lock. No lease and no error means that the database is to decide without one.
-func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.Lease, error) {
+func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.Pass, error) {
 	if a.locks == nil {
 		return nil, nil
 	}
@@ -155,7 +155,7 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 
 // mark leaves the decision where the next taps look. After ErrUnknown it leaves the lock alone: the claim may have
 // been made, and only the lock's end lets another driver try.
-func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Lease, d dispatch.Dispatch, decided error) {
+func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Pass, d dispatch.Dispatch, decided error) {
 	var err error
 	switch {
 	case settled(decided):

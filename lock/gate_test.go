@@ -20,13 +20,13 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 const timeout = 100 * time.Millisecond
 
 // at returns leases on the server at url, with Run running.
-func at(t *testing.T, url string) (*Redis, redis.UniversalClient) {
+func at(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	t.Helper()
 	client, err := Dial(url, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := NewRedis(client, timeout, slog.New(slog.DiscardHandler))
+	r := NewGate(client, timeout, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -52,7 +52,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func must(t *testing.T, r *Redis, name, owner string) *Lease {
+func must(t *testing.T, r *Gate, name, owner string) *Pass {
 	t.Helper()
 	l, err := r.Obtain(t.Context(), name, owner, time.Minute)
 	if err != nil {
@@ -211,7 +211,7 @@ func TestManyTakeTurns(t *testing.T) {
 		done.Go(func() {
 			for n := range turns {
 				owner := strings.Repeat("x", g+1) + strings.Repeat("y", n)
-				var l *Lease
+				var l *Pass
 				var err error
 				for l, err = r.Obtain(t.Context(), "a", owner, time.Minute); errors.Is(err, ErrHeld); {
 					l, err = r.Obtain(t.Context(), "a", owner, time.Minute)

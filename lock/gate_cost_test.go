@@ -35,14 +35,14 @@ func commands(t *testing.T, client redis.UniversalClient) map[string]string {
 }
 
 // alone returns leases on the server at url without Run.
-func alone(t *testing.T, url string) *Redis {
+func alone(t *testing.T, url string) *Gate {
 	t.Helper()
 	client, err := Dial(url, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return NewRedis(client, timeout, slog.New(slog.DiscardHandler))
+	return NewGate(client, timeout, slog.New(slog.DiscardHandler))
 }
 
 func TestOneCommandWonOrLost(t *testing.T) {

@@ -1,0 +1,186 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Gate sheds load with keys that end: whoever is turned away costs one command. It has no renewal and no fence, as what stands
+// behind it decides; for a lease to work under, see Locker. It answers within its timeout, whatever becomes of the server: after a
+// failure it says ErrUnavailable without asking, until a probe in the background has been answered.
+//
+// Safe for concurrent use. Run must be running for it to recover from a failure.
+type Gate struct {
+	client  redis.UniversalClient
+	timeout time.Duration
+	log     *slog.Logger
+	down    atomic.Bool
+}
+
+// NewGate returns a gate on client. No call waits longer than timeout. The client must heed contexts
+// (ContextTimeoutEnabled) and must not retry: a retried SET NX finds its own value and would report it as held.
+func NewGate(client redis.UniversalClient, timeout time.Duration, log *slog.Logger) *Gate {
+	return &Gate{client: client, timeout: timeout, log: log}
+}
+
+// Pass is a name that was obtained.
+type Pass struct {
+	gate  *Gate
+	name  string
+	owner string
+}
+
+// Obtain takes name for ttl at once or not at all: a HeldError says who has it, ErrUnavailable that nobody can
+// tell. owner must be unique to the call. It costs one command, won or lost.
+//
+// After ErrUnavailable the name may have been obtained all the same. The pass that comes with that error is for
+// Release and Replace, which touch only what owner has. While Redis is taken to be away they do nothing, and the name
+// frees itself.
+func (g *Gate) Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*Pass, error) {
+	pass := &Pass{gate: g, name: name, owner: owner}
+	if g.down.Load() {
+		return pass, ErrUnavailable
+	}
+	bounded, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	// GET makes the reply tell whose value stands in the way: no second command to find out.
+	holder, err := g.client.Do(bounded, "SET", name, owner, "NX", "GET", "PX", ttl.Milliseconds()).Text()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return pass, nil
+	case err != nil:
+		return pass, g.unavailable(ctx, err)
+	case holder == owner:
+		return pass, nil
+	}
+	return nil, &HeldError{Owner: holder}
+}
+
+// Owner returns who has name, "" if nobody has. ErrUnavailable that nobody can tell.
+func (g *Gate) Owner(ctx context.Context, name string) (string, error) {
+	if g.down.Load() {
+		return "", ErrUnavailable
+	}
+	bounded, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	owner, err := g.client.Get(bounded, name).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", g.unavailable(ctx, err)
+	}
+	return owner, nil
+}
+
+var (
+	// A release or replacement acts on the caller's own value only: its time may be over and the name may be
+	// somebody else's by now.
+	releaseScript = redis.NewScript(`
+if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end
+return 0`)
+	replaceScript = redis.NewScript(`
+if redis.call("GET", KEYS[1]) == ARGV[1] then
+  redis.call("SET", KEYS[1], ARGV[2], "PX", ARGV[3])
+  return 1
+end
+return 0`)
+)
+
+// Release gives the name up. ErrLost if it was no longer the pass's, ErrUnavailable if nobody can tell. It works
+// after ctx has ended: a release that is given up keeps the name held for the rest of its time.
+func (p *Pass) Release(ctx context.Context) error {
+	return p.gate.Release(ctx, p.name, p.owner)
+}
+
+// Replace leaves owner's mark on the name for ttl, in place of the pass's. Errors as of Release.
+func (p *Pass) Replace(ctx context.Context, owner string, ttl time.Duration) error {
+	return p.gate.run(ctx, replaceScript, p.name, p.owner, owner, ttl.Milliseconds())
+}
+
+// Release removes owner from name, wherever owner was obtained. Errors as of [Pass.Release].
+func (g *Gate) Release(ctx context.Context, name, owner string) error {
+	return g.run(ctx, releaseScript, name, owner)
+}
+
+func (g *Gate) run(ctx context.Context, script *redis.Script, name string, args ...any) error {
+	if g.down.Load() {
+		return ErrUnavailable
+	}
+	ctx = context.WithoutCancel(ctx)
+	bounded, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	n, err := script.Run(bounded, g.client, []string{name}, args...).Int()
+	switch {
+	case err != nil:
+		return g.unavailable(ctx, err)
+	case n == 0:
+		return ErrLost
+	}
+	return nil
+}
+
+// Degraded reports whether Redis is taken to be away.
+func (g *Gate) Degraded() bool { return g.down.Load() }
+
+// unavailable says what became of a call, and takes Redis to be away unless the call ended for the caller's own reasons
+// or Redis has answered, if with an error.
+func (g *Gate) unavailable(caller context.Context, err error) error {
+	var answered redis.Error
+	if caller.Err() != nil || errors.As(err, &answered) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if !g.down.Swap(true) {
+		g.log.Warn("redis is away, going on without it", "error", err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+const (
+	probeEvery = 200 * time.Millisecond
+	// healthyProbe is how long a Redis that is taken to be there may take over an answer that nobody waits for.
+	healthyProbe = time.Second
+)
+
+// Run finds out when Redis goes away and when it is back. It returns when ctx ends.
+func (g *Gate) Run(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			g.probe(ctx)
+		}
+	}
+}
+
+func (g *Gate) probe(ctx context.Context) {
+	timeout := healthyProbe
+	if g.down.Load() {
+		timeout = g.timeout
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := g.client.Ping(bounded).Err(); err != nil {
+		_ = g.unavailable(ctx, err)
+	} else if g.down.Swap(false) {
+		g.log.Info("redis is back")
+	}
+}
+
+// EvictionPolicy returns the server's maxmemory-policy. Under any but "noeviction" Redis may drop a key to make
+// room.
+func (g *Gate) EvictionPolicy(ctx context.Context) (string, error) {
+	bounded, cancel := context.WithTimeout(ctx, g.timeout)
+	defer cancel()
+	info, err := g.client.InfoMap(bounded, "memory").Result()
+	if err != nil {
+		return "", g.unavailable(ctx, err)
+	}
+	return info["Memory"]["maxmemory_policy"], nil
+}

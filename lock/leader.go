@@ -1,0 +1,148 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Leader is this process's part in an election: of all that campaign for a name, one leads. It is made for schedulers:
+// whoever led a slot keeps the lead for a while after it, so that an instance whose clock is a little late does not run
+// the same slot again.
+//
+// Safe for concurrent use.
+type Leader struct {
+	locker *Locker
+	name   string
+	hold   Hold
+
+	turn chan struct{} // held while the lead is taken or given up
+
+	mu    sync.Mutex
+	lease *Lease
+	runs  int         // under way
+	idle  *time.Timer // ends the lead when nothing has run for a lease
+}
+
+// Leader returns a candidate for name who waits for the lead, and keeps it for lease after a run; 1 s and 3 s are usual.
+// Should the leader die, the lead is free after lease.
+func (l *Locker) Leader(name string, wait, lease time.Duration) *Leader {
+	return &Leader{
+		locker: l, name: name, turn: make(chan struct{}, 1),
+		// Renewed without an AtMost: a leader holds as long as its runs take, and a lease longer.
+		hold: Hold{TTL: lease, Every: lease / 3, Wait: wait},
+	}
+}
+
+// Campaign takes the lead and runs work, with a context that ends when the lead is lost. Then the lead is kept for a
+// lease, or, if ctx has ended, handed over at once. Errors of Acquire mean that work has not run; ErrLost, that it may
+// not have been the only one.
+func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) error) (err error) {
+	lease, err := l.lead(ctx)
+	if err != nil {
+		return err
+	}
+	bound, cancel := lease.Bind(ctx)
+	defer cancel()
+	defer func() {
+		if lost := context.Cause(lease.Context()); errors.Is(lost, ErrLost) {
+			err = errors.Join(lost, err)
+		}
+		if ctx.Err() != nil {
+			err = errors.Join(err, l.Resign(ctx))
+		}
+	}()
+	defer l.runEnded()
+	return work(bound)
+}
+
+// IsLeader returns nil if this process leads, having taken the lead if nobody had it, and keeps the lead for a lease from
+// now. Otherwise the errors of Acquire. It is gocron's Elector.
+func (l *Leader) IsLeader(ctx context.Context) error {
+	if _, err := l.lead(ctx); err != nil {
+		return err
+	}
+	l.runEnded()
+	return nil
+}
+
+// Resign hands the lead over: whoever waits for it gets it now. It does nothing when this process does not lead. ErrLost
+// if the lead had been lost, ErrUnavailable if nobody can tell; then it ends by itself.
+func (l *Leader) Resign(ctx context.Context) error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	l.mu.Lock()
+	lease := l.lease
+	l.lease = nil
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+	l.mu.Unlock()
+	if lease == nil {
+		return nil
+	}
+	return lease.Release(ctx)
+}
+
+// lead returns the lease of a lead that is there or was taken, and counts a run.
+func (l *Leader) lead(ctx context.Context) (*Lease, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, unavailable(ctx, ctx.Err())
+	}
+	l.mu.Lock()
+	lease := l.lease
+	if lease != nil && lease.Context().Err() == nil {
+		l.runs++
+		l.mu.Unlock()
+		return lease, nil
+	}
+	l.lease = nil
+	l.mu.Unlock()
+	if lease != nil {
+		_ = lease.Release(ctx) // lost: why has been logged
+	}
+	lease, err := l.locker.acquire(ctx, context.WithoutCancel(ctx), l.name, l.hold)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lease = lease
+	l.runs++
+	return lease, nil
+}
+
+// runEnded starts the time that the lead is kept for.
+func (l *Leader) runEnded() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs--
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+	l.idle = time.AfterFunc(l.hold.TTL, l.giveUp)
+}
+
+// giveUp ends a lead that nothing has run under for a lease.
+func (l *Leader) giveUp() {
+	l.mu.Lock()
+	busy := l.runs > 0
+	l.mu.Unlock()
+	if !busy {
+		_ = l.Resign(context.Background()) // logged by the lease
+	}
+}
+
+// Bind returns a context that ends with ctx and with the lease, for work that has a context of its own already.
+func (l *Lease) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
+	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
+	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	return bound, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}

@@ -1,0 +1,189 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Lease is a name that is held. Safe for concurrent use.
+type Lease struct {
+	locker   *Locker
+	grant    Grant
+	name     string
+	owner    string
+	hold     Hold
+	acquired time.Time
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	stop     chan struct{} // closed when renewal is to end
+	renewing sync.WaitGroup
+
+	mu      sync.Mutex
+	trusted time.Time   // until then nobody else can have the name, and the context lasts
+	timer   *time.Timer // ends the lease at trusted
+	beat    time.Time
+	failed  error // of the latest renewal; nil when it went well
+	lost    error // why the lease ended without a release
+
+	releaseOnce sync.Once
+	released    error
+}
+
+// newLease returns the lease of a grant that was asked for at sent. From then on counts the TTL: the server's began later.
+func newLease(parent context.Context, l *Locker, grant Grant, name, owner string, hold Hold, sent time.Time) *Lease {
+	lease := &Lease{
+		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, beat: time.Now(),
+		stop: make(chan struct{}),
+	}
+	lease.ctx, lease.cancel = context.WithCancelCause(parent)
+	lease.mu.Lock()
+	defer lease.mu.Unlock()
+	lease.trusted = lease.end(sent)
+	lease.timer = time.AfterFunc(time.Until(lease.trusted), lease.runOut)
+	if hold.Every > 0 {
+		lease.renewing.Go(lease.renew)
+	}
+	return lease
+}
+
+// Context ends, with an ErrLost for a cause, before somebody else can get the name, and when the lease is released.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// Name is what is held.
+func (l *Lease) Name() string { return l.name }
+
+// Owner is the identity of this acquisition, as an operator sees it.
+func (l *Lease) Owner() string { return l.owner }
+
+// Fence is larger than that of every earlier lease of the name; see [Fences].
+func (l *Lease) Fence() int64 { return l.grant.Fence() }
+
+// Beat says that the work makes progress; see [Hold.Beat].
+func (l *Lease) Beat() {
+	l.mu.Lock()
+	l.beat = time.Now()
+	l.mu.Unlock()
+}
+
+// Release gives the name up, or leaves it taken for the rest of hold.AtLeast. ErrLost if the lease ended before, with
+// the reason; then the work may not have been alone. ErrUnavailable if nobody can tell: the name is then released in the
+// background, or ends by its TTL. It works after ctx has ended. Releasing again returns the same.
+func (l *Lease) Release(ctx context.Context) error {
+	l.releaseOnce.Do(func() { l.released = l.release(ctx) })
+	return l.released
+}
+
+func (l *Lease) release(ctx context.Context) error {
+	l.mu.Lock()
+	keep := l.acquired.Add(l.hold.AtLeast).Sub(time.Now())
+	l.mu.Unlock()
+	return l.releaseAfter(ctx, max(keep, 0))
+}
+
+func (l *Lease) releaseAfter(ctx context.Context, keep time.Duration) error {
+	close(l.stop)
+	l.renewing.Wait()
+	l.mu.Lock()
+	trusted := time.Now().Before(l.trusted)
+	l.timer.Stop()
+	lost, end := l.lost, l.trusted.Add(margin(l.hold.TTL))
+	l.mu.Unlock()
+	l.locker.metrics.release(time.Since(l.acquired))
+	defer l.cancel(context.Canceled)
+	if errors.Is(lost, ErrStolen) || errors.Is(lost, ErrExpired) && l.hold.Every > 0 {
+		return lost // the server has said so: there is nothing to release
+	}
+	err := l.sendRelease(ctx, keep)
+	switch {
+	case lost != nil:
+		return lost
+	case errors.Is(err, ErrUnavailable):
+		l.locker.log.Warn("lock not released yet", "name", l.name, "owner", l.owner, "error", err)
+		if keep == 0 {
+			l.locker.leftovers.clean(l.locker, l.grant, end, true)
+		}
+	case errors.Is(err, ErrLost):
+		l.locker.metrics.lose(err)
+		l.locker.log.Error("lock was lost before its release", "name", l.name, "owner", l.owner, "error", err)
+	case !trusted:
+		return ErrExpired
+	default:
+		l.locker.log.Debug("lock released", "name", l.name, "owner", l.owner)
+	}
+	return err
+}
+
+// sendRelease asks twice: a reply that was lost does not keep the name taken. Nothing to release is then what the first
+// request left.
+func (l *Lease) sendRelease(ctx context.Context, keep time.Duration) error {
+	ctx = context.WithoutCancel(ctx) // a release that is given up keeps the name taken for the rest of its time
+	once := func() error {
+		bounded, cancel := context.WithTimeout(ctx, l.locker.timeout)
+		defer cancel()
+		return l.grant.Release(bounded, keep)
+	}
+	err := once()
+	if !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	if err = once(); errors.Is(err, ErrLost) {
+		return nil
+	}
+	return err
+}
+
+// lose ends the lease without a release.
+func (l *Lease) lose(reason error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.loseLocked(reason)
+}
+
+func (l *Lease) loseLocked(reason error) {
+	if l.lost != nil {
+		return
+	}
+	l.lost = reason
+	l.timer.Stop()
+	l.cancel(reason)
+	l.locker.metrics.lose(reason)
+	l.locker.log.Error("lock lost", "name", l.name, "owner", l.owner, "error", reason)
+}
+
+// end is until when a lease that was asked for at sent can be trusted.
+func (l *Lease) end(sent time.Time) time.Time {
+	end := sent.Add(l.hold.TTL - margin(l.hold.TTL))
+	if limit := l.acquired.Add(l.hold.AtMost); l.hold.AtMost > 0 && limit.Before(end) {
+		return limit
+	}
+	return end
+}
+
+// runOut is called when the lease can no longer be trusted, unless it has been renewed in that moment.
+func (l *Lease) runOut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case <-l.stop:
+		return // it is being released
+	default:
+	}
+	now := time.Now()
+	switch {
+	case now.Before(l.trusted):
+		return
+	case l.hold.AtMost > 0 && !now.Before(l.acquired.Add(l.hold.AtMost)):
+		l.loseLocked(ErrMaxHold)
+	case l.hold.Every == 0:
+		l.loseLocked(ErrExpired)
+	case l.failed != nil:
+		l.loseLocked(fmt.Errorf("%w: %w", ErrUnreachable, l.failed))
+	default:
+		l.loseLocked(ErrUnreachable)
+	}
+}

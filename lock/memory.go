@@ -1,0 +1,176 @@
+package lock
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Memory is a Strategy for a single process, and for tests. Others see nothing of it.
+type Memory struct {
+	mu       sync.Mutex
+	held     map[string]*memoryGrant
+	fence    int64 // the latest of any name
+	watching map[string]map[chan struct{}]bool
+}
+
+// NewMemory returns a Memory in which nothing is held.
+func NewMemory() *Memory {
+	return &Memory{held: map[string]*memoryGrant{}, watching: map[string]map[chan struct{}]bool{}}
+}
+
+type memoryGrant struct {
+	memory *Memory
+	name   string
+	owner  string
+	fence  int64
+	end    time.Time
+}
+
+// Acquire implements Strategy.
+func (m *Memory) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if g := m.holder(name, now); g != nil && g.owner != owner {
+		return nil, &HeldError{Owner: g.owner, Left: g.end.Sub(now)}
+	}
+	g := &memoryGrant{memory: m, name: name, owner: owner, fence: m.nextFence(now), end: now.Add(ttl)}
+	m.held[name] = g
+	return g, nil
+}
+
+// holder is who has name, nil if nobody has.
+func (m *Memory) holder(name string, now time.Time) *memoryGrant {
+	g := m.held[name]
+	if g == nil || g.end.After(now) {
+		return g
+	}
+	delete(m.held, name)
+	return nil
+}
+
+func (m *Memory) nextFence(now time.Time) int64 {
+	m.fence = max(now.UnixMicro(), m.fence+1)
+	return m.fence
+}
+
+// Watch implements Watcher.
+func (m *Memory) Watch(_ context.Context, name string) (<-chan struct{}, func(), error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	freed := make(chan struct{}, 1)
+	if m.watching[name] == nil {
+		m.watching[name] = map[chan struct{}]bool{}
+	}
+	m.watching[name][freed] = true
+	return freed, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if delete(m.watching[name], freed); len(m.watching[name]) == 0 {
+			delete(m.watching, name)
+		}
+	}, nil
+}
+
+// free takes name from whoever has it.
+func (m *Memory) free(name string) {
+	delete(m.held, name)
+	for freed := range m.watching[name] {
+		wake(freed)
+	}
+}
+
+// wake leaves a value in freed, which has room for one.
+func wake(freed chan<- struct{}) {
+	select {
+	case freed <- struct{}{}:
+	default:
+	}
+}
+
+// List implements Registry.
+func (m *Memory) List(context.Context) ([]Holder, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []Holder
+	for name := range m.held {
+		if h := m.show(name); h.Owner != "" {
+			found = append(found, h)
+		}
+	}
+	slices.SortFunc(found, func(a, b Holder) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+// Show implements Registry.
+func (m *Memory) Show(_ context.Context, name string) (Holder, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.show(name), nil
+}
+
+func (m *Memory) show(name string) Holder {
+	now := time.Now()
+	h := Holder{Name: name, Fence: m.fence}
+	if g := m.holder(name, now); g != nil {
+		h.Owner, h.Left = g.owner, g.end.Sub(now)
+	}
+	return h
+}
+
+// Break implements Registry.
+func (m *Memory) Break(_ context.Context, name string) (Holder, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.show(name)
+	h.Fence = m.nextFence(time.Now())
+	m.free(name)
+	return h, nil
+}
+
+// Fence implements Grant.
+func (g *memoryGrant) Fence() int64 { return g.fence }
+
+// Extend implements Grant.
+func (g *memoryGrant) Extend(_ context.Context, ttl time.Duration) error {
+	g.memory.mu.Lock()
+	defer g.memory.mu.Unlock()
+	now := time.Now()
+	if err := g.mine(now); err != nil {
+		return err
+	}
+	g.end = now.Add(ttl)
+	return nil
+}
+
+// Release implements Grant.
+func (g *memoryGrant) Release(_ context.Context, keep time.Duration) error {
+	g.memory.mu.Lock()
+	defer g.memory.mu.Unlock()
+	now := time.Now()
+	if err := g.mine(now); err != nil {
+		return err
+	}
+	if keep > 0 {
+		g.end = now.Add(keep)
+		return nil
+	}
+	g.memory.free(g.name)
+	return nil
+}
+
+func (g *memoryGrant) mine(now time.Time) error {
+	switch holder := g.memory.holder(g.name, now); holder {
+	case g:
+		return nil
+	case nil:
+		return ErrExpired
+	}
+	return ErrStolen
+}

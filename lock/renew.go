@@ -1,0 +1,92 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// renew keeps the lease from ending until it is released or lost.
+func (l *Lease) renew() {
+	timer := time.NewTimer(time.Until(l.next()))
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-timer.C:
+		}
+		pause, goOn := l.renewOnce()
+		if !goOn {
+			return
+		}
+		timer.Reset(pause)
+	}
+}
+
+// next is when the lease is due. The dues of a Locker fall on a grid, so that leases that are renewed as often are
+// renewed in one go.
+func (l *Lease) next() time.Time {
+	start, grid := l.locker.start, l.hold.Every/8
+	return start.Add(time.Since(start).Truncate(grid) + l.hold.Every)
+}
+
+func (l *Lease) renewOnce() (pause time.Duration, goOn bool) {
+	l.mu.Lock()
+	trusted, beat, lost := l.trusted, l.beat, l.lost
+	l.mu.Unlock()
+	sent := time.Now()
+	switch {
+	case lost != nil:
+		return 0, false
+	case l.hold.Beat > 0 && sent.Sub(beat) >= l.hold.Beat:
+		l.lose(ErrStalled)
+		return 0, false
+	case !sent.Before(trusted):
+		l.runOut() // the process stood still: what the server still says is too late
+		return 0, false
+	}
+	// Bounded by the end of the trust, or a call that hangs would be waited for beyond it.
+	ctx, cancel := context.WithDeadline(context.Background(), earlier(sent.Add(l.locker.timeout), trusted))
+	defer cancel()
+	err := l.grant.Extend(ctx, l.hold.TTL)
+	if errors.Is(err, ErrLost) {
+		l.lose(err)
+		return 0, false
+	}
+	return l.renewed(sent, err), true
+}
+
+// renewed takes over what a renewal came to, and returns how long to wait for the next.
+func (l *Lease) renewed(sent time.Time, err error) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slack := time.Until(l.trusted)
+	if l.failed = err; err != nil {
+		l.locker.log.Warn("lock not renewed", "name", l.name, "owner", l.owner, "left", slack, "error", err)
+		return min(l.hold.Every/4, max(slack/4, time.Millisecond))
+	}
+	l.locker.metrics.renewed(slack, l.hold.TTL)
+	if slack <= 0 {
+		return 0 // too late: runOut has been called, or is about to be
+	}
+	l.trusted = l.end(sent)
+	l.timer.Reset(time.Until(l.trusted))
+	return l.untilDue()
+}
+
+// untilDue is the pause until the next renewal, or until the next Beat has to have come.
+func (l *Lease) untilDue() time.Duration {
+	due := l.next()
+	if l.hold.Beat > 0 {
+		due = earlier(due, l.beat.Add(l.hold.Beat))
+	}
+	return max(time.Until(due), time.Millisecond)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
