@@ -95,9 +95,6 @@ func (l *Lease) releaseAfter(ctx context.Context, keep time.Duration) error {
 	l.mu.Unlock()
 	l.locker.metrics.release(time.Since(l.acquired))
 	defer l.cancel(context.Canceled)
-	if errors.Is(lost, ErrStolen) || errors.Is(lost, ErrExpired) && l.hold.Every > 0 {
-		return lost // the server has said so: there is nothing to release
-	}
 	err := l.sendRelease(ctx, keep)
 	switch {
 	case lost != nil:

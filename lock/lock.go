@@ -79,7 +79,8 @@ type Grant interface {
 // Watcher is a Strategy that tells at once when a name is released, so that whoever waits need not ask again and again.
 // An end that nobody announces, such as an expired lease, it does not tell.
 type Watcher interface {
-	// Watch returns a channel that has a value after each release of name from now on, until stop is called.
+	// Watch returns a channel that has a value when the watch has begun and after each release of name from then on, until
+	// stop is called.
 	Watch(ctx context.Context, name string) (freed <-chan struct{}, stop func(), err error)
 }
 

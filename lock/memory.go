@@ -65,6 +65,7 @@ func (m *Memory) Watch(_ context.Context, name string) (<-chan struct{}, func(),
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	freed := make(chan struct{}, 1)
+	wake(freed)
 	if m.watching[name] == nil {
 		m.watching[name] = map[chan struct{}]bool{}
 	}

@@ -97,19 +97,15 @@ type watch struct {
 	stop  func()
 }
 
-// next returns when it is time to ask again; false when patience has ended. The first attempt was without a watch: when
-// one has begun, what was freed in between is asked for at once.
+// next returns when it is time to ask again; false when patience has ended. Only who was told that the name is held
+// begins a watch: whoever does not wait, or is served at once, costs one command.
 func (w *watch) next(patience context.Context, strategy Strategy, last error) bool {
 	longest := lastPause
 	if watcher, ok := strategy.(Watcher); ok && errors.Is(last, ErrHeld) {
 		if w.freed == nil {
-			if freed, stop, err := watcher.Watch(patience, w.name); err == nil {
-				w.freed, w.stop = freed, stop
-				return patience.Err() == nil
-			}
-		} else {
-			longest = watchedPause
+			w.freed, w.stop, _ = watcher.Watch(patience, w.name) // without it, there are the pauses
 		}
+		longest = watchedPause
 	}
 	pause := w.pause/2 + rand.N(w.pause/2+1)
 	w.pause = min(2*w.pause, longest)

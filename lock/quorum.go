@@ -1,0 +1,183 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Quorum holds a name on most of several independent Redis servers: it goes on while a minority of them is away. The
+// algorithm is Redlock (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with two additions: a
+// fence that grows from holder to holder, whichever majority each of them had, and a server that comes back empty is
+// asked again by whoever holds.
+//
+// It takes clocks that run at about the same rate. A server that forgets a lease, in a restart without persistence, must
+// stay away for the longest TTL, or a majority can be had twice. It is a Strategy and a Registry.
+type Quorum struct{ nodes []*Redis }
+
+// NewQuorum returns a quorum of nodes: an odd number of at least three, no two of which are the same server or
+// replicas of each other, all with the same keys. The timeout of their clients is what one that is away costs at most.
+func NewQuorum(nodes ...*Redis) (*Quorum, error) {
+	if len(nodes) < 3 || len(nodes)%2 == 0 {
+		return nil, fmt.Errorf("%w: a quorum has 3, 5, 7, ... servers, not %d", ErrInvalid, len(nodes))
+	}
+	return &Quorum{nodes}, nil
+}
+
+func (q *Quorum) majority() int { return len(q.nodes)/2 + 1 }
+
+const (
+	// splitTries is how often a vote that nobody won is held again, after a pause of up to splitPause: among many who
+	// ask at once one should get the name, as elsewhere.
+	splitTries = 5
+	splitPause = 20 * time.Millisecond
+)
+
+// raiseScript moves a fence up to at least the given one, if the owner, where one is given, still has the name.
+var raiseScript = redis.NewScript(`
+if ARGV[2] ~= "" and redis.call("GET", KEYS[1]) ~= ARGV[2] then return 0 end
+if (tonumber(redis.call("GET", KEYS[2])) or 0) < tonumber(ARGV[3]) then
+  redis.call("SET", KEYS[2], ARGV[3], "EX", ARGV[1])
+end
+return 1`)
+
+func (r *Redis) raise(ctx context.Context, name, owner string, fence int64) error {
+	return verdict(ctx, raiseScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
+		int(fenceLife.Seconds()), owner, fence))
+}
+
+// Acquire implements Strategy. It costs two commands a server, one where it fails. A loser may hear of the winner, or of
+// another loser who has got in the way.
+func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		g := &quorumGrant{quorum: q, name: name, owner: owner, grants: make([]*redisGrant, len(q.nodes))}
+		for i, node := range q.nodes {
+			g.grants[i] = &redisGrant{redis: node, name: name, owner: owner}
+		}
+		err := g.acquire(ctx, ttl)
+		if err == nil {
+			return g, nil
+		}
+		undone := g.undo(context.WithoutCancel(ctx))
+		switch {
+		case !errors.Is(err, ErrHeld):
+			return g, err
+		case undone != nil:
+			return g, undone
+		case !errors.Is(err, errSplit) || try == splitTries || !pause(ctx, rand.N(splitPause)):
+			return nil, err
+		}
+	}
+}
+
+// pause reports whether d has passed; false when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// errSplit says that nobody has the majority.
+var errSplit = fmt.Errorf("%w: the vote is split", ErrHeld)
+
+type quorumGrant struct {
+	quorum *Quorum
+	name   string
+	owner  string
+	fence  int64
+	grants []*redisGrant
+	empty  []int // the servers that had no trace of the name at the last renewal
+}
+
+// acquire votes, and makes the fence known to a majority: the next majority has one of them in it.
+func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
+	fences := make([]int64, len(g.grants))
+	v := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
+		grant, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
+		if err == nil {
+			fences[i] = grant.Fence()
+		}
+		return err
+	}, votes.decided)
+	if v.yes < g.quorum.majority() {
+		return v.refusal()
+	}
+	for i, err := range v.answers {
+		if err == nil {
+			g.fence = max(g.fence, fences[i])
+		}
+	}
+	raised := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
+		return g.quorum.nodes[i].raise(ctx, g.name, g.owner, g.fence)
+	}, votes.decided)
+	if raised.yes < g.quorum.majority() {
+		return unavailable(ctx, errors.Join(raised.answers...))
+	}
+	return nil
+}
+
+// Fence implements Grant.
+func (g *quorumGrant) Fence() int64 { return g.fence }
+
+// Extend implements Grant. A server that came back empty gets the lease again, and its vote counts from the next renewal.
+func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
+	again := g.empty
+	v := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
+		if slices.Contains(again, i) {
+			_, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
+			return errors.Join(ErrExpired, err)
+		}
+		return g.grants[i].Extend(ctx, ttl)
+	}, votes.decided)
+	g.empty = nil
+	for i, err := range v.answers {
+		if errors.Is(err, ErrExpired) && !slices.Contains(again, i) {
+			g.empty = append(g.empty, i)
+		}
+	}
+	switch {
+	case v.yes >= g.quorum.majority():
+		return nil
+	case v.no > len(g.grants)-v.majority:
+		return v.worst(ErrStolen, ErrExpired)
+	}
+	return unavailable(ctx, errors.Join(v.answers...))
+}
+
+// Release implements Grant. It asks every server, and is done when that is decided: what a minority still has ends by
+// itself.
+func (g *quorumGrant) Release(ctx context.Context, keep time.Duration) error {
+	v := g.release(ctx, keep, votes.decided)
+	switch {
+	case v.yes >= v.majority:
+		return nil
+	case v.no > len(g.grants)-v.majority:
+		return v.worst(ErrStolen, ErrExpired)
+	}
+	return unavailable(ctx, errors.Join(v.answers...))
+}
+
+// undo takes back the votes of an acquisition that failed; nil when a majority has answered.
+func (g *quorumGrant) undo(ctx context.Context) error {
+	if v := g.release(ctx, 0, votes.answered); !v.answered() {
+		return unavailable(ctx, errors.Join(v.answers...))
+	}
+	return nil
+}
+
+func (g *quorumGrant) release(ctx context.Context, keep time.Duration, enough func(votes) bool) votes {
+	return g.quorum.ask(ctx, func(ctx context.Context, i int) error { return g.grants[i].Release(ctx, keep) }, enough)
+}

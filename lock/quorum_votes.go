@@ -1,0 +1,174 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+)
+
+// votes are the answers of a quorum's servers.
+type votes struct {
+	answers          []error // by server; errPending where the decision did not wait for it
+	yes, no, unknown int
+	majority         int
+}
+
+var errPending = errors.New("lock: not waited for")
+
+// decided reports whether the servers that have not answered make no difference.
+func (v votes) decided() bool { return v.yes >= v.majority || v.no > len(v.answers)-v.majority }
+
+// answered reports whether a majority has answered, whatever it said.
+func (v votes) answered() bool { return v.yes+v.no >= v.majority }
+
+// all waits for every server, as long as its client does.
+func (v votes) all() bool { return false }
+
+// ask asks every server at once, and returns when enough have answered or all have: a server that hangs does not hold the
+// others up.
+func (q *Quorum) ask(ctx context.Context, server func(ctx context.Context, i int) error, enough func(votes) bool) votes {
+	v := votes{answers: make([]error, len(q.nodes)), majority: q.majority()}
+	type answer struct {
+		i   int
+		err error
+	}
+	answers := make(chan answer, len(q.nodes))
+	for i := range q.nodes {
+		v.answers[i] = errPending
+		go func() {
+			detached, cancel := detach(ctx)
+			defer cancel()
+			answers <- answer{i, server(detached, i)}
+		}()
+	}
+	for range q.nodes {
+		var a answer
+		select {
+		case a = <-answers:
+		case <-ctx.Done():
+			v.unknown = len(q.nodes) - v.yes - v.no
+			return v
+		}
+		v.answers[a.i] = a.err
+		switch {
+		case a.err == nil:
+			v.yes++
+		case errors.Is(a.err, ErrHeld), errors.Is(a.err, ErrLost):
+			v.no++
+		default:
+			v.unknown++
+		}
+		if enough(v) {
+			break
+		}
+	}
+	return v
+}
+
+// detach returns a context with ctx's deadline that does not end with ctx: what is not waited for is sent all the same.
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	detached := context.WithoutCancel(ctx)
+	if end, bounded := ctx.Deadline(); bounded {
+		return context.WithDeadline(detached, end)
+	}
+	return detached, func() {}
+}
+
+// refusal says why there was no majority: held, if enough have answered for one.
+func (v votes) refusal() error {
+	if v.unknown > len(v.answers)-v.majority {
+		return unavailable(context.Background(), errors.Join(v.answers...))
+	}
+	owners := map[string]int{}
+	var most *HeldError
+	for _, err := range v.answers {
+		var held *HeldError
+		if !errors.As(err, &held) {
+			continue
+		}
+		owners[held.Owner]++
+		if most == nil || owners[held.Owner] > owners[most.Owner] {
+			most = held
+		}
+	}
+	if most == nil || owners[most.Owner] < v.majority-v.unknown {
+		return errSplit
+	}
+	return most
+}
+
+// worst is the first of kinds that an answer is.
+func (v votes) worst(kinds ...error) error {
+	for _, kind := range kinds {
+		if slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, kind) }) {
+			return kind
+		}
+	}
+	return errors.Join(v.answers...)
+}
+
+// List implements Registry. It needs a majority.
+func (q *Quorum) List(ctx context.Context) ([]Holder, error) {
+	lists := make([][]Holder, len(q.nodes))
+	v := q.ask(ctx, func(ctx context.Context, i int) (err error) {
+		lists[i], err = q.nodes[i].List(ctx)
+		return err
+	}, votes.all)
+	if v.yes < v.majority {
+		return nil, unavailable(ctx, errors.Join(v.answers...))
+	}
+	return v.agreed(lists), nil
+}
+
+// agreed returns who is a holder on most servers, in order.
+func (v votes) agreed(lists [][]Holder) []Holder {
+	type possession struct{ name, owner string }
+	count := map[possession]int{}
+	var found []Holder
+	for _, h := range slices.Concat(lists...) {
+		if count[possession{h.Name, h.Owner}]++; count[possession{h.Name, h.Owner}] == v.majority {
+			found = append(found, h)
+		}
+	}
+	slices.SortFunc(found, func(a, b Holder) int { return strings.Compare(a.Name, b.Name) })
+	return found
+}
+
+// Show implements Registry. It needs a majority.
+func (q *Quorum) Show(ctx context.Context, name string) (Holder, error) {
+	return q.look(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Show(ctx, name) })
+}
+
+// Break implements Registry. It needs a majority; where it fails, the name may be gone from a minority.
+func (q *Quorum) Break(ctx context.Context, name string) (Holder, error) {
+	h, err := q.look(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Break(ctx, name) })
+	if err != nil {
+		return h, err
+	}
+	v := q.ask(ctx, func(ctx context.Context, i int) error { return q.nodes[i].raise(ctx, name, "", h.Fence) }, votes.all)
+	if v.yes < v.majority {
+		return h, unavailable(ctx, errors.Join(v.answers...))
+	}
+	return h, nil
+}
+
+func (q *Quorum) look(ctx context.Context, name string, server func(ctx context.Context, i int) (Holder, error)) (Holder, error) {
+	seen := make([]Holder, len(q.nodes))
+	v := q.ask(ctx, func(ctx context.Context, i int) (err error) {
+		seen[i], err = server(ctx, i)
+		return err
+	}, votes.all)
+	if v.yes < v.majority {
+		return Holder{}, unavailable(ctx, errors.Join(v.answers...))
+	}
+	h := Holder{Name: name}
+	held := slices.DeleteFunc(slices.Clone(seen), func(h Holder) bool { return h.Owner == "" })
+	if agreed := v.agreed([][]Holder{held}); len(agreed) > 0 {
+		h = agreed[0]
+	}
+	for _, s := range seen {
+		h.Fence = max(h.Fence, s.Fence)
+	}
+	return h, nil
+}

@@ -1,0 +1,189 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Redis keeps leases as keys that end, on one server, or on whichever of a Sentinel's or a Cluster's servers has the key.
+// It is a Strategy, a Watcher and a Registry.
+//
+// Replication is asynchronous: a failover to a replica that had not heard of a lease gives the name away in the middle
+// of it, and so does a flush, or an eviction. The holder learns it at its next renewal. What must not happen twice even
+// then is for the fence to refuse.
+type Redis struct {
+	client   redis.UniversalClient
+	keys     Keys
+	renewals renewals
+	watches  watches
+}
+
+// NewRedis returns leases on client, which must heed contexts (ContextTimeoutEnabled) and must not retry, as those of
+// [Dial].
+func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
+	return &Redis{client: client, keys: keys, renewals: renewals{client: client}, watches: watches{client: client}}
+}
+
+// Keys says which key a name has.
+type Keys struct{ prefix, suffix string }
+
+// Tagged is prefix:{name}: what else is kept under the same hash tag is on the same server of a Cluster.
+func Tagged(prefix string) Keys { return Keys{prefix + ":{", "}"} }
+
+// ShedLock is the key of ShedLock's Redis providers, prefix:environment:name; theirs are "job-lock" and "default".
+func ShedLock(prefix, environment string) Keys { return Keys{prefix + ":" + environment + ":", ""} }
+
+func (k Keys) lock(name string) string { return k.prefix + name + k.suffix }
+
+// fence is in the same slot as the lock: the tag of a key without one is all of it.
+func (k Keys) fence(name string) string {
+	if k.suffix == "" {
+		return "{" + k.lock(name) + "}:fence"
+	}
+	return k.lock(name) + ":fence"
+}
+
+// channel is where a release is announced.
+func (k Keys) channel(name string) string { return k.lock(name) + ":freed" }
+
+// fenceLife is how long a fence is remembered for. After that the server's clock alone makes the next one larger.
+const fenceLife = 24 * time.Hour
+
+// nextFence is the part of a script that moves a fence: past the last one, and past everything before a flush, by the
+// server's clock in microseconds, which a double counts exactly until the year 2255.
+const nextFence = `
+local t = redis.call("TIME")
+local fence = math.max(t[1] * 1000000 + t[2], (tonumber(redis.call("GET", KEYS[2])) or 0) + 1)
+fence = string.format("%.0f", fence)
+redis.call("SET", KEYS[2], fence, "EX", ARGV[1])
+`
+
+var (
+	// A request that is repeated finds its own owner, and the fence that it was given.
+	acquireScript = redis.NewScript(`
+local holder = redis.call("SET", KEYS[1], ARGV[2], "NX", "GET", "PX", ARGV[3])
+if holder == ARGV[2] then return {redis.call("GET", KEYS[2]) or "0"} end
+if holder then return {holder, redis.call("PTTL", KEYS[1])} end
+` + nextFence + `
+return {fence}`)
+	extendScript = redis.NewScript(`
+local holder = redis.call("GET", KEYS[1])
+if holder == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end
+return holder and -1 or 0`)
+	// An announcement that is not allowed must not keep the name taken.
+	freeScript = redis.NewScript(`
+local holder = redis.call("GET", KEYS[1])
+if holder ~= ARGV[1] then return holder and -1 or 0 end
+redis.call("DEL", KEYS[1])
+redis.pcall("PUBLISH", ARGV[2], "")
+return 1`)
+	breakScript = redis.NewScript(nextFence + `
+local holder = redis.call("GET", KEYS[1])
+local left = redis.call("PTTL", KEYS[1])
+redis.call("DEL", KEYS[1])
+redis.pcall("PUBLISH", ARGV[2], "")
+return {holder or "", left, fence}`)
+)
+
+type redisGrant struct {
+	redis *Redis
+	name  string
+	owner string
+	fence int64
+}
+
+// Acquire implements Strategy, by one command, won or lost.
+func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	g := &redisGrant{redis: r, name: name, owner: owner}
+	answer, err := acquireScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
+		int(fenceLife.Seconds()), owner, millis(ttl)).Slice()
+	if err != nil {
+		return g, unavailable(ctx, err)
+	}
+	if len(answer) == 2 {
+		holder, _ := answer[0].(string)
+		left, _ := answer[1].(int64)
+		return nil, &HeldError{Owner: holder, Left: time.Duration(max(left, 0)) * time.Millisecond}
+	}
+	fence, _ := answer[0].(string)
+	if g.fence, err = strconv.ParseInt(fence, 10, 64); err != nil {
+		return g, unavailable(ctx, fmt.Errorf("fence: %w", err))
+	}
+	return g, nil
+}
+
+// millis is ttl in Redis' unit, no less than one.
+func millis(ttl time.Duration) int64 { return max(ttl.Milliseconds(), 1) }
+
+// Fence implements Grant.
+func (g *redisGrant) Fence() int64 { return g.fence }
+
+// Extend implements Grant. Leases that are extended at the same time share a request.
+func (g *redisGrant) Extend(ctx context.Context, ttl time.Duration) error {
+	return g.redis.renewals.extend(ctx, g.redis.keys.lock(g.name), g.owner, millis(ttl))
+}
+
+// Release implements Grant, by one command.
+func (g *redisGrant) Release(ctx context.Context, keep time.Duration) error {
+	key := []string{g.redis.keys.lock(g.name)}
+	if keep > 0 {
+		return verdict(ctx, extendScript.Run(ctx, g.redis.client, key, g.owner, millis(keep)))
+	}
+	return verdict(ctx, freeScript.Run(ctx, g.redis.client, key, g.owner, g.redis.keys.channel(g.name)))
+}
+
+// verdict reads the answer of a script that looks at the owner.
+func verdict(ctx context.Context, answer *redis.Cmd) error {
+	n, err := answer.Int()
+	switch {
+	case err != nil:
+		return unavailable(ctx, err)
+	case n == 0:
+		return ErrExpired
+	case n < 0:
+		return ErrStolen
+	}
+	return nil
+}
+
+// Show implements Registry.
+func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
+	var owner, fence *redis.StringCmd
+	var left *redis.DurationCmd
+	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		owner, left, fence = p.Get(ctx, r.keys.lock(name)), p.PTTL(ctx, r.keys.lock(name)), p.Get(ctx, r.keys.fence(name))
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return Holder{}, unavailable(ctx, err)
+	}
+	h := Holder{Name: name, Owner: owner.Val(), Left: max(left.Val(), 0)}
+	h.Fence, _ = fence.Int64() // none is 0
+	return h, nil
+}
+
+// Break implements Registry.
+func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
+	answer, err := breakScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
+		int(fenceLife.Seconds()), r.keys.channel(name)).Slice()
+	if err != nil {
+		return Holder{}, unavailable(ctx, err)
+	}
+	h := Holder{Name: name}
+	h.Owner, _ = answer[0].(string)
+	left, _ := answer[1].(int64)
+	h.Left = time.Duration(max(left, 0)) * time.Millisecond
+	fence, _ := answer[2].(string)
+	if h.Fence, err = strconv.ParseInt(fence, 10, 64); err != nil {
+		return h, unavailable(ctx, err)
+	}
+	return h, nil
+}

@@ -1,0 +1,65 @@
+package lock
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// List implements Registry. It looks at every key of the servers, a part at a time.
+func (r *Redis) List(ctx context.Context) ([]Holder, error) {
+	names, err := r.names(ctx)
+	if err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	var found []Holder
+	for _, name := range names {
+		h, err := r.Show(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if h.Owner != "" {
+			found = append(found, h)
+		}
+	}
+	return found, nil
+}
+
+func (r *Redis) names(ctx context.Context) ([]string, error) {
+	cluster, ok := r.client.(*redis.ClusterClient)
+	if !ok {
+		return r.scan(ctx, r.client)
+	}
+	var mu sync.Mutex
+	var all []string
+	err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		names, err := r.scan(ctx, node)
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, names...)
+		return err
+	})
+	slices.Sort(all)
+	return slices.Compact(all), err
+}
+
+// scan returns the names whose lock has a key on the server, in order.
+func (r *Redis) scan(ctx context.Context, server redis.Cmdable) ([]string, error) {
+	var names []string
+	const some = 1000
+	keys := server.Scan(ctx, 0, globbed.Replace(r.keys.prefix)+"*"+r.keys.suffix, some).Iterator()
+	for keys.Next(ctx) {
+		name := strings.TrimSuffix(strings.TrimPrefix(keys.Val(), r.keys.prefix), r.keys.suffix)
+		if checkName(name) == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), keys.Err()
+}
+
+// globbed quotes what has a meaning in a pattern.
+var globbed = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)

@@ -1,0 +1,116 @@
+package lock
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// mostRenewals is how many leases share a request.
+	mostRenewals = 500
+	// mostRequests may be under way at once: one that hangs does not hold the others up.
+	mostRequests = 4
+)
+
+// renewals sends extensions together: those that come while requests are under way share the next one. A thousand leases
+// that are due at once cost a few round trips, and a single one does not wait for company.
+type renewals struct {
+	client redis.UniversalClient
+
+	mu       sync.Mutex
+	waiting  []*renewal
+	requests int // under way
+}
+
+type renewal struct {
+	ctx   context.Context
+	key   string
+	owner string
+	ttl   int64
+	done  chan error // has room for the answer
+}
+
+// extend returns when the answer is there, or ctx ends.
+func (r *renewals) extend(ctx context.Context, key, owner string, ttl int64) error {
+	mine := &renewal{ctx, key, owner, ttl, make(chan error, 1)}
+	r.mu.Lock()
+	r.waiting = append(r.waiting, mine)
+	if r.requests < mostRequests {
+		r.requests++
+		go r.send()
+	}
+	r.mu.Unlock()
+	select {
+	case err := <-mine.done:
+		return err
+	case <-ctx.Done():
+		return unavailable(ctx, ctx.Err())
+	}
+}
+
+// send makes requests until nobody waits.
+func (r *renewals) send() {
+	for {
+		batch := r.take()
+		if len(batch) == 0 {
+			return
+		}
+		r.request(batch)
+	}
+}
+
+// take returns those who wait and still want an answer; nobody, and the request has ended.
+func (r *renewals) take() []*renewal {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var batch []*renewal
+	for len(r.waiting) > 0 && len(batch) < mostRenewals {
+		if first := r.waiting[0]; first.ctx.Err() == nil {
+			batch = append(batch, first)
+		}
+		r.waiting = r.waiting[1:]
+	}
+	if len(batch) == 0 {
+		r.requests--
+		r.waiting = nil
+	}
+	return batch
+}
+
+func (r *renewals) request(batch []*renewal) {
+	ctx, cancel := patientest(batch)
+	defer cancel()
+	answers := make([]*redis.Cmd, len(batch))
+	// What went wrong is in each answer.
+	_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, b := range batch {
+			answers[i] = p.EvalSha(ctx, extendScript.Hash(), []string{b.key}, b.owner, b.ttl)
+		}
+		return nil
+	})
+	for i, b := range batch {
+		if err := answers[i].Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			answers[i] = extendScript.Run(ctx, r.client, []string{b.key}, b.owner, b.ttl)
+		}
+		b.done <- verdict(ctx, answers[i])
+	}
+}
+
+// patientest returns a context that lasts as long as the last of the batch waits.
+func patientest(batch []*renewal) (context.Context, context.CancelFunc) {
+	var latest time.Time
+	for _, b := range batch {
+		end, bounded := b.ctx.Deadline()
+		if !bounded {
+			return context.WithCancel(context.Background())
+		}
+		if end.After(latest) {
+			latest = end
+		}
+	}
+	return context.WithDeadline(context.Background(), latest)
+}
