@@ -20,12 +20,13 @@ type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	stop     chan struct{} // closed when renewal is to end
-	renewing sync.WaitGroup
+	renewing sync.Mutex // held during a renewal, and for good by the release
 
 	mu      sync.Mutex
 	trusted time.Time   // until then nobody else can have the name, and the context lasts
 	timer   *time.Timer // ends the lease at trusted
+	due     *time.Timer // begins a renewal; nil without renewal
+	over    bool        // the release has begun
 	beat    time.Time
 	failed  error // of the latest renewal; nil when it went well
 	lost    error // why the lease ended without a release
@@ -37,8 +38,7 @@ type Lease struct {
 // newLease returns the lease of a grant that was asked for at sent. From then on counts the TTL: the server's began later.
 func newLease(parent context.Context, l *Locker, grant Grant, name, owner string, hold Hold, sent time.Time) *Lease {
 	lease := &Lease{
-		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, beat: time.Now(),
-		stop: make(chan struct{}),
+		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, beat: sent,
 	}
 	lease.ctx, lease.cancel = context.WithCancelCause(parent)
 	lease.mu.Lock()
@@ -46,7 +46,7 @@ func newLease(parent context.Context, l *Locker, grant Grant, name, owner string
 	lease.trusted = lease.end(sent)
 	lease.timer = time.AfterFunc(time.Until(lease.trusted), lease.runOut)
 	if hold.Every > 0 {
-		lease.renewing.Go(lease.renew)
+		lease.due = time.AfterFunc(lease.untilDue(), lease.renew)
 	}
 	return lease
 }
@@ -80,21 +80,20 @@ func (l *Lease) Release(ctx context.Context) error {
 
 func (l *Lease) release(ctx context.Context) error {
 	l.mu.Lock()
-	keep := l.acquired.Add(l.hold.AtLeast).Sub(time.Now())
-	l.mu.Unlock()
-	return l.releaseAfter(ctx, max(keep, 0))
-}
-
-func (l *Lease) releaseAfter(ctx context.Context, keep time.Duration) error {
-	close(l.stop)
-	l.renewing.Wait()
-	l.mu.Lock()
-	trusted := time.Now().Before(l.trusted)
+	l.over = true
 	l.timer.Stop()
-	lost, end := l.lost, l.trusted.Add(margin(l.hold.TTL))
+	if l.due != nil {
+		l.due.Stop()
+	}
 	l.mu.Unlock()
-	l.locker.metrics.release(time.Since(l.acquired))
+	l.renewing.Lock() // one that is under way is waited for: after the release it would find another's name
+	l.mu.Lock()
+	now := time.Now()
+	trusted, lost, end := now.Before(l.trusted), l.lost, l.trusted.Add(margin(l.hold.TTL))
+	l.mu.Unlock()
+	l.locker.metrics.release(now.Sub(l.acquired))
 	defer l.cancel(context.Canceled)
+	keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)
 	err := l.sendRelease(ctx, keep)
 	switch {
 	case lost != nil:
@@ -109,8 +108,6 @@ func (l *Lease) releaseAfter(ctx context.Context, keep time.Duration) error {
 		l.locker.log.Error("lock was lost before its release", "name", l.name, "owner", l.owner, "error", err)
 	case !trusted:
 		return ErrExpired
-	default:
-		l.locker.log.Debug("lock released", "name", l.name, "owner", l.owner)
 	}
 	return err
 }
@@ -165,15 +162,9 @@ func (l *Lease) end(sent time.Time) time.Time {
 func (l *Lease) runOut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	select {
-	case <-l.stop:
-		return // it is being released
-	default:
-	}
 	now := time.Now()
 	switch {
-	case now.Before(l.trusted):
-		return
+	case l.over || now.Before(l.trusted):
 	case l.hold.AtMost > 0 && !now.Before(l.acquired.Add(l.hold.AtMost)):
 		l.loseLocked(ErrMaxHold)
 	case l.hold.Every == 0:

@@ -136,7 +136,9 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 	}
 	l.metrics.attempt(err)
 	if err == nil {
-		l.log.Debug("lock acquired", "name", name, "owner", owner, "fence", grant.Fence())
+		if l.log.Enabled(ctx, slog.LevelDebug) {
+			l.log.Debug("lock acquired", "name", name, "owner", owner, "fence", grant.Fence())
+		}
 		return newLease(parent, l, grant, name, owner, hold, sent), nil
 	}
 	if grant != nil {

@@ -38,17 +38,20 @@ const (
 	splitPause = 20 * time.Millisecond
 )
 
-// raiseScript moves a fence up to at least the given one, if the owner, where one is given, still has the name.
+// raiseScript moves a fence up to at least the given one, if the owner, where one is given, still has the name. A fence
+// that is ahead of the server's clock lives until the clock is past it.
 var raiseScript = redis.NewScript(`
 if ARGV[2] ~= "" and redis.call("GET", KEYS[1]) ~= ARGV[2] then return 0 end
-if (tonumber(redis.call("GET", KEYS[2])) or 0) < tonumber(ARGV[3]) then
-  redis.call("SET", KEYS[2], ARGV[3], "EX", ARGV[1])
+local fence = tonumber(ARGV[3])
+if (tonumber(redis.call("GET", KEYS[2])) or 0) < fence then
+  local ahead = math.max(math.ceil(fence / 1000000) - redis.call("TIME")[1], 0)
+  redis.call("SET", KEYS[2], ARGV[3], "EX", ahead + ARGV[1])
 end
 return 1`)
 
 func (r *Redis) raise(ctx context.Context, name, owner string, fence int64) error {
 	return verdict(ctx, raiseScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		int(fenceLife.Seconds()), owner, fence))
+		fenceLife, owner, fence))
 }
 
 // Acquire implements Strategy. It costs two commands a server, one where it fails. A loser may hear of the winner, or of

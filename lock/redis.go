@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,26 +50,27 @@ func (k Keys) fence(name string) string {
 // channel is where a release is announced.
 func (k Keys) channel(name string) string { return k.lock(name) + ":freed" }
 
-// fenceLife is how long a fence is remembered for. After that the server's clock alone makes the next one larger.
-const fenceLife = 24 * time.Hour
+// fenceLife is how many seconds a server counts a name's fence up before it sets it by its clock again. The key ends by
+// the same clock, so that the next fence is larger whatever the clock did in between.
+const fenceLife = 60
 
-// nextFence is the part of a script that moves a fence: past the last one, and past everything before a flush, by the
-// server's clock in microseconds, which a double counts exactly until the year 2255.
+// nextFence is the part of a script that moves the fence. It starts at the server's clock in microseconds, which is past
+// everything that was counted up before a flush, and which a double counts exactly until the year 2255.
 const nextFence = `
-local t = redis.call("TIME")
-local fence = math.max(t[1] * 1000000 + t[2], (tonumber(redis.call("GET", KEYS[2])) or 0) + 1)
-fence = string.format("%.0f", fence)
-redis.call("SET", KEYS[2], fence, "EX", ARGV[1])
+local fence = redis.call("INCR", KEYS[2])
+if fence < 1000000000000000 then
+  local t = redis.call("TIME")
+  fence = t[1] * 1000000 + t[2]
+  redis.call("SET", KEYS[2], string.format("%.0f", fence), "EX", ARGV[1])
+end
 `
 
 var (
-	// A request that is repeated finds its own owner, and the fence that it was given.
 	acquireScript = redis.NewScript(`
 local holder = redis.call("SET", KEYS[1], ARGV[2], "NX", "GET", "PX", ARGV[3])
-if holder == ARGV[2] then return {redis.call("GET", KEYS[2]) or "0"} end
-if holder then return {holder, redis.call("PTTL", KEYS[1])} end
+if holder and holder ~= ARGV[2] then return {holder, redis.call("PTTL", KEYS[1])} end
 ` + nextFence + `
-return {fence}`)
+return fence`)
 	extendScript = redis.NewScript(`
 local holder = redis.call("GET", KEYS[1])
 if holder == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end
@@ -87,7 +87,7 @@ local holder = redis.call("GET", KEYS[1])
 local left = redis.call("PTTL", KEYS[1])
 redis.call("DEL", KEYS[1])
 redis.pcall("PUBLISH", ARGV[2], "")
-return {holder or "", left, fence}`)
+return {fence, left, holder or ""}`)
 )
 
 type redisGrant struct {
@@ -104,20 +104,27 @@ func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 	}
 	g := &redisGrant{redis: r, name: name, owner: owner}
 	answer, err := acquireScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		int(fenceLife.Seconds()), owner, millis(ttl)).Slice()
+		fenceLife, owner, millis(ttl)).Result()
 	if err != nil {
 		return g, unavailable(ctx, err)
 	}
-	if len(answer) == 2 {
-		holder, _ := answer[0].(string)
-		left, _ := answer[1].(int64)
-		return nil, &HeldError{Owner: holder, Left: time.Duration(max(left, 0)) * time.Millisecond}
+	switch answer := answer.(type) {
+	case int64:
+		g.fence = answer
+		return g, nil
+	case []any:
+		if len(answer) == 2 {
+			holder, _ := answer[0].(string)
+			return nil, &HeldError{Owner: holder, Left: left(answer[1])}
+		}
 	}
-	fence, _ := answer[0].(string)
-	if g.fence, err = strconv.ParseInt(fence, 10, 64); err != nil {
-		return g, unavailable(ctx, fmt.Errorf("fence: %w", err))
-	}
-	return g, nil
+	return g, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
+}
+
+// left is a PTTL's answer.
+func left(answer any) time.Duration {
+	ms, _ := answer.(int64)
+	return time.Duration(max(ms, 0)) * time.Millisecond
 }
 
 // millis is ttl in Redis' unit, no less than one.
@@ -173,17 +180,15 @@ func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
 // Break implements Registry.
 func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
 	answer, err := breakScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		int(fenceLife.Seconds()), r.keys.channel(name)).Slice()
+		fenceLife, r.keys.channel(name)).Slice()
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
-	h := Holder{Name: name}
-	h.Owner, _ = answer[0].(string)
-	left, _ := answer[1].(int64)
-	h.Left = time.Duration(max(left, 0)) * time.Millisecond
-	fence, _ := answer[2].(string)
-	if h.Fence, err = strconv.ParseInt(fence, 10, 64); err != nil {
-		return h, unavailable(ctx, err)
+	if len(answer) != 3 {
+		return Holder{}, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
 	}
+	h := Holder{Name: name, Left: left(answer[1])}
+	h.Fence, _ = answer[0].(int64)
+	h.Owner, _ = answer[2].(string)
 	return h, nil
 }

@@ -6,21 +6,17 @@ import (
 	"time"
 )
 
-// renew keeps the lease from ending until it is released or lost.
+// renew is called when the lease is due, and arranges for the next time.
 func (l *Lease) renew() {
-	timer := time.NewTimer(time.Until(l.next()))
-	defer timer.Stop()
-	for {
-		select {
-		case <-l.stop:
-			return
-		case <-timer.C:
-		}
-		pause, goOn := l.renewOnce()
-		if !goOn {
-			return
-		}
-		timer.Reset(pause)
+	if !l.renewing.TryLock() {
+		return // it is being released
+	}
+	defer l.renewing.Unlock()
+	pause, goOn := l.renewOnce()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if goOn && !l.over {
+		l.due.Reset(pause)
 	}
 }
 
@@ -33,11 +29,11 @@ func (l *Lease) next() time.Time {
 
 func (l *Lease) renewOnce() (pause time.Duration, goOn bool) {
 	l.mu.Lock()
-	trusted, beat, lost := l.trusted, l.beat, l.lost
+	trusted, beat, lost, over := l.trusted, l.beat, l.lost, l.over
 	l.mu.Unlock()
 	sent := time.Now()
 	switch {
-	case lost != nil:
+	case lost != nil || over:
 		return 0, false
 	case l.hold.Beat > 0 && sent.Sub(beat) >= l.hold.Beat:
 		l.lose(ErrStalled)
