@@ -41,7 +41,11 @@ const (
 // raiseScript moves a fence up to at least the given one, if the owner, where one is given, still has the name. A fence
 // that is ahead of the server's clock lives until the clock is past it.
 var raiseScript = redis.NewScript(`
-if ARGV[2] ~= "" and redis.call("GET", KEYS[1]) ~= ARGV[2] then return 0 end
+if ARGV[2] ~= "" then
+  local value = redis.call("GET", KEYS[1])
+  if not value or string.sub(value, 1, #ARGV[2]) ~= ARGV[2] then return 0 end
+  redis.call("SET", KEYS[1], ARGV[2] .. ARGV[3], "KEEPTTL")
+end
 local fence = tonumber(ARGV[3])
 if (tonumber(redis.call("GET", KEYS[2])) or 0) < fence then
   local ahead = math.max(math.ceil(fence / 1000000) - redis.call("TIME")[1], 0)
@@ -49,9 +53,9 @@ if (tonumber(redis.call("GET", KEYS[2])) or 0) < fence then
 end
 return 1`)
 
-func (r *Redis) raise(ctx context.Context, name, owner string, fence int64) error {
+func (r *Redis) raise(ctx context.Context, name, mark string, fence int64) error {
 	return verdict(ctx, raiseScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		fenceLife, owner, fence))
+		fenceLife, mark, fence))
 }
 
 // Acquire implements Strategy. It costs two commands a server, one where it fails. A loser may hear of the winner, or of
@@ -124,7 +128,7 @@ func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
 		}
 	}
 	raised := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
-		return g.quorum.nodes[i].raise(ctx, g.name, g.owner, g.fence)
+		return g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)
 	}, votes.decided)
 	if raised.yes < g.quorum.majority() {
 		return unavailable(ctx, errors.Join(raised.answers...))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -65,30 +66,49 @@ if fence < 1000000000000000 then
 end
 `
 
+// A key's value is its owner, a space and the fence.
 var (
+	// A request that is repeated finds its own owner, and counts as the later one.
 	acquireScript = redis.NewScript(`
-local holder = redis.call("SET", KEYS[1], ARGV[2], "NX", "GET", "PX", ARGV[3])
-if holder and holder ~= ARGV[2] then return {holder, redis.call("PTTL", KEYS[1])} end
+local value = redis.call("GET", KEYS[1])
+if value then
+  if string.sub(value, 1, #ARGV[2]) ~= ARGV[2] then return {value, redis.call("PTTL", KEYS[1])} end
+  redis.call("PEXPIRE", KEYS[1], ARGV[3])
+  return tonumber(string.sub(value, #ARGV[2] + 1))
+end
 ` + nextFence + `
+redis.call("SET", KEYS[1], ARGV[2] .. string.format("%.0f", fence), "PX", ARGV[3])
 return fence`)
 	extendScript = redis.NewScript(`
-local holder = redis.call("GET", KEYS[1])
-if holder == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end
-return holder and -1 or 0`)
+local value = redis.call("GET", KEYS[1])
+if not value then return 0 end
+if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
+return redis.call("PEXPIRE", KEYS[1], ARGV[2])`)
 	// An announcement that is not allowed must not keep the name taken.
 	freeScript = redis.NewScript(`
-local holder = redis.call("GET", KEYS[1])
-if holder ~= ARGV[1] then return holder and -1 or 0 end
+local value = redis.call("GET", KEYS[1])
+if not value then return 0 end
+if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 redis.call("DEL", KEYS[1])
 redis.pcall("PUBLISH", ARGV[2], "")
 return 1`)
 	breakScript = redis.NewScript(nextFence + `
-local holder = redis.call("GET", KEYS[1])
+local value = redis.call("GET", KEYS[1])
 local left = redis.call("PTTL", KEYS[1])
 redis.call("DEL", KEYS[1])
 redis.pcall("PUBLISH", ARGV[2], "")
-return {fence, left, holder or ""}`)
+return {fence, left, value or ""}`)
 )
+
+// marked is how the value of owner's key begins.
+func marked(owner string) string { return owner + " " }
+
+// parse takes a key's value apart.
+func parse(value string) (owner string, fence int64) {
+	owner, number, _ := cutLast(value, " ")
+	fence, _ = strconv.ParseInt(number, 10, 64) // what somebody else wrote has none
+	return owner, fence
+}
 
 type redisGrant struct {
 	redis *Redis
@@ -104,7 +124,7 @@ func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 	}
 	g := &redisGrant{redis: r, name: name, owner: owner}
 	answer, err := acquireScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		fenceLife, owner, millis(ttl)).Result()
+		fenceLife, marked(owner), millis(ttl)).Result()
 	if err != nil {
 		return g, unavailable(ctx, err)
 	}
@@ -114,7 +134,8 @@ func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 		return g, nil
 	case []any:
 		if len(answer) == 2 {
-			holder, _ := answer[0].(string)
+			value, _ := answer[0].(string)
+			holder, _ := parse(value)
 			return nil, &HeldError{Owner: holder, Left: left(answer[1])}
 		}
 	}
@@ -135,16 +156,16 @@ func (g *redisGrant) Fence() int64 { return g.fence }
 
 // Extend implements Grant. Leases that are extended at the same time share a request.
 func (g *redisGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	return g.redis.renewals.extend(ctx, g.redis.keys.lock(g.name), g.owner, millis(ttl))
+	return g.redis.renewals.extend(ctx, g.redis.keys.lock(g.name), marked(g.owner), millis(ttl))
 }
 
 // Release implements Grant, by one command.
 func (g *redisGrant) Release(ctx context.Context, keep time.Duration) error {
 	key := []string{g.redis.keys.lock(g.name)}
 	if keep > 0 {
-		return verdict(ctx, extendScript.Run(ctx, g.redis.client, key, g.owner, millis(keep)))
+		return verdict(ctx, extendScript.Run(ctx, g.redis.client, key, marked(g.owner), millis(keep)))
 	}
-	return verdict(ctx, freeScript.Run(ctx, g.redis.client, key, g.owner, g.redis.keys.channel(g.name)))
+	return verdict(ctx, freeScript.Run(ctx, g.redis.client, key, marked(g.owner), g.redis.keys.channel(g.name)))
 }
 
 // verdict reads the answer of a script that looks at the owner.
@@ -163,17 +184,17 @@ func verdict(ctx context.Context, answer *redis.Cmd) error {
 
 // Show implements Registry.
 func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
-	var owner, fence *redis.StringCmd
+	var value *redis.StringCmd
 	var left *redis.DurationCmd
 	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		owner, left, fence = p.Get(ctx, r.keys.lock(name)), p.PTTL(ctx, r.keys.lock(name)), p.Get(ctx, r.keys.fence(name))
+		value, left = p.Get(ctx, r.keys.lock(name)), p.PTTL(ctx, r.keys.lock(name))
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Holder{}, unavailable(ctx, err)
 	}
-	h := Holder{Name: name, Owner: owner.Val(), Left: max(left.Val(), 0)}
-	h.Fence, _ = fence.Int64() // none is 0
+	h := Holder{Name: name, Left: max(left.Val(), 0)}
+	h.Owner, h.Fence = parse(value.Val())
 	return h, nil
 }
 
@@ -189,6 +210,7 @@ func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
 	}
 	h := Holder{Name: name, Left: left(answer[1])}
 	h.Fence, _ = answer[0].(int64)
-	h.Owner, _ = answer[2].(string)
+	value, _ := answer[2].(string)
+	h.Owner, _ = parse(value)
 	return h, nil
 }
