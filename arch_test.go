@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,28 +16,32 @@ import (
 // knows lists what of ours each package may import. What is not listed may import nothing of ours, and everybody but
 // main may leave out what is listed.
 var knows = map[string][]string{
-	"":               {"dispatch", "handler", "loadtest", "lock", "migrations", "repository", "service"},
-	"dispatch":       {},
-	"lock":           {},
-	"migrations":     {},
-	"servertest":     {},
-	"loadtest":       {},
-	"loadtest/bench": {},
-	"repository":     {"dispatch", "migrations"},
-	"service":        {"dispatch", "lock"},
-	"handler":        {"dispatch", "service"},
+	"":                {"dispatch", "handler", "loadtest", "lock", "migrations", "repository", "service"},
+	"dispatch":        {},
+	"lock":            {},
+	"lock/locktest":   {"lock"},
+	"lock/gocronlock": {"lock"},
+	"migrations":      {},
+	"servertest":      {},
+	"loadtest":        {},
+	"loadtest/bench":  {},
+	"repository":      {"dispatch", "migrations"},
+	"service":         {"dispatch", "lock"},
+	"handler":         {"dispatch", "service"},
 }
 
 // uses lists who may import a framework, besides the comparison, which uses them all.
 var uses = map[string][]string{
 	"gorm.io/":                   {"repository"},
 	"github.com/glebarez/":       {"repository"},
-	"github.com/go-sql-driver/":  {"repository", "servertest"},
+	"github.com/go-sql-driver/":  {"repository", "lock", "servertest"},
 	"github.com/labstack/echo/":  {"handler"},
 	"github.com/redis/go-redis/": {"lock"},
+	"github.com/go-co-op/":       {"lock/gocronlock"},
+	"github.com/prometheus/":     {"", "lock"},
 	"github.com/pressly/goose/":  {"migrations"},
 	"github.com/golang-jwt/":     {"service"},
-	"testing":                    {"servertest"},
+	"testing":                    {"servertest", "lock/locktest"},
 }
 
 func TestArrows(t *testing.T) {
@@ -104,6 +109,9 @@ func sources(t *testing.T) map[string]map[string]*ast.File {
 		}
 		if e.IsDir() && path != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "testdata" || e.Name() == "node_modules") {
 			return filepath.SkipDir
+		}
+		if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != "." {
+			return filepath.SkipDir // a module of its own
 		}
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil

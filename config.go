@@ -27,6 +27,8 @@ type Config struct {
 	AdminKey      string
 	JWTSecret     string
 	AcceptLockTTL time.Duration
+	JobLock       string
+	QuorumURLs    []string
 	DriverRate    handler.Rate
 	AdminRate     handler.Rate
 	LogLevel      slog.Level
@@ -81,6 +83,13 @@ func ReadConfig(lookup func(string) (string, bool)) (Config, error) {
 	} else if c.AcceptLockTTL < minLockTTL {
 		bad("FIRSTTAP_ACCEPT_LOCK_TTL", fmt.Errorf("%s is shorter than a claim may take, %s", c.AcceptLockTTL, minLockTTL))
 	}
+	c.JobLock, c.QuorumURLs = get("FIRSTTAP_JOB_LOCK", c.usualJobLock()), list(get("FIRSTTAP_QUORUM_URLS", ""))
+	if err = c.checkJobLock(); err != nil {
+		bad("FIRSTTAP_JOB_LOCK", err)
+	}
+	if err = checkQuorum(c.QuorumURLs); err != nil && (c.JobLock == "quorum" || len(c.QuorumURLs) > 0) {
+		bad("FIRSTTAP_QUORUM_URLS", err)
+	}
 	if c.DriverRate, err = handler.ParseRate(get("FIRSTTAP_RATE_LIMIT_DRIVER", "20/s")); err != nil {
 		bad("FIRSTTAP_RATE_LIMIT_DRIVER", err)
 	}
@@ -106,6 +115,68 @@ func checkAddress(addr string) error {
 		return fmt.Errorf("%q is not a port", port)
 	}
 	return nil
+}
+
+func (c *Config) usualJobLock() string {
+	if c.RedisURL != "" {
+		return "redis"
+	}
+	return "table"
+}
+
+func (c *Config) checkJobLock() error {
+	switch c.JobLock {
+	case "table", "quorum", "memory":
+		return nil
+	case "redis":
+		if c.RedisURL == "" {
+			return errors.New("redis needs FIRSTTAP_REDIS_URL")
+		}
+		return nil
+	case "named", "rows":
+		if !strings.HasPrefix(c.DatabaseURL, "mysql://") {
+			return fmt.Errorf("%s needs MySQL or MariaDB", c.JobLock)
+		}
+		return nil
+	}
+	return errors.New("want redis, quorum, table, named, rows or memory")
+}
+
+// checkQuorum wants an odd number of servers, none of them twice.
+func checkQuorum(urls []string) error {
+	if len(urls) < 3 || len(urls)%2 == 0 {
+		return fmt.Errorf("a quorum has 3, 5, 7, ... servers, not %d", len(urls))
+	}
+	seen := map[string]bool{}
+	for _, url := range urls {
+		scheme, _, _ := strings.Cut(url, "://")
+		client, err := lock.Dial(url, time.Second)
+		switch {
+		case err != nil:
+			return err
+		case scheme != "redis" && scheme != "rediss":
+			err = errors.New("a server of a quorum stands alone: want redis:// or rediss://")
+		case seen[url]:
+			err = errors.New("a server is named twice")
+		}
+		client.Close()
+		if err != nil {
+			return err
+		}
+		seen[url] = true
+	}
+	return nil
+}
+
+// list is what stands between the commas.
+func list(s string) []string {
+	var items []string
+	for item := range strings.SplitSeq(s, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
 }
 
 // minLockTTL keeps a healthy claim from outliving its lock.

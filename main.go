@@ -38,6 +38,8 @@ const usage = `firsttap decides which driver gets a dispatch.
 
   firsttap [serve]                     serve the API
   firsttap migrate up|down|status      the database's schema
+  firsttap lock ls|show NAME|release NAME
+                                       the scheduled jobs' locks
   firsttap race [--url URL] [--drivers N]
                                        let N drivers tap together and see who wins
   firsttap version
@@ -58,7 +60,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	case "help", "-h", "--help":
 		fmt.Fprint(stdout, usage)
 		return nil
-	case "serve", "migrate", "race":
+	case "serve", "migrate", "lock", "race":
 	default:
 		return fmt.Errorf("no such command: %s\n\n%s", command, usage)
 	}
@@ -70,6 +72,8 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	switch command {
 	case "migrate":
 		return migrate(ctx, config, log, args, stdout)
+	case "lock":
+		return lockCommand(ctx, config, args, stdout)
 	case "race":
 		return race(ctx, config, args, stdout)
 	}

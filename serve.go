@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"sync"
 	"time"
 
@@ -49,6 +48,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 		Store: store, Tokens: service.NewTokens([]byte(c.JWTSecret), time.Now), Keys: service.NewKeys(store),
 		DriverRate: c.DriverRate, AdminRate: c.AdminRate, Now: time.Now, Log: log,
 	}
+	metrics := newMetrics()
 	var locks service.Locks
 	if c.RedisURL != "" {
 		client, err := lock.Dial(c.RedisURL, redisTimeout)
@@ -56,17 +56,17 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 			return err
 		}
 		defer client.Close()
-		redisLocks := lock.NewGate(client, redisTimeout, log)
-		locks, api.RedisDegraded = redisLocks, redisLocks.Degraded
-		work.Go(func() { redisLocks.Run(background) })
-		checkEviction(ctx, redisLocks, log)
+		gate := lock.NewGate(client, redisTimeout, log, lock.NewMetrics(ofStrategy("gate", metrics)))
+		locks, api.RedisDegraded = gate, gate.Degraded
+		work.Go(func() { gate.Run(background) })
+		checkEviction(ctx, gate, log)
 	}
 	api.Acceptor = service.NewAcceptor(store, locks, c.AcceptLockTTL, log)
 	api.Work = service.NewWork(store, api.Acceptor, time.Now)
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
 	work.Go(func() { api.Acceptor.Run(background) })
 
-	return listen(ctx, c, handler.New(api), log, stdout)
+	return listen(ctx, c, handler.New(api), operations(metrics), log, stdout)
 }
 
 func prepare(ctx context.Context, c Config, store *repository.Store) error {
@@ -81,8 +81,8 @@ func prepare(ctx context.Context, c Config, store *repository.Store) error {
 	return service.NewKeys(store).PutFirst(ctx, c.AdminKey)
 }
 
-func checkEviction(ctx context.Context, r *lock.Gate, log *slog.Logger) {
-	switch policy, err := r.EvictionPolicy(ctx); {
+func checkEviction(ctx context.Context, g *lock.Gate, log *slog.Logger) {
+	switch policy, err := g.EvictionPolicy(ctx); {
 	case err != nil:
 		log.Warn("redis is not there yet, going on without it", "error", err)
 	case policy != "noeviction":
@@ -91,7 +91,7 @@ func checkEviction(ctx context.Context, r *lock.Gate, log *slog.Logger) {
 }
 
 // listen serves the API, and the operations where wanted, until ctx ends or one of them fails.
-func listen(ctx context.Context, c Config, api http.Handler, log *slog.Logger, stdout io.Writer) error {
+func listen(ctx context.Context, c Config, api, ops http.Handler, log *slog.Logger, stdout io.Writer) error {
 	servers := []*http.Server{{
 		Addr: c.Addr, Handler: api,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
@@ -99,7 +99,7 @@ func listen(ctx context.Context, c Config, api http.Handler, log *slog.Logger, s
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
 	if c.OpsAddr != "" {
-		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: operations(), ReadHeaderTimeout: 5 * time.Second})
+		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: ops, ReadHeaderTimeout: 5 * time.Second})
 	}
 	failed := make(chan error, len(servers))
 	var running sync.WaitGroup
@@ -149,13 +149,4 @@ func announce(c Config, addr net.Addr, stdout io.Writer) {
 	for _, f := range c.SecretFiles {
 		fmt.Fprintf(stdout, "secret in %s\n", f)
 	}
-}
-
-func operations() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	return mux
 }

@@ -31,7 +31,7 @@ func TestEveryDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second,
+		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
 		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo,
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -44,10 +44,11 @@ func TestSettings(t *testing.T) {
 		"FIRSTTAP_ADDR", "127.0.0.1:1", "FIRSTTAP_OPS_ADDR", "127.0.0.1:2", "FIRSTTAP_DATABASE_URL", "mysql://u:p@h:3306/n",
 		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_ADMIN_KEY", "k", "FIRSTTAP_JWT_SECRET", "s",
 		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
-		"FIRSTTAP_LOG", "WARN"))
+		"FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
 	want := Config{
 		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
 		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: "k", JWTSecret: "s",
+		JobLock: "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -62,6 +63,8 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_OPS_ADDR": {"9090", "nonsense"},
 		"FIRSTTAP_REDIS_URL": {"localhost:6379", "http://h", "redis://h:x", "redis://h/x", "redis+sentinel://h1,h2", "redis+cluster://",
 			"redis://:p%zz@h"},
+		"FIRSTTAP_JOB_LOCK":          {"etcd", "Table", "redis", "named", "rows"}, // without Redis, on SQLite
+		"FIRSTTAP_QUORUM_URLS":       {"redis://a,redis://b", "redis://a,redis://b,redis://a", "redis://a,redis://b,redis+cluster://c", "a,b,c"},
 		"FIRSTTAP_ACCEPT_LOCK_TTL":   {"5", "x", "-1s", "0s", "999ms", "1h5"},
 		"FIRSTTAP_RATE_LIMIT_DRIVER": {"20", "0/s", "-1/s", "/s", "NaN/s", "Inf/s", "1e10/s", "20/m", "20 /s"},
 		"FIRSTTAP_RATE_LIMIT_ADMIN":  {"x", "0/s", "100"},

@@ -20,13 +20,18 @@ type Gate struct {
 	client  redis.UniversalClient
 	timeout time.Duration
 	log     *slog.Logger
+	metrics *Metrics
 	down    atomic.Bool
 }
 
 // NewGate returns a gate on client. No call waits longer than timeout. The client must heed contexts
-// (ContextTimeoutEnabled) and must not retry: a retried SET NX finds its own value and would report it as held.
-func NewGate(client redis.UniversalClient, timeout time.Duration, log *slog.Logger) *Gate {
-	return &Gate{client: client, timeout: timeout, log: log}
+// (ContextTimeoutEnabled) and must not retry: a retried SET NX finds its own value and would report it as held. Attempts
+// are counted in metrics, where there are any.
+func NewGate(client redis.UniversalClient, timeout time.Duration, log *slog.Logger, metrics *Metrics) *Gate {
+	if metrics == nil {
+		metrics = NewMetrics(nil)
+	}
+	return &Gate{client: client, timeout: timeout, log: log, metrics: metrics}
 }
 
 // Pass is a name that was obtained.
@@ -43,6 +48,12 @@ type Pass struct {
 // Release and Replace, which touch only what owner has. While Redis is taken to be away they do nothing, and the name
 // frees itself.
 func (g *Gate) Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*Pass, error) {
+	pass, err := g.obtain(ctx, name, owner, ttl)
+	g.metrics.attempt(err)
+	return pass, err
+}
+
+func (g *Gate) obtain(ctx context.Context, name, owner string, ttl time.Duration) (*Pass, error) {
 	pass := &Pass{gate: g, name: name, owner: owner}
 	if g.down.Load() {
 		return pass, ErrUnavailable

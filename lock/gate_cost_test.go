@@ -42,7 +42,7 @@ func alone(t *testing.T, url string) *Gate {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return NewGate(client, timeout, slog.New(slog.DiscardHandler))
+	return NewGate(client, timeout, slog.New(slog.DiscardHandler), nil)
 }
 
 func TestOneCommandWonOrLost(t *testing.T) {

@@ -26,7 +26,7 @@ func at(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := NewGate(client, timeout, slog.New(slog.DiscardHandler))
+	r := NewGate(client, timeout, slog.New(slog.DiscardHandler), nil)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })

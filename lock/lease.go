@@ -41,6 +41,7 @@ func newLease(parent context.Context, l *Locker, grant Grant, name, owner string
 		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, beat: sent,
 	}
 	lease.ctx, lease.cancel = context.WithCancelCause(parent)
+	l.metrics.holding.Inc()
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
 	lease.trusted = lease.end(sent)

@@ -67,7 +67,6 @@ func (m *Metrics) attempt(err error) {
 	switch {
 	case err == nil:
 		m.acquired.Inc()
-		m.holding.Inc()
 	case errors.Is(err, ErrHeld):
 		m.held.Inc()
 	case errors.Is(err, ErrUnavailable):

@@ -33,7 +33,7 @@ const (
 )
 
 func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
-	config, err := mysqlConfig(rawURL)
+	config, err := MySQLConfig(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -92,15 +92,15 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 
 // CheckURL reports what is wrong with a mysql:// URL, without connecting.
 func CheckURL(rawURL string) error {
-	config, err := mysqlConfig(rawURL)
+	config, err := MySQLConfig(rawURL)
 	if err == nil {
 		_, err = driver.NewConnector(config)
 	}
 	return err
 }
 
-// mysqlConfig reads mysql://user:password@host:port/name, with ?tls= as the driver takes it.
-func mysqlConfig(rawURL string) (*driver.Config, error) {
+// MySQLConfig reads mysql://user:password@host:port/name, with ?tls= as the driver takes it.
+func MySQLConfig(rawURL string) (*driver.Config, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, errors.New("the database URL can't be parsed") // err would show the password
@@ -155,12 +155,16 @@ func (s *Store) mysqlPool(config *driver.Config, conns int) (*gorm.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := sql.OpenDB(connector)
+	pool := limited(sql.OpenDB(connector), conns)
 	s.closers = append(s.closers, pool.Close)
+	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
+}
+
+func limited(pool *sql.DB, conns int) *sql.DB {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(5 * time.Minute)
-	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
+	return pool
 }
 
 // gormConfig leaves transactions to this package, and logging to whoever handles the error.

@@ -46,7 +46,7 @@ func sharedAt(t testing.TB, url string) *shared {
 
 func (s *shared) instance() *instance {
 	claims := &slow{Claims: s.place}
-	return &instance{NewAcceptor(claims, lock.NewGate(s.redis, testTimeout, quiet), 5*time.Second, quiet), claims}
+	return &instance{NewAcceptor(claims, lock.NewGate(s.redis, testTimeout, quiet, nil), 5*time.Second, quiet), claims}
 }
 
 func (s *shared) set(id dispatch.ID, value string) {

@@ -1,0 +1,177 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"firsttap/lock"
+)
+
+// The examples hold names in memory; any other strategy works the same.
+
+func ExampleLocker_Do() {
+	locker := lock.New(lock.NewMemory(), lock.Options{})
+	defer locker.Close()
+
+	err := locker.Do(context.Background(), "settle", lock.Renewed(30*time.Second, time.Hour), func(ctx context.Context) error {
+		// ctx ends when the lease is lost: stop then, and write nothing more.
+		fmt.Println("settling alone")
+		return ctx.Err()
+	})
+	fmt.Println(err)
+	// Output:
+	// settling alone
+	// <nil>
+}
+
+func ExampleLocker_Acquire() {
+	locker := lock.New(lock.NewMemory(), lock.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, err := locker.Acquire(ctx, "report", lock.Fixed(5*time.Second))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = locker.Acquire(ctx, "report", lock.Fixed(5*time.Second))
+	var held *lock.HeldError
+	fmt.Println(errors.Is(err, lock.ErrHeld), errors.As(err, &held) && held.Owner == lease.Owner())
+	fmt.Println(lease.Release(ctx))
+	// Output:
+	// true true
+	// <nil>
+}
+
+func ExampleFixed() {
+	locker := lock.New(lock.NewMemory(), lock.Options{})
+	defer locker.Close()
+
+	err := locker.Do(context.Background(), "job", lock.Fixed(50*time.Millisecond), func(ctx context.Context) error {
+		<-ctx.Done() // longer than the lease
+		return context.Cause(ctx)
+	})
+	fmt.Println(errors.Is(err, lock.ErrExpired), errors.Is(err, lock.ErrLost))
+	// Output: true true
+}
+
+func ExampleRenewed() {
+	locker := lock.New(lock.NewMemory(), lock.Options{})
+	defer locker.Close()
+
+	// Renewed for as long as the work takes, but no longer than AtMost.
+	err := locker.Do(context.Background(), "job", lock.Renewed(30*time.Millisecond, 100*time.Millisecond), func(ctx context.Context) error {
+		<-ctx.Done() // hangs
+		return nil
+	})
+	fmt.Println(err)
+	// Output: lock: lost: held for too long
+}
+
+func ExampleExpected() {
+	hold := lock.Expected(20 * time.Second)
+	fmt.Println(hold.TTL, hold.Every, hold.AtMost)
+	// Output: 30s 10s 3m20s
+}
+
+func ExampleBetween() {
+	locker := lock.New(lock.NewMemory(), lock.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+	hold := lock.Between(time.Minute, 10*time.Minute)
+
+	quick := func(context.Context) error { return nil }
+	fmt.Println(locker.Do(ctx, "every-hour", hold, quick))
+	// An instance whose clock is a little late comes when the work is done, and finds the name still taken.
+	fmt.Println(errors.Is(locker.Do(ctx, "every-hour", hold, quick), lock.ErrHeld))
+	// Output:
+	// <nil>
+	// true
+}
+
+func ExampleHold_wait() {
+	locker := lock.New(lock.NewMemory(), lock.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+	first, err := locker.Acquire(ctx, "ledger", lock.Fixed(time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		hold := lock.Fixed(time.Minute)
+		hold.Wait = 10 * time.Second
+		fmt.Println("second:", locker.Do(ctx, "ledger", hold, func(context.Context) error { return nil }))
+	})
+	fmt.Println("first:", first.Release(ctx))
+	waiting.Wait()
+	// Unordered output:
+	// first: <nil>
+	// second: <nil>
+}
+
+func ExampleLease_Beat() {
+	locker := lock.New(lock.NewMemory(), lock.Options{})
+	defer locker.Close()
+
+	hold := lock.Hold{TTL: 60 * time.Millisecond, Every: 20 * time.Millisecond, Beat: 50 * time.Millisecond}
+	err := locker.Do(context.Background(), "import", hold, func(ctx context.Context) error {
+		for range 3 {
+			lock.FromContext(ctx).Beat() // after each row, say
+		}
+		<-ctx.Done() // hangs: no more beats
+		return nil
+	})
+	fmt.Println(err)
+	// Output: lock: lost: no progress
+}
+
+func ExampleLeader_Campaign() {
+	memory := lock.NewMemory()
+	ctx := context.Background()
+	leader := func(who string) *lock.Leader {
+		return lock.New(memory, lock.Options{Who: who}).Leader("scheduler", 10*time.Millisecond, 3*time.Second)
+	}
+	seoul, busan := leader("seoul"), leader("busan")
+	run := func(context.Context) error { fmt.Println("slot run"); return nil }
+
+	fmt.Println(seoul.Campaign(ctx, run))
+	// The lead is kept after the run: the same slot is not run again by a neighbor who is a little late.
+	fmt.Println(errors.Is(busan.Campaign(ctx, run), lock.ErrHeld))
+	fmt.Println(seoul.Resign(ctx)) // hands over
+	fmt.Println(busan.Campaign(ctx, run))
+	_ = busan.Resign(ctx)
+	// Output:
+	// slot run
+	// <nil>
+	// true
+	// <nil>
+	// slot run
+	// <nil>
+}
+
+func ExampleNewBoth() {
+	old, next := lock.NewMemory(), lock.NewMemory() // say, a Table and Redis
+	locker := func(s lock.Strategy) *lock.Locker { return lock.New(s, lock.Options{}) }
+	before, during, after := locker(old), locker(lock.NewBoth(old, next)), locker(next)
+	ctx := context.Background()
+
+	lease, err := during.Acquire(ctx, "job", lock.Fixed(time.Minute))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, instance := range []*lock.Locker{before, after} {
+		_, err := instance.Acquire(ctx, "job", lock.Fixed(time.Minute))
+		fmt.Println(errors.Is(err, lock.ErrHeld))
+	}
+	_ = lease.Release(ctx)
+	// Output:
+	// true
+	// true
+}

@@ -1,0 +1,91 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// Named is a Strategy by the server's own locks, GET_LOCK. Winning a name costs two statements, losing, extending and
+// releasing one each.
+//
+// The server's names are shared by all its databases, cut and case-insensitive: a name's is the hash of the database's
+// and its own. A holder that was just granted a name is not told to those who lose yet: their HeldError has no Owner.
+type Named struct{ sessions *Sessions }
+
+// Named returns the strategy that holds names by the sessions' GET_LOCK.
+func (s *Sessions) Named() *Named { return &Named{sessions: s} }
+
+// serverName is the name of a lock on the server: of the name that follows, up to serverNameEnd.
+const (
+	serverName    = "CONCAT('firsttap:', LEFT(SHA2(CONCAT(DATABASE(), '/', "
+	serverNameEnd = "), 256), 48))"
+)
+
+const (
+	namedTake = "SELECT GET_LOCK(" + serverName + "?" + serverNameEnd + ", 0), CONNECTION_ID(), " +
+		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'named' AND name = ? " +
+		"AND session_id = IS_USED_LOCK(" + serverName + "?" + serverNameEnd + "))"
+	namedCheck = "SELECT COALESCE(IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ") = CONNECTION_ID(), 0)"
+	namedFree  = "SELECT COALESCE(RELEASE_LOCK(" + serverName + "?" + serverNameEnd + "), 0)"
+	namedKept  = "SELECT s.name, IS_USED_LOCK(" + serverName + "s.name" + serverNameEnd + "), s.session_id, s.locked_by, s.fence " +
+		"FROM lock_sessions s WHERE s.strategy = 'named'"
+)
+
+// Acquire implements Strategy.
+func (n *Named) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
+	return n.sessions.acquire(ctx, n, name, owner, ttl)
+}
+
+// List implements Registry.
+func (n *Named) List(ctx context.Context) ([]Holder, error) { return n.sessions.list(ctx, n) }
+
+// Show implements Registry.
+func (n *Named) Show(ctx context.Context, name string) (Holder, error) {
+	return n.sessions.show(ctx, n, name)
+}
+
+// Break implements Registry. It kills the holder's session, which the server allows its user and administrators.
+func (n *Named) Break(ctx context.Context, name string) (Holder, error) {
+	return n.sessions.breakSession(ctx, n, name)
+}
+
+func (n *Named) strategy() string { return "named" }
+func (n *Named) pool() *sql.DB    { return n.sessions.named }
+func (n *Named) kept() string     { return namedKept }
+
+func (n *Named) take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
+	var got sql.NullInt64
+	var owner sql.NullString
+	if err := conn.QueryRowContext(ctx, namedTake, name, name, name).Scan(&got, &id, &owner); err != nil {
+		return 0, err
+	}
+	switch {
+	case !got.Valid:
+		return 0, errors.New("GET_LOCK failed on the server")
+	case got.Int64 == 0:
+		return 0, &HeldError{Owner: owner.String}
+	}
+	return id, nil
+}
+
+func (n *Named) check(ctx context.Context, conn *sql.Conn, name string) error {
+	return mustAnswer(ctx, conn, namedCheck, name)
+}
+
+func (n *Named) free(ctx context.Context, conn *sql.Conn, name string) error {
+	return mustAnswer(ctx, conn, namedFree, name)
+}
+
+var errNotKept = errors.New("the session does not keep the name")
+
+// mustAnswer is an error unless the answer is 1.
+func mustAnswer(ctx context.Context, conn *sql.Conn, query, name string) error {
+	var yes int
+	err := conn.QueryRowContext(ctx, query, name).Scan(&yes)
+	if err == nil && yes != 1 {
+		err = errNotKept
+	}
+	return err
+}

@@ -1,0 +1,92 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"time"
+)
+
+// Rows is a Strategy by row locks: a transaction holds a name's row, which the others skip (SELECT ... FOR UPDATE SKIP
+// LOCKED). Winning, losing and releasing a name cost two statements each, extending one.
+//
+// A transaction that is open keeps others from changing the tables lock_rows and lock_sessions by DDL. List, Show and
+// Break lock the row of a name whose holder has died, for a moment in which whoever tries to acquire it is told that it
+// is held.
+type Rows struct{ sessions *Sessions }
+
+// Rows returns the strategy that holds names by the sessions' transactions.
+func (s *Sessions) Rows() *Rows { return &Rows{sessions: s} }
+
+const (
+	// rowsTake is whether the name has a row, which session asks, who has the name, and 1 if it is the session's now.
+	rowsTake = "SELECT (SELECT COUNT(*) FROM lock_rows WHERE name = ?), CONNECTION_ID(), " +
+		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'rows' AND name = ? AND session_id IS NOT NULL), " +
+		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED)"
+	rowsFree = "UPDATE lock_sessions SET session_id = NULL WHERE strategy = 'rows' AND name = ? AND session_id = CONNECTION_ID()"
+	rowsKept = "SELECT s.name, IF(s.session_id IS NULL, NULL, " +
+		"IF((SELECT 1 FROM lock_rows r WHERE r.name = s.name FOR UPDATE SKIP LOCKED) IS NULL, s.session_id, NULL)), " +
+		"s.session_id, s.locked_by, s.fence FROM lock_sessions s WHERE s.strategy = 'rows'"
+)
+
+// Acquire implements Strategy.
+func (r *Rows) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
+	return r.sessions.acquire(ctx, r, name, owner, ttl)
+}
+
+// List implements Registry.
+func (r *Rows) List(ctx context.Context) ([]Holder, error) { return r.sessions.list(ctx, r) }
+
+// Show implements Registry.
+func (r *Rows) Show(ctx context.Context, name string) (Holder, error) {
+	return r.sessions.show(ctx, r, name)
+}
+
+// Break implements Registry. It kills the holder's session, which the server allows its user and administrators.
+func (r *Rows) Break(ctx context.Context, name string) (Holder, error) {
+	return r.sessions.breakSession(ctx, r, name)
+}
+
+func (r *Rows) strategy() string { return "rows" }
+func (r *Rows) pool() *sql.DB    { return r.sessions.rows }
+func (r *Rows) kept() string     { return rowsKept }
+
+// take asks at once for the row itself. A cheaper look at whether it is locked would have to lock it for a moment, and
+// of several that look at the same time none would get it.
+func (r *Rows) take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
+	for {
+		var rows int
+		var owner sql.NullString
+		var mine sql.NullInt64
+		if err := conn.QueryRowContext(ctx, rowsTake, name, name, name).Scan(&rows, &id, &owner, &mine); err != nil {
+			return 0, err
+		}
+		if mine.Valid {
+			return id, nil
+		}
+		// Sessions are not in autocommit mode: the SELECT has begun a transaction.
+		if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+			return 0, err
+		}
+		if rows > 0 {
+			return 0, &HeldError{Owner: owner.String}
+		}
+		_, err := r.sessions.shared.ExecContext(ctx, "INSERT INTO lock_rows (name) VALUES (?)", name)
+		if err != nil && !isMySQL(err, duplicateKey) {
+			return 0, err
+		}
+	}
+}
+
+// check needs no look at the row: the transaction is there as long as the session is.
+func (r *Rows) check(ctx context.Context, conn *sql.Conn, _ string) error {
+	var one int
+	return conn.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+}
+
+func (r *Rows) free(ctx context.Context, conn *sql.Conn, name string) error {
+	_, err := conn.ExecContext(ctx, rowsFree, name)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "COMMIT")
+	}
+	return err
+}

@@ -1,0 +1,308 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// Sessions are connections to a MySQL or MariaDB server whose sessions hold names, by [Named] or [Rows]: the server frees
+// a name when it sees its session end. It ends a session that it has heard nothing of for the TTL (its wait_timeout), so a
+// holder that was cut off loses its names by itself; a holder whose process dies, at once.
+//
+// Not for servers behind a proxy that shares sessions between connections, nor for Galera, where each node has its own.
+//
+// Safe for concurrent use.
+type Sessions struct {
+	ttl    time.Duration
+	shared *sql.DB // for what needs no session of its own; nobody who has one of these connections waits for another
+	named  *sql.DB
+	rows   *sql.DB
+
+	mu     sync.Mutex
+	grants map[*sessionGrant]bool // nil once closed
+}
+
+const (
+	// sessionPatience bounds each conversation with the server, also when the caller's context does not.
+	sessionPatience = 2 * time.Second
+	sharedConns     = 4
+)
+
+// OpenSessions returns sessions that end ttl after they were last heard of, rounded up to a second: the longest that a
+// name can be acquired for. A strategy has as many connections as names; whoever finds all of them taken waits, as
+// long as his context allows, and at most 2 s.
+//
+// No connection is opened yet, and config is not kept. An error says that it makes no sense.
+func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions, error) {
+	if ttl < minTTL || names < 1 {
+		return nil, fmt.Errorf("%w: sessions for %d names and %s", ErrInvalid, names, ttl)
+	}
+	config = config.Clone()
+	config.InterpolateParams = true // one round trip a statement instead of three
+	config.Logger = &mysql.NopLogger{}
+	config.Timeout, config.ReadTimeout, config.WriteTimeout = sessionPatience, sessionPatience, sessionPatience
+	shared, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	named, rows := config.Clone(), config.Clone()
+	seconds := strconv.Itoa(int((ttl + time.Second - 1) / time.Second))
+	named.Params = with(config.Params, "wait_timeout", seconds)
+	rows.Params = with(named.Params, "autocommit", "0")
+	namedConnector, err := mysql.NewConnector(named)
+	if err != nil {
+		return nil, err
+	}
+	rowsConnector, err := mysql.NewConnector(rows)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sessions{
+		ttl: ttl, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(committed{rowsConnector}),
+		grants: map[*sessionGrant]bool{},
+	}
+	s.shared.SetMaxOpenConns(sharedConns)
+	s.shared.SetMaxIdleConns(sharedConns)
+	s.shared.SetConnMaxIdleTime(time.Minute)
+	for _, pool := range []*sql.DB{s.named, s.rows} {
+		pool.SetMaxOpenConns(names)
+		pool.SetMaxIdleConns(names)
+		pool.SetConnMaxIdleTime(ttl / 2) // before the server ends it
+	}
+	return s, nil
+}
+
+func with(params map[string]string, name, value string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, params)
+	all[name] = value
+	return all
+}
+
+// committed makes sessions see what is committed when a statement begins. Otherwise a transaction that holds a row would
+// keep the server from purging whatever changes meanwhile, in any table.
+type committed struct{ driver.Connector }
+
+func (c committed) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, err = conn.(driver.ExecerContext).ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", nil)
+	if err != nil {
+		_ = conn.Close() // it was no use anyway
+		return nil, err
+	}
+	return conn, nil
+}
+
+// Close ends all sessions: what they hold is lost.
+func (s *Sessions) Close() error {
+	s.mu.Lock()
+	grants := s.grants
+	s.grants = nil
+	s.mu.Unlock()
+	for g := range grants {
+		g.close()
+	}
+	return errors.Join(s.named.Close(), s.rows.Close(), s.shared.Close())
+}
+
+// keeper is a way of having a session keep a name: Named, or Rows.
+type keeper interface {
+	// strategy is what lock_sessions calls it.
+	strategy() string
+	pool() *sql.DB
+	// take makes conn's session keep name, and returns the session's id. An ErrHeld leaves the connection usable.
+	take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error)
+	// check is nil if conn's session keeps name. It makes the server's wait_timeout begin anew.
+	check(ctx context.Context, conn *sql.Conn, name string) error
+	// free makes conn's session keep name no longer.
+	free(ctx context.Context, conn *sql.Conn, name string) error
+	// kept selects what lock_sessions has of each name: the name, the id of the session that keeps it or NULL, and, of
+	// the latest that acquired it, its session_id, its locked_by, and its fence. It ends in a WHERE to be gone on with.
+	kept() string
+}
+
+func (s *Sessions) acquire(ctx context.Context, k keeper, name, owner string, ttl time.Duration) (Grant, error) {
+	if err := checkRow(name, owner); err != nil {
+		return nil, err
+	}
+	if ttl > s.ttl {
+		return nil, fmt.Errorf("%w: the sessions end after %s, before %s", ErrInvalid, s.ttl, ttl)
+	}
+	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
+	defer cancel()
+	conn, err := k.pool().Conn(bounded)
+	if err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	g := &sessionGrant{sessions: s, keeper: k, name: name, owner: owner, conn: conn}
+	g.id, err = k.take(bounded, conn, name)
+	if errors.Is(err, ErrHeld) {
+		_ = conn.Close() // back to the pool, which fails for no reason
+		return nil, err
+	}
+	taken := time.Now()
+	if err == nil {
+		g.fence, err = s.number(bounded, k, name, owner, g.id)
+	}
+	if err != nil {
+		hangUp(conn)
+		return nil, unavailable(ctx, err)
+	}
+	if !g.begin(taken.Add(ttl)) {
+		return nil, fmt.Errorf("%w: the sessions are closed", ErrUnavailable)
+	}
+	return g, nil
+}
+
+// hangUp ends the session, and with it whatever it keeps or may yet come to keep: the server executes what it was sent,
+// and finds then that nobody is there.
+func hangUp(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Close()
+}
+
+const mysqlMicros = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+// number gives the session that keeps name its fence, and says in the table whose it is. It is committed at once, on a
+// connection of its own: whatever becomes of the session, no number is given twice.
+func (s *Sessions) number(ctx context.Context, k keeper, name, owner string, id int64) (int64, error) {
+	return MySQL.number(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence, locked_by, session_id, locked_at)
+VALUES (?, ?, LAST_INSERT_ID(`+mysqlMicros+`), ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE
+	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlMicros+`)), locked_by = ?, session_id = ?, locked_at = UTC_TIMESTAMP(6)`,
+		k.strategy(), name, owner, id, owner, id)
+}
+
+// raise moves the fence, and leaves alone whose the name is.
+func (s *Sessions) raise(ctx context.Context, k keeper, name string) (int64, error) {
+	return MySQL.number(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence)
+VALUES (?, ?, LAST_INSERT_ID(`+mysqlMicros+`)) ON DUPLICATE KEY UPDATE
+	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlMicros+`))`, k.strategy(), name)
+}
+
+// keeping is a row of keeper.kept.
+type keeping struct {
+	name     string
+	by       sql.NullInt64 // the session that keeps the name
+	recorded sql.NullInt64 // the latest that was given a fence
+	owner    sql.NullString
+	fence    int64
+}
+
+// whose is the owner of the name, "" if nobody keeps it. Between taking a name and saying so, a session has no owner yet.
+func (k *keeping) whose() string {
+	switch {
+	case !k.by.Valid:
+		return ""
+	case k.by == k.recorded && k.owner.Valid:
+		return k.owner.String
+	}
+	return fmt.Sprintf("session %d", k.by.Int64)
+}
+
+func (k *keeping) holder() Holder { return Holder{Name: k.name, Owner: k.whose(), Fence: k.fence} }
+
+// query asks for what is kept, each name or the one.
+func (s *Sessions) query(ctx context.Context, k keeper, condition string, args ...any) (found []keeping, err error) {
+	rows, err := s.shared.QueryContext(ctx, k.kept()+condition, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var row keeping
+		if err := rows.Scan(&row.name, &row.by, &row.recorded, &row.owner, &row.fence); err != nil {
+			return nil, err
+		}
+		found = append(found, row)
+	}
+	return found, rows.Err()
+}
+
+func (s *Sessions) one(ctx context.Context, k keeper, name string) (keeping, error) {
+	found, err := s.query(ctx, k, " AND s.name = ?", name)
+	if err != nil || len(found) == 0 {
+		return keeping{name: name}, err
+	}
+	return found[0], nil
+}
+
+func (s *Sessions) list(ctx context.Context, k keeper) (held []Holder, err error) {
+	found, err := s.query(ctx, k, " ORDER BY s.name")
+	if err != nil {
+		return nil, unavailable(ctx, err)
+	}
+	for _, row := range found {
+		if row.by.Valid {
+			held = append(held, row.holder())
+		}
+	}
+	return held, nil
+}
+
+func (s *Sessions) show(ctx context.Context, k keeper, name string) (Holder, error) {
+	row, err := s.one(ctx, k, name)
+	if err != nil {
+		return Holder{}, unavailable(ctx, err)
+	}
+	return row.holder(), nil
+}
+
+func (s *Sessions) breakSession(ctx context.Context, k keeper, name string) (Holder, error) {
+	if err := checkName(name); err != nil {
+		return Holder{}, err
+	}
+	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
+	defer cancel()
+	fence, err := s.raise(bounded, k, name)
+	if err != nil {
+		return Holder{}, unavailable(ctx, err)
+	}
+	row, err := s.one(bounded, k, name)
+	if err != nil {
+		return Holder{}, unavailable(ctx, err)
+	}
+	row.fence = fence
+	if row.by.Valid {
+		err = s.kill(bounded, k, row)
+	}
+	if err != nil {
+		return Holder{}, unavailable(ctx, err)
+	}
+	return row.holder(), nil
+}
+
+// killPause is between two looks at whether a session that was killed has gone.
+const killPause = 2 * time.Millisecond
+
+// kill ends the session that keeps a name, and returns when it does so no longer.
+func (s *Sessions) kill(ctx context.Context, k keeper, row keeping) error {
+	_, err := s.shared.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", row.by.Int64))
+	if err != nil && !isMySQL(err, noSuchThread) {
+		return err
+	}
+	pause := time.NewTicker(killPause)
+	defer pause.Stop()
+	for {
+		now, err := s.one(ctx, k, row.name)
+		if err != nil || now.by != row.by {
+			return err
+		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

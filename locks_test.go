@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/lock"
+	"firsttap/repository"
+	"firsttap/servertest"
+)
+
+// jobLockSettings are the settings of each FIRSTTAP_JOB_LOCK that can be seen from outside, on servers of the test's.
+func jobLockSettings(t *testing.T) map[string][]string {
+	t.Helper()
+	mysql := func(url, way string) []string {
+		return []string{"FIRSTTAP_DATABASE_URL", url, adminKeyVar, "k", jwtSecretVar, "s", "FIRSTTAP_JOB_LOCK", way}
+	}
+	sqlite := "sqlite://" + t.TempDir() + "/my.db"
+	nodes := []string{servertest.StartRedis(t).URL(), servertest.StartRedis(t).URL(), servertest.StartRedis(t).URL()}
+	return map[string][]string{
+		"table, by default": {"FIRSTTAP_DATABASE_URL", sqlite},
+		"redis, by default": {"FIRSTTAP_DATABASE_URL", sqlite, "FIRSTTAP_REDIS_URL", nodes[0]},
+		"quorum":            {"FIRSTTAP_DATABASE_URL", sqlite, "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", strings.Join(nodes, ",")},
+		"table on MariaDB":  mysql(servertest.MariaDBURL(t), "table"),
+		"named on MariaDB":  mysql(servertest.MariaDBURL(t), "named"),
+		"rows on MySQL":     mysql(servertest.MySQLURL(t), "rows"),
+	}
+}
+
+// An operator sees who holds a name, and takes it away: what the holder still writes under its fence is refused, its work
+// is told, and the next holder's fence is larger.
+func TestLockCommand(t *testing.T) {
+	for name, env := range jobLockSettings(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			lookup := settings(env...)
+			must := func(args ...string) string {
+				t.Helper()
+				out, err := command(t, lookup, args...)
+				if err != nil {
+					t.Fatalf("%v: %v", args, err)
+				}
+				return out
+			}
+			must("migrate", "up")
+			if out := must("lock", "ls"); out != "nothing is held\n" {
+				t.Errorf("ls: %q", out)
+			}
+			if out := must("lock", "release", "settle"); out != "nobody has settle\n" {
+				t.Errorf("release of what nobody has: %q", out)
+			}
+			config, err := ReadConfig(lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks, err := openJobLocks(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			locker := lock.New(locks.strategy, lock.Options{Who: "instance-7"})
+			defer locker.Close()
+			hold := lock.Renewed(time.Second, time.Hour)
+			lease, err := locker.Acquire(t.Context(), "settle", hold)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"lock", "ls"}, {"lock", "show", "settle"}} {
+				if out := must(args...); !strings.Contains(out, lease.Owner()) || !strings.Contains(out, fmt.Sprint(lease.Fence())) {
+					t.Errorf("%v does not tell that %s holds with fence %d:\n%s", args, lease.Owner(), lease.Fence(), out)
+				}
+			}
+			if err := enforce(t, config, locks.fences, lease); err != nil {
+				t.Fatalf("the holder may not write: %v", err)
+			}
+			if out := must("lock", "release", "settle"); !strings.Contains(out, "settle taken from "+lease.Owner()) {
+				t.Errorf("release: %q", out)
+			}
+			if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
+				t.Errorf("who was put out may still write: %v", err)
+			}
+			<-lease.Context().Done()
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+				t.Errorf("the work was told %v", cause)
+			}
+			next, err := locker.Acquire(t.Context(), "settle", hold)
+			if err != nil || next.Fence() <= lease.Fence() {
+				t.Fatalf("the next holder: %v", err)
+			}
+			defer next.Release(t.Context())
+			if err := enforce(t, config, locks.fences, next); err != nil {
+				t.Errorf("the next holder may not write: %v", err)
+			}
+			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("the release of who was put out: %v", err)
+			}
+			if out := must("lock", "show", "settle"); !strings.Contains(out, next.Owner()) {
+				t.Errorf("the next holder was put out too:\n%s", out)
+			}
+		})
+	}
+}
+
+// enforce is a write under the lease.
+func enforce(t *testing.T, c Config, fences *lock.Fences, lease *lock.Lease) error {
+	t.Helper()
+	db, _, err := repository.OpenPool(c.DatabaseURL, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := fences.Enforce(t.Context(), tx, lease.Name(), lease.Fence()); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func TestLockCommandThatCannotBe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, args := range []string{"lock", "lock ls now", "lock show", "lock release", "lock release a b", "lock steal a", "lock show " + strings.Repeat("x", 65)} {
+		if out, err := command(t, settings(), strings.Fields(args)...); err == nil {
+			t.Errorf("%s: %q", args, out)
+		}
+	}
+	if _, err := command(t, settings("FIRSTTAP_JOB_LOCK", "memory"), "lock", "ls"); err == nil || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("memory: %v", err)
+	}
+	if _, err := command(t, settings("FIRSTTAP_REDIS_URL", "redis://"+nobodyHere(t)), "lock", "ls"); !errors.Is(err, lock.ErrUnavailable) {
+		t.Errorf("a Redis that is not there: %v", err)
+	}
+}
+
+// What the locks do is at /metrics of the operations listener, and not at the API's.
+func TestMetrics(t *testing.T) {
+	ops := nobodyHere(t)
+	i := start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db",
+		"FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+	get := func(url string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	var out strings.Builder
+	if err := race(t.Context(), Config{AdminKey: adminKey}, []string{"--url", i.url, "--drivers", "5"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	_, text := get("http://" + ops + "/metrics")
+	for _, want := range []string{`lock_attempts_total{strategy="gate"} 1`, `lock_acquired_total{strategy="gate"} 1`, "go_goroutines"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+	if status, _ := get(i.url + "/metrics"); status != http.StatusNotFound {
+		t.Errorf("the API answers %d for /metrics", status)
+	}
+}
