@@ -50,7 +50,7 @@ func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) er
 			err = errors.Join(lost, err)
 		}
 		if ctx.Err() != nil {
-			err = errors.Join(err, l.Resign(ctx))
+			err = errors.Join(err, l.resign(ctx, true))
 		}
 	}()
 	defer l.runEnded()
@@ -58,7 +58,8 @@ func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) er
 }
 
 // IsLeader returns nil if this process leads, having taken the lead if nobody had it, and keeps the lead for a lease from
-// now. Otherwise the errors of Acquire. It is gocron's Elector.
+// now, whatever takes longer; Campaign keeps it for as long as its work runs. Otherwise the errors of Acquire. It is
+// gocron's Elector.
 func (l *Leader) IsLeader(ctx context.Context) error {
 	if _, err := l.lead(ctx); err != nil {
 		return err
@@ -69,19 +70,23 @@ func (l *Leader) IsLeader(ctx context.Context) error {
 
 // Resign hands the lead over: whoever waits for it gets it now. It does nothing when this process does not lead. ErrLost
 // if the lead had been lost, ErrUnavailable if nobody can tell; then it ends by itself.
-func (l *Leader) Resign(ctx context.Context) error {
-	l.turn <- struct{}{}
+func (l *Leader) Resign(ctx context.Context) error { return l.resign(ctx, false) }
+
+// resign gives the lead up; if asked, only when nothing runs under it.
+func (l *Leader) resign(ctx context.Context, onlyIdle bool) error {
+	l.turn <- struct{}{} // from here on nobody begins a run
 	defer func() { <-l.turn }()
 	l.mu.Lock()
 	lease := l.lease
+	if lease == nil || onlyIdle && l.runs > 0 {
+		l.mu.Unlock()
+		return nil
+	}
 	l.lease = nil
 	if l.idle != nil {
 		l.idle.Stop()
 	}
 	l.mu.Unlock()
-	if lease == nil {
-		return nil
-	}
 	return lease.Release(ctx)
 }
 
@@ -124,17 +129,9 @@ func (l *Leader) runEnded() {
 	if l.idle != nil {
 		l.idle.Stop()
 	}
-	l.idle = time.AfterFunc(l.hold.TTL, l.giveUp)
-}
-
-// giveUp ends a lead that nothing has run under for a lease.
-func (l *Leader) giveUp() {
-	l.mu.Lock()
-	busy := l.runs > 0
-	l.mu.Unlock()
-	if !busy {
-		_ = l.Resign(context.Background()) // logged by the lease
-	}
+	l.idle = time.AfterFunc(l.hold.TTL, func() {
+		_ = l.resign(context.Background(), true) // logged by the lease
+	})
 }
 
 // Bind returns a context that ends with ctx and with the lease, for work that has a context of its own already.

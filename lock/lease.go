@@ -93,7 +93,7 @@ func (l *Lease) release(ctx context.Context) error {
 	trusted, lost, end := now.Before(l.trusted), l.lost, l.trusted.Add(margin(l.hold.TTL))
 	l.mu.Unlock()
 	l.locker.metrics.release(now.Sub(l.acquired))
-	defer l.cancel(context.Canceled)
+	l.cancel(context.Canceled) // before anybody else can get the name
 	keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)
 	err := l.sendRelease(ctx, keep)
 	switch {
