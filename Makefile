@@ -6,7 +6,7 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test servers bench loadtest mutants lint format check clean
+.PHONY: build test servers bench bench-locks loadtest mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -22,6 +22,10 @@ servers:
 # The table of docs/benchmarks.md, measured here and now.
 bench: servers
 	go run ./loadtest/bench $(BENCHFLAGS)
+
+# The tables of docs/locks.md. A module of its own: the libraries it compares with are none of the product's.
+bench-locks: servers
+	cd loadtest/locks && go test -count=1 -v -timeout 30m . -args $(BENCHFLAGS) | grep -v '^==='
 
 # k6 against two instances: race, storm or doubletap.
 SCRIPT ?= race
@@ -51,6 +55,7 @@ check: servers
 	$(MAKE) test
 	loadtest/run.sh race short
 	go run ./loadtest/bench -quick
+	cd loadtest/locks && go vet ./... && go test -count=1 . -args -runs 2 -rounds 3
 
 clean:
 	rm -rf bin

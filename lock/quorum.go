@@ -65,9 +65,10 @@ func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		g := &quorumGrant{quorum: q, name: name, owner: owner, grants: make([]*redisGrant, len(q.nodes))}
-		for i, node := range q.nodes {
-			g.grants[i] = &redisGrant{redis: node, name: name, owner: owner}
+		g := &quorumGrant{quorum: q, name: name, owner: owner}
+		for _, node := range q.nodes {
+			g.grants = append(g.grants, &redisGrant{redis: node, name: name, owner: owner})
+			g.asked = append(g.asked, make(chan struct{}))
 		}
 		err := g.acquire(ctx, ttl)
 		if err == nil {
@@ -106,13 +107,15 @@ type quorumGrant struct {
 	owner  string
 	fence  int64
 	grants []*redisGrant
-	empty  []int // the servers that had no trace of the name at the last renewal
+	asked  []chan struct{} // closed when a server's acquisition is over: it may be late, and must not come after a release
+	empty  []int           // the servers that had no trace of the name at the last renewal
 }
 
 // acquire votes, and makes the fence known to a majority: the next majority has one of them in it.
 func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
 	fences := make([]int64, len(g.grants))
 	v := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
+		defer close(g.asked[i])
 		grant, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
 		if err == nil {
 			fences[i] = grant.Fence()
@@ -186,5 +189,12 @@ func (g *quorumGrant) undo(ctx context.Context) error {
 }
 
 func (g *quorumGrant) release(ctx context.Context, keep time.Duration, enough func(votes) bool) votes {
-	return g.quorum.ask(ctx, func(ctx context.Context, i int) error { return g.grants[i].Release(ctx, keep) }, enough)
+	return g.quorum.ask(ctx, func(ctx context.Context, i int) error {
+		select {
+		case <-g.asked[i]:
+			return g.grants[i].Release(ctx, keep)
+		case <-ctx.Done():
+			return unavailable(ctx, ctx.Err())
+		}
+	}, enough)
 }

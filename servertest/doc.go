@@ -6,7 +6,7 @@
 // program and a server and breaks the connection in the way a test asks for.
 //
 // A test whose server isn't installed is skipped, unless FIRSTTAP_TEST_REQUIRE, a list such as "redis,mariadb,mysql",
-// names the server: then the test fails. install.sh installs all three.
+// names the server: then the test fails. install.sh installs what is missing.
 //
 // No server outlives the test process, however that ends.
 package servertest

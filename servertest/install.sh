@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the servers that the tests start, on Debian and Ubuntu, where they are missing: Redis, MariaDB, and a real
-# MySQL. Debian has no MySQL but in sid: that one goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, beside the system.
+# Installs what the tests start, on Debian and Ubuntu, where it is missing: Redis, MariaDB, and a real MySQL; and
+# faketime, for a server whose clock is wrong. Debian has no MySQL but in sid: that one goes into a folder of its own,
+# FIRSTTAP_MYSQL_ROOT, beside the system.
 # MYSQL=skip leaves MySQL out; MYSQL=required fails when it can't be had.
 set -euo pipefail
 
@@ -64,7 +65,7 @@ mysql_root() {
 
 # install.sh --list names what is here, as FIRSTTAP_TEST_REQUIRE wants it.
 if [ "${1:-}" = --list ]; then
-	list=redis,mariadb
+	list=redis,mariadb,faketime
 	if [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; }; then list=$list,mysql; fi
 	echo "$list"
 	exit
@@ -72,6 +73,7 @@ fi
 
 need Redis redis-server redis-server
 need MariaDB mariadbd mariadb-server
+need faketime faketime faketime
 
 if [ "${MYSQL:-}" = skip ]; then
 	echo "MySQL: skipped"

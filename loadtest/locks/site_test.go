@@ -1,0 +1,68 @@
+package locks
+
+import (
+	"database/sql"
+	"net/url"
+	"strings"
+	"testing"
+
+	"firsttap/lock"
+	"firsttap/servertest"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// site is where a user finds the servers: directly, or by way of proxies.
+type site struct {
+	redis [3]string // host:port each; all but the quorum use the first
+	mysql *mysql.Config
+}
+
+// startSite starts the servers, for the test, with the tables that lock wants.
+func startSite(t *testing.T) site {
+	t.Helper()
+	var s site
+	for i := range s.redis {
+		s.redis[i] = servertest.StartRedis(t).Addr()
+	}
+	maria := servertest.StartMariaDB(t)
+	u, err := url.Parse(maria.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.mysql, err = mysql.ParseDSN(maria.DSN(strings.Trim(u.Path, "/"))); err != nil {
+		t.Fatal(err)
+	}
+	s.mysql.InterpolateParams = true // as the product: one round trip a statement instead of three
+	s.mysql.Logger = &mysql.NopLogger{}
+	db := s.open(t)
+	for _, statement := range lock.MySQL.Schema() {
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// via is s with each server's address replaced by what through makes of it.
+func (s site) via(through func(addr string) string) site {
+	for i, addr := range s.redis {
+		s.redis[i] = through(addr)
+	}
+	s.mysql = s.mysql.Clone()
+	s.mysql.Addr = through(s.mysql.Addr)
+	return s
+}
+
+// open returns a pool for the database, for the test.
+func (s site) open(t *testing.T) *sql.DB {
+	t.Helper()
+	connector, err := mysql.NewConnector(s.mysql)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxIdleConns(4)
+	t.Cleanup(func() { db.Close() })
+	return db
+}

@@ -1,0 +1,95 @@
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// clusterSlots is how many slots the keys of a Redis cluster fall into.
+const clusterSlots = 16384
+
+// RedisCluster is a Redis cluster of the test's own: three masters with a third of the slots each, and no replicas. When
+// one of them has been gone for more than a second, the others refuse every key.
+type RedisCluster struct {
+	Nodes [3]*Redis // each may be killed, frozen and started again: it keeps its place, and loses its keys
+}
+
+// StartRedisCluster starts a cluster of redis-servers, 7.0 or later, and returns when each of them serves every slot. They
+// end with the test.
+func StartRedisCluster(t testing.TB) *RedisCluster {
+	t.Helper()
+	require(t, "redis", redisInstalled())
+	c := &RedisCluster{}
+	var bus [len(c.Nodes)]int
+	for i := range c.Nodes {
+		node, port, err := newClusterNode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.own(t)
+		c.Nodes[i], bus[i] = node, port
+	}
+	if err := c.join(bus); err != nil {
+		t.Fatalf("redis cluster: %v", err)
+	}
+	return c
+}
+
+// URL is redis+cluster://host:port,host:port,host:port.
+func (c *RedisCluster) URL() string {
+	addrs := make([]string, len(c.Nodes))
+	for i, node := range c.Nodes {
+		addrs[i] = node.Addr()
+	}
+	return "redis+cluster://" + strings.Join(addrs, ",")
+}
+
+// newClusterNode starts a node and returns its bus port too. The bus port is chosen as a server's port is, rather than
+// 10000 above that: up there are the kernel's own ports.
+func newClusterNode() (*Redis, int, error) {
+	for try := 1; ; try++ {
+		bus, err := freePort()
+		if err != nil {
+			return nil, 0, err
+		}
+		node, err := newRedis("--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
+			"--cluster-node-timeout", "1000", "--cluster-port", strconv.Itoa(bus))
+		if try == portTries || !errors.Is(err, errPortTaken) {
+			return node, bus, err
+		}
+	}
+}
+
+// join gives each node its slots, makes the nodes know each other, and waits until they agree that the cluster is whole.
+func (c *RedisCluster) join(bus [3]int) error {
+	first := c.Nodes[0]
+	for i, node := range c.Nodes {
+		from, to := i*clusterSlots/len(c.Nodes), (i+1)*clusterSlots/len(c.Nodes)-1
+		commands := []string{
+			fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", from, to),
+			fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1), // or they collide, and settle it in their own time
+		}
+		if node != first {
+			commands = append(commands, fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", first.port, bus[0]))
+		}
+		for _, command := range commands {
+			if _, err := ask(context.Background(), node.Addr(), strings.Fields(command)...); err != nil {
+				return err
+			}
+		}
+	}
+	return until(func(ctx context.Context) error {
+		for _, node := range c.Nodes {
+			for _, want := range []string{"\ncluster_state:ok\r", "\ncluster_known_nodes:3\r", "\ncluster_slots_ok:16384\r"} {
+				if err := has(ctx, node.Addr(), want, "CLUSTER", "INFO"); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,114 @@
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// sentinelMaster is what the sentinels call the master they watch.
+const sentinelMaster = "mymaster"
+
+// RedisSentinel is a Redis of the test's own that three sentinels watch: when the master is gone for a second, two of them
+// agree on that and make its replica the master, with what had been replicated. A killed master that is started again
+// becomes the other's replica, after a moment in which it takes itself for the master.
+type RedisSentinel struct {
+	Sentinels [3]*Redis
+	master    *Redis
+	replica   *Redis
+}
+
+// StartRedisSentinel starts the servers and returns when the replica is in step and every sentinel knows it and both
+// other sentinels, so that the master may fail. They end with the test.
+func StartRedisSentinel(t testing.TB) *RedisSentinel {
+	t.Helper()
+	// Without the delay, as a replica that is new else waits 5 s for others to come.
+	s := &RedisSentinel{master: StartRedis(t, "--repl-diskless-sync-delay", "0")}
+	s.replica = StartRedis(t, "--repl-diskless-sync-delay", "0", "--replica-announce-ip", "127.0.0.1",
+		"--replicaof", fmt.Sprintf("127.0.0.1 %d", s.master.port))
+	// A sentinel looks at a replica every 10 s: what it sees first should be good.
+	err := until(func(ctx context.Context) error {
+		return has(ctx, s.replica.Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
+	})
+	for i := 0; i < len(s.Sentinels) && err == nil; i++ {
+		if s.Sentinels[i], err = newSentinel(s.master.port); err == nil {
+			s.Sentinels[i].own(t)
+		}
+	}
+	if err == nil {
+		err = until(s.acquainted)
+	}
+	if err != nil {
+		t.Fatalf("redis sentinel: %v", err)
+	}
+	return s
+}
+
+// URL is redis+sentinel://host:port,host:port,host:port/mymaster.
+func (s *RedisSentinel) URL() string {
+	addrs := make([]string, len(s.Sentinels))
+	for i, sentinel := range s.Sentinels {
+		addrs[i] = sentinel.Addr()
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + sentinelMaster
+}
+
+// Master is the server that is the master at the start.
+func (s *RedisSentinel) Master() *Redis { return s.master }
+
+// Replica is the server that becomes the master when the first one fails.
+func (s *RedisSentinel) Replica() *Redis { return s.replica }
+
+// newSentinel starts a sentinel of the master on that port. It keeps what it finds out in its configuration file, and
+// over Kill and Start.
+func newSentinel(master int) (*Redis, error) {
+	dir, err := folder()
+	if err != nil {
+		return nil, err
+	}
+	conf := filepath.Join(dir, "sentinel.conf")
+	command := func(s *server) []string {
+		return []string{
+			"redis-server", conf, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", dir,
+		}
+	}
+	s := &server{name: "redis sentinel", dir: dir, command: command, probe: probeSentinel}
+	settings := fmt.Sprintf(`sentinel monitor %[1]s 127.0.0.1 %[2]d 2
+sentinel down-after-milliseconds %[1]s 1000
+sentinel failover-timeout %[1]s 3000
+sentinel announce-ip 127.0.0.1
+`, sentinelMaster, master)
+	if err := os.WriteFile(conf, []byte(settings), 0o600); err != nil {
+		s.end()
+		return nil, err
+	}
+	return &Redis{s}, s.launch()
+}
+
+// probeSentinel is probeRedis without QUIT, which not every sentinel knows.
+func probeSentinel(ctx context.Context, s *server) error {
+	return has(ctx, s.Addr(), fmt.Sprintf("\nprocess_id:%d\r", s.child.process.Pid), "INFO", "server")
+}
+
+// acquainted returns nil when the sentinels know what a failover needs.
+func (s *RedisSentinel) acquainted(ctx context.Context) error {
+	for _, sentinel := range s.Sentinels {
+		want := fmt.Sprintf("name=%s,status=ok,address=%s,slaves=1,sentinels=3", sentinelMaster, s.master.Addr())
+		if err := has(ctx, sentinel.Addr(), want, "INFO", "sentinel"); err != nil {
+			return err
+		}
+		answer, err := ask(ctx, sentinel.Addr(), "SENTINEL", "REPLICAS", sentinelMaster)
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(answer, "\nmaster-link-status\nok\n") || !strings.Contains(answer, "\nflags\nslave\n") {
+			return errors.New("a sentinel has not looked at the replica:\n" + answer)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package servertest
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+)
+
+func TestRedisSentinel(t *testing.T) {
+	s := StartRedisSentinel(t)
+	addrs := make([]string, 0, len(s.Sentinels))
+	for _, sentinel := range s.Sentinels {
+		addrs = append(addrs, sentinel.Addr())
+	}
+	if got, want := s.URL(), "redis+sentinel://"+strings.Join(addrs, ",")+"/mymaster"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	mustBeMaster := func(want *Redis) {
+		t.Helper()
+		eventually(t, func() error {
+			for _, sentinel := range s.Sentinels {
+				got, err := ask(t.Context(), sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")
+				if err != nil {
+					return err
+				}
+				if host, port, _ := strings.Cut(got, "\n"); net.JoinHostPort(host, port) != want.Addr() {
+					return fmt.Errorf("got %q, want %s", got, want.Addr())
+				}
+			}
+			return nil
+		})
+	}
+	mustBeMaster(s.Master())
+	mustAnswer(t, s.Master(), "OK", "SET", "k", "v")
+	mustAnswer(t, s.Master(), "1", "WAIT", "1", "1000")
+
+	s.Master().Kill()
+	mustBeMaster(s.Replica())
+	mustAnswer(t, s.Replica(), "v", "GET", "k")
+	mustAnswer(t, s.Replica(), "OK", "SET", "k", "w")
+
+	s.Master().Start()
+	eventually(t, func() error {
+		return has(t.Context(), s.Master().Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
+	})
+	mustAnswer(t, s.Master(), "w", "GET", "k")
+}
+
+func TestSentinelKeepsWhatItKnows(t *testing.T) {
+	s := StartRedisSentinel(t)
+	s.Sentinels[0].Kill()
+	s.Sentinels[0].Start()
+	eventually(t, func() error { return s.acquainted(t.Context()) })
+}

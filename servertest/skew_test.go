@@ -1,0 +1,100 @@
+package servertest
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+var offsets = []time.Duration{10 * time.Second, -10 * time.Second}
+
+// mustBeOff fails the test unless now tells a time that is off by offset.
+func mustBeOff(t *testing.T, offset time.Duration, now func() time.Time) {
+	t.Helper()
+	before := time.Now()
+	got := now().Add(-offset)
+	if after := time.Now(); got.Before(before.Add(-time.Millisecond)) || got.After(after.Add(time.Millisecond)) {
+		t.Errorf("off by %v more than %v", got.Sub(before), offset)
+	}
+}
+
+func TestRedisSkewed(t *testing.T) {
+	for _, offset := range offsets {
+		t.Run(offset.String(), func(t *testing.T) {
+			var last int
+			t.Cleanup(func() { mustLeaveNoClock(t, last) })
+			r := StartRedisSkewed(t, offset)
+			clock := func() time.Time {
+				answer, err := ask(t.Context(), r.Addr(), "TIME")
+				if err != nil {
+					t.Fatal(err)
+				}
+				var s, us int64
+				if _, err := fmt.Sscan(answer, &s, &us); err != nil {
+					t.Fatalf("%q: %v", answer, err)
+				}
+				return time.Unix(s, us*1000)
+			}
+			mustBeOff(t, offset, clock)
+			mustAnswer(t, r, "OK", "SET", "past", "v", "PXAT", strconv.FormatInt(time.Now().Add(5*time.Second).UnixMilli(), 10))
+			want := "v"
+			if offset > 0 {
+				want = "" // that time is over, as this server sees it
+			}
+			mustAnswer(t, r, want, "GET", "past")
+
+			// Time passes as it does elsewhere.
+			started := time.Now()
+			mustAnswer(t, r, "OK", "SET", "k", "v", "PX", "300")
+			eventually(t, func() error {
+				if got, err := ask(t.Context(), r.Addr(), "GET", "k"); got != "" || err != nil {
+					return fmt.Errorf("got %q, %v", got, err)
+				}
+				return nil
+			})
+			if took := time.Since(started); took < 290*time.Millisecond || took > 2*time.Second {
+				t.Errorf("300 ms took %v", took)
+			}
+
+			first := r.child.process.Pid
+			r.Kill()
+			r.Start()
+			mustLeaveNoClock(t, first)
+			mustBeOff(t, offset, clock)
+			last = r.child.process.Pid
+		})
+	}
+}
+
+func TestMariaDBSkewed(t *testing.T) {
+	for _, offset := range offsets {
+		t.Run(offset.String(), func(t *testing.T) {
+			var pid int
+			t.Cleanup(func() { mustLeaveNoClock(t, pid) })
+			d := StartMariaDBSkewed(t, offset)
+			pid = d.child.process.Pid
+			db := open(t, d.DSN(""))
+			mustBeOff(t, offset, func() (now time.Time) {
+				if err := db.QueryRow("SELECT UTC_TIMESTAMP(6)").Scan(&now); err != nil {
+					t.Fatal(err)
+				}
+				return now
+			})
+			started := time.Now()
+			mustScan(t, db, "SELECT SLEEP(0.3)", "0")
+			if took := time.Since(started); took < 290*time.Millisecond || took > 2*time.Second {
+				t.Errorf("300 ms took %v", took)
+			}
+		})
+	}
+}
+
+// mustLeaveNoClock fails the test if the process pid, which is gone, has left shared memory behind.
+func mustLeaveNoClock(t *testing.T, pid int) {
+	t.Helper()
+	if left, _ := filepath.Glob(fmt.Sprintf("/dev/shm/*faketime_*_%d", pid)); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
