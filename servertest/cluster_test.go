@@ -28,7 +28,7 @@ func TestRedisCluster(t *testing.T) {
 	owner.Kill()
 	eventually(t, func() error {
 		if _, err := ask(t.Context(), c.Nodes[0].Addr(), "GET", key); err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") {
-			return fmt.Errorf("got %v, want CLUSTERDOWN", err)
+			return fmt.Errorf("got %w, want CLUSTERDOWN", err)
 		}
 		return nil
 	})

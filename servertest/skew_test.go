@@ -50,7 +50,7 @@ func TestRedisSkewed(t *testing.T) {
 			mustAnswer(t, r, "OK", "SET", "k", "v", "PX", "300")
 			eventually(t, func() error {
 				if got, err := ask(t.Context(), r.Addr(), "GET", "k"); got != "" || err != nil {
-					return fmt.Errorf("got %q, %v", got, err)
+					return fmt.Errorf("got %q, %w", got, err)
 				}
 				return nil
 			})

@@ -1,0 +1,184 @@
+package gocronlock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"firsttap/lock"
+	"firsttap/lock/gocronlock"
+	"firsttap/servertest"
+)
+
+// brief is renewed, and missed, soon.
+var brief = lock.Renewed(300*time.Millisecond, time.Hour)
+
+func TestBindEndsWithTheLease(t *testing.T) {
+	each(t, func(t *testing.T, strategy lock.Strategy) {
+		locks := newLocks(t, strategy, brief)
+		listener, errs := failed()
+		running, causes := make(chan int64, 1), make(chan error, 1)
+		once(t, startLocked(t, locks), "job", locks.Bind("job", func(ctx context.Context) error {
+			running <- lock.FromContext(ctx).Fence()
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return errNo
+		}), listener)
+		fence := receive(t, "it runs", running)
+
+		broken, err := strategy.(lock.Registry).Break(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if broken.Owner == "" || broken.Fence <= fence {
+			t.Errorf("the task's fence was %d, and then broken: %+v", fence, broken)
+		}
+		if cause := receive(t, "the context ends", causes); !errors.Is(cause, lock.ErrLost) {
+			t.Errorf("the context's end is %v", cause)
+		}
+		if err := receive(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
+			t.Errorf("gocron is told %v", err)
+		}
+	})
+}
+
+var errNo = errors.New("no")
+
+func TestBindEndsWhenTheServerDoesNotAnswer(t *testing.T) {
+	server := servertest.StartRedis(t)
+	locks := newLocks(t, redisAt(t, server.URL()), brief)
+	listener, errs := failed()
+	running := make(chan struct{})
+	once(t, startLocked(t, locks), "job", locks.Bind("job", func(ctx context.Context) error {
+		close(running)
+		<-ctx.Done()
+		return nil
+	}), listener)
+	receive(t, "it runs", running)
+	server.Freeze()
+	if err := receive(t, "the run fails", errs); !errors.Is(err, lock.ErrUnreachable) {
+		t.Errorf("gocron is told %v", err)
+	}
+}
+
+func TestBindHandsOnTheResult(t *testing.T) {
+	locks := newLocks(t, lock.NewMemory(), long)
+	for _, want := range []error{nil, errNo} {
+		if _, err := locks.Lock(t.Context(), "job"); err != nil {
+			t.Fatal(err)
+		}
+		if err := locks.Bind("job", func(context.Context) error { return want })(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%v became %v", want, err)
+		}
+	}
+}
+
+// A task without the lease that it is bound to does not run.
+func TestBindWithoutLease(t *testing.T) {
+	l := newLocker(t, lock.NewMemory())
+	log, messages := logged(slog.LevelError)
+	locks := gocronlock.NewLocker(l, long, log)
+	for what, option := range map[string]gocron.SchedulerOption{
+		"another name": gocron.WithDistributedLocker(locks),
+		"no locker":    gocron.WithLocation(time.UTC),
+		"an elector":   gocron.WithDistributedElector(alwaysLeader{}),
+	} {
+		t.Run(what, func(t *testing.T) {
+			listener, errs := failed()
+			once(t, start(t, option), "this", locks.Bind("that", func(context.Context) error {
+				t.Error("it ran")
+				return nil
+			}), listener)
+			if err := receive(t, "the run fails", errs); !errors.Is(err, gocronlock.ErrNoLease) {
+				t.Errorf("gocron is told %v", err)
+			}
+			if m := receive(t, "it is logged", messages); !strings.Contains(m, "that") {
+				t.Errorf("logged: %s", m)
+			}
+		})
+	}
+}
+
+type alwaysLeader struct{}
+
+func (alwaysLeader) IsLeader(context.Context) error { return nil }
+
+// The process stands still between Lock and the task, for longer than the lease; when it goes on, the next run is there.
+func TestBindRunsOncePerLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := lock.NewMemory()
+		locks := newLocks(t, memory, lock.Fixed(time.Second))
+		first, err := locks.Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Second)
+		second, err := locks.Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rival, runs := newLocker(t, memory), 0
+		task := locks.Bind("job", func(ctx context.Context) error {
+			runs++
+			if err := locks.Bind("job", func(context.Context) error { return nil })(t.Context()); !errors.Is(err, gocronlock.ErrNoLease) {
+				t.Errorf("another run beside this one: %v", err)
+			}
+			// The run that found no lease ends first.
+			_ = second.Unlock(t.Context())
+			mustBeHeld(t, rival, "job")
+			return ctx.Err()
+		})
+		if err := task(t.Context()); err != nil || runs != 1 {
+			t.Errorf("%d runs: %v", runs, err)
+		}
+		_ = first.Unlock(t.Context())
+		mustBecomeFree(t, rival, "job")
+	})
+}
+
+// What is left of a run whose lease was lost does not take the next run's.
+func TestUnlockOfALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := newLocks(t, lock.NewMemory(), lock.Fixed(time.Second))
+		first, err := locks.Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Second)
+		if _, err := locks.Lock(t.Context(), "job"); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Unlock(t.Context()); !errors.Is(err, lock.ErrExpired) {
+			t.Errorf("the lost lease ends with %v", err)
+		}
+		if err := locks.Bind("job", func(ctx context.Context) error { return ctx.Err() })(t.Context()); err != nil {
+			t.Errorf("the next run: %v", err)
+		}
+	})
+}
+
+// A lease that was lost before the task began is none.
+func TestBindToALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := newLocks(t, lock.NewMemory(), lock.Fixed(time.Second))
+		held, err := locks.Lock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(2 * time.Second)
+		err = locks.Bind("job", func(context.Context) error {
+			t.Error("it ran")
+			return nil
+		})(t.Context())
+		if !errors.Is(err, lock.ErrExpired) {
+			t.Errorf("it ends with %v", err)
+		}
+		_ = held.Unlock(t.Context())
+	})
+}

@@ -1,0 +1,304 @@
+package gocronlock_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+
+	"firsttap/lock"
+	"firsttap/lock/gocronlock"
+	"firsttap/servertest"
+)
+
+func TestOneRuns(t *testing.T) {
+	each(t, func(t *testing.T, strategy lock.Strategy) {
+		running, finish := make(chan struct{}), make(chan struct{})
+		once(t, startLocked(t, newLocks(t, strategy, long)), "job", func() {
+			close(running)
+			<-finish
+		})
+		receive(t, "the first runs", running)
+
+		listener, errs := refused()
+		second := startLocked(t, newLocks(t, strategy, long))
+		again := make(chan struct{}, 1)
+		job := once(t, second, "job", func() { again <- struct{}{} }, listener)
+		if err := receive(t, "the second is refused", errs); !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrUnavailable) {
+			t.Errorf("the second is refused with %v", err)
+		}
+		other := make(chan struct{})
+		once(t, second, "other", func() { close(other) })
+		receive(t, "a job of another name runs", other)
+
+		close(finish)
+		mustBecomeFree(t, newLocker(t, strategy), "job")
+		if err := job.RunNow(); err != nil {
+			t.Fatal(err)
+		}
+		receive(t, "the second runs after the first", again)
+	})
+}
+
+// However a run ends, its lease is released.
+func TestReleased(t *testing.T) {
+	const name = "job"
+	wait := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	leave := func(*testing.T, gocron.Scheduler, gocron.Job) {}
+	ways := []struct {
+		name   string
+		work   func(ctx context.Context) error
+		end    func(t *testing.T, s gocron.Scheduler, job gocron.Job)
+		option gocron.JobOption
+	}{
+		{name: "returns", work: func(context.Context) error { return nil }, end: leave},
+		{name: "fails", work: func(context.Context) error { return errors.New("no") }, end: leave},
+		{
+			name: "panics", work: func(context.Context) error { panic("no") }, end: leave,
+			option: gocron.WithEventListeners(gocron.AfterJobRunsWithPanic(func(uuid.UUID, string, any) {})),
+		},
+		{
+			// gocron removes the job, and ends its context, around the time of Unlock.
+			name: "was the last", work: func(context.Context) error { return nil }, end: leave,
+			option: gocron.WithLimitedRuns(1),
+		},
+		{name: "is removed", work: wait, end: func(t *testing.T, s gocron.Scheduler, job gocron.Job) {
+			if err := s.RemoveJob(job.ID()); err != nil {
+				t.Error(err)
+			}
+		}},
+		{name: "is replaced", work: wait, end: func(t *testing.T, s gocron.Scheduler, job gocron.Job) {
+			if _, err := s.Update(job.ID(), gocron.DurationJob(time.Hour), gocron.NewTask(func() {})); err != nil {
+				t.Error(err)
+			}
+		}},
+		{name: "is stopped", work: wait, end: func(t *testing.T, s gocron.Scheduler, _ gocron.Job) {
+			if err := s.StopJobs(); err != nil {
+				t.Error(err)
+			}
+		}},
+		{name: "is shut down", work: wait, end: func(t *testing.T, s gocron.Scheduler, _ gocron.Job) {
+			if err := s.Shutdown(); err != nil {
+				t.Error(err)
+			}
+		}},
+	}
+	each(t, func(t *testing.T, strategy lock.Strategy) {
+		rival := newLocker(t, strategy)
+		for _, way := range ways {
+			for kind, bind := range map[string]bool{"plain": false, "bound": true} {
+				t.Run(way.name+"/"+kind, func(t *testing.T) {
+					locks := newLocks(t, strategy, long)
+					running, goOn := make(chan struct{}), make(chan struct{})
+					task := func(ctx context.Context) error {
+						close(running)
+						<-goOn
+						return way.work(ctx)
+					}
+					if bind {
+						task = locks.Bind(name, task)
+					}
+					var options []gocron.JobOption
+					if way.option != nil {
+						options = append(options, way.option)
+					}
+					s := startLocked(t, locks)
+					job := once(t, s, name, task, options...)
+					receive(t, "it runs", running)
+					mustBeHeld(t, rival, name)
+					close(goOn)
+					way.end(t, s, job)
+					mustBecomeFree(t, rival, name)
+				})
+			}
+		}
+	})
+}
+
+// A task that goes on without its scheduler goes on alone.
+func TestHeldUntilTheTaskReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := lock.NewMemory()
+		rival, locks := newLocker(t, memory), newLocks(t, memory, long)
+		s := startLocked(t, locks)
+		running, ended, finish := make(chan struct{}), make(chan error, 1), make(chan struct{})
+		job := once(t, s, "job", locks.Bind("job", func(ctx context.Context) error {
+			close(running)
+			<-ctx.Done()
+			ended <- context.Cause(ctx)
+			<-finish
+			return nil
+		}))
+		receive(t, "it runs", running)
+		if err := s.RemoveJob(job.ID()); err != nil {
+			t.Fatal(err)
+		}
+		if cause := receive(t, "its context ends", ended); errors.Is(cause, lock.ErrLost) {
+			t.Errorf("a removed job is told that %v", cause)
+		}
+		<-time.After(2 * long.TTL)
+		mustBeHeld(t, rival, "job")
+		close(finish)
+		mustBecomeFree(t, rival, "job")
+	})
+}
+
+// Between Lock and the task gocron asks its listeners: one that says no is followed by Unlock alone.
+func TestReleasedWhenSkipped(t *testing.T) {
+	each(t, func(t *testing.T, strategy lock.Strategy) {
+		locks := newLocks(t, strategy, long)
+		asked := make(chan struct{})
+		ran := false
+		once(t, startLocked(t, locks), "job", locks.Bind("job", func(context.Context) error {
+			ran = true
+			return nil
+		}), gocron.WithEventListeners(gocron.BeforeJobRunsSkipIfBeforeFuncErrors(func(uuid.UUID, string) error {
+			close(asked)
+			return errors.New("not now")
+		})))
+		receive(t, "the listener is asked", asked)
+		mustBecomeFree(t, newLocker(t, strategy), "job")
+		if ran {
+			t.Error("the task ran")
+		}
+		if err := locks.Bind("job", func(context.Context) error { return nil })(t.Context()); !errors.Is(err, gocronlock.ErrNoLease) {
+			t.Errorf("the lease that was released is left for another run: %v", err)
+		}
+	})
+}
+
+// gocron calls no Unlock for a task that hangs, but the lease ends.
+func TestHangs(t *testing.T) {
+	for kind, bind := range map[string]bool{"plain": false, "bound": true} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := lock.NewMemory()
+				locks := newLocks(t, memory, lock.Renewed(3*time.Second, time.Minute))
+				running, finish := make(chan struct{}), make(chan struct{})
+				task := func(context.Context) error {
+					close(running)
+					<-finish
+					return nil
+				}
+				if bind {
+					task = locks.Bind("job", task)
+				}
+				once(t, startLocked(t, locks), "job", task)
+				defer close(finish)
+				receive(t, "it runs", running)
+
+				began := time.Now()
+				rival, err := newLocker(t, memory).Acquire(t.Context(), "job", lock.Hold{TTL: time.Second, Wait: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer rival.Release(t.Context())
+				if took := time.Since(began); took < time.Minute || took > time.Minute+4*time.Second {
+					t.Errorf("it was held for %s", took)
+				}
+			})
+		})
+	}
+}
+
+// A short job is not run again by a scheduler whose clock is a little late.
+func TestAtLeast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const slots = 20
+		memory := lock.NewMemory()
+		first := time.Now().Add(time.Second)
+		var runs [slots + 1]atomic.Int32
+		for _, late := range []time.Duration{0, 100 * time.Millisecond} {
+			s := startLocked(t, newLocks(t, memory, lock.Between(500*time.Millisecond, 900*time.Millisecond)))
+			add(t, s, gocron.DurationJob(time.Second), "job", func() { runs[time.Since(first)/time.Second].Add(1) },
+				gocron.WithStartAt(gocron.WithStartDateTime(first.Add(late))))
+		}
+		<-time.After(time.Until(first.Add((slots-1)*time.Second)) + 500*time.Millisecond)
+		for slot := range slots {
+			if n := runs[slot].Load(); n != 1 {
+				t.Errorf("slot %d was run %d times", slot, n)
+			}
+		}
+	})
+}
+
+// A job that waits for its lease waits no longer than it is a job.
+func TestRemovedWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := lock.NewMemory()
+		rival, err := newLocker(t, memory).Acquire(t.Context(), "job", long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rival.Release(t.Context())
+		listener, errs := refused()
+		s := startLocked(t, newLocks(t, memory, lock.Hold{TTL: time.Minute, Wait: time.Hour}))
+		job := once(t, s, "job", func() { t.Error("it ran") }, listener)
+		synctest.Wait()
+		if err := s.RemoveJob(job.ID()); err != nil {
+			t.Fatal(err)
+		}
+		if err := receive(t, "it gives up", errs); !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrHeld) {
+			t.Errorf("it gives up with %v", err)
+		}
+	})
+}
+
+func TestOutage(t *testing.T) {
+	server := servertest.StartRedis(t)
+	log, messages := logged(slog.LevelWarn)
+	l := lock.New(redisAt(t, server.URL()), lock.Options{Timeout: 100 * time.Millisecond, Log: log})
+	defer l.Close()
+	s := startLocked(t, gocronlock.NewLocker(l, long, log))
+	server.Freeze()
+
+	listener, errs := refused()
+	ran := make(chan struct{}, 1)
+	job := once(t, s, "job", func() { ran <- struct{}{} }, listener)
+	if err := receive(t, "the run is skipped", errs); !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrHeld) {
+		t.Errorf("it is skipped with %v", err)
+	}
+	if m := receive(t, "it is logged", messages); !strings.Contains(m, "unavailable") || !strings.Contains(m, "job") {
+		t.Errorf("logged: %s", m)
+	}
+	server.Thaw()
+	mustBecomeFree(t, l, "job") // also of what the attempt may have left
+	if err := job.RunNow(); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, "it runs after the outage", ran)
+}
+
+// A job that can never be locked is never run, which nobody would notice.
+func TestInvalid(t *testing.T) {
+	for what, bad := range map[string]struct {
+		name string
+		hold lock.Hold
+	}{
+		"name": {strings.Repeat("x", lock.MaxName+1), long},
+		"hold": {"job", lock.Hold{TTL: time.Minute, Every: time.Second}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			log, messages := logged(slog.LevelError)
+			listener, errs := refused()
+			s := startLocked(t, gocronlock.NewLocker(newLocker(t, lock.NewMemory()), bad.hold, log))
+			once(t, s, bad.name, func() { t.Error("it ran") }, listener)
+			if err := receive(t, "the run is skipped", errs); !errors.Is(err, lock.ErrInvalid) {
+				t.Errorf("it is skipped with %v", err)
+			}
+			if m := receive(t, "it is logged", messages); !strings.Contains(m, bad.name) {
+				t.Errorf("logged: %s", m)
+			}
+		})
+	}
+}
