@@ -7,7 +7,8 @@ import (
 )
 
 // Rows is a Strategy by row locks: a transaction holds a name's row, which the others skip (SELECT ... FOR UPDATE SKIP
-// LOCKED). Winning, losing and releasing a name cost two statements each, extending one.
+// LOCKED). Winning, losing and releasing a name cost two statements each, extending one; losing to somebody who has just
+// won, some more.
 //
 // A transaction that is open keeps others from changing the tables lock_rows and lock_sessions by DDL. List, Show and
 // Break lock the row of a name whose holder has died, for a moment in which whoever tries to acquire it is told that it
@@ -50,30 +51,76 @@ func (r *Rows) strategy() string { return "rows" }
 func (r *Rows) pool() *sql.DB    { return r.sessions.rows }
 func (r *Rows) kept() string     { return rowsKept }
 
+const (
+	// rowsTries and rowsPause are for a row that is locked, and nobody says by whom: someone has just taken it and is about
+	// to say so, or only looks whether it is locked.
+	rowsTries = 4
+	rowsPause = 2 * time.Millisecond
+)
+
 // take asks at once for the row itself. A cheaper look at whether it is locked would have to lock it for a moment, and
 // of several that look at the same time none would get it.
 func (r *Rows) take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
-	for {
-		var rows int
-		var owner sql.NullString
-		var mine sql.NullInt64
-		if err := conn.QueryRowContext(ctx, rowsTake, name, name, name).Scan(&rows, &id, &owner, &mine); err != nil {
+	for try := 1; ; try++ {
+		found, err := r.try(ctx, conn, name)
+		switch {
+		case err != nil:
+			return 0, err
+		case found.mine.Valid:
+			return found.id, nil
+		case found.rows == 0:
+			err = r.create(ctx, conn, name)
+		case found.owner.Valid || try == rowsTries:
+			return 0, &HeldError{Owner: found.owner.String}
+		default:
+			err = pauseFor(ctx, rowsPause)
+		}
+		if err != nil {
 			return 0, err
 		}
-		if mine.Valid {
-			return id, nil
-		}
+	}
+}
+
+// taking is the answer to rowsTake.
+type taking struct {
+	rows  int
+	id    int64
+	owner sql.NullString
+	mine  sql.NullInt64
+}
+
+func (r *Rows) try(ctx context.Context, conn *sql.Conn, name string) (found taking, err error) {
+	err = conn.QueryRowContext(ctx, rowsTake, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine)
+	if err == nil && !found.mine.Valid {
 		// Sessions are not in autocommit mode: the SELECT has begun a transaction.
-		if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
-			return 0, err
-		}
-		if rows > 0 {
-			return 0, &HeldError{Owner: owner.String}
-		}
-		_, err := r.sessions.shared.ExecContext(ctx, "INSERT INTO lock_rows (name) VALUES (?)", name)
-		if err != nil && !isMySQL(err, duplicateKey) {
-			return 0, err
-		}
+		_, err = conn.ExecContext(ctx, "ROLLBACK")
+	}
+	return found, err
+}
+
+// create makes the name's row. An INSERT of one that is there would wait for whoever holds it, so those who find none
+// come one after another, by the lock of its row in lock_sessions, and look again.
+func (r *Rows) create(ctx context.Context, conn *sql.Conn, name string) error {
+	_, err := conn.ExecContext(ctx, `INSERT INTO lock_sessions (strategy, name, fence) VALUES ('rows', ?, 0)
+ON DUPLICATE KEY UPDATE fence = fence`, name)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, `INSERT INTO lock_rows (name) SELECT ? FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM lock_rows WHERE name = ?)`, name, name)
+	}
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "COMMIT")
+	}
+	return err
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

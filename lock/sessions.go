@@ -292,17 +292,13 @@ func (s *Sessions) kill(ctx context.Context, k keeper, row keeping) error {
 	if err != nil && !isMySQL(err, noSuchThread) {
 		return err
 	}
-	pause := time.NewTicker(killPause)
-	defer pause.Stop()
 	for {
 		now, err := s.one(ctx, k, row.name)
 		if err != nil || now.by != row.by {
 			return err
 		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pauseFor(ctx, killPause); err != nil {
+			return err
 		}
 	}
 }

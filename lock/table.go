@@ -48,8 +48,8 @@ type tableSQL struct {
 }
 
 // A hold lasts from now to the microsecond. A release counts from the millisecond: rounded up to one, as MySQL does, the
-// name would seem taken a moment longer. lock_until is set also where it stays, or MariaDB would make it now: its first
-// TIMESTAMP column is ON UPDATE CURRENT_TIMESTAMP unless somebody said otherwise, and ShedLock does not.
+// name would seem taken a moment longer. lock_until is set also where it stays: where explicit_defaults_for_timestamp is
+// OFF, as on MariaDB before 10.10, ShedLock's column is ON UPDATE CURRENT_TIMESTAMP.
 var mysqlTable = tableSQL{
 	all: `SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) FROM shedlock`,
