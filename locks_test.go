@@ -40,7 +40,7 @@ func TestLockCommand(t *testing.T) {
 	for name, env := range jobLockSettings(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
-			lookup := settings(env...)
+			lookup, job := settings(env...), strings.ReplaceAll(name, " ", "-")
 			must := func(args ...string) string {
 				t.Helper()
 				out, err := command(t, lookup, args...)
@@ -53,7 +53,7 @@ func TestLockCommand(t *testing.T) {
 			if out := must("lock", "ls"); out != "nothing is held\n" {
 				t.Errorf("ls: %q", out)
 			}
-			if out := must("lock", "release", "settle"); out != "nobody has settle\n" {
+			if out := must("lock", "release", job); out != "nobody has "+job+"\n" {
 				t.Errorf("release of what nobody has: %q", out)
 			}
 			config, err := ReadConfig(lookup)
@@ -68,11 +68,11 @@ func TestLockCommand(t *testing.T) {
 			locker := lock.New(locks.strategy, lock.Options{Who: "instance-7"})
 			defer locker.Close()
 			hold := lock.Renewed(time.Second, time.Hour)
-			lease, err := locker.Acquire(t.Context(), "settle", hold)
+			lease, err := locker.Acquire(t.Context(), job, hold)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, args := range [][]string{{"lock", "ls"}, {"lock", "show", "settle"}} {
+			for _, args := range [][]string{{"lock", "ls"}, {"lock", "show", job}} {
 				if out := must(args...); !strings.Contains(out, lease.Owner()) || !strings.Contains(out, fmt.Sprint(lease.Fence())) {
 					t.Errorf("%v does not tell that %s holds with fence %d:\n%s", args, lease.Owner(), lease.Fence(), out)
 				}
@@ -80,7 +80,7 @@ func TestLockCommand(t *testing.T) {
 			if err := enforce(t, config, locks.fences, lease); err != nil {
 				t.Fatalf("the holder may not write: %v", err)
 			}
-			if out := must("lock", "release", "settle"); !strings.Contains(out, "settle taken from "+lease.Owner()) {
+			if out := must("lock", "release", job); !strings.Contains(out, job+" taken from "+lease.Owner()) {
 				t.Errorf("release: %q", out)
 			}
 			if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
@@ -90,7 +90,7 @@ func TestLockCommand(t *testing.T) {
 			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
 				t.Errorf("the work was told %v", cause)
 			}
-			next, err := locker.Acquire(t.Context(), "settle", hold)
+			next, err := locker.Acquire(t.Context(), job, hold)
 			if err != nil || next.Fence() <= lease.Fence() {
 				t.Fatalf("the next holder: %v", err)
 			}
@@ -101,7 +101,7 @@ func TestLockCommand(t *testing.T) {
 			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
 				t.Errorf("the release of who was put out: %v", err)
 			}
-			if out := must("lock", "show", "settle"); !strings.Contains(out, next.Owner()) {
+			if out := must("lock", "show", job); !strings.Contains(out, next.Owner()) {
 				t.Errorf("the next holder was put out too:\n%s", out)
 			}
 		})

@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -22,7 +24,9 @@ type Leader struct {
 	mu    sync.Mutex
 	lease *Lease
 	runs  int         // under way
-	idle  *time.Timer // ends the lead when nothing has run for a lease
+	kept  time.Time   // until then the lead was promised to a run that is over
+	idle  *time.Timer // ends the lead at kept
+	last  error       // what the last attempt to take the lead was told
 }
 
 // Leader returns a candidate for name who waits for the lead, and keeps it for lease after a run; 1 s and 3 s are usual.
@@ -48,12 +52,15 @@ func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) er
 	defer func() {
 		if lost := context.Cause(lease.Context()); errors.Is(lost, ErrLost) {
 			err = errors.Join(lost, err)
+		} else if lost != nil {
+			err = errors.Join(fmt.Errorf("%w: resigned", ErrLost), err)
 		}
-		if ctx.Err() != nil {
+		over := ctx.Err() != nil
+		l.runEnded(!over)
+		if over {
 			err = errors.Join(err, l.resign(ctx, true))
 		}
 	}()
-	defer l.runEnded()
 	return work(bound)
 }
 
@@ -64,21 +71,22 @@ func (l *Leader) IsLeader(ctx context.Context) error {
 	if _, err := l.lead(ctx); err != nil {
 		return err
 	}
-	l.runEnded()
+	l.runEnded(true)
 	return nil
 }
 
 // Resign hands the lead over: whoever waits for it gets it now. It does nothing when this process does not lead. ErrLost
-// if the lead had been lost, ErrUnavailable if nobody can tell; then it ends by itself.
+// if the lead had been lost, ErrUnavailable if nobody can tell; then it ends by itself. Right after a slot an instance
+// whose clock is late may get it in time to run that slot again: only a record of the slots that were run prevents that.
 func (l *Leader) Resign(ctx context.Context) error { return l.resign(ctx, false) }
 
-// resign gives the lead up; if asked, only when nothing runs under it.
+// resign gives the lead up; if asked, only when nothing runs under it and nothing was promised it any more.
 func (l *Leader) resign(ctx context.Context, onlyIdle bool) error {
 	l.turn <- struct{}{} // from here on nobody begins a run
 	defer func() { <-l.turn }()
 	l.mu.Lock()
 	lease := l.lease
-	if lease == nil || onlyIdle && l.runs > 0 {
+	if lease == nil || onlyIdle && (l.runs > 0 || time.Now().Before(l.kept)) {
 		l.mu.Unlock()
 		return nil
 	}
@@ -90,13 +98,19 @@ func (l *Leader) resign(ctx context.Context, onlyIdle bool) error {
 	return lease.Release(ctx)
 }
 
-// lead returns the lease of a lead that is there or was taken, and counts a run.
+// lead returns the lease of a lead that is there or was taken within hold.Wait, and counts a run. A crowd waits no longer
+// than one: whoever is told late would run a slot that others have run.
 func (l *Leader) lead(ctx context.Context) (*Lease, error) {
+	if l.hold.TTL < minTTL {
+		return nil, fmt.Errorf("%w: a lead of %s is less than %s", ErrInvalid, l.hold.TTL, minTTL)
+	}
+	patience, stop := context.WithTimeoutCause(ctx, cmp.Or(l.hold.Wait, l.locker.timeout), errWaited)
+	defer stop()
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return nil, unavailable(ctx, ctx.Err())
+	case <-patience.Done():
+		return nil, l.waited(ctx)
 	}
 	l.mu.Lock()
 	lease := l.lease
@@ -107,29 +121,45 @@ func (l *Leader) lead(ctx context.Context) (*Lease, error) {
 	}
 	l.lease = nil
 	l.mu.Unlock()
+	if patience.Err() != nil {
+		return nil, l.waited(ctx)
+	}
 	if lease != nil {
 		_ = lease.Release(ctx) // lost: why has been logged
 	}
-	lease, err := l.locker.acquire(ctx, context.WithoutCancel(ctx), l.name, l.hold)
-	if err != nil {
-		return nil, err
-	}
+	lease, err := l.locker.acquire(patience, context.WithoutCancel(ctx), l.name, l.hold)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.last = err; err != nil {
+		return nil, err
+	}
 	l.lease = lease
 	l.runs++
 	return lease, nil
 }
 
-// runEnded starts the time that the lead is kept for.
-func (l *Leader) runEnded() {
+// waited is what whoever's turn did not come is told.
+func (l *Leader) waited(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ctx.Err() == nil && l.last != nil {
+		return l.last
+	}
+	return unavailable(ctx, errWaited)
+}
+
+// runEnded keeps the lead for a lease from now, if that is wanted, and else for as long as it was promised.
+func (l *Leader) runEnded(keep bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.runs--
+	if keep {
+		l.kept = time.Now().Add(l.hold.TTL)
+	}
 	if l.idle != nil {
 		l.idle.Stop()
 	}
-	l.idle = time.AfterFunc(l.hold.TTL, func() {
+	l.idle = time.AfterFunc(time.Until(l.kept), func() {
 		_ = l.resign(context.Background(), true) // logged by the lease
 	})
 }
@@ -137,6 +167,9 @@ func (l *Leader) runEnded() {
 // Bind returns a context that ends with ctx and with the lease, for work that has a context of its own already.
 func (l *Lease) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
+	if l.ctx.Err() != nil {
+		cancel(context.Cause(l.ctx)) // AfterFunc would do it a moment later
+	}
 	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 	return bound, func() {
 		stop()

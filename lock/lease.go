@@ -171,7 +171,7 @@ func (l *Lease) runOut() {
 	case l.hold.Every == 0:
 		l.loseLocked(ErrExpired)
 	case l.failed != nil:
-		l.loseLocked(fmt.Errorf("%w: %w", ErrUnreachable, l.failed))
+		l.loseLocked(fmt.Errorf("%w: %s", ErrUnreachable, l.failed.Error())) // lost, and not unavailable as well
 	default:
 		l.loseLocked(ErrUnreachable)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -65,7 +65,7 @@ func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		g := &quorumGrant{quorum: q, name: name, owner: owner}
+		g := &quorumGrant{quorum: q, name: name, owner: owner, empty: make([]atomic.Bool, len(q.nodes))}
 		for _, node := range q.nodes {
 			g.grants = append(g.grants, &redisGrant{redis: node, name: name, owner: owner})
 			g.asked = append(g.asked, make(chan struct{}))
@@ -108,7 +108,7 @@ type quorumGrant struct {
 	fence  int64
 	grants []*redisGrant
 	asked  []chan struct{} // closed when a server's acquisition is over: it may be late, and must not come after a release
-	empty  []int           // the servers that had no trace of the name at the last renewal
+	empty  []atomic.Bool   // the servers that had no trace of the name at the last renewal
 }
 
 // acquire votes, and makes the fence known to a majority: the next majority has one of them in it.
@@ -142,29 +142,33 @@ func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
 // Fence implements Grant.
 func (g *quorumGrant) Fence() int64 { return g.fence }
 
-// Extend implements Grant. A server that came back empty gets the lease again, and its vote counts from the next renewal.
+// Extend implements Grant. A server that came back empty gets the lease and its fence again, and its vote counts from the
+// next renewal.
 func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	again := g.empty
 	v := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
-		if slices.Contains(again, i) {
-			_, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
-			return errors.Join(ErrExpired, err)
+		if g.empty[i].Load() {
+			return errors.Join(ErrExpired, g.heal(ctx, i, ttl))
 		}
-		return g.grants[i].Extend(ctx, ttl)
+		err := g.grants[i].Extend(ctx, ttl)
+		g.empty[i].Store(errors.Is(err, ErrExpired))
+		return err
 	}, votes.decided)
-	g.empty = nil
-	for i, err := range v.answers {
-		if errors.Is(err, ErrExpired) && !slices.Contains(again, i) {
-			g.empty = append(g.empty, i)
-		}
-	}
 	switch {
-	case v.yes >= g.quorum.majority():
+	case v.yes >= v.majority:
 		return nil
 	case v.no > len(g.grants)-v.majority:
 		return v.worst(ErrStolen, ErrExpired)
 	}
 	return unavailable(ctx, errors.Join(v.answers...))
+}
+
+func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) error {
+	_, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
+	if err == nil {
+		err = g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)
+	}
+	g.empty[i].Store(err != nil)
+	return err
 }
 
 // Release implements Grant. It asks every server, and is done when that is decided: what a minority still has ends by

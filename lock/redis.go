@@ -51,9 +51,9 @@ func (k Keys) fence(name string) string {
 // channel is where a release is announced.
 func (k Keys) channel(name string) string { return k.lock(name) + ":freed" }
 
-// fenceLife is how many seconds a server counts a name's fence up before it sets it by its clock again. The key ends by
-// the same clock, so that the next fence is larger whatever the clock did in between.
-const fenceLife = 60
+// fenceLife is how many seconds a server counts a name's fence up before it sets it by its clock again, so that it stays
+// close to those of other strategies. The key ends by the same clock: whatever that does, the next fence is larger.
+const fenceLife = 1
 
 // nextFence is the part of a script that moves the fence. It starts at the server's clock in microseconds, which is past
 // everything that was counted up before a flush, and which a double counts exactly until the year 2255.
