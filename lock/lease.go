@@ -20,7 +20,7 @@ type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	renewing sync.Mutex // held during a renewal, and for good by the release
+	renewing chan struct{} // has room for a renewal that is under way, or, for good, for the release; nil without renewal
 
 	mu      sync.Mutex
 	trusted time.Time   // until then nobody else can have the name, and the context lasts
@@ -47,6 +47,7 @@ func newLease(parent context.Context, l *Locker, grant Grant, name, owner string
 	lease.trusted = lease.end(sent)
 	lease.timer = time.AfterFunc(time.Until(lease.trusted), lease.runOut)
 	if hold.Every > 0 {
+		lease.renewing = make(chan struct{}, 1)
 		lease.due = time.AfterFunc(lease.untilDue(), lease.renew)
 	}
 	return lease
@@ -87,7 +88,9 @@ func (l *Lease) release(ctx context.Context) error {
 		l.due.Stop()
 	}
 	l.mu.Unlock()
-	l.renewing.Lock() // one that is under way is waited for: after the release it would find another's name
+	if l.renewing != nil {
+		l.renewing <- struct{}{} // one that is under way is waited for: after the release it would find another's name
+	}
 	l.mu.Lock()
 	now := time.Now()
 	trusted, lost, end := now.Before(l.trusted), l.lost, l.trusted.Add(margin(l.hold.TTL))

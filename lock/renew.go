@@ -8,10 +8,12 @@ import (
 
 // renew is called when the lease is due, and arranges for the next time.
 func (l *Lease) renew() {
-	if !l.renewing.TryLock() {
+	select {
+	case l.renewing <- struct{}{}:
+		defer func() { <-l.renewing }()
+	default:
 		return // it is being released
 	}
-	defer l.renewing.Unlock()
 	pause, goOn := l.renewOnce()
 	l.mu.Lock()
 	defer l.mu.Unlock()

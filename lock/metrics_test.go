@@ -1,0 +1,177 @@
+package lock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"firsttap/lock"
+)
+
+// counted returns a Locker and what its metrics say: by name, with the reason where there is one. Of a histogram it is
+// how many were observed.
+func counted(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func() map[string]float64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	o.Metrics = lock.NewMetrics(registry)
+	l := lock.New(s, o)
+	t.Cleanup(l.Close)
+	return l, func() map[string]float64 {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values := map[string]float64{}
+		for _, f := range families {
+			name := strings.TrimPrefix(f.GetName(), "lock_")
+			for _, m := range f.GetMetric() {
+				for _, label := range m.GetLabel() {
+					name = strings.TrimPrefix(f.GetName(), "lock_") + " " + label.GetValue()
+				}
+				if v := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()); v != 0 {
+					values[name] = v
+				}
+			}
+		}
+		return values
+	}
+}
+
+func says(t *testing.T, what string, values, want map[string]float64) {
+	t.Helper()
+	if !maps.Equal(values, want) {
+		t.Errorf("%s: the metrics say\n%v, want\n%v", what, values, want)
+	}
+}
+
+// slow is a Memory whose grants are extended late.
+type slow struct {
+	*lock.Memory
+	by time.Duration
+}
+
+type slowGrant struct {
+	lock.Grant
+	by time.Duration
+}
+
+func (s slow) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
+	g, err := s.Memory.Acquire(ctx, name, owner, ttl)
+	if err != nil {
+		return nil, err
+	}
+	return slowGrant{g, s.by}, nil
+}
+
+func (g slowGrant) Extend(ctx context.Context, ttl time.Duration) error {
+	err := g.Grant.Extend(ctx, ttl) // the server has done it, and its answer takes a while
+	select {
+	case <-time.After(g.by):
+		return err
+	case <-ctx.Done():
+		return errors.Join(lock.ErrUnavailable, ctx.Err())
+	}
+}
+
+func TestMetricsOfAHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, values := counted(t, lock.NewMemory(), lock.Options{})
+		lease, err := l.Acquire(t.Context(), "a", lock.Renewed(3*time.Second, time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Acquire(t.Context(), "a", lock.Fixed(time.Second)); !errors.Is(err, lock.ErrHeld) {
+			t.Fatal(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := l.Acquire(ended, "b", lock.Fixed(time.Second)); !errors.Is(err, lock.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		<-time.After(1500 * time.Millisecond) // one renewal
+		says(t, "held", values(), map[string]float64{
+			"attempts_total": 3, "acquired_total": 1, "held_total": 1, "unavailable_total": 1, "leases": 1, "renewal_slack_ratio": 1,
+		})
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		says(t, "released", values(), map[string]float64{
+			"attempts_total": 3, "acquired_total": 1, "held_total": 1, "unavailable_total": 1, "renewal_slack_ratio": 1, "hold_seconds": 1,
+		})
+	})
+}
+
+// A renewal that comes with less than a fifth of the TTL left is a near miss; one that comes too late is a loss, and an
+// operator hears of it.
+func TestMetricsOfRenewals(t *testing.T) {
+	const ttl, every = 3 * time.Second, time.Second
+	// Trusted for 2.7 s, and asked at 1 s at the latest: what is left is 1.7 s less what the answer takes.
+	for by, want := range map[time.Duration]map[string]float64{
+		500 * time.Millisecond:  {"attempts_total": 1, "acquired_total": 1, "leases": 1, "renewal_slack_ratio": 1},
+		1400 * time.Millisecond: {"attempts_total": 1, "acquired_total": 1, "leases": 1, "renewal_slack_ratio": 1, "near_misses_total": 1},
+		3 * time.Second:         {"attempts_total": 1, "acquired_total": 1, "leases": 1, "lost_total unreachable": 1},
+	} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				s := slow{lock.NewMemory(), by}
+				l, values := counted(t, s, lock.Options{Timeout: 2 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
+				lease, err := l.Acquire(t.Context(), "a", lock.Hold{TTL: ttl, Every: every, AtMost: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(2800 * time.Millisecond)
+				synctest.Wait() // until it is written what happened just then
+				says(t, "after a renewal", values(), want)
+				if told, lost := strings.Contains(log.String(), "lock lost"), lease.Context().Err() != nil; told != lost {
+					t.Errorf("lost: %t, and the log says\n%s", lost, log.String())
+				}
+				_ = lease.Release(t.Context())
+			})
+		})
+	}
+}
+
+// A crowd of one process costs a server no more than one who waits.
+func TestOneOfACrowdAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := lock.NewMemory()
+		holder := lockerOn(t, s)
+		lease, err := holder.Acquire(t.Context(), "a", lock.Fixed(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, values := counted(t, s, lock.Options{})
+		hold := lock.Fixed(time.Minute)
+		hold.Wait = 30 * time.Second
+		const crowd = 100
+		var waiting sync.WaitGroup
+		for range crowd {
+			waiting.Go(func() {
+				if err := l.Do(t.Context(), "a", hold, func(context.Context) error { return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := values()["attempts_total"]; got != 2 { // before it watches, and when it does
+			t.Errorf("%v attempts by %d who wait", got, crowd)
+		}
+		if err := lease.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waiting.Wait()
+		if got := values()["attempts_total"]; got > 2*crowd+2 {
+			t.Errorf("%v attempts until %d had the name", got, crowd)
+		}
+	})
+}
