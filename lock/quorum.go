@@ -29,8 +29,6 @@ func NewQuorum(nodes ...*Redis) (*Quorum, error) {
 	return &Quorum{nodes}, nil
 }
 
-func (q *Quorum) majority() int { return len(q.nodes)/2 + 1 }
-
 const (
 	// splitTries is how often a vote that nobody won is held again, after a pause of up to splitPause: among many who
 	// ask at once one should get the name, as elsewhere.
@@ -66,8 +64,11 @@ func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 	}
 	for try := 1; ; try++ {
 		g := &quorumGrant{quorum: q, name: name, owner: owner, empty: make([]atomic.Bool, len(q.nodes))}
+		if try > 1 { // votes of an earlier try, taken back late, are none of this one's
+			g.owner = fmt.Sprintf("%s.%d", owner, try)
+		}
 		for _, node := range q.nodes {
-			g.grants = append(g.grants, &redisGrant{redis: node, name: name, owner: owner})
+			g.grants = append(g.grants, &redisGrant{redis: node, name: name, owner: g.owner})
 			g.asked = append(g.asked, make(chan struct{}))
 		}
 		err := g.acquire(ctx, ttl)
@@ -113,27 +114,22 @@ type quorumGrant struct {
 
 // acquire votes, and makes the fence known to a majority: the next majority has one of them in it.
 func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
-	fences := make([]int64, len(g.grants))
-	v := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
+	granted, v := ask(ctx, len(g.grants), func(ctx context.Context, i int) (Grant, error) {
 		defer close(g.asked[i])
-		grant, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
-		if err == nil {
-			fences[i] = grant.Fence()
-		}
-		return err
+		return g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
 	}, votes.decided)
-	if v.yes < g.quorum.majority() {
+	if v.yes < v.majority {
 		return v.refusal()
 	}
 	for i, err := range v.answers {
 		if err == nil {
-			g.fence = max(g.fence, fences[i])
+			g.fence = max(g.fence, granted[i].Fence())
 		}
 	}
 	raised := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
 		return g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)
 	}, votes.decided)
-	if raised.yes < g.quorum.majority() {
+	if raised.yes < raised.majority {
 		return unavailable(ctx, errors.Join(raised.answers...))
 	}
 	return nil

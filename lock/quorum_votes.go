@@ -26,43 +26,54 @@ func (v votes) answered() bool { return v.yes+v.no >= v.majority }
 func (v votes) all() bool { return false }
 
 // ask asks every server at once, and returns when enough have answered or all have: a server that hangs does not hold the
-// others up.
-func (q *Quorum) ask(ctx context.Context, server func(ctx context.Context, i int) error, enough func(votes) bool) votes {
-	v := votes{answers: make([]error, len(q.nodes)), majority: q.majority()}
+// others up. The values are those of the servers that said yes.
+func ask[T any](ctx context.Context, servers int, server func(ctx context.Context, i int) (T, error), enough func(votes) bool) ([]T, votes) {
+	values, v := make([]T, servers), votes{answers: make([]error, servers), majority: servers/2 + 1}
 	type answer struct {
-		i   int
-		err error
+		i     int
+		value T
+		err   error
 	}
-	answers := make(chan answer, len(q.nodes))
-	for i := range q.nodes {
+	answers := make(chan answer, servers)
+	for i := range servers {
 		v.answers[i] = errPending
 		go func() {
 			detached, cancel := detach(ctx)
 			defer cancel()
-			answers <- answer{i, server(detached, i)}
+			value, err := server(detached, i)
+			answers <- answer{i, value, err}
 		}()
 	}
-	for range q.nodes {
-		var a answer
+	for range servers {
 		select {
-		case a = <-answers:
+		case a := <-answers:
+			values[a.i] = a.value
+			v.count(a.i, a.err)
 		case <-ctx.Done():
-			v.unknown = len(q.nodes) - v.yes - v.no
-			return v
-		}
-		v.answers[a.i] = a.err
-		switch {
-		case a.err == nil:
-			v.yes++
-		case errors.Is(a.err, ErrHeld), errors.Is(a.err, ErrLost):
-			v.no++
-		default:
-			v.unknown++
+			v.unknown = servers - v.yes - v.no
+			return values, v
 		}
 		if enough(v) {
 			break
 		}
 	}
+	return values, v
+}
+
+func (v *votes) count(i int, err error) {
+	v.answers[i] = err
+	switch {
+	case err == nil:
+		v.yes++
+	case errors.Is(err, ErrHeld), errors.Is(err, ErrLost):
+		v.no++
+	default:
+		v.unknown++
+	}
+}
+
+func (q *Quorum) ask(ctx context.Context, server func(ctx context.Context, i int) error, enough func(votes) bool) votes {
+	_, v := ask(ctx, len(q.nodes), func(ctx context.Context, i int) (struct{}, error) { return struct{}{}, server(ctx, i) }, enough)
 	return v
 }
 
@@ -110,11 +121,7 @@ func (v votes) worst(kinds ...error) error {
 
 // List implements Registry. It needs a majority.
 func (q *Quorum) List(ctx context.Context) ([]Holder, error) {
-	lists := make([][]Holder, len(q.nodes))
-	v := q.ask(ctx, func(ctx context.Context, i int) (err error) {
-		lists[i], err = q.nodes[i].List(ctx)
-		return err
-	}, votes.all)
+	lists, v := ask(ctx, len(q.nodes), func(ctx context.Context, i int) ([]Holder, error) { return q.nodes[i].List(ctx) }, votes.all)
 	if v.yes < v.majority {
 		return nil, unavailable(ctx, errors.Join(v.answers...))
 	}
@@ -154,11 +161,7 @@ func (q *Quorum) Break(ctx context.Context, name string) (Holder, error) {
 }
 
 func (q *Quorum) look(ctx context.Context, name string, server func(ctx context.Context, i int) (Holder, error)) (Holder, error) {
-	seen := make([]Holder, len(q.nodes))
-	v := q.ask(ctx, func(ctx context.Context, i int) (err error) {
-		seen[i], err = server(ctx, i)
-		return err
-	}, votes.all)
+	seen, v := ask(ctx, len(q.nodes), server, votes.all)
 	if v.yes < v.majority {
 		return Holder{}, unavailable(ctx, errors.Join(v.answers...))
 	}

@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
@@ -84,20 +83,30 @@ func (r *renewals) take() []*renewal {
 func (r *renewals) request(batch []*renewal) {
 	ctx, cancel := patientest(batch)
 	defer cancel()
+	var unknown []*renewal // where the server does not know the script
+	for i, answer := range r.pipeline(ctx, batch, extendScript.EvalSha) {
+		if redis.HasErrorPrefix(answer.Err(), "NOSCRIPT") {
+			unknown = append(unknown, batch[i])
+		} else {
+			batch[i].done <- verdict(ctx, answer)
+		}
+	}
+	for i, answer := range r.pipeline(ctx, unknown, extendScript.Eval) {
+		unknown[i].done <- verdict(ctx, answer)
+	}
+}
+
+func (r *renewals) pipeline(ctx context.Context, batch []*renewal,
+	run func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd) []*redis.Cmd {
 	answers := make([]*redis.Cmd, len(batch))
 	// What went wrong is in each answer.
 	_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, b := range batch {
-			answers[i] = p.EvalSha(ctx, extendScript.Hash(), []string{b.key}, b.owner, b.ttl)
+			answers[i] = run(ctx, p, []string{b.key}, b.owner, b.ttl)
 		}
 		return nil
 	})
-	for i, b := range batch {
-		if err := answers[i].Err(); err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			answers[i] = extendScript.Run(ctx, r.client, []string{b.key}, b.owner, b.ttl)
-		}
-		b.done <- verdict(ctx, answers[i])
-	}
+	return answers
 }
 
 // patientest returns a context that lasts as long as the last of the batch waits.

@@ -49,6 +49,7 @@ func (l *Lease) renewOnce() (pause time.Duration, goOn bool) {
 	defer cancel()
 	err := l.grant.Extend(ctx, l.hold.TTL)
 	if errors.Is(err, ErrLost) {
+		l.runOut() // a session that was given up at the end of the trust is lost for the reason that ended it
 		l.lose(err)
 		return 0, false
 	}
