@@ -130,7 +130,7 @@ func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
 		return g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)
 	}, votes.decided)
 	if raised.yes < raised.majority {
-		return unavailable(ctx, errors.Join(raised.answers...))
+		return raised.unavailable(ctx)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	case v.no > len(g.grants)-v.majority:
 		return v.worst(ErrStolen, ErrExpired)
 	}
-	return unavailable(ctx, errors.Join(v.answers...))
+	return v.unavailable(ctx)
 }
 
 func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) error {
@@ -177,13 +177,13 @@ func (g *quorumGrant) Release(ctx context.Context, keep time.Duration) error {
 	case v.no > len(g.grants)-v.majority:
 		return v.worst(ErrStolen, ErrExpired)
 	}
-	return unavailable(ctx, errors.Join(v.answers...))
+	return v.unavailable(ctx)
 }
 
 // undo takes back the votes of an acquisition that failed; nil when a majority has answered.
 func (g *quorumGrant) undo(ctx context.Context) error {
 	if v := g.release(ctx, 0, votes.answered); !v.answered() {
-		return unavailable(ctx, errors.Join(v.answers...))
+		return v.unavailable(ctx)
 	}
 	return nil
 }

@@ -86,10 +86,16 @@ func detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return detached, func() {}
 }
 
+// unavailable is ErrUnavailable with what each server said, which is not what they said together: one who says held or
+// lost does not make it so.
+func (v votes) unavailable(ctx context.Context) error {
+	return unavailable(ctx, errors.New(errors.Join(v.answers...).Error()))
+}
+
 // refusal says why there was no majority: held, if enough have answered for one.
 func (v votes) refusal() error {
 	if v.unknown > len(v.answers)-v.majority {
-		return unavailable(context.Background(), errors.Join(v.answers...))
+		return v.unavailable(context.Background())
 	}
 	owners := map[string]int{}
 	var most *HeldError
@@ -123,7 +129,7 @@ func (v votes) worst(kinds ...error) error {
 func (q *Quorum) List(ctx context.Context) ([]Holder, error) {
 	lists, v := ask(ctx, len(q.nodes), func(ctx context.Context, i int) ([]Holder, error) { return q.nodes[i].List(ctx) }, votes.all)
 	if v.yes < v.majority {
-		return nil, unavailable(ctx, errors.Join(v.answers...))
+		return nil, v.unavailable(ctx)
 	}
 	return v.agreed(lists), nil
 }
@@ -155,7 +161,7 @@ func (q *Quorum) Break(ctx context.Context, name string) (Holder, error) {
 	}
 	v := q.ask(ctx, func(ctx context.Context, i int) error { return q.nodes[i].raise(ctx, name, "", h.Fence) }, votes.all)
 	if v.yes < v.majority {
-		return h, unavailable(ctx, errors.Join(v.answers...))
+		return h, v.unavailable(ctx)
 	}
 	return h, nil
 }
@@ -163,7 +169,7 @@ func (q *Quorum) Break(ctx context.Context, name string) (Holder, error) {
 func (q *Quorum) look(ctx context.Context, name string, server func(ctx context.Context, i int) (Holder, error)) (Holder, error) {
 	seen, v := ask(ctx, len(q.nodes), server, votes.all)
 	if v.yes < v.majority {
-		return Holder{}, unavailable(ctx, errors.Join(v.answers...))
+		return Holder{}, v.unavailable(ctx)
 	}
 	h := Holder{Name: name}
 	held := slices.DeleteFunc(slices.Clone(seen), func(h Holder) bool { return h.Owner == "" })
