@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-export FIRSTTAP_TEST_REQUIRE=redis,mariadb
+export FIRSTTAP_TEST_REQUIRE=redis,mariadb,faketime
 lived=0
 
 # mutant WHAT FILE PATTERN REPLACEMENT PACKAGE TESTS: the pattern is a fixed string, and must be there.
@@ -19,7 +19,7 @@ mutant() {
   if (cd "$tmp/src" && ! go vet "$package" >"$tmp/log" 2>&1); then
     printf '%-62s DOES NOT COMPILE\n' "$what" && tail -n 5 "$tmp/log" && lived=1 && return
   fi
-  if (cd "$tmp/src" && go test -timeout 5m -run "$tests" "$package" >"$tmp/log" 2>&1); then
+  if (cd "$tmp/src" && go test -timeout 2m -run "$tests" "$package" >"$tmp/log" 2>&1); then
     printf '%-62s LIVED\n' "$what" && lived=1 && return
   fi
   caught=$(grep -oE -- '--- FAIL: [A-Za-z]+' "$tmp/log" | sort -u | sed 's/--- FAIL: //' | paste -sd ' ')
@@ -56,4 +56,43 @@ mutant "losers ask Redis though the process knows" service/gate.go "if old, ok :
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an end" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
 mutant "unknown fields taken" handler/request.go "dec.DisallowUnknownFields()" "" ./handler TestBadBodies
+
+suite=TestRedisConforms/Together
+mutant "a lease trusted until the server ends it, and longer" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
+mutant "a lease trusted from when the answer came" lock/renew.go "l.trusted = l.end(sent)" "l.trusted = l.end(time.Now())" ./lock "$suite/NoOverlapAfterSlow"
+mutant "a renewal that is anybody's" lock/redis.go 'if not value then return 0 end
+if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
+return redis.call("PEXPIRE"' 'if not value then return 0 end
+return redis.call("PEXPIRE"' ./lock "$suite/(OnlyTheOwner|Stolen)"
+mutant "a lease's release that is anybody's" lock/redis.go 'if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
+redis.call("DEL"' 'redis.call("DEL"' ./lock "$suite/OnlyTheOwner"
+mutant "fences that begin anew after a flush" lock/redis.go "if fence < 1000000000000000 then" "if fence < 0 then" ./lock "$suite/Flushed"
+mutant "what an acquisition left stays behind" lock/locker.go "l.leftovers.clean(l, grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
+mutant "what a release left stays behind" lock/lease.go "l.locker.leftovers.clean(l.locker, l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
+mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	if err = once()" "if true {
+		return err
+	}
+	if err = once()" ./lock "$suite/ReplyOfAReleaseLost"
+mutant "a release ends with its caller's context" lock/lease.go "ctx = context.WithoutCancel(ctx) // a release" "_ = 0 // a release" ./lock TestReleaseAfterItsContext
+mutant "renewal stops when the work is called off" lock/renew.go "case lost != nil || over:" "case lost != nil || over || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
+mutant "no end to a hold" lock/lease.go "l.hold.AtMost > 0 && limit.Before(end)" "false && limit.Before(end)" ./lock "$suite/AtMost"
+mutant "no beat asked for" lock/renew.go "l.hold.Beat > 0 && sent.Sub(beat) >= l.hold.Beat" "false && sent.Sub(beat) >= l.hold.Beat" ./lock "$suite/Beat"
+mutant "AtLeast forgotten" lock/lease.go "keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)" "keep := time.Duration(0)" ./lock "$suite/Between"
+mutant "a release wakes nobody" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2], "")
+return 1' 'return 1' ./lock TestRedisConforms/Handover
+mutant "each lease renewed on its own" lock/redis_renew.go "mostRenewals = 500" "mostRenewals = 1" ./lock TestRedisRenewsTogether
+mutant "a minority is enough" lock/quorum_votes.go "majority: servers/2 + 1" "majority: servers / 2" ./lock 'TestQuorum[A-BD-Z]'
+mutant "an outage of two taken for held" lock/quorum_votes.go "if v.unknown > len(v.answers)-v.majority {" "if false {" ./lock TestQuorumWithoutTwo
+mutant "an empty server is not healed" lock/quorum.go "g.empty[i].Store(errors.Is(err, ErrExpired))" "g.empty[i].Store(false)" ./lock TestQuorumHeals
+mutant "a majority's fence kept to itself" lock/quorum.go "if raised.yes < raised.majority {" "if raised = (votes{}); false {" ./lock TestQuorumFencesGrow
+mutant "a crowd asks one by one" lock/wait.go "case t.asking <- struct{}{}:
+		defer func() { <-t.asking }()" "case t.asking <- struct{}{}:
+		<-t.asking" ./lock TestOneOfACrowd
+mutant "the lead given up after the run" lock/leader.go "l.kept = time.Now().Add(l.hold.TTL)" "l.kept = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
+mutant "a stale writer let through" lock/fences.go "case largest > fence:" "case false:" ./lock TestFencesRefuse
+mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
+mutant "the operator's release leaves the fence" locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" . TestLockCommand
 exit $lived
