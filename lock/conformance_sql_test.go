@@ -1,0 +1,192 @@
+package lock_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"firsttap/lock"
+	"firsttap/lock/locktest"
+	"firsttap/servertest"
+)
+
+// engines start the servers that speak MySQL.
+var engines = map[string]func(testing.TB) *servertest.Database{
+	"MariaDB": servertest.StartMariaDB, "MySQL": servertest.StartMySQL,
+}
+
+func TestTableOfMariaDBConforms(t *testing.T) { locktest.Run(t, tableRig("MariaDB")) }
+func TestTableOfMySQLConforms(t *testing.T)   { locktest.Run(t, tableRig("MySQL")) }
+func TestNamedOfMariaDBConforms(t *testing.T) { locktest.Run(t, sessionRig("MariaDB", named)) }
+func TestNamedOfMySQLConforms(t *testing.T)   { locktest.Run(t, sessionRig("MySQL", named)) }
+func TestRowsOfMariaDBConforms(t *testing.T)  { locktest.Run(t, rowsRig("MariaDB")) }
+func TestRowsOfMySQLConforms(t *testing.T)    { locktest.Run(t, rowsRig("MySQL")) }
+
+func named(s *lock.Sessions) lock.Strategy { return s.Named() }
+func rows(s *lock.Sessions) lock.Strategy  { return s.Rows() }
+
+func TestTableOfSQLiteConforms(t *testing.T) {
+	const file = "it is a file"
+	locktest.Run(t, locktest.Rig{
+		Open: func(t testing.TB, path string, _ time.Duration) lock.Strategy {
+			return lock.NewTable(openSQLite(t, path), lock.SQLite)
+		},
+		Start: func(t testing.TB) locktest.Server {
+			path := filepath.Join(t.TempDir(), "locks.db")
+			db := openSQLite(t, path)
+			create(t, db, lock.SQLite)
+			return locktest.Server{URL: path, Flush: func() { exec(t, db, "DELETE FROM shedlock") }}
+		},
+		Brief: 3 * brief, // one writes at a time
+		Lacks: map[string]string{
+			"Skewed": file, "Link": file, "Partition": file, "Delay": file, "Cut": file, "LoseReply": file, "Hold": file, "Freeze": file, "Kill": file,
+		},
+	})
+}
+
+func tableRig(engine string) locktest.Rig {
+	rig := databaseRig(engine)
+	rig.Open = func(t testing.TB, url string, _ time.Duration) lock.Strategy {
+		db := openMySQL(t, url)
+		return lock.NewTable(db, lock.MySQL)
+	}
+	start := rig.Start
+	rig.Start = func(t testing.TB) locktest.Server {
+		s := start(t)
+		db := openMySQL(t, s.URL)
+		s.Flush = func() { exec(t, db, "DELETE FROM shedlock") }
+		return s
+	}
+	rig.Brief = 3 * brief // a commit waits for the disk
+	return rig
+}
+
+func sessionRig(engine string, strategy func(*lock.Sessions) lock.Strategy) locktest.Rig {
+	rig := databaseRig(engine)
+	rig.Skewed, rig.Lacks["Skewed"] = nil, "a session ends by how much time passes"
+	rig.Open = func(t testing.TB, url string, longest time.Duration) lock.Strategy {
+		t.Helper()
+		const names = 30
+		s, err := lock.OpenSessions(config(t, url), longest, names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return strategy(s)
+	}
+	rig.Brief, rig.Session = time.Second, true
+	rig.Lacks["Flush"] = "what the tables hold does not say who has a name"
+	return rig
+}
+
+// rowsRig renews without saying the name.
+func rowsRig(engine string) locktest.Rig {
+	rig := sessionRig(engine, rows)
+	start := rig.Start
+	rig.Start = func(t testing.TB) locktest.Server {
+		server := start(t)
+		link := server.Link
+		server.Link = func(t testing.TB) locktest.Link {
+			l := link(t)
+			lose := l.LoseReply
+			l.LoseReply = func(name string, request locktest.Request) <-chan struct{} {
+				if request == locktest.Renew {
+					name = "SELECT 1"
+				}
+				return lose(name, request)
+			}
+			return l
+		}
+		return server
+	}
+	return rig
+}
+
+func databaseRig(engine string) locktest.Rig {
+	rig := locktest.Rig{
+		Start: func(t testing.TB) locktest.Server { return databaseServer(t, engines[engine](t)) },
+		Lacks: map[string]string{},
+	}
+	if engine == "MariaDB" {
+		rig.Skewed = func(t testing.TB, offset time.Duration) locktest.Server {
+			return databaseServer(t, servertest.StartMariaDBSkewed(t, offset))
+		}
+	} else {
+		rig.Lacks["Skewed"] = "MariaDB's is enough"
+	}
+	return rig
+}
+
+func databaseServer(t testing.TB, d *servertest.Database) locktest.Server {
+	t.Helper()
+	url := d.URL(t)
+	create(t, openMySQL(t, url), lock.MySQL)
+	return locktest.Server{
+		URL: url, Freeze: d.Freeze, Thaw: d.Thaw, Kill: d.Kill, Start: d.Start,
+		Link: func(t testing.TB) locktest.Link {
+			p := servertest.StartProxy(t, d.Addr())
+			link := linkOf(t, []*servertest.Proxy{p})
+			link.URL = p.URL(url)
+			return link
+		},
+	}
+}
+
+func config(t testing.TB, rawURL string) *mysql.Config {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mysql.NewConfig()
+	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = time.Second, time.Second, time.Second
+	c.InterpolateParams = true    // a name is then in the statement that it is for
+	c.Logger = &mysql.NopLogger{} // what breaks here is broken on purpose
+	return c
+}
+
+func openMySQL(t testing.TB, url string) *sql.DB {
+	t.Helper()
+	connector, err := mysql.NewConnector(config(t, url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	const most = 20 // of the server's 500, for one client
+	db.SetMaxOpenConns(most)
+	db.SetMaxIdleConns(most)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func openSQLite(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(500)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(4) // one of them writes at a time
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func create(t testing.TB, db *sql.DB, dialect lock.Dialect) {
+	t.Helper()
+	for _, statement := range dialect.Schema() {
+		exec(t, db, statement)
+	}
+}
+
+func exec(t testing.TB, db *sql.DB, statement string) {
+	t.Helper()
+	if _, err := db.ExecContext(context.Background(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}

@@ -1,0 +1,234 @@
+package lock_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/lock"
+	"firsttap/lock/locktest"
+	"firsttap/servertest"
+)
+
+// brief is the shortest TTL of the strategies whose server counts milliseconds.
+const brief = 100 * time.Millisecond
+
+func dial(t testing.TB, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := lock.Dial(url, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func TestMemoryConforms(t *testing.T) {
+	var memories sync.Map
+	locktest.Run(t, locktest.Rig{
+		Open: func(_ testing.TB, url string, _ time.Duration) lock.Strategy {
+			m, _ := memories.LoadOrStore(url, lock.NewMemory())
+			return m.(*lock.Memory)
+		},
+		Start: func(testing.TB) locktest.Server { return locktest.Server{URL: "memory"} },
+		Brief: brief,
+		Local: true,
+	})
+}
+
+func TestRedisConforms(t *testing.T) {
+	locktest.Run(t, redisRig(1, func(t testing.TB, urls []string) lock.Strategy {
+		return lock.NewRedis(dial(t, urls[0]), lock.Tagged("lock"))
+	}))
+}
+
+func TestQuorumConforms(t *testing.T) {
+	rig := redisRig(3, func(t testing.TB, urls []string) lock.Strategy {
+		var nodes []*lock.Redis
+		for _, url := range urls {
+			nodes = append(nodes, lock.NewRedis(dial(t, url), lock.ShedLock("job-lock", "default")))
+		}
+		q, err := lock.NewQuorum(nodes...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return q
+	})
+	rig.Splits = true
+	locktest.Run(t, rig)
+}
+
+func TestBothConforms(t *testing.T) {
+	locktest.Run(t, redisRig(2, func(t testing.TB, urls []string) lock.Strategy {
+		return lock.NewBoth(
+			lock.NewRedis(dial(t, urls[0]), lock.Tagged("lock")), lock.NewRedis(dial(t, urls[1]), lock.ShedLock("job-lock", "default")))
+	}))
+}
+
+// Clients of a cluster go where its nodes tell them, and those of a Sentinel where the sentinels do.
+const pastAnyLink = "clients find their way past any link"
+
+func TestRedisClusterConforms(t *testing.T) {
+	locktest.Run(t, locktest.Rig{
+		Open: openTagged,
+		Start: func(t testing.TB) locktest.Server {
+			cluster := servertest.StartRedisCluster(t)
+			nodes := servers{t, cluster.Nodes[:]}
+			return locktest.Server{
+				URL: cluster.URL(), Flush: nodes.flush,
+				Freeze: nodes.each((*servertest.Redis).Freeze), Thaw: nodes.each((*servertest.Redis).Thaw),
+			}
+		},
+		Brief: brief,
+		Lacks: map[string]string{
+			"Skewed": "one server's is enough", "Link": pastAnyLink, "Partition": pastAnyLink, "Delay": pastAnyLink, "Cut": pastAnyLink,
+			"LoseReply": pastAnyLink, "Hold": pastAnyLink, "Kill": "nodes that are new to each other again are no cluster",
+		},
+	})
+}
+
+func TestRedisSentinelConforms(t *testing.T) {
+	const failover = "the sentinels would make the replica the master"
+	locktest.Run(t, locktest.Rig{
+		Open: openTagged,
+		Start: func(t testing.TB) locktest.Server {
+			s := servertest.StartRedisSentinel(t)
+			return locktest.Server{URL: s.URL(), Flush: servers{t, []*servertest.Redis{s.Master()}}.flush}
+		},
+		Brief: brief,
+		Lacks: map[string]string{
+			"Skewed": "one server's is enough", "Link": pastAnyLink, "Partition": pastAnyLink, "Delay": pastAnyLink, "Cut": pastAnyLink,
+			"LoseReply": pastAnyLink, "Hold": pastAnyLink, "Kill": failover, "Freeze": failover,
+		},
+	})
+}
+
+func openTagged(t testing.TB, url string, _ time.Duration) lock.Strategy {
+	return lock.NewRedis(dial(t, url), lock.Tagged("lock"))
+}
+
+// redisRig is for a strategy on n Redis servers, which are broken together; one of them has the clock that is off. Their
+// URLs are joined by spaces.
+func redisRig(n int, open func(t testing.TB, urls []string) lock.Strategy) locktest.Rig {
+	start := func(t testing.TB, first *servertest.Redis) locktest.Server {
+		all := []*servertest.Redis{first}
+		for range n - 1 {
+			all = append(all, servertest.StartRedis(t))
+		}
+		return servers{t, all}.server()
+	}
+	return locktest.Rig{
+		Open: func(t testing.TB, url string, _ time.Duration) lock.Strategy {
+			return open(t, strings.Fields(url))
+		},
+		Start: func(t testing.TB) locktest.Server { return start(t, servertest.StartRedis(t)) },
+		Skewed: func(t testing.TB, offset time.Duration) locktest.Server {
+			return start(t, servertest.StartRedisSkewed(t, offset))
+		},
+		Brief:   brief,
+		Forgets: true,
+	}
+}
+
+// servers are broken together.
+type servers struct {
+	t   testing.TB
+	all []*servertest.Redis
+}
+
+func (s servers) server() locktest.Server {
+	var urls []string
+	for _, r := range s.all {
+		urls = append(urls, r.URL())
+	}
+	return locktest.Server{
+		URL: strings.Join(urls, " "), Link: s.link, Flush: s.flush,
+		Freeze: s.each((*servertest.Redis).Freeze), Thaw: s.each((*servertest.Redis).Thaw),
+		Kill: s.each((*servertest.Redis).Kill), Start: s.each((*servertest.Redis).Start),
+	}
+}
+
+func (s servers) each(do func(*servertest.Redis)) func() {
+	return func() {
+		for _, r := range s.all {
+			do(r)
+		}
+	}
+}
+
+func (s servers) flush() {
+	for _, r := range s.all {
+		if err := dial(s.t, r.URL()).FlushAll(context.Background()).Err(); err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// link is the ways to all the servers. A reply is lost when the first of them has lost its own.
+func (s servers) link(t testing.TB) locktest.Link {
+	var proxies []*servertest.Proxy
+	var urls []string
+	for _, r := range s.all {
+		p := servertest.StartProxy(t, r.Addr())
+		proxies, urls = append(proxies, p), append(urls, p.URL(r.URL()))
+	}
+	link := linkOf(t, proxies)
+	link.URL = strings.Join(urls, " ")
+	return link
+}
+
+// linkOf is the Link by the proxies, without a URL. Requests about a name have the name in them.
+func linkOf(t testing.TB, proxies []*servertest.Proxy) locktest.Link {
+	return locktest.Link{
+		Partition: func(on bool) {
+			for _, p := range proxies {
+				p.Blackhole(on)
+			}
+		},
+		Delay: func(d time.Duration) {
+			for _, p := range proxies {
+				p.Delay(d)
+			}
+		},
+		Cut: func() {
+			for _, p := range proxies {
+				p.CutAll()
+			}
+		},
+		LoseReply: func(name string, _ locktest.Request) <-chan struct{} {
+			return loseReply(t, proxies, name)
+		},
+		Hold: func(name string, _ locktest.Request) (<-chan struct{}, func()) {
+			var holds []*servertest.Hold
+			for _, p := range proxies {
+				holds = append(holds, p.Hold(name))
+			}
+			return holds[0].Reached(), func() {
+				for _, h := range holds {
+					h.Release()
+				}
+			}
+		},
+	}
+}
+
+// loseReply loses the replies to requests that contain text, of each proxy the next one. The channel is closed with the first.
+func loseReply(t testing.TB, proxies []*servertest.Proxy, text string) <-chan struct{} {
+	lost := make(chan struct{})
+	once := sync.OnceFunc(func() { close(lost) })
+	for _, p := range proxies {
+		cut := p.CutReply(text)
+		go func() {
+			select {
+			case <-cut.Done():
+				once()
+			case <-t.Context().Done():
+			}
+		}()
+	}
+	return lost
+}

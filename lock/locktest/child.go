@@ -1,0 +1,180 @@
+package locktest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"firsttap/lock"
+)
+
+// processes are what becomes of leases when their holder's process fails.
+var processes = []test{
+	{name: "ProcessKilled", needs: "Processes", run: (*suite).processKilled},
+	{name: "ProcessStopped", needs: "Processes", run: (*suite).processStopped},
+	{name: "ProcessEnds", needs: "Processes", run: (*suite).processEnds},
+}
+
+// child is a process that holds a name by a renewed lease, and says what becomes of that.
+type child struct {
+	*exec.Cmd
+	says  *bufio.Scanner
+	stdin io.Closer
+}
+
+// The arguments of a child, after this one: the server's URL, the name, the TTL.
+const childMark = "locktest-child"
+
+// isChild reports whether this process was started by startChild.
+func isChild() bool { return flag.NArg() == 4 && flag.Arg(0) == childMark }
+
+// startChild runs the present test in a process of its own, which is this program once more: there Run is beChild. It
+// returns when the child holds the name. The child ends with the test, and with this process.
+func (s *suite) startChild(t testing.TB, name string, ttl time.Duration) *child {
+	t.Helper()
+	top, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+top+"$", "-test.timeout=5m", childMark, s.URL, name, ttl.String())
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := &child{cmd, bufio.NewScanner(stdout), stdin}
+	t.Cleanup(func() {
+		c.signal(t, syscall.SIGKILL)
+		_ = c.Wait() // killed
+	})
+	c.next(t, "held")
+	return c
+}
+
+// signal ignores that the child has ended.
+func (c *child) signal(t testing.TB, sig syscall.Signal) {
+	t.Helper()
+	if err := c.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("%v: %v", sig, err)
+	}
+}
+
+// next waits for the child to say that what has happened, and returns how. A child that says nothing is killed.
+func (c *child) next(t testing.TB, what string) string {
+	t.Helper()
+	defer time.AfterFunc(patience, func() { c.signal(t, syscall.SIGKILL) }).Stop()
+	var others []string
+	for c.says.Scan() {
+		if how, ok := strings.CutPrefix(c.says.Text(), childMark+" "+what+": "); ok {
+			return how
+		}
+		others = append(others, c.says.Text())
+	}
+	t.Fatalf("the child ended, and nothing was %s:\n%s", what, strings.Join(others, "\n"))
+	return ""
+}
+
+// beChild holds the name until the lease ends or the parent wants it released.
+func (r Rig) beChild(t *testing.T) {
+	ttl, err := time.ParseDuration(flag.Arg(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := lock.New(r.Open(t, flag.Arg(1), ttl), lock.Options{Who: "child"})
+	defer l.Close()
+	lease, err := l.Acquire(t.Context(), flag.Arg(2), lock.Renewed(ttl, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	say := func(what string, how any) { fmt.Printf("%s %s: %v\n", childMark, what, how) }
+	say("held", lease.Fence())
+	finish := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it, or dies
+		close(finish)
+	}()
+	select {
+	case <-lease.Context().Done():
+		say("ended", kind(context.Cause(lease.Context())))
+	case <-finish:
+	}
+	say("released", kind(lease.Release(context.Background())))
+}
+
+// kind tells the parent what an error is.
+func kind(err error) string {
+	if errors.Is(err, lock.ErrLost) {
+		return "lost"
+	}
+	return fmt.Sprint(err)
+}
+
+// A holder that is killed frees the name within its TTL and half a second. Noise can only make that later, so that the
+// best of three counts.
+func (s *suite) processKilled(t *testing.T) {
+	const tries, slack = 3, 500 * time.Millisecond
+	ttl, waiter := s.steady(), s.locker(t)
+	var took time.Duration
+	for range tries {
+		n := name()
+		c := s.startChild(t, n, ttl)
+		got := inBackground(t.Context(), waiter, n, waiting(lock.Fixed(long), patience))
+		during(t, ttl+ttl/2, "got in beside the holder", got)
+		began := time.Now()
+		c.signal(t, syscall.SIGKILL)
+		next := wait(t, "the lease", got)
+		took = time.Since(began)
+		if next.err != nil {
+			t.Fatal(next.err)
+		}
+		released(t, next.lease)
+		if took <= ttl+slack {
+			return
+		}
+		t.Logf("took %s", took)
+	}
+	t.Errorf("took %s, want %s at most", took, ttl+slack)
+}
+
+// A holder that stood still for longer than its TTL finds out before it does anything else, and touches nothing of the
+// rival's.
+func (s *suite) processStopped(t *testing.T) {
+	n := name()
+	c := s.startChild(t, n, s.steady())
+	c.signal(t, syscall.SIGSTOP)
+	lease := acquire(t, s.locker(t), n, waiting(lock.Renewed(s.steady(), long), patience))
+	c.signal(t, syscall.SIGCONT)
+	for _, what := range []string{"ended", "released"} {
+		if how := c.next(t, what); how != "lost" {
+			t.Errorf("%s: %s, want that the lease was lost", what, how)
+		}
+	}
+	during(t, 2*s.steady(), "the rival's lease ended", lease.Context().Done())
+	mustBeHeld(t, s.open(t), n)
+	released(t, lease)
+}
+
+// A process that ends in good order releases first.
+func (s *suite) processEnds(t *testing.T) {
+	n := name()
+	c := s.startChild(t, n, long)
+	mustBeHeld(t, s.open(t), n)
+	_ = c.stdin.Close()
+	if how := c.next(t, "released"); how != "<nil>" {
+		t.Errorf("release: %s", how)
+	}
+	mustBeFree(t, s.open(t), n)
+}

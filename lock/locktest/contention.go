@@ -1,0 +1,157 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/lock"
+)
+
+// contention are the tests that want the machine for themselves.
+var contention = []test{
+	{name: "ACounterAddsUp", run: (*suite).counter},
+	{name: "AThousandAsk", run: (*suite).aThousandAsk},
+	{name: "AThousandWait", run: (*suite).aThousandWait},
+	{name: "Handover", needs: "Watcher", run: (*suite).handover},
+}
+
+// room is what a name guards: how many are inside, and a counter that is read and written in two steps, so that two who
+// are inside at the same time lose a count.
+type room struct {
+	inside, crowd atomic.Int64
+	count         atomic.Int64
+}
+
+func (r *room) enter(stay func()) {
+	if r.inside.Add(1) > 1 {
+		r.crowd.Add(1)
+	}
+	seen := r.count.Load()
+	stay()
+	r.count.Store(seen + 1)
+	r.inside.Add(-1)
+}
+
+// Many take turns, by several clients and for several names, in every way to hold.
+func (s *suite) counter(t *testing.T) {
+	const clients, goroutines, turns = 3, 8, 10
+	rooms, entered := map[string]*room{name(): {}, name(): {}}, map[string]*atomic.Int64{}
+	all := []string{}
+	for n := range rooms {
+		entered[n], all = &atomic.Int64{}, append(all, n)
+	}
+	ways := []lock.Hold{lock.Fixed(long), lock.Renewed(long, long), lock.Expected(long / 2)}
+	var running sync.WaitGroup
+	for range clients {
+		l := s.locker(t)
+		for range goroutines {
+			running.Go(func() {
+				for range turns {
+					n := all[rand.N(len(all))]
+					err := l.Do(t.Context(), n, waiting(ways[rand.N(len(ways))], patience), func(context.Context) error {
+						rooms[n].enter(func() { <-time.After(rand.N(200 * time.Microsecond)) })
+						entered[n].Add(1)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	running.Wait()
+	total := int64(0)
+	for n, r := range rooms {
+		total += entered[n].Load()
+		if r.count.Load() != entered[n].Load() || r.crowd.Load() > 0 {
+			t.Errorf("%d turns came to %d, with others inside in %d of them", entered[n].Load(), r.count.Load(), r.crowd.Load())
+		}
+	}
+	if total != clients*goroutines*turns {
+		t.Errorf("%d turns of %d", total, clients*goroutines*turns)
+	}
+}
+
+// A thousand wait, though not for as long as the work takes, which is much longer than a TTL. Without renewal two would
+// get in. A machine that stands still for longer than the TTL cancels the work rightly, so that the best of three counts.
+func (s *suite) aThousandWait(t *testing.T) {
+	const tries = 3
+	work := max(time.Second, 2*s.Brief)
+	for try := 1; ; try++ {
+		got, overloaded := s.aThousand(t, waiting(lock.Renewed(s.Brief, long), work/2), work)
+		if got == 1 && overloaded == nil {
+			return
+		}
+		if t.Logf("%d got in: %v", got, overloaded); overloaded == nil || try == tries {
+			t.Errorf("%d got in: %v", got, overloaded)
+			return
+		}
+	}
+}
+
+// A thousand ask at once. That may be more than a server answers in time, but then it says so.
+func (s *suite) aThousandAsk(t *testing.T) {
+	got, overloaded := s.aThousand(t, lock.Renewed(s.steady(), long), s.steady()*3/2)
+	if got != 1 && overloaded == nil && (got != 0 || !s.Splits) {
+		t.Errorf("%d got in", got)
+	}
+}
+
+// aThousand want the same name at once, and never two of them have it. It returns how many got it one after another, and
+// an error if the server left some without an answer, or the holder without a renewal.
+func (s *suite) aThousand(t *testing.T, hold lock.Hold, work time.Duration) (got int64, overloaded error) {
+	const clients, goroutines = 4, 1000
+	n := name()
+	lockers := make([]*lock.Locker, clients)
+	for i := range lockers {
+		lockers[i] = s.locker(t)
+	}
+	var r room
+	var entered, unanswered atomic.Int64
+	var lost atomic.Value
+	var running sync.WaitGroup
+	start := make(chan bool)
+	for i := range goroutines {
+		running.Go(func() {
+			<-start
+			err := lockers[i%clients].Do(t.Context(), n, hold, func(ctx context.Context) error {
+				entered.Add(1)
+				r.enter(func() {
+					select {
+					case <-ctx.Done():
+					case <-time.After(work):
+					}
+				})
+				return nil
+			})
+			switch {
+			case errors.Is(err, lock.ErrUnavailable):
+				unanswered.Add(1)
+			case errors.Is(err, lock.ErrLost):
+				lost.Store(err)
+			case err != nil && !errors.Is(err, lock.ErrHeld):
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	close(start)
+	running.Wait()
+	if r.crowd.Load() > 0 {
+		t.Errorf("%d of %d got in while another was inside", r.crowd.Load(), entered.Load())
+	}
+	if err, ok := lost.Load().(error); ok {
+		return entered.Load(), fmt.Errorf("the work was canceled: %w", err)
+	}
+	if n := unanswered.Load(); n > 0 && hold.Wait == 0 {
+		return entered.Load(), fmt.Errorf("%d were not answered", n)
+	}
+	return entered.Load(), nil
+}

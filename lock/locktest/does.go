@@ -1,0 +1,145 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"firsttap/lock"
+)
+
+// does are what Do promises of the work it runs.
+var does = []test{
+	{name: "Do", run: (*suite).do},
+	{name: "DoLosesItsLease", run: (*suite).doLosesItsLease},
+	{name: "DoPanics", run: (*suite).doPanics},
+	{name: "DoIsRefused", run: (*suite).doIsRefused},
+	{name: "Shutdown", run: (*suite).shutdown},
+	{name: "AcquireOutlivesItsContext", run: (*suite).outlives},
+	{name: "AfterClose", run: (*suite).afterClose},
+}
+
+var errWork = errors.New("the work's own")
+
+func (s *suite) do(t *testing.T) {
+	n, l, rival := name(), s.locker(t), s.open(t)
+	type key struct{}
+	for _, want := range []error{nil, errWork} {
+		var inside context.Context
+		got := l.Do(context.WithValue(t.Context(), key{}, "a value"), n, lock.Fixed(long), func(ctx context.Context) error {
+			mustBeHeld(t, rival, n)
+			lease := lock.FromContext(ctx)
+			if lease == nil || lease.Name() != n || lease.Fence() == 0 || lease.Owner() == "" {
+				t.Errorf("the work's lease is %v", lease)
+			}
+			if ctx.Value(key{}) != "a value" {
+				t.Error("the caller's values are missing")
+			}
+			inside = ctx
+			return want
+		})
+		if got != want { //nolint:errorlint // nothing is added
+			t.Errorf("got %v, want %v", got, want)
+		}
+		if inside.Err() == nil {
+			t.Error("the work's context lasts longer than the lease")
+		}
+		mustBeFree(t, rival, n)
+	}
+	if lock.FromContext(t.Context()) != nil {
+		t.Error("a lease out of nowhere")
+	}
+}
+
+// The work is told why its lease ended, and so is the caller, whatever the work makes of it.
+func (s *suite) doLosesItsLease(t *testing.T) {
+	for _, of := range []error{nil, errWork} {
+		err := s.locker(t).Do(t.Context(), name(), lock.Hold{TTL: long, AtMost: s.Brief}, func(ctx context.Context) error {
+			wait(t, "the work's end", ctx.Done())
+			is(t, "the work's cause", context.Cause(ctx), lock.ErrMaxHold)
+			return of
+		})
+		is(t, "Do", err, lock.ErrMaxHold)
+		if of != nil {
+			is(t, "Do", err, of)
+		}
+	}
+}
+
+func (s *suite) doPanics(t *testing.T) {
+	n := name()
+	func() {
+		defer func() {
+			if recover() != "the work's own" {
+				t.Error("no panic")
+			}
+		}()
+		_ = s.locker(t).Do(t.Context(), n, lock.Renewed(long, long), func(context.Context) error { panic("the work's own") })
+	}()
+	mustBeFree(t, s.open(t), n)
+}
+
+func (s *suite) doIsRefused(t *testing.T) {
+	n := name()
+	take(t, s.open(t), n, long)
+	is(t, "Do", s.locker(t).Do(t.Context(), n, lock.Fixed(long), func(context.Context) error {
+		t.Error("the work ran")
+		return nil
+	}), lock.ErrHeld)
+}
+
+// A program that is to end tells its work so, and holds on until the work has ended. Only then, and at once, does the
+// next one get in.
+func (s *suite) shutdown(t *testing.T) {
+	n, ttl, errShutdown := name(), s.steady(), errors.New("shutdown")
+	ctx, stop := context.WithCancelCause(t.Context())
+	working, told, finish, done := make(chan bool), make(chan error, 1), make(chan bool), make(chan error, 1)
+	l := s.locker(t)
+	go func() {
+		done <- l.Do(ctx, n, lock.Renewed(ttl, long), func(ctx context.Context) error {
+			close(working)
+			<-ctx.Done()
+			told <- context.Cause(ctx)
+			<-finish
+			return ctx.Err()
+		})
+	}()
+	wait(t, "the work", working)
+	next := inBackground(t.Context(), s.locker(t), n, waiting(lock.Fixed(long), patience))
+	stop(errShutdown)
+	is(t, "the work's cause", wait(t, "the shutdown", told), errShutdown)
+	during(t, 2*ttl, "the next one got in while the work was stopping", next)
+	close(finish)
+	is(t, "Do", wait(t, "the end of Do", done), context.Canceled)
+	got := wait(t, "the next lease", next)
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	released(t, got.lease)
+}
+
+// What is acquired for a request is not lost with it.
+func (s *suite) outlives(t *testing.T) {
+	n, ttl := name(), s.steady()
+	ctx, cancel := context.WithCancel(t.Context())
+	lease, err := s.locker(t).Acquire(ctx, n, lock.Renewed(ttl, long))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	during(t, 2*ttl, "the lease ended with the context that it was acquired with", lease.Context().Done())
+	mustBeHeld(t, s.open(t), n)
+	released(t, lease)
+}
+
+// Close ends what a Locker does on its own account, and nothing that is held.
+func (s *suite) afterClose(t *testing.T) {
+	n, ttl, l := name(), s.steady(), s.locker(t)
+	lease := acquire(t, l, n, lock.Renewed(ttl, long))
+	l.Close()
+	l.Close()
+	during(t, ttl+ttl/2, "the lease ended", lease.Context().Done())
+	mustBeHeld(t, s.open(t), n)
+	released(t, lease)
+	released(t, acquire(t, l, n, lock.Fixed(long)))
+}

@@ -1,0 +1,45 @@
+package locktest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"firsttap/lock"
+)
+
+// The one who waits gets in as soon as the name is released. The median of several is what a user sees; a single one may
+// be late on a busy machine.
+func (s *suite) handover(t *testing.T) {
+	const (
+		handovers = 15
+		soon      = 10 * time.Millisecond
+	)
+	mine, waiter := s.locker(t), s.locker(t)
+	leases, got := make([]*lock.Lease, handovers), make([]chan time.Time, handovers)
+	for i := range leases {
+		n := name()
+		leases[i], got[i] = acquire(t, mine, n, lock.Fixed(long)), make(chan time.Time, 1)
+		next := inBackground(t.Context(), waiter, n, waiting(lock.Fixed(long), patience))
+		go func() {
+			a := <-next
+			got[i] <- time.Now()
+			if a.err != nil {
+				t.Error(a.err)
+				return
+			}
+			_ = a.lease.Release(t.Context())
+		}()
+	}
+	during(t, 3*glance, "got in beside the holder", got[0]) // by then who waits asks rarely
+	took := make([]time.Duration, handovers)
+	for i, lease := range leases {
+		began := time.Now()
+		released(t, lease)
+		took[i] = wait(t, "the handover", got[i]).Sub(began)
+	}
+	slices.Sort(took)
+	if median := took[handovers/2]; median >= soon {
+		t.Errorf("a handover took %s, want less than %s; all of them: %v", median, soon, took)
+	}
+}

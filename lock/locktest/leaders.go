@@ -1,0 +1,216 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/lock"
+)
+
+// leaders are what an election promises.
+var leaders = []test{
+	{name: "OneLeads", run: (*suite).oneLeads},
+	{name: "TheLeadIsKept", run: (*suite).theLeadIsKept},
+	{name: "ALongRunKeepsTheLead", run: (*suite).longRun},
+	{name: "Resign", run: (*suite).resign},
+	{name: "CampaignUntilShutdown", run: (*suite).campaignUntilShutdown},
+	{name: "ACampaignOfSeveral", run: (*suite).severalRuns},
+	{name: "TheLeadIsLost", needs: "Registry", run: (*suite).leadIsLost},
+	{name: "ALeadThatWasLost", needs: "Registry", run: (*suite).leadAgain},
+}
+
+// leader is a candidate with a process of its own, who doesn't wait.
+func (s *suite) leader(t *testing.T, name string) *lock.Leader {
+	return s.leaderFor(t, name, 0, s.steady())
+}
+
+func (s *suite) leaderFor(t *testing.T, name string, wait, lease time.Duration) *lock.Leader {
+	l := s.locker(t).Leader(name, wait, lease)
+	t.Cleanup(func() { _ = l.Resign(context.Background()) })
+	return l
+}
+
+func ok(context.Context) error { return nil }
+
+// Of several who campaign in the same moment one leads, and it goes on leading.
+func (s *suite) oneLeads(t *testing.T) {
+	n := name()
+	candidates := []*lock.Leader{s.leader(t, n), s.leader(t, n), s.leader(t, n)}
+	var first *lock.Leader
+	for range 3 {
+		var mu sync.Mutex
+		var running sync.WaitGroup
+		var ran []*lock.Leader
+		for _, c := range candidates {
+			running.Go(func() {
+				err := c.Campaign(t.Context(), func(context.Context) error {
+					mu.Lock()
+					defer mu.Unlock()
+					ran = append(ran, c)
+					return nil
+				})
+				if err != nil && !errors.Is(err, lock.ErrHeld) {
+					t.Errorf("campaign: %v", err)
+				}
+			})
+		}
+		running.Wait()
+		switch {
+		case first == nil && s.Splits && len(ran) == 0:
+		case len(ran) != 1:
+			t.Errorf("%d of %d ran", len(ran), len(candidates))
+		case first == nil:
+			first = ran[0]
+		case ran[0] != first:
+			t.Error("the lead has changed hands")
+		}
+	}
+}
+
+// A neighbor whose clock is a little late does not run the same slot: not before the leader has been idle for a lease.
+func (s *suite) theLeadIsKept(t *testing.T) {
+	n, lease := name(), s.steady()
+	mine, rival := s.leader(t, n), s.leaderFor(t, n, patience, lease)
+	var ended time.Time
+	if err := mine.Campaign(t.Context(), func(context.Context) error { ended = time.Now(); return errWork }); !errors.Is(err, errWork) {
+		t.Fatal(err)
+	}
+	is(t, "a neighbor", s.leader(t, n).IsLeader(t.Context()), lock.ErrHeld)
+	if err := rival.Campaign(t.Context(), func(context.Context) error { s.notBefore(t, time.Now(), ended.Add(lease)); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	is(t, "the former leader", mine.IsLeader(t.Context()), lock.ErrHeld)
+}
+
+// Asking is as good as a run: gocron asks, and runs on its own account.
+func (s *suite) longRun(t *testing.T) {
+	n, lease := name(), s.steady()
+	mine, rival := s.leader(t, n), s.leader(t, n)
+	err := mine.Campaign(t.Context(), func(ctx context.Context) error {
+		during(t, lease+lease/2, "the lead was lost", ctx.Done())
+		is(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass(lease / 2)
+	if err := mine.IsLeader(t.Context()); err != nil { // from now on, a lease
+		t.Fatal(err)
+	}
+	pass(lease * 3 / 4)
+	is(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+}
+
+// A leader that resigns hands over at once, and may lead again.
+func (s *suite) resign(t *testing.T) {
+	n := name()
+	mine, rival := s.leaderFor(t, n, 0, long), s.leaderFor(t, n, 0, long)
+	for range 2 {
+		if err := mine.IsLeader(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		is(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+		if err := mine.Resign(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := rival.Campaign(t.Context(), ok); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if err := rival.Resign(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// With the end of its context a leader stops, and then hands over at once.
+func (s *suite) campaignUntilShutdown(t *testing.T) {
+	n := name()
+	mine, rival := s.leaderFor(t, n, 0, long), s.leaderFor(t, n, patience, long)
+	ctx, stop := context.WithCancel(t.Context())
+	running, done := make(chan bool), make(chan error, 1)
+	go func() {
+		done <- mine.Campaign(ctx, func(ctx context.Context) error {
+			close(running)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+	}()
+	wait(t, "the run", running)
+	stop()
+	is(t, "campaign", wait(t, "the end of the run", done), context.Canceled)
+	if err := rival.Campaign(t.Context(), ok); err != nil {
+		t.Error(err)
+	}
+}
+
+// Jobs run beside each other under one lead. One that gives up takes nothing from the others.
+func (s *suite) severalRuns(t *testing.T) {
+	n := name()
+	mine := s.leaderFor(t, n, 0, long)
+	running, finish, done := make(chan context.Context), make(chan bool), make(chan error, 1)
+	go func() {
+		done <- mine.Campaign(t.Context(), func(ctx context.Context) error {
+			running <- ctx
+			<-finish
+			return context.Cause(ctx)
+		})
+	}()
+	other := wait(t, "the run", running)
+	ctx, stop := context.WithCancel(t.Context())
+	err := mine.Campaign(ctx, func(context.Context) error { stop(); return nil })
+	if err != nil {
+		t.Errorf("the run that gave up: %v", err)
+	}
+	during(t, glance, "the other run was ended", other.Done())
+	mustBeHeld(t, s.open(t), n)
+	close(finish)
+	if err := wait(t, "the end of the run", done); err != nil {
+		t.Errorf("the other run: %v", err)
+	}
+}
+
+func (s *suite) leadIsLost(t *testing.T) {
+	n, operator := name(), s.open(t).(lock.Registry)
+	mine := s.leader(t, n)
+	err := mine.Campaign(t.Context(), func(ctx context.Context) error {
+		if _, err := operator.Break(t.Context(), n); err != nil {
+			t.Error(err)
+		}
+		wait(t, "the end of the work", ctx.Done())
+		is(t, "the work's cause", context.Cause(ctx), lock.ErrLost)
+		return errWork
+	})
+	is(t, "campaign", err, lock.ErrLost)
+	is(t, "campaign", err, errWork)
+}
+
+// Who has lost the lead while it did nothing takes it again.
+func (s *suite) leadAgain(t *testing.T) {
+	n, operator := name(), s.open(t).(lock.Registry)
+	mine, rival := s.leaderFor(t, n, 0, max(300*time.Millisecond, s.Brief)), s.open(t)
+	if err := mine.IsLeader(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operator.Break(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	g := take(t, rival, n, long)
+	eventually(t, "the lead is lost", func() error {
+		if err := mine.IsLeader(t.Context()); !errors.Is(err, lock.ErrHeld) {
+			return errors.Join(errors.New("it leads"), err)
+		}
+		return nil
+	})
+	if err := g.Release(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := mine.IsLeader(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

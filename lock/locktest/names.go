@@ -1,0 +1,165 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/lock"
+)
+
+// names are what may be locked, and what a watch tells of it.
+var names = []test{
+	{name: "Independent", run: (*suite).independent},
+	{name: "TooLong", run: (*suite).tooLong},
+	{name: "Invalid", run: (*suite).invalid},
+	{name: "Watch", needs: "Watcher", run: (*suite).watch},
+	{name: "WatchAfterBreak", needs: "Watcher Registry", run: (*suite).watchAfterBreak},
+}
+
+// alike are names that a careless server folds, cuts, or takes for a pattern or for what it keeps beside a name.
+func alike() []string {
+	n := strings.ToLower(name()[:20])
+	longest := n + strings.Repeat("x", lock.MaxName-len(n)-1)
+	return []string{
+		n, strings.ToUpper(n), n + ".", n + ":", n + ":fence", n + ":freed", n + "*", n + "?", n + "%", n + "_", n + `\`, n + "'", n + `"`,
+		n + "[a]", n + "%s", n + "&", n + "/1", longest + "1", longest + "2", longest,
+	}
+}
+
+// Whoever holds one name is in nobody's way who wants another.
+func (s *suite) independent(t *testing.T) {
+	mine, rivals, all := s.open(t), s.open(t), alike()
+	grants := make([]lock.Grant, len(all))
+	for i, n := range all {
+		grants[i] = take(t, mine, n, long)
+	}
+	for i, n := range all {
+		mustBeHeld(t, rivals, n)
+		if err := grants[i].Extend(t.Context(), long); err != nil {
+			t.Errorf("extend %q: %v", n, err)
+		}
+	}
+	for i, n := range all {
+		if err := grants[i].Release(t.Context(), 0); err != nil {
+			t.Errorf("release %q: %v", n, err)
+		}
+		mustBeFree(t, rivals, n)
+		for _, other := range all[i+1:] {
+			if t.Failed() {
+				return
+			}
+			if i == 0 {
+				mustBeHeld(t, rivals, other)
+			}
+		}
+	}
+}
+
+// A name that a strategy can't keep is refused, and not cut: two names that begin alike are not the same.
+func (s *suite) tooLong(t *testing.T) {
+	n := name()
+	begin := n + strings.Repeat("x", lock.MaxName-len(n))
+	first, err := s.open(t).Acquire(t.Context(), begin+"1", owner(), long)
+	second, err2 := s.open(t).Acquire(t.Context(), begin+"2", owner(), long)
+	for i, g := range []lock.Grant{first, second} {
+		err := []error{err, err2}[i]
+		switch {
+		case err == nil:
+			_ = g.Release(t.Context(), 0)
+		case !errors.Is(err, lock.ErrInvalid):
+			t.Errorf("got %v, want none or %v", err, lock.ErrInvalid)
+		}
+	}
+}
+
+// What makes no sense is refused, by Acquire and Do alike, and neither taken nor tried.
+func (s *suite) invalid(t *testing.T) {
+	l := s.locker(t)
+	fixed := lock.Fixed(long)
+	for what, try := range map[string]struct {
+		name string
+		hold lock.Hold
+	}{
+		"no name":              {"", fixed},
+		"a long name":          {strings.Repeat("x", lock.MaxName+1), fixed},
+		"a long name in bytes": {strings.Repeat("é", lock.MaxName/2+1), fixed},
+		"a space":              {"a b", fixed},
+		"a line":               {"a\n", fixed},
+		"a NUL":                {"a\x00", fixed},
+		"a letter":             {"ä", fixed},
+		"bytes":                {"\xff", fixed},
+		"a brace":              {"a{b}", fixed},
+		"no TTL":               {name(), lock.Hold{}},
+		"a short TTL":          {name(), lock.Fixed(time.Millisecond)},
+		"a negative time":      {name(), lock.Hold{TTL: long, Wait: -1}},
+		"late renewal":         {name(), lock.Hold{TTL: long, Every: long, AtMost: long}},
+		"no end":               {name(), lock.Hold{TTL: long, Every: long / 3}},
+		"a beat unheard":       {name(), lock.Hold{TTL: long, Beat: time.Second}},
+		"a fast beat":          {name(), lock.Hold{TTL: long, Every: time.Minute, Beat: time.Second}},
+		"at least too long":    {name(), lock.Between(2*long, long)},
+	} {
+		_, err := l.Acquire(t.Context(), try.name, try.hold)
+		is(t, what+", Acquire", err, lock.ErrInvalid)
+		is(t, what+", Do", l.Do(t.Context(), try.name, try.hold, func(context.Context) error {
+			t.Errorf("%s: the work ran", what)
+			return nil
+		}), lock.ErrInvalid)
+	}
+	if longest := strings.Repeat("x", lock.MaxName-26) + name()[:26]; len(longest) == lock.MaxName {
+		released(t, acquire(t, l, longest, fixed))
+	} else {
+		t.Errorf("%d bytes", len(longest))
+	}
+}
+
+// A watch has a value when it has begun, and after each release from then on.
+func (s *suite) watch(t *testing.T) {
+	mine, watching, n := s.open(t), s.open(t), name()
+	freed, stop, err := watching.(lock.Watcher).Watch(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	again, stopAgain, err := watching.(lock.Watcher).Watch(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the watch's begin", freed)
+	wait(t, "the second watch's begin", again)
+	for i := range 3 {
+		g := take(t, mine, n, long)
+		other := take(t, mine, name(), long)
+		_ = other.Release(t.Context(), 0)
+		during(t, glance, "told of another name's release", freed)
+		if err := g.Release(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		wait(t, "the release", freed)
+		if i < 2 {
+			wait(t, "the release, in the second watch", again)
+		}
+		if i == 1 {
+			stopAgain()
+			stopAgain()
+		}
+	}
+	during(t, glance, "told after the watch had ended", again)
+}
+
+func (s *suite) watchAfterBreak(t *testing.T) {
+	strategy, n := s.open(t), name()
+	take(t, strategy, n, long)
+	freed, stop, err := strategy.(lock.Watcher).Watch(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	wait(t, "the watch's begin", freed)
+	if _, err := strategy.(lock.Registry).Break(t.Context(), n); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the break", freed)
+}

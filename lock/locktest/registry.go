@@ -1,0 +1,123 @@
+package locktest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"firsttap/lock"
+)
+
+// registry is what an operator sees and does.
+var registry = []test{
+	{name: "List", needs: "Registry", run: (*suite).list},
+	{name: "Show", needs: "Registry", run: (*suite).show},
+	{name: "Break", needs: "Registry", run: (*suite).breaks},
+	{name: "BreakWhatIsFree", needs: "Registry", run: (*suite).breakWhatIsFree},
+}
+
+func (s *suite) list(t *testing.T) {
+	mine, operator, all := s.open(t), s.open(t).(lock.Registry), alike()
+	owners := map[string]string{}
+	for _, n := range all {
+		owners[n] = owner()
+		if _, err := mine.Acquire(t.Context(), n, owners[n], long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free, over := name(), name()
+	_ = take(t, mine, free, long).Release(t.Context(), 0)
+	take(t, mine, over, s.Brief)
+	var found []lock.Holder
+	eventually(t, "a lease that has ended is listed no more", func() (err error) {
+		found, err = operator.List(t.Context())
+		if slices.ContainsFunc(found, func(h lock.Holder) bool { return h.Name == over }) {
+			err = errors.New("it is listed")
+		}
+		return err
+	})
+	if !slices.IsSortedFunc(found, func(a, b lock.Holder) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Errorf("in no order: %v", found)
+	}
+	seen := map[string]int{}
+	for _, h := range found {
+		seen[h.Name]++
+		if want, ours := owners[h.Name]; ours && (h.Owner != want || !s.Session && (h.Left <= long-patience || h.Left > long)) {
+			t.Errorf("got %+v, want the owner %q", h, want)
+		}
+	}
+	for _, n := range all {
+		if seen[n] != 1 {
+			t.Errorf("%q is listed %d times", n, seen[n])
+		}
+	}
+	if seen[free] > 0 {
+		t.Error("a name is listed that was released")
+	}
+}
+
+func (s *suite) show(t *testing.T) {
+	n, me, operator := name(), owner(), s.open(t).(lock.Registry)
+	if h, err := operator.Show(t.Context(), n); err != nil || h.Owner != "" || h.Name != n {
+		t.Errorf("a name that was never held: %+v, %v", h, err)
+	}
+	g, err := s.open(t).Acquire(t.Context(), n, me, long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := operator.Show(t.Context(), n)
+	if err != nil || h.Name != n || h.Owner != me || h.Fence < g.Fence() {
+		t.Errorf("got %+v, %v; want the owner %q and the fence %d", h, err, me, g.Fence())
+	}
+	if !s.Session && (h.Left <= long-patience || h.Left > long) {
+		t.Errorf("%s are left of %s", h.Left, long)
+	}
+	if err := g.Release(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := operator.Show(t.Context(), n); err != nil || h.Owner != "" {
+		t.Errorf("a name that was released: %+v, %v", h, err)
+	}
+}
+
+// Broken is free at once; who had it learns so with the next renewal, and is fenced off at once.
+func (s *suite) breaks(t *testing.T) {
+	n, operator := name(), s.open(t).(lock.Registry)
+	lease := acquire(t, s.locker(t), n, s.renewedOften())
+	broken, err := operator.Break(t.Context(), n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if broken.Owner != lease.Owner() {
+		t.Errorf("taken away from %q, want %q", broken.Owner, lease.Owner())
+	}
+	why := mustEnd(t, lease)
+	is(t, "why the lease ended", why, lock.ErrExpired)
+	is(t, "release", lease.Release(t.Context()), lock.ErrExpired)
+	next := take(t, s.open(t), n, long)
+	if lease.Fence() >= broken.Fence || broken.Fence >= next.Fence() {
+		t.Errorf("the holder's fence %d, the operator's %d, the next holder's %d: want them to grow", lease.Fence(), broken.Fence, next.Fence())
+	}
+}
+
+// To break what nobody has is no error: it fences off whoever had the name last.
+func (s *suite) breakWhatIsFree(t *testing.T) {
+	n, operator := name(), s.open(t).(lock.Registry)
+	strategy := s.open(t)
+	g := take(t, strategy, n, long)
+	if err := g.Release(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	last := g.Fence()
+	for range 2 {
+		broken, err := operator.Break(t.Context(), n)
+		if err != nil || broken.Owner != "" || broken.Fence <= last {
+			t.Errorf("got %+v, %v; want no owner, and a fence larger than %d", broken, err, last)
+		}
+		last = broken.Fence
+	}
+	if g := take(t, strategy, n, long); g.Fence() <= last {
+		t.Errorf("the next holder's fence is %d, want more than %d", g.Fence(), last)
+	}
+}

@@ -1,0 +1,134 @@
+package lock
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/servertest"
+)
+
+// stat is a number of the server's INFO.
+func stat(t *testing.T, direct redis.UniversalClient, section, name string) int {
+	t.Helper()
+	info, err := direct.InfoMap(t.Context(), section).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, values := range info {
+		if value, ok := values[name]; ok {
+			number, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			n, err := strconv.Atoi(number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// reads is how often the server has read a request, this one not counted; a pipeline is one.
+func reads(t *testing.T, direct redis.UniversalClient) int {
+	t.Helper()
+	return stat(t, direct, "stats", "total_reads_processed")
+}
+
+// requests is how many requests f makes, each with how many commands.
+func requests(t *testing.T, direct redis.UniversalClient, f func()) (requests, commands int) {
+	t.Helper()
+	calls := func() int {
+		return stat(t, direct, "commandstats", "cmdstat_evalsha") + stat(t, direct, "commandstats", "cmdstat_eval")
+	}
+	commands, requests = calls(), reads(t, direct)
+	f()
+	requests = reads(t, direct) - requests - 1 // the one that asked before
+	return requests, calls() - commands
+}
+
+// To win, to lose and to release a name is one command each.
+func TestRedisCommands(t *testing.T) {
+	server := servertest.StartRedis(t)
+	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
+	mustBe(t, "release", take(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
+	var g Grant
+	for _, step := range []struct {
+		what string
+		do   func()
+	}{
+		{"acquire", func() { g = take(t, strategy, "a", "me", time.Minute) }},
+		{"lose", func() { mustBe(t, "lose", acquireErr(t, strategy, "a", "you", time.Minute), ErrHeld) }},
+		{"release", func() { mustBe(t, "release", g.Release(t.Context(), 0), nil) }},
+	} {
+		if requests, commands := requests(t, direct, step.do); requests != 1 || commands != 1 {
+			t.Errorf("%s: %d requests, %d commands; want one", step.what, requests, commands)
+		}
+	}
+}
+
+// Of a crowd in one process that waits for a name, one asks.
+func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
+	const crowd = 200
+	server := servertest.StartRedis(t)
+	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
+	mustBe(t, "release", take(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
+	take(t, strategy, "a", "me", time.Minute)
+	l, hold := newLocker(t, strategy), Fixed(time.Minute)
+	hold.Wait = 300 * time.Millisecond
+	_, commands := requests(t, direct, func() {
+		together(crowd, func(int) {
+			_, err := l.Acquire(t.Context(), "a", hold)
+			mustBe(t, "acquire", err, ErrHeld)
+		})
+	})
+	if commands >= crowd/4 {
+		t.Errorf("%d who waited made %d commands", crowd, commands)
+	}
+}
+
+// A thousand leases are renewed by a few requests, also when the server has forgotten its scripts.
+func TestRedisRenewsTogether(t *testing.T) {
+	const leases, rounds = 1000, 2
+	server := servertest.StartRedis(t)
+	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
+	mustBe(t, "extend", take(t, strategy, "warm", "up", time.Minute).Extend(t.Context(), time.Minute), nil)
+	l, all := newLocker(t, strategy), make([]*Lease, leases)
+	for i := range all {
+		lease, err := l.Acquire(t.Context(), fmt.Sprint("lease", i), Renewed(3*time.Second, time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = lease
+	}
+	renewed := func(what string) {
+		looks := 1
+		made, renewals := requests(t, direct, func() {
+			begin := stat(t, direct, "commandstats", "cmdstat_evalsha")
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for made := 0; made < rounds*leases; looks++ {
+				<-tick.C
+				made = stat(t, direct, "commandstats", "cmdstat_evalsha") - begin
+			}
+		})
+		per := (made - looks) * leases / renewals
+		if t.Logf("%s: %d requests for each round of %d leases", what, per, leases); per >= 100 {
+			t.Errorf("%s: %d renewals took %d requests, %d for each round of %d leases", what, renewals, made-looks, per, leases)
+		}
+	}
+	renewed("at first")
+	if err := direct.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	renewed("without scripts")
+	for _, lease := range all {
+		if lease.Context().Err() != nil {
+			t.Fatalf("lost: %v", lease.Context().Err())
+		}
+	}
+	together(leases, func(i int) { mustBe(t, "release", all[i].Release(t.Context()), nil) })
+}

@@ -1,0 +1,36 @@
+package lock
+
+import (
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+)
+
+// A renewal that waits for a break to be done comes too late, although it was sent before.
+func TestTableBreakWhileExtending(t *testing.T) {
+	eachServer(t, func(t *testing.T, s *store) {
+		proxy := servertest.StartProxy(t, s.config.Addr)
+		c := via(s.config, proxy)
+		c.InterpolateParams = true
+		table, operator := NewTable(s.DB, s.dialect), NewTable(openStore(t, c).DB, s.dialect)
+		g := take(t, table, "job", "me", time.Minute)
+		looking := proxy.Hold("SELECT name, locked_by") // whose it is, before the name is freed
+		broken, extended := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := operator.Break(t.Context(), "job")
+			broken <- err
+		}()
+		select {
+		case <-looking.Reached(): // the row is locked
+		case err := <-broken:
+			t.Fatalf("nothing was held back: %v", err)
+		}
+		go func() { extended <- g.Extend(t.Context(), time.Minute) }()
+		s.waiting(t)
+		looking.Release()
+		mustBe(t, "break", <-broken, nil)
+		mustBe(t, "extend", <-extended, ErrExpired)
+		take(t, table, "job", "a rival", time.Minute)
+	})
+}
