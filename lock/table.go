@@ -44,7 +44,7 @@ type tableSQL struct {
 	extend  string // ttl, name, owner
 	release string // keep, name, owner
 	raise   string // name: moves the fence
-	free    string // name
+	free    string // name; also of its owner: to a renewal that waited for this the time seems to be that of its beginning
 }
 
 // A hold lasts from now to the microsecond. A release counts from the millisecond: rounded up to one, as MySQL does, the
@@ -65,7 +65,7 @@ var mysqlTable = tableSQL{
 	LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) + ?) MICROSECOND
 	WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)`,
 	raise: `UPDATE shedlock SET lock_until = lock_until, locked_at = ` + mysqlNextFence + ` WHERE name = ?`,
-	free:  `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = ? AND lock_until > UTC_TIMESTAMP(6)`,
+	free:  `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3), locked_by = '' WHERE name = ? AND lock_until > UTC_TIMESTAMP(6)`,
 }
 
 const mysqlNextFence = `'1970-01-01' + INTERVAL LAST_INSERT_ID(GREATEST(
@@ -84,7 +84,7 @@ var sqliteTable = tableSQL{
 	extend:  sqliteExtend,
 	release: sqliteExtend,
 	raise:   `UPDATE shedlock SET locked_at = ` + sqliteNextTime + ` WHERE name = ? RETURNING ` + sqliteFence,
-	free:    `UPDATE shedlock SET lock_until = ` + sqliteNow + ` WHERE name = ? AND lock_until > ` + sqliteNow,
+	free:    `UPDATE shedlock SET lock_until = ` + sqliteNow + `, locked_by = '' WHERE name = ? AND lock_until > ` + sqliteNow,
 }
 
 const (
@@ -187,7 +187,7 @@ func (g *tableGrant) move(ctx context.Context, query string, d time.Duration) er
 	switch {
 	case err != nil:
 		return unavailable(ctx, err)
-	case row.name != "" && row.owner != g.owner:
+	case row.owner != "" && row.owner != g.owner:
 		return ErrStolen
 	}
 	return ErrExpired

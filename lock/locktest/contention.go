@@ -81,16 +81,18 @@ func (s *suite) counter(t *testing.T) {
 }
 
 // A thousand wait, though not for as long as the work takes, which is much longer than a TTL. Without renewal two would
-// get in. A machine that stands still for longer than the TTL cancels the work rightly, so that the best of three counts.
+// get in. A machine that stands still for longer than the TTL cancels the work rightly, so that the best of three counts;
+// those whom the server did not answer in time are told so.
 func (s *suite) aThousandWait(t *testing.T) {
 	const tries = 3
 	work := max(time.Second, 2*s.Brief)
 	for try := 1; ; try++ {
 		got, overloaded := s.aThousand(t, waiting(lock.Renewed(s.Brief, long), work/2), work)
-		if got == 1 && overloaded == nil {
+		t.Logf("%d got in: %v", got, overloaded)
+		if got == 1 && !errors.Is(overloaded, lock.ErrLost) {
 			return
 		}
-		if t.Logf("%d got in: %v", got, overloaded); overloaded == nil || try == tries {
+		if overloaded == nil || try == tries {
 			t.Errorf("%d got in: %v", got, overloaded)
 			return
 		}
@@ -150,7 +152,7 @@ func (s *suite) aThousand(t *testing.T, hold lock.Hold, work time.Duration) (got
 	if err, ok := lost.Load().(error); ok {
 		return entered.Load(), fmt.Errorf("the work was canceled: %w", err)
 	}
-	if n := unanswered.Load(); n > 0 && hold.Wait == 0 {
+	if n := unanswered.Load(); n > 0 {
 		return entered.Load(), fmt.Errorf("%d were not answered", n)
 	}
 	return entered.Load(), nil
