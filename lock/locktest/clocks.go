@@ -15,7 +15,7 @@ var clocks = []test{
 
 // Whatever the server's clock says, a TTL lasts as long as it should, and one holds at a time.
 func (s *suite) skewed(t *testing.T, offset time.Duration) {
-	server := s.Rig.Skewed(t, offset)
+	server := s.Skewed(t, offset)
 	ttl := s.steady()
 	mine, rival, n := s.lockerAt(t, server.URL, long), s.Open(t, server.URL, long), name()
 	fixed := acquire(t, mine, n, lock.Fixed(ttl))
