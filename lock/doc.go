@@ -21,12 +21,13 @@
 //   - A fence. Each lease has a number larger than that of every lease of the name before it, which survives restarts and
 //     flushes of the server. [Fences.Enforce] refuses, in the transaction that writes, whoever has been overtaken.
 //   - Bounded. A holder that dies frees the name within its TTL, one that hangs within [Hold.AtMost] or [Hold.Beat] and a
-//     TTL. Every request has a timeout. Losing costs the server one command; of a crowd in one process that waits for a
-//     name, one asks.
+//     TTL. Every request has a timeout. Losing costs a server one command, or two with [Rows]; of a crowd in one process
+//     that waits for a name, one asks.
 //
 // # What is not
 //
-// A lease is advice. A process that stands still, or does not heed its context, goes on to write when its lease is over;
+// A lease is advice. A process that stands still, or does not heed its context, goes on to write when its lease is over; on
+// a machine that was suspended it may not even know before the next renewal;
 // a server that loses its memory, by a flush, an eviction, a failover to a replica that had not heard, or an operator
 // who breaks the lease, gives the name away in the middle of it, and the holder is told at its next renewal. With [Named]
 // and [Rows] so does a connection that breaks. Where that must not do harm, let what is written to check the fence, or a

@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -63,7 +64,7 @@ func ExampleRenewed() {
 	defer locker.Close()
 
 	// Renewed for as long as the work takes, but no longer than AtMost.
-	err := locker.Do(context.Background(), "job", lock.Renewed(30*time.Millisecond, 100*time.Millisecond), func(ctx context.Context) error {
+	err := locker.Do(context.Background(), "job", lock.Renewed(30*time.Second, 100*time.Millisecond), func(ctx context.Context) error {
 		<-ctx.Done() // hangs
 		return nil
 	})
@@ -119,7 +120,7 @@ func ExampleLease_Beat() {
 	locker := lock.New(lock.NewMemory(), lock.Options{})
 	defer locker.Close()
 
-	hold := lock.Hold{TTL: 60 * time.Millisecond, Every: 20 * time.Millisecond, Beat: 50 * time.Millisecond}
+	hold := lock.Hold{TTL: 30 * time.Second, Every: 20 * time.Millisecond, Beat: 50 * time.Millisecond}
 	err := locker.Do(context.Background(), "import", hold, func(ctx context.Context) error {
 		for range 3 {
 			lock.FromContext(ctx).Beat() // after each row, say
@@ -153,6 +154,48 @@ func ExampleLeader_Campaign() {
 	// <nil>
 	// slot run
 	// <nil>
+}
+
+func ExampleFences_Enforce() {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for _, statement := range lock.SQLite.Schema() {
+		if _, err := db.Exec(statement); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fences := lock.NewFences(db, lock.SQLite)
+	locker := lock.New(lock.NewMemory(), lock.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+	write := func(lease *lock.Lease) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if err := fences.Enforce(ctx, tx, lease.Name(), lease.Fence()); err != nil {
+			return err
+		}
+		return tx.Commit() // with what the work writes
+	}
+
+	slow, _ := locker.Acquire(ctx, "ledger", lock.Fixed(20*time.Millisecond))
+	<-slow.Context().Done() // it stands still until its lease is over, and does not notice
+	hold := lock.Fixed(time.Minute)
+	hold.Wait = time.Minute
+	next, _ := locker.Acquire(ctx, "ledger", hold)
+	fmt.Println("the next:", write(next))
+	fmt.Println("the slow one:", write(slow))
+	// Output:
+	// the next: <nil>
+	// the slow one: lock: fenced off by a newer lease
 }
 
 func ExampleNewBoth() {
