@@ -42,7 +42,7 @@ need() { # NAME PROGRAM PACKAGE
 	if ! command -v "$2" >/dev/null; then
 		apt_install "$3" || fail "$1: can't install the package $3"
 	fi
-	echo "$1: $("$2" --version)"
+	echo "$1: $("$2" --version | grep -m1 .)"
 }
 
 mysql_in_path() {
