@@ -42,7 +42,8 @@ func (l *Locker) wait(ctx, parent context.Context, name string, hold Hold) (*Lea
 		if lease != nil || errors.Is(err, ErrInvalid) {
 			return lease, err
 		}
-		if errors.Is(err, ErrHeld) || patience.Err() == nil {
+		// Cut off by the end of one's own patience, a request says nothing about the server to those behind.
+		if end, _ := patience.Deadline(); errors.Is(err, ErrHeld) || patience.Err() == nil && time.Now().Before(end) {
 			l.mu.Lock()
 			t.last = err
 			l.mu.Unlock()

@@ -81,18 +81,16 @@ func (s *suite) counter(t *testing.T) {
 }
 
 // A thousand wait, though not for as long as the work takes, which is much longer than a TTL. Without renewal two would
-// get in. A machine that stands still for longer than the TTL cancels the work rightly, so that the best of three counts;
-// those whom the server did not answer in time are told so.
+// get in. A machine that stands still for longer than the TTL cancels the work rightly, so that the best of five counts.
 func (s *suite) aThousandWait(t *testing.T) {
-	const tries = 3
+	const tries = 5
 	work := max(time.Second, 2*s.Brief)
 	for try := 1; ; try++ {
 		got, overloaded := s.aThousand(t, waiting(lock.Renewed(s.Brief, long), work/2), work)
-		t.Logf("%d got in: %v", got, overloaded)
-		if got == 1 && !errors.Is(overloaded, lock.ErrLost) {
+		if got == 1 && overloaded == nil {
 			return
 		}
-		if overloaded == nil || try == tries {
+		if t.Logf("%d got in: %v", got, overloaded); overloaded == nil || try == tries {
 			t.Errorf("%d got in: %v", got, overloaded)
 			return
 		}

@@ -44,7 +44,7 @@ func (s *suite) noOverlapOfFixed(t *testing.T) {
 
 // A lease began when it was asked for, or renewed when that was: not when the answer came.
 func (s *suite) noOverlapOfSlow(t *testing.T) {
-	const late = 450 * time.Millisecond // twice that is less than the Locker's timeout
+	const late = 400 * time.Millisecond // more than the margin, and twice that less than the Locker's timeout
 	fixed := &pair{hold: lock.Fixed(overlapTTL), cause: lock.ErrExpired}
 	renewed := &pair{hold: lock.Renewed(overlapTTL, long), cause: s.cutOff()}
 	renewed.after = renewed.hold.Every + 2*late // one renewal has been answered, and no more
