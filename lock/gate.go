@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Gate sheds load with keys that end: whoever is turned away costs one command. It has no renewal and no fence, as what stands
-// behind it decides; for a lease to work under, see Locker. It answers within its timeout, whatever becomes of the server: after a
-// failure it says ErrUnavailable without asking, until a probe in the background has been answered.
+// Gate sheds load with keys that end: whoever is turned away costs one command. It has no renewal and no fence, as what
+// stands behind it decides; for a lease to work under, see Locker. It answers within its timeout, whatever becomes of the
+// server: after a failure it says ErrUnavailable without asking, until a probe in the background has been answered.
 //
 // Safe for concurrent use. Run must be running for it to recover from a failure.
 type Gate struct {

@@ -16,7 +16,7 @@ type Hold struct {
 	// Beat ends the holding when the work has not called Lease.Beat for that long; 0 does not ask for it.
 	Beat time.Duration
 	// AtLeast keeps the name taken that long after it was acquired, also when it is released earlier: a short job is not
-	// run again by an instance whose clock is a little late.
+	// run again by an instance whose clock is a little late. A holder that dies keeps it for the rest of its TTL only.
 	AtLeast time.Duration
 	// Wait is how long Acquire waits for a name that is held or a server that is away; 0 does not wait.
 	Wait time.Duration
