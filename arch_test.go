@@ -16,7 +16,7 @@ import (
 // knows lists what of ours each package may import. What is not listed may import nothing of ours, and everybody but
 // main may leave out what is listed.
 var knows = map[string][]string{
-	"":                {"dispatch", "handler", "loadtest", "lock", "migrations", "repository", "service"},
+	"":                {"dispatch", "handler", "loadtest", "lock", "migrations", "notify", "repository", "service"},
 	"dispatch":        {},
 	"lock":            {},
 	"lock/locktest":   {"lock"},
@@ -27,7 +27,10 @@ var knows = map[string][]string{
 	"loadtest/bench":  {},
 	"repository":      {"dispatch", "migrations"},
 	"service":         {"dispatch", "lock"},
-	"handler":         {"dispatch", "service"},
+	"handler":         {"dispatch", "notify", "service"},
+	"notify":          {"dispatch"},
+	"notify/fcmtest":  {},
+	"notify/fcmsim":   {"notify/fcmtest"},
 }
 
 // uses lists who may import a framework, besides the comparison, which uses them all.
@@ -36,9 +39,10 @@ var uses = map[string][]string{
 	"github.com/glebarez/":       {"repository"},
 	"github.com/go-sql-driver/":  {"repository", "lock", "servertest"},
 	"github.com/labstack/echo/":  {"handler"},
-	"github.com/redis/go-redis/": {"lock"},
+	"github.com/redis/go-redis/": {"lock", "notify"},
+	"firebase.google.com/":       {"notify"},
 	"github.com/go-co-op/":       {"lock/gocronlock"},
-	"github.com/prometheus/":     {"", "lock"},
+	"github.com/prometheus/":     {"", "lock", "notify"},
 	"github.com/pressly/goose/":  {"migrations"},
 	"github.com/golang-jwt/":     {"service"},
 	"testing":                    {"servertest", "lock/locktest"},

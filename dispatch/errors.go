@@ -23,7 +23,10 @@ var (
 	ErrDuplicateExternalID = errors.New("the external id is in use")
 	ErrDuplicateDriver     = errors.New("the firebase_uid is another driver's")
 	ErrKeyNotFound         = errors.New("no such key")
-	ErrBadCursor           = errors.New("not a cursor of this list")
+
+	ErrNotificationNotFound = errors.New("no such notification")
+	ErrNotDead              = errors.New("the notification is not dead")
+	ErrBadCursor            = errors.New("not a cursor of this list")
 )
 
 // "Busy" and "don't know": neither is an answer about the dispatch.

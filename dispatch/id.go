@@ -19,6 +19,10 @@ type (
 	ClaimID string
 	// EventID names an event: evt_...
 	EventID string
+	// DeviceID names a device: dev_...
+	DeviceID string
+	// NotificationID names a notification: ntf_...
+	NotificationID string
 )
 
 const (
@@ -26,6 +30,8 @@ const (
 	driverPrefix   = "drv_"
 	claimPrefix    = "clm_"
 	eventPrefix    = "evt_"
+	devicePrefix   = "dev_"
+	notifyPrefix   = "ntf_"
 )
 
 // encoding keeps the byte order: base32 in the "extended hex" alphabet of RFC 4648, in lower case.
@@ -44,6 +50,14 @@ func NewClaimID(now time.Time) ClaimID { return ClaimID(Unique(claimPrefix, now)
 
 // NewEventID returns an identifier no event has.
 func NewEventID(now time.Time) EventID { return EventID(Unique(eventPrefix, now)) }
+
+// NewDeviceID returns an identifier no device has.
+func NewDeviceID(now time.Time) DeviceID { return DeviceID(Unique(devicePrefix, now)) }
+
+// NewNotificationID returns an identifier no notification has.
+func NewNotificationID(now time.Time) NotificationID {
+	return NotificationID(Unique(notifyPrefix, now))
+}
 
 // Unique returns prefix followed by 56 bits of time in microseconds and 72 random bits.
 func Unique(prefix string, now time.Time) string {
@@ -67,6 +81,14 @@ func ParseDriverID(s string) (DriverID, error) {
 		return "", ErrDriverNotFound
 	}
 	return DriverID(s), nil
+}
+
+// ParseNotificationID returns s as a notification's identifier, or ErrNotificationNotFound.
+func ParseNotificationID(s string) (NotificationID, error) {
+	if !wellFormed(s, notifyPrefix) {
+		return "", ErrNotificationNotFound
+	}
+	return NotificationID(s), nil
 }
 
 func wellFormed(s, prefix string) bool {

@@ -74,7 +74,7 @@ func TestClaimWithAnOutboxRowInTheWay(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		_, err := db.Claim(t.Context(), d.ID, v.ID, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 			events, err := d.Accept(c, 0, dispatch.NewClaimID(now), now)
-			db.exec(t, "INSERT INTO outbox VALUES (?, 0, 0)", events[0].ID)
+			db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES (?, 0, 0)", events[0].ID)
 			return events, err
 		})
 		if !errors.Is(err, dispatch.ErrUnavailable) {
