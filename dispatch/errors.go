@@ -26,6 +26,7 @@ var (
 
 	ErrNotificationNotFound = errors.New("no such notification")
 	ErrNotDead              = errors.New("the notification is not dead")
+	ErrNotLeased            = errors.New("the lease is not held")
 	ErrBadCursor            = errors.New("not a cursor of this list")
 )
 

@@ -152,3 +152,51 @@ type Funnel struct {
 	Tapped   int // they tapped Accept
 	Won      int
 }
+
+// TaskKind is what is to be done for an event.
+type TaskKind string
+
+// The kinds.
+const (
+	TellTask   TaskKind = "event"    // tell of it
+	ExpiryTask TaskKind = "expiry"   // end the offer that began with it
+	RemindTask TaskKind = "reminder" // remind of the work that was accepted with it
+)
+
+// Task is one row of the outbox: what is to be done for one event.
+type Task struct {
+	Event EventID
+	Kind  TaskKind
+}
+
+// Told is what doing a task has come to.
+type Told struct {
+	Dispatch Dispatch
+	Event    Event
+	// Pushes are leased by who did the task, Left are due for whoever leases them first.
+	Pushes []Push
+	Left   int
+	// Dropped counts the pushes that were overtaken before anybody sent them.
+	Dropped int
+}
+
+// Settled is what became of one push that was leased.
+type Settled struct {
+	ID NotificationID
+	// Status is PENDING for one that is to be tried again, After from now.
+	Status   NotificationStatus
+	After    time.Duration
+	Attempts int
+	Result   string
+	Reason   string
+}
+
+// Topic is a large audience that is told together that an offer is over.
+type Topic struct {
+	Name string
+	// Ended says that its members are to be unsubscribed; until then, subscribed.
+	Ended bool
+}
+
+// TopicOf names the audience of a dispatch.
+func TopicOf(id ID) string { return "dispatch-" + string(id) }

@@ -100,6 +100,25 @@ func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]E
 	return []Event{d.event(EventCanceled, actor, reason, now)}, nil
 }
 
+// Expire ends an offer whose window has passed, if it is the one of that round. No event while it stands, or when
+// there is another by now.
+func (d *Dispatch) Expire(round int, now time.Time) []Event {
+	if d.Status != Expired || d.Round != round {
+		return nil
+	}
+	d.touch(now)
+	return []Event{d.event(EventExpired, System, "", now)}
+}
+
+// Remind returns the reminder of the work that the driver has accepted in that round; none once it has started, or is
+// the driver's no longer.
+func (d *Dispatch) Remind(driver DriverID, round int, now time.Time) []Event {
+	if d.Status != Accepted || d.Round != round || !d.HeldBy(driver) {
+		return nil
+	}
+	return []Event{d.event(EventReminder, System, "", now)}
+}
+
 // Reannounce says again that the dispatch is open, for drivers who were turned away by a claim that came to
 // nothing. Round is the one they tapped on, 0 for the current one. No event when it is no longer open in that round.
 func (d *Dispatch) Reannounce(round int, now time.Time) []Event {

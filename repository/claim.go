@@ -38,12 +38,17 @@ func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		if err != nil || len(events) == 0 {
 			return d, err
 		}
-		switch err := s.commitClaim(ctx, seen, d, events); {
+		err = s.commitClaim(ctx, seen, d, events)
+		if errors.Is(err, dispatch.ErrUnknown) {
+			err = s.resolve(ctx, id, d.Claim.ID, err)
+		}
+		switch {
 		case err == nil:
+			s.tellers.committed(d, events)
 			return d, nil
-		case errors.Is(err, errMoved) || s.dialect.retryable(err):
 		case errors.Is(err, dispatch.ErrUnknown):
-			return d, s.resolve(ctx, id, d.Claim.ID, err)
+			return d, err
+		case errors.Is(err, errMoved) || s.dialect.retryable(err):
 		default:
 			return dispatch.Dispatch{}, unavailable(err)
 		}
@@ -129,7 +134,7 @@ func (s *Store) commitClaim(ctx context.Context, seen sight, d dispatch.Dispatch
 		if err != nil {
 			return err
 		}
-		return tell(tx, events)
+		return s.tell(tx, events)
 	})
 }
 

@@ -23,6 +23,7 @@ const (
 	claimConns   = 8
 	writeConns   = 8
 	generalConns = 8
+	relayConns   = 4
 	// A row's holder commits within milliseconds or is stuck.
 	lockWaitSeconds = "1"
 	dialTimeout     = 2 * time.Second
@@ -63,11 +64,17 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if s.general, err = s.mysqlPool(config, generalConns); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if s.relay, err = s.mysqlPool(config, relayConns); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	s.dialect = dialect{
 		name:      migrations.MySQL,
 		now:       func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
 		forUpdate: " FOR UPDATE",
 		forShare:  " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
+		// At READ COMMITTED: at REPEATABLE READ the UPDATE that follows waits behind any open transaction.
+		skipLocked: " FOR UPDATE SKIP LOCKED",
+		hasRegion:  "JSON_CONTAINS(v.regions, JSON_QUOTE(?))",
 		retryable: func(err error) bool {
 			const deadlock = 1213
 			var e *driver.MySQLError

@@ -151,12 +151,11 @@ type eventRow struct {
 	At         int64
 }
 
-func (eventRow) TableName() string { return "events" }
-
-type outboxRow struct {
-	EventID dispatch.EventID `gorm:"primaryKey"`
-	State   int
-	NextAt  int64
+func (row *eventRow) event() dispatch.Event {
+	return dispatch.Event{
+		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(value(row.DriverID)),
+		Actor: row.Actor, ReasonCode: row.ReasonCode, At: fromMicros(row.At),
+	}
 }
 
-func (outboxRow) TableName() string { return "outbox" }
+func (eventRow) TableName() string { return "events" }

@@ -34,7 +34,7 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 	if s.general, err = s.sqlitePool(path, sqliteReaders); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.writes = s.claims
+	s.writes, s.relay = s.claims, s.claims
 	writer, err := s.claims.DB()
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -43,6 +43,7 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 		name:      migrations.SQLite,
 		now:       func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
 		retryable: func(error) bool { return false },
+		hasRegion: "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = ?)",
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate", migrations.LockWait))
 			if err != nil {

@@ -27,7 +27,10 @@ type Store struct {
 	// writes is where every other change goes, general where reads do: changes that wait for a row keep no read waiting.
 	writes  *gorm.DB
 	general *gorm.DB
+	// relay is where the outbox is worked on: a backlog of pushes keeps no claim and no read waiting.
+	relay   *gorm.DB
 	dialect dialect
+	tellers tellers
 	log     *slog.Logger
 	closers []func() error
 }
@@ -39,6 +42,10 @@ type dialect struct {
 	now func() string
 	// forUpdate and forShare lock the row a SELECT finds; SQLite's transactions hold the whole file.
 	forUpdate, forShare string
+	// skipLocked locks what a SELECT finds but for what others have locked.
+	skipLocked string
+	// hasRegion is the SQL for a driver v's regions, a JSON array, having one.
+	hasRegion string
 	// retryable reports an error that says "again": nothing was written, and the same thing may well succeed.
 	retryable func(error) bool
 	// migrator also returns how to close what it opened.

@@ -27,24 +27,28 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 	change func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	var d dispatch.Dispatch
+	var events []dispatch.Event
 	err := transact(ctx, s.writes, func(tx *gorm.DB) error {
 		before, now, err := s.find(tx, id, s.dialect.forUpdate)
 		if err != nil {
 			return err
 		}
 		d = before
-		events, err := change(tx, &d, now)
+		events, err = change(tx, &d, now)
 		if err != nil || len(events) == 0 {
 			return err
 		}
-		return save(tx, before, d, events)
+		return s.save(tx, before, d, events)
 	})
+	if err == nil {
+		s.tellers.committed(d, events)
+	}
 	return d, err
 }
 
 // save writes d over before. The row is locked; round and version are conditions all the same, so that no path to
 // this point can overwrite what it has not seen.
-func save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch.Event) error {
+func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch.Event) error {
 	row := toRow(d)
 	saved := tx.Model(&dispatchRow{}).
 		Where("id = ? AND round = ? AND version = ?", before.ID, before.Round, before.Version).
@@ -63,7 +67,7 @@ func save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch.Event) err
 			return unavailable(err)
 		}
 	}
-	return unavailable(tell(tx, events))
+	return unavailable(s.tell(tx, events))
 }
 
 // claimEnd returns what the events make of the claim there was.
@@ -81,8 +85,9 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 	return "", false
 }
 
-// tell writes the events and, for each, the row that makes sure somebody is told.
-func tell(tx *gorm.DB, events []dispatch.Event) error {
+// tell writes the events and, for each, the row that makes sure somebody is told: leased already where this process
+// tells of what it commits.
+func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
 	rows := make([]eventRow, len(events))
 	outbox := make([]outboxRow, len(events))
 	for i, e := range events {
@@ -90,7 +95,9 @@ func tell(tx *gorm.DB, events []dispatch.Event) error {
 			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: optional(string(e.Driver)),
 			Actor: e.Actor, ReasonCode: e.ReasonCode, At: micros(e.At),
 		}
-		outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.At)}
+		outbox[i] = outboxRow{
+			EventID: e.ID, Task: dispatch.TellTask, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
+		}
 	}
 	if err := tx.Create(&rows).Error; err != nil {
 		return err
@@ -124,12 +131,12 @@ func (s *Store) Create(ctx context.Context,
 	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	var d dispatch.Dispatch
+	var events []dispatch.Event
 	err := transact(ctx, s.writes, func(tx *gorm.DB) error {
 		now, err := s.clock(tx)
 		if err != nil {
 			return err
 		}
-		var events []dispatch.Event
 		if d, events, err = build(now); err != nil {
 			return err
 		}
@@ -141,8 +148,11 @@ func (s *Store) Create(ctx context.Context,
 		if err != nil {
 			return unavailable(err)
 		}
-		return unavailable(tell(tx, events))
+		return unavailable(s.tell(tx, events))
 	})
+	if err == nil {
+		s.tellers.committed(d, events)
+	}
 	return d, err
 }
 

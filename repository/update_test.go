@@ -44,7 +44,7 @@ func TestSaveRefusesWhatHasMoved(t *testing.T) {
 			db.exec(t, "UPDATE dispatches SET "+column+" = "+column+" + 1")
 			after := stale
 			after.Note = "overwritten"
-			err := save(db.writes.WithContext(t.Context()), stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}})
+			err := db.save(db.writes.WithContext(t.Context()), stale, after, []dispatch.Event{{ID: dispatch.NewEventID(now)}})
 			if !errors.Is(err, dispatch.ErrUnavailable) {
 				t.Errorf("%s moved: got %v, want %v", column, err, dispatch.ErrUnavailable)
 			}

@@ -1,0 +1,328 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// Do does what a task of the owner's is about, in one transaction with the end of the task: it writes a notification
+// for each device that is to be told, ends an offer whose time is over, or writes a reminder. Of the notifications, up
+// to take are leased to the owner and returned ready to send; the others are due at once.
+//
+// ErrNotLeased: the task is not the owner's any more, and nothing was done. ErrUnavailable: nothing was done.
+// ErrUnknown: it is done, or will be when the lease has ended.
+func (o *Outbox) Do(ctx context.Context, task dispatch.Task, take int) (dispatch.Told, error) {
+	for range claimTries {
+		told, err := o.do(ctx, task, take)
+		if !o.dialect.retryable(err) {
+			return told, err
+		}
+	}
+	return dispatch.Told{}, fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
+}
+
+func (o *Outbox) do(ctx context.Context, task dispatch.Task, take int) (dispatch.Told, error) {
+	if task.Kind == dispatch.ExpiryTask {
+		return o.expire(ctx, task)
+	}
+	var told dispatch.Told
+	var events []dispatch.Event
+	leased := time.Now().Add(o.Term)
+	err := transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
+		if err := o.finish(tx, task); err != nil {
+			return err
+		}
+		var now time.Time
+		if told.Event, told.Dispatch, now, err = o.eventOf(tx, task.Event); err != nil {
+			return err
+		}
+		if task.Kind == dispatch.RemindTask {
+			if events = told.Dispatch.Remind(told.Event.Driver, told.Event.Round, now); len(events) == 0 {
+				return nil
+			}
+			return unavailable(o.tell(tx, events))
+		}
+		e := expansion{Outbox: o, tx: tx, now: now, leased: leased, told: &told}
+		return unavailable(e.run(take))
+	})
+	if err != nil {
+		return dispatch.Told{}, err
+	}
+	o.tellers.committed(told.Dispatch, events)
+	return told, nil
+}
+
+// finish marks a task done, if it is the owner's.
+func (o *Outbox) finish(tx *gorm.DB, task dispatch.Task) error {
+	done := tx.Exec(`UPDATE outbox SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
+		WHERE event_id = ? AND task = ? AND state = 0 AND claim = ?`,
+		keepDone.Microseconds(), task.Event, task.Kind, o.Owner)
+	if done.Error != nil {
+		return unavailable(done.Error)
+	}
+	if done.RowsAffected == 0 {
+		return dispatch.ErrNotLeased
+	}
+	return nil
+}
+
+func (o *Outbox) eventOf(tx *gorm.DB, id dispatch.EventID) (dispatch.Event, dispatch.Dispatch, time.Time, error) {
+	var rows []eventRow
+	if err := tx.Where("id = ?", id).Find(&rows).Error; err != nil {
+		return dispatch.Event{}, dispatch.Dispatch{}, time.Time{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return dispatch.Event{}, dispatch.Dispatch{}, time.Time{}, fmt.Errorf("event %s is gone: %w", id, dispatch.ErrNotFound)
+	}
+	d, now, err := o.find(tx, rows[0].DispatchID, "")
+	return rows[0].event(), d, now, err
+}
+
+// expire ends the offer that began with the task's event, or puts the task off where the offer was extended.
+func (o *Outbox) expire(ctx context.Context, task dispatch.Task) (dispatch.Told, error) {
+	var told dispatch.Told
+	var err error
+	if told.Event, told.Dispatch, _, err = o.eventOf(o.relay.WithContext(ctx), task.Event); err != nil {
+		return dispatch.Told{}, err
+	}
+	told.Dispatch, err = o.update(ctx, told.Dispatch.ID,
+		func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			if err := o.finish(tx, task); err != nil {
+				return nil, err
+			}
+			var written dispatch.Status // which d.Status, the state by the clock, does not tell
+			if err := tx.Raw("SELECT status FROM dispatches WHERE id = ?", d.ID).Scan(&written).Error; err != nil {
+				return nil, unavailable(err)
+			}
+			if written != dispatch.Pending || d.Round != told.Event.Round {
+				return nil, nil
+			}
+			events := d.Expire(told.Event.Round, now)
+			if len(events) == 0 {
+				err := tx.Exec("UPDATE outbox SET state = 0, next_at = ? WHERE event_id = ? AND task = ?",
+					micros(d.ExpiresAt), task.Event, task.Kind).Error
+				return nil, unavailable(err)
+			}
+			return events, nil
+		})
+	return told, err
+}
+
+// expansion turns one event into notifications.
+type expansion struct {
+	*Outbox
+	tx     *gorm.DB
+	now    time.Time
+	leased time.Time
+	told   *dispatch.Told
+}
+
+// recipient is one device that hears of the event, or a topic of many.
+type recipient struct {
+	device dispatch.Device
+	topic  string
+	// wait is how long what it was told before may still be under way.
+	wait time.Duration
+}
+
+func (e *expansion) run(take int) error {
+	ev, d := &e.told.Event, &e.told.Dispatch
+	if err := e.keepTime(); err != nil {
+		return err
+	}
+	if !ev.Type.Offers() && ev.Type != dispatch.EventCreated {
+		if err := e.closeOffer(); err != nil {
+			return err
+		}
+	}
+	heard := map[dispatch.DeviceID]bool{}
+	for _, t := range ev.Type.Tellings() {
+		if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
+			e.told.Dropped++
+			continue
+		}
+		audience, err := e.audience(t)
+		if err != nil {
+			return err
+		}
+		fresh := audience[:0]
+		for _, r := range audience {
+			if !heard[r.device.ID] && (t.To != dispatch.ToTold || r.device.Driver != ev.Driver) {
+				heard[r.device.ID] = true
+				fresh = append(fresh, r)
+			}
+		}
+		if fresh, err = e.byTopic(t, fresh); err != nil {
+			return err
+		}
+		if err := e.write(t, fresh, &take); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepTime writes what is to be done later because of the event.
+func (e *expansion) keepTime() error {
+	ev, d := &e.told.Event, &e.told.Dispatch
+	row := outboxRow{EventID: ev.ID, Task: dispatch.ExpiryTask, NextAt: micros(d.ExpiresAt)}
+	switch ev.Type {
+	case dispatch.EventCreated, dispatch.EventReopened, dispatch.EventUpdated:
+	case dispatch.EventAccepted:
+		remind := d.WorkStartsAt.Add(-e.RemindBefore)
+		if e.RemindBefore == 0 || !remind.After(e.now) {
+			return nil
+		}
+		row.Task, row.NextAt = dispatch.RemindTask, micros(remind)
+	default:
+		return nil
+	}
+	return e.tx.Create(&row).Error
+}
+
+// closeOffer drops the offers that nobody has sent yet, now that they are over.
+func (e *expansion) closeOffer() error {
+	ev, d := &e.told.Event, &e.told.Dispatch
+	if !d.Superseded(dispatch.EventOpened, false, "", ev.Round) {
+		return nil
+	}
+	if d.Status != dispatch.Pending && d.Status != dispatch.Scheduled {
+		if err := e.disband(); err != nil {
+			return err
+		}
+	}
+	var ids []dispatch.NotificationID
+	err := e.tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round <= ? AND type IN `+offerTypes+`
+		AND state = 0 AND claim = ''`+e.dialect.skipLocked, ev.Dispatch, ev.Round).Scan(&ids).Error
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	e.told.Dropped += len(ids)
+	return e.tx.Exec(`UPDATE notifications SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
+		stateDropped, micros(e.now.Add(keepDone)), ids).Error
+}
+
+const offerTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')`
+
+func (e *expansion) audience(t dispatch.Telling) ([]recipient, error) {
+	ev := &e.told.Event
+	switch t.To {
+	case dispatch.ToEligible:
+		return e.eligible()
+	case dispatch.ToTold:
+		return e.scan(`SELECT `+deviceColumns+`, MAX(n.state = 0) FROM notifications n
+			JOIN devices dv ON dv.id = n.device_id JOIN drivers v ON v.id = dv.driver_id
+			WHERE n.dispatch_id = ? AND n.round = ? AND n.type IN `+offerTypes+` AND n.state IN (0, 1)
+			AND dv.quarantined_at IS NULL GROUP BY dv.id, v.id`, nil, ev.Dispatch, ev.Round)
+	case dispatch.ToClaimant:
+	}
+	return e.scan(`SELECT `+deviceColumns+`, 0 FROM devices dv JOIN drivers v ON v.id = dv.driver_id
+		WHERE dv.driver_id = ? AND dv.quarantined_at IS NULL`, nil, ev.Driver)
+}
+
+// eligible is in no order that lasts: who is sent to first has the better chance.
+func (e *expansion) eligible() ([]recipient, error) {
+	terms := e.told.Dispatch.Terms
+	all, err := e.scan(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
+		WHERE v.vehicle_class = ? AND v.on_duty AND `+e.dialect.hasRegion+` AND dv.quarantined_at IS NULL`,
+		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 },
+		terms.VehicleClass, terms.Region)
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all, err
+}
+
+// deviceColumns are what scan reads; all but the last are columns of devices dv and drivers v.
+const deviceColumns = `dv.id, dv.driver_id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
+	v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until`
+
+// underWay is how long an offer that is being sent may take to arrive. What tells that it is over comes after it.
+const underWay = time.Second
+
+func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ...any) (found []recipient, err error) {
+	rows, err := e.tx.Raw(query, args...).Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var r recipient
+		var v dispatch.Driver
+		var regions string
+		var sending bool
+		var suspended sql.NullInt64
+		err := rows.Scan(&r.device.ID, &r.device.Driver, &r.device.Platform, &r.device.PushToken, &r.device.Locale,
+			&regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending)
+		if err != nil {
+			return nil, err
+		}
+		if fits != nil {
+			if suspended.Valid {
+				v.SuspendedUntil = fromOptionalMicros(&suspended.Int64)
+			}
+			if err := json.Unmarshal([]byte(regions), &v.Regions); err != nil {
+				return nil, fmt.Errorf("regions of %s: %w", r.device.Driver, err)
+			}
+			if !fits(&v) {
+				continue
+			}
+		}
+		if sending {
+			r.wait = underWay
+		}
+		found = append(found, r)
+	}
+	return found, rows.Err()
+}
+
+// notificationsAtOnce bounds one INSERT: SQLite takes 32,766 parameters.
+const notificationsAtOnce = 1000
+
+func (e *expansion) write(t dispatch.Telling, to []recipient, take *int) error {
+	for len(to) > 0 {
+		n := min(len(to), notificationsAtOnce)
+		if err := e.insert(t, to[:n], take); err != nil {
+			return err
+		}
+		to = to[n:]
+	}
+	return nil
+}
+
+func (e *expansion) insert(t dispatch.Telling, to []recipient, take *int) error {
+	ev, d := &e.told.Event, &e.told.Dispatch
+	until := d.TellUntil(t, ev.At)
+	args := make([]any, 0, len(to)*notificationColumns)
+	for _, r := range to {
+		next, claim := e.now.Add(r.wait), ""
+		id := dispatch.NewNotificationID(e.now)
+		if *take > 0 && r.wait == 0 {
+			*take--
+			next, claim = e.now.Add(e.Term), e.Owner
+			p := dispatch.Push{
+				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, Driver: r.device.Driver,
+				Device: r.device, Topic: r.topic, At: ev.At, Until: until, Leased: e.leased,
+			}
+			e.told.Pushes = append(e.told.Pushes, p)
+		} else {
+			e.told.Left++
+		}
+		args = append(args, id, ev.ID, r.device.ID, r.topic, r.device.Driver, d.ID, ev.Round, t.Type, t.Silent,
+			micros(next), claim, micros(ev.At), micros(until), micros(e.now))
+	}
+	return e.tx.Exec(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent,
+		next_at, claim, at, expires_at, created_at, state, attempts, result, reason) VALUES `+
+		strings.ReplaceAll(placeholders(len(to), notificationColumns), "?)", "?, 0, 0, '', '')"), args...).Error
+}
+
+// notificationColumns is how many of a new notification's columns are not the same for all.
+const notificationColumns = 14

@@ -1,0 +1,321 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+type outboxRow struct {
+	EventID dispatch.EventID  `gorm:"primaryKey"`
+	Task    dispatch.TaskKind `gorm:"primaryKey"`
+	State   int
+	NextAt  int64
+	Claim   string
+}
+
+func (outboxRow) TableName() string { return "outbox" }
+
+type notificationRow struct {
+	ID         dispatch.NotificationID `gorm:"primaryKey"`
+	EventID    dispatch.EventID
+	DeviceID   dispatch.DeviceID
+	Topic      string
+	DriverID   dispatch.DriverID
+	DispatchID dispatch.ID
+	Round      int
+	Type       dispatch.EventType
+	Silent     bool
+	State      int
+	NextAt     int64
+	Claim      string
+	Attempts   int
+	Result     string
+	Reason     string
+	At         int64
+	ExpiresAt  int64
+	CreatedAt  int64 `gorm:"autoCreateTime:false"`
+	SentAt     *int64
+}
+
+func (notificationRow) TableName() string { return "notifications" }
+
+// The states of a row of outbox (0 and 1) and of notifications.
+const (
+	statePending = iota
+	stateDone
+	stateDead
+	stateDropped
+)
+
+const (
+	// keepDone is how long what was told can be looked at, keepDead what somebody has to look at.
+	keepDone = 48 * time.Hour
+	keepDead = 30 * 24 * time.Hour
+)
+
+// OutboxOptions are who leases, and for how long.
+type OutboxOptions struct {
+	// Owner is unique to a running process: only the owner of a lease completes what it was given for.
+	Owner string
+	// Term is how long a lease lasts.
+	Term time.Duration
+	// RemindBefore is how long before the work starts its driver is reminded; 0 for never.
+	RemindBefore time.Duration
+	// TopicFrom is the number of devices from which an audience is told together that an offer is over; 0 for never.
+	TopicFrom int
+	// Unsubscribe returns when an audience whose offer is over at that time is to be unsubscribed.
+	Unsubscribe func(over time.Time) time.Time
+}
+
+// Outbox is the outbox as one process works on it. Safe for concurrent use.
+//
+// A lease is a row whose next_at is in the future and whose claim names the owner: a row that is leased is not due,
+// so one condition and one index find what is to be done, and a lease that was not completed ends by itself.
+type Outbox struct {
+	*Store
+	OutboxOptions
+}
+
+// Outbox returns the outbox for one owner.
+func (s *Store) Outbox(o OutboxOptions) *Outbox { return &Outbox{s, o} }
+
+// LeaseTasks leases up to limit of the tasks that are due.
+func (o *Outbox) LeaseTasks(ctx context.Context, limit int) ([]dispatch.Task, error) {
+	now, lease := o.dialect.now(), o.Term.Microseconds()
+	due := ` FROM outbox WHERE state = 0 AND next_at <= ` + now + ` ORDER BY next_at, event_id LIMIT ?`
+	var rows []outboxRow
+	if o.dialect.skipLocked == "" {
+		err := o.relay.WithContext(ctx).Raw(`UPDATE outbox SET claim = ?, next_at = `+now+` + ?
+			WHERE rowid IN (SELECT rowid`+due+`) RETURNING event_id, task`, o.Owner, lease, limit).Scan(&rows).Error
+		return tasks(rows), unavailable(err)
+	}
+	err := transact(ctx, o.relay, func(tx *gorm.DB) error {
+		err := tx.Raw(`SELECT event_id, task`+due+o.dialect.skipLocked, limit).Scan(&rows).Error
+		if err != nil || len(rows) == 0 {
+			return unavailable(err)
+		}
+		keys := make([][]any, len(rows))
+		for i, r := range rows {
+			keys[i] = []any{r.EventID, r.Task}
+		}
+		return unavailable(tx.Exec(`UPDATE outbox SET claim = ?, next_at = `+now+` + ? WHERE (event_id, task) IN ?`,
+			o.Owner, lease, keys).Error)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tasks(rows), nil
+}
+
+func tasks(rows []outboxRow) []dispatch.Task {
+	leased := make([]dispatch.Task, len(rows))
+	for i, r := range rows {
+		leased[i] = dispatch.Task{Event: r.EventID, Kind: r.Task}
+	}
+	return leased
+}
+
+// Lease leases up to limit of the notifications that are due, those that have been due for the longest first, and
+// returns them ready to send. dropped counts by reason those that were of no use any more.
+func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []dispatch.Push, dropped map[string]int, err error) {
+	until := time.Now().Add(o.Term) // before it is asked for: the lease ends no earlier
+	ids, err := o.leaseIDs(ctx, limit)
+	if err != nil || len(ids) == 0 {
+		return nil, nil, err
+	}
+	pushes, err = o.pushes(ctx, ids, until)
+	if err != nil {
+		return nil, nil, err
+	}
+	return o.dropUseless(ctx, pushes)
+}
+
+func (o *Outbox) leaseIDs(ctx context.Context, limit int) (ids []dispatch.NotificationID, err error) {
+	now, lease := o.dialect.now(), o.Term.Microseconds()
+	due := `SELECT id FROM notifications WHERE state = 0 AND next_at <= ` + now + ` ORDER BY next_at, id LIMIT ?`
+	if o.dialect.skipLocked == "" {
+		err = o.relay.WithContext(ctx).Raw(`UPDATE notifications SET claim = ?, next_at = `+now+` + ?
+			WHERE id IN (`+due+`) RETURNING id`, o.Owner, lease, limit).Scan(&ids).Error
+		return ids, unavailable(err)
+	}
+	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
+		err := tx.Raw(due+o.dialect.skipLocked, limit).Scan(&ids).Error
+		if err != nil || len(ids) == 0 {
+			return unavailable(err)
+		}
+		return unavailable(tx.Exec(`UPDATE notifications SET claim = ?, next_at = `+now+` + ? WHERE id IN ?`,
+			o.Owner, lease, ids).Error)
+	})
+	return ids, err
+}
+
+type pushRow struct {
+	Row      notificationRow `gorm:"embedded"`
+	Platform dispatch.Platform
+	Token    *string
+	Locale   string
+	Dead     bool
+	Now      int64
+}
+
+// pushes reads what was leased, with the devices and the dispatches as they are now.
+func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leased time.Time) ([]dispatch.Push, error) {
+	var rows []pushRow
+	db := o.relay.WithContext(ctx)
+	err := db.Raw(`SELECT n.*, dv.platform, dv.push_token token, COALESCE(NULLIF(dv.locale, ''), v.locale, '') locale,
+		dv.quarantined_at IS NOT NULL dead, `+o.dialect.now()+` now
+		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
+		LEFT JOIN drivers v ON v.id = n.driver_id
+		WHERE n.id IN ? AND n.claim = ? AND n.state = 0`, ids, o.Owner).Scan(&rows).Error
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	var names []dispatch.ID
+	about := map[dispatch.ID]dispatch.Dispatch{}
+	for i := range rows {
+		if _, ok := about[rows[i].Row.DispatchID]; !ok {
+			about[rows[i].Row.DispatchID] = dispatch.Dispatch{}
+			names = append(names, rows[i].Row.DispatchID)
+		}
+	}
+	var found []timedRow
+	err = db.Raw(`SELECT d.*, `+o.dialect.now()+` now FROM dispatches d WHERE id IN ?`, names).Scan(&found).Error
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	for i := range found {
+		about[found[i].Row.ID] = found[i].Row.at(fromMicros(found[i].Now))
+	}
+	pushes := make([]dispatch.Push, len(rows))
+	for i := range rows {
+		pushes[i] = rows[i].push(about[rows[i].Row.DispatchID], leased)
+	}
+	return pushes, nil
+}
+
+func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) dispatch.Push {
+	n := &row.Row
+	p := dispatch.Push{
+		ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Driver: n.DriverID,
+		Topic: n.Topic, Attempts: n.Attempts, At: fromMicros(n.At), Until: fromMicros(n.ExpiresAt), Leased: leased,
+	}
+	if row.Token != nil && !row.Dead {
+		p.Device = dispatch.Device{
+			ID: n.DeviceID, Driver: n.DriverID, Platform: row.Platform, PushToken: *row.Token, Locale: row.Locale,
+		}
+	}
+	return p
+}
+
+// dropUseless settles what is of no use any more, and returns the rest.
+func (o *Outbox) dropUseless(ctx context.Context, leased []dispatch.Push) (pushes []dispatch.Push, dropped map[string]int, err error) {
+	var settled []dispatch.Settled
+	dropped = map[string]int{}
+	for i := range leased {
+		p := &leased[i]
+		why := ""
+		switch {
+		case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):
+			why = "superseded"
+		case !time.Now().Before(p.Until):
+			why = "too_late"
+		case p.Topic == "" && p.Device.PushToken == "":
+			why = "no_device"
+		}
+		if why == "" {
+			pushes = append(pushes, *p)
+			continue
+		}
+		dropped[why]++
+		settled = append(settled, dispatch.Settled{
+			ID: p.ID, Status: dispatch.NotificationDropped, Attempts: p.Attempts, Result: why,
+		})
+	}
+	return pushes, dropped, o.Settle(ctx, settled)
+}
+
+// Settle writes what became of what the owner has leased. What is no longer the owner's is left as it is.
+func (o *Outbox) Settle(ctx context.Context, settled []dispatch.Settled) error {
+	if len(settled) == 0 {
+		return nil
+	}
+	groups := map[dispatch.Settled][]dispatch.NotificationID{}
+	for _, s := range settled {
+		id := s.ID
+		s.ID = ""
+		groups[s] = append(groups[s], id)
+	}
+	if len(groups) == 1 {
+		for s, ids := range groups {
+			return o.settle(o.relay.WithContext(ctx), s, ids)
+		}
+	}
+	return transact(ctx, o.relay, func(tx *gorm.DB) error {
+		for s, ids := range groups {
+			if err := o.settle(tx, s, ids); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (o *Outbox) settle(db *gorm.DB, s dispatch.Settled, ids []dispatch.NotificationID) error {
+	now := o.dialect.now()
+	next, sent, state := now+" + ?", "sent_at", statePending
+	wait := s.After
+	switch s.Status {
+	case dispatch.NotificationSent:
+		state, sent, wait = stateDone, now, keepDone
+	case dispatch.NotificationDropped:
+		state, wait = stateDropped, keepDone
+	case dispatch.NotificationDead:
+		state, wait = stateDead, keepDead
+	case dispatch.NotificationPending:
+	default:
+		return fmt.Errorf("a notification can't become %q", s.Status)
+	}
+	if s.Status == dispatch.NotificationSent {
+		// Who was told of an offer is asked for until the offer is over.
+		next = "CASE WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"
+	}
+	err := db.Exec(`UPDATE notifications SET state = ?, claim = '', attempts = ?, result = ?, reason = ?,
+		sent_at = `+sent+`, next_at = `+next+` WHERE id IN ? AND claim = ? AND state = 0`,
+		state, s.Attempts, s.Result, s.Reason, wait.Microseconds(), ids, o.Owner).Error
+	return unavailable(err)
+}
+
+// GiveBackTasks lets whoever comes first do what the owner has leased and will not do.
+func (o *Outbox) GiveBackTasks(ctx context.Context) error {
+	err := o.relay.WithContext(ctx).Exec(`UPDATE outbox SET claim = '', next_at = `+o.dialect.now()+`
+		WHERE state = 0 AND claim = ? AND next_at > `+o.dialect.now(), o.Owner).Error
+	return unavailable(err)
+}
+
+// Backlog is what is due and not leased: how many notifications, and for how long the oldest has been.
+func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, err error) {
+	var row struct {
+		Due    int
+		Oldest *int64
+		Now    int64
+	}
+	now := o.dialect.now()
+	err = o.general.WithContext(ctx).Raw(`SELECT COUNT(*) due, MIN(next_at) oldest, ` + now + ` now
+		FROM notifications WHERE state = 0 AND next_at <= ` + now).Scan(&row).Error
+	if err != nil || row.Oldest == nil {
+		return 0, 0, unavailable(err)
+	}
+	return row.Due, time.Duration(row.Now-*row.Oldest) * time.Microsecond, nil
+}
+
+// placeholders is n groups of k question marks.
+func placeholders(n, k int) string {
+	group := "(" + strings.TrimSuffix(strings.Repeat("?,", k), ",") + ")"
+	return strings.TrimSuffix(strings.Repeat(group+",", n), ",")
+}

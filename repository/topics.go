@@ -1,0 +1,153 @@
+package repository
+
+import (
+	"context"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"firsttap/dispatch"
+)
+
+type topicRow struct {
+	Name   string `gorm:"primaryKey"`
+	Ended  bool
+	State  int
+	NextAt int64
+	Claim  string
+}
+
+func (topicRow) TableName() string { return "topics" }
+
+type memberRow struct {
+	Topic      string            `gorm:"primaryKey"`
+	DeviceID   dispatch.DeviceID `gorm:"primaryKey"`
+	PushToken  string
+	Subscribed bool
+}
+
+func (memberRow) TableName() string { return "topic_members" }
+
+// byTopic has a large audience of an offer subscribed to the dispatch's topic, and replaces those of an audience who
+// are by one message to it.
+func (e *expansion) byTopic(t dispatch.Telling, to []recipient) ([]recipient, error) {
+	if e.TopicFrom == 0 || len(to) < e.TopicFrom {
+		return to, nil
+	}
+	topic := dispatch.TopicOf(e.told.Dispatch.ID)
+	switch {
+	case t.To == dispatch.ToEligible:
+		return to, e.gather(topic, to)
+	case t.To != dispatch.ToTold:
+		return to, nil
+	}
+	var ids []dispatch.DeviceID
+	err := e.tx.Raw(`SELECT dv.id FROM topic_members m JOIN devices dv ON dv.id = m.device_id AND dv.push_token = m.push_token
+		WHERE m.topic = ? AND m.subscribed`, topic).Scan(&ids).Error
+	if err != nil || len(ids) == 0 {
+		return to, err
+	}
+	subscribed := make(map[dispatch.DeviceID]bool, len(ids))
+	for _, id := range ids {
+		subscribed[id] = true
+	}
+	rest := []recipient{{topic: topic}}
+	for _, r := range to {
+		if !subscribed[r.device.ID] {
+			rest = append(rest, r)
+		}
+	}
+	return rest, nil
+}
+
+// gather writes who is to be subscribed. The offers go first.
+func (e *expansion) gather(topic string, to []recipient) error {
+	row := topicRow{Name: topic, NextAt: micros(e.now.Add(underWay))}
+	err := e.tx.Clauses(clause.OnConflict{
+		Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"ended", "state", "next_at", "claim"}),
+	}).Create(&row).Error
+	if err != nil {
+		return err
+	}
+	members := make([]memberRow, len(to))
+	for i, r := range to {
+		members[i] = memberRow{Topic: topic, DeviceID: r.device.ID, PushToken: r.device.PushToken}
+	}
+	return e.tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(members, notificationsAtOnce).Error
+}
+
+// disband has the topic's members unsubscribed, later.
+func (e *expansion) disband() error {
+	if e.TopicFrom == 0 {
+		return nil
+	}
+	return e.tx.Exec(`UPDATE topics SET ended = ?, state = 0, claim = '', next_at = ? WHERE name = ? AND NOT ended`,
+		true, micros(e.Unsubscribe(e.now)), dispatch.TopicOf(e.told.Dispatch.ID)).Error
+}
+
+// LeaseTopics leases up to limit of the topics whose members are to be subscribed or unsubscribed.
+func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []dispatch.Topic, err error) {
+	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
+		now := o.dialect.now()
+		err := tx.Raw(`SELECT name, ended FROM topics WHERE state = 0 AND next_at <= `+now+` ORDER BY next_at LIMIT ?`+
+			o.dialect.skipLocked, limit).Scan(&leased).Error
+		if err != nil || len(leased) == 0 {
+			return unavailable(err)
+		}
+		names := make([]string, len(leased))
+		for i, t := range leased {
+			names[i] = t.Name
+		}
+		return unavailable(tx.Exec(`UPDATE topics SET claim = ?, next_at = `+now+` + ? WHERE name IN ?`,
+			o.Owner, o.Term.Microseconds(), names).Error)
+	})
+	return leased, err
+}
+
+// Members returns up to limit of those who are still to be subscribed to a topic, or unsubscribed where it has ended.
+func (o *Outbox) Members(ctx context.Context, t dispatch.Topic, limit int) (members []dispatch.Device, err error) {
+	db := o.relay.WithContext(ctx).Table("topic_members").Select("device_id id, push_token").Where("topic = ?", t.Name)
+	if !t.Ended {
+		db = db.Where("NOT subscribed")
+	}
+	err = db.Limit(limit).Scan(&members).Error
+	return members, unavailable(err)
+}
+
+// SettleMembers writes that members were subscribed, or unsubscribed where the topic has ended; refused are those
+// whom the push service does not know. It renews the lease. ErrNotLeased when the topic is not the owner's any more.
+func (o *Outbox) SettleMembers(ctx context.Context, t dispatch.Topic, members, refused []dispatch.DeviceID) error {
+	return transact(ctx, o.relay, func(tx *gorm.DB) error {
+		renewed := tx.Exec(`UPDATE topics SET next_at = `+o.dialect.now()+` + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
+			o.Term.Microseconds(), t.Name, t.Ended, o.Owner)
+		if renewed.Error != nil {
+			return unavailable(renewed.Error)
+		}
+		if renewed.RowsAffected == 0 {
+			return dispatch.ErrNotLeased
+		}
+		if t.Ended {
+			members, refused = nil, append(members, refused...)
+		}
+		if len(members) > 0 {
+			err := tx.Exec(`UPDATE topic_members SET subscribed = ? WHERE topic = ? AND device_id IN ?`, true, t.Name, members).Error
+			if err != nil {
+				return unavailable(err)
+			}
+		}
+		if len(refused) == 0 {
+			return nil
+		}
+		return unavailable(tx.Exec(`DELETE FROM topic_members WHERE topic = ? AND device_id IN ?`, t.Name, refused).Error)
+	})
+}
+
+// EndTopic ends the owner's work on a topic whose members are all subscribed, or all gone.
+func (o *Outbox) EndTopic(ctx context.Context, t dispatch.Topic) error {
+	db := o.relay.WithContext(ctx)
+	if t.Ended {
+		return unavailable(db.Exec(`DELETE FROM topics WHERE name = ? AND ended = ? AND claim = ?`, t.Name, true, o.Owner).Error)
+	}
+	return unavailable(db.Exec(`UPDATE topics SET state = 1, claim = '' WHERE name = ? AND ended = ? AND claim = ?`,
+		t.Name, false, o.Owner).Error)
+}
