@@ -29,6 +29,7 @@ type Config struct {
 	AcceptLockTTL time.Duration
 	JobLock       string
 	QuorumURLs    []string
+	Push          PushConfig
 	DriverRate    handler.Rate
 	AdminRate     handler.Rate
 	LogLevel      slog.Level
@@ -99,6 +100,7 @@ func ReadConfig(lookup func(string) (string, bool)) (Config, error) {
 	if err = c.LogLevel.UnmarshalText([]byte(get("FIRSTTAP_LOG", "info"))); err != nil {
 		bad("FIRSTTAP_LOG", errors.New("want debug, info, warn or error"))
 	}
+	c.Push = readPush(get, bad)
 	for _, err := range c.checkDatabase() {
 		bad("FIRSTTAP_DATABASE_URL", err)
 	}

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // instance is a firsttap process.
 type instance struct {
-	t    *testing.T
+	t    testing.TB
 	url  string
 	cmd  *exec.Cmd
 	log  *logBuffer
@@ -64,7 +64,7 @@ func (b *logBuffer) String() string {
 }
 
 // start runs an instance with settings like "FIRSTTAP_REDIS_URL=...", until the test ends.
-func start(t *testing.T, settings ...string) *instance {
+func start(t testing.TB, settings ...string) *instance {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "serve")
 	cmd.Env = append([]string{
@@ -183,14 +183,19 @@ func sendWith(method, url, token, body, header, value string) (a answer) {
 
 type person struct{ ID, Token string }
 
-func makeDrivers(t *testing.T, i *instance, n int) []person {
+func makeDrivers(t testing.TB, i *instance, n int) []person {
+	t.Helper()
+	return makeDriversIn(t, i, "seoul", n)
+}
+
+func makeDriversIn(t testing.TB, i *instance, region string, n int) []person {
 	t.Helper()
 	var body strings.Builder
 	for k := range n {
 		if k > 0 {
 			body.WriteByte(',')
 		}
-		fmt.Fprintf(&body, `{"name":"D%d","phone":"+8210%08d","regions":["seoul"],"vehicle_class":"45m","on_duty":true}`, k, k)
+		fmt.Fprintf(&body, `{"name":"D%d","phone":"+8210%08d","regions":[%q],"vehicle_class":"45m","on_duty":true}`, k, k, region)
 	}
 	a := send("POST", i.url+"/v1/admin/drivers/bulk", adminKey, `{"issue_tokens":true,"drivers":[`+body.String()+`]}`)
 	var made struct{ Items []person }
@@ -206,16 +211,20 @@ var hours struct {
 }
 
 // makeDispatch opens a dispatch whose work overlaps with no other's.
-func makeDispatch(t *testing.T, i *instance) string {
+func makeDispatch(t testing.TB, i *instance) string {
 	t.Helper()
-	hours.Lock()
-	hours.next++
-	starts := time.Now().Truncate(time.Hour).Add(time.Duration(hours.next) * time.Hour)
-	hours.Unlock()
-	return makeDispatchAt(t, i, starts)
+	return makeDispatchAt(t, i, nextHour())
 }
 
-func makeDispatchAt(t *testing.T, i *instance, starts time.Time) string {
+// nextHour is an hour that no other caller is given.
+func nextHour() time.Time {
+	hours.Lock()
+	defer hours.Unlock()
+	hours.next++
+	return time.Now().Truncate(time.Hour).Add(time.Duration(hours.next) * time.Hour)
+}
+
+func makeDispatchAt(t testing.TB, i *instance, starts time.Time) string {
 	t.Helper()
 	a := send("POST", i.url+"/v1/admin/dispatches", adminKey, fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m",
 		"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}}`,
@@ -251,11 +260,17 @@ func together(n int, tap func(k int) answer) []answer {
 }
 
 // eventually polls until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	within(t, hung, what, ok)
+}
+
+// within polls until ok, for as long as patience lasts.
+func within(t testing.TB, patience time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(hung)
+	end := time.After(patience)
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -266,7 +281,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // await fails the test when c is not closed in time.
-func await(t *testing.T, what string, c <-chan struct{}) {
+func await(t testing.TB, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
@@ -277,12 +292,20 @@ func await(t *testing.T, what string, c <-chan struct{}) {
 
 // books is a look into the database past the service.
 type books struct {
-	t  *testing.T
+	t  testing.TB
 	db *sql.DB
 }
 
-func openBooks(t *testing.T, url string) *books {
+func openBooks(t testing.TB, url string) *books {
 	t.Helper()
+	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
+		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		return &books{t, db}
+	}
 	rest := strings.TrimPrefix(url, "mysql://")
 	account, rest, _ := strings.Cut(rest, "@")
 	addr, name, _ := strings.Cut(rest, "/")
@@ -315,7 +338,7 @@ func (b *books) isWonBy(id string, round int, winner, claim string) {
 		"claims":   b.count("claims WHERE dispatch_id=? AND round=?", id, round),
 		"event":    b.count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted' AND driver_id=?", id, round, winner),
 		"events":   b.count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted'", id, round),
-		"outbox":   b.count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.round=? AND e.type='dispatch.accepted'", id, round),
+		"outbox":   b.count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.round=? AND e.type='dispatch.accepted' AND o.task='event'", id, round),
 	} {
 		if n != 1 {
 			b.t.Errorf("%s round %d: %d in the books for %s", id, round, n, what)

@@ -24,8 +24,9 @@ const (
 	drainTime    = 10 * time.Second
 )
 
-// serve runs the service until ctx ends. It stops in this order: no new requests, those under way finish, the
-// background work ends, the connections close.
+// serve runs the service until ctx ends. It stops in this order: no new requests, the live streams end, requests under
+// way finish, the background work ends, pushes under way end and what was not sent is given back, the connections
+// close.
 func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (err error) {
 	if err := c.MakeSecrets(); err != nil {
 		return err
@@ -38,17 +39,23 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	if err := prepare(ctx, c, store); err != nil {
 		return err
 	}
+	metrics := newMetrics()
+	news, err := openNews(ctx, c, store, metrics, log)
+	if err != nil {
+		return err
+	}
+	defer news.Close()
+	telling := begin(ctx)
+	defer telling.end()
+	news.run(telling, c, metrics, log)
 
-	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
-	var work sync.WaitGroup
-	defer work.Wait()
-	defer stopBackground()
-
+	work := begin(ctx)
+	defer work.end()
 	api := handler.API{
 		Store: store, Tokens: service.NewTokens([]byte(c.JWTSecret), time.Now), Keys: service.NewKeys(store),
+		Streams: news.hub, Redriven: news.hub.Wake,
 		DriverRate: c.DriverRate, AdminRate: c.AdminRate, Now: time.Now, Log: log,
 	}
-	metrics := newMetrics()
 	var locks service.Locks
 	if c.RedisURL != "" {
 		client, err := lock.Dial(c.RedisURL, redisTimeout)
@@ -58,15 +65,35 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 		defer client.Close()
 		gate := lock.NewGate(client, redisTimeout, log, lock.NewMetrics(ofStrategy("gate", metrics)))
 		locks, api.RedisDegraded = gate, gate.Degraded
-		work.Go(func() { gate.Run(background) })
+		work.Go(func() { gate.Run(work.ctx) })
 		checkEviction(ctx, gate, log)
 	}
 	api.Acceptor = service.NewAcceptor(store, locks, c.AcceptLockTTL, log)
 	api.Work = service.NewWork(store, api.Acceptor, time.Now)
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
-	work.Go(func() { api.Acceptor.Run(background) })
+	work.Go(func() { api.Acceptor.Run(work.ctx) })
 
-	return listen(ctx, c, handler.New(api), operations(metrics), log, stdout)
+	return listen(ctx, c, handler.New(api), operations(metrics), news.hub.Close, log, stdout)
+}
+
+// background is work that outlasts the requests.
+type background struct {
+	sync.WaitGroup
+	ctx  context.Context
+	stop context.CancelFunc
+}
+
+// begin returns background work that goes on after ctx, until end.
+func begin(ctx context.Context) *background {
+	b := &background{}
+	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return b
+}
+
+// end tells the work to end and waits until it has.
+func (b *background) end() {
+	b.stop()
+	b.Wait()
 }
 
 func prepare(ctx context.Context, c Config, store *repository.Store) error {
@@ -90,14 +117,16 @@ func checkEviction(ctx context.Context, g *lock.Gate, log *slog.Logger) {
 	}
 }
 
-// listen serves the API, and the operations where wanted, until ctx ends or one of them fails.
-func listen(ctx context.Context, c Config, api, ops http.Handler, log *slog.Logger, stdout io.Writer) error {
+// listen serves the API, and the operations where wanted, until ctx ends or one of them fails. It calls stopping when
+// there are to be no new requests.
+func listen(ctx context.Context, c Config, api, ops http.Handler, stopping func(), log *slog.Logger, stdout io.Writer) error {
 	servers := []*http.Server{{
 		Addr: c.Addr, Handler: api,
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}}
+	servers[0].RegisterOnShutdown(stopping)
 	if c.OpsAddr != "" {
 		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: ops, ReadHeaderTimeout: 5 * time.Second})
 	}

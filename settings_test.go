@@ -33,6 +33,7 @@ func TestEveryDefault(t *testing.T) {
 	want := Config{
 		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
 		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo,
+		Push: PushConfig{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
@@ -44,15 +45,38 @@ func TestSettings(t *testing.T) {
 		"FIRSTTAP_ADDR", "127.0.0.1:1", "FIRSTTAP_OPS_ADDR", "127.0.0.1:2", "FIRSTTAP_DATABASE_URL", "mysql://u:p@h:3306/n",
 		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_ADMIN_KEY", "k", "FIRSTTAP_JWT_SECRET", "s",
 		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
+		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
+		"FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
 		"FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
 	want := Config{
 		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
 		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: "k", JWTSecret: "s",
 		JobLock: "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
+		Push: PushConfig{
+			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true,
+			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,
+		},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
+	}
+}
+
+func zone(t *testing.T, name string) *time.Location {
+	t.Helper()
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+// A project does not have to be pushed to.
+func TestPushIsLogged(t *testing.T) {
+	c, err := ReadConfig(settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_PUSH", "log"))
+	if err != nil || c.Push.FCM {
+		t.Errorf("%v, %+v", err, c.Push)
 	}
 }
 
@@ -68,6 +92,11 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_ACCEPT_LOCK_TTL":   {"5", "x", "-1s", "0s", "999ms", "1h5"},
 		"FIRSTTAP_RATE_LIMIT_DRIVER": {"20", "0/s", "-1/s", "/s", "NaN/s", "Inf/s", "1e10/s", "20/m", "20 /s"},
 		"FIRSTTAP_RATE_LIMIT_ADMIN":  {"x", "0/s", "100"},
+		"FIRSTTAP_PUSH":              {"fcm", "sms", "LOG"}, // without a project
+		"FIRSTTAP_FCM_ENDPOINT":      {"127.0.0.1:9099", "ftp://h/v1", "http://"},
+		"FIRSTTAP_RELAY":             {"one", "All"},
+		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00"},
+		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
 		"FIRSTTAP_LOG":               {"loud", "1", "info,debug"},
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
 			"mysql:h/n", "://", "SQLITE://x.db"},

@@ -18,6 +18,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/migrations"
+	"firsttap/notify"
 	"firsttap/repository"
 	"firsttap/service"
 )
@@ -53,7 +54,7 @@ func newWorld(t testing.TB, change ...func(*API)) *world {
 	api := API{
 		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now),
 		Dispatcher: service.NewDispatcher(store, taps), Tokens: w.tokens, Keys: service.NewKeys(store),
-		DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
+		Streams: notify.NewHub(notify.HubOptions{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 	}
 	if err := api.Keys.PutFirst(t.Context(), key); err != nil {
 		t.Fatal(err)

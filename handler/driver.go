@@ -39,6 +39,7 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return tokenOf(err)
 	}
+	h.Streams.DriverChanged(v)
 	return writeJSON(c, 200, viewDriver(v))
 }
 

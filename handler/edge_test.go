@@ -136,6 +136,7 @@ func TestTheWrongKindOfCaller(t *testing.T) {
 		"GET /v1/me", "PUT /v1/me/duty", "GET /v1/me/offers", "GET /v1/me/dispatches", "GET /v1/me/dispatches/" + id + "/claim",
 		"GET /v1/dispatches/" + id, "POST /v1/dispatches/" + id + "/accept", "POST /v1/dispatches/" + id + "/withdraw",
 		"POST /v1/dispatches/" + id + "/start", "POST /v1/dispatches/" + id + "/complete",
+		"PUT /v1/me/devices/x", "DELETE /v1/me/devices/x", "POST /v1/dispatches/" + id + "/seen",
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		for _, token := range []string{"", key, d.token + "x"} {
@@ -149,6 +150,7 @@ func TestTheWrongKindOfCaller(t *testing.T) {
 	for _, route := range []string{
 		"POST /v1/admin/dispatches", "GET /v1/admin/dispatches", "GET /v1/admin/dispatches/" + id,
 		"POST /v1/admin/dispatches/" + id + "/cancel", "POST /v1/admin/drivers/bulk", "POST /v1/admin/drivers/" + d.id + "/tokens",
+		"GET /v1/admin/notifications", "GET /v1/admin/dispatches/" + id + "/notifications", "POST /v1/admin/notifications/ntf_1/redrive",
 	} {
 		method, path, _ := strings.Cut(route, " ")
 		for _, token := range []string{"", d.token, key + "x", strings.ToUpper(key)} {
@@ -168,7 +170,8 @@ func TestWrongMethods(t *testing.T) {
 	d, id := w.drivers(1)[0], w.dispatch(1)
 	for path, takes := range map[string]string{
 		"/v1/dispatches/" + id + "/accept": "POST", "/v1/me/duty": "PUT", "/v1/dispatches/" + id: "GET", "/livez": "GET",
-		"/v1/admin/drivers/bulk": "POST", "/v1/admin/dispatches/" + id + "/cancel": "POST",
+		"/v1/admin/drivers/bulk": "POST", "/v1/admin/dispatches/" + id + "/cancel": "POST", "/v1/dispatches/" + id + "/seen": "POST",
+		"/v1/admin/notifications": "GET", "/v1/admin/notifications/ntf_1/redrive": "POST",
 	} {
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"} {
 			if method == takes {

@@ -187,6 +187,10 @@ func TestRolesAndKeys(t *testing.T) {
 		{"v", "POST", "/v1/admin/drivers/bulk", `{"drivers":[]}`, 403},
 		{"d", "POST", "/v1/admin/dispatches", order(2), 201},
 		{"d", "POST", "/v1/admin/drivers/bulk", `{"drivers":[]}`, 403},
+		{"v", "GET", "/v1/admin/notifications", "", 200},
+		{"v", "GET", "/v1/admin/dispatches/" + id + "/notifications", "", 200},
+		{"v", "POST", "/v1/admin/notifications/ntf_1/redrive", "", 403},
+		{"d", "POST", "/v1/admin/notifications/ntf_1/redrive", "", 404},
 		{"nobody's", "GET", "/v1/admin/dispatches", "", 401},
 	} {
 		if r := w.call(tt.method, tt.path, tt.key, tt.body); r.status != tt.want {

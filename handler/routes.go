@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/notify"
 	"firsttap/service"
 )
 
@@ -21,6 +22,14 @@ type Store interface {
 	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
 	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
 	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
+	PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error)
+	DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error
+	Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
+	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Notification, string, error)
+	NotificationsBy(ctx context.Context, status dispatch.NotificationStatus, page dispatch.Page) ([]dispatch.Notification, string, error)
+	Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error)
+	Happened(ctx context.Context, events []dispatch.EventID) (map[dispatch.EventID]time.Time, error)
+	Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error)
 }
 
 // API is everything the HTTP API stands on.
@@ -31,12 +40,16 @@ type API struct {
 	Dispatcher *service.Dispatcher
 	Tokens     *service.Tokens
 	Keys       *service.Keys
+	// Streams are the live streams that clients open. The hub's owner runs it.
+	Streams *notify.Hub
 	// RedisDegraded reports whether Redis is away; nil where none is configured.
 	RedisDegraded func() bool
-	DriverRate    Rate
-	AdminRate     Rate
-	Now           func() time.Time
-	Log           *slog.Logger
+	// Redriven hears that a notification is due again; nil where nobody wants to.
+	Redriven   func()
+	DriverRate Rate
+	AdminRate  Rate
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 type handler struct {
@@ -60,11 +73,15 @@ func New(api API) *echo.Echo {
 	v1 := e.Group("/v1")
 	v1.GET("/me", h.asDriver(h.me))
 	v1.PUT("/me/duty", h.asDriver(h.setDuty))
+	v1.PUT("/me/devices/:installation_id", h.asDriver(h.putDevice))
+	v1.DELETE("/me/devices/:installation_id", h.asDriver(h.deleteDevice))
 	v1.GET("/me/offers", h.asDriver(h.offers))
 	v1.GET("/me/dispatches", h.asDriver(h.myDispatches))
 	v1.GET("/me/dispatches/:id/claim", h.asDriver(h.receipt))
+	v1.GET("/stream", h.asDriver(h.driverStream))
 	v1.GET("/dispatches/:id", h.asDriver(h.see))
 	v1.POST("/dispatches/:id/accept", h.asDriver(h.accept))
+	v1.POST("/dispatches/:id/seen", h.asDriver(h.seen))
 	v1.POST("/dispatches/:id/withdraw", h.asDriver(h.withdraw))
 	v1.POST("/dispatches/:id/start", h.asDriver(h.start))
 	v1.POST("/dispatches/:id/complete", h.asDriver(h.complete))
@@ -74,6 +91,10 @@ func New(api API) *echo.Echo {
 	admin.GET("/dispatches", h.asAdmin(dispatch.Viewer, h.listDispatches))
 	admin.GET("/dispatches/:id", h.asAdmin(dispatch.Viewer, h.getDispatch))
 	admin.POST("/dispatches/:id/cancel", h.asAdmin(dispatch.Dispatcher, h.cancelDispatch))
+	admin.GET("/stream", h.asAdmin(dispatch.Viewer, h.adminStream))
+	admin.GET("/dispatches/:id/notifications", h.asAdmin(dispatch.Viewer, h.dispatchNotifications))
+	admin.GET("/notifications", h.asAdmin(dispatch.Viewer, h.notifications))
+	admin.POST("/notifications/:id/redrive", h.asAdmin(dispatch.Dispatcher, h.redrive))
 	admin.POST("/drivers/bulk", h.asAdmin(dispatch.Admin, h.addDrivers))
 	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
 	return e

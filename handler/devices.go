@@ -1,0 +1,136 @@
+package handler
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+)
+
+type deviceRequest struct {
+	Platform   dispatch.Platform `json:"platform" validate:"required"`
+	PushToken  string            `json:"push_token" validate:"required,max=1024"`
+	AppVersion string            `json:"app_version" validate:"max=64,tidy"`
+	Locale     string            `json:"locale" validate:"omitempty,max=35,bcp47_language_tag"`
+}
+
+func (r *deviceRequest) check() error {
+	switch r.Platform {
+	case dispatch.Android, dispatch.IOS, dispatch.Web:
+	default:
+		return invalidField("platform", "must be android, ios or web")
+	}
+	if !graphic(r.PushToken) {
+		return invalidField("push_token", "must be printable ASCII without spaces")
+	}
+	return nil
+}
+
+// graphic reports whether s is printable ASCII without spaces.
+func graphic(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+const maxInstallationID = 128
+
+// installationID is the one in the path, which the app has chosen.
+func installationID(c echo.Context) (string, error) {
+	id := c.Param("installation_id")
+	if strings.Contains(id, "/") { // the router takes what is left of the path
+		return "", echo.ErrNotFound
+	}
+	if c.Request().URL.RawPath != "" { // the route was found in the path as it was sent
+		var err error
+		if id, err = url.PathUnescape(id); err != nil {
+			id = ""
+		}
+	}
+	if id == "" || len(id) > maxInstallationID || !graphic(id) {
+		return "", invalidField("installation_id", "must be 1 to 128 printable ASCII characters without spaces")
+	}
+	return id, nil
+}
+
+// deviceView leaves out the push token: whoever has it can be pushed to.
+type deviceView struct {
+	InstallationID string            `json:"installation_id"`
+	Platform       dispatch.Platform `json:"platform"`
+	AppVersion     *string           `json:"app_version"`
+	Locale         *string           `json:"locale"`
+	UpdatedAt      timestamp         `json:"updated_at"`
+}
+
+func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
+	id, err := installationID(c)
+	if err != nil {
+		return err
+	}
+	req, err := read[deviceRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	if err := req.check(); err != nil {
+		return err
+	}
+	v, err := h.Store.PutDevice(c.Request().Context(), dispatch.Device{
+		Driver: me, Installation: id, Platform: req.Platform, PushToken: req.PushToken,
+		AppVersion: req.AppVersion, Locale: req.Locale,
+	})
+	if err != nil {
+		return tokenOf(err)
+	}
+	return writeJSON(c, 200, deviceView{
+		InstallationID: v.Installation, Platform: v.Platform, AppVersion: nullable(v.AppVersion),
+		Locale: nullable(v.Locale), UpdatedAt: timestamp(v.UpdatedAt),
+	})
+}
+
+func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
+	id, err := installationID(c)
+	if err != nil {
+		return err
+	}
+	if err := h.Store.DeleteDevice(c.Request().Context(), me, id); err != nil {
+		return tokenOf(err)
+	}
+	return c.NoContent(204)
+}
+
+type seenRequest struct {
+	Round *int `json:"round" validate:"omitempty,min=1"`
+}
+
+// seen takes note that the app has shown an offer. One that is no longer current was seen all the same: the phone
+// may have been without a connection.
+func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	req, err := read[seenRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	d, err := h.Work.See(c.Request().Context(), me, id)
+	if err != nil {
+		return tokenOf(err)
+	}
+	round := d.Round
+	if req.Round != nil {
+		round = *req.Round
+	}
+	if round > d.Round {
+		return dispatch.ErrOfferStale
+	}
+	if err := h.Store.Seen(c.Request().Context(), id, round, me); err != nil {
+		return err
+	}
+	return c.NoContent(204)
+}

@@ -1,0 +1,200 @@
+package handler
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const aDevice = `{"platform":"android","push_token":"token-1","app_version":"1.2","locale":"ko-KR"}`
+
+func (w *world) device(d who, installation, token string) {
+	w.t.Helper()
+	r := w.call("PUT", "/v1/me/devices/"+installation, d.token, fmt.Sprintf(`{"platform":"android","push_token":%q}`, token))
+	if r.status != 200 {
+		w.t.Fatalf("device: %d %s", r.status, r.raw)
+	}
+}
+
+// TestDevices: one is registered, again and again, and forgotten; the push token is told to nobody.
+func TestDevices(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(2)
+	for range 2 {
+		r := w.call("PUT", "/v1/me/devices/phone", d[0].token, aDevice)
+		if r.status != 200 || strings.Contains(r.raw, "token-1") {
+			t.Fatalf("%d %s", r.status, r.raw)
+		}
+		mustHave(t, "the device", r.json, "installation_id", "platform", "app_version", "locale", "updated_at")
+		if r.at("installation_id") != "phone" || r.at("platform") != "android" || r.at("app_version") != "1.2" || r.at("locale") != "ko-KR" {
+			t.Error(r.raw)
+		}
+		if at, err := time.Parse("2006-01-02T15:04:05.000Z", fmt.Sprint(r.at("updated_at"))); err != nil || time.Since(at).Abs() > time.Minute {
+			t.Errorf("updated at %v: %v", at, err)
+		}
+	}
+	r := w.call("PUT", "/v1/me/devices/tablet", d[1].token, `{"platform":"ios","push_token":"token-1"}`)
+	if r.status != 200 || r.at("app_version") != nil || r.at("locale") != nil {
+		t.Errorf("with the least: %d %s", r.status, r.raw)
+	}
+	for _, path := range []string{"phone", "phone", "tablet", "never"} {
+		if r := w.call("DELETE", "/v1/me/devices/"+path, d[0].token, ""); r.status != 204 || r.raw != "" {
+			t.Errorf("%s: %d %s", path, r.status, r.raw)
+		}
+	}
+	nobody, _, err := w.tokens.Issue("drv_" + dispatch.DriverID(strings.Repeat("0", 26)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.refused("nobody's device", w.call("PUT", "/v1/me/devices/phone", nobody, aDevice), 401, "UNAUTHENTICATED")
+	w.refused("nobody's device", w.call("DELETE", "/v1/me/devices/phone", nobody, ""), 401, "UNAUTHENTICATED")
+	w.refused("seen by nobody", w.call("POST", "/v1/dispatches/"+w.dispatch(1)+"/seen", nobody, ""), 401, "UNAUTHENTICATED")
+}
+
+func TestDevicesAsNobodySendsThem(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(1)[0]
+	field := func(override string) string {
+		name, _, _ := strings.Cut(override, ":")
+		var kept []string
+		for _, f := range strings.Split(strings.Trim(aDevice, "{}"), ",") {
+			if !strings.HasPrefix(f, name+":") {
+				kept = append(kept, f)
+			}
+		}
+		return "{" + strings.Join(append(kept, override), ",") + "}"
+	}
+	for _, override := range []string{
+		`"platform":""`, `"platform":"Android"`, `"platform":null`, `"platform":1`, `"push_token":""`, `"push_token":"a b"`, `"push_token":"a\n"`,
+		`"push_token":"토큰"`, `"push_token":"a\u007f"`, `"push_token":null`, `"push_token":"` + strings.Repeat("x", 1025) + `"`,
+		`"app_version":"` + strings.Repeat("x", 65) + `"`, `"app_version":" 1"`, `"app_version":"1\u0000"`, `"app_version":1`,
+		`"locale":"k"`, `"locale":"ko KR"`, `"locale":"ko-KR-x-` + strings.Repeat("abcdefgh-", 6) + `a"`,
+		`"driver_id":"drv_1"`, `"installation_id":"x"`, `"quarantined_at":null`,
+	} {
+		r := w.call("PUT", "/v1/me/devices/phone", d.token, field(override))
+		w.refused(override[:min(40, len(override))], r, 422, "VALIDATION_FAILED")
+		name := strings.Trim(strings.Split(override, ":")[0], `"`)
+		if errs, _ := r.at("errors").([]any); len(errs) != 1 || errs[0].(map[string]any)["field"] != name {
+			t.Errorf("%.40s: %s", override, r.raw)
+		}
+	}
+	for _, body := range []string{"", "{}", "[]", "null", `{"platform":"android","push_token":"x"`, aDevice + aDevice} {
+		w.ours(body, w.call("PUT", "/v1/me/devices/phone", d.token, body))
+	}
+	for _, id := range []string{strings.Repeat("x", 129), "a%20b", "%ED%8F%B0", "a%00", "%7F", "%ff", "%20"} {
+		w.refused(id, w.call("PUT", "/v1/me/devices/"+id, d.token, aDevice), 422, "VALIDATION_FAILED")
+		w.refused(id, w.call("DELETE", "/v1/me/devices/"+id, d.token, ""), 422, "VALIDATION_FAILED")
+	}
+	for _, path := range []string{"/v1/me/devices", "/v1/me/devices/", "/v1/me/devices/a/b"} {
+		w.ours(path, w.call("PUT", path, d.token, aDevice))
+	}
+	longest := field(`"push_token":"` + strings.Repeat("~", 1024) + `"`)
+	for id, want := range map[string]string{
+		strings.Repeat("x", 128): strings.Repeat("x", 128), "a%2Fb%25": "a/b%", "!$&'()*+,;=:@-._~": "!$&'()*+,;=:@-._~", "%22%3C%3E": `"<>`, "a+b": "a+b",
+	} {
+		if r := w.call("PUT", "/v1/me/devices/"+id, d.token, longest); r.status != 200 || r.at("installation_id") != want {
+			t.Errorf("%s: %d %s", id, r.status, r.raw)
+		}
+	}
+	if strings.Contains(w.log.String(), "level=ERROR") || strings.Contains(w.log.String(), "~~~~") {
+		t.Errorf("an error of ours, or a token in the log: %s", w.log)
+	}
+}
+
+// TestOneTokenOverHTTP: drivers who register the same token together are all answered, and one has it: whoever is told
+// of an offer.
+func TestOneTokenOverHTTP(t *testing.T) {
+	w := newWorld(t)
+	server := httptest.NewServer(w.api)
+	defer server.Close()
+	drivers := w.drivers(12)
+	statuses := make([]int, len(drivers))
+	var running sync.WaitGroup
+	gate := make(chan struct{})
+	for i, d := range drivers {
+		running.Go(func() {
+			<-gate
+			statuses[i] = put(t, server, "/v1/me/devices/a%2Fb", d.token)
+		})
+	}
+	close(gate)
+	running.Wait()
+	for _, status := range statuses {
+		if status != 200 {
+			t.Errorf("answers %v", statuses)
+		}
+	}
+	id := w.dispatch(1)
+	if pushes := w.tell(); len(pushes) != 1 || pushes[0].Device.PushToken != "token-1" || string(pushes[0].Dispatch.ID) != id {
+		t.Errorf("told: %+v", pushes)
+	}
+}
+
+func put(t *testing.T, server *httptest.Server, path, token string) int {
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", server.URL+path, strings.NewReader(aDevice))
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := server.Client().Do(req)
+	if err != nil {
+		t.Error(err)
+		return 0
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode
+}
+
+// TestSeen: of the current round, and of those before; what has not been cannot have been seen.
+func TestSeen(t *testing.T) {
+	w := newWorld(t)
+	d, far := w.drivers(2), w.drivers(1, `"regions":["jeju"]`)[0]
+	id := w.dispatch(1)
+	seen := func(d who, body string) reply { return w.call("POST", "/v1/dispatches/"+id+"/seen", d.token, body) }
+	funnel := func() string {
+		return fmt.Sprint(w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "").at("funnel"))
+	}
+	for _, body := range []string{"", "{}", `{"round":1}`, `{"round":null}`} {
+		if r := seen(d[0], body); r.status != 204 || r.raw != "" {
+			t.Errorf("%s: %d %s", body, r.status, r.raw)
+		}
+	}
+	if got := funnel(); !strings.Contains(got, "seen:1 ") {
+		t.Errorf("the funnel: %s", got)
+	}
+	w.refused("a round to come", seen(d[0], `{"round":2}`), 409, "OFFER_STALE")
+	for _, body := range []string{`{"round":0}`, `{"round":-1}`, `{"round":"1"}`, `{"rounds":1}`, `{"round":1.5}`, `[]`, `null`} {
+		w.ours(body, seen(d[0], body))
+	}
+	w.refused("not theirs to see", seen(far, ""), 404, "DISPATCH_NOT_FOUND")
+	for _, other := range []string{"x", "dsp_" + strings.Repeat("0", 26), "dsp_" + strings.Repeat("z", 26)} {
+		w.refused(other, w.call("POST", "/v1/dispatches/"+other+"/seen", d[0].token, ""), 404, "DISPATCH_NOT_FOUND")
+	}
+	if r := w.accept(id, d[0], ""); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	if r := seen(d[1], ""); r.status != 204 {
+		t.Errorf("after it was taken: %d %s", r.status, r.raw)
+	}
+	w.on(id, "withdraw", d[0])
+	for _, body := range []string{`{"round":1}`, `{"round":2}`} {
+		if r := seen(d[0], body); r.status != 204 {
+			t.Errorf("%s in round 2: %d %s", body, r.status, r.raw)
+		}
+	}
+	w.refused("a round to come", seen(d[0], `{"round":3}`), 409, "OFFER_STALE")
+	if got := funnel(); strings.Count(got, "seen:2 ") != 1 || strings.Count(got, "seen:1 ") != 1 {
+		t.Errorf("the funnel: %s", got)
+	}
+}

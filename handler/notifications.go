@@ -1,0 +1,155 @@
+package handler
+
+import (
+	"context"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+)
+
+type notificationView struct {
+	ID         dispatch.NotificationID     `json:"id"`
+	EventID    dispatch.EventID            `json:"event_id"`
+	Type       dispatch.EventType          `json:"type"`
+	DispatchID dispatch.ID                 `json:"dispatch_id"`
+	Round      int                         `json:"round"`
+	DriverID   *string                     `json:"driver_id"`
+	DeviceID   *string                     `json:"device_id"`
+	Topic      *string                     `json:"topic"`
+	Silent     bool                        `json:"silent"`
+	Status     dispatch.NotificationStatus `json:"status"`
+	Attempts   int                         `json:"attempts"`
+	Result     *string                     `json:"result"`
+	Reason     *string                     `json:"reason"`
+	CreatedAt  timestamp                   `json:"created_at"`
+	NextAt     *timestamp                  `json:"next_at"`
+	SentAt     *timestamp                  `json:"sent_at"`
+	ExpiresAt  timestamp                   `json:"expires_at"`
+	// DelayMS is from what happened to when the push service took it.
+	DelayMS *float64 `json:"delay_ms"`
+}
+
+func viewNotification(n dispatch.Notification, happened time.Time) notificationView {
+	v := notificationView{
+		ID: n.ID, EventID: n.Event, Type: n.Type, DispatchID: n.Dispatch, Round: n.Round,
+		DriverID: nullable(string(n.Driver)), DeviceID: nullable(string(n.Device)), Topic: nullable(n.Topic),
+		Silent: n.Silent, Status: n.Status, Attempts: n.Attempts, Result: nullable(n.Result), Reason: nullable(n.Reason),
+		CreatedAt: timestamp(n.CreatedAt), NextAt: optionalTimestamp(n.NextAt), SentAt: optionalTimestamp(n.SentAt),
+		ExpiresAt: timestamp(n.Until),
+	}
+	if n.SentAt != nil && !happened.IsZero() {
+		delay := float64(n.SentAt.Sub(happened).Microseconds()) / 1000
+		v.DelayMS = &delay
+	}
+	return v
+}
+
+func (h *handler) viewNotifications(ctx context.Context, items []dispatch.Notification, next string) (listView[notificationView], error) {
+	seen := map[dispatch.EventID]bool{}
+	var events []dispatch.EventID
+	for i := range items {
+		if e := items[i].Event; items[i].SentAt != nil && !seen[e] {
+			seen[e] = true
+			events = append(events, e)
+		}
+	}
+	var happened map[dispatch.EventID]time.Time
+	if len(events) > 0 {
+		var err error
+		if happened, err = h.Store.Happened(ctx, events); err != nil {
+			return listView[notificationView]{}, err
+		}
+	}
+	return viewList(items, next, h.Now(), func(n dispatch.Notification) notificationView {
+		return viewNotification(n, happened[n.Event])
+	}), nil
+}
+
+// funnelView counts drivers. What is null is not known: told and accepted_by_fcm once the notifications are deleted.
+type funnelView struct {
+	Round         int  `json:"round"`
+	Told          *int `json:"told"`
+	AcceptedByFCM *int `json:"accepted_by_fcm"`
+	Seen          int  `json:"seen"`
+	Tapped        *int `json:"tapped"`
+	Won           int  `json:"won"`
+}
+
+type dispatchNotificationsView struct {
+	listView[notificationView]
+	Funnel []funnelView `json:"funnel"`
+}
+
+func (h *handler) dispatchNotifications(c echo.Context, _ string) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	rounds, forgotten, err := h.Store.Funnel(ctx, id)
+	if err != nil {
+		return err
+	}
+	items, next, err := h.Store.Notifications(ctx, id, p)
+	if err != nil {
+		return err
+	}
+	view := dispatchNotificationsView{Funnel: make([]funnelView, len(rounds))}
+	if view.listView, err = h.viewNotifications(ctx, items, next); err != nil {
+		return err
+	}
+	for i, f := range rounds {
+		view.Funnel[i] = funnelView{Round: i + 1, Seen: f.Seen, Won: f.Won}
+		if i >= forgotten {
+			view.Funnel[i].Told, view.Funnel[i].AcceptedByFCM = &f.Told, &f.Accepted
+		}
+	}
+	return writeJSON(c, 200, view)
+}
+
+func (h *handler) notifications(c echo.Context, _ string) error {
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	s := dispatch.NotificationStatus(c.QueryParam("status"))
+	switch s {
+	case "", dispatch.NotificationPending, dispatch.NotificationSent, dispatch.NotificationDead, dispatch.NotificationDropped:
+	default:
+		return invalidField("status", "is not a state of a notification")
+	}
+	ctx := c.Request().Context()
+	items, next, err := h.Store.NotificationsBy(ctx, s, p)
+	if err != nil {
+		return err
+	}
+	view, err := h.viewNotifications(ctx, items, next)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, view)
+}
+
+func (h *handler) redrive(c echo.Context, _ string) error {
+	id, err := dispatch.ParseNotificationID(c.Param("id"))
+	if err != nil {
+		return err
+	}
+	if _, err := read[struct{}](c, maxBody); err != nil {
+		return err
+	}
+	n, err := h.Store.Redrive(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	if h.Redriven != nil {
+		h.Redriven()
+	}
+	return writeJSON(c, 200, viewNotification(n, time.Time{}))
+}

@@ -1,0 +1,259 @@
+package handler
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/repository"
+)
+
+func (w *world) outbox() *repository.Outbox {
+	return w.store.Outbox(repository.OutboxOptions{Owner: "the test", Term: time.Hour})
+}
+
+// tell does what the outbox holds, and returns what is to be pushed.
+func (w *world) tell() (pushes []dispatch.Push) {
+	w.t.Helper()
+	tasks, err := w.outbox().LeaseTasks(w.t.Context(), 100)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, task := range tasks {
+		told, err := w.outbox().Do(w.t.Context(), task, 100)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		pushes = append(pushes, told.Pushes...)
+	}
+	return pushes
+}
+
+func (w *world) settle(p dispatch.Push, status dispatch.NotificationStatus) {
+	w.t.Helper()
+	err := w.outbox().Settle(w.t.Context(), []dispatch.Settled{{
+		ID: p.ID, Status: status, After: time.Hour, Attempts: 2, Result: "poison", Reason: "INVALID_ARGUMENT",
+	}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// told is a dispatch whose offer was pushed to one device for each status.
+func (w *world) told(statuses ...dispatch.NotificationStatus) (id string, d []who, pushes []dispatch.Push) {
+	w.t.Helper()
+	d = w.drivers(len(statuses))
+	for i := range d {
+		w.device(d[i], "phone", d[i].id)
+	}
+	id = w.dispatch(1)
+	byDriver := map[string]dispatch.Push{}
+	for _, p := range w.tell() {
+		byDriver[string(p.Driver)] = p
+	}
+	for i, s := range statuses {
+		p := byDriver[d[i].id]
+		w.settle(p, s)
+		pushes = append(pushes, p)
+	}
+	if len(byDriver) != len(statuses) {
+		w.t.Fatalf("%d were told", len(byDriver))
+	}
+	return id, d, pushes
+}
+
+func items(r reply) (all []map[string]any) {
+	list, _ := r.at("items").([]any)
+	for _, item := range list {
+		all = append(all, item.(map[string]any))
+	}
+	return all
+}
+
+// TestNotificationsOfADispatch holds every member of what an operator sees, and none besides.
+func TestNotificationsOfADispatch(t *testing.T) {
+	w := newWorld(t)
+	id, d, pushes := w.told("SENT", "DEAD", "DROPPED", "PENDING")
+	w.dispatch(3)
+	path := "/v1/admin/dispatches/" + id + "/notifications"
+	r := w.call("GET", path, key, "")
+	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time", "funnel")
+	if r.status != 200 || len(items(r)) != 4 || r.at("next_cursor") != nil {
+		t.Fatalf("%d %s", r.status, r.raw)
+	}
+	for _, n := range items(r) {
+		mustHave(t, "a notification", n, "id", "event_id", "type", "dispatch_id", "round", "driver_id", "device_id", "topic", "silent", "status",
+			"attempts", "result", "reason", "created_at", "next_at", "sent_at", "expires_at", "delay_ms")
+		i := 0
+		for i = range d {
+			if d[i].id == n["driver_id"] {
+				break
+			}
+		}
+		p, status := pushes[i], []string{"SENT", "DEAD", "DROPPED", "PENDING"}[i]
+		if n["id"] != string(p.ID) || n["event_id"] != string(p.Event) || n["device_id"] != string(p.Device.ID) || n["status"] != status ||
+			n["type"] != "dispatch.opened" || n["dispatch_id"] != id || n["round"] != 1.0 || n["topic"] != nil || n["silent"] != false ||
+			n["attempts"] != 2.0 || n["result"] != "poison" || n["reason"] != "INVALID_ARGUMENT" {
+			t.Errorf("%v", n)
+		}
+		if delay, ok := n["delay_ms"].(float64); ok != (status == "SENT") || delay < 0 || delay > 60_000 || (n["sent_at"] == nil) == ok {
+			t.Errorf("%s: sent at %v, delay %v", status, n["sent_at"], n["delay_ms"])
+		}
+		if (n["next_at"] == nil) != (status != "PENDING") {
+			t.Errorf("%s: next at %v", status, n["next_at"])
+		}
+		if strings.Contains(fmt.Sprint(n["device_id"]), d[i].id) {
+			t.Error("a push token is shown")
+		}
+	}
+	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:1 round:1 seen:0 tapped:<nil> told:4 won:0]]" {
+		t.Errorf("the funnel: %s", got)
+	}
+	w.on(id, "seen", d[0])
+	w.accept(id, d[0], "")
+	w.on(id, "withdraw", d[0])
+	if got := fmt.Sprint(w.call("GET", path, key, "").at("funnel")); got != "[map[accepted_by_fcm:1 round:1 seen:1 tapped:<nil> told:4 won:1]"+
+		" map[accepted_by_fcm:0 round:2 seen:0 tapped:<nil> told:0 won:0]]" {
+		t.Errorf("the funnel: %s", got)
+	}
+	for _, other := range []string{"x", "dsp_" + strings.Repeat("0", 26)} {
+		w.refused(other, w.call("GET", "/v1/admin/dispatches/"+other+"/notifications", key, ""), 404, "DISPATCH_NOT_FOUND")
+	}
+}
+
+// TestFunnelOfLongAgo: what nobody knows any more is null, and not 0.
+func TestFunnelOfLongAgo(t *testing.T) {
+	w := newWorld(t)
+	id, _, _ := w.told("SENT")
+	_, err := w.store.Update(t.Context(), dispatch.ID(id), func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		d.OpensAt, d.ExpiresAt, d.Version = now.Add(-100*time.Hour), now.Add(-99*time.Hour), d.Version+1
+		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "")
+	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:<nil> round:1 seen:0 tapped:<nil> told:<nil> won:0]]" {
+		t.Errorf("the funnel: %s", got)
+	}
+}
+
+// TestNotificationLists: by status, and pages that neither repeat nor leave out.
+func TestNotificationLists(t *testing.T) {
+	w := newWorld(t)
+	id, _, _ := w.told("DEAD", "SENT", "DEAD", "DROPPED", "PENDING", "DEAD")
+	for query, want := range map[string]int{"": 6, "status=": 6, "status=DEAD": 3, "status=SENT": 1, "status=DROPPED": 1, "status=PENDING": 1} {
+		r := w.call("GET", "/v1/admin/notifications?"+query, key, "")
+		mustHave(t, query, r.json, "items", "next_cursor", "server_time")
+		if r.status != 200 || len(items(r)) != want {
+			t.Errorf("%s: %d %s", query, r.status, r.raw)
+		}
+		for _, n := range items(r) {
+			if status := strings.TrimPrefix(query, "status="); status != "" && n["status"] != status || n["dispatch_id"] != id {
+				t.Errorf("%s: %v", query, n)
+			}
+		}
+	}
+	for list, want := range map[string]int{"/v1/admin/notifications?status=DEAD&": 3, "/v1/admin/notifications?": 6, "/v1/admin/dispatches/" + id + "/notifications?": 6} {
+		for _, limit := range []int{1, 2, 6} {
+			seen, cursor, pages := map[any]bool{}, "", 0
+			for more := true; more && pages < 10; pages++ {
+				r := w.call("GET", fmt.Sprintf("%slimit=%d&cursor=%s", list, limit, cursor), key, "")
+				for _, n := range items(r) {
+					seen[n["id"]] = true
+				}
+				cursor, more = r.at("next_cursor").(string)
+			}
+			if len(seen) != want || pages != (want+limit-1)/limit {
+				t.Errorf("%s by %d: %d of %d on %d pages", list, limit, len(seen), want, pages)
+			}
+		}
+		w.refused(list, w.call("GET", list+"cursor=x", key, ""), 400, "MALFORMED_REQUEST")
+		for _, q := range []string{"limit=0", "limit=201", "limit=x"} {
+			w.refused(q, w.call("GET", list+q, key, ""), 422, "VALIDATION_FAILED")
+		}
+	}
+	for _, s := range []string{"dead", "ACCEPTED", "%00", "1", "DEAD%20"} {
+		w.refused(s, w.call("GET", "/v1/admin/notifications?status="+s, key, ""), 422, "VALIDATION_FAILED")
+	}
+}
+
+// TestRedriveOverHTTP: of those who ask together one has it sent again, and the relay is woken.
+func TestRedriveOverHTTP(t *testing.T) {
+	var mu sync.Mutex
+	woken := 0
+	w := newWorld(t, func(a *API) {
+		a.Redriven = func() {
+			mu.Lock()
+			defer mu.Unlock()
+			woken++
+		}
+	})
+	w.putKey(dispatch.Viewer, "v")
+	w.putKey(dispatch.Dispatcher, "d")
+	id, _, pushes := w.told("DEAD", "SENT", "DROPPED", "PENDING", "DEAD")
+	redrive := func(p dispatch.Push, token, body string) reply {
+		return w.call("POST", "/v1/admin/notifications/"+string(p.ID)+"/redrive", token, body)
+	}
+	w.refused("a viewer", redrive(pushes[0], "v", ""), 403, "FORBIDDEN")
+	w.ours("with a field", redrive(pushes[0], key, `{"force":true}`))
+	for _, p := range pushes[1:4] {
+		w.refused("not dead", redrive(p, key, ""), 409, "INVALID_STATE")
+	}
+	for _, other := range []string{"x", "ntf_" + strings.Repeat("0", 26), id} {
+		w.refused(other, redrive(dispatch.Push{ID: dispatch.NotificationID(other)}, key, ""), 404, "NOTIFICATION_NOT_FOUND")
+	}
+	if woken != 0 {
+		t.Errorf("woken %d times for nothing", woken)
+	}
+
+	answers := make([]reply, 8)
+	var running sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range answers {
+		running.Go(func() {
+			<-gate
+			answers[i] = redrive(pushes[0], "d", "{}")
+		})
+	}
+	close(gate)
+	running.Wait()
+	done := 0
+	for _, r := range answers {
+		if r.status != 200 {
+			w.refused("the second", r, 409, "INVALID_STATE")
+			if !strings.Contains(fmt.Sprint(r.at("detail")), "PENDING") {
+				t.Errorf("why not: %s", r.raw)
+			}
+			continue
+		}
+		done++
+		if r.at("id") != string(pushes[0].ID) || r.at("status") != "PENDING" || r.at("attempts") != 0.0 || r.at("next_at") == nil {
+			t.Errorf("%s", r.raw)
+		}
+	}
+	if done != 1 || woken != 1 {
+		t.Errorf("%d were told that they have redriven it, the relay was woken %d times", done, woken)
+	}
+	if leased, _, err := w.outbox().Lease(t.Context(), 10); err != nil || len(leased) != 1 || leased[0].ID != pushes[0].ID {
+		t.Errorf("due: %+v, %v", leased, err)
+	}
+	w.expire(id)
+	r := redrive(pushes[4], key, "")
+	w.refused("an offer that is over", r, 409, "INVALID_STATE")
+	if !strings.Contains(fmt.Sprint(r.at("detail")), "of no use") {
+		t.Errorf("why not: %s", r.raw)
+	}
+}
+
+// TestRedriveWithoutARelay: nobody wants to hear of it.
+func TestRedriveWithoutARelay(t *testing.T) {
+	w := newWorld(t)
+	_, _, pushes := w.told("DEAD")
+	if r := w.call("POST", "/v1/admin/notifications/"+string(pushes[0].ID)+"/redrive", key, ""); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+}

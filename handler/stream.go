@@ -1,0 +1,75 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+)
+
+func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
+	load := func(ctx context.Context) (dispatch.Driver, error) { return h.Store.Driver(ctx, me) }
+	s, err := h.Streams.Driver(c.Request().Context(), me, lastEventID(c), load)
+	if err != nil {
+		return noStream(tokenOf(err))
+	}
+	return serveStream(c, s)
+}
+
+func (h *handler) adminStream(c echo.Context, actor string) error {
+	s, err := h.Streams.Admin(c.Request().Context(), actor, lastEventID(c))
+	if err != nil {
+		return noStream(err)
+	}
+	return serveStream(c, s)
+}
+
+func lastEventID(c echo.Context) string { return c.Request().Header.Get("Last-Event-ID") }
+
+func noStream(err error) error {
+	if errors.Is(err, notify.ErrFull) || errors.Is(err, notify.ErrClosed) {
+		return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
+	}
+	return err
+}
+
+// writePatience is how long a client may take nothing before it is cut.
+const writePatience = 10 * time.Second
+
+// serveStream writes the stream until it ends. It goes by deadlines of its own, as the server's are for answers that end.
+func serveStream(c echo.Context, s *notify.Stream) error {
+	defer s.Close()
+	conn := http.NewResponseController(c.Response().Writer) // echo's own Flush keeps errors to itself
+	// A read that the server's deadline ends would look as if the client had hung up.
+	if err := conn.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	header := c.Response().Header()
+	header.Set(echo.HeaderContentType, "text/event-stream")
+	header.Set(echo.HeaderCacheControl, "no-cache")
+	header.Set("X-Accel-Buffering", "no") // or nginx would keep it back
+	header.Set("Connection", "close")     // whose deadlines are no longer the server's
+	var begun bool
+	_ = s.Serve(c.Request().Context(), func(frames [][]byte) error {
+		if err := conn.SetWriteDeadline(time.Now().Add(writePatience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return err
+		}
+		if !begun {
+			begun = true
+			c.Response().WriteHeader(http.StatusOK)
+		}
+		for _, f := range frames {
+			if _, err := c.Response().Writer.Write(f); err != nil {
+				return err
+			}
+		}
+		return conn.Flush()
+	}) // the client has been told why, or is gone
+	return nil
+}

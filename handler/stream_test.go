@@ -1,0 +1,312 @@
+package handler
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+)
+
+// live is a world whose API is served on a real connection, with a hub that runs until the test ends.
+type live struct {
+	*world
+	hub *notify.Hub
+	url string
+}
+
+func newLive(t testing.TB, o notify.HubOptions, server ...func(*http.Server)) *live {
+	t.Helper()
+	hub := notify.NewHub(o)
+	w := newWorld(t, func(a *API) { a.Streams = hub })
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); hub.Run(ctx) }()
+	s := httptest.NewUnstartedServer(w.api)
+	for _, change := range server {
+		change(s.Config)
+	}
+	s.Start()
+	t.Cleanup(func() { stop(); <-ended; s.Close() })
+	return &live{world: w, hub: hub, url: s.URL}
+}
+
+// open is one stream as a client has it.
+type open struct {
+	t     testing.TB
+	reply *http.Response
+	lines *bufio.Scanner
+	last  string // id
+	hang  context.CancelFunc
+}
+
+func (l *live) open(path, token, lastEventID string) *open {
+	l.t.Helper()
+	ctx, hang := context.WithCancel(context.Background())
+	l.t.Cleanup(hang)
+	req, err := http.NewRequestWithContext(ctx, "GET", l.url+path, nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if lastEventID != "" {
+		req.Header.Set("Last-Event-ID", lastEventID)
+	}
+	reply, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.t.Cleanup(func() { reply.Body.Close() })
+	if reply.StatusCode != 200 {
+		l.t.Fatalf("%s: %s", path, reply.Status)
+	}
+	return &open{t: l.t, reply: reply, lines: bufio.NewScanner(reply.Body), hang: hang}
+}
+
+// next returns the next event's name and data, or the text of the next comment.
+func (o *open) next() (event, data string) {
+	o.t.Helper()
+	for o.lines.Scan() {
+		switch field, value, _ := strings.Cut(o.lines.Text(), ": "); field {
+		case "id":
+			o.last = value
+		case "event":
+			event = value
+		case "data":
+			data = value
+		case "":
+			if event != "" {
+				return event, data
+			}
+			if value != "" {
+				return ":", value
+			}
+		}
+	}
+	return "end", fmt.Sprint(o.lines.Err())
+}
+
+func (o *open) events(n int) (names []string) {
+	for range n {
+		name, _ := o.next()
+		names = append(names, name)
+	}
+	return names
+}
+
+// tells publishes one event about a dispatch in Seoul.
+func (l *live) tells(t dispatch.EventType, driver string) {
+	now := time.Now()
+	d, _ := dispatch.New(dispatch.NewID(now), "", dispatch.Terms{Region: "seoul", VehicleClass: "45m"},
+		dispatch.Window{OpensAt: now, ExpiresAt: now.Add(time.Minute)}, "key_1", now)
+	l.hub.Publish(d, []dispatch.Event{{
+		ID: dispatch.NewEventID(now), Type: t, Dispatch: d.ID, Round: 1, Driver: dispatch.DriverID(driver), Actor: driver, At: now,
+	}})
+}
+
+func TestStream(t *testing.T) {
+	l := newLive(t, notify.HubOptions{})
+	drivers := l.drivers(2)
+	won, lost, admin := l.open("/v1/stream", drivers[0].token, ""), l.open("/v1/stream", drivers[1].token, ""), l.open("/v1/admin/stream", key, "")
+	want := map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+	for name, value := range want {
+		if got := won.reply.Header.Get(name); got != value {
+			t.Errorf("%s: %q, want %q", name, got, value)
+		}
+	}
+	if won.reply.Header.Get("X-Request-Id") == "" {
+		t.Error("no request id")
+	}
+	l.tells(dispatch.EventCreated, "")
+	l.tells(dispatch.EventAccepted, drivers[0].id)
+	l.tells(dispatch.EventExpired, "")
+	for _, c := range []struct {
+		what string
+		o    *open
+		want []string
+	}{
+		{"winner", won, []string{"dispatch.opened", "dispatch.accepted", "dispatch.expired"}},
+		{"loser", lost, []string{"dispatch.opened", "dispatch.taken", "dispatch.expired"}},
+		{"admin", admin, []string{"dispatch.created", "dispatch.accepted", "dispatch.expired"}},
+	} {
+		if diff := cmp.Diff(c.want, c.o.events(3)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.what, diff)
+		}
+	}
+	lost.hang()
+	l.tells(dispatch.EventCreated, "")
+	l.tells(dispatch.EventAccepted, drivers[0].id)
+	back := l.open("/v1/stream", drivers[1].token, lost.last)
+	if diff := cmp.Diff([]string{"dispatch.opened", "dispatch.taken"}, back.events(2)); diff != "" {
+		t.Errorf("resumed (-want +got):\n%s", diff)
+	}
+	if name, _ := l.open("/v1/stream", drivers[1].token, "no\tsuch id").next(); name != "resync" {
+		t.Errorf("an unknown id: %s", name)
+	}
+	if name, _ := l.open("/v1/admin/stream", key, strings.Repeat("9", 5000)).next(); name != "resync" {
+		t.Errorf("a long id: %s", name)
+	}
+}
+
+func TestNoStream(t *testing.T) {
+	l := newLive(t, notify.HubOptions{Streams: 1})
+	d := l.drivers(1)[0]
+	l.putKey(dispatch.Viewer, "viewer")
+	l.refused("no token", l.call("GET", "/v1/stream", "", ""), 401, "UNAUTHENTICATED")
+	l.refused("a bad token", l.call("GET", "/v1/stream", "x", ""), 401, "UNAUTHENTICATED")
+	l.refused("a key for a token", l.call("GET", "/v1/stream", key, ""), 401, "UNAUTHENTICATED")
+	l.refused("a token for a key", l.call("GET", "/v1/admin/stream", d.token, ""), 401, "UNAUTHENTICATED")
+	nobody, _, err := l.tokens.Issue(dispatch.NewDriverID(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.refused("a driver that is not there", l.call("GET", "/v1/stream", nobody, ""), 401, "UNAUTHENTICATED")
+	l.refused("another method", l.call("POST", "/v1/stream", d.token, ""), 405, "METHOD_NOT_ALLOWED")
+
+	o := l.open("/v1/admin/stream", "viewer", "")
+	full := l.call("GET", "/v1/stream", d.token, "")
+	l.refused("full", full, 503, "UNAVAILABLE")
+	if full.header.Get("Retry-After") == "" {
+		t.Error("full: no Retry-After")
+	}
+	l.hub.Close()
+	if name, _ := o.next(); name != ":" {
+		t.Errorf("no last words but %s", name)
+	}
+	if name, text := o.next(); name != "end" || text != "<nil>" {
+		t.Errorf("not a clean end: %s %s", name, text)
+	}
+	l.refused("closed", l.call("GET", "/v1/stream", d.token, ""), 503, "UNAVAILABLE")
+}
+
+// TestStreamOutlivesDeadlines that the server has for answers that end.
+func TestStreamOutlivesDeadlines(t *testing.T) {
+	const deadline = 200 * time.Millisecond
+	l := newLive(t, notify.HubOptions{Heartbeat: 50 * time.Millisecond}, func(s *http.Server) {
+		s.ReadTimeout, s.WriteTimeout = deadline, deadline
+	})
+	o := l.open("/v1/stream", l.drivers(1)[0].token, "")
+	past := time.Now().Add(4 * deadline)
+	for n := 0; time.Now().Before(past); n++ {
+		if !o.lines.Scan() {
+			t.Fatalf("ended after %d lines: %v", n, o.lines.Err())
+		}
+	}
+	l.tells(dispatch.EventOpened, "")
+	if name, text := o.next(); name != "dispatch.opened" {
+		t.Errorf("%s %s", name, text)
+	}
+}
+
+// TestHangingUpEndsTheStream on the server, where it counts.
+func TestHangingUpEndsTheStream(t *testing.T) {
+	l := newLive(t, notify.HubOptions{Streams: 1})
+	d := l.drivers(1)[0]
+	for range 3 {
+		o := l.open("/v1/stream", d.token, "")
+		o.hang()
+		tick := time.NewTicker(5 * time.Millisecond)
+		for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+			s, err := l.hub.Admin(t.Context(), "key_1", "")
+			if err == nil {
+				s.Close()
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("the place is never free")
+			}
+		}
+		tick.Stop()
+	}
+}
+
+// TestShutdown does not wait for streams that have been told to end.
+func TestShutdown(t *testing.T) {
+	var server *http.Server
+	l := newLive(t, notify.HubOptions{}, func(s *http.Server) { server = s })
+	server.RegisterOnShutdown(l.hub.Close)
+	o := l.open("/v1/stream", l.drivers(1)[0].token, "")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if name, _ := o.next(); name != ":" {
+		t.Errorf("no last words but %s", name)
+	}
+}
+
+// TestClientThatReadsNothing is cut after a while, and nobody waits for it.
+func TestClientThatReadsNothing(t *testing.T) {
+	t.Parallel() // it has to wait for writePatience
+	metrics := prometheus.NewRegistry()
+	l := newLive(t, notify.HubOptions{Ring: 1 << 15, Queue: 1 << 15, Metrics: metrics})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET /v1/admin/stream HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", key)
+	answer := bufio.NewReaderSize(conn, 16)
+	if line, err := answer.ReadString(' '); err != nil {
+		t.Fatal(line, err)
+	}
+	reads := l.open("/v1/admin/stream", key, "")
+	const n = 20_000 // much more than the kernel keeps for it
+	for range n {
+		l.tells(dispatch.EventOpened, "")
+	}
+	for range n {
+		if name, text := reads.next(); name != "dispatch.opened" {
+			t.Fatal(name, text)
+		}
+	}
+	// The other one's place is free when it has been cut; the one who reads stays.
+	cut := time.Now()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for valueOf(t, metrics, "stream_open", "admin") != 1 {
+		if <-tick.C; time.Since(cut) > 60*time.Second {
+			t.Fatal("never cut")
+		}
+	}
+	if n := valueOf(t, metrics, "stream_cut_total", "stalled"); n != 1 {
+		t.Errorf("%v counted as stalled", n)
+	}
+	l.tells(dispatch.EventOpened, "")
+	for name, text := reads.next(); name != "dispatch.opened"; name, text = reads.next() {
+		if name != ":" { // a heartbeat
+			t.Fatal(name, text)
+		}
+	}
+}
+
+// valueOf returns the metric whose label has that value.
+func valueOf(t testing.TB, r *prometheus.Registry, name, label string) float64 {
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == name && m.Label[0].GetValue() == label {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no %s of %s", name, label)
+	return 0
+}

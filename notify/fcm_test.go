@@ -1,0 +1,498 @@
+package notify_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+	"firsttap/notify/fcmtest"
+)
+
+// noon is the clock of these tests: 12:00 in Seoul.
+func noon() time.Time { return time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC) }
+
+func simulate(t *testing.T) *fcmtest.Server {
+	t.Helper()
+	fcm, err := fcmtest.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fcm.Close)
+	return fcm
+}
+
+// senderTo returns a sender to an endpoint, as edit has it.
+func senderTo(t *testing.T, endpoint string, edit ...func(*notify.FCMOptions)) *notify.FCM {
+	t.Helper()
+	o := notify.FCMOptions{Project: "demo", Endpoint: endpoint, Zone: seoul(t), Now: noon}
+	for _, e := range edit {
+		e(&o)
+	}
+	s, err := notify.NewFCM(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+const aToken = "dGhpcyBpcyBh:token-of_a-phone"
+
+func pushTo(token string) dispatch.Push {
+	p := offered()
+	p.Device.PushToken = token
+	return p
+}
+
+// Each attempt is one request, whatever the answer: the SDK would make five of some.
+func TestClasses(t *testing.T) {
+	date := noon().Add(90 * time.Second).Format(http.TimeFormat)
+	knob := func(change func(*fcmtest.Knobs)) func(*fcmtest.Server) {
+		return func(s *fcmtest.Server) { s.Set(change) }
+	}
+	status := func(status int, code, retryAfter string) func(*fcmtest.Server) {
+		return knob(func(k *fcmtest.Knobs) { k.Status, k.ErrorCode, k.RetryAfter = status, code, retryAfter })
+	}
+	for name, c := range map[string]struct {
+		set      func(*fcmtest.Server)
+		token    string
+		topic    string
+		class    notify.Class
+		after    time.Duration
+		reason   string // is part of it
+		requests int64
+	}{
+		"taken":                 {class: notify.Sent, requests: 1},
+		"unregistered":          {set: func(s *fcmtest.Server) { s.Kill(aToken) }, class: notify.DeadToken, reason: "404 UNREGISTERED: Requested entity", requests: 1},
+		"not found":             {set: status(404, "-", ""), class: notify.Auth, reason: "404 NOT_FOUND", requests: 1},
+		"malformed":             {token: "BAD", class: notify.BadToken, reason: "message.token", requests: 1},
+		"invalid argument":      {set: status(400, "", ""), class: notify.Poison, reason: "400 INVALID_ARGUMENT", requests: 1},
+		"refused payload":       {set: func(s *fcmtest.Server) { s.Poison("dispatch.opened") }, class: notify.Poison, requests: 1},
+		"refused by the SDK":    {topic: "no topic", class: notify.Poison, reason: "not sent: malformed topic name"},
+		"too large":             {set: status(413, "", ""), class: notify.Poison, requests: 1},
+		"quota":                 {set: status(429, "", ""), class: notify.Quota, requests: 1},
+		"quota, seconds":        {set: status(429, "", "30"), class: notify.Quota, after: 30 * time.Second, requests: 1},
+		"quota, date":           {set: status(429, "", date), class: notify.Quota, after: 90 * time.Second, requests: 1},
+		"platform":              {set: status(401, "", ""), class: notify.PlatformAuth, reason: "THIRD_PARTY_AUTH_ERROR", requests: 1},
+		"platform, by APNs":     {set: status(401, "APNS_AUTH_ERROR", ""), class: notify.PlatformAuth, requests: 1},
+		"credentials":           {set: status(401, "-", ""), class: notify.Auth, reason: "401 UNAUTHENTICATED", requests: 1},
+		"permission":            {set: status(403, "-", ""), class: notify.Auth, reason: "403 PERMISSION_DENIED", requests: 1},
+		"sender":                {set: func(s *fcmtest.Server) { s.Foreign(aToken) }, class: notify.WrongSender, requests: 1},
+		"sender, of a topic":    {set: status(403, "", ""), topic: "dsp_1", class: notify.Auth, requests: 1},
+		"no token of a topic":   {set: status(404, "", ""), topic: "dsp_1", class: notify.Poison, requests: 1},
+		"unavailable":           {set: status(503, "", ""), class: notify.Unavailable, reason: "503 UNAVAILABLE", requests: 1},
+		"unavailable, seconds":  {set: status(503, "", "7"), class: notify.Unavailable, after: 7 * time.Second, requests: 1},
+		"unavailable, date":     {set: status(503, "", date), class: notify.Unavailable, after: 90 * time.Second, requests: 1},
+		"unavailable, for ever": {set: status(503, "", "9223372036854775807"), class: notify.Unavailable, after: time.Hour, requests: 1},
+		"unavailable, past":     {set: status(503, "", noon().Add(-time.Minute).Format(http.TimeFormat)), class: notify.Unavailable, requests: 1},
+		"unavailable, rubbish":  {set: status(503, "", "soon"), class: notify.Unavailable, requests: 1},
+		"internal":              {set: status(500, "", ""), class: notify.Unsure, reason: "500 INTERNAL", requests: 1},
+		"a proxy's page":        {set: status(502, "", ""), class: notify.Unsure, reason: "502 Bad Gateway", requests: 1},
+		"unreadable":            {set: knob(func(k *fcmtest.Knobs) { k.BadJSON = 1 }), class: notify.Unsure, reason: "taken", requests: 1},
+		"cut":                   {set: knob(func(k *fcmtest.Knobs) { k.Drop = 1 }), class: notify.Unsure, reason: "EOF", requests: 1},
+		"taken and cut":         {set: knob(func(k *fcmtest.Knobs) { k.DropAfterAccept = 1 }), class: notify.Unsure, reason: "EOF", requests: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fcm := simulate(t)
+			if c.set != nil {
+				c.set(fcm)
+			}
+			p := pushTo(aToken)
+			if c.token != "" {
+				p.Device.PushToken = c.token
+			}
+			if c.topic != "" {
+				p.Device, p.Topic = dispatch.Device{}, c.topic
+			}
+			got := senderTo(t, fcm.URL()+"/v1").Send(t.Context(), p)
+			if got.Class != c.class || got.RetryAfter != c.after || !strings.Contains(got.Reason, c.reason) {
+				t.Errorf("got %+v; want %s, %v, %q", got, c.class, c.after, c.reason)
+			}
+			if got.Class == notify.Sent && got.Reason != "" {
+				t.Errorf("a reason for what was sent: %q", got.Reason)
+			}
+			if n := fcm.Requests(); n != c.requests {
+				t.Errorf("%d requests, want %d", n, c.requests)
+			}
+		})
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	for name, change := range map[string]func(*fcmtest.Knobs){
+		"hangs":           func(k *fcmtest.Knobs) { k.Hang = true },
+		"taken and hangs": func(k *fcmtest.Knobs) { k.HangAfterAccept = 1 },
+	} {
+		t.Run(name+", timeout", func(t *testing.T) {
+			fcm := simulate(t)
+			fcm.Set(change)
+			s := senderTo(t, fcm.URL()+"/v1", func(o *notify.FCMOptions) { o.Timeout = 300 * time.Millisecond })
+			wantOnce(t, fcm, s.Send(t.Context(), pushTo(aToken)))
+		})
+		t.Run(name+", canceled", func(t *testing.T) {
+			fcm := simulate(t)
+			fcm.Set(change)
+			ctx, cancel := context.WithCancel(t.Context())
+			fcm.OnSend(func(fcmtest.Request) { cancel() })
+			wantOnce(t, fcm, senderTo(t, fcm.URL()+"/v1").Send(ctx, pushTo(aToken)))
+		})
+	}
+}
+
+func wantOnce(t *testing.T, fcm *fcmtest.Server, o notify.Outcome) {
+	t.Helper()
+	if o.Class != notify.Unsure || fcm.Requests() != 1 {
+		t.Errorf("got %+v after %d requests; want unsure after one", o, fcm.Requests())
+	}
+}
+
+func TestUnreached(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := listener.Addr().String()
+	listener.Close()
+	for name, endpoint := range map[string]string{
+		"refused": "http://" + addr + "/v1", "no such host": "http://nobody.invalid/v1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := senderTo(t, endpoint)
+			if o := s.Send(t.Context(), pushTo(aToken)); o.Class != notify.Unreached || o.Reason == "" {
+				t.Errorf("got %+v", o)
+			}
+			if _, o := s.Subscribe(t.Context(), "dsp_1", []string{aToken}); o.Class != notify.Unreached {
+				t.Errorf("a topic call: %+v", o)
+			}
+		})
+	}
+	t.Run("canceled before", func(t *testing.T) {
+		fcm := simulate(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if o := senderTo(t, fcm.URL()+"/v1").Send(ctx, pushTo(aToken)); o.Class != notify.Unreached || fcm.Requests() != 0 {
+			t.Errorf("got %+v after %d requests", o, fcm.Requests())
+		}
+	})
+	t.Run("no TLS there", func(t *testing.T) {
+		fcm := simulate(t)
+		s := senderTo(t, "https"+strings.TrimPrefix(fcm.URL(), "http")+"/v1")
+		if o := s.Send(t.Context(), pushTo(aToken)); o.Class != notify.Unreached || fcm.Requests() != 0 {
+			t.Errorf("got %+v after %d requests", o, fcm.Requests())
+		}
+	})
+}
+
+// answering serves one answer to everything, and counts the requests.
+func answering(t *testing.T, answer http.HandlerFunc) (endpoint string, requests *atomic.Int64) {
+	t.Helper()
+	requests = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body)
+		answer(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/v1", requests
+}
+
+func saying(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}
+}
+
+const violation = `{"error":{"status":"INVALID_ARGUMENT","message":%q,"details":[
+	{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"INVALID_ARGUMENT"},
+	{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":%q,"description":"no"}]}]}}`
+
+// What FCM's simulation does not say: other servers, and FCM on an odd day.
+func TestOddAnswers(t *testing.T) {
+	const words = "The registration token is not a valid FCM registration token"
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		class  notify.Class
+	}{
+		"no name":              {saying(200, `{}`), notify.Unsure},
+		"created":              {saying(201, `{"name":"x"}`), notify.Unsure},
+		"nothing":              {saying(204, ``), notify.Unsure},
+		"endless":              {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"name":"%s"}`, strings.Repeat("x", 2<<20)) }, notify.Unsure},
+		"broken off":           {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "100"); fmt.Fprint(w, `{"name":"x"}`) }, notify.Unsure},
+		"moved":                {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/elsewhere", http.StatusTemporaryRedirect) }, notify.Unsure},
+		"see other":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/elsewhere", http.StatusSeeOther) }, notify.Unsure},
+		"of the token":         {saying(400, fmt.Sprintf(violation, "Request contains an invalid argument.", "message.token")), notify.BadToken},
+		"of the token, words":  {saying(400, `{"error":{"status":"INVALID_ARGUMENT","message":"`+words+`"}}`), notify.BadToken},
+		"of another field":     {saying(400, fmt.Sprintf(violation, words, "message.data[0].value")), notify.Poison},
+		"a proxy's 400":        {saying(400, "Client sent an HTTP request to an HTTPS server.\n"), notify.Unsure},
+		"a proxy's page":       {saying(400, "<html>Bad Request"), notify.Unsure},
+		"no API":               {saying(403, `{"error":{"status":"PERMISSION_DENIED","message":"disabled"}}`), notify.Auth},
+		"no route":             {saying(404, "404 page not found\n"), notify.Auth},
+		"a page that is away":  {saying(503, "<html>"), notify.Unavailable},
+		"rubbish":              {saying(500, "\x00\xff{"), notify.Unsure},
+		"an error of no shape": {saying(500, `{"error":[1]}`), notify.Unsure},
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint, requests := answering(t, c.answer)
+			o := senderTo(t, endpoint).Send(t.Context(), pushTo(aToken))
+			if o.Class != c.class || o.Reason == "" || requests.Load() != 1 {
+				t.Errorf("got %+v after %d requests; want %s after one", o, requests.Load(), c.class)
+			}
+		})
+	}
+}
+
+func TestReasonIsFitToBeShown(t *testing.T) {
+	for name, said := range map[string]string{
+		"token":    "this token: " + aToken + ", " + aToken,
+		"at end":   strings.Repeat("x", 185) + aToken, // in whole if it were cut first
+		"long":     strings.Repeat("가", 500),
+		"control":  "a\x00b\r\n\tc\x1b[31m",
+		"not text": "\xff\xfe\xfd",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for form, body := range map[string]string{"json": fmt.Sprintf(`{"error":{"status":"INTERNAL","message":%q}}`, said), "plain": said} {
+				endpoint, _ := answering(t, saying(500, body))
+				s := senderTo(t, endpoint)
+				_, topical := s.Subscribe(t.Context(), "dsp_1", []string{"another-of-the-tokens", aToken})
+				for _, o := range []notify.Outcome{s.Send(t.Context(), pushTo(aToken)), topical} {
+					if strings.Contains(o.Reason, aToken[:12]) || len(o.Reason) > 200 || !utf8.ValidString(o.Reason) ||
+						strings.ContainsAny(o.Reason, "\x00\r\n\t\x1b") || !strings.HasPrefix(o.Reason, "500 ") {
+						t.Errorf("%s: %q", form, o.Reason)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestTopics(t *testing.T) {
+	fcm := simulate(t)
+	fcm.Kill("gone")
+	s := senderTo(t, fcm.URL()+"/v1")
+
+	refused, o := s.Subscribe(t.Context(), "dsp_1", []string{"one", "gone", "two", "BAD"})
+	if o.Class != notify.Sent || !cmp.Equal(refused, []int{1, 3}) {
+		t.Fatalf("refused %v, %+v", refused, o)
+	}
+	if diff := cmp.Diff([]string{"one", "two"}, fcm.Subscribers("dsp_1")); diff != "" {
+		t.Fatal(diff)
+	}
+	told := offered()
+	told.Device, told.Driver, told.Topic, told.Silent, told.Type = dispatch.Device{}, "", "dsp_1", true, dispatch.EventTaken
+	if o := s.Send(t.Context(), told); o.Class != notify.Sent {
+		t.Fatalf("to the topic: %+v", o)
+	}
+	if d := fcm.Device("two"); len(d.Silent) != 1 || d.Silent[0].Type != "dispatch.taken" {
+		t.Fatalf("a subscriber got %+v", d)
+	}
+	refused, o = s.Unsubscribe(t.Context(), "dsp_1", []string{"one", "two"})
+	if o.Class != notify.Sent || len(refused) != 0 || len(fcm.Subscribers("dsp_1")) != 0 {
+		t.Fatalf("refused %v, %+v, left %v", refused, o, fcm.Subscribers("dsp_1"))
+	}
+}
+
+func TestTopicLimits(t *testing.T) {
+	fcm := simulate(t)
+	s := senderTo(t, fcm.URL()+"/v1")
+	tokens := make([]string, 1001)
+	for i := range tokens {
+		tokens[i] = fmt.Sprintf("token-%d", i)
+	}
+	if refused, o := s.Subscribe(t.Context(), "dsp_1", nil); o.Class != notify.Sent || refused != nil {
+		t.Errorf("nobody: %v, %+v", refused, o)
+	}
+	if _, o := s.Subscribe(t.Context(), "dsp_1", tokens); o.Class != notify.Poison {
+		t.Errorf("too many: %+v", o)
+	}
+	if n := fcm.TopicCalls(); n != 0 {
+		t.Errorf("%d calls for that", n)
+	}
+	if refused, o := s.Subscribe(t.Context(), "dsp_1", tokens[:1000]); o.Class != notify.Sent || refused != nil {
+		t.Errorf("the most: %v, %+v", refused, o)
+	}
+	if n := len(fcm.Subscribers("dsp_1")); n != 1000 {
+		t.Errorf("%d subscribers", n)
+	}
+}
+
+func TestTopicFailures(t *testing.T) {
+	for status, want := range map[int]notify.Class{
+		400: notify.Poison, 401: notify.Auth, 403: notify.Auth, 404: notify.Auth, 429: notify.Quota,
+		500: notify.Unsure, 503: notify.Unavailable,
+	} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			fcm := simulate(t)
+			fcm.Set(func(k *fcmtest.Knobs) { k.TopicStatus, k.RetryAfter = status, "5" })
+			refused, o := senderTo(t, fcm.URL()+"/v1").Unsubscribe(t.Context(), "dsp_1", []string{aToken})
+			if o.Class != want || o.RetryAfter != 5*time.Second || refused != nil || o.Reason == "" {
+				t.Errorf("refused %v, %+v; want %s", refused, o, want)
+			}
+			if n := fcm.TopicCalls(); n != 1 {
+				t.Errorf("%d calls", n)
+			}
+		})
+	}
+	for name, body := range map[string]string{
+		"too few":               `{"results":[{}]}`,
+		"not an error":          `{"results":[{"error":7},{}]}`, // the SDK panics
+		"something else":        `{"results":[{"topic":"x"},{}]}`,
+		"nothing":               ``,
+		"cut off":               `{"results":[{},{`,
+		"results of other kind": `{"results":"all"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			endpoint, requests := answering(t, saying(200, body))
+			refused, o := senderTo(t, endpoint).Subscribe(t.Context(), "dsp_1", []string{aToken, "another"})
+			if o.Class != notify.Unsure || refused != nil || o.Reason == "" || requests.Load() != 1 {
+				t.Errorf("refused %v, %+v after %d requests", refused, o, requests.Load())
+			}
+		})
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	fcm := simulate(t)
+	for _, path := range []string{"/v1", "/v1/", "/v1//", "", "/"} {
+		s := senderTo(t, fcm.URL()+path)
+		if o := s.Send(t.Context(), pushTo(aToken)); o.Class != notify.Sent {
+			t.Errorf("%q: %+v", path, o)
+		}
+		if _, o := s.Subscribe(t.Context(), "dsp_1", []string{aToken}); o.Class != notify.Sent {
+			t.Errorf("%q, a topic call: %+v", path, o)
+		}
+	}
+	for _, endpoint := range []string{
+		"127.0.0.1:9099", "ftp://127.0.0.1/v1", "http://", "http://h/v2", "http://u:secret@h/v1", "http://h/v1?key=secret", "http://h\x00",
+	} {
+		s, err := notify.NewFCM(t.Context(), notify.FCMOptions{Project: "demo", Endpoint: endpoint})
+		if err == nil {
+			s.Close()
+			t.Errorf("%q was accepted", endpoint)
+		} else if !strings.Contains(err.Error(), "endpoint") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v", endpoint, err)
+		}
+	}
+	for _, project := range []string{"", "a/b", "a b", "../x"} {
+		s, err := notify.NewFCM(t.Context(), notify.FCMOptions{Project: project, Endpoint: fcm.URL()})
+		if err == nil {
+			s.Close()
+			t.Errorf("project %q was accepted", project)
+		}
+	}
+}
+
+func TestCredentialsThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ content, says string }{
+		"missing.json": {"", "no such file"},
+		"text.json":    {"hello", "not the JSON of a key file"},
+		"empty.json":   {"{}", `no "type"`},
+		"odd.json":     {`{"type":"a_friend"}`, "a_friend"},
+		"mail.json":    {`{"type":"service_account"}`, "client_email"},
+		"key.json":     {`{"type":"service_account","client_email":"a@b","private_key":"s3cret"}`, "private_key"},
+		"key2.json":    {`{"type":"service_account","client_email":"a@b","private_key":"-----BEGIN PRIVATE KEY-----\nczNjcmV0\n-----END PRIVATE KEY-----\n"}`, "private_key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(dir, name)
+			if c.content != "" {
+				if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := notify.NewFCM(t.Context(), notify.FCMOptions{Project: "demo", CredentialsFile: file})
+			if err == nil {
+				s.Close()
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "s3cret") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// With an endpoint of one's own nothing is sent that opens Google's, whatever the environment has.
+func TestNoCredentialsToAnotherEndpoint(t *testing.T) {
+	tokens, asked := answering(t, saying(200, `{"access_token":"secret","expires_in":3600}`))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", serviceAccount(t, tokens))
+	t.Setenv("HTTP_PROXY", "http://u:secret@127.0.0.1:1")
+	fcm := fcmtest.New()
+	var mu sync.Mutex
+	var seen []http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		seen = append(seen, r.Header.Clone())
+		mu.Unlock()
+		fcm.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	defer fcm.Close()
+	s := senderTo(t, server.URL+"/v1", func(o *notify.FCMOptions) { o.CredentialsFile = os.Getenv("GOOGLE_APPLICATION_CREDENTIALS") })
+	if o := s.Send(t.Context(), pushTo(aToken)); o.Class != notify.Sent {
+		t.Fatalf("%+v", o)
+	}
+	if _, o := s.Subscribe(t.Context(), "dsp_1", []string{aToken}); o.Class != notify.Sent {
+		t.Fatalf("%+v", o)
+	}
+	if len(seen) != 2 || asked.Load() != 0 {
+		t.Fatalf("%d requests, %d for an access token", len(seen), asked.Load())
+	}
+	for _, h := range seen {
+		if got := fmt.Sprint(h); h.Get("Authorization") != "" || strings.Contains(got, "secret") {
+			t.Errorf("sent %v", got)
+		}
+	}
+}
+
+func TestConnectionsAreReused(t *testing.T) {
+	const width, rounds = 256, 4
+	fcm := fcmtest.New()
+	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 50 * time.Millisecond })
+	server := httptest.NewUnstartedServer(fcm)
+	var accepted atomic.Int64
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			accepted.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	defer fcm.Close()
+	s := senderTo(t, server.URL, func(o *notify.FCMOptions) { o.MaxConns = width })
+	for range rounds {
+		gate := make(chan struct{})
+		var sending sync.WaitGroup
+		for i := range width {
+			sending.Go(func() {
+				<-gate
+				if o := s.Send(t.Context(), pushTo(fmt.Sprint("token-", i))); o.Class != notify.Sent {
+					t.Errorf("%+v", o)
+				}
+			})
+		}
+		close(gate)
+		sending.Wait()
+	}
+	if stats := fcm.Stats(); stats.Requests != width*rounds || stats.Peak < width/4 {
+		t.Errorf("%d requests, at most %d at a time", stats.Requests, stats.Peak)
+	}
+	if n := accepted.Load(); n > width {
+		t.Errorf("%d connections for %d sends at a time", n, width)
+	}
+}

@@ -1,0 +1,238 @@
+package fcmtest_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"firebase.google.com/go/v4/errorutils"
+	"firebase.google.com/go/v4/messaging"
+	"github.com/google/go-cmp/cmp"
+
+	"firsttap/notify/fcmtest"
+)
+
+// classes are what the SDK makes of an error.
+func classes(err error) []string {
+	var is []string
+	for _, c := range []struct {
+		name string
+		is   func(error) bool
+	}{
+		{"IsInvalidArgument", messaging.IsInvalidArgument},
+		{"IsUnregistered", messaging.IsUnregistered},
+		{"IsSenderIDMismatch", messaging.IsSenderIDMismatch},
+		{"IsQuotaExceeded", messaging.IsQuotaExceeded},
+		{"IsUnavailable", messaging.IsUnavailable},
+		{"IsInternal", messaging.IsInternal},
+		{"IsThirdPartyAuthError", messaging.IsThirdPartyAuthError},
+		{"invalid argument", errorutils.IsInvalidArgument},
+		{"not found", errorutils.IsNotFound},
+		{"permission denied", errorutils.IsPermissionDenied},
+		{"resource exhausted", errorutils.IsResourceExhausted},
+		{"unavailable", errorutils.IsUnavailable},
+		{"internal", errorutils.IsInternal},
+		{"unauthenticated", errorutils.IsUnauthenticated},
+		{"unknown", errorutils.IsUnknown},
+	} {
+		if c.is(err) {
+			is = append(is, c.name)
+		}
+	}
+	return is
+}
+
+// The SDK takes each error for what it is and for nothing else.
+func TestStatus(t *testing.T) {
+	s := listen(t)
+	client := dial(t, s)
+	for _, c := range []struct {
+		status int
+		code   string
+		want   []string
+	}{
+		{400, "", []string{"IsInvalidArgument", "invalid argument"}},
+		{401, "", []string{"IsThirdPartyAuthError", "unauthenticated"}},
+		{401, "-", []string{"unauthenticated"}},
+		{403, "", []string{"IsSenderIDMismatch", "permission denied"}},
+		{403, "-", []string{"permission denied"}},
+		{404, "", []string{"IsUnregistered", "not found"}},
+		{429, "", []string{"IsQuotaExceeded", "resource exhausted"}},
+		{500, "", []string{"IsInternal", "internal"}},
+		{500, "UNAVAILABLE", []string{"IsUnavailable", "internal"}},
+		{503, "", []string{"IsUnavailable", "unavailable"}},
+		{503, "-", []string{"unavailable"}},
+		{502, "", []string{"unknown"}},
+	} {
+		s.Set(func(k *fcmtest.Knobs) { k.Status, k.ErrorCode, k.RetryAfter = c.status, c.code, "17" })
+		_, err := client.Send(t.Context(), to("tok"))
+		if got := classes(err); !cmp.Equal(got, c.want) {
+			t.Errorf("%d %s: %q, want %q: %v", c.status, c.code, got, c.want, err)
+			continue
+		}
+		if got := errorutils.HTTPResponse(err).Header.Get("Retry-After"); got != "17" {
+			t.Errorf("%d %s: Retry-After %q", c.status, c.code, got)
+		}
+	}
+	if got := s.Device("tok").Received; got != 0 {
+		t.Errorf("the phone got %d", got)
+	}
+	s.Set(func(k *fcmtest.Knobs) { *k = fcmtest.Knobs{} })
+	if name := mustSend(t, client, to("tok")); name != "projects/demo/messages/13" {
+		t.Errorf("the 13th message is called %q", name)
+	}
+}
+
+func TestTokenFates(t *testing.T) {
+	s := listen(t)
+	client := dial(t, s)
+	s.Kill("dead")
+	s.Foreign("foreign")
+	for token, want := range map[string]string{
+		"dead": "IsUnregistered", "foreign": "IsSenderIDMismatch", "BAD": "IsInvalidArgument", "a b": "IsInvalidArgument",
+	} {
+		_, err := client.Send(t.Context(), to(token))
+		if got := classes(err); len(got) != 2 || got[0] != want {
+			t.Errorf("%s: %q: %v", token, got, err)
+			continue
+		}
+		body := bodyOf(t, errorutils.HTTPResponse(err))
+		if blames := strings.Contains(body, `"field":"message.token"`); blames != (want == "IsInvalidArgument") {
+			t.Errorf("%s: %s", token, body)
+		}
+	}
+	s.Revive("dead")
+	s.Revive("foreign")
+	for _, token := range []string{"dead", "foreign"} {
+		mustSend(t, client, to(token))
+		if got := s.Device(token); got.Received != 1 || len(got.Visible) != 1 {
+			t.Errorf("%s revived: %+v", token, got)
+		}
+	}
+}
+
+// What FCM would refuse is refused, by the field that is wrong, and what is just allowed is not.
+func TestRefusals(t *testing.T) {
+	s := listen(t)
+	client := dial(t, s)
+	s.Poison("sour")
+	with := func(change func(*messaging.Message)) *messaging.Message {
+		m := to("tok")
+		change(m)
+		return m
+	}
+	data := func(key, value string) *messaging.Message {
+		return with(func(m *messaging.Message) { m.Data[key] = value })
+	}
+	collapse := func(n int) *messaging.Message {
+		return with(func(m *messaging.Message) {
+			m.APNS = &messaging.APNSConfig{Headers: map[string]string{"apns-collapse-id": strings.Repeat("x", n)}}
+		})
+	}
+	size := func(target func(*messaging.Message), n int) *messaging.Message {
+		m := &messaging.Message{Data: map[string]string{"k": strings.Repeat("x", n-1)}}
+		target(m)
+		return m
+	}
+	token := func(m *messaging.Message) { m.Token = "tok" }
+	topic := func(m *messaging.Message) { m.Topic = "news" }
+	ttl := func(d time.Duration) *messaging.Message {
+		return with(func(m *messaging.Message) { m.Android.TTL = &d })
+	}
+	for name, c := range map[string]struct {
+		message *messaging.Message
+		field   string // "" if it is taken
+	}{
+		"poison":                {data("k", "a sour b"), "message"},
+		"from":                  {data("from", "x"), "message.data"},
+		"message_type":          {data("message_type", "x"), "message.data"},
+		"google.":               {data("google.x", "x"), "message.data"},
+		"gcm":                   {data("gcm.x", "x"), "message.data"},
+		"another key":           {data("fromage", "x"), ""},
+		"4096 bytes":            {size(token, 4096), ""},
+		"4097 bytes":            {size(token, 4097), "message"},
+		"2048 to a topic":       {size(topic, 2048), ""},
+		"2049 to a topic":       {size(topic, 2049), "message"},
+		"text counts":           {with(func(m *messaging.Message) { m.Notification.Body = strings.Repeat("x", 4096) }), "message"},
+		"collapse id":           {collapse(64), ""},
+		"long collapse id":      {collapse(65), "message.apns.headers"},
+		"no ttl":                {ttl(0), ""},
+		"four weeks":            {ttl(28 * 24 * time.Hour), ""},
+		"more":                  {ttl(28*24*time.Hour + time.Second), "message.android.ttl"},
+		"condition":             {&messaging.Message{Condition: "'a' in topics"}, "message.condition"},
+		"nothing is the matter": {to("tok"), ""},
+	} {
+		_, err := client.Send(t.Context(), c.message)
+		switch {
+		case c.field == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.field == "":
+		case !messaging.IsInvalidArgument(err):
+			t.Errorf("%s: %v", name, err)
+		case !strings.Contains(bodyOf(t, errorutils.HTTPResponse(err)), `"fieldViolations":[{"field":"`+c.field+`",`):
+			t.Errorf("%s: blames another field than %s: %v", name, c.field, err)
+		}
+	}
+	s.Cure()
+	mustSend(t, client, data("k", "sour"))
+}
+
+// What the SDK would not send is refused too.
+func TestRawRefusals(t *testing.T) {
+	s := fcmtest.New()
+	defer s.Close()
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"no json":       {"{", 400},
+		"no message":    {"{}", 400},
+		"no recipient":  {`{"message":{"data":{"a":"b"}}}`, 400},
+		"two":           {`{"message":{"token":"t","topic":"u"}}`, 400},
+		"number":        {`{"message":{"token":"t","data":{"a":1}}}`, 400},
+		"negative ttl":  {`{"message":{"token":"t","android":{"ttl":"-1s"}}}`, 400},
+		"minutes":       {`{"message":{"token":"t","android":{"ttl":"1m"}}}`, 400},
+		"priority":      {`{"message":{"token":"t","android":{"priority":"urgent"}}}`, 400},
+		"/topics/":      {`{"message":{"topic":"/topics/x"}}`, 400},
+		"huge":          {`{"message":{"token":"t","x":"` + strings.Repeat("x", 64<<10) + `"}}`, 400},
+		"unknown field": {`{"message":{"token":"t","fcm_options":{}}}`, 200},
+	} {
+		if w, cut := post(t.Context(), s, sendPath, c.body); w.Code != c.want || cut {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+	// Of an unknown length, as chunks are.
+	for n, want := range map[int]int{64<<10 - 100: 200, 64 << 10: 400} {
+		body := strings.NewReader(`{"message":{"token":"t","x":"` + strings.Repeat("x", n) + `"}}`)
+		w := httptest.NewRecorder()
+		if s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, sendPath, io.MultiReader(body))); w.Code != want {
+			t.Errorf("%d bytes in chunks: %d", n, w.Code)
+		}
+	}
+	if got := s.Stats(); got.Requests != 13 || got.Accepted != 2 || got.Statuses[400] != 11 {
+		t.Errorf("%+v", got)
+	}
+	for path, want := range map[string]int{
+		"/v1/projects/messages:send": 404, "/v1/projects/a/b/messages:send": 404, "/": 404, "/iid/v1:batchOther": 404,
+	} {
+		if w, _ := post(t.Context(), s, path, "{}"); w.Code != want {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+func TestWrongMethod(t *testing.T) {
+	s := listen(t)
+	resp, err := http.Get(s.URL() + sendPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	if resp.StatusCode != http.StatusMethodNotAllowed || resp.Header.Get("Allow") != http.MethodPost {
+		t.Error(resp.Status)
+	}
+}

@@ -1,0 +1,150 @@
+package fcmtest
+
+import (
+	"hash/maphash"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	shards = 64
+	// defaultHeld bounds the devices, messages and subscriptions that are kept, together; each takes some 50 to 200 bytes.
+	defaultHeld = 4 << 20
+)
+
+// fleet is all the phones. A phone comes into being when it is first named.
+type fleet struct {
+	seed   maphash.Seed
+	limit  int64 // of held
+	held   atomic.Int64
+	shards [shards]shard
+}
+
+type shard struct {
+	mu     sync.Mutex
+	phones map[string]*phone
+	totals change
+}
+
+// fate is what FCM says of a token.
+type fate int
+
+const (
+	isAlive fate = iota
+	isDead
+	isForeign
+)
+
+func (f *fleet) init() {
+	f.seed, f.limit = maphash.MakeSeed(), defaultHeld
+	for i := range f.shards {
+		f.shards[i].phones = map[string]*phone{}
+	}
+}
+
+func (f *fleet) full() bool { return f.held.Load() >= f.limit }
+
+// with runs do on the phone of a token, alone.
+func (f *fleet) with(token string, do func(*phone) change) {
+	s := f.shard(token)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.phones[token]
+	if p == nil {
+		p = &phone{}
+		s.phones[token] = p
+		f.held.Add(1)
+	}
+	c := do(p)
+	s.totals.add(c)
+	f.held.Add(int64(c.held))
+}
+
+func (f *fleet) shard(token string) *shard {
+	return &f.shards[maphash.String(f.seed, token)%shards]
+}
+
+// deliver gives d to a phone that is neither dead nor foreign, unless it is only asked.
+func (f *fleet) deliver(token string, d *delivery, ask bool) (of fate) {
+	f.with(token, func(p *phone) change {
+		switch {
+		case p.dead:
+			of = isDead
+		case p.foreign:
+			of = isForeign
+		case !ask:
+			return p.deliver(d)
+		}
+		return change{}
+	})
+	return of
+}
+
+func (f *fleet) mark(token string, set func(*phone)) {
+	f.with(token, func(p *phone) change {
+		set(p)
+		return change{}
+	})
+}
+
+// Kill makes the token UNREGISTERED: its app was removed.
+func (s *Server) Kill(token string) { s.fleet.mark(token, func(p *phone) { p.dead = true }) }
+
+// Revive ends what Kill or Foreign began.
+func (s *Server) Revive(token string) {
+	s.fleet.mark(token, func(p *phone) { p.dead, p.foreign = false, false })
+}
+
+// Foreign makes the token another project's: SENDER_ID_MISMATCH.
+func (s *Server) Foreign(token string) { s.fleet.mark(token, func(p *phone) { p.foreign = true }) }
+
+// Offline takes the phone off the network: FCM takes messages for it and keeps them until their ttl ends, 100 at most.
+func (s *Server) Offline(token string) { s.fleet.mark(token, func(p *phone) { p.offline = true }) }
+
+// Online brings the phone back, and to it what was kept.
+func (s *Server) Online(token string) {
+	s.fleet.with(token, func(p *phone) change { return p.come(time.Now()) })
+}
+
+// Device returns the phone of a token, an untouched one if nothing was sent to it.
+func (s *Server) Device(token string) Device {
+	shard := s.fleet.shard(token)
+	shard.mu.Lock()
+	defer shard.mu.Unlock()
+	if p := shard.phones[token]; p != nil {
+		return p.device()
+	}
+	return Device{}
+}
+
+// Tokens returns those whose phones got a message, sorted.
+func (s *Server) Tokens() []string {
+	var tokens []string
+	for i := range s.fleet.shards {
+		shard := &s.fleet.shards[i]
+		shard.mu.Lock()
+		for token, p := range shard.phones {
+			if p.received > 0 {
+				tokens = append(tokens, token)
+			}
+		}
+		shard.mu.Unlock()
+	}
+	slices.Sort(tokens)
+	return tokens
+}
+
+// Totals returns, over all phones, the messages they got, the duplicates among them, the notifications they show, and
+// how many phones got any.
+func (s *Server) Totals() (received, duplicates, visible, devicesTold int) {
+	var all change
+	for i := range s.fleet.shards {
+		shard := &s.fleet.shards[i]
+		shard.mu.Lock()
+		all.add(shard.totals)
+		shard.mu.Unlock()
+	}
+	return all.received, all.duplicates, all.visible, all.told
+}

@@ -1,0 +1,189 @@
+package fcmtest
+
+import (
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Request is one messages:send request. What it refers to must not be changed.
+type Request struct {
+	N             int64     // 1, 2, ... in the order in which they were decided
+	At            time.Time // when its last byte had arrived
+	Project       string
+	Authorization string // the header
+	Token         string // one of Token and Topic, unless it was refused for that
+	Topic         string
+	Data          map[string]string // as the app gets it
+	Tag           string            // android's, or else the apns-collapse-id
+	Silent        bool              // data only
+	ValidateOnly  bool
+	Body          []byte
+	Status        int    // that it is answered with after the latency; 0: none
+	Code          string // the FcmError's errorCode, "" of none
+	Accepted      bool   // the device gets it, whatever the answer
+}
+
+// defaultKeep is how many requests are remembered, unless Keep says otherwise.
+const defaultKeep = 10_000
+
+// ledger counts the requests, remembers the last of them, and deals out faults.
+type ledger struct {
+	mu         sync.Mutex
+	requests   int64
+	accepted   int64
+	unanswered int64
+	topicCalls int64
+	peak       int64
+	statuses   map[int]int64
+
+	keep int
+	ring []Request
+	next int // where the oldest is, once the ring is full
+
+	failed, dropped, droppedAfter, hungAfter, unreadable share
+
+	minute, second window
+}
+
+func (l *ledger) init() { l.keep, l.statuses = defaultKeep, map[int]int64{} }
+
+func (l *ledger) restartShares() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed, l.dropped, l.droppedAfter, l.hungAfter, l.unreadable = share{}, share{}, share{}, share{}, share{}
+}
+
+// enter notes how many requests are under way.
+func (l *ledger) enter(underWay int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.peak = max(l.peak, underWay)
+}
+
+func (l *ledger) topicCall() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.topicCalls++
+}
+
+// before returns the fault of a send that prevents it from being taken.
+func (l *ledger) before(k *Knobs, at time.Time) (v verdict, faulty bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case k.Hang:
+		return verdict{hang: true}, true
+	case l.dropped.next(k.Drop):
+		return verdict{cut: true}, true
+	case l.failed.next(k.rate()):
+		return verdict{refused: refusalOf(k.Status, k.ErrorCode), retryAfter: k.RetryAfter}, true
+	}
+	left := max(l.minute.left(k.QuotaPerMinute, time.Minute, at), l.second.left(k.QuotaPerSecond, time.Second, at))
+	if left > 0 {
+		v = verdict{refused: refusalOf(http.StatusTooManyRequests, ""), retryAfter: k.RetryAfter}
+		if v.retryAfter == "" {
+			v.retryAfter = retryIn(left)
+		}
+		return v, true
+	}
+	l.minute.used++
+	l.second.used++
+	return verdict{}, false
+}
+
+// after returns the verdict on a send that was taken.
+func (l *ledger) after(k *Knobs) verdict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.droppedAfter.next(k.DropAfterAccept):
+		return verdict{taken: true, cut: true}
+	case l.hungAfter.next(k.HangAfterAccept):
+		return verdict{taken: true, hang: true}
+	}
+	return verdict{taken: true, badJSON: l.unreadable.next(k.BadJSON)}
+}
+
+// record counts the request, numbers and remembers it.
+func (l *ledger) record(req *Request, v *verdict) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests++
+	req.N = l.requests
+	if req.Accepted {
+		l.accepted++
+	}
+	if status := v.status(); status == 0 {
+		l.unanswered++
+	} else {
+		l.statuses[status]++
+	}
+	switch {
+	case l.keep == 0:
+	case len(l.ring) < l.keep:
+		l.ring = append(l.ring, *req)
+	default:
+		l.ring[l.next] = *req
+		l.next = (l.next + 1) % l.keep
+	}
+}
+
+// Keep has the last n requests remembered for Sends, 10,000 unless it is called; 0 turns that off. It forgets those so
+// far.
+func (s *Server) Keep(n int) {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	s.ledger.keep, s.ledger.ring, s.ledger.next = max(n, 0), nil, 0
+}
+
+// Sends returns the remembered messages:send requests, the oldest first.
+func (s *Server) Sends() []Request {
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sends := make([]Request, 0, len(l.ring))
+	return append(append(sends, l.ring[l.next:]...), l.ring[:l.next]...)
+}
+
+// Requests counts the messages:send requests, whatever the answer.
+func (s *Server) Requests() int64 {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	return s.ledger.requests
+}
+
+// TopicCalls counts the calls of batchAdd and batchRemove, whatever the answer.
+func (s *Server) TopicCalls() int64 {
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	return s.ledger.topicCalls
+}
+
+// Stats are what the server has counted since it was made.
+type Stats struct {
+	Requests   int64         `json:"requests"`   // messages:send, whatever the answer
+	Accepted   int64         `json:"accepted"`   // of them, those that a device or topic got
+	Unanswered int64         `json:"unanswered"` // those left hanging or cut on purpose
+	Statuses   map[int]int64 `json:"statuses"`   // the others, by what they are answered
+	TopicCalls int64         `json:"topic_calls"`
+	UnderWay   int64         `json:"under_way"` // requests of any kind, now
+	Peak       int64         `json:"peak"`      // the most that were under way at once
+	Received   int           `json:"received"`  // messages that devices got
+	Duplicates int           `json:"duplicates"`
+	Visible    int           `json:"visible"`
+	Devices    int           `json:"devices"` // those that got any
+}
+
+// Stats returns what was counted so far.
+func (s *Server) Stats() Stats {
+	stats := Stats{UnderWay: s.handlers.Load()}
+	stats.Received, stats.Duplicates, stats.Visible, stats.Devices = s.Totals()
+	l := &s.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stats.Requests, stats.Accepted, stats.Unanswered = l.requests, l.accepted, l.unanswered
+	stats.TopicCalls, stats.Peak, stats.Statuses = l.topicCalls, l.peak, maps.Clone(l.statuses)
+	return stats
+}

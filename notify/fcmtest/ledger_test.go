@@ -1,0 +1,112 @@
+package fcmtest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"firsttap/notify/fcmtest"
+)
+
+// What is remembered is what was on the wire and what became of it; the hook sees the same.
+func TestSends(t *testing.T) {
+	s := listen(t)
+	client := dial(t, s)
+	s.Kill("dead")
+	var mu sync.Mutex
+	var hooked []fcmtest.Request
+	s.OnSend(func(r fcmtest.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		hooked = append(hooked, r)
+	})
+	before := time.Now()
+	mustSend(t, client, to("tok"))
+	if _, err := client.Send(t.Context(), silent("dead", "dispatch.taken", "evt_2", "dsp_1", 1)); err == nil {
+		t.Error("taken")
+	}
+	if name, err := client.SendDryRun(t.Context(), to("tok")); err != nil || name != "projects/demo/messages/fake_message_id" {
+		t.Error(name, err)
+	}
+	got := s.Sends()
+	want := []fcmtest.Request{
+		{N: 1, Project: "demo", Token: "tok", Tag: "dsp_1", Data: to("").Data, Status: 200, Accepted: true},
+		{
+			N: 2, Project: "demo", Token: "dead", Data: silent("", "dispatch.taken", "evt_2", "dsp_1", 1).Data, Silent: true,
+			Status: 404, Code: "UNREGISTERED",
+		},
+		{N: 3, Project: "demo", Token: "tok", Tag: "dsp_1", Data: to("").Data, ValidateOnly: true, Status: 200},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(fcmtest.Request{}, "At", "Body")); diff != "" {
+		t.Error("-want +got:", diff)
+	}
+	if diff := cmp.Diff(got, hooked); diff != "" {
+		t.Error("the hook, -want +got:", diff)
+	}
+	for _, r := range got {
+		if r.At.Before(before) || r.At.After(time.Now()) || !json.Valid(r.Body) {
+			t.Errorf("%d at %v: %s", r.N, r.At, r.Body)
+		}
+	}
+	if d := s.Device("tok"); d.Received != 1 {
+		t.Errorf("the phone got a dry run: %+v", d)
+	}
+}
+
+func TestKeep(t *testing.T) {
+	s := fcmtest.New()
+	send := func(n int) {
+		for range n {
+			post(t.Context(), s, sendPath, rawOffer, "Authorization", "Bearer x")
+		}
+	}
+	kept := func() (numbers []int64) {
+		for _, r := range s.Sends() {
+			numbers = append(numbers, r.N)
+		}
+		return numbers
+	}
+	send(2)
+	if got := s.Sends(); len(got) != 2 || got[0].Authorization != "Bearer x" {
+		t.Errorf("%+v", got)
+	}
+	s.Keep(3)
+	for _, c := range []struct {
+		send int
+		want []int64
+	}{{0, nil}, {2, []int64{3, 4}}, {1, []int64{3, 4, 5}}, {2, []int64{5, 6, 7}}, {3, []int64{8, 9, 10}}} {
+		if send(c.send); !slices.Equal(kept(), c.want) {
+			t.Errorf("kept %v, want %v", kept(), c.want)
+		}
+	}
+	s.Keep(0)
+	if send(2); len(s.Sends()) != 0 || s.Requests() != 12 {
+		t.Errorf("kept %v of %d", kept(), s.Requests())
+	}
+}
+
+// Two servers know nothing of each other, and one takes many phones.
+func TestManyPhones(t *testing.T) {
+	s := listen(t)
+	client, other := dial(t, s), listen(t)
+	const n = 500
+	together(16, func(i int) {
+		for j := i; j < n; j += 16 {
+			if _, err := client.Send(t.Context(), to(fmt.Sprint("tok", j))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if received, _, visible, told := s.Totals(); received != n || visible != n || told != n {
+		t.Errorf("%d received, %d visible, %d told", received, visible, told)
+	}
+	if received, _, _, _ := other.Totals(); received != 0 || other.Requests() != 0 {
+		t.Errorf("the other got %d", received)
+	}
+}

@@ -1,0 +1,163 @@
+package fcmtest_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	firebase "firebase.google.com/go/v4"
+	"firebase.google.com/go/v4/messaging"
+	"google.golang.org/api/option"
+
+	"firsttap/notify/fcmtest"
+	"firsttap/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// patience bounds what must happen.
+const patience = 20 * time.Second
+
+func listen(t testing.TB) *fcmtest.Server {
+	t.Helper()
+	s, err := fcmtest.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// dial returns the real SDK, which sends every request once and its topic calls to s.
+func dial(t testing.TB, s *fcmtest.Server) *messaging.Client {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 512, DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	hc := &http.Client{Transport: once{transport, strings.TrimPrefix(s.URL(), "http://")}}
+	app, err := firebase.NewApp(t.Context(), &firebase.Config{ProjectID: "demo"},
+		option.WithEndpoint(s.URL()+"/v1"), option.WithHTTPClient(hc))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := app.Messaging(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// once keeps the SDK from repeating a request: it does so on 503 and when there is no answer.
+type once struct {
+	base http.RoundTripper
+	host string
+}
+
+// statusUnrepeated stands for 503 and for no answer.
+const statusUnrepeated = 599
+
+func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host = "http", o.host
+	resp, err := o.base.RoundTrip(r)
+	if err != nil {
+		return &http.Response{StatusCode: statusUnrepeated, Header: http.Header{}, Body: http.NoBody, Request: r}, nil //nolint:nilerr // see above
+	}
+	if resp.StatusCode == http.StatusServiceUnavailable {
+		resp.StatusCode = statusUnrepeated
+	}
+	return resp, nil
+}
+
+// to is an offer to a token.
+func to(token string) *messaging.Message { return offer(token, "evt_1", 1) }
+
+func offer(token, event string, round int) *messaging.Message {
+	return told(token, "dispatch.opened", event, "dsp_1", round)
+}
+
+// told is a visible message, tagged by its dispatch.
+func told(token, typ, event, dispatch string, round int) *messaging.Message {
+	m := silent(token, typ, event, dispatch, round)
+	m.Notification = &messaging.Notification{Title: typ, Body: "round " + m.Data["round"]}
+	m.Android.Notification = &messaging.AndroidNotification{Tag: dispatch}
+	return m
+}
+
+func silent(token, typ, event, dispatch string, round int) *messaging.Message {
+	return &messaging.Message{
+		Token:   token,
+		Data:    map[string]string{"type": typ, "event_id": event, "dispatch_id": dispatch, "round": string(rune('0' + round))},
+		Android: &messaging.AndroidConfig{Priority: "high"},
+	}
+}
+
+func mustSend(t testing.TB, client *messaging.Client, m *messaging.Message) string {
+	t.Helper()
+	name, err := client.Send(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// post asks s itself, without a connection, so that it works in a bubble of synctest; cut if it has no answer.
+func post(ctx context.Context, s *fcmtest.Server, path, body string, headers ...string) (w *httptest.ResponseRecorder, cut bool) {
+	w = httptest.NewRecorder()
+	defer func() {
+		if p := recover(); p != nil {
+			if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
+				panic(p)
+			}
+			cut = true
+		}
+	}()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	s.ServeHTTP(w, r)
+	return w, false
+}
+
+const sendPath = "/v1/projects/demo/messages:send"
+
+func bodyOf(t testing.TB, resp *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// together runs do n times at once.
+func together(n int, do func(i int)) {
+	start := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			<-start
+			do(i)
+		})
+	}
+	close(start)
+	all.Wait()
+}
+
+func mustReceive[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatalf("%s did not happen", what)
+		panic("unreachable")
+	}
+}

@@ -1,0 +1,219 @@
+package fcmtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Server is FCM and the phones behind it. It is an http.Handler, safe for concurrent use.
+type Server struct {
+	url string
+
+	changing sync.Mutex // one change of settings at a time; readers don't wait
+	settings atomic.Pointer[settings]
+
+	ledger ledger
+	fleet  fleet
+	topics topics
+
+	closing  chan struct{}
+	ending   sync.Once
+	handlers atomic.Int64
+	stop     func() // ends the listener and waits for what it started; nil without one
+}
+
+// settings are replaced, never changed.
+type settings struct {
+	knobs  Knobs
+	poison [][]byte
+	hook   func(Request)
+}
+
+// New returns a healthy server without a listener: serve it as an http.Handler, and Close it before the listener.
+func New() *Server {
+	s := &Server{closing: make(chan struct{})}
+	s.settings.Store(&settings{})
+	s.ledger.init()
+	s.fleet.init()
+	s.topics.init(&s.fleet)
+	return s
+}
+
+// Listen serves on a loopback port of its own until Close.
+func Listen() (*Server, error) {
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("fcmtest: %w", err)
+	}
+	s := New()
+	s.url = "http://" + listener.Addr().String()
+	var running sync.WaitGroup
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          log.New(io.Discard, "", 0),
+		// The state is set to closed last of all by the goroutine of a connection, and to new before it starts.
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				running.Add(1)
+			case http.StateClosed:
+				running.Done()
+			}
+		},
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(listener)
+	}()
+	s.stop = func() {
+		_ = server.Close()
+		<-served
+		running.Wait()
+	}
+	return s, nil
+}
+
+// URL returns where the server listens, without a slash at the end; FCM's endpoint is URL()+"/v1". It is "" of New's.
+func (s *Server) URL() string { return s.url }
+
+// Close ends the server at once, and what hangs or waits in it; with a listener it returns when all its goroutines have
+// ended. A hook that blocks delays it. What was counted can still be asked.
+func (s *Server) Close() {
+	s.ending.Do(func() {
+		close(s.closing)
+		if s.stop != nil {
+			s.stop()
+		}
+	})
+}
+
+// Set changes the knobs while the server runs: requests that arrive later see all of the change, earlier ones nothing.
+// The shares are counted from here. It panics if the knobs are not valid then.
+func (s *Server) Set(change func(*Knobs)) {
+	s.alter(func(set *settings) {
+		change(&set.knobs)
+		if err := set.knobs.Validate(); err != nil {
+			panic("fcmtest: " + err.Error())
+		}
+		s.ledger.restartShares()
+	})
+}
+
+// Knobs returns the knobs as they are.
+func (s *Server) Knobs() Knobs { return s.settings.Load().knobs }
+
+// OnSend has hook called with every messages:send request, when it has arrived and been decided, before the latency; nil
+// ends it. It is called by the request's goroutine, so concurrently, and the answer waits for it.
+func (s *Server) OnSend(hook func(Request)) {
+	s.alter(func(set *settings) { set.hook = hook })
+}
+
+// Poison has messages refused as INVALID_ARGUMENT whose body contains match.
+func (s *Server) Poison(match string) {
+	s.alter(func(set *settings) {
+		if match != "" {
+			set.poison = append(set.poison[:len(set.poison):len(set.poison)], []byte(match))
+		}
+	})
+}
+
+// Cure ends what Poison began, for every match.
+func (s *Server) Cure() { s.alter(func(set *settings) { set.poison = nil }) }
+
+func (s *Server) alter(change func(*settings)) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	next := *s.settings.Load()
+	change(&next)
+	s.settings.Store(&next)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.ledger.enter(s.handlers.Add(1))
+	defer s.handlers.Add(-1)
+	if project, ok := sendPath(r.URL.Path); ok {
+		if allowPost(w, r) {
+			s.send(w, r, project)
+		}
+		return
+	}
+	if operation, ok := strings.CutPrefix(r.URL.Path, "/iid/v1:"); ok && (operation == batchAdd || operation == batchRemove) {
+		if allowPost(w, r) {
+			s.batch(w, r, operation)
+		}
+		return
+	}
+	http.NotFound(w, r)
+}
+
+func allowPost(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodPost {
+		return true
+	}
+	w.Header().Set("Allow", http.MethodPost)
+	http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+	return false
+}
+
+// sendPath returns the project of /v1/projects/{project}/messages:send.
+func sendPath(path string) (project string, ok bool) {
+	project, ok = strings.CutPrefix(path, "/v1/projects/")
+	if !ok {
+		return "", false
+	}
+	project, ok = strings.CutSuffix(project, "/messages:send")
+	return project, ok && project != "" && !strings.Contains(project, "/")
+}
+
+// pause waits, and reports whether the client and the server are still there. A negative wait has no end.
+func (s *Server) pause(r *http.Request, wait time.Duration) bool {
+	if wait == 0 {
+		select {
+		case <-s.closing:
+			return false
+		default:
+			return true
+		}
+	}
+	var elapsed <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		elapsed = timer.C
+	}
+	select {
+	case <-elapsed:
+		return true
+	case <-r.Context().Done():
+	case <-s.closing:
+	}
+	return false
+}
+
+// readBody returns the whole body, or that it is longer than limit.
+func readBody(r *http.Request, limit int64) (body []byte, long bool, err error) {
+	if r.ContentLength > limit {
+		return nil, true, nil
+	}
+	if r.ContentLength >= 0 {
+		body = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(r.Body, body)
+		return body, false, err
+	}
+	body, err = io.ReadAll(io.LimitReader(r.Body, limit+1))
+	if int64(len(body)) > limit {
+		return nil, true, err
+	}
+	return body, false, err
+}

@@ -1,0 +1,127 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const (
+	// membersAtOnce is what the push service takes in one call.
+	membersAtOnce = 1000
+	topicsAtOnce  = 4
+	// subscribeEvery keeps to two thirds of the 3,000 subscriptions a second that the push service takes.
+	subscribeEvery = 500 * time.Millisecond
+	watchEvery     = 10 * time.Second
+	pruneEvery     = time.Minute
+	pruneAtOnce    = 1000
+)
+
+// keepTopics subscribes large audiences, and unsubscribes those whose offer is over when their time has come.
+func (r *Relay) keepTopics(ctx context.Context) {
+	for never := make(chan struct{}); ctx.Err() == nil; {
+		leased, err := r.Topics.LeaseTopics(ctx, topicsAtOnce)
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("can't look for topics", "error", err)
+		}
+		for _, t := range leased {
+			if err := r.keepTopic(ctx, t); err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
+				r.Log.Warn("a topic is taken up again when its lease has ended", "topic", t.Name, "error", err)
+			}
+		}
+		if len(leased) < topicsAtOnce {
+			r.wait(ctx, never)
+		}
+	}
+}
+
+// keepTopic goes on where whoever had the topic before has ended.
+func (r *Relay) keepTopic(ctx context.Context, t dispatch.Topic) error {
+	change := r.Sender.Subscribe
+	if t.Ended {
+		change = r.Sender.Unsubscribe
+	}
+	pace := time.NewTicker(subscribeEvery)
+	defer pace.Stop()
+	for {
+		members, err := r.Topics.Members(ctx, t, membersAtOnce)
+		if err != nil {
+			return err
+		}
+		if len(members) == 0 {
+			return r.Topics.EndTopic(ctx, t)
+		}
+		tokens := make([]string, len(members))
+		for i, m := range members {
+			tokens[i] = m.PushToken
+		}
+		refusals, o := change(ctx, t.Name, tokens)
+		r.metrics.topic(o)
+		if o.Class != Sent {
+			return errors.New(string(o.Class) + ": " + o.Reason)
+		}
+		done, refused := split(members, refusals)
+		if err := r.Topics.SettleMembers(ctx, t, done, refused); err != nil {
+			return err
+		}
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func split(members []dispatch.Device, refusals []int) (done, refused []dispatch.DeviceID) {
+	out := make(map[int]bool, len(refusals))
+	for _, i := range refusals {
+		out[i] = true
+	}
+	for i, m := range members {
+		if out[i] {
+			refused = append(refused, m.ID)
+		} else {
+			done = append(done, m.ID)
+		}
+	}
+	return done, refused
+}
+
+// keepHouse watches the backlog and deletes what has been kept for long enough.
+func (r *Relay) keepHouse(ctx context.Context) {
+	watch, prune := time.NewTicker(watchEvery), time.NewTicker(pruneEvery)
+	defer watch.Stop()
+	defer prune.Stop()
+	for {
+		select {
+		case <-watch.C:
+			due, oldest, err := r.Outbox.Backlog(ctx)
+			if err == nil {
+				r.metrics.backlog.Set(float64(due))
+				r.metrics.backlogAge.Set(oldest.Seconds())
+			}
+		case <-prune.C:
+			r.prune(ctx, "notifications", func() (int, error) { return r.Outbox.Prune(ctx, pruneAtOnce) })
+			r.prune(ctx, "tokens", func() (int, error) {
+				return r.Devices.DeleteQuarantined(ctx, time.Now().Add(-buryAfter), pruneAtOnce)
+			})
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// prune deletes in chunks until there is nothing left to delete.
+func (r *Relay) prune(ctx context.Context, what string, chunk func() (int, error)) {
+	for ctx.Err() == nil {
+		switch n, err := chunk(); {
+		case err != nil:
+			r.Log.Warn("old rows were not deleted", "what", what, "error", err)
+			return
+		case n < pruneAtOnce:
+			return
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"firsttap/dispatch"
+)
+
+// Outbox is where a Relay finds what is to be told; see repository.Outbox.
+type Outbox interface {
+	LeaseTasks(ctx context.Context, limit int) ([]dispatch.Task, error)
+	GiveBackTasks(ctx context.Context) error
+	Do(ctx context.Context, task dispatch.Task, take int) (dispatch.Told, error)
+	Lease(ctx context.Context, limit int) (pushes []dispatch.Push, dropped map[string]int, err error)
+	Settle(ctx context.Context, settled []dispatch.Settled) error
+	Backlog(ctx context.Context) (due int, oldest time.Duration, err error)
+	Prune(ctx context.Context, limit int) (int, error)
+}
+
+// Topics is where a Relay finds whom to subscribe and unsubscribe; see repository.Outbox.
+type Topics interface {
+	LeaseTopics(ctx context.Context, limit int) ([]dispatch.Topic, error)
+	Members(ctx context.Context, t dispatch.Topic, limit int) ([]dispatch.Device, error)
+	SettleMembers(ctx context.Context, t dispatch.Topic, members, refused []dispatch.DeviceID) error
+	EndTopic(ctx context.Context, t dispatch.Topic) error
+}
+
+// Devices is told which tokens are dead; see repository.Store.
+type Devices interface {
+	Quarantine(ctx context.Context, dead []dispatch.Device) error
+	DeleteQuarantined(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
+// RelayOptions are what a Relay stands on. Times that are 0 have defaults.
+type RelayOptions struct {
+	Outbox  Outbox
+	Topics  Topics
+	Devices Devices
+	Sender  Sender
+	// Publish tells the live stream of what another process has committed and may not have told; nil for none.
+	Publish func(dispatch.Dispatch, []dispatch.Event)
+	// WakeOthers tells other processes that something is due; nil for none.
+	WakeOthers func()
+	Log        *slog.Logger
+	Metrics    prometheus.Registerer // nil for none
+	// Poll is how often the outbox is looked at when nobody says that something is due.
+	Poll time.Duration
+	// Attempt is how long one attempt may take: a lease that ends sooner is given back unused.
+	Attempt time.Duration
+	// Retry is the least wait before a second attempt.
+	Retry time.Duration
+	// Drain is how long attempts under way may take to end when the Relay is to stop.
+	Drain time.Duration
+	// Quota is how long nothing is sent after the push service said too many, where it does not say how long.
+	Quota time.Duration
+	// Pause is how long nothing is sent after several attempts in a row have failed. It doubles until one succeeds.
+	Pause time.Duration
+	// Width is how many requests are under way at most.
+	Width int
+}
+
+const (
+	defaultPoll    = time.Second
+	defaultAttempt = 16 * time.Second
+	defaultRetry   = 10 * time.Second
+	defaultDrain   = 10 * time.Second
+	// freshTasks bounds what this process has committed and not yet expanded. What is over is due when its lease ends.
+	freshTasks = 4096
+	// tasksAtOnce and pushesAtOnce bound one lease.
+	tasksAtOnce  = 32
+	pushesAtOnce = 256
+	// expanders is how many events are expanded at a time.
+	expanders = 2
+)
+
+// Relay sends what the outbox holds. Any number of processes may run one on the same outbox.
+type Relay struct {
+	RelayOptions
+	channel *channel
+	settler *settler
+	tokens  *tokens
+	metrics *relayMetrics
+	fresh   chan dispatch.Task
+	due     chan struct{} // notifications
+	tasks   chan struct{}
+	jobs    chan dispatch.Push
+	// platforms are closed until then, because the push service can't reach them.
+	platformsMu sync.Mutex
+	platforms   map[dispatch.Platform]time.Time
+	running     sync.WaitGroup
+}
+
+// NewRelay returns a Relay; Run makes it work.
+func NewRelay(o RelayOptions) *Relay {
+	o.Poll, o.Attempt = orElse(o.Poll, defaultPoll), orElse(o.Attempt, defaultAttempt)
+	o.Retry, o.Drain = orElse(o.Retry, defaultRetry), orElse(o.Drain, defaultDrain)
+	w, p := defaultWidth, defaultPauses
+	p.quota, p.first = orElse(o.Quota, p.quota), orElse(o.Pause, p.first)
+	if o.Width > 0 {
+		w.max, w.start = float64(o.Width), min(w.start, float64(o.Width))
+	}
+	r := &Relay{
+		RelayOptions: o, channel: newChannel(w, p),
+		fresh: make(chan dispatch.Task, freshTasks), due: make(chan struct{}, 1), tasks: make(chan struct{}, 1),
+		jobs: make(chan dispatch.Push, ahead*int(w.max)), platforms: map[dispatch.Platform]time.Time{},
+	}
+	r.metrics = newRelayMetrics(o.Metrics, r.channel)
+	return r
+}
+
+// Committed hands over what this process has committed, and has leased as it wrote it. It never blocks.
+func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
+	for _, e := range events {
+		select {
+		case r.fresh <- dispatch.Task{Event: e.ID, Kind: dispatch.TellTask}:
+		default:
+			r.metrics.overflow.Inc()
+		}
+	}
+}
+
+// Wake says that something may be due. It never blocks.
+func (r *Relay) Wake() {
+	poke(r.tasks)
+	poke(r.due)
+}
+
+// Run sends until ctx ends, then lets the attempts under way end, and gives back what it has leased and not sent. It
+// may be run again afterwards.
+func (r *Relay) Run(ctx context.Context) {
+	// What is under way when ctx ends is settled all the same.
+	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	r.settler = newSettler(r.Outbox, r.Log)
+	r.tokens = newTokens(r.Devices, r.settler, r.channel, r.Log, r.metrics)
+	var loops, writing, judging sync.WaitGroup
+	writing.Go(func() { r.settler.run(lasting) })
+	judging.Go(func() { r.tokens.run(lasting) })
+	for range expanders {
+		loops.Go(func() { r.expandFresh(ctx, lasting) })
+	}
+	loops.Go(func() { r.expandDue(ctx, lasting) })
+	loops.Go(func() { r.lease(ctx) })
+	loops.Go(func() { r.send(ctx, lasting) })
+	loops.Go(func() { r.keepTopics(ctx) })
+	loops.Go(func() { r.keepHouse(ctx) })
+	loops.Wait()
+
+	for len(r.jobs) > 0 {
+		r.giveBack(<-r.jobs, 0)
+	}
+	late := time.AfterFunc(r.Drain, stop)
+	defer late.Stop()
+	r.running.Wait() // attempts end with their context
+	r.tokens.finish()
+	judging.Wait()
+	r.settler.finish()
+	writing.Wait()
+	r.giveBackTasks()
+}
+
+func (r *Relay) giveBackTasks() {
+	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+	defer cancel()
+	if err := r.Outbox.GiveBackTasks(ctx); err != nil {
+		r.Log.Warn("events leased here are told of when the lease has ended", "error", err)
+	}
+}
+
+// expandFresh expands what this process has committed.
+func (r *Relay) expandFresh(ctx, lasting context.Context) {
+	for {
+		select {
+		case task := <-r.fresh:
+			r.expand(lasting, task, false)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// expandDue expands what is due: what another process left, and what waited for its time.
+func (r *Relay) expandDue(ctx, lasting context.Context) {
+	for ctx.Err() == nil {
+		leased, err := r.Outbox.LeaseTasks(ctx, tasksAtOnce)
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("can't look for events to tell of", "error", err)
+		}
+		for i, task := range leased {
+			if ctx.Err() != nil && i > 0 {
+				return // GiveBackTasks has the rest
+			}
+			r.expand(lasting, task, true)
+		}
+		if len(leased) < tasksAtOnce {
+			r.wait(ctx, r.tasks)
+		}
+	}
+}
+
+// expandTime bounds the expansion of one event.
+const expandTime = 10 * time.Second
+
+func (r *Relay) expand(ctx context.Context, task dispatch.Task, late bool) {
+	ctx, cancel := context.WithTimeout(ctx, expandTime)
+	defer cancel()
+	places := r.channel.reserve(pushesAtOnce, time.Now())
+	told, err := r.Outbox.Do(ctx, task, places)
+	r.channel.release(places - len(told.Pushes))
+	switch {
+	case errors.Is(err, dispatch.ErrNotLeased):
+		return
+	case err != nil:
+		r.Log.Error("an event is told of when its lease has ended", "event", task.Event, "task", task.Kind, "error", err)
+		return
+	}
+	if late && r.Publish != nil && task.Kind == dispatch.TellTask {
+		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
+	}
+	r.metrics.dropped("superseded", told.Dropped)
+	for _, p := range told.Pushes {
+		r.jobs <- p // has room for all that was reserved
+	}
+	if told.Left > 0 {
+		poke(r.due)
+		if r.WakeOthers != nil {
+			r.WakeOthers()
+		}
+	}
+}
+
+// lease keeps as many pushes ready as the channel takes.
+func (r *Relay) lease(ctx context.Context) {
+	for ctx.Err() == nil {
+		places := r.channel.reserve(pushesAtOnce, time.Now())
+		if places == 0 {
+			r.wait(ctx, r.channel.roomy)
+			continue
+		}
+		pushes, dropped, err := r.Outbox.Lease(ctx, places)
+		leased := len(pushes)
+		for why, n := range dropped {
+			leased += n
+			r.metrics.dropped(why, n)
+		}
+		r.channel.release(places - len(pushes))
+		for _, p := range pushes {
+			r.jobs <- p
+		}
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("can't look for notifications to send", "error", err)
+		}
+		if leased < places {
+			r.wait(ctx, r.due)
+			continue
+		}
+		r.awaitRoom(ctx)
+	}
+}
+
+// awaitRoom waits until a lease is worth its transaction.
+func (r *Relay) awaitRoom(ctx context.Context) {
+	for ctx.Err() == nil && !r.channel.worthwhile(time.Now()) {
+		r.wait(ctx, r.channel.roomy)
+	}
+}
+
+// wait waits for c, at most about as long as Poll says: not all processes at the same time.
+func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
+	t := time.NewTimer(r.Poll*3/4 + rand.N(r.Poll/2))
+	defer t.Stop()
+	select {
+	case <-c:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,218 @@
+package notify_test
+
+import (
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+	"firsttap/notify/fcmtest"
+	"firsttap/repository"
+)
+
+// attempts sums what the rows say of how often they were tried in vain.
+func (o *office) attempts() (n int) {
+	o.t.Helper()
+	for _, s := range []dispatch.NotificationStatus{dispatch.NotificationPending, dispatch.NotificationSent} {
+		items, _, err := o.store.NotificationsBy(o.t.Context(), s, dispatch.Page{Limit: 200})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		for _, i := range items {
+			n += i.Attempts
+		}
+	}
+	return n
+}
+
+// A storm of 503: an attempt is one request, the channel pauses instead of hammering, and everybody is told in the end.
+func TestPushServiceIsUnavailable(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
+		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+			n.Width, n.Pause = 8, 100*time.Millisecond
+		})
+		o.offer()
+		o.eventually("the push service is asked again after a pause", func() bool { return o.fcm.Requests() > 10 })
+		// Eight at once, then five failures in a row pause it: from there on it is asked by one request at a time.
+		if n := o.fcm.Requests(); n > 30 {
+			t.Errorf("%d requests into a storm", n)
+		}
+		asked := o.fcm.Requests()
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 0 })
+		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
+		refused := o.fcm.Stats().Statuses[503]
+		if int64(o.attempts()) != refused || refused < asked {
+			t.Errorf("%d attempts in the books, %d requests were refused", o.attempts(), refused)
+		}
+		if _, again, _, _ := o.fcm.Totals(); again != 0 {
+			t.Errorf("%d messages came twice", again)
+		}
+	}, 60)
+}
+
+// Too many: the channel waits for as long as it is told to, and no attempt is used up.
+func TestQuota(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.QuotaPerSecond = 20 })
+		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 8 })
+		o.offer()
+		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
+		if o.fcm.Stats().Statuses[429] == 0 {
+			t.Fatal("the quota was never reached")
+		}
+		if n := o.attempts(); n != 0 {
+			t.Errorf("%d attempts were used up", n)
+		}
+		// Each window ends with at most what was under way.
+		if n := o.fcm.Stats().Statuses[429]; n > 8*5 {
+			t.Errorf("%d requests after the quota was reached", n)
+		}
+	}, 60)
+}
+
+// A dead token is asked once, its device hears no more, and the others' pushes go on.
+func TestDeadToken(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		dead := o.cars[3]
+		o.fcm.Kill(phone(dead))
+		o.relay(o.store, nil)
+		o.offer()
+		o.eventually("the others show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars)-1 })
+		o.eventually("the dead one is dropped", func() bool { return o.rows()["DROPPED dead_token"] == 1 })
+		o.offer()
+		o.eventually("the others show the second offer", func() bool { return o.shows(dispatch.EventOpened) == 2*(len(o.cars)-1) })
+		if n := o.fcm.Stats().Statuses[404]; n != 1 {
+			t.Errorf("the dead token was asked %d times", n)
+		}
+		// The app registers again: the token lives.
+		o.fcm.Revive(phone(dead))
+		if _, err := o.store.PutDevice(t.Context(), dispatch.Device{
+			Driver: dead.ID, Installation: "app", Platform: dispatch.Android, PushToken: phone(dead),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		o.offer()
+		o.eventually("all show the third offer", func() bool { return o.shows(dispatch.EventOpened) == 3*len(o.cars)-2 })
+	}, 10)
+}
+
+// When most tokens are said to be dead, the push service is not believed: nobody's token is lost, nor what was to be
+// told.
+func TestMostTokensAreCalledDead(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		for _, v := range o.cars {
+			o.fcm.Kill(phone(v))
+		}
+		o.relay(o.store, nil)
+		o.offer()
+		o.eventually("all wait to be tried again", func() bool { return o.rows()["PENDING dead_token"] == len(o.cars) })
+		if n := o.rows()["DROPPED dead_token"]; n != 0 {
+			t.Errorf("%d tokens were believed to be dead", n)
+		}
+	}, 30)
+}
+
+// A push service that takes a message and cuts the connection: it is sent again, and the phone shows it once.
+func TestReplyIsLost(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.DropAfterAccept = 0.5 })
+		o.relay(o.store, nil)
+		o.offer()
+		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
+		_, again, visible, told := o.fcm.Totals()
+		if again == 0 {
+			t.Fatal("nothing was sent twice: the test shows nothing")
+		}
+		if visible != len(o.cars) || told != len(o.cars) {
+			t.Errorf("%d phones show %d notifications, want one each on %d", told, visible, len(o.cars))
+		}
+	}, 20)
+}
+
+// What is refused for what it says is dead, with the reason, and is sent after somebody has redriven it.
+func TestPoison(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.fcm.Poison(phone(o.cars[1]))
+		r := o.relay(o.store, nil)
+		o.offer()
+		o.eventually("one is dead", func() bool { return o.rows()["DEAD poison"] == 1 })
+		o.eventually("the others are sent", func() bool { return o.rows()["SENT sent"] == len(o.cars)-1 })
+		dead, _, err := o.store.NotificationsBy(t.Context(), dispatch.NotificationDead, dispatch.Page{Limit: 2})
+		if err != nil || len(dead) != 1 || dead[0].Reason == "" || dead[0].Driver != o.cars[1].ID {
+			t.Fatalf("%v %v", dead, err)
+		}
+		o.fcm.Cure()
+		if _, err := o.store.Redrive(t.Context(), dead[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		r.Wake()
+		o.eventually("it is sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
+	}, 5)
+}
+
+// An offer that is taken while the push service hangs is not offered any more.
+func TestSuperseded(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
+		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 4 })
+		d := o.offer()
+		o.eventually("the push service hangs", func() bool { return o.fcm.Requests() >= 4 })
+		o.accept(d, o.cars[0])
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
+		o.eventually("the winner is told", func() bool { return o.shows(dispatch.EventAccepted) == 1 })
+		o.eventually("nothing is pending", func() bool {
+			for what := range o.rows() {
+				if what[:7] == "PENDING" {
+					return false
+				}
+			}
+			return true
+		})
+		if n := o.shows(dispatch.EventOpened); n != 0 {
+			t.Errorf("%d phones show an offer that is over", n)
+		}
+		if n := o.rows()["DROPPED superseded"]; n < len(o.cars)-8 {
+			t.Errorf("%d of %d offers were dropped", n, len(o.cars))
+		}
+	}, 40)
+}
+
+// An instance that is told to end gives back what it has not sent: another sends it without waiting for the lease.
+func TestRelayEnds(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
+		long := func(n *notify.RelayOptions, b *repository.OutboxOptions) {
+			n.Width, b.Term, n.Drain = 4, time.Hour, 50*time.Millisecond
+		}
+		r := o.relay(o.store, long)
+		o.offer()
+		o.eventually("the push service hangs", func() bool { return o.fcm.Requests() >= 4 })
+		r.stop()
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
+		o.relay(o.open(), long)
+		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+	}, 40)
+}
+
+// The audience of a large dispatch is told by one message that it is over, and is unsubscribed afterwards.
+func TestTopic(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicFrom = 20 })
+		d := o.offer()
+		topic := dispatch.TopicOf(d.ID)
+		o.eventually("the audience is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == len(o.cars) })
+		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.eventually("all is settled", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
+		before := o.fcm.Requests()
+		o.accept(d, o.cars[0])
+		o.eventually("no phone shows the offer", func() bool { return o.shows(dispatch.EventOpened) == 0 })
+		o.eventually("the winner is told", func() bool { return o.shows(dispatch.EventAccepted) == 1 })
+		o.eventually("nobody is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == 0 })
+		if n := o.fcm.Requests() - before; n > 3 { // the winner, the topic, and an offer that was not known to have arrived
+			t.Errorf("%d requests to tell %d phones", n, len(o.cars))
+		}
+	}, 30)
+}

@@ -1,0 +1,239 @@
+package notify_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/migrations"
+	"firsttap/notify"
+	"firsttap/notify/fcmtest"
+	"firsttap/repository"
+	"firsttap/servertest"
+)
+
+// relayPatience bounds what must happen.
+const relayPatience = 30 * time.Second
+
+// office is a database with drivers and their phones, a simulated push service, and the relays of some instances.
+type office struct {
+	t     *testing.T
+	url   string
+	store *repository.Store // of the first instance
+	fcm   *fcmtest.Server
+	cars  []dispatch.Driver
+	hour  int
+}
+
+// phone is the push token of a driver's only device.
+func phone(v dispatch.Driver) string { return "token-of-" + string(v.ID) }
+
+func onDatabases(t *testing.T, test func(*testing.T, *office), drivers int) {
+	for name, newURL := range map[string]func(testing.TB) string{
+		"sqlite":  func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "firsttap.db") },
+		"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newOffice(t, newURL(t), drivers)) })
+	}
+}
+
+func newOffice(t *testing.T, url string, drivers int) *office {
+	t.Helper()
+	o := &office{t: t, url: url}
+	o.store = o.open()
+	err := o.store.Migrate(func(m *migrations.Migrator) error {
+		_, err := m.Up(t.Context())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.fcm, err = fcmtest.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.fcm.Close)
+	for range drivers {
+		o.cars = append(o.cars, dispatch.Driver{
+			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{"seoul"},
+			VehicleClass: "45m", OnDuty: true, Version: 1,
+		})
+	}
+	if err := o.store.AddDrivers(t.Context(), o.cars); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range o.cars {
+		_, err := o.store.PutDevice(t.Context(), dispatch.Device{
+			Driver: v.ID, Installation: "app", Platform: dispatch.Android, PushToken: phone(v), AppVersion: "1", Locale: "ko-KR",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return o
+}
+
+func (o *office) open() *repository.Store {
+	o.t.Helper()
+	s, err := repository.Open(o.t.Context(), o.url, slog.New(slog.DiscardHandler))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// relaying is one instance's relay.
+type relaying struct {
+	*notify.Relay
+	stop func()
+}
+
+// relay runs a relay over a store, as edit has it, until the test ends or it is stopped. It waits little.
+func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
+	o.t.Helper()
+	sender, err := notify.NewFCM(o.t.Context(), notify.FCMOptions{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: time.Second})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	owner := dispatch.Unique("ins_", time.Now())
+	outbox := repository.OutboxOptions{
+		Owner: owner, Term: 5 * time.Second, RemindBefore: time.Hour,
+		Unsubscribe: func(over time.Time) time.Time { return over },
+	}
+	options := notify.RelayOptions{
+		Devices: store, Sender: sender, Log: slog.New(slog.DiscardHandler), Poll: 50 * time.Millisecond,
+		Attempt: 2 * time.Second, Retry: 50 * time.Millisecond, Pause: 50 * time.Millisecond, Drain: time.Second,
+	}
+	if edit != nil {
+		edit(&options, &outbox)
+	}
+	box := store.Outbox(outbox)
+	options.Outbox, options.Topics = box, box
+	r := &relaying{Relay: notify.NewRelay(options)}
+	store.BornLeased(owner, outbox.Term)
+	store.OnCommit(r.Committed)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.Run(ctx)
+	}()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+		sender.Close()
+	})
+	o.t.Cleanup(r.stop)
+	return r
+}
+
+// offer opens a dispatch for everybody.
+func (o *office) offer() dispatch.Dispatch {
+	o.t.Helper()
+	o.hour += 2
+	d, err := o.store.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+		terms := dispatch.Terms{
+			Region: "seoul", VehicleClass: "45m", Site: dispatch.Site{Address: "Seoul 1"},
+			WorkStartsAt: now.Add(time.Duration(o.hour) * time.Hour), WorkEndsAt: now.Add(time.Duration(o.hour+1) * time.Hour),
+			Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
+		}
+		d, events := dispatch.New(dispatch.NewID(now), "", terms,
+			dispatch.Window{OpensAt: now, ExpiresAt: now.Add(dispatch.DefaultWindow)}, "key_1", now)
+		return d, events, nil
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return d
+}
+
+func (o *office) accept(d dispatch.Dispatch, v dispatch.Driver) {
+	o.t.Helper()
+	_, err := o.store.Claim(o.t.Context(), d.ID, v.ID,
+		func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+			return d.Accept(c, 0, dispatch.NewClaimID(now), now)
+		})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// eventually polls until ok.
+func (o *office) eventually(what string, ok func() bool) {
+	o.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(relayPatience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end:
+			received, duplicates, visible, told := o.fcm.Totals()
+			o.t.Fatalf("never: %s (%d requests; received %d, twice %d, visible %d, phones %d; %v)",
+				what, o.fcm.Requests(), received, duplicates, visible, told, o.rows())
+		}
+	}
+}
+
+// rows counts the notifications by status and result.
+func (o *office) rows() map[string]int {
+	o.t.Helper()
+	rows := map[string]int{}
+	for _, s := range []dispatch.NotificationStatus{
+		dispatch.NotificationPending, dispatch.NotificationSent, dispatch.NotificationDead, dispatch.NotificationDropped,
+	} {
+		page := dispatch.Page{Limit: 200}
+		for {
+			items, next, err := o.store.NotificationsBy(context.Background(), s, page)
+			if err != nil {
+				o.t.Fatal(err)
+			}
+			for _, n := range items {
+				rows[fmt.Sprintf("%s %s", s, n.Result)]++
+			}
+			if page.Cursor = next; next == "" {
+				break
+			}
+		}
+	}
+	return rows
+}
+
+// shows counts the phones that show a notification of that type.
+func (o *office) shows(t dispatch.EventType) (n int) {
+	for _, v := range o.cars {
+		for _, shown := range o.fcm.Device(phone(v)).Visible {
+			if shown.Type == string(t) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func TestEverybodyIsTold(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.relay(o.store, nil)
+		d := o.offer()
+		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.accept(d, o.cars[0])
+		o.eventually("the winner's phone alone shows something, and that it has the job", func() bool {
+			_, _, visible, _ := o.fcm.Totals()
+			return visible == 1 && o.shows(dispatch.EventAccepted) == 1
+		})
+		if got := o.fcm.Device(phone(o.cars[0])).Visible; got[0].Dispatch != string(d.ID) {
+			t.Errorf("the winner was told of %v", got)
+		}
+		if n := o.fcm.Requests(); n != int64(2*len(o.cars)) {
+			t.Errorf("%d requests for %d phones, each told twice", n, len(o.cars))
+		}
+		if _, again, _, _ := o.fcm.Totals(); again != 0 {
+			t.Errorf("%d messages came twice", again)
+		}
+	}, 40)
+}

@@ -1,0 +1,137 @@
+package notify
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// send starts an attempt for each push that is ready, as the channel allows.
+func (r *Relay) send(ctx, lasting context.Context) {
+	for {
+		select {
+		case p := <-r.jobs:
+			r.begin(ctx, lasting, p)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// begin starts an attempt, or gives the push back where nothing may be sent before the lease runs short.
+func (r *Relay) begin(ctx, lasting context.Context, p dispatch.Push) {
+	for {
+		now := time.Now()
+		if closed := r.closedFor(p.Device.Platform, now); closed > 0 {
+			r.giveBack(p, closed)
+			return
+		}
+		ok, wait := r.channel.start(now)
+		switch {
+		case ok:
+			r.running.Go(func() { r.attempt(lasting, p) })
+			return
+		case wait > 0 || ctx.Err() != nil || p.Leased.Sub(now) < r.Attempt:
+			r.giveBack(p, wait)
+			return
+		}
+		r.wait(ctx, r.channel.freed)
+	}
+}
+
+// giveBack returns a push that was not attempted: it is due again after wait.
+func (r *Relay) giveBack(p dispatch.Push, wait time.Duration) {
+	r.channel.release(1)
+	r.settler.add(dispatch.Settled{
+		ID: p.ID, Status: dispatch.NotificationPending, After: wait.Round(givenBackTogether), Attempts: p.Attempts,
+	})
+}
+
+// givenBackTogether lets pushes that are given back at almost the same time be settled by one statement.
+const givenBackTogether = 100 * time.Millisecond
+
+func (r *Relay) attempt(ctx context.Context, p dispatch.Push) {
+	if p.Topic == "" {
+		r.metrics.started(p, time.Now())
+	}
+	o := r.Sender.Send(ctx, p)
+	r.channel.done(o, time.Now())
+	r.metrics.attempted(o)
+	switch o.Class {
+	case DeadToken, BadToken, WrongSender:
+		r.tokens.suspect(p, o)
+		return
+	case PlatformAuth:
+		r.close(p.Device.Platform, o)
+	case Auth:
+		r.Log.Error("ALERT: the push service refuses our credentials, nothing is pushed", "reason", o.Reason)
+	case Poison:
+		r.Log.Error("a push was refused and is dead until somebody looks at it", "notification", p.ID, "reason", o.Reason)
+	}
+	r.settler.add(r.decide(p, o))
+}
+
+const (
+	// mostUnsure is how often a push is attempted whose outcome nobody knows.
+	mostUnsure = 20
+	// longestRetry bounds the wait between attempts.
+	longestRetry = 5 * time.Minute
+	// unreachedRetry is the wait after an attempt that the push service knows nothing of.
+	unreachedRetry = time.Second
+	// platformPause is how long a platform that can't be reached is left alone.
+	platformPause = time.Minute
+)
+
+// decide says what becomes of a push after an attempt.
+func (r *Relay) decide(p dispatch.Push, o Outcome) dispatch.Settled {
+	s := dispatch.Settled{
+		ID: p.ID, Status: dispatch.NotificationPending, Attempts: p.Attempts, Result: string(o.Class), Reason: o.Reason,
+	}
+	switch o.Class {
+	case Sent:
+		s.Status, s.Reason = dispatch.NotificationSent, ""
+	case Poison:
+		s.Status = dispatch.NotificationDead
+		s.Attempts++
+	case Quota:
+		s.After = jittered(orElse(o.RetryAfter, r.channel.pauses.quota))
+	case Auth:
+		s.After = jittered(r.channel.pauses.auth)
+	case PlatformAuth:
+		s.After = jittered(platformPause)
+	case Unreached:
+		s.After = jittered(min(unreachedRetry, r.Retry))
+	case Unavailable, Unsure:
+		s.Attempts++
+		s.After = max(o.RetryAfter, r.backoff(s.Attempts))
+		if o.Class == Unsure && s.Attempts >= mostUnsure {
+			s.Status = dispatch.NotificationDead
+		}
+	}
+	return s
+}
+
+// backoff is the least wait and, on top of it, full jitter over a time that doubles with each attempt.
+func (r *Relay) backoff(attempts int) time.Duration {
+	most := min(longestRetry, r.Retry<<min(attempts-1, 10))
+	return r.Retry + rand.N(most)
+}
+
+// jittered adds up to half, so that what was refused together does not come back together.
+func jittered(d time.Duration) time.Duration { return d + rand.N(d/2+1) }
+
+func (r *Relay) closedFor(p dispatch.Platform, now time.Time) time.Duration {
+	r.platformsMu.Lock()
+	defer r.platformsMu.Unlock()
+	return r.platforms[p].Sub(now)
+}
+
+func (r *Relay) close(p dispatch.Platform, o Outcome) {
+	r.platformsMu.Lock()
+	r.platforms[p] = time.Now().Add(platformPause)
+	r.platformsMu.Unlock()
+	r.metrics.platformClosed(p)
+	r.Log.Error("ALERT: the push service can't reach a platform with the credentials it has", "platform", p, "reason", o.Reason)
+}

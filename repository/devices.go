@@ -1,0 +1,182 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+type deviceRow struct {
+	ID             dispatch.DeviceID `gorm:"primaryKey"`
+	DriverID       dispatch.DriverID
+	InstallationID string
+	Platform       dispatch.Platform
+	PushToken      string
+	AppVersion     string
+	Locale         string
+	QuarantinedAt  *int64
+	CreatedAt      int64 `gorm:"autoCreateTime:false"`
+	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
+}
+
+func (deviceRow) TableName() string { return "devices" }
+
+func (row *deviceRow) device() dispatch.Device {
+	return dispatch.Device{
+		ID: row.ID, Driver: row.DriverID, Installation: row.InstallationID, Platform: row.Platform,
+		PushToken: row.PushToken, AppVersion: row.AppVersion, Locale: row.Locale,
+		QuarantinedAt: fromOptionalMicros(row.QuarantinedAt), UpdatedAt: fromMicros(row.UpdatedAt),
+	}
+}
+
+// maxDevices is how many devices a driver has. A new one takes the place of the one that was registered the longest
+// ago.
+const maxDevices = 10
+
+// PutDevice registers an installation of the driver's app, in place of what it had registered before, and returns the
+// device. Whoever had its push token before, another driver or another installation, has that device no longer; a
+// quarantine ends. ErrDriverNotFound; ErrUnavailable when nothing was written.
+func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error) {
+	var put dispatch.Device
+	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		// The driver's devices are changed by one at a time: otherwise two together could be one too many.
+		var driver []dispatch.DriverID
+		err := tx.Raw("SELECT id FROM drivers WHERE id = ?"+s.dialect.forUpdate, v.Driver).Scan(&driver).Error
+		if err != nil {
+			return unavailable(err)
+		}
+		if len(driver) == 0 {
+			return dispatch.ErrDriverNotFound
+		}
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		err = tx.Where("push_token = ? AND NOT (driver_id = ? AND installation_id = ?)", v.PushToken, v.Driver, v.Installation).
+			Delete(&deviceRow{}).Error
+		if err != nil {
+			return unavailable(err)
+		}
+		put, err = putDevice(tx, v, now)
+		return unavailable(err)
+	})
+	return put, err
+}
+
+// putDevice writes the device, now that nobody else has its token.
+func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (dispatch.Device, error) {
+	row := deviceRow{
+		ID: dispatch.NewDeviceID(now), DriverID: v.Driver, InstallationID: v.Installation, Platform: v.Platform,
+		PushToken: v.PushToken, AppVersion: v.AppVersion, Locale: v.Locale, CreatedAt: micros(now), UpdatedAt: micros(now),
+	}
+	var all []deviceRow
+	if err := tx.Where("driver_id = ?", v.Driver).Order("updated_at DESC, id DESC").Find(&all).Error; err != nil {
+		return dispatch.Device{}, err
+	}
+	others := make([]dispatch.DeviceID, 0, len(all))
+	for i := range all {
+		if all[i].InstallationID != v.Installation {
+			others = append(others, all[i].ID)
+			continue
+		}
+		row.ID = all[i].ID
+		written := tx.Model(&deviceRow{}).Where("id = ?", row.ID).Select("*").Omit("id", "created_at").Updates(&row)
+		if written.Error == nil && written.RowsAffected == 0 {
+			return dispatch.Device{}, errMoved // another has just taken the token that it had
+		}
+		return row.device(), written.Error
+	}
+	if len(others) >= maxDevices {
+		if err := tx.Where("id IN ?", others[maxDevices-1:]).Delete(&deviceRow{}).Error; err != nil {
+			return dispatch.Device{}, err
+		}
+	}
+	return row.device(), tx.Create(&row).Error
+}
+
+// DeleteDevice forgets an installation of the driver's, if it is known. ErrDriverNotFound.
+func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error {
+	var deleted int64
+	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		done := tx.Where("driver_id = ? AND installation_id = ?", driver, installation).Delete(&deviceRow{})
+		deleted = done.RowsAffected
+		return unavailable(done.Error)
+	})
+	if err != nil || deleted > 0 {
+		return err
+	}
+	_, err = s.Driver(ctx, driver)
+	return err
+}
+
+// Quarantine has nothing more pushed to the devices, but for those that have another token by now than the one given
+// here, which was refused.
+func (s *Store) Quarantine(ctx context.Context, devices []dispatch.Device) error {
+	return s.quarantine(ctx, devices, s.dialect.now(), " AND quarantined_at IS NULL")
+}
+
+// Unquarantine ends the quarantine of the devices whose token is still the one given here.
+func (s *Store) Unquarantine(ctx context.Context, devices []dispatch.Device) error {
+	return s.quarantine(ctx, devices, "NULL", " AND quarantined_at IS NOT NULL")
+}
+
+// devicesAtOnce bounds one statement.
+const devicesAtOnce = 200
+
+func (s *Store) quarantine(ctx context.Context, devices []dispatch.Device, at, where string) error {
+	for len(devices) > 0 {
+		n := min(len(devices), devicesAtOnce)
+		ids, pairs := make([]dispatch.DeviceID, n), make([]any, 0, 2*n)
+		for i, v := range devices[:n] {
+			ids[i] = v.ID
+			pairs = append(pairs, v.ID, v.PushToken)
+		}
+		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", n), " OR ")
+		args := append([]any{ids}, pairs...)
+		err := s.persist(ctx, s.relay, func(tx *gorm.DB) error {
+			return unavailable(tx.Exec("UPDATE devices SET quarantined_at = "+at+" WHERE id IN ? AND ("+same+")"+where, args...).Error)
+		})
+		if err != nil {
+			return err
+		}
+		devices = devices[n:]
+	}
+	return nil
+}
+
+// DeleteQuarantined forgets up to limit devices that have been in quarantine since before that time, and returns how
+// many. It waits for nobody: a device that is being registered at this moment is left alone.
+func (s *Store) DeleteQuarantined(ctx context.Context, before time.Time, limit int) (n int, err error) {
+	return s.sweep(ctx, heap{
+		table: "devices", key: "id", where: "quarantined_at < ?", order: "quarantined_at", args: []any{micros(before)},
+	}, limit)
+}
+
+// persist runs fn in a transaction, and again as long as it fails for what may well be gone the next time: a deadlock, or
+// a row that another has just written or deleted. Errors as of transact.
+func (s *Store) persist(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+	for try := 1; ; try++ {
+		err := transact(ctx, db, fn)
+		again := s.dialect.retryable(err) || errors.Is(err, errMoved) || errors.Is(err, gorm.ErrDuplicatedKey)
+		if !again || errors.Is(err, dispatch.ErrUnknown) || try == claimTries {
+			return err
+		}
+		// Many who begin again together are in each other's way again.
+		wait := time.NewTimer(rand.N(backoff << min(try, 5)))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return unavailable(err)
+		}
+	}
+}
+
+// backoff doubles with each try, five times at most.
+const backoff = 4 * time.Millisecond

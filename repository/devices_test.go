@@ -1,0 +1,242 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+func someDevice(driver dispatch.DriverID, installation, token string) dispatch.Device {
+	return dispatch.Device{
+		Driver: driver, Installation: installation, Platform: dispatch.Android, PushToken: token, AppVersion: "1.2", Locale: "ko-KR",
+	}
+}
+
+func (db *database) mustPut(t testing.TB, v dispatch.Device) dispatch.Device {
+	t.Helper()
+	put, err := db.PutDevice(t.Context(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return put
+}
+
+// devices returns what is kept, by token.
+func (db *database) devices(t testing.TB) map[string]dispatch.Device {
+	t.Helper()
+	var rows []deviceRow
+	if err := db.general.WithContext(t.Context()).Find(&rows).Error; err != nil {
+		t.Fatal(err)
+	}
+	devices := map[string]dispatch.Device{}
+	for i := range rows {
+		devices[rows[i].PushToken] = rows[i].device()
+	}
+	if len(devices) != len(rows) {
+		t.Errorf("%d devices with %d tokens", len(rows), len(devices))
+	}
+	return devices
+}
+
+// TestPutDevice: what is put is kept under one id for the installation, and a token has one device, the newest.
+func TestPutDevice(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		a, b := drivers[0].ID, drivers[1].ID
+		mustKeep := func(what string, only dispatch.Device) {
+			t.Helper()
+			if got := db.devices(t); len(got) != 1 || !reflect.DeepEqual(got[only.PushToken], only) {
+				t.Errorf("%s: got %+v, want %+v", what, got, only)
+			}
+		}
+		full := someDevice(a, "phone !~", "token !~")
+		full.AppVersion, full.Locale = "1.2 (한국어)", ""
+		made := db.mustPut(t, full)
+		if made.ID == "" || time.Since(made.UpdatedAt).Abs() > time.Minute {
+			t.Errorf("made %+v", made)
+		}
+		if full.ID, full.UpdatedAt = made.ID, made.UpdatedAt; !reflect.DeepEqual(made, full) {
+			t.Errorf("made %+v, want %+v", made, full)
+		}
+		mustKeep("made", made)
+
+		other := dispatch.Device{Driver: a, Installation: full.Installation, Platform: dispatch.IOS, PushToken: "t1", AppVersion: "2", Locale: "en"}
+		changed := db.mustPut(t, other)
+		if changed.ID != made.ID || changed.UpdatedAt.Before(made.UpdatedAt) {
+			t.Errorf("the same installation: %+v, was %+v", changed, made)
+		}
+		if other.ID, other.UpdatedAt = changed.ID, changed.UpdatedAt; !reflect.DeepEqual(changed, other) {
+			t.Errorf("changed %+v, want %+v", changed, other)
+		}
+		mustKeep("changed", changed)
+		elsewhere := db.mustPut(t, someDevice(a, "tablet", "t1"))
+		mustKeep("another installation takes the token", elsewhere)
+		db.mustPut(t, someDevice(b, "tablet", "t2"))
+		taken := db.mustPut(t, someDevice(b, "tablet", "t1"))
+		mustKeep("another driver takes the token", taken)
+
+		_, err := db.PutDevice(t.Context(), someDevice(dispatch.NewDriverID(time.Now()), "tablet", "t1"))
+		if !errors.Is(err, dispatch.ErrDriverNotFound) || errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("nobody's device: %v", err)
+		}
+		mustKeep("nobody takes a token", taken)
+	})
+}
+
+// TestTenDevices: the eleventh takes the place of the one that was registered the longest ago, whatever was made first.
+func TestTenDevices(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		db.mustPut(t, someDevice(drivers[1].ID, "another's", "another's"))
+		for i := range maxDevices {
+			db.mustPut(t, someDevice(drivers[0].ID, fmt.Sprint(i), fmt.Sprint("t", i)))
+		}
+		db.mustPut(t, someDevice(drivers[0].ID, "0", "t0"))
+		db.mustPut(t, someDevice(drivers[0].ID, "eleventh", "eleventh"))
+		db.mustPut(t, someDevice(drivers[0].ID, "eleventh", "eleventh"))
+		left := db.devices(t)
+		if _, ok := left["t1"]; ok || len(left) != maxDevices+1 {
+			t.Errorf("%d devices: %v", len(left), left)
+		}
+	})
+}
+
+// TestTokensAtOnce: whoever comes at the same time with the same token, installation or each other's tokens, all are
+// served, and in the end each token, and each installation, has one device.
+func TestTokensAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const n = 24
+		drivers := db.drivers(t, n)
+		stores := []*Store{db.Store, open(t, db.url)}
+		put := func(i int, v dispatch.Device) {
+			if _, err := stores[i%len(stores)].PutDevice(t.Context(), v); err != nil {
+				t.Errorf("%+v: %v", v, err)
+			}
+		}
+		for range 3 {
+			together(n, func(i int) { put(i, someDevice(drivers[i].ID, "i", "same")) })
+			if left := db.devices(t); len(left) != 1 || left["same"].Driver == "" {
+				t.Errorf("the same token: %v", left)
+			}
+		}
+		for i, v := range drivers {
+			put(i, someDevice(v.ID, "i", fmt.Sprint(i)))
+		}
+		for round := range 5 {
+			together(n, func(i int) { put(i, someDevice(drivers[i].ID, "i", fmt.Sprint((i+round+1)%n))) })
+			if left := db.devices(t); len(left) != n {
+				t.Errorf("each has the token of the next: %d left", len(left))
+			}
+		}
+		db.exec(t, "DELETE FROM devices")
+		together(n, func(i int) { put(i, someDevice(drivers[0].ID, "i", fmt.Sprint("t", i))) })
+		if left := db.devices(t); len(left) != 1 {
+			t.Errorf("one installation: %v", left)
+		}
+		together(n, func(i int) { put(i, someDevice(drivers[0].ID, fmt.Sprint(i), fmt.Sprint("t", i))) })
+		if left := db.devices(t); len(left) != maxDevices {
+			t.Errorf("%d of one driver's", len(left))
+		}
+		together(n, func(i int) { put(i, someDevice(drivers[0].ID, "twice", "twice")) })
+		if n := db.count(t, "devices WHERE push_token = 'twice'"); n != 1 {
+			t.Errorf("%d of the same", n)
+		}
+	})
+}
+
+func TestDeleteDevice(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 2)
+		for i, v := range drivers {
+			db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
+			db.mustPut(t, someDevice(v.ID, "j", fmt.Sprint(i, "j")))
+		}
+		for range 2 {
+			if err := db.DeleteDevice(t.Context(), drivers[0].ID, "i"); err != nil {
+				t.Error(err)
+			}
+		}
+		if left := db.devices(t); len(left) != 3 || left["0"].ID != "" {
+			t.Errorf("left: %v", left)
+		}
+		if err := db.DeleteDevice(t.Context(), dispatch.NewDriverID(time.Now()), "i"); !errors.Is(err, dispatch.ErrDriverNotFound) {
+			t.Errorf("nobody's: %v", err)
+		}
+	})
+}
+
+// TestQuarantine: it is the token that is in quarantine. A device that has a new one is not, and one that comes again
+// is not any more.
+func TestQuarantine(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, devicesAtOnce+1)
+		all := make([]dispatch.Device, len(drivers))
+		for i, v := range drivers {
+			all[i] = db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
+		}
+		quarantined := func(want int) {
+			t.Helper()
+			if n := db.count(t, "devices WHERE quarantined_at IS NOT NULL"); n != want {
+				t.Errorf("%d in quarantine, want %d", n, want)
+			}
+		}
+		mustDo := func(what string, do func() error) {
+			t.Helper()
+			if err := do(); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		db.mustPut(t, someDevice(drivers[0].ID, "i", "new"))
+		mustDo("quarantine", func() error { return db.Quarantine(t.Context(), all) })
+		quarantined(len(all) - 1)
+		if v := db.devices(t)["new"]; v.QuarantinedAt != nil {
+			t.Errorf("in quarantine for the token that it had: %+v", v)
+		}
+		first := db.devices(t)["1"].QuarantinedAt
+		mustDo("again", func() error { return db.Quarantine(t.Context(), all) })
+		if again := db.devices(t)["1"].QuarantinedAt; first == nil || time.Since(*first).Abs() > time.Minute || again == nil || !again.Equal(*first) {
+			t.Errorf("since %v, then %v", first, again)
+		}
+		if back := db.mustPut(t, someDevice(drivers[1].ID, "i", "1")); back.QuarantinedAt != nil || db.devices(t)["1"].QuarantinedAt != nil {
+			t.Errorf("it came again: %+v", back)
+		}
+		quarantined(len(all) - 2)
+		all[3].PushToken = "what it had before"
+		mustDo("lift", func() error { return db.Unquarantine(t.Context(), all) })
+		quarantined(1)
+		mustDo("none", func() error { return db.Quarantine(t.Context(), nil) })
+	})
+}
+
+// TestDeleteQuarantined: those that have been there for long enough, no more than asked for.
+func TestDeleteQuarantined(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 9)
+		all := make([]dispatch.Device, len(drivers))
+		for i, v := range drivers {
+			all[i] = db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
+		}
+		if err := db.Quarantine(t.Context(), all[:7]); err != nil {
+			t.Fatal(err)
+		}
+		before := time.Now().Add(-time.Hour)
+		for i := range 5 {
+			db.exec(t, "UPDATE devices SET quarantined_at = ? WHERE push_token = ?", micros(before.Add(-time.Duration(9-i)*time.Second)), fmt.Sprint(i))
+		}
+		for _, want := range []int{3, 2, 0} {
+			if n, err := db.DeleteQuarantined(t.Context(), before, 3); n != want || err != nil {
+				t.Errorf("deleted %d, %v; want %d", n, err, want)
+			}
+			if left := db.devices(t); want == 3 && (left["2"].ID != "" || left["3"].ID == "") {
+				t.Errorf("not the oldest: %v", left)
+			}
+		}
+		if left := db.devices(t); len(left) != 4 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}

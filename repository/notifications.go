@@ -1,0 +1,268 @@
+package repository
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+func (row *notificationRow) notification() dispatch.Notification {
+	n := dispatch.Notification{
+		ID: row.ID, Event: row.EventID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round,
+		Driver: row.DriverID, Device: row.DeviceID, Topic: row.Topic, Silent: row.Silent, Status: statusOf(row.State),
+		Attempts: row.Attempts, Result: row.Result, Reason: row.Reason, CreatedAt: fromMicros(row.CreatedAt),
+		SentAt: fromOptionalMicros(row.SentAt), Until: fromMicros(row.ExpiresAt),
+	}
+	if row.State == statePending {
+		n.NextAt = fromOptionalMicros(&row.NextAt)
+	}
+	return n
+}
+
+func statusOf(state int) dispatch.NotificationStatus {
+	switch state {
+	case statePending:
+		return dispatch.NotificationPending
+	case stateDone:
+		return dispatch.NotificationSent
+	case stateDead:
+		return dispatch.NotificationDead
+	}
+	return dispatch.NotificationDropped
+}
+
+func stateOf(s dispatch.NotificationStatus) int {
+	switch s {
+	case dispatch.NotificationPending:
+		return statePending
+	case dispatch.NotificationSent:
+		return stateDone
+	case dispatch.NotificationDead:
+		return stateDead
+	case dispatch.NotificationDropped:
+	}
+	return stateDropped
+}
+
+// Notifications returns what was pushed about a dispatch, and is to be, the oldest first, and the cursor of the next
+// page, "" after the last. An unknown dispatch has none.
+func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Notification, string, error) {
+	db := s.general.WithContext(ctx).Where("dispatch_id = ?", id)
+	if page.Cursor != "" {
+		at, last, err := parsePlace(page.Cursor)
+		if err != nil {
+			return nil, "", err
+		}
+		db = db.Where("(created_at > ? OR created_at = ? AND id > ?)", at, at, last)
+	}
+	return readPage(db.Order("created_at, id"), page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
+}
+
+// NotificationsBy returns the notifications of all dispatches that have the status, and the cursor of the next page, ""
+// after the last. A page costs the same however many there are. First come those that got to where they stand last; of
+// those that are PENDING, those whose turn comes last; of those that are SENT, those whose offer ends last. With no
+// status, the newest first.
+func (s *Store) NotificationsBy(ctx context.Context, status dispatch.NotificationStatus, page dispatch.Page) ([]dispatch.Notification, string, error) {
+	db, err := notificationsBy(s.general.WithContext(ctx), status, page)
+	if err != nil {
+		return nil, "", err
+	}
+	return readPage(db, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
+}
+
+func notificationsBy(db *gorm.DB, status dispatch.NotificationStatus, page dispatch.Page) (*gorm.DB, error) {
+	var at int64
+	var last dispatch.NotificationID
+	if page.Cursor != "" {
+		var err error
+		if at, last, err = parsePlace(page.Cursor); err != nil {
+			return nil, err
+		}
+	}
+	if status == "" {
+		if last != "" {
+			db = db.Where("id < ?", last)
+		}
+		return db.Order("id DESC"), nil
+	}
+	db = db.Where("state = ?", stateOf(status))
+	if last != "" {
+		// The first condition says the least and is what an index can start from.
+		db = db.Where("next_at <= ? AND (next_at < ? OR id < ?)", at, at, last)
+	}
+	return db.Order("next_at DESC, id DESC"), nil
+}
+
+func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]dispatch.Notification, string, error) {
+	var rows []notificationRow
+	if err := db.Limit(limit + 1).Find(&rows).Error; err != nil {
+		return nil, "", unavailable(err)
+	}
+	next := ""
+	if len(rows) > limit {
+		rows = rows[:limit]
+		last := &rows[limit-1]
+		next = place(at(last), last.ID)
+	}
+	items := make([]dispatch.Notification, len(rows))
+	for i := range rows {
+		items[i] = rows[i].notification()
+	}
+	return items, next, nil
+}
+
+// place is a cursor: where in a list a notification stands.
+func place(at int64, id dispatch.NotificationID) string {
+	raw := binary.BigEndian.AppendUint64(nil, uint64(at))
+	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
+}
+
+func parsePlace(s string) (int64, dispatch.NotificationID, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || len(raw) <= 8 {
+		return 0, "", dispatch.ErrBadCursor
+	}
+	id, err := dispatch.ParseNotificationID(string(raw[8:]))
+	if err != nil {
+		return 0, "", dispatch.ErrBadCursor
+	}
+	return int64(binary.BigEndian.Uint64(raw)), id, nil
+}
+
+// Redrive makes a dead notification due again, as if it had never been tried. ErrNotificationNotFound; ErrNotDead also
+// when pushing it is of no use any more.
+func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error) {
+	var n dispatch.Notification
+	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		now := s.dialect.now()
+		moved := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
+			" WHERE id = ? AND state = 2 AND expires_at > "+now, id)
+		if moved.Error != nil {
+			return unavailable(moved.Error)
+		}
+		var rows []notificationRow
+		if err := tx.Where("id = ?", id).Find(&rows).Error; err != nil {
+			return unavailable(err)
+		}
+		if len(rows) == 0 {
+			return dispatch.ErrNotificationNotFound
+		}
+		n = rows[0].notification()
+		switch {
+		case moved.RowsAffected == 1:
+			return s.stillUseful(tx, n)
+		case n.Status == dispatch.NotificationDead:
+			return &notDeadError{"what it tells of was over at " + n.Until.Format(time.RFC3339) + ": to push it is of no use any more"}
+		}
+		return &notDeadError{fmt.Sprintf("the notification is %s: only one that is DEAD can be sent again", n.Status)}
+	})
+	return n, err
+}
+
+func (s *Store) stillUseful(tx *gorm.DB, n dispatch.Notification) error {
+	d, _, err := s.find(tx, n.Dispatch, "")
+	if err == nil && d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
+		return &notDeadError{"what it tells of is over: to push it is of no use any more"}
+	}
+	return err
+}
+
+// notDeadError is ErrNotDead in words for whoever asked.
+type notDeadError struct{ detail string }
+
+func (e *notDeadError) Error() string { return e.detail }
+func (e *notDeadError) Unwrap() error { return dispatch.ErrNotDead }
+
+// Prune deletes up to limit of the notifications and of the outbox's rows that are done and have been kept for long
+// enough, and returns how many. It holds few rows at a time, each for a moment, and waits for nobody's.
+func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
+	due := " AND next_at <= " + s.dialect.now()
+	// State by state: the index has no room for "state <> 0".
+	heaps := []heap{{table: "outbox", key: "event_id, task", where: "state = 1" + due, order: "next_at"}}
+	for _, state := range []string{"1", "2", "3"} {
+		heaps = append(heaps, heap{table: "notifications", key: "id", where: "state = " + state + due, order: "next_at"})
+	}
+	for _, h := range heaps {
+		swept, err := s.sweep(ctx, h, limit-n)
+		n += swept
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// heap is rows of a table that are to be deleted, found by an index.
+type heap struct {
+	table, key, where, order string
+	args                     []any
+}
+
+// sweptAtOnce is how many rows one transaction deletes: SQLite's keeps everybody else waiting.
+const sweptAtOnce = 500
+
+// sweep deletes up to limit rows and returns how many, also with an error.
+func (s *Store) sweep(ctx context.Context, h heap, limit int) (n int, err error) {
+	for n < limit {
+		chunk := min(limit-n, sweptAtOnce)
+		deleted := 0
+		err := s.persist(ctx, s.relay, func(tx *gorm.DB) (err error) {
+			deleted, err = s.sweepOnce(tx, h, chunk)
+			return unavailable(err)
+		})
+		if err != nil {
+			return n, err
+		}
+		n += deleted
+		if deleted < chunk {
+			return n, nil
+		}
+	}
+	return n, nil
+}
+
+func (s *Store) sweepOnce(tx *gorm.DB, h heap, limit int) (int, error) {
+	found := " FROM " + h.table + " WHERE " + h.where + " ORDER BY " + h.order + " LIMIT ?"
+	args := append(append([]any{}, h.args...), limit)
+	if s.dialect.skipLocked == "" {
+		done := tx.Exec("DELETE FROM "+h.table+" WHERE rowid IN (SELECT rowid"+found+")", args...)
+		return int(done.RowsAffected), done.Error
+	}
+	keys, err := lockedKeys(tx.Raw("SELECT "+h.key+found+s.dialect.skipLocked, args...))
+	// One by one: given several keys of a small table, or of two columns, a server may read the table from end to end
+	// and wait for every row that somebody has locked.
+	one := "DELETE FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ?"
+	for i, key := range keys {
+		if err := tx.Exec(one, key...).Error; err != nil {
+			return i, err
+		}
+	}
+	return len(keys), err
+}
+
+// lockedKeys returns the keys that a query finds.
+func lockedKeys(query *gorm.DB) (keys [][]any, err error) {
+	rows, err := query.Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	for err == nil && rows.Next() {
+		key := make([]any, len(columns))
+		for i := range key {
+			key[i] = new(string)
+		}
+		err = rows.Scan(key...)
+		keys = append(keys, key)
+	}
+	return keys, errors.Join(err, rows.Err())
+}

@@ -1,0 +1,529 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// notification writes one that is dead, of an offer that stands, as edit changes it.
+func (db *database) notification(t testing.TB, id dispatch.ID, edit func(*notificationRow)) notificationRow {
+	t.Helper()
+	now := time.Now()
+	row := notificationRow{
+		ID: dispatch.NewNotificationID(now), EventID: dispatch.NewEventID(now), DeviceID: dispatch.NewDeviceID(now),
+		DriverID: dispatch.NewDriverID(now), DispatchID: id, Round: 1, Type: dispatch.EventOpened, State: stateDead,
+		NextAt: micros(now.Add(time.Hour)), Attempts: 3, Result: "poison", Reason: "INVALID_ARGUMENT", At: micros(now),
+		ExpiresAt: micros(now.Add(time.Hour)), CreatedAt: micros(now),
+	}
+	if edit != nil {
+		edit(&row)
+	}
+	if err := db.general.WithContext(t.Context()).Create(&row).Error; err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+func idsOf(items []dispatch.Notification) (ids []dispatch.NotificationID) {
+	for _, n := range items {
+		ids = append(ids, n.ID)
+	}
+	return ids
+}
+
+// pages reads a list to its end.
+func pages(t *testing.T, limit int, read func(dispatch.Page) ([]dispatch.Notification, string, error)) (all []dispatch.NotificationID) {
+	t.Helper()
+	for p := (dispatch.Page{Limit: limit}); ; {
+		items, next, err := read(p)
+		if err != nil || len(items) > limit || len(all) > 100 {
+			t.Fatalf("%d of %d, after %d: %v", len(items), limit, len(all), err)
+		}
+		all = append(all, idsOf(items)...)
+		if next == "" {
+			return all
+		}
+		p.Cursor = next
+	}
+}
+
+func TestNotificationAsItIsShown(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		id := db.add(t, nil).ID
+		sent := db.notification(t, id, func(row *notificationRow) {
+			row.State, row.SentAt, row.Silent, row.Result, row.Reason = stateDone, ptr(micros(time.Now())), true, "sent", ""
+		})
+		waiting := db.notification(t, id, func(row *notificationRow) {
+			row.State, row.DriverID, row.DeviceID, row.Topic, row.Reason = statePending, "", "", "dsp_x", "까닭 🏗"
+		})
+		items, next, err := db.Notifications(t.Context(), id, dispatch.Page{Limit: 2})
+		if err != nil || next != "" || len(items) != 2 {
+			t.Fatalf("%+v, %q, %v", items, next, err)
+		}
+		want := dispatch.Notification{
+			ID: sent.ID, Event: sent.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Driver: sent.DriverID, Device: sent.DeviceID,
+			Silent: true, Status: dispatch.NotificationSent, Attempts: 3, Result: "sent", CreatedAt: fromMicros(sent.CreatedAt),
+			SentAt: fromOptionalMicros(sent.SentAt), Until: fromMicros(sent.ExpiresAt),
+		}
+		if !reflect.DeepEqual(items[0], want) {
+			t.Errorf("got\n%+v, want\n%+v", items[0], want)
+		}
+		want = dispatch.Notification{
+			ID: waiting.ID, Event: waiting.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Topic: "dsp_x",
+			Status: dispatch.NotificationPending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", CreatedAt: fromMicros(waiting.CreatedAt),
+			NextAt: fromOptionalMicros(&waiting.NextAt), Until: fromMicros(waiting.ExpiresAt),
+		}
+		if !reflect.DeepEqual(items[1], want) {
+			t.Errorf("got\n%+v, want\n%+v", items[1], want)
+		}
+	})
+}
+
+// TestNotificationPages neither repeat nor leave out, in the order promised, also where many are of one moment.
+func TestNotificationPages(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		id, other := db.add(t, nil).ID, db.add(t, nil).ID
+		now := time.Now()
+		var rows []notificationRow
+		for i := range 12 {
+			rows = append(rows, db.notification(t, []dispatch.ID{id, other}[i%2], func(row *notificationRow) {
+				row.State = []int{stateDead, stateDead, statePending, stateDone, stateDropped, stateDead}[i%6]
+				row.CreatedAt, row.NextAt = micros(now)+int64(i/6), micros(now)+int64(100-i/6)
+			}))
+		}
+		expect := func(what string, keep func(notificationRow) bool, less func(a, b notificationRow) int,
+			read func(dispatch.Page) ([]dispatch.Notification, string, error)) {
+			t.Helper()
+			var want []dispatch.NotificationID
+			for _, row := range slices.SortedFunc(slices.Values(rows), less) {
+				if keep(row) {
+					want = append(want, row.ID)
+				}
+			}
+			for _, limit := range []int{1, 2, 3, 5, 12, 200} {
+				if got := pages(t, limit, read); !slices.Equal(got, want) {
+					t.Errorf("%s by %d: got %v, want %v", what, limit, got, want)
+				}
+			}
+		}
+		byID := func(a, b notificationRow) int { return strings.Compare(string(a.ID), string(b.ID)) }
+		expect("of a dispatch", func(r notificationRow) bool { return r.DispatchID == id },
+			func(a, b notificationRow) int {
+				if a.CreatedAt != b.CreatedAt {
+					return int(a.CreatedAt - b.CreatedAt)
+				}
+				return byID(a, b)
+			}, func(p dispatch.Page) ([]dispatch.Notification, string, error) {
+				return db.Notifications(t.Context(), id, p)
+			})
+		for _, status := range []dispatch.NotificationStatus{"DEAD", "PENDING", "SENT", "DROPPED", ""} {
+			expect(string(status), func(r notificationRow) bool { return status == "" || r.notification().Status == status },
+				func(a, b notificationRow) int {
+					if status != "" && a.NextAt != b.NextAt {
+						return int(b.NextAt - a.NextAt)
+					}
+					return byID(b, a)
+				}, func(p dispatch.Page) ([]dispatch.Notification, string, error) {
+					return db.NotificationsBy(t.Context(), status, p)
+				})
+		}
+		for _, cursor := range []string{"x", "!", "AAAAAAAAAAA", "AAAAAAAAAABkc3BfMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDA"} {
+			_, _, err1 := db.Notifications(t.Context(), id, dispatch.Page{Limit: 1, Cursor: cursor})
+			_, _, err2 := db.NotificationsBy(t.Context(), "", dispatch.Page{Limit: 1, Cursor: cursor})
+			if !errors.Is(err1, dispatch.ErrBadCursor) || !errors.Is(err2, dispatch.ErrBadCursor) {
+				t.Errorf("cursor %q: %v, %v", cursor, err1, err2)
+			}
+		}
+		if items, next, err := db.Notifications(t.Context(), dispatch.NewID(now), dispatch.Page{Limit: 1}); len(items) != 0 || next != "" || err != nil {
+			t.Errorf("of nothing: %v, %q, %v", items, next, err)
+		}
+	})
+}
+
+// many writes so many notifications, of which one in 25 is dead.
+func (db *database) many(t *testing.T, n int) {
+	t.Helper()
+	now := time.Now()
+	rows := make([]notificationRow, n)
+	for i := range rows {
+		state := stateDone
+		if i%25 == 0 {
+			state = stateDead
+		}
+		rows[i] = notificationRow{
+			ID: dispatch.NewNotificationID(now), EventID: dispatch.NewEventID(now), DeviceID: "dev_1", DispatchID: "dsp_1", Round: 1,
+			Type: dispatch.EventOpened, State: state, NextAt: micros(now) + int64(i*7919%n),
+		}
+	}
+	if err := db.general.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestAPageCostsTheSame however many dead notifications there are: the database reads no more rows than it returns,
+// and sorts none.
+func TestAPageCostsTheSame(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const total, limit = 10_000, 20
+		db.many(t, total)
+		if db.dialect.skipLocked != "" {
+			db.exec(t, "ANALYZE TABLE notifications")
+		}
+		_, next, err := db.NotificationsBy(t.Context(), dispatch.NotificationDead, dispatch.Page{Limit: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, later, err := db.NotificationsBy(t.Context(), dispatch.NotificationDead, dispatch.Page{Limit: limit, Cursor: next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, status := range []dispatch.NotificationStatus{dispatch.NotificationDead, ""} {
+			for _, cursor := range []string{"", next, later} {
+				query := db.general.ToSQL(func(tx *gorm.DB) *gorm.DB {
+					q, err := notificationsBy(tx, status, dispatch.Page{Limit: limit, Cursor: cursor})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return q.Limit(limit + 1).Find(&[]notificationRow{})
+				})
+				if db.dialect.skipLocked == "" {
+					db.mustNotSort(t, query)
+				} else if n := db.rowsRead(t, query); n > 3*limit {
+					t.Errorf("%s, cursor %q: %d rows read for %d", status, cursor, n, limit)
+				}
+			}
+		}
+	})
+}
+
+func (db *database) mustNotSort(t *testing.T, query string) {
+	t.Helper()
+	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var a, b, c int
+		var plan string
+		if err := rows.Scan(&a, &b, &c, &plan); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(plan, "TEMP B-TREE") || !strings.Contains(plan, "INDEX") {
+			t.Errorf("%s: %s", query, plan)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rowsRead is how many rows, and entries of indexes, the server touches for a query.
+func (db *database) rowsRead(t *testing.T, query string) (total int) {
+	t.Helper()
+	conn, err := db.raw.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(t.Context(), "FLUSH STATUS"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.ExecContext(t.Context(), query); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := conn.QueryContext(t.Context(), "SHOW SESSION STATUS WHERE Variable_name LIKE 'Handler_read%' OR Variable_name = 'Sort_rows'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		var n int
+		if err := rows.Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	if err := rows.Err(); err != nil || total == 0 {
+		t.Fatal("nothing was read: ", err)
+	}
+	return total
+}
+
+// TestRedrive: what is dead is due at once, as if it had never been tried; nothing else is touched.
+func TestRedrive(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		dead := db.notification(t, d.ID, nil)
+		n, err := db.Redrive(t.Context(), dead.ID)
+		if err != nil || n.Status != dispatch.NotificationPending || n.Attempts != 0 || n.NextAt == nil || time.Until(*n.NextAt) > time.Second {
+			t.Errorf("%+v, %v", n, err)
+		}
+		o := db.Outbox(OutboxOptions{Owner: "me", Term: time.Minute})
+		if ids, err := o.leaseIDs(t.Context(), 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
+			t.Errorf("due: %v, %v", ids, err)
+		}
+		for what, edit := range map[string]func(*notificationRow){
+			"pending": func(r *notificationRow) { r.State = statePending },
+			"sent":    func(r *notificationRow) { r.State = stateDone },
+			"dropped": func(r *notificationRow) { r.State = stateDropped },
+			"over":    func(r *notificationRow) { r.ExpiresAt = micros(time.Now().Add(-time.Second)) },
+			"another round's": func(r *notificationRow) {
+				r.Round = 2
+			},
+		} {
+			row := db.notification(t, d.ID, edit)
+			before := db.row(t, row.ID)
+			if _, err := db.Redrive(t.Context(), row.ID); !errors.Is(err, dispatch.ErrNotDead) || errors.Is(err, dispatch.ErrUnavailable) || strings.Contains(err.Error(), "SQL") {
+				t.Errorf("%s: %v", what, err)
+			}
+			if after := db.row(t, row.ID); !reflect.DeepEqual(before, after) {
+				t.Errorf("%s: %+v became %+v", what, before, after)
+			}
+		}
+		if _, err := db.Redrive(t.Context(), dispatch.NewNotificationID(time.Now())); !errors.Is(err, dispatch.ErrNotificationNotFound) {
+			t.Errorf("unknown: %v", err)
+		}
+	})
+}
+
+func (db *database) row(t *testing.T, id dispatch.NotificationID) (row notificationRow) {
+	t.Helper()
+	if err := db.general.WithContext(t.Context()).Where("id = ?", id).Take(&row).Error; err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+func TestOneRedrives(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		for range 5 {
+			id := db.notification(t, d.ID, nil).ID
+			errs := make([]error, 16)
+			together(len(errs), func(i int) { _, errs[i] = db.Redrive(t.Context(), id) })
+			done := 0
+			for _, err := range errs {
+				if err == nil {
+					done++
+				} else if !errors.Is(err, dispatch.ErrNotDead) {
+					t.Error(err)
+				}
+			}
+			if done != 1 {
+				t.Errorf("%d have redriven it", done)
+			}
+		}
+	})
+}
+
+// fill writes n done notifications and n done rows of the outbox, all due to be deleted, and beside each what is not.
+func (db *database) fill(t *testing.T, n int) {
+	t.Helper()
+	past, future := micros(time.Now().Add(-time.Minute)), micros(time.Now().Add(time.Hour))
+	for i := range n {
+		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = 1+i%3, past })
+		db.exec(t, "INSERT INTO outbox (event_id, task, state, next_at) VALUES (?, 'event', 1, ?)", fmt.Sprintf("evt_%03d", i), past)
+	}
+	for state := range 4 {
+		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = state, future })
+	}
+	db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = statePending, past })
+	for i, kept := range []struct {
+		state int
+		next  int64
+	}{{0, past}, {0, future}, {1, future}} {
+		// Of an event whose other task is done.
+		db.exec(t, "INSERT INTO outbox (event_id, task, state, next_at) VALUES (?, 'expiry', ?, ?)", fmt.Sprintf("evt_%03d", i), kept.state, kept.next)
+	}
+}
+
+func TestPrune(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const n, kept = 9, 8
+		db.fill(t, n)
+		left := func() int { return db.count(t, "notifications") + db.count(t, "outbox") }
+		for _, want := range []int{4, 4, 4, 4, 2, 0} {
+			before := left()
+			if got, err := db.Prune(t.Context(), 4); got != want || err != nil || before-left() != want {
+				t.Errorf("pruned %d, %v; %d are gone, want %d", got, err, before-left(), want)
+			}
+		}
+		if left() != kept || db.count(t, "outbox WHERE task = 'expiry'") != 3 || db.count(t, "notifications WHERE state = 0") != 2 {
+			t.Errorf("%d left, want %d", left(), kept)
+		}
+		db.many(t, 3*sweptAtOnce)
+		db.exec(t, "UPDATE notifications SET next_at = 0 WHERE dispatch_id = 'dsp_1' AND device_id = 'dev_1'")
+		for _, want := range []int{2*sweptAtOnce + 1, sweptAtOnce - 1} {
+			if got, err := db.Prune(t.Context(), 2*sweptAtOnce+1); got != want || err != nil {
+				t.Errorf("more than a chunk: %d, %v", got, err)
+			}
+		}
+	})
+}
+
+// TestPruneWaitsForNobody: rows that others have locked are left for the next time.
+func TestPruneWaitsForNobody(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		const n = 9
+		db.fill(t, n)
+		driver := db.drivers(t, 2)
+		for i, v := range driver {
+			db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
+		}
+		db.exec(t, "UPDATE devices SET quarantined_at = 1")
+		tx, err := db.raw.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		for _, lock := range []string{
+			"SELECT id FROM notifications WHERE id = (SELECT id FROM (SELECT MIN(id) id FROM notifications) x) FOR UPDATE",
+			"SELECT event_id FROM outbox WHERE event_id = 'evt_005' FOR UPDATE",
+			// What is not due is of no concern either.
+			"SELECT event_id FROM outbox WHERE event_id = 'evt_001' AND task = 'expiry' FOR UPDATE",
+			"SELECT id FROM devices WHERE push_token = '0' FOR UPDATE",
+		} {
+			if _, err := tx.ExecContext(t.Context(), lock); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := db.Prune(t.Context(), 1000); got != 2*(n-1) || err != nil {
+			t.Errorf("pruned %d, %v, want %d", got, err, 2*(n-1))
+		}
+		if got, err := db.DeleteQuarantined(t.Context(), time.Now(), 1000); got != 1 || err != nil {
+			t.Errorf("deleted %d devices, %v", got, err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := db.Prune(t.Context(), 1000); got != 2 || err != nil {
+			t.Errorf("then pruned %d, %v", got, err)
+		}
+	})
+}
+
+// TestSeen: the first time is kept, for each round and driver, however often and from wherever it is said.
+func TestSeen(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		id := db.add(t, nil).ID
+		drivers := db.drivers(t, 3)
+		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, 1, ?, NULL)", id, drivers[2].ID)
+		seen := func() (times []int64) {
+			t.Helper()
+			err := db.general.WithContext(t.Context()).Raw("SELECT COALESCE(seen_at, 0) FROM offers ORDER BY driver_id, round").Scan(&times).Error
+			if err != nil {
+				t.Fatal(err)
+			}
+			return times
+		}
+		var first []int64
+		for range 2 {
+			together(12, func(i int) {
+				if err := db.Seen(t.Context(), id, 1+i%2, drivers[i%3].ID); err != nil {
+					t.Error(err)
+				}
+			})
+			times := seen()
+			if len(times) != 6 || slices.Contains(times, 0) || time.Since(fromMicros(times[0])).Abs() > time.Minute {
+				t.Errorf("seen %v", times)
+			}
+			if first == nil {
+				first = times
+			} else if !slices.Equal(times, first) {
+				t.Errorf("seen %v, then %v", first, times)
+			}
+		}
+	})
+}
+
+// TestFunnel: drivers are counted once in each round, whatever they have of devices and notifications.
+func TestFunnel(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 4)
+		d, other := db.add(t, nil), db.add(t, nil)
+		db.mustAccept(t, d.ID, drivers[0].ID)
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Withdraw(drivers[0].ID, "", now)
+		})
+		told := func(id dispatch.ID, round, state int, driver dispatch.DriverID, kind dispatch.EventType) {
+			db.notification(t, id, func(r *notificationRow) { r.Round, r.State, r.DriverID, r.Type = round, state, driver, kind })
+		}
+		for i, v := range drivers {
+			told(d.ID, 1, i%4, v.ID, dispatch.EventOpened)
+			told(d.ID, 1, stateDropped, v.ID, dispatch.EventOpened)
+			told(d.ID, 1, stateDone, v.ID, dispatch.EventTaken)
+			told(other.ID, 1, stateDone, v.ID, dispatch.EventOpened)
+			told(other.ID, 1, stateDone, v.ID, dispatch.EventUpdated)
+		}
+		told(d.ID, 2, stateDone, drivers[1].ID, dispatch.EventReopened)
+		told(d.ID, 2, stateDone, "", dispatch.EventReopened)
+		told(d.ID, 3, stateDone, drivers[1].ID, dispatch.EventReopened) // a round that begins at this moment
+		for i, v := range drivers[:2] {
+			if err := errors.Join(db.Seen(t.Context(), d.ID, 1, v.ID), db.Seen(t.Context(), d.ID, 1+i, v.ID)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id, want := range map[dispatch.ID][]dispatch.Funnel{
+			d.ID:     {{Told: 4, Accepted: 1, Seen: 2, Won: 1}, {Told: 1, Accepted: 1, Seen: 1}},
+			other.ID: {{Told: 4, Accepted: 4}},
+		} {
+			if got, forgotten, err := db.Funnel(t.Context(), id); !slices.Equal(got, want) || forgotten != 0 || err != nil {
+				t.Errorf("got %+v, %d, %v; want %+v", got, forgotten, err, want)
+			}
+		}
+		if _, _, err := db.Funnel(t.Context(), dispatch.NewID(time.Now())); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("of nothing: %v", err)
+		}
+	})
+}
+
+// TestFunnelForgets who was told in a round that has been over for longer than notifications are kept, and in none that
+// is not over for that long.
+func TestFunnelForgets(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		d := db.add(t, func(d *dispatch.Dispatch) { d.ExpiresAt = d.OpensAt.Add(100 * 24 * time.Hour) })
+		expect := func(what string, want int) {
+			t.Helper()
+			rounds, forgotten, err := db.Funnel(t.Context(), d.ID)
+			if err != nil || forgotten != want || want > 0 && rounds[want-1].Told != 0 || want < len(rounds) && rounds[want].Told != 1 {
+				t.Errorf("%s: %+v, %d forgotten, %v; want %d", what, rounds, forgotten, err, want)
+			}
+		}
+		long := keepDone + time.Hour
+		ago := func(by time.Duration, where string, args ...any) {
+			db.exec(t, "UPDATE events SET at = at - ? WHERE "+where, append([]any{by.Microseconds()}, args...)...)
+		}
+		tell := func(round int) {
+			db.notification(t, d.ID, func(r *notificationRow) { r.Round, r.DriverID = round, v.ID })
+		}
+		tell(1)
+		ago(long, "1 = 1")
+		expect("it began long ago and stands", 0)
+		db.mustAccept(t, d.ID, v.ID)
+		expect("it has just been taken", 0)
+		ago(long, "type = ?", dispatch.EventAccepted)
+		expect("it was taken long ago", 1)
+
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Withdraw(v.ID, "", now) })
+		tell(2)
+		expect("and is open again", 1)
+		db.exec(t, "DELETE FROM events WHERE type = ?", dispatch.EventAccepted)
+		expect("the first round ended when the second began", 0)
+		ago(long, "round = 2")
+		expect("the second began long ago, and stands", 1)
+		db.exec(t, "UPDATE dispatches SET expires_at = ?", micros(time.Now().Add(-long)))
+		expect("and is over, which nobody has written down", 2)
+	})
+}

@@ -1,0 +1,92 @@
+package repository
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// Seen writes that the driver's app has shown the offer of that round, which there must be. The first time is kept.
+func (s *Store) Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error {
+	now := s.dialect.now()
+	upsert := " ON DUPLICATE KEY UPDATE "
+	if s.dialect.skipLocked == "" {
+		upsert = " ON CONFLICT (dispatch_id, round, driver_id) DO UPDATE SET "
+	}
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, "+now+")"+upsert+
+			"seen_at = COALESCE(seen_at, "+now+")", id, round, driver).Error
+		return unavailable(err)
+	})
+}
+
+// funnelRow is what one source knows of one round.
+type funnelRow struct {
+	Round, Told, Accepted, Seen, Won int
+	Began, Ended                     *int64
+}
+
+const funnelSQL = `
+SELECT round, COUNT(DISTINCT driver_id) told, COUNT(DISTINCT CASE WHEN state = 1 THEN driver_id END) accepted,
+  0 seen, 0 won, NULL began, NULL ended
+  FROM notifications WHERE dispatch_id = ? AND type IN ` + offerTypes + ` AND driver_id <> '' GROUP BY round
+UNION ALL SELECT round, 0, 0, COUNT(*), 0, NULL, NULL
+  FROM offers WHERE dispatch_id = ? AND seen_at IS NOT NULL GROUP BY round
+UNION ALL SELECT round, 0, 0, 0, COUNT(*), NULL, NULL FROM claims WHERE dispatch_id = ? GROUP BY round
+UNION ALL SELECT round, 0, 0, 0, 0, MIN(at),
+  MIN(CASE WHEN type IN ('dispatch.accepted', 'dispatch.expired', 'dispatch.canceled') THEN at END)
+  FROM events WHERE dispatch_id = ? GROUP BY round`
+
+// Funnel counts the drivers of each round, the first round first; who has tapped is not counted. Who was told, and of
+// whom the push service took the push, is known for as long as the notifications are kept: in the first forgotten
+// rounds both are 0 and mean nothing. ErrNotFound.
+func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error) {
+	db := s.general.WithContext(ctx)
+	d, now, err := s.find(db, id, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	var rows []funnelRow
+	if err := db.Raw(funnelSQL, id, id, id, id).Scan(&rows).Error; err != nil {
+		return nil, 0, unavailable(err)
+	}
+	rounds = make([]dispatch.Funnel, d.Round)
+	over := make([]*int64, d.Round+1)
+	over[d.Round] = optionalMicros(&d.ExpiresAt)
+	for _, r := range rows {
+		if r.Round > d.Round {
+			continue // it began after the dispatch was read
+		}
+		f := &rounds[r.Round-1]
+		f.Told, f.Accepted, f.Seen, f.Won = f.Told+r.Told, f.Accepted+r.Accepted, f.Seen+r.Seen, f.Won+r.Won
+		if r.Ended != nil {
+			over[r.Round] = r.Ended
+		}
+		if r.Began != nil && over[r.Round-1] == nil {
+			over[r.Round-1] = r.Began // a round whose end nobody wrote down ended when the next one began
+		}
+	}
+	for i := range rounds {
+		if end := over[i+1]; end != nil && now.Sub(fromMicros(*end)) > keepDone {
+			forgotten, rounds[i].Told, rounds[i].Accepted = i+1, 0, 0
+		}
+	}
+	return rounds, forgotten, nil
+}
+
+// Happened returns when the events were; what is not known is left out.
+func (s *Store) Happened(ctx context.Context, events []dispatch.EventID) (map[dispatch.EventID]time.Time, error) {
+	var rows []eventRow
+	err := s.general.WithContext(ctx).Select("id, at").Where("id IN ?", events).Find(&rows).Error
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	at := make(map[dispatch.EventID]time.Time, len(rows))
+	for _, r := range rows {
+		at[r.ID] = fromMicros(r.At)
+	}
+	return at, nil
+}
