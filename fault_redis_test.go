@@ -162,8 +162,11 @@ func TestWhatARaceCosts(t *testing.T) {
 	if _, err := b.db.Exec("SET GLOBAL log_output = 'TABLE'"); err != nil {
 		t.Fatal(err)
 	}
+	// The relay has connections of its own: what it does for the pushes is not the race's.
+	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%'
+		OR argument LIKE '% FROM outbox %' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %')`
 	statements := func(like string) int {
-		return b.count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE ? AND argument NOT LIKE '%general_log%'", like)
+		return b.count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE ? AND argument NOT LIKE '%general_log%' AND thread_id NOT IN "+relays, like)
 	}
 	record := func(on string) {
 		if _, err := b.db.Exec("SET GLOBAL general_log = '" + on + "'"); err != nil {

@@ -306,7 +306,7 @@ func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, er
 		Now    int64
 	}
 	now := o.dialect.now()
-	err = o.general.WithContext(ctx).Raw(`SELECT COUNT(*) due, MIN(next_at) oldest, ` + now + ` now
+	err = o.relay.WithContext(ctx).Raw(`SELECT COUNT(*) due, MIN(next_at) oldest, ` + now + ` now
 		FROM notifications WHERE state = 0 AND next_at <= ` + now).Scan(&row).Error
 	if err != nil || row.Oldest == nil {
 		return 0, 0, unavailable(err)
