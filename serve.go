@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"firsttap/handler"
 	"firsttap/lock"
 	"firsttap/migrations"
@@ -72,6 +74,12 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	api.Work = service.NewWork(store, api.Acceptor, time.Now)
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
 	work.Go(func() { api.Acceptor.Run(work.ctx) })
+	ledger := service.NewLedger(store, log)
+	api.Acceptor.Keep(ledger)
+	work.Go(func() { ledger.Run(work.ctx) })
+	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
+	}, func() float64 { return float64(ledger.Dropped()) }))
 
 	return listen(ctx, c, handler.New(api), operations(metrics), news.hub.Close, log, stdout)
 }

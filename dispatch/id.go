@@ -19,6 +19,8 @@ type (
 	ClaimID string
 	// EventID names an event: evt_...
 	EventID string
+	// AttemptID names an attempt: att_...
+	AttemptID string
 	// DeviceID names a device: dev_...
 	DeviceID string
 	// NotificationID names a notification: ntf_...
@@ -30,6 +32,7 @@ const (
 	driverPrefix   = "drv_"
 	claimPrefix    = "clm_"
 	eventPrefix    = "evt_"
+	attemptPrefix  = "att_"
 	devicePrefix   = "dev_"
 	notifyPrefix   = "ntf_"
 )
@@ -50,6 +53,9 @@ func NewClaimID(now time.Time) ClaimID { return ClaimID(Unique(claimPrefix, now)
 
 // NewEventID returns an identifier no event has.
 func NewEventID(now time.Time) EventID { return EventID(Unique(eventPrefix, now)) }
+
+// NewAttemptID returns an identifier no attempt has.
+func NewAttemptID(now time.Time) AttemptID { return AttemptID(Unique(attemptPrefix, now)) }
 
 // NewDeviceID returns an identifier no device has.
 func NewDeviceID(now time.Time) DeviceID { return DeviceID(Unique(devicePrefix, now)) }

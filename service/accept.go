@@ -60,6 +60,7 @@ type Acceptor struct {
 	lockTTL time.Duration
 	gate    *gate
 	chaser  *chaser
+	ledger  *Ledger // nil: taps are not kept
 	log     *slog.Logger
 }
 
@@ -72,6 +73,9 @@ func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Lo
 	}
 }
 
+// Keep has every tap kept in the ledger. Call it before the first.
+func (a *Acceptor) Keep(l *Ledger) { a.ledger = l }
+
 // Run tells drivers who were turned away in vain, until ctx ends.
 func (a *Acceptor) Run(ctx context.Context) { a.chaser.run(ctx) }
 
@@ -79,6 +83,16 @@ func (a *Acceptor) Run(ctx context.Context) { a.chaser.run(ctx) }
 // ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown. A loser is told at once: Accept waits only for the
 // driver's own decision.
 func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
+	if a.ledger == nil {
+		return a.accept(ctx, tap)
+	}
+	arrived := time.Now()
+	won, err := a.accept(ctx, tap)
+	a.ledger.Note(tap, arrived, err)
+	return won, err
+}
+
+func (a *Acceptor) accept(ctx context.Context, tap Tap) (Acceptance, error) {
 	f, leads, err := a.gate.enter(tap)
 	switch {
 	case err != nil:

@@ -1,0 +1,110 @@
+package service
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// keeping returns an Acceptor that keeps a ledger until stop.
+func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
+	a, l = NewAcceptor(p, nil, time.Second, quiet), NewLedger(p, quiet)
+	a.Keep(l)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { l.Run(ctx) })
+	stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	p.t.Cleanup(stop)
+	return a, l, stop
+}
+
+// Every tap is in the ledger, with what its driver was told, though the process ends right after.
+func TestEveryTapIsKept(t *testing.T) {
+	p := newPlace(t)
+	a, l, stop := p.keeping()
+	drivers, id := p.drivers(30), p.dispatch()
+	gate, told := make(chan struct{}), map[dispatch.AttemptResult]int{}
+	var mu sync.Mutex
+	var taps sync.WaitGroup
+	for i, v := range drivers {
+		taps.Go(func() {
+			<-gate
+			_, err := a.Accept(t.Context(), Tap{Dispatch: id, Driver: v, Round: i % 2}) // 0 is the current one: 1
+			result, _ := dispatch.ResultOf(err)
+			mu.Lock()
+			defer mu.Unlock()
+			told[result]++
+		})
+	}
+	close(gate)
+	taps.Wait()
+	if _, err := a.Accept(t.Context(), Tap{Dispatch: dispatch.NewID(time.Now()), Driver: drivers[0]}); err == nil {
+		t.Fatal("there is no such dispatch")
+	}
+	stop()
+	if told[dispatch.AttemptWon] != 1 || told["ALREADY_TAKEN"] != 29 || l.Dropped() != 0 {
+		t.Fatalf("%v, %d dropped", told, l.Dropped())
+	}
+	for result, want := range told {
+		if n := p.count("attempts WHERE dispatch_id = ? AND round = 1 AND result = ?", id, result); n != want {
+			t.Errorf("%d of %d taps are kept that were told %s", n, want, result)
+		}
+	}
+	if n := p.count("attempts a JOIN dispatches d ON d.accepted_by = a.driver_id WHERE result = 'SUCCESS'"); n != 1 {
+		t.Error("the winner is another in the ledger")
+	}
+	if n := p.count("attempts"); n != 30 {
+		t.Errorf("%d taps are kept", n)
+	}
+}
+
+// A database that is away for a moment costs no tap; what there is no room for is counted, and nobody waits.
+func TestLedgerIsBounded(t *testing.T) {
+	p := newPlace(t)
+	id, v := p.dispatch(), p.drivers(1)[0]
+	l := NewLedger(p, quiet)
+	for range ledgerQueue + 10 {
+		l.Note(Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
+	}
+	if n := l.Dropped(); n != 10 {
+		t.Errorf("%d taps were dropped, want 10", n)
+	}
+	p.exec("ALTER TABLE attempts RENAME TO attempts_gone")
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { l.Run(ctx) })
+	end := time.After(patience)
+	for tick := time.NewTicker(time.Millisecond); len(l.queue) == ledgerQueue; {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal("nothing is written")
+		}
+	}
+	p.exec("ALTER TABLE attempts_gone RENAME TO attempts")
+	for tick := time.NewTicker(10 * time.Millisecond); p.count("attempts") < ledgerQueue; {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("%d of %d taps are kept, %d dropped", p.count("attempts"), ledgerQueue, l.Dropped())
+		}
+	}
+	cancel()
+	running.Wait()
+	if n := l.Dropped(); n != 10 {
+		t.Errorf("%d taps were dropped, want 10", n)
+	}
+}
+
+func (p *place) exec(statement string) {
+	p.t.Helper()
+	if _, err := p.raw.ExecContext(p.t.Context(), statement); err != nil {
+		p.t.Fatal(err)
+	}
+}
