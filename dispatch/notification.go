@@ -99,10 +99,11 @@ type Push struct {
 	Type     EventType
 	Silent   bool
 	Round    int
-	Dispatch Dispatch // as it was when the push was leased
-	Driver   DriverID // "" for a topic
-	Device   Device   // of a topic: none
-	Topic    string   // "" for a device
+	Dispatch Dispatch  // as it was at Read
+	Read     time.Time // by this process's clock
+	Driver   DriverID  // "" for a topic
+	Device   Device    // of a topic: none
+	Topic    string    // "" for a device
 	// Attempts counts those that failed.
 	Attempts int
 	// At is when what it tells of happened, Until when it is of no use any more.

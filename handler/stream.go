@@ -42,14 +42,10 @@ func noStream(err error) error {
 // writePatience is how long a client may take nothing before it is cut.
 const writePatience = 10 * time.Second
 
-// serveStream writes the stream until it ends. It goes by deadlines of its own, as the server's are for answers that end.
+// serveStream writes the stream until it ends. It goes by deadlines of its own, as the server's is for answers that end.
 func serveStream(c echo.Context, s *notify.Stream) error {
 	defer s.Close()
 	conn := http.NewResponseController(c.Response().Writer) // echo's own Flush keeps errors to itself
-	// A read that the server's deadline ends would look as if the client had hung up.
-	if err := conn.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		return err
-	}
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set(echo.HeaderCacheControl, "no-cache")

@@ -63,6 +63,12 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 	if err := f.settle(ctx); err != nil {
 		return "", err
 	}
+	if !f.first {
+		// The id of an older entry would not tell who has read again from who heard that entry before the outage.
+		if err := h.bus.add(ctx, []*entry{{kind: kindMark}}); err != nil {
+			return "", err
+		}
+	}
 	entries, newest, err := h.bus.newest(ctx, h.Ring)
 	if err == nil && f.missing(entries) {
 		// A failover has undone it, for instances that have not been on the other side too.
@@ -191,8 +197,11 @@ func (e heard) read() (*message, *profile) {
 			return nil, &p
 		}
 	}
-	if e.kind == kindGap || err != nil {
+	switch {
+	case e.kind == kindGap || err != nil:
 		return resyncMessage(e.id), nil
+	case e.kind == kindMark:
+		return point(e.id), nil // where clients are who have heard nothing yet
 	}
 	return nil, nil
 }

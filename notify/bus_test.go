@@ -148,3 +148,38 @@ func TestNewInstance(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenedWhileStarting: a client who comes back before the instance has read what there is does not have to read
+// everything again.
+func TestOpenedWhileStarting(t *testing.T) {
+	server := servertest.StartRedis(t)
+	a := instance(t, server.URL())
+	c := adminStream(t, a, "")
+	at := c.lastID()
+	e := happens(a, job(), dispatch.EventOpened, "")
+	until(t, "told", func() bool { return c.has(e.ID) })
+
+	proxy := servertest.StartProxy(t, server.Addr())
+	hold := proxy.Hold("xrevrange")
+	b := runHub(t, HubOptions{Redis: dial(t, proxy.URL(server.URL()))})
+	<-hold.Reached()
+	opened := make(chan *Stream, 1)
+	go func() {
+		s, err := b.Admin(t.Context(), "key_1", at)
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- s
+	}()
+	select {
+	case <-opened:
+		t.Fatal("opened before there was anything to resume from")
+	case <-time.After(20 * time.Millisecond): // for it to come to where it waits
+	}
+	hold.Release()
+	moved := listen(t, <-opened, nil)
+	until(t, "what was missed", func() bool { return moved.has(e.ID) })
+	if n := moved.count("resync"); n != 0 {
+		t.Error("told to read again")
+	}
+}

@@ -10,7 +10,7 @@ import (
 type width struct{ min, start, max float64 }
 
 // defaultWidth at most takes a push service that answers in 50 ms to 10,000 a second.
-var defaultWidth = width{min: 1, start: 32, max: 512}
+var defaultWidth = width{min: 1, start: 64, max: 512}
 
 // failuresToPause is how many attempts in a row have to fail before nothing is sent for a while.
 const failuresToPause = 5
@@ -52,8 +52,8 @@ func newChannel(w width, p pauses) *channel {
 	return &channel{bounds: w, pauses: p, limit: w.start, freed: make(chan struct{}, 1), roomy: make(chan struct{}, 1)}
 }
 
-// ahead is how many pushes are kept ready for each that is under way.
-const ahead = 2
+// ahead is how many pushes are leased for each that may be under way.
+const ahead = 4
 
 // worthwhile reports whether there is room for as many pushes as make a lease worth its transaction.
 func (c *channel) worthwhile(now time.Time) bool {

@@ -16,8 +16,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
@@ -229,13 +227,22 @@ func TestOddAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		class  notify.Class
 	}{
-		"no name":              {saying(200, `{}`), notify.Unsure},
-		"created":              {saying(201, `{"name":"x"}`), notify.Unsure},
-		"nothing":              {saying(204, ``), notify.Unsure},
-		"endless":              {func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"name":"%s"}`, strings.Repeat("x", 2<<20)) }, notify.Unsure},
-		"broken off":           {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "100"); fmt.Fprint(w, `{"name":"x"}`) }, notify.Unsure},
-		"moved":                {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/elsewhere", http.StatusTemporaryRedirect) }, notify.Unsure},
-		"see other":            {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/v1/elsewhere", http.StatusSeeOther) }, notify.Unsure},
+		"no name": {saying(200, `{}`), notify.Unsure},
+		"created": {saying(201, `{"name":"x"}`), notify.Unsure},
+		"nothing": {saying(204, ``), notify.Unsure},
+		"endless": {func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"name":"%s"}`, strings.Repeat("x", 2<<20))
+		}, notify.Unsure},
+		"broken off": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "100")
+			fmt.Fprint(w, `{"name":"x"}`)
+		}, notify.Unsure},
+		"moved": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/v1/elsewhere", http.StatusTemporaryRedirect)
+		}, notify.Unsure},
+		"see other": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/v1/elsewhere", http.StatusSeeOther)
+		}, notify.Unsure},
 		"of the token":         {saying(400, fmt.Sprintf(violation, "Request contains an invalid argument.", "message.token")), notify.BadToken},
 		"of the token, words":  {saying(400, `{"error":{"status":"INVALID_ARGUMENT","message":"`+words+`"}}`), notify.BadToken},
 		"of another field":     {saying(400, fmt.Sprintf(violation, words, "message.data[0].value")), notify.Poison},
@@ -276,91 +283,6 @@ func TestReasonIsFitToBeShown(t *testing.T) {
 						t.Errorf("%s: %q", form, o.Reason)
 					}
 				}
-			}
-		})
-	}
-}
-
-func TestTopics(t *testing.T) {
-	fcm := simulate(t)
-	fcm.Kill("gone")
-	s := senderTo(t, fcm.URL()+"/v1")
-
-	refused, o := s.Subscribe(t.Context(), "dsp_1", []string{"one", "gone", "two", "BAD"})
-	if o.Class != notify.Sent || !cmp.Equal(refused, []int{1, 3}) {
-		t.Fatalf("refused %v, %+v", refused, o)
-	}
-	if diff := cmp.Diff([]string{"one", "two"}, fcm.Subscribers("dsp_1")); diff != "" {
-		t.Fatal(diff)
-	}
-	told := offered()
-	told.Device, told.Driver, told.Topic, told.Silent, told.Type = dispatch.Device{}, "", "dsp_1", true, dispatch.EventTaken
-	if o := s.Send(t.Context(), told); o.Class != notify.Sent {
-		t.Fatalf("to the topic: %+v", o)
-	}
-	if d := fcm.Device("two"); len(d.Silent) != 1 || d.Silent[0].Type != "dispatch.taken" {
-		t.Fatalf("a subscriber got %+v", d)
-	}
-	refused, o = s.Unsubscribe(t.Context(), "dsp_1", []string{"one", "two"})
-	if o.Class != notify.Sent || len(refused) != 0 || len(fcm.Subscribers("dsp_1")) != 0 {
-		t.Fatalf("refused %v, %+v, left %v", refused, o, fcm.Subscribers("dsp_1"))
-	}
-}
-
-func TestTopicLimits(t *testing.T) {
-	fcm := simulate(t)
-	s := senderTo(t, fcm.URL()+"/v1")
-	tokens := make([]string, 1001)
-	for i := range tokens {
-		tokens[i] = fmt.Sprintf("token-%d", i)
-	}
-	if refused, o := s.Subscribe(t.Context(), "dsp_1", nil); o.Class != notify.Sent || refused != nil {
-		t.Errorf("nobody: %v, %+v", refused, o)
-	}
-	if _, o := s.Subscribe(t.Context(), "dsp_1", tokens); o.Class != notify.Poison {
-		t.Errorf("too many: %+v", o)
-	}
-	if n := fcm.TopicCalls(); n != 0 {
-		t.Errorf("%d calls for that", n)
-	}
-	if refused, o := s.Subscribe(t.Context(), "dsp_1", tokens[:1000]); o.Class != notify.Sent || refused != nil {
-		t.Errorf("the most: %v, %+v", refused, o)
-	}
-	if n := len(fcm.Subscribers("dsp_1")); n != 1000 {
-		t.Errorf("%d subscribers", n)
-	}
-}
-
-func TestTopicFailures(t *testing.T) {
-	for status, want := range map[int]notify.Class{
-		400: notify.Poison, 401: notify.Auth, 403: notify.Auth, 404: notify.Auth, 429: notify.Quota,
-		500: notify.Unsure, 503: notify.Unavailable,
-	} {
-		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			fcm := simulate(t)
-			fcm.Set(func(k *fcmtest.Knobs) { k.TopicStatus, k.RetryAfter = status, "5" })
-			refused, o := senderTo(t, fcm.URL()+"/v1").Unsubscribe(t.Context(), "dsp_1", []string{aToken})
-			if o.Class != want || o.RetryAfter != 5*time.Second || refused != nil || o.Reason == "" {
-				t.Errorf("refused %v, %+v; want %s", refused, o, want)
-			}
-			if n := fcm.TopicCalls(); n != 1 {
-				t.Errorf("%d calls", n)
-			}
-		})
-	}
-	for name, body := range map[string]string{
-		"too few":               `{"results":[{}]}`,
-		"not an error":          `{"results":[{"error":7},{}]}`, // the SDK panics
-		"something else":        `{"results":[{"topic":"x"},{}]}`,
-		"nothing":               ``,
-		"cut off":               `{"results":[{},{`,
-		"results of other kind": `{"results":"all"}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			endpoint, requests := answering(t, saying(200, body))
-			refused, o := senderTo(t, endpoint).Subscribe(t.Context(), "dsp_1", []string{aToken, "another"})
-			if o.Class != notify.Unsure || refused != nil || o.Reason == "" || requests.Load() != 1 {
-				t.Errorf("refused %v, %+v after %d requests", refused, o, requests.Load())
 			}
 		})
 	}
@@ -424,39 +346,6 @@ func TestCredentialsThatCannotBeRead(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// With an endpoint of one's own nothing is sent that opens Google's, whatever the environment has.
-func TestNoCredentialsToAnotherEndpoint(t *testing.T) {
-	tokens, asked := answering(t, saying(200, `{"access_token":"secret","expires_in":3600}`))
-	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", serviceAccount(t, tokens))
-	t.Setenv("HTTP_PROXY", "http://u:secret@127.0.0.1:1")
-	fcm := fcmtest.New()
-	var mu sync.Mutex
-	var seen []http.Header
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		seen = append(seen, r.Header.Clone())
-		mu.Unlock()
-		fcm.ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	defer fcm.Close()
-	s := senderTo(t, server.URL+"/v1", func(o *notify.FCMOptions) { o.CredentialsFile = os.Getenv("GOOGLE_APPLICATION_CREDENTIALS") })
-	if o := s.Send(t.Context(), pushTo(aToken)); o.Class != notify.Sent {
-		t.Fatalf("%+v", o)
-	}
-	if _, o := s.Subscribe(t.Context(), "dsp_1", []string{aToken}); o.Class != notify.Sent {
-		t.Fatalf("%+v", o)
-	}
-	if len(seen) != 2 || asked.Load() != 0 {
-		t.Fatalf("%d requests, %d for an access token", len(seen), asked.Load())
-	}
-	for _, h := range seen {
-		if got := fmt.Sprint(h); h.Get("Authorization") != "" || strings.Contains(got, "secret") {
-			t.Errorf("sent %v", got)
-		}
 	}
 }
 

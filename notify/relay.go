@@ -76,6 +76,8 @@ const (
 	// tasksAtOnce and pushesAtOnce bound one lease.
 	tasksAtOnce  = 32
 	pushesAtOnce = 256
+	// freshAtOnce is how many of an event's pushes go straight from its expansion to the push service.
+	freshAtOnce = 64
 	// expanders is how many events are expanded at a time.
 	expanders = 2
 )
@@ -211,7 +213,7 @@ const expandTime = 10 * time.Second
 func (r *Relay) expand(ctx context.Context, task dispatch.Task, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, expandTime)
 	defer cancel()
-	places := r.channel.reserve(pushesAtOnce, time.Now())
+	places := r.channel.reserve(freshAtOnce, time.Now())
 	told, err := r.Outbox.Do(ctx, task, places)
 	r.channel.release(places - len(told.Pushes))
 	switch {

@@ -33,13 +33,16 @@ func (r *Relay) begin(ctx, lasting context.Context, p dispatch.Push) {
 		case ok:
 			r.running.Go(func() { r.attempt(lasting, p) })
 			return
-		case wait > 0 || ctx.Err() != nil || p.Leased.Sub(now) < r.Attempt:
+		case wait > 0 || ctx.Err() != nil || p.Leased.Sub(now) < r.Attempt || now.Sub(p.Read) > believed:
 			r.giveBack(p, wait)
 			return
 		}
 		r.wait(ctx, r.channel.freed)
 	}
 }
+
+// believed is for how long a dispatch is taken to be as it was read: an offer that is taken meanwhile is not to be sent.
+const believed = time.Second
 
 // giveBack returns a push that was not attempted: it is due again after wait.
 func (r *Relay) giveBack(p dispatch.Push, wait time.Duration) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -238,5 +239,120 @@ func TestDeleteQuarantined(t *testing.T) {
 		if left := db.devices(t); len(left) != 4 {
 			t.Errorf("left: %v", left)
 		}
+	})
+}
+
+// TestSeen: the first time is kept, for each round and driver, however often and from wherever it is said.
+func TestSeen(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		id := db.add(t, nil).ID
+		drivers := db.drivers(t, 3)
+		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, 1, ?, NULL)", id, drivers[2].ID)
+		seen := func() (times []int64) {
+			t.Helper()
+			err := db.general.WithContext(t.Context()).Raw("SELECT COALESCE(seen_at, 0) FROM offers ORDER BY driver_id, round").Scan(&times).Error
+			if err != nil {
+				t.Fatal(err)
+			}
+			return times
+		}
+		var first []int64
+		for range 2 {
+			together(12, func(i int) {
+				if err := db.Seen(t.Context(), id, 1+i%2, drivers[i%3].ID); err != nil {
+					t.Error(err)
+				}
+			})
+			times := seen()
+			if len(times) != 6 || slices.Contains(times, 0) || time.Since(fromMicros(times[0])).Abs() > time.Minute {
+				t.Errorf("seen %v", times)
+			}
+			if first == nil {
+				first = times
+			} else if !slices.Equal(times, first) {
+				t.Errorf("seen %v, then %v", first, times)
+			}
+		}
+	})
+}
+
+// TestFunnel: drivers are counted once in each round, whatever they have of devices and notifications.
+func TestFunnel(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 4)
+		d, other := db.add(t, nil), db.add(t, nil)
+		db.mustAccept(t, d.ID, drivers[0].ID)
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Withdraw(drivers[0].ID, "", now)
+		})
+		told := func(id dispatch.ID, round, state int, driver dispatch.DriverID, kind dispatch.EventType) {
+			db.notification(t, id, func(r *notificationRow) { r.Round, r.State, r.DriverID, r.Type = round, state, driver, kind })
+		}
+		for i, v := range drivers {
+			told(d.ID, 1, i%4, v.ID, dispatch.EventOpened)
+			told(d.ID, 1, stateDropped, v.ID, dispatch.EventOpened)
+			told(d.ID, 1, stateDone, v.ID, dispatch.EventTaken)
+			told(other.ID, 1, stateDone, v.ID, dispatch.EventOpened)
+			told(other.ID, 1, stateDone, v.ID, dispatch.EventUpdated)
+		}
+		told(d.ID, 2, stateDone, drivers[1].ID, dispatch.EventReopened)
+		told(d.ID, 2, stateDone, "", dispatch.EventReopened)
+		told(d.ID, 3, stateDone, drivers[1].ID, dispatch.EventReopened) // a round that begins at this moment
+		for i, v := range drivers[:2] {
+			if err := errors.Join(db.Seen(t.Context(), d.ID, 1, v.ID), db.Seen(t.Context(), d.ID, 1+i, v.ID)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for id, want := range map[dispatch.ID][]dispatch.Funnel{
+			d.ID:     {{Told: 4, Accepted: 1, Seen: 2, Won: 1}, {Told: 1, Accepted: 1, Seen: 1}},
+			other.ID: {{Told: 4, Accepted: 4}},
+		} {
+			if got, forgotten, err := db.Funnel(t.Context(), id); !slices.Equal(got, want) || forgotten != 0 || err != nil {
+				t.Errorf("got %+v, %d, %v; want %+v", got, forgotten, err, want)
+			}
+		}
+		if _, _, err := db.Funnel(t.Context(), dispatch.NewID(time.Now())); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("of nothing: %v", err)
+		}
+	})
+}
+
+// TestFunnelForgets who was told in a round that has been over for longer than notifications are kept, and in none that
+// is not over for that long.
+func TestFunnelForgets(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		d := db.add(t, func(d *dispatch.Dispatch) { d.ExpiresAt = d.OpensAt.Add(100 * 24 * time.Hour) })
+		expect := func(what string, want int) {
+			t.Helper()
+			rounds, forgotten, err := db.Funnel(t.Context(), d.ID)
+			if err != nil || forgotten != want || want > 0 && rounds[want-1].Told != 0 || want < len(rounds) && rounds[want].Told != 1 {
+				t.Errorf("%s: %+v, %d forgotten, %v; want %d", what, rounds, forgotten, err, want)
+			}
+		}
+		long := keepDone + time.Hour
+		ago := func(by time.Duration, where string, args ...any) {
+			db.exec(t, "UPDATE events SET at = at - ? WHERE "+where, append([]any{by.Microseconds()}, args...)...)
+		}
+		tell := func(round int) {
+			db.notification(t, d.ID, func(r *notificationRow) { r.Round, r.DriverID = round, v.ID })
+		}
+		tell(1)
+		ago(long, "1 = 1")
+		expect("it began long ago and stands", 0)
+		db.mustAccept(t, d.ID, v.ID)
+		expect("it has just been taken", 0)
+		ago(long, "type = ?", dispatch.EventAccepted)
+		expect("it was taken long ago", 1)
+
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Withdraw(v.ID, "", now) })
+		tell(2)
+		expect("and is open again", 1)
+		db.exec(t, "DELETE FROM events WHERE type = ?", dispatch.EventAccepted)
+		expect("the first round ended when the second began", 0)
+		ago(long, "round = 2")
+		expect("the second began long ago, and stands", 1)
+		db.exec(t, "UPDATE dispatches SET expires_at = ?", micros(time.Now().Add(-long)))
+		expect("and is over, which nobody has written down", 2)
 	})
 }

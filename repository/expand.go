@@ -59,7 +59,26 @@ func (o *Outbox) do(ctx context.Context, task dispatch.Task, take int) (dispatch
 		return dispatch.Told{}, err
 	}
 	o.tellers.committed(told.Dispatch, events)
-	return told, nil
+	return o.stillOfUse(ctx, told), nil
+}
+
+// stillOfUse drops those of the pushes that have been overtaken. Who told of what was committed while these were written
+// has not seen them: neither to drop them, nor to tell that the offer is over to who was about to get it.
+func (o *Outbox) stillOfUse(ctx context.Context, told dispatch.Told) dispatch.Told {
+	if len(told.Pushes) == 0 {
+		return told
+	}
+	d, now, err := o.find(o.relay.WithContext(ctx), told.Dispatch.ID, "")
+	if err != nil {
+		return told // most likely they are
+	}
+	for i := range told.Pushes {
+		told.Pushes[i].Dispatch = d
+	}
+	leased := told.Pushes
+	told.Pushes, _, _ = o.dropUseless(ctx, leased, now) // what can't be settled is dropped when its lease has ended
+	told.Dropped += len(leased) - len(told.Pushes)
+	return told
 }
 
 // finish marks a task done, if it is the owner's.
@@ -233,10 +252,12 @@ func (e *expansion) audience(t dispatch.Telling) ([]recipient, error) {
 // eligible is in no order that lasts: who is sent to first has the better chance.
 func (e *expansion) eligible() ([]recipient, error) {
 	terms := e.told.Dispatch.Terms
+	// MariaDB compares a JSON array's text, in which Go writes some characters as \u0026. fits decides then.
+	escaped := strings.ContainsAny(terms.Region, "&<>\u2028\u2029")
 	all, err := e.scan(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
-		WHERE v.vehicle_class = ? AND v.on_duty AND `+e.dialect.hasRegion+` AND dv.quarantined_at IS NULL`,
+		WHERE v.vehicle_class = ? AND v.on_duty AND (? OR `+e.dialect.hasRegion+`) AND dv.quarantined_at IS NULL`,
 		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 },
-		terms.VehicleClass, terms.Region)
+		terms.VehicleClass, escaped, terms.Region)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all, err
 }
@@ -309,7 +330,7 @@ func (e *expansion) insert(t dispatch.Telling, to []recipient, take *int) error 
 			*take--
 			next, claim = e.now.Add(e.Term), e.Owner
 			p := dispatch.Push{
-				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, Driver: r.device.Driver,
+				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, Read: time.Now(), Driver: r.device.Driver,
 				Device: r.device, Topic: r.topic, At: ev.At, Until: until, Leased: e.leased,
 			}
 			e.told.Pushes = append(e.told.Pushes, p)

@@ -129,11 +129,11 @@ func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []dispatch.Push, 
 	if err != nil || len(ids) == 0 {
 		return nil, nil, err
 	}
-	pushes, err = o.pushes(ctx, ids, until)
+	pushes, now, err := o.pushes(ctx, ids, until)
 	if err != nil {
 		return nil, nil, err
 	}
-	return o.dropUseless(ctx, pushes)
+	return o.dropUseless(ctx, pushes, now)
 }
 
 func (o *Outbox) leaseIDs(ctx context.Context, limit int) (ids []dispatch.NotificationID, err error) {
@@ -164,9 +164,10 @@ type pushRow struct {
 	Now      int64
 }
 
-// pushes reads what was leased, with the devices and the dispatches as they are now.
-func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leased time.Time) ([]dispatch.Push, error) {
+// pushes reads what was leased, with the devices and the dispatches as they are now, and the database's time.
+func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leased time.Time) ([]dispatch.Push, time.Time, error) {
 	var rows []pushRow
+	var now time.Time
 	db := o.relay.WithContext(ctx)
 	err := db.Raw(`SELECT n.*, dv.platform, dv.push_token token, COALESCE(NULLIF(dv.locale, ''), v.locale, '') locale,
 		dv.quarantined_at IS NOT NULL dead, `+o.dialect.now()+` now
@@ -174,11 +175,12 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 		LEFT JOIN drivers v ON v.id = n.driver_id
 		WHERE n.id IN ? AND n.claim = ? AND n.state = 0`, ids, o.Owner).Scan(&rows).Error
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, now, unavailable(err)
 	}
 	var names []dispatch.ID
 	about := map[dispatch.ID]dispatch.Dispatch{}
 	for i := range rows {
+		now = fromMicros(rows[i].Now)
 		if _, ok := about[rows[i].Row.DispatchID]; !ok {
 			about[rows[i].Row.DispatchID] = dispatch.Dispatch{}
 			names = append(names, rows[i].Row.DispatchID)
@@ -187,7 +189,7 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 	var found []timedRow
 	err = db.Raw(`SELECT d.*, `+o.dialect.now()+` now FROM dispatches d WHERE id IN ?`, names).Scan(&found).Error
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, now, unavailable(err)
 	}
 	for i := range found {
 		about[found[i].Row.ID] = found[i].Row.at(fromMicros(found[i].Now))
@@ -196,13 +198,13 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 	for i := range rows {
 		pushes[i] = rows[i].push(about[rows[i].Row.DispatchID], leased)
 	}
-	return pushes, nil
+	return pushes, now, nil
 }
 
 func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) dispatch.Push {
 	n := &row.Row
 	p := dispatch.Push{
-		ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Driver: n.DriverID,
+		ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Read: time.Now(), Driver: n.DriverID,
 		Topic: n.Topic, Attempts: n.Attempts, At: fromMicros(n.At), Until: fromMicros(n.ExpiresAt), Leased: leased,
 	}
 	if row.Token != nil && !row.Dead {
@@ -214,7 +216,7 @@ func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) dispatch.Push {
 }
 
 // dropUseless settles what is of no use any more, and returns the rest.
-func (o *Outbox) dropUseless(ctx context.Context, leased []dispatch.Push) (pushes []dispatch.Push, dropped map[string]int, err error) {
+func (o *Outbox) dropUseless(ctx context.Context, leased []dispatch.Push, now time.Time) (pushes []dispatch.Push, dropped map[string]int, err error) {
 	var settled []dispatch.Settled
 	dropped = map[string]int{}
 	for i := range leased {
@@ -223,7 +225,7 @@ func (o *Outbox) dropUseless(ctx context.Context, leased []dispatch.Push) (pushe
 		switch {
 		case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):
 			why = "superseded"
-		case !time.Now().Before(p.Until):
+		case !now.Before(p.Until):
 			why = "too_late"
 		case p.Topic == "" && p.Device.PushToken == "":
 			why = "no_device"
@@ -248,7 +250,7 @@ func (o *Outbox) Settle(ctx context.Context, settled []dispatch.Settled) error {
 	groups := map[dispatch.Settled][]dispatch.NotificationID{}
 	for _, s := range settled {
 		id := s.ID
-		s.ID = ""
+		s.ID, s.Reason = "", reasonColumn(s.Reason)
 		groups[s] = append(groups[s], id)
 	}
 	if len(groups) == 1 {
@@ -264,6 +266,14 @@ func (o *Outbox) Settle(ctx context.Context, settled []dispatch.Settled) error {
 		}
 		return nil
 	})
+}
+
+// reasonColumn is what the column takes of the push service's words, whatever they are: one that can't be settled would
+// be sent again.
+func reasonColumn(reason string) string {
+	const size = 255
+	runes := []rune(reason) // what is no UTF-8 becomes U+FFFD
+	return string(runes[:min(len(runes), size)])
 }
 
 func (o *Outbox) settle(db *gorm.DB, s dispatch.Settled, ids []dispatch.NotificationID) error {

@@ -94,12 +94,20 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []dispatch.
 		if err != nil || len(leased) == 0 {
 			return unavailable(err)
 		}
-		names := make([]string, len(leased))
-		for i, t := range leased {
-			names[i] = t.Name
+		var names, ended []string
+		for _, t := range leased {
+			names = append(names, t.Name)
+			if t.Ended {
+				ended = append(ended, t.Name)
+			}
 		}
-		return unavailable(tx.Exec(`UPDATE topics SET claim = ?, next_at = `+now+` + ? WHERE name IN ?`,
-			o.Owner, o.Term.Microseconds(), names).Error)
+		err = tx.Exec(`UPDATE topics SET claim = ?, next_at = `+now+` + ? WHERE name IN ?`,
+			o.Owner, o.Term.Microseconds(), names).Error
+		if err != nil || len(ended) == 0 {
+			return unavailable(err)
+		}
+		// Should the dispatch be reopened now, nobody knows who is still subscribed: all are to be.
+		return unavailable(tx.Exec(`UPDATE topic_members SET subscribed = ? WHERE topic IN ? AND subscribed`, false, ended).Error)
 	})
 	return leased, err
 }

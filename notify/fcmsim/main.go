@@ -34,7 +34,7 @@ import (
 )
 
 func main() {
-	debug.SetGCPercent(400) // the processors are for what is measured
+	debug.SetGCPercent(200) // the processors are for what is measured
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()

@@ -1,7 +1,6 @@
 package fcmtest
 
 import (
-	"cmp"
 	"hash/maphash"
 	"slices"
 	"strconv"
@@ -37,7 +36,7 @@ const (
 	maxPending = 100 // what FCM keeps for a phone that isn't there; of more it keeps nothing
 )
 
-// delivery is a message on its way to one or many phones. The strings are shared between the phones: the same is said
+// delivery is a message on its way to one or many phones, which must not change it. The strings are shared between the phones: the same is said
 // to thousands of them.
 type delivery struct {
 	tag, title, body             unique.Handle[string]
@@ -48,9 +47,9 @@ type delivery struct {
 	at, until                    time.Time
 }
 
-func newDelivery(seed maphash.Seed, m *message, at time.Time) delivery {
+func newDelivery(seed maphash.Seed, m *message, at time.Time) *delivery {
 	data := m.data()
-	d := delivery{
+	d := &delivery{
 		tag: unique.Make(m.tag()), title: unique.Make(m.title()), body: unique.Make(m.body()),
 		event: unique.Make(data["event_id"]), typ: unique.Make(data["type"]), dispatch: unique.Make(data["dispatch_id"]),
 		silent: m.silent(), tagged: m.tag() != "", at: at, until: m.until(at),
@@ -80,32 +79,34 @@ func (d *delivery) notification() Notification {
 	}
 }
 
-// phone is a device's state, guarded by its shard.
+// phone is a device's state, guarded by its shard. It has few of everything, so that slices are small and fast enough.
 type phone struct {
 	dead, foreign, offline bool
 	received, duplicates   int
 	topics                 int
-	seen                   map[uint64]struct{}
-	visible                map[slot]shown
-	shown                  int                           // how many were ever shown
-	over                   map[unique.Handle[string]]int // the highest round that is over, by dispatch
-	silent                 []delivery
-	pending                []delivery
+	seen                   []uint64
+	visible                []*delivery // the latest last
+	over                   []end       // one of a dispatch
+	silent                 []*delivery
+	pending                []*delivery
 }
 
-// slot is a place on the screen: a tag has one, and each message without a tag.
-type slot struct {
-	tag      unique.Handle[string]
-	untagged int
-}
-
-type shown struct {
-	delivery
-	order int
+// end is the highest round of a dispatch that is over.
+type end struct {
+	dispatch unique.Handle[string]
+	round    int
 }
 
 // change is what a delivery did to the totals of a shard, and to what is held.
 type change struct{ received, duplicates, visible, told, held int }
+
+func (c *change) add(d change) {
+	c.received += d.received
+	c.duplicates += d.duplicates
+	c.visible += d.visible
+	c.told += d.told
+	c.held += d.held
+}
 
 func (p *phone) deliver(d *delivery) (c change) {
 	if p.offline {
@@ -116,17 +117,14 @@ func (p *phone) deliver(d *delivery) (c change) {
 	}
 	p.received++
 	c.received = 1
-	if d.key != 0 {
-		if _, again := p.seen[d.key]; again {
-			p.duplicates++
-			c.duplicates = 1
-		} else {
-			if p.seen == nil {
-				p.seen = map[uint64]struct{}{}
-			}
-			p.seen[d.key] = struct{}{}
-			c.held++
-		}
+	switch {
+	case d.key == 0:
+	case slices.Contains(p.seen, d.key):
+		p.duplicates++
+		c.duplicates = 1
+	default:
+		p.seen = append(p.seen, d.key)
+		c.held++
 	}
 	if d.silent {
 		p.hear(d, &c)
@@ -139,49 +137,49 @@ func (p *phone) deliver(d *delivery) (c change) {
 // hear takes a message without text.
 func (p *phone) hear(d *delivery, c *change) {
 	if len(p.silent) == maxSilent {
-		p.silent = append(p.silent[:0], p.silent[1:]...)
+		p.silent = slices.Delete(p.silent, 0, 1)
 		c.held--
 	}
-	p.silent = append(p.silent, *d)
+	p.silent = append(p.silent, d)
 	c.held++
 	if !d.ends || d.dispatch.Value() == "" {
 		return
 	}
-	if p.over == nil {
-		p.over = map[unique.Handle[string]]int{}
-	}
-	if round, known := p.over[d.dispatch]; !known {
+	if i := p.end(d); i < 0 {
+		p.over = append(p.over, end{d.dispatch, d.round})
 		c.held++
-		p.over[d.dispatch] = d.round
-	} else if round < d.round {
-		p.over[d.dispatch] = d.round
+	} else {
+		p.over[i].round = max(p.over[i].round, d.round)
 	}
-	for at, n := range p.visible {
-		if n.offers && n.dispatch == d.dispatch && n.round <= d.round {
-			delete(p.visible, at)
-			c.visible--
-			c.held--
-		}
-	}
+	before := len(p.visible)
+	p.visible = slices.DeleteFunc(p.visible, func(n *delivery) bool {
+		return n.offers && n.dispatch == d.dispatch && n.round <= d.round
+	})
+	gone := before - len(p.visible)
+	c.visible -= gone
+	c.held -= gone
+}
+
+// end is where p.over has the dispatch of d, or -1.
+func (p *phone) end(d *delivery) int {
+	return slices.IndexFunc(p.over, func(e end) bool { return e.dispatch == d.dispatch })
 }
 
 func (p *phone) show(d *delivery, c *change) {
-	if round, known := p.over[d.dispatch]; known && d.offers && d.round <= round {
+	if i := p.end(d); d.offers && i >= 0 && d.round <= p.over[i].round {
 		return
 	}
-	p.shown++
-	at := slot{tag: d.tag}
-	if !d.tagged {
-		at.untagged = p.shown
+	replaced := -1
+	if d.tagged {
+		replaced = slices.IndexFunc(p.visible, func(n *delivery) bool { return n.tag == d.tag })
 	}
-	if p.visible == nil {
-		p.visible = map[slot]shown{}
-	}
-	if _, replaced := p.visible[at]; !replaced {
+	if replaced >= 0 {
+		p.visible = slices.Delete(p.visible, replaced, replaced+1)
+	} else {
 		c.visible++
 		c.held++
 	}
-	p.visible[at] = shown{*d, p.shown}
+	p.visible = append(p.visible, d)
 }
 
 // store keeps a message for a phone that isn't there.
@@ -193,7 +191,7 @@ func (p *phone) store(d *delivery) (c change) {
 		c.held -= len(p.pending)
 		p.pending = nil
 	}
-	p.pending = append(p.pending, *d)
+	p.pending = append(p.pending, d)
 	c.held++
 	return c
 }
@@ -203,35 +201,26 @@ func (p *phone) come(at time.Time) (c change) {
 	pending := p.pending
 	p.offline, p.pending = false, nil
 	c.held -= len(pending)
-	for i := range pending {
-		if d := &pending[i]; d.until.After(at) {
+	for _, stored := range pending {
+		if stored.until.After(at) {
+			d := *stored
 			d.at = at
-			c.add(p.deliver(d))
+			c.add(p.deliver(&d))
 		}
 	}
 	return c
 }
 
-func (c *change) add(d change) {
-	c.received += d.received
-	c.duplicates += d.duplicates
-	c.visible += d.visible
-	c.told += d.told
-	c.held += d.held
+func (p *phone) device() Device {
+	return Device{
+		Visible: notifications(p.visible), Received: p.received, Duplicates: p.duplicates, Silent: notifications(p.silent),
+	}
 }
 
-func (p *phone) device() Device {
-	all := make([]shown, 0, len(p.visible))
-	for _, n := range p.visible {
-		all = append(all, n)
+func notifications(of []*delivery) []Notification {
+	var all []Notification
+	for _, d := range of {
+		all = append(all, d.notification())
 	}
-	slices.SortFunc(all, func(a, b shown) int { return cmp.Compare(a.order, b.order) })
-	d := Device{Received: p.received, Duplicates: p.duplicates}
-	for i := range all {
-		d.Visible = append(d.Visible, all[i].notification())
-	}
-	for i := range p.silent {
-		d.Silent = append(d.Silent, p.silent[i].notification())
-	}
-	return d
+	return all
 }

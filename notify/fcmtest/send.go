@@ -119,11 +119,11 @@ func (s *Server) deliver(m *message, at time.Time, validateOnly bool) *refusal {
 	d := newDelivery(s.fleet.seed, m, at)
 	if m.Topic != "" {
 		if !validateOnly {
-			s.topics.deliver(m.Topic, &d)
+			s.topics.deliver(m.Topic, d)
 		}
 		return nil
 	}
-	switch s.fleet.deliver(m.Token, &d, validateOnly) {
+	switch s.fleet.deliver(m.Token, d, validateOnly) {
 	case isDead:
 		return refusalOf(http.StatusNotFound, "")
 	case isForeign:
