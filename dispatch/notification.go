@@ -137,8 +137,9 @@ type Notification struct {
 	Silent    bool
 	Status    NotificationStatus
 	Attempts  int
-	Result    string // of the last attempt
-	Reason    string // in the push service's words
+	Result    string    // of the last attempt
+	Reason    string    // in the push service's words
+	At        time.Time // when what it tells of happened
 	CreatedAt time.Time
 	NextAt    *time.Time // when it is tried next, or leased until
 	SentAt    *time.Time // when the push service accepted it

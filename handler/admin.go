@@ -146,7 +146,7 @@ type driverRequest struct {
 	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64,tidy"`
 	WorkingHeightM *float64 `json:"working_height_m" validate:"omitempty,gt=0,lte=200"`
 	FirebaseUID    string   `json:"firebase_uid" validate:"max=128,tidy"`
-	Locale         string   `json:"locale" validate:"omitempty,bcp47_language_tag"`
+	Locale         string   `json:"locale" validate:"omitempty,max=35,bcp47_language_tag"`
 	OnDuty         bool     `json:"on_duty"`
 }
 

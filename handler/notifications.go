@@ -1,9 +1,6 @@
 package handler
 
 import (
-	"context"
-	"time"
-
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
@@ -31,7 +28,7 @@ type notificationView struct {
 	DelayMS *float64 `json:"delay_ms"`
 }
 
-func viewNotification(n dispatch.Notification, happened time.Time) notificationView {
+func viewNotification(n dispatch.Notification) notificationView {
 	v := notificationView{
 		ID: n.ID, EventID: n.Event, Type: n.Type, DispatchID: n.Dispatch, Round: n.Round,
 		DriverID: nullable(string(n.Driver)), DeviceID: nullable(string(n.Device)), Topic: nullable(n.Topic),
@@ -39,32 +36,11 @@ func viewNotification(n dispatch.Notification, happened time.Time) notificationV
 		CreatedAt: timestamp(n.CreatedAt), NextAt: optionalTimestamp(n.NextAt), SentAt: optionalTimestamp(n.SentAt),
 		ExpiresAt: timestamp(n.Until),
 	}
-	if n.SentAt != nil && !happened.IsZero() {
-		delay := float64(n.SentAt.Sub(happened).Microseconds()) / 1000
+	if n.SentAt != nil {
+		delay := float64(n.SentAt.Sub(n.At).Microseconds()) / 1000
 		v.DelayMS = &delay
 	}
 	return v
-}
-
-func (h *handler) viewNotifications(ctx context.Context, items []dispatch.Notification, next string) (listView[notificationView], error) {
-	seen := map[dispatch.EventID]bool{}
-	var events []dispatch.EventID
-	for i := range items {
-		if e := items[i].Event; items[i].SentAt != nil && !seen[e] {
-			seen[e] = true
-			events = append(events, e)
-		}
-	}
-	var happened map[dispatch.EventID]time.Time
-	if len(events) > 0 {
-		var err error
-		if happened, err = h.Store.Happened(ctx, events); err != nil {
-			return listView[notificationView]{}, err
-		}
-	}
-	return viewList(items, next, h.Now(), func(n dispatch.Notification) notificationView {
-		return viewNotification(n, happened[n.Event])
-	}), nil
 }
 
 // funnelView counts drivers. What is null is not known: told and accepted_by_fcm once the notifications are deleted.
@@ -73,7 +49,7 @@ type funnelView struct {
 	Told          *int `json:"told"`
 	AcceptedByFCM *int `json:"accepted_by_fcm"`
 	Seen          int  `json:"seen"`
-	Tapped        *int `json:"tapped"`
+	Tapped        int  `json:"tapped"`
 	Won           int  `json:"won"`
 }
 
@@ -100,12 +76,11 @@ func (h *handler) dispatchNotifications(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	view := dispatchNotificationsView{Funnel: make([]funnelView, len(rounds))}
-	if view.listView, err = h.viewNotifications(ctx, items, next); err != nil {
-		return err
+	view := dispatchNotificationsView{
+		listView: viewList(items, next, h.Now(), viewNotification), Funnel: make([]funnelView, len(rounds)),
 	}
 	for i, f := range rounds {
-		view.Funnel[i] = funnelView{Round: i + 1, Seen: f.Seen, Won: f.Won}
+		view.Funnel[i] = funnelView{Round: i + 1, Seen: f.Seen, Tapped: f.Tapped, Won: f.Won}
 		if i >= forgotten {
 			view.Funnel[i].Told, view.Funnel[i].AcceptedByFCM = &f.Told, &f.Accepted
 		}
@@ -124,16 +99,11 @@ func (h *handler) notifications(c echo.Context, _ string) error {
 	default:
 		return invalidField("status", "is not a state of a notification")
 	}
-	ctx := c.Request().Context()
-	items, next, err := h.Store.NotificationsBy(ctx, s, p)
+	items, next, err := h.Store.NotificationsBy(c.Request().Context(), s, p)
 	if err != nil {
 		return err
 	}
-	view, err := h.viewNotifications(ctx, items, next)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 200, view)
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewNotification))
 }
 
 func (h *handler) redrive(c echo.Context, _ string) error {
@@ -151,5 +121,5 @@ func (h *handler) redrive(c echo.Context, _ string) error {
 	if h.Redriven != nil {
 		h.Redriven()
 	}
-	return writeJSON(c, 200, viewNotification(n, time.Time{}))
+	return writeJSON(c, 200, viewNotification(n))
 }

@@ -109,14 +109,14 @@ func TestNotificationsOfADispatch(t *testing.T) {
 			t.Error("a push token is shown")
 		}
 	}
-	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:1 round:1 seen:0 tapped:<nil> told:4 won:0]]" {
+	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:1 round:1 seen:0 tapped:0 told:4 won:0]]" {
 		t.Errorf("the funnel: %s", got)
 	}
 	w.on(id, "seen", d[0])
 	w.accept(id, d[0], "")
 	w.on(id, "withdraw", d[0])
-	if got := fmt.Sprint(w.call("GET", path, key, "").at("funnel")); got != "[map[accepted_by_fcm:1 round:1 seen:1 tapped:<nil> told:4 won:1]"+
-		" map[accepted_by_fcm:0 round:2 seen:0 tapped:<nil> told:0 won:0]]" {
+	if got := fmt.Sprint(w.call("GET", path, key, "").at("funnel")); got != "[map[accepted_by_fcm:1 round:1 seen:1 tapped:0 told:4 won:1]"+
+		" map[accepted_by_fcm:0 round:2 seen:0 tapped:0 told:0 won:0]]" {
 		t.Errorf("the funnel: %s", got)
 	}
 	for _, other := range []string{"x", "dsp_" + strings.Repeat("0", 26)} {
@@ -136,7 +136,7 @@ func TestFunnelOfLongAgo(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "")
-	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:<nil> round:1 seen:0 tapped:<nil> told:<nil> won:0]]" {
+	if got := fmt.Sprint(r.at("funnel")); got != "[map[accepted_by_fcm:<nil> round:1 seen:0 tapped:0 told:<nil> won:0]]" {
 		t.Errorf("the funnel: %s", got)
 	}
 }

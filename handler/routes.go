@@ -28,7 +28,6 @@ type Store interface {
 	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Notification, string, error)
 	NotificationsBy(ctx context.Context, status dispatch.NotificationStatus, page dispatch.Page) ([]dispatch.Notification, string, error)
 	Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error)
-	Happened(ctx context.Context, events []dispatch.EventID) (map[dispatch.EventID]time.Time, error)
 	Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error)
 }
 

@@ -303,8 +303,22 @@ func TestFunnel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		// Three drivers, one of them twice and one without a round, which is the second by now; an app may make one up, and
+		// a ledger may be written twice.
+		taps := []dispatch.Attempt{
+			{Driver: drivers[0].ID, Round: 1}, {Driver: drivers[1].ID, Round: 1}, {Driver: drivers[1].ID, Round: 1},
+			{Driver: drivers[2].ID, Round: 0}, {Driver: drivers[2].ID, Round: 99},
+		}
+		for i := range taps {
+			taps[i].ID, taps[i].Dispatch, taps[i].At = dispatch.NewAttemptID(d.CreatedAt), d.ID, d.CreatedAt
+		}
+		for range 2 {
+			if err := db.AddAttempts(t.Context(), append(taps, dispatch.Attempt{ID: "att_nothing", Dispatch: "dsp_nothing"})); err != nil {
+				t.Fatal(err)
+			}
+		}
 		for id, want := range map[dispatch.ID][]dispatch.Funnel{
-			d.ID:     {{Told: 4, Accepted: 1, Seen: 2, Won: 1}, {Told: 1, Accepted: 1, Seen: 1}},
+			d.ID:     {{Told: 4, Accepted: 1, Seen: 2, Tapped: 2, Won: 1}, {Told: 1, Accepted: 1, Seen: 1, Tapped: 1}},
 			other.ID: {{Told: 4, Accepted: 4}},
 		} {
 			if got, forgotten, err := db.Funnel(t.Context(), id); !slices.Equal(got, want) || forgotten != 0 || err != nil {

@@ -18,7 +18,7 @@ func (row *notificationRow) notification() dispatch.Notification {
 	n := dispatch.Notification{
 		ID: row.ID, Event: row.EventID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round,
 		Driver: row.DriverID, Device: row.DeviceID, Topic: row.Topic, Silent: row.Silent, Status: statusOf(row.State),
-		Attempts: row.Attempts, Result: row.Result, Reason: row.Reason, CreatedAt: fromMicros(row.CreatedAt),
+		Attempts: row.Attempts, Result: row.Result, Reason: row.Reason, At: fromMicros(row.At), CreatedAt: fromMicros(row.CreatedAt),
 		SentAt: fromOptionalMicros(row.SentAt), Until: fromMicros(row.ExpiresAt),
 	}
 	if row.State == statePending {

@@ -67,7 +67,7 @@ func TestNotificationAsItIsShown(t *testing.T) {
 		}
 		want := dispatch.Notification{
 			ID: sent.ID, Event: sent.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Driver: sent.DriverID, Device: sent.DeviceID,
-			Silent: true, Status: dispatch.NotificationSent, Attempts: 3, Result: "sent", CreatedAt: fromMicros(sent.CreatedAt),
+			Silent: true, Status: dispatch.NotificationSent, Attempts: 3, Result: "sent", At: fromMicros(sent.At), CreatedAt: fromMicros(sent.CreatedAt),
 			SentAt: fromOptionalMicros(sent.SentAt), Until: fromMicros(sent.ExpiresAt),
 		}
 		if !reflect.DeepEqual(items[0], want) {
@@ -75,7 +75,7 @@ func TestNotificationAsItIsShown(t *testing.T) {
 		}
 		want = dispatch.Notification{
 			ID: waiting.ID, Event: waiting.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Topic: "dsp_x",
-			Status: dispatch.NotificationPending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", CreatedAt: fromMicros(waiting.CreatedAt),
+			Status: dispatch.NotificationPending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", At: fromMicros(waiting.At), CreatedAt: fromMicros(waiting.CreatedAt),
 			NextAt: fromOptionalMicros(&waiting.NextAt), Until: fromMicros(waiting.ExpiresAt),
 		}
 		if !reflect.DeepEqual(items[1], want) {

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"time"
 
 	"gorm.io/gorm"
 
@@ -25,22 +24,24 @@ func (s *Store) Seen(ctx context.Context, id dispatch.ID, round int, driver disp
 
 // funnelRow is what one source knows of one round.
 type funnelRow struct {
-	Round, Told, Accepted, Seen, Won int
-	Began, Ended                     *int64
+	Round, Told, Accepted, Seen, Tapped, Won int
+	Began, Ended                             *int64
 }
 
 const funnelSQL = `
 SELECT round, COUNT(DISTINCT driver_id) told, COUNT(DISTINCT CASE WHEN state = 1 THEN driver_id END) accepted,
-  0 seen, 0 won, NULL began, NULL ended
+  0 seen, 0 tapped, 0 won, NULL began, NULL ended
   FROM notifications WHERE dispatch_id = ? AND type IN ` + offerTypes + ` AND driver_id <> '' GROUP BY round
-UNION ALL SELECT round, 0, 0, COUNT(*), 0, NULL, NULL
+UNION ALL SELECT round, 0, 0, COUNT(*), 0, 0, NULL, NULL
   FROM offers WHERE dispatch_id = ? AND seen_at IS NOT NULL GROUP BY round
-UNION ALL SELECT round, 0, 0, 0, COUNT(*), NULL, NULL FROM claims WHERE dispatch_id = ? GROUP BY round
-UNION ALL SELECT round, 0, 0, 0, 0, MIN(at),
+UNION ALL SELECT round, 0, 0, 0, COUNT(DISTINCT driver_id), 0, NULL, NULL
+  FROM attempts WHERE dispatch_id = ? GROUP BY round
+UNION ALL SELECT round, 0, 0, 0, 0, COUNT(*), NULL, NULL FROM claims WHERE dispatch_id = ? GROUP BY round
+UNION ALL SELECT round, 0, 0, 0, 0, 0, MIN(at),
   MIN(CASE WHEN type IN ('dispatch.accepted', 'dispatch.expired', 'dispatch.canceled') THEN at END)
   FROM events WHERE dispatch_id = ? GROUP BY round`
 
-// Funnel counts the drivers of each round, the first round first; who has tapped is not counted. Who was told, and of
+// Funnel counts the drivers of each round, the first round first. Who was told, and of
 // whom the push service took the push, is known for as long as the notifications are kept: in the first forgotten
 // rounds both are 0 and mean nothing. ErrNotFound.
 func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error) {
@@ -50,7 +51,7 @@ func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.F
 		return nil, 0, err
 	}
 	var rows []funnelRow
-	if err := db.Raw(funnelSQL, id, id, id, id).Scan(&rows).Error; err != nil {
+	if err := db.Raw(funnelSQL, id, id, id, id, id).Scan(&rows).Error; err != nil {
 		return nil, 0, unavailable(err)
 	}
 	rounds = make([]dispatch.Funnel, d.Round)
@@ -58,10 +59,11 @@ func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.F
 	over[d.Round] = optionalMicros(&d.ExpiresAt)
 	for _, r := range rows {
 		if r.Round > d.Round {
-			continue // it began after the dispatch was read
+			continue // it began after the dispatch was read, or an app made it up
 		}
 		f := &rounds[r.Round-1]
-		f.Told, f.Accepted, f.Seen, f.Won = f.Told+r.Told, f.Accepted+r.Accepted, f.Seen+r.Seen, f.Won+r.Won
+		f.Told, f.Accepted, f.Seen = f.Told+r.Told, f.Accepted+r.Accepted, f.Seen+r.Seen
+		f.Tapped, f.Won = f.Tapped+r.Tapped, f.Won+r.Won
 		if r.Ended != nil {
 			over[r.Round] = r.Ended
 		}
@@ -75,18 +77,4 @@ func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.F
 		}
 	}
 	return rounds, forgotten, nil
-}
-
-// Happened returns when the events were; what is not known is left out.
-func (s *Store) Happened(ctx context.Context, events []dispatch.EventID) (map[dispatch.EventID]time.Time, error) {
-	var rows []eventRow
-	err := s.general.WithContext(ctx).Select("id, at").Where("id IN ?", events).Find(&rows).Error
-	if err != nil {
-		return nil, unavailable(err)
-	}
-	at := make(map[dispatch.EventID]time.Time, len(rows))
-	for _, r := range rows {
-		at[r.ID] = fromMicros(r.At)
-	}
-	return at, nil
 }

@@ -48,7 +48,7 @@ CREATE TABLE notifications (
   sent_at     BIGINT       NULL,
   UNIQUE KEY uq_notifications_event (event_id, device_id),
   KEY ix_notifications_due (state, next_at, id),
-  KEY ix_notifications_dispatch (dispatch_id, round, type)
+  KEY ix_notifications_dispatch (dispatch_id, created_at, id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 -- What became of an offer with one driver.

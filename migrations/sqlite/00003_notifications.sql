@@ -57,7 +57,7 @@ CREATE TABLE notifications (
   UNIQUE (event_id, device_id)
 ) STRICT;
 CREATE INDEX ix_notifications_due ON notifications (state, next_at, id);
-CREATE INDEX ix_notifications_dispatch ON notifications (dispatch_id, round, type);
+CREATE INDEX ix_notifications_dispatch ON notifications (dispatch_id, created_at, id);
 
 -- What became of an offer with one driver.
 CREATE TABLE offers (

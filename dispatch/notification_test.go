@@ -1,0 +1,175 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	. "firsttap/dispatch"
+)
+
+var allEvents = []EventType{
+	EventCreated, EventOpened, EventAccepted, EventTaken, EventDeclined, EventWithdrawn, EventReopened, EventUnassigned,
+	EventUpdated, EventExpired, EventCanceled, EventStarted, EventCompleted, EventReminder,
+}
+
+func TestTellings(t *testing.T) {
+	want := map[EventType][]Telling{
+		EventCreated:    {{To: ToEligible, Type: EventOpened}},
+		EventOpened:     {{To: ToEligible, Type: EventOpened}},
+		EventReopened:   {{To: ToEligible, Type: EventReopened}},
+		EventUpdated:    {{To: ToEligible, Type: EventUpdated}},
+		EventAccepted:   {{To: ToClaimant, Type: EventAccepted}, {To: ToTold, Type: EventTaken, Silent: true}},
+		EventUnassigned: {{To: ToClaimant, Type: EventUnassigned}},
+		EventReminder:   {{To: ToClaimant, Type: EventReminder}},
+		EventCanceled:   {{To: ToClaimant, Type: EventCanceled}, {To: ToTold, Type: EventCanceled, Silent: true}},
+		EventExpired:    {{To: ToTold, Type: EventExpired, Silent: true}},
+	}
+	for _, e := range allEvents {
+		if got := e.Tellings(); !reflect.DeepEqual(got, want[e]) {
+			t.Errorf("%s: %+v, want %+v", e, got, want[e])
+		}
+	}
+}
+
+// Who is told for the sake of an offer is told of an offer, and nobody else is.
+func TestOffers(t *testing.T) {
+	want := map[EventType]bool{EventOpened: true, EventReopened: true, EventUpdated: true}
+	for _, e := range allEvents {
+		if e.Offers() != want[e] {
+			t.Errorf("%s: %v", e, e.Offers())
+		}
+		for _, telling := range e.Tellings() {
+			if telling.Type.Offers() != (telling.To == ToEligible) {
+				t.Errorf("%s: %+v", e, telling)
+			}
+		}
+	}
+}
+
+func TestTellUntil(t *testing.T) {
+	d := inState(Pending, "")
+	expires, starts, ends := d.ExpiresAt, d.WorkStartsAt, d.WorkEndsAt // in 9 minutes, 1 hour, 2 hours
+	for _, tt := range []struct {
+		telling Telling
+		after   time.Duration // noon
+		want    time.Time
+	}{
+		{Telling{Type: EventOpened}, 0, expires},
+		{Telling{Type: EventReopened}, 0, expires},
+		{Telling{Type: EventUpdated}, time.Hour, expires}, // however late
+		{Telling{Type: EventReminder}, 0, starts},
+		{Telling{Type: EventReminder}, 3 * time.Hour, starts},
+		{Telling{Type: EventTaken, Silent: true}, -5 * time.Minute, expires},
+		{Telling{Type: EventTaken, Silent: true}, -time.Minute, expires},
+		{Telling{Type: EventTaken, Silent: true}, 0, noon.Add(10 * time.Minute)},
+		{Telling{Type: EventExpired, Silent: true}, time.Hour, noon.Add(70 * time.Minute)},
+		{Telling{Type: EventCanceled, Silent: true}, 0, noon.Add(10 * time.Minute)},
+		{Telling{Type: EventCanceled}, 0, ends},
+		{Telling{Type: EventAccepted}, 0, ends},
+		{Telling{Type: EventUnassigned}, time.Hour, ends},
+		{Telling{Type: EventAccepted}, 90 * time.Minute, noon.Add(150 * time.Minute)},
+	} {
+		if got := d.TellUntil(tt.telling, noon.Add(tt.after)); !got.Equal(tt.want) {
+			t.Errorf("%+v %v after noon: until %v, want %v", tt.telling, tt.after, got, tt.want)
+		}
+	}
+}
+
+// TestSuperseded is the whole table: what was to be told of round 2, and what has become of the dispatch.
+func TestSuperseded(t *testing.T) {
+	offer := map[state]bool{scheduled: true, pending: true}
+	held := map[state]bool{accepted: true, inProgress: true, completed: true}
+	every := map[state]bool{}
+	for _, s := range states {
+		every[s] = true
+	}
+	for _, tt := range []struct {
+		event    EventType
+		silent   bool
+		stands   map[state]bool // in the same round
+		anyRound bool           // or in whichever
+	}{
+		{event: EventOpened, stands: offer}, {event: EventReopened, stands: offer}, {event: EventUpdated, stands: offer},
+		{event: EventReminder, stands: map[state]bool{accepted: true}},
+		{event: EventAccepted, stands: held},
+		{event: EventTaken, silent: true, stands: every}, {event: EventExpired, silent: true, stands: every},
+		{event: EventCanceled, silent: true, stands: every},
+		{event: EventCanceled, stands: every, anyRound: true}, {event: EventUnassigned, stands: every, anyRound: true},
+	} {
+		for _, s := range states {
+			d := inState(s.Status, s.holder)
+			for round := d.Round - 1; round <= d.Round+1; round++ {
+				want := !tt.stands[s] || round != d.Round && !tt.anyRound
+				if got := d.Superseded(tt.event, tt.silent, me, round); got != want {
+					t.Errorf("%s (silent: %v) of round %d, now %s in %d: %v", tt.event, tt.silent, round, s.Status, d.Round, got)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatWasAnothersIsSuperseded(t *testing.T) {
+	d := inState(Accepted, other)
+	for _, e := range []EventType{EventAccepted, EventReminder} {
+		if !d.Superseded(e, false, me, d.Round) {
+			t.Errorf("%s stands although another has it", e)
+		}
+	}
+}
+
+func TestExpireAndRemind(t *testing.T) {
+	for _, s := range states {
+		for round := 1; round <= 3; round++ {
+			for name, do := range map[string]func(*Dispatch) []Event{
+				"expire":            func(d *Dispatch) []Event { return d.Expire(round, noon) },
+				"remind":            func(d *Dispatch) []Event { return d.Remind(me, round, noon) },
+				"remind another of": func(d *Dispatch) []Event { return d.Remind(other, round, noon) },
+			} {
+				t.Run(fmt.Sprintf("%s %s held by %q in round %d", name, s.Status, s.holder, round), func(t *testing.T) {
+					d := inState(s.Status, s.holder)
+					want := d
+					var events []Event
+					switch {
+					case round != 2:
+					case name == "expire" && s == expired:
+						want.Version, want.UpdatedAt = d.Version+1, noon
+						events = []Event{{Type: EventExpired, Dispatch: d.ID, Round: 2, Actor: System, At: noon}}
+					case name == "remind" && s == accepted: // which changes nothing about the dispatch
+						events = []Event{{Type: EventReminder, Dispatch: d.ID, Round: 2, Driver: me, Actor: System, At: noon}}
+					}
+					mustBeEvents(t, do(&d), events...)
+					if !reflect.DeepEqual(d, want) {
+						t.Errorf("now %+v, want %+v", d, want)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestATopicHasItsDispatchsName(t *testing.T) {
+	if a, b := TopicOf("dsp_a"), TopicOf("dsp_b"); a != "dispatch-dsp_a" || b != "dispatch-dsp_b" {
+		t.Error(a, b)
+	}
+}
+
+func TestParseNotificationID(t *testing.T) {
+	id := NewNotificationID(noon)
+	if got, err := ParseNotificationID(string(id)); got != id || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, s := range []string{"", "ntf_", string(me), string(id) + "0", string(id[:len(id)-1]) + "w"} {
+		if got, err := ParseNotificationID(s); got != "" || !errors.Is(err, ErrNotificationNotFound) {
+			t.Errorf("%q: got %q, %v", s, got, err)
+		}
+	}
+}
+
+func TestADeviceHasANameOfItsOwn(t *testing.T) {
+	if a, b := NewDeviceID(noon), NewDeviceID(noon); a == b || len(a) != len("dev_")+26 || a[:4] != "dev_" {
+		t.Error(a, b)
+	}
+}

@@ -1,0 +1,288 @@
+package repository
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"firsttap/dispatch"
+)
+
+// mustBeUndone fails the test unless nothing was written for the task, which is the owner's.
+func (db *database) mustBeUndone(t *testing.T, task dispatch.Task, owner string) {
+	t.Helper()
+	if got := db.task(t, task.Event, task.Kind); got.State != 0 || got.Claim != owner {
+		t.Errorf("the task is %+v, want it %s's", got, owner)
+	}
+	if n := db.count(t, "notifications WHERE event_id = ?", task.Event); n != 0 {
+		t.Errorf("%d notifications were written", n)
+	}
+	if n := db.count(t, "outbox WHERE task <> 'event'"); n != 0 {
+		t.Errorf("%d tasks were written", n)
+	}
+}
+
+func TestOnlyItsOwnerDoesATask(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.equipped(t, 3)
+		db.add(t, nil)
+		a, b := db.as("ins_a"), db.as("ins_b")
+		task := db.lend(t, "", dispatch.EventCreated, dispatch.TellTask)
+		refuse := func(o *Outbox, task dispatch.Task, whose string) {
+			t.Helper()
+			told, err := o.Do(t.Context(), task, 10)
+			if !errors.Is(err, dispatch.ErrNotLeased) || len(told.Pushes) > 0 {
+				t.Errorf("%s does it: %+v, %v", o.Owner, told, err)
+			}
+			if whose != "done" {
+				db.mustBeUndone(t, dispatch.Task{Event: task.Event, Kind: dispatch.TellTask}, whose)
+			}
+		}
+		refuse(a, task, "") // which nobody has leased
+		db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		refuse(b, task, "ins_a")
+		refuse(a, dispatch.Task{Event: task.Event, Kind: dispatch.RemindTask}, "ins_a")
+		refuse(a, dispatch.Task{Event: task.Event, Kind: dispatch.ExpiryTask}, "ins_a")
+		db.exec(t, "UPDATE outbox SET next_at = 1") // a's lease ends
+		if leased, err := b.LeaseTasks(t.Context(), 10); err != nil || len(leased) != 1 {
+			t.Fatal(leased, err)
+		}
+		refuse(a, task, "ins_b")
+		if told, err := b.Do(t.Context(), task, 10); err != nil || len(told.Pushes) != 3 {
+			t.Errorf("%+v, %v", told, err)
+		}
+		if got := db.task(t, task.Event, task.Kind); got.State != stateDone || got.Claim != "" {
+			t.Errorf("the task is %+v", got)
+		} else {
+			db.mustBeAbout(t, "next_at of a task that is done", got.NextAt, keepDone)
+		}
+		for _, o := range []*Outbox{a, b} {
+			refuse(o, task, "done")
+		}
+		if n := db.count(t, "notifications"); n != 3 {
+			t.Errorf("%d notifications", n)
+		}
+	})
+}
+
+func TestTheTaskOfAnEventThatIsGone(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.add(t, nil)
+		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		db.exec(t, "DELETE FROM events")
+		if _, err := db.as("ins_a").Do(t.Context(), task, 10); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+		db.mustBeUndone(t, task, "ins_a")
+	})
+}
+
+func TestATaskIsDoneWithWhatItWritesOrNotAtAll(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.equipped(t, 3)
+		db.add(t, nil)
+		o := db.as("ins_a")
+		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		for _, b := range []struct{ do, mend string }{
+			{"ALTER TABLE notifications RENAME TO gone", "ALTER TABLE gone RENAME TO notifications"},
+			{"ALTER TABLE devices RENAME TO gone", "ALTER TABLE gone RENAME TO devices"},
+			{"ALTER TABLE events RENAME TO gone", "ALTER TABLE gone RENAME TO events"},
+		} {
+			db.exec(t, b.do)
+			_, err := o.Do(t.Context(), task, 10)
+			db.exec(t, b.mend)
+			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
+				t.Errorf("%s: got %v, want %v", b.do, err, dispatch.ErrUnavailable)
+			}
+			db.mustBeUndone(t, task, "ins_a")
+		}
+		if told, err := o.Do(t.Context(), task, 2); err != nil || len(told.Pushes) != 2 || told.Left != 1 {
+			t.Errorf("%+v, %v", told, err)
+		}
+		if n := db.count(t, "notifications"); n != 3 {
+			t.Errorf("%d notifications", n)
+		}
+	})
+}
+
+func TestTheReplyOfATasksCommitIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.equipped(t, 3)
+		db.add(t, nil)
+		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		s, proxy := db.proxied(t)
+		o := s.as("ins_a")
+		for _, statement := range []string{"UPDATE outbox", "INTO notifications"} {
+			cut := proxy.CutReply(statement)
+			_, err := o.Do(t.Context(), task, 10)
+			mustClose(t, "the cut of "+statement, cut.Done())
+			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
+				t.Errorf("%s: got %v, want %v", statement, err, dispatch.ErrUnavailable)
+			}
+			eventually(t, func() error { // the server notices that its client is gone
+				_, err := db.raw.Exec("UPDATE outbox SET claim = 'ins_a'")
+				return err
+			})
+			db.mustBeUndone(t, task, "ins_a")
+		}
+		s, proxy = db.proxied(t) // with connections that are open
+		o = s.as("ins_a")
+		cut := proxy.CutReply("COMMIT")
+		_, err := o.Do(t.Context(), task, 2)
+		mustClose(t, "the cut", cut.Done())
+		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
+		}
+		if _, err := o.Do(t.Context(), task, 2); !errors.Is(err, dispatch.ErrNotLeased) {
+			t.Errorf("again: %v, want %v", err, dispatch.ErrNotLeased)
+		}
+		// What it had leased to itself is sent when that has ended.
+		db.exec(t, "UPDATE notifications SET next_at = 1")
+		if pushes, _, err := db.as("ins_b").Lease(t.Context(), 10); err != nil || len(pushes) != 3 {
+			t.Errorf("leased %d, %v", len(pushes), err)
+		}
+	})
+}
+
+func TestATasksCommitNeverArrives(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.equipped(t, 3)
+		db.add(t, nil)
+		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		s, proxy := db.proxied(t)
+		hold := proxy.Hold("COMMIT")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.as("ins_a").Do(t.Context(), task, 10)
+			ended <- err
+		}()
+		mustClose(t, "the COMMIT", hold.Reached())
+		proxy.CutAll()
+		if err := <-ended; !errors.Is(err, dispatch.ErrUnknown) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
+		}
+		eventually(t, func() error { // the lease ends, and another does it
+			_, err := db.raw.Exec("UPDATE outbox SET next_at = 1 WHERE state = 0")
+			return err
+		})
+		b := db.as("ins_b")
+		if leased, err := b.LeaseTasks(t.Context(), 10); err != nil || len(leased) != 1 {
+			t.Fatal(leased, err)
+		}
+		if told, err := b.Do(t.Context(), task, 10); err != nil || len(told.Pushes) != 3 {
+			t.Errorf("%+v, %v", told, err)
+		}
+	})
+}
+
+// A process may hand itself the same task twice: as it committed it, and when the lease it was born with has ended.
+func TestOfManyWhoDoATaskOneDoesIt(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.equipped(t, 5)
+		outboxes := db.instances(t, 6)
+		for _, kind := range []dispatch.TaskKind{dispatch.TellTask, dispatch.ExpiryTask} {
+			if kind == dispatch.TellTask {
+				db.add(t, nil)
+			} else {
+				db.exec(t, "UPDATE dispatches SET expires_at = opens_at + 1")
+			}
+			task := db.lend(t, "ins_0", dispatch.EventCreated, kind)
+			var done atomic.Int32
+			together(len(outboxes), func(i int) {
+				outboxes[i].Owner = "ins_0"
+				switch _, err := outboxes[i].Do(t.Context(), task, 2); {
+				case err == nil:
+					done.Add(1)
+				case !errors.Is(err, dispatch.ErrNotLeased):
+					t.Errorf("%s: %v", kind, err)
+				}
+			})
+			if done.Load() != 1 {
+				t.Errorf("%s: done %d times", kind, done.Load())
+			}
+		}
+		if n := db.count(t, "notifications"); n != 5 {
+			t.Errorf("%d notifications", n)
+		}
+		db.mustHold(t, 0, dispatch.EventExpired, 1)
+	})
+}
+
+func TestATaskDoesNotWaitForAClaim(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.equipped(t, 3)
+		d := db.add(t, nil)
+		o := db.as("ins_a")
+		_, release := db.hold(t, d.ID)
+		if told, err := o.Do(bounded(t), db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask), 10); err != nil || len(told.Pushes) != 3 {
+			t.Errorf("%+v, %v", told, err)
+		}
+		// The end of the offer does, and is put off.
+		expiry := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.ExpiryTask)
+		if _, err := o.Do(t.Context(), expiry, 10); !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
+		}
+		if got := db.task(t, expiry.Event, expiry.Kind); got.State != 0 || got.Claim != "ins_a" {
+			t.Errorf("the task is %+v", got)
+		}
+		release()
+		if _, err := o.Do(t.Context(), expiry, 10); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Between an offer's being written and its being seen, somebody takes the dispatch: whoever tells of that finds nobody
+// who was offered it.
+func TestTakenWhileTheOfferIsWritten(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		devices := db.equipped(t, 4)
+		d := db.add(t, nil)
+		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		s, proxy := db.proxied(t)
+		hold := proxy.Hold("COMMIT")
+		ended := make(chan dispatch.Told, 1)
+		go func() {
+			told, err := s.as("ins_a").Do(t.Context(), task, 2)
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- told
+		}()
+		mustClose(t, "the COMMIT", hold.Reached())
+		db.mustAccept(t, d.ID, devices[0].Driver)
+		db.as("ins_b").mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		hold.Release()
+		told := <-ended
+		if len(told.Pushes) != 0 || told.Dropped != 2 {
+			t.Errorf("%d offers of a dispatch that is taken are sent, %d were dropped", len(told.Pushes), told.Dropped)
+		}
+		if _, dropped, err := db.as("ins_b").Lease(t.Context(), 10); err != nil || dropped["superseded"] != 2 {
+			t.Errorf("dropped %v, %v", dropped, err)
+		}
+		if n := db.count(t, "notifications WHERE type = 'dispatch.opened' AND state = ?", stateDropped); n != 4 {
+			t.Errorf("%d offers were dropped", n)
+		}
+	})
+}
+
+// What comes to be told long after it happened is of no use, whoever it was taken for.
+func TestTheTakenAreOfUse(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.equipped(t, 2)
+		d := db.add(t, nil)
+		o := db.as("ins_a")
+		o.mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 0)
+		db.exec(t, "UPDATE notifications SET state = 1")
+		db.mustAccept(t, d.ID, v[0].Driver)
+		db.exec(t, "UPDATE events SET at = 1 WHERE type = 'dispatch.accepted'")
+		db.exec(t, "UPDATE dispatches SET opens_at = 1, expires_at = 2")
+		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		if len(told.Pushes) != 1 || told.Pushes[0].Type != dispatch.EventAccepted || told.Dropped != 1 {
+			t.Errorf("%+v", told)
+		}
+		if n := db.count(t, "notifications WHERE type = 'dispatch.taken' AND state = ? AND result = 'too_late'", stateDropped); n != 1 {
+			t.Errorf("%d were dropped", n)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package repository
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// The events of a dispatch are told of in any order: none of an older round drops or contradicts the newer offer.
+func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.equipped(t, 3)
+		o := db.as("ins_a")
+		d := db.add(t, nil)
+		db.mustAccept(t, d.ID, v[0].Driver)
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Withdraw(v[0].Driver, "SICK", now)
+		})
+		if told := o.mustDo(t, db, dispatch.EventReopened, dispatch.TellTask, 1); len(told.Pushes) != 1 || told.Left != 2 {
+			t.Errorf("reopened: %+v", told)
+		}
+		for _, late := range []dispatch.EventType{dispatch.EventAccepted, dispatch.EventWithdrawn, dispatch.EventCreated} {
+			if told := o.mustDo(t, db, late, dispatch.TellTask, 10); len(told.Pushes)+told.Left != 0 {
+				t.Errorf("%s: %+v", late, told)
+			}
+		}
+		if n := db.count(t, "notifications WHERE state = 0 AND round = 2"); n != 3 {
+			t.Errorf("%d of the offers stand", n)
+		}
+	})
+}
+
+func TestALargeAudience(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const drivers, each = 500, 5
+		now := db.now(t).UnixMicro()
+		var args []any
+		for _, v := range db.drivers(t, drivers) {
+			for i := range each {
+				id := dispatch.NewDeviceID(time.Now())
+				args = append(args, id, v.ID, i, "token of "+string(id), now, now)
+			}
+		}
+		for ; len(args) > 0; args = args[6*each*100:] {
+			db.exec(t, `INSERT INTO devices (id, driver_id, installation_id, push_token, created_at, updated_at, platform, app_version, locale)
+				VALUES `+strings.ReplaceAll(placeholders(each*100, 6), "?)", "?, 'android', '', '')"), args[:6*each*100]...)
+		}
+		db.add(t, nil)
+		o := db.as("ins_a", func(o *OutboxOptions) { o.TopicFrom = 100 })
+		told := o.mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 1200)
+		if len(told.Pushes) != 1200 || told.Left != drivers*each-1200 {
+			t.Errorf("%d pushes, %d left", len(told.Pushes), told.Left)
+		}
+		if n := len(db.toldOf(t, told.Event.ID)); n != drivers*each {
+			t.Errorf("%d are told", n)
+		}
+		if n := db.count(t, "notifications WHERE claim = 'ins_a' AND state = 0"); n != 1200 {
+			t.Errorf("%d are leased", n)
+		}
+		if n := db.count(t, "topic_members"); n != drivers*each {
+			t.Errorf("%d are to be subscribed", n)
+		}
+		db.exec(t, "UPDATE outbox SET state = 0") // as if nobody had known: the rows themselves are in the way
+		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		if _, err := o.Do(t.Context(), task, 10); !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("again: %v", err)
+		}
+	})
+}
+
+func TestWhoIsOfferedFirstIsLeftToChance(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.equipped(t, 40)
+		orders := map[string]bool{}
+		for range 2 {
+			db.add(t, nil)
+			var order strings.Builder
+			for _, p := range db.as("ins_a").mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 40).Pushes {
+				order.WriteString(string(p.Device.ID))
+			}
+			orders[order.String()] = true
+		}
+		if len(orders) != 2 {
+			t.Error("the same driver is offered everything first")
+		}
+	})
+}

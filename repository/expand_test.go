@@ -1,0 +1,361 @@
+package repository
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// lend leases the task of the newest event of that type to the owner.
+func (db *database) lend(t testing.TB, owner string, event dispatch.EventType, kind dispatch.TaskKind) dispatch.Task {
+	t.Helper()
+	task := dispatch.Task{Kind: kind}
+	err := db.raw.QueryRowContext(t.Context(), "SELECT id FROM events WHERE type = ? ORDER BY id DESC LIMIT 1", event).Scan(&task.Event)
+	if err != nil {
+		t.Fatalf("no event %s: %v", event, err)
+	}
+	db.exec(t, "UPDATE outbox SET claim = ?, next_at = ? WHERE event_id = ? AND task = ? AND state = 0",
+		owner, micros(db.now(t).Add(term)), task.Event, task.Kind)
+	return task
+}
+
+// mustDo leases the task of the newest event of that type to o, and does it.
+func (o *Outbox) mustDo(t testing.TB, db *database, event dispatch.EventType, kind dispatch.TaskKind, take int) dispatch.Told {
+	t.Helper()
+	told, err := o.Do(t.Context(), db.lend(t, o.Owner, event, kind), take)
+	if err != nil {
+		t.Fatalf("%s of %s: %v", kind, event, err)
+	}
+	return told
+}
+
+// happens writes an event of that type about the dispatch as it is, as edit changes both.
+func (db *database) happens(t testing.TB, id dispatch.ID, event dispatch.EventType, edit func(*dispatch.Dispatch, *dispatch.Event)) dispatch.Dispatch {
+	t.Helper()
+	return db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		e := dispatch.Event{ID: dispatch.NewEventID(now), Type: event, Dispatch: d.ID, Actor: dispatch.System, At: now}
+		if d.Claim != nil {
+			e.Driver = d.Claim.Driver
+		}
+		if edit != nil {
+			edit(d, &e)
+		}
+		d.Version++
+		e.Round = d.Round
+		return []dispatch.Event{e}, nil
+	})
+}
+
+// toldOf returns what was written for the event, by device.
+func (db *database) toldOf(t testing.TB, event dispatch.EventID) map[dispatch.DeviceID]notificationRow {
+	t.Helper()
+	var rows []notificationRow
+	if err := db.general.WithContext(t.Context()).Where("event_id = ?", event).Find(&rows).Error; err != nil {
+		t.Fatal(err)
+	}
+	told := map[dispatch.DeviceID]notificationRow{}
+	for _, r := range rows {
+		told[r.DeviceID] = r
+	}
+	if len(told) != len(rows) {
+		t.Errorf("%d rows for %d devices", len(rows), len(told))
+	}
+	return told
+}
+
+// mustTell fails the test unless exactly the devices are told of it, by that name.
+func (db *database) mustTell(t testing.TB, event dispatch.EventID, as dispatch.EventType, silent bool, devices ...dispatch.Device) {
+	t.Helper()
+	told := db.toldOf(t, event)
+	got, want := []string{}, []string{}
+	for id, n := range told {
+		if n.Type == as && n.Silent == silent {
+			got = append(got, string(id))
+		}
+	}
+	for _, v := range devices {
+		want = append(want, string(v.ID))
+		if n := told[v.ID]; n.DriverID != v.Driver {
+			t.Errorf("%s is %s's, not %s's", v.ID, v.Driver, n.DriverID)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s is told to\n%v, want\n%v", as, got, want)
+	}
+}
+
+func TestTheOfferGoesToTheEligible(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		now := db.now(t)
+		var want []dispatch.Device
+		add := func(eligible bool, edit func(*dispatch.Driver)) dispatch.Driver {
+			v := someDriver(0)
+			v.WorkingHeightM = ptr(20.0)
+			if edit != nil {
+				edit(&v)
+			}
+			if err := db.AddDrivers(t.Context(), []dispatch.Driver{v}); err != nil {
+				t.Fatal(err)
+			}
+			if p := db.device(t, v.ID, nil); eligible {
+				want = append(want, p)
+			}
+			return v
+		}
+		fit := add(true, nil)
+		want = append(want, db.device(t, fit.ID, nil)) // a second one
+		db.device(t, fit.ID, func(p *dispatch.Device) { p.QuarantinedAt = &now })
+		add(true, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(now.Add(-time.Second)) })
+		add(true, func(v *dispatch.Driver) { v.Regions = []string{"seoul"} })
+		add(false, func(v *dispatch.Driver) { v.OnDuty = false })
+		add(false, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(now.Add(time.Hour)) })
+		add(false, func(v *dispatch.Driver) { v.Regions = []string{"busan", "seoul-north"} })
+		add(false, func(v *dispatch.Driver) { v.VehicleClass = "boom" })
+		add(false, func(v *dispatch.Driver) { v.WorkingHeightM = ptr(19.9) })
+		add(false, func(v *dispatch.Driver) { v.WorkingHeightM = nil })
+		if err := db.AddDrivers(t.Context(), []dispatch.Driver{someDriver(1)}); err != nil { // no device
+			t.Fatal(err)
+		}
+		d := db.add(t, func(d *dispatch.Dispatch) { d.MinWorkingHeightM = ptr(20.0) })
+		o := db.as("ins_a")
+		for _, step := range []struct {
+			event, as dispatch.EventType
+			round     int
+		}{
+			{dispatch.EventCreated, dispatch.EventOpened, 1}, {dispatch.EventOpened, dispatch.EventOpened, 1},
+			{dispatch.EventUpdated, dispatch.EventUpdated, 2}, {dispatch.EventReopened, dispatch.EventReopened, 3},
+		} {
+			if step.event != dispatch.EventCreated {
+				d = db.happens(t, d.ID, step.event, func(d *dispatch.Dispatch, _ *dispatch.Event) { d.Round = step.round })
+			}
+			told := o.mustDo(t, db, step.event, dispatch.TellTask, 0)
+			db.mustTell(t, told.Event.ID, step.as, false, want...)
+			for _, n := range db.toldOf(t, told.Event.ID) {
+				if n.Round != step.round || n.DispatchID != d.ID || n.ExpiresAt != micros(d.ExpiresAt) || n.At != micros(told.Event.At) {
+					t.Errorf("%s is %+v", step.as, n)
+				}
+			}
+			if told.Left != len(want) || told.Dropped != 0 || len(told.Pushes) != 0 || told.Dispatch.Version != d.Version {
+				t.Errorf("%s has come to %+v", step.event, told)
+			}
+		}
+	})
+}
+
+// What JSON, SQL and LIKE give a meaning to is a region's name as well.
+func TestRegionsOfAnyName(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		names := []string{
+			"\uc11c\uc6b8", `a"b`, `a\b`, `it's`, "R&D", "<b>", "a/b", "%", "_", "\U0001f69a", "a\nb", "true", "1", "Seoul", "\u00e9", "e\u0301", "\u2028",
+		}
+		devices := map[string]dispatch.Device{}
+		for i, name := range names {
+			v := someDriver(i)
+			v.Regions = []string{"elsewhere", name}
+			if err := db.AddDrivers(t.Context(), []dispatch.Driver{v}); err != nil {
+				t.Fatal(err)
+			}
+			devices[name] = db.device(t, v.ID, nil)
+		}
+		for _, name := range names {
+			db.add(t, func(d *dispatch.Dispatch) { d.Region = name })
+			told := db.as("ins_a").mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 0)
+			if told.Left != 1 {
+				t.Errorf("%q: %d are told", name, told.Left)
+			}
+			db.mustTell(t, told.Event.ID, dispatch.EventOpened, false, devices[name])
+		}
+	})
+}
+
+// audience is the offer of a dispatch in every state that it can be in when the dispatch is taken.
+type audience struct {
+	dispatch.Dispatch
+	winner                                     dispatch.DriverID
+	phone, tablet                              dispatch.Device // the winner's, who was offered it on one
+	sent, underWay, stale, unsent, second      dispatch.Device
+	dropped, dead, quarantined, before, others dispatch.Device
+	unsentRow                                  notificationRow
+}
+
+func (db *database) audience(t testing.TB) *audience {
+	t.Helper()
+	d, other := db.add(t, nil), db.add(t, nil)
+	v := db.equipped(t, 11)
+	a := &audience{
+		Dispatch: d, winner: v[0].Driver, phone: v[0], tablet: db.device(t, v[0].Driver, nil), sent: v[1], underWay: v[2],
+		stale: v[3], unsent: v[4], second: db.device(t, v[4].Driver, nil), dropped: v[5], dead: v[6], quarantined: v[7],
+		before: v[8], others: v[9],
+	}
+	later := micros(db.now(t).Add(time.Hour))
+	rows := db.notifications(t, d, 11, func(i int, n *notificationRow) {
+		toDevices(v)(i, n)
+		switch dispatch.DeviceID(n.DeviceID) {
+		case a.phone.ID, a.sent.ID, a.quarantined.ID:
+			n.State = stateDone
+		case a.underWay.ID:
+			n.Claim, n.NextAt = "ins_x", later
+		case a.stale.ID:
+			n.Claim = "ins_x" // whose lease has ended: it was sent or not
+		case a.dropped.ID:
+			n.State = stateDropped
+		case a.dead.ID:
+			n.State = stateDead
+		case a.before.ID:
+			n.State, n.Round = stateDone, 0
+		case a.others.ID:
+			n.State, n.DispatchID = stateDone, other.ID
+		case v[10].ID:
+			n.DeviceID, n.State = a.second.ID, stateDone
+			n.DriverID = a.second.Driver
+		}
+	})
+	a.unsentRow = rows[4]
+	db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE id = ?", a.quarantined.ID)
+	return a
+}
+
+func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a := db.audience(t)
+		o := db.as("ins_a")
+		d := db.mustAccept(t, a.ID, a.winner)
+		db.mustUpdate(t, a.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return nil, nil })
+		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 3)
+		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false, a.phone, a.tablet)
+		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, a.sent, a.underWay, a.stale, a.second)
+		if got := db.stored(t, a.unsentRow.ID); got.State != stateDropped || got.Result != "superseded" {
+			t.Errorf("the offer that nobody had sent is %+v", got)
+		}
+		if told.Dropped != 1 || len(told.Pushes) != 3 || told.Left != 3 {
+			t.Errorf("%d dropped, %d leased, %d left", told.Dropped, len(told.Pushes), told.Left)
+		}
+		rows := db.toldOf(t, told.Event.ID)
+		now := db.now(t)
+		for _, p := range []dispatch.Device{a.underWay, a.stale} {
+			n := rows[p.ID]
+			if wait := fromMicros(n.NextAt).Sub(fromMicros(n.CreatedAt)); n.Claim != "" || wait != time.Second {
+				t.Errorf("the offer is under way, and that it is over comes after %v, leased by %q", wait, n.Claim)
+			}
+		}
+		leased := 0
+		for _, n := range rows {
+			if n.Claim == "ins_a" && fromMicros(n.NextAt).After(now.Add(term-patience)) {
+				leased++
+			} else if n.Claim != "" || fromMicros(n.NextAt).After(now.Add(time.Second)) {
+				t.Errorf("neither leased nor due: %+v", n)
+			}
+		}
+		if leased != 3 {
+			t.Errorf("%d are leased", leased)
+		}
+		mustBePushes(t, db, o, told, d)
+	})
+}
+
+// mustBePushes fails the test unless the pushes that Do returned are those that Lease would have.
+func mustBePushes(t *testing.T, db *database, o *Outbox, told dispatch.Told, d dispatch.Dispatch) {
+	t.Helper()
+	for _, p := range told.Pushes {
+		n := db.stored(t, p.ID)
+		want := dispatch.Push{
+			ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Read: p.Read, Driver: n.DriverID,
+			Device: p.Device, Attempts: n.Attempts, At: fromMicros(n.At), Until: fromMicros(n.ExpiresAt), Leased: p.Leased,
+		}
+		if !reflect.DeepEqual(p, want) || p.Device.ID != n.DeviceID || p.Device.PushToken != "token of "+string(n.DeviceID) {
+			t.Errorf("got  %+v\nwant %+v", p, want)
+		}
+		if since := time.Since(p.Read); since < 0 || since > patience {
+			t.Errorf("the dispatch was read %v ago", since)
+		}
+		if p.Leased.After(fromMicros(n.NextAt).Add(time.Second)) || time.Until(p.Leased) < term-patience {
+			t.Errorf("leased until %v, the database says %v", p.Leased, fromMicros(n.NextAt))
+		}
+		db.mustHoldOne(t, o, p)
+	}
+}
+
+// mustHoldOne fails the test unless o may settle the push.
+func (db *database) mustHoldOne(t *testing.T, o *Outbox, p dispatch.Push) {
+	t.Helper()
+	err := o.Settle(t.Context(), []dispatch.Settled{{ID: p.ID, Status: dispatch.NotificationSent}})
+	if n := db.stored(t, p.ID); err != nil || n.State != stateDone {
+		t.Errorf("settled: %v, %+v", err, n)
+	}
+}
+
+func TestWhoHearsOfTheRest(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		for _, tt := range []struct {
+			event    dispatch.EventType
+			happen   func(*audience) // after it was accepted, if it was
+			accepted bool
+			claimant bool // hears of it
+			told     bool // those who were offered it do
+		}{
+			{event: dispatch.EventExpired, told: true, happen: func(a *audience) {
+				db.happens(t, a.ID, dispatch.EventExpired, func(d *dispatch.Dispatch, _ *dispatch.Event) { d.Status = dispatch.Expired })
+			}},
+			{event: dispatch.EventCanceled, told: true, happen: func(a *audience) { db.mustUpdate(t, a.ID, cancel) }},
+			{event: dispatch.EventCanceled, told: true, accepted: true, claimant: true, happen: func(a *audience) {
+				db.mustUpdate(t, a.ID, cancel)
+			}},
+			{event: dispatch.EventUnassigned, accepted: true, claimant: true, happen: func(a *audience) {
+				db.happens(t, a.ID, dispatch.EventUnassigned, nil)
+			}},
+			{event: dispatch.EventWithdrawn, accepted: true, happen: func(a *audience) {
+				db.mustUpdate(t, a.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+					return d.Withdraw(a.winner, "SICK", now)
+				})
+			}},
+			{event: dispatch.EventStarted, accepted: true, happen: func(a *audience) {
+				db.mustUpdate(t, a.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+					return d.Start(a.winner, now)
+				})
+			}},
+		} {
+			a := db.audience(t)
+			if tt.accepted {
+				db.mustAccept(t, a.ID, a.winner)
+			}
+			tt.happen(a)
+			told := o.mustDo(t, db, tt.event, dispatch.TellTask, 10)
+			var claimant, others []dispatch.Device
+			if tt.claimant {
+				claimant = []dispatch.Device{a.phone, a.tablet}
+			}
+			if tt.told {
+				others = []dispatch.Device{a.sent, a.underWay, a.stale, a.second}
+				if !tt.accepted {
+					others = append(others, a.phone)
+				}
+			}
+			db.mustTell(t, told.Event.ID, tt.event, false, claimant...)
+			db.mustTell(t, told.Event.ID, tt.event, true, others...)
+			if n := len(db.toldOf(t, told.Event.ID)); n != len(claimant)+len(others) || len(told.Pushes)+told.Left != n || told.Dropped != 1 {
+				t.Errorf("%s: %d rows, %d pushes, %d left, %d dropped", tt.event, n, len(told.Pushes), told.Left, told.Dropped)
+			}
+			if got := db.stored(t, a.unsentRow.ID); got.State != stateDropped || got.Result != "superseded" {
+				t.Errorf("%s: the offer that nobody had sent is %+v", tt.event, got)
+			}
+		}
+	})
+}
+
+// Who declined, or saw that others still may, changes nothing about the offer.
+func TestAnOfferThatStandsIsNotDropped(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a := db.audience(t)
+		db.happens(t, a.ID, dispatch.EventDeclined, nil)
+		told := db.as("ins_a").mustDo(t, db, dispatch.EventDeclined, dispatch.TellTask, 10)
+		if len(told.Pushes)+told.Left+told.Dropped != 0 || db.stored(t, a.unsentRow.ID).State != statePending {
+			t.Errorf("%+v", told)
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package repository
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// statements calls fn and returns what it had the relay's connections do.
+func (o *Outbox) statements(t testing.TB, fn func()) (all []string) {
+	t.Helper()
+	note := func(tx *gorm.DB) {
+		all = append(all, tx.Dialector.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...))
+	}
+	c := o.relay.Callback()
+	for _, err := range []error{
+		c.Raw().Register("note", note), c.Row().Register("note", note),
+		c.Query().Register("note", note), c.Create().Register("note", note),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fn()
+	for _, err := range []error{
+		c.Raw().Remove("note"), c.Row().Remove("note"), c.Query().Remove("note"), c.Create().Remove("note"),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// backlog is how many rows are due, and as many done: 100,000 of each make the same plans.
+const backlog = 10_000
+
+// backlogged fills both tables with what is due and what is done, a notification of each for dispatch d first.
+func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
+	t.Helper()
+	const first = 500
+	db.notifications(t, d, first, toDevices(db.equipped(t, first)))
+	db.manyTasks(t, first)
+	another := func(prefix, column string, i int) string {
+		return fmt.Sprintf("CONCAT('%s', LEFT(SHA2(CONCAT(%s, '%d'), 256), 26))", prefix, column, i)
+	}
+	for have := first; have < 2*n; have *= 2 {
+		copies := min(have, 2*n-have)
+		event := another("evt_", "event_id", have)
+		db.exec(t, fmt.Sprintf(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type,
+			silent, state, next_at, claim, attempts, result, reason, at, expires_at, created_at)
+			SELECT %s, %s, device_id, topic, driver_id, %s, round, type, silent, state, next_at, claim, attempts, result, reason,
+			at, expires_at, created_at FROM notifications LIMIT %d`,
+			another("ntf_", "id", have), event, another("dsp_", "dispatch_id", have), copies))
+		db.exec(t, fmt.Sprintf(`INSERT INTO outbox (event_id, task, state, next_at, claim)
+			SELECT %s, task, state, next_at, claim FROM outbox LIMIT %d`, event, copies))
+	}
+	db.exec(t, fmt.Sprintf("UPDATE notifications SET state = 1 ORDER BY RAND() LIMIT %d", n))
+	db.exec(t, fmt.Sprintf("UPDATE outbox SET state = 1 ORDER BY RAND() LIMIT %d", n))
+	rows, err := db.raw.QueryContext(t.Context(), "ANALYZE TABLE notifications, outbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows.Close()
+}
+
+// explain returns how the server would find the rows of a statement, one line for each table.
+func (db *database) explain(t *testing.T, statement string) (plans []map[string]string) {
+	t.Helper()
+	var version string
+	if err := db.raw.QueryRowContext(t.Context(), "SELECT VERSION()").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	form := " FORMAT=TRADITIONAL"
+	if strings.Contains(version, "MariaDB") {
+		form = ""
+	}
+	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN"+form+" "+statement)
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		values, into := make([]*string, len(columns)), make([]any, len(columns))
+		for i := range into {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		plan := map[string]string{}
+		for i, c := range columns {
+			plan[strings.ToLower(c)] = value(values[i])
+		}
+		plans = append(plans, plan)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return plans
+}
+
+// work does everything that a relay does with the outbox, and returns the statements.
+func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.DriverID) []string {
+	t.Helper()
+	o := db.as("ins_a")
+	return o.statements(t, func() {
+		_, err := o.LeaseTasks(t.Context(), 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pushes, _, err := o.Lease(t.Context(), 256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settled := make([]dispatch.Settled, len(pushes))
+		for i, p := range pushes {
+			settled[i] = dispatch.Settled{ID: p.ID, Status: dispatch.NotificationSent}
+		}
+		if err := o.Settle(t.Context(), settled); err != nil {
+			t.Fatal(err)
+		}
+		db.mustAccept(t, d.ID, driver)
+		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		if told.Dropped == 0 || told.Left == 0 {
+			t.Errorf("%d dropped, %d left", told.Dropped, told.Left)
+		}
+	})
+}
+
+// However much is due and done, what is leased, settled and dropped is found by an index, in its order.
+func TestPlans(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		db.device(t, v.ID, nil)
+		db.backlogged(t, d, backlog)
+		wants := []struct{ statement, key string }{
+			{`SELECT .*FROM outbox WHERE state = 0`, "ix_outbox_due"},
+			{`SELECT .*FROM notifications WHERE state = 0`, "ix_notifications_due"},
+			{`SELECT .*FROM notifications n\s+LEFT JOIN`, "PRIMARY"},
+			{`SELECT .*FROM notifications WHERE dispatch_id`, "ix_notifications_dispatch"},
+			{`SELECT .*FROM notifications n\s+JOIN`, "ix_notifications_dispatch"},
+			{`UPDATE outbox`, "PRIMARY"},
+			{`UPDATE notifications`, "PRIMARY"},
+		}
+		seen := make([]int, len(wants))
+		for _, s := range db.work(t, d, v.ID) {
+			for i, want := range wants {
+				if !regexp.MustCompile(`(?s)\A\s*` + want.statement).MatchString(s) {
+					continue
+				}
+				seen[i]++
+				plan := db.explain(t, s)[0]
+				if plan["type"] != "range" || plan["key"] != want.key || i < 2 && strings.Contains(plan["extra"], "filesort") {
+					t.Errorf("%.160s...\n%v", s, plan)
+				}
+			}
+		}
+		for i, want := range wants {
+			if seen[i] == 0 {
+				t.Errorf("no statement %s", want.statement)
+			}
+		}
+	})
+}

@@ -1,0 +1,250 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// Whoever works on rows that others have locked, or are about to write, goes on with the rest.
+func TestAnOpenTransactionStallsNobody(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		devices := db.equipped(t, 3)
+		d := db.add(t, nil)
+		created := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		tasks := db.manyTasks(t, 3)
+		rows := db.notifications(t, d, 3, toDevices(devices))
+		o := db.as("ins_a")
+		var sending []dispatch.NotificationID
+		for _, n := range db.notifications(t, d, 2, func(i int, n *notificationRow) {
+			toDevices(devices)(i, n)
+			n.Claim, n.NextAt = "ins_a", n.NextAt+term.Microseconds()
+		}) {
+			sending = append(sending, n.ID)
+		}
+		tx, _ := db.hold(t, d.ID) // a change of the dispatch that is not committed, with its event
+		for _, s := range []struct {
+			query string
+			args  []any
+		}{
+			{"UPDATE notifications SET reason = 'x' WHERE id = ?", []any{rows[0].ID}},
+			{"UPDATE notifications SET reason = 'x' WHERE id = ?", []any{sending[0]}},
+			{"UPDATE outbox SET claim = 'x' WHERE event_id = ? AND task = 'event'", []any{tasks[0].Event}},
+			{"UPDATE drivers SET on_duty = FALSE WHERE id = ?", []any{devices[2].Driver}},
+			{"UPDATE devices SET locale = 'x' WHERE id = ?", []any{devices[2].ID}},
+			{"INSERT INTO events VALUES ('evt_x', ?, 'dispatch.opened', 1, NULL, 'system', '', 1)", []any{d.ID}},
+			{"INSERT INTO outbox (event_id, state, next_at) VALUES ('evt_x', 0, 1)", nil},
+			{`INSERT INTO notifications SELECT 'ntf_x', 'evt_x', device_id, topic, driver_id, dispatch_id, round, type, silent, state, 1,
+				claim, attempts, result, reason, at, expires_at, created_at, sent_at FROM notifications WHERE id = ?`, []any{rows[0].ID}},
+		} {
+			if _, err := tx.Exec(s.query, s.args...); err != nil {
+				t.Fatalf("%s: %v", s.query, err)
+			}
+		}
+		if leased, err := o.LeaseTasks(bounded(t), 10); err != nil || len(leased) != 2 {
+			t.Errorf("leased the tasks %v, %v; want 2", leased, err)
+		}
+		if pushes, _, err := o.Lease(bounded(t), 10); err != nil || len(pushes) != 2 {
+			t.Errorf("leased %d, %v; want 2", len(pushes), err)
+		}
+		if err := o.Settle(bounded(t), []dispatch.Settled{{ID: sending[1], Status: dispatch.NotificationSent}}); err != nil {
+			t.Error(err)
+		}
+		if told, err := o.Do(bounded(t), created, 10); err != nil || len(told.Pushes) != 3 {
+			t.Errorf("%d pushes, %v", len(told.Pushes), err)
+		}
+		if _, _, err := o.Backlog(bounded(t)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// instance is one process: it changes dispatches, tells of what it commits, and does and sends what is due.
+type instance struct {
+	*database
+	o     *Outbox
+	fresh chan dispatch.Task
+	sent  *sentOnce
+}
+
+type sentOnce struct {
+	mu    sync.Mutex
+	times map[dispatch.NotificationID]int
+}
+
+func (db *database) instance(t *testing.T, i int, sent *sentOnce) *instance {
+	s := open(t, db.url)
+	in := &instance{
+		database: &database{Store: s, url: db.url, raw: db.raw}, fresh: make(chan dispatch.Task, 10_000), sent: sent,
+	}
+	owner := fmt.Sprintf("ins_%d", i)
+	in.o = s.as(owner)
+	s.BornLeased(owner, term)
+	s.OnCommit(func(_ dispatch.Dispatch, events []dispatch.Event) {
+		for _, e := range events {
+			in.fresh <- dispatch.Task{Event: e.ID, Kind: dispatch.TellTask}
+		}
+	})
+	return in
+}
+
+// change has drivers take dispatches and give them back until ctx ends.
+func (in *instance) change(ctx context.Context, t *testing.T, drivers []dispatch.Device, shared []dispatch.ID, i int) {
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
+	for n := i; ctx.Err() == nil; n++ {
+		<-pace.C
+		id, driver := shared[n%len(shared)], drivers[(n*7+i)%len(drivers)].Driver
+		var err error
+		switch n % 5 {
+		case 0, 1, 2:
+			_, err = in.Claim(t.Context(), id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+				c.Busy, c.GaveBack = false, false
+				return d.Accept(c, 0, dispatch.NewClaimID(now), now)
+			})
+		case 3:
+			_, err = in.Update(t.Context(), id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				if d.Claim == nil {
+					return d.Reannounce(0, now), nil
+				}
+				return d.Withdraw(d.Claim.Driver, "SICK", now)
+			})
+		case 4:
+			_, err = in.Dispatch(t.Context(), id)
+		}
+		if err != nil && !errors.Is(err, dispatch.ErrAlreadyTaken) && !errors.Is(err, dispatch.ErrNotOpenYet) {
+			t.Errorf("%d: %v", n%5, err)
+		}
+	}
+}
+
+// relay does and sends until stopped; every fifth attempt fails.
+func (in *instance) relay(t *testing.T, stop <-chan struct{}) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case task := <-in.fresh:
+			in.do(t, task)
+		case <-tick.C:
+			tasks, err := in.o.LeaseTasks(t.Context(), 8)
+			if err != nil {
+				t.Errorf("LeaseTasks: %v", err)
+			}
+			for _, task := range tasks {
+				in.do(t, task)
+			}
+			pushes, _, err := in.o.Lease(t.Context(), 16)
+			if err != nil {
+				t.Errorf("Lease: %v", err)
+			}
+			in.send(t, pushes)
+		case <-stop:
+			return
+		}
+	}
+}
+
+func (in *instance) do(t *testing.T, task dispatch.Task) {
+	told, err := in.o.Do(t.Context(), task, 5)
+	if err != nil {
+		t.Errorf("Do %v: %v", task, err)
+	}
+	in.send(t, told.Pushes)
+}
+
+func (in *instance) send(t *testing.T, pushes []dispatch.Push) {
+	var settled []dispatch.Settled
+	for i, p := range pushes {
+		s := dispatch.Settled{ID: p.ID, Status: dispatch.NotificationPending, Attempts: p.Attempts + 1}
+		if i%5 != 4 {
+			s.Status = dispatch.NotificationSent
+			in.sent.mu.Lock()
+			in.sent.times[p.ID]++
+			in.sent.mu.Unlock()
+		}
+		settled = append(settled, s)
+	}
+	if err := in.o.Settle(t.Context(), settled); err != nil {
+		t.Errorf("Settle: %v", err)
+	}
+}
+
+func TestNothingIsLostAndNothingIsToldTwice(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		devices := db.equipped(t, 12)
+		sent := &sentOnce{times: map[dispatch.NotificationID]int{}}
+		instances := []*instance{db.instance(t, 0, sent)}
+		for len(instances) < 3 && db.dialect.skipLocked != "" { // SQLite has one process
+			instances = append(instances, db.instance(t, len(instances), sent))
+		}
+		var ids []dispatch.ID
+		for i := range 6 {
+			ids = append(ids, instances[i%len(instances)].add(t, nil).ID)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		var changing, relaying sync.WaitGroup
+		stop := make(chan struct{})
+		for i, in := range instances {
+			for j := range 2 {
+				changing.Go(func() { in.change(ctx, t, devices, ids, 10*i+j) })
+				relaying.Go(func() { in.relay(t, stop) })
+			}
+		}
+		changing.Wait()
+		eventually(t, func() error {
+			if n := db.count(t, "outbox WHERE state = 0 AND task = 'event'") + db.count(t, "notifications WHERE state = 0"); n > 0 {
+				return fmt.Errorf("%d rows are never done", n)
+			}
+			return nil
+		})
+		close(stop)
+		relaying.Wait()
+		sent.check(t, db)
+		db.checkNobodyIsLeftBelieving(t)
+	})
+}
+
+func (s *sentOnce) check(t *testing.T, db *database) {
+	t.Helper()
+	for id, n := range s.times {
+		if n != 1 {
+			t.Errorf("%s was sent %d times", id, n)
+		}
+	}
+	if n := db.count(t, "notifications WHERE state = 1"); n != len(s.times) {
+		t.Errorf("%d were sent, %d are stored as sent", len(s.times), n)
+	}
+	events, accepted := db.count(t, "events"), db.count(t, "events WHERE type = 'dispatch.accepted'")
+	t.Logf("%d events, %d claims, %d sent, %d dropped", events, accepted, len(s.times), db.count(t, "notifications WHERE state = 3"))
+	if accepted == 0 || len(s.times) == 0 {
+		t.Error("nothing happened")
+	}
+	if n := db.count(t, "outbox WHERE state = 1 AND task = 'event'"); n != events {
+		t.Errorf("%d of %d events were told of", n, events)
+	}
+	if n := db.count(t, "outbox WHERE task = 'reminder'"); n != accepted {
+		t.Errorf("%d reminders of %d claims", n, accepted)
+	}
+}
+
+// checkNobodyIsLeftBelieving fails the test if somebody was sent an offer that is over, and not told so.
+func (db *database) checkNobodyIsLeftBelieving(t *testing.T) {
+	t.Helper()
+	if n := db.count(t, `notifications n JOIN dispatches d ON d.id = n.dispatch_id AND d.round = n.round
+		WHERE d.status = 'ACCEPTED' AND n.state = 1 AND n.type IN `+offerTypes+` AND n.driver_id <> d.accepted_by
+		AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.dispatch_id = n.dispatch_id AND o.round = n.round
+		AND o.device_id = n.device_id AND o.type = 'dispatch.taken' AND o.state = 1)`); n > 0 {
+		t.Errorf("%d were offered what is taken", n)
+	}
+	if n := db.count(t, `dispatches d WHERE d.status = 'ACCEPTED' AND NOT EXISTS (SELECT 1 FROM notifications n
+		WHERE n.dispatch_id = d.id AND n.round = d.round AND n.driver_id = d.accepted_by AND n.type = 'dispatch.accepted' AND n.state = 1)`); n > 0 {
+		t.Errorf("%d were not told that they have it", n)
+	}
+}

@@ -1,0 +1,357 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// leased writes n notifications of a dispatch that is open, and has the owner lease them.
+func (db *database) leased(t *testing.T, o *Outbox, n int) []dispatch.NotificationID {
+	t.Helper()
+	d, devices := db.add(t, nil), db.equipped(t, 1)
+	ids := make([]dispatch.NotificationID, n)
+	for i, row := range db.notifications(t, d, n, func(_ int, n *notificationRow) { toDevices(devices)(0, n) }) {
+		ids[i] = row.ID
+	}
+	if pushes, _, err := o.Lease(t.Context(), n); err != nil || len(pushes) != n {
+		t.Fatalf("leased %d of %d: %v", len(pushes), n, err)
+	}
+	return ids
+}
+
+// mustBeAbout fails the test unless the time in the database is by ahead of its clock, give or take the test's patience.
+func (db *database) mustBeAbout(t *testing.T, what string, at int64, ahead time.Duration) {
+	t.Helper()
+	if off := fromMicros(at).Sub(db.now(t)) - ahead; off.Abs() > patience {
+		t.Errorf("%s is %v off", what, off)
+	}
+}
+
+func TestSettle(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		ids := db.leased(t, o, 5)
+		settled := []dispatch.Settled{
+			{ID: ids[0], Status: dispatch.NotificationSent, Attempts: 1, Result: "sent"},
+			{ID: ids[1], Status: dispatch.NotificationDropped, Attempts: 2, Result: "dead_token", Reason: "UNREGISTERED"},
+			{ID: ids[2], Status: dispatch.NotificationDead, Attempts: 20, Result: "unsure", Reason: "timeout"},
+			{ID: ids[3], Status: dispatch.NotificationPending, After: time.Hour, Attempts: 3, Result: "quota", Reason: "429"},
+		}
+		if err := o.Settle(t.Context(), settled); err != nil {
+			t.Fatal(err)
+		}
+		states := []int{stateDone, stateDropped, stateDead, statePending}
+		// What was sent is kept until two days after its offer, which stands for nine minutes more.
+		next := []time.Duration{9*time.Minute + 48*time.Hour, 48 * time.Hour, 30 * 24 * time.Hour, time.Hour}
+		for i, s := range settled {
+			got := db.stored(t, s.ID)
+			db.mustBeAbout(t, fmt.Sprintf("next_at of one that is %s", s.Status), got.NextAt, next[i])
+			if sent := s.Status == dispatch.NotificationSent; sent != (got.SentAt != nil) {
+				t.Errorf("%s: sent at %v", s.Status, got.SentAt)
+			} else if sent {
+				db.mustBeAbout(t, "sent_at", *got.SentAt, 0)
+			}
+			want := got
+			want.State, want.Claim, want.Attempts, want.Result, want.Reason = states[i], "", s.Attempts, s.Result, s.Reason
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s is stored as %+v", s.Status, got)
+			}
+		}
+		if got := db.stored(t, ids[4]); got.Claim != "ins_a" || got.State != statePending {
+			t.Errorf("what was not settled is %+v", got)
+		}
+	})
+}
+
+func TestWhatWasSentAfterItsOfferIsKeptForAsLong(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		id := db.leased(t, o, 1)[0]
+		db.exec(t, "UPDATE notifications SET expires_at = 1")
+		if err := o.Settle(t.Context(), []dispatch.Settled{{ID: id, Status: dispatch.NotificationSent}}); err != nil {
+			t.Fatal(err)
+		}
+		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 48*time.Hour)
+	})
+}
+
+func TestNobodySettlesWhatIsAnothers(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a, b := db.as("ins_a"), db.as("ins_b")
+		ids := db.leased(t, a, 2)
+		every := func(o *Outbox, ids ...dispatch.NotificationID) {
+			t.Helper()
+			for _, s := range []dispatch.NotificationStatus{
+				dispatch.NotificationPending, dispatch.NotificationSent, dispatch.NotificationDropped, dispatch.NotificationDead,
+			} {
+				for _, id := range ids {
+					before := db.stored(t, id)
+					err := o.Settle(t.Context(), []dispatch.Settled{{ID: id, Status: s, Attempts: 9, Result: "x", Reason: "y"}})
+					if err != nil {
+						t.Errorf("%s: %v", s, err)
+					}
+					if got := db.stored(t, id); !reflect.DeepEqual(got, before) {
+						t.Errorf("%s: %s made %+v of %+v", s, o.Owner, got, before)
+					}
+				}
+			}
+		}
+		every(b, ids...)
+		// a's leases end, and b takes one of them.
+		db.exec(t, "UPDATE notifications SET next_at = 1")
+		if pushes, _, err := b.Lease(t.Context(), 1); err != nil || len(pushes) != 1 {
+			t.Fatalf("leased %v, %v", pushes, err)
+		} else if pushes[0].ID == ids[1] {
+			ids[0], ids[1] = ids[1], ids[0]
+		}
+		every(a, ids[0])
+		// The other is a's still, although its lease has ended: it was sent, and nobody sends it again.
+		for range 2 {
+			err := a.Settle(t.Context(), []dispatch.Settled{{ID: ids[1], Status: dispatch.NotificationSent}})
+			if got := db.stored(t, ids[1]); err != nil || got.State != stateDone {
+				t.Errorf("it is %+v, %v", got, err)
+			}
+		}
+		every(a, ids[1]) // settled is settled
+		every(b, ids[1])
+		if err := a.Settle(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestManyAreSettledByOneStatement(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		ids := db.leased(t, o, 300)
+		var sent, mixed []dispatch.Settled
+		for i, id := range ids {
+			s := dispatch.Settled{ID: id, Status: dispatch.NotificationSent, Result: "sent"}
+			if i < 200 {
+				sent = append(sent, s)
+				continue
+			}
+			if i%2 == 0 {
+				s.Status, s.After = dispatch.NotificationPending, time.Hour
+			}
+			mixed = append(mixed, s)
+		}
+		for _, step := range []struct {
+			settled []dispatch.Settled
+			want    int
+		}{{sent, 1}, {mixed, 2}} {
+			all := o.statements(t, func() {
+				if err := o.Settle(t.Context(), step.settled); err != nil {
+					t.Error(err)
+				}
+			})
+			if len(all) != step.want {
+				t.Errorf("%d statements, want %d", len(all), step.want)
+			}
+		}
+		if n := db.count(t, "notifications WHERE state = 1"); n != 250 {
+			t.Errorf("%d are done", n)
+		}
+	})
+}
+
+// What was sent must be written down whatever the push service said of it: otherwise it is sent again and again.
+func TestSettleWithAnyReason(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		for _, reason := range []string{
+			strings.Repeat("x", 300), strings.Repeat("\u20a9", 300), strings.Repeat("\U0001f69a", 255), "not UTF-8: \xff\xfe", "a\x00b", "it's",
+		} {
+			id := db.leased(t, o, 1)[0]
+			err := o.Settle(t.Context(), []dispatch.Settled{{ID: id, Status: dispatch.NotificationDead, Reason: reason}})
+			if got := db.stored(t, id); err != nil || got.State != stateDead || got.Reason == "" {
+				t.Errorf("%.20q: %v, %+v", reason, err, got)
+			}
+		}
+	})
+}
+
+func TestOneThatCannotBeSettledSettlesNone(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		ids := db.leased(t, o, 2)
+		err := o.Settle(t.Context(), []dispatch.Settled{
+			{ID: ids[0], Status: dispatch.NotificationSent}, {ID: ids[1], Status: "LOST"},
+		})
+		if n := db.count(t, "notifications WHERE state = 0 AND claim = 'ins_a'"); err == nil || n != 2 {
+			t.Errorf("got %v, %d are leased", err, n)
+		}
+	})
+}
+
+func TestLeaseReturnsThemReadyToSend(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		v := db.drivers(t, 1)[0]
+		phone := db.device(t, v.ID, func(p *dispatch.Device) { p.Locale, p.Platform = "ko-KR", dispatch.IOS })
+		tablet := db.device(t, v.ID, func(p *dispatch.Device) { p.Locale = "" })
+		now := db.now(t)
+		rows := db.notifications(t, d, 3, func(i int, n *notificationRow) {
+			n.Attempts, n.Silent, n.At = i, i == 1, micros(now)+int64(i)
+			switch i {
+			case 0, 1:
+				n.DriverID, n.DeviceID = v.ID, []dispatch.DeviceID{phone.ID, tablet.ID}[i]
+			case 2:
+				n.Topic, n.Type = "dispatch-x", dispatch.EventTaken
+			}
+		})
+		before := time.Now()
+		pushes, dropped, err := db.as("ins_a").Lease(t.Context(), 10)
+		if err != nil || len(pushes) != 3 || len(dropped) != 0 {
+			t.Fatalf("%d pushes, dropped %v, %v", len(pushes), dropped, err)
+		}
+		byID := map[dispatch.NotificationID]dispatch.Push{}
+		for _, p := range pushes {
+			if p.Leased.Before(before.Add(term)) || p.Leased.After(time.Now().Add(term)) {
+				t.Errorf("leased until %v", p.Leased)
+			}
+			if p.Read.Before(before) || p.Read.After(time.Now()) {
+				t.Errorf("the dispatch was read at %v", p.Read)
+			}
+			p.Leased, p.Read = time.Time{}, time.Time{}
+			byID[p.ID] = p
+		}
+		on := func(p dispatch.Device, locale string) dispatch.Device {
+			return dispatch.Device{ID: p.ID, Driver: v.ID, Platform: p.Platform, PushToken: p.PushToken, Locale: locale}
+		}
+		for i, want := range []dispatch.Push{
+			{Type: dispatch.EventOpened, Driver: v.ID, Device: on(phone, "ko-KR")},
+			{Type: dispatch.EventOpened, Driver: v.ID, Device: on(tablet, v.Locale), Silent: true},
+			{Type: dispatch.EventTaken, Topic: "dispatch-x"},
+		} {
+			want.ID, want.Event, want.Round, want.Dispatch, want.Attempts = rows[i].ID, rows[i].EventID, 1, d, i
+			want.At, want.Until = fromMicros(rows[i].At), d.ExpiresAt
+			if got := byID[rows[i].ID]; !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+		}
+	})
+}
+
+func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, canceled := db.add(t, nil), db.add(t, nil)
+		db.mustUpdate(t, canceled.ID, cancel)
+		devices := db.equipped(t, 4)
+		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE id = ?", devices[1].ID)
+		db.exec(t, "DELETE FROM devices WHERE id = ?", devices[2].ID)
+		rows := db.notifications(t, d, 7, func(i int, n *notificationRow) {
+			toDevices(devices)(min(i, 3), n)
+			switch i {
+			case 3:
+				n.DriverID = devices[0].Driver // whose device it is not
+			case 4:
+				n.DispatchID = canceled.ID
+			case 5:
+				n.Round = 2
+			case 6:
+				n.ExpiresAt = micros(db.now(t))
+			}
+			n.Attempts = i
+		})
+		pushes, dropped, err := db.as("ins_a").Lease(t.Context(), 10)
+		if err != nil || len(pushes) != 1 || pushes[0].ID != rows[0].ID {
+			t.Errorf("leased %+v, %v", pushes, err)
+		}
+		if want := map[string]int{"no_device": 3, "superseded": 2, "too_late": 1}; !maps.Equal(dropped, want) {
+			t.Errorf("dropped %v, want %v", dropped, want)
+		}
+		for i, why := range []string{"", "no_device", "no_device", "no_device", "superseded", "superseded", "too_late"} {
+			got := db.stored(t, rows[i].ID)
+			if i > 0 && (got.State != stateDropped || got.Result != why || got.Attempts != i || got.Claim != "" || got.SentAt != nil) {
+				t.Errorf("%d is %+v, want it dropped: %s", i, got, why)
+			}
+		}
+		if again, _, err := db.as("ins_b").Lease(t.Context(), 10); err != nil || len(again) > 0 {
+			t.Errorf("leased again: %+v, %v", again, err)
+		}
+	})
+}
+
+func TestTasksAreGivenBack(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.manyTasks(t, 7)
+		a, b := db.as("ins_a"), db.as("ins_b")
+		lease := func(o *Outbox, limit, want int) {
+			t.Helper()
+			if leased, err := o.LeaseTasks(t.Context(), limit); err != nil || len(leased) != want {
+				t.Errorf("%s leased %d, %v; want %d", o.Owner, len(leased), err, want)
+			}
+		}
+		lease(a, 3, 3)
+		lease(b, 2, 2)
+		db.exec(t, "UPDATE outbox SET state = 1 WHERE event_id = (SELECT event_id FROM (SELECT MIN(event_id) event_id FROM outbox WHERE claim = 'ins_a') x)")
+		if err := a.GiveBackTasks(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := db.count(t, "outbox WHERE claim = 'ins_a' AND state = 0"); n != 0 {
+			t.Errorf("%d are a's still", n)
+		}
+		lease(b, 10, 4) // two that were a's, and two that were nobody's
+		if n := db.count(t, "outbox WHERE claim = 'ins_b'"); n != 6 {
+			t.Errorf("%d are b's", n)
+		}
+	})
+}
+
+func TestBacklog(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		mustBe := func(want int, age time.Duration) {
+			t.Helper()
+			due, oldest, err := o.Backlog(t.Context())
+			if err != nil || due != want || oldest < age || oldest > age+patience {
+				t.Errorf("%d due, the oldest for %v, %v; want %d and %v", due, oldest, err, want, age)
+			}
+		}
+		mustBe(0, 0)
+		d := db.add(t, nil)
+		rows := db.notifications(t, d, 10, toDevices(db.equipped(t, 10)))
+		db.exec(t, "UPDATE notifications SET next_at = ? WHERE id = ?", micros(db.now(t).Add(-time.Hour)), rows[3].ID)
+		mustBe(10, time.Hour)
+		for i, state := range []int{stateDone, stateDead, stateDropped} {
+			db.exec(t, "UPDATE notifications SET state = ? WHERE id = ?", state, rows[i].ID)
+		}
+		db.exec(t, "UPDATE notifications SET next_at = ? WHERE id = ?", micros(db.now(t).Add(time.Hour)), rows[4].ID)
+		mustBe(6, time.Hour)
+		if _, _, err := o.Lease(t.Context(), 1); err != nil { // the one of an hour ago
+			t.Fatal(err)
+		}
+		mustBe(5, time.Minute)
+	})
+}
+
+func TestWithoutADatabase(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a")
+		db.exec(t, "ALTER TABLE notifications RENAME TO notifications_gone")
+		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
+		db.exec(t, "ALTER TABLE topics RENAME TO topics_gone")
+		_, leasing := o.LeaseTasks(t.Context(), 1)
+		_, _, taking := o.Lease(t.Context(), 1)
+		_, _, counting := o.Backlog(t.Context())
+		_, gathering := o.LeaseTopics(t.Context(), 1)
+		_, doing := o.Do(t.Context(), dispatch.Task{Event: "evt_x", Kind: dispatch.TellTask}, 1)
+		for i, err := range []error{
+			leasing, taking, counting, gathering, doing, o.GiveBackTasks(t.Context()),
+			o.Settle(t.Context(), []dispatch.Settled{{ID: "ntf_x", Status: dispatch.NotificationSent}}),
+			o.SettleMembers(t.Context(), dispatch.Topic{}, nil, nil), o.EndTopic(t.Context(), dispatch.Topic{}),
+		} {
+			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
+				t.Errorf("%d: got %v, want %v", i, err, dispatch.ErrUnavailable)
+			}
+		}
+	})
+}

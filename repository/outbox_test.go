@@ -1,0 +1,301 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// term is longer than any test takes: no lease ends unless the test ends it.
+const term = 10 * time.Minute
+
+// as returns the outbox as the process that owner names has it.
+func (s *Store) as(owner string, edit ...func(*OutboxOptions)) *Outbox {
+	o := OutboxOptions{
+		Owner: owner, Term: term, RemindBefore: 30 * time.Minute,
+		Unsubscribe: func(over time.Time) time.Time { return over.Add(time.Hour) },
+	}
+	for _, e := range edit {
+		e(&o)
+	}
+	return s.Outbox(o)
+}
+
+// device adds a device of the driver's, as edit changes it.
+func (db *database) device(t testing.TB, driver dispatch.DriverID, edit func(*dispatch.Device)) dispatch.Device {
+	t.Helper()
+	now := time.Now()
+	id := dispatch.NewDeviceID(now)
+	v := dispatch.Device{
+		ID: id, Driver: driver, Installation: "of " + string(id), Platform: dispatch.Android,
+		PushToken: "token of " + string(id), AppVersion: "1.0", Locale: "en",
+	}
+	if edit != nil {
+		edit(&v)
+	}
+	db.exec(t, `INSERT INTO devices (id, driver_id, installation_id, platform, push_token, app_version, locale,
+		quarantined_at, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		v.ID, v.Driver, v.Installation, v.Platform, v.PushToken, v.AppVersion, v.Locale,
+		optionalMicros(v.QuarantinedAt), now.UnixMicro(), now.UnixMicro())
+	return v
+}
+
+// equipped adds n eligible drivers with one device each.
+func (db *database) equipped(t testing.TB, n int) []dispatch.Device {
+	t.Helper()
+	devices := make([]dispatch.Device, n)
+	for i, v := range db.drivers(t, n) {
+		devices[i] = db.device(t, v.ID, nil)
+	}
+	return devices
+}
+
+// notifications writes n pushes of dispatch d's opening, due since a minute, as edit changes them.
+func (db *database) notifications(t testing.TB, d dispatch.Dispatch, n int, edit func(int, *notificationRow)) []notificationRow {
+	t.Helper()
+	now := time.Now()
+	rows := make([]notificationRow, n)
+	for i := range rows {
+		rows[i] = notificationRow{
+			ID: dispatch.NewNotificationID(now), EventID: dispatch.NewEventID(now), DispatchID: d.ID, Round: d.Round,
+			Type: dispatch.EventOpened, NextAt: micros(now.Add(-time.Minute)) + int64(i), At: micros(now),
+			ExpiresAt: micros(d.ExpiresAt), CreatedAt: micros(now),
+		}
+		if edit != nil {
+			edit(i, &rows[i])
+		}
+	}
+	if err := db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// toDevices is an edit of notifications: the i-th is for the i-th device.
+func toDevices(devices []dispatch.Device) func(int, *notificationRow) {
+	return func(i int, n *notificationRow) { n.DeviceID, n.DriverID = devices[i].ID, devices[i].Driver }
+}
+
+func (db *database) stored(t testing.TB, id dispatch.NotificationID) notificationRow {
+	t.Helper()
+	var row notificationRow
+	if err := db.general.WithContext(t.Context()).Where("id = ?", id).Take(&row).Error; err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+func (db *database) task(t testing.TB, event dispatch.EventID, kind dispatch.TaskKind) outboxRow {
+	t.Helper()
+	var row outboxRow
+	if err := db.general.WithContext(t.Context()).Where("event_id = ? AND task = ?", event, kind).Take(&row).Error; err != nil {
+		t.Fatal(err)
+	}
+	return row
+}
+
+// now is the database's.
+func (db *database) now(t testing.TB) time.Time {
+	t.Helper()
+	now, err := db.clock(db.general.WithContext(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return now
+}
+
+func cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	return d.Cancel(d.Version, dispatch.System, "RAIN", now)
+}
+
+// manyTasks writes n tasks that are due, the i-th one i microseconds after the first.
+func (db *database) manyTasks(t testing.TB, n int) []dispatch.Task {
+	t.Helper()
+	now := db.now(t).Add(-time.Minute)
+	rows, tasks := make([]outboxRow, n), make([]dispatch.Task, n)
+	for i := range rows {
+		rows[i] = outboxRow{EventID: dispatch.NewEventID(now), Task: dispatch.TellTask, NextAt: micros(now) + int64(i)}
+		tasks[i] = dispatch.Task{Event: rows[i].EventID, Kind: dispatch.TellTask}
+	}
+	if err := db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
+		t.Fatal(err)
+	}
+	return tasks
+}
+
+// instances are the outboxes of n processes, two of them in each Store.
+func (db *database) instances(t testing.TB, n int) []*Outbox {
+	t.Helper()
+	outboxes := make([]*Outbox, n)
+	for i := range outboxes {
+		if i%2 == 0 {
+			outboxes[i] = open(t, db.url).as(fmt.Sprintf("ins_%d", i))
+		} else {
+			outboxes[i] = outboxes[i-1].as(fmt.Sprintf("ins_%d", i))
+		}
+	}
+	return outboxes
+}
+
+// drain has all instances lease at once until there is nothing, and fails unless each of want was leased once.
+func drain[K comparable](t *testing.T, outboxes []*Outbox, want []K, lease func(*Outbox) ([]K, error)) {
+	t.Helper()
+	var mu sync.Mutex
+	times := map[K]int{}
+	lessees := map[string]bool{}
+	together(len(outboxes), func(i int) {
+		for {
+			got, err := lease(outboxes[i])
+			if err != nil {
+				t.Error(err)
+			}
+			if err != nil || len(got) == 0 {
+				return
+			}
+			mu.Lock()
+			lessees[outboxes[i].Owner] = true
+			for _, k := range got {
+				times[k]++
+			}
+			mu.Unlock()
+		}
+	})
+	for _, k := range want {
+		if times[k] != 1 {
+			t.Fatalf("%v was leased %d times, of %d in all", k, times[k], len(times))
+		}
+	}
+	if len(times) != len(want) || len(lessees) < 2 {
+		t.Errorf("%d were leased, want %d; by %v", len(times), len(want), lessees)
+	}
+}
+
+const manyRows = 2000
+
+func TestEachTaskIsLeasedByOne(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		tasks := db.manyTasks(t, manyRows)
+		drain(t, db.instances(t, 8), tasks, func(o *Outbox) ([]dispatch.Task, error) {
+			return o.LeaseTasks(t.Context(), 32)
+		})
+		if n := db.count(t, "outbox WHERE state = 0 AND claim LIKE 'ins_%' AND next_at > ?", micros(db.now(t))); n != manyRows {
+			t.Errorf("%d are leased", n)
+		}
+	})
+}
+
+func TestEachNotificationIsLeasedByOne(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, devices := db.add(t, nil), db.equipped(t, 3)
+		var ids []dispatch.NotificationID
+		for _, n := range db.notifications(t, d, manyRows, func(i int, n *notificationRow) { toDevices(devices)(i%3, n) }) {
+			ids = append(ids, n.ID)
+		}
+		drain(t, db.instances(t, 8), ids, func(o *Outbox) (leased []dispatch.NotificationID, err error) {
+			pushes, dropped, err := o.Lease(t.Context(), 64)
+			for _, p := range pushes {
+				leased = append(leased, p.ID)
+			}
+			if len(dropped) > 0 {
+				t.Errorf("dropped %v", dropped)
+			}
+			return leased, err
+		})
+	})
+}
+
+func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, devices := db.add(t, nil), db.equipped(t, 1)
+		db.exec(t, "DELETE FROM outbox")
+		tasks := db.manyTasks(t, 20)
+		rows := db.notifications(t, d, 20, func(i int, n *notificationRow) { toDevices(devices)(0, n) })
+		var ids []dispatch.NotificationID
+		for i, n := range rows {
+			ids = append(ids, n.ID)
+			state, next := []any{stateDone, stateDead, stateDropped, statePending}[i%4], n.NextAt
+			if i%4 == 3 {
+				next = micros(db.now(t).Add(time.Minute)) // not due yet
+			}
+			if i >= 12 {
+				continue
+			}
+			db.exec(t, "UPDATE notifications SET state = ?, next_at = ? WHERE id = ?", state, next, n.ID)
+			db.exec(t, "UPDATE outbox SET state = ?, next_at = ? WHERE event_id = ?", state, next, tasks[i].Event)
+		}
+		o := db.as("ins_a")
+		for _, want := range [][2]int{{12, 15}, {15, 18}, {18, 20}, {20, 20}} {
+			leased, err := o.LeaseTasks(t.Context(), 3)
+			sortByName(leased, func(k dispatch.Task) string { return string(k.Event) })
+			wanted := slices.Clone(tasks[want[0]:want[1]])
+			sortByName(wanted, func(k dispatch.Task) string { return string(k.Event) })
+			if err != nil || !slices.Equal(leased, wanted) {
+				t.Errorf("leased the tasks %v, %v; want %v", leased, err, wanted)
+			}
+			pushes, _, err := o.Lease(t.Context(), 3)
+			var got []dispatch.NotificationID
+			for _, p := range pushes {
+				got = append(got, p.ID)
+			}
+			slices.Sort(got)
+			wantIDs := slices.Sorted(slices.Values(ids[want[0]:want[1]]))
+			if err != nil || !slices.Equal(got, wantIDs) {
+				t.Errorf("leased %v, %v; want %v", got, err, wantIDs)
+			}
+		}
+	})
+}
+
+func sortByName[T any](s []T, name func(T) string) {
+	slices.SortFunc(s, func(a, b T) int { return strings.Compare(name(a), name(b)) })
+}
+
+func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, devices := db.add(t, nil), db.equipped(t, 1)
+		id := db.notifications(t, d, 1, toDevices(devices))[0].ID
+		lease := func(o *Outbox) (tasks, pushes int) {
+			leased, err := o.LeaseTasks(t.Context(), 10)
+			sent, _, err2 := o.Lease(t.Context(), 10)
+			if err != nil || err2 != nil {
+				t.Error(err, err2)
+			}
+			return len(leased), len(sent)
+		}
+		a, b := db.as("ins_a"), db.as("ins_b")
+		for i, step := range []struct {
+			o    *Outbox
+			want int
+		}{{a, 1}, {b, 0}, {a, 0}} {
+			if tasks, pushes := lease(step.o); tasks != step.want || pushes != step.want {
+				t.Errorf("%d: leased %d tasks and %d pushes, want %d", i, tasks, pushes, step.want)
+			}
+		}
+		leased := db.stored(t, id)
+		if end := fromMicros(leased.NextAt); leased.Claim != "ins_a" || end.Sub(db.now(t)) > term || time.Until(end) < term-patience {
+			t.Errorf("leased by %s until %v", leased.Claim, end)
+		}
+		db.exec(t, "UPDATE notifications SET next_at = ?", micros(db.now(t)))
+		db.exec(t, "UPDATE outbox SET next_at = ?", micros(db.now(t)))
+		if tasks, pushes := lease(b); tasks != 1 || pushes != 1 {
+			t.Errorf("after the leases ended another leased %d tasks and %d pushes", tasks, pushes)
+		}
+		if got := db.stored(t, id).Claim; got != "ins_b" {
+			t.Errorf("it is %s's", got)
+		}
+	})
+}
+
+// bounded is a context that ends before anybody has waited for a row for long.
+func bounded(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

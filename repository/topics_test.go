@@ -1,0 +1,325 @@
+package repository
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const largeAudience = 4
+
+func largeFrom(o *OutboxOptions) { o.TopicFrom = largeAudience }
+
+// gathered adds a dispatch that was offered to n devices, a large audience of it.
+func (db *database) gathered(t testing.TB, o *Outbox, n int) (dispatch.Dispatch, []dispatch.Device) {
+	t.Helper()
+	devices := db.equipped(t, n)
+	d := db.announced(t, o, nil)
+	db.exec(t, "UPDATE notifications SET state = 1")
+	return d, devices
+}
+
+func (db *database) topic(t testing.TB, d dispatch.Dispatch) topicRow {
+	t.Helper()
+	var rows []topicRow
+	if err := db.general.WithContext(t.Context()).Where("name = ?", dispatch.TopicOf(d.ID)).Find(&rows).Error; err != nil {
+		t.Fatal(err)
+	}
+	return append(rows, topicRow{})[0]
+}
+
+// mustLeaseTopic makes the topic due, has o lease it, and fails the test unless it is the one that is wanted.
+func (db *database) mustLeaseTopic(t testing.TB, o *Outbox, d dispatch.Dispatch, ended bool) dispatch.Topic {
+	t.Helper()
+	db.exec(t, "UPDATE topics SET next_at = 1 WHERE state = 0")
+	want := dispatch.Topic{Name: dispatch.TopicOf(d.ID), Ended: ended}
+	leased, err := o.LeaseTopics(t.Context(), 10)
+	if err != nil || !slices.Equal(leased, []dispatch.Topic{want}) {
+		t.Fatalf("leased %v, %v; want %v", leased, err, want)
+	}
+	return want
+}
+
+// members returns up to limit of those of the topic who are still to be changed.
+func members(t testing.TB, o *Outbox, topic dispatch.Topic, limit int) []dispatch.DeviceID {
+	t.Helper()
+	all, err := o.Members(t.Context(), topic, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]dispatch.DeviceID, len(all))
+	for i, m := range all {
+		ids[i] = m.ID
+		if m.PushToken != "token of "+string(m.ID) {
+			t.Errorf("%s has the token %q", m.ID, m.PushToken)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// subscribe has o subscribe everyone, and end.
+func (db *database) subscribe(t testing.TB, o *Outbox, d dispatch.Dispatch) {
+	t.Helper()
+	topic := db.mustLeaseTopic(t, o, d, false)
+	if err := o.SettleMembers(t.Context(), topic, members(t, o, topic, 1000), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.EndTopic(t.Context(), topic); err != nil {
+		t.Fatal(err)
+	}
+	if row := db.topic(t, d); row.State != stateDone || row.Claim != "" {
+		t.Errorf("all are subscribed, and the topic is %+v", row)
+	}
+}
+
+func idsOf(devices []dispatch.Device) []dispatch.DeviceID {
+	ids := make([]dispatch.DeviceID, len(devices))
+	for i, v := range devices {
+		ids[i] = v.ID
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestALargeAudienceIsGathered(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a", largeFrom)
+		db.gathered(t, o, largeAudience-1)
+		if n := db.count(t, "topics"); n != 0 {
+			t.Errorf("%d topics for so few", n)
+		}
+		db.exec(t, "UPDATE drivers SET on_duty = FALSE")
+		d, devices := db.gathered(t, o, largeAudience)
+		row := db.topic(t, d)
+		if row.Ended || row.State != 0 || row.Claim != "" || fromMicros(row.NextAt).Before(d.CreatedAt.Add(time.Second)) {
+			t.Errorf("the topic is %+v: the offers go first", row)
+		}
+		if n := db.count(t, "topic_members WHERE topic = ? AND NOT subscribed", row.Name); n != largeAudience {
+			t.Errorf("%d are to be subscribed", n)
+		}
+		// Announced again: it is the same audience, and one more.
+		devices = append(devices, db.equipped(t, 1)...)
+		db.happens(t, d.ID, dispatch.EventOpened, nil)
+		o.mustDo(t, db, dispatch.EventOpened, dispatch.TellTask, 0)
+		topic := db.mustLeaseTopic(t, o, d, false)
+		if got := members(t, o, topic, 100); !slices.Equal(got, idsOf(devices)) {
+			t.Errorf("to be subscribed are %v, want %v", got, idsOf(devices))
+		}
+		never := db.as("ins_a")
+		db.announced(t, never, nil)
+		if n := db.count(t, "topics"); n != 1 {
+			t.Errorf("%d topics", n)
+		}
+	})
+}
+
+func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a", largeFrom)
+		d, devices := db.gathered(t, o, 7)
+		topic := db.mustLeaseTopic(t, o, d, false)
+		ids := idsOf(devices)
+		if err := o.SettleMembers(t.Context(), topic, ids[:4], ids[4:5]); err != nil { // the fifth is refused
+			t.Fatal(err)
+		}
+		if got := members(t, o, topic, 100); !slices.Equal(got, ids[5:]) {
+			t.Errorf("to be subscribed are %v, want %v", got, ids[5:])
+		}
+		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3]) // whom the topic no longer reaches
+		winner := slices.IndexFunc(devices, func(v dispatch.Device) bool { return v.ID == ids[0] })
+		db.mustAccept(t, d.ID, devices[winner].Driver)
+		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 2)
+		var singly []dispatch.Device
+		for _, v := range devices {
+			if slices.Contains(ids[3:], v.ID) {
+				singly = append(singly, v)
+			}
+		}
+		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false, devices[winner])
+		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, append(singly, dispatch.Device{})...)
+		n := db.toldOf(t, told.Event.ID)[""]
+		if n.Topic != topic.Name || n.DispatchID != d.ID || n.DriverID != "" || n.Claim != "ins_a" {
+			t.Errorf("to the topic: %+v", n)
+		}
+		if len(told.Pushes) != 2 || told.Pushes[1].Topic != topic.Name || told.Pushes[1].Device != (dispatch.Device{}) {
+			t.Errorf("taken: %+v", told.Pushes)
+		}
+		db.exec(t, "UPDATE notifications SET next_at = 1, claim = '' WHERE state = 0")
+		pushes, _, err := o.Lease(t.Context(), 100)
+		if i := slices.IndexFunc(pushes, func(p dispatch.Push) bool { return p.Topic != "" }); err != nil || i < 0 || pushes[i].Topic != topic.Name {
+			t.Errorf("leased %+v, %v", pushes, err)
+		}
+	})
+}
+
+func TestFewHearSingly(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a", largeFrom)
+		d, devices := db.gathered(t, o, largeAudience)
+		db.subscribe(t, o, d)
+		db.mustAccept(t, d.ID, devices[0].Driver)
+		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 0)
+		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, devices[1:]...)
+	})
+}
+
+func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a", largeFrom)
+		d, devices := db.gathered(t, o, 5)
+		db.subscribe(t, o, d)
+		db.mustAccept(t, d.ID, devices[0].Driver)
+		o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 0)
+		want := topicRow{Name: dispatch.TopicOf(d.ID), Ended: true}
+		got := db.topic(t, d)
+		db.mustBeAbout(t, "when they are unsubscribed", got.NextAt, time.Hour)
+		if want.NextAt = got.NextAt; got != want {
+			t.Errorf("the topic is %+v", got)
+		}
+		// What else happens to a dispatch that is over does not put it off.
+		db.exec(t, "UPDATE topics SET next_at = 7")
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Start(devices[0].Driver, now)
+		})
+		o.mustDo(t, db, dispatch.EventStarted, dispatch.TellTask, 0)
+		if got := db.topic(t, d); got.NextAt != 7 {
+			t.Errorf("the topic is %+v", got)
+		}
+		topic := db.mustLeaseTopic(t, o, d, true)
+		ids := members(t, o, topic, 100)
+		if !slices.Equal(ids, idsOf(devices)) {
+			t.Errorf("to be unsubscribed are %v", ids)
+		}
+		if err := o.SettleMembers(t.Context(), topic, ids[:3], ids[3:]); err != nil { // who is refused is gone as well
+			t.Error(err)
+		}
+		if err := o.EndTopic(t.Context(), topic); err != nil {
+			t.Error(err)
+		}
+		if n := db.count(t, "topics") + db.count(t, "topic_members"); n != 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+// A process dies in the middle: another goes on where it ended, and the first, should it live, changes nothing.
+func TestAnotherGoesOnWithTheTopic(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a, b := db.as("ins_a", largeFrom), db.as("ins_b", largeFrom)
+		d, devices := db.gathered(t, a, 6)
+		ids := idsOf(devices)
+		for _, ended := range []bool{false, true} {
+			topic := db.mustLeaseTopic(t, a, d, ended)
+			if leased, err := b.LeaseTopics(t.Context(), 10); err != nil || len(leased) > 0 {
+				t.Errorf("b leased %v, %v", leased, err)
+			}
+			if err := a.SettleMembers(t.Context(), topic, members(t, a, topic, 100)[:2], nil); err != nil {
+				t.Fatal(err)
+			}
+			if end := fromMicros(db.topic(t, d).NextAt); time.Until(end) < term-patience {
+				t.Errorf("the lease was not renewed: it ends at %v", end)
+			}
+			db.mustLeaseTopic(t, b, d, ended) // when a's lease has ended
+			if err := a.SettleMembers(t.Context(), topic, ids, ids); !errors.Is(err, dispatch.ErrNotLeased) {
+				t.Errorf("a: got %v, want %v", err, dispatch.ErrNotLeased)
+			}
+			if err := a.EndTopic(t.Context(), topic); err != nil || db.topic(t, d).Claim != "ins_b" {
+				t.Errorf("%v, the topic is %+v", err, db.topic(t, d))
+			}
+			rest := members(t, b, topic, 100)
+			if !slices.Equal(rest, ids[2:]) {
+				t.Errorf("ended %v: b goes on with %v, want %v", ended, rest, ids[2:])
+			}
+			if err := b.SettleMembers(t.Context(), topic, rest, nil); err != nil {
+				t.Error(err)
+			}
+			if err := b.EndTopic(t.Context(), topic); err != nil {
+				t.Error(err)
+			}
+			if !ended {
+				db.mustUpdate(t, d.ID, cancel)
+				a.mustDo(t, db, dispatch.EventCanceled, dispatch.TellTask, 0)
+			}
+		}
+		if got := db.topic(t, d); got != (topicRow{}) {
+			t.Errorf("the topic is %+v", got)
+		}
+	})
+}
+
+func TestEachTopicIsLeasedByOne(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		var want []dispatch.Topic
+		for i := range 40 {
+			topic := dispatch.Topic{Name: dispatch.TopicOf(dispatch.NewID(time.Now())), Ended: i%2 == 0}
+			want = append(want, topic)
+			db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES (?, ?, 0, ?, '')", topic.Name, topic.Ended, i)
+		}
+		db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES ('done', FALSE, 1, 0, '')")
+		db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES ('later', FALSE, 0, ?, '')", micros(db.now(t).Add(time.Hour)))
+		first, err := db.as("ins_x").LeaseTopics(t.Context(), 4)
+		if err != nil || len(first) != 4 || !slices.Contains(first, want[0]) || !slices.Contains(first, want[3]) {
+			t.Errorf("leased %v, %v: not those that have been due for the longest", first, err)
+		}
+		drain(t, db.instances(t, 8), want[4:], func(o *Outbox) ([]dispatch.Topic, error) { return o.LeaseTopics(t.Context(), 2) })
+	})
+}
+
+// offerEnds and reopens are what happens to a dispatch whose audience is subscribed.
+func (db *database) offerEnds(t testing.TB, o *Outbox, d dispatch.Dispatch, driver dispatch.DriverID) {
+	t.Helper()
+	db.mustAccept(t, d.ID, driver)
+	o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 0)
+}
+
+func (db *database) reopens(t testing.TB, o *Outbox, d dispatch.Dispatch, driver dispatch.DriverID) {
+	t.Helper()
+	db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Withdraw(driver, "SICK", now)
+	})
+	o.mustDo(t, db, dispatch.EventReopened, dispatch.TellTask, 0)
+}
+
+func TestReopenedBeforeTheAudienceWasUnsubscribed(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		o := db.as("ins_a", largeFrom)
+		d, devices := db.gathered(t, o, 5)
+		db.subscribe(t, o, d)
+		db.offerEnds(t, o, d, devices[0].Driver)
+		db.reopens(t, o, d, devices[0].Driver)
+		topic := db.mustLeaseTopic(t, o, d, false)
+		if left := members(t, o, topic, 100); len(left) != 0 {
+			t.Errorf("%d who are subscribed are to be subscribed", len(left))
+		}
+	})
+}
+
+// Some have been unsubscribed already, and of others nobody knows: the call was under way.
+func TestReopenedWhileTheAudienceIsUnsubscribed(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a, b := db.as("ins_a", largeFrom), db.as("ins_b", largeFrom)
+		d, devices := db.gathered(t, a, 6)
+		db.subscribe(t, a, d)
+		db.offerEnds(t, a, d, devices[0].Driver)
+		ending := db.mustLeaseTopic(t, a, d, true)
+		ids := members(t, a, ending, 100)
+		if err := a.SettleMembers(t.Context(), ending, ids[:2], nil); err != nil {
+			t.Fatal(err)
+		}
+		db.reopens(t, b, d, devices[0].Driver)
+		if err := a.SettleMembers(t.Context(), ending, ids[2:4], nil); !errors.Is(err, dispatch.ErrNotLeased) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrNotLeased)
+		}
+		if err := a.EndTopic(t.Context(), ending); err != nil {
+			t.Error(err)
+		}
+		topic := db.mustLeaseTopic(t, b, d, false)
+		if got := members(t, b, topic, 100); !slices.Equal(got, ids) {
+			t.Errorf("to be subscribed are %v, want all of %v", got, ids)
+		}
+	})
+}
