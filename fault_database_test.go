@@ -32,7 +32,7 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 		drivers := makeDrivers(t, i, 2)
 		for range 30 {
 			id := makeDispatch(t, i)
-			cut := proxy.CutReply("COMMIT")
+			cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
 			a := accept(i, id, drivers[0], 1)
 			await(t, "the reply was cut", cut.Done())
 			if !a.won() || *a.Replayed {
@@ -56,8 +56,8 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 		b := openBooks(t, url)
 		drivers := makeDrivers(t, i, 2)
 		id := makeDispatch(t, i)
-		cut := proxy.CutReply("COMMIT")
-		away := proxy.Hold("FOR UPDATE") // the instance asks what became of it, and the question does not arrive
+		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
+		away := proxy.Hold("SELECT id FROM dispatches") // the instance asks what became of it, and the question does not arrive
 		answered := make(chan answer, 1)
 		go func() { answered <- accept(i, id, drivers[0], 1) }()
 		await(t, "the reply was cut", cut.Done())

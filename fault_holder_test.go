@@ -38,13 +38,13 @@ type held struct {
 	answered chan answer
 }
 
-func (s *stage) holdClaim(t *testing.T, match string) *held {
+func (s *stage) holdClaim(t *testing.T, match string, after ...string) *held {
 	t.Helper()
 	h := &held{stage: s, answered: make(chan answer, 1)}
 	h.drivers = makeDrivers(t, s.two, 3)
 	h.id = makeDispatch(t, s.two)
 	h.key = "dispatch:lock:{" + h.id + "}"
-	h.hold = s.proxy.Hold(match)
+	h.hold = s.proxy.Hold(match, after...)
 	t.Cleanup(h.hold.Release)
 	go func() { h.answered <- accept(s.one, h.id, h.drivers[0], 1) }()
 	await(t, "the claim is being decided", h.hold.Reached())
@@ -201,7 +201,7 @@ func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
 
 // A COMMIT that never arrives has committed nothing, and the driver may try again.
 func commitDoesNotArrive(t *testing.T, s *stage) {
-	h := s.holdClaim(t, "COMMIT")
+	h := s.holdClaim(t, "COMMIT", "UPDATE dispatches")
 	h.proxy.CutAll()
 	a := <-h.answered
 	if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" || a.header.Get("Retry-After") == "" {

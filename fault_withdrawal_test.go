@@ -16,7 +16,7 @@ func TestReplyOfWithdrawalIsLost(t *testing.T) {
 		if a := accept(i, id, drivers[0], 1); !a.won() {
 			t.Fatal(a)
 		}
-		cut := proxy.CutReply("COMMIT")
+		cut := proxy.CutReply("COMMIT", "UPDATE `dispatches`")
 		send("POST", i.url+"/v1/dispatches/"+id+"/withdraw", drivers[0].Token, "")
 		await(t, "the reply was cut", cut.Done())
 		if a := send("POST", i.url+"/v1/dispatches/"+id+"/withdraw", drivers[0].Token, ""); a.status != 200 || a.Round != 2 {

@@ -90,7 +90,7 @@ func TestRoundsUnderFire(t *testing.T) {
 				case 0:
 					c.FlushAll(t.Context())
 				case 1:
-					proxy.CutReply("COMMIT")
+					proxy.CutReply("COMMIT", "UPDATE dispatches")
 				case 2:
 					proxy.CutReply("UPDATE dispatches")
 				case 3:

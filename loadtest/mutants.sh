@@ -34,7 +34,7 @@ mutant "the UPDATE without opens_at" $claim 'AND opens_at <= `+now+`' 'AND `+now
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+now+`' 'AND `+now+` > 0' ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
 mutant "the driver's other claims overlooked" $claim "seen.claims + 1" "seen.claims + 2" ./repository "$conditions"
-mutant "no re-read after a lost COMMIT" $claim "return d, s.resolve(ctx, id, d.Claim.ID, err)" "return d, err" . TestReplyOfCommitIsLost
+mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" . TestReplyOfCommitIsLost
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
 mutant "a lost COMMIT taken for a failed one" repository/store.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' . TestReplyOfCommitIsLost
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" . TestClientHangsUp
@@ -94,4 +94,25 @@ mutant "the lead given up after the run" lock/leader.go "l.kept = time.Now().Add
 mutant "a stale writer let through" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
 mutant "the operator's release leaves the fence" locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" . TestLockCommand
+
+outbox=repository/outbox.go
+mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository 'TestSettle'
+mutant "a lease that is no lease" $outbox 'UPDATE notifications SET claim = ?, next_at = `+now+` + ? WHERE id IN ?' 'UPDATE notifications SET claim = ?, next_at = `+now+` + 0 * ? WHERE id IN ?' ./repository 'TestLease'
+mutant "an event is expanded by anybody" repository/expand.go "AND task = ? AND state = 0 AND claim = ?" "AND task = ? AND state = 0 AND ? <> ''" ./repository 'TestDo'
+mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
+mutant "what was not sent is kept at the end" notify/relay.go "r.giveBack(<-r.jobs, 0)" "<-r.jobs" ./notify 'TestRelayEnds/sqlite'
+mutant "a storm of 503 pauses nothing" notify/channel.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestChannelBacksOff'
+mutant "a full quota burns attempts" notify/send.go "case Quota:
+		s.After" "case Quota:
+		s.Attempts++
+		s.After" ./notify 'TestQuota/sqlite'
+mutant "the SDK may repeat a 503" notify/transport.go "notOK = 599" "notOK = 503" ./notify 'TestFCM|TestOneRequest|TestSend|TestAttempt'
+mutant "every dead token is believed" notify/tokens.go "len(suspects) >= tooManyDead" "false" ./notify 'TestMostTokens/sqlite'
+mutant "a dead token is asked again" notify/tokens.go "t.devices.Quarantine(bounded, dead)" "error(nil)" ./notify 'TestDeadToken/sqlite'
+mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
+		s.Attempts++" "case Unavailable, Unsure:
+		s.Status = dispatch.NotificationDead
+		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
+mutant "a notification without a tag" notify/message.go "Tag:" "Sound:" ./notify 'TestReplyIsLost/sqlite|TestMessage'
+mutant "a tap that is not kept" service/accept.go "a.ledger.Note(tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 exit $lived

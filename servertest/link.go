@@ -68,7 +68,7 @@ func (l *link) request(w *window, piece []byte) bool {
 		w.clear()
 		return true
 	}
-	if h := l.proxy.takeHold(w, piece); h != nil {
+	if h := l.proxy.takeHold(l, w, piece); h != nil {
 		close(h.reached)
 		select {
 		case <-h.released:

@@ -31,8 +31,8 @@ type Proxy struct {
 
 // Cut is a reply that will be lost; see [Proxy.CutReply].
 type Cut struct {
-	match string
-	done  chan struct{}
+	aim
+	done chan struct{}
 }
 
 // Done is closed when the reply was lost: the server has answered the request, and the client won't learn it.
@@ -40,7 +40,7 @@ func (c *Cut) Done() <-chan struct{} { return c.done }
 
 // Hold is a request that will be late; see [Proxy.Hold].
 type Hold struct {
-	match    string
+	aim
 	reached  chan struct{}
 	released chan struct{}
 	release  func()
@@ -52,6 +52,32 @@ func (h *Hold) Reached() <-chan struct{} { return h.reached }
 // Release lets the request go on to the server, even if its client is gone by now. Before the request has come, Release
 // means that it is not held at all. Releasing again does nothing.
 func (h *Hold) Release() { h.release() }
+
+// aim finds a request.
+type aim struct {
+	match, after string
+	links        map[*link]bool // on which after was sent
+}
+
+// meets reports whether the piece of what l's client sends meets the aim.
+func (a *aim) meets(l *link, w *window, piece []byte) bool {
+	if a.after != "" && !a.links[l] {
+		a.links[l] = w.contains(piece, a.after)
+		return false
+	}
+	return w.contains(piece, a.match)
+}
+
+func (p *Proxy) aim(match string, after []string) aim {
+	p.t.Helper()
+	p.checkMatch(match)
+	a := aim{match: match, links: map[*link]bool{}}
+	if len(after) > 0 {
+		p.checkMatch(after[0])
+		a.after = after[0]
+	}
+	return a
+}
 
 // StartProxy starts a proxy to the server at target, a host:port. The server may be down: then the proxy closes what
 // comes. With the test, the proxy and every connection through it end.
@@ -87,11 +113,11 @@ func (p *Proxy) URL(u string) string {
 
 // CutReply loses the reply to the next request that contains match: the request is passed on, the server's answer is
 // waited for and thrown away, and both sides of that connection are closed. The client sees no byte of the answer. A
-// client that hangs up meanwhile changes nothing. It happens once.
-func (p *Proxy) CutReply(match string) *Cut {
+// client that hangs up meanwhile changes nothing. It happens once. With after, only a request that follows one that
+// contains after, on the same connection and from now on, is meant.
+func (p *Proxy) CutReply(match string, after ...string) *Cut {
 	p.t.Helper()
-	p.checkMatch(match)
-	c := &Cut{match: match, done: make(chan struct{})}
+	c := &Cut{aim: p.aim(match, after), done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cuts = append(p.cuts, c)
@@ -99,11 +125,10 @@ func (p *Proxy) CutReply(match string) *Cut {
 }
 
 // Hold keeps the next request that contains match, and what the client sends with and after it on that connection,
-// until Release. It happens once.
-func (p *Proxy) Hold(match string) *Hold {
+// until Release. It happens once. after is as of CutReply.
+func (p *Proxy) Hold(match string, after ...string) *Hold {
 	p.t.Helper()
-	p.checkMatch(match)
-	h := &Hold{match: match, reached: make(chan struct{}), released: make(chan struct{})}
+	h := &Hold{aim: p.aim(match, after), reached: make(chan struct{}), released: make(chan struct{})}
 	h.release = sync.OnceFunc(func() { close(h.released) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,10 +241,10 @@ func (p *Proxy) swallow(l *link) bool {
 }
 
 // takeHold finds the first hold that the piece of a request meets, and takes it off the list.
-func (p *Proxy) takeHold(w *window, piece []byte) *Hold {
+func (p *Proxy) takeHold(l *link, w *window, piece []byte) *Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.holds, func(h *Hold) bool { return w.contains(piece, h.match) })
+	i := slices.IndexFunc(p.holds, func(h *Hold) bool { return h.meets(l, w, piece) })
 	if i < 0 {
 		return nil
 	}
@@ -233,7 +258,7 @@ func (p *Proxy) takeHold(w *window, piece []byte) *Hold {
 func (p *Proxy) takeCut(l *link, w *window, piece []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.cuts, func(c *Cut) bool { return w.contains(piece, c.match) })
+	i := slices.IndexFunc(p.cuts, func(c *Cut) bool { return c.meets(l, w, piece) })
 	if i < 0 || l.cut != nil {
 		return
 	}

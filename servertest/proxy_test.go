@@ -76,6 +76,19 @@ func TestCutReplyWaitsForTheServerAfterTheClientHungUp(t *testing.T) {
 	direct.ask(t, "GET k", "v")
 }
 
+// Only the connection that has sent the one is meant by the other.
+func TestCutReplyAfter(t *testing.T) {
+	_, p, _ := proxied(t)
+	c, other := dial(t, p.Addr()), dial(t, p.Addr())
+	cut := p.CutReply("PING", "SET k")
+	c.ask(t, "PING", "+PONG")
+	c.ask(t, "SET k v", "+OK")
+	other.ask(t, "PING", "+PONG")
+	c.send(t, "PING")
+	mustClose(t, "the cut", cut.Done())
+	c.mustEnd(t)
+}
+
 func TestHold(t *testing.T) {
 	_, p, direct := proxied(t)
 	held, other := dial(t, p.Addr()), dial(t, p.Addr())
