@@ -227,8 +227,8 @@ func oneLine(s string) string {
 		if unicode.IsControl(r) {
 			return ' '
 		}
-		return r
-	}, strings.ToValidUTF8(s, "�"))
+		return r // of what is not UTF-8, U+FFFD
+	}, s)
 	return strings.Join(strings.Fields(s), " ")
 }
 

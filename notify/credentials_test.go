@@ -108,6 +108,36 @@ func tokenService(t *testing.T, answer http.HandlerFunc) (url string, asked *ato
 	return server.URL, asked
 }
 
+func TestCredentialsThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ content, says string }{
+		"missing.json": {"", "no such file"},
+		"text.json":    {"hello", "not the JSON of a key file"},
+		"empty.json":   {"{}", `no "type"`},
+		"odd.json":     {`{"type":"a_friend"}`, "a_friend"},
+		"mail.json":    {`{"type":"service_account"}`, "client_email"},
+		"key.json":     {`{"type":"service_account","client_email":"a@b","private_key":"s3cret"}`, "private_key"},
+		"key2.json":    {`{"type":"service_account","client_email":"a@b","private_key":"-----BEGIN PRIVATE KEY-----\nczNjcmV0\n-----END PRIVATE KEY-----\n"}`, "private_key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(dir, name)
+			if c.content != "" {
+				if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := NewFCM(t.Context(), FCMOptions{Project: "demo", CredentialsFile: file})
+			if err == nil {
+				s.Close()
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "s3cret") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestAccessToken(t *testing.T) {
 	url, asked := tokenService(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -264,6 +294,29 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 		fails = false
 		time.Sleep(2 * time.Second)
 		check("back", "until 03:04", time.Second, 6)
+	})
+}
+
+func TestCloseEndsTheFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bearer{now: time.Now, source: &provider{give: func(ctx context.Context) (*auth.Token, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}}
+		b.life, b.end = context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if token, err := b.current(t.Context()); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, %v", token, err)
+			}
+		})
+		synctest.Wait()
+		start := time.Now()
+		b.close()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("took %v", d)
+		}
+		waiting.Wait()
 	})
 }
 

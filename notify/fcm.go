@@ -23,8 +23,6 @@ const (
 	// DefaultTimeout is how long an attempt takes at most. FCM answers late rather than never: less made duplicates.
 	DefaultTimeout  = 15 * time.Second
 	defaultMaxConns = 512
-	// maxTopicTokens is how many tokens one topic call may have.
-	maxTopicTokens = 1000
 )
 
 // FCMOptions says how to reach FCM.

@@ -186,6 +186,7 @@ func (h *Hub) drain(ctx context.Context) {
 // nothing.
 func (h *Hub) leave(err error) {
 	if err != nil && h.queue.leave() {
+		h.metrics.outages.Inc()
 		h.Log.Warn("the live stream goes on without redis, on this instance only", "error", err)
 	}
 }

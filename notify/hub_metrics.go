@@ -3,10 +3,9 @@ package notify
 import "github.com/prometheus/client_golang/prometheus"
 
 type hubMetrics struct {
-	open, cut                    *prometheus.CounterVec
-	delivered, resyncs, overflow prometheus.Counter
-	drivers, admins              prometheus.Gauge
-	replaced, lagging, stalled   prometheus.Counter
+	drivers, admins                       prometheus.Gauge
+	replaced, lagging, stalled            prometheus.Counter
+	delivered, resyncs, overflow, outages prometheus.Counter
 }
 
 // newHubMetrics registers with r; nil keeps them to itself.
@@ -23,10 +22,11 @@ func newHubMetrics(r prometheus.Registerer) *hubMetrics {
 		replaced: cut.WithLabelValues("replaced"), lagging: cut.WithLabelValues("lagging"), stalled: cut.WithLabelValues("stalled"),
 		delivered: counter("messages_total", "Messages written to live streams."),
 		resyncs:   counter("resyncs_total", "Times a live stream was told to read again."),
+		outages:   counter("outages_total", "Times the instance went on without Redis."),
 		overflow:  counter("overflow_total", "Events that there was no room for on their way to the live streams."),
 	}
 	if r != nil {
-		r.MustRegister(open, cut, m.delivered, m.resyncs, m.overflow)
+		r.MustRegister(open, cut, m.delivered, m.resyncs, m.overflow, m.outages)
 	}
 	return m
 }

@@ -8,7 +8,6 @@ import (
 type ring struct {
 	slots      []*message
 	tail, head uint64 // of the oldest and of the newest
-	floor      uint64 // the oldest that a stream may be resumed from
 	byID       map[string]uint64
 	events     map[dispatch.EventID]bool
 }
@@ -17,15 +16,14 @@ type ring struct {
 func newRing(size int, id string) *ring {
 	r := &ring{slots: make([]*message, size), byID: map[string]uint64{}, events: map[dispatch.EventID]bool{}, tail: 1}
 	r.add(point(id))
-	r.floor = r.head
 	return r
 }
 
-// add reports false for an event that the ring has already.
-func (r *ring) add(m *message) bool {
+// add puts a message in, unless it is of an event that the ring has already.
+func (r *ring) add(m *message) {
 	if m.event != "" {
 		if r.events[m.event] {
-			return false
+			return
 		}
 		r.events[m.event] = true
 	}
@@ -35,7 +33,6 @@ func (r *ring) add(m *message) bool {
 	r.head++
 	r.slots[r.head%uint64(len(r.slots))] = m
 	r.byID[m.id] = r.head
-	return true
 }
 
 func (r *ring) evict() {
@@ -56,7 +53,7 @@ func (r *ring) at(seq uint64) *message { return r.slots[seq%uint64(len(r.slots))
 // find returns where the stream stood that has been told everything up to id, false if nobody can say.
 func (r *ring) find(id string) (uint64, bool) {
 	seq, ok := r.byID[id]
-	return seq, ok && seq >= r.floor
+	return seq, ok
 }
 
 // replace puts messages, the newest of which ends at id, in the place of all there were.
@@ -65,7 +62,6 @@ func (r *ring) replace(messages []*message, id string) {
 	clear(r.byID)
 	clear(r.events)
 	r.tail = r.head + 1
-	r.floor = r.tail
 	for _, m := range messages {
 		r.add(m)
 	}

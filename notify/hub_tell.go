@@ -37,18 +37,14 @@ func (h *Hub) notice(before uint64) {
 }
 
 // takeOver puts messages in the place of what the ring had; newest is the id that they go up to. Again tells every stream
-// to read again, those too that are resumed from one of them.
+// to read again, those too that will be resumed from one of messages.
 func (h *Hub) takeOver(messages []*message, newest string, again bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.ring.head
 	h.ring.replace(messages, newest)
+	before := h.ring.head
 	if again || slices.ContainsFunc(h.streams, func(s *Stream) bool { return s.begun }) {
-		before = h.ring.head
 		h.ring.add(resyncMessage(newest))
-	}
-	if again {
-		h.ring.floor = h.ring.head
 	}
 	for _, s := range h.streams {
 		s.position = before

@@ -28,10 +28,7 @@ type composer struct{ zone *time.Location }
 // message returns p as FCM takes it: for a device what its platform needs, for a topic what any does. A push that is
 // visible but of a type that has no text is sent as a silent one.
 func (c composer) message(p dispatch.Push, now time.Time) *messaging.Message {
-	m := &messaging.Message{Token: p.Device.PushToken, Data: data(p)}
-	if p.Topic != "" {
-		m.Token, m.Topic = "", p.Topic
-	}
+	m := &messaging.Message{Token: p.Device.PushToken, Topic: p.Topic, Data: data(p)}
 	shown := text{}
 	if !p.Silent {
 		shown = c.text(p, now)

@@ -157,7 +157,7 @@ func (s *Stream) take() taken {
 		return taken{frames: [][]byte{resyncFrame(id)}, id: id, resync: true}
 	}
 	var t taken
-	if s.reason == nil && s.position+1 >= r.tail {
+	if s.position+1 >= r.tail {
 		for s.position < r.head && len(t.frames) < most {
 			s.position++
 			m := r.at(s.position)
@@ -295,13 +295,16 @@ func (s *Stream) heartbeat() []byte {
 	return []byte(":\nid: " + id + "\n\n")
 }
 
+// leave says why, after what there still is to tell: where it was told on this instance alone, nobody else can.
 func (s *Stream) leave(write func([][]byte) error, reason error) error {
-	bye := ": bye\n\n"
+	bye := "the stream has lasted long enough"
 	if reason != nil {
-		bye = ": " + reason.Error() + "\n\n"
+		bye = reason.Error()
 	}
-	if err := s.put(write, [][]byte{[]byte(bye)}); err != nil && reason == nil {
+	t := s.take()
+	if err := s.put(write, append(t.frames, []byte(": "+bye+"\n\n"))); err != nil && reason == nil {
 		return err
 	}
+	s.hub.metrics.delivered.Add(float64(len(t.frames)))
 	return reason
 }

@@ -26,7 +26,7 @@ const (
 // attempt is what one call of the SDK came to, as the transport saw it.
 type attempt struct {
 	requests int
-	// connected is whether there was a connection to write the request to.
+	// connected is whether there ever was a connection to write the request to.
 	connected atomic.Bool
 	err       error // why there was no answer
 	status    int   // of the answer, 0 without one
@@ -82,10 +82,12 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return answer(req, notOK, &attempt{}), nil // what came of the first stands
 	}
-	if a.err = t.exchange(req, a); a.err != nil || a.status != http.StatusOK {
-		return answer(req, notOK, a), nil
+	a.err = t.exchange(req, a)
+	status := notOK
+	if a.status == http.StatusOK {
+		status = http.StatusOK
 	}
-	return answer(req, http.StatusOK, a), nil
+	return answer(req, status, a), nil
 }
 
 func closeBody(req *http.Request) {
@@ -104,8 +106,6 @@ func answer(req *http.Request, status int, a *attempt) *http.Response {
 // exchange writes the request and reads the answer into a. An answer whose body breaks off is one: its status was read.
 func (t *transport) exchange(req *http.Request, a *attempt) error {
 	traced := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		// net/http takes another connection where the first turns out to be closed before anything was written to it.
-		GetConn: func(string) { a.connected.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { a.connected.Store(true) },
 	})
 	out := req.Clone(traced)
@@ -124,9 +124,8 @@ func (t *transport) exchange(req *http.Request, a *attempt) error {
 	}
 	defer resp.Body.Close()
 	a.status, a.header = resp.StatusCode, resp.Header
-	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		a.body = nil
+	if body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err == nil {
+		a.body = body
 	}
 	return nil
 }

@@ -33,6 +33,18 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 	})
 }
 
+// The winner hears of the cancelation, and never that another has taken what was theirs.
+func TestTakenAndCanceledBeforeAnybodyWasTold(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a := db.audience(t)
+		db.mustAccept(t, a.ID, a.winner)
+		db.mustUpdate(t, a.ID, cancel)
+		told := db.as("ins_a").mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false)
+		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, a.sent, a.underWay, a.stale, a.second)
+	})
+}
+
 func TestALargeAudience(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		const drivers, each = 500, 5

@@ -15,7 +15,7 @@ import (
 func (o *Outbox) statements(t testing.TB, fn func()) (all []string) {
 	t.Helper()
 	note := func(tx *gorm.DB) {
-		all = append(all, tx.Dialector.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...))
+		all = append(all, tx.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...))
 	}
 	c := o.relay.Callback()
 	for _, err := range []error{
@@ -62,11 +62,7 @@ func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 	}
 	db.exec(t, fmt.Sprintf("UPDATE notifications SET state = 1 ORDER BY RAND() LIMIT %d", n))
 	db.exec(t, fmt.Sprintf("UPDATE outbox SET state = 1 ORDER BY RAND() LIMIT %d", n))
-	rows, err := db.raw.QueryContext(t.Context(), "ANALYZE TABLE notifications, outbox")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows.Close()
+	db.exec(t, "ANALYZE TABLE notifications, outbox")
 }
 
 // explain returns how the server would find the rows of a statement, one line for each table.
@@ -160,7 +156,7 @@ func TestPlans(t *testing.T) {
 				}
 				seen[i]++
 				plan := db.explain(t, s)[0]
-				if plan["type"] != "range" || plan["key"] != want.key || i < 2 && strings.Contains(plan["extra"], "filesort") {
+				if plan["type"] != "range" && plan["type"] != "ref" || plan["key"] != want.key || i < 2 && strings.Contains(plan["extra"], "filesort") {
 					t.Errorf("%.160s...\n%v", s, plan)
 				}
 			}

@@ -190,11 +190,16 @@ func TestNothingIsLostAndNothingIsToldTwice(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		var changing, relaying sync.WaitGroup
-		stop := make(chan struct{})
+		stopped := make(chan struct{})
+		stop := sync.OnceFunc(func() {
+			close(stopped)
+			relaying.Wait()
+		})
+		defer stop()
 		for i, in := range instances {
 			for j := range 2 {
 				changing.Go(func() { in.change(ctx, t, devices, ids, 10*i+j) })
-				relaying.Go(func() { in.relay(t, stop) })
+				relaying.Go(func() { in.relay(t, stopped) })
 			}
 		}
 		changing.Wait()
@@ -204,8 +209,7 @@ func TestNothingIsLostAndNothingIsToldTwice(t *testing.T) {
 			}
 			return nil
 		})
-		close(stop)
-		relaying.Wait()
+		stop()
 		sent.check(t, db)
 		db.checkNobodyIsLeftBelieving(t)
 	})

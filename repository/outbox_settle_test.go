@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/servertest"
 )
 
 // leased writes n notifications of a dispatch that is open, and has the owner lease them.
@@ -354,4 +355,29 @@ func TestWithoutADatabase(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What is of use is so by the database's clock, whatever the process's says.
+func TestLeaseByTheDatabasesClock(t *testing.T) {
+	for _, offset := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(offset.String(), func(t *testing.T) {
+			db := migrated(t, servertest.StartMariaDBSkewed(t, offset).URL(t))
+			db.equipped(t, 2)
+			db.add(t, nil)
+			o := db.as("ins_a")
+			if leased, err := o.LeaseTasks(t.Context(), 10); err != nil || len(leased) != 1 {
+				t.Fatalf("leased %v, %v", leased, err)
+			}
+			told := o.mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 1)
+			pushes, dropped, err := o.Lease(t.Context(), 10)
+			if err != nil || len(told.Pushes) != 1 || len(pushes) != 1 || len(dropped) != 0 {
+				t.Errorf("took %d, leased %d, dropped %v, %v", len(told.Pushes), len(pushes), dropped, err)
+			}
+			db.pass(t, told.Dispatch.ID)
+			db.exec(t, "UPDATE notifications SET expires_at = ?, next_at = 1", micros(db.now(t)))
+			if pushes, _, err := o.Lease(t.Context(), 10); err != nil || len(pushes) != 0 {
+				t.Errorf("leased %d that are of no use, %v", len(pushes), err)
+			}
+		})
+	}
 }

@@ -113,10 +113,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	go func() { served <- server.Serve(listener) }()
 	fmt.Fprintf(stdout, "fcmsim: FCM is http://%s/v1\n", listener.Addr())
 	err = report(ctx, sim, c.stats, stdout, served)
-	sim.Close()
-	_ = server.Close() // of a listener that is of no use any more
-	if err == nil {
-		<-served
+	_ = server.Close() // of a listener that is of no use any more; it ends what hangs too
+	if err == nil {    // ctx has ended
+		if err = <-served; errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
 	}
 	fmt.Fprintln(stdout, line(sim.Stats(), fcmtest.Stats{}, 0))
 	return err

@@ -150,6 +150,9 @@ func TestStatsAndEnd(t *testing.T) {
 	if err := out.Err(); err != nil {
 		t.Fatal(err)
 	}
+	if status, body := ask(t, "GET", base+"/sim/sends", ""); status != 200 || strings.TrimSpace(body) != "[]" {
+		t.Errorf("without -keep it remembers: %d %s", status, body)
+	}
 	end()
 	select {
 	case err := <-gone:

@@ -36,8 +36,8 @@ const (
 	maxPending = 100 // what FCM keeps for a phone that isn't there; of more it keeps nothing
 )
 
-// delivery is a message on its way to one or many phones, which must not change it. The strings are shared between the phones: the same is said
-// to thousands of them.
+// delivery is a message on its way to one or many phones, which must not change it. The strings are shared between the
+// phones: the same is said to thousands of them.
 type delivery struct {
 	tag, title, body             unique.Handle[string]
 	event, typ, dispatch         unique.Handle[string]
@@ -67,7 +67,7 @@ func newDelivery(seed maphash.Seed, m *message, at time.Time) *delivery {
 	case "dispatch.opened", "dispatch.reopened", "dispatch.updated":
 		d.offers = true
 	case "dispatch.taken", "dispatch.canceled", "dispatch.expired":
-		d.ends = d.silent
+		d.ends = true
 	}
 	return d
 }

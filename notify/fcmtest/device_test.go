@@ -242,6 +242,20 @@ func TestOfflineForLong(t *testing.T) {
 	}
 }
 
+// What is now or never takes no room from what can wait.
+func TestOfflineNowOrNever(t *testing.T) {
+	s := fcmtest.New()
+	s.Offline("tok")
+	post(t.Context(), s, sendPath, rawOffer)
+	for range 100 {
+		post(t.Context(), s, sendPath, `{"message":{"token":"tok","notification":{"title":"t"},"android":{"ttl":"0s"}}}`)
+	}
+	s.Online("tok")
+	if got := s.Device("tok").Received; got != 1 {
+		t.Errorf("received %d", got)
+	}
+}
+
 func TestSilentAreBounded(t *testing.T) {
 	s := fcmtest.New()
 	for i := range 40 {

@@ -29,7 +29,7 @@
 //
 // What FCM refuses is refused: no or two targets, a malformed token (here: one with a space, or the word BAD), reserved
 // data keys, more than 4,096 bytes of data and text (2,048 to a topic), a ttl that is negative or over four weeks, an
-// apns-collapse-id over 64 bytes. Conditions are not modelled and refused too.
+// apns-collapse-id over 64 bytes. Conditions are not modeled and refused too.
 //
 // # The phone
 //

@@ -73,8 +73,15 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%d %s: %q, want %q: %v", c.status, c.code, got, c.want, err)
 			continue
 		}
-		if got := errorutils.HTTPResponse(err).Header.Get("Retry-After"); got != "17" {
-			t.Errorf("%d %s: Retry-After %q", c.status, c.code, got)
+		body, retryAfter := answerOf(t, err)
+		if retryAfter != "17" {
+			t.Errorf("%d %s: Retry-After %q", c.status, c.code, retryAfter)
+		}
+		if page := strings.HasPrefix(body, "<!DOCTYPE html>"); page != (c.status == 502) {
+			t.Errorf("%d %s: %s", c.status, c.code, body)
+		}
+		if coded := strings.Contains(body, "FcmError"); coded != (c.code != "-" && c.status != 502) {
+			t.Errorf("%d %s: %s", c.status, c.code, body)
 		}
 	}
 	if got := s.Device("tok").Received; got != 0 {
@@ -99,7 +106,7 @@ func TestTokenFates(t *testing.T) {
 			t.Errorf("%s: %q: %v", token, got, err)
 			continue
 		}
-		body := bodyOf(t, errorutils.HTTPResponse(err))
+		body, _ := answerOf(t, err)
 		if blames := strings.Contains(body, `"field":"message.token"`); blames != (want == "IsInvalidArgument") {
 			t.Errorf("%s: %s", token, body)
 		}
@@ -172,8 +179,10 @@ func TestRefusals(t *testing.T) {
 		case c.field == "":
 		case !messaging.IsInvalidArgument(err):
 			t.Errorf("%s: %v", name, err)
-		case !strings.Contains(bodyOf(t, errorutils.HTTPResponse(err)), `"fieldViolations":[{"field":"`+c.field+`",`):
-			t.Errorf("%s: blames another field than %s: %v", name, c.field, err)
+		default:
+			if body, _ := answerOf(t, err); !strings.Contains(body, `"fieldViolations":[{"field":"`+c.field+`",`) {
+				t.Errorf("%s: blames another field than %s: %s", name, c.field, body)
+			}
 		}
 	}
 	s.Cure()
@@ -206,7 +215,7 @@ func TestRawRefusals(t *testing.T) {
 	}
 	// Of an unknown length, as chunks are.
 	for n, want := range map[int]int{64<<10 - 100: 200, 64 << 10: 400} {
-		body := strings.NewReader(`{"message":{"token":"t","x":"` + strings.Repeat("x", n) + `"}}`)
+		body := strings.NewReader(`{"message":{"token":"t"}}` + strings.Repeat(" ", n))
 		w := httptest.NewRecorder()
 		if s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, sendPath, io.MultiReader(body))); w.Code != want {
 			t.Errorf("%d bytes in chunks: %d", n, w.Code)

@@ -52,6 +52,30 @@ func TestShares(t *testing.T) {
 	}
 }
 
+// A share that is no sum of powers of two is exact too, and counted from the last change.
+func TestShareIsExact(t *testing.T) {
+	s := fcmtest.New()
+	send := func(n int) (failed int) {
+		for range n {
+			if w, _ := post(t.Context(), s, sendPath, rawOffer); w.Code != 200 {
+				failed++
+			}
+		}
+		return failed
+	}
+	s.Set(func(k *fcmtest.Knobs) { k.Status, k.Rate = 500, 0.29 })
+	if got := send(100); got != 29 {
+		t.Errorf("%d of 100", got)
+	}
+	s.Set(func(k *fcmtest.Knobs) { k.Rate = 0.5 })
+	for range 3 {
+		if got := send(1); got != 0 {
+			t.Error("the first of two failed")
+		}
+		s.Set(func(*fcmtest.Knobs) {})
+	}
+}
+
 func TestHang(t *testing.T) {
 	for name, c := range map[string]struct {
 		set      func(*fcmtest.Knobs)
@@ -121,6 +145,37 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Close waits for the goroutines of the requests, be they as slow as their hook.
+func TestCloseWaits(t *testing.T) {
+	s := listen(t)
+	client := dial(t, s)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	s.OnSend(func(fcmtest.Request) {
+		close(arrived)
+		<-release
+	})
+	ended, closed := make(chan error, 1), make(chan struct{})
+	go func() {
+		_, err := client.Send(context.Background(), to("tok"))
+		ended <- err
+	}()
+	mustReceive(t, "the arrival", arrived)
+	go func() {
+		defer close(closed)
+		s.Close()
+	}()
+	if err := mustReceive(t, "the connection's end", ended); err == nil {
+		t.Error("answered")
+	}
+	select {
+	case <-closed:
+		t.Error("Close did not wait")
+	case <-time.After(glance):
+	}
+	close(release)
+	mustReceive(t, "Close", closed)
 }
 
 // A server without a listener ends what waits in it too, and answers nobody any more.
@@ -212,7 +267,7 @@ func TestQuota(t *testing.T) {
 							t.Errorf("Retry-After %q, want %q", got, c.want)
 						}
 					}
-					time.Sleep(c.span)
+					time.Sleep(c.span - c.span/6) // to its very end
 				}
 				if got := s.Device("tok").Received; got != 4 {
 					t.Errorf("the phone got %d", got)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	firebase "firebase.google.com/go/v4"
+	"firebase.google.com/go/v4/errorutils"
 	"firebase.google.com/go/v4/messaging"
 	"google.golang.org/api/option"
 
@@ -22,8 +23,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// patience bounds what must happen.
-const patience = 20 * time.Second
+// patience bounds what must happen; glance is how long a test looks at what must not happen.
+const (
+	patience = 20 * time.Second
+	glance   = 50 * time.Millisecond
+)
 
 func listen(t testing.TB) *fcmtest.Server {
 	t.Helper()
@@ -128,13 +132,16 @@ func post(ctx context.Context, s *fcmtest.Server, path, body string, headers ...
 
 const sendPath = "/v1/projects/demo/messages:send"
 
-func bodyOf(t testing.TB, resp *http.Response) string {
+// answerOf returns what the server answered, of an error of the SDK.
+func answerOf(t testing.TB, err error) (body, retryAfter string) {
 	t.Helper()
+	resp := errorutils.HTTPResponse(err)
+	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b)
+	return string(b), resp.Header.Get("Retry-After")
 }
 
 // together runs do n times at once.
