@@ -239,9 +239,10 @@ func (e *expansion) audience(t dispatch.Telling) ([]recipient, error) {
 	case dispatch.ToEligible:
 		return e.eligible()
 	case dispatch.ToTold:
+		// One that was given up after an attempt may have arrived all the same.
 		return e.scan(`SELECT `+deviceColumns+`, MAX(n.state = 0) FROM notifications n
 			JOIN devices dv ON dv.id = n.device_id JOIN drivers v ON v.id = dv.driver_id
-			WHERE n.dispatch_id = ? AND n.round = ? AND n.type IN `+offerTypes+` AND n.state IN (0, 1)
+			WHERE n.dispatch_id = ? AND n.round = ? AND n.type IN `+offerTypes+` AND (n.state IN (0, 1) OR n.attempts > 0)
 			AND dv.quarantined_at IS NULL GROUP BY dv.id, v.id`, nil, ev.Dispatch, ev.Round)
 	case dispatch.ToClaimant:
 	}

@@ -257,6 +257,18 @@ func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
 	})
 }
 
+// An offer that was attempted, and dropped because nobody knows whether it arrived, may be on the phone.
+func TestWhoMayHaveBeenToldHearsThatItIsTaken(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		a := db.audience(t)
+		db.exec(t, "UPDATE notifications SET attempts = 1 WHERE device_id = ?", a.dropped.ID)
+		o := db.as("ins_a")
+		db.mustAccept(t, a.ID, a.winner)
+		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, a.sent, a.underWay, a.stale, a.second, a.dropped)
+	})
+}
+
 // mustBePushes fails the test unless the pushes that Do returned are those that Lease would have.
 func mustBePushes(t *testing.T, db *database, o *Outbox, told dispatch.Told, d dispatch.Dispatch) {
 	t.Helper()

@@ -173,7 +173,7 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 		dv.quarantined_at IS NOT NULL dead, `+o.dialect.now()+` now
 		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
 		LEFT JOIN drivers v ON v.id = n.driver_id
-		WHERE n.id IN ? AND n.claim = ? AND n.state = 0`, ids, o.Owner).Scan(&rows).Error
+		WHERE n.id IN ? AND n.claim = ? AND n.state = 0 ORDER BY n.id`, ids, o.Owner).Scan(&rows).Error
 	if err != nil {
 		return nil, now, unavailable(err)
 	}
