@@ -6,7 +6,7 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test servers bench bench-locks loadtest mutants lint format check clean
+.PHONY: build test servers bench bench-locks bench-push loadtest mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -27,6 +27,10 @@ bench: servers
 # The tables of docs/locks.md. A module of its own: the libraries it compares with are none of the product's.
 bench-locks: servers
 	cd loadtest/locks && go test -count=1 -v -timeout 30m . -args $(BENCHFLAGS) | grep -v '^==='
+
+# What docs/outbox.md says of pushes: how long from the commit to FCM, how many a second, what they cost a claim.
+bench-push: servers
+	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m .
 
 # k6 against two instances: race, storm or doubletap.
 SCRIPT ?= race
