@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -74,19 +73,17 @@ func BenchmarkPushRate(b *testing.B) {
 
 func profile(b *testing.B, ops, path string) {
 	b.Helper()
-	var resp *http.Response
+	var taken []byte
 	eventually(b, "there is a profile", func() bool {
-		var err error
-		resp, err = client.Get("http://" + ops + "/debug/pprof/profile?seconds=8")
+		resp, err := client.Get("http://" + ops + "/debug/pprof/profile?seconds=8")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		taken, err = io.ReadAll(resp.Body)
 		return err == nil
 	})
-	defer resp.Body.Close()
-	f, err := os.Create(path)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := io.Copy(f, resp.Body); err != nil {
+	if err := os.WriteFile(path, taken, 0o600); err != nil {
 		b.Fatal(err)
 	}
 }
