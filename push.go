@@ -22,6 +22,7 @@ const (
 	// relayWait and relayLease are how the one relay of FIRSTTAP_RELAY=leader is chosen.
 	relayWait  = time.Second
 	relayLease = 10 * time.Second
+	relayPause = 100 * time.Millisecond
 	relayName  = "relay"
 	// unsubscribeHour is when few drivers are at work.
 	unsubscribeHour = 4
@@ -147,9 +148,13 @@ func (n *news) relayAsLeader(ctx context.Context, leader *lock.Leader, log *slog
 		case errors.Is(err, lock.ErrLost):
 			log.Warn("another instance may relay now", "error", err)
 		default:
-			log.Warn("nobody can tell who relays", "error", err)
+			// Whoever sends has leased it: two who relay do not send twice, and nobody would be told if none did.
+			log.Warn("nobody can tell who relays, so this instance does for a while", "error", err)
+			while, stop := context.WithTimeout(ctx, relayLease)
+			n.relay.Run(while)
+			stop()
 		}
-		pause(ctx, relayWait)
+		pause(ctx, relayPause)
 	}
 }
 

@@ -27,7 +27,8 @@ type channel struct {
 	pauses   pauses
 	limit    float64
 	inflight int
-	queued   int
+	queued   int // leased, and not under way yet
+	settling int // answered, and not written down yet
 	failures int // in a row
 	probes   int // of them, those that were to find out whether it is back
 	halved   time.Time
@@ -71,7 +72,7 @@ func (c *channel) free(now time.Time) int {
 	if c.probing {
 		return max(0, 1-c.inflight-c.queued)
 	}
-	return max(0, int(c.limit)*ahead-c.inflight-c.queued)
+	return max(0, int(c.limit)*ahead-c.inflight-c.queued-c.settling)
 }
 
 // reserve takes up to n places for pushes that are about to be leased, and returns how many.
@@ -92,14 +93,15 @@ func (c *channel) release(n int) {
 }
 
 // start turns a reserved place into a request under way. When it may not start, it says how long nothing may; 0 means
-// until another ends.
+// until another ends. What was answered and not written down would be sent again by whoever comes after a crash: while
+// there is as much of it as may be under way, nothing starts.
 func (c *channel) start(now time.Time) (ok bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case now.Before(c.until):
 		return false, c.until.Sub(now)
-	case c.inflight >= int(c.limit) || c.probing && c.inflight > 0:
+	case c.inflight >= int(c.limit) || c.probing && c.inflight > 0 || c.settling >= max(int(c.limit), settleAtOnce):
 		return false, 0
 	}
 	c.queued--
@@ -107,11 +109,12 @@ func (c *channel) start(now time.Time) (ok bool, wait time.Duration) {
 	return true, 0
 }
 
-// done ends a request with what came of it.
+// done ends a request with what came of it, which is still to be written down.
 func (c *channel) done(o Outcome, now time.Time) {
 	c.mu.Lock()
 	full := c.inflight >= int(c.limit)
 	c.inflight--
+	c.settling++
 	switch o.Class {
 	case Quota:
 		c.shrink(now)
@@ -124,6 +127,14 @@ func (c *channel) done(o Outcome, now time.Time) {
 	default:
 		c.succeed(full)
 	}
+	c.mu.Unlock()
+	c.signal()
+}
+
+// settled says that what came of n requests was written down, or given up.
+func (c *channel) settled(n int) {
+	c.mu.Lock()
+	c.settling -= n
 	c.mu.Unlock()
 	c.signal()
 }

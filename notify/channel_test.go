@@ -30,6 +30,12 @@ func (l *line) fill() int {
 	return l.inflight
 }
 
+// done ends one, which is written down at once.
+func (l *line) done(o Outcome, now time.Time) {
+	l.channel.done(o, now)
+	l.settled(1)
+}
+
 // end ends all that are under way alike.
 func (l *line) end(o Outcome) {
 	for l.inflight > 0 {
@@ -169,5 +175,26 @@ func TestChannelKeepsCount(t *testing.T) {
 	l.end(Outcome{Class: Poison})
 	if l.queued != 0 || l.inflight != 0 {
 		t.Errorf("%d reserved, %d under way", l.queued, l.inflight)
+	}
+}
+
+// What was answered is written down before much more is sent: a crash would send it again.
+func TestChannelWaitsForTheBooks(t *testing.T) {
+	l := newLine(t)
+	for n := range settleAtOnce {
+		l.reserve(1, l.now)
+		if ok, _ := l.start(l.now); !ok {
+			t.Fatalf("nothing starts with %d to be written", n)
+		}
+		l.channel.done(Outcome{Class: Sent}, l.now)
+	}
+	l.reserve(1, l.now)
+	if ok, wait := l.start(l.now); ok || wait != 0 {
+		t.Errorf("%v, %v with %d to be written", ok, wait, settleAtOnce)
+	}
+	l.settled(settleAtOnce)
+	l.reserve(1, l.now)
+	if ok, _ := l.start(l.now); !ok {
+		t.Error("nothing starts when all is written")
 	}
 }

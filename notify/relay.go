@@ -140,7 +140,7 @@ func (r *Relay) Run(ctx context.Context) {
 	// What is under way when ctx ends is settled all the same.
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.settler = newSettler(r.Outbox, r.Log)
+	r.settler = newSettler(r.Outbox, r.channel, r.Log)
 	r.tokens = newTokens(r.Devices, r.settler, r.channel, r.Log, r.metrics)
 	var loops, writing, judging sync.WaitGroup
 	writing.Go(func() { r.settler.run(lasting) })

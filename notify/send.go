@@ -47,7 +47,7 @@ const believed = time.Second
 // giveBack returns a push that was not attempted: it is due again after wait.
 func (r *Relay) giveBack(p dispatch.Push, wait time.Duration) {
 	r.channel.release(1)
-	r.settler.add(dispatch.Settled{
+	r.settler.giveBack(dispatch.Settled{
 		ID: p.ID, Status: dispatch.NotificationPending, After: wait.Round(givenBackTogether), Attempts: p.Attempts,
 	})
 }

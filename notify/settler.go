@@ -20,18 +20,27 @@ const (
 
 // settler writes what came of attempts, many with one statement.
 type settler struct {
-	outbox Outbox
-	log    *slog.Logger
-	queue  chan dispatch.Settled
-	last   chan struct{}
+	outbox  Outbox
+	channel *channel
+	log     *slog.Logger
+	queue   chan settlement
 }
 
-func newSettler(o Outbox, log *slog.Logger) *settler {
-	return &settler{outbox: o, log: log, queue: make(chan dispatch.Settled, settleQueue), last: make(chan struct{})}
+// settlement is what is to be written of a push, and whether it was attempted.
+type settlement struct {
+	dispatch.Settled
+	attempted bool
+}
+
+func newSettler(o Outbox, c *channel, log *slog.Logger) *settler {
+	return &settler{outbox: o, channel: c, log: log, queue: make(chan settlement, settleQueue)}
 }
 
 // add hands over what came of one attempt. It blocks while the queue is full.
-func (s *settler) add(settled dispatch.Settled) { s.queue <- settled }
+func (s *settler) add(settled dispatch.Settled) { s.queue <- settlement{settled, true} }
+
+// giveBack hands over a push that was not attempted. It blocks while the queue is full.
+func (s *settler) giveBack(settled dispatch.Settled) { s.queue <- settlement{settled, false} }
 
 // finish has run write what is left and end. Nothing may be added afterwards.
 func (s *settler) finish() { close(s.queue) }
@@ -43,31 +52,38 @@ func (s *settler) run(ctx context.Context) {
 		if !ok {
 			return
 		}
-		batch, open := s.gather(first)
+		batch, attempted, open := s.gather(first)
 		s.write(ctx, batch)
+		s.channel.settled(attempted)
 		if !open {
 			return
 		}
 	}
 }
 
-// gather collects what comes within settleEvery of the first.
-func (s *settler) gather(first dispatch.Settled) (batch []dispatch.Settled, open bool) {
-	batch = append(batch, first)
+// gather collects what comes within settleEvery of the first, and counts what was attempted.
+func (s *settler) gather(first settlement) (batch []dispatch.Settled, attempted int, open bool) {
+	take := func(next settlement) {
+		batch = append(batch, next.Settled)
+		if next.attempted {
+			attempted++
+		}
+	}
+	take(first)
 	t := time.NewTimer(settleEvery)
 	defer t.Stop()
 	for len(batch) < settleAtOnce {
 		select {
 		case next, ok := <-s.queue:
 			if !ok {
-				return batch, false
+				return batch, attempted, false
 			}
-			batch = append(batch, next)
+			take(next)
 		case <-t.C:
-			return batch, true
+			return batch, attempted, true
 		}
 	}
-	return batch, true
+	return batch, attempted, true
 }
 
 // write tries until the batch is written, or its leases are about to end: then it is sent again.
