@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -52,13 +53,22 @@ func newLocks(t *testing.T, strategy lock.Strategy, hold lock.Hold) *gocronlock.
 	return gocronlock.NewLocker(newLocker(t, strategy), hold, nil)
 }
 
+// scheduler is one that may be shut down again: right after the first time gocron may wait in vain.
+type scheduler struct {
+	gocron.Scheduler
+	shutdown func() error
+}
+
+func (s scheduler) Shutdown() error { return s.shutdown() }
+
 // start returns a scheduler that runs until the test ends.
 func start(t *testing.T, options ...gocron.SchedulerOption) gocron.Scheduler {
 	t.Helper()
-	s, err := gocron.NewScheduler(options...)
+	real, err := gocron.NewScheduler(options...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := scheduler{real, sync.OnceValue(real.Shutdown)}
 	s.Start()
 	t.Cleanup(func() {
 		if err := s.Shutdown(); err != nil {
