@@ -96,9 +96,9 @@ mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by
 mutant "the operator's release leaves the fence" locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" . TestLockCommand
 
 outbox=repository/outbox.go
-mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository 'TestSettle'
-mutant "a lease that is no lease" $outbox 'UPDATE notifications SET claim = ?, next_at = `+now+` + ? WHERE id IN ?' 'UPDATE notifications SET claim = ?, next_at = `+now+` + 0 * ? WHERE id IN ?' ./repository 'TestLease'
-mutant "an event is expanded by anybody" repository/expand.go "AND task = ? AND state = 0 AND claim = ?" "AND task = ? AND state = 0 AND ? <> ''" ./repository 'TestDo'
+mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
+mutant "a lease that is no lease" $outbox 'UPDATE notifications SET claim = ?, next_at = `+now+` + ? WHERE id IN ?' 'UPDATE notifications SET claim = ?, next_at = `+now+` + 0 * ? WHERE id IN ?' ./repository TestEachNotificationIsLeasedByOne
+mutant "an event is expanded by anybody" repository/expand.go "AND task = ? AND state = 0 AND claim = ?" "AND task = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerDoesATask
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "what was not sent is kept at the end" notify/relay.go "r.giveBack(<-r.jobs, 0)" "<-r.jobs" ./notify 'TestRelayEnds/sqlite'
 mutant "a storm of 503 pauses nothing" notify/channel.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestChannelBacksOff'
@@ -106,13 +106,13 @@ mutant "a full quota burns attempts" notify/send.go "case Quota:
 		s.After" "case Quota:
 		s.Attempts++
 		s.After" ./notify 'TestQuota/sqlite'
-mutant "the SDK may repeat a 503" notify/transport.go "notOK = 599" "notOK = 503" ./notify 'TestFCM|TestOneRequest|TestSend|TestAttempt'
+mutant "the SDK may repeat a 503" notify/transport.go "notOK = 599" "notOK = 503" ./notify 'TestClasses|TestNoAnswer'
 mutant "every dead token is believed" notify/tokens.go "len(suspects) >= tooManyDead" "false" ./notify 'TestMostTokens/sqlite'
 mutant "a dead token is asked again" notify/tokens.go "t.devices.Quarantine(bounded, dead)" "error(nil)" ./notify 'TestDeadToken/sqlite'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
 		s.Status = dispatch.NotificationDead
 		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
-mutant "a notification without a tag" notify/message.go "Tag:" "Sound:" ./notify 'TestReplyIsLost/sqlite|TestMessage'
+mutant "a notification without a tag" notify/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify 'TestReplyIsLost/sqlite|TestWireForm'
 mutant "a tap that is not kept" service/accept.go "a.ledger.Note(tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 exit $lived
