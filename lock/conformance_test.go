@@ -15,7 +15,7 @@ import (
 )
 
 // brief is the shortest TTL of the strategies whose server counts milliseconds.
-const brief = 100 * time.Millisecond
+const brief = 250 * time.Millisecond
 
 func dial(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
