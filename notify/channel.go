@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -118,7 +119,7 @@ func (c *channel) done(o Outcome, now time.Time) {
 	switch o.Class {
 	case Quota:
 		c.shrink(now)
-		c.pause(orElse(o.RetryAfter, c.pauses.quota), now)
+		c.pause(cmp.Or(o.RetryAfter, c.pauses.quota), now)
 	case Auth:
 		c.circuit = Auth
 		c.pause(c.pauses.auth, now)
@@ -211,21 +212,6 @@ func (c *channel) state(now time.Time) channelState {
 }
 
 func (c *channel) signal() {
-	poke(c.freed)
-	poke(c.roomy)
-}
-
-// poke wakes who waits on c, or will.
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-func orElse(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
+	signal(c.freed)
+	signal(c.roomy)
 }

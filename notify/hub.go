@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -77,9 +78,9 @@ type Hub struct {
 
 // NewHub returns a hub that Run makes work.
 func NewHub(o HubOptions) *Hub {
-	o.Ring, o.Queue = orDefault(o.Ring, 8192), orDefault(o.Queue, 4096)
-	o.Streams, o.PerDriver, o.PerKey = orDefault(o.Streams, 20_000), orDefault(o.PerDriver, 8), orDefault(o.PerKey, 64)
-	o.Heartbeat, o.Lifetime = orDefault(o.Heartbeat, 12*time.Second), orDefault(o.Lifetime, time.Hour)
+	o.Ring, o.Queue = cmp.Or(o.Ring, 8192), cmp.Or(o.Queue, 4096)
+	o.Streams, o.PerDriver, o.PerKey = cmp.Or(o.Streams, 20_000), cmp.Or(o.PerDriver, 8), cmp.Or(o.PerKey, 64)
+	o.Heartbeat, o.Lifetime = cmp.Or(o.Heartbeat, 12*time.Second), cmp.Or(o.Lifetime, time.Hour)
 	if o.OnWake == nil {
 		o.OnWake = func() {}
 	}
@@ -102,13 +103,6 @@ func NewHub(o HubOptions) *Hub {
 		h.bus = &bus{client: o.Redis, origin: dispatch.Unique("", o.Now())}
 	}
 	return h
-}
-
-func orDefault[T int | time.Duration](v, otherwise T) T {
-	if v == 0 {
-		return otherwise
-	}
-	return v
 }
 
 // localIDs makes ids in the form of Redis's that nobody else makes.

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -101,10 +102,10 @@ type Relay struct {
 
 // NewRelay returns a Relay; Run makes it work.
 func NewRelay(o RelayOptions) *Relay {
-	o.Poll, o.Attempt = orElse(o.Poll, defaultPoll), orElse(o.Attempt, defaultAttempt)
-	o.Retry, o.Drain = orElse(o.Retry, defaultRetry), orElse(o.Drain, defaultDrain)
+	o.Poll, o.Attempt = cmp.Or(o.Poll, defaultPoll), cmp.Or(o.Attempt, defaultAttempt)
+	o.Retry, o.Drain = cmp.Or(o.Retry, defaultRetry), cmp.Or(o.Drain, defaultDrain)
 	w, p := defaultWidth, defaultPauses
-	p.quota, p.first = orElse(o.Quota, p.quota), orElse(o.Pause, p.first)
+	p.quota, p.first = cmp.Or(o.Quota, p.quota), cmp.Or(o.Pause, p.first)
 	if o.Width > 0 {
 		w.max, w.start = float64(o.Width), min(w.start, float64(o.Width))
 	}
@@ -130,8 +131,8 @@ func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
 
 // Wake says that something may be due. It never blocks.
 func (r *Relay) Wake() {
-	poke(r.tasks)
-	poke(r.due)
+	signal(r.tasks)
+	signal(r.due)
 }
 
 // Run sends until ctx ends, then lets the attempts under way end, and gives back what it has leased and not sent. It
@@ -231,7 +232,7 @@ func (r *Relay) expand(ctx context.Context, task dispatch.Task, late bool) {
 		r.jobs <- p // has room for all that was reserved
 	}
 	if told.Left > 0 {
-		poke(r.due)
+		signal(r.due)
 		if r.WakeOthers != nil {
 			r.WakeOthers()
 		}

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"time"
@@ -99,7 +100,7 @@ func (r *Relay) decide(p dispatch.Push, o Outcome) dispatch.Settled {
 		s.Status = dispatch.NotificationDead
 		s.Attempts++
 	case Quota:
-		s.After = jittered(orElse(o.RetryAfter, r.channel.pauses.quota))
+		s.After = jittered(cmp.Or(o.RetryAfter, r.channel.pauses.quota))
 	case Auth:
 		s.After = jittered(r.channel.pauses.auth)
 	case PlatformAuth:
