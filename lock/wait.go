@@ -10,7 +10,8 @@ import (
 
 const (
 	firstPause = 10 * time.Millisecond
-	lastPause  = 250 * time.Millisecond
+	// lastPause is how long a name that was handed over, a lead above all, may be nobody's where no Watcher tells.
+	lastPause = 100 * time.Millisecond
 	// watchedPause is for what a Watcher does not tell.
 	watchedPause = time.Second
 )
