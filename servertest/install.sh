@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what the tests start, on Debian and Ubuntu, where it is missing: Redis, MariaDB, and a real MySQL; and
-# faketime, for a server whose clock is wrong. Debian has no MySQL but in sid: that one goes into a folder of its own,
-# FIRSTTAP_MYSQL_ROOT, beside the system.
+# faketime, for a server whose clock is wrong, and Prometheus' promtool, for the alert rules. Debian has no MySQL but in
+# sid: that one goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, beside the system. promtool goes beside that folder.
 # MYSQL=skip leaves MySQL out; MYSQL=required fails when it can't be had.
 set -euo pipefail
 
 root=${FIRSTTAP_MYSQL_ROOT:-/var/cache/firsttap/mysql}
+promtool=$(dirname "$root")/promtool
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 PATH=$PATH:/usr/sbin:/usr/local/sbin
@@ -63,9 +64,20 @@ mysql_root() {
 	return 1
 }
 
+# promtool_alone takes the one program out of the package: the rest is a server that nobody here needs.
+promtool_alone() {
+	local dir
+	dir=$(mktemp -d) && chmod 755 "$dir" || return
+	(cd "$dir" && as_root apt-get update && apt-get download prometheus && dpkg -x prometheus_*.deb .) >>"$log" 2>&1 &&
+		as_root mkdir -p "$(dirname "$promtool")" && as_root install -m 755 "$dir/usr/bin/promtool" "$promtool"
+	local code=$?
+	rm -rf "$dir"
+	return "$code"
+}
+
 # install.sh --list names what is here, as FIRSTTAP_TEST_REQUIRE wants it.
 if [ "${1:-}" = --list ]; then
-	list=redis,mariadb,faketime
+	list=redis,mariadb,faketime,promtool
 	if [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; }; then list=$list,mysql; fi
 	echo "$list"
 	exit
@@ -74,6 +86,8 @@ fi
 need Redis redis-server redis-server
 need MariaDB mariadbd mariadb-server
 need faketime faketime faketime
+[ -x "$promtool" ] || promtool_alone || fail "promtool: can't take it out of the package prometheus"
+echo "promtool: $("$promtool" --version 2>&1 | grep -m1 .)"
 
 if [ "${MYSQL:-}" = skip ]; then
 	echo "MySQL: skipped"
