@@ -16,7 +16,7 @@ import (
 // knows lists what of ours each package may import. What is not listed may import nothing of ours, and everybody but
 // main may leave out what is listed.
 var knows = map[string][]string{
-	"":                {"dispatch", "handler", "loadtest", "lock", "migrations", "notify", "repository", "service"},
+	"":                {"dispatch", "handler", "loadtest", "lock", "migrations", "notify", "repository", "schedule", "service"},
 	"dispatch":        {},
 	"lock":            {},
 	"lock/locktest":   {"lock"},
@@ -26,6 +26,7 @@ var knows = map[string][]string{
 	"loadtest":        {},
 	"loadtest/bench":  {},
 	"repository":      {"dispatch", "migrations"},
+	"schedule":        {"dispatch", "lock", "lock/gocronlock"},
 	"service":         {"dispatch", "lock"},
 	"handler":         {"dispatch", "notify", "service"},
 	"notify":          {"dispatch"},
@@ -41,8 +42,9 @@ var uses = map[string][]string{
 	"github.com/labstack/echo/":  {"handler"},
 	"github.com/redis/go-redis/": {"lock", "notify"},
 	"firebase.google.com/":       {"notify"},
-	"github.com/go-co-op/":       {"lock/gocronlock"},
-	"github.com/prometheus/":     {"", "lock", "notify"},
+	"github.com/go-co-op/":       {"lock/gocronlock", "schedule"},
+	"github.com/jonboulle/":      {"schedule"},
+	"github.com/prometheus/":     {"", "lock", "notify", "schedule"},
 	"github.com/pressly/goose/":  {"migrations"},
 	"github.com/golang-jwt/":     {"service"},
 	"testing":                    {"servertest", "lock/locktest"},

@@ -12,6 +12,7 @@ import (
 
 	"firsttap/lock"
 	"firsttap/repository"
+	"firsttap/schedule"
 )
 
 const (
@@ -27,16 +28,11 @@ const (
 	jobKeysEnv    = "firsttap"
 )
 
-// jobStrategy is a way to hold a name that an operator can look at.
-type jobStrategy interface {
-	lock.Strategy
-	lock.Registry
-}
-
 // jobLocks are the locks of the scheduled jobs, with the fences that go with them.
 type jobLocks struct {
-	strategy jobStrategy
+	strategy schedule.Strategy
 	fences   *lock.Fences
+	metrics  *lock.Metrics // nil where nobody looks
 	closers  []func() error
 }
 

@@ -24,8 +24,6 @@ const (
 	relayLease = 10 * time.Second
 	relayPause = 100 * time.Millisecond
 	relayName  = "relay"
-	// unsubscribeHour is when few drivers are at work.
-	unsubscribeHour = 4
 )
 
 // closingSender is a sender that keeps connections.
@@ -47,7 +45,7 @@ func openSender(ctx context.Context, c PushConfig, log *slog.Logger) (closingSen
 type news struct {
 	hub     *notify.Hub
 	relay   *notify.Relay
-	locks   *jobLocks // of the one relay there is; nil where every instance relays
+	locks   *jobLocks // for the one relay there is; nil where every instance relays
 	closers []func()
 }
 
@@ -55,8 +53,11 @@ type news struct {
 const streamTimeout = time.Second
 
 // openNews has the live stream and the relay hear of what store commits.
-func openNews(ctx context.Context, c Config, store *repository.Store, metrics prometheus.Registerer, log *slog.Logger) (n *news, err error) {
+func openNews(ctx context.Context, c Config, store *repository.Store, locks *jobLocks, metrics prometheus.Registerer, log *slog.Logger) (n *news, err error) {
 	n = &news{}
+	if c.Push.Leader {
+		n.locks = locks
+	}
 	defer func() {
 		if err != nil {
 			n.Close()
@@ -77,21 +78,12 @@ func openNews(ctx context.Context, c Config, store *repository.Store, metrics pr
 	n.closers = append(n.closers, sender.Close)
 	store.OnCommit(n.hub.Publish)
 	n.openRelay(c.Push, store, sender, metrics, log)
-	if c.Push.Leader {
-		if n.locks, err = openJobLocks(c); err != nil {
-			return n, err
-		}
-		n.closers = append(n.closers, func() { n.locks.Close() })
-	}
 	return n, nil
 }
 
 func (n *news) openRelay(c PushConfig, store *repository.Store, sender notify.Sender, metrics prometheus.Registerer, log *slog.Logger) {
 	owner := dispatch.Unique("ins_", time.Now())
-	outbox := store.Outbox(repository.OutboxOptions{
-		Owner: owner, Term: pushLease, RemindBefore: c.RemindBefore, TopicFrom: largeAudience,
-		Unsubscribe: func(over time.Time) time.Time { return nextAt(over, unsubscribeHour, c.Zone) },
-	})
+	outbox := store.Outbox(repository.OutboxOptions{Owner: owner, Term: pushLease, TopicFrom: largeAudience})
 	n.relay = notify.NewRelay(notify.RelayOptions{
 		Outbox: outbox, Topics: outbox, Devices: store, Sender: sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.Wake, Log: log, Metrics: metrics,
@@ -104,14 +96,14 @@ func (n *news) openRelay(c PushConfig, store *repository.Store, sender notify.Se
 	store.OnCommit(n.relay.Committed)
 }
 
-func (n *news) run(b *background, c Config, metrics *prometheus.Registry, log *slog.Logger) {
+func (n *news) run(b *background, log *slog.Logger) {
 	b.Go(func() { n.hub.Run(b.ctx) })
 	b.Go(func() {
 		if n.locks == nil {
 			n.relay.Run(b.ctx)
 			return
 		}
-		locker := lock.New(n.locks.strategy, lock.Options{Log: log, Metrics: lock.NewMetrics(ofStrategy(c.JobLock, metrics))})
+		locker := lock.New(n.locks.strategy, lock.Options{Who: instanceName(), Log: log, Metrics: n.locks.metrics})
 		defer locker.Close()
 		n.relayAsLeader(b.ctx, locker.Leader(relayName, relayWait, relayLease), log)
 	})
@@ -122,16 +114,6 @@ func (n *news) Close() {
 	for _, c := range n.closers {
 		c()
 	}
-}
-
-// nextAt is the next time that a clock in the zone shows the full hour.
-func nextAt(t time.Time, hour int, zone *time.Location) time.Time {
-	local := t.In(zone)
-	at := time.Date(local.Year(), local.Month(), local.Day(), hour, 0, 0, 0, zone)
-	if !at.After(t) {
-		at = time.Date(local.Year(), local.Month(), local.Day()+1, hour, 0, 0, 0, zone)
-	}
-	return at
 }
 
 // relayAsLeader relays whenever this instance has the lead, until ctx ends.

@@ -294,7 +294,7 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 	})
 }
 
-// A reminder is somebody's who is not there any more, until another finds it.
+// Whoever accepted is reminded once, also when the instance that knew of it has died and all the others remind.
 func TestReminderOutlivesItsInstance(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
@@ -308,14 +308,18 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		if a := accept(i, id, drivers[0], 1); !a.won() {
 			t.Fatal(a)
 		}
-		reminders := func(state string) int { return b.count("outbox WHERE task='reminder' AND state" + state) }
-		eventually(t, "nothing but the reminder waits", func() bool { return reminders("=0") == 1 && len(b.unsettled()) == 0 })
+		eventually(t, "all is told", func() bool { return len(b.unsettled()) == 0 })
 		i.kill()
 		if time.Now().After(due) {
 			t.Fatal("the instance was not killed before the reminder was due")
 		}
-		for _, name := range []string{"two", "three"} {
-			start(t, pushing(url, fcm, name, settings)...)
+		two := start(t, pushing(url, fcm, "two", settings)...)
+		three := start(t, pushing(url, fcm, "three", settings)...)
+		eventually(t, "the reminder is due", func() bool { return time.Now().After(due) })
+		for _, i := range []*instance{two, three, two} {
+			if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
+				t.Errorf("%+v", r)
+			}
 		}
 		count := func() (n int) {
 			for _, r := range fcm.Sends() {
@@ -331,7 +335,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 			}
 			return n
 		}
-		eventually(t, "the driver is reminded", func() bool { return count() > 0 && reminders("=1") == 1 && len(b.unsettled()) == 0 })
+		eventually(t, "the driver is reminded", func() bool { return count() > 0 && len(b.unsettled()) == 0 })
 		if n := count(); n != 1 || b.count("notifications WHERE type='dispatch.reminder'") != 1 {
 			t.Errorf("reminded %d times", n)
 		}

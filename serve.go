@@ -42,14 +42,20 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 		return err
 	}
 	metrics := newMetrics()
-	news, err := openNews(ctx, c, store, metrics, log)
+	locks, err := openJobLocks(c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, locks.Close()) }()
+	locks.metrics = lock.NewMetrics(ofStrategy(c.JobLock, metrics))
+	news, err := openNews(ctx, c, store, locks, metrics, log)
 	if err != nil {
 		return err
 	}
 	defer news.Close()
 	telling := begin(ctx)
 	defer telling.end()
-	news.run(telling, c, metrics, log)
+	news.run(telling, log)
 
 	work := begin(ctx)
 	defer work.end()
@@ -58,37 +64,64 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 		Streams: news.hub, Redriven: news.hub.Wake,
 		DriverRate: c.DriverRate, AdminRate: c.AdminRate, Now: time.Now, Log: log,
 	}
-	var locks service.Locks
-	if c.RedisURL != "" {
-		client, err := lock.Dial(c.RedisURL, redisTimeout)
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		gate := lock.NewGate(client, redisTimeout, log, lock.NewMetrics(ofStrategy("gate", metrics)))
-		locks, api.RedisDegraded = gate, gate.Degraded
-		work.Go(func() { gate.Run(work.ctx) })
-		checkEviction(ctx, gate, log)
+	gate, err := openGate(ctx, work, c, metrics, log)
+	if err != nil {
+		return err
 	}
-	api.Acceptor = service.NewAcceptor(store, locks, c.AcceptLockTTL, log)
+	var taps service.Locks
+	if gate != nil {
+		taps, api.RedisDegraded = gate, gate.Degraded
+	}
+	api.Acceptor = service.NewAcceptor(store, taps, c.AcceptLockTTL, log)
 	api.Work = service.NewWork(store, api.Acceptor, time.Now)
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
 	work.Go(func() { api.Acceptor.Run(work.ctx) })
+	keepTaps(work, api.Acceptor, store, metrics, log)
+	jobs, err := openSchedule(c, store, locks, metrics, log)
+	if err != nil {
+		return err
+	}
+	api.Jobs = jobs
+	work.Go(func() {
+		if err := jobs.Run(work.ctx); err != nil {
+			log.Error("the schedule did not end as it should", "error", err)
+		}
+	})
+	return listen(ctx, c, handler.New(api), operations(metrics), news.hub.Close, log, stdout)
+}
+
+// openGate returns the gate before the database, nil without Redis. It is closed when work has ended.
+func openGate(ctx context.Context, work *background, c Config, metrics prometheus.Registerer, log *slog.Logger) (*lock.Gate, error) {
+	if c.RedisURL == "" {
+		return nil, nil
+	}
+	client, err := lock.Dial(c.RedisURL, redisTimeout)
+	if err != nil {
+		return nil, err
+	}
+	work.closers = append(work.closers, func() { client.Close() })
+	gate := lock.NewGate(client, redisTimeout, log, lock.NewMetrics(ofStrategy("gate", metrics)))
+	work.Go(func() { gate.Run(work.ctx) })
+	checkEviction(ctx, gate, log)
+	return gate, nil
+}
+
+// keepTaps has each tap written down, behind its answer.
+func keepTaps(work *background, taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer, log *slog.Logger) {
 	ledger := service.NewLedger(store, log)
-	api.Acceptor.Keep(ledger)
+	taps.Keep(ledger)
 	work.Go(func() { ledger.Run(work.ctx) })
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
 	}, func() float64 { return float64(ledger.Dropped()) }))
-
-	return listen(ctx, c, handler.New(api), operations(metrics), news.hub.Close, log, stdout)
 }
 
 // background is work that outlasts the requests.
 type background struct {
 	sync.WaitGroup
-	ctx  context.Context
-	stop context.CancelFunc
+	ctx     context.Context
+	stop    context.CancelFunc
+	closers []func()
 }
 
 // begin returns background work that goes on after ctx, until end.
@@ -98,10 +131,13 @@ func begin(ctx context.Context) *background {
 	return b
 }
 
-// end tells the work to end and waits until it has.
+// end tells the work to end, waits until it has, and closes what it stood on.
 func (b *background) end() {
 	b.stop()
 	b.Wait()
+	for _, c := range b.closers {
+		c()
+	}
 }
 
 func prepare(ctx context.Context, c Config, store *repository.Store) error {

@@ -65,12 +65,30 @@ func NewNotificationID(now time.Time) NotificationID {
 	return NotificationID(Unique(notifyPrefix, now))
 }
 
+// FirstID returns the smallest identifier that a dispatch made at that time can have.
+func FirstID(at time.Time) ID { return ID(first(dispatchPrefix, at)) }
+
+// FirstAttemptID returns the smallest identifier that an attempt noted at that time can have.
+func FirstAttemptID(at time.Time) AttemptID { return AttemptID(first(attemptPrefix, at)) }
+
 // Unique returns prefix followed by 56 bits of time in microseconds and 72 random bits.
 func Unique(prefix string, now time.Time) string {
-	var raw [16]byte
-	binary.BigEndian.PutUint64(raw[:], uint64(now.UnixMicro())<<8)
-	rand.Read(raw[7:]) // never fails: crypto/rand ends the process instead
+	raw := timed(now)
+	rand.Read(raw[timeLen:]) // never fails: crypto/rand ends the process instead
 	return prefix + encoding.EncodeToString(raw[:])
+}
+
+func first(prefix string, at time.Time) string {
+	raw := timed(at)
+	return prefix + encoding.EncodeToString(raw[:])
+}
+
+// timeLen is how many bytes the time takes.
+const timeLen = 7
+
+func timed(at time.Time) (raw [16]byte) {
+	binary.BigEndian.PutUint64(raw[:], uint64(at.UnixMicro())<<8)
+	return raw
 }
 
 // ParseID returns s as a dispatch's identifier, or ErrNotFound: what is malformed names nothing.

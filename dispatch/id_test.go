@@ -51,6 +51,26 @@ func TestIdentifiersSortByTime(t *testing.T) {
 	}
 }
 
+func TestTheFirstIdentifierOfATime(t *testing.T) {
+	for _, at := range []time.Time{time.UnixMicro(0), time.UnixMicro(255), time.UnixMicro(1 << 32), noon} {
+		id, attempt := FirstID(at), FirstAttemptID(at)
+		for range 100 { // whatever the random bits
+			if before, then := NewID(at.Add(-time.Microsecond)), NewID(at); at.UnixMicro() > 0 && before >= id || then < id {
+				t.Errorf("%v: %s is not between %s and %s", at, id, before, then)
+			}
+			if then := NewAttemptID(at); then < attempt {
+				t.Errorf("%v: %s is not before %s", at, attempt, then)
+			}
+		}
+		if before := NewAttemptID(at.Add(-time.Microsecond)); at.UnixMicro() > 0 && before >= attempt {
+			t.Errorf("%v: %s is not before %s", at, before, attempt)
+		}
+		if got, err := ParseID(string(id)); got != id || err != nil {
+			t.Errorf("%s is read as %s, %v", id, got, err)
+		}
+	}
+}
+
 var malformed = []string{
 	"", "dsp_", "dsp", "_", strings.Repeat("0", 30), strings.Repeat("0", 26),
 	"dsp_" + strings.Repeat("0", 25), "dsp_" + strings.Repeat("0", 27), "dsp_" + strings.Repeat("0", 1<<20),

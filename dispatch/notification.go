@@ -27,7 +27,16 @@ type Telling struct {
 // EventReminder is pushed to who has a dispatch, some time before the work starts.
 const EventReminder EventType = "dispatch.reminder"
 
-// Tellings returns what is pushed of an event, and to whom; nothing of most.
+// Pushed returns what is pushed of the event, and to whom. The end of what nobody has closed is not: it is written at
+// night, and the work is long over.
+func (e Event) Pushed() []Telling {
+	if e.Actor == System && e.ReasonCode == ReasonOverdue {
+		return nil
+	}
+	return e.Type.Tellings()
+}
+
+// Tellings returns what is told of an event, and to whom; nothing of most.
 func (t EventType) Tellings() []Telling {
 	switch t {
 	case EventCreated, EventOpened:
@@ -155,27 +164,11 @@ type Funnel struct {
 	Won      int
 }
 
-// TaskKind is what is to be done for an event.
-type TaskKind string
-
-// The kinds.
-const (
-	TellTask   TaskKind = "event"    // tell of it
-	ExpiryTask TaskKind = "expiry"   // end the offer that began with it
-	RemindTask TaskKind = "reminder" // remind of the work that was accepted with it
-)
-
-// Task is one row of the outbox: what is to be done for one event.
-type Task struct {
-	Event EventID
-	Kind  TaskKind
-}
-
-// Told is what doing a task has come to.
+// Told is what expanding an event into pushes has come to.
 type Told struct {
 	Dispatch Dispatch
 	Event    Event
-	// Pushes are leased by who did the task, Left are due for whoever leases them first.
+	// Pushes are leased by who expanded it, Left are due for whoever leases them first.
 	Pushes []Push
 	Left   int
 	// Dropped counts the pushes that were overtaken before anybody sent them.

@@ -2,7 +2,6 @@ package dispatch_test
 
 import (
 	"errors"
-	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -120,31 +119,24 @@ func TestWhatWasAnothersIsSuperseded(t *testing.T) {
 	}
 }
 
-func TestExpireAndRemind(t *testing.T) {
-	for _, s := range states {
-		for round := 1; round <= 3; round++ {
-			for name, do := range map[string]func(*Dispatch) []Event{
-				"expire":            func(d *Dispatch) []Event { return d.Expire(round, noon) },
-				"remind":            func(d *Dispatch) []Event { return d.Remind(me, round, noon) },
-				"remind another of": func(d *Dispatch) []Event { return d.Remind(other, round, noon) },
-			} {
-				t.Run(fmt.Sprintf("%s %s held by %q in round %d", name, s.Status, s.holder, round), func(t *testing.T) {
-					d := inState(s.Status, s.holder)
-					want := d
-					var events []Event
-					switch {
-					case round != 2:
-					case name == "expire" && s == expired:
-						want.Version, want.UpdatedAt = d.Version+1, noon
-						events = []Event{{Type: EventExpired, Dispatch: d.ID, Round: 2, Actor: System, At: noon}}
-					case name == "remind" && s == accepted: // which changes nothing about the dispatch
-						events = []Event{{Type: EventReminder, Dispatch: d.ID, Round: 2, Driver: me, Actor: System, At: noon}}
-					}
-					mustBeEvents(t, do(&d), events...)
-					if !reflect.DeepEqual(d, want) {
-						t.Errorf("now %+v, want %+v", d, want)
-					}
-				})
+// What is pushed of an event is what is told of it, but for what the service has closed by itself.
+func TestPushed(t *testing.T) {
+	for _, kind := range allEvents {
+		for _, tt := range []struct {
+			actor, reason string
+			pushed        bool
+		}{
+			{System, "", true}, {System, ReasonClaimFailed, true}, {"key_1", "RAIN", true},
+			{"key_1", ReasonOverdue, true}, // somebody's word for it, by day
+			{System, ReasonOverdue, false},
+		} {
+			var want []Telling
+			if tt.pushed {
+				want = kind.Tellings()
+			}
+			e := Event{Type: kind, Actor: tt.actor, ReasonCode: tt.reason}
+			if got := e.Pushed(); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s by %s, %q: %+v, want %+v", kind, tt.actor, tt.reason, got, want)
 			}
 		}
 	}

@@ -100,23 +100,43 @@ func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]E
 	return []Event{d.event(EventCanceled, actor, reason, now)}, nil
 }
 
-// Expire ends an offer whose window has passed, if it is the one of that round. No event while it stands, or when
-// there is another by now.
-func (d *Dispatch) Expire(round int, now time.Time) []Event {
-	if d.Status != Expired || d.Round != round {
+// Expire ends an offer whose window has passed, given the state that was last written. No event while it stands, and
+// none when its end is written already.
+func (d *Dispatch) Expire(written Status, now time.Time) []Event {
+	if written != Pending || d.Status != Expired {
 		return nil
 	}
 	d.touch(now)
 	return []Event{d.event(EventExpired, System, "", now)}
 }
 
-// Remind returns the reminder of the work that the driver has accepted in that round; none once it has started, or is
-// the driver's no longer.
-func (d *Dispatch) Remind(driver DriverID, round int, now time.Time) []Event {
-	if d.Status != Accepted || d.Round != round || !d.HeldBy(driver) {
+// Remind returns the reminder of accepted work that starts within before, and changes nothing. None of work that has
+// started, or that was accepted when the time of its reminder had come.
+func (d *Dispatch) Remind(before time.Duration, now time.Time) []Event {
+	due := d.WorkStartsAt.Add(-before)
+	if d.Status != Accepted || !d.Claim.AcceptedAt.Before(due) || now.Before(due) || !now.Before(d.WorkStartsAt) {
 		return nil
 	}
 	return []Event{d.event(EventReminder, System, "", now)}
+}
+
+// CloseOverdue ends what nobody has closed although its work was to end more than after ago: CANCELED if it never began,
+// COMPLETED if it did. No event for anything else.
+func (d *Dispatch) CloseOverdue(after time.Duration, now time.Time) []Event {
+	if !d.WorkEndsAt.Before(now.Add(-after)) {
+		return nil
+	}
+	t := EventCanceled
+	switch d.Status {
+	case Accepted:
+		d.Status = Canceled
+	case InProgress:
+		d.Status, t = Completed, EventCompleted
+	default:
+		return nil
+	}
+	d.touch(now)
+	return []Event{d.event(t, System, ReasonOverdue, now)}
 }
 
 // Reannounce says again that the dispatch is open, for drivers who were turned away by a claim that came to
@@ -129,8 +149,13 @@ func (d *Dispatch) Reannounce(round int, now time.Time) []Event {
 	return []Event{d.event(EventOpened, System, ReasonClaimFailed, now)}
 }
 
-// ReasonClaimFailed marks a dispatch.opened that follows a claim which came to nothing.
-const ReasonClaimFailed = "CLAIM_FAILED"
+// The reasons of what the service does by itself.
+const (
+	// ReasonClaimFailed marks a dispatch.opened that follows a claim which came to nothing.
+	ReasonClaimFailed = "CLAIM_FAILED"
+	// ReasonOverdue marks the end of a dispatch that nobody has closed.
+	ReasonOverdue = "OVERDUE"
+)
 
 func (d *Dispatch) reopen(now time.Time) {
 	stood := d.ExpiresAt.Sub(d.OpensAt)

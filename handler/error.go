@@ -56,6 +56,7 @@ var kinds = []kind{
 	{dispatch.ErrDriverNotFound, 404, "DRIVER_NOT_FOUND", "There is no such driver."},
 	{dispatch.ErrNotificationNotFound, 404, "NOTIFICATION_NOT_FOUND", "There is no such notification."},
 	{dispatch.ErrNotDead, 409, "INVALID_STATE", ""},
+	{dispatch.ErrJobNotFound, 404, "JOB_NOT_FOUND", "There is no such scheduled job."},
 	{dispatch.ErrBadCursor, 400, "MALFORMED_REQUEST", "The cursor is not one that this list has handed out."},
 	{dispatch.ErrVersionMoved, 412, "VERSION_MOVED", "The dispatch has changed since that version. Read it again."},
 	{dispatch.ErrDuplicateExternalID, 409, "DUPLICATE_EXTERNAL_ID", "A dispatch has this external_id already."},

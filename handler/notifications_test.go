@@ -18,12 +18,12 @@ func (w *world) outbox() *repository.Outbox {
 // tell does what the outbox holds, and returns what is to be pushed.
 func (w *world) tell() (pushes []dispatch.Push) {
 	w.t.Helper()
-	tasks, err := w.outbox().LeaseTasks(w.t.Context(), 100)
+	events, err := w.outbox().LeaseEvents(w.t.Context(), 100)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, task := range tasks {
-		told, err := w.outbox().Do(w.t.Context(), task, 100)
+	for _, event := range events {
+		told, err := w.outbox().Expand(w.t.Context(), event, 100)
 		if err != nil {
 			w.t.Fatal(err)
 		}

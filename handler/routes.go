@@ -39,6 +39,7 @@ type API struct {
 	Dispatcher *service.Dispatcher
 	Tokens     *service.Tokens
 	Keys       *service.Keys
+	Jobs       Jobs
 	// Streams are the live streams that clients open. The hub's owner runs it.
 	Streams *notify.Hub
 	// RedisDegraded reports whether Redis is away; nil where none is configured.
@@ -94,6 +95,9 @@ func New(api API) *echo.Echo {
 	admin.GET("/dispatches/:id/notifications", h.asAdmin(dispatch.Viewer, h.dispatchNotifications))
 	admin.GET("/notifications", h.asAdmin(dispatch.Viewer, h.notifications))
 	admin.POST("/notifications/:id/redrive", h.asAdmin(dispatch.Dispatcher, h.redrive))
+	admin.GET("/jobs", h.asAdmin(dispatch.Viewer, h.jobs))
+	admin.GET("/jobs/:name/runs", h.asAdmin(dispatch.Viewer, h.jobRuns))
+	admin.POST("/jobs/:name/run", h.asAdmin(dispatch.Admin, h.runJob))
 	admin.POST("/drivers/bulk", h.asAdmin(dispatch.Admin, h.addDrivers))
 	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
 	return e

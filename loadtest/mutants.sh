@@ -97,8 +97,8 @@ mutant "the operator's release leaves the fence" locks.go "l.fences.Raise(ctx, n
 
 outbox=repository/outbox.go
 mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
-mutant "a lease that is no lease" $outbox 'UPDATE notifications SET claim = ?, next_at = `+now+` + ? WHERE id IN ?' 'UPDATE notifications SET claim = ?, next_at = `+now+` + 0 * ? WHERE id IN ?' ./repository TestEachNotificationIsLeasedByOne
-mutant "an event is expanded by anybody" repository/expand.go "AND task = ? AND state = 0 AND claim = ?" "AND task = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerDoesATask
+mutant "a lease that is no lease" $outbox 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
+mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "what was not sent is kept at the end" notify/relay.go "r.giveBack(<-r.jobs, 0)" "<-r.jobs" ./notify 'TestRelayEnds/sqlite'
 mutant "a storm of 503 pauses nothing" notify/channel.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestChannelBacksOff'
@@ -114,5 +114,13 @@ mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Status = dispatch.NotificationDead
 		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
 mutant "a notification without a tag" notify/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify 'TestReplyIsLost/sqlite|TestWireForm'
+due=repository/due.go
+mutant "an offer ends though its window has not passed" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestAnOfferThatMovesBeforeItEnds/mariadb/extended'
+mutant "an offer ends as often as somebody looks" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'
+mutant "a reminder from each who looks" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
+mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
+mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
+mutant "a push at night for what nobody closed" dispatch/notification.go "if e.Actor == System && e.ReasonCode == ReasonOverdue {" "if false {" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
+mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND status NOT IN ('x', ?)" ./repository 'TestHowLongIsKept/sqlite'
 mutant "a tap that is not kept" service/accept.go "a.ledger.Note(tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 exit $lived

@@ -15,11 +15,9 @@ const (
 	// subscribeEvery keeps to two thirds of the 3,000 subscriptions a second that the push service takes.
 	subscribeEvery = 500 * time.Millisecond
 	watchEvery     = 10 * time.Second
-	pruneEvery     = time.Minute
-	pruneAtOnce    = 1000
 )
 
-// keepTopics subscribes large audiences, and unsubscribes those whose offer is over when their time has come.
+// keepTopics subscribes large audiences, and unsubscribes those whose offer is over once they are released.
 func (r *Relay) keepTopics(ctx context.Context) {
 	for never := make(chan struct{}); ctx.Err() == nil; {
 		leased, err := r.Topics.LeaseTopics(ctx, topicsAtOnce)
@@ -89,11 +87,10 @@ func split(members []dispatch.Device, refusals []int) (done, refused []dispatch.
 	return done, refused
 }
 
-// keepHouse watches the backlog and deletes what has been kept for long enough.
-func (r *Relay) keepHouse(ctx context.Context) {
-	watch, prune := time.NewTicker(watchEvery), time.NewTicker(pruneEvery)
+// watchBacklog keeps the backlog in the metrics.
+func (r *Relay) watchBacklog(ctx context.Context) {
+	watch := time.NewTicker(watchEvery)
 	defer watch.Stop()
-	defer prune.Stop()
 	for {
 		select {
 		case <-watch.C:
@@ -102,25 +99,7 @@ func (r *Relay) keepHouse(ctx context.Context) {
 				r.metrics.backlog.Set(float64(due))
 				r.metrics.backlogAge.Set(oldest.Seconds())
 			}
-		case <-prune.C:
-			r.prune(ctx, "notifications", func() (int, error) { return r.Outbox.Prune(ctx, pruneAtOnce) })
-			r.prune(ctx, "tokens", func() (int, error) {
-				return r.Devices.DeleteQuarantined(ctx, time.Now().Add(-buryAfter), pruneAtOnce)
-			})
 		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// prune deletes in chunks until there is nothing left to delete.
-func (r *Relay) prune(ctx context.Context, what string, chunk func() (int, error)) {
-	for ctx.Err() == nil {
-		switch n, err := chunk(); {
-		case err != nil:
-			r.Log.Warn("old rows were not deleted", "what", what, "error", err)
-			return
-		case n < pruneAtOnce:
 			return
 		}
 	}

@@ -16,13 +16,12 @@ import (
 
 // Outbox is where a Relay finds what is to be told; see repository.Outbox.
 type Outbox interface {
-	LeaseTasks(ctx context.Context, limit int) ([]dispatch.Task, error)
-	GiveBackTasks(ctx context.Context) error
-	Do(ctx context.Context, task dispatch.Task, take int) (dispatch.Told, error)
+	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
+	GiveBackEvents(ctx context.Context) error
+	Expand(ctx context.Context, event dispatch.EventID, take int) (dispatch.Told, error)
 	Lease(ctx context.Context, limit int) (pushes []dispatch.Push, dropped map[string]int, err error)
 	Settle(ctx context.Context, settled []dispatch.Settled) error
 	Backlog(ctx context.Context) (due int, oldest time.Duration, err error)
-	Prune(ctx context.Context, limit int) (int, error)
 }
 
 // Topics is where a Relay finds whom to subscribe and unsubscribe; see repository.Outbox.
@@ -36,7 +35,6 @@ type Topics interface {
 // Devices is told which tokens are dead; see repository.Store.
 type Devices interface {
 	Quarantine(ctx context.Context, dead []dispatch.Device) error
-	DeleteQuarantined(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
 // RelayOptions are what a Relay stands on. Times that are 0 have defaults.
@@ -72,10 +70,10 @@ const (
 	defaultAttempt = 16 * time.Second
 	defaultRetry   = 10 * time.Second
 	defaultDrain   = 10 * time.Second
-	// freshTasks bounds what this process has committed and not yet expanded. What is over is due when its lease ends.
-	freshTasks = 4096
-	// tasksAtOnce and pushesAtOnce bound one lease.
-	tasksAtOnce  = 32
+	// freshEvents bounds what this process has committed and not yet expanded. What is over is due when its lease ends.
+	freshEvents = 4096
+	// eventsAtOnce and pushesAtOnce bound one lease.
+	eventsAtOnce = 32
 	pushesAtOnce = 256
 	// freshAtOnce is how many of an event's pushes go straight from its expansion to the push service.
 	freshAtOnce = 64
@@ -90,9 +88,9 @@ type Relay struct {
 	settler *settler
 	tokens  *tokens
 	metrics *relayMetrics
-	fresh   chan dispatch.Task
+	fresh   chan dispatch.EventID
 	due     chan struct{} // notifications
-	tasks   chan struct{}
+	events  chan struct{}
 	jobs    chan dispatch.Push
 	// platforms are closed until then, because the push service can't reach them.
 	platformsMu sync.Mutex
@@ -111,7 +109,7 @@ func NewRelay(o RelayOptions) *Relay {
 	}
 	r := &Relay{
 		RelayOptions: o, channel: newChannel(w, p),
-		fresh: make(chan dispatch.Task, freshTasks), due: make(chan struct{}, 1), tasks: make(chan struct{}, 1),
+		fresh: make(chan dispatch.EventID, freshEvents), due: make(chan struct{}, 1), events: make(chan struct{}, 1),
 		jobs: make(chan dispatch.Push, ahead*int(w.max)), platforms: map[dispatch.Platform]time.Time{},
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.channel)
@@ -122,7 +120,7 @@ func NewRelay(o RelayOptions) *Relay {
 func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
 		select {
-		case r.fresh <- dispatch.Task{Event: e.ID, Kind: dispatch.TellTask}:
+		case r.fresh <- e.ID:
 		default:
 			r.metrics.overflow.Inc()
 		}
@@ -131,7 +129,7 @@ func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
 
 // Wake says that something may be due. It never blocks.
 func (r *Relay) Wake() {
-	signal(r.tasks)
+	signal(r.events)
 	signal(r.due)
 }
 
@@ -153,7 +151,7 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.lease(ctx) })
 	loops.Go(func() { r.send(ctx, lasting) })
 	loops.Go(func() { r.keepTopics(ctx) })
-	loops.Go(func() { r.keepHouse(ctx) })
+	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Wait()
 
 	for len(r.jobs) > 0 {
@@ -166,13 +164,13 @@ func (r *Relay) Run(ctx context.Context) {
 	judging.Wait()
 	r.settler.finish()
 	writing.Wait()
-	r.giveBackTasks()
+	r.giveBackEvents()
 }
 
-func (r *Relay) giveBackTasks() {
+func (r *Relay) giveBackEvents() {
 	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
 	defer cancel()
-	if err := r.Outbox.GiveBackTasks(ctx); err != nil {
+	if err := r.Outbox.GiveBackEvents(ctx); err != nil {
 		r.Log.Warn("events leased here are told of when the lease has ended", "error", err)
 	}
 }
@@ -181,29 +179,29 @@ func (r *Relay) giveBackTasks() {
 func (r *Relay) expandFresh(ctx, lasting context.Context) {
 	for {
 		select {
-		case task := <-r.fresh:
-			r.expand(lasting, task, false)
+		case event := <-r.fresh:
+			r.expand(lasting, event, false)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// expandDue expands what is due: what another process left, and what waited for its time.
+// expandDue expands what is due: what another process left.
 func (r *Relay) expandDue(ctx, lasting context.Context) {
 	for ctx.Err() == nil {
-		leased, err := r.Outbox.LeaseTasks(ctx, tasksAtOnce)
+		leased, err := r.Outbox.LeaseEvents(ctx, eventsAtOnce)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("can't look for events to tell of", "error", err)
 		}
-		for i, task := range leased {
+		for i, event := range leased {
 			if ctx.Err() != nil && i > 0 {
-				return // GiveBackTasks has the rest
+				return // GiveBackEvents has the rest
 			}
-			r.expand(lasting, task, true)
+			r.expand(lasting, event, true)
 		}
-		if len(leased) < tasksAtOnce {
-			r.wait(ctx, r.tasks)
+		if len(leased) < eventsAtOnce {
+			r.wait(ctx, r.events)
 		}
 	}
 }
@@ -211,20 +209,20 @@ func (r *Relay) expandDue(ctx, lasting context.Context) {
 // expandTime bounds the expansion of one event.
 const expandTime = 10 * time.Second
 
-func (r *Relay) expand(ctx context.Context, task dispatch.Task, late bool) {
+func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, expandTime)
 	defer cancel()
 	places := r.channel.reserve(freshAtOnce, time.Now())
-	told, err := r.Outbox.Do(ctx, task, places)
+	told, err := r.Outbox.Expand(ctx, event, places)
 	r.channel.release(places - len(told.Pushes))
 	switch {
 	case errors.Is(err, dispatch.ErrNotLeased):
 		return
 	case err != nil:
-		r.Log.Error("an event is told of when its lease has ended", "event", task.Event, "task", task.Kind, "error", err)
+		r.Log.Error("an event is told of when its lease has ended", "event", event, "error", err)
 		return
 	}
-	if late && r.Publish != nil && task.Kind == dispatch.TellTask {
+	if late && r.Publish != nil {
 		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
 	}
 	r.metrics.dropped("superseded", told.Dropped)

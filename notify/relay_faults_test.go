@@ -197,7 +197,7 @@ func TestRelayEnds(t *testing.T) {
 	}, 40)
 }
 
-// The audience of a large dispatch is told by one message that it is over, and is unsubscribed afterwards.
+// The audience of a large dispatch is told by one message that it is over, and is unsubscribed when it is released.
 func TestTopic(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicFrom = 20 })
@@ -210,6 +210,12 @@ func TestTopic(t *testing.T) {
 		o.accept(d, o.cars[0])
 		o.eventually("no phone shows the offer", func() bool { return o.shows(dispatch.EventOpened) == 0 })
 		o.eventually("the winner is told", func() bool { return o.shows(dispatch.EventAccepted) == 1 })
+		if n := len(o.fcm.Subscribers(topic)); n != len(o.cars) {
+			t.Errorf("%d are subscribed still, want all %d", n, len(o.cars))
+		}
+		if n, err := o.store.ReleaseTopics(t.Context()); n != 1 || err != nil {
+			t.Errorf("released %d topics, %v", n, err)
+		}
 		o.eventually("nobody is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == 0 })
 		if n := o.fcm.Requests() - before; n > 3 { // the winner, the topic, and an offer that was not known to have arrived
 			t.Errorf("%d requests to tell %d phones", n, len(o.cars))

@@ -101,10 +101,7 @@ func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, 
 		o.t.Fatal(err)
 	}
 	owner := dispatch.Unique("ins_", time.Now())
-	outbox := repository.OutboxOptions{
-		Owner: owner, Term: 5 * time.Second, RemindBefore: time.Hour,
-		Unsubscribe: func(over time.Time) time.Time { return over },
-	}
+	outbox := repository.OutboxOptions{Owner: owner, Term: 5 * time.Second}
 	options := notify.RelayOptions{
 		Devices: store, Sender: sender, Log: slog.New(slog.DiscardHandler), Poll: 50 * time.Millisecond,
 		Attempt: 2 * time.Second, Retry: 50 * time.Millisecond, Pause: 50 * time.Millisecond, Drain: time.Second,

@@ -63,6 +63,24 @@ func nameIn(f []byte) string {
 	return name
 }
 
+// TestOverdueIsShown: what is not pushed, because nobody is to be woken by it, is told to whoever looks.
+func TestOverdueIsShown(t *testing.T) {
+	mine, free := kim(), kim()
+	for _, c := range []struct {
+		event dispatch.EventType
+		free  string
+	}{{dispatch.EventCanceled, "dispatch.canceled"}, {dispatch.EventCompleted, ""}} {
+		e := dispatch.Event{
+			ID: "evt_1", Type: c.event, Round: 1, Driver: mine.ID, Actor: dispatch.System, ReasonCode: dispatch.ReasonOverdue, At: time.Now(),
+		}
+		m := newMessage("1-1", announce(job(), e))
+		got := []string{nameIn(m.forDriver(&mine, time.Now())), nameIn(m.forDriver(&free, time.Now())), nameIn(m.admin)}
+		if diff := cmp.Diff([]string{string(c.event), c.free, string(c.event)}, got); diff != "" || len(e.Pushed()) > 0 {
+			t.Errorf("%s (-want +got):\n%s", c.event, diff)
+		}
+	}
+}
+
 // TestDeclinedIsTheDecliners also when somebody else has the dispatch, whom the event may name.
 func TestDeclinedIsTheDecliners(t *testing.T) {
 	winner, decliner := kim(), kim()

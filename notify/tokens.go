@@ -15,9 +15,7 @@ const (
 	// live: this many within one verdict, and more than half of all answers, are not believed.
 	tooManyDead = 20
 	// distrustFor is how long nothing is sent then.
-	distrustFor = time.Minute
-	// buryAfter is how long a token stays in quarantine. An app that still lives registers it again when it starts.
-	buryAfter     = 7 * 24 * time.Hour
+	distrustFor   = time.Minute
 	suspectsQueue = 2048
 )
 

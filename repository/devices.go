@@ -115,21 +115,12 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 	return err
 }
 
-// Quarantine has nothing more pushed to the devices, but for those that have another token by now than the one given
-// here, which was refused.
-func (s *Store) Quarantine(ctx context.Context, devices []dispatch.Device) error {
-	return s.quarantine(ctx, devices, s.dialect.now(), " AND quarantined_at IS NULL")
-}
-
-// Unquarantine ends the quarantine of the devices whose token is still the one given here.
-func (s *Store) Unquarantine(ctx context.Context, devices []dispatch.Device) error {
-	return s.quarantine(ctx, devices, "NULL", " AND quarantined_at IS NOT NULL")
-}
-
 // devicesAtOnce bounds one statement.
 const devicesAtOnce = 200
 
-func (s *Store) quarantine(ctx context.Context, devices []dispatch.Device, at, where string) error {
+// Quarantine has nothing more pushed to the devices, but for those that have another token by now than the one given
+// here, which was refused.
+func (s *Store) Quarantine(ctx context.Context, devices []dispatch.Device) error {
 	for len(devices) > 0 {
 		n := min(len(devices), devicesAtOnce)
 		ids, pairs := make([]dispatch.DeviceID, n), make([]any, 0, 2*n)
@@ -140,7 +131,8 @@ func (s *Store) quarantine(ctx context.Context, devices []dispatch.Device, at, w
 		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", n), " OR ")
 		args := append([]any{ids}, pairs...)
 		err := s.persist(ctx, s.relay, func(tx *gorm.DB) error {
-			return unavailable(tx.Exec("UPDATE devices SET quarantined_at = "+at+" WHERE id IN ? AND ("+same+")"+where, args...).Error)
+			return unavailable(tx.Exec("UPDATE devices SET quarantined_at = "+s.dialect.now()+
+				" WHERE id IN ? AND ("+same+") AND quarantined_at IS NULL", args...).Error)
 		})
 		if err != nil {
 			return err
@@ -148,14 +140,6 @@ func (s *Store) quarantine(ctx context.Context, devices []dispatch.Device, at, w
 		devices = devices[n:]
 	}
 	return nil
-}
-
-// DeleteQuarantined forgets up to limit devices that have been in quarantine since before that time, and returns how
-// many. It waits for nobody: a device that is being registered at this moment is left alone.
-func (s *Store) DeleteQuarantined(ctx context.Context, before time.Time, limit int) (n int, err error) {
-	return s.sweep(ctx, heap{
-		table: "devices", key: "id", where: "quarantined_at < ?", order: "quarantined_at", args: []any{micros(before)},
-	}, limit)
 }
 
 // persist runs fn in a transaction, and again as long as it fails for what may well be gone the next time: a deadlock, or

@@ -206,39 +206,7 @@ func TestQuarantine(t *testing.T) {
 			t.Errorf("it came again: %+v", back)
 		}
 		quarantined(len(all) - 2)
-		all[3].PushToken = "what it had before"
-		mustDo("lift", func() error { return db.Unquarantine(t.Context(), all) })
-		quarantined(1)
 		mustDo("none", func() error { return db.Quarantine(t.Context(), nil) })
-	})
-}
-
-// TestDeleteQuarantined: those that have been there for long enough, no more than asked for.
-func TestDeleteQuarantined(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		drivers := db.drivers(t, 9)
-		all := make([]dispatch.Device, len(drivers))
-		for i, v := range drivers {
-			all[i] = db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
-		}
-		if err := db.Quarantine(t.Context(), all[:7]); err != nil {
-			t.Fatal(err)
-		}
-		before := time.Now().Add(-time.Hour)
-		for i := range 5 {
-			db.exec(t, "UPDATE devices SET quarantined_at = ? WHERE push_token = ?", micros(before.Add(-time.Duration(9-i)*time.Second)), fmt.Sprint(i))
-		}
-		for _, want := range []int{3, 2, 0} {
-			if n, err := db.DeleteQuarantined(t.Context(), before, 3); n != want || err != nil {
-				t.Errorf("deleted %d, %v; want %d", n, err, want)
-			}
-			if left := db.devices(t); want == 3 && (left["2"].ID != "" || left["3"].ID == "") {
-				t.Errorf("not the oldest: %v", left)
-			}
-		}
-		if left := db.devices(t); len(left) != 4 {
-			t.Errorf("left: %v", left)
-		}
 	})
 }
 

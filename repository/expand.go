@@ -15,15 +15,15 @@ import (
 	"firsttap/dispatch"
 )
 
-// Do does what a task of the owner's is about, in one transaction with the end of the task: it writes a notification
-// for each device that is to be told, ends an offer whose time is over, or writes a reminder. Of the notifications, up
-// to take are leased to the owner and returned ready to send; the others are due at once.
+// Expand writes a notification for each device that is to be told of an event of the owner's, in one transaction with
+// the end of the event's row. Up to take of them are leased to the owner and returned ready to send; the others are due
+// at once.
 //
-// ErrNotLeased: the task is not the owner's any more, and nothing was done. ErrUnavailable: nothing was done.
+// ErrNotLeased: the event is not the owner's any more, and nothing was done. ErrUnavailable: nothing was done.
 // ErrUnknown: it is done, or will be when the lease has ended.
-func (o *Outbox) Do(ctx context.Context, task dispatch.Task, take int) (dispatch.Told, error) {
+func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (dispatch.Told, error) {
 	for range claimTries {
-		told, err := o.do(ctx, task, take)
+		told, err := o.expand(ctx, event, take)
 		if !o.dialect.retryable(err) {
 			return told, err
 		}
@@ -31,26 +31,16 @@ func (o *Outbox) Do(ctx context.Context, task dispatch.Task, take int) (dispatch
 	return dispatch.Told{}, fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
 }
 
-func (o *Outbox) do(ctx context.Context, task dispatch.Task, take int) (dispatch.Told, error) {
-	if task.Kind == dispatch.ExpiryTask {
-		return o.expire(ctx, task)
-	}
+func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (dispatch.Told, error) {
 	var told dispatch.Told
-	var events []dispatch.Event
 	leased := time.Now().Add(o.Term)
 	err := transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
-		if err := o.finish(tx, task); err != nil {
+		if err := o.finish(tx, event); err != nil {
 			return err
 		}
 		var now time.Time
-		if told.Event, told.Dispatch, now, err = o.eventOf(tx, task.Event); err != nil {
+		if told.Event, told.Dispatch, now, err = o.eventOf(tx, event); err != nil {
 			return err
-		}
-		if task.Kind == dispatch.RemindTask {
-			if events = told.Dispatch.Remind(told.Event.Driver, told.Event.Round, now); len(events) == 0 {
-				return nil
-			}
-			return unavailable(o.tell(tx, events))
 		}
 		e := expansion{Outbox: o, tx: tx, now: now, leased: leased, told: &told}
 		return unavailable(e.run(take))
@@ -58,7 +48,6 @@ func (o *Outbox) do(ctx context.Context, task dispatch.Task, take int) (dispatch
 	if err != nil {
 		return dispatch.Told{}, err
 	}
-	o.tellers.committed(told.Dispatch, events)
 	return o.stillOfUse(ctx, told), nil
 }
 
@@ -81,11 +70,11 @@ func (o *Outbox) stillOfUse(ctx context.Context, told dispatch.Told) dispatch.To
 	return told
 }
 
-// finish marks a task done, if it is the owner's.
-func (o *Outbox) finish(tx *gorm.DB, task dispatch.Task) error {
+// finish marks an event told of, if it is the owner's.
+func (o *Outbox) finish(tx *gorm.DB, event dispatch.EventID) error {
 	done := tx.Exec(`UPDATE outbox SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
-		WHERE event_id = ? AND task = ? AND state = 0 AND claim = ?`,
-		keepDone.Microseconds(), task.Event, task.Kind, o.Owner)
+		WHERE event_id = ? AND state = 0 AND claim = ?`,
+		keepDone.Microseconds(), event, o.Owner)
 	if done.Error != nil {
 		return unavailable(done.Error)
 	}
@@ -107,36 +96,6 @@ func (o *Outbox) eventOf(tx *gorm.DB, id dispatch.EventID) (dispatch.Event, disp
 	return rows[0].event(), d, now, err
 }
 
-// expire ends the offer that began with the task's event, or puts the task off where the offer was extended.
-func (o *Outbox) expire(ctx context.Context, task dispatch.Task) (dispatch.Told, error) {
-	var told dispatch.Told
-	var err error
-	if told.Event, told.Dispatch, _, err = o.eventOf(o.relay.WithContext(ctx), task.Event); err != nil {
-		return dispatch.Told{}, err
-	}
-	told.Dispatch, err = o.update(ctx, told.Dispatch.ID,
-		func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			if err := o.finish(tx, task); err != nil {
-				return nil, err
-			}
-			var written dispatch.Status // which d.Status, the state by the clock, does not tell
-			if err := tx.Raw("SELECT status FROM dispatches WHERE id = ?", d.ID).Scan(&written).Error; err != nil {
-				return nil, unavailable(err)
-			}
-			if written != dispatch.Pending || d.Round != told.Event.Round {
-				return nil, nil
-			}
-			events := d.Expire(told.Event.Round, now)
-			if len(events) == 0 {
-				err := tx.Exec("UPDATE outbox SET state = 0, next_at = ? WHERE event_id = ? AND task = ?",
-					micros(d.ExpiresAt), task.Event, task.Kind).Error
-				return nil, unavailable(err)
-			}
-			return events, nil
-		})
-	return told, err
-}
-
 // expansion turns one event into notifications.
 type expansion struct {
 	*Outbox
@@ -156,16 +115,13 @@ type recipient struct {
 
 func (e *expansion) run(take int) error {
 	ev, d := &e.told.Event, &e.told.Dispatch
-	if err := e.keepTime(); err != nil {
-		return err
-	}
 	if !ev.Type.Offers() && ev.Type != dispatch.EventCreated {
 		if err := e.closeOffer(); err != nil {
 			return err
 		}
 	}
 	heard := map[dispatch.DeviceID]bool{}
-	for _, t := range ev.Type.Tellings() {
+	for _, t := range ev.Pushed() {
 		if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
 			e.told.Dropped++
 			continue
@@ -189,24 +145,6 @@ func (e *expansion) run(take int) error {
 		}
 	}
 	return nil
-}
-
-// keepTime writes what is to be done later because of the event.
-func (e *expansion) keepTime() error {
-	ev, d := &e.told.Event, &e.told.Dispatch
-	row := outboxRow{EventID: ev.ID, Task: dispatch.ExpiryTask, NextAt: micros(d.ExpiresAt)}
-	switch ev.Type {
-	case dispatch.EventCreated, dispatch.EventReopened, dispatch.EventUpdated:
-	case dispatch.EventAccepted:
-		remind := d.WorkStartsAt.Add(-e.RemindBefore)
-		if e.RemindBefore == 0 || !remind.After(e.now) {
-			return nil
-		}
-		row.Task, row.NextAt = dispatch.RemindTask, micros(remind)
-	default:
-		return nil
-	}
-	return e.tx.Create(&row).Error
 }
 
 // closeOffer drops the offers that nobody has sent yet, now that they are over.

@@ -8,56 +8,51 @@ import (
 	"firsttap/dispatch"
 )
 
-// mustBeUndone fails the test unless nothing was written for the task, which is the owner's.
-func (db *database) mustBeUndone(t *testing.T, task dispatch.Task, owner string) {
+// mustBeUndone fails the test unless nothing was written for the event, whose row is the owner's.
+func (db *database) mustBeUndone(t *testing.T, event dispatch.EventID, owner string) {
 	t.Helper()
-	if got := db.task(t, task.Event, task.Kind); got.State != 0 || got.Claim != owner {
-		t.Errorf("the task is %+v, want it %s's", got, owner)
+	if got := db.outboxRow(t, event); got.State != 0 || got.Claim != owner {
+		t.Errorf("the row is %+v, want it %s's", got, owner)
 	}
-	if n := db.count(t, "notifications WHERE event_id = ?", task.Event); n != 0 {
+	if n := db.count(t, "notifications WHERE event_id = ?", event); n != 0 {
 		t.Errorf("%d notifications were written", n)
-	}
-	if n := db.count(t, "outbox WHERE task <> 'event'"); n != 0 {
-		t.Errorf("%d tasks were written", n)
 	}
 }
 
-func TestOnlyItsOwnerDoesATask(t *testing.T) {
+func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 3)
 		db.add(t, nil)
 		a, b := db.as("ins_a"), db.as("ins_b")
-		task := db.lend(t, "", dispatch.EventCreated, dispatch.TellTask)
-		refuse := func(o *Outbox, task dispatch.Task, whose string) {
+		event := db.lend(t, "", dispatch.EventCreated)
+		refuse := func(o *Outbox, whose string) {
 			t.Helper()
-			told, err := o.Do(t.Context(), task, 10)
+			told, err := o.Expand(t.Context(), event, 10)
 			if !errors.Is(err, dispatch.ErrNotLeased) || len(told.Pushes) > 0 {
-				t.Errorf("%s does it: %+v, %v", o.Owner, told, err)
+				t.Errorf("%s expands it: %+v, %v", o.Owner, told, err)
 			}
 			if whose != "done" {
-				db.mustBeUndone(t, dispatch.Task{Event: task.Event, Kind: dispatch.TellTask}, whose)
+				db.mustBeUndone(t, event, whose)
 			}
 		}
-		refuse(a, task, "") // which nobody has leased
-		db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
-		refuse(b, task, "ins_a")
-		refuse(a, dispatch.Task{Event: task.Event, Kind: dispatch.RemindTask}, "ins_a")
-		refuse(a, dispatch.Task{Event: task.Event, Kind: dispatch.ExpiryTask}, "ins_a")
+		refuse(a, "") // which nobody has leased
+		db.lend(t, "ins_a", dispatch.EventCreated)
+		refuse(b, "ins_a")
 		db.exec(t, "UPDATE outbox SET next_at = 1") // a's lease ends
-		if leased, err := b.LeaseTasks(t.Context(), 10); err != nil || len(leased) != 1 {
+		if leased, err := b.LeaseEvents(t.Context(), 10); err != nil || len(leased) != 1 {
 			t.Fatal(leased, err)
 		}
-		refuse(a, task, "ins_b")
-		if told, err := b.Do(t.Context(), task, 10); err != nil || len(told.Pushes) != 3 {
+		refuse(a, "ins_b")
+		if told, err := b.Expand(t.Context(), event, 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%+v, %v", told, err)
 		}
-		if got := db.task(t, task.Event, task.Kind); got.State != stateDone || got.Claim != "" {
-			t.Errorf("the task is %+v", got)
+		if got := db.outboxRow(t, event); got.State != stateDone || got.Claim != "" {
+			t.Errorf("the row is %+v", got)
 		} else {
-			db.mustBeAbout(t, "next_at of a task that is done", got.NextAt, keepDone)
+			db.mustBeAbout(t, "next_at of a row that is done", got.NextAt, keepDone)
 		}
 		for _, o := range []*Outbox{a, b} {
-			refuse(o, task, "done")
+			refuse(o, "done")
 		}
 		if n := db.count(t, "notifications"); n != 3 {
 			t.Errorf("%d notifications", n)
@@ -65,38 +60,38 @@ func TestOnlyItsOwnerDoesATask(t *testing.T) {
 	})
 }
 
-func TestTheTaskOfAnEventThatIsGone(t *testing.T) {
+func TestAnEventThatIsGone(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.add(t, nil)
-		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		db.exec(t, "DELETE FROM events")
-		if _, err := db.as("ins_a").Do(t.Context(), task, 10); !errors.Is(err, dispatch.ErrNotFound) {
+		if _, err := db.as("ins_a").Expand(t.Context(), event, 10); !errors.Is(err, dispatch.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
-		db.mustBeUndone(t, task, "ins_a")
+		db.mustBeUndone(t, event, "ins_a")
 	})
 }
 
-func TestATaskIsDoneWithWhatItWritesOrNotAtAll(t *testing.T) {
+func TestAnEventIsDoneWithWhatItWritesOrNotAtAll(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 3)
 		db.add(t, nil)
 		o := db.as("ins_a")
-		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		for _, b := range []struct{ do, mend string }{
 			{"ALTER TABLE notifications RENAME TO gone", "ALTER TABLE gone RENAME TO notifications"},
 			{"ALTER TABLE devices RENAME TO gone", "ALTER TABLE gone RENAME TO devices"},
 			{"ALTER TABLE events RENAME TO gone", "ALTER TABLE gone RENAME TO events"},
 		} {
 			db.exec(t, b.do)
-			_, err := o.Do(t.Context(), task, 10)
+			_, err := o.Expand(t.Context(), event, 10)
 			db.exec(t, b.mend)
 			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
 				t.Errorf("%s: got %v, want %v", b.do, err, dispatch.ErrUnavailable)
 			}
-			db.mustBeUndone(t, task, "ins_a")
+			db.mustBeUndone(t, event, "ins_a")
 		}
-		if told, err := o.Do(t.Context(), task, 2); err != nil || len(told.Pushes) != 2 || told.Left != 1 {
+		if told, err := o.Expand(t.Context(), event, 2); err != nil || len(told.Pushes) != 2 || told.Left != 1 {
 			t.Errorf("%+v, %v", told, err)
 		}
 		if n := db.count(t, "notifications"); n != 3 {
@@ -105,16 +100,16 @@ func TestATaskIsDoneWithWhatItWritesOrNotAtAll(t *testing.T) {
 	})
 }
 
-func TestTheReplyOfATasksCommitIsLost(t *testing.T) {
+func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.equipped(t, 3)
 		db.add(t, nil)
-		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		o := s.as("ins_a")
 		for _, statement := range []string{"UPDATE outbox", "INTO notifications"} {
 			cut := proxy.CutReply(statement)
-			_, err := o.Do(t.Context(), task, 10)
+			_, err := o.Expand(t.Context(), event, 10)
 			mustClose(t, "the cut of "+statement, cut.Done())
 			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
 				t.Errorf("%s: got %v, want %v", statement, err, dispatch.ErrUnavailable)
@@ -123,17 +118,17 @@ func TestTheReplyOfATasksCommitIsLost(t *testing.T) {
 				_, err := db.raw.Exec("UPDATE outbox SET claim = 'ins_a'")
 				return err
 			})
-			db.mustBeUndone(t, task, "ins_a")
+			db.mustBeUndone(t, event, "ins_a")
 		}
 		s, proxy = db.proxied(t) // with connections that are open
 		o = s.as("ins_a")
 		cut := proxy.CutReply("COMMIT")
-		_, err := o.Do(t.Context(), task, 2)
+		_, err := o.Expand(t.Context(), event, 2)
 		mustClose(t, "the cut", cut.Done())
 		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
 		}
-		if _, err := o.Do(t.Context(), task, 2); !errors.Is(err, dispatch.ErrNotLeased) {
+		if _, err := o.Expand(t.Context(), event, 2); !errors.Is(err, dispatch.ErrNotLeased) {
 			t.Errorf("again: %v, want %v", err, dispatch.ErrNotLeased)
 		}
 		// What it had leased to itself is sent when that has ended.
@@ -144,16 +139,16 @@ func TestTheReplyOfATasksCommitIsLost(t *testing.T) {
 	})
 }
 
-func TestATasksCommitNeverArrives(t *testing.T) {
+func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.equipped(t, 3)
 		db.add(t, nil)
-		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		hold := proxy.Hold("COMMIT")
 		ended := make(chan error, 1)
 		go func() {
-			_, err := s.as("ins_a").Do(t.Context(), task, 10)
+			_, err := s.as("ins_a").Expand(t.Context(), event, 10)
 			ended <- err
 		}()
 		mustClose(t, "the COMMIT", hold.Reached())
@@ -166,68 +161,49 @@ func TestATasksCommitNeverArrives(t *testing.T) {
 			return err
 		})
 		b := db.as("ins_b")
-		if leased, err := b.LeaseTasks(t.Context(), 10); err != nil || len(leased) != 1 {
+		if leased, err := b.LeaseEvents(t.Context(), 10); err != nil || len(leased) != 1 {
 			t.Fatal(leased, err)
 		}
-		if told, err := b.Do(t.Context(), task, 10); err != nil || len(told.Pushes) != 3 {
+		if told, err := b.Expand(t.Context(), event, 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%+v, %v", told, err)
 		}
 	})
 }
 
-// A process may hand itself the same task twice: as it committed it, and when the lease it was born with has ended.
-func TestOfManyWhoDoATaskOneDoesIt(t *testing.T) {
+// A process may hand itself the same event twice: as it committed it, and when the lease it was born with has ended.
+func TestOfManyWhoExpandAnEventOneDoes(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 5)
 		outboxes := db.instances(t, 6)
-		for _, kind := range []dispatch.TaskKind{dispatch.TellTask, dispatch.ExpiryTask} {
-			if kind == dispatch.TellTask {
-				db.add(t, nil)
-			} else {
-				db.exec(t, "UPDATE dispatches SET expires_at = opens_at + 1")
+		db.add(t, nil)
+		event := db.lend(t, "ins_0", dispatch.EventCreated)
+		var done atomic.Int32
+		together(len(outboxes), func(i int) {
+			outboxes[i].Owner = "ins_0"
+			switch _, err := outboxes[i].Expand(t.Context(), event, 2); {
+			case err == nil:
+				done.Add(1)
+			case !errors.Is(err, dispatch.ErrNotLeased):
+				t.Error(err)
 			}
-			task := db.lend(t, "ins_0", dispatch.EventCreated, kind)
-			var done atomic.Int32
-			together(len(outboxes), func(i int) {
-				outboxes[i].Owner = "ins_0"
-				switch _, err := outboxes[i].Do(t.Context(), task, 2); {
-				case err == nil:
-					done.Add(1)
-				case !errors.Is(err, dispatch.ErrNotLeased):
-					t.Errorf("%s: %v", kind, err)
-				}
-			})
-			if done.Load() != 1 {
-				t.Errorf("%s: done %d times", kind, done.Load())
-			}
+		})
+		if done.Load() != 1 {
+			t.Errorf("done %d times", done.Load())
 		}
 		if n := db.count(t, "notifications"); n != 5 {
 			t.Errorf("%d notifications", n)
 		}
-		db.mustHold(t, 0, dispatch.EventExpired, 1)
 	})
 }
 
-func TestATaskDoesNotWaitForAClaim(t *testing.T) {
+func TestAnExpansionDoesNotWaitForAClaim(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.equipped(t, 3)
 		d := db.add(t, nil)
 		o := db.as("ins_a")
-		_, release := db.hold(t, d.ID)
-		if told, err := o.Do(bounded(t), db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask), 10); err != nil || len(told.Pushes) != 3 {
+		db.hold(t, d.ID)
+		if told, err := o.Expand(bounded(t), db.lend(t, "ins_a", dispatch.EventCreated), 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%+v, %v", told, err)
-		}
-		// The end of the offer does, and is put off.
-		expiry := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.ExpiryTask)
-		if _, err := o.Do(t.Context(), expiry, 10); !errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
-		}
-		if got := db.task(t, expiry.Event, expiry.Kind); got.State != 0 || got.Claim != "ins_a" {
-			t.Errorf("the task is %+v", got)
-		}
-		release()
-		if _, err := o.Do(t.Context(), expiry, 10); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -238,12 +214,12 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 4)
 		d := db.add(t, nil)
-		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		hold := proxy.Hold("COMMIT")
 		ended := make(chan dispatch.Told, 1)
 		go func() {
-			told, err := s.as("ins_a").Do(t.Context(), task, 2)
+			told, err := s.as("ins_a").Expand(t.Context(), event, 2)
 			if err != nil {
 				t.Error(err)
 			}
@@ -251,7 +227,7 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 		}()
 		mustClose(t, "the COMMIT", hold.Reached())
 		db.mustAccept(t, d.ID, devices[0].Driver)
-		db.as("ins_b").mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		db.as("ins_b").mustExpand(t, db, dispatch.EventAccepted, 10)
 		hold.Release()
 		told := <-ended
 		if len(told.Pushes) != 0 || told.Dropped != 2 {
@@ -272,17 +248,35 @@ func TestTheTakenAreOfUse(t *testing.T) {
 		v := db.equipped(t, 2)
 		d := db.add(t, nil)
 		o := db.as("ins_a")
-		o.mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 0)
+		o.mustExpand(t, db, dispatch.EventCreated, 0)
 		db.exec(t, "UPDATE notifications SET state = 1")
 		db.mustAccept(t, d.ID, v[0].Driver)
 		db.exec(t, "UPDATE events SET at = 1 WHERE type = 'dispatch.accepted'")
 		db.exec(t, "UPDATE dispatches SET opens_at = 1, expires_at = 2")
-		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		told := o.mustExpand(t, db, dispatch.EventAccepted, 10)
 		if len(told.Pushes) != 1 || told.Pushes[0].Type != dispatch.EventAccepted || told.Dropped != 1 {
 			t.Errorf("%+v", told)
 		}
 		if n := db.count(t, "notifications WHERE type = 'dispatch.taken' AND state = ? AND result = 'too_late'", stateDropped); n != 1 {
 			t.Errorf("%d were dropped", n)
+		}
+	})
+}
+
+// Whoever does not know whether it has leased them tells of none: they come again when the lease has ended.
+func TestTheReplyOfALeaseIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.manyEvents(t, 3)
+		s, proxy := db.proxied(t)
+		cut := proxy.CutReply("COMMIT")
+		leased, err := s.as("ins_a").LeaseEvents(t.Context(), 10)
+		mustClose(t, "the cut", cut.Done())
+		if len(leased) > 0 || !errors.Is(err, dispatch.ErrUnknown) {
+			t.Errorf("leased %v, %v; want %v", leased, err, dispatch.ErrUnknown)
+		}
+		db.exec(t, "UPDATE outbox SET next_at = 1")
+		if leased, err := db.as("ins_b").LeaseEvents(t.Context(), 10); err != nil || len(leased) != 3 {
+			t.Errorf("leased %v, %v", leased, err)
 		}
 	})
 }

@@ -19,11 +19,11 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Withdraw(v[0].Driver, "SICK", now)
 		})
-		if told := o.mustDo(t, db, dispatch.EventReopened, dispatch.TellTask, 1); len(told.Pushes) != 1 || told.Left != 2 {
+		if told := o.mustExpand(t, db, dispatch.EventReopened, 1); len(told.Pushes) != 1 || told.Left != 2 {
 			t.Errorf("reopened: %+v", told)
 		}
 		for _, late := range []dispatch.EventType{dispatch.EventAccepted, dispatch.EventWithdrawn, dispatch.EventCreated} {
-			if told := o.mustDo(t, db, late, dispatch.TellTask, 10); len(told.Pushes)+told.Left != 0 {
+			if told := o.mustExpand(t, db, late, 10); len(told.Pushes)+told.Left != 0 {
 				t.Errorf("%s: %+v", late, told)
 			}
 		}
@@ -39,7 +39,7 @@ func TestTakenAndCanceledBeforeAnybodyWasTold(t *testing.T) {
 		a := db.audience(t)
 		db.mustAccept(t, a.ID, a.winner)
 		db.mustUpdate(t, a.ID, cancel)
-		told := db.as("ins_a").mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		told := db.as("ins_a").mustExpand(t, db, dispatch.EventAccepted, 10)
 		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false)
 		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, a.sent, a.underWay, a.stale, a.second)
 	})
@@ -62,7 +62,7 @@ func TestALargeAudience(t *testing.T) {
 		}
 		db.add(t, nil)
 		o := db.as("ins_a", func(o *OutboxOptions) { o.TopicFrom = 100 })
-		told := o.mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 1200)
+		told := o.mustExpand(t, db, dispatch.EventCreated, 1200)
 		if len(told.Pushes) != 1200 || told.Left != drivers*each-1200 {
 			t.Errorf("%d pushes, %d left", len(told.Pushes), told.Left)
 		}
@@ -76,8 +76,8 @@ func TestALargeAudience(t *testing.T) {
 			t.Errorf("%d are to be subscribed", n)
 		}
 		db.exec(t, "UPDATE outbox SET state = 0") // as if nobody had known: the rows themselves are in the way
-		task := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
-		if _, err := o.Do(t.Context(), task, 10); !errors.Is(err, dispatch.ErrUnavailable) {
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
+		if _, err := o.Expand(t.Context(), event, 10); !errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("again: %v", err)
 		}
 	})
@@ -90,7 +90,7 @@ func TestWhoIsOfferedFirstIsLeftToChance(t *testing.T) {
 		for range 2 {
 			db.add(t, nil)
 			var order strings.Builder
-			for _, p := range db.as("ins_a").mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 40).Pushes {
+			for _, p := range db.as("ins_a").mustExpand(t, db, dispatch.EventCreated, 40).Pushes {
 				order.WriteString(string(p.Device.ID))
 			}
 			orders[order.String()] = true

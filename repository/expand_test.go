@@ -9,25 +9,24 @@ import (
 	"firsttap/dispatch"
 )
 
-// lend leases the task of the newest event of that type to the owner.
-func (db *database) lend(t testing.TB, owner string, event dispatch.EventType, kind dispatch.TaskKind) dispatch.Task {
+// lend leases the newest event of that type to the owner.
+func (db *database) lend(t testing.TB, owner string, kind dispatch.EventType) (event dispatch.EventID) {
 	t.Helper()
-	task := dispatch.Task{Kind: kind}
-	err := db.raw.QueryRowContext(t.Context(), "SELECT id FROM events WHERE type = ? ORDER BY id DESC LIMIT 1", event).Scan(&task.Event)
+	err := db.raw.QueryRowContext(t.Context(), "SELECT id FROM events WHERE type = ? ORDER BY id DESC LIMIT 1", kind).Scan(&event)
 	if err != nil {
-		t.Fatalf("no event %s: %v", event, err)
+		t.Fatalf("no event %s: %v", kind, err)
 	}
-	db.exec(t, "UPDATE outbox SET claim = ?, next_at = ? WHERE event_id = ? AND task = ? AND state = 0",
-		owner, micros(db.now(t).Add(term)), task.Event, task.Kind)
-	return task
+	db.exec(t, "UPDATE outbox SET claim = ?, next_at = ? WHERE event_id = ? AND state = 0",
+		owner, micros(db.now(t).Add(term)), event)
+	return event
 }
 
-// mustDo leases the task of the newest event of that type to o, and does it.
-func (o *Outbox) mustDo(t testing.TB, db *database, event dispatch.EventType, kind dispatch.TaskKind, take int) dispatch.Told {
+// mustExpand leases the newest event of that type to o, and expands it.
+func (o *Outbox) mustExpand(t testing.TB, db *database, kind dispatch.EventType, take int) dispatch.Told {
 	t.Helper()
-	told, err := o.Do(t.Context(), db.lend(t, o.Owner, event, kind), take)
+	told, err := o.Expand(t.Context(), db.lend(t, o.Owner, kind), take)
 	if err != nil {
-		t.Fatalf("%s of %s: %v", kind, event, err)
+		t.Fatalf("%s: %v", kind, err)
 	}
 	return told
 }
@@ -133,7 +132,7 @@ func TestTheOfferGoesToTheEligible(t *testing.T) {
 			if step.event != dispatch.EventCreated {
 				d = db.happens(t, d.ID, step.event, func(d *dispatch.Dispatch, _ *dispatch.Event) { d.Round = step.round })
 			}
-			told := o.mustDo(t, db, step.event, dispatch.TellTask, 0)
+			told := o.mustExpand(t, db, step.event, 0)
 			db.mustTell(t, told.Event.ID, step.as, false, want...)
 			for _, n := range db.toldOf(t, told.Event.ID) {
 				if n.Round != step.round || n.DispatchID != d.ID || n.ExpiresAt != micros(d.ExpiresAt) || n.At != micros(told.Event.At) {
@@ -164,7 +163,7 @@ func TestRegionsOfAnyName(t *testing.T) {
 		}
 		for _, name := range names {
 			db.add(t, func(d *dispatch.Dispatch) { d.Region = name })
-			told := db.as("ins_a").mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 0)
+			told := db.as("ins_a").mustExpand(t, db, dispatch.EventCreated, 0)
 			if told.Left != 1 {
 				t.Errorf("%q: %d are told", name, told.Left)
 			}
@@ -225,7 +224,7 @@ func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
 		a := db.audience(t)
 		o := db.as("ins_a")
 		d := db.mustAccept(t, a.ID, a.winner)
-		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		told := o.mustExpand(t, db, dispatch.EventAccepted, 10)
 		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false, a.phone, a.tablet)
 		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, a.sent, a.underWay, a.stale, a.second)
 		if got := db.stored(t, a.unsentRow.ID); got.State != stateDropped || got.Result != "superseded" {
@@ -264,7 +263,7 @@ func TestWhoMayHaveBeenToldHearsThatItIsTaken(t *testing.T) {
 		db.exec(t, "UPDATE notifications SET attempts = 1 WHERE device_id = ?", a.dropped.ID)
 		o := db.as("ins_a")
 		db.mustAccept(t, a.ID, a.winner)
-		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		told := o.mustExpand(t, db, dispatch.EventAccepted, 10)
 		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, a.sent, a.underWay, a.stale, a.second, a.dropped)
 	})
 }
@@ -336,7 +335,7 @@ func TestWhoHearsOfTheRest(t *testing.T) {
 				db.mustAccept(t, a.ID, a.winner)
 			}
 			tt.happen(a)
-			told := o.mustDo(t, db, tt.event, dispatch.TellTask, 10)
+			told := o.mustExpand(t, db, tt.event, 10)
 			var claimant, others []dispatch.Device
 			if tt.claimant {
 				claimant = []dispatch.Device{a.phone, a.tablet}
@@ -364,7 +363,7 @@ func TestAnOfferThatStandsIsNotDropped(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)
 		db.happens(t, a.ID, dispatch.EventDeclined, nil)
-		told := db.as("ins_a").mustDo(t, db, dispatch.EventDeclined, dispatch.TellTask, 10)
+		told := db.as("ins_a").mustExpand(t, db, dispatch.EventDeclined, 10)
 		if len(told.Pushes)+told.Left+told.Dropped != 0 || db.stored(t, a.unsentRow.ID).State != statePending {
 			t.Errorf("%+v", told)
 		}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"gorm.io/gorm"
@@ -180,89 +178,3 @@ type notDeadError struct{ detail string }
 
 func (e *notDeadError) Error() string { return e.detail }
 func (e *notDeadError) Unwrap() error { return dispatch.ErrNotDead }
-
-// Prune deletes up to limit of the notifications and of the outbox's rows that are done and have been kept for long
-// enough, and returns how many. It holds few rows at a time, each for a moment, and waits for nobody's.
-func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
-	due := " AND next_at <= " + s.dialect.now()
-	// State by state: the index has no room for "state <> 0".
-	heaps := []heap{{table: "outbox", key: "event_id, task", where: "state = 1" + due, order: "next_at"}}
-	for _, state := range []string{"1", "2", "3"} {
-		heaps = append(heaps, heap{table: "notifications", key: "id", where: "state = " + state + due, order: "next_at"})
-	}
-	for _, h := range heaps {
-		swept, err := s.sweep(ctx, h, limit-n)
-		n += swept
-		if err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
-// heap is rows of a table that are to be deleted, found by an index.
-type heap struct {
-	table, key, where, order string
-	args                     []any
-}
-
-// sweptAtOnce is how many rows one transaction deletes: SQLite's keeps everybody else waiting.
-const sweptAtOnce = 500
-
-// sweep deletes up to limit rows and returns how many, also with an error.
-func (s *Store) sweep(ctx context.Context, h heap, limit int) (n int, err error) {
-	for n < limit {
-		chunk := min(limit-n, sweptAtOnce)
-		deleted := 0
-		err := s.persist(ctx, s.relay, func(tx *gorm.DB) (err error) {
-			deleted, err = s.sweepOnce(tx, h, chunk)
-			return unavailable(err)
-		})
-		if err != nil {
-			return n, err
-		}
-		n += deleted
-		if deleted < chunk {
-			return n, nil
-		}
-	}
-	return n, nil
-}
-
-func (s *Store) sweepOnce(tx *gorm.DB, h heap, limit int) (int, error) {
-	found := " FROM " + h.table + " WHERE " + h.where + " ORDER BY " + h.order + " LIMIT ?"
-	args := append(append([]any{}, h.args...), limit)
-	if s.dialect.skipLocked == "" {
-		done := tx.Exec("DELETE FROM "+h.table+" WHERE rowid IN (SELECT rowid"+found+")", args...)
-		return int(done.RowsAffected), done.Error
-	}
-	keys, err := lockedKeys(tx.Raw("SELECT "+h.key+found+s.dialect.skipLocked, args...))
-	// One by one: given several keys of a small table, or of two columns, a server may read the table from end to end
-	// and wait for every row that somebody has locked.
-	one := "DELETE FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ?"
-	for i, key := range keys {
-		if err := tx.Exec(one, key...).Error; err != nil {
-			return i, err
-		}
-	}
-	return len(keys), err
-}
-
-// lockedKeys returns the keys that a query finds.
-func lockedKeys(query *gorm.DB) (keys [][]any, err error) {
-	rows, err := query.Rows()
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	columns, err := rows.Columns()
-	for err == nil && rows.Next() {
-		key := make([]any, len(columns))
-		for i := range key {
-			key[i] = new(string)
-		}
-		err = rows.Scan(key...)
-		keys = append(keys, key)
-	}
-	return keys, errors.Join(err, rows.Err())
-}

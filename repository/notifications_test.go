@@ -208,7 +208,7 @@ func (db *database) mustNotSort(t *testing.T, query string) {
 		if err := rows.Scan(new(int), new(int), new(int), &plan); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(plan, "TEMP B-TREE") || !strings.Contains(plan, "INDEX") {
+		if reads := !strings.Contains(plan, "SUBQUERY"); reads && !strings.Contains(plan, "INDEX") || strings.Contains(plan, "TEMP B-TREE") {
 			t.Errorf("%s: %s", query, plan)
 		}
 	}
@@ -257,8 +257,7 @@ func TestRedrive(t *testing.T) {
 		if err != nil || n.Status != dispatch.NotificationPending || n.Attempts != 0 || n.NextAt == nil || time.Until(*n.NextAt) > time.Second {
 			t.Errorf("%+v, %v", n, err)
 		}
-		o := db.Outbox(OutboxOptions{Owner: "me", Term: time.Minute})
-		if ids, err := o.leaseIDs(t.Context(), 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
+		if ids, err := lease[dispatch.NotificationID](t.Context(), db.as("me"), "notifications", "id", 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
 			t.Errorf("due: %v, %v", ids, err)
 		}
 		for what, edit := range map[string]func(*notificationRow){
@@ -309,89 +308,6 @@ func TestOneRedrives(t *testing.T) {
 			if done != 1 {
 				t.Errorf("%d have redriven it", done)
 			}
-		}
-	})
-}
-
-// fill writes n done notifications and n done rows of the outbox, all due to be deleted, and beside each what is not.
-func (db *database) fill(t *testing.T, n int) {
-	t.Helper()
-	past, future := micros(time.Now().Add(-time.Minute)), micros(time.Now().Add(time.Hour))
-	for i := range n {
-		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = 1+i%3, past })
-		db.exec(t, "INSERT INTO outbox (event_id, task, state, next_at) VALUES (?, 'event', 1, ?)", fmt.Sprintf("evt_%03d", i), past)
-	}
-	for state := range 4 {
-		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = state, future })
-	}
-	db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = statePending, past })
-	for i, kept := range []struct {
-		state int
-		next  int64
-	}{{0, past}, {0, future}, {1, future}} {
-		// Of an event whose other task is done.
-		db.exec(t, "INSERT INTO outbox (event_id, task, state, next_at) VALUES (?, 'expiry', ?, ?)", fmt.Sprintf("evt_%03d", i), kept.state, kept.next)
-	}
-}
-
-func TestPrune(t *testing.T) {
-	each(t, func(t *testing.T, db *database) {
-		const kept = 8
-		db.fill(t, 9)
-		left := func() int { return db.count(t, "notifications") + db.count(t, "outbox") }
-		for _, want := range []int{4, 4, 4, 4, 2, 0} {
-			before := left()
-			if got, err := db.Prune(t.Context(), 4); got != want || err != nil || before-left() != want {
-				t.Errorf("pruned %d, %v; %d are gone, want %d", got, err, before-left(), want)
-			}
-		}
-		if left() != kept || db.count(t, "outbox WHERE task = 'expiry'") != 3 || db.count(t, "notifications WHERE state = 0") != 2 {
-			t.Errorf("%d left, want %d", left(), kept)
-		}
-		db.many(t, 3*sweptAtOnce)
-		db.exec(t, "UPDATE notifications SET next_at = 0 WHERE dispatch_id = 'dsp_1' AND device_id = 'dev_1'")
-		for _, want := range []int{2*sweptAtOnce + 1, sweptAtOnce - 1} {
-			if got, err := db.Prune(t.Context(), 2*sweptAtOnce+1); got != want || err != nil {
-				t.Errorf("more than a chunk: %d, %v", got, err)
-			}
-		}
-	})
-}
-
-// TestPruneWaitsForNobody: rows that others have locked are left for the next time.
-func TestPruneWaitsForNobody(t *testing.T) {
-	eachServer(t, func(t *testing.T, db *database) {
-		const n = 9
-		db.fill(t, n)
-		for i, v := range db.drivers(t, 2) {
-			db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
-		}
-		db.exec(t, "UPDATE devices SET quarantined_at = 1")
-		tx, err := db.raw.BeginTx(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
-		for _, lock := range []string{
-			"SELECT id FROM notifications WHERE id = (SELECT id FROM (SELECT MIN(id) id FROM notifications) x) FOR UPDATE",
-			"SELECT event_id FROM outbox WHERE event_id = 'evt_005' FOR UPDATE",
-			// What is not due is of no concern either.
-			"SELECT event_id FROM outbox WHERE event_id = 'evt_001' AND task = 'expiry' FOR UPDATE",
-			"SELECT id FROM devices WHERE push_token = '0' FOR UPDATE",
-		} {
-			if _, err := tx.ExecContext(t.Context(), lock); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got, err := db.Prune(t.Context(), 1000); got != 2*(n-1) || err != nil {
-			t.Errorf("pruned %d, %v, want %d", got, err, 2*(n-1))
-		}
-		if got, err := db.DeleteQuarantined(t.Context(), time.Now(), 1000); got != 1 || err != nil {
-			t.Errorf("deleted %d devices, %v", got, err)
-		}
-		tx.Rollback()
-		if got, err := db.Prune(t.Context(), 1000); got != 2 || err != nil {
-			t.Errorf("then pruned %d, %v", got, err)
 		}
 	})
 }

@@ -12,8 +12,7 @@ import (
 )
 
 type outboxRow struct {
-	EventID dispatch.EventID  `gorm:"primaryKey"`
-	Task    dispatch.TaskKind `gorm:"primaryKey"`
+	EventID dispatch.EventID `gorm:"primaryKey"`
 	State   int
 	NextAt  int64
 	Claim   string
@@ -65,12 +64,8 @@ type OutboxOptions struct {
 	Owner string
 	// Term is how long a lease lasts.
 	Term time.Duration
-	// RemindBefore is how long before the work starts its driver is reminded; 0 for never.
-	RemindBefore time.Duration
 	// TopicFrom is the number of devices from which an audience is told together that an offer is over; 0 for never.
 	TopicFrom int
-	// Unsubscribe returns when an audience whose offer is over at that time is to be unsubscribed.
-	Unsubscribe func(over time.Time) time.Time
 }
 
 // Outbox is the outbox as one process works on it. Safe for concurrent use.
@@ -85,47 +80,39 @@ type Outbox struct {
 // Outbox returns the outbox for one owner.
 func (s *Store) Outbox(o OutboxOptions) *Outbox { return &Outbox{s, o} }
 
-// LeaseTasks leases up to limit of the tasks that are due.
-func (o *Outbox) LeaseTasks(ctx context.Context, limit int) ([]dispatch.Task, error) {
-	now, lease := o.dialect.now(), o.Term.Microseconds()
-	due := ` FROM outbox WHERE state = 0 AND next_at <= ` + now + ` ORDER BY next_at, event_id LIMIT ?`
-	var rows []outboxRow
+// LeaseEvents leases up to limit of the events that are to be told of and due.
+func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
+	return lease[dispatch.EventID](ctx, o, "outbox", "event_id", limit)
+}
+
+// lease leases up to limit of the rows of a table that are due, those that have been due for the longest first, and
+// returns their keys.
+func lease[K ~string](ctx context.Context, o *Outbox, table, key string, limit int) (keys []K, err error) {
+	now, term := o.dialect.now(), o.Term.Microseconds()
+	due := "SELECT " + key + " FROM " + table + " WHERE state = 0 AND next_at <= " + now + " ORDER BY next_at, " + key + " LIMIT ?"
+	take := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
 	if o.dialect.skipLocked == "" {
-		err := o.relay.WithContext(ctx).Raw(`UPDATE outbox SET claim = ?, next_at = `+now+` + ?
-			WHERE rowid IN (SELECT rowid`+due+`) RETURNING event_id, task`, o.Owner, lease, limit).Scan(&rows).Error
-		return tasks(rows), unavailable(err)
+		err = o.relay.WithContext(ctx).Raw(take+"("+due+") RETURNING "+key, o.Owner, term, limit).Scan(&keys).Error
+		return keys, unavailable(err)
 	}
-	err := transact(ctx, o.relay, func(tx *gorm.DB) error {
-		err := tx.Raw(`SELECT event_id, task`+due+o.dialect.skipLocked, limit).Scan(&rows).Error
-		if err != nil || len(rows) == 0 {
+	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
+		err := tx.Raw(due+o.dialect.skipLocked, limit).Scan(&keys).Error
+		if err != nil || len(keys) == 0 {
 			return unavailable(err)
 		}
-		keys := make([][]any, len(rows))
-		for i, r := range rows {
-			keys[i] = []any{r.EventID, r.Task}
-		}
-		return unavailable(tx.Exec(`UPDATE outbox SET claim = ?, next_at = `+now+` + ? WHERE (event_id, task) IN ?`,
-			o.Owner, lease, keys).Error)
+		return unavailable(tx.Exec(take+"?", o.Owner, term, keys).Error)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return tasks(rows), nil
-}
-
-func tasks(rows []outboxRow) []dispatch.Task {
-	leased := make([]dispatch.Task, len(rows))
-	for i, r := range rows {
-		leased[i] = dispatch.Task{Event: r.EventID, Kind: r.Task}
-	}
-	return leased
+	return keys, nil
 }
 
 // Lease leases up to limit of the notifications that are due, those that have been due for the longest first, and
 // returns them ready to send. dropped counts by reason those that were of no use any more.
 func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []dispatch.Push, dropped map[string]int, err error) {
 	until := time.Now().Add(o.Term) // before it is asked for: the lease ends no earlier
-	ids, err := o.leaseIDs(ctx, limit)
+	ids, err := lease[dispatch.NotificationID](ctx, o, "notifications", "id", limit)
 	if err != nil || len(ids) == 0 {
 		return nil, nil, err
 	}
@@ -134,25 +121,6 @@ func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []dispatch.Push, 
 		return nil, nil, err
 	}
 	return o.dropUseless(ctx, pushes, now)
-}
-
-func (o *Outbox) leaseIDs(ctx context.Context, limit int) (ids []dispatch.NotificationID, err error) {
-	now, lease := o.dialect.now(), o.Term.Microseconds()
-	due := `SELECT id FROM notifications WHERE state = 0 AND next_at <= ` + now + ` ORDER BY next_at, id LIMIT ?`
-	if o.dialect.skipLocked == "" {
-		err = o.relay.WithContext(ctx).Raw(`UPDATE notifications SET claim = ?, next_at = `+now+` + ?
-			WHERE id IN (`+due+`) RETURNING id`, o.Owner, lease, limit).Scan(&ids).Error
-		return ids, unavailable(err)
-	}
-	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
-		err := tx.Raw(due+o.dialect.skipLocked, limit).Scan(&ids).Error
-		if err != nil || len(ids) == 0 {
-			return unavailable(err)
-		}
-		return unavailable(tx.Exec(`UPDATE notifications SET claim = ?, next_at = `+now+` + ? WHERE id IN ?`,
-			o.Owner, lease, ids).Error)
-	})
-	return ids, err
 }
 
 type pushRow struct {
@@ -301,8 +269,8 @@ func (o *Outbox) settle(db *gorm.DB, s dispatch.Settled, ids []dispatch.Notifica
 	return unavailable(err)
 }
 
-// GiveBackTasks lets whoever comes first do what the owner has leased and will not do.
-func (o *Outbox) GiveBackTasks(ctx context.Context) error {
+// GiveBackEvents lets whoever comes first tell of what the owner has leased and will not tell of.
+func (o *Outbox) GiveBackEvents(ctx context.Context) error {
 	err := o.relay.WithContext(ctx).Exec(`UPDATE outbox SET claim = '', next_at = `+o.dialect.now()+`
 		WHERE state = 0 AND claim = ? AND next_at > `+o.dialect.now(), o.Owner).Error
 	return unavailable(err)

@@ -11,13 +11,13 @@ import (
 	"firsttap/dispatch"
 )
 
-// statements calls fn and returns what it had the relay's connections do.
-func (o *Outbox) statements(t testing.TB, fn func()) (all []string) {
+// statements calls fn and returns what it had the pool's connections do.
+func statements(t testing.TB, pool *gorm.DB, fn func()) (all []string) {
 	t.Helper()
 	note := func(tx *gorm.DB) {
 		all = append(all, tx.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...))
 	}
-	c := o.relay.Callback()
+	c := pool.Callback()
 	for _, err := range []error{
 		c.Raw().Register("note", note), c.Row().Register("note", note),
 		c.Query().Register("note", note), c.Create().Register("note", note),
@@ -45,7 +45,7 @@ func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 	t.Helper()
 	const first = 500
 	db.notifications(t, d, first, toDevices(db.equipped(t, first)))
-	db.manyTasks(t, first)
+	db.manyEvents(t, first)
 	another := func(prefix, column string, i int) string {
 		return fmt.Sprintf("CONCAT('%s', LEFT(SHA2(CONCAT(%s, '%d'), 256), 26))", prefix, column, i)
 	}
@@ -57,8 +57,8 @@ func (db *database) backlogged(t *testing.T, d dispatch.Dispatch, n int) {
 			SELECT %s, %s, device_id, topic, driver_id, %s, round, type, silent, state, next_at, claim, attempts, result, reason,
 			at, expires_at, created_at FROM notifications LIMIT %d`,
 			another("ntf_", "id", have), event, another("dsp_", "dispatch_id", have), copies))
-		db.exec(t, fmt.Sprintf(`INSERT INTO outbox (event_id, task, state, next_at, claim)
-			SELECT %s, task, state, next_at, claim FROM outbox LIMIT %d`, event, copies))
+		db.exec(t, fmt.Sprintf(`INSERT INTO outbox (event_id, state, next_at, claim)
+			SELECT %s, state, next_at, claim FROM outbox LIMIT %d`, event, copies))
 	}
 	db.exec(t, fmt.Sprintf("UPDATE notifications SET state = 1 ORDER BY RAND() LIMIT %d", n))
 	db.exec(t, fmt.Sprintf("UPDATE outbox SET state = 1 ORDER BY RAND() LIMIT %d", n))
@@ -109,8 +109,8 @@ func (db *database) explain(t *testing.T, statement string) (plans []map[string]
 func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.DriverID) []string {
 	t.Helper()
 	o := db.as("ins_a")
-	return o.statements(t, func() {
-		_, err := o.LeaseTasks(t.Context(), 32)
+	return statements(t, o.relay, func() {
+		_, err := o.LeaseEvents(t.Context(), 32)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 			t.Fatal(err)
 		}
 		db.mustAccept(t, d.ID, driver)
-		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 10)
+		told := o.mustExpand(t, db, dispatch.EventAccepted, 10)
 		if told.Dropped == 0 || told.Left == 0 {
 			t.Errorf("%d dropped, %d left", told.Dropped, told.Left)
 		}

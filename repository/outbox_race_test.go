@@ -16,8 +16,8 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 3)
 		d := db.add(t, nil)
-		created := db.lend(t, "ins_a", dispatch.EventCreated, dispatch.TellTask)
-		tasks := db.manyTasks(t, 3)
+		created := db.lend(t, "ins_a", dispatch.EventCreated)
+		events := db.manyEvents(t, 3)
 		rows := db.notifications(t, d, 3, toDevices(devices))
 		o := db.as("ins_a")
 		var sending []dispatch.NotificationID
@@ -34,7 +34,7 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 		}{
 			{"UPDATE notifications SET reason = 'x' WHERE id = ?", []any{rows[0].ID}},
 			{"UPDATE notifications SET reason = 'x' WHERE id = ?", []any{sending[0]}},
-			{"UPDATE outbox SET claim = 'x' WHERE event_id = ? AND task = 'event'", []any{tasks[0].Event}},
+			{"UPDATE outbox SET claim = 'x' WHERE event_id = ?", []any{events[0]}},
 			{"UPDATE drivers SET on_duty = FALSE WHERE id = ?", []any{devices[2].Driver}},
 			{"UPDATE devices SET locale = 'x' WHERE id = ?", []any{devices[2].ID}},
 			{"INSERT INTO events VALUES ('evt_x', ?, 'dispatch.opened', 1, NULL, 'system', '', 1)", []any{d.ID}},
@@ -46,8 +46,8 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 				t.Fatalf("%s: %v", s.query, err)
 			}
 		}
-		if leased, err := o.LeaseTasks(bounded(t), 10); err != nil || len(leased) != 2 {
-			t.Errorf("leased the tasks %v, %v; want 2", leased, err)
+		if leased, err := o.LeaseEvents(bounded(t), 10); err != nil || len(leased) != 2 {
+			t.Errorf("leased the events %v, %v; want 2", leased, err)
 		}
 		if pushes, _, err := o.Lease(bounded(t), 10); err != nil || len(pushes) != 2 {
 			t.Errorf("leased %d, %v; want 2", len(pushes), err)
@@ -55,7 +55,7 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 		if err := o.Settle(bounded(t), []dispatch.Settled{{ID: sending[1], Status: dispatch.NotificationSent}}); err != nil {
 			t.Error(err)
 		}
-		if told, err := o.Do(bounded(t), created, 10); err != nil || len(told.Pushes) != 3 {
+		if told, err := o.Expand(bounded(t), created, 10); err != nil || len(told.Pushes) != 3 {
 			t.Errorf("%d pushes, %v", len(told.Pushes), err)
 		}
 		if _, _, err := o.Backlog(bounded(t)); err != nil {
@@ -68,7 +68,7 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 type instance struct {
 	*database
 	o     *Outbox
-	fresh chan dispatch.Task
+	fresh chan dispatch.EventID
 	sent  *sentOnce
 }
 
@@ -80,14 +80,14 @@ type sentOnce struct {
 func (db *database) instance(t *testing.T, i int, sent *sentOnce) *instance {
 	s := open(t, db.url)
 	in := &instance{
-		database: &database{Store: s, url: db.url, raw: db.raw}, fresh: make(chan dispatch.Task, 10_000), sent: sent,
+		database: &database{Store: s, url: db.url, raw: db.raw}, fresh: make(chan dispatch.EventID, 10_000), sent: sent,
 	}
 	owner := fmt.Sprintf("ins_%d", i)
 	in.o = s.as(owner)
 	s.BornLeased(owner, term)
 	s.OnCommit(func(_ dispatch.Dispatch, events []dispatch.Event) {
 		for _, e := range events {
-			in.fresh <- dispatch.Task{Event: e.ID, Kind: dispatch.TellTask}
+			in.fresh <- e.ID
 		}
 	})
 	return in
@@ -129,15 +129,15 @@ func (in *instance) relay(t *testing.T, stop <-chan struct{}) {
 	defer tick.Stop()
 	for {
 		select {
-		case task := <-in.fresh:
-			in.do(t, task)
+		case event := <-in.fresh:
+			in.expand(t, event)
 		case <-tick.C:
-			tasks, err := in.o.LeaseTasks(t.Context(), 8)
+			events, err := in.o.LeaseEvents(t.Context(), 8)
 			if err != nil {
-				t.Errorf("LeaseTasks: %v", err)
+				t.Errorf("LeaseEvents: %v", err)
 			}
-			for _, task := range tasks {
-				in.do(t, task)
+			for _, event := range events {
+				in.expand(t, event)
 			}
 			pushes, _, err := in.o.Lease(t.Context(), 16)
 			if err != nil {
@@ -150,10 +150,10 @@ func (in *instance) relay(t *testing.T, stop <-chan struct{}) {
 	}
 }
 
-func (in *instance) do(t *testing.T, task dispatch.Task) {
-	told, err := in.o.Do(t.Context(), task, 5)
+func (in *instance) expand(t *testing.T, event dispatch.EventID) {
+	told, err := in.o.Expand(t.Context(), event, 5)
 	if err != nil {
-		t.Errorf("Do %v: %v", task, err)
+		t.Errorf("Expand %s: %v", event, err)
 	}
 	in.send(t, told.Pushes)
 }
@@ -204,7 +204,7 @@ func TestNothingIsLostAndNothingIsToldTwice(t *testing.T) {
 		}
 		changing.Wait()
 		eventually(t, func() error {
-			if n := db.count(t, "outbox WHERE state = 0 AND task = 'event'") + db.count(t, "notifications WHERE state = 0"); n > 0 {
+			if n := db.count(t, "outbox WHERE state = 0") + db.count(t, "notifications WHERE state = 0"); n > 0 {
 				return fmt.Errorf("%d rows are never done", n)
 			}
 			return nil
@@ -230,11 +230,8 @@ func (s *sentOnce) check(t *testing.T, db *database) {
 	if accepted == 0 || len(s.times) == 0 {
 		t.Error("nothing happened")
 	}
-	if n := db.count(t, "outbox WHERE state = 1 AND task = 'event'"); n != events {
+	if n := db.count(t, "outbox WHERE state = 1"); n != events {
 		t.Errorf("%d of %d events were told of", n, events)
-	}
-	if n := db.count(t, "outbox WHERE task = 'reminder'"); n != accepted {
-		t.Errorf("%d reminders of %d claims", n, accepted)
 	}
 }
 

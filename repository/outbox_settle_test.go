@@ -148,7 +148,7 @@ func TestManyAreSettledByOneStatement(t *testing.T) {
 			settled []dispatch.Settled
 			want    int
 		}{{sent, 1}, {mixed, 2}} {
-			all := o.statements(t, func() {
+			all := statements(t, o.relay, func() {
 				if err := o.Settle(t.Context(), step.settled); err != nil {
 					t.Error(err)
 				}
@@ -281,20 +281,20 @@ func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
 	})
 }
 
-func TestTasksAreGivenBack(t *testing.T) {
+func TestEventsAreGivenBack(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		db.manyTasks(t, 7)
+		db.manyEvents(t, 7)
 		a, b := db.as("ins_a"), db.as("ins_b")
 		lease := func(o *Outbox, limit, want int) {
 			t.Helper()
-			if leased, err := o.LeaseTasks(t.Context(), limit); err != nil || len(leased) != want {
+			if leased, err := o.LeaseEvents(t.Context(), limit); err != nil || len(leased) != want {
 				t.Errorf("%s leased %d, %v; want %d", o.Owner, len(leased), err, want)
 			}
 		}
 		lease(a, 3, 3)
 		lease(b, 2, 2)
 		db.exec(t, "UPDATE outbox SET state = 1 WHERE event_id = (SELECT event_id FROM (SELECT MIN(event_id) event_id FROM outbox WHERE claim = 'ins_a') x)")
-		if err := a.GiveBackTasks(t.Context()); err != nil {
+		if err := a.GiveBackEvents(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if n := db.count(t, "outbox WHERE claim = 'ins_a' AND state = 0"); n != 0 {
@@ -340,13 +340,13 @@ func TestWithoutADatabase(t *testing.T) {
 		db.exec(t, "ALTER TABLE notifications RENAME TO notifications_gone")
 		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
 		db.exec(t, "ALTER TABLE topics RENAME TO topics_gone")
-		_, leasing := o.LeaseTasks(t.Context(), 1)
+		_, leasing := o.LeaseEvents(t.Context(), 1)
 		_, _, taking := o.Lease(t.Context(), 1)
 		_, _, counting := o.Backlog(t.Context())
 		_, gathering := o.LeaseTopics(t.Context(), 1)
-		_, doing := o.Do(t.Context(), dispatch.Task{Event: "evt_x", Kind: dispatch.TellTask}, 1)
+		_, expanding := o.Expand(t.Context(), "evt_x", 1)
 		for i, err := range []error{
-			leasing, taking, counting, gathering, doing, o.GiveBackTasks(t.Context()),
+			leasing, taking, counting, gathering, expanding, o.GiveBackEvents(t.Context()),
 			o.Settle(t.Context(), []dispatch.Settled{{ID: "ntf_x", Status: dispatch.NotificationSent}}),
 			o.SettleMembers(t.Context(), dispatch.Topic{}, nil, nil), o.EndTopic(t.Context(), dispatch.Topic{}),
 		} {
@@ -365,10 +365,10 @@ func TestLeaseByTheDatabasesClock(t *testing.T) {
 			db.equipped(t, 2)
 			db.add(t, nil)
 			o := db.as("ins_a")
-			if leased, err := o.LeaseTasks(t.Context(), 10); err != nil || len(leased) != 1 {
+			if leased, err := o.LeaseEvents(t.Context(), 10); err != nil || len(leased) != 1 {
 				t.Fatalf("leased %v, %v", leased, err)
 			}
-			told := o.mustDo(t, db, dispatch.EventCreated, dispatch.TellTask, 1)
+			told := o.mustExpand(t, db, dispatch.EventCreated, 1)
 			pushes, dropped, err := o.Lease(t.Context(), 10)
 			if err != nil || len(told.Pushes) != 1 || len(pushes) != 1 || len(dropped) != 0 {
 				t.Errorf("took %d, leased %d, dropped %v, %v", len(told.Pushes), len(pushes), dropped, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,10 +16,7 @@ const term = 10 * time.Minute
 
 // as returns the outbox as the process that owner names has it.
 func (s *Store) as(owner string, edit ...func(*OutboxOptions)) *Outbox {
-	o := OutboxOptions{
-		Owner: owner, Term: term, RemindBefore: 30 * time.Minute,
-		Unsubscribe: func(over time.Time) time.Time { return over.Add(time.Hour) },
-	}
+	o := OutboxOptions{Owner: owner, Term: term}
 	for _, e := range edit {
 		e(&o)
 	}
@@ -91,10 +87,10 @@ func (db *database) stored(t testing.TB, id dispatch.NotificationID) notificatio
 	return row
 }
 
-func (db *database) task(t testing.TB, event dispatch.EventID, kind dispatch.TaskKind) outboxRow {
+func (db *database) outboxRow(t testing.TB, event dispatch.EventID) outboxRow {
 	t.Helper()
 	var row outboxRow
-	if err := db.general.WithContext(t.Context()).Where("event_id = ? AND task = ?", event, kind).Take(&row).Error; err != nil {
+	if err := db.general.WithContext(t.Context()).Where("event_id = ?", event).Take(&row).Error; err != nil {
 		t.Fatal(err)
 	}
 	return row
@@ -114,19 +110,19 @@ func cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 	return d.Cancel(d.Version, dispatch.System, "RAIN", now)
 }
 
-// manyTasks writes n tasks that are due, the i-th one i microseconds after the first.
-func (db *database) manyTasks(t testing.TB, n int) []dispatch.Task {
+// manyEvents writes rows for n events that are due to be told of, the i-th one i microseconds after the first.
+func (db *database) manyEvents(t testing.TB, n int) []dispatch.EventID {
 	t.Helper()
 	now := db.now(t).Add(-time.Minute)
-	rows, tasks := make([]outboxRow, n), make([]dispatch.Task, n)
+	rows, events := make([]outboxRow, n), make([]dispatch.EventID, n)
 	for i := range rows {
-		rows[i] = outboxRow{EventID: dispatch.NewEventID(now), Task: dispatch.TellTask, NextAt: micros(now) + int64(i)}
-		tasks[i] = dispatch.Task{Event: rows[i].EventID, Kind: dispatch.TellTask}
+		rows[i] = outboxRow{EventID: dispatch.NewEventID(now), NextAt: micros(now) + int64(i)}
+		events[i] = rows[i].EventID
 	}
 	if err := db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
 		t.Fatal(err)
 	}
-	return tasks
+	return events
 }
 
 // instances are the outboxes of n processes, two of them in each Store.
@@ -172,18 +168,19 @@ func drain[K comparable](t *testing.T, outboxes []*Outbox, want []K, lease func(
 			t.Fatalf("%v was leased %d times, of %d in all", k, times[k], len(times))
 		}
 	}
-	if len(times) != len(want) || len(lessees) < 2 {
+	// SQLite's file may well go to the same one again and again.
+	if server := outboxes[0].dialect.skipLocked != ""; len(times) != len(want) || server && len(lessees) < 2 {
 		t.Errorf("%d were leased, want %d; by %v", len(times), len(want), lessees)
 	}
 }
 
 const manyRows = 2000
 
-func TestEachTaskIsLeasedByOne(t *testing.T) {
+func TestEachEventIsLeasedByOne(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		tasks := db.manyTasks(t, manyRows)
-		drain(t, db.instances(t, 8), tasks, func(o *Outbox) ([]dispatch.Task, error) {
-			return o.LeaseTasks(t.Context(), 32)
+		events := db.manyEvents(t, manyRows)
+		drain(t, db.instances(t, 8), events, func(o *Outbox) ([]dispatch.EventID, error) {
+			return o.LeaseEvents(t.Context(), 32)
 		})
 		if n := db.count(t, "outbox WHERE state = 0 AND claim LIKE 'ins_%' AND next_at > ?", micros(db.now(t))); n != manyRows {
 			t.Errorf("%d are leased", n)
@@ -215,7 +212,7 @@ func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
 		db.exec(t, "DELETE FROM outbox")
-		tasks := db.manyTasks(t, 20)
+		events := db.manyEvents(t, 20)
 		rows := db.notifications(t, d, 20, func(i int, n *notificationRow) { toDevices(devices)(0, n) })
 		var ids []dispatch.NotificationID
 		for i, n := range rows {
@@ -228,16 +225,15 @@ func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
 				continue
 			}
 			db.exec(t, "UPDATE notifications SET state = ?, next_at = ? WHERE id = ?", state, next, n.ID)
-			db.exec(t, "UPDATE outbox SET state = ?, next_at = ? WHERE event_id = ?", state, next, tasks[i].Event)
+			db.exec(t, "UPDATE outbox SET state = ?, next_at = ? WHERE event_id = ?", state, next, events[i])
 		}
 		o := db.as("ins_a")
 		for _, want := range [][2]int{{12, 15}, {15, 18}, {18, 20}, {20, 20}} {
-			leased, err := o.LeaseTasks(t.Context(), 3)
-			sortByName(leased, func(k dispatch.Task) string { return string(k.Event) })
-			wanted := slices.Clone(tasks[want[0]:want[1]])
-			sortByName(wanted, func(k dispatch.Task) string { return string(k.Event) })
+			leased, err := o.LeaseEvents(t.Context(), 3)
+			slices.Sort(leased)
+			wanted := slices.Sorted(slices.Values(events[want[0]:want[1]]))
 			if err != nil || !slices.Equal(leased, wanted) {
-				t.Errorf("leased the tasks %v, %v; want %v", leased, err, wanted)
+				t.Errorf("leased the events %v, %v; want %v", leased, err, wanted)
 			}
 			pushes, _, err := o.Lease(t.Context(), 3)
 			var got []dispatch.NotificationID
@@ -253,16 +249,12 @@ func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
 	})
 }
 
-func sortByName[T any](s []T, name func(T) string) {
-	slices.SortFunc(s, func(a, b T) int { return strings.Compare(name(a), name(b)) })
-}
-
 func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
 		id := db.notifications(t, d, 1, toDevices(devices))[0].ID
-		lease := func(o *Outbox) (tasks, pushes int) {
-			leased, err := o.LeaseTasks(t.Context(), 10)
+		lease := func(o *Outbox) (events, pushes int) {
+			leased, err := o.LeaseEvents(t.Context(), 10)
 			sent, _, err2 := o.Lease(t.Context(), 10)
 			if err != nil || err2 != nil {
 				t.Error(err, err2)
@@ -274,8 +266,8 @@ func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
 			o    *Outbox
 			want int
 		}{{a, 1}, {b, 0}, {a, 0}} {
-			if tasks, pushes := lease(step.o); tasks != step.want || pushes != step.want {
-				t.Errorf("%d: leased %d tasks and %d pushes, want %d", i, tasks, pushes, step.want)
+			if events, pushes := lease(step.o); events != step.want || pushes != step.want {
+				t.Errorf("%d: leased %d events and %d pushes, want %d", i, events, pushes, step.want)
 			}
 		}
 		leased := db.stored(t, id)
@@ -284,8 +276,8 @@ func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
 		}
 		db.exec(t, "UPDATE notifications SET next_at = ?", micros(db.now(t)))
 		db.exec(t, "UPDATE outbox SET next_at = ?", micros(db.now(t)))
-		if tasks, pushes := lease(b); tasks != 1 || pushes != 1 {
-			t.Errorf("after the leases ended another leased %d tasks and %d pushes", tasks, pushes)
+		if events, pushes := lease(b); events != 1 || pushes != 1 {
+			t.Errorf("after the leases ended another leased %d events and %d pushes", events, pushes)
 		}
 		if got := db.stored(t, id).Claim; got != "ins_b" {
 			t.Errorf("it is %s's", got)

@@ -89,16 +89,15 @@ func TestBornLeasedOrDueAtOnce(t *testing.T) {
 		teller.mustAccept(t, d.ID, v.ID)
 		teller.mustUpdate(t, d.ID, cancel)
 
-		if leased, err := db.as("ins_b").LeaseTasks(t.Context(), 10); err != nil || len(leased) > 0 {
+		if leased, err := db.as("ins_b").LeaseEvents(t.Context(), 10); err != nil || len(leased) > 0 {
 			t.Errorf("another leased %v, %v", leased, err)
 		}
 		for i, e := range h.events {
-			task := dispatch.Task{Event: e.ID, Kind: dispatch.TellTask}
-			want := outboxRow{EventID: e.ID, Task: dispatch.TellTask, NextAt: micros(e.At.Add(term)), Claim: "ins_a"}
-			if got := db.task(t, e.ID, dispatch.TellTask); got != want {
+			want := outboxRow{EventID: e.ID, NextAt: micros(e.At.Add(term)), Claim: "ins_a"}
+			if got := db.outboxRow(t, e.ID); got != want {
 				t.Errorf("born as %+v, want %+v", got, want)
 			}
-			if told, err := teller.as("ins_a").Do(t.Context(), task, 10); err != nil || told.Event != e {
+			if told, err := teller.as("ins_a").Expand(t.Context(), e.ID, 10); err != nil || told.Event != e {
 				t.Errorf("%d: told of %+v, %v; want %+v", i, told.Event, err, e)
 			}
 		}
@@ -107,8 +106,8 @@ func TestBornLeasedOrDueAtOnce(t *testing.T) {
 		}
 
 		d = db.add(t, nil)
-		leased, err := db.as("ins_b").LeaseTasks(t.Context(), 10)
-		if err != nil || len(leased) != 1 || db.count(t, "events WHERE id = ? AND dispatch_id = ?", leased[0].Event, d.ID) != 1 {
+		leased, err := db.as("ins_b").LeaseEvents(t.Context(), 10)
+		if err != nil || len(leased) != 1 || db.count(t, "events WHERE id = ? AND dispatch_id = ?", leased[0], d.ID) != 1 {
 			t.Errorf("without a teller: leased %v, %v", leased, err)
 		}
 	})

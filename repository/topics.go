@@ -76,13 +76,23 @@ func (e *expansion) gather(topic string, to []recipient) error {
 	return e.tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(members, notificationsAtOnce).Error
 }
 
-// disband has the topic's members unsubscribed, later.
+// disband has the topic wait until its members may be unsubscribed.
 func (e *expansion) disband() error {
 	if e.TopicFrom == 0 {
 		return nil
 	}
-	return e.tx.Exec(`UPDATE topics SET ended = ?, state = 0, claim = '', next_at = ? WHERE name = ? AND NOT ended`,
-		true, micros(e.Unsubscribe(e.now)), dispatch.TopicOf(e.told.Dispatch.ID)).Error
+	return e.tx.Exec(`UPDATE topics SET ended = ?, state = 1, claim = '' WHERE name = ? AND NOT ended`,
+		true, dispatch.TopicOf(e.told.Dispatch.ID)).Error
+}
+
+// ReleaseTopics has the members of the topics whose offer is over unsubscribed, and returns how many topics that are.
+func (s *Store) ReleaseTopics(ctx context.Context) (n int, err error) {
+	err = s.persist(ctx, s.relay, func(tx *gorm.DB) error {
+		due := tx.Exec("UPDATE topics SET state = 0, next_at = " + s.dialect.now() + " WHERE state = 1 AND ended")
+		n = int(due.RowsAffected)
+		return unavailable(due.Error)
+	})
+	return n, err
 }
 
 // LeaseTopics leases up to limit of the topics whose members are to be subscribed or unsubscribed.

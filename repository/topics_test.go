@@ -2,7 +2,9 @@ package repository
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,11 +15,19 @@ const largeAudience = 4
 
 func largeFrom(o *OutboxOptions) { o.TopicFrom = largeAudience }
 
+// announced adds a dispatch whose creation was told of.
+func (db *database) announced(t testing.TB, o *Outbox) dispatch.Dispatch {
+	t.Helper()
+	d := db.add(t, nil)
+	o.mustExpand(t, db, dispatch.EventCreated, 0)
+	return d
+}
+
 // gathered adds a dispatch that was offered to n devices, a large audience of it.
 func (db *database) gathered(t testing.TB, o *Outbox, n int) (dispatch.Dispatch, []dispatch.Device) {
 	t.Helper()
 	devices := db.equipped(t, n)
-	d := db.announced(t, o, nil)
+	d := db.announced(t, o)
 	db.exec(t, "UPDATE notifications SET state = 1")
 	return d, devices
 }
@@ -29,6 +39,14 @@ func (db *database) topic(t testing.TB, d dispatch.Dispatch) topicRow {
 		t.Fatal(err)
 	}
 	return append(rows, topicRow{})[0]
+}
+
+// mustRelease fails the test unless so many topics are released.
+func (db *database) mustRelease(t testing.TB, want int) {
+	t.Helper()
+	if n, err := db.ReleaseTopics(t.Context()); n != want || err != nil {
+		t.Errorf("released %d, %v; want %d", n, err, want)
+	}
 }
 
 // mustLeaseTopic makes the topic due, has o lease it, and fails the test unless it is the one that is wanted.
@@ -104,13 +122,13 @@ func TestALargeAudienceIsGathered(t *testing.T) {
 		// Announced again: it is the same audience, and one more.
 		devices = append(devices, db.equipped(t, 1)...)
 		db.happens(t, d.ID, dispatch.EventOpened, nil)
-		o.mustDo(t, db, dispatch.EventOpened, dispatch.TellTask, 0)
+		o.mustExpand(t, db, dispatch.EventOpened, 0)
 		topic := db.mustLeaseTopic(t, o, d, false)
 		if got := members(t, o, topic, 100); !slices.Equal(got, idsOf(devices)) {
 			t.Errorf("to be subscribed are %v, want %v", got, idsOf(devices))
 		}
 		never := db.as("ins_a")
-		db.announced(t, never, nil)
+		db.announced(t, never)
 		if n := db.count(t, "topics"); n != 1 {
 			t.Errorf("%d topics", n)
 		}
@@ -132,7 +150,7 @@ func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
 		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3]) // whom the topic no longer reaches
 		winner := slices.IndexFunc(devices, func(v dispatch.Device) bool { return v.ID == ids[0] })
 		db.mustAccept(t, d.ID, devices[winner].Driver)
-		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 2)
+		told := o.mustExpand(t, db, dispatch.EventAccepted, 2)
 		var singly []dispatch.Device
 		for _, v := range devices {
 			if slices.Contains(ids[3:], v.ID) {
@@ -162,7 +180,7 @@ func TestFewHearSingly(t *testing.T) {
 		d, devices := db.gathered(t, o, largeAudience)
 		db.subscribe(t, o, d)
 		db.mustAccept(t, d.ID, devices[0].Driver)
-		told := o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 0)
+		told := o.mustExpand(t, db, dispatch.EventAccepted, 0)
 		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, devices[1:]...)
 	})
 }
@@ -173,21 +191,19 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 		d, devices := db.gathered(t, o, 5)
 		db.subscribe(t, o, d)
 		db.mustAccept(t, d.ID, devices[0].Driver)
-		o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 0)
-		want := topicRow{Name: dispatch.TopicOf(d.ID), Ended: true}
-		got := db.topic(t, d)
-		db.mustBeAbout(t, "when they are unsubscribed", got.NextAt, time.Hour)
-		if want.NextAt = got.NextAt; got != want {
-			t.Errorf("the topic is %+v", got)
+		o.mustExpand(t, db, dispatch.EventAccepted, 0)
+		if got := db.topic(t, d); !got.Ended || got.State != stateDone || got.Claim != "" {
+			t.Errorf("the topic waits as %+v", got)
 		}
+		db.mustRelease(t, 1)
 		// What else happens to a dispatch that is over does not put it off.
-		db.exec(t, "UPDATE topics SET next_at = 7")
 		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Start(devices[0].Driver, now)
 		})
-		o.mustDo(t, db, dispatch.EventStarted, dispatch.TellTask, 0)
-		if got := db.topic(t, d); got.NextAt != 7 {
-			t.Errorf("the topic is %+v", got)
+		o.mustExpand(t, db, dispatch.EventStarted, 0)
+		want := dispatch.Topic{Name: dispatch.TopicOf(d.ID), Ended: true}
+		if leased, err := o.LeaseTopics(t.Context(), 10); err != nil || !slices.Equal(leased, []dispatch.Topic{want}) {
+			t.Fatalf("leased %v, %v; want %v at once", leased, err, want)
 		}
 		topic := db.mustLeaseTopic(t, o, d, true)
 		ids := members(t, o, topic, 100)
@@ -242,7 +258,8 @@ func TestAnotherGoesOnWithTheTopic(t *testing.T) {
 			}
 			if !ended {
 				db.mustUpdate(t, d.ID, cancel)
-				a.mustDo(t, db, dispatch.EventCanceled, dispatch.TellTask, 0)
+				a.mustExpand(t, db, dispatch.EventCanceled, 0)
+				db.mustRelease(t, 1)
 			}
 		}
 		if got := db.topic(t, d); got != (topicRow{}) {
@@ -273,7 +290,7 @@ func TestEachTopicIsLeasedByOne(t *testing.T) {
 func (db *database) offerEnds(t testing.TB, o *Outbox, d dispatch.Dispatch, driver dispatch.DriverID) {
 	t.Helper()
 	db.mustAccept(t, d.ID, driver)
-	o.mustDo(t, db, dispatch.EventAccepted, dispatch.TellTask, 0)
+	o.mustExpand(t, db, dispatch.EventAccepted, 0)
 }
 
 func (db *database) reopens(t testing.TB, o *Outbox, d dispatch.Dispatch, driver dispatch.DriverID) {
@@ -281,7 +298,42 @@ func (db *database) reopens(t testing.TB, o *Outbox, d dispatch.Dispatch, driver
 	db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Withdraw(driver, "SICK", now)
 	})
-	o.mustDo(t, db, dispatch.EventReopened, dispatch.TellTask, 0)
+	o.mustExpand(t, db, dispatch.EventReopened, 0)
+}
+
+// Many release together: each topic that waits is released once, and no other is touched.
+func TestReleaseTopics(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		later := micros(db.now(t).Add(time.Hour))
+		add := func(name string, ended bool, state int, claim string) {
+			db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES (?, ?, ?, ?, ?)", name, ended, state, later, claim)
+		}
+		const waiting = 20
+		for i := range waiting {
+			add(fmt.Sprint("waits ", i), true, stateDone, "")
+		}
+		add("subscribed", false, stateDone, "")
+		add("is being subscribed", false, statePending, "ins_x")
+		add("is being unsubscribed", true, statePending, "ins_x")
+		stores := []*Store{db.Store, open(t, db.url)}
+		var released atomic.Int32
+		together(6, func(i int) {
+			n, err := stores[i%2].ReleaseTopics(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			released.Add(int32(n))
+		})
+		if released.Load() != waiting {
+			t.Errorf("released %d times, want %d", released.Load(), waiting)
+		}
+		if n := db.count(t, "topics WHERE ended AND state = 0 AND next_at <= ?", micros(db.now(t))); n != waiting {
+			t.Errorf("%d are due, want %d", n, waiting)
+		}
+		if n := db.count(t, "topics WHERE name LIKE '%subscribed' AND next_at = ?", later); n != 3 {
+			t.Errorf("%d others are as they were, want 3", n)
+		}
+	})
 }
 
 func TestReopenedBeforeTheAudienceWasUnsubscribed(t *testing.T) {
@@ -291,6 +343,7 @@ func TestReopenedBeforeTheAudienceWasUnsubscribed(t *testing.T) {
 		db.subscribe(t, o, d)
 		db.offerEnds(t, o, d, devices[0].Driver)
 		db.reopens(t, o, d, devices[0].Driver)
+		db.mustRelease(t, 0)
 		topic := db.mustLeaseTopic(t, o, d, false)
 		if left := members(t, o, topic, 100); len(left) != 0 {
 			t.Errorf("%d who are subscribed are to be subscribed", len(left))
@@ -305,6 +358,7 @@ func TestReopenedWhileTheAudienceIsUnsubscribed(t *testing.T) {
 		d, devices := db.gathered(t, a, 6)
 		db.subscribe(t, a, d)
 		db.offerEnds(t, a, d, devices[0].Driver)
+		db.mustRelease(t, 1)
 		ending := db.mustLeaseTopic(t, a, d, true)
 		ids := members(t, a, ending, 100)
 		if err := a.SettleMembers(t.Context(), ending, ids[:2], nil); err != nil {

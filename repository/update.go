@@ -96,7 +96,7 @@ func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
 			Actor: e.Actor, ReasonCode: e.ReasonCode, At: micros(e.At),
 		}
 		outbox[i] = outboxRow{
-			EventID: e.ID, Task: dispatch.TellTask, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
+			EventID: e.ID, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
 		}
 	}
 	if err := tx.Create(&rows).Error; err != nil {

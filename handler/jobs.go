@@ -1,0 +1,138 @@
+package handler
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+)
+
+// Jobs are the scheduled jobs as operators see them.
+type Jobs interface {
+	Jobs(ctx context.Context) ([]dispatch.Job, error)
+	Runs(ctx context.Context, name string, page dispatch.Page) ([]dispatch.JobRun, string, error)
+	RunNow(ctx context.Context, name, actor string) (dispatch.JobRun, error)
+}
+
+type jobView struct {
+	Name     string `json:"name"`
+	Schedule string `json:"schedule"`
+	TimeZone string `json:"time_zone"`
+	OnLeader bool   `json:"on_leader"`
+	// NextRunAt is null while a run is due or there is none to come.
+	NextRunAt *timestamp `json:"next_run_at"`
+	// Lock is null while nobody holds it; LockProblem says why nobody can tell.
+	Lock          *jobLockView `json:"lock"`
+	LockProblem   *string      `json:"lock_problem"`
+	Running       *runView     `json:"running"`
+	Queued        *runView     `json:"queued"`
+	LastRun       *runView     `json:"last_run"`
+	LastSuccessAt *timestamp   `json:"last_success_at"`
+	Blocked       *blockedView `json:"blocked"`
+}
+
+type jobLockView struct {
+	Holder string `json:"holder"`
+	// LeaseLeftMS is null where the lock ends with its holder's session.
+	LeaseLeftMS *int64 `json:"lease_left_ms"`
+}
+
+type blockedView struct {
+	Since    timestamp `json:"since"`
+	Instance string    `json:"instance"`
+	Reason   string    `json:"reason"`
+}
+
+type runView struct {
+	Job         string             `json:"job"`
+	ScheduledAt timestamp          `json:"scheduled_at"`
+	Status      dispatch.RunStatus `json:"status"`
+	Attempt     int                `json:"attempt"`
+	Instance    *string            `json:"instance"`
+	RequestedBy *string            `json:"requested_by"`
+	BeganAt     *timestamp         `json:"began_at"`
+	EndedAt     *timestamp         `json:"ended_at"`
+	DurationMS  *float64           `json:"duration_ms"`
+	Result      *string            `json:"result"`
+	Error       *string            `json:"error"`
+	Skipped     int                `json:"skipped"`
+}
+
+func viewJob(j dispatch.Job) jobView {
+	v := jobView{
+		Name: j.Name, Schedule: j.Schedule, TimeZone: j.Zone.String(), OnLeader: j.OnLeader,
+		NextRunAt: optionalTimestamp(j.NextAt), LockProblem: nullable(j.LockProblem), LastSuccessAt: optionalTimestamp(j.SucceededAt),
+	}
+	if h := j.Holder; h != nil {
+		v.Lock = &jobLockView{Holder: h.Owner}
+		if h.Left > 0 {
+			left := h.Left.Milliseconds()
+			v.Lock.LeaseLeftMS = &left
+		}
+	}
+	for _, open := range j.Open {
+		run := viewRun(open)
+		if open.Status == dispatch.RunQueued {
+			v.Queued = &run
+		} else {
+			v.Running = &run
+		}
+	}
+	if j.Last != nil {
+		last := viewRun(*j.Last)
+		v.LastRun = &last
+	}
+	if b := j.Blocked; b != nil {
+		v.Blocked = &blockedView{Since: timestamp(b.Since), Instance: b.By, Reason: b.Reason}
+	}
+	return v
+}
+
+func viewRun(r dispatch.JobRun) runView {
+	instance, _, _ := strings.Cut(r.Owner, "/")
+	v := runView{
+		Job: r.Job, ScheduledAt: timestamp(r.Slot), Status: r.Status, Attempt: r.Attempt, Instance: nullable(instance),
+		RequestedBy: nullable(r.RequestedBy), BeganAt: optionalTimestamp(r.BeganAt), EndedAt: optionalTimestamp(r.EndedAt),
+		Result: nullable(r.Result), Error: nullable(r.Error), Skipped: r.Skipped,
+	}
+	if r.BeganAt != nil && r.EndedAt != nil {
+		took := float64(r.EndedAt.Sub(*r.BeganAt)) / float64(time.Millisecond)
+		v.DurationMS = &took
+	}
+	return v
+}
+
+func (h *handler) jobs(c echo.Context, _ string) error {
+	jobs, err := h.Jobs.Jobs(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(jobs, "", h.Now(), viewJob))
+}
+
+func (h *handler) jobRuns(c echo.Context, _ string) error {
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	runs, next, err := h.Jobs.Runs(c.Request().Context(), c.Param("name"), p)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(runs, next, h.Now(), viewRun))
+}
+
+// runJob is answered before the run begins: whichever instance comes first runs it.
+func (h *handler) runJob(c echo.Context, actor string) error {
+	if _, err := read[struct{}](c, maxBody); err != nil {
+		return err
+	}
+	run, err := h.Jobs.RunNow(c.Request().Context(), c.Param("name"), actor)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 202, viewRun(run))
+}

@@ -1,0 +1,203 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/repository"
+	"firsttap/schedule"
+)
+
+// brokenLocks can't say who holds anything.
+type brokenLocks struct{ *lock.Memory }
+
+func (brokenLocks) Show(context.Context, string) (lock.Holder, error) {
+	return lock.Holder{}, fmt.Errorf("%w: connection refused", lock.ErrUnavailable)
+}
+
+// withJobs has a world with two jobs, which nobody runs.
+func withJobs(t *testing.T, locks schedule.Strategy) *world {
+	t.Helper()
+	return newWorld(t, func(api *API) {
+		job := func(name string, when schedule.When, onLeader bool) schedule.Job {
+			return schedule.Job{
+				Name: name, When: when, OnLeader: onLeader, Hold: lock.Renewed(10*time.Second, time.Minute),
+				Work: func(context.Context, dispatch.JobRun) (string, error) { return "", errors.New("it ran") },
+			}
+		}
+		store := api.Store.(*repository.Store)
+		jobs := []schedule.Job{job("tidy", schedule.Cron("0 0 4 * * *"), true), job("count", schedule.After(time.Hour), false)}
+		seoul, err := time.LoadLocation("Asia/Seoul")
+		if err != nil {
+			t.Fatal(err)
+		}
+		scheduler, err := schedule.New(schedule.Options{
+			Jobs: jobs, Ledger: store, Locks: locks, Zone: seoul, Who: "host:1", Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.RegisterJobs(t.Context(), []string{"tidy", "count"}); err != nil {
+			t.Fatal(err)
+		}
+		api.Jobs = scheduler
+	})
+}
+
+// began begins the run of a slot an hour ago, or what somebody has asked for.
+func (w *world) began(job, owner string) dispatch.JobRun {
+	w.t.Helper()
+	run, err := w.store.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ dispatch.JobState, now time.Time) time.Time {
+		return now.Add(-time.Hour)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return run
+}
+
+func (w *world) job(name string) map[string]any {
+	w.t.Helper()
+	r := w.call("GET", "/v1/admin/jobs", key, "")
+	for _, j := range items(r) {
+		if j["name"] == name {
+			return j
+		}
+	}
+	w.t.Fatalf("no job %s: %d %s", name, r.status, r.raw)
+	return nil
+}
+
+var runMembers = []string{
+	"job", "scheduled_at", "status", "attempt", "instance", "requested_by", "began_at", "ended_at", "duration_ms", "result", "error", "skipped",
+}
+
+func TestJobs(t *testing.T) {
+	locks := lock.NewMemory()
+	w := withJobs(t, locks)
+	r := w.call("GET", "/v1/admin/jobs", key, "")
+	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")
+	for _, j := range items(r) {
+		mustHave(t, "a job", j, "name", "schedule", "time_zone", "on_leader", "next_run_at", "lock", "lock_problem", "running", "queued",
+			"last_run", "last_success_at", "blocked")
+		for _, member := range []string{"lock", "lock_problem", "running", "queued", "last_run", "last_success_at", "blocked"} {
+			if j[member] != nil {
+				t.Errorf("%s of a job that never ran: %v", member, j[member])
+			}
+		}
+	}
+	tidy := w.job("tidy")
+	next, err := time.Parse(time.RFC3339, fmt.Sprint(tidy["next_run_at"]))
+	if err != nil || next.UTC().Hour() != 19 || !next.After(time.Now()) || time.Until(next) > 24*time.Hour {
+		t.Errorf("four o'clock in Seoul is next at %v: %v", tidy["next_run_at"], err)
+	}
+	if tidy["schedule"] != "0 0 4 * * *" || tidy["time_zone"] != "Asia/Seoul" || tidy["on_leader"] != true {
+		t.Errorf("%v", tidy)
+	}
+
+	locker := lock.New(locks, lock.Options{Who: "host:2"})
+	defer locker.Close()
+	lease, err := locker.Acquire(t.Context(), "count", lock.Fixed(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lease.Release(context.Background())
+	first := w.began("count", "host:2/a")
+	if err := w.store.EndRun(t.Context(), first, dispatch.RunEnd{Status: dispatch.RunSucceeded, Result: "3 counted"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.BlockJob(t.Context(), "count", "host:3", "no answer"); err != nil {
+		t.Fatal(err)
+	}
+	count := w.job("count")
+	mustHave(t, "the last run", count["last_run"].(map[string]any), runMembers...)
+	held := count["lock"].(map[string]any)
+	if left, _ := held["lease_left_ms"].(float64); held["holder"] != lease.Owner() || left <= 0 || left > 60_000 {
+		t.Errorf("the lock: %v", held)
+	}
+	blocked := count["blocked"].(map[string]any)
+	mustHave(t, "blocked", blocked, "since", "instance", "reason")
+	if blocked["instance"] != "host:3" || blocked["reason"] != "no answer" || count["last_success_at"] == nil {
+		t.Errorf("%v", count)
+	}
+	w.began("count", "host:2/b")
+	running := w.job("count")["running"].(map[string]any)
+	if running["status"] != "RUNNING" || running["instance"] != "host:2" || running["ended_at"] != nil || w.job("count")["blocked"] != nil {
+		t.Errorf("%v", w.job("count"))
+	}
+}
+
+func TestJobsWhenNobodyCanTellWhoHoldsTheLock(t *testing.T) {
+	w := withJobs(t, brokenLocks{lock.NewMemory()})
+	if j := w.job("tidy"); j["lock"] != nil || j["lock_problem"] == nil || j["next_run_at"] == nil {
+		t.Errorf("%v", j)
+	}
+}
+
+func TestRunsOfAJob(t *testing.T) {
+	w := withJobs(t, lock.NewMemory())
+	ends := []dispatch.RunEnd{{Status: dispatch.RunSucceeded, Result: "1"}, {Status: dispatch.RunFailed, Error: "disk full"}, {Status: dispatch.RunSucceeded, Result: "3"}}
+	for i, end := range ends {
+		if err := w.store.EndRun(t.Context(), w.began("count", fmt.Sprintf("host:1/%d", i)), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := w.call("GET", "/v1/admin/jobs/count/runs?limit=2", key, "")
+	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")
+	page := items(r)
+	if len(page) != 2 || page[0]["result"] != "3" || page[1]["status"] != "FAILED" || page[1]["error"] != "disk full" {
+		t.Fatalf("%d %s", r.status, r.raw)
+	}
+	for _, run := range page {
+		mustHave(t, "a run", run, runMembers...)
+		if took, ok := run["duration_ms"].(float64); !ok || took < 0 || took > 60_000 || run["instance"] != "host:1" {
+			t.Errorf("%v", run)
+		}
+	}
+	rest := w.call("GET", fmt.Sprintf("/v1/admin/jobs/count/runs?limit=2&cursor=%v", r.at("next_cursor")), key, "")
+	if last := items(rest); len(last) != 1 || last[0]["result"] != "1" || rest.at("next_cursor") != nil {
+		t.Errorf("%d %s", rest.status, rest.raw)
+	}
+	w.refused("a bad cursor", w.call("GET", "/v1/admin/jobs/count/runs?cursor=x", key, ""), 400, "MALFORMED_REQUEST")
+	w.refused("no such job", w.call("GET", "/v1/admin/jobs/none/runs", key, ""), 404, "JOB_NOT_FOUND")
+}
+
+func TestRunJobNow(t *testing.T) {
+	w := withJobs(t, lock.NewMemory())
+	r := w.call("POST", "/v1/admin/jobs/count/run", key, "")
+	mustHave(t, "the run", r.json, runMembers...)
+	if r.status != 202 || r.at("status") != "QUEUED" || r.at("requested_by") == nil || r.at("began_at") != nil {
+		t.Fatalf("%d %s", r.status, r.raw)
+	}
+	again := w.call("POST", "/v1/admin/jobs/count/run", key, "")
+	if again.status != 202 || again.at("scheduled_at") != r.at("scheduled_at") || len(items(w.call("GET", "/v1/admin/jobs/count/runs", key, ""))) != 1 {
+		t.Errorf("asked again: %d %s", again.status, again.raw)
+	}
+	if w.job("count")["queued"] == nil {
+		t.Error("what was asked for is not shown")
+	}
+	w.refused("no such job", w.call("POST", "/v1/admin/jobs/none/run", key, ""), 404, "JOB_NOT_FOUND")
+	w.refused("a body", w.call("POST", "/v1/admin/jobs/count/run", key, `{"force":true}`), 422, "VALIDATION_FAILED")
+}
+
+func TestWhoMaySeeAndRunJobs(t *testing.T) {
+	w := withJobs(t, lock.NewMemory())
+	w.putKey(dispatch.Viewer, "viewer")
+	w.putKey(dispatch.Dispatcher, "dispatcher")
+	driver := w.drivers(1)[0]
+	for _, path := range []string{"/v1/admin/jobs", "/v1/admin/jobs/count/runs"} {
+		if r := w.call("GET", path, "viewer", ""); r.status != 200 {
+			t.Errorf("%s: %d", path, r.status)
+		}
+		w.refused(path, w.call("GET", path, driver.token, ""), 401, "UNAUTHENTICATED")
+	}
+	for _, who := range []string{"viewer", "dispatcher"} {
+		w.refused(who, w.call("POST", "/v1/admin/jobs/count/run", who, ""), 403, "FORBIDDEN")
+	}
+}

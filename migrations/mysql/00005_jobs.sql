@@ -1,0 +1,58 @@
+-- +goose Up
+-- What the schedule has to remember of a job between its runs.
+CREATE TABLE jobs (
+  name           VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  registered_at  BIGINT       NOT NULL,
+  slot           BIGINT       NULL, -- the last that was begun
+  fence          BIGINT       NOT NULL, -- of the last run
+  ended_at       BIGINT       NULL,
+  succeeded_at   BIGINT       NULL,
+  blocked_at     BIGINT       NULL, -- since when nobody can tell who holds the job's lock
+  blocked_by     VARCHAR(64)  NOT NULL,
+  blocked_reason VARCHAR(255) NOT NULL
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- alive_until is when a run of which nothing is heard is taken over; NULL unless it is RUNNING.
+CREATE TABLE job_runs (
+  job          VARCHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  slot         BIGINT        NOT NULL,
+  status       VARCHAR(16)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  attempt      INT           NOT NULL,
+  owner        VARCHAR(100)  NOT NULL, -- instance/what only this attempt is called
+  fence        BIGINT        NOT NULL,
+  alive_until  BIGINT        NULL,
+  requested_by VARCHAR(40)   NOT NULL,
+  began_at     BIGINT        NULL,
+  ended_at     BIGINT        NULL,
+  result       VARCHAR(255)  NOT NULL,
+  error        VARCHAR(1000) NOT NULL,
+  skipped      INT           NOT NULL,
+  PRIMARY KEY (job, slot),
+  KEY ix_job_runs_open (job, status, slot),
+  KEY ix_job_runs_slot (slot)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+-- How many drivers were on duty in a region, and how many dispatches were open there.
+CREATE TABLE supply (
+  at      BIGINT      NOT NULL,
+  region  VARCHAR(64) NOT NULL,
+  on_duty INT         NOT NULL,
+  open    INT         NOT NULL,
+  PRIMARY KEY (at, region)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+CREATE INDEX ix_dispatches_expiry ON dispatches (status, expires_at);
+CREATE INDEX ix_dispatches_work ON dispatches (status, work_starts_at);
+
+-- The end of an offer and the reminder of its work are jobs now: a row is an event that is to be told of.
+DELETE FROM outbox WHERE task <> 'event';
+ALTER TABLE outbox DROP PRIMARY KEY, ADD PRIMARY KEY (event_id), DROP COLUMN task;
+
+-- +goose Down
+ALTER TABLE outbox ADD COLUMN task VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'event' AFTER event_id,
+  DROP PRIMARY KEY, ADD PRIMARY KEY (event_id, task);
+DROP INDEX ix_dispatches_work ON dispatches;
+DROP INDEX ix_dispatches_expiry ON dispatches;
+DROP TABLE supply;
+DROP TABLE job_runs;
+DROP TABLE jobs;

@@ -1,0 +1,145 @@
+package repository
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// elsewhere adds n dispatches that it is time for nothing of: most are over, the others' time is to come.
+func (db *database) elsewhere(t testing.TB, n int) {
+	t.Helper()
+	now := db.now(t)
+	rows := make([]dispatchRow, n)
+	for i := range rows {
+		ago := time.Duration(i) * time.Minute
+		d := dispatch.Dispatch{ID: dispatch.NewID(now), Terms: someTerms(now), Round: 1, Version: 1, CreatedAt: now, UpdatedAt: now}
+		d.WorkStartsAt, d.WorkEndsAt = now.Add(-ago-time.Hour), now.Add(-ago)
+		d.OpensAt, d.ExpiresAt = now.Add(-ago-time.Hour), now.Add(-ago)
+		d.Claim = &dispatch.Claim{AcceptedAt: now.Add(-ago - time.Hour)}
+		d.Status = []dispatch.Status{dispatch.Expired, dispatch.Canceled, dispatch.Completed}[i%3]
+		if i%10 == 0 {
+			d.Status = []dispatch.Status{dispatch.Pending, dispatch.Accepted, dispatch.InProgress}[i/10%3]
+			d.WorkStartsAt, d.WorkEndsAt, d.ExpiresAt = now.Add(ago+100*time.Hour), now.Add(ago+101*time.Hour), now.Add(ago+time.Hour)
+		}
+		rows[i] = toRow(d)
+	}
+	if err := db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// However many dispatches there are, what is due is found by an index, in its order, and little else is looked at.
+func TestPlansOfWhatIsDue(t *testing.T) {
+	indexes := map[string]string{
+		"ExpireOffers": "ix_dispatches_expiry", "Remind": "ix_dispatches_work", "CloseOverdue": "ix_dispatches_work",
+	}
+	each(t, func(t *testing.T, db *database) {
+		const limit = 20
+		db.elsewhere(t, 10_000)
+		for _, c := range clockworks {
+			c.ready(t, db, limit+10)
+		}
+		server := db.dialect.skipLocked != ""
+		if server {
+			db.exec(t, "ANALYZE TABLE dispatches, events")
+		}
+		for _, c := range clockworks {
+			all := statements(t, db.general, func() { c.mustChange(t, db.Store, limit, limit) })
+			if len(all) != 1 {
+				t.Fatalf("%s: %q", c.name, all)
+			}
+			if !server {
+				db.mustNotSort(t, all[0])
+				continue
+			}
+			plans := db.explain(t, all[0])
+			if p := plans[0]; p["type"] != "range" || p["key"] != indexes[c.name] || strings.Contains(p["extra"], "filesort") {
+				t.Errorf("%s:\n%s\n%v", c.name, all[0], p)
+			}
+			for _, p := range plans[1:] {
+				if p["type"] != "ref" || p["key"] != "ix_events_dispatch" {
+					t.Errorf("%s:\n%s\n%v", c.name, all[0], p)
+				}
+			}
+			if n := db.rowsRead(t, all[0]); n > 10*(limit+10) {
+				t.Errorf("%s: %d rows read", c.name, n)
+			}
+		}
+	})
+}
+
+// young fills the tables of what is not kept for good with n rows each that stay.
+func (db *database) young(t *testing.T, n int) {
+	t.Helper()
+	now := db.now(t)
+	us := micros(now.Add(time.Hour))
+	fill := func(insert string, row func(i int) string) {
+		t.Helper()
+		rows := make([]string, n)
+		for i := range rows {
+			rows[i] = row(i)
+		}
+		db.exec(t, insert+" VALUES "+strings.Join(rows, ", "))
+	}
+	fill("INSERT INTO outbox (event_id, state, next_at)", func(i int) string { return fmt.Sprintf("('evt_y%d', 1, %d)", i, us) })
+	fill("INSERT INTO devices (id, driver_id, installation_id, platform, push_token, app_version, locale, created_at, updated_at)",
+		func(i int) string {
+			return fmt.Sprintf("('dev_y%[1]d', 'drv_y%[1]d', 'i', 'ios', 'y%[1]d', '', '', 1, 1)", i)
+		})
+	fill("INSERT INTO job_runs (job, slot, status, attempt, owner, fence, requested_by, result, error, skipped)",
+		func(i int) string {
+			return fmt.Sprintf("('a job', %d, 'SUCCEEDED', 1, '', 1, '', '', '', 0)", us+int64(i))
+		})
+	fill("INSERT INTO supply (at, region, on_duty, open)", func(i int) string { return fmt.Sprintf("(%d, 'seoul', 1, 1)", us+int64(i)) })
+	fill("INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at)",
+		func(int) string {
+			return fmt.Sprintf("('%s', 'dsp_1', 1, 'drv_1', 'SUCCESS', 1)", dispatch.NewAttemptID(now))
+		})
+	fill("INSERT INTO offers (dispatch_id, round, driver_id)", func(int) string { return fmt.Sprintf("('%s', 1, 'drv_1')", dispatch.NewID(now)) })
+	db.many(t, n)
+	db.exec(t, "UPDATE notifications SET next_at = ? WHERE device_id = 'dev_1'", us)
+	db.exec(t, "ANALYZE TABLE outbox, devices, job_runs, supply, attempts, offers, notifications")
+}
+
+// What has been kept for long enough is found by an index in its order, and deleted by its key.
+func TestPlansOfWhatIsPruned(t *testing.T) {
+	indexes := map[string]string{
+		"outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
+		"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",
+	}
+	form := regexp.MustCompile(`\A(SELECT|DELETE) .*?FROM (\w+) `)
+	eachServer(t, func(t *testing.T, db *database) {
+		db.fill(t, 6)
+		now := db.now(t)
+		db.aged(t, 2, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
+		db.young(t, 3000)
+		seen := map[string]int{}
+		all := statements(t, db.relay, func() {
+			if n, err := db.Prune(t.Context(), 1000); n != 2*(6+agedRows) || err != nil {
+				t.Errorf("pruned %d, %v", n, err)
+			}
+		})
+		for _, s := range all {
+			of := form.FindStringSubmatch(s)
+			if of == nil {
+				continue // the clock
+			}
+			seen[of[1]+" "+of[2]]++
+			p := db.explain(t, s)[0]
+			if of[1] == "SELECT" && (p["key"] != indexes[of[2]] || strings.Contains(p["extra"], "filesort")) ||
+				of[1] == "DELETE" && p["rows"] != "1" || p["type"] != "range" && p["type"] != "ref" {
+				t.Errorf("%s\n%v", s, p)
+			}
+		}
+		for table := range indexes {
+			if seen["SELECT "+table] == 0 || seen["DELETE "+table] == 0 {
+				t.Errorf("nothing of %s: %v", table, seen)
+			}
+		}
+	})
+}

@@ -1,0 +1,356 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/servertest"
+)
+
+const (
+	remindBefore = time.Hour
+	overdueAfter = 24 * time.Hour
+)
+
+// clockwork is what the clock makes of dispatches.
+type clockwork struct {
+	name  string
+	event dispatch.EventType
+	// ready adds n dispatches that it is time for, the i-th the i-th to be changed.
+	ready func(t testing.TB, db *database, n int) []dispatch.ID
+	run   func(ctx context.Context, s *Store, limit int) (int, error)
+}
+
+var clockworks = []clockwork{
+	{"ExpireOffers", dispatch.EventExpired, func(t testing.TB, db *database, n int) []dispatch.ID {
+		ids := make([]dispatch.ID, n)
+		for i := range ids {
+			ids[i] = db.add(t, nil).ID
+			db.exec(t, "UPDATE dispatches SET opens_at = 1, expires_at = ? WHERE id = ?", 2+i, ids[i])
+		}
+		return ids
+	}, func(ctx context.Context, s *Store, limit int) (int, error) { return s.ExpireOffers(ctx, limit) }},
+	{"Remind", dispatch.EventReminder, func(t testing.TB, db *database, n int) []dispatch.ID {
+		ids := db.taken(t, n)
+		for i, id := range ids {
+			db.worksIn(t, id, 10*time.Minute+time.Duration(i)*time.Second)
+		}
+		return ids
+	}, func(ctx context.Context, s *Store, limit int) (int, error) { return s.Remind(ctx, remindBefore, limit) }},
+	{"CloseOverdue", dispatch.EventCanceled, func(t testing.TB, db *database, n int) []dispatch.ID {
+		ids := db.taken(t, n)
+		for i, id := range ids {
+			db.worksIn(t, id, -overdueAfter-2*time.Hour+time.Duration(i)*time.Second)
+		}
+		return ids
+	}, func(ctx context.Context, s *Store, limit int) (int, error) {
+		return s.CloseOverdue(ctx, overdueAfter, limit)
+	}},
+}
+
+// eachClockwork runs the test for each of them, on databases as each has them.
+func eachClockwork(t *testing.T, on func(*testing.T, func(*testing.T, *database)), test func(*testing.T, *database, clockwork)) {
+	for _, c := range clockworks {
+		t.Run(c.name, func(t *testing.T) {
+			on(t, func(t *testing.T, db *database) { test(t, db, c) })
+		})
+	}
+}
+
+// taken adds n dispatches that were accepted two days ago by a driver each.
+func (db *database) taken(t testing.TB, n int) []dispatch.ID {
+	t.Helper()
+	ids := make([]dispatch.ID, n)
+	for i, v := range db.drivers(t, n) {
+		ids[i] = db.add(t, nil).ID
+		db.mustAccept(t, ids[i], v.ID)
+		db.exec(t, "UPDATE dispatches SET accepted_at = accepted_at - ? WHERE id = ?", (48 * time.Hour).Microseconds(), ids[i])
+	}
+	return ids
+}
+
+// worksIn has the work of a dispatch, an hour of it, start then.
+func (db *database) worksIn(t testing.TB, id dispatch.ID, d time.Duration) {
+	t.Helper()
+	starts := db.now(t).Add(d)
+	db.exec(t, "UPDATE dispatches SET work_starts_at = ?, work_ends_at = ? WHERE id = ?", micros(starts), micros(starts.Add(time.Hour)), id)
+}
+
+// mustChange fails the test unless c changes so many.
+func (c clockwork) mustChange(t testing.TB, s *Store, limit, want int) {
+	t.Helper()
+	if n, err := c.run(t.Context(), s, limit); n != want || err != nil {
+		t.Errorf("%s: %d, %v; want %d", c.name, n, err, want)
+	}
+}
+
+// mustHave fails the test unless each of the dispatches has so many of c's events, with a row of the outbox each.
+func (c clockwork) mustHave(t testing.TB, db *database, want int, ids ...dispatch.ID) {
+	t.Helper()
+	for i, id := range ids {
+		n := db.count(t, "events WHERE dispatch_id = ? AND type = ?", id, c.event)
+		told := db.count(t, "outbox o JOIN events e ON e.id = o.event_id WHERE e.dispatch_id = ? AND e.type = ?", id, c.event)
+		if n != want || told != want {
+			t.Errorf("%s: dispatch %d has %d events, %d to be told of; want %d", c.name, i, n, told, want)
+		}
+	}
+}
+
+// No more than asked for, those whose time came first, and the next call goes on.
+func TestDueByAndBy(t *testing.T) {
+	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
+		ids := c.ready(t, db, 7)
+		c.mustChange(t, db.Store, 0, 0)
+		done := 0
+		for _, n := range []int{3, 3, 1} {
+			c.mustChange(t, db.Store, 3, n)
+			done += n
+			c.mustHave(t, db, 1, ids[:done]...)
+			c.mustHave(t, db, 0, ids[done:]...)
+		}
+		c.mustChange(t, db.Store, 3, 0)
+		c.mustHave(t, db, 1, ids...)
+	})
+}
+
+// However many do it at the same time, it is done once, and one of them says so.
+func TestDueOnce(t *testing.T) {
+	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
+		ids := c.ready(t, db, 10)
+		stores := []*Store{db.Store, open(t, db.url)}
+		var changed atomic.Int32
+		together(6, func(i int) {
+			n, err := c.run(t.Context(), stores[i%2], 100)
+			if err != nil {
+				t.Error(err)
+			}
+			changed.Add(int32(n))
+		})
+		if int(changed.Load()) != len(ids) {
+			t.Errorf("%d were changed, want %d", changed.Load(), len(ids))
+		}
+		c.mustHave(t, db, 1, ids...)
+	})
+}
+
+// What is committed is told of once, by the process that did it.
+func TestDueIsTold(t *testing.T) {
+	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
+		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
+		teller.BornLeased("ins_a", term)
+		var h heard
+		h.listen(t, teller)
+		id := c.ready(t, db, 1)[0]
+		c.mustChange(t, teller.Store, 10, 1)
+		if !slices.Equal(h.types(), []dispatch.EventType{c.event}) || !slices.Equal(h.stored, []int{1}) {
+			t.Fatalf("told %v, of which %v were committed", h.types(), h.stored)
+		}
+		e := h.events[0]
+		if e.Dispatch != id || e.Round != 1 || e.Actor != dispatch.System || h.about[0].Version != db.mustRead(t, id).Version {
+			t.Errorf("told %+v about %+v", e, h.about[0])
+		}
+		if row := db.outboxRow(t, e.ID); row.Claim != "ins_a" || row.State != statePending {
+			t.Errorf("born as %+v", row)
+		}
+		c.mustChange(t, teller.Store, 10, 0)
+		if len(h.events) != 1 {
+			t.Errorf("told %v", h.types())
+		}
+	})
+}
+
+// What is due by the database's clock is due, whatever the process's says.
+func TestDueByTheDatabasesClock(t *testing.T) {
+	for _, offset := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
+		t.Run(offset.String(), func(t *testing.T) {
+			db := migrated(t, servertest.StartMariaDBSkewed(t, offset).URL(t))
+			for _, c := range clockworks {
+				db.add(t, nil)
+				for _, id := range db.taken(t, 2) {
+					db.worksIn(t, id, remindBefore+time.Minute)
+				}
+				c.mustChange(t, db.Store, 10, 0)
+				ids := c.ready(t, db, 2)
+				c.mustChange(t, db.Store, 10, 2)
+				c.mustHave(t, db, 1, ids...)
+				db.exec(t, "DELETE FROM dispatches")
+			}
+		})
+	}
+}
+
+// One that somebody holds is left for the next time, and the others are not.
+func TestDueAndHeld(t *testing.T) {
+	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
+		ids := c.ready(t, db, 3)
+		_, release := db.hold(t, ids[0])
+		n, err := c.run(t.Context(), db.Store, 10)
+		if n != 2 || !errors.Is(err, dispatch.ErrUnavailable) || !strings.Contains(err.Error(), string(ids[0])) {
+			t.Errorf("%d, %v; want 2, and that %s could not be", n, err, ids[0])
+		}
+		c.mustHave(t, db, 0, ids[0])
+		c.mustHave(t, db, 1, ids[1:]...)
+		release()
+		c.mustChange(t, db.Store, 10, 1)
+		c.mustHave(t, db, 1, ids...)
+	})
+}
+
+// It does not go on for long with a database that is of no use, nor after its context has ended.
+func TestDueGivesUp(t *testing.T) {
+	failures := func(err error) int {
+		var all interface{ Unwrap() []error }
+		if !errors.As(err, &all) || !errors.Is(err, dispatch.ErrUnavailable) {
+			return 0
+		}
+		return len(all.Unwrap())
+	}
+	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
+		ids := c.ready(t, db, mostFailures+2)
+		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
+		n, err := c.run(t.Context(), db.Store, 100)
+		db.exec(t, "ALTER TABLE outbox_gone RENAME TO outbox")
+		if n != 0 || failures(err) != mostFailures {
+			t.Errorf("%d, %d failures: %v", n, failures(err), err)
+		}
+		c.mustHave(t, db, 0, ids...)
+		db.exec(t, "ALTER TABLE dispatches RENAME TO dispatches_gone")
+		n, err = c.run(t.Context(), db.Store, 100)
+		db.exec(t, "ALTER TABLE dispatches_gone RENAME TO dispatches")
+		if n != 0 || !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("%d, %v; want %v", n, err, dispatch.ErrUnavailable)
+		}
+		if db.dialect.skipLocked == "" {
+			return // who waits for SQLite's file can't be seen
+		}
+		db.hold(t, ids[0])
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		ended := make(chan error, 1)
+		go func() {
+			_, err := c.run(ctx, db.Store, 100)
+			ended <- err
+		}()
+		db.waiting(t)
+		stop()
+		if err := <-ended; failures(err) != 1 {
+			t.Errorf("after its context ended: %v", err)
+		}
+		c.mustHave(t, db, 0, ids...)
+	})
+}
+
+// Its events' rows are what another transaction holds, which then wants the dispatch.
+func TestDueAndADeadlock(t *testing.T) {
+	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
+		ids := c.ready(t, db, 2)
+		before := db.mustRead(t, ids[0])
+		db.manyEvents(t, 500)
+		tx, err := db.raw.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		// Having written the most, it is not the one that is undone.
+		for _, query := range []string{"UPDATE outbox SET next_at = next_at + 1", "SELECT * FROM outbox FOR UPDATE"} {
+			if _, err := tx.Exec(query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ended := make(chan error, 1)
+		var n int
+		go func() {
+			var err error
+			n, err = c.run(t.Context(), db.Store, 1)
+			ended <- err
+		}()
+		db.waiting(t)
+		if _, err := tx.Exec("UPDATE dispatches SET note = note WHERE id = ?", ids[0]); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-ended; n != 0 || !errors.Is(err, dispatch.ErrUnavailable) || !db.dialect.retryable(err) {
+			t.Errorf("%d, %v; want a deadlock", n, err)
+		}
+		tx.Rollback()
+		c.mustHave(t, db, 0, ids...)
+		if got := db.mustRead(t, ids[0]); got.Version != before.Version {
+			t.Errorf("the dispatch is %+v", got)
+		}
+		c.mustChange(t, db.Store, 10, 2)
+		c.mustHave(t, db, 1, ids...)
+	})
+}
+
+// Nobody knows of the first whether it was committed: it was, and is not done again.
+func TestDueAndTheReplyOfTheCommitIsLost(t *testing.T) {
+	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
+		ids := c.ready(t, db, 2)
+		s, proxy := db.proxied(t)
+		cut := proxy.CutReply("COMMIT")
+		n, err := c.run(t.Context(), s, 10)
+		mustClose(t, "the cut", cut.Done())
+		if n != 1 || !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("%d, %v; want 1 and %v", n, err, dispatch.ErrUnknown)
+		}
+		c.mustHave(t, db, 1, ids...)
+		c.mustChange(t, s, 10, 0)
+		c.mustHave(t, db, 1, ids...)
+	})
+}
+
+// moves is what becomes of a dispatch after it was found to be due, and before it is locked.
+type moves struct {
+	name, set string // of the row
+	also      string // a statement with the dispatch's identifier
+}
+
+// mustLeave fails the test unless c leaves alone what has moved meanwhile.
+func (c clockwork) mustLeave(t *testing.T, all ...moves) {
+	eachServer(t, func(t *testing.T, db *database) {
+		for _, m := range all {
+			t.Run(m.name, func(t *testing.T) { c.mustLeaveOne(t, db, m) })
+			db.exec(t, "UPDATE dispatches SET status = 'CANCELED'")
+		}
+	})
+}
+
+func (c clockwork) mustLeaveOne(t *testing.T, db *database, m moves) {
+	id := c.ready(t, db, 1)[0]
+	tx, _ := db.hold(t, id)
+	ended := make(chan error, 1)
+	var n int
+	go func() {
+		var err error
+		n, err = c.run(t.Context(), db.Store, 10)
+		ended <- err
+	}()
+	db.waiting(t)
+	events := db.count(t, "events")
+	for _, query := range []string{"UPDATE dispatches SET version = version + 1, " + m.set + " WHERE id = ?", m.also} {
+		if query == "" {
+			continue
+		}
+		if _, err := tx.Exec(query, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m.also != "" {
+		events++
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	moved := db.mustRead(t, id)
+	if err := <-ended; n != 0 || err != nil {
+		t.Errorf("%d, %v; want none", n, err)
+	}
+	if got := db.mustRead(t, id); got.Version != moved.Version || got.Status != moved.Status || db.count(t, "events") != events {
+		t.Errorf("the dispatch is %+v, was %+v", got, moved)
+	}
+}

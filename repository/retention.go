@@ -1,0 +1,124 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// How long is kept what is no record; dispatches, claims and events are. What was pushed has its own time, next_at.
+const (
+	keepQuarantined = 7 * 24 * time.Hour // an app that still lives registers its token again when it starts
+	keepRuns        = 7 * 24 * time.Hour
+	keepSupply      = 30 * 24 * time.Hour
+	keepTaps        = 90 * 24 * time.Hour // and what drivers have seen
+)
+
+// Prune deletes up to limit rows of what has been kept for long enough, and returns how many. It holds few rows at a
+// time, each for a moment, and waits for nobody's.
+func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
+	now, err := s.clock(s.relay.WithContext(ctx))
+	if err != nil {
+		return 0, err
+	}
+	for _, h := range heaps(now) {
+		swept, err := s.sweep(ctx, h, limit-n)
+		n += swept
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// heap is rows of a table that are to be deleted, found by an index.
+type heap struct {
+	table, key, where, order string
+	args                     []any
+}
+
+// heaps are all that is of no use any more. Dispatches and attempts are found by their identifiers, which begin with the
+// time.
+func heaps(now time.Time) []heap {
+	ago := func(kept time.Duration) int64 { return micros(now.Add(-kept)) }
+	tapped := now.Add(-keepTaps)
+	all := []heap{
+		{"outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", []any{micros(now)}},
+		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}},
+		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), openRuns}},
+		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}},
+		{"attempts", "id", "id < ?", "id", []any{dispatch.FirstAttemptID(tapped)}},
+		{"offers", "dispatch_id, round, driver_id", "dispatch_id < ?", "dispatch_id", []any{dispatch.FirstID(tapped)}},
+	}
+	// State by state: the index has no room for "state <> 0".
+	for _, state := range []int{stateDone, stateDead, stateDropped} {
+		all = append(all, heap{"notifications", "id", "state = ? AND next_at <= ?", "next_at", []any{state, micros(now)}})
+	}
+	return all
+}
+
+// sweptAtOnce is how many rows one transaction deletes: SQLite's keeps everybody else waiting.
+const sweptAtOnce = 500
+
+// sweep deletes up to limit rows and returns how many, also with an error.
+func (s *Store) sweep(ctx context.Context, h heap, limit int) (n int, err error) {
+	for n < limit {
+		chunk := min(limit-n, sweptAtOnce)
+		deleted := 0
+		err := s.persist(ctx, s.relay, func(tx *gorm.DB) (err error) {
+			deleted, err = s.sweepOnce(tx, h, chunk)
+			return unavailable(err)
+		})
+		if err != nil {
+			return n, err
+		}
+		n += deleted
+		if deleted < chunk {
+			return n, nil
+		}
+	}
+	return n, nil
+}
+
+func (s *Store) sweepOnce(tx *gorm.DB, h heap, limit int) (int, error) {
+	found := " FROM " + h.table + " WHERE " + h.where + " ORDER BY " + h.order + " LIMIT ?"
+	args := append(append([]any{}, h.args...), limit)
+	if s.dialect.skipLocked == "" {
+		done := tx.Exec("DELETE FROM "+h.table+" WHERE ("+h.key+") IN (SELECT "+h.key+found+")", args...)
+		return int(done.RowsAffected), done.Error
+	}
+	keys, err := lockedKeys(tx.Raw("SELECT "+h.key+found+s.dialect.skipLocked, args...))
+	// One by one: given several keys of a small table, or of two columns, a server may read the table from end to end
+	// and wait for every row that somebody has locked.
+	one := "DELETE FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ?"
+	for i, key := range keys {
+		if err := tx.Exec(one, key...).Error; err != nil {
+			return i, err
+		}
+	}
+	return len(keys), err
+}
+
+// lockedKeys returns the keys that a query finds.
+func lockedKeys(query *gorm.DB) (keys [][]any, err error) {
+	rows, err := query.Rows()
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	for err == nil && rows.Next() {
+		key := make([]any, len(columns))
+		for i := range key {
+			key[i] = new(string)
+		}
+		err = rows.Scan(key...)
+		keys = append(keys, key)
+	}
+	return keys, errors.Join(err, rows.Err())
+}

@@ -1,0 +1,209 @@
+package repository
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// fill writes n done notifications and n done rows of the outbox, all due to be deleted, and beside each what is not.
+func (db *database) fill(t *testing.T, n int) {
+	t.Helper()
+	past, future := micros(time.Now().Add(-time.Minute)), micros(time.Now().Add(time.Hour))
+	told := func(state int, next int64) {
+		event := dispatch.NewEventID(time.Now())
+		db.exec(t, "INSERT INTO outbox (event_id, state, next_at) VALUES (?, ?, ?)", event, state, next)
+	}
+	for i := range n {
+		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = 1+i%3, past })
+		told(stateDone, past)
+	}
+	for state := range 4 {
+		db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = state, future })
+	}
+	db.notification(t, "dsp_1", func(r *notificationRow) { r.State, r.NextAt = statePending, past })
+	told(statePending, past)
+	told(statePending, future)
+	told(stateDone, future)
+}
+
+func TestPrune(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const kept = 8
+		db.fill(t, 9)
+		left := func() int { return db.count(t, "notifications") + db.count(t, "outbox") }
+		for _, want := range []int{4, 4, 4, 4, 2, 0} {
+			before := left()
+			if got, err := db.Prune(t.Context(), 4); got != want || err != nil || before-left() != want {
+				t.Errorf("pruned %d, %v; %d are gone, want %d", got, err, before-left(), want)
+			}
+		}
+		if left() != kept || db.count(t, "outbox WHERE state = 0") != 2 || db.count(t, "notifications WHERE state = 0") != 2 {
+			t.Errorf("%d left, want %d", left(), kept)
+		}
+		db.many(t, 3*sweptAtOnce)
+		db.exec(t, "UPDATE notifications SET next_at = 0 WHERE dispatch_id = 'dsp_1' AND device_id = 'dev_1'")
+		for _, want := range []int{2*sweptAtOnce + 1, sweptAtOnce - 1} {
+			if got, err := db.Prune(t.Context(), 2*sweptAtOnce+1); got != want || err != nil {
+				t.Errorf("more than a chunk: %d, %v", got, err)
+			}
+		}
+	})
+}
+
+const day = 24 * time.Hour
+
+// aged writes into each table rows of a time, of which those are found that what names.
+func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Duration) time.Time) {
+	t.Helper()
+	create := func(row any) {
+		if err := db.writes.WithContext(t.Context()).Create(row).Error; err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, v := range db.drivers(t, n) {
+		name := fmt.Sprint(what, " ", i)
+		phone := db.mustPut(t, someDevice(v.ID, name, name))
+		db.exec(t, "UPDATE devices SET quarantined_at = ? WHERE id = ?", micros(age(7*day)), phone.ID)
+		slot := age(7*day).UnixMicro() + int64(i)
+		for _, status := range []dispatch.RunStatus{dispatch.RunSucceeded, dispatch.RunFailed, dispatch.RunInterrupted} {
+			create(&runRow{Job: fmt.Sprint(status, " ", what), Slot: slot, Status: status})
+		}
+		db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(age(30*day)), name)
+		create(&attemptRow{ID: dispatch.NewAttemptID(age(90 * day)), DispatchID: "dsp_1", Result: dispatch.AttemptWon})
+		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", dispatch.NewID(age(90*day)), v.ID)
+	}
+}
+
+// kept is how many rows there are of what is not kept for good.
+func (db *database) kept(t *testing.T) map[string]int {
+	t.Helper()
+	kept := map[string]int{}
+	for _, table := range []string{"devices", "job_runs", "supply", "attempts", "offers"} {
+		kept[table] = db.count(t, table)
+	}
+	return kept
+}
+
+// agedRows is how many rows aged writes for each n.
+const agedRows = 7
+
+// Each table has its time; what is younger stays, and so does the record.
+func TestHowLongIsKept(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		db.mustAccept(t, d.ID, v.ID)
+		long := micros(time.Now().Add(-1000 * day))
+		db.exec(t, "UPDATE dispatches SET created_at = ?, updated_at = ?", long, long)
+		db.exec(t, "UPDATE events SET at = ?", long)
+		db.exec(t, "UPDATE claims SET accepted_at = ?", long)
+		healthy := db.mustPut(t, someDevice(v.ID, "healthy", "healthy"))
+		for i, status := range openRuns { // which are as old as can be
+			if err := db.writes.Create(&runRow{Job: "open", Slot: int64(i + 1), Status: status}).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := db.now(t)
+		db.aged(t, 3, "young", func(kept time.Duration) time.Time { return now.Add(time.Minute - kept) })
+		want := db.kept(t)
+		db.aged(t, 3, "old", func(kept time.Duration) time.Time { return now.Add(-time.Millisecond - kept) })
+		if n, err := db.Prune(t.Context(), 1000); n != 3*agedRows || err != nil {
+			t.Errorf("pruned %d, %v; want %d", n, err, 3*agedRows)
+		}
+		for table, n := range db.kept(t) {
+			if n != want[table] {
+				t.Errorf("%d %s are left, want %d", n, table, want[table])
+			}
+		}
+		if n := db.count(t, "devices WHERE push_token LIKE 'old%'") + db.count(t, "job_runs WHERE job LIKE '%old'") +
+			db.count(t, "supply WHERE region LIKE 'old%'"); n != 0 {
+			t.Errorf("%d old ones are left", n)
+		}
+		if n := db.count(t, "devices WHERE id = ?", healthy.ID); n != 1 || db.count(t, "job_runs WHERE job = 'open'") != len(openRuns) {
+			t.Error("a device that lives, or a run that has not ended, is gone")
+		}
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+		if n := db.count(t, "dispatches"); n != 1 {
+			t.Errorf("%d dispatches", n)
+		}
+	})
+}
+
+// No more than asked for, whatever it is of, the oldest first.
+func TestPruneByAndBy(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		now := db.now(t)
+		db.aged(t, 3, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
+		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE push_token = 'old 1'")
+		for _, step := range []struct{ limit, want int }{{0, 0}, {1, 1}, {10, 10}, {100, 3*agedRows - 11}, {100, 0}} {
+			if n, err := db.Prune(t.Context(), step.limit); n != step.want || err != nil {
+				t.Errorf("up to %d: pruned %d, %v; want %d", step.limit, n, err, step.want)
+			}
+			if n := db.count(t, "devices WHERE push_token = 'old 1'"); step.limit == 1 && n != 0 {
+				t.Error("the oldest is left")
+			}
+		}
+		for table, n := range db.kept(t) {
+			if n != 0 {
+				t.Errorf("%d %s are left", n, table)
+			}
+		}
+	})
+}
+
+// What fails tells so, with what was deleted before.
+func TestPruneThatFails(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.fill(t, 3)
+		db.exec(t, "ALTER TABLE notifications RENAME TO gone")
+		n, err := db.Prune(t.Context(), 100)
+		db.exec(t, "ALTER TABLE gone RENAME TO notifications")
+		if n != 3 || err == nil || !strings.Contains(err.Error(), "notifications") {
+			t.Errorf("pruned %d, %v", n, err)
+		}
+		if n, err := db.Prune(t.Context(), 100); n != 3 || err != nil {
+			t.Errorf("then pruned %d, %v", n, err)
+		}
+	})
+}
+
+// Rows that others have locked are left for the next time, one of each kind here.
+func TestPruneWaitsForNobody(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		const n = 3
+		db.fill(t, 3*n)
+		now := db.now(t)
+		db.aged(t, n, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
+		all := heaps(now)
+		for _, table := range []string{"outbox", "notifications"} { // what is not to be deleted is of no concern either
+			key := map[string]string{"outbox": "event_id", "notifications": "id"}[table]
+			all = append(all, heap{table, key, "state = 0", "next_at", nil})
+		}
+		tx, err := db.raw.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		for _, h := range all {
+			keys, err := lockedKeys(db.general.Raw("SELECT "+h.key+" FROM "+h.table+" WHERE "+h.where+" ORDER BY "+h.order+" LIMIT 1", h.args...))
+			if err != nil || len(keys) != 1 {
+				t.Fatalf("nothing to be deleted of %s: %v", h.table, err)
+			}
+			lock := "SELECT 1 FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ? FOR UPDATE"
+			if _, err := tx.Exec(lock, keys[0]...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		locked, total := len(heaps(now)), n*(6+agedRows)
+		if got, err := db.Prune(t.Context(), 1000); got != total-locked || err != nil {
+			t.Errorf("pruned %d, %v; want %d", got, err, total-locked)
+		}
+		tx.Rollback()
+		if got, err := db.Prune(t.Context(), 1000); got != locked || err != nil {
+			t.Errorf("then pruned %d, %v; want %d", got, err, locked)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package schedule
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/jonboulle/clockwork"
+)
+
+// clock shows the database's time: instances whose own clocks differ wake for a slot together.
+type clock struct {
+	clockwork.Clock
+	now   func() time.Time // this process's
+	ahead atomic.Int64     // the database's, in nanoseconds
+}
+
+func newClock(now func() time.Time) *clock { return &clock{Clock: clockwork.NewRealClock(), now: now} }
+
+// set takes over what the database's clock has shown at some time since this process's showed sent.
+func (c *clock) set(shown, sent time.Time) {
+	took := c.now().Sub(sent)
+	c.ahead.Store(int64(shown.Sub(sent.Add(took / 2).Round(0))))
+}
+
+// Now implements clockwork.Clock.
+func (c *clock) Now() time.Time { return c.now().Add(time.Duration(c.ahead.Load())) }
+
+// Since implements clockwork.Clock.
+func (c *clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// Until implements clockwork.Clock.
+func (c *clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
