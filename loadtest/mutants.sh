@@ -121,6 +121,6 @@ mutant "a reminder from each who looks" $due "err != nil || given > 0" "err != n
 mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
 mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
 mutant "a push at night for what nobody closed" dispatch/notification.go "if e.Actor == System && e.ReasonCode == ReasonOverdue {" "if false {" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
-mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND status NOT IN ('x', ?)" ./repository 'TestHowLongIsKept/sqlite'
+mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
 mutant "a tap that is not kept" service/accept.go "a.ledger.Note(tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 exit $lived

@@ -43,7 +43,7 @@ UNION ALL SELECT round, 0, 0, 0, 0, 0, MIN(at),
 
 // Funnel counts the drivers of each round, the first round first. Who was told, and of
 // whom the push service took the push, is known for as long as the notifications are kept: in the first forgotten
-// rounds both are 0 and mean nothing. ErrNotFound.
+// rounds both are 0 and mean nothing. Who saw it and who tapped is known for as long as Prune keeps that. ErrNotFound.
 func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error) {
 	db := s.general.WithContext(ctx)
 	d, now, err := s.find(db, id, "")
