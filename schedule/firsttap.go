@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,12 +60,9 @@ func FirstTap(work Work, remindBefore time.Duration) []Job {
 }
 
 func nightly(ctx context.Context, work Work) (string, error) {
-	closed, err := inParts(ctx, func(ctx context.Context, limit int) (int, error) { return work.CloseOverdue(ctx, overdueAfter, limit) })
-	if err != nil {
-		return fmt.Sprintf("%d dispatches closed", closed), err
-	}
+	closed, problem := inParts(ctx, func(ctx context.Context, limit int) (int, error) { return work.CloseOverdue(ctx, overdueAfter, limit) })
 	topics, err := work.ReleaseTopics(ctx)
-	return fmt.Sprintf("%d dispatches closed, %d topics to unsubscribe", closed, topics), err
+	return fmt.Sprintf("%d dispatches closed, %d topics to unsubscribe", closed, topics), errors.Join(problem, err)
 }
 
 // supply leaves out a minute that is long over: what is counted is what there is now.
