@@ -147,37 +147,99 @@ func TestJobsAreRunByHand(t *testing.T) {
 	}
 }
 
+// inTheMiddle makes an offer whose end can't be written until the returned function is called, and waits until
+// expire-offers is at it.
+func inTheMiddle(t *testing.T, i *instance, books *books) (id string, goOn func()) {
+	t.Helper()
+	id = mustOffer(t, i, job{region: "nowhere", expires: time.Now().Add(time.Second)})
+	tx, err := books.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() }) // done already
+	if _, err := tx.Exec("SELECT id FROM dispatches WHERE id = ? FOR UPDATE", id); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the job waits for the row", func() bool {
+		return books.count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
+			books.count("information_schema.processlist WHERE info LIKE 'SELECT d.%FOR UPDATE'") > 0
+	})
+	return id, func() {
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (b *books) expired(id string) func() bool {
+	return func() bool { return b.count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1 }
+}
+
 // What an instance has begun and not ended when it is told to stop, another ends.
 func TestJobIsHandedOver(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		settings := []string{"FIRSTTAP_DATABASE_URL=" + url}
-		a := start(t, settings...)
 		books := openBooks(t, url)
-		id := mustOffer(t, a, job{region: "nowhere", expires: time.Now().Add(time.Second)})
-		// The row is somebody's, so that the job is in its middle.
-		tx, err := books.db.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tx.Rollback()
-		if _, err := tx.Exec("SELECT id FROM dispatches WHERE id = ? FOR UPDATE", id); err != nil {
-			t.Fatal(err)
-		}
-		running := func() bool { return books.count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 }
-		eventually(t, "the job waits for the row", func() bool {
-			return running() && books.count("information_schema.processlist WHERE info LIKE 'SELECT d.%FOR UPDATE'") > 0
-		})
-		b := start(t, settings...)
+		a := start(t, "FIRSTTAP_DATABASE_URL="+url)
+		id, goOn := inTheMiddle(t, a, books)
+		start(t, "FIRSTTAP_DATABASE_URL="+url)
 		a.signal(syscall.SIGTERM)
 		await(t, "the first has ended", a.done)
-		if err := tx.Rollback(); err != nil {
+		goOn()
+		eventually(t, "the other ends the offer", books.expired(id))
+		eventually(t, "no run is left behind", func() bool { return books.count("job_runs WHERE status='RUNNING'") == 0 })
+	})
+}
+
+// A Java service that has the same job under ShedLock's table excludes ours while it runs, and ours its.
+func TestJobIsSharedWithShedLock(t *testing.T) {
+	// As ShedLock's JdbcTemplateLockProvider sends them, usingDbTime.
+	const (
+		insert = `INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('expire-offers',
+			TIMESTAMPADD(MICROSECOND, 600000 * 1000, UTC_TIMESTAMP(3)), UTC_TIMESTAMP(3), 'java')`
+		update = `UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, 600000 * 1000, UTC_TIMESTAMP(3)),
+			locked_at = UTC_TIMESTAMP(3), locked_by = 'java' WHERE name = 'expire-offers' AND lock_until <= UTC_TIMESTAMP(3)`
+		unlock = `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = 'expire-offers' AND locked_by = 'java'`
+	)
+	onServers(t, func(t *testing.T, url string) {
+		books := openBooks(t, url)
+		exec := func(statement string) int64 {
+			t.Helper()
+			done, err := books.db.Exec(statement)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := done.RowsAffected()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		mine := func() int { return books.count("job_runs WHERE job='expire-offers'") }
+		if _, err := command(t, settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, "k", jwtSecretVar, "s"), "migrate", "up"); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the other ends the offer", func() bool {
-			return books.count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1
+		exec(insert)
+		i := start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_JOB_LOCK=table")
+		id := mustOffer(t, i, job{region: "nowhere", expires: time.Now().Add(time.Second)})
+		if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
+			t.Errorf("another job: %+v", r)
+		}
+		eventually(t, "the job was refused", func() bool {
+			return books.count("dispatches WHERE id=? AND expires_at < ?", id, time.Now().Add(-6*time.Second).UnixMicro()) == 1
 		})
-		eventually(t, "no run is left behind", func() bool { return !running() })
-		_ = b
+		if mine() > 0 {
+			t.Errorf("%d runs beside ShedLock's", mine())
+		}
+		exec(unlock)
+		eventually(t, "the offer ends when ShedLock has let go", books.expired(id))
+
+		id, goOn := inTheMiddle(t, i, books)
+		if exec(update) > 0 {
+			t.Error("ShedLock took what is ours")
+		}
+		goOn()
+		eventually(t, "the offer ends", books.expired(id))
+		eventually(t, "ShedLock gets it", func() bool { return exec(update) == 1 })
 	})
 }
 

@@ -138,13 +138,10 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 		if err != nil {
 			return err
 		}
-		next, lost, err := state.Next(now, due(state, now))
-		if err := giveUp(tx, lost, now); err != nil {
-			return unavailable(err)
-		}
-		if err != nil {
-			verdict = err // and what was given up is committed
-			return nil
+		next, lost, none := state.Next(now, due(state, now))
+		verdict = none
+		if err := giveUp(tx, lost, now); err != nil || next.Slot.IsZero() {
+			return unavailable(err) // what was given up is committed
 		}
 		run, err = begin(tx, next, owner, max(fence+1, micros(now)), now, term)
 		if errors.Is(err, gorm.ErrDuplicatedKey) {

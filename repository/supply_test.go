@@ -40,6 +40,9 @@ func (db *database) supplied(t testing.TB, slot time.Time) string {
 		}
 		all = append(all, fmt.Sprintf("%s %d/%d", region, onDuty, open))
 	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
 	return strings.Join(all, ", ")
 }
 
