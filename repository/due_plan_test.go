@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"gorm.io/gorm"
+
 	"firsttap/dispatch"
 )
 
@@ -49,7 +51,7 @@ func TestPlansOfWhatIsDue(t *testing.T) {
 			db.exec(t, "ANALYZE TABLE dispatches, events")
 		}
 		for _, c := range clockworks {
-			all := statements(t, db.general, func() { c.mustChange(t, db.Store, limit, limit) })
+			all := statements(t, []*gorm.DB{db.general}, func() { c.mustChange(t, db.Store, limit, limit) })
 			if len(all) != 1 {
 				t.Fatalf("%s: %q", c.name, all)
 			}
@@ -119,7 +121,7 @@ func TestPlansOfWhatIsPruned(t *testing.T) {
 		db.aged(t, 2, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
 		db.young(t, 3000)
 		seen := map[string]int{}
-		all := statements(t, db.relay, func() {
+		all := statements(t, []*gorm.DB{db.relay}, func() {
 			if n, err := db.Prune(t.Context(), 1000); n != 2*(6+agedRows) || err != nil {
 				t.Errorf("pruned %d, %v", n, err)
 			}

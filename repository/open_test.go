@@ -30,10 +30,10 @@ func TestSessionSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 			var level, mode string
-			var wait int
-			err = pool.QueryRow("SELECT "+isolation+", @@innodb_lock_wait_timeout, @@sql_mode").Scan(&level, &wait, &mode)
-			if err != nil || level != "READ-COMMITTED" || wait != 1 || !strings.Contains(mode, "STRICT_ALL_TABLES") {
-				t.Errorf("%s: isolation %s, lock wait %d s, mode %s, %v", name, level, wait, mode, err)
+			var wait, idle int
+			err = pool.QueryRow("SELECT "+isolation+", @@innodb_lock_wait_timeout, @@SESSION.wait_timeout, @@sql_mode").Scan(&level, &wait, &idle, &mode)
+			if err != nil || level != "READ-COMMITTED" || wait != 1 || idle != 60 || !strings.Contains(mode, "STRICT_ALL_TABLES") {
+				t.Errorf("%s: isolation %s, lock wait %d s, silence %d s, mode %s, %v", name, level, wait, idle, mode, err)
 			}
 			if n := pool.Stats().MaxOpenConnections; n != 8 {
 				t.Errorf("%s: %d connections", name, n)

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -11,29 +12,34 @@ import (
 	"firsttap/dispatch"
 )
 
-// statements calls fn and returns what it had the pool's connections do.
-func statements(t testing.TB, pool *gorm.DB, fn func()) (all []string) {
+// statements calls fn and returns what it had the pools' connections do.
+func statements(t testing.TB, pools []*gorm.DB, fn func()) (all []string) {
 	t.Helper()
 	note := func(tx *gorm.DB) {
 		all = append(all, tx.Explain(tx.Statement.SQL.String(), tx.Statement.Vars...))
 	}
-	c := pool.Callback()
-	for _, err := range []error{
-		c.Raw().Register("note", note), c.Row().Register("note", note),
-		c.Query().Register("note", note), c.Create().Register("note", note),
-	} {
-		if err != nil {
-			t.Fatal(err)
+	each := func(change func(c *gorm.DB) []error) {
+		t.Helper()
+		for _, pool := range pools {
+			if err := errors.Join(change(pool)...); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	each(func(db *gorm.DB) []error {
+		c := db.Callback()
+		return []error{
+			c.Raw().Register("note", note), c.Row().Register("note", note), c.Query().Register("note", note),
+			c.Create().Register("note", note), c.Update().Register("note", note),
+		}
+	})
 	fn()
-	for _, err := range []error{
-		c.Raw().Remove("note"), c.Row().Remove("note"), c.Query().Remove("note"), c.Create().Remove("note"),
-	} {
-		if err != nil {
-			t.Fatal(err)
+	each(func(db *gorm.DB) []error {
+		c := db.Callback()
+		return []error{
+			c.Raw().Remove("note"), c.Row().Remove("note"), c.Query().Remove("note"), c.Create().Remove("note"), c.Update().Remove("note"),
 		}
-	}
+	})
 	return all
 }
 
@@ -109,7 +115,7 @@ func (db *database) explain(t *testing.T, statement string) (plans []map[string]
 func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.DriverID) []string {
 	t.Helper()
 	o := db.as("ins_a")
-	return statements(t, o.relay, func() {
+	return statements(t, []*gorm.DB{o.relay}, func() {
 		_, err := o.LeaseEvents(t.Context(), 32)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"gorm.io/gorm"
+
 	"firsttap/dispatch"
 	"firsttap/servertest"
 )
@@ -148,7 +150,7 @@ func TestManyAreSettledByOneStatement(t *testing.T) {
 			settled []dispatch.Settled
 			want    int
 		}{{sent, 1}, {mixed, 2}} {
-			all := statements(t, o.relay, func() {
+			all := statements(t, []*gorm.DB{o.relay}, func() {
 				if err := o.Settle(t.Context(), step.settled); err != nil {
 					t.Error(err)
 				}

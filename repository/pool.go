@@ -2,6 +2,7 @@ package repository
 
 import (
 	"database/sql"
+	"strconv"
 	"strings"
 
 	"github.com/glebarez/sqlite"
@@ -26,6 +27,7 @@ func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 		return nil, "", err
 	}
 	config.Params["innodb_lock_wait_timeout"] = lockWaitSeconds
+	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
 	connector, err := driver.NewConnector(config)
 	if err != nil {
 		return nil, "", err

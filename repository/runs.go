@@ -199,7 +199,7 @@ func giveUp(tx *gorm.DB, lost []dispatch.JobRun, now time.Time) error {
 func begin(tx *gorm.DB, next dispatch.JobRun, owner string, fence int64, now time.Time, term time.Duration) (dispatch.JobRun, error) {
 	fresh := next.Status == ""
 	next.Status, next.Owner, next.Fence = dispatch.RunRunning, owner, fence
-	next.Attempt = 1
+	next.Attempt++
 	alive := now.Add(term)
 	next.BeganAt, next.AliveUntil = &now, &alive
 	job := map[string]any{"fence": fence, "blocked_at": nil}
@@ -260,7 +260,8 @@ func (s *Store) endRun(tx *gorm.DB, run dispatch.JobRun, end dispatch.RunEnd, st
 	if err := tx.Exec(ended+" WHERE name = ?", run.Job).Error; err != nil {
 		return unavailable(err)
 	}
-	return ofOwner(tx.Exec("UPDATE job_runs SET status = ?, ended_at = "+now+", alive_until = NULL, result = ?, error = ?"+
+	return ofOwner(tx.Exec("UPDATE job_runs SET status = ?, ended_at = (SELECT ended_at FROM jobs WHERE name = job),"+
+		" alive_until = NULL, result = ?, error = ?"+
 		" WHERE job = ? AND slot = ? AND owner = ? AND status IN ?", end.Status, cut(end.Result, maxResult),
 		cut(end.Error, maxError), run.Job, micros(run.Slot), run.Owner, standing))
 }

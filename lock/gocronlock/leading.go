@@ -17,7 +17,10 @@ func NewLeading(leader *lock.Leader) *Leading { return &Leading{leader} }
 
 // Lock implements gocron.Locker. The errors are those of [lock.Leader.IsLeader].
 func (l *Leading) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
-	return lead{}, l.leader.IsLeader(ctx)
+	if err := l.leader.IsLeader(ctx); err != nil {
+		return nil, err
+	}
+	return lead{}, nil
 }
 
 // lead needs no end: the leader keeps it.

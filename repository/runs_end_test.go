@@ -1,0 +1,258 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+func TestEndRun(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		for i, tt := range []struct {
+			end       dispatch.RunEnd
+			succeeded bool
+		}{
+			{dispatch.RunEnd{Status: dispatch.RunSucceeded, Result: "3 told"}, true},
+			{dispatch.RunEnd{Status: dispatch.RunFailed, Result: "2 told", Error: "no more"}, false},
+		} {
+			run := db.mustBegin(t, "a/1", someSlot(i))
+			before, _ := db.only(t)
+			if err := db.EndRun(t.Context(), run, tt.end); err != nil {
+				t.Fatal(err)
+			}
+			job, row := db.only(t)
+			if row.EndedAt == nil || row.AliveUntil != nil {
+				t.Fatalf("stored %+v", row)
+			}
+			db.mustBeAbout(t, "ended_at", *row.EndedAt, 0)
+			want := run
+			want.Status, want.Result, want.Error = tt.end.Status, tt.end.Result, tt.end.Error
+			want.AliveUntil, want.EndedAt = nil, fromOptionalMicros(row.EndedAt)
+			if got := row.run(); !reflect.DeepEqual(got, want) {
+				t.Errorf("stored %+v, want %+v", got, want)
+			}
+			if !reflect.DeepEqual(job.EndedAt, row.EndedAt) || *row.EndedAt < *row.BeganAt {
+				t.Errorf("the job is %+v", job)
+			}
+			if succeeded := !reflect.DeepEqual(job.SucceededAt, before.SucceededAt); succeeded != tt.succeeded {
+				t.Errorf("%s: success at %v, before at %v", tt.end.Status, job.SucceededAt, before.SucceededAt)
+			}
+			// A reply may have been lost.
+			if err := db.EndRun(t.Context(), run, tt.end); err != nil {
+				t.Errorf("again: %v", err)
+			}
+			after := db.ledger(t)
+			other := dispatch.RunEnd{Status: dispatch.RunFailed}
+			if !tt.succeeded {
+				other.Status = dispatch.RunSucceeded
+			}
+			mustBeError(t, "ended otherwise", db.EndRun(t.Context(), run, other), dispatch.ErrNotLeased)
+			mustBeError(t, "extended", db.ExtendRun(t.Context(), run, term), dispatch.ErrNotLeased)
+			mustBeError(t, "given back", db.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
+			db.mustBe(t, after)
+		}
+		if n := db.count(t, "job_runs"); n != 2 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+func TestExtendRun(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		for _, overdue := range []bool{false, true} {
+			if overdue {
+				db.die(t) // and nobody has noticed
+			}
+			if err := db.ExtendRun(t.Context(), run, time.Hour); err != nil {
+				t.Fatal(err)
+			}
+			_, row := db.only(t)
+			db.mustBeAbout(t, "alive_until", *row.AliveUntil, time.Hour)
+			row.AliveUntil = optionalMicros(run.AliveUntil)
+			if got := row.run(); !reflect.DeepEqual(got, run) {
+				t.Errorf("%+v became %+v", run, got)
+			}
+			_, err := db.begin(t, "b/2", someSlot(2))
+			mustBeError(t, "another", err, dispatch.ErrRunning)
+		}
+	})
+}
+
+// What was given back is anybody's at once, and nobody has died of it.
+func TestInterruptRun(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		var last dispatch.JobRun
+		for i := range 2 * dispatch.MaxAttempts {
+			run := db.mustBegin(t, "host:7/x", someSlot(1))
+			if run.Attempt != 1 || !run.Slot.Equal(someSlot(1)) || run.Fence <= last.Fence {
+				t.Errorf("attempt %d is %+v after %+v", i, run, last)
+			}
+			if err := db.InterruptRun(t.Context(), report, "host:7/x"); err != nil {
+				t.Fatal(err)
+			}
+			if _, row := db.only(t); row.Owner != "host:7" || row.Status != dispatch.RunRunning || row.EndedAt != nil {
+				t.Errorf("given back, it is %+v", row)
+			}
+			before := db.ledger(t)
+			mustBeError(t, "again", db.InterruptRun(t.Context(), report, "host:7/x"), dispatch.ErrNotLeased)
+			db.mustBe(t, before)
+			last = run
+		}
+		runs, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 10})
+		if err != nil || len(runs) != 1 || runs[0].Status != dispatch.RunInterrupted {
+			t.Errorf("the runs are %+v: %v", runs, err)
+		}
+		// Those that have died count still.
+		db.mustBegin(t, "a/1", someSlot(1))
+		db.die(t)
+		db.mustBegin(t, "b/2", someSlot(1))
+		if err := db.InterruptRun(t.Context(), report, "b/2"); err != nil {
+			t.Fatal(err)
+		}
+		if run := db.mustBegin(t, "c/3", someSlot(1)); run.Attempt != 2 {
+			t.Errorf("one has died of it, and this is %+v", run)
+		}
+	})
+}
+
+// Whoever was overtaken is told, and changes nothing: while another is at it, and when that one has ended.
+func TestWhoWasOvertakenChangesNothing(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		late := db.mustBegin(t, "a/1", someSlot(1))
+		db.die(t)
+		run := db.mustBegin(t, "a/2", someSlot(1))
+		for _, ended := range []bool{false, true} {
+			if ended {
+				db.mustEnd(t, run, dispatch.RunSucceeded)
+			}
+			before := db.ledger(t)
+			succeeded, failed := dispatch.RunEnd{Status: dispatch.RunSucceeded}, dispatch.RunEnd{Status: dispatch.RunFailed}
+			mustBeError(t, "extends", db.ExtendRun(t.Context(), late, time.Hour), dispatch.ErrNotLeased)
+			mustBeError(t, "succeeds", db.EndRun(t.Context(), late, succeeded), dispatch.ErrNotLeased)
+			mustBeError(t, "fails", db.EndRun(t.Context(), late, failed), dispatch.ErrNotLeased)
+			mustBeError(t, "gives back", db.InterruptRun(t.Context(), report, late.Owner), dispatch.ErrNotLeased)
+			mustBeError(t, "concludes", db.Conclude(t.Context(), late, "", func(context.Context, Execer) error {
+				t.Error("it writes")
+				return nil
+			}), dispatch.ErrNotLeased)
+			db.mustBe(t, before)
+		}
+	})
+}
+
+// insert counts a region's supply under the run's slot.
+func insert(run dispatch.JobRun) func(context.Context, Execer) error {
+	return func(ctx context.Context, tx Execer) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(run.Slot), run.Owner)
+		return err
+	}
+}
+
+// However often a slot is begun, what it came to is written once, with its end.
+func TestConclude(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		late := db.mustBegin(t, "a/1", someSlot(1))
+		db.die(t)
+		run := db.mustBegin(t, "b/2", someSlot(1))
+		mustBeError(t, "who was overtaken", db.Conclude(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
+		if err := db.Conclude(t.Context(), run, "done", insert(run)); err != nil {
+			t.Fatal(err)
+		}
+		job, row := db.only(t)
+		if row.Status != dispatch.RunSucceeded || row.Result != "done" || row.Owner != "b/2" || row.EndedAt == nil || row.AliveUntil != nil {
+			t.Errorf("it is %+v", row)
+		}
+		if job.SucceededAt == nil || job.EndedAt == nil {
+			t.Errorf("the job is %+v", job)
+		}
+		mustBeError(t, "again", db.Conclude(t.Context(), run, "again", insert(run)), dispatch.ErrNotLeased)
+		mustBeError(t, "who was overtaken", db.Conclude(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
+		if n := db.count(t, "supply"); n != 1 || db.count(t, "supply WHERE region = 'b/2'") != 1 {
+			t.Errorf("%d were written", n)
+		}
+		// The schedule writes the end, too.
+		if err := db.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunSucceeded, Result: "done"}); err != nil {
+			t.Error(err)
+		}
+		mustBeError(t, "a failure after it", db.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunFailed}), dispatch.ErrNotLeased)
+		_, err := db.begin(t, "c/3", someSlot(1))
+		mustBeError(t, "the slot once more", err, dispatch.ErrNothingDue)
+	})
+}
+
+func TestConcludeAllOrNothing(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		before := db.ledger(t)
+		err := db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
+			return errors.Join(insert(run)(ctx, tx), errMoved)
+		})
+		mustBeError(t, "work that fails", err, dispatch.ErrUnavailable)
+		if !errors.Is(err, errMoved) {
+			t.Errorf("why is lost: %v", err)
+		}
+		mustBeError(t, "SQL that fails", db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
+			return err
+		}), dispatch.ErrUnavailable)
+		db.mustBe(t, before)
+		if n := db.count(t, "supply"); n != 0 {
+			t.Errorf("%d were written", n)
+		}
+		if err := db.Conclude(t.Context(), run, "", insert(run)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// deadlocks is how many the server has seen.
+func (db *database) deadlocks(t testing.TB) (n int) {
+	t.Helper()
+	err := db.raw.QueryRowContext(t.Context(), "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'").Scan(&n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Many conclude, begin, ask and extend at once: nobody waits for another in a circle.
+func TestNobodyWaitsInACircle(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		before := db.deadlocks(t)
+		const slots = 30
+		for slot := range slots {
+			run := db.mustBegin(t, "a/1", someSlot(slot))
+			begin := func() error { _, err := db.begin(t, "b/2", someSlot(slot)); return err }
+			does := []func() error{
+				func() error { return db.Conclude(t.Context(), run, "", insert(run)) },
+				begin, begin, begin,
+				func() error { return db.ExtendRun(t.Context(), run, term) },
+				func() error { _, err := db.SkipRun(t.Context(), report, run.Slot); return err },
+				func() error { return db.BlockJob(t.Context(), report, "c", "no") },
+			}
+			together(len(does), func(i int) {
+				if err := does[i](); i == 0 && err != nil || errors.Is(err, dispatch.ErrUnavailable) {
+					t.Errorf("%d: %v", i, err)
+				}
+			})
+		}
+		if n := db.count(t, "supply"); n != slots {
+			t.Errorf("%d slots were concluded", n)
+		}
+		if n := db.deadlocks(t) - before; n > 0 {
+			t.Errorf("%d deadlocks", n)
+		}
+	})
+}

@@ -1,0 +1,156 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"firsttap/dispatch"
+)
+
+// Whether the run was begun or not, whoever does not know gives it back, and it is anybody's.
+func TestBeginRunWhoseCommitIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		s, proxy := db.proxied(t)
+		cut := proxy.CutReply("COMMIT")
+		_, err := s.begin(t, "a/1", someSlot(1))
+		mustClose(t, "the cut", cut.Done())
+		mustBeError(t, "begin", err, dispatch.ErrUnknown)
+		if _, row := db.only(t); row.Owner != "a/1" || row.Status != dispatch.RunRunning {
+			t.Fatalf("it was begun, and is %+v", row)
+		}
+		_, err = db.begin(t, "b/2", someSlot(1))
+		mustBeError(t, "another", err, dispatch.ErrRunning)
+		if err := s.InterruptRun(t.Context(), report, "a/1"); err != nil {
+			t.Fatal(err)
+		}
+		if run := db.mustBegin(t, "b/2", someSlot(1)); run.Attempt != 1 || !run.Slot.Equal(someSlot(1)) {
+			t.Errorf("another begins %+v", run)
+		}
+	})
+}
+
+func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		s, proxy := db.proxied(t)
+		hold := proxy.Hold("COMMIT")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.BeginRun(t.Context(), report, "a/1", term, at(someSlot(1)))
+			ended <- err
+		}()
+		mustClose(t, "the COMMIT", hold.Reached())
+		proxy.CutAll()
+		mustBeError(t, "begin", <-ended, dispatch.ErrUnknown)
+		eventually(t, func() error { // once the server has seen that the connection is gone
+			err := s.InterruptRun(t.Context(), report, "a/1")
+			if errors.Is(err, dispatch.ErrNotLeased) {
+				return nil
+			}
+			return errors.Join(errors.New("given back what was not begun"), err)
+		})
+		eventually(t, func() error {
+			_, err := db.begin(t, "b/2", someSlot(1))
+			return err
+		})
+		if _, row := db.only(t); row.Attempt != 1 || row.Owner != "b/2" {
+			t.Errorf("it is %+v", row)
+		}
+	})
+}
+
+// Whatever becomes of the reply, who asks once more is told how it is.
+func TestTheReplyOfAnEndIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		s, proxy := db.proxied(t)
+		end := dispatch.RunEnd{Status: dispatch.RunFailed, Error: "no"}
+		for i, lost := range []string{"COMMIT", "UPDATE job_runs", "UPDATE jobs"} {
+			run := db.mustBegin(t, "a/1", someSlot(i))
+			cut := proxy.CutReply(lost)
+			err := s.EndRun(t.Context(), run, end)
+			mustClose(t, "the cut of "+lost, cut.Done())
+			want := dispatch.ErrUnavailable
+			if lost == "COMMIT" {
+				want = dispatch.ErrUnknown
+			}
+			mustBeError(t, lost, err, want)
+			eventually(t, func() error { return s.EndRun(t.Context(), run, end) })
+			if _, row := db.only(t); row.Status != dispatch.RunFailed || row.Error != "no" {
+				t.Errorf("%s: it is %+v", lost, row)
+			}
+		}
+	})
+}
+
+func TestTheReplyToAnInterruptionIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		s, proxy := db.proxied(t)
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		cut := proxy.CutReply("attempt = attempt - 1")
+		err := s.InterruptRun(t.Context(), report, run.Owner)
+		mustClose(t, "the cut", cut.Done())
+		mustBeError(t, "the first time", err, dispatch.ErrUnavailable)
+		mustBeError(t, "the second time", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
+		if next := db.mustBegin(t, "b/2", someSlot(1)); next.Attempt != 1 {
+			t.Errorf("another begins %+v", next)
+		}
+	})
+}
+
+// What was committed is not undone, nor written twice, by a work that takes it for a failure.
+func TestConcludeWhoseCommitIsLost(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		s, proxy := db.proxied(t)
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		cut := proxy.CutReply("COMMIT")
+		err := s.Conclude(t.Context(), run, "done", insert(run))
+		mustClose(t, "the cut", cut.Done())
+		mustBeError(t, "conclude", err, dispatch.ErrUnknown)
+		mustBeError(t, "once more", s.Conclude(t.Context(), run, "done", insert(run)), dispatch.ErrNotLeased)
+		mustBeError(t, "failed", s.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunFailed}), dispatch.ErrNotLeased)
+		mustBeError(t, "given back", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
+		job, row := db.only(t)
+		if row.Status != dispatch.RunSucceeded || job.SucceededAt == nil || db.count(t, "supply") != 1 {
+			t.Errorf("it is %+v, and %d were written", row, db.count(t, "supply"))
+		}
+	})
+}
+
+// A database that is away is no answer, and nothing was done.
+func TestNoLedger(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		before := db.ledger(t)
+		s, proxy := db.proxied(t)
+		proxy.Refuse(true)
+		ctx := t.Context()
+		for what, ask := range map[string]func() error{
+			"register":  func() error { _, err := s.RegisterJobs(ctx, []string{report}); return err },
+			"states":    func() error { _, _, err := s.JobStates(ctx, []string{report}); return err },
+			"begin":     func() error { _, err := s.begin(t, "b/2", someSlot(2)); return err },
+			"extend":    func() error { return s.ExtendRun(ctx, run, term) },
+			"end":       func() error { return s.EndRun(ctx, run, dispatch.RunEnd{Status: dispatch.RunSucceeded}) },
+			"interrupt": func() error { return s.InterruptRun(ctx, report, "a/1") },
+			"conclude":  func() error { return s.Conclude(ctx, run, "", insert(run)) },
+			"skip":      func() error { _, err := s.SkipRun(ctx, report, run.Slot); return err },
+			"block":     func() error { return s.BlockJob(ctx, report, "a", "no") },
+			"request":   func() error { _, err := s.RequestRun(ctx, report, "key_1"); return err },
+			"last":      func() error { _, err := s.LastRun(ctx, report); return err },
+			"runs":      func() error { _, _, err := s.Runs(ctx, report, dispatch.Page{Limit: 1}); return err },
+		} {
+			mustBeError(t, what, ask(), dispatch.ErrUnavailable)
+		}
+		db.mustBe(t, before)
+		proxy.Refuse(false)
+		ended, cancel := context.WithCancel(ctx)
+		cancel()
+		_, err := s.BeginRun(ended, report, "b/2", term, at(someSlot(2)))
+		mustBeError(t, "a context that has ended", err, dispatch.ErrUnavailable)
+	})
+}

@@ -1,0 +1,300 @@
+package repository
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"firsttap/dispatch"
+)
+
+func (s *Store) mustRequest(t testing.TB, actor string) dispatch.JobRun {
+	t.Helper()
+	run, err := s.RequestRun(t.Context(), report, actor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// mustState is what is remembered of the job.
+func (s *Store) mustState(t testing.TB) dispatch.JobState {
+	t.Helper()
+	states, _, err := s.JobStates(t.Context(), []string{report})
+	if err != nil || len(states) != 1 {
+		t.Fatalf("%+v: %v", states, err)
+	}
+	return states[report]
+}
+
+func TestRegisterJobs(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		names := []string{report, "Report", "nightly"}
+		together(6, func(int) {
+			now, err := db.RegisterJobs(t.Context(), names)
+			if err != nil {
+				t.Error(err)
+			}
+			db.mustBeAbout(t, "now", micros(now), 0)
+		})
+		before := db.ledger(t)
+		if len(before.Jobs) != 3 {
+			t.Fatalf("known are %+v", before.Jobs)
+		}
+		db.known(t, names...)
+		db.mustBe(t, before)
+		if now, err := db.RegisterJobs(t.Context(), nil); err != nil || now.IsZero() {
+			t.Errorf("without a job it is %v: %v", now, err)
+		}
+	})
+}
+
+// What somebody has asked for is one run until it begins, comes before a slot, and leaves the slots alone.
+func TestRequestRun(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		var asked [6]dispatch.JobRun
+		together(len(asked), func(i int) { asked[i] = db.mustRequest(t, "key_1") })
+		for _, run := range asked {
+			if !reflect.DeepEqual(run, asked[0]) {
+				t.Errorf("asked for %+v and %+v", asked[0], run)
+			}
+		}
+		db.mustBeAbout(t, "the slot", micros(asked[0].Slot), 0)
+		want := runRow{Job: report, Slot: micros(asked[0].Slot), Status: dispatch.RunQueued, RequestedBy: "key_1"}
+		if job, row := db.only(t); row != want || job.Slot != nil || db.count(t, "job_runs") != 1 {
+			t.Errorf("stored %+v, want %+v; the job is %+v", row, want, job)
+		}
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		if !run.Slot.Equal(asked[0].Slot) || run.RequestedBy != "key_1" || run.Attempt != 1 {
+			t.Errorf("begun was %+v", run)
+		}
+		if job, _ := db.only(t); job.Slot != nil || job.Fence != run.Fence {
+			t.Errorf("of the job is remembered %+v", job)
+		}
+		// While it runs, the next is another; and it is taken over as any.
+		next := db.mustRequest(t, "")
+		if next.Slot.Equal(run.Slot) || next.Status != dispatch.RunQueued {
+			t.Errorf("asked for %+v while %+v is under way", next, run)
+		}
+		if err := db.InterruptRun(t.Context(), report, "a/1"); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []dispatch.JobRun{run, next} {
+			got := db.mustBegin(t, "b/2", someSlot(1))
+			if !got.Slot.Equal(want.Slot) {
+				t.Errorf("begun was %+v, want %+v", got, want)
+			}
+			db.mustEnd(t, got, dispatch.RunSucceeded)
+		}
+		if slot := db.mustBegin(t, "c/3", someSlot(1)); !slot.Slot.Equal(someSlot(1)) {
+			t.Errorf("then comes %+v", slot)
+		}
+		_, err := db.RequestRun(t.Context(), "unknown", "key_1")
+		mustBeError(t, "a job that nobody knows", err, dispatch.ErrJobNotFound)
+	})
+}
+
+// Asked for at the very micro of a slot, a run is the slot's; and the slots go on.
+func TestARunThatIsAskedForAtASlot(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		slot := db.mustRequest(t, "key_1").Slot
+		run := db.mustBegin(t, "a/1", slot)
+		if run.RequestedBy == "" {
+			t.Errorf("begun was %+v", run)
+		}
+		db.mustEnd(t, run, dispatch.RunSucceeded)
+		_, err := db.begin(t, "a/2", slot)
+		mustBeError(t, "the slot again", err, dispatch.ErrNothingDue)
+		if job, row := db.only(t); job.Slot == nil || *job.Slot != micros(slot) || row.Attempt != 1 || row.Status != dispatch.RunSucceeded {
+			t.Errorf("remembered %+v and %+v", job, row)
+		}
+		if next := db.mustBegin(t, "a/3", slot.Add(time.Second)); !next.Slot.Equal(slot.Add(time.Second)) {
+			t.Errorf("then comes %+v", next)
+		}
+	})
+}
+
+func TestSkipRun(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		if found, err := db.SkipRun(t.Context(), report, someSlot(1)); found || err != nil {
+			t.Errorf("nobody has begun it: %v, %v", found, err)
+		}
+		run := db.mustBegin(t, "a/1", someSlot(1))
+		together(5, func(int) {
+			if found, err := db.SkipRun(t.Context(), report, someSlot(1)); !found || err != nil {
+				t.Errorf("%v, %v", found, err)
+			}
+		})
+		db.mustEnd(t, run, dispatch.RunFailed)
+		if found, err := db.SkipRun(t.Context(), report, someSlot(1)); !found || err != nil {
+			t.Errorf("it has ended: %v, %v", found, err)
+		}
+		if _, row := db.only(t); row.Skipped != 6 || row.Status != dispatch.RunFailed {
+			t.Errorf("it is %+v", row)
+		}
+	})
+}
+
+// A job is blocked since the first time that somebody says so, until it begins again.
+func TestBlockJob(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		if b := db.mustState(t).Blocked; b != nil {
+			t.Errorf("blocked: %+v", b)
+		}
+		block := func(by, reason string) dispatch.JobBlock {
+			t.Helper()
+			if err := db.BlockJob(t.Context(), report, by, reason); err != nil {
+				t.Fatal(err)
+			}
+			b := db.mustState(t).Blocked
+			if b == nil || b.By != by || b.Reason != reason {
+				t.Fatalf("blocked: %+v", b)
+			}
+			return *b
+		}
+		first := block("a", "no answer")
+		db.mustBeAbout(t, "since", micros(first.Since), 0)
+		if second := block("b", "refused"); !second.Since.Equal(first.Since) {
+			t.Errorf("blocked since %v, then since %v", first.Since, second.Since)
+		}
+		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), dispatch.RunFailed)
+		if b := db.mustState(t).Blocked; b != nil {
+			t.Errorf("it has begun, and is blocked: %+v", b)
+		}
+		if third := block("c", "again"); !third.Since.After(first.Since) {
+			t.Errorf("blocked since %v, after %v", third.Since, first.Since)
+		}
+	})
+}
+
+func TestLongTextsAreCut(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		long := strings.Repeat("정", 3000) + "\xff"
+		if err := db.BlockJob(t.Context(), report, "a", long); err != nil {
+			t.Fatal(err)
+		}
+		if b := db.mustState(t).Blocked; utf8.RuneCountInString(b.Reason) != maxResult || !strings.HasPrefix(long, b.Reason) {
+			t.Errorf("blocked: %q", b.Reason)
+		}
+		for i, end := range []func(dispatch.JobRun) error{
+			func(run dispatch.JobRun) error {
+				return db.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunFailed, Result: long, Error: long})
+			},
+			func(run dispatch.JobRun) error {
+				return db.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunFailed, Result: "\xff\x00", Error: "a\xffb"})
+			},
+			func(run dispatch.JobRun) error {
+				return db.Conclude(t.Context(), run, long, func(context.Context, Execer) error { return nil })
+			},
+		} {
+			run := db.mustBegin(t, "a/1", someSlot(i))
+			if err := end(run); err != nil {
+				t.Errorf("%d: %v", i, err)
+			}
+			_, row := db.only(t)
+			if n := utf8.RuneCountInString(row.Result); i != 1 && n != maxResult || !utf8.ValidString(row.Result) {
+				t.Errorf("%d: the result has %d letters", i, n)
+			}
+			if n := utf8.RuneCountInString(row.Error); i == 0 && n != maxError || i == 1 && row.Error != "a\ufffdb" {
+				t.Errorf("%d: the error is %q", i, row.Error)
+			}
+		}
+	})
+}
+
+func TestRunsAndTheLast(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report, "other")
+		if last, err := db.LastRun(t.Context(), report); last != nil || err != nil {
+			t.Errorf("the last of none is %+v: %v", last, err)
+		}
+		const total = 7
+		for i := range total {
+			run := db.mustBegin(t, "a/1", someSlot(i))
+			if last, err := db.LastRun(t.Context(), report); err != nil || (last == nil) != (i == 0) || last != nil && !last.Slot.Equal(someSlot(i-1)) {
+				t.Errorf("the last before %v is %+v: %v", run.Slot, last, err)
+			}
+			if i < total-1 {
+				db.mustEnd(t, run, dispatch.RunSucceeded)
+			}
+		}
+		if _, err := db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(3))); err != nil {
+			t.Fatal(err)
+		}
+		for _, limit := range []int{1, 2, total, total + 1} {
+			var slots []int
+			for page := (dispatch.Page{Limit: limit}); ; {
+				runs, next, err := db.Runs(t.Context(), report, page)
+				if err != nil || len(runs) > limit || len(runs) == 0 {
+					t.Fatalf("%d runs in a page of %d: %v", len(runs), limit, err)
+				}
+				for _, run := range runs {
+					slots = append(slots, run.Slot.Second())
+				}
+				if page.Cursor = next; next == "" {
+					break
+				}
+			}
+			if want := []int{6, 5, 4, 3, 2, 1, 0}; !slices.Equal(slots, want) {
+				t.Errorf("by %d: %v", limit, slots)
+			}
+		}
+		runs, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
+		if err != nil || runs[0].Status != dispatch.RunRunning {
+			t.Errorf("%+v: %v", runs, err)
+		}
+		db.die(t)
+		runs, _, err = db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
+		if err != nil || runs[0].Status != dispatch.RunInterrupted {
+			t.Errorf("whose time is over: %+v: %v", runs, err)
+		}
+		for _, cursor := range []string{"x", "1.5", "9223372036854775808", "1; DROP TABLE jobs"} {
+			_, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1, Cursor: cursor})
+			mustBeError(t, cursor, err, dispatch.ErrBadCursor)
+		}
+		if runs, next, err := db.Runs(t.Context(), "unknown", dispatch.Page{Limit: 1}); len(runs) != 0 || next != "" || err != nil {
+			t.Errorf("of an unknown job: %+v, %q, %v", runs, next, err)
+		}
+	})
+}
+
+func TestJobStates(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report, "other", "third")
+		for i, status := range []dispatch.RunStatus{dispatch.RunSucceeded, dispatch.RunFailed} {
+			db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(i)), status)
+		}
+		run, asked := db.mustBegin(t, "a/1", someSlot(2)), db.mustRequest(t, "key_1")
+		states, now, err := db.JobStates(t.Context(), []string{report, "other", "unknown"})
+		if err != nil || len(states) != 2 {
+			t.Fatalf("%+v: %v", states, err)
+		}
+		db.mustBeAbout(t, "now", micros(now), 0)
+		if other := states["other"]; other.Name != "other" || other.Slot != nil || other.EndedAt != nil || other.SucceededAt != nil || other.Open != nil {
+			t.Errorf("of one that has not begun: %+v", other)
+		}
+		job := db.ledger(t).Jobs[1]
+		want := dispatch.JobState{
+			Name: report, RegisteredAt: fromMicros(job.RegisteredAt), Slot: ptr(someSlot(2)), EndedAt: fromOptionalMicros(job.EndedAt),
+			SucceededAt: fromOptionalMicros(job.SucceededAt), Open: []dispatch.JobRun{run, asked},
+		}
+		if got := states[report]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		if want.EndedAt == nil || want.SucceededAt == nil || !want.SucceededAt.Before(*want.EndedAt) {
+			t.Errorf("succeeded at %v, ended at %v", want.SucceededAt, want.EndedAt)
+		}
+		if states, _, err := db.JobStates(t.Context(), nil); len(states) != 0 || err != nil {
+			t.Errorf("of no job: %+v, %v", states, err)
+		}
+	})
+}

@@ -1,0 +1,332 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// report is the job of these tests.
+const report = "report"
+
+// at says that a slot is due unless it, or a later one, was begun.
+func at(slot time.Time) func(dispatch.JobState, time.Time) time.Time {
+	return func(s dispatch.JobState, _ time.Time) time.Time {
+		if s.Slot != nil && !slot.After(*s.Slot) {
+			return time.Time{}
+		}
+		return slot
+	}
+}
+
+// never is what is due when nothing is.
+var never = at(time.Time{})
+
+// someSlot is one in the past, the n-th.
+func someSlot(n int) time.Time {
+	return time.Date(2021, 5, 4, 12, 0, n, 0, time.UTC)
+}
+
+func (db *database) known(t testing.TB, jobs ...string) {
+	t.Helper()
+	if _, err := db.RegisterJobs(t.Context(), jobs); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *Store) begin(t testing.TB, owner string, slot time.Time) (dispatch.JobRun, error) {
+	t.Helper()
+	return s.BeginRun(t.Context(), report, owner, term, at(slot))
+}
+
+func (s *Store) mustBegin(t testing.TB, owner string, slot time.Time) dispatch.JobRun {
+	t.Helper()
+	run, err := s.begin(t, owner, slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func (s *Store) mustEnd(t testing.TB, run dispatch.JobRun, status dispatch.RunStatus) {
+	t.Helper()
+	if err := s.EndRun(t.Context(), run, dispatch.RunEnd{Status: status}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// die lets the time of whoever is at a run be over.
+func (db *database) die(t testing.TB) {
+	t.Helper()
+	db.exec(t, "UPDATE job_runs SET alive_until = 1 WHERE status = 'RUNNING'")
+}
+
+// ledger is all there is of jobs and runs.
+type ledger struct {
+	Jobs []jobRow
+	Runs []runRow
+}
+
+func (db *database) ledger(t testing.TB) (l ledger) {
+	t.Helper()
+	read := db.general.WithContext(t.Context())
+	for _, err := range []error{read.Order("name").Find(&l.Jobs).Error, read.Order("job, slot").Find(&l.Runs).Error} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// only is the one job, and its latest run.
+func (db *database) only(t testing.TB) (jobRow, runRow) {
+	t.Helper()
+	l := db.ledger(t)
+	if len(l.Jobs) != 1 || len(l.Runs) == 0 {
+		t.Fatalf("the ledger is %+v", l)
+	}
+	return l.Jobs[0], l.Runs[len(l.Runs)-1]
+}
+
+func (db *database) mustBe(t testing.TB, want ledger) {
+	t.Helper()
+	if got := db.ledger(t); !reflect.DeepEqual(got, want) {
+		t.Errorf("the ledger is %+v, want %+v", got, want)
+	}
+}
+
+func mustBeError(t testing.TB, what string, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+	// "No", "busy" and "don't know" are three.
+	for _, other := range []error{dispatch.ErrUnavailable, dispatch.ErrUnknown} {
+		if !errors.Is(want, other) && errors.Is(got, other) {
+			t.Errorf("%s: %v is %v too", what, got, other)
+		}
+	}
+}
+
+func TestBeginRun(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		db.known(t, report, "other")
+		asked := 0
+		run, err := db.BeginRun(t.Context(), report, "a/1", term, func(s dispatch.JobState, now time.Time) time.Time {
+			asked++
+			if s.Name != report || s.Slot != nil || s.Open != nil {
+				t.Errorf("nothing is remembered, and due is told %+v", s)
+			}
+			db.mustBeAbout(t, "now", micros(now), 0)
+			db.mustBeAbout(t, "the registration", micros(s.RegisteredAt), 0)
+			return someSlot(1)
+		})
+		if err != nil || asked != 1 {
+			t.Fatalf("asked %d times: %v", asked, err)
+		}
+		row := db.ledger(t).Runs[0]
+		if got := row.run(); !reflect.DeepEqual(got, run) {
+			t.Errorf("stored %+v, returned %+v", got, run)
+		}
+		began := *row.BeganAt
+		want := runRow{
+			Job: report, Slot: micros(someSlot(1)), Status: dispatch.RunRunning, Attempt: 1, Owner: "a/1", Fence: row.Fence,
+			BeganAt: &began, AliveUntil: ptr(began + term.Microseconds()),
+		}
+		if !reflect.DeepEqual(row, want) {
+			t.Errorf("stored %+v, want %+v", row, want)
+		}
+		db.mustBeAbout(t, "began_at", began, 0)
+		for _, job := range db.ledger(t).Jobs {
+			if job.Name == report && (job.Slot == nil || *job.Slot != row.Slot || job.Fence != row.Fence) || job.Name != report && job.Slot != nil {
+				t.Errorf("of the job is remembered %+v", job)
+			}
+		}
+		_, err = db.BeginRun(t.Context(), "unknown", "a/1", term, at(someSlot(1)))
+		mustBeError(t, "a job that nobody knows", err, dispatch.ErrJobNotFound)
+		_, err = db.BeginRun(t.Context(), "other", "a/1", term, never)
+		mustBeError(t, "a job that is not due", err, dispatch.ErrNothingDue)
+		if n := db.count(t, "job_runs"); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// Many instances at once, each with a slot of its own.
+func TestOneRunOfAJobAtATime(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		stores := []*Store{db.Store, open(t, db.url), open(t, db.url)}
+		const instances = 12
+		var begun [instances]dispatch.JobRun
+		var errs [instances]error
+		together(instances, func(i int) {
+			begun[i], errs[i] = stores[i%len(stores)].begin(t, fmt.Sprintf("%d/x", i), someSlot(i))
+		})
+		winner := slices.Index(errs[:], nil)
+		if winner < 0 {
+			t.Fatal(errs)
+		}
+		for i, err := range errs {
+			if i == winner {
+				continue
+			}
+			var running *dispatch.RunningError
+			if !errors.As(err, &running) || running.Owner != fmt.Sprintf("%d/x", winner) || running.Left <= 0 || running.Left > term {
+				t.Errorf("instance %d is told %v", i, err)
+			}
+		}
+		if n := db.count(t, "job_runs"); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// Many instances at once, again and again, and the same slots.
+func TestASlotIsBegunOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		stores := []*Store{db.Store, open(t, db.url), open(t, db.url)}
+		const slots, instances = 4, 9
+		var begun [slots]atomic.Int32
+		var atIt atomic.Int32
+		together(instances, func(i int) {
+			for slot := range slots {
+				for try := 0; ; try++ {
+					s := stores[i%len(stores)]
+					run, err := s.begin(t, fmt.Sprintf("%d.%d/%d", i, slot, try), someSlot(slot))
+					if errors.Is(err, dispatch.ErrRunning) || errors.Is(err, dispatch.ErrUnavailable) {
+						continue // at it, or waited for
+					}
+					if err == nil {
+						begun[slot].Add(1)
+						if atIt.Add(1) > 1 {
+							t.Error("two at a time")
+						}
+						atIt.Add(-1)
+						s.mustEnd(t, run, dispatch.RunSucceeded)
+					} else if !errors.Is(err, dispatch.ErrNothingDue) {
+						t.Errorf("%d: %v", i, err)
+					}
+					break
+				}
+			}
+		})
+		for slot := range slots {
+			if n := begun[slot].Load(); n != 1 {
+				t.Errorf("slot %d was begun %d times", slot, n)
+			}
+		}
+		if n := db.count(t, "job_runs WHERE status = 'SUCCEEDED' AND attempt = 1"); n != slots {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// Each job has a row of its own to wait for.
+func TestJobsDoNotWaitForEachOther(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		db.known(t, report, "other")
+		tx, err := db.raw.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.Exec("SELECT * FROM jobs WHERE name = 'other' FOR UPDATE"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec("INSERT INTO job_runs SELECT 'other', 1, 'RUNNING', 1, 'x', 1, 1, '', 1, NULL, '', '', 0"); err != nil {
+			t.Fatal(err)
+		}
+		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), dispatch.RunFailed)
+		_, err = db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))
+		mustBeError(t, "whose row is held", err, dispatch.ErrUnavailable)
+	})
+}
+
+func TestWhoseTimeIsOverIsTakenOver(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		first := db.mustBegin(t, "a/1", someSlot(1))
+		if _, err := db.SkipRun(t.Context(), report, first.Slot); err != nil {
+			t.Fatal(err)
+		}
+		db.die(t)
+		second := db.mustBegin(t, "b/2", someSlot(2))
+		_, row := db.only(t)
+		want := first
+		want.Attempt, want.Owner, want.Fence, want.Skipped = 2, "b/2", second.Fence, 1
+		want.BeganAt, want.AliveUntil = second.BeganAt, second.AliveUntil
+		if got := row.run(); !reflect.DeepEqual(got, want) || !reflect.DeepEqual(got, second) {
+			t.Errorf("stored %+v, returned %+v, want %+v", got, second, want)
+		}
+		if second.Fence <= first.Fence || second.AliveUntil.Sub(*second.BeganAt) != term || second.BeganAt.Before(*first.BeganAt) {
+			t.Errorf("first %+v, then %+v", first, second)
+		}
+		_, err := db.begin(t, "c/3", someSlot(2))
+		mustBeError(t, "a third", err, dispatch.ErrRunning)
+		db.mustEnd(t, second, dispatch.RunSucceeded)
+		if next := db.mustBegin(t, "c/3", someSlot(2)); !next.Slot.Equal(someSlot(2)) || next.Attempt != 1 {
+			t.Errorf("then comes %+v", next)
+		}
+	})
+}
+
+// A run that kills whoever is at it is given up, and the next slot goes on.
+func TestARunIsGivenUp(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		for i := range dispatch.MaxAttempts {
+			if run := db.mustBegin(t, fmt.Sprintf("%d/x", i), someSlot(1)); run.Attempt != i+1 {
+				t.Errorf("attempt %d is %+v", i+1, run)
+			}
+			db.die(t)
+		}
+		_, err := db.BeginRun(t.Context(), report, "z/1", term, never)
+		mustBeError(t, "nothing else is due", err, dispatch.ErrNothingDue)
+		job, row := db.only(t)
+		if row.Status != dispatch.RunFailed || row.AliveUntil != nil || row.EndedAt == nil || row.Attempt != dispatch.MaxAttempts || !strings.Contains(row.Error, "given up") {
+			t.Errorf("it is %+v", row)
+		}
+		if job.SucceededAt != nil || !reflect.DeepEqual(job.EndedAt, row.EndedAt) {
+			t.Errorf("the job is %+v", job)
+		}
+		for range dispatch.MaxAttempts {
+			db.mustBegin(t, "a/1", someSlot(2))
+			db.die(t)
+		}
+		if next := db.mustBegin(t, "b/2", someSlot(3)); !next.Slot.Equal(someSlot(3)) || next.Attempt != 1 {
+			t.Errorf("the next is %+v", next)
+		}
+		if n := db.count(t, "job_runs WHERE status = 'FAILED'"); n != 2 {
+			t.Errorf("%d were given up", n)
+		}
+	})
+}
+
+// The fence of a run is larger than any before it, whatever the database's clock says.
+func TestFencesGrow(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		last := db.mustBegin(t, "a/1", someSlot(1))
+		db.mustBeAbout(t, "the fence", last.Fence, 0)
+		db.mustEnd(t, last, dispatch.RunSucceeded)
+		ahead := last.Fence + time.Hour.Microseconds()
+		db.exec(t, "UPDATE jobs SET fence = ?", ahead)
+		for i := range 3 {
+			next := db.mustBegin(t, "a/1", someSlot(2))
+			if want := ahead + int64(i) + 1; next.Fence != want {
+				t.Errorf("the fence is %d, want %d", next.Fence, want)
+			}
+			db.die(t)
+		}
+	})
+}

@@ -1,0 +1,254 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/schedule"
+)
+
+// Whatever makes no sense is said at once.
+func TestWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
+	every := schedule.Cron(everySecond)
+	beat, wait := usual, usual
+	beat.Beat, wait.Wait = time.Second, time.Second
+	bad := []schedule.Job{
+		{Name: "fine", When: every, Hold: usual, Work: done},
+		{Name: "fine", When: every, Hold: usual, Work: done},
+		{Name: "", When: every, Hold: usual, Work: done},
+		{Name: "a b", When: every, Hold: usual, Work: done},
+		{Name: strings.Repeat("x", 65), When: every, Hold: usual, Work: done},
+		{Name: "jobs", When: every, Hold: usual, Work: done},
+		{Name: "no-when", Hold: usual, Work: done},
+		{Name: "no-work", When: every, Hold: usual},
+		{Name: "no-hold", When: every, Work: done},
+		{Name: "for-ever", When: every, Hold: lock.Hold{TTL: time.Second, Every: 300 * time.Millisecond}, Work: done},
+		{Name: "beats", When: every, Hold: beat, Work: done},
+		{Name: "waits", When: every, Hold: wait, Work: done},
+		{Name: "early", When: every, Hold: usual, Late: -time.Second, Work: done},
+		{Name: "cron", When: schedule.Cron("61 * * * * *"), Hold: usual, Work: done},
+		{Name: "no-cron", When: schedule.Cron(""), Hold: usual, Work: done},
+		{Name: "february", When: schedule.Cron("0 0 0 30 2 *"), Hold: usual, Work: done},
+		{Name: "delay", When: schedule.After(0), Hold: usual, Work: done},
+		{Name: "start", When: schedule.AtStart(-time.Second), Hold: usual, Work: done},
+	}
+	p := newPlace(t)
+	s, err := schedule.New(schedule.Options{Jobs: bad, Ledger: p.store, Locks: lock.NewMemory(), Who: strings.Repeat("w", 61)})
+	if s != nil || err == nil {
+		t.Fatalf("%v, %v", s, err)
+	}
+	problems := strings.Split(err.Error(), "\n")
+	for _, j := range bad[1:] {
+		said := 0
+		for _, problem := range problems {
+			if strings.Contains(problem, fmt.Sprintf("job %q: ", j.Name)) {
+				said++
+			}
+		}
+		if said != 1 {
+			t.Errorf("that %q makes no sense is said %d times: %q", j.Name, said, problems)
+		}
+	}
+	if !strings.Contains(err.Error(), "wwww") {
+		t.Errorf("that the instance's name is too long is not said: %v", err)
+	}
+	if _, err := schedule.New(schedule.Options{Jobs: bad[:1], Ledger: p.store, Locks: lock.NewMemory(), Who: strings.Repeat("w", 60)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The longest names fit what they are written to.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	name := strings.Repeat("j", lock.MaxName)
+	who := strings.Repeat("w", 60)
+	p.start(who, schedule.Options{Locks: p.tableLocks(), Jobs: []schedule.Job{{Name: name, When: schedule.After(once), Hold: usual, Work: done}}})
+	if runs := p.awaitRuns(name, 1, dispatch.RunSucceeded); by(runs[0].Owner) != who {
+		t.Errorf("it ran on %s", runs[0].Owner)
+	}
+}
+
+// A run that somebody asks for, at whichever instance, is run by one of those that run, once, and soon.
+func TestRunNow(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	const yearly = "0 0 0 1 1 *"
+	options := func(who string) schedule.Options {
+		return schedule.Options{Jobs: []schedule.Job{
+			{Name: "job", When: schedule.Cron(yearly), Hold: usual, Work: d.keep(who, done)},
+			{Name: "led", When: schedule.Cron(yearly), Hold: usual, OnLeader: true, Work: d.keep(who, done)},
+			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep(who, done)},
+		}}
+	}
+	idle := p.create("idle", options("idle"))
+	_, err := idle.RunNow(t.Context(), "unknown", "key_1")
+	if !errors.Is(err, dispatch.ErrJobNotFound) {
+		t.Errorf("an unknown job: %v", err)
+	}
+	a := p.start("a", options("a"))
+	p.start("b", options("b"))
+	p.awaitRuns("start", 1, dispatch.RunSucceeded)
+	for _, job := range []string{"job", "led", "start"} {
+		for i, from := range []*instance{idle, a} {
+			asked, err := from.RunNow(t.Context(), job, "key_1")
+			if err != nil || asked.Job != job || asked.RequestedBy != "key_1" || asked.Status != dispatch.RunQueued {
+				t.Fatalf("asked for %+v: %v", asked, err)
+			}
+			n := i + 1
+			if job == "start" {
+				n++
+			}
+			runs := p.awaitRuns(job, n, dispatch.RunSucceeded)
+			if r := runs[n-1]; len(runs) != n || !r.Slot.Equal(asked.Slot) || r.RequestedBy != "key_1" || r.Attempt != 1 || len(d.of(job)) != n {
+				t.Errorf("%s: asked for %+v, and there are %+v", job, asked, runs)
+			}
+		}
+	}
+}
+
+// Asked for while it runs, however often, the job runs once more after that.
+func TestRunNowWhileItRuns(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	begun, end := make(chan struct{}, 10), make(chan struct{})
+	var all []*instance
+	for _, who := range []string{"a", "b"} {
+		all = append(all, p.start(who, schedule.Options{Jobs: []schedule.Job{{
+			Name: "job", When: schedule.After(once), Hold: usual,
+			Work: d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+				begun <- struct{}{}
+				select {
+				case <-end:
+					return "", nil
+				case <-ctx.Done():
+					return "", context.Cause(ctx)
+				}
+			}),
+		}}}))
+	}
+	receive(t, "it begins", begun)
+	var asked dispatch.JobRun
+	for i := range 4 {
+		run, err := all[i%2].RunNow(t.Context(), "job", "key_1")
+		if err != nil || i > 0 && !run.Slot.Equal(asked.Slot) {
+			t.Errorf("asked for %+v and %+v: %v", asked, run, err)
+		}
+		asked = run
+	}
+	jobs, err := all[0].Jobs(t.Context())
+	if err != nil || len(jobs[0].Open) != 2 || jobs[0].Open[0].Status != dispatch.RunRunning || jobs[0].Open[1].Status != dispatch.RunQueued {
+		t.Errorf("%+v: %v", jobs, err)
+	}
+	close(end)
+	runs := p.awaitRuns("job", 2, dispatch.RunSucceeded)
+	if len(runs) != 2 || !runs[1].Slot.Equal(asked.Slot) || runs[1].BeganAt.Before(*runs[0].EndedAt) {
+		t.Errorf("asked for %+v, and there are %+v", asked, runs)
+	}
+}
+
+// What operators see of a job, from any instance.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	locks := lock.NewMemory()
+	begun, end := make(chan struct{}), make(chan struct{})
+	options := schedule.Options{Locks: locks, Jobs: []schedule.Job{
+		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Work: done},
+		{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: func(context.Context, dispatch.JobRun) (string, error) {
+			close(begun)
+			<-end
+			return "3 told", errWork
+		}},
+		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
+	}}
+	other := p.create("other", options)
+	jobs, err := other.Jobs(t.Context())
+	if err != nil || len(jobs) != 3 {
+		t.Fatalf("before anybody runs: %+v, %v", jobs, err)
+	}
+	p.start("a", options)
+	receive(t, "it runs", begun)
+	p.awaitRuns("start", 1, dispatch.RunSucceeded)
+	if jobs, err = other.Jobs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	led, minutely, start := jobs[0], jobs[1], jobs[2]
+	if led.Name != "led" || led.Schedule != "after 1h0m0s" || !led.OnLeader || led.Zone != time.UTC || led.Last != nil || led.EndedAt != nil ||
+		len(led.Open) != 1 || led.Open[0].Status != dispatch.RunRunning || by(led.Open[0].Owner) != "a" {
+		t.Errorf("what runs is %+v", led)
+	}
+	if h := led.Holder; h == nil || by(h.Owner) != "a" || h.Left <= 0 || h.Left > 3*time.Second {
+		t.Errorf("the leader is %+v", h)
+	}
+	now := time.Now()
+	if next := minutely.NextAt; minutely.Schedule != "0 * * * * *" || minutely.Holder != nil || next == nil || next.Second() != 0 ||
+		next.Before(now.Add(-time.Second)) || next.After(now.Add(time.Minute)) {
+		t.Errorf("what waits is %+v", minutely)
+	}
+	if start.Schedule != "at start" || start.NextAt != nil || start.Last == nil || start.Last.Result != "done" || start.SucceededAt == nil {
+		t.Errorf("what has run is %+v", start)
+	}
+	close(end)
+	p.awaitRuns("led", 1, dispatch.RunFailed)
+	if jobs, err = other.Jobs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	led = jobs[0]
+	if l := led.Last; l == nil || l.Status != dispatch.RunFailed || l.Result != "3 told" || l.Error != errWork.Error() || led.SucceededAt != nil || len(led.Open) != 0 {
+		t.Errorf("what has ended is %+v", led)
+	}
+	if led.NextAt == nil || led.NextAt.Sub(*led.EndedAt) != once {
+		t.Errorf("next at %v, ended at %v", led.NextAt, led.EndedAt)
+	}
+	store, proxy := p.proxied()
+	options.Ledger = store
+	proxy.Refuse(true)
+	if jobs, err := p.create("cut off", options).Jobs(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
+		t.Errorf("without a database: %+v, %v", jobs, err)
+	}
+}
+
+// Of an instance that has died nobody says that it is at work.
+func TestJobsOfTheDead(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	i := p.create("a", schedule.Options{Jobs: []schedule.Job{{Name: "job", When: schedule.After(once), Hold: usual, Work: done}}})
+	if _, err := p.store.RegisterJobs(t.Context(), []string{"job"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.store.BeginRun(t.Context(), "job", "dead/1", time.Minute, func(_ dispatch.JobState, now time.Time) time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []dispatch.RunStatus{dispatch.RunRunning, dispatch.RunInterrupted} {
+		jobs, err := i.Jobs(t.Context())
+		if err != nil || len(jobs[0].Open) != 1 || jobs[0].Open[0].Status != want {
+			t.Errorf("%+v, %v, want one that is %s", jobs, err, want)
+		}
+		p.exec("UPDATE job_runs SET alive_until = 1")
+	}
+}
+
+func TestRuns(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	i := p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "job", When: schedule.After(once), Hold: usual, Work: done}}})
+	p.awaitRuns("job", 1, dispatch.RunSucceeded)
+	if runs, next, err := i.Runs(t.Context(), "job", dispatch.Page{Limit: 5}); err != nil || len(runs) != 1 || next != "" {
+		t.Errorf("%+v, %q, %v", runs, next, err)
+	}
+	if _, _, err := i.Runs(t.Context(), "unknown", dispatch.Page{Limit: 5}); !errors.Is(err, dispatch.ErrJobNotFound) {
+		t.Errorf("of an unknown job: %v", err)
+	}
+	if _, _, err := i.Runs(t.Context(), "job", dispatch.Page{Limit: 5, Cursor: "x"}); !errors.Is(err, dispatch.ErrBadCursor) {
+		t.Errorf("from an unknown place: %v", err)
+	}
+}

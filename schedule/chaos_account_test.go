@@ -1,0 +1,189 @@
+package schedule_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// account is what became of the slots.
+type account struct {
+	way                          string
+	slots, once, twice, missed   int
+	attempts, takenOver, refused int
+	overlaps                     int
+	kills, stops, flushes, skips int
+	latest                       time.Duration
+}
+
+// account checks the slots from first to last, and fails the test where a promise was broken.
+func (s *storm) account(first, last time.Time) *account {
+	s.t.Helper()
+	a := &account{way: s.way.name, kills: s.kills, stops: s.stops, flushes: s.flushes}
+	effects := s.effects()
+	s.settle(a, first, last, effects)
+	s.compare(a, s.attempts(effects))
+	if a.takenOver == 0 {
+		s.t.Error("no run was taken over: this has shown nothing")
+	}
+	return a
+}
+
+// settle compares what was committed with what there was to do, and with what the ledger says.
+func (s *storm) settle(a *account, first, last time.Time, effects map[int64][]string) {
+	s.t.Helper()
+	ledger := map[int64]dispatch.JobRun{}
+	for _, run := range s.runs() {
+		ledger[run.Slot.UnixMicro()] = run
+		a.skips += run.Skipped
+		if want := run.Status == dispatch.RunSucceeded; want != (len(effects[run.Slot.UnixMicro()]) == 1) {
+			s.t.Errorf("slot %s is %s, %q, and was committed by %v", clockTime(run.Slot), run.Status, run.Error, effects[run.Slot.UnixMicro()])
+		}
+	}
+	for slot, owners := range effects {
+		if _, ok := ledger[slot]; !ok {
+			s.t.Errorf("slot %s was committed by %v, and is not in the ledger", clockTime(time.UnixMicro(slot)), owners)
+		}
+	}
+	for slot := first; !slot.After(last); slot = slot.Add(time.Second) {
+		a.slots++
+		run, owners := ledger[slot.UnixMicro()], effects[slot.UnixMicro()]
+		switch len(owners) {
+		case 0:
+			a.missed++
+			s.t.Errorf("slot %s was missed: %s %q", clockTime(slot), run.Status, run.Error)
+			continue
+		case 1:
+			a.once++
+			if owners[0] != run.Owner {
+				s.t.Errorf("slot %s was committed by %s, and is %s's", clockTime(slot), owners[0], run.Owner)
+			}
+		default:
+			a.twice++
+			s.t.Errorf("slot %s was committed by %v", clockTime(slot), owners)
+		}
+		if run.EndedAt != nil {
+			a.latest = max(a.latest, run.EndedAt.Sub(slot))
+		}
+	}
+}
+
+// attempt is what one instance did of a run. One that commits ends when all is written but for the COMMIT. Another is over
+// as soon as it was told to stop or knew by itself, its process died, or stood still: what it does that was overtaken in its
+// sleep is nothing if it is not committed.
+type attempt struct {
+	report  // of its beginning
+	commits bool
+	refused time.Time // zero if it was not
+	end     time.Time
+}
+
+// endBy ends the attempt at that time, if not before.
+func (a *attempt) endBy(at time.Time) {
+	if a.end.IsZero() || at.Before(a.end) {
+		a.end = at
+	}
+}
+
+// attempts are those that have been begun, in order.
+func (f *fleet) attempts(effects map[int64][]string) (found []*attempt) {
+	reports, _ := f.journal.all()
+	byOwner := map[string]*attempt{}
+	for _, r := range reports {
+		a := byOwner[r.Owner]
+		switch {
+		case r.What == hasBegun:
+			a = &attempt{report: r, commits: slices.Contains(effects[r.Slot.UnixMicro()], r.Owner)}
+			found, byOwner[r.Owner] = append(found, a), a
+		case a == nil:
+		case a.commits && r.What == commits:
+			a.end = r.At // of the last time that it was tried
+		case a.commits:
+		case r.What == refused:
+			a.refused = r.At
+			a.endBy(r.At)
+		case r.What == wasTold || r.What == gaveUp:
+			a.endBy(r.At)
+		}
+	}
+	for _, a := range found {
+		for _, p := range f.all {
+			if a.Who == p.Name && !a.commits {
+				a.endWith(p)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *attempt) int { return a.Began.Compare(b.Began) })
+	return found
+}
+
+// endWith ends an attempt with its process, or when that first stood still.
+func (a *attempt) endWith(p *process) {
+	if !p.killed.IsZero() {
+		a.endBy(p.killed)
+	}
+	for _, stand := range p.stands {
+		if stand.to.After(a.Began) {
+			a.endBy(stand.from)
+		}
+	}
+}
+
+// compare looks for attempts that overlap, or that were overtaken for no reason, and counts the slots that had several.
+func (s *storm) compare(a *account, attempts []*attempt) {
+	s.t.Helper()
+	a.attempts = len(attempts)
+	slots := map[int64]int{}
+	var last *attempt // of those so far, that ended last
+	for _, one := range attempts {
+		if !one.refused.IsZero() {
+			a.refused++
+			if one.end.Equal(one.refused) {
+				s.t.Errorf("awake, not told, and yet overtaken: %s", one)
+			}
+		}
+		if slots[one.Slot.UnixMicro()]++; slots[one.Slot.UnixMicro()] == 2 {
+			a.takenOver++
+		}
+		if one.end.IsZero() {
+			s.t.Errorf("nobody knows how this ended: %s", one)
+			continue
+		}
+		if last != nil && one.Began.Before(last.end) {
+			a.overlaps++
+			s.t.Errorf("two at a time:\n%s, until %s\n%s, until %s", last, clockTime(last.end), one, clockTime(one.end))
+		}
+		if last != nil && one.Fence <= last.Fence {
+			s.t.Errorf("the fence of a later attempt is not larger:\n%s: %d\n%s: %d", last, last.Fence, one, one.Fence)
+		}
+		if last == nil || one.end.After(last.end) {
+			last = one
+		}
+	}
+}
+
+const accountHead = "strategy\tslots\tran once\ttwice\tmissed\tattempts\ttaken over\toverlaps\trefused\tkills\tstops\tflushes\tskips\tlatest\t"
+
+// row is the account as a row of a table.
+func (a *account) row() string {
+	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t", a.way, a.slots, a.once, a.twice, a.missed,
+		a.attempts, a.takenOver, a.overlaps, a.refused, a.kills, a.stops, a.flushes, a.skips, a.latest.Seconds())
+}
+
+// table is a table for whoever reads the test's log. Rows that are empty are left out.
+func table(head string, rows []string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(&b)
+	for _, row := range append([]string{head}, rows...) {
+		if row != "" {
+			fmt.Fprintln(w, row)
+		}
+	}
+	w.Flush()
+	return b.String()
+}

@@ -1,0 +1,254 @@
+package schedule_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/repository"
+	"firsttap/schedule"
+)
+
+// chaosJob is the one job of these tests.
+const chaosJob = "chaos"
+
+// role is what a process of these tests is to be: an instance of a schedule. It goes to the process as JSON.
+type role struct {
+	Name     string // of the process, which makes it the first part of its owners
+	Database string
+	Lock     string // as FIRSTTAP_JOB_LOCK names it
+	Redis    []string
+	TTL      time.Duration
+	Cron     string        // "" for a job of the leader that is always due
+	Look     time.Duration // as of schedule.Options
+	Seed     uint64
+}
+
+// roleMark is the argument of a process before its role.
+const roleMark = "schedule-instance"
+
+// hasRole reports whether this process was started by a fleet. Then it has been an instance in the meantime.
+func hasRole(t *testing.T) bool {
+	if flag.NArg() != 2 || flag.Arg(0) != roleMark {
+		return false
+	}
+	var r role
+	if err := json.Unmarshal([]byte(flag.Arg(1)), &r); err != nil {
+		t.Fatal(err)
+	}
+	r.play(t)
+	return true
+}
+
+// report is what an instance tells the test, a line of JSON on stdout.
+type report struct {
+	Who  string
+	What string
+	At   time.Time // by the clock of the instance
+	// Slot, Owner, Attempt, Fence and Began, by the database's clock, are the run's.
+	Slot    time.Time
+	Owner   string
+	Attempt int
+	Fence   int64
+	Began   time.Time
+	Note    string
+}
+
+// What there is to report.
+const (
+	isUp      = "up"
+	leads     = "leads"
+	hasBegun  = "begun"       // the work of a run
+	wasTold   = "told"        // that it should stop: the work's context has ended
+	commits   = "commits"     // all is written but for the COMMIT
+	committed = "committed"   // and the reply has come
+	refused   = "refused"     // the run is another's
+	again     = "again"       // the database could not be asked
+	gaveUp    = "interrupted" // as it was told
+)
+
+// player is a process at its role.
+type player struct {
+	role
+	store *repository.Store
+	rand  *rand.Rand
+
+	mu sync.Mutex // for stdout
+}
+
+// play runs the schedule until stdin is closed.
+func (r role) play(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p := &player{role: r, rand: rand.New(rand.NewPCG(r.Seed, 0))}
+	log := slog.New(lead{slog.NewTextHandler(os.Stderr, nil), func() { p.say(report{What: leads}) }})
+	var err error
+	if p.store, err = repository.Open(ctx, r.Database, log); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.store.Close() })
+	job := schedule.Job{Name: chaosJob, When: schedule.Cron(r.Cron), Hold: lock.Renewed(r.TTL, time.Minute), Late: time.Hour, Work: p.work}
+	if r.Cron == "" {
+		job.When, job.OnLeader = schedule.After(50*time.Millisecond), true
+	}
+	s, err := schedule.New(schedule.Options{
+		Jobs: []schedule.Job{job}, Ledger: p.store, Locks: r.strategy(t), Who: r.Name, Log: log, Look: r.Look,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it, or dies
+		cancel()
+	}()
+	p.say(report{What: isUp})
+	if err := s.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// lead notices the line that says who leads.
+type lead struct {
+	slog.Handler
+	notice func()
+}
+
+func (l lead) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "this instance leads the jobs" {
+		l.notice()
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// strategy is what FIRSTTAP_JOB_LOCK would open.
+func (r role) strategy(t *testing.T) schedule.Strategy {
+	t.Helper()
+	const conns = 4
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var nodes []*lock.Redis
+	for _, url := range r.Redis {
+		client, err := lock.Dial(url, time.Second)
+		must(err)
+		t.Cleanup(func() { client.Close() })
+		nodes = append(nodes, lock.NewRedis(client, lock.ShedLock("job-lock", "firsttap")))
+	}
+	switch r.Lock {
+	case "redis":
+		return nodes[0]
+	case "quorum":
+		q, err := lock.NewQuorum(nodes...)
+		must(err)
+		return q
+	case "table":
+		db, dialect, err := repository.OpenPool(r.Database, conns)
+		must(err)
+		t.Cleanup(func() { db.Close() })
+		return lock.NewTable(db, lock.Dialect(dialect))
+	case "named", "rows":
+		config, err := repository.MySQLConfig(r.Database)
+		must(err)
+		sessions, err := lock.OpenSessions(config, max(r.TTL, 3*time.Second), conns) // the lead takes 3 s
+		must(err)
+		t.Cleanup(func() { sessions.Close() })
+		if r.Lock == "rows" {
+			return sessions.Rows()
+		}
+		return sessions.Named()
+	}
+	return lock.NewMemory()
+}
+
+func (p *player) say(r report) {
+	r.Who, r.At = p.Name, time.Now()
+	line, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, _ = os.Stdout.Write(append(line, '\n')) // one write, so that a kill leaves no half of it; nobody listens when the test is over
+}
+
+// work takes a while, and then commits its effect together with the end of the run. Mostly it does not heed its context,
+// as a work does that has not noticed yet that it was overtaken.
+func (p *player) work(ctx context.Context, run dispatch.JobRun) (string, error) {
+	say := func(what string, err error) {
+		r := report{What: what, Slot: run.Slot, Owner: run.Owner, Attempt: run.Attempt, Fence: run.Fence, Began: *run.BeganAt}
+		if err != nil {
+			r.Note = err.Error()
+		}
+		p.say(r)
+	}
+	say(hasBegun, nil)
+	if p.Cron == "" {
+		return "", nil
+	}
+	defer context.AfterFunc(ctx, func() { say(wasTold, context.Cause(ctx)) })()
+	within := time.Duration(p.rand.Int64N(int64(100 * time.Millisecond))) // the transaction
+	before := 100*time.Millisecond - within + time.Duration(p.rand.Int64N(int64(300*time.Millisecond)))
+	heeded := ctx
+	if p.rand.IntN(4) > 0 {
+		var cancel context.CancelFunc
+		heeded, cancel = context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+	}
+	if !passes(heeded, before) {
+		say(gaveUp, nil)
+		return "", context.Cause(heeded)
+	}
+	return "", p.conclude(heeded, run, within, say)
+}
+
+// conclude tries until it is known what became of the run.
+func (p *player) conclude(ctx context.Context, run dispatch.JobRun, within time.Duration, say func(string, error)) error {
+	for {
+		err := p.store.Conclude(ctx, run, "done", func(ctx context.Context, tx repository.Execer) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO witness (slot, owner, pid, at) VALUES (?, ?, ?, ?)",
+				run.Slot.UnixMicro(), run.Owner, os.Getpid(), time.Now().UnixMicro())
+			if err == nil && !passes(ctx, within) {
+				err = context.Cause(ctx)
+			}
+			say(commits, err)
+			return err
+		})
+		switch {
+		case err == nil:
+			say(committed, nil)
+			return nil
+		case errors.Is(err, dispatch.ErrNotLeased):
+			say(refused, nil)
+			return err
+		}
+		say(again, err)
+		if !passes(ctx, 50*time.Millisecond) {
+			say(gaveUp, nil)
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// passes is false when ctx ends before d is over.
+func passes(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

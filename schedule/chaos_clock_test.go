@@ -1,0 +1,102 @@
+package schedule_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// needsSkew skips a test that starts a process with a clock of its own where that can't be done.
+func needsSkew(t *testing.T) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("skipped: sets the clock of a process on amd64 only")
+	}
+}
+
+// setClock makes the clock of the process pid, which is traced by this thread and stands before its first instruction, be
+// off by whole seconds, and lets the process go. How fast its time passes is not changed.
+//
+// A Go program does not ask libc for the time, where libfaketime would answer, but the kernel's code that is part of each
+// process, the vDSO. This replaces, in the process's copy of it, the function that tells the time.
+func setClock(pid int, off time.Duration) error {
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
+		return err
+	}
+	if !status.Stopped() {
+		return fmt.Errorf("the process has not stopped: %#x", status)
+	}
+	if err := replaceClock(pid, off); err != nil {
+		return err
+	}
+	return syscall.PtraceDetach(pid)
+}
+
+func replaceClock(pid int, off time.Duration) error {
+	from, to, err := vdso(pid)
+	if err != nil {
+		return err
+	}
+	memory, err := os.OpenFile(fmt.Sprintf("/proc/%d/mem", pid), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	image := make([]byte, to-from)
+	if _, err := memory.ReadAt(image, from); err != nil {
+		return err
+	}
+	file, err := elf.NewFile(bytes.NewReader(image))
+	if err != nil {
+		return err
+	}
+	symbols, err := file.DynamicSymbols()
+	if err != nil {
+		return err
+	}
+	code := clockCode(int32(off / time.Second))
+	for _, s := range symbols {
+		if s.Name == "__vdso_clock_gettime" && s.Size >= uint64(len(code)) {
+			_, err := memory.WriteAt(code, from+int64(s.Value))
+			return err
+		}
+	}
+	return errors.New("the vDSO has no such function")
+}
+
+// vdso is where the process has the kernel's code.
+func vdso(pid int) (from, to int64, err error) {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(maps)) {
+		if strings.HasSuffix(line, "[vdso]\n") {
+			_, err := fmt.Sscanf(line, "%x-%x", &from, &to)
+			return from, to, err
+		}
+	}
+	return 0, 0, errors.New("the process has no vDSO")
+}
+
+// clockCode is clock_gettime(clock, *time) for amd64: as the kernel does it, and then, for the wall clock, so many seconds
+// more.
+func clockCode(seconds int32) []byte {
+	code := []byte{
+		0xb8, 0xe4, 0x00, 0x00, 0x00, // mov eax, 228
+		0x0f, 0x05, // syscall
+		0x85, 0xff, // test edi, edi
+		0x75, 0x07, // jnz over the next
+		0x48, 0x81, 0x06, // add qword ptr [rsi], seconds
+	}
+	return append(binary.LittleEndian.AppendUint32(code, uint32(seconds)), 0xc3) // ret
+}

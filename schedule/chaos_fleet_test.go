@@ -1,0 +1,213 @@
+package schedule_test
+
+import (
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/migrations"
+	"firsttap/repository"
+	"firsttap/servertest"
+)
+
+// way is a way to hold the jobs' locks, and where the ledger is.
+type way struct {
+	name     string
+	lock     string
+	servers  int // of Redis
+	database func(testing.TB) string
+}
+
+var ways = []way{
+	{"redis", "redis", 1, servertest.MariaDBURL},
+	{"quorum of 3", "quorum", 3, servertest.MariaDBURL},
+	{"table, MariaDB", "table", 0, servertest.MariaDBURL},
+	{"table, MySQL", "table", 0, servertest.MySQLURL},
+	{"table, SQLite", "table", 0, sqliteURL},
+	{"named, MariaDB", "named", 0, servertest.MariaDBURL},
+	{"named, MySQL", "named", 0, servertest.MySQLURL},
+	{"rows, MariaDB", "rows", 0, servertest.MariaDBURL},
+	{"rows, MySQL", "rows", 0, servertest.MySQLURL},
+	// Each instance has a memory of its own, so that every lock has three holders: the ledger alone decides.
+	{"memory", "memory", 0, servertest.MariaDBURL},
+}
+
+func sqliteURL(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "ledger.db") }
+
+// fleet is three instances over one ledger, and what they report.
+type fleet struct {
+	t   testing.TB
+	way way
+	role
+	*journal
+	store *repository.Store
+	db    *sql.DB // the same database
+	redis []*servertest.Redis
+	seats [3]*seat
+	all   []*process // also those that are gone
+}
+
+// seat is the place of an instance.
+type seat struct {
+	*process
+	back    time.Time // when what was stopped goes on, or what was killed is replaced
+	sleeper bool      // goes on as soon as another is at what it was at, and both are
+}
+
+// assemble makes the servers that the way needs, and an empty ledger that knows the job. No instance runs yet.
+func (w way) assemble(t testing.TB, r role) *fleet {
+	t.Helper()
+	f := &fleet{t: t, way: w, role: r, journal: newJournal()}
+	f.Lock, f.Database = w.lock, w.database(t)
+	for range w.servers {
+		server := servertest.StartRedis(t)
+		f.redis, f.Redis = append(f.redis, server), append(f.Redis, server.URL())
+	}
+	var err error
+	if f.store, err = repository.Open(t.Context(), f.Database, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.store.Close() })
+	if err := f.store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if f.db, _, err = repository.OpenPool(f.Database, 2); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.db.Close() })
+	// No key is unique here: that a slot has one effect is what is to be seen.
+	_, err = f.db.Exec("CREATE TABLE witness (slot BIGINT NOT NULL, owner VARCHAR(100) NOT NULL, pid BIGINT NOT NULL, at BIGINT NOT NULL)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.store.RegisterJobs(t.Context(), []string{chaosJob}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// launch starts an instance at seat k, whose clock is off by skew.
+func (f *fleet) launch(k int, skew time.Duration) *process {
+	f.t.Helper()
+	r := f.role
+	r.Name, r.Seed = fmt.Sprintf("p%d", len(f.all)+1), f.Seed+uint64(len(f.all))
+	p := r.start(f.t, f.journal, skew)
+	f.all = append(f.all, p)
+	f.seats[k] = &seat{process: p}
+	return p
+}
+
+// man launches an instance at each seat, and waits until all are up.
+func (f *fleet) man() {
+	f.t.Helper()
+	for k := range f.seats {
+		f.launch(k, 0)
+	}
+	for _, s := range f.seats {
+		f.awaitUp(s.process)
+	}
+}
+
+func (f *fleet) awaitUp(p *process) report {
+	f.t.Helper()
+	return f.await(f.t, 0, p.Name+" is up", func(r report) bool { return r.What == isUp && r.Who == p.Name })
+}
+
+// up are the instances that run now.
+func (f *fleet) up() []*seat {
+	var up []*seat
+	reports, _ := f.journal.all()
+	for _, s := range f.seats {
+		works := func(r report) bool { return r.What == isUp && r.Who == s.Name }
+		if s.killed.IsZero() && s.stopped.IsZero() && slices.ContainsFunc(reports, works) {
+			up = append(up, s)
+		}
+	}
+	return up
+}
+
+// disband ends the instances in good order.
+func (f *fleet) disband() {
+	f.t.Helper()
+	for _, s := range f.seats {
+		s.quit()
+	}
+	for _, p := range f.all {
+		p.check()
+	}
+}
+
+// state is what the ledger remembers of the job.
+func (f *fleet) state() dispatch.JobState {
+	f.t.Helper()
+	states, _, err := f.store.JobStates(f.t.Context(), []string{chaosJob})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return states[chaosJob]
+}
+
+// runs are all that the ledger has of the job, the earliest first.
+func (f *fleet) runs() []dispatch.JobRun {
+	f.t.Helper()
+	runs, _, err := f.store.Runs(f.t.Context(), chaosJob, dispatch.Page{Limit: 100_000})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	slices.Reverse(runs)
+	return runs
+}
+
+// awaitRuns waits until every slot up to last has ended.
+func (f *fleet) awaitRuns(last time.Time) {
+	f.t.Helper()
+	for end := time.Now().Add(unheard); ; {
+		runs := f.runs()
+		over := len(runs) > 0 && !runs[len(runs)-1].Slot.Before(last)
+		for _, r := range runs {
+			over = over && (r.EndedAt != nil || r.Slot.After(last))
+		}
+		if over {
+			return
+		}
+		if !passes(f.t.Context(), 100*time.Millisecond) || time.Now().After(end) {
+			f.t.Errorf("not all slots up to %s have ended", clockTime(last))
+			return
+		}
+	}
+}
+
+// effects are the owners of what was committed, by slot.
+func (f *fleet) effects() map[int64][]string {
+	f.t.Helper()
+	rows, err := f.db.Query("SELECT slot, owner FROM witness")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer rows.Close()
+	found := map[int64][]string{}
+	for rows.Next() {
+		var slot int64
+		var owner string
+		if err := rows.Scan(&slot, &owner); err != nil {
+			f.t.Fatal(err)
+		}
+		found[slot] = append(found[slot], owner)
+	}
+	if err := rows.Err(); err != nil {
+		f.t.Fatal(err)
+	}
+	return found
+}
+
+// by is the instance that an owner is of.
+func by(owner string) string {
+	instance, _, _ := strings.Cut(owner, "/")
+	return instance
+}

@@ -1,0 +1,213 @@
+package schedule_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// unheard is how long nothing here may take.
+const unheard = 60 * time.Second
+
+// process is an instance in a process of its own: this program once more. One goroutine at a time may use it.
+type process struct {
+	role
+	t     testing.TB
+	cmd   *exec.Cmd
+	stdin io.Closer
+	log   *bytes.Buffer // once it is gone
+	gone  chan struct{} // closed then
+	err   error         // how, once it is gone
+
+	killed  time.Time // zero if it was not
+	stopped time.Time // zero unless it stands still
+	stands  []span    // when it did
+}
+
+type span struct{ from, to time.Time }
+
+// start starts an instance whose clock is off by skew and that reports to j. It ends with the test, and with this process.
+func (r role) start(t testing.TB, j *journal, skew time.Duration) *process {
+	t.Helper()
+	told, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, _, _ := strings.Cut(t.Name(), "/")
+	p := &process{role: r, t: t, log: &bytes.Buffer{}, gone: make(chan struct{})}
+	p.cmd = exec.Command(os.Args[0], "-test.run=^"+top+"$", "-test.timeout=30m", roleMark, string(told))
+	p.cmd.Stdout, p.cmd.Stderr = &lines{journal: j}, p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Ptrace: skew != 0}
+	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan error)
+	go func() {
+		// The parent of a process, to the kernel, is the thread that started it: it must not end before, and it is the one
+		// that may trace it.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		if err == nil && skew != 0 {
+			err = setClock(p.cmd.Process.Pid, skew)
+		}
+		started <- err
+		if p.cmd.Process != nil {
+			p.err = p.cmd.Wait()
+			close(p.gone)
+		}
+	}()
+	err = <-started
+	if p.cmd.Process != nil {
+		t.Cleanup(func() {
+			_ = p.cmd.Process.Kill() // unless it is gone
+			<-p.gone
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Errorf("%s: %v: %v", p.Name, s, err)
+	}
+}
+
+// kill ends it as kill -9 does.
+func (p *process) kill() {
+	p.t.Helper()
+	p.signal(syscall.SIGKILL)
+	<-p.gone
+	p.killed = time.Now()
+}
+
+func (p *process) stop() {
+	p.t.Helper()
+	p.signal(syscall.SIGSTOP)
+	p.stopped = time.Now()
+}
+
+func (p *process) goOn() {
+	p.t.Helper()
+	p.stands = append(p.stands, span{p.stopped, time.Now()})
+	p.stopped = time.Time{}
+	p.signal(syscall.SIGCONT)
+}
+
+// quit has it end in good order, which leaves no goroutine behind either.
+func (p *process) quit() {
+	p.t.Helper()
+	_ = p.stdin.Close() // it may be gone
+	select {
+	case <-p.gone:
+	case <-time.After(unheard):
+		p.signal(syscall.SIGABRT) // prints where its goroutines are
+		<-p.gone
+	}
+}
+
+// check fails the test if the process ended other than by being killed or in good order.
+func (p *process) check() {
+	p.t.Helper()
+	select {
+	case <-p.gone:
+	default:
+		return
+	}
+	if p.killed.IsZero() && p.err != nil || strings.Contains(p.log.String(), "DATA RACE") {
+		p.t.Errorf("%s: %v\n%s", p.Name, p.err, p.log)
+	}
+}
+
+// journal is what instances have reported.
+type journal struct {
+	mu      sync.Mutex
+	reports []report
+	added   chan struct{} // closed, and replaced, with each report
+}
+
+func newJournal() *journal { return &journal{added: make(chan struct{})} }
+
+func (j *journal) add(r report) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.reports = append(j.reports, r)
+	close(j.added)
+	j.added = make(chan struct{})
+}
+
+// all returns the reports so far, and a channel that is closed when there is another.
+func (j *journal) all() ([]report, <-chan struct{}) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.reports[:len(j.reports):len(j.reports)], j.added
+}
+
+// await returns the first report, after the first so many, that is wanted.
+func (j *journal) await(t testing.TB, after int, what string, wanted func(report) bool) report {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), unheard)
+	defer cancel()
+	for {
+		reports, added := j.all()
+		for ; after < len(reports); after++ {
+			if wanted(reports[after]) {
+				return reports[after]
+			}
+		}
+		select {
+		case <-added:
+		case <-ctx.Done():
+			t.Fatalf("nobody has reported that %s", what)
+		}
+	}
+}
+
+// count is how many reports there are.
+func (j *journal) count() int {
+	reports, _ := j.all()
+	return len(reports)
+}
+
+// lines is the stdout of an instance.
+type lines struct {
+	journal *journal
+	rest    []byte
+}
+
+// Write takes the reports from among whatever else package testing prints.
+func (l *lines) Write(b []byte) (int, error) {
+	l.rest = append(l.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		l.rest = rest
+		var r report
+		if json.Unmarshal(line, &r) == nil {
+			l.journal.add(r)
+		}
+	}
+}
+
+func (r report) String() string {
+	return fmt.Sprintf("%s %s %s %s attempt %d, begun %s %s", clockTime(r.At), r.Who, r.What, clockTime(r.Slot), r.Attempt,
+		clockTime(r.Began), r.Note)
+}
+
+func clockTime(t time.Time) string { return t.UTC().Format("15:04:05.000") }

@@ -1,0 +1,225 @@
+package schedule_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+)
+
+const (
+	chaosTTL = 2 * time.Second // of the locks, and so the term of a run
+	// leastHits is how many kills, and how many stops, a fleet goes through at least.
+	leastHits = 2
+	glimpse   = 50 * time.Millisecond
+)
+
+// numberOf is what an environment variable says, or usual.
+func numberOf(t *testing.T, variable string, usual uint64) uint64 {
+	t.Helper()
+	s := os.Getenv(variable)
+	if s == "" {
+		return usual
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		t.Fatalf("%s=%s is not a number", variable, s)
+	}
+	return n
+}
+
+// Three instances run a job each second, and are killed and stopped at random, for up to longer than the lock and the run
+// last, while one at least goes on; Redis forgets everything in the middle of a run, again and again. Whatever holds the
+// locks, each slot has its effect once, no two attempts are at it at a time, nobody is overtaken who is awake, and what an
+// attempt wanted to write that was overtaken in its sleep is not there.
+//
+// FIRSTTAP_TEST_SLOTS=60 has it go on for that many slots, instead of 15; FIRSTTAP_TEST_SEED has it go as it went with that
+// seed, as far as the machine lets it. It is not parallel: the processes that it starts would be in the others' way.
+func TestEachSlotOnce(t *testing.T) {
+	if hasRole(t) {
+		return
+	}
+	slots := numberOf(t, "FIRSTTAP_TEST_SLOTS", 15)
+	seed := numberOf(t, "FIRSTTAP_TEST_SEED", rand.Uint64N(1e6))
+	t.Logf("FIRSTTAP_TEST_SLOTS=%d FIRSTTAP_TEST_SEED=%d", slots, seed)
+	rows := make([]string, len(ways))
+	var all sync.WaitGroup // however many -parallel allows: they wait most of the time
+	for i, w := range ways {
+		all.Go(func() {
+			t.Run(w.name, func(t *testing.T) {
+				seed := seed + uint64(i)<<32
+				f := w.assemble(t, role{TTL: chaosTTL, Cron: "* * * * * *", Seed: seed})
+				f.man()
+				s := &storm{fleet: f, rand: rand.New(rand.NewPCG(seed, 1))}
+				first := f.state().RegisteredAt.Truncate(time.Second).Add(time.Second)
+				s.rage(time.Now().Add(time.Duration(slots) * time.Second))
+				last := time.Now().Truncate(time.Second)
+				s.calm()
+				f.awaitRuns(last)
+				f.disband()
+				rows[i] = s.account(first, last).row()
+			})
+		})
+	}
+	all.Wait()
+	t.Log(table(accountHead, rows))
+}
+
+// storm is what a fleet goes through.
+type storm struct {
+	*fleet
+	rand                  *rand.Rand
+	next                  time.Time // when the next instance is hit
+	wipe                  time.Time // when Redis forgets next, as soon as a run is under way
+	hits                  []int     // the next hits, the next last
+	kills, stops, flushes int
+}
+
+// Every four hits are one of each.
+const (
+	hitKill = 1 << iota // or else a stop
+	hitBusy             // the instance that runs the job, or else any
+)
+
+// rage hits instances until then, and until there were enough hits.
+func (s *storm) rage(until time.Time) {
+	s.t.Helper()
+	s.wipe = time.Now().Add(time.Until(until) / 4)
+	s.plan()
+	for now := time.Now(); now.Before(until) || !s.enough() && now.Before(until.Add(unheard)); now = time.Now() {
+		s.restore()
+		if now.After(s.next) && s.hit() {
+			s.plan()
+		}
+		if len(s.redis) > 0 && now.After(s.wipe) && len(s.state().Open) > 0 {
+			s.flush()
+		}
+		if !passes(s.t.Context(), glimpse) {
+			s.t.Fatal(context.Cause(s.t.Context()))
+		}
+	}
+}
+
+// enough reports whether there were enough hits, one of which has had a run taken over.
+func (s *storm) enough() bool {
+	reports, _ := s.journal.all()
+	return s.kills >= leastHits && s.stops >= leastHits &&
+		slices.ContainsFunc(reports, func(r report) bool { return r.What == hasBegun && r.Attempt > 1 })
+}
+
+// plan says when the next hit is.
+func (s *storm) plan() {
+	s.next = time.Now().Add(s.between(500*time.Millisecond, 3500*time.Millisecond))
+	if len(s.hits) == 0 {
+		s.hits = s.rand.Perm(4)
+	}
+}
+
+func (s *storm) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(s.rand.Int64N(int64(most-least)))
+}
+
+// hit is false when there is nobody to be hit now: one instance has to go on, and a run that has had its second attempt
+// is spared, because the schedule gives up what three instances in a row have died of.
+func (s *storm) hit() bool {
+	s.t.Helper()
+	up, open := s.up(), s.state().Open
+	if len(up) < 2 {
+		return false
+	}
+	kind, victim := s.hits[len(s.hits)-1], up[s.rand.IntN(len(up))]
+	if kind&hitBusy != 0 {
+		victim = nil
+	}
+	for _, run := range open {
+		if run.Attempt >= 2 {
+			return false
+		}
+		for _, one := range up {
+			if kind&hitBusy != 0 && one.Name == by(run.Owner) {
+				victim = one
+			}
+		}
+	}
+	if victim == nil {
+		return false
+	}
+	s.hits = s.hits[:len(s.hits)-1]
+	if kind&hitKill != 0 {
+		victim.kill()
+		victim.back = time.Now().Add(s.between(0, 2*time.Second))
+		s.kills++
+		return true
+	}
+	victim.stop()
+	longest := 2*s.TTL + time.Second
+	victim.back = time.Now().Add(s.between(500*time.Millisecond, longest))
+	if kind&hitBusy != 0 && s.rand.IntN(2) == 0 {
+		victim.sleeper, victim.back = true, time.Now().Add(longest)
+	}
+	s.stops++
+	return true
+}
+
+// restore has those go on whose time has come, or others in their place.
+func (s *storm) restore() {
+	s.t.Helper()
+	for k, one := range s.seats {
+		if one.sleeper && s.overtaken() {
+			one.back = time.Now()
+		}
+		switch {
+		case one.back.IsZero() || time.Now().Before(one.back):
+		case one.killed.IsZero():
+			one.goOn()
+			one.back, one.sleeper = time.Time{}, false
+		default:
+			s.launch(k, 0)
+		}
+	}
+}
+
+// overtaken reports whether somebody is at a run that another has begun.
+func (s *storm) overtaken() bool {
+	s.t.Helper()
+	return slices.ContainsFunc(s.state().Open, func(run dispatch.JobRun) bool { return run.Attempt > 1 })
+}
+
+// calm ends it: all go on.
+func (s *storm) calm() {
+	s.t.Helper()
+	for _, one := range s.seats {
+		if !one.back.IsZero() {
+			one.back = time.Now()
+		}
+	}
+	s.restore()
+	for _, one := range s.seats {
+		s.awaitUp(one.process)
+	}
+}
+
+// flush has every Redis forget everything.
+func (s *storm) flush() {
+	s.t.Helper()
+	for _, server := range s.redis {
+		client, err := lock.Dial(server.URL(), time.Second)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		err = client.FlushAll(s.t.Context()).Err()
+		client.Close()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	s.flushes++
+	s.wipe = time.Now().Add(s.between(time.Second, 5*time.Second))
+}

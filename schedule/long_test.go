@@ -1,0 +1,209 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/schedule"
+	"firsttap/servertest"
+)
+
+// A work that takes longer than the lock's TTL and the run's term is the only one: both are renewed.
+func TestAWorkOutlivesItsLock(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	url := servertest.StartRedis(t).URL()
+	const takes = 3500 * time.Millisecond
+	for _, who := range []string{"a", "b"} {
+		work := d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) { return "", pause(ctx, takes) })
+		p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: []schedule.Job{
+			{Name: "long", When: schedule.After(once), Hold: lock.Renewed(time.Second, time.Minute), Work: work},
+			{Name: "led", When: schedule.After(once), Hold: lock.Renewed(time.Second, time.Minute), OnLeader: true, Work: work},
+		}})
+	}
+	for _, job := range []string{"long", "led"} {
+		runs := p.awaitRuns(job, 1, dispatch.RunSucceeded)
+		if len(runs) != 1 || runs[0].Attempt != 1 || runs[0].EndedAt.Sub(*runs[0].BeganAt) < takes || len(d.of(job)) != 1 {
+			t.Errorf("%s: %d works and the runs %+v", job, len(d.of(job)), runs)
+		}
+	}
+}
+
+// hanging is a work whose first run does what hangs does, and the others are done at once.
+func hanging(hangs Work) Work {
+	var hung atomic.Bool
+	return func(ctx context.Context, run dispatch.JobRun) (string, error) {
+		if hung.CompareAndSwap(false, true) {
+			return hangs(ctx, run)
+		}
+		return done(ctx, run)
+	}
+}
+
+// deaf is a work that does not heed its context, until the test ends.
+func deaf(t *testing.T) Work {
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	return func(context.Context, dispatch.JobRun) (string, error) {
+		<-end
+		return "at last", nil
+	}
+}
+
+// A work that would take for ever is cut, and FAILED, and the next slots are run: on the same instance, when there is one.
+func TestAWorkThatHangsIsCut(t *testing.T) {
+	t.Parallel()
+	cut := lock.Renewed(time.Second, 500*time.Millisecond)
+	tests := map[string]struct {
+		hold     lock.Hold
+		onLeader bool
+		hangs    Work
+		grace    time.Duration
+		says     string
+	}{
+		"renewed":            {hold: cut, hangs: untilTold, says: "too long"},
+		"on the leader":      {hold: cut, onLeader: true, hangs: untilTold, says: "too long"},
+		"not renewed":        {hold: lock.Fixed(500 * time.Millisecond), hangs: untilTold, says: "expired"},
+		"fixed, leader":      {hold: lock.Fixed(500 * time.Millisecond), onLeader: true, hangs: untilTold, says: "too long"},
+		"deaf":               {hold: cut, hangs: deaf(t), grace: 200 * time.Millisecond, says: "left behind"},
+		"deaf, not renewed":  {hold: lock.Fixed(500 * time.Millisecond), hangs: deaf(t), grace: 200 * time.Millisecond, says: "left behind"},
+		"deaf on the leader": {hold: cut, onLeader: true, hangs: deaf(t), grace: 200 * time.Millisecond, says: "left behind"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, d := newPlace(t), newDiary(t)
+			p.start("a", schedule.Options{Grace: tt.grace, Jobs: []schedule.Job{{
+				Name: "hangs", When: schedule.Cron(everySecond), Hold: tt.hold, OnLeader: tt.onLeader, Late: aWhile,
+				Work: d.note("a", hanging(tt.hangs)),
+			}}})
+			runs := p.awaitRuns("hangs", 2, dispatch.RunSucceeded)
+			if first := runs[0]; first.Status != dispatch.RunFailed || first.Attempt != 1 || !strings.Contains(first.Error, tt.says) {
+				t.Errorf("the first is %+v", first)
+			}
+			mustBeConsecutive(t, having(runs[1:], dispatch.RunSucceeded))
+			if runs[1].Slot.Sub(runs[0].Slot) != time.Second {
+				t.Errorf("after %s comes %s", runs[0].Slot, runs[1].Slot)
+			}
+		})
+	}
+}
+
+// A work that is cut and takes its time to stop is the only one until it has: nobody takes its run over, which has FAILED.
+func TestACutWorkIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	const stopping = 3 * time.Second // much longer than the term of the run
+	for _, who := range []string{"a", "b"} {
+		p.start(who, schedule.Options{Grace: 30 * time.Second, Jobs: []schedule.Job{{
+			Name: "slow", When: schedule.After(once), Hold: lock.Renewed(time.Second, 300*time.Millisecond),
+			Work: d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+				<-ctx.Done()
+				return "", errors.Join(pause(context.WithoutCancel(ctx), stopping), errWork)
+			}),
+		}}})
+	}
+	runs := p.awaitRuns("slow", 1, dispatch.RunFailed)
+	if r := runs[0]; len(runs) != 1 || r.Attempt != 1 || len(d.of("slow")) != 1 || !strings.Contains(r.Error, "too long") || !strings.Contains(r.Error, errWork.Error()) {
+		t.Errorf("%d works and the runs %+v", len(d.of("slow")), runs)
+	}
+}
+
+// Works that never return are put up with a few times. Then the job does not run here, and that is said, until they do.
+func TestStuckWorksAreBounded(t *testing.T) {
+	t.Parallel()
+	p, d, m := newPlace(t), newDiary(t), newMetrics(t)
+	end := make(chan struct{})
+	i := p.start("a", schedule.Options{Grace: 50 * time.Millisecond, Metrics: m, Jobs: []schedule.Job{{
+		Name: "deaf", When: schedule.Cron(everySecond), Hold: lock.Fixed(100 * time.Millisecond), Late: aWhile,
+		Work: d.note("a", func(context.Context, dispatch.JobRun) (string, error) { <-end; return "", nil }),
+	}}})
+	m.atLeast("firsttap_job_skips_total", "deaf", "stuck", 3)
+	if n := len(d.of("deaf")); n != 3 {
+		t.Errorf("%d works don't return", n)
+	}
+	b := p.state("deaf").Blocked
+	if lines := i.log.about("ERROR", "does not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "don't return") {
+		t.Errorf("blocked: %+v; said: %q", b, lines)
+	}
+	close(end)
+	p.awaitRuns("deaf", 1, dispatch.RunSucceeded)
+	if b := p.state("deaf").Blocked; b != nil {
+		t.Errorf("it has begun, and is blocked: %+v", b)
+	}
+}
+
+// However a work fails, its run says so, and the next slots are run.
+func TestAWorkThatFails(t *testing.T) {
+	t.Parallel()
+	fails := map[string]struct {
+		work Work
+		says string
+	}{
+		"error": {func(context.Context, dispatch.JobRun) (string, error) { return "half", errWork }, errWork.Error()},
+		"panic": {func(context.Context, dispatch.JobRun) (string, error) { panic("a thing that cannot be") }, "a thing that cannot be"},
+		"exit":  {func(context.Context, dispatch.JobRun) (string, error) { runtime.Goexit(); return "", nil }, "ended its goroutine"},
+		// What a work is told by a lock of its own is no news of the job's.
+		"held":        {func(context.Context, dispatch.JobRun) (string, error) { return "", &lock.HeldError{Owner: "x"} }, "held by x"},
+		"unavailable": {func(context.Context, dispatch.JobRun) (string, error) { return "", lock.ErrUnavailable }, "unavailable"},
+		"undue":       {func(context.Context, dispatch.JobRun) (string, error) { return "", dispatch.ErrNothingDue }, "not due"},
+	}
+	p, m := newPlace(t), newMetrics(t)
+	var jobs []schedule.Job
+	for name, f := range fails {
+		jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: hanging(f.work)})
+	}
+	i := p.start("a", schedule.Options{Metrics: m, Jobs: jobs})
+	for name, f := range fails {
+		runs := p.awaitRuns(name, 2, dispatch.RunSucceeded)
+		first := runs[0]
+		if first.Status != dispatch.RunFailed || first.Attempt != 1 || !strings.Contains(first.Error, f.says) || (first.Result == "half") != (name == "error") {
+			t.Errorf("%s: the first is %+v", name, first)
+		}
+		if name == "panic" && !strings.Contains(first.Error, "long_test.go") {
+			t.Errorf("where it was is not said: %s", first.Error)
+		}
+		mustBeConsecutive(t, having(runs[1:], dispatch.RunSucceeded))
+		if n, _ := m.of("firsttap_job_runs_total", name, "FAILED"); n != 1 {
+			t.Errorf("%s: %v failures are counted", name, n)
+		}
+		if n, _ := m.of("firsttap_job_skips_total", name, "unavailable"); n != 0 {
+			t.Errorf("%s: unavailable %v times", name, n)
+		}
+		if lines := i.log.about("job failed", "job="+name+" ", f.says); len(lines) != 1 {
+			t.Errorf("%s is said %q", name, lines)
+		}
+	}
+}
+
+// What a work gets is its run, and the lease of it.
+func TestWhatAWorkIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	told := make(chan error, 1)
+	p.start("a", schedule.Options{Jobs: []schedule.Job{{
+		Name: "job", When: schedule.After(once), Hold: usual,
+		Work: func(ctx context.Context, run dispatch.JobRun) (string, error) {
+			lease := lock.FromContext(ctx)
+			stored := p.runs("job")[0]
+			if lease == nil || lease.Fence() != run.Fence || lease.Owner() != run.Owner || stored.Fence != run.Fence || stored.Owner != run.Owner ||
+				!stored.Slot.Equal(run.Slot) || run.Attempt != 1 || run.Job != "job" {
+				told <- fmt.Errorf("told %+v with %+v, stored %+v", run, lease, stored)
+				return "", nil
+			}
+			told <- nil
+			return "", nil
+		},
+	}}})
+	if err := receive(t, "it runs", told); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,176 @@
+package schedule_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/schedule"
+	"firsttap/servertest"
+)
+
+// metrics are those of one instance.
+type metrics struct {
+	*prometheus.Registry
+	t *testing.T
+}
+
+func newMetrics(t *testing.T) metrics { return metrics{prometheus.NewPedanticRegistry(), t} }
+
+// of is the value of a metric of the job, and of the status or reason, if that is not "".
+func (m metrics) of(name, job, what string) (value float64, found bool) {
+	m.t.Helper()
+	families, err := m.Gather()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, one := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range one.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if f.GetName() != name || labels["job_name"] != job || labels["status"]+labels["reason"] != what {
+				continue
+			}
+			return one.GetCounter().GetValue() + one.GetGauge().GetValue() + float64(one.GetHistogram().GetSampleCount()), true
+		}
+	}
+	return 0, false
+}
+
+// atLeast waits until the metric is as large.
+func (m metrics) atLeast(name, job, what string, want float64) {
+	m.t.Helper()
+	eventually(m.t, func() error {
+		if got, found := m.of(name, job, what); !found || got < want {
+			return fmt.Errorf("%s of %s %s is %v (%v), want %v", name, job, what, got, found, want)
+		}
+		return nil
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	p, m := newPlace(t), newMetrics(t)
+	when := time.Now().Add(3 * time.Second).UTC()
+	a := p.start("a", schedule.Options{Metrics: m, Jobs: []schedule.Job{
+		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done},
+		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Work: done},
+		{Name: "daily", When: schedule.Cron(when.Format("5 4 15 * * *")), Hold: usual, Work: done},
+		{Name: "after", When: schedule.After(once), Hold: usual, Work: done},
+		{Name: "fails", When: schedule.After(once), Hold: usual, Work: func(context.Context, dispatch.JobRun) (string, error) { return "", errWork }},
+		{Name: "stops", When: schedule.After(once), Hold: usual, Work: untilTold},
+		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
+	}})
+	m.atLeast("firsttap_job_runs_total", "tick", "SUCCEEDED", 2)
+	m.atLeast("firsttap_job_runs_total", "fails", "FAILED", 1)
+	m.atLeast("firsttap_job_runs_total", "start", "SUCCEEDED", 1)
+	m.atLeast("firsttap_job_duration_seconds", "tick", "", 2)
+	for job, want := range map[string]float64{"tick": 1, "minutely": 60, "daily": 24 * 3600, "after": 3600} {
+		if got, _ := m.of("firsttap_job_period_seconds", job, ""); got != want {
+			t.Errorf("the period of %s is %v, want %v", job, got, want)
+		}
+	}
+	for _, name := range []string{"firsttap_job_period_seconds", "firsttap_job_success_age_seconds"} {
+		if v, found := m.of(name, "start", ""); found {
+			t.Errorf("%s of what has no next time is %v", name, v)
+		}
+	}
+	for _, zero := range []string{"INTERRUPTED", "held", "unavailable", "stuck"} {
+		name := "firsttap_job_skips_total"
+		if zero == "INTERRUPTED" {
+			name = "firsttap_job_runs_total"
+		}
+		if v, found := m.of(name, "fails", zero); v != 0 || !found {
+			t.Errorf("%s of what is never %s is %v, found %v", name, zero, v, found)
+		}
+	}
+	// What fails has never succeeded, for ever longer; what has succeeded has not for ever longer.
+	m.atLeast("firsttap_job_success_age_seconds", "fails", "", 2)
+	first, _ := m.of("firsttap_job_success_age_seconds", "after", "")
+	m.atLeast("firsttap_job_success_age_seconds", "after", "", first+1)
+	known := time.Since(p.state("fails").RegisteredAt).Seconds()
+	if age, _ := m.of("firsttap_job_success_age_seconds", "fails", ""); age > known+5 || age < known-5 {
+		t.Errorf("known for %v s, it has not succeeded for %v", known, age)
+	}
+	// An instance that runs nothing knows it, too.
+	p.awaitRuns("daily", 1, dispatch.RunSucceeded)
+	if age, _ := m.of("firsttap_job_success_age_seconds", "tick", ""); age > 10 {
+		t.Errorf("it succeeds each second, %v s ago", age)
+	}
+	if v, _ := m.of("firsttap_job_runs_total", "stops", "INTERRUPTED"); v != 0 {
+		t.Errorf("%v are interrupted before the end", v)
+	}
+	a.stop()
+	m.atLeast("firsttap_job_runs_total", "stops", "INTERRUPTED", 1)
+}
+
+// Every instance knows, from the ledger, when a job has last succeeded on another.
+func TestSuccessIsKnownEverywhere(t *testing.T) {
+	t.Parallel()
+	p, m := newPlace(t), newMetrics(t)
+	jobs := []schedule.Job{{Name: "led", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, Work: done}}
+	locks := p.tableLocks()
+	p.start("a", schedule.Options{Locks: locks, Jobs: jobs})
+	p.awaitRuns("led", 1, dispatch.RunSucceeded)
+	p.start("b", schedule.Options{Locks: locks, Metrics: m, Jobs: jobs})
+	m.atLeast("firsttap_job_skips_total", "led", "held", 4)
+	if age, found := m.of("firsttap_job_success_age_seconds", "led", ""); age > 3 || !found {
+		t.Errorf("it succeeds each second, %v s ago", age)
+	}
+	if n, _ := m.of("firsttap_job_runs_total", "led", "SUCCEEDED"); n != 0 {
+		t.Errorf("%v runs beside the leader", n)
+	}
+}
+
+// questions is how many statements a server of the test's own has been sent.
+func (p *place) questions() (n int) {
+	p.t.Helper()
+	if err := p.raw.QueryRowContext(p.t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(new(string), &n); err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+// Instances that have nothing to do look at the ledger, and do nothing else, also while one is at work.
+func TestIdleInstances(t *testing.T) {
+	t.Parallel()
+	const look, instances = 100 * time.Millisecond, 3
+	server := servertest.StartMariaDB(t)
+	p := newPlaceOn(t, server.URL(t))
+	begun := make(chan struct{}, 2)
+	work := func(ctx context.Context, run dispatch.JobRun) (string, error) {
+		begun <- struct{}{}
+		return untilTold(ctx, run)
+	}
+	locks := lock.NewMemory()
+	for i := range instances {
+		p.start(fmt.Sprint(i), schedule.Options{Look: look, Locks: locks, Jobs: []schedule.Job{
+			{Name: "waits", When: schedule.After(once), Hold: usual, Work: done},
+			{Name: "at-work", When: schedule.After(once), Hold: usual, Work: work},
+			{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: work},
+			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
+			{Name: "yearly", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done},
+		}})
+	}
+	receive(t, "one is at work", begun)
+	receive(t, "two are at work", begun)
+	p.awaitRuns("waits", 1, dispatch.RunSucceeded)
+	p.awaitRuns("start", 1, dispatch.RunSucceeded)
+	first, began := p.questions(), time.Now()
+	if err := pause(t.Context(), 3*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	each := float64(p.questions()-first) / time.Since(began).Seconds() / instances
+	t.Logf("%.1f statements a second of an instance that looks %v times", each, 1/look.Seconds())
+	// Three of each look, and two works that are renewed every third of a second.
+	if most := 1.3*3/look.Seconds() + 2*3; each > most || each < 1 {
+		t.Errorf("want %v at most", most)
+	}
+}

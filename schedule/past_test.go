@@ -1,0 +1,163 @@
+package schedule_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/schedule"
+)
+
+// ago has the job's last slot begun that long ago, so that nobody has run since; and known for longer.
+func (p *place) ago(job string, d time.Duration) {
+	p.t.Helper()
+	p.exec("UPDATE jobs SET slot = slot - ?, registered_at = registered_at - 2 * ? WHERE name = ?", d.Microseconds(), d.Microseconds(), job)
+	p.exec("DELETE FROM job_runs WHERE job = ?", job)
+}
+
+// What was missed while nobody ran is made up for, as far as a job wants it.
+func TestDowntime(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	const down, late = 20 * time.Second, 5 * time.Second
+	job := func(who, name string, late time.Duration) schedule.Job {
+		return schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, Late: late, Work: d.keep(who, done)}
+	}
+	jobs := func(who string) []schedule.Job {
+		return []schedule.Job{job(who, "all", aWhile), job(who, "some", late), job(who, "latest", 0)}
+	}
+	a := p.start("a", schedule.Options{Jobs: jobs("a")})
+	last := map[string]time.Time{}
+	for _, j := range jobs("") {
+		p.awaitRuns(j.Name, 1, dispatch.RunSucceeded)
+	}
+	a.stop()
+	for _, j := range jobs("") {
+		p.ago(j.Name, down)
+		last[j.Name] = *p.state(j.Name).Slot
+	}
+	for _, who := range []string{"b", "c"} {
+		p.start(who, schedule.Options{Jobs: jobs(who)})
+	}
+	for _, j := range jobs("") {
+		var runs []dispatch.JobRun
+		p.eventually(func() error { // until it has caught up
+			runs = having(p.runs(j.Name), dispatch.RunSucceeded)
+			if n := len(runs); n < 3 || runs[n-1].Slot.Before(last[j.Name].Add(down)) {
+				return fmt.Errorf("the runs of %s are %+v", j.Name, runs)
+			}
+			return nil
+		})
+		first := runs[0]
+		behind := first.BeganAt.Sub(first.Slot)
+		switch j.Name {
+		case "all":
+			if first.Slot.Sub(last[j.Name]) != time.Second {
+				t.Errorf("after %s comes %s", last[j.Name], first.Slot)
+			}
+			mustBeConsecutive(t, runs)
+		case "some":
+			if behind >= late || behind < late-2*time.Second {
+				t.Errorf("the first is %v late, want nearly %v", behind, late)
+			}
+		case "latest":
+			if behind >= time.Second {
+				t.Errorf("the first is %v late", behind)
+			}
+		}
+	}
+}
+
+// A time that is rare is made up for until the next one, by a job that does not say how late it may be.
+func TestTheLatestSlotIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	day := 24 * time.Hour
+	// On two days in a row, which were two days and a day ago; and not again for most of a year.
+	first, second := time.Now().UTC().Add(-2*day), time.Now().UTC().Add(-day)
+	when := schedule.Cron(fmt.Sprintf("0 0 0 %d,%d %d,%d *", first.Day(), second.Day(), first.Month(), second.Month()))
+	options := schedule.Options{Jobs: []schedule.Job{{Name: "rare", When: when, Hold: usual, Work: done}}}
+	if _, err := p.store.RegisterJobs(t.Context(), []string{"rare"}); err != nil {
+		t.Fatal(err)
+	}
+	p.exec("UPDATE jobs SET registered_at = 0")
+	p.start("a", options)
+	runs := p.awaitRuns("rare", 1, dispatch.RunSucceeded)
+	if want := second.Truncate(day); len(runs) != 1 || !runs[0].Slot.Equal(want) {
+		t.Errorf("the runs are %+v, want %v", runs, want)
+	}
+}
+
+// What was not known yet was not missed.
+func TestTheFirstSlotIsAfterTheRegistration(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.start("a", schedule.Options{Jobs: []schedule.Job{
+		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Late: aWhile, Work: done},
+		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: done},
+	}})
+	runs := p.awaitRuns("tick", 2, dispatch.RunSucceeded)
+	if known := p.state("tick").RegisteredAt; !runs[0].Slot.After(known) || runs[0].Slot.Sub(known) > time.Second {
+		t.Errorf("known since %v, the first is %+v", known, runs[0])
+	}
+	for _, r := range p.runs("minutely") {
+		if !r.Slot.After(p.state("minutely").RegisteredAt) {
+			t.Errorf("known since %v, and it ran for %v", p.state("minutely").RegisteredAt, r.Slot)
+		}
+	}
+}
+
+// A run that kills whoever is at it is given up although nothing else is due, and the job goes on.
+func TestARunThatKillsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	if _, err := p.store.RegisterJobs(t.Context(), []string{"deadly"}); err != nil {
+		t.Fatal(err)
+	}
+	for range dispatch.MaxAttempts {
+		_, err := p.store.BeginRun(t.Context(), "deadly", "dead/1", time.Minute, func(s dispatch.JobState, _ time.Time) time.Time { return s.RegisteredAt })
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.exec("UPDATE job_runs SET alive_until = 1")
+	}
+	i := p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "deadly", When: schedule.After(once), Hold: usual, Work: d.keep("a", done)}}})
+	p.awaitRuns("deadly", 1, dispatch.RunFailed)
+	if n := len(d.of("deadly")); n != 0 {
+		t.Errorf("%d works", n)
+	}
+	if _, err := i.RunNow(t.Context(), "deadly", "key_1"); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitRuns("deadly", 1, dispatch.RunSucceeded)
+}
+
+// The time is the database's: instances whose clocks are wrong run each second once, and at its time.
+func TestClocksThatAreWrong(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	for who, off := range map[string]time.Duration{"right": 0, "ahead": 3500 * time.Millisecond, "behind": -3500 * time.Millisecond} {
+		now := func() time.Time { return time.Now().Add(off) }
+		p.start(who, schedule.Options{Now: now, Jobs: []schedule.Job{
+			{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: d.keep(who, done)},
+		}})
+		// This one has nothing but its clock to wake it.
+		p.start(who, schedule.Options{Now: now, Look: time.Hour, Jobs: []schedule.Job{
+			{Name: who, When: schedule.Cron(everySecond), Hold: usual, Work: done},
+		}})
+	}
+	mustBeConsecutive(t, having(p.awaitRuns("tick", 5, dispatch.RunSucceeded), dispatch.RunSucceeded))
+	for _, who := range []string{"right", "ahead", "behind"} {
+		best := time.Hour
+		for _, r := range p.awaitRuns(who, 4, dispatch.RunSucceeded) {
+			late := r.BeganAt.Sub(r.Slot)
+			if best = min(best, late); late < -100*time.Millisecond {
+				t.Errorf("%s: %s was begun %v early", who, r.Slot, -late)
+			}
+		}
+		if best > 300*time.Millisecond {
+			t.Errorf("%s is late by %v at least", who, best)
+		}
+	}
+}

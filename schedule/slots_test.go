@@ -1,0 +1,229 @@
+package schedule_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/schedule"
+	"firsttap/servertest"
+)
+
+// mustBeConsecutive fails the test unless the runs are of one second after the other, each begun once and SUCCEEDED.
+func mustBeConsecutive(t *testing.T, runs []dispatch.JobRun) {
+	t.Helper()
+	for i, r := range runs {
+		if r.Status != dispatch.RunSucceeded || r.Attempt != 1 || r.RequestedBy != "" {
+			t.Errorf("a run is %+v", r)
+		}
+		if i > 0 && r.Slot.Sub(runs[i-1].Slot) != time.Second || r.Slot.Nanosecond() != 0 {
+			t.Errorf("after %s comes %s", runs[i-1].Slot, r.Slot)
+		}
+		if early := r.Slot.Sub(*r.BeganAt); early > 100*time.Millisecond {
+			t.Errorf("%s was begun %s too early", r.Slot, early)
+		}
+	}
+}
+
+// Three instances, whatever holds the locks: each second one of them runs the job, and two leave it to that one.
+func TestASlotRunsOnce(t *testing.T) {
+	t.Parallel()
+	ways := map[string]func(t *testing.T, p *place) func() schedule.Strategy{
+		// Every lock has three holders.
+		"memories": func(*testing.T, *place) func() schedule.Strategy {
+			return func() schedule.Strategy { return lock.NewMemory() }
+		},
+		"redis": func(t *testing.T, _ *place) func() schedule.Strategy {
+			url := servertest.StartRedis(t).URL()
+			return func() schedule.Strategy { return redisLocks(t, url) }
+		},
+		"table": func(_ *testing.T, p *place) func() schedule.Strategy {
+			return func() schedule.Strategy { return p.tableLocks() }
+		},
+	}
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, d := newPlace(t), newDiary(t)
+			locks := way(t, p)
+			var all []*instance
+			for _, who := range []string{"a", "b", "c"} {
+				all = append(all, p.start(who, schedule.Options{Locks: locks(), Jobs: []schedule.Job{
+					{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: d.keep(who, done)},
+					{Name: "led", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, OnLeader: true, Work: d.keep(who, done)},
+				}}))
+			}
+			for _, job := range []string{"tick", "led"} {
+				p.awaitRuns(job, 4, dispatch.RunSucceeded)
+				p.eventually(func() error {
+					for _, r := range p.runs(job) {
+						if r.Skipped == 2 {
+							return nil
+						}
+					}
+					return fmt.Errorf("no run of %s was left by two: %+v", job, p.runs(job))
+				})
+			}
+			for _, i := range all {
+				i.stop()
+			}
+			for _, job := range []string{"tick", "led"} {
+				runs := p.runs(job)
+				mustBeConsecutive(t, runs)
+				if n := len(d.of(job)); n != len(runs) {
+					t.Errorf("%d works for %d runs of %s", n, len(runs), job)
+				}
+				for _, r := range runs {
+					if r.Skipped > 2 || r.Result != "done" {
+						t.Errorf("of three, %d left %+v", r.Skipped, r)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The next run is so long after the end of the last.
+func TestAFixedDelay(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	const delay = 400 * time.Millisecond
+	for _, who := range []string{"a", "b"} {
+		p.start(who, schedule.Options{Look: 50 * time.Millisecond, Jobs: []schedule.Job{{
+			Name: "after", When: schedule.After(delay), Hold: usual,
+			Work: d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+				return "", pause(ctx, 300*time.Millisecond)
+			}),
+		}}})
+	}
+	runs := p.awaitRuns("after", 4, dispatch.RunSucceeded)
+	if first := runs[0]; !first.Slot.Equal(p.state("after").RegisteredAt) {
+		t.Errorf("registered at %v, first is %+v", p.state("after").RegisteredAt, first)
+	}
+	for i, r := range runs[1:] {
+		if between := r.BeganAt.Sub(*runs[i].EndedAt); between < delay-delay/10 || r.Attempt != 1 {
+			t.Errorf("%v after %+v comes %+v", between, runs[i], r)
+		}
+	}
+}
+
+// pause returns nil after d, or why ctx has ended before.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Several that start together run it once, and so does one that starts long after.
+func TestAtStart(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	options := func(who string) schedule.Options {
+		return schedule.Options{Look: 100 * time.Millisecond, Jobs: []schedule.Job{
+			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep(who, done)},
+			{Name: "tick-" + who, When: schedule.After(200 * time.Millisecond), Hold: usual, Work: done},
+		}}
+	}
+	mustHaveRun := func(what string, n int, all ...string) {
+		t.Helper()
+		for _, who := range all { // that long each has had time to run it
+			p.awaitRuns("tick-"+who, len(p.runs("tick-"+who))+3, dispatch.RunSucceeded)
+		}
+		if runs := p.runs("start"); len(runs) != n || len(having(runs, dispatch.RunSucceeded)) != n {
+			t.Errorf("%s: %d works and the runs %+v, want %d", what, len(d.of("start")), runs, n)
+		}
+	}
+	for _, who := range []string{"a", "b", "c"} {
+		p.start(who, options(who))
+	}
+	mustHaveRun("started", 1, "a", "b", "c")
+	p.exec("UPDATE job_runs SET slot = slot - 120000000 WHERE job = 'start'")
+	p.exec("UPDATE jobs SET slot = slot - 120000000 WHERE name = 'start'")
+	mustHaveRun("two minutes later", 1, "a", "b", "c")
+	p.start("d", options("d"))
+	mustHaveRun("another start", 2, "a", "b", "c", "d")
+	p.start("e", options("e"))
+	mustHaveRun("one of the same", 2, "d", "e")
+	if _, err := p.start("f", options("f")).RunNow(t.Context(), "start", "key_1"); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitRuns("start", 3, dispatch.RunSucceeded)
+}
+
+// Somebody who has the job's lock at the start, and then does not run the job, is waited for.
+func TestAtStartWhileAnotherHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	p, d, locks := newPlace(t), newDiary(t), lock.NewMemory()
+	rival := lock.New(locks, lock.Options{Who: "rival"})
+	lease, err := rival.Acquire(t.Context(), "start", lock.Fixed(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics := newMetrics(t)
+	p.start("a", schedule.Options{Locks: locks, Metrics: metrics, Jobs: []schedule.Job{
+		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep("a", done)},
+	}})
+	metrics.atLeast("firsttap_job_skips_total", "start", "held", 2)
+	if n := len(d.of("start")); n > 0 {
+		t.Errorf("%d works beside the lock's holder", n)
+	}
+	if err := lease.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitRuns("start", 1, dispatch.RunSucceeded)
+}
+
+// A cron expression is of the zone.
+func TestTheZone(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	seoul, err := time.LoadLocation("Asia/Seoul")
+	if err != nil {
+		t.Fatal(err)
+	}
+	soon := time.Now().In(seoul).Add(3 * time.Second).Truncate(time.Second)
+	i := p.start("a", schedule.Options{Zone: seoul, Jobs: []schedule.Job{
+		{Name: "nightly", When: schedule.Cron("0 0 4 * * *"), Hold: usual, Work: done},
+		{Name: "soon", When: schedule.Cron(soon.Format("5 4 15 2 1 *")), Hold: usual, Work: done},
+	}})
+	if runs := p.awaitRuns("soon", 1, dispatch.RunSucceeded); !runs[0].Slot.Equal(soon) {
+		t.Errorf("it ran for %v, want %v", runs[0].Slot, soon)
+	}
+	jobs, err := i.Jobs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := jobs[0].NextAt.In(seoul)
+	if jobs[0].Zone != seoul || next.Format(time.TimeOnly) != "04:00:00" || next.UTC().Hour() != 19 || time.Until(next) > 24*time.Hour {
+		t.Errorf("next at %v, in %v", next, jobs[0].Zone)
+	}
+}
+
+// Whatever its hold, a job's slots go on.
+func TestEveryHold(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	url := servertest.StartRedis(t).URL()
+	holds := map[string]lock.Hold{
+		"fixed": lock.Fixed(2 * time.Second), "renewed": usual, "expected": lock.Expected(300 * time.Millisecond),
+		"between": lock.Between(700*time.Millisecond, 2*time.Second),
+	}
+	for _, who := range []string{"a", "b"} {
+		var jobs []schedule.Job
+		for name, hold := range holds {
+			jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: hold, Late: aWhile, Work: d.keep(who, done)})
+		}
+		p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: jobs})
+	}
+	for name := range holds {
+		mustBeConsecutive(t, having(p.awaitRuns(name, 4, dispatch.RunSucceeded), dispatch.RunSucceeded))
+	}
+}

@@ -1,0 +1,176 @@
+package schedule_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/schedule"
+	"firsttap/servertest"
+)
+
+// An instance that is told to stop in the middle of a run gives it back, and another takes it over at once: long before
+// anything would have ended by itself, and nobody has died of it.
+func TestAnInstanceThatStopsGivesItsRunBack(t *testing.T) {
+	t.Parallel()
+	for _, onLeader := range []bool{false, true} {
+		t.Run(map[bool]string{false: "own lock", true: "leader"}[onLeader], func(t *testing.T) {
+			t.Parallel()
+			p, d := newPlace(t), newDiary(t)
+			url := servertest.StartRedis(t).URL()
+			begun, told := make(chan string, 10), make(chan struct{})
+			all := map[string]*instance{}
+			for _, who := range []string{"a", "b", "c"} {
+				all[who] = p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: []schedule.Job{{
+					Name: "long", When: schedule.After(once), Hold: lock.Renewed(time.Minute, time.Hour), OnLeader: onLeader,
+					Work: d.keep(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
+						begun <- who
+						if len(d.of("long")) > 1 {
+							return "by " + who, nil
+						}
+						<-ctx.Done()
+						close(told)
+						return "", errWork
+					}),
+				}}})
+			}
+			first := receive(t, "it begins", begun)
+			began := time.Now()
+			all[first].stop()
+			receive(t, "it is told to stop", told)
+			second := receive(t, "another takes it over", begun)
+			t.Logf("another was at it %v after the first was told", time.Since(began).Round(time.Millisecond))
+			runs := p.awaitRuns("long", 1, dispatch.RunSucceeded)
+			if r := runs[0]; len(runs) != 1 || r.Attempt != 1 || r.Result != "by "+second || second == first {
+				t.Errorf("the runs are %+v", runs)
+			}
+			works := d.of("long")
+			if len(works) != 2 || works[1].run.Fence <= works[0].run.Fence || !works[1].run.Slot.Equal(works[0].run.Slot) {
+				t.Errorf("the works are %+v", works)
+			}
+			if lines := all[first].log.about("interrupted", "long"); len(lines) != 1 {
+				t.Errorf("it is said %q", lines)
+			}
+		})
+	}
+}
+
+// Work that does not stop is left behind, and its run is not given back while it may still be at it: another takes it over
+// when its time is over.
+func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	begun := make(chan struct{}, 10)
+	work := hanging(deaf(t))
+	job := func(who string) []schedule.Job {
+		return []schedule.Job{{
+			Name: "deaf", When: schedule.After(once), Hold: lock.Renewed(3*time.Second, time.Hour),
+			Work: d.note(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
+				begun <- struct{}{}
+				return work(ctx, run)
+			}),
+		}}
+	}
+	a := p.start("a", schedule.Options{Grace: 100 * time.Millisecond, Jobs: job("a")})
+	receive(t, "it begins", begun)
+	p.start("b", schedule.Options{Jobs: job("b")})
+	a.stop()
+	if lines := a.log.about("interrupted", "left behind"); len(lines) != 1 {
+		t.Errorf("it is said %q", lines)
+	}
+	left := p.runs("deaf")[0]
+	receive(t, "it begins again", begun)
+	runs := p.awaitRuns("deaf", 1, dispatch.RunSucceeded)
+	r := runs[0]
+	if len(runs) != 1 || r.Attempt != 2 || left.Status != dispatch.RunRunning || left.AliveUntil == nil {
+		t.Fatalf("left behind was %+v, and became %+v", left, runs)
+	}
+	if r.BeganAt.Before(*left.AliveUntil) {
+		t.Errorf("taken over at %v, and its time was over at %v", r.BeganAt, left.AliveUntil)
+	}
+}
+
+// The leader's jobs run on one instance, until that one stops; then on another.
+func TestTheLeader(t *testing.T) {
+	t.Parallel()
+	p, d := newPlace(t), newDiary(t)
+	url := servertest.StartRedis(t).URL()
+	all := map[string]*instance{}
+	for _, who := range []string{"a", "b", "c"} {
+		all[who] = p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: []schedule.Job{
+			{Name: "one", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, Late: aWhile, Work: d.keep(who, done)},
+			{Name: "two", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, Late: aWhile, Work: d.keep(who, done)},
+		}})
+	}
+	had := map[string]int{}
+	for len(all) > 0 {
+		for _, job := range []string{"one", "two"} {
+			p.awaitRuns(job, had[job]+2, dispatch.RunSucceeded)
+		}
+		entries := d.of("one")
+		leader := entries[len(entries)-1].who
+		for _, job := range []string{"one", "two"} {
+			for _, e := range d.of(job)[had[job]:] {
+				if e.who != leader {
+					t.Errorf("%s runs %s of %s, and %s leads", e.who, e.run.Slot, job, leader)
+				}
+			}
+			if jobs, err := all[leader].Jobs(t.Context()); err != nil || jobs[0].Holder == nil || by(jobs[0].Holder.Owner) != leader {
+				t.Errorf("the jobs are %+v: %v", jobs, err)
+			}
+		}
+		all[leader].stop()
+		resigned := time.Now()
+		for _, job := range []string{"one", "two"} {
+			had[job] = len(d.of(job))
+			if runs := p.runs(job); len(having(runs, dispatch.RunSucceeded)) != len(runs) {
+				t.Errorf("the leader has left behind %+v", runs)
+			}
+		}
+		if delete(all, leader); len(all) == 0 {
+			break
+		}
+		eventually(t, func() error {
+			for _, i := range all {
+				if len(i.log.about("this instance leads")) > 0 {
+					return nil
+				}
+			}
+			return errors.New("nobody leads")
+		})
+		t.Logf("another leads %v after the first one has stopped", time.Since(resigned).Round(time.Millisecond))
+	}
+	for _, job := range []string{"one", "two"} {
+		mustBeConsecutive(t, p.runs(job))
+	}
+}
+
+// Whoever is told to stop before there is a database stops.
+func TestAnInstanceStopsThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	store, proxy := p.proxied()
+	proxy.Refuse(true)
+	i := p.start("a", schedule.Options{Ledger: store, Look: 20 * time.Millisecond, Jobs: []schedule.Job{
+		{Name: "job", When: schedule.After(once), Hold: usual, Work: done},
+	}})
+	eventually(t, func() error {
+		if len(i.log.about("no job runs yet")) < 2 {
+			return errors.New("that there is no database is not said")
+		}
+		return nil
+	})
+	i.stop()
+	if runs := p.runs("job"); len(runs) > 0 {
+		t.Errorf("there are %+v", runs)
+	}
+	// Another waits for the database.
+	p.start("b", schedule.Options{Ledger: store, Look: 20 * time.Millisecond, Jobs: []schedule.Job{
+		{Name: "job", When: schedule.After(once), Hold: usual, Work: done},
+	}})
+	proxy.Refuse(false)
+	p.awaitRuns("job", 1, dispatch.RunSucceeded)
+}

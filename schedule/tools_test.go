@@ -1,0 +1,362 @@
+package schedule_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/migrations"
+	"firsttap/repository"
+	"firsttap/schedule"
+	"firsttap/servertest"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// These tests wait most of the time, for the next second.
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	os.Exit(servertest.Main(m))
+}
+
+const (
+	// patience bounds what must happen.
+	patience = 40 * time.Second
+	// everySecond is the Cron of most tests.
+	everySecond = "* * * * * *"
+	// once is the delay of an After that runs at the start, and not again in a test.
+	once = time.Hour
+	// aWhile is a Late that no test outlasts.
+	aWhile = time.Hour
+)
+
+// usual is how most tests' jobs are held: soon missed, and for as long as it takes.
+var usual = lock.Renewed(time.Second, time.Minute)
+
+// place is a database that instances share.
+type place struct {
+	t     *testing.T
+	url   string
+	store *repository.Store
+	raw   *sql.DB
+}
+
+// newPlace is on MariaDB.
+func newPlace(t *testing.T) *place { return newPlaceOn(t, servertest.MariaDBURL(t)) }
+
+func newPlaceOn(t *testing.T, url string) *place {
+	t.Helper()
+	p := &place{t: t, url: url, store: openStore(t, url)}
+	err := p.store.Migrate(func(m *migrations.Migrator) error {
+		_, err := m.Up(t.Context())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.raw, _, err = repository.OpenPool(url, 2); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.raw.Close() })
+	return p
+}
+
+func openStore(t *testing.T, url string) *repository.Store {
+	t.Helper()
+	s, err := repository.Open(t.Context(), url, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (p *place) exec(query string, args ...any) {
+	p.t.Helper()
+	if _, err := p.raw.ExecContext(p.t.Context(), query, args...); err != nil {
+		p.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// runs are those of a job, the earliest first.
+func (p *place) runs(job string) []dispatch.JobRun {
+	p.t.Helper()
+	runs, _, err := p.store.Runs(p.t.Context(), job, dispatch.Page{Limit: 10_000})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	slices.Reverse(runs)
+	return runs
+}
+
+func (p *place) state(job string) dispatch.JobState {
+	p.t.Helper()
+	states, _, err := p.store.JobStates(p.t.Context(), []string{job})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return states[job]
+}
+
+// awaitRuns waits until n runs of the job have ended so, and returns all there are.
+func (p *place) awaitRuns(job string, n int, status dispatch.RunStatus) (runs []dispatch.JobRun) {
+	p.t.Helper()
+	p.eventually(func() error {
+		runs = p.runs(job)
+		if got := len(having(runs, status)); got < n {
+			return fmt.Errorf("%d runs of %s are %s, want %d: %+v", got, job, status, n, runs)
+		}
+		return nil
+	})
+	return runs
+}
+
+func having(runs []dispatch.JobRun, status dispatch.RunStatus) (found []dispatch.JobRun) {
+	for _, r := range runs {
+		if r.Status == status {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+func (p *place) eventually(check func() error) {
+	p.t.Helper()
+	eventually(p.t, check)
+}
+
+// eventually fails the test unless check returns nil in time.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal(err)
+		case <-t.Context().Done():
+			t.Fatal(err)
+		}
+	}
+}
+
+func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(patience):
+		t.Fatalf("never: %s", what)
+	}
+	return v
+}
+
+// instance is a Scheduler at work, on connections of its own.
+type instance struct {
+	*schedule.Scheduler
+	who  string
+	log  *notes
+	stop func() // once it has returned, nothing runs
+}
+
+// start runs an instance until the test ends. What o does not say is as usual: the place's database, a memory of the
+// instance's own for locks.
+func (p *place) start(who string, o schedule.Options) *instance {
+	p.t.Helper()
+	i := p.create(who, o)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- i.Run(ctx) }()
+	i.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				p.t.Errorf("%s: %v", who, err)
+			}
+		case <-time.After(patience):
+			p.t.Errorf("%s does not stop", who)
+		}
+	})
+	p.t.Cleanup(i.stop)
+	return i
+}
+
+// create returns an instance that does not run.
+func (p *place) create(who string, o schedule.Options) *instance {
+	p.t.Helper()
+	i := &instance{who: who, log: &notes{t: p.t, who: who}, stop: func() {}}
+	o.Who, o.Log = who, slog.New(i.log)
+	if o.Ledger == nil {
+		o.Ledger = openStore(p.t, p.url)
+	}
+	if o.Locks == nil {
+		o.Locks = lock.NewMemory()
+	}
+	var err error
+	if i.Scheduler, err = schedule.New(o); err != nil {
+		p.t.Fatal(err)
+	}
+	return i
+}
+
+// notes are an instance's log from Info on.
+type notes struct {
+	slog.Handler
+	t     *testing.T
+	who   string
+	attrs []slog.Attr
+
+	mu    sync.Mutex
+	lines []string
+	up    *notes // where the lines go, if not here
+}
+
+func (n *notes) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+
+func (n *notes) WithAttrs(attrs []slog.Attr) slog.Handler {
+	up := n
+	if n.up != nil {
+		up = n.up
+	}
+	return &notes{t: n.t, who: n.who, attrs: append(slices.Clip(n.attrs), attrs...), up: up}
+}
+
+func (n *notes) Handle(_ context.Context, r slog.Record) error {
+	line := r.Level.String() + " " + r.Message
+	r.AddAttrs(n.attrs...)
+	r.Attrs(func(a slog.Attr) bool {
+		line += " " + a.String()
+		return true
+	})
+	if n.up != nil {
+		n = n.up
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, line)
+	return nil
+}
+
+// about are the lines that contain all the words.
+func (n *notes) about(words ...string) (found []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, line := range n.lines {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			found = append(found, line)
+		}
+	}
+	return found
+}
+
+// diary is what works wrote down, of whichever instance.
+type diary struct {
+	t *testing.T
+
+	mu    sync.Mutex
+	begun []entry
+	atIt  map[string]string // by job
+}
+
+// entry is that a work was begun.
+type entry struct {
+	who string
+	at  time.Time
+	run dispatch.JobRun
+}
+
+func newDiary(t *testing.T) *diary { return &diary{t: t, atIt: map[string]string{}} }
+
+// Work is what a Job does.
+type Work = func(ctx context.Context, run dispatch.JobRun) (string, error)
+
+// note writes down when work begins.
+func (d *diary) note(who string, work Work) Work {
+	return func(ctx context.Context, run dispatch.JobRun) (string, error) {
+		d.mu.Lock()
+		d.begun = append(d.begun, entry{who, time.Now(), run})
+		d.mu.Unlock()
+		return work(ctx, run)
+	}
+}
+
+// keep is note, and fails the test when two are at a job at a time.
+func (d *diary) keep(who string, work Work) Work {
+	return d.note(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
+		d.mu.Lock()
+		if other := d.atIt[run.Job]; other != "" {
+			d.t.Errorf("%s is at %s of %s, and %s begins it", other, run.Slot, run.Job, who)
+		}
+		d.atIt[run.Job] = who
+		d.mu.Unlock()
+		defer func() {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			delete(d.atIt, run.Job)
+		}()
+		return work(ctx, run)
+	})
+}
+
+// of are the entries of a job.
+func (d *diary) of(job string) (found []entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.begun {
+		if e.run.Job == job {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// done is a work that is done at once.
+func done(context.Context, dispatch.JobRun) (string, error) { return "done", nil }
+
+// untilTold is a work that ends when it is told to.
+func untilTold(ctx context.Context, _ dispatch.JobRun) (string, error) {
+	<-ctx.Done()
+	return "", context.Cause(ctx)
+}
+
+var errWork = errors.New("the work went wrong")
+
+// redisLocks are locks of an instance's own connections to a Redis.
+func redisLocks(t *testing.T, url string) *lock.Redis {
+	t.Helper()
+	client, err := lock.Dial(url, 500*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return lock.NewRedis(client, lock.ShedLock("job-lock", "test"))
+}
+
+// tableLocks are in the place's database.
+func (p *place) tableLocks() *lock.Table {
+	p.t.Helper()
+	db, dialect, err := repository.OpenPool(p.url, 2)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { db.Close() })
+	return lock.NewTable(db, lock.Dialect(dialect))
+}

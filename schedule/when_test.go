@@ -1,0 +1,176 @@
+package schedule
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+func mustIn(t testing.TB, w When, zone string) When {
+	t.Helper()
+	z, err := time.LoadLocation(zone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w, err = w.in(z); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func at(t testing.TB, s string) time.Time {
+	t.Helper()
+	v, err := time.Parse("2006-01-02 15:04:05", s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// slots are those of w after from and not after to.
+func slots(w When, from, to time.Time) string {
+	var all []string
+	state := dispatch.JobState{RegisteredAt: from}
+	for slot := w.next(state, to, to.Sub(from)); !slot.IsZero() && !slot.After(to); slot = w.next(state, to, to.Sub(from)) {
+		all = append(all, slot.UTC().Format("02 15:04"))
+		state.Slot = &slot
+	}
+	return strings.Join(all, ", ")
+}
+
+// The clock of New York shows 01:00 to 02:00 twice on November 1st, and 02:00 to 03:00 not at all on March 8th.
+func TestCronWhenTheClocksChange(t *testing.T) {
+	for _, tt := range []struct{ cron, from, to, want string }{
+		{"0 0 4 * * *", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 08:00, 01 09:00, 02 09:00"},
+		{"0 30 1 * * *", "2026-10-31 00:00:00", "2026-11-02 23:00:00", "31 05:30, 01 05:30, 01 06:30, 02 06:30"},
+		{"0 30 * * * *", "2026-11-01 04:00:00", "2026-11-01 08:00:00", "01 04:30, 01 05:30, 01 06:30, 01 07:30"},
+		{"0 0 4 * * *", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 09:00, 08 08:00, 09 08:00"},
+		{"0 30 2 * * *", "2026-03-07 00:00:00", "2026-03-09 23:00:00", "07 07:30, 09 06:30"},
+		{"0 30 * * * *", "2026-03-08 05:00:00", "2026-03-08 09:00:00", "08 05:30, 08 06:30, 08 07:30, 08 08:30"},
+	} {
+		w := mustIn(t, Cron(tt.cron), "America/New_York")
+		if got := slots(w, at(t, tt.from), at(t, tt.to)); got != tt.want {
+			t.Errorf("%s from %s to %s: %s, want %s", tt.cron, tt.from, tt.to, got, tt.want)
+		}
+	}
+}
+
+func TestCronOfAZone(t *testing.T) {
+	w := mustIn(t, Cron("0 0 4 * * *"), "Asia/Seoul")
+	if got := slots(w, at(t, "2026-05-01 00:00:00"), at(t, "2026-05-03 00:00:00")); got != "01 19:00, 02 19:00" {
+		t.Errorf("at four in Seoul it is %s", got)
+	}
+	if w.String() != "0 0 4 * * *" {
+		t.Errorf("it calls itself %s", w)
+	}
+}
+
+func TestTheLatestSlot(t *testing.T) {
+	for _, tt := range []struct{ cron, now, slot, period string }{
+		{"* * * * * *", "2026-05-01 12:00:00", "2026-05-01 12:00:00", "1s"},
+		{"*/5 * * * * *", "2026-05-01 12:00:04", "2026-05-01 12:00:00", "5s"},
+		{"0 0 4 * * *", "2026-05-01 03:59:59", "2026-04-30 04:00:00", "24h0m0s"},
+		{"0 0 4 * * *", "2026-05-01 04:00:00", "2026-05-01 04:00:00", "24h0m0s"},
+		// On weekdays, on a Sunday; twice a day, between the two and after both; a second each hour.
+		{"0 0 4 * * 1-5", "2026-05-03 12:00:00", "2026-05-01 04:00:00", "72h0m0s"},
+		{"0 0 4,5 * * *", "2026-05-01 04:30:00", "2026-05-01 04:00:00", "1h0m0s"},
+		{"0 0 4,5 * * *", "2026-05-01 23:30:00", "2026-05-01 05:00:00", "23h0m0s"},
+		{"* * 4 * * *", "2026-05-01 23:30:00", "2026-05-01 04:59:59", "23h0m1s"},
+		{"0 0 0 29 2 *", "2026-05-01 00:00:00", "2024-02-29 00:00:00", "35064h0m0s"},
+		{"@every 90s", "2026-05-01 12:00:00", "2026-05-01 12:00:00", "1m30s"},
+	} {
+		w := mustIn(t, Cron(tt.cron), "UTC")
+		for _, more := range []time.Duration{0, time.Microsecond, 900 * time.Millisecond} {
+			now := at(t, tt.now).Add(more)
+			if slot, period := w.slot(now), w.period(now); !slot.Equal(at(t, tt.slot)) || period.String() != tt.period {
+				t.Errorf("%s at %s: %s and %s, want %s and %s", tt.cron, now, slot, period, tt.slot, tt.period)
+			}
+		}
+	}
+}
+
+func TestCronNext(t *testing.T) {
+	now := at(t, "2026-05-01 12:00:00").Add(500 * time.Millisecond)
+	second := func(s int) *time.Time {
+		v := at(t, "2026-05-01 12:00:00").Add(time.Duration(s) * time.Second)
+		return &v
+	}
+	long := now.Add(-time.Hour)
+	for _, tt := range []struct {
+		name       string
+		registered time.Time
+		slot       *time.Time
+		late       time.Duration
+		want       *time.Time
+	}{
+		{"nothing was missed", long, second(0), time.Minute, second(1)},
+		{"one was missed", long, second(-1), time.Minute, second(0)},
+		{"many were missed", long, second(-30), time.Minute, second(-29)},
+		{"many were missed, and some are too old", long, second(-30), 10 * time.Second, second(-9)},
+		{"none was ever run", long, nil, 10 * time.Second, second(-9)},
+		{"it is new", *second(-2), nil, time.Minute, second(-1)},
+		{"it is newer", now, nil, time.Minute, second(1)},
+		{"the database's clock went back", long, second(60), time.Minute, second(61)},
+	} {
+		w := mustIn(t, Cron("* * * * * *"), "UTC")
+		got := w.next(dispatch.JobState{RegisteredAt: tt.registered, Slot: tt.slot}, now, tt.late)
+		if !got.Equal(*tt.want) {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestAfterAndAtStart(t *testing.T) {
+	now := at(t, "2026-05-01 12:00:00")
+	ago := func(d time.Duration) *time.Time { v := now.Add(-d); return &v }
+	for _, tt := range []struct {
+		when  When
+		state dispatch.JobState
+		want  *time.Time
+	}{
+		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour)}, ago(time.Hour)},
+		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
+		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
+		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
+		// Somebody has asked for it before it was first due.
+		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
+		{AtStart(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour)}, &now},
+		{AtStart(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(59 * time.Second)}, &time.Time{}},
+		{AtStart(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(time.Minute)}, &now},
+		{AtStart(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(-time.Hour)}, &time.Time{}},
+	} {
+		if got := tt.when.next(tt.state, now, 0); !got.Equal(*tt.want) {
+			t.Errorf("%s of %+v: %s, want %s", tt.when, tt.state, got, tt.want)
+		}
+	}
+}
+
+// The clock shows the database's time, whatever this process's own shows, as far as that can be known.
+func TestClock(t *testing.T) {
+	for _, off := range []time.Duration{0, 3 * time.Second, -3 * time.Second, 24 * time.Hour} {
+		t.Run(fmt.Sprint(off), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				own := func() time.Time { return time.Now().Add(off) }
+				c := newClock(own)
+				for range 3 {
+					sent := own()
+					<-time.After(40 * time.Millisecond)
+					shown := time.Now().Round(0)
+					<-time.After(40 * time.Millisecond)
+					c.set(shown, sent)
+					<-time.After(time.Hour)
+					if wrong := time.Until(c.Now()); wrong != 0 {
+						t.Errorf("it is %v wrong", wrong)
+					}
+					if since, until := c.Since(time.Now().Add(-time.Minute)), c.Until(time.Now().Add(time.Minute)); since != time.Minute || until != time.Minute {
+						t.Errorf("a minute ago is %v, and in a minute is %v", since, until)
+					}
+				}
+			})
+		})
+	}
+}
