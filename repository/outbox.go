@@ -218,7 +218,8 @@ func (o *Outbox) Settle(ctx context.Context, settled []dispatch.Settled) error {
 	groups := map[dispatch.Settled][]dispatch.NotificationID{}
 	for _, s := range settled {
 		id := s.ID
-		s.ID, s.Reason = "", reasonColumn(s.Reason)
+		// One that can't be settled, whatever the push service's words, would be sent again.
+		s.ID, s.Reason = "", cut(s.Reason, maxResult)
 		groups[s] = append(groups[s], id)
 	}
 	if len(groups) == 1 {
@@ -234,14 +235,6 @@ func (o *Outbox) Settle(ctx context.Context, settled []dispatch.Settled) error {
 		}
 		return nil
 	})
-}
-
-// reasonColumn is what the column takes of the push service's words, whatever they are: one that can't be settled would
-// be sent again.
-func reasonColumn(reason string) string {
-	const size = 255
-	runes := []rune(reason) // what is no UTF-8 becomes U+FFFD
-	return string(runes[:min(len(runes), size)])
 }
 
 func (o *Outbox) settle(db *gorm.DB, s dispatch.Settled, ids []dispatch.NotificationID) error {
