@@ -159,11 +159,11 @@ func TestJobs(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	locks := lock.NewMemory()
-	begun, end := make(chan struct{}), make(chan struct{})
+	begun, end := make(chan struct{}, 10), make(chan struct{})
 	options := schedule.Options{Locks: locks, Jobs: []schedule.Job{
 		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Work: done},
 		{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: func(context.Context, dispatch.JobRun) (string, error) {
-			close(begun)
+			begun <- struct{}{}
 			<-end
 			return "3 told", errWork
 		}},

@@ -34,7 +34,7 @@ func TestRedisForgets(t *testing.T) {
 	begun, causes := make(chan string, 10), make(chan error, 1)
 	for _, who := range []string{"a", "b", "c"} {
 		p.start(who, schedule.Options{Locks: redisLocks(t, redis.URL()), Jobs: []schedule.Job{{
-			Name: "long", When: schedule.After(once), Hold: usual,
+			Name: "long", When: schedule.After(once), Hold: brief,
 			Work: d.keep(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
 				begun <- who
 				if len(d.of("long")) > 1 {
@@ -168,7 +168,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 				})
 			}
 			job := func(who string) []schedule.Job {
-				return []schedule.Job{{Name: "job", When: schedule.After(once), Hold: usual, Work: work(who)}}
+				return []schedule.Job{{Name: "job", When: schedule.After(once), Hold: brief, Work: work(who)}}
 			}
 			a := p.start("a", schedule.Options{Ledger: store, Jobs: job("a")})
 			receive(t, "it begins", begun)
@@ -213,9 +213,9 @@ func TestAReplyIsLost(t *testing.T) {
 			}
 			cut := proxy.CutReply(lost[0], after...)
 			p.start("a", schedule.Options{Ledger: store, Jobs: []schedule.Job{{
-				Name: "job", When: schedule.After(once), Hold: usual,
+				Name: "job", When: schedule.After(once), Hold: lock.Renewed(3*time.Second, time.Minute),
 				Work: d.keep("a", func(ctx context.Context, _ dispatch.JobRun) (string, error) {
-					return "", pause(ctx, time.Second)
+					return "", pause(ctx, 2*time.Second)
 				}),
 			}}})
 			receive(t, "the reply is lost", cut.Done())

@@ -21,12 +21,12 @@ func TestAWorkOutlivesItsLock(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
 	url := servertest.StartRedis(t).URL()
-	const takes = 3500 * time.Millisecond
+	const ttl, takes = 3 * time.Second, 7 * time.Second
 	for _, who := range []string{"a", "b"} {
 		work := d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) { return "", pause(ctx, takes) })
 		p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: []schedule.Job{
-			{Name: "long", When: schedule.After(once), Hold: lock.Renewed(time.Second, time.Minute), Work: work},
-			{Name: "led", When: schedule.After(once), Hold: lock.Renewed(time.Second, time.Minute), OnLeader: true, Work: work},
+			{Name: "long", When: schedule.After(once), Hold: lock.Renewed(ttl, time.Minute), Work: work},
+			{Name: "led", When: schedule.After(once), Hold: lock.Renewed(ttl, time.Minute), OnLeader: true, Work: work},
 		}})
 	}
 	for _, job := range []string{"long", "led"} {
@@ -61,7 +61,7 @@ func deaf(t *testing.T) Work {
 // A work that would take for ever is cut, and FAILED, and the next slots are run: on the same instance, when there is one.
 func TestAWorkThatHangsIsCut(t *testing.T) {
 	t.Parallel()
-	cut := lock.Renewed(time.Second, 500*time.Millisecond)
+	cut := lock.Renewed(3*time.Second, 500*time.Millisecond)
 	tests := map[string]struct {
 		hold     lock.Hold
 		onLeader bool
@@ -89,6 +89,9 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 			if first := runs[0]; first.Status != dispatch.RunFailed || first.Attempt != 1 || !strings.Contains(first.Error, tt.says) {
 				t.Errorf("the first is %+v", first)
 			}
+			if took := runs[0].EndedAt.Sub(*runs[0].BeganAt); took > 8*time.Second { // half a second, and what a busy machine adds
+				t.Errorf("it was cut after %v", took)
+			}
 			mustBeConsecutive(t, having(runs[1:], dispatch.RunSucceeded))
 			if runs[1].Slot.Sub(runs[0].Slot) != time.Second {
 				t.Errorf("after %s comes %s", runs[0].Slot, runs[1].Slot)
@@ -101,10 +104,10 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 func TestACutWorkIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
-	const stopping = 3 * time.Second // much longer than the term of the run
+	const ttl, stopping = 3 * time.Second, 5 * time.Second // longer than the term of the run
 	for _, who := range []string{"a", "b"} {
 		p.start(who, schedule.Options{Grace: 30 * time.Second, Jobs: []schedule.Job{{
-			Name: "slow", When: schedule.After(once), Hold: lock.Renewed(time.Second, 300*time.Millisecond),
+			Name: "slow", When: schedule.After(once), Hold: lock.Renewed(ttl, 300*time.Millisecond),
 			Work: d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) {
 				<-ctx.Done()
 				return "", errors.Join(pause(context.WithoutCancel(ctx), stopping), errWork)

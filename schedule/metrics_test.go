@@ -104,11 +104,9 @@ func TestMetrics(t *testing.T) {
 	if age, _ := m.of("firsttap_job_success_age_seconds", "tick", ""); age > 10 {
 		t.Errorf("it succeeds each second, %v s ago", age)
 	}
-	if v, _ := m.of("firsttap_job_runs_total", "stops", "INTERRUPTED"); v != 0 {
-		t.Errorf("%v are interrupted before the end", v)
-	}
+	before, _ := m.of("firsttap_job_runs_total", "stops", "INTERRUPTED")
 	a.stop()
-	m.atLeast("firsttap_job_runs_total", "stops", "INTERRUPTED", 1)
+	m.atLeast("firsttap_job_runs_total", "stops", "INTERRUPTED", before+1)
 }
 
 // Every instance knows, from the ledger, when a job has last succeeded on another.
@@ -169,8 +167,8 @@ func TestIdleInstances(t *testing.T) {
 	}
 	each := float64(p.questions()-first) / time.Since(began).Seconds() / instances
 	t.Logf("%.1f statements a second of an instance that looks %v times", each, 1/look.Seconds())
-	// Three of each look, and two works that are renewed every third of a second.
-	if most := 1.3*3/look.Seconds() + 2*3; each > most || each < 1 {
+	// Three of each look, and two works that are renewed every two seconds.
+	if most := 1.3 * 3 / look.Seconds(); each > most || each < 1 {
 		t.Errorf("want %v at most", most)
 	}
 }

@@ -42,8 +42,12 @@ const (
 	aWhile = time.Hour
 )
 
-// usual is how most tests' jobs are held: soon missed, and for as long as it takes.
-var usual = lock.Renewed(time.Second, time.Minute)
+var (
+	// usual is how most tests' jobs are held: a busy machine does not lose it.
+	usual = lock.Renewed(6*time.Second, time.Minute)
+	// brief is soon missed.
+	brief = lock.Renewed(2*time.Second, time.Minute)
+)
 
 // place is a database that instances share.
 type place struct {
