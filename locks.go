@@ -20,8 +20,9 @@ const (
 	jobLockTimeout = time.Second
 	// nodeTimeout is what a server of a quorum that is away costs at most.
 	nodeTimeout = 250 * time.Millisecond
-	// sessionTTL is how long a database keeps the session, and with it the locks, of a holder that it does not hear from.
-	sessionTTL = 30 * time.Second
+	// sessionTTL is how long a database keeps the session, and with it the locks, of a holder that it does not hear from:
+	// no job's lock may have a longer TTL.
+	sessionTTL = time.Minute
 	// jobLockConns is how many of the jobs may have a session of their own at a time.
 	jobLockConns  = 16
 	jobKeysPrefix = "job-lock"

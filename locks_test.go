@@ -13,6 +13,7 @@ import (
 
 	"firsttap/lock"
 	"firsttap/repository"
+	"firsttap/schedule"
 	"firsttap/servertest"
 )
 
@@ -180,5 +181,39 @@ func TestMetrics(t *testing.T) {
 	}
 	if status, _ := get(i.url + "/metrics"); status != http.StatusNotFound {
 		t.Errorf("the API answers %d for /metrics", status)
+	}
+}
+
+// Whatever holds the locks, it can hold each job's as the job wants.
+func TestEveryJobCanBeHeldByEveryStrategy(t *testing.T) {
+	for name, env := range jobLockSettings(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			config, err := ReadConfig(settings(env...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := command(t, settings(env...), "migrate", "up"); err != nil {
+				t.Fatal(err)
+			}
+			locks, err := openJobLocks(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			locker := lock.New(locks.strategy, lock.Options{})
+			defer locker.Close()
+			for _, j := range schedule.FirstTap(nil, 0) {
+				j.Hold.AtLeast = 0 // one server is there for two strategies
+				lease, err := locker.Acquire(t.Context(), j.Name, j.Hold)
+				if err != nil {
+					t.Errorf("%s: %v", j.Name, err)
+					continue
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Errorf("%s: %v", j.Name, err)
+				}
+			}
+		})
 	}
 }

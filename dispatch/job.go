@@ -62,7 +62,7 @@ type Job struct {
 	Schedule string // a cron expression with seconds, or words
 	Zone     *time.Location
 	OnLeader bool       // is run by the leader, whose lock it is then
-	NextAt   *time.Time // when it is due next, unless something is due now
+	NextAt   *time.Time // the next of its times that is still to come
 	Holder   *JobHolder // of its lock; nil if nobody
 	// LockProblem says why nobody can tell who holds the lock.
 	LockProblem string

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ type jobView struct {
 	Schedule string `json:"schedule"`
 	TimeZone string `json:"time_zone"`
 	OnLeader bool   `json:"on_leader"`
-	// NextRunAt is null while a run is due or there is none to come.
+	// NextRunAt is null where no time of the job's is still to come.
 	NextRunAt *timestamp `json:"next_run_at"`
 	// Lock is null while nobody holds it; LockProblem says why nobody can tell.
 	Lock          *jobLockView `json:"lock"`
@@ -106,11 +107,21 @@ func viewRun(r dispatch.JobRun) runView {
 }
 
 func (h *handler) jobs(c echo.Context, _ string) error {
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
 	jobs, err := h.Jobs.Jobs(c.Request().Context())
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, 200, viewList(jobs, "", h.Now(), viewJob))
+	jobs = slices.DeleteFunc(jobs, func(j dispatch.Job) bool { return j.Name <= p.Cursor })
+	next := ""
+	if len(jobs) > p.Limit {
+		jobs = jobs[:p.Limit]
+		next = jobs[p.Limit-1].Name
+	}
+	return writeJSON(c, 200, viewList(jobs, next, h.Now(), viewJob))
 }
 
 func (h *handler) jobRuns(c echo.Context, _ string) error {

@@ -133,6 +133,19 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+func TestJobsByPage(t *testing.T) {
+	w := withJobs(t, lock.NewMemory())
+	first := w.call("GET", "/v1/admin/jobs?limit=1", key, "")
+	if page := items(first); len(page) != 1 || page[0]["name"] != "count" {
+		t.Fatalf("%d %s", first.status, first.raw)
+	}
+	rest := w.call("GET", fmt.Sprintf("/v1/admin/jobs?limit=1&cursor=%v", first.at("next_cursor")), key, "")
+	if page := items(rest); len(page) != 1 || page[0]["name"] != "tidy" || rest.at("next_cursor") != nil {
+		t.Errorf("%d %s", rest.status, rest.raw)
+	}
+	w.refused("no limit", w.call("GET", "/v1/admin/jobs?limit=0", key, ""), 422, "VALIDATION_FAILED")
+}
+
 func TestJobsWhenNobodyCanTellWhoHoldsTheLock(t *testing.T) {
 	w := withJobs(t, brokenLocks{lock.NewMemory()})
 	if j := w.job("tidy"); j["lock"] != nil || j["lock_problem"] == nil || j["next_run_at"] == nil {

@@ -36,15 +36,16 @@ type Locker struct {
 	closeOnce sync.Once
 	leftovers leftovers
 
-	mu    sync.Mutex
-	turns map[string]*turn
+	mu     sync.Mutex
+	turns  map[string]*turn
+	warned map[string]time.Time // that a name can't be had, when
 }
 
 // New returns a Locker that holds names by strategy. Close ends it.
 func New(strategy Strategy, o Options) *Locker {
 	l := &Locker{
 		strategy: strategy, who: o.Who, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
-		start: time.Now(), closing: make(chan struct{}), turns: map[string]*turn{},
+		start: time.Now(), closing: make(chan struct{}), turns: map[string]*turn{}, warned: map[string]time.Time{},
 	}
 	if l.who == "" {
 		host, _ := os.Hostname()
@@ -134,7 +135,11 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 	if err == nil && time.Since(sent) >= hold.TTL-margin(hold.TTL) {
 		err = fmt.Errorf("%w: the answer came too late", ErrUnavailable)
 	}
-	l.metrics.attempt(err)
+	// One that its own patience has cut short says nothing about the server.
+	cut := errors.Is(context.Cause(ctx), errWaited) && time.Since(sent) < min(l.timeout, hold.TTL)/2
+	if err == nil || !cut {
+		l.metrics.attempt(err)
+	}
 	if err == nil {
 		if l.log.Enabled(ctx, slog.LevelDebug) {
 			l.log.Debug("lock acquired", "name", name, "owner", owner, "fence", grant.Fence())
@@ -144,11 +149,35 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 	if grant != nil {
 		l.leftovers.clean(l, grant, sent.Add(hold.TTL), false)
 	}
-	if errors.Is(err, ErrUnavailable) {
-		l.log.Warn("lock unavailable", "name", name, "error", err)
+	if errors.Is(err, ErrUnavailable) && !cut {
+		l.warn(name, err)
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	return nil, err
+}
+
+const (
+	// warnEvery is how often it is said that a name can't be had: whoever waits asks again and again.
+	warnEvery = 10 * time.Second
+	// mostWarned bounds the names for which that is remembered.
+	mostWarned = 1000
+)
+
+func (l *Locker) warn(name string, err error) {
+	now := time.Now()
+	l.mu.Lock()
+	last, said := l.warned[name]
+	said = said && now.Sub(last) < warnEvery
+	if !said {
+		if len(l.warned) >= mostWarned {
+			clear(l.warned)
+		}
+		l.warned[name] = now
+	}
+	l.mu.Unlock()
+	if !said {
+		l.log.Warn("lock unavailable", "name", name, "error", err)
+	}
 }

@@ -16,10 +16,16 @@ type clock struct {
 
 func newClock(now func() time.Time) *clock { return &clock{Clock: clockwork.NewRealClock(), now: now} }
 
-// set takes over what the database's clock has shown at some time since this process's showed sent.
+// vague is how long it may take to read the database's clock, so that what it says is of use.
+const vague = 200 * time.Millisecond
+
+// set takes over what the database's clock has shown at some time since this process's showed sent, unless that is long
+// ago and the clock was read before.
 func (c *clock) set(shown, sent time.Time) {
 	took := c.now().Sub(sent)
-	c.ahead.Store(int64(shown.Sub(sent.Add(took / 2).Round(0))))
+	if took <= vague || c.ahead.Load() == 0 {
+		c.ahead.Store(int64(shown.Sub(sent.Add(took / 2).Round(0))))
+	}
 }
 
 // Now implements clockwork.Clock.

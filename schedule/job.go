@@ -77,7 +77,7 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 		locks := gocronlock.NewLeading(s.leader)
 		j.locks, j.bind = locks, locks.Bind
 	} else {
-		locks := gocronlock.NewLocker(s.locker, spec.Hold, s.Log)
+		locks := gocronlock.NewLocker(s.locker, spec.Hold, nil) // what it would log is said by refused
 		j.locks = locks
 		j.bind = func(task func(ctx context.Context) error) func(ctx context.Context) error {
 			return locks.Bind(j.Name, task)
@@ -162,9 +162,12 @@ func (j *job) refused(ctx context.Context, err error) {
 	case errors.Is(err, lock.ErrUnavailable):
 		j.metrics.skips.WithLabelValues(j.Name, "unavailable").Inc()
 		j.say("nobody can tell who holds its lock", err)
-	default:
+	case errors.Is(err, errStuck):
 		j.metrics.skips.WithLabelValues(j.Name, "stuck").Inc()
 		j.say("it does not run here", err)
+	default:
+		j.metrics.skips.WithLabelValues(j.Name, "invalid").Inc()
+		j.say("it can't be locked", err)
 	}
 }
 
@@ -188,9 +191,9 @@ func (j *job) say(why string, err error) {
 
 // skip counts that this instance leaves the slot to another.
 func (j *job) skip() {
-	j.metrics.skips.WithLabelValues(j.Name, "held").Inc()
-	if slot := j.When.slot(j.s.clock.Now().Add(j.early)); !slot.IsZero() {
-		j.s.skips.add(j.Name, slot)
+	slot := j.When.slot(j.s.clock.Now().Add(j.early))
+	if slot.IsZero() || j.s.skips.add(j.Name, slot) {
+		j.metrics.skips.WithLabelValues(j.Name, "held").Inc()
 	}
 }
 
@@ -200,8 +203,13 @@ func (j *job) once() bool {
 	return once
 }
 
-// due is the slot that is to be begun now by what is remembered, the zero time if none is.
+// due is the slot that may be begun now by what is remembered, the zero time if none may.
 func (j *job) due(state dispatch.JobState, now time.Time) time.Time {
+	return j.dueBy(state, now, now.Add(j.early))
+}
+
+// dueBy is the slot that is due by the end.
+func (j *job) dueBy(state dispatch.JobState, now, end time.Time) time.Time {
 	if j.once() && j.started.Load() {
 		return time.Time{}
 	}
@@ -213,7 +221,7 @@ func (j *job) due(state dispatch.JobState, now time.Time) time.Time {
 	if slot.IsZero() {
 		j.started.Store(true) // by another
 	}
-	if slot.After(now.Add(j.early)) {
+	if slot.After(end) {
 		return time.Time{}
 	}
 	return slot

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -22,7 +23,7 @@ func newVectors(r prometheus.Registerer) *vectors {
 		}, []string{"job_name", "status"}),
 		skips: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_job_skips_total",
-			Help: "Times this instance did not run a job: another had it (held), nobody could tell who has it (unavailable), or works of it don't return here (stuck).",
+			Help: "Times this instance did not run a job: another had it (held), nobody could tell who has it (unavailable), works of it don't return here (stuck), or its lock can't be (invalid).",
 		}, []string{"job_name", "reason"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "firsttap_job_duration_seconds", Help: "How long runs of scheduled jobs took.",
@@ -47,7 +48,7 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 	for _, status := range []dispatch.RunStatus{dispatch.RunSucceeded, dispatch.RunFailed, dispatch.RunInterrupted} {
 		m.runs.WithLabelValues(j.Name, string(status)) // a rate needs the zero before the first
 	}
-	for _, reason := range []string{"held", "unavailable", "stuck"} {
+	for _, reason := range []string{"held", "unavailable", "stuck", "invalid"} {
 		m.skips.WithLabelValues(j.Name, reason)
 	}
 	period := j.When.period(time.Now()).Seconds()
@@ -61,7 +62,7 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 		}, func() float64 {
 			at := m.succeeded.Load()
 			if at == 0 {
-				return 0 // the ledger has not been read yet
+				return math.NaN() // the ledger has not been read yet
 			}
 			return s.clock.Since(time.UnixMicro(at)).Seconds()
 		}),

@@ -72,6 +72,9 @@ func TestMetrics(t *testing.T) {
 	m.atLeast("firsttap_job_runs_total", "fails", "FAILED", 1)
 	m.atLeast("firsttap_job_runs_total", "start", "SUCCEEDED", 1)
 	m.atLeast("firsttap_job_duration_seconds", "tick", "", 2)
+	if n, _ := m.of("firsttap_job_skips_total", "tick", "held"); n > 0 {
+		t.Errorf("alone, it leaves %v slots to another", n)
+	}
 	for job, want := range map[string]float64{"tick": 1, "minutely": 60, "daily": 24 * 3600, "after": 3600} {
 		if got, _ := m.of("firsttap_job_period_seconds", job, ""); got != want {
 			t.Errorf("the period of %s is %v, want %v", job, got, want)

@@ -218,6 +218,7 @@ func (s *Scheduler) lead(ctx context.Context) {
 	for _, j := range s.jobs {
 		led = led || j.OnLeader
 	}
+	var said time.Time
 	for led && ctx.Err() == nil {
 		err := s.leader.Campaign(ctx, func(leading context.Context) error {
 			s.Log.Info("this instance leads the jobs")
@@ -232,7 +233,10 @@ func (s *Scheduler) lead(ctx context.Context) {
 		case errors.Is(err, lock.ErrLost):
 			s.Log.Warn("this instance leads the jobs no longer", "error", err)
 		default:
-			s.Log.Warn("nobody can tell who leads the jobs", "error", err)
+			if time.Since(said) >= sayEvery {
+				said = time.Now()
+				s.Log.Warn("nobody can tell who leads the jobs", "error", err)
+			}
 			pause(ctx, s.Look)
 		}
 	}

@@ -63,7 +63,7 @@ func (s *Scheduler) catchUp(ctx context.Context) {
 
 // toRun reports whether something of the job is to be run, or given up, by whoever comes first.
 func (j *job) toRun(state dispatch.JobState, now time.Time) bool {
-	_, lost, err := state.Next(now, j.due(state, now))
+	_, lost, err := state.Next(now, j.dueBy(state, now, now)) // before its time, the job's own timer sees to it
 	return err == nil || len(lost) > 0
 }
 
@@ -87,13 +87,15 @@ const (
 	skipTries = 5
 )
 
-// add counts a slot once, and none that this instance has run.
-func (k *skips) add(job string, slot time.Time) {
+// add counts a slot once, and none that this instance has run. It reports whether it did.
+func (k *skips) add(job string, slot time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.passed(job, slot) && len(k.todo) < mostSkips {
+	counts := k.passed(job, slot)
+	if counts && len(k.todo) < mostSkips {
 		k.todo = append(k.todo, skip{job: job, slot: slot})
 	}
+	return counts
 }
 
 // ran says that this instance runs the slot.

@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -28,6 +29,8 @@ type When interface {
 // twice in a night is two slots.
 func Cron(expression string) When { return &cron{expression: expression} }
 
+const cronFields = 6
+
 type cron struct {
 	expression string
 	times      gocron.Cron
@@ -36,6 +39,13 @@ type cron struct {
 func (c *cron) String() string { return c.expression }
 
 func (c *cron) in(zone *time.Location) (When, error) {
+	fields := strings.Fields(c.expression)
+	if len(fields) > 0 && strings.HasPrefix(strings.TrimPrefix(fields[0], "CRON_"), "TZ=") {
+		fields = fields[1:]
+	}
+	if len(fields) != cronFields {
+		return nil, fmt.Errorf("%q has %d fields, and not %d, the seconds first", c.expression, len(fields), cronFields)
+	}
 	times := gocron.NewDefaultCron(true)
 	return &cron{c.expression, times}, times.IsValid(c.expression, zone, time.Now())
 }

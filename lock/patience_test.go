@@ -1,0 +1,72 @@
+package lock_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/lock"
+)
+
+// far is a Memory whose answers take a while, or that does not answer at all.
+type far struct {
+	*lock.Memory
+	takes time.Duration
+	away  bool
+}
+
+func (f *far) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
+	if f.away {
+		return nil, fmt.Errorf("%w: connection refused", lock.ErrUnavailable)
+	}
+	select {
+	case <-time.After(f.takes):
+		return f.Memory.Acquire(ctx, name, owner, ttl)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
+	}
+}
+
+// patient returns what waiting for a name that is held comes to, 20 times a second, and what is logged of it.
+func patient(t *testing.T, f *far) (err error, warnings int, unavailable float64) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l, values := counted(t, f, lock.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		rival := lock.New(f.Memory, lock.Options{})
+		defer rival.Close()
+		held, acquired := rival.Acquire(t.Context(), "name", lock.Renewed(time.Minute, time.Hour))
+		if acquired != nil {
+			t.Fatal(acquired)
+		}
+		defer held.Release(context.Background())
+		for range 20 {
+			_, err = l.Acquire(t.Context(), "name", lock.Hold{TTL: time.Minute, Wait: 950 * time.Millisecond})
+		}
+		warnings, unavailable = strings.Count(log.String(), "lock unavailable"), values()["unavailable_total"]
+	})
+	return err, warnings, unavailable
+}
+
+// Whoever waits for a name that is held has the last attempt cut short by the end of the wait: that is no outage.
+func TestWaitingIsNoOutage(t *testing.T) {
+	err, warnings, unavailable := patient(t, &far{Memory: lock.NewMemory(), takes: 300 * time.Millisecond})
+	if !errors.Is(err, lock.ErrHeld) || warnings != 0 || unavailable != 0 {
+		t.Errorf("%v, with %d warnings and %v attempts that nobody answered", err, warnings, unavailable)
+	}
+}
+
+// An outage is counted, and logged now and then, although whoever waits asks again and again: 19 s are two warnings.
+func TestAnOutageIsLoggedNowAndThen(t *testing.T) {
+	f := &far{Memory: lock.NewMemory(), away: true}
+	err, warnings, unavailable := patient(t, f)
+	if !errors.Is(err, lock.ErrUnavailable) || warnings != 2 || unavailable < 100 {
+		t.Errorf("%v, with %d warnings and %v attempts that nobody answered", err, warnings, unavailable)
+	}
+}
