@@ -34,7 +34,7 @@ func (f *far) Acquire(ctx context.Context, name, owner string, ttl time.Duration
 }
 
 // patient returns what waiting for a name that is held comes to, 20 times a second, and what is logged of it.
-func patient(t *testing.T, f *far) (err error, warnings int, unavailable float64) {
+func patient(t *testing.T, f *far) (warnings int, unavailable float64, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -51,12 +51,12 @@ func patient(t *testing.T, f *far) (err error, warnings int, unavailable float64
 		}
 		warnings, unavailable = strings.Count(log.String(), "lock unavailable"), values()["unavailable_total"]
 	})
-	return err, warnings, unavailable
+	return warnings, unavailable, err
 }
 
 // Whoever waits for a name that is held has the last attempt cut short by the end of the wait: that is no outage.
 func TestWaitingIsNoOutage(t *testing.T) {
-	err, warnings, unavailable := patient(t, &far{Memory: lock.NewMemory(), takes: 300 * time.Millisecond})
+	warnings, unavailable, err := patient(t, &far{Memory: lock.NewMemory(), takes: 300 * time.Millisecond})
 	if !errors.Is(err, lock.ErrHeld) || warnings != 0 || unavailable != 0 {
 		t.Errorf("%v, with %d warnings and %v attempts that nobody answered", err, warnings, unavailable)
 	}
@@ -65,7 +65,7 @@ func TestWaitingIsNoOutage(t *testing.T) {
 // An outage is counted, and logged now and then, although whoever waits asks again and again: 19 s are two warnings.
 func TestAnOutageIsLoggedNowAndThen(t *testing.T) {
 	f := &far{Memory: lock.NewMemory(), away: true}
-	err, warnings, unavailable := patient(t, f)
+	warnings, unavailable, err := patient(t, f)
 	if !errors.Is(err, lock.ErrUnavailable) || warnings != 2 || unavailable < 100 {
 		t.Errorf("%v, with %d warnings and %v attempts that nobody answered", err, warnings, unavailable)
 	}

@@ -176,11 +176,10 @@ const sayEvery = 10 * time.Second
 
 // say writes, for operators, why the job does not run.
 func (j *job) say(why string, err error) {
-	now := time.Now()
-	if last := j.said.Load(); last != nil && now.Sub(*last) < sayEvery {
+	now, last := time.Now(), j.said.Load()
+	if last != nil && now.Sub(*last) < sayEvery || !j.said.CompareAndSwap(last, &now) {
 		return
 	}
-	j.said.Store(&now)
 	j.s.Log.Error("job does not run: "+why, "job", j.Name, "error", err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

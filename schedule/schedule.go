@@ -39,7 +39,7 @@ type Job struct {
 	// then says how long a run may take, and how soon it is taken over.
 	OnLeader bool
 	// Late is how late a slot may begin, because nobody could run it in time: after downtime, those that are not older are
-	// made up for, one after the other. 0 is until the next slot.
+	// made up for, one after the other. 0 is until the next slot. What has begun is taken over however late it is.
 	Late time.Duration
 	// Work does what is to be done for one slot. Its context ends when the lock or the run is lost, with a lock.ErrLost for
 	// a cause, when it has taken too long, and when the process is to stop; it should then return at once. lock.FromContext
