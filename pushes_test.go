@@ -308,7 +308,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		if a := accept(i, id, drivers[0], 1); !a.won() {
 			t.Fatal(a)
 		}
-		eventually(t, "all is told", func() bool { return len(b.unsettled()) == 0 })
+		eventually(t, "all is told", func() bool { return b.count("outbox WHERE state = 0") == 0 && len(b.unsettled()) == 0 })
 		i.kill()
 		if time.Now().After(due) {
 			t.Fatal("the instance was not killed before the reminder was due")

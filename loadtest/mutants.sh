@@ -122,5 +122,20 @@ mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND 
 mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
 mutant "a push at night for what nobody closed" dispatch/notification.go "if e.Actor == System && e.ReasonCode == ReasonOverdue {" "if false {" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
 mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
+jobs=repository/runs.go
+mutant "a run is begun beside one that is alive" dispatch/job.go "r.Status == RunRunning && now.Before(*r.AliveUntil)" "false && now.Before(*r.AliveUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
+mutant "a run that kills is taken over for ever" dispatch/job.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
+mutant "a slot is begun again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job' ./repository 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
+mutant "who was overtaken ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestWhoWasOvertakenChangesNothing/mariadb'
+mutant "what is concluded twice is written twice" $jobs "s.endRun(tx, run, end, dispatch.RunRunning); err" "s.endRun(tx, run, end, dispatch.RunRunning, dispatch.RunSucceeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
+mutant "a run stopped is not handed over" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
+mutant "a cut run is taken over, and not FAILED" schedule/job.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
+mutant "a job without its lock's answer runs" schedule/job.go "held, err := j.lock(ctx, key)" "held, err := j.lock(ctx, key)
+	if errors.Is(err, lock.ErrUnavailable) {
+		held, err = gocron.Lock(&turn{j, nil}), nil
+	}" ./schedule 'TestRedisIsGone'
+mutant "missed slots are left out" schedule/watch.go "_ = j.cron.RunNow() // or the next time" "_ = j" ./schedule 'TestDowntime|TestRunNow'
+mutant "the instance's own clock" schedule/clock.go "c.ahead.Store(" "_ = (" ./schedule TestSkewedClock
+mutant "the lead kept by who stops" schedule/schedule.go "s.leader.Resign(ctx)" "error(nil)" ./schedule TestTheLeader
 mutant "a tap that is not kept" service/accept.go "a.ledger.Note(tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 exit $lived

@@ -167,10 +167,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, cron.Shutdown())
 	}
+	cron.Start() // and then what asks it to run something: before its start, gocron would wait for itself
 	var loops sync.WaitGroup
 	loops.Go(func() { s.lead(ctx) })
 	loops.Go(func() { s.watch(ctx) })
-	cron.Start()
 	<-ctx.Done()
 	for _, j := range s.jobs {
 		j.busy.Lock() // when the work has ended, for which gocron would wait in a busy loop; and none begins

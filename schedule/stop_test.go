@@ -124,6 +124,9 @@ func TestTheLeader(t *testing.T) {
 		}
 		all[leader].stop()
 		resigned := time.Now()
+		if h, err := redisLocks(t, url).Show(t.Context(), "jobs"); err != nil || by(h.Owner) == leader {
+			t.Errorf("the lead is still %+v: %v", h, err)
+		}
 		for _, job := range []string{"one", "two"} {
 			had[job] = len(d.of(job))
 			if runs := p.runs(job); len(having(runs, dispatch.RunSucceeded)) != len(runs) {

@@ -149,3 +149,26 @@ func TestLeadingBindHandsOnTheResult(t *testing.T) {
 		}
 	}
 }
+
+// The task's context ends with gocron's, too, and the lead stays with who has it until it is handed over.
+func TestLeadingBindEndsWithTheScheduler(t *testing.T) {
+	strategy := lock.NewMemory()
+	leader := candidate(t, strategy)
+	locks := gocronlock.NewLeading(leader)
+	running, causes := make(chan struct{}), make(chan error, 1)
+	s := start(t)
+	once(t, s, "job", locks.Bind(func(ctx context.Context) error {
+		close(running)
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return nil
+	}), gocron.WithDistributedJobLocker(locks))
+	receive(t, "it runs", running)
+	if err := s.Shutdown(); err != nil {
+		t.Fatal(err)
+	}
+	if cause := receive(t, "the context ends", causes); errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the lead is lost: %v", cause)
+	}
+	mustBeHeld(t, newLocker(t, strategy), "jobs")
+}
