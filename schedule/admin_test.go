@@ -114,6 +114,23 @@ func TestRunNow(t *testing.T) {
 	}
 }
 
+// The instance that is asked looks at once.
+func TestRunNowIsNow(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	i := p.start("a", schedule.Options{Look: time.Hour, Jobs: []schedule.Job{{Name: "job", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done}}})
+	p.eventually(func() error {
+		// Before the schedule has begun, and on a machine that stands still, it may not be heard.
+		if _, err := i.RunNow(t.Context(), "job", "key_1"); err != nil && !errors.Is(err, dispatch.ErrJobNotFound) {
+			return err
+		}
+		if runs := having(p.runs("job"), dispatch.RunSucceeded); len(runs) == 0 {
+			return errors.New("it has not run")
+		}
+		return nil
+	})
+}
+
 // Asked for while it runs, however often, the job runs once more after that.
 func TestRunNowWhileItRuns(t *testing.T) {
 	t.Parallel()

@@ -195,6 +195,31 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
+// Who was overtaken is told, and leaves the run to whoever has it.
+func TestAnOvertakenWorkIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	begun, causes := make(chan struct{}, 1), make(chan error, 1)
+	a := p.start("a", schedule.Options{Jobs: []schedule.Job{{
+		Name: "job", When: schedule.After(once), Hold: brief,
+		Work: func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+			begun <- struct{}{}
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return "", nil // it was done all the same
+		},
+	}}})
+	receive(t, "it begins", begun)
+	p.exec("UPDATE job_runs SET owner = 'thief/1', attempt = 2, alive_until = alive_until + 3600000000")
+	if cause := receive(t, "it is told", causes); !errors.Is(cause, lock.ErrStolen) {
+		t.Errorf("it is told %v", cause)
+	}
+	a.stop()
+	if r := p.runs("job")[0]; r.Status != dispatch.RunRunning || r.Owner != "thief/1" || r.Attempt != 2 {
+		t.Errorf("the run is %+v", r)
+	}
+}
+
 // Whatever reply of the database's is lost, the run is begun and ends once.
 func TestAReplyIsLost(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ func (p *place) ago(job string, d time.Duration) {
 func TestDowntime(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
-	const down, late = 20 * time.Second, 5 * time.Second
+	const down, late = 2 * time.Minute, 5 * time.Second // one after the other, each second one, would take that long again
 	job := func(who, name string, late time.Duration) schedule.Job {
 		return schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, Late: late, Work: d.keep(who, done)}
 	}
@@ -147,10 +148,17 @@ func TestClocksThatAreWrong(t *testing.T) {
 			{Name: who, When: schedule.Cron(everySecond), Hold: usual, Work: done},
 		}})
 	}
+	var jumped atomic.Int64
+	p.start("jumps", schedule.Options{
+		Look: time.Hour, Now: func() time.Time { return time.Now().Add(time.Duration(jumped.Load())) },
+		Jobs: []schedule.Job{{Name: "jumps", When: schedule.Cron(everySecond), Hold: usual, Work: done}},
+	})
+	before := len(p.awaitRuns("jumps", 1, dispatch.RunSucceeded))
+	jumped.Store(int64(3500 * time.Millisecond))
 	mustBeConsecutive(t, having(p.awaitRuns("tick", 5, dispatch.RunSucceeded), dispatch.RunSucceeded))
-	for _, who := range []string{"right", "ahead", "behind"} {
+	for who, from := range map[string]int{"right": 0, "ahead": 0, "behind": 0, "jumps": before + 1} {
 		best := time.Hour
-		for _, r := range p.awaitRuns(who, 4, dispatch.RunSucceeded) {
+		for _, r := range p.awaitRuns(who, from+4, dispatch.RunSucceeded)[from:] {
 			late := r.BeganAt.Sub(r.Slot)
 			if best = min(best, late); late < -100*time.Millisecond {
 				t.Errorf("%s: %s was begun %v early", who, r.Slot, -late)

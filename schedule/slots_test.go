@@ -93,6 +93,22 @@ func TestASlotRunsOnce(t *testing.T) {
 	}
 }
 
+// Who is alone leaves no slot to others, not even one that it has begun a little early.
+func TestNobodySkipsHisOwnSlots(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	a := p.start("a", schedule.Options{Look: 20 * time.Millisecond, Jobs: []schedule.Job{
+		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done},
+	}})
+	p.awaitRuns("tick", 4, dispatch.RunSucceeded)
+	a.stop()
+	for _, r := range p.runs("tick") {
+		if r.Skipped != 0 {
+			t.Errorf("%d left %+v", r.Skipped, r)
+		}
+	}
+}
+
 // The next run is so long after the end of the last.
 func TestAFixedDelay(t *testing.T) {
 	t.Parallel()
