@@ -187,26 +187,33 @@ func TestAWorkThatFails(t *testing.T) {
 	}
 }
 
-// What a work gets is its run, and the lease of it.
+// What a work gets is its run, and the lease of it; and nobody takes it over before its term is over, which is the lock's TTL,
+// if that is neither very short nor very long.
 func TestWhatAWorkIsTold(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	told := make(chan error, 1)
-	p.start("a", schedule.Options{Jobs: []schedule.Job{{
-		Name: "job", When: schedule.After(once), Hold: usual,
-		Work: func(ctx context.Context, run dispatch.JobRun) (string, error) {
-			lease := lock.FromContext(ctx)
-			stored := p.runs("job")[0]
+	told := make(chan error, 3)
+	var jobs []schedule.Job
+	for ttl, term := range map[time.Duration]time.Duration{
+		300 * time.Millisecond: time.Second, 6 * time.Second: 6 * time.Second, time.Minute: 10 * time.Second,
+	} {
+		name := ttl.String()
+		work := func(ctx context.Context, run dispatch.JobRun) (string, error) {
+			lease, stored := lock.FromContext(ctx), p.runs(name)[0]
 			if lease == nil || lease.Fence() != run.Fence || lease.Owner() != run.Owner || stored.Fence != run.Fence || stored.Owner != run.Owner ||
-				!stored.Slot.Equal(run.Slot) || run.Attempt != 1 || run.Job != "job" {
-				told <- fmt.Errorf("told %+v with %+v, stored %+v", run, lease, stored)
+				!stored.Slot.Equal(run.Slot) || run.Attempt != stored.Attempt || run.Job != name || run.AliveUntil.Sub(*run.BeganAt) != term {
+				told <- fmt.Errorf("%s: told %+v with %+v, stored %+v", name, run, lease, stored)
 				return "", nil
 			}
 			told <- nil
 			return "", nil
-		},
-	}}})
-	if err := receive(t, "it runs", told); err != nil {
-		t.Error(err)
+		}
+		jobs = append(jobs, schedule.Job{Name: name, When: schedule.After(once), Hold: lock.Renewed(ttl, time.Hour), Work: work})
+	}
+	p.start("a", schedule.Options{Jobs: jobs})
+	for range jobs {
+		if err := receive(t, "it runs", told); err != nil {
+			t.Error(err)
+		}
 	}
 }
