@@ -12,6 +12,7 @@ type clock struct {
 	clockwork.Clock
 	now   func() time.Time // this process's
 	ahead atomic.Int64     // the database's, in nanoseconds
+	read  atomic.Bool      // the database's clock, at some time
 }
 
 func newClock(now func() time.Time) *clock { return &clock{Clock: clockwork.NewRealClock(), now: now} }
@@ -23,7 +24,7 @@ const vague = 200 * time.Millisecond
 // ago and the clock was read before.
 func (c *clock) set(shown, sent time.Time) {
 	took := c.now().Sub(sent)
-	if took <= vague || c.ahead.Load() == 0 {
+	if first := !c.read.Swap(true); first || took <= vague {
 		c.ahead.Store(int64(shown.Sub(sent.Add(took / 2).Round(0))))
 	}
 }

@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s of what has no next time is %v", name, v)
 		}
 	}
-	for _, zero := range []string{"INTERRUPTED", "held", "unavailable", "stuck"} {
+	for _, zero := range []string{"INTERRUPTED", "held", "unavailable", "stuck", "invalid"} {
 		name := "firsttap_job_skips_total"
 		if zero == "INTERRUPTED" {
 			name = "firsttap_job_runs_total"
@@ -110,6 +111,21 @@ func TestMetrics(t *testing.T) {
 	before, _ := m.of("firsttap_job_runs_total", "stops", "INTERRUPTED")
 	a.stop()
 	m.atLeast("firsttap_job_runs_total", "stops", "INTERRUPTED", before+1)
+}
+
+// What is not known yet is no age of 0: an instance that can't read the ledger must not hide what the others know.
+func TestSuccessIsNotKnownYet(t *testing.T) {
+	t.Parallel()
+	p, m := newPlace(t), newMetrics(t)
+	_, err := schedule.New(schedule.Options{Ledger: p.store, Locks: lock.NewMemory(), Metrics: m, Jobs: []schedule.Job{
+		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if age, found := m.of("firsttap_job_success_age_seconds", "tick", ""); !math.IsNaN(age) || !found {
+		t.Errorf("before it has run, it succeeded %v s ago (%v)", age, found)
+	}
 }
 
 // Every instance knows, from the ledger, when a job has last succeeded on another.

@@ -161,6 +161,30 @@ func TestAfterAndAtStart(t *testing.T) {
 }
 
 // The clock shows the database's time, whatever this process's own shows, as far as that can be known.
+// A reading that took long is better than none, and worse than an earlier one: also than one that said that both clocks
+// agree.
+func TestClockIsReadSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClock(time.Now)
+		read := func(shown time.Duration, took time.Duration) {
+			sent := time.Now()
+			<-time.After(took)
+			c.set(sent.Add(took/2+shown).Round(0), sent)
+		}
+		for _, step := range []struct{ shown, took, want time.Duration }{
+			{time.Second, time.Minute, time.Second},
+			{2 * time.Second, time.Minute, time.Second},
+			{0, 100 * time.Millisecond, 0},
+			{3 * time.Second, time.Minute, 0},
+		} {
+			read(step.shown, step.took)
+			if ahead := time.Until(c.Now()); ahead != step.want {
+				t.Errorf("after %+v it is %v ahead", step, ahead)
+			}
+		}
+	})
+}
+
 func TestClock(t *testing.T) {
 	for _, off := range []struct{ own, database time.Duration }{
 		{0, 0}, {0, 3 * time.Second}, {-3 * time.Second, 0}, {time.Hour, -time.Minute},
