@@ -22,6 +22,7 @@ type Gate struct {
 	log     *slog.Logger
 	metrics *Metrics
 	down    atomic.Bool
+	away    outages
 }
 
 // NewGate returns a gate on client. No call waits longer than timeout. The client must heed contexts
@@ -144,7 +145,7 @@ func (g *Gate) unavailable(caller context.Context, err error) error {
 	if caller.Err() != nil || errors.As(err, &answered) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if !g.down.Swap(true) {
+	if g.away.begin(&g.down) {
 		g.log.Warn("redis is away, going on without it", "error", err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -179,7 +180,7 @@ func (g *Gate) probe(ctx context.Context) {
 	defer cancel()
 	if err := g.client.Ping(bounded).Err(); err != nil {
 		_ = g.unavailable(ctx, err)
-	} else if g.down.Swap(false) {
+	} else if g.away.end(&g.down) {
 		g.log.Info("redis is back")
 	}
 }

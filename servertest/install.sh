@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # Installs what the tests start, on Debian and Ubuntu, where it is missing: Redis, MariaDB, and a real MySQL; and
 # faketime, for a server whose clock is wrong, and Prometheus' promtool, for the alert rules. Debian has no MySQL but in
-# sid: that one goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, beside the system. promtool goes beside that folder.
+# sid: that one goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, beside the system. promtool goes beside that folder,
+# and so does firebase-tools, from npm, whose emulator of Firebase Auth is the only one there is.
+# FIREBASE=skip leaves firebase-tools out; FIREBASE=required fails when they can't be had.
 # MYSQL=skip leaves MySQL out; MYSQL=required fails when it can't be had.
 set -euo pipefail
 
 root=${FIRSTTAP_MYSQL_ROOT:-/var/cache/firsttap/mysql}
 promtool=$(dirname "$root")/promtool
+firebase=$(dirname "$root")/firebase
+firebase_tools=15.34.2
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 PATH=$PATH:/usr/sbin:/usr/local/sbin
@@ -75,11 +79,42 @@ promtool_alone() {
 	return "$code"
 }
 
+# firebase_alone runs none of the packages' own scripts: the emulator needs none of what they would build.
+firebase_alone() {
+	command -v npm >/dev/null || apt_install nodejs npm || return
+	new_node || { echo "firebase-tools want Node 20, here is $(node --version)" >>"$log" && return 1; }
+	local new=$firebase.new.$$
+	as_root mkdir -p "$new" || return
+	if as_root npm install --prefix "$new" --no-audit --no-fund --ignore-scripts "firebase-tools@$firebase_tools" >>"$log" 2>&1 &&
+		as_root rm -rf "$firebase" && as_root mv -T "$new" "$firebase"; then
+		return 0
+	fi
+	as_root rm -rf "$new"
+	return 1
+}
+
+# firebase_there wants the version that is meant, and the Node that it wants.
+firebase_there() {
+	grep -qs "\"version\": \"$firebase_tools\"" "$firebase/node_modules/firebase-tools/package.json" && new_node
+}
+
+new_node() {
+	command -v node >/dev/null && [ "$(node --version | sed 's/^v\([0-9]*\).*/\1/')" -ge 20 ]
+}
+
 # install.sh --list names what is here, as FIRSTTAP_TEST_REQUIRE wants it.
 if [ "${1:-}" = --list ]; then
 	list=redis,mariadb,faketime,promtool
 	if [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; }; then list=$list,mysql; fi
+	if [ "${FIREBASE:-}" != skip ] && firebase_there; then list=$list,firebase; fi
 	echo "$list"
+	exit
+fi
+
+# install.sh --haproxy installs the proxy, which one load test needs and no test.
+if [ "${1:-}" = --haproxy ]; then
+	command -v haproxy >/dev/null || apt_install haproxy || fail "HAProxy: can't install the package haproxy"
+	echo "HAProxy: $(haproxy -v | grep -m1 .)"
 	exit
 fi
 
@@ -99,4 +134,14 @@ else
 	tail -n 20 "$log" >&2
 	echo "MySQL: NOT AVAILABLE, tests on a real MySQL are not run"
 	[ "${MYSQL:-}" != required ] || exit 1
+fi
+
+if [ "${FIREBASE:-}" = skip ]; then
+	echo "Firebase Auth: skipped"
+elif firebase_there || { firebase_alone && firebase_there; }; then
+	echo "Firebase Auth: in $firebase"
+else
+	tail -n 20 "$log" >&2
+	echo "Firebase Auth: NOT AVAILABLE, tests on its emulator are not run"
+	[ "${FIREBASE:-}" != required ] || exit 1
 fi

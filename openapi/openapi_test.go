@@ -1,0 +1,225 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+func parsed(t *testing.T) map[string]any {
+	t.Helper()
+	raw, err := Document("1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.(map[string]any)
+}
+
+func compiler(t *testing.T, document any) *jsonschema.Compiler {
+	t.Helper()
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("https://firsttap.test/openapi.json", document); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestValid: the document is what the OpenAPI Initiative's own schema of OpenAPI 3.1 takes, and each schema in it is one.
+func TestValid(t *testing.T) {
+	file, err := os.Open("testdata/openapi-3.1.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	meta, err := jsonschema.UnmarshalJSON(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := parsed(t)
+	c := compiler(t, document)
+	if err := c.AddResource("https://firsttap.test/meta.json", meta); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := c.Compile("https://firsttap.test/meta.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(document); err != nil {
+		t.Errorf("%#v", err)
+	}
+	// That schema says of a schema only that it is an object or a boolean.
+	n := 0
+	walk(document, "", func(at string, o map[string]any) {
+		if s, ok := o["schema"].(map[string]any); ok && !strings.Contains(at, "/example") {
+			n++
+			if _, err := c.Compile("https://firsttap.test/openapi.json#" + at + "/schema"); err != nil {
+				t.Errorf("%s: %v: %v", at, err, s)
+			}
+		}
+	})
+	for name := range document["components"].(map[string]any)["schemas"].(map[string]any) {
+		if _, err := c.Compile("https://firsttap.test/openapi.json#/components/schemas/" + name); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if n < 500 {
+		t.Errorf("only %d schemas", n)
+	}
+}
+
+// walk calls f with each object and the JSON pointer to it.
+func walk(v any, at string, f func(at string, o map[string]any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		f(at, v)
+		for k, member := range v {
+			walk(member, at+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(k), f)
+		}
+	case []any:
+		for i, item := range v {
+			walk(item, fmt.Sprintf("%s/%d", at, i), f)
+		}
+	}
+}
+
+// TestReferences: what is referred to is there, what is there is referred to, and nothing of ours is left over.
+func TestReferences(t *testing.T) {
+	document := parsed(t)
+	used := map[string]bool{
+		// Said of the streams in words.
+		"#/components/schemas/DriverEvent": true, "#/components/schemas/AdminEvent": true,
+		// Answered by addresses and methods that are no operation.
+		"#/components/schemas/MethodNotAllowedProblem": true,
+	}
+	walk(document, "", func(at string, o map[string]any) {
+		for k := range o {
+			// A comma in a description that is not quoted makes a key of what follows.
+			if strings.Contains(k, " ") && !strings.HasPrefix(k, "example ") {
+				t.Errorf("%s has %q", at, k)
+			}
+			if strings.HasPrefix(k, "x-") {
+				t.Errorf("%s has %s", at, k)
+			}
+		}
+		to, ok := o["$ref"].(string)
+		if !ok {
+			return
+		}
+		used[to] = true
+		var v any = document
+		for _, p := range strings.Split(strings.TrimPrefix(to, "#/"), "/") {
+			v, ok = v.(map[string]any)[p]
+			if !ok {
+				t.Errorf("%s: %s is nowhere", at, to)
+				return
+			}
+		}
+	})
+	for kind, all := range document["components"].(map[string]any) {
+		if kind == "securitySchemes" {
+			continue
+		}
+		for name := range all.(map[string]any) {
+			if to := "#/components/" + kind + "/" + name; !used[to] {
+				t.Errorf("nobody refers to %s", to)
+			}
+		}
+	}
+}
+
+// TestExamples: every request and response has one, and every one is what its schema takes.
+func TestExamples(t *testing.T) {
+	document := parsed(t)
+	c := compiler(t, document)
+	n := 0
+	check := func(at string, example any) {
+		n++
+		s, err := c.Compile("https://firsttap.test/openapi.json#" + at)
+		if err != nil {
+			t.Fatalf("%s: %v", at, err)
+		}
+		if err := s.Validate(example); err != nil {
+			raw, _ := json.Marshal(example)
+			t.Errorf("%s: %s: %v", at, raw, err)
+		}
+	}
+	walk(document, "", func(at string, o map[string]any) {
+		if content, ok := o["content"].(map[string]any); ok {
+			for kind, media := range content {
+				at := at + "/content/" + strings.ReplaceAll(kind, "/", "~1") + "/schema"
+				media := media.(map[string]any)
+				examples, _ := media["examples"].(map[string]any)
+				if media["example"] == nil && len(examples) == 0 {
+					t.Errorf("%s has no example", at)
+				}
+				if media["example"] != nil {
+					check(at, media["example"])
+				}
+				for _, e := range examples {
+					check(at, e.(map[string]any)["value"])
+				}
+			}
+		}
+		if at == "/components/schemas" {
+			for name, schema := range o {
+				for _, e := range list(schema.(map[string]any)["examples"]) {
+					check(at+"/"+name, e)
+				}
+			}
+		}
+		if schema, ok := o["schema"]; ok && schema != nil && o["in"] != nil && o["example"] != nil {
+			check(at+"/schema", o["example"])
+		}
+	})
+	if n < 500 {
+		t.Errorf("only %d examples", n)
+	}
+}
+
+// TestOperations: what is needed to find and to call each, and no two with one name.
+func TestOperations(t *testing.T) {
+	document := parsed(t)
+	names := map[string]string{}
+	for address, methods := range document["paths"].(map[string]any) {
+		for method, op := range methods.(map[string]any) {
+			op, where := op.(map[string]any), method+" "+address
+			name := text(op["operationId"])
+			if name == "" || names[name] != "" {
+				t.Errorf("%s and %s are both %q", where, names[name], name)
+			}
+			names[name] = where
+			if text(op["summary"]) == "" || len(list(op["tags"])) != 1 || op["security"] == nil {
+				t.Errorf("%s: %v", where, op)
+			}
+		}
+	}
+	if len(names) < 55 {
+		t.Errorf("only %d operations", len(names))
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if v := parsed(t)["info"].(map[string]any)["version"]; v != "1.2.3" {
+		t.Errorf("%v", v)
+	}
+}
+
+func TestWhatIsSaidTwice(t *testing.T) {
+	all := object{"a": object{"b": 1}}
+	if err := join(all, object{"a": object{"c": 2}}); err != nil || fmt.Sprint(all) != "map[a:map[b:1 c:2]]" {
+		t.Errorf("%v, %v", all, err)
+	}
+	if err := join(all, object{"a": object{"b": 1}}); err == nil || !strings.Contains(err.Error(), "a: b is said twice") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,151 @@
+package openapi
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// implied returns the codes that follow from what the operation takes.
+func (o *operation) implied() (codes []string) {
+	role := o.role()
+	if role != "" {
+		codes = append(codes, "UNAUTHENTICATED", "RATE_LIMITED", "UNAVAILABLE", "INTERNAL")
+	}
+	if role == "dispatcher" || role == "admin" {
+		codes = append(codes, "FORBIDDEN")
+	}
+	_, body := o.object["requestBody"]
+	if body || o.repeatable() {
+		codes = append(codes, "MALFORMED_REQUEST", "BODY_TOO_LARGE", "VALIDATION_FAILED")
+	}
+	if o.takes("query", "") {
+		codes = append(codes, "MALFORMED_REQUEST", "VALIDATION_FAILED")
+	}
+	if o.repeatable() {
+		codes = append(codes, "IDEMPOTENCY_KEY_IN_USE", "IDEMPOTENCY_KEY_REUSED")
+	}
+	if o.takes("header", "If-Match") {
+		codes = append(codes, "PRECONDITION_REQUIRED", "VERSION_MOVED")
+	}
+	return codes
+}
+
+// addProblems adds a response for each status of the codes that the operation can answer with.
+func (o *operation) addProblems() error {
+	codes := o.implied()
+	for _, c := range list(o.object["x-problems"]) {
+		codes = append(codes, text(c))
+	}
+	delete(o.object, "x-problems")
+	slices.Sort(codes)
+	byStatus := map[string][]string{}
+	for _, code := range slices.Compact(codes) {
+		if _, known := o.document.at("x-problems")[code]; !known {
+			return fmt.Errorf("%s is not a code of problems.yaml", code)
+		}
+		status := strconv.Itoa(o.document.at("x-problems", code)["status"].(int))
+		byStatus[status] = append(byStatus[status], code)
+	}
+	for status, codes := range byStatus {
+		responses := at(o.object, "responses")
+		if _, ours := responses[status]; ours {
+			return fmt.Errorf("%s is both an answer and a problem", status)
+		}
+		responses[status] = o.problem(status, codes)
+	}
+	return nil
+}
+
+// problem returns the response of that status with those codes.
+func (o *operation) problem(status string, codes []string) object {
+	var (
+		says     []string
+		kinds    []any
+		mapping  = object{}
+		examples = object{}
+		headers  = object{}
+	)
+	for _, code := range codes {
+		entry, schema := o.document.at("x-problems", code), ref("schemas", schemaOf(code))
+		says = append(says, fmt.Sprintf("- `%s`: %s", code, text(entry["when"])))
+		kinds = append(kinds, schema)
+		mapping[code] = schema["$ref"]
+		example := maps.Clone(o.document.example(schema).(object))
+		example["instance"] = o.instance()
+		examples[code] = object{"summary": entry["when"], "value": example}
+		if entry["retry"] == true {
+			headers["Retry-After"] = ref("headers", "RetryAfter")
+		}
+	}
+	if len(headers) > 0 && slices.ContainsFunc(codes, func(c string) bool { return o.document.at("x-problems", c)["retry"] != true }) {
+		headers["Retry-After"] = object{"description": "How many seconds to wait, where that helps.", "schema": object{"type": "integer", "minimum": 1}}
+	}
+	if status == "401" {
+		headers["WWW-Authenticate"] = ref("headers", "Authenticate")
+	}
+	schema := kinds[0].(object)
+	if len(kinds) > 1 {
+		schema = object{"oneOf": kinds, "discriminator": object{"propertyName": "code", "mapping": mapping}}
+	}
+	return object{
+		"description": strings.Join(says, "\n"), "headers": headers,
+		"content": object{"application/problem+json": object{"schema": schema, "examples": examples}},
+	}
+}
+
+// instance returns the operation's address as the examples have it.
+func (o *operation) instance() string {
+	address := o.address
+	for _, p := range list(o.object["parameters"]) {
+		if parameter := o.document.resolve(p.(object)); parameter["in"] == "path" {
+			address = strings.Replace(address, "{"+text(parameter["name"])+"}", text(parameter["example"]), 1)
+		}
+	}
+	return address
+}
+
+// schemaOf names the schema of a problem: AlreadyTakenProblem.
+func schemaOf(code string) string {
+	var b strings.Builder
+	for word := range strings.SplitSeq(code, "_") {
+		b.WriteString(word[:1] + strings.ToLower(word[1:]))
+	}
+	return b.String() + "Problem"
+}
+
+// defineProblems makes a schema of each code, whose code is a constant: so a program that goes by it knows the rest.
+func (d *document) defineProblems() error {
+	for _, code := range slices.Sorted(maps.Keys(d.at("x-problems"))) {
+		entry := d.at("x-problems", code)
+		status, ok := entry["status"].(int)
+		if !ok || title(status) == "" || text(entry["when"]) == "" || text(entry["detail"]) == "" {
+			return fmt.Errorf("%s: status, when and detail are needed", code)
+		}
+		kind := "urn:firsttap:problem:" + code
+		properties := object{
+			"type":     object{"type": "string", "const": kind},
+			"title":    object{"type": "string"},
+			"status":   object{"type": "integer", "const": status},
+			"detail":   object{"type": "string", "description": "For people."},
+			"instance": object{"type": "string", "description": "The path that was asked for."},
+			"code":     object{"type": "string", "const": code, "description": "For programs."},
+		}
+		example := object{"type": kind, "title": title(status), "status": status, "detail": entry["detail"], "instance": "/v1", "code": code}
+		for name, member := range at(entry, "members") {
+			properties[name] = member
+			example[name] = d.example(member.(object))
+		}
+		maps.Copy(example, at(entry, "example"))
+		required := []any{}
+		for _, k := range slices.Sorted(maps.Keys(properties)) {
+			required = append(required, k)
+		}
+		d.at("components", "schemas")[schemaOf(code)] = object{
+			"type": "object", "description": entry["when"], "required": required, "properties": properties, "examples": []any{example},
+		}
+	}
+	return nil
+}
