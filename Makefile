@@ -6,13 +6,14 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test servers bench bench-locks bench-push loadtest mutants lint format check clean
+.PHONY: build test servers bench bench-locks bench-push loadtest client mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
 
 # Everything under -race, on real servers that the tests start themselves. Installs what is missing.
 # One package at a time: what a partition or a TTL does is to be seen, and not what a busy machine does.
+# FIREBASE=required or skip, as MYSQL: the emulator of Firebase Auth.
 # MYSQL=required fails where a real MySQL can't be had; MYSQL=skip does without.
 test: servers
 	FIRSTTAP_TEST_REQUIRE=$$(MYSQL=$(MYSQL) servertest/install.sh --list) go test -race -p 1 -timeout 20m ./...
@@ -32,10 +33,14 @@ bench-locks: servers
 bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m .
 
-# k6 against two instances: race, storm or doubletap.
+# k6 against two instances: race, storm or doubletap; or rolling, against three that are replaced behind a proxy.
 SCRIPT ?= race
 loadtest: servers
 	loadtest/run.sh $(SCRIPT)
+
+# A client generated from /openapi.json compiles, and races two drivers at a real instance. Needs node 20 and npm.
+client:
+	clients/typescript/run.sh
 
 # Breaks the code in the ways that matter, one at a time, and checks that a test notices.
 mutants: servers
@@ -58,6 +63,7 @@ check: servers
 	$(MAKE) lint
 	CGO_ENABLED=0 go build -trimpath -o bin/firsttap .
 	$(MAKE) test
+	$(MAKE) client
 	loadtest/run.sh race short
 	go run ./loadtest/bench -quick
 	cd loadtest/locks && go vet ./... && go test -count=1 -run 'TestCost$$' . -args -rounds 3

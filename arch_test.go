@@ -16,8 +16,11 @@ import (
 // knows lists what of ours each package may import. What is not listed may import nothing of ours, and everybody but
 // main may leave out what is listed.
 var knows = map[string][]string{
-	"":                {"dispatch", "handler", "loadtest", "lock", "migrations", "notify", "repository", "schedule", "service"},
+	"":                {"dispatch", "firebase", "handler", "limit", "loadtest", "lock", "migrations", "notify", "openapi", "repository", "schedule", "service"},
+	"openapi":         {},
 	"dispatch":        {},
+	"firebase":        {"dispatch"},
+	"limit":           {},
 	"lock":            {},
 	"lock/locktest":   {"lock"},
 	"lock/gocronlock": {"lock"},
@@ -28,7 +31,7 @@ var knows = map[string][]string{
 	"repository":      {"dispatch", "migrations"},
 	"schedule":        {"dispatch", "lock", "lock/gocronlock"},
 	"service":         {"dispatch", "lock"},
-	"handler":         {"dispatch", "notify", "service"},
+	"handler":         {"dispatch", "limit", "notify", "openapi", "service"},
 	"notify":          {"dispatch"},
 	"notify/fcmtest":  {},
 	"notify/fcmsim":   {"notify/fcmtest"},
@@ -40,13 +43,16 @@ var uses = map[string][]string{
 	"github.com/glebarez/":       {"repository"},
 	"github.com/go-sql-driver/":  {"repository", "lock", "servertest"},
 	"github.com/labstack/echo/":  {"handler"},
-	"github.com/redis/go-redis/": {"lock", "notify"},
+	"github.com/go-json-exper":   {"handler"},
+	"github.com/redis/go-redis/": {"limit", "lock", "notify"},
 	"firebase.google.com/":       {"notify"},
 	"github.com/go-co-op/":       {"lock/gocronlock", "schedule"},
 	"github.com/jonboulle/":      {"schedule"},
-	"github.com/prometheus/":     {"", "lock", "notify", "schedule"},
+	"github.com/prometheus/":     {"", "firebase", "limit", "lock", "notify", "schedule"},
+	"go.opentelemetry.io/":       {""},
 	"github.com/pressly/goose/":  {"migrations"},
-	"github.com/golang-jwt/":     {"service"},
+	"github.com/golang-jwt/":     {"firebase", "service"},
+	"go.yaml.in/":                {"openapi"},
 	"testing":                    {"servertest", "lock/locktest"},
 }
 

@@ -33,6 +33,11 @@ type Config struct {
 	DriverRate    handler.Rate
 	AdminRate     handler.Rate
 	LogLevel      slog.Level
+	// Drain is for how long an instance that is told to end says that it is not ready, and serves on.
+	Drain   time.Duration
+	Tracing bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
+	// Patience is the usual one where it is zero; no setting changes it.
+	Patience Patience
 	// SecretFiles names where secrets were read or made that the environment does not give.
 	SecretFiles []string
 }
@@ -100,6 +105,10 @@ func ReadConfig(lookup func(string) (string, bool)) (Config, error) {
 	if err = c.LogLevel.UnmarshalText([]byte(get("FIRSTTAP_LOG", "info"))); err != nil {
 		bad("FIRSTTAP_LOG", errors.New("want debug, info, warn or error"))
 	}
+	if c.Drain, err = readDrain(get("FIRSTTAP_DRAIN", "5s")); err != nil {
+		bad("FIRSTTAP_DRAIN", err)
+	}
+	c.Tracing = readTracing(get, bad)
 	c.Push = readPush(get, bad)
 	for _, err := range c.checkDatabase() {
 		bad("FIRSTTAP_DATABASE_URL", err)

@@ -14,6 +14,8 @@ type PushConfig struct {
 	Project     string
 	Credentials string // a file; "" where none is needed or the platform gives them
 	Endpoint    string // "" is FCM's
+	// AuthEmulator is host:port of a Firebase Auth emulator, "" for Firebase Auth itself.
+	AuthEmulator string
 	// Leader has one instance send, under a renewed lock, and not each what it has leased.
 	Leader       bool
 	Zone         *time.Location
@@ -25,9 +27,11 @@ func readPush(get func(name, otherwise string) string, bad func(name string, err
 		Project:     get("FIRSTTAP_FIREBASE_PROJECT", ""),
 		Credentials: get("GOOGLE_APPLICATION_CREDENTIALS", ""),
 		Endpoint:    get("FIRSTTAP_FCM_ENDPOINT", ""),
+
+		AuthEmulator: get(authEmulatorVar, ""),
 	}
 	usual := "log"
-	if c.Project != "" {
+	if c.Project != "" && (c.AuthEmulator == "" || c.Endpoint != "") {
 		usual = "fcm"
 	}
 	switch get("FIRSTTAP_PUSH", usual) {
@@ -39,6 +43,9 @@ func readPush(get func(name, otherwise string) string, bad func(name string, err
 		}
 	default:
 		bad("FIRSTTAP_PUSH", errors.New("want log or fcm"))
+	}
+	for _, err := range c.checkEmulator() {
+		bad(authEmulatorVar, err)
 	}
 	if c.Endpoint != "" {
 		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

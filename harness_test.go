@@ -70,7 +70,7 @@ func start(t testing.TB, settings ...string) *instance {
 	cmd.Env = append([]string{
 		asProcess + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 		"FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY=" + adminKey,
-		"FIRSTTAP_JWT_SECRET=a-secret-for-the-tests-of-firsttap", "FIRSTTAP_LOG=warn",
+		"FIRSTTAP_JWT_SECRET=a-secret-for-the-tests-of-firsttap", "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
 	}, settings...)
 	out, w := io.Pipe()

@@ -8,9 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"firsttap/migrations"
@@ -25,7 +23,7 @@ func main() {
 		// Little is kept from request to request: a heap of tens of megabytes may well grow fourfold between collections.
 		debug.SetGCPercent(400)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilTold(context.Background())
 	err := run(ctx, os.Args[1:], os.LookupEnv, os.Stdout)
 	stop()
 	if err != nil {

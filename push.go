@@ -32,13 +32,13 @@ type closingSender interface {
 	Close()
 }
 
-func openSender(ctx context.Context, c PushConfig, log *slog.Logger) (closingSender, error) {
+func openSender(ctx context.Context, c PushConfig, seen *telemetry, log *slog.Logger) (closingSender, error) {
 	if !c.FCM {
 		return notify.NewLog(log), nil
 	}
-	return notify.NewFCM(ctx, notify.FCMOptions{
+	return notify.NewFCM(ctx, seen.push(notify.FCMOptions{
 		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone,
-	})
+	}))
 }
 
 // news is everything that tells drivers and the backoffice what has happened.
@@ -53,7 +53,7 @@ type news struct {
 const streamTimeout = time.Second
 
 // openNews has the live stream and the relay hear of what store commits.
-func openNews(ctx context.Context, c Config, store *repository.Store, locks *jobLocks, metrics prometheus.Registerer, log *slog.Logger) (n *news, err error) {
+func openNews(ctx context.Context, c Config, store *repository.Store, locks *jobLocks, metrics *telemetry, log *slog.Logger) (n *news, err error) {
 	n = &news{}
 	if c.Push.Leader {
 		n.locks = locks
@@ -69,9 +69,10 @@ func openNews(ctx context.Context, c Config, store *repository.Store, locks *job
 			return n, err
 		}
 		n.closers = append(n.closers, func() { options.Redis.Close() })
+		metrics.redis("stream", options.Redis)
 	}
 	n.hub = notify.NewHub(options)
-	sender, err := openSender(ctx, c.Push, log)
+	sender, err := openSender(ctx, c.Push, metrics, log)
 	if err != nil {
 		return n, err
 	}

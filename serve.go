@@ -23,12 +23,22 @@ import (
 const (
 	// redisTimeout is what an accept may lose to a Redis that has just gone away.
 	redisTimeout = 100 * time.Millisecond
-	drainTime    = 10 * time.Second
+	// stopTime is what requests under way have to finish.
+	stopTime = 10 * time.Second
 )
 
-// serve runs the service until ctx ends. It stops in this order: no new requests, the live streams end, requests under
-// way finish, the background work ends, pushes under way end and what was not sent is given back, the connections
-// close.
+// serve runs the service until ctx ends. It stops in this order:
+//
+//  1. GET /readyz says 503, and for c.Drain the service serves on, so that whoever sends it requests stops to. This is
+//     for a ctx that errTerminated ended; others skip it.
+//  2. The listeners close, and the live streams' clients are told to connect again, elsewhere.
+//  3. Requests under way finish, for stopTime at most.
+//  4. The background work ends: jobs under way end, the ledger of taps writes what it has, and those who were turned away
+//     in vain are told so.
+//  5. Pushes under way end, and those that were not sent are given back to the other instances.
+//  6. The spans that are left are sent, and the connections close.
+//
+// What a step does is over when the next one begins.
 func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (err error) {
 	if err := c.MakeSecrets(); err != nil {
 		return err
@@ -41,7 +51,13 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	if err := prepare(ctx, c, store); err != nil {
 		return err
 	}
-	metrics := newMetrics()
+	metrics, err := openTelemetry(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, metrics.Close()) }()
+	log = metrics.log(log)
+	metrics.store(store)
 	locks, err := openJobLocks(c)
 	if err != nil {
 		return err
@@ -59,10 +75,19 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 
 	work := begin(ctx)
 	defer work.end()
+	tokens := service.NewTokens([]byte(c.JWTSecret), time.Now)
+	distrust, err := trustFirebase(ctx, c.Push, tokens, store, metrics, log)
+	if err != nil {
+		return err
+	}
+	defer distrust()
 	api := handler.API{
-		Store: store, Tokens: service.NewTokens([]byte(c.JWTSecret), time.Now), Keys: service.NewKeys(store),
+		Store: store, Tokens: tokens, Keys: service.NewKeys(store),
 		Streams: news.hub, Redriven: news.hub.Wake,
-		DriverRate: c.DriverRate, AdminRate: c.AdminRate, Now: time.Now, Log: log,
+		DriverRate: c.DriverRate, AdminRate: c.AdminRate, Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
+	}
+	if err := openLimits(&api, work, c, metrics, log); err != nil {
+		return err
 	}
 	gate, err := openGate(ctx, work, c, metrics, log)
 	if err != nil {
@@ -73,6 +98,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 		taps, api.RedisDegraded = gate, gate.Degraded
 	}
 	api.Acceptor = service.NewAcceptor(store, taps, c.AcceptLockTTL, log)
+	api.Acceptor.Count(metrics.api)
 	api.Work = service.NewWork(store, api.Acceptor, time.Now)
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
 	work.Go(func() { api.Acceptor.Run(work.ctx) })
@@ -87,11 +113,14 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 			log.Error("the schedule did not end as it should", "error", err)
 		}
 	})
-	return listen(ctx, c, handler.New(api), operations(metrics), news.hub.Close, log, stdout)
+	drain := &draining{last: c.Drain, log: log}
+	api.Draining = drain.begun.Load
+	return listen(ctx, c, metrics.server(handler.New(api)), operations(metrics.Registry), drain, news.hub.Close, log, stdout)
 }
 
 // openGate returns the gate before the database, nil without Redis. It is closed when work has ended.
-func openGate(ctx context.Context, work *background, c Config, metrics prometheus.Registerer, log *slog.Logger) (*lock.Gate, error) {
+func openGate(ctx context.Context, work *background, c Config, metrics *telemetry, log *slog.Logger) (gate *lock.Gate, err error) {
+	defer func() { watchGate(metrics, gate) }()
 	if c.RedisURL == "" {
 		return nil, nil
 	}
@@ -100,7 +129,8 @@ func openGate(ctx context.Context, work *background, c Config, metrics prometheu
 		return nil, err
 	}
 	work.closers = append(work.closers, func() { client.Close() })
-	gate := lock.NewGate(client, redisTimeout, log, lock.NewMetrics(ofStrategy("gate", metrics)))
+	metrics.redis("gate", client)
+	gate = lock.NewGate(client, redisTimeout, log, lock.NewMetrics(ofStrategy("gate", metrics)))
 	work.Go(func() { gate.Run(work.ctx) })
 	checkEviction(ctx, gate, log)
 	return gate, nil
@@ -108,7 +138,7 @@ func openGate(ctx context.Context, work *background, c Config, metrics prometheu
 
 // keepTaps has each tap written down, behind its answer.
 func keepTaps(work *background, taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer, log *slog.Logger) {
-	ledger := service.NewLedger(store, log)
+	ledger := service.NewLedger(store, instanceName(), log)
 	taps.Keep(ledger)
 	work.Go(func() { ledger.Run(work.ctx) })
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -161,15 +191,10 @@ func checkEviction(ctx context.Context, g *lock.Gate, log *slog.Logger) {
 	}
 }
 
-// listen serves the API, and the operations where wanted, until ctx ends or one of them fails. It calls stopping when
-// there are to be no new requests.
-func listen(ctx context.Context, c Config, api, ops http.Handler, stopping func(), log *slog.Logger, stdout io.Writer) error {
-	servers := []*http.Server{{
-		Addr: c.Addr, Handler: api,
-		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}}
+// listen serves the API, and the operations where wanted, until ctx has ended and drain is over, or one of them fails. It
+// calls stopping when there are to be no new requests.
+func listen(ctx context.Context, c Config, api, ops http.Handler, drain *draining, stopping func(), log *slog.Logger, stdout io.Writer) error {
+	servers := []*http.Server{newServer(c, api, log)}
 	servers[0].RegisterOnShutdown(stopping)
 	if c.OpsAddr != "" {
 		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: ops, ReadHeaderTimeout: 5 * time.Second})
@@ -198,12 +223,12 @@ func listen(ctx context.Context, c Config, api, ops http.Handler, stopping func(
 	case err := <-failed:
 		return err
 	case <-ctx.Done():
-		return nil
 	}
+	return drain.wait(ctx, failed)
 }
 
 func shutDown(servers []*http.Server, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	for _, s := range servers {
 		if err := s.Shutdown(ctx); err != nil {

@@ -32,7 +32,7 @@ func TestEveryDefault(t *testing.T) {
 	}
 	want := Config{
 		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
-		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo,
+		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second,
 		Push: PushConfig{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour},
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -47,12 +47,14 @@ func TestSettings(t *testing.T) {
 		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
 		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
 		"FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
+		"FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
 		"FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
 	want := Config{
 		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
 		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: "k", JWTSecret: "s",
 		JobLock: "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
+		Drain: 90 * time.Millisecond, Tracing: true,
 		Push: PushConfig{
 			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true,
 			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,
@@ -97,6 +99,12 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_RELAY":             {"one", "All"},
 		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00"},
 		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
+		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},
+		otlpEndpointVar:              {"h:4318", "grpc://h:4317", "http://"},
+		otlpTracesEndpointVar:        {"h:4318"},
+		otlpProtocolVar:              {"grpc", "http/json"},
+		otlpTracesProtocolVar:        {"grpc"},
+		tracesExporterVar:            {"zipkin", "OTLP"},
 		"FIRSTTAP_LOG":               {"loud", "1", "info,debug"},
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
 			"mysql:h/n", "://", "SQLITE://x.db"},

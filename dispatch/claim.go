@@ -28,8 +28,12 @@ const (
 
 // Receipt tells one driver how a dispatch went for them, and nothing about anybody else.
 type Receipt struct {
-	Outcome   Outcome
-	Round     int
+	Outcome Outcome
+	Round   int
+	// Rank is 1 for who got it; the others are ranked by their first tap in the round. 0 where it is not known.
+	Rank int
+	// Behind is the driver's first tap after the winner's, at least 0; nil where it is not known.
+	Behind    *time.Duration
 	DecidedAt *time.Time
 }
 
@@ -40,22 +44,63 @@ type PastClaim struct {
 	EndedAt *time.Time
 }
 
-// ReceiptFor returns the receipt of a driver whose newest claim on the dispatch is past, nil if there was none.
-func (d *Dispatch) ReceiptFor(past *PastClaim) Receipt {
-	if past != nil {
-		r := Receipt{Outcome: past.Outcome, Round: past.Round, DecidedAt: &past.AcceptedAt}
+// Standing is what the ledger of taps knows of a driver in one round.
+type Standing struct {
+	Tapped bool
+	// Mine is the driver's first tap in the race, nil if there was none. Taps before the opening are in no race.
+	Mine    *time.Time
+	Winners *time.Time // the first tap of who got it
+	Before  int        // drivers, but for who got it, that tapped before this one
+	Now     time.Time
+}
+
+// unwritten is how long a tap may take to get into the ledger.
+const unwritten = 2 * time.Second
+
+// ReceiptFor returns the receipt of a driver whose newest claim on the dispatch is past, nil if there was none: it is
+// about that claim, unless they have come back to the dispatch in a later round. c and s are of the current one.
+func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s Standing) Receipt {
+	if past != nil && (past.Round == d.Round || !s.Tapped && c.DeclinedAt == nil) {
+		r := Receipt{Outcome: past.Outcome, Round: past.Round, Rank: 1, Behind: new(time.Duration), DecidedAt: &past.AcceptedAt}
 		if past.EndedAt != nil {
 			r.DecidedAt = past.EndedAt
 		}
 		return r
 	}
+	r := Receipt{Outcome: Undecided, Round: d.Round}
 	switch d.Status {
 	case Scheduled, Pending:
-		return Receipt{Outcome: Undecided, Round: d.Round}
+		if c.DeclinedAt != nil {
+			r.Outcome, r.DecidedAt = OutcomeDeclined, c.DeclinedAt
+		}
 	case Expired:
-		return Receipt{Outcome: OutcomeExpired, Round: d.Round, DecidedAt: &d.ExpiresAt}
+		r.Outcome, r.DecidedAt = OutcomeExpired, &d.ExpiresAt
 	case Canceled:
-		return Receipt{Outcome: OutcomeCanceled, Round: d.Round, DecidedAt: &d.UpdatedAt}
+		r.Outcome, r.DecidedAt = OutcomeCanceled, &d.UpdatedAt
+	case Accepted, InProgress, Completed:
+		d.addLoss(&r, c, s)
 	}
-	return Receipt{Outcome: Lost, Round: d.Round, DecidedAt: &d.Claim.AcceptedAt}
+	return r
+}
+
+// addLoss says what it was to a driver that another one got the dispatch.
+func (d *Dispatch) addLoss(r *Receipt, c Contact, s Standing) {
+	r.DecidedAt = &d.Claim.AcceptedAt
+	switch {
+	case s.Tapped:
+		r.Outcome = Lost
+		if s.Mine != nil {
+			r.Rank = s.Before + 2
+		}
+		if s.Mine != nil && s.Winners != nil {
+			behind := max(0, s.Mine.Sub(*s.Winners))
+			r.Behind = &behind
+		}
+	case s.Now.Sub(d.Claim.AcceptedAt) < unwritten: // who has declined may have tapped after all
+		r.Outcome, r.DecidedAt = Undecided, nil
+	case c.DeclinedAt != nil:
+		r.Outcome = OutcomeDeclined
+	default:
+		r.Outcome = OutcomeNoAttempt
+	}
 }

@@ -127,27 +127,54 @@ func TestWhatDriversAreTold(t *testing.T) {
 	past := func(o Outcome, ended *time.Time) *PastClaim {
 		return &PastClaim{Claim: claim, Outcome: o, EndedAt: ended}
 	}
+	had := func(o Outcome, at *time.Time) Receipt {
+		return Receipt{Outcome: o, Round: 1, Rank: 1, Behind: ptr(time.Duration(0)), DecidedAt: at}
+	}
+	touched, taken := noon.Add(-time.Minute), noon.Add(-time.Second)
+	over := func(o Outcome, at time.Time) Receipt { return Receipt{Outcome: o, Round: 2, DecidedAt: &at} }
+	lost := func(rank int, behind time.Duration) Receipt {
+		return Receipt{Outcome: Lost, Round: 2, Rank: rank, Behind: &behind, DecidedAt: &taken}
+	}
+	at := func(d time.Duration) *time.Time { return ptr(noon.Add(d)) }
+	late := Standing{Now: noon.Add(time.Minute)}
+	tapped := func(mine, winners *time.Time, before int) Standing {
+		return Standing{Tapped: true, Mine: mine, Winners: winners, Before: before, Now: noon}
+	}
+	declined := Contact{DeclinedAt: at(-5 * time.Second)}
 	for name, c := range map[string]struct {
 		d    Dispatch
 		past *PastClaim
+		c    Contact
+		s    Standing
 		want Receipt
 	}{
-		"open":                         {inState(Pending, ""), nil, Receipt{Outcome: Undecided, Round: 2}},
-		"not open yet":                 {inState(Scheduled, ""), nil, Receipt{Outcome: Undecided, Round: 2}},
-		"expired":                      {inState(Expired, ""), nil, Receipt{OutcomeExpired, 2, ptr(noon.Add(-time.Minute))}},
-		"canceled":                     {inState(Canceled, ""), nil, Receipt{OutcomeCanceled, 2, ptr(noon.Add(-time.Minute))}},
-		"canceled after another's win": {inState(Canceled, other), nil, Receipt{OutcomeCanceled, 2, ptr(noon.Add(-time.Minute))}},
-		"another's":                    {inState(Accepted, other), nil, Receipt{Lost, 2, ptr(noon.Add(-time.Second))}},
-		"another's, begun":             {inState(InProgress, other), nil, Receipt{Lost, 2, ptr(noon.Add(-time.Second))}},
-		"another's, done":              {inState(Completed, other), nil, Receipt{Lost, 2, ptr(noon.Add(-time.Second))}},
-		"mine":                         {inState(Accepted, me), past(Won, nil), Receipt{Won, 1, &claim.AcceptedAt}},
-		"mine, done":                   {inState(Completed, me), past(Won, nil), Receipt{Won, 1, &claim.AcceptedAt}},
-		"given back, open":             {inState(Pending, ""), past(Withdrawn, &ended), Receipt{Withdrawn, 1, &ended}},
-		"given back, another's by now": {inState(Accepted, other), past(Withdrawn, &ended), Receipt{Withdrawn, 1, &ended}},
-		"taken away":                   {inState(Pending, ""), past(Unassigned, &ended), Receipt{Unassigned, 1, &ended}},
-		"mine, canceled":               {inState(Canceled, me), past(OutcomeCanceled, &ended), Receipt{OutcomeCanceled, 1, &ended}},
+		"open":                          {inState(Pending, ""), nil, Contact{}, late, Receipt{Outcome: Undecided, Round: 2}},
+		"open, tapped in vain":          {inState(Pending, ""), nil, Contact{}, tapped(at(0), nil, 3), Receipt{Outcome: Undecided, Round: 2}},
+		"open, declined":                {inState(Pending, ""), nil, declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
+		"not open yet":                  {inState(Scheduled, ""), nil, Contact{}, late, Receipt{Outcome: Undecided, Round: 2}},
+		"expired":                       {inState(Expired, ""), nil, Contact{}, late, over(OutcomeExpired, touched)},
+		"expired, declined":             {inState(Expired, ""), nil, declined, late, over(OutcomeExpired, touched)},
+		"canceled":                      {inState(Canceled, ""), nil, Contact{}, late, over(OutcomeCanceled, touched)},
+		"canceled after another's win":  {inState(Canceled, other), nil, Contact{}, tapped(at(1), at(0), 0), over(OutcomeCanceled, touched)},
+		"another's":                     {inState(Accepted, other), nil, Contact{}, tapped(at(7), at(0), 0), lost(2, 7)},
+		"another's, begun":              {inState(InProgress, other), nil, Contact{}, tapped(at(7), at(0), 5), lost(7, 7)},
+		"another's, done":               {inState(Completed, other), nil, declined, tapped(at(7), at(0), 1), lost(3, 7)},
+		"another's, though I was first": {inState(Accepted, other), nil, Contact{}, tapped(at(-7), at(0), 0), lost(2, 0)},
+		"assigned to another":           {inState(Accepted, other), nil, Contact{}, tapped(at(7), nil, 1), Receipt{Outcome: Lost, Round: 2, Rank: 3, DecidedAt: &taken}},
+		"another's, tapped too early":   {inState(Accepted, other), nil, Contact{}, tapped(nil, at(0), 1), Receipt{Outcome: Lost, Round: 2, DecidedAt: &taken}},
+		"another's, declined":           {inState(Accepted, other), nil, declined, late, over(OutcomeDeclined, taken)},
+		"another's, not written yet":    {inState(Accepted, other), nil, Contact{}, Standing{Now: taken.Add(2*time.Second - 1)}, Receipt{Outcome: Undecided, Round: 2}},
+		"another's, no tap":             {inState(Accepted, other), nil, Contact{}, Standing{Now: taken.Add(2 * time.Second)}, over(OutcomeNoAttempt, taken)},
+		"mine":                          {inState(Accepted, me), past(Won, nil), Contact{}, late, had(Won, &claim.AcceptedAt)},
+		"mine, done":                    {inState(Completed, me), past(Won, nil), Contact{}, late, had(Won, &claim.AcceptedAt)},
+		"given back, open":              {inState(Pending, ""), past(Withdrawn, &ended), Contact{}, late, had(Withdrawn, &ended)},
+		"given back, another's by now":  {inState(Accepted, other), past(Withdrawn, &ended), Contact{}, late, had(Withdrawn, &ended)},
+		"given back, and lost":          {inState(Accepted, other), past(Withdrawn, &ended), Contact{}, tapped(at(7), at(0), 0), lost(2, 7)},
+		"given back, and declined":      {inState(Pending, ""), past(Withdrawn, &ended), declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
+		"taken away":                    {inState(Pending, ""), past(Unassigned, &ended), Contact{}, late, had(Unassigned, &ended)},
+		"mine, canceled":                {inState(Canceled, me), past(OutcomeCanceled, &ended), Contact{}, late, had(OutcomeCanceled, &ended)},
 	} {
-		if got := c.d.ReceiptFor(c.past); !reflect.DeepEqual(got, c.want) {
+		if got := c.d.ReceiptFor(c.past, c.c, c.s); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
 		}
 	}

@@ -24,6 +24,10 @@ var (
 	ErrDuplicateDriver     = errors.New("the firebase_uid is another driver's")
 	ErrKeyNotFound         = errors.New("no such key")
 
+	// ErrWindow says that a dispatch would expire before it opens, or has expired already.
+	ErrWindow   = errors.New("expires_at must be after opens_at and in the future")
+	ErrNotLater = errors.New("expires_at must be later than the present one")
+
 	ErrNotificationNotFound = errors.New("no such notification")
 	ErrNotDead              = errors.New("the notification is not dead")
 	ErrNotLeased            = errors.New("the lease is not held")
@@ -40,7 +44,8 @@ var (
 
 // TakenError is ErrAlreadyTaken with how sure that is.
 type TakenError struct {
-	// Final says that the winner has committed. Otherwise a decision is under way, and it may yet fail.
+	// Final says that the winner of the round that was tapped has committed. Otherwise a decision is under way, and may yet
+	// fail, or the tap named no round and may be on a later one.
 	Final bool
 }
 

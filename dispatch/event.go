@@ -31,6 +31,7 @@ type Event struct {
 	Driver     DriverID // whom it is about, if anyone
 	Actor      string   // who did it: a driver's or a key's identifier, or "system"
 	ReasonCode string
+	Request    string // the id of the request that made it happen, "" if none did
 	At         time.Time
 }
 

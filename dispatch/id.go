@@ -86,7 +86,10 @@ func first(prefix string, at time.Time) string {
 // timeLen is how many bytes the time takes.
 const timeLen = 7
 
-func timed(at time.Time) (raw [16]byte) {
+// randomLen is how many bytes follow it.
+const randomLen = 9
+
+func timed(at time.Time) (raw [timeLen + randomLen]byte) {
 	binary.BigEndian.PutUint64(raw[:], uint64(at.UnixMicro())<<8)
 	return raw
 }
@@ -107,12 +110,28 @@ func ParseDriverID(s string) (DriverID, error) {
 	return DriverID(s), nil
 }
 
+// ParseAttemptID returns s as an attempt's identifier, or ErrBadCursor: nothing but a cursor names one.
+func ParseAttemptID(s string) (AttemptID, error) {
+	if !wellFormed(s, attemptPrefix) {
+		return "", ErrBadCursor
+	}
+	return AttemptID(s), nil
+}
+
 // ParseNotificationID returns s as a notification's identifier, or ErrNotificationNotFound.
 func ParseNotificationID(s string) (NotificationID, error) {
 	if !wellFormed(s, notifyPrefix) {
 		return "", ErrNotificationNotFound
 	}
 	return NotificationID(s), nil
+}
+
+// ParseEventID returns s as an event's identifier, or ErrBadCursor: events are named in cursors alone.
+func ParseEventID(s string) (EventID, error) {
+	if !wellFormed(s, eventPrefix) {
+		return "", ErrBadCursor
+	}
+	return EventID(s), nil
 }
 
 func wellFormed(s, prefix string) bool {
@@ -126,4 +145,11 @@ func wellFormed(s, prefix string) bool {
 		}
 	}
 	return true
+}
+
+// LooksLikeID reports whether s could be an identifier of ours: a prefix, and what follows it.
+func LooksLikeID(s string) bool {
+	prefix, rest, ok := strings.Cut(s, "_")
+	return ok && len(prefix) == 3 && rest != "" && len(s) <= 40 &&
+		strings.Trim(prefix+rest, "0123456789abcdefghijklmnopqrstuvwxyz_") == ""
 }

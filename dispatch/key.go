@@ -1,5 +1,10 @@
 package dispatch
 
+import (
+	"errors"
+	"time"
+)
+
 // Role is what an admin's key may do; each includes the ones before it.
 type Role int
 
@@ -30,4 +35,19 @@ type Key struct {
 	Name string
 	Role Role
 	Hash string
+}
+
+const keyPrefix = "key_"
+
+// FirstKeyID names the key that the settings give.
+const FirstKeyID = "key_first"
+
+// ErrFirstKey says that the key is the settings': it is replaced there, and can't be revoked.
+var ErrFirstKey = errors.New("this key is the one in FIRSTTAP_ADMIN_KEY: it can't be revoked, only replaced there")
+
+// KeyRecord is a key as the backoffice sees it.
+type KeyRecord struct {
+	Key
+	CreatedAt time.Time
+	RevokedAt *time.Time
 }

@@ -28,9 +28,12 @@ type Telling struct {
 const EventReminder EventType = "dispatch.reminder"
 
 // Pushed returns what is pushed of the event, and to whom. The end of what nobody has closed is not: it is written at
-// night, and the work is long over.
+// night, and the work is long over. Nor is a change that leaves everybody the offer they have.
 func (e Event) Pushed() []Telling {
-	if e.Actor == System && e.ReasonCode == ReasonOverdue {
+	switch {
+	case e.Actor == System && e.ReasonCode == ReasonOverdue:
+		return nil
+	case e.Type == EventUpdated && (e.ReasonCode == ReasonWindowChanged || e.ReasonCode == ReasonExtended):
 		return nil
 	}
 	return e.Type.Tellings()
@@ -119,6 +122,15 @@ type Push struct {
 	At, Until time.Time
 	// Leased is when the right to send it ends.
 	Leased time.Time
+}
+
+// Reread has p be about the dispatch as it is now. What offers it is of use for as long as it is open, which may have
+// changed since the push was written.
+func (p *Push) Reread(d Dispatch) {
+	p.Dispatch = d
+	if p.Type.Offers() && p.Round == d.Round {
+		p.Until = d.ExpiresAt
+	}
 }
 
 // NotificationStatus is where a notification stands.

@@ -39,9 +39,7 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 	if c.Busy {
 		return nil, ErrDriverBusy
 	}
-	d.Status = Accepted
-	d.Claim = &Claim{ID: claim, Driver: c.ID, Round: d.Round, AcceptedAt: now}
-	d.touch(now)
+	d.take(c.ID, claim, now)
 	return []Event{d.event(EventAccepted, string(c.ID), "", now)}, nil
 }
 
@@ -54,10 +52,7 @@ func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Ev
 	if d.Status != Accepted {
 		return nil, &StateError{Status: d.Status}
 	}
-	withdrawn := d.event(EventWithdrawn, string(driver), reason, now)
-	d.reopen(now)
-	// A microsecond later, so that the trail shows the two in their order.
-	return []Event{withdrawn, d.event(EventReopened, System, "", now.Add(time.Microsecond))}, nil
+	return d.release(EventWithdrawn, string(driver), reason, now), nil
 }
 
 // Start begins the work. Starting what the driver has already started changes nothing.
@@ -157,10 +152,23 @@ const (
 	ReasonOverdue = "OVERDUE"
 )
 
-func (d *Dispatch) reopen(now time.Time) {
-	stood := d.ExpiresAt.Sub(d.OpensAt)
-	d.Window = Window{OpensAt: now, ExpiresAt: now.Add(stood)}
-	d.Status = Pending
+func (d *Dispatch) take(driver DriverID, claim ClaimID, now time.Time) {
+	d.Status = Accepted
+	d.Claim = &Claim{ID: claim, Driver: driver, Round: d.Round, AcceptedAt: now}
+	d.touch(now)
+}
+
+// release ends the claim and opens the next round at once, for as long as the last one stood.
+func (d *Dispatch) release(t EventType, actor, reason string, now time.Time) []Event {
+	released := d.event(t, actor, reason, now)
+	d.reopen(d.again(now), now)
+	// A microsecond later, so that the trail shows the two in their order.
+	return []Event{released, d.event(EventReopened, System, "", now.Add(time.Microsecond))}
+}
+
+func (d *Dispatch) reopen(w Window, now time.Time) {
+	d.Window = w
+	d.Status = d.statusAt(Pending, now)
 	d.Claim = nil
 	d.Round++
 	d.touch(now)

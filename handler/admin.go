@@ -1,11 +1,9 @@
 package handler
 
 import (
-	"errors"
+	"context"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -14,22 +12,24 @@ import (
 )
 
 type createDispatchRequest struct {
-	ExternalID        string    `json:"external_id" validate:"max=128,tidy"`
-	Region            string    `json:"region" validate:"required,max=64,tidy"`
-	VehicleClass      string    `json:"vehicle_class" validate:"required,max=64,tidy"`
-	MinWorkingHeightM *float64  `json:"min_working_height_m" validate:"omitempty,gt=0,lte=200"`
-	SiteAddress       string    `json:"site_address" validate:"required,max=500,tidy"`
-	SiteLat           *float64  `json:"site_lat" validate:"omitempty,min=-90,max=90"`
-	SiteLng           *float64  `json:"site_lng" validate:"omitempty,min=-180,max=180"`
-	WorkStartsAt      time.Time `json:"work_starts_at" validate:"required"`
-	WorkEndsAt        time.Time `json:"work_ends_at" validate:"required,gtfield=WorkStartsAt"`
-	Fee               struct {
-		Amount   int64  `json:"amount" validate:"min=0"`
-		Currency string `json:"currency" validate:"required,iso4217"`
-	} `json:"fee" validate:"required"`
-	Note      string     `json:"note" validate:"max=2000"`
-	OpensAt   *time.Time `json:"opens_at"`
-	ExpiresAt *time.Time `json:"expires_at"`
+	ExternalID        string     `json:"external_id" validate:"max=128,tidy"`
+	Region            string     `json:"region" validate:"required,max=64,tidy"`
+	VehicleClass      string     `json:"vehicle_class" validate:"required,max=64,tidy"`
+	MinWorkingHeightM *float64   `json:"min_working_height_m" validate:"omitempty,gt=0,lte=200"`
+	SiteAddress       string     `json:"site_address" validate:"required,max=500,tidy"`
+	SiteLat           *float64   `json:"site_lat" validate:"required_with=SiteLng,omitempty,min=-90,max=90"`
+	SiteLng           *float64   `json:"site_lng" validate:"required_with=SiteLat,omitempty,min=-180,max=180"`
+	WorkStartsAt      time.Time  `json:"work_starts_at" validate:"required"`
+	WorkEndsAt        time.Time  `json:"work_ends_at" validate:"required,gtfield=WorkStartsAt"`
+	Fee               feeRequest `json:"fee" validate:"required"`
+	Note              string     `json:"note" validate:"max=2000"`
+	OpensAt           *time.Time `json:"opens_at"`
+	ExpiresAt         *time.Time `json:"expires_at"`
+}
+
+type feeRequest struct {
+	Amount   int64  `json:"amount" validate:"min=0"`
+	Currency string `json:"currency" validate:"required,iso4217"`
 }
 
 func (r *createDispatchRequest) order() service.Order {
@@ -52,9 +52,13 @@ func (r *createDispatchRequest) checkYears() error {
 		byDefault := r.OpensAt.Add(dispatch.DefaultWindow)
 		expires = &byDefault
 	}
-	for field, t := range map[string]*time.Time{
+	return checkYears(map[string]*time.Time{
 		"work_starts_at": &r.WorkStartsAt, "work_ends_at": &r.WorkEndsAt, "opens_at": r.OpensAt, "expires_at": expires,
-	} {
+	})
+}
+
+func checkYears(fields map[string]*time.Time) error {
+	for field, t := range fields {
 		if t != nil && (t.UTC().Year() < 1 || t.UTC().Year() > 9999) {
 			return invalidField(field, "must be from the year 1 to 9999, in UTC")
 		}
@@ -71,11 +75,8 @@ func (h *handler) createDispatch(c echo.Context, actor string) error {
 		return err
 	}
 	d, err := h.Dispatcher.Create(c.Request().Context(), req.order(), actor)
-	if errors.Is(err, service.ErrWindow) {
-		return invalidField("expires_at", "must be after opens_at and in the future")
-	}
 	if err != nil {
-		return err
+		return windowError(err)
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/v1/admin/dispatches/"+string(d.ID))
 	return writeVersioned(c, 201, d)
@@ -90,10 +91,13 @@ func (h *handler) listDispatches(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if strings.ContainsRune(c.QueryParam("q"), 0) || !utf8.ValidString(c.QueryParam("q")) {
-		return invalidField("q", "must be text")
+	q := dispatch.Query{Status: s, Page: p}
+	if q.Region, err = textParam(c, "region"); err != nil {
+		return err
 	}
-	q := dispatch.Query{Status: s, Region: c.QueryParam("region"), Text: c.QueryParam("q"), Page: p}
+	if q.Text, err = textParam(c, "q"); err != nil {
+		return err
+	}
 	items, next, err := h.Store.List(c.Request().Context(), q)
 	if err != nil {
 		return err
@@ -150,9 +154,10 @@ type driverRequest struct {
 	OnDuty         bool     `json:"on_duty"`
 }
 
-func (r *driverRequest) driver(now time.Time) dispatch.Driver {
+// driver returns the nth driver that the request of ctx makes.
+func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispatch.Driver {
 	return dispatch.Driver{
-		ID: dispatch.NewDriverID(now), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
+		ID: dispatch.DriverIDFor(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
 		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
 	}
 }
@@ -167,10 +172,11 @@ func (h *handler) addDrivers(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
+	ctx := c.Request().Context()
 	drivers := make([]dispatch.Driver, len(req.Drivers))
 	views := make([]driverView, len(req.Drivers))
 	for i := range req.Drivers {
-		drivers[i] = req.Drivers[i].driver(h.Now())
+		drivers[i] = req.Drivers[i].driver(ctx, h.Now(), i)
 		views[i] = viewDriver(drivers[i])
 		if !req.IssueTokens {
 			continue
@@ -179,7 +185,11 @@ func (h *handler) addDrivers(c echo.Context, _ string) error {
 			return err
 		}
 	}
-	if err := h.Store.AddDrivers(c.Request().Context(), drivers); err != nil {
+	add := h.Store.AddDrivers
+	if req.IssueTokens {
+		add = h.Store.AddDriversWithTokens
+	}
+	if err := add(ctx, drivers); err != nil {
 		return err
 	}
 	return writeJSON(c, 200, map[string]any{"items": views})
@@ -195,7 +205,7 @@ func (h *handler) issueToken(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.Store.Driver(c.Request().Context(), id); err != nil {
+	if err := h.Store.NoteToken(c.Request().Context(), id); err != nil {
 		return err
 	}
 	token, until, err := h.Tokens.Issue(id)

@@ -9,21 +9,21 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"firsttap/dispatch"
 	"firsttap/migrations"
 	"firsttap/notify"
 	"firsttap/repository"
+	"firsttap/servertest"
 	"firsttap/service"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const key = "the-admin-key"
 
@@ -34,13 +34,20 @@ type world struct {
 	store  *repository.Store
 	tokens *service.Tokens
 	log    *strings.Builder
+	path   string // of the database
 }
 
 func newWorld(t testing.TB, change ...func(*API)) *world {
 	t.Helper()
-	w := &world{t: t, log: &strings.Builder{}}
+	return newWorldOn(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"), change...)
+}
+
+// newWorldOn is the API on the database at url, one instance of several.
+func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
+	t.Helper()
+	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://")}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
-	store, err := repository.Open(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "test.db"), log)
+	store, err := repository.Open(t.Context(), url, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,18 +91,30 @@ func (r reply) at(path ...string) any {
 	return v
 }
 
-func (w *world) call(method, path, token, body string, headers ...string) reply {
-	req := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
+func request(ctx context.Context, method, path, token, body string, headers ...string) *http.Request {
+	req := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+	return req
+}
+
+func (w *world) call(method, path, token, body string, headers ...string) reply {
+	req := request(context.Background(), method, path, token, body, headers...)
 	rec := httptest.NewRecorder()
-	w.api.ServeHTTP(rec, req)
+	if strings.HasSuffix(path, "/stream") { // which would not end by itself
+		ctx, hang := context.WithCancel(context.Background())
+		defer hang()
+		w.api.ServeHTTP(&hangUp{rec, hang}, req.WithContext(ctx))
+	} else {
+		w.api.ServeHTTP(rec, req)
+	}
 	r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
 	json.Unmarshal(rec.Body.Bytes(), &r.json)
+	documented().check(w.t, method, path, body, r)
 	return r
 }
 
@@ -123,10 +142,12 @@ type who struct{ id, token string }
 
 func (w *world) drivers(n int, change ...string) []who {
 	w.t.Helper()
-	extra := strings.Join(append(change, `"on_duty":true`), ",")
 	var items []string
 	for i := range n {
-		items = append(items, fmt.Sprintf(`{"name":"Kim %d","phone":"+8210%08d","regions":["seoul","incheon"],"vehicle_class":"45m","working_height_m":45,%s}`, i, i, extra))
+		items = append(items, fields(map[string]any{
+			"name": fmt.Sprintf("Kim %d", i), "phone": fmt.Sprintf("+8210%08d", i), "regions": []string{"seoul", "incheon"},
+			"vehicle_class": "45m", "working_height_m": 45, "on_duty": true,
+		}, change...))
 	}
 	r := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Join(items, ",")+`],"issue_tokens":true}`)
 	made, _ := r.json["items"].([]any)
@@ -142,13 +163,18 @@ func (w *world) drivers(n int, change ...string) []who {
 }
 
 // order is a body for a new dispatch whose work starts in that many hours; with later ones overriding.
-func order(hours int, fields ...string) string {
+func order(hours int, changes ...string) string {
 	starts := time.Now().Add(time.Duration(hours) * time.Hour).UTC()
 	body := map[string]any{
 		"region": "seoul", "vehicle_class": "45m", "site_address": "서울시 강남구 1", "note": "게이트 2",
 		"work_starts_at": starts, "work_ends_at": starts.Add(time.Hour), "fee": map[string]any{"amount": 350000, "currency": "KRW"},
 	}
-	for _, f := range fields {
+	return fields(body, changes...)
+}
+
+// fields is a body as JSON, with changes like `"name":"Kim"`; one that is "absent" is left out.
+func fields(body map[string]any, changes ...string) string {
+	for _, f := range changes {
 		var override map[string]any
 		if err := json.Unmarshal([]byte("{"+f+"}"), &override); err != nil {
 			panic(err)

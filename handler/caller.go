@@ -11,11 +11,10 @@ import (
 	"strings"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/labstack/echo/v4"
-	"golang.org/x/time/rate"
 
 	"firsttap/dispatch"
+	"firsttap/limit"
 	"firsttap/service"
 )
 
@@ -26,13 +25,14 @@ func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error
 		if err != nil {
 			return err
 		}
-		me, err := h.Tokens.Driver(token)
+		me, err := h.Tokens.Caller(c.Request().Context(), token)
 		if err != nil {
 			return err
 		}
-		if err := h.driverLimit.allow(c, string(me), h.Now()); err != nil {
+		if err := allow(c, h.DriverLimit, string(me), h.Now()); err != nil {
 			return err
 		}
+		c.SetRequest(c.Request().WithContext(calledBy(c, string(me))))
 		return next(c, me)
 	}
 }
@@ -48,18 +48,27 @@ func (h *handler) asAdmin(role dispatch.Role, next func(c echo.Context, actor st
 		if err != nil {
 			return err
 		}
-		if err := h.adminLimit.allow(c, key.ID, h.Now()); err != nil {
+		if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 			return err
 		}
 		if key.Role < role {
 			return errForbidden
 		}
-		return next(c, key.ID)
+		c.SetRequest(c.Request().WithContext(calledBy(c, key.ID)))
+		return h.once(c, key.ID, secret, next)
 	}
 }
 
+func calledBy(c echo.Context, actor string) context.Context {
+	return dispatch.WithCaller(c.Request().Context(), dispatch.Caller{Actor: actor, Request: requestID(c)})
+}
+
 func bearer(c echo.Context) (string, error) {
-	scheme, token, ok := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
+	headers := c.Request().Header.Values(echo.HeaderAuthorization)
+	if len(headers) != 1 {
+		return "", service.ErrUnauthenticated // of two, a proxy may have looked at the other
+	}
+	scheme, token, ok := strings.Cut(headers[0], " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return "", service.ErrUnauthenticated
 	}
@@ -79,36 +88,17 @@ func ParseRate(s string) (Rate, error) {
 	return Rate(n), nil
 }
 
-// limiter keeps a token bucket for each of the callers seen last.
-type limiter struct {
-	rate    Rate
-	callers *lru.Cache[string, *rate.Limiter]
+// Limit is the limit at this rate, in this instance alone.
+func (r Rate) Limit() limit.Options {
+	return limit.Options{Rate: float64(r), Burst: int(2 * r)}
 }
 
-// maxCallers bounds the buckets. A caller whose bucket is dropped starts with a full one.
-const maxCallers = 65536
-
-func newLimiter(r Rate) *limiter {
-	callers, err := lru.New[string, *rate.Limiter](maxCallers)
-	if err != nil {
-		panic(err) // only a size below 1 is refused
-	}
-	return &limiter{rate: r, callers: callers}
-}
-
-func (l *limiter) allow(c echo.Context, caller string, now time.Time) error {
-	bucket, ok := l.callers.Get(caller)
-	if !ok {
-		bucket = rate.NewLimiter(rate.Limit(l.rate), max(1, int(2*l.rate)))
-		if first, had, _ := l.callers.PeekOrAdd(caller, bucket); had {
-			bucket = first
-		}
-	}
-	if bucket.AllowN(now, 1) {
+func allow(c echo.Context, l *limit.Limiter, caller string, now time.Time) error {
+	wait, ok := l.Allow(c.Request().Context(), caller, now)
+	if ok {
 		return nil
 	}
-	wait := max(1, int(math.Ceil(float64(1/l.rate))))
-	c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(wait))
+	c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
 	return errRateLimited
 }
 
@@ -122,16 +112,22 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			id = newRequestID()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		c.Request().Pattern = c.Path() // for whoever is around the router
+		h.partWhenDraining(c)
 		if err := h.survive(next, c); err != nil {
 			c.Error(err)
+		}
+		took := time.Since(started)
+		if h.Answered != nil {
+			h.Answered(c.Request().Method, c.Path(), c.Response().Status, took)
 		}
 		level := slog.LevelDebug
 		if c.Response().Status < 300 && c.Request().Method != "GET" {
 			level = slog.LevelInfo
 		}
 		if h.Log.Enabled(context.Background(), level) {
-			h.Log.Log(context.Background(), level, "request", "method", c.Request().Method, "path", c.Request().URL.Path,
-				"status", c.Response().Status, "took_us", time.Since(started).Microseconds(), "request_id", id)
+			h.Log.Log(c.Request().Context(), level, "request", "method", c.Request().Method, "path", c.Request().URL.Path,
+				"status", c.Response().Status, "took_us", took.Microseconds(), "request_id", id)
 		}
 		return nil
 	}

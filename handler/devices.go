@@ -86,10 +86,14 @@ func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return tokenOf(err)
 	}
-	return writeJSON(c, 200, deviceView{
+	return writeJSON(c, 200, viewDevice(v))
+}
+
+func viewDevice(v dispatch.Device) deviceView {
+	return deviceView{
 		InstallationID: v.Installation, Platform: v.Platform, AppVersion: nullable(v.AppVersion),
 		Locale: nullable(v.Locale), UpdatedAt: timestamp(v.UpdatedAt),
-	})
+	}
 }
 
 func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
@@ -104,7 +108,7 @@ func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
 }
 
 type seenRequest struct {
-	Round *int `json:"round" validate:"omitempty,min=1"`
+	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
 
 // seen takes note that the app has shown an offer. One that is no longer current was seen all the same: the phone

@@ -43,18 +43,6 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 	return writeJSON(c, 200, viewDriver(v))
 }
 
-func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
-	p, err := page(c)
-	if err != nil {
-		return err
-	}
-	items, next, err := h.Work.Offers(c.Request().Context(), me, p)
-	if err != nil {
-		return tokenOf(err)
-	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewOffer))
-}
-
 func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 	p, err := page(c)
 	if err != nil {
@@ -71,18 +59,18 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDispatch))
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewHeld))
 }
 
 func (h *handler) see(c echo.Context, me dispatch.DriverID) error {
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.Work.See(ctx, me, id)
-		return viewDispatch(d), err
+		o, err := h.Work.Offer(ctx, me, id)
+		return viewOffer(o), err
 	})
 }
 
 type acceptRequest struct {
-	Round *int `json:"round" validate:"omitempty,min=1"`
+	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
 
 type acceptView struct {
@@ -111,7 +99,7 @@ func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
 	if req.Round != nil {
 		tap.Round = *req.Round
 	}
-	won, err := h.Acceptor.Accept(c.Request().Context(), tap)
+	won, err := h.Acceptor.Accept(fromApp(c), tap)
 	if err != nil {
 		return claimError{tokenOf(err)}
 	}
@@ -148,22 +136,6 @@ func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
 		d, err := h.Work.Complete(ctx, me, id)
 		return viewDispatch(d), err
-	})
-}
-
-// receiptView has no rank and no time behind until taps are kept.
-type receiptView struct {
-	Outcome   dispatch.Outcome `json:"outcome"`
-	Round     int              `json:"round"`
-	Rank      *int             `json:"rank"`
-	BehindMS  *float64         `json:"behind_ms"`
-	DecidedAt *timestamp       `json:"decided_at"`
-}
-
-func (h *handler) receipt(c echo.Context, me dispatch.DriverID) error {
-	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		r, err := h.Work.Receipt(ctx, me, id)
-		return receiptView{Outcome: r.Outcome, Round: r.Round, DecidedAt: optionalTimestamp(r.DecidedAt)}, err
 	})
 }
 

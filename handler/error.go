@@ -59,6 +59,11 @@ var kinds = []kind{
 	{dispatch.ErrJobNotFound, 404, "JOB_NOT_FOUND", "There is no such scheduled job."},
 	{dispatch.ErrBadCursor, 400, "MALFORMED_REQUEST", "The cursor is not one that this list has handed out."},
 	{dispatch.ErrVersionMoved, 412, "VERSION_MOVED", "The dispatch has changed since that version. Read it again."},
+	{dispatch.ErrDriverMoved, 412, "VERSION_MOVED", "The driver has changed since that version. Read it again."},
+	{dispatch.ErrKeyNotFound, 404, "KEY_NOT_FOUND", "There is no such key."},
+	{dispatch.ErrFirstKey, 409, "INVALID_STATE", ""},
+	{dispatch.ErrKeyReused, 422, "IDEMPOTENCY_KEY_REUSED", "This Idempotency-Key was sent with another request before. Use a new one."},
+	{dispatch.ErrKeyInUse, 409, "IDEMPOTENCY_KEY_IN_USE", "A request with this Idempotency-Key is under way. Try again after Retry-After seconds."},
 	{dispatch.ErrDuplicateExternalID, 409, "DUPLICATE_EXTERNAL_ID", "A dispatch has this external_id already."},
 	{dispatch.ErrDuplicateDriver, 409, "DUPLICATE_FIREBASE_UID", "A driver has this firebase_uid already."},
 	{service.ErrUnauthenticated, 401, "UNAUTHENTICATED", "Send a valid Authorization: Bearer header."},
@@ -100,7 +105,7 @@ func (h *handler) answerError(err error, c echo.Context) {
 	}
 	p := describe(err, c.Request().URL.Path)
 	if p.Status >= 500 {
-		h.Log.Error("request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
+		h.Log.ErrorContext(c.Request().Context(), "request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
 	}
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, "application/problem+json")
@@ -127,7 +132,7 @@ func describe(err error, path string) problem {
 		Type: "urn:firsttap:problem:" + k.code, Title: http.StatusText(k.status), Status: k.status, Detail: k.detail,
 		Instance: path, Code: k.code,
 	}
-	if p.Detail == "" {
+	if p.Detail == "" || errors.As(err, new(aboutDriver)) {
 		p.Detail = err.Error()
 	}
 	if p.Code == "UNAVAILABLE" && errors.As(err, new(claimError)) {

@@ -318,6 +318,7 @@ func FuzzBodies(f *testing.F) {
 	f.Add(order(1))
 	f.Add(`{"drivers":[{}]}`)
 	f.Fuzz(func(t *testing.T, body string) {
+		w.t = t
 		for path, token := range map[string]string{
 			"/v1/dispatches/" + id + "/accept": d.token, "/v1/admin/dispatches": key, "/v1/admin/drivers/bulk": key,
 			"/v1/dispatches/" + id + "/withdraw": d.token,

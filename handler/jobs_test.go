@@ -22,7 +22,7 @@ func (brokenLocks) Show(context.Context, string) (lock.Holder, error) {
 }
 
 // withJobs has a world with two jobs, which nobody runs.
-func withJobs(t *testing.T, locks schedule.Strategy) *world {
+func withJobs(t testing.TB, locks schedule.Strategy) *world {
 	t.Helper()
 	return newWorld(t, func(api *API) {
 		job := func(name string, when schedule.When, onLeader bool) schedule.Job {

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,9 +9,11 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
-	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/go-playground/validator/v10"
 	"github.com/labstack/echo/v4"
 
@@ -25,6 +26,11 @@ const (
 	maxBulkBody = 1 << 20
 )
 
+// strictly is how requests are decoded: names count by case and once, and there are none but ours. Where it is not
+// well-formed JSON in UTF-8, it is refused as a whole.
+var strictly = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false),
+	jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false))
+
 // read decodes the body into v, strictly, and validates it. An empty body reads as {}.
 func read[T any](c echo.Context, limit int64) (T, error) {
 	var v T
@@ -32,40 +38,67 @@ func read[T any](c echo.Context, limit int64) (T, error) {
 	if err != nil {
 		return v, decodeError(err)
 	}
-	// The decoder takes both: one as nothing, the other as U+FFFD.
-	if !utf8.Valid(body) || bytes.Equal(bytes.TrimSpace(body), []byte("null")) {
-		return v, fmt.Errorf("%w: want a JSON object in UTF-8", errMalformed)
+	body = bytes.Trim(body, " \t\r\n")     // what JSON takes for space
+	if bytes.Equal(body, []byte("null")) { // which the decoder takes as nothing
+		return v, fmt.Errorf("%w: want a JSON object", errMalformed)
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	err = dec.Decode(&v)
-	if err == nil {
-		_, err = dec.Token()
-		if err == nil {
-			return v, fmt.Errorf("%w: more than one JSON value", errMalformed)
+	if len(body) > 0 {
+		if err := json.Unmarshal(body, &v, strictly); err != nil {
+			return v, decodeError(err)
 		}
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return v, decodeError(err)
 	}
 	return v, validate(v)
 }
 
 func decodeError(err error) error {
 	var (
-		tooLarge  *http.MaxBytesError
-		wrongType *json.UnmarshalTypeError
+		tooLarge *http.MaxBytesError
+		wrong    *json.SemanticError
+		syntax   *jsontext.SyntacticError
 	)
 	switch {
 	case errors.As(err, &tooLarge):
 		return fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
-	case errors.As(err, &wrongType):
-		return invalidField(wrongType.Field, "must not be a JSON "+wrongType.Value)
+	case errors.Is(err, json.ErrUnknownName):
+		errors.As(err, &wrong)
+		return invalidField(fieldAt(wrong.JSONPointer), "is not a field of this request")
+	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
+		return invalidField(fieldAt(syntax.JSONPointer), "is there twice")
+	case errors.As(err, &wrong) && wrong.JSONPointer != "":
+		return invalidField(fieldAt(wrong.JSONPointer), wrongKind(wrong))
 	}
-	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return invalidField(strings.Trim(field, `"`), "is not a field of this request")
+	return fmt.Errorf("%w: want a JSON object in UTF-8", errMalformed)
+}
+
+// fieldAt names a field as validation does: drivers[2].name.
+func fieldAt(p jsontext.Pointer) string {
+	var b strings.Builder
+	for token := range p.Tokens() {
+		if _, err := strconv.Atoi(token); err == nil {
+			b.WriteString("[" + token + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(token)
 	}
-	return fmt.Errorf("%w: %s", errMalformed, strings.TrimPrefix(err.Error(), "json: "))
+	return b.String()
+}
+
+func wrongKind(wrong *json.SemanticError) string {
+	switch {
+	case wrong.JSONKind == jsontext.KindString && wrong.GoType == reflect.TypeFor[time.Time]():
+		return "must be a time like 2026-11-21T09:00:00Z"
+	case errors.Is(wrong.Err, strconv.ErrRange) || errors.Is(wrong.Err, strconv.ErrSyntax):
+		return "must be a whole number that fits in 64 bits"
+	}
+	return "must not be a JSON " + kindNames[wrong.JSONKind]
+}
+
+var kindNames = map[jsontext.Kind]string{
+	jsontext.KindNull: "null", jsontext.KindFalse: "bool", jsontext.KindTrue: "bool", jsontext.KindString: "string",
+	jsontext.KindNumber: "number", jsontext.KindBeginObject: "object", jsontext.KindBeginArray: "array",
 }
 
 // validationError is errInvalid with what is wrong, field by field.
@@ -97,8 +130,10 @@ func newValidation() *validator.Validate {
 	return v
 }
 
-func validate(v any) error {
-	err := validation.Struct(v)
+func validate(v any) error { return explain(validation.Struct(v)) }
+
+// explain turns what a validation found into errInvalid with what is wrong.
+func explain(err error) error {
 	var failed validator.ValidationErrors
 	if !errors.As(err, &failed) {
 		return err
@@ -115,6 +150,8 @@ func message(f validator.FieldError) string {
 	switch f.Tag() {
 	case "required":
 		return "is required"
+	case "required_with":
+		return "is required with " + snake(f.Param())
 	case "min", "gte":
 		return "must be at least " + f.Param() + unit(f)
 	case "max", "lte":
@@ -169,31 +206,4 @@ func version(c echo.Context) (int, error) {
 		return 0, dispatch.ErrVersionMoved // no version of ours looks like that
 	}
 	return n, nil
-}
-
-const (
-	defaultLimit = 50
-	maxLimit     = 200
-)
-
-// page reads ?limit=&cursor=.
-func page(c echo.Context) (dispatch.Page, error) {
-	p := dispatch.Page{Limit: defaultLimit, Cursor: c.QueryParam("cursor")}
-	if s := c.QueryParam("limit"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 1 || n > maxLimit {
-			return p, invalidField("limit", fmt.Sprintf("must be a number from 1 to %d", maxLimit))
-		}
-		p.Limit = n
-	}
-	return p, nil
-}
-
-// status reads ?status=.
-func status(c echo.Context) (dispatch.Status, error) {
-	s := dispatch.Status(c.QueryParam("status"))
-	if s != "" && !s.Valid() {
-		return "", invalidField("status", "is not a state of a dispatch")
-	}
-	return s, nil
 }

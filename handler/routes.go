@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/limit"
 	"firsttap/notify"
 	"firsttap/service"
 )
@@ -19,6 +20,7 @@ type Store interface {
 	Ping(ctx context.Context) error
 	Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error)
 	List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error)
+	Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error)
 	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
 	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
 	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
@@ -29,6 +31,10 @@ type Store interface {
 	NotificationsBy(ctx context.Context, status dispatch.NotificationStatus, page dispatch.Page) ([]dispatch.Notification, string, error)
 	Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error)
 	Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error)
+	Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error)
+	driverStore
+	insightStore
+	onceStore
 }
 
 // API is everything the HTTP API stands on.
@@ -44,31 +50,43 @@ type API struct {
 	Streams *notify.Hub
 	// RedisDegraded reports whether Redis is away; nil where none is configured.
 	RedisDegraded func() bool
+	// Draining reports whether the instance is about to end; nil where nobody tells.
+	Draining func() bool
 	// Redriven hears that a notification is due again; nil where nobody wants to.
-	Redriven   func()
+	Redriven func()
+	// Answered hears of every request: its route as a pattern, "" where there is none, and how long the answer took. It is
+	// called by many at once; nil where nobody wants to.
+	Answered   func(method, route string, status int, took time.Duration)
 	DriverRate Rate
 	AdminRate  Rate
-	Now        func() time.Time
-	Log        *slog.Logger
+	// DriverLimit and AdminLimit are of this instance alone, by the rates, where they are nil.
+	DriverLimit, AdminLimit *limit.Limiter
+	Now                     func() time.Time
+	Log                     *slog.Logger
+	// Version is the service's, as the OpenAPI document says it.
+	Version string
 }
 
-type handler struct {
-	API
-	driverLimit *limiter
-	adminLimit  *limiter
-}
+type handler struct{ API }
 
 // New returns the API, ready to serve.
 func New(api API) *echo.Echo {
-	h := &handler{API: api, driverLimit: newLimiter(api.DriverRate), adminLimit: newLimiter(api.AdminRate)}
+	h := &handler{API: api}
+	if h.DriverLimit == nil {
+		h.DriverLimit = limit.New(api.DriverRate.Limit())
+	}
+	if h.AdminLimit == nil {
+		h.AdminLimit = limit.New(api.AdminRate.Limit())
+	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = h.answerError
-	e.Use(h.observe)
+	e.Use(guard, h.observe)
 
 	e.GET("/livez", h.livez)
 	e.GET("/readyz", h.readyz)
+	newDocs(api.Version).routes(e)
 
 	v1 := e.Group("/v1")
 	v1.GET("/me", h.asDriver(h.me))
@@ -82,24 +100,51 @@ func New(api API) *echo.Echo {
 	v1.GET("/dispatches/:id", h.asDriver(h.see))
 	v1.POST("/dispatches/:id/accept", h.asDriver(h.accept))
 	v1.POST("/dispatches/:id/seen", h.asDriver(h.seen))
+	v1.POST("/dispatches/:id/decline", h.asDriver(h.decline))
 	v1.POST("/dispatches/:id/withdraw", h.asDriver(h.withdraw))
 	v1.POST("/dispatches/:id/start", h.asDriver(h.start))
 	v1.POST("/dispatches/:id/complete", h.asDriver(h.complete))
 
 	admin := v1.Group("/admin")
+	admin.GET("/board", h.asAdmin(dispatch.Viewer, h.board))
+	admin.GET("/supply", h.asAdmin(dispatch.Viewer, h.supply))
+	admin.GET("/stream", h.asAdmin(dispatch.Viewer, h.adminStream))
+
 	admin.POST("/dispatches", h.asAdmin(dispatch.Dispatcher, h.createDispatch))
+	admin.POST("/dispatches/preview", h.asAdmin(dispatch.Dispatcher, h.previewDispatch))
 	admin.GET("/dispatches", h.asAdmin(dispatch.Viewer, h.listDispatches))
 	admin.GET("/dispatches/:id", h.asAdmin(dispatch.Viewer, h.getDispatch))
+	admin.PATCH("/dispatches/:id", h.asAdmin(dispatch.Dispatcher, h.patchDispatch))
 	admin.POST("/dispatches/:id/cancel", h.asAdmin(dispatch.Dispatcher, h.cancelDispatch))
-	admin.GET("/stream", h.asAdmin(dispatch.Viewer, h.adminStream))
+	admin.POST("/dispatches/:id/reopen", h.asAdmin(dispatch.Dispatcher, h.reopenDispatch))
+	admin.POST("/dispatches/:id/extend", h.asAdmin(dispatch.Dispatcher, h.extendDispatch))
+	admin.POST("/dispatches/:id/assign", h.asAdmin(dispatch.Dispatcher, h.assignDispatch))
+	admin.POST("/dispatches/:id/unassign", h.asAdmin(dispatch.Dispatcher, h.unassignDispatch))
+	admin.GET("/dispatches/:id/offers", h.asAdmin(dispatch.Viewer, h.dispatchOffers))
+	admin.GET("/dispatches/:id/attempts", h.asAdmin(dispatch.Viewer, h.attempts))
+	admin.GET("/dispatches/:id/events", h.asAdmin(dispatch.Viewer, h.dispatchEvents))
 	admin.GET("/dispatches/:id/notifications", h.asAdmin(dispatch.Viewer, h.dispatchNotifications))
+
+	admin.POST("/drivers", h.asAdmin(dispatch.Admin, h.createDriver))
+	admin.POST("/drivers/bulk", h.asAdmin(dispatch.Admin, h.addDrivers))
+	admin.GET("/drivers", h.asAdmin(dispatch.Viewer, h.listDrivers))
+	admin.GET("/drivers/:id", h.asAdmin(dispatch.Viewer, h.getDriver))
+	admin.PATCH("/drivers/:id", h.asAdmin(dispatch.Admin, h.patchDriver))
+	admin.POST("/drivers/:id/suspend", h.asAdmin(dispatch.Admin, h.suspendDriver))
+	admin.POST("/drivers/:id/reinstate", h.asAdmin(dispatch.Admin, h.reinstateDriver))
+	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
+	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.driverDevices))
+	admin.GET("/drivers/:id/signals", h.asAdmin(dispatch.Admin, h.signals))
+
 	admin.GET("/notifications", h.asAdmin(dispatch.Viewer, h.notifications))
 	admin.POST("/notifications/:id/redrive", h.asAdmin(dispatch.Dispatcher, h.redrive))
 	admin.GET("/jobs", h.asAdmin(dispatch.Viewer, h.jobs))
 	admin.GET("/jobs/:name/runs", h.asAdmin(dispatch.Viewer, h.jobRuns))
 	admin.POST("/jobs/:name/run", h.asAdmin(dispatch.Admin, h.runJob))
-	admin.POST("/drivers/bulk", h.asAdmin(dispatch.Admin, h.addDrivers))
-	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
+	admin.GET("/api-keys", h.asAdmin(dispatch.Admin, h.listKeys))
+	admin.POST("/api-keys", h.asAdmin(dispatch.Admin, h.createKey))
+	admin.DELETE("/api-keys/:id", h.asAdmin(dispatch.Admin, h.revokeKey))
+	admin.GET("/audit", h.asAdmin(dispatch.Admin, h.audit))
 	return e
 }
 
@@ -110,8 +155,11 @@ func (h *handler) livez(c echo.Context) error {
 // readyTime bounds how long a probe waits for a database that is frozen.
 const readyTime = time.Second
 
-// readyz is 503 without the database; without Redis it is 200 and says so.
+// readyz is 503 without the database, and while the instance is about to end; without Redis it is 200 and says so.
 func (h *handler) readyz(c echo.Context) error {
+	if h.draining() {
+		return c.JSON(503, map[string]string{"status": "draining"})
+	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), readyTime)
 	defer cancel()
 	answer := map[string]string{"status": "ok", "database": "ok"}

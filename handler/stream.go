@@ -11,6 +11,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify"
+	"firsttap/service"
 )
 
 func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
@@ -19,7 +20,13 @@ func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return noStream(tokenOf(err))
 	}
-	return serveStream(c, s)
+	return h.serveStream(c, s, func(ctx context.Context) error {
+		token, err := bearer(c)
+		if err == nil {
+			_, err = h.Tokens.Caller(ctx, token)
+		}
+		return err
+	})
 }
 
 func (h *handler) adminStream(c echo.Context, actor string) error {
@@ -27,7 +34,13 @@ func (h *handler) adminStream(c echo.Context, actor string) error {
 	if err != nil {
 		return noStream(err)
 	}
-	return serveStream(c, s)
+	return h.serveStream(c, s, func(ctx context.Context) error {
+		secret, err := bearer(c)
+		if err == nil {
+			_, err = h.Keys.Holder(ctx, secret)
+		}
+		return err
+	})
 }
 
 func lastEventID(c echo.Context) string { return c.Request().Header.Get("Last-Event-ID") }
@@ -42,22 +55,33 @@ func noStream(err error) error {
 // writePatience is how long a client may take nothing before it is cut.
 const writePatience = 10 * time.Second
 
-// serveStream writes the stream until it ends. It goes by deadlines of its own, as the server's is for answers that end.
-func serveStream(c echo.Context, s *notify.Stream) error {
+// askAgain is how often a stream asks, before it writes, whether its client is still welcome. It writes every 15 s at least,
+// so the stream of one who is turned out ends by then, and tells nothing that happens more than this much later.
+const askAgain = 5 * time.Second
+
+// serveStream writes the stream until it ends, or until welcome refuses its client. It goes by deadlines of its own, as the
+// server's is for answers that end.
+func (h *handler) serveStream(c echo.Context, s *notify.Stream, welcome func(context.Context) error) error {
 	defer s.Close()
+	ctx := c.Request().Context()
 	conn := http.NewResponseController(c.Response().Writer) // echo's own Flush keeps errors to itself
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set(echo.HeaderCacheControl, "no-cache")
 	header.Set("X-Accel-Buffering", "no") // or nginx would keep it back
 	header.Set("Connection", "close")     // whose deadlines are no longer the server's
-	var begun bool
-	_ = s.Serve(c.Request().Context(), func(frames [][]byte) error {
+	asked := h.Now()
+	_ = s.Serve(ctx, func(frames [][]byte) error {
+		if now := h.Now(); now.Sub(asked) >= askAgain {
+			asked = now
+			if err := welcome(ctx); errors.Is(err, service.ErrUnauthenticated) {
+				return err // whom nobody can tell about stays
+			}
+		}
 		if err := conn.SetWriteDeadline(time.Now().Add(writePatience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
-		if !begun {
-			begun = true
+		if !c.Response().Committed {
 			c.Response().WriteHeader(http.StatusOK)
 		}
 		for _, f := range frames {
@@ -66,6 +90,6 @@ func serveStream(c echo.Context, s *notify.Stream) error {
 			}
 		}
 		return conn.Flush()
-	}) // the client has been told why, or is gone
+	}) // the client has been told why, or is gone, or is to be
 	return nil
 }

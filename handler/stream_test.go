@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,19 +17,26 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify"
+	"firsttap/service"
 )
 
 // live is a world whose API is served on a real connection, with a hub that runs until the test ends.
 type live struct {
 	*world
-	hub *notify.Hub
-	url string
+	hub   *notify.Hub
+	url   string
+	ahead *atomic.Int64 // of the time, in nanoseconds
 }
 
 func newLive(t testing.TB, o notify.HubOptions, server ...func(*http.Server)) *live {
 	t.Helper()
 	hub := notify.NewHub(o)
-	w := newWorld(t, func(a *API) { a.Streams = hub })
+	ahead := &atomic.Int64{}
+	w := newWorld(t, func(a *API) {
+		a.Streams = hub
+		a.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+		a.Tokens = service.NewTokens([]byte("secret"), a.Now)
+	})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); hub.Run(ctx) }()
@@ -38,11 +46,12 @@ func newLive(t testing.TB, o notify.HubOptions, server ...func(*http.Server)) *l
 	}
 	s.Start()
 	t.Cleanup(func() { stop(); <-ended; s.Close() })
-	return &live{world: w, hub: hub, url: s.URL}
+	return &live{world: w, hub: hub, url: s.URL, ahead: ahead}
 }
 
 // open is one stream as a client has it.
 type open struct {
+	path  string
 	t     testing.TB
 	reply *http.Response
 	lines *bufio.Scanner
@@ -70,7 +79,7 @@ func (l *live) open(path, token, lastEventID string) *open {
 	if reply.StatusCode != 200 {
 		l.t.Fatalf("%s: %s", path, reply.Status)
 	}
-	return &open{t: l.t, reply: reply, lines: bufio.NewScanner(reply.Body), hang: hang}
+	return &open{path: path, t: l.t, reply: reply, lines: bufio.NewScanner(reply.Body), hang: hang}
 }
 
 // next returns the next event's name and data, or the text of the next comment.
@@ -86,6 +95,7 @@ func (o *open) next() (event, data string) {
 			data = value
 		case "":
 			if event != "" {
+				documented().checkEvent(o.t, o.path, event, data)
 				return event, data
 			}
 			if value != "" {
@@ -183,6 +193,9 @@ func TestNoStream(t *testing.T) {
 	if name, _ := o.next(); name != ":" {
 		t.Errorf("no last words but %s", name)
 	}
+	if name, data := o.next(); name != "reconnect" || data != "{}" {
+		t.Errorf("is not told to come back: %s %s", name, data)
+	}
 	if name, text := o.next(); name != "end" || text != "<nil>" {
 		t.Errorf("not a clean end: %s %s", name, text)
 	}
@@ -206,6 +219,33 @@ func TestStreamOutlivesDeadlines(t *testing.T) {
 	if name, text := o.next(); name != "dispatch.opened" {
 		t.Errorf("%s %s", name, text)
 	}
+}
+
+// TestStreamOfOneTurnedOut: a key that was revoked while its stream was open, and a token that has ended meanwhile, hear
+// nothing more, and others do.
+func TestStreamOfOneTurnedOut(t *testing.T) {
+	l := newLive(t, notify.HubOptions{})
+	d := l.drivers(1)[0]
+	l.putKey(dispatch.Viewer, "viewer")
+	admin, turnedOut, driver := l.open("/v1/admin/stream", key, ""), l.open("/v1/admin/stream", "viewer", ""), l.open("/v1/stream", d.token, "")
+	if r := l.call("DELETE", "/v1/admin/api-keys/key_viewer", key, ""); r.status != 204 {
+		t.Fatalf("%d %s", r.status, r.raw)
+	}
+	all := func(want map[*open]string) {
+		t.Helper()
+		l.tells(dispatch.EventOpened, "")
+		for o, event := range want {
+			if name, text := o.next(); name != event {
+				t.Errorf("%s: %s %s, want %s", o.path, name, text, event)
+			}
+		}
+	}
+	opened := string(dispatch.EventOpened)
+	all(map[*open]string{admin: opened, turnedOut: opened, driver: opened}) // nobody has asked yet
+	l.ahead.Add(int64(askAgain))
+	all(map[*open]string{admin: opened, turnedOut: "end", driver: opened})
+	l.ahead.Add(int64(service.TokenTTL))
+	all(map[*open]string{admin: opened, driver: "end"})
 }
 
 // TestHangingUpEndsTheStream on the server, where it counts.

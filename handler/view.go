@@ -16,28 +16,28 @@ type moneyView struct {
 
 // dispatchView is a dispatch as everybody may see it. AcceptedBy is for admins alone: a driver is never told who won.
 type dispatchView struct {
-	ID                dispatch.ID       `json:"id"`
-	ExternalID        *string           `json:"external_id"`
-	Status            dispatch.Status   `json:"status"`
-	Round             int               `json:"round"`
-	Version           int               `json:"version"`
-	Region            string            `json:"region"`
-	VehicleClass      string            `json:"vehicle_class"`
-	MinWorkingHeightM *float64          `json:"min_working_height_m"`
-	SiteAddress       string            `json:"site_address"`
-	SiteLat           *float64          `json:"site_lat"`
-	SiteLng           *float64          `json:"site_lng"`
-	WorkStartsAt      timestamp         `json:"work_starts_at"`
-	WorkEndsAt        timestamp         `json:"work_ends_at"`
-	Fee               moneyView         `json:"fee"`
-	Note              *string           `json:"note"`
-	OpensAt           timestamp         `json:"opens_at"`
-	ExpiresAt         timestamp         `json:"expires_at"`
-	AcceptedAt        *timestamp        `json:"accepted_at"`
-	AcceptedBy        dispatch.DriverID `json:"accepted_by,omitempty"`
-	OfferStatus       string            `json:"offer_status,omitempty"`
-	CreatedAt         timestamp         `json:"created_at"`
-	UpdatedAt         timestamp         `json:"updated_at"`
+	ID                dispatch.ID          `json:"id"`
+	ExternalID        *string              `json:"external_id"`
+	Status            dispatch.Status      `json:"status"`
+	Round             int                  `json:"round"`
+	Version           int                  `json:"version"`
+	Region            string               `json:"region"`
+	VehicleClass      string               `json:"vehicle_class"`
+	MinWorkingHeightM *float64             `json:"min_working_height_m"`
+	SiteAddress       string               `json:"site_address"`
+	SiteLat           *float64             `json:"site_lat"`
+	SiteLng           *float64             `json:"site_lng"`
+	WorkStartsAt      timestamp            `json:"work_starts_at"`
+	WorkEndsAt        timestamp            `json:"work_ends_at"`
+	Fee               moneyView            `json:"fee"`
+	Note              *string              `json:"note"`
+	OpensAt           timestamp            `json:"opens_at"`
+	ExpiresAt         timestamp            `json:"expires_at"`
+	AcceptedAt        *timestamp           `json:"accepted_at"`
+	AcceptedBy        dispatch.DriverID    `json:"accepted_by,omitempty"`
+	OfferStatus       dispatch.OfferStatus `json:"offer_status,omitempty"`
+	CreatedAt         timestamp            `json:"created_at"`
+	UpdatedAt         timestamp            `json:"updated_at"`
 }
 
 func viewDispatch(d dispatch.Dispatch) dispatchView {
@@ -61,13 +61,6 @@ func viewForAdmin(d dispatch.Dispatch) dispatchView {
 	if d.Claim != nil {
 		v.AcceptedBy = d.Claim.Driver
 	}
-	return v
-}
-
-// viewOffer is a dispatch as one driver is offered it.
-func viewOffer(d dispatch.Dispatch) dispatchView {
-	v := viewDispatch(d)
-	v.OfferStatus = "PENDING"
 	return v
 }
 

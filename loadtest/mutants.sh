@@ -30,8 +30,8 @@ claim=repository/claim.go
 conditions=TestEachConditionOfTheClaimHolds
 mutant "the UPDATE without the status" $claim "AND status = 'PENDING' " "" ./repository "$conditions"
 mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repository "$conditions"
-mutant "the UPDATE without opens_at" $claim 'AND opens_at <= `+now+`' 'AND `+now+` > 0' ./repository "$conditions"
-mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+now+`' 'AND `+now+` > 0' ./repository "$conditions"
+mutant "the UPDATE without opens_at" $claim '"opens_at <= "+s.dialect.now()' '"1 = 1"' ./repository "$conditions"
+mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
 mutant "the driver's other claims overlooked" $claim "seen.claims + 1" "seen.claims + 2" ./repository "$conditions"
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" . TestReplyOfCommitIsLost
@@ -55,7 +55,7 @@ mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.G
 mutant "losers ask Redis though the process knows" service/gate.go "if old, ok := g.taken.Peek(id); !ok || old.round <= h.round {" "if false {" . TestWhatARaceCosts
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an end" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
-mutant "unknown fields taken" handler/request.go "dec.DisallowUnknownFields()" "" ./handler TestBadBodies
+mutant "unknown fields taken" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
 
 suite=TestRedisConforms/Together
 mutant "a lease trusted until the server ends it, and longer" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
@@ -120,7 +120,7 @@ mutant "an offer ends as often as somebody looks" dispatch/rules.go "written != 
 mutant "a reminder from each who looks" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
 mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
 mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
-mutant "a push at night for what nobody closed" dispatch/notification.go "if e.Actor == System && e.ReasonCode == ReasonOverdue {" "if false {" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
+mutant "a push at night for what nobody closed" dispatch/notification.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
 mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
 jobs=repository/runs.go
 mutant "a run is begun beside one that is alive" dispatch/job.go "r.Status == RunRunning && now.Before(*r.AliveUntil)" "false && now.Before(*r.AliveUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
@@ -134,5 +134,31 @@ mutant "nobody says that a job does not run" schedule/job.go 'j.say("nobody can 
 mutant "missed slots are left out" schedule/watch.go "_ = j.cron.RunNow() // or the next time" "_ = j" ./schedule 'TestDowntime|TestRunNow'
 mutant "the instance's own clock" schedule/clock.go "c.ahead.Store(" "_ = (" ./schedule TestSkewedClock
 mutant "the lead kept by who stops" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
-mutant "a tap that is not kept" service/accept.go "a.ledger.Note(tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
+mutant "a tap that is not kept" service/accept.go "a.ledger.Note(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
+
+once=repository/idempotency.go
+mutant "names in any case taken" handler/request.go "json.MatchCaseInsensitiveNames(false)" "json.MatchCaseInsensitiveNames(true)" ./handler TestNamesCountOnce
+mutant "changed terms in the same round" dispatch/changes.go "d.Round++" "_ = agreed" ./handler TestAnyLife
+mutant "assigned at any version" dispatch/changes.go "	case version != d.Version:
+		return nil, ErrVersionMoved
+	case d.Status == Canceled:" "	case d.Status == Canceled:" ./handler TestAnyLife
+mutant "assigned to who is busy" dispatch/changes.go "	if c.Busy {
+		return nil, ErrDriverBusy
+	}" "" ./handler TestAnyLife
+mutant "losers of an assignment ask the database" service/dispatcher_assign.go "s.taps.Taken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
+mutant "an answer made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
+mutant "a seed of its own for who does it again" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
+mutant "a 503 replayed" handler/once.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
+mutant "a decline that moves the dispatch" dispatch/offer.go "	e := d.event(EventDeclined" "	d.touch(now)
+	e := d.event(EventDeclined" ./dispatch .
+mutant "what is not written yet was never tapped" service/work.go "dispatch.OutcomeNoAttempt && !written" "dispatch.OutcomeNoAttempt && !written && false" ./handler TestReceiptWithoutTheLedger
+mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if true {" ./limit 'TestThreeInstances$'
+mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
+		c.credit--
+		return 0
+" "" ./limit 'TestFirstTapsWaitForNobody|TestThreeInstances'
+mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.since)" "return !issued.Before(v.since)" ./firebase TestRefusedWithinAMinute
+mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.since)" "return !v.gone" ./firebase TestSignedOutSince
+mutant "who is turned out hears on" handler/stream.go ">= askAgain" ">= 1000*askAgain" ./handler TestStreamOfOneTurnedOut
+mutant "any role for a change" handler/caller.go "if key.Role < role {" "if false {" ./handler TestMatrix
 exit $lived

@@ -2,13 +2,14 @@
 # Runs a load test against two instances of firsttap on one MariaDB and one Redis, all made for this run and thrown away.
 #
 #   loadtest/run.sh race|storm|doubletap [short]      short: the run for CI
+#   loadtest/run.sh rolling [short]                   three instances behind HAProxy, replaced one after the other
 #
 # The scripts' own settings (ROUNDS, RATE, P95_MS, ...) are taken from the environment. The exit code is k6's.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
 script=loadtest/$(basename "${1:-race}" .js).js
-[[ -f $script ]] || { echo "usage: $0 race|storm|doubletap [short]" >&2; exit 2; }
+[[ -f $script ]] || { echo "usage: $0 race|storm|doubletap|rolling [short]" >&2; exit 2; }
 if [[ ${2:-} == short ]]; then export SHORT=1; fi
 
 tmp=$(mktemp -d)
@@ -52,6 +53,7 @@ await() {
 
 listens() { (: <"/dev/tcp/127.0.0.1/$1"); }
 ready() { curl -fso /dev/null "http://127.0.0.1:$1/readyz"; }
+books() { mariadb --no-defaults --user=root --host=127.0.0.1 --port="$db" --batch --skip-column-names firsttap -e "$1"; }
 secret() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
 
 # k6 is not a dependency of the product: built once, outside the module, at the version we pin.
@@ -68,11 +70,11 @@ go build -o "$tmp/firsttap" .
 
 # Free ports, below those that the kernel gives to clients.
 ports=()
-while ((${#ports[@]} < 4)); do
+while ((${#ports[@]} < 6)); do
   p=$((20000 + RANDOM % 12000))
   if [[ " ${ports[*]} " != *" $p "* ]] && ! listens "$p" 2>/dev/null; then ports+=("$p"); fi
 done
-read -r db redis app1 app2 <<<"${ports[*]}"
+read -r db redis app1 app2 app3 proxy <<<"${ports[*]}"
 
 start redis redis-server --bind 127.0.0.1 --port "$redis" --dir "$tmp" --save '' --maxmemory-policy noeviction
 await redis listens "$redis"
@@ -89,7 +91,11 @@ ADMIN_KEY=$(secret) FIRSTTAP_JWT_SECRET=$(secret)
 export ADMIN_KEY FIRSTTAP_ADMIN_KEY=$ADMIN_KEY FIRSTTAP_JWT_SECRET
 export FIRSTTAP_DATABASE_URL="mysql://root@127.0.0.1:$db/firsttap" FIRSTTAP_REDIS_URL="redis://127.0.0.1:$redis"
 export FIRSTTAP_RATE_LIMIT_DRIVER=100000/s FIRSTTAP_RATE_LIMIT_ADMIN=100000/s
-export FIRSTTAP_OPS_ADDR='' FIRSTTAP_PUSH=log FIRSTTAP_LOG=warn
+export FIRSTTAP_OPS_ADDR='' FIRSTTAP_PUSH=log FIRSTTAP_LOG=warn FIRSTTAP_DRAIN=0
+if [[ $script == loadtest/rolling.js ]]; then
+  source loadtest/rolling.sh
+  exit
+fi
 FIRSTTAP_ADDR=127.0.0.1:$app1 start app1 "$tmp/firsttap" serve
 FIRSTTAP_ADDR=127.0.0.1:$app2 start app2 "$tmp/firsttap" serve
 await app1 ready "$app1"

@@ -85,11 +85,61 @@ func TestTheSameOnEveryInstance(t *testing.T) {
 	until(t, "empty queues", func() bool { return a.queue.len() == 0 && b.queue.len() == 0 })
 }
 
+// TestLastWords: what an instance has published when it ends is told, also what is on its way to Redis at that moment.
+func TestLastWords(t *testing.T) {
+	server := servertest.StartRedis(t)
+	there := adminStream(t, instance(t, server.URL()), "")
+	for range 20 {
+		ends, stop := startHub(HubOptions{Redis: dial(t, server.URL())})
+		until(t, "shared", func() bool { return !ends.queue.standsApart() })
+		var all []dispatch.Event
+		for range 300 {
+			all = append(all, happens(ends, job(), dispatch.EventOpened, ""))
+		}
+		stop()
+		until(t, "told", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
+		for _, e := range all {
+			if !there.has(e.ID) {
+				t.Fatal("not all was told")
+			}
+		}
+	}
+}
+
+// TestMovesToWhoIsBehind: what one instance has told, another one may not have read yet.
+func TestMovesToWhoIsBehind(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	ahead, behind := instance(t, server.URL()), instance(t, proxy.URL(server.URL()))
+	v := kim()
+	driver, admin := driverStream(t, ahead, v, ""), adminStream(t, ahead, "")
+	proxy.Delay(300 * time.Millisecond)
+	heard := happens(ahead, job(), dispatch.EventOpened, "")
+	until(t, "told", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
+	driver, admin = driverStream(t, behind, v, driver.hangUp()), adminStream(t, behind, admin.hangUp())
+	next := happens(ahead, job(), dispatch.EventOpened, "")
+	for _, c := range []*client{driver, admin} {
+		until(t, "told what is next", func() bool { return c.has(next.ID) })
+		if c.count("resync") > 0 || c.has(heard.ID) {
+			t.Errorf("%d times told to read again, told again: %v", c.count("resync"), c.has(heard.ID))
+		}
+	}
+}
+
 // TestMovingClient goes from one instance to the other and back while 5,000 events happen, and misses none, hears none
 // twice, and is never told to read again.
 func TestMovingClient(t *testing.T) {
 	server := servertest.StartRedis(t)
-	hubs := []*Hub{instance(t, server.URL()), instance(t, server.URL())}
+	// A Redis that a busy machine keeps from answering for a second is taken to be away, and streams are told to read again.
+	patient := func(o *HubOptions) {
+		client, err := lock.Dial(server.URL(), 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		o.Redis = client
+	}
+	hubs := []*Hub{instance(t, server.URL(), patient), instance(t, server.URL(), patient)}
 	stays := adminStream(t, hubs[0], "")
 	v := kim()
 	driver, admin := driverStream(t, hubs[1], v, ""), adminStream(t, hubs[0], "")

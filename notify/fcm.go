@@ -42,6 +42,8 @@ type FCMOptions struct {
 	Zone *time.Location
 	// Now is the clock, nil is time.Now.
 	Now func() time.Time
+	// Through is what each request of a push passes on its way, nil for nothing. It must pass it on, once.
+	Through func(http.RoundTripper) http.RoundTripper
 }
 
 // FCM is the sender through Firebase Cloud Messaging. It is safe for concurrent use.
@@ -70,6 +72,9 @@ func NewFCM(ctx context.Context, o FCMOptions) (*FCM, error) {
 		composer:  composer{zone: time.UTC},
 		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
 		now:       time.Now,
+	}
+	if o.Through != nil {
+		f.transport.through = o.Through(f.transport.base)
 	}
 	if o.Zone != nil {
 		f.composer.zone = o.Zone

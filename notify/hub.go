@@ -149,13 +149,14 @@ func (h *Hub) Run(ctx context.Context) {
 		running.Go(func() { h.follow(ctx) })
 	}
 	running.Go(func() { h.wake(ctx) })
+	lasting := context.WithoutCancel(ctx) // what is on its way to Redis when ctx ends, nobody would send again
 	for {
 		select {
 		case <-ctx.Done():
-			h.drain(context.WithoutCancel(ctx))
+			h.drain(lasting)
 			return
 		case <-h.queue.ready:
-			h.drain(ctx)
+			h.drain(lasting)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package notify
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,8 +135,11 @@ func TestClose(t *testing.T) {
 	if !errors.Is(c.err, ErrClosed) {
 		t.Errorf("ended with %v", c.err)
 	}
-	if said := c.said(); said[len(said)-1] != ": "+ErrClosed.Error() {
-		t.Errorf("its last words are %q", said[len(said)-1])
+	if c.count("reconnect") != 1 || !slices.Contains(c.said(), ": "+ErrClosed.Error()) {
+		t.Errorf("its last words are %q, and %v", c.said(), c.names())
+	}
+	if said := c.said(); !strings.HasPrefix(said[len(said)-1], "retry: ") {
+		t.Errorf("it is not told when to come again: %q", said)
 	}
 	if _, err := h.Admin(t.Context(), "key_1", ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("a new one: %v", err)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -53,6 +54,7 @@ func (h *Hub) Driver(ctx context.Context, id dispatch.DriverID, lastEventID stri
 		s.Close()
 		return nil, err
 	}
+	h.catchUp(ctx, lastEventID)
 	s.begin(v, lastEventID)
 	return s, nil
 }
@@ -64,6 +66,7 @@ func (h *Hub) Admin(ctx context.Context, key, lastEventID string) (*Stream, erro
 	if err != nil {
 		return nil, err
 	}
+	h.catchUp(ctx, lastEventID)
 	s.begin(dispatch.Driver{}, lastEventID)
 	return s, nil
 }
@@ -97,6 +100,46 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	h.byOwner[owner] = append(h.byOwner[owner], s)
 	s.gauge().Inc()
 	return s, nil
+}
+
+// catchUpEvery is how often is looked whether this instance has caught up with another one.
+const catchUpEvery = 2 * time.Millisecond
+
+// catchUp waits, for a moment, until this instance has read what the client has heard from another one, which was quicker.
+func (h *Hub) catchUp(ctx context.Context, id string) {
+	bounded, cancel := context.WithTimeout(ctx, loadPatience)
+	defer cancel()
+	tick := time.NewTicker(catchUpEvery)
+	defer tick.Stop()
+	for h.bus != nil && !h.queue.standsApart() && h.behind(id) {
+		select {
+		case <-tick.C:
+		case <-bounded.Done():
+			return
+		}
+	}
+}
+
+// behind reports whether the id is one that this instance may yet read.
+func (h *Hub) behind(id string) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	_, known := h.ring.find(id)
+	return !known && later(id, h.ring.at(h.ring.head).id)
+}
+
+// later reports whether a comes after b, both of them identifiers as Redis makes them: milliseconds-number.
+func later(a, b string) bool {
+	ms, n, ok := parts(a)
+	otherMS, otherN, otherOK := parts(b)
+	return ok && otherOK && (ms > otherMS || ms == otherMS && n > otherN)
+}
+
+func parts(id string) (ms, n uint64, ok bool) {
+	first, second, _ := strings.Cut(id, "-")
+	ms, err := strconv.ParseUint(first, 10, 64)
+	n, err2 := strconv.ParseUint(second, 10, 64)
+	return ms, n, err == nil && err2 == nil
 }
 
 // begin makes the stream hear what comes after lastEventID.
@@ -275,8 +318,11 @@ const (
 	retrySpread = 4000
 )
 
+// retry asks the client to wait a while before it connects again, not all of them the same.
+func retry() string { return "retry: " + strconv.Itoa(minRetry+rand.IntN(retrySpread)) + "\n" }
+
 func (s *Stream) greeting() []byte {
-	g := "retry: " + strconv.Itoa(minRetry+rand.IntN(retrySpread)) + "\n"
+	g := retry()
 	if s.fresh {
 		s.said = s.upTo()
 		g += "id: " + s.said + "\n"
@@ -295,14 +341,18 @@ func (s *Stream) heartbeat() []byte {
 	return []byte(":\nid: " + id + "\n\n")
 }
 
-// leave says why, after what there still is to tell: where it was told on this instance alone, nobody else can.
+// leave says why, after what there still is to tell: where it was told on this instance alone, nobody else can. An
+// instance that goes away asks its clients to connect again, by name: to them it is no failure.
 func (s *Stream) leave(write func([][]byte) error, reason error) error {
-	bye := "the stream has lasted long enough"
+	bye := ": the stream has lasted long enough\n\n"
 	if reason != nil {
-		bye = reason.Error()
+		bye = ": " + reason.Error() + "\n\n"
+	}
+	if errors.Is(reason, ErrClosed) {
+		bye = ": " + reason.Error() + "\n" + retry() + "event: reconnect\ndata: {}\n\n"
 	}
 	t := s.take()
-	if err := s.put(write, append(t.frames, []byte(": "+bye+"\n\n"))); err != nil && reason == nil {
+	if err := s.put(write, append(t.frames, []byte(bye))); err != nil && reason == nil {
 		return err
 	}
 	s.hub.metrics.delivered.Add(float64(len(t.frames)))

@@ -44,6 +44,8 @@ func withAttempt(ctx context.Context, a *attempt) context.Context {
 // SDK a reason to repeat it. It is safe for concurrent use.
 type transport struct {
 	base *http.Transport
+	// through leads to base, nil for straight.
+	through http.RoundTripper
 	// moved is the endpoint that is used in place of Google's; nil: theirs.
 	moved *url.URL
 	// bearer gives the credentials, nil for none.
@@ -118,7 +120,11 @@ func (t *transport) exchange(req *http.Request, a *attempt) error {
 			return err
 		}
 	}
-	resp, err := t.base.RoundTrip(out)
+	var to http.RoundTripper = t.base
+	if t.through != nil {
+		to = t.through
+	}
+	resp, err := to.RoundTrip(out)
 	if err != nil {
 		return err
 	}

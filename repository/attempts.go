@@ -16,6 +16,8 @@ type attemptRow struct {
 	DriverID   dispatch.DriverID
 	Result     dispatch.AttemptResult
 	At         int64
+	Instance   string
+	AppVersion string
 }
 
 func (attemptRow) TableName() string { return "attempts" }
@@ -23,8 +25,8 @@ func (attemptRow) TableName() string { return "attempts" }
 // attemptsAtOnce bounds one INSERT: SQLite takes 32,766 parameters.
 const attemptsAtOnce = 1000
 
-// AddAttempts writes taps, all or none; those that are there already stay as they are. Where one names no round, it was on the one that is current now; where there is
-// no such dispatch, it is not written.
+// AddAttempts writes taps, all or none; those that are there already stay as they are. Where one names no round, or one
+// that there is not yet, it was on the one that is current now; where there is no such dispatch, it is not written.
 func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
 	return transact(ctx, s.relay, func(tx *gorm.DB) error {
 		current, err := currentRounds(tx, taps)
@@ -33,11 +35,12 @@ func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error 
 		}
 		rows := make([]attemptRow, 0, len(taps))
 		for _, t := range taps {
-			if t.Round == 0 {
+			// A round that there is not yet is what the app made of it: the tap was on the one that there is.
+			if t.Round == 0 || t.Round > current[t.Dispatch] {
 				t.Round = current[t.Dispatch]
 			}
 			if t.Round > 0 {
-				rows = append(rows, attemptRow{t.ID, t.Dispatch, t.Round, t.Driver, t.Result, micros(t.At)})
+				rows = append(rows, attemptRow{t.ID, t.Dispatch, t.Round, t.Driver, t.Result, micros(t.At), t.Instance, t.AppVersion})
 			}
 		}
 		if len(rows) == 0 {
@@ -48,12 +51,12 @@ func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error 
 	})
 }
 
-// currentRounds are those of the dispatches that were tapped without naming one.
+// currentRounds are those of the dispatches that were tapped.
 func currentRounds(tx *gorm.DB, taps []dispatch.Attempt) (map[dispatch.ID]int, error) {
 	current := map[dispatch.ID]int{}
 	var ids []dispatch.ID
 	for _, t := range taps {
-		if _, asked := current[t.Dispatch]; t.Round == 0 && !asked {
+		if _, asked := current[t.Dispatch]; !asked {
 			current[t.Dispatch] = 0
 			ids = append(ids, t.Dispatch)
 		}

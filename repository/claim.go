@@ -28,17 +28,37 @@ var errMoved = errors.New("moved meanwhile")
 func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
+	return s.claim(ctx, id, driver, "opens_at <= "+s.dialect.now(), rule)
+}
+
+// Assign is Claim for whom the dispatch need not be open yet.
+func (s *Store) Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	return s.claim(ctx, id, driver, "1 = 1", rule)
+}
+
+// claim is Claim where the condition holds of the dispatch's row as well.
+func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, condition string,
+	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
 	for range claimTries {
 		seen, err := s.candidate(ctx, id, driver)
 		if err != nil {
 			return dispatch.Dispatch{}, err
+		}
+		switch done, err := changed(s.claims.WithContext(ctx)); {
+		case err != nil:
+			return dispatch.Dispatch{}, err
+		case done:
+			return s.Dispatch(ctx, id) // the first request may have made the change after this look
 		}
 		d := seen.dispatch
 		events, err := rule(&d, seen.candidate, seen.now)
 		if err != nil || len(events) == 0 {
 			return d, err
 		}
-		err = s.commitClaim(ctx, seen, d, events)
+		err = s.commitClaim(ctx, seen, condition, d, events)
 		if errors.Is(err, dispatch.ErrUnknown) {
 			err = s.resolve(ctx, id, d.Claim.ID, err)
 		}
@@ -110,11 +130,10 @@ func (s *Store) candidate(ctx context.Context, id dispatch.ID, driver dispatch.D
 	}, nil
 }
 
-func (s *Store) commitClaim(ctx context.Context, seen sight, d dispatch.Dispatch, events []dispatch.Event) error {
-	now := s.dialect.now()
+func (s *Store) commitClaim(ctx context.Context, seen sight, condition string, d dispatch.Dispatch, events []dispatch.Event) error {
 	return transact(ctx, s.claims, func(tx *gorm.DB) error {
-		won := tx.Exec(`UPDATE dispatches SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
-			WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND opens_at <= `+now+` AND expires_at > `+now+`
+		won := tx.Exec(`UPDATE dispatches`+s.dialect.along("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
+			WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND `+condition+` AND expires_at > `+s.dialect.now()+`
 			AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?`+s.dialect.forShare+`)`,
 			d.Status, d.Claim.ID, d.Claim.Driver, micros(d.Claim.AcceptedAt), d.Version, micros(d.UpdatedAt),
 			d.ID, seen.dispatch.Round, seen.dispatch.Version, seen.candidate.ID, seen.candidate.Version)
@@ -132,6 +151,9 @@ func (s *Store) commitClaim(ctx context.Context, seen sight, d dispatch.Dispatch
 			return errMoved // another claim of this driver's came first: its hours count too
 		}
 		if err != nil {
+			return err
+		}
+		if err := noteChange(tx); err != nil {
 			return err
 		}
 		return s.tell(tx, events)

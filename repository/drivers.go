@@ -12,11 +12,36 @@ import (
 // driverBatch is how many drivers one INSERT carries: SQLite takes 32,766 parameters, and a driver is 13.
 const driverBatch = 500
 
-// AddDrivers writes all drivers or none. ErrDuplicateDriver.
+// AddDrivers writes all drivers or none. A request that has made them already makes them once. ErrDuplicateDriver.
 func (s *Store) AddDrivers(ctx context.Context, drivers []dispatch.Driver) error {
-	return transact(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, false))
+}
+
+// AddDriversWithTokens is AddDrivers where each driver is given a token. Unless it returns nil, nobody may get one.
+func (s *Store) AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error {
+	return s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, true))
+}
+
+func bulkDetail(drivers []dispatch.Driver, tokens bool) map[string]any {
+	detail := map[string]any{"drivers": len(drivers), "tokens": tokens}
+	if len(drivers) > 0 {
+		detail["first"], detail["last"] = drivers[0].ID, drivers[len(drivers)-1].ID
+	}
+	return detail
+}
+
+func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
+	action dispatch.AuditAction, target string, detail map[string]any,
+) error {
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		if e, err := made(tx); err != nil || e != nil {
+			return err
+		}
 		now, err := s.clock(tx)
 		if err != nil {
+			return err
+		}
+		if err := audit(tx, action, target, detail, now); err != nil {
 			return err
 		}
 		rows := make([]driverRow, len(drivers))

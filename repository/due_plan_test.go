@@ -103,9 +103,12 @@ func (db *database) young(t *testing.T, n int) {
 			return fmt.Sprintf("('%s', 'dsp_1', 1, 'drv_1', 'SUCCESS', 1)", dispatch.NewAttemptID(now))
 		})
 	fill("INSERT INTO offers (dispatch_id, round, driver_id)", func(int) string { return fmt.Sprintf("('%s', 1, 'drv_1')", dispatch.NewID(now)) })
+	fill("INSERT INTO idempotency_keys (caller, name, fingerprint, seed, leased, lease_ends, expires_at)", func(i int) string {
+		return fmt.Sprintf("('key_1', 'young %d', '', 'young %d', '', 0, %d)", i, i, us+day.Microseconds()+int64(i))
+	})
 	db.many(t, n)
 	db.exec(t, "UPDATE notifications SET next_at = ? WHERE device_id = 'dev_1'", us)
-	db.exec(t, "ANALYZE TABLE outbox, devices, job_runs, supply, attempts, offers, notifications")
+	db.exec(t, "ANALYZE TABLE outbox, devices, job_runs, supply, attempts, offers, idempotency_keys, notifications")
 }
 
 // What has been kept for long enough is found by an index in its order, and deleted by its key.
@@ -113,6 +116,7 @@ func TestPlansOfWhatIsPruned(t *testing.T) {
 	indexes := map[string]string{
 		"outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
 		"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",
+		"idempotency_keys": "ix_idempotency_keys_expiry",
 	}
 	form := regexp.MustCompile(`\A(SELECT|DELETE) .*?FROM (\w+) `)
 	eachServer(t, func(t *testing.T, db *database) {

@@ -62,7 +62,7 @@ func (o *Outbox) stillOfUse(ctx context.Context, told dispatch.Told) dispatch.To
 		return told // most likely they are
 	}
 	for i := range told.Pushes {
-		told.Pushes[i].Dispatch = d
+		told.Pushes[i].Reread(d)
 	}
 	leased := told.Pushes
 	told.Pushes, _, _ = o.dropUseless(ctx, leased, now) // what can't be settled is dropped when its lease has ended

@@ -93,7 +93,7 @@ func TestAnOfferThatMovesBeforeItEnds(t *testing.T) {
 		moves{name: "opened again", set: "round = round + 1, expires_at = 4000000000000000"},
 		moves{
 			name: "ended by another", set: "status = 'EXPIRED'",
-			also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.expired', 1, NULL, 'system', '', 1 FROM dispatches WHERE id = ?",
+			also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.expired', 1, NULL, 'system', '', 1, '' FROM dispatches WHERE id = ?",
 		},
 	)
 }

@@ -2,8 +2,10 @@ package repository
 
 import (
 	"context"
+	"errors"
+	"time"
 
-	"gorm.io/gorm/clause"
+	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 )
@@ -19,17 +21,118 @@ type keyRow struct {
 
 func (keyRow) TableName() string { return "api_keys" }
 
-// PutKey writes a key, in place of the one with its id.
+// PutKey writes a key, in place of the one with its id. One that is there already is left alone.
 func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
-	db := s.writes.WithContext(ctx)
-	now, err := s.clock(db)
-	if err != nil {
-		return err
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		before, now, err := s.lockKey(tx, k.ID)
+		if err != nil && !errors.Is(err, dispatch.ErrKeyNotFound) {
+			return err
+		}
+		if err == nil && before.key() == k {
+			return nil
+		}
+		if err == nil {
+			err = tx.Model(&keyRow{}).Where("id = ?", k.ID).
+				Updates(map[string]any{"name": k.Name, "role": k.Role.String(), "hash": k.Hash}).Error
+		} else {
+			err = tx.Create(newKeyRow(k, now)).Error // another instance's at the same time is a duplicate, and seen then
+		}
+		if err != nil {
+			return unavailable(err)
+		}
+		return audit(tx, dispatch.AuditKeyCreate, k.ID, keyDetail(k), now)
+	})
+}
+
+// AddKey writes a new key. A request that has made it already gets it as it stands; ErrKeyReused if that has another
+// secret.
+func (s *Store) AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error) {
+	var record dispatch.KeyRecord
+	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		e, err := made(tx)
+		if err != nil {
+			return err
+		}
+		if e != nil {
+			row, _, err := s.lockKey(tx, k.ID)
+			if err == nil && row.Hash != k.Hash {
+				return dispatch.ErrKeyReused
+			}
+			record = row.record()
+			return err
+		}
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		row := newKeyRow(k, now)
+		record = row.record()
+		if err := audit(tx, dispatch.AuditKeyCreate, k.ID, keyDetail(k), now); err != nil {
+			return err
+		}
+		return unavailable(tx.Create(row).Error)
+	})
+	return record, err
+}
+
+// RevokeKey ends a key on every instance. Doing it again changes nothing. ErrKeyNotFound, ErrFirstKey.
+func (s *Store) RevokeKey(ctx context.Context, id string) error {
+	if id == dispatch.FirstKeyID {
+		return dispatch.ErrFirstKey
 	}
-	row := keyRow{ID: k.ID, Name: k.Name, Role: k.Role.String(), Hash: k.Hash, CreatedAt: micros(now)}
-	return unavailable(db.Clauses(clause.OnConflict{
-		Columns: []clause.Column{{Name: "id"}}, DoUpdates: clause.AssignmentColumns([]string{"name", "role", "hash"}),
-	}).Create(&row).Error)
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockKey(tx, id)
+		if err != nil || row.RevokedAt != nil {
+			return err
+		}
+		if err := tx.Model(&keyRow{}).Where("id = ?", id).Update("revoked_at", micros(now)).Error; err != nil {
+			return unavailable(err)
+		}
+		return audit(tx, dispatch.AuditKeyRevoke, id, keyDetail(row.key()), now)
+	})
+}
+
+// Keys returns the keys, newest first, revoked ones too, and the cursor of the next page, "" after the last.
+func (s *Store) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error) {
+	rows, next, err := newestFirst(s.general.WithContext(ctx), "id", page, func(row *keyRow) string { return row.ID })
+	items := make([]dispatch.KeyRecord, len(rows))
+	for i := range rows {
+		items[i] = rows[i].record()
+	}
+	return items, next, err
+}
+
+// lockKey locks the key's row until tx ends, and returns it and the time. ErrKeyNotFound, with the time.
+func (s *Store) lockKey(tx *gorm.DB, id string) (keyRow, time.Time, error) {
+	now, err := s.clock(tx)
+	if err != nil {
+		return keyRow{}, now, err
+	}
+	var rows []keyRow
+	if err := tx.Raw("SELECT * FROM api_keys WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error; err != nil {
+		return keyRow{}, now, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return keyRow{}, now, dispatch.ErrKeyNotFound
+	}
+	return rows[0], now, nil
+}
+
+func newKeyRow(k dispatch.Key, now time.Time) *keyRow {
+	return &keyRow{ID: k.ID, Name: k.Name, Role: k.Role.String(), Hash: k.Hash, CreatedAt: micros(now)}
+}
+
+func (row *keyRow) key() dispatch.Key {
+	return dispatch.Key{ID: row.ID, Name: row.Name, Role: dispatch.ParseRole(row.Role), Hash: row.Hash}
+}
+
+func (row *keyRow) record() dispatch.KeyRecord {
+	return dispatch.KeyRecord{Key: row.key(), CreatedAt: fromMicros(row.CreatedAt), RevokedAt: fromOptionalMicros(row.RevokedAt)}
+}
+
+// keyDetail is what the audit trail says of a key.
+func keyDetail(k dispatch.Key) map[string]any {
+	return map[string]any{"name": k.Name, "role": k.Role.String()}
 }
 
 // KeyByHash returns the key in force that has the hash. ErrKeyNotFound.
@@ -42,6 +145,5 @@ func (s *Store) KeyByHash(ctx context.Context, hash string) (dispatch.Key, error
 	if len(rows) == 0 {
 		return dispatch.Key{}, dispatch.ErrKeyNotFound
 	}
-	row := rows[0]
-	return dispatch.Key{ID: row.ID, Name: row.Name, Role: dispatch.ParseRole(row.Role), Hash: row.Hash}, nil
+	return rows[0].key(), nil
 }

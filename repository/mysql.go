@@ -80,6 +80,7 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 		forShare:  " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
 		// At READ COMMITTED: at REPEATABLE READ the UPDATE that follows waits behind any open transaction.
 		skipLocked: " FOR UPDATE SKIP LOCKED",
+		along:      func(index string) string { return " FORCE INDEX (" + index + ")" },
 		hasRegion:  "JSON_CONTAINS(v.regions, JSON_QUOTE(?))",
 		retryable: func(err error) bool {
 			const deadlock = 1213

@@ -53,7 +53,7 @@ func stateOf(s dispatch.NotificationStatus) int {
 // Notifications returns what was pushed about a dispatch, and is to be, the oldest first, and the cursor of the next
 // page, "" after the last. An unknown dispatch has none.
 func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Notification, string, error) {
-	db := s.general.WithContext(ctx).Where("dispatch_id = ?", id)
+	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.along("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
 		at, last, err := parsePlace(page.Cursor)
 		if err != nil {
@@ -140,29 +140,55 @@ func parsePlace(s string) (int64, dispatch.NotificationID, error) {
 func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error) {
 	var n dispatch.Notification
 	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		now := s.dialect.now()
-		moved := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
-			" WHERE id = ? AND state = 2 AND expires_at > "+now, id)
-		if moved.Error != nil {
-			return unavailable(moved.Error)
+		e, err := made(tx)
+		if err != nil {
+			return err
 		}
-		var rows []notificationRow
-		if err := tx.Where("id = ?", id).Find(&rows).Error; err != nil {
-			return unavailable(err)
+		if e != nil {
+			n, err = notification(tx, id)
+			return err
 		}
-		if len(rows) == 0 {
-			return dispatch.ErrNotificationNotFound
-		}
-		n = rows[0].notification()
-		switch {
-		case moved.RowsAffected == 1:
-			return s.stillUseful(tx, n)
-		case n.Status == dispatch.NotificationDead:
-			return &notDeadError{"what it tells of was over at " + n.Until.Format(time.RFC3339) + ": to push it is of no use any more"}
-		}
-		return &notDeadError{fmt.Sprintf("the notification is %s: only one that is DEAD can be sent again", n.Status)}
+		n, err = s.redrive(tx, id)
+		return err
 	})
 	return n, err
+}
+
+func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (dispatch.Notification, error) {
+	now := s.dialect.now()
+	moved := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
+		" WHERE id = ? AND state = 2 AND expires_at > "+now, id)
+	if moved.Error != nil {
+		return dispatch.Notification{}, unavailable(moved.Error)
+	}
+	n, err := notification(tx, id)
+	if err != nil {
+		return n, err
+	}
+	if moved.RowsAffected == 1 {
+		if err := s.stillUseful(tx, n); err != nil {
+			return n, err
+		}
+		return n, audit(tx, dispatch.AuditNotificationRetry, string(id), nil, *n.NextAt)
+	}
+	if e, err := made(tx); err != nil || e != nil { // just now, while this waited for the row
+		return n, err
+	}
+	if n.Status == dispatch.NotificationDead {
+		return n, &notDeadError{"what it tells of was over at " + n.Until.Format(time.RFC3339) + ": to push it is of no use any more"}
+	}
+	return n, &notDeadError{fmt.Sprintf("the notification is %s: only one that is DEAD can be sent again", n.Status)}
+}
+
+func notification(tx *gorm.DB, id dispatch.NotificationID) (dispatch.Notification, error) {
+	var rows []notificationRow
+	if err := tx.Where("id = ?", id).Find(&rows).Error; err != nil {
+		return dispatch.Notification{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return dispatch.Notification{}, dispatch.ErrNotificationNotFound
+	}
+	return rows[0].notification(), nil
 }
 
 func (s *Store) stillUseful(tx *gorm.DB, n dispatch.Notification) error {

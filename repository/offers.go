@@ -11,15 +11,18 @@ import (
 // Seen writes that the driver's app has shown the offer of that round, which there must be. The first time is kept.
 func (s *Store) Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error {
 	now := s.dialect.now()
-	upsert := " ON DUPLICATE KEY UPDATE "
-	if s.dialect.skipLocked == "" {
-		upsert = " ON CONFLICT (dispatch_id, round, driver_id) DO UPDATE SET "
-	}
 	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, "+now+")"+upsert+
+		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, "+now+")"+s.upsertOffer()+
 			"seen_at = COALESCE(seen_at, "+now+")", id, round, driver).Error
 		return unavailable(err)
 	})
+}
+
+func (s *Store) upsertOffer() string {
+	if s.dialect.skipLocked == "" {
+		return " ON CONFLICT (dispatch_id, round, driver_id) DO UPDATE SET "
+	}
+	return " ON DUPLICATE KEY UPDATE "
 }
 
 // funnelRow is what one source knows of one round.

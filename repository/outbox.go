@@ -175,6 +175,7 @@ func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) dispatch.Push {
 		ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Read: time.Now(), Driver: n.DriverID,
 		Topic: n.Topic, Attempts: n.Attempts, At: fromMicros(n.At), Until: fromMicros(n.ExpiresAt), Leased: leased,
 	}
+	p.Reread(d)
 	if row.Token != nil && !row.Dead {
 		p.Device = dispatch.Device{
 			ID: n.DeviceID, Driver: n.DriverID, Platform: row.Platform, PushToken: *row.Token, Locale: row.Locale,

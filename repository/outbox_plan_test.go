@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,8 +150,8 @@ func TestPlans(t *testing.T) {
 			{`SELECT .*FROM outbox WHERE state = 0`, "ix_outbox_due"},
 			{`SELECT .*FROM notifications WHERE state = 0`, "ix_notifications_due"},
 			{`SELECT .*FROM notifications n\s+LEFT JOIN`, "PRIMARY"},
-			{`SELECT .*FROM notifications WHERE dispatch_id`, "ix_notifications_dispatch"},
-			{`SELECT .*FROM notifications n\s+JOIN`, "ix_notifications_dispatch"},
+			{`SELECT .*FROM notifications WHERE dispatch_id`, "ix_notifications_dispatch|ix_notifications_driver"},
+			{`SELECT .*FROM notifications n\s+JOIN`, "ix_notifications_dispatch|ix_notifications_driver"},
 			{`UPDATE outbox`, "PRIMARY"},
 			{`UPDATE notifications`, "PRIMARY"},
 		}
@@ -162,7 +163,7 @@ func TestPlans(t *testing.T) {
 				}
 				seen[i]++
 				plan := db.explain(t, s)[0]
-				if plan["type"] != "range" && plan["type"] != "ref" || plan["key"] != want.key || i < 2 && strings.Contains(plan["extra"], "filesort") {
+				if plan["type"] != "range" && plan["type"] != "ref" || !slices.Contains(strings.Split(want.key, "|"), plan["key"]) || i < 2 && strings.Contains(plan["extra"], "filesort") {
 					t.Errorf("%.160s...\n%v", s, plan)
 				}
 			}

@@ -260,7 +260,7 @@ func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
 			case 5:
 				n.Round = 2
 			case 6:
-				n.ExpiresAt = micros(db.now(t))
+				n.Type, n.Silent, n.ExpiresAt = dispatch.EventTaken, true, micros(db.now(t))
 			}
 			n.Attempts = i
 		})

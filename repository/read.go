@@ -2,10 +2,6 @@ package repository
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -40,29 +36,64 @@ func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch
 	return d, err
 }
 
-// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last.
+// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. A page
+// costs the same wherever it is, unless q.Text is given. ErrBadCursor.
 func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
-	db := s.general.WithContext(ctx).Where("1 = 1")
-	if q.Status != "" {
-		db = s.whereStatus(db, q.Status)
+	l := s.selected(q)
+	source, args, err := l.sql(q.Page)
+	if err != nil {
+		return nil, "", err
 	}
-	if q.Region != "" {
-		db = db.Where("region = ?", q.Region)
+	var rows []timedRow
+	err = s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now FROM ("+source+") p ORDER BY "+l.by(), args...).Scan(&rows).Error
+	if err != nil {
+		return nil, "", unavailable(err)
 	}
-	if q.Text != "" {
-		db = whereText(db, q.Text)
+	rows, next := firstOf(&l, rows, q.Limit, func(row *timedRow) *dispatchRow { return &row.Row })
+	items := make([]dispatch.Dispatch, len(rows))
+	for i := range rows {
+		items[i] = rows[i].Row.at(fromMicros(rows[i].Now))
 	}
-	order := "created_at"
-	if q.Driver != "" {
-		db, order = db.Where("accepted_by = ?", q.Driver), "accepted_at"
-	}
-	return s.page(db, order, q.Page)
+	return items, next, nil
 }
 
-// whereText lets the database lower both sides: what it takes for a letter is its own affair.
-func whereText(db *gorm.DB, text string) *gorm.DB {
+func (s *Store) selected(q dispatch.Query) listing {
+	l := listing{kind: 'd', along: s.dialect.along}
+	index := "PRIMARY"
+	switch {
+	case q.Driver != "":
+		l.kind, l.order, index = 'j', "accepted_at", "ix_dispatches_jobs"
+	case q.Region != "" && q.Status != "":
+		index = "ix_dispatches_region_status"
+	case q.Region != "":
+		index = "ix_dispatches_region"
+	case q.Status != "":
+		index = "ix_dispatches_status"
+	}
+	for _, where := range s.statusSQL(q.Status) {
+		l.parts = append(l.parts, part{index: index, where: where})
+	}
+	if q.Status == dispatch.Expired && q.Driver == "" {
+		// They are few, and soon written down as EXPIRED: those that are not over would be many to step over.
+		l.parts[1].index = "ix_dispatches_expiry"
+	}
+	if q.Driver != "" {
+		l.and("accepted_by = ?", q.Driver)
+	}
+	if q.Region != "" {
+		l.and("region = ?", q.Region)
+	}
+	if q.Text != "" {
+		where, args := textSQL(q.Text, "external_id", "site_address", "note")
+		l.and(where, args...)
+	}
+	return l
+}
+
+// textSQL selects rows that have the text in one of the columns, or in their identifier. It lets the database lower both
+// sides: what it takes for a letter is its own affair.
+func textSQL(text string, columns ...string) (string, []any) {
 	like := "%" + likeEscaper.Replace(text) + "%"
-	columns := []string{"external_id", "site_address", "note"}
 	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
 		columns = append(columns, "id") // which is ASCII, and MySQL compares it with nothing else
 	}
@@ -71,79 +102,29 @@ func whereText(db *gorm.DB, text string) *gorm.DB {
 	for i, c := range columns {
 		conditions[i], args[i] = "LOWER("+c+") LIKE LOWER(?) ESCAPE '!'", like
 	}
-	return db.Where("("+strings.Join(conditions, " OR ")+")", args...)
+	return "(" + strings.Join(conditions, " OR ") + ")", args
 }
 
 var likeEscaper = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
-// OpenFor returns the dispatches that the driver is suited for and whose window has not passed, those that open
-// latest first, and the cursor of the next page. It does not look at duty and suspension.
-func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Dispatch, string, error) {
-	db := s.general.WithContext(ctx).
-		Where("status = 'PENDING' AND expires_at > "+s.dialect.now()).
-		Where("region IN ? AND vehicle_class = ?", v.Regions, v.VehicleClass).
-		Where("(min_working_height_m IS NULL OR min_working_height_m <= ?)", v.WorkingHeightM)
-	return s.page(db, "opens_at", page)
-}
-
-// whereStatus selects by the state as it is by the clock, which is not always the one that is written.
-func (s *Store) whereStatus(db *gorm.DB, status dispatch.Status) *gorm.DB {
+// statusSQL selects by the state as it is by the clock, which is not always the one that is written: what fulfills any one
+// of the conditions, and nothing fulfills two. Each can be read in the order of an index.
+func (s *Store) statusSQL(status dispatch.Status) []string {
 	now := s.dialect.now()
 	switch status {
+	case "":
+		return []string{"1 = 1"}
 	case dispatch.Scheduled:
-		return db.Where("status = 'PENDING' AND opens_at > " + now)
+		return []string{"status = 'PENDING' AND opens_at > " + now}
 	case dispatch.Pending:
-		return db.Where("status = 'PENDING' AND opens_at <= " + now + " AND expires_at > " + now)
+		return []string{"status = 'PENDING' AND opens_at <= " + now + " AND expires_at > " + now}
 	case dispatch.Expired:
-		return db.Where("(status = 'EXPIRED' OR status = 'PENDING' AND opens_at <= " + now + " AND expires_at <= " + now + ")")
+		return []string{"status = 'EXPIRED'", "status = 'PENDING' AND opens_at <= " + now + " AND expires_at <= " + now}
 	}
-	return db.Where("status = ?", status)
-}
-
-func (s *Store) page(db *gorm.DB, order string, page dispatch.Page) ([]dispatch.Dispatch, string, error) {
-	if page.Cursor != "" {
-		at, id, err := parseCursor(page.Cursor)
-		if err != nil {
-			return nil, "", err
-		}
-		db = db.Where(fmt.Sprintf("(%[1]s < ? OR %[1]s = ? AND id < ?)", order), at, at, id)
+	if !status.Valid() {
+		return []string{"1 = 0"}
 	}
-	var rows []timedRow
-	err := db.Table("dispatches").Select("dispatches.*, " + s.dialect.now() + " now").
-		Order(order + " DESC, id DESC").Limit(page.Limit + 1).Find(&rows).Error
-	if err != nil {
-		return nil, "", unavailable(err)
-	}
-	next := ""
-	if len(rows) > page.Limit {
-		rows = slices.Clip(rows[:page.Limit])
-		last := &rows[len(rows)-1].Row
-		next = cursor(map[string]*int64{
-			"created_at": &last.CreatedAt, "opens_at": &last.OpensAt, "accepted_at": last.AcceptedAt,
-		}[order], last.ID)
-	}
-	items := make([]dispatch.Dispatch, len(rows))
-	for i := range rows {
-		items[i] = rows[i].Row.at(fromMicros(rows[i].Now))
-	}
-	return items, next, nil
-}
-
-func cursor(at *int64, id dispatch.ID) string {
-	raw := binary.BigEndian.AppendUint64(nil, uint64(*at))
-	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
-}
-
-func parseCursor(s string) (int64, dispatch.ID, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(raw) <= 8 {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	id, err := dispatch.ParseID(string(raw[8:]))
-	if err != nil {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	return int64(binary.BigEndian.Uint64(raw)), id, nil
+	return []string{"status = '" + string(status) + "'"}
 }
 
 // NewestClaim returns the newest claim that the driver has had on the dispatch, nil if none.

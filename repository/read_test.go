@@ -51,6 +51,14 @@ func ids(items []dispatch.Dispatch) []dispatch.ID {
 	return ids
 }
 
+func dispatches(offered []dispatch.Offered) []dispatch.Dispatch {
+	items := make([]dispatch.Dispatch, len(offered))
+	for i, o := range offered {
+		items[i] = o.Dispatch
+	}
+	return items
+}
+
 func TestListByStatus(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID
@@ -181,7 +189,8 @@ func TestPagesHaveNoGaps(t *testing.T) {
 					t.Errorf("List, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
 				offered := all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
-					return db.OpenFor(t.Context(), v, p)
+					items, next, err := db.OpenFor(t.Context(), v, p)
+					return dispatches(items), next, err
 				})
 				if got := ids(offered); !slices.Equal(got, want) {
 					t.Errorf("OpenFor, %s, %d a page: got %v, want %v", name, limit, got, want)
@@ -201,7 +210,10 @@ func TestBadCursors(t *testing.T) {
 		db.add(t, nil)
 		for _, c := range []string{
 			"x", "=", "äö", "AAAAAAAAAAA", "null", "' OR 1 = 1 --",
-			base64.RawURLEncoding.EncodeToString([]byte("12345678")),
+			base64.RawURLEncoding.EncodeToString([]byte("d12345678")),
+			base64.RawURLEncoding.EncodeToString([]byte("o12345678")),
+			base64.RawURLEncoding.EncodeToString([]byte("d12345678drv_0123456789abcdefghijklmnop")),
+			base64.RawURLEncoding.EncodeToString([]byte("o12345678drv_0123456789abcdefghijklmnop")),
 			base64.RawURLEncoding.EncodeToString([]byte("12345678drv_0123456789abcdefghijklmnop")),
 			base64.StdEncoding.EncodeToString([]byte("12345678dsp_0123456789abcdefghijklmnop??")),
 		} {
@@ -211,6 +223,45 @@ func TestBadCursors(t *testing.T) {
 			}
 			if items, _, err := db.OpenFor(t.Context(), v, page); !errors.Is(err, dispatch.ErrBadCursor) {
 				t.Errorf("OpenFor, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
+			}
+		}
+	})
+}
+
+// A cursor is one of its own list's, whatever that is narrowed to.
+func TestCursorsOfOtherLists(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		d := db.add(t, nil)
+		lists := map[string]func(dispatch.Page) error{
+			"dispatches": func(p dispatch.Page) error { _, _, err := db.List(t.Context(), dispatch.Query{Page: p}); return err },
+			"by status": func(p dispatch.Page) error {
+				_, _, err := db.List(t.Context(), dispatch.Query{Status: dispatch.Expired, Region: "seoul", Page: p})
+				return err
+			},
+			"jobs": func(p dispatch.Page) error {
+				_, _, err := db.List(t.Context(), dispatch.Query{Driver: v.ID, Page: p})
+				return err
+			},
+			"offers": func(p dispatch.Page) error { _, _, err := db.OpenFor(t.Context(), v, p); return err },
+			"taps":   func(p dispatch.Page) error { _, _, err := db.Attempts(t.Context(), d.ID, 0, p); return err },
+			"offers of a dispatch": func(p dispatch.Page) error {
+				_, _, err := db.Offers(t.Context(), d.ID, 0, p)
+				return err
+			},
+			"notifications": func(p dispatch.Page) error { _, _, err := db.Notifications(t.Context(), d.ID, p); return err },
+		}
+		cursors := map[string]string{
+			"dispatches": cursor('d', 0, d.ID), "by status": cursor('d', 0, d.ID), "jobs": cursor('j', 1, d.ID), "offers": cursor('o', 1, d.ID),
+			"taps": cursor('a', 0, dispatch.NewAttemptID(time.Now())), "offers of a dispatch": cursor('c', 1, v.ID),
+			"notifications": place(1, dispatch.NewNotificationID(time.Now())),
+		}
+		for list, read := range lists {
+			for of, c := range cursors {
+				err := read(dispatch.Page{Limit: 1, Cursor: c})
+				if mine := c == cursors[list]; mine && err != nil || !mine && !errors.Is(err, dispatch.ErrBadCursor) {
+					t.Errorf("%s with the cursor of %s: %v", list, of, err)
+				}
 			}
 		}
 	})
@@ -241,12 +292,12 @@ func TestOpenForIsTheDomainsRule(t *testing.T) {
 						}
 					}
 					got, next, err := db.OpenFor(t.Context(), v, dispatch.Page{Limit: 100})
-					if err != nil || next != "" || !slices.Equal(ids(got), want) {
+					if err != nil || next != "" || !slices.Equal(ids(dispatches(got)), want) {
 						h := "no height"
 						if height != nil {
 							h = fmt.Sprint(*height)
 						}
-						t.Errorf("%v %s %s: got %v, %v; want %v", regions, class, h, ids(got), err, want)
+						t.Errorf("%v %s %s: got %v, %v; want %v", regions, class, h, ids(dispatches(got)), err, want)
 					}
 				}
 			}
@@ -267,8 +318,8 @@ func TestOpenForLeavesOutWhatIsOver(t *testing.T) {
 			db.add(t, func(d *dispatch.Dispatch) { d.Status = s })
 		}
 		got, _, err := db.OpenFor(t.Context(), drivers[0], dispatch.Page{Limit: 10})
-		if err != nil || !slices.Equal(ids(got), []dispatch.ID{soon.ID, open.ID}) {
-			t.Errorf("got %v, %v; want %v and %v", ids(got), err, soon.ID, open.ID)
+		if err != nil || !slices.Equal(ids(dispatches(got)), []dispatch.ID{soon.ID, open.ID}) {
+			t.Errorf("got %v, %v; want %v and %v", ids(dispatches(got)), err, soon.ID, open.ID)
 		}
 	})
 }

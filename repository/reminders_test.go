@@ -106,7 +106,7 @@ func TestWhatMovesBeforeItsReminder(t *testing.T) {
 		moves{name: "put off", set: "work_starts_at = work_starts_at + 7200000000"},
 		moves{
 			name: "reminded by another", set: "note = note",
-			also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.reminder', 1, NULL, 'system', '', 1 FROM dispatches WHERE id = ?",
+			also: "INSERT INTO events SELECT 'evt_x', id, 'dispatch.reminder', 1, NULL, 'system', '', 1, '' FROM dispatches WHERE id = ?",
 		},
 	)
 }

@@ -11,12 +11,13 @@ import (
 	"firsttap/dispatch"
 )
 
-// How long is kept what is no record; dispatches, claims and events are. What was pushed has its own time, next_at.
+// How long is kept what is no record; dispatches, claims, events and the audit are. What was pushed has its
+// own time, next_at, and the answer to an Idempotency-Key expires_at.
 const (
 	keepQuarantined = 7 * 24 * time.Hour // an app that still lives registers its token again when it starts
 	keepRuns        = 7 * 24 * time.Hour
 	keepSupply      = 30 * 24 * time.Hour
-	keepTaps        = 90 * 24 * time.Hour // and what drivers have seen
+	keepTaps        = 90 * 24 * time.Hour // and what drivers have seen and declined
 )
 
 // Prune deletes up to limit rows of what has been kept for long enough, and returns how many. It holds few rows at a
@@ -42,8 +43,8 @@ type heap struct {
 	args                     []any
 }
 
-// heaps are all that is of no use any more. Dispatches and attempts are found by their identifiers, which begin with the
-// time.
+// heaps are all that is of no use any more. Attempts are found by their identifiers, which begin with the time; so are
+// offers, by their dispatch's, and looked at: one that was made long ago may be seen or declined only now.
 func heaps(now time.Time) []heap {
 	ago := func(kept time.Duration) int64 { return micros(now.Add(-kept)) }
 	tapped := now.Add(-keepTaps)
@@ -52,8 +53,12 @@ func heaps(now time.Time) []heap {
 		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}},
 		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), openRuns}},
 		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}},
+		{"idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", []any{micros(now)}},
 		{"attempts", "id", "id < ?", "id", []any{dispatch.FirstAttemptID(tapped)}},
-		{"offers", "dispatch_id, round, driver_id", "dispatch_id < ?", "dispatch_id", []any{dispatch.FirstID(tapped)}},
+		{
+			"offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
+			"dispatch_id", []any{dispatch.FirstID(tapped), micros(tapped), micros(tapped)},
+		},
 	}
 	// State by state: the index has no room for "state <> 0".
 	for _, state := range []int{stateDone, stateDead, stateDropped} {

@@ -75,6 +75,7 @@ func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Du
 		db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(age(30*day)), name)
 		create(&attemptRow{ID: dispatch.NewAttemptID(age(90 * day)), DispatchID: "dsp_1", Result: dispatch.AttemptWon})
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", dispatch.NewID(age(90*day)), v.ID)
+		create(&idempotencyRow{Caller: "key_1", Name: name, Seed: dispatch.Seed(name), ExpiresAt: micros(age(0))})
 	}
 }
 
@@ -82,14 +83,14 @@ func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Du
 func (db *database) kept(t *testing.T) map[string]int {
 	t.Helper()
 	kept := map[string]int{}
-	for _, table := range []string{"devices", "job_runs", "supply", "attempts", "offers"} {
+	for _, table := range []string{"devices", "job_runs", "supply", "attempts", "offers", "idempotency_keys"} {
 		kept[table] = db.count(t, table)
 	}
 	return kept
 }
 
 // agedRows is how many rows aged writes for each n.
-const agedRows = 7
+const agedRows = 8
 
 // Each table has its time; what is younger stays, and so does the record.
 func TestHowLongIsKept(t *testing.T) {
@@ -100,6 +101,7 @@ func TestHowLongIsKept(t *testing.T) {
 		db.exec(t, "UPDATE dispatches SET created_at = ?, updated_at = ?", long, long)
 		db.exec(t, "UPDATE events SET at = ?", long)
 		db.exec(t, "UPDATE claims SET accepted_at = ?", long)
+		db.exec(t, "UPDATE audit SET at = ?, id = 'aud_0'", long)
 		healthy := db.mustPut(t, someDevice(v.ID, "healthy", "healthy"))
 		for i, status := range openRuns { // which are as old as can be
 			if err := db.writes.Create(&runRow{Job: "open", Slot: int64(i + 1), Status: status}).Error; err != nil {
@@ -126,8 +128,36 @@ func TestHowLongIsKept(t *testing.T) {
 			t.Error("a device that lives, or a run that has not ended, is gone")
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
-		if n := db.count(t, "dispatches"); n != 1 {
+		if n := db.count(t, "dispatches"); n != 1 || db.count(t, "audit WHERE id = 'aud_0'") != 1 {
 			t.Errorf("%d dispatches", n)
+		}
+	})
+}
+
+// What is known of an offer has its own age: of an old dispatch too, what a driver has just seen or declined is kept.
+func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		long := db.now(t).Add(-100 * day)
+		d := db.add(t, func(d *dispatch.Dispatch) { d.ID = dispatch.NewID(long) })
+		v := db.drivers(t, 6)
+		for _, seen := range []int{0, 2, 3} {
+			if err := db.Seen(t.Context(), d.ID, 1, v[seen].ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, declined := range []int{1, 2, 4} {
+			if err := db.Decline(t.Context(), d.ID, 1, v[declined].ID, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db.exec(t, "UPDATE offers SET seen_at = ? WHERE driver_id IN (?, ?)", micros(long), v[2].ID, v[3].ID)
+		db.exec(t, "UPDATE offers SET declined_at = ? WHERE driver_id = ?", micros(long), v[4].ID)
+		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", d.ID, v[5].ID)
+		if n, err := db.Prune(t.Context(), 100); n != 3 || err != nil {
+			t.Errorf("pruned %d, %v; want 3", n, err)
+		}
+		if n := db.count(t, "offers WHERE driver_id IN (?, ?, ?)", v[0].ID, v[1].ID, v[2].ID); n != 3 {
+			t.Errorf("%d of 3 are left that were seen or declined just now", n)
 		}
 	})
 }

@@ -148,13 +148,14 @@ type eventRow struct {
 	DriverID   *string
 	Actor      string
 	ReasonCode string
+	RequestID  string
 	At         int64
 }
 
 func (row *eventRow) event() dispatch.Event {
 	return dispatch.Event{
 		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(value(row.DriverID)),
-		Actor: row.Actor, ReasonCode: row.ReasonCode, At: fromMicros(row.At),
+		Actor: row.Actor, ReasonCode: row.ReasonCode, Request: row.RequestID, At: fromMicros(row.At),
 	}
 }
 

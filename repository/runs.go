@@ -325,6 +325,14 @@ func (s *Store) RequestRun(ctx context.Context, job, actor string) (dispatch.Job
 		if err != nil {
 			return err
 		}
+		before, err := made(tx)
+		if err != nil {
+			return err
+		}
+		if before != nil {
+			run, err = requested(tx, before)
+			return err
+		}
 		queued := slices.IndexFunc(state.Open, func(r dispatch.JobRun) bool { return r.Status == dispatch.RunQueued })
 		if queued >= 0 {
 			run = state.Open[queued]
@@ -332,7 +340,10 @@ func (s *Store) RequestRun(ctx context.Context, job, actor string) (dispatch.Job
 		}
 		row := runRow{Job: job, Slot: micros(now), Status: dispatch.RunQueued, RequestedBy: actor}
 		run = row.run()
-		return unavailable(tx.Create(&row).Error)
+		if err := tx.Create(&row).Error; err != nil {
+			return unavailable(err)
+		}
+		return audit(tx, dispatch.AuditJobRun, job, map[string]any{slotDetail: now.Format(time.RFC3339Nano)}, now)
 	})
 	return run, err
 }

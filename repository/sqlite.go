@@ -43,6 +43,7 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 		name:      migrations.SQLite,
 		now:       func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
 		retryable: func(error) bool { return false },
+		along:     func(string) string { return "" }, // it does by itself
 		hasRegion: "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = ?)",
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate", migrations.LockWait))

@@ -44,6 +44,9 @@ type dialect struct {
 	forUpdate, forShare string
 	// skipLocked locks what a SELECT finds but for what others have locked.
 	skipLocked string
+	// along is the SQL, behind a table's name, that has it read along that index. A server that may choose reads the whole
+	// table backwards instead and hopes to find a page early, or an index from its end to where the page begins.
+	along func(index string) string
 	// hasRegion is the SQL for a driver v's regions, a JSON array, having one.
 	hasRegion string
 	// retryable reports an error that says "again": nothing was written, and the same thing may well succeed.

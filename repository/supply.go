@@ -69,7 +69,7 @@ func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error 
 		Region string
 		Open   int
 	}
-	err := s.whereStatus(s.general.WithContext(ctx).Table("dispatches"), dispatch.Pending).
+	err := s.general.WithContext(ctx).Table("dispatches" + s.dialect.along("ix_dispatches_open")).Where(s.statusSQL(dispatch.Pending)[0]).
 		Select("region, COUNT(*) open").Group("region").Scan(&rows).Error
 	for _, row := range rows {
 		for _, region := range []string{row.Region, ""} {

@@ -11,7 +11,7 @@ import (
 )
 
 // Update runs change on the locked row and commits the row and what change returns, or nothing. A change that
-// returns no events leaves the row as it is.
+// returns no events leaves the row as it is. After a deadlock change is run again.
 //
 // ErrNotFound; change's own errors as they are; ErrUnavailable when nothing was written; ErrUnknown when the
 // COMMIT's reply is missing.
@@ -28,12 +28,15 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 ) (dispatch.Dispatch, error) {
 	var d dispatch.Dispatch
 	var events []dispatch.Event
-	err := transact(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
 		before, now, err := s.find(tx, id, s.dialect.forUpdate)
 		if err != nil {
 			return err
 		}
-		d = before
+		d, events = before, nil
+		if done, err := changed(tx); done || err != nil {
+			return err
+		}
 		events, err = change(tx, &d, now)
 		if err != nil || len(events) == 0 {
 			return err
@@ -67,6 +70,14 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 			return unavailable(err)
 		}
 	}
+	if before.Round == d.Round && !before.ExpiresAt.Equal(d.ExpiresAt) {
+		if err := s.moveOffers(tx, d); err != nil {
+			return err
+		}
+	}
+	if err := noteChange(tx); err != nil {
+		return err
+	}
 	return unavailable(s.tell(tx, events))
 }
 
@@ -90,10 +101,11 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
 	rows := make([]eventRow, len(events))
 	outbox := make([]outboxRow, len(events))
+	request := dispatch.CallerOf(tx.Statement.Context).Request
 	for i, e := range events {
 		rows[i] = eventRow{
 			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: optional(string(e.Driver)),
-			Actor: e.Actor, ReasonCode: e.ReasonCode, At: micros(e.At),
+			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At),
 		}
 		outbox[i] = outboxRow{
 			EventID: e.ID, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
@@ -126,10 +138,14 @@ func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet
 	return told && err == nil, err
 }
 
-// Create writes a new dispatch, which build makes at the database's time. ErrDuplicateExternalID.
+// Create writes a new dispatch, which build makes at the database's time. A request that has made it already gets it as
+// it stands. ErrDuplicateExternalID.
 func (s *Store) Create(ctx context.Context,
 	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
+	if d, done, err := s.created(ctx); done || err != nil {
+		return d, err
+	}
 	var d dispatch.Dispatch
 	var events []dispatch.Event
 	err := transact(ctx, s.writes, func(tx *gorm.DB) error {
@@ -150,10 +166,28 @@ func (s *Store) Create(ctx context.Context,
 		}
 		return unavailable(s.tell(tx, events))
 	})
+	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
+		// Whoever began the request may have committed it just now.
+		if before, done, _ := s.created(ctx); done {
+			return before, nil
+		}
+	}
 	if err == nil {
 		s.tellers.committed(d, events)
 	}
 	return d, err
+}
+
+// created returns the dispatch that the request of ctx has made already. It asks nobody where the request has no seed.
+func (s *Store) created(ctx context.Context) (d dispatch.Dispatch, done bool, err error) {
+	if dispatch.SeedOf(ctx) == "" {
+		return d, false, nil
+	}
+	d, err = s.Dispatch(ctx, dispatch.IDFor(ctx, time.Time{}))
+	if errors.Is(err, dispatch.ErrNotFound) {
+		return d, false, nil
+	}
+	return d, err == nil, err
 }
 
 func (s *Store) clock(db *gorm.DB) (time.Time, error) {

@@ -61,6 +61,7 @@ type Acceptor struct {
 	gate    *gate
 	chaser  *chaser
 	ledger  *Ledger // nil: taps are not kept
+	counter Counter
 	log     *slog.Logger
 }
 
@@ -68,7 +69,7 @@ type Acceptor struct {
 // away by a claim that came to nothing.
 func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Logger) *Acceptor {
 	return &Acceptor{
-		claims: claims, locks: locks, lockTTL: lockTTL, log: log,
+		claims: claims, locks: locks, lockTTL: lockTTL, log: log, counter: uncounted{},
 		gate: newGate(), chaser: newChaser(claims, locks, log),
 	}
 }
@@ -83,23 +84,56 @@ func (a *Acceptor) Run(ctx context.Context) { a.chaser.run(ctx) }
 // ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown. A loser is told at once: Accept waits only for the
 // driver's own decision.
 func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
-	if a.ledger == nil {
-		return a.accept(ctx, tap)
-	}
 	arrived := time.Now()
 	won, err := a.accept(ctx, tap)
-	a.ledger.Note(tap, arrived, err)
+	a.counter.CountClaim(resultOf(won, err))
+	if a.ledger == nil {
+		return won, err
+	}
+	if err == nil {
+		tap.Round = won.Dispatch.Claim.Round
+	}
+	a.ledger.Note(ctx, tap, arrived, err)
 	return won, err
+}
+
+// flushTime is how long a receipt waits for the ledger.
+const flushTime = time.Second
+
+// written reports whether the taps that this instance has answered are in the ledger now.
+func (a *Acceptor) written(ctx context.Context) bool {
+	if a.ledger == nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	return a.ledger.Flush(ctx)
+}
+
+// writtenElsewhere waits for as long as other instances may take to write the taps that they have answered, and reports
+// false where ctx ends first.
+func (a *Acceptor) writtenElsewhere(ctx context.Context) bool {
+	if a.ledger == nil {
+		return true
+	}
+	select {
+	case <-time.After(2 * ledgerEvery): // the longest wait for the next write, and as much again for the write itself
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (a *Acceptor) accept(ctx context.Context, tap Tap) (Acceptance, error) {
 	f, leads, err := a.gate.enter(tap)
 	switch {
 	case err != nil:
+		a.counter.CountDecision(gateLayer(err), DecisionRefused)
 		return Acceptance{}, err
 	case leads:
 		return a.lead(ctx, tap, f)
 	}
+	a.counter.CountDecision(LayerFlight, DecisionJoined)
 	select {
 	case <-f.done:
 		won := f.result
@@ -137,11 +171,13 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap) (Acceptance, error) {
 		func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 			return d.Accept(c, tap.Round, id, now)
 		})
+	replayed := err == nil && d.Claim.ID != id
+	a.counter.CountDecision(LayerDatabase, decisionOf(replayed, err))
 	a.mark(ctx, tap, lease, d, err)
 	if err != nil {
 		return Acceptance{}, err
 	}
-	return Acceptance{Dispatch: d, Replayed: d.Claim.ID != id}, nil
+	return Acceptance{Dispatch: d, Replayed: replayed}, nil
 }
 
 // obtain takes the dispatch's lock. No lease and no error means that the database is to decide without one.
@@ -159,12 +195,15 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 	case !ok || !m.refuses(tap):
 		return nil, nil
 	case m.committed:
+		a.counter.CountDecision(LayerMarker, DecisionRefused)
 		a.gate.know(tap.Dispatch, m.holder)
 		a.chaser.settle(tap.Dispatch, m.round)
 	default:
+		a.counter.CountDecision(LayerLock, DecisionRefused)
 		a.chaser.chase(tap, chaseEvery)
 	}
-	return nil, &dispatch.TakenError{Final: m.committed}
+	// The marker may have outlived its round: a tap that names none may be on a later one, which nobody has.
+	return nil, &dispatch.TakenError{Final: m.committed && tap.Round != 0}
 }
 
 // mark leaves the decision where the next taps look. After ErrUnknown it leaves the lock alone: the claim may have
@@ -187,6 +226,29 @@ func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Pass, d dispat
 	if err != nil {
 		// The lock ends by itself, and whoever asks the database hears the truth.
 		a.log.Debug("the claim's lock was not marked", "dispatch", tap.Dispatch, "error", err)
+	}
+}
+
+// Taken has taps told that the dispatch is taken, after a claim on it that was none of theirs.
+func (a *Acceptor) Taken(ctx context.Context, id dispatch.ID, c dispatch.Claim) {
+	a.gate.know(id, holder{c.Driver, c.Round})
+	a.chaser.settle(id, c.Round)
+	if a.locks == nil {
+		return
+	}
+	var held *lock.HeldError
+	_, err := a.locks.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
+	if errors.As(err, &held) {
+		// A tap that is being decided marks the dispatch itself; what an earlier round has left stands in nobody's way but
+		// that of this mark.
+		if old, ok := parseMarker(held.Owner); ok && old.committed && old.round < c.Round {
+			if err = a.locks.Release(ctx, lockName(id), held.Owner); err == nil {
+				_, err = a.locks.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
+			}
+		}
+	}
+	if err != nil && !errors.As(err, &held) {
+		a.log.Debug("the dispatch was not marked as taken", "dispatch", id, "error", err)
 	}
 }
 

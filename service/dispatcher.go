@@ -13,6 +13,12 @@ type DispatchStore interface {
 	Create(ctx context.Context, build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error)) (dispatch.Dispatch, error)
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
+	// Assign commits what rule decides over the dispatch and driver as they are, or nothing; see repository.Store.
+	Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
+	// EachCandidate has look see every driver as a candidate for the terms; see repository.Store.
+	EachCandidate(ctx context.Context, terms dispatch.Terms,
+		look func(c dispatch.Candidate, reachable bool, now time.Time)) (time.Time, error)
 }
 
 // Dispatcher is what the backoffice does to dispatches.
@@ -26,9 +32,6 @@ func NewDispatcher(store DispatchStore, taps *Acceptor) *Dispatcher {
 	return &Dispatcher{store: store, taps: taps}
 }
 
-// ErrWindow says that a dispatch would expire before it opens, or has expired already.
-var ErrWindow = errors.New("expires_at must be after opens_at and in the future")
-
 // Order is a dispatch to be made.
 type Order struct {
 	ExternalID string
@@ -37,21 +40,26 @@ type Order struct {
 	ExpiresAt  *time.Time // nil: the default window after opening
 }
 
-// Create opens a dispatch. ErrWindow, ErrDuplicateExternalID, ErrUnavailable, ErrUnknown.
+func (o Order) window(now time.Time) (dispatch.Window, error) {
+	window := dispatch.Window{OpensAt: now}
+	if o.OpensAt != nil {
+		window.OpensAt = *o.OpensAt
+	}
+	window.ExpiresAt = window.OpensAt.Add(dispatch.DefaultWindow)
+	if o.ExpiresAt != nil {
+		window.ExpiresAt = *o.ExpiresAt
+	}
+	return window, window.Check(now)
+}
+
+// Create opens a dispatch, once for each request. dispatch.ErrWindow, ErrDuplicateExternalID, ErrUnavailable, ErrUnknown.
 func (s *Dispatcher) Create(ctx context.Context, o Order, actor string) (dispatch.Dispatch, error) {
 	return s.store.Create(ctx, func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
-		window := dispatch.Window{OpensAt: now}
-		if o.OpensAt != nil {
-			window.OpensAt = *o.OpensAt
+		window, err := o.window(now)
+		if err != nil {
+			return dispatch.Dispatch{}, nil, err
 		}
-		window.ExpiresAt = window.OpensAt.Add(dispatch.DefaultWindow)
-		if o.ExpiresAt != nil {
-			window.ExpiresAt = *o.ExpiresAt
-		}
-		if !window.ExpiresAt.After(window.OpensAt) || !window.ExpiresAt.After(now) {
-			return dispatch.Dispatch{}, nil, ErrWindow
-		}
-		d, events := dispatch.New(dispatch.NewID(now), o.ExternalID, o.Terms, window, actor, now)
+		d, events := dispatch.New(dispatch.IDFor(ctx, now), o.ExternalID, o.Terms, window, actor, now)
 		return d, events, nil
 	})
 }

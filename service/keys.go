@@ -2,9 +2,14 @@ package service
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
+	"time"
 
 	"firsttap/dispatch"
 )
@@ -13,6 +18,9 @@ import (
 type KeyStore interface {
 	PutKey(ctx context.Context, k dispatch.Key) error
 	KeyByHash(ctx context.Context, hash string) (dispatch.Key, error)
+	AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error)
+	Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error)
+	RevokeKey(ctx context.Context, id string) error
 }
 
 // Keys tells whose an admin's key is.
@@ -21,8 +29,8 @@ type Keys struct{ store KeyStore }
 // NewKeys returns Keys over store.
 func NewKeys(store KeyStore) *Keys { return &Keys{store: store} }
 
-// firstKeyID names the key that the settings give.
-const firstKeyID = "key_first"
+// firstKeyID is short for it.
+const firstKeyID = dispatch.FirstKeyID
 
 // PutFirst makes key the first one, role admin, in place of the first one there was.
 func (k *Keys) PutFirst(ctx context.Context, key string) error {
@@ -37,6 +45,42 @@ func (k *Keys) Holder(ctx context.Context, key string) (dispatch.Key, error) {
 	}
 	return found, err
 }
+
+// secretPrefix is what a key begins with, so that those who search for leaked secrets find it.
+const secretPrefix = "ftk_"
+
+// Make makes a key, and returns it with its secret, which nobody can read again. by is the secret of whoever asks.
+// ErrKeyReused, ErrUnavailable, ErrUnknown.
+func (k *Keys) Make(ctx context.Context, name string, role dispatch.Role, by string) (dispatch.KeyRecord, string, error) {
+	secret := newSecret(ctx, by)
+	made, err := k.store.AddKey(ctx, dispatch.Key{
+		ID: dispatch.KeyIDFor(ctx, time.Now()), Name: name, Role: role, Hash: hashKey(secret),
+	})
+	return made, secret, err
+}
+
+// newSecret is random. Where the request may be done twice it comes from the request's seed, so that it is the same both
+// times, and from the secret of whoever asks, so that the seed, which is stored, gives nothing away.
+func newSecret(ctx context.Context, by string) string {
+	raw := make([]byte, sha256.Size)
+	if seed := dispatch.SeedOf(ctx); seed != "" {
+		mac := hmac.New(sha256.New, []byte(by))
+		fmt.Fprintf(mac, "firsttap api key\n%s", seed)
+		raw = mac.Sum(nil)
+	} else {
+		rand.Read(raw) // never fails: crypto/rand ends the process instead
+	}
+	return secretPrefix + base64.RawURLEncoding.EncodeToString(raw)
+}
+
+// List returns the keys, newest first, revoked ones too, and the cursor of the next page, "" after the last.
+func (k *Keys) List(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error) {
+	return k.store.Keys(ctx, page)
+}
+
+// Revoke ends a key: its next request is ErrUnauthenticated, on every instance. Doing it again changes nothing.
+// ErrKeyNotFound, ErrFirstKey.
+func (k *Keys) Revoke(ctx context.Context, id string) error { return k.store.RevokeKey(ctx, id) }
 
 // hashKey needs no salt and no stretching: keys are random, not chosen by people.
 func hashKey(key string) string {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"firsttap/dispatch"
 )
@@ -81,5 +82,25 @@ func TestKeys(t *testing.T) {
 	}
 	if _, err := keys.Holder(t.Context(), "three"); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("without a database: %v", err)
+	}
+}
+
+// A key comes from chance; of a request that may be done twice from its seed and from the secret of whoever asks, so that
+// nobody makes it who has read the seed.
+func TestWhatAKeyIsMadeOf(t *testing.T) {
+	ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+	if first := newSecret(ctx, "mine"); first != newSecret(ctx, "mine") {
+		t.Error("another key when it is made again")
+	}
+	other := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+	seen := map[string]bool{}
+	for _, s := range []string{
+		newSecret(ctx, "mine"), newSecret(ctx, "yours"), newSecret(ctx, ""), newSecret(other, "mine"),
+		newSecret(t.Context(), "mine"), newSecret(t.Context(), "mine"),
+	} {
+		if seen[s] || len(s) != len(secretPrefix)+43 {
+			t.Errorf("%s is known already, or too short", s)
+		}
+		seen[s] = true
 	}
 }

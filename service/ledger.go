@@ -27,25 +27,34 @@ const (
 
 // Ledger keeps every tap on Accept, written behind the answer: a loser's answer costs no SQL. Safe for concurrent use.
 type Ledger struct {
-	store   AttemptStore
-	log     *slog.Logger
-	queue   chan dispatch.Attempt
-	dropped atomic.Int64
+	store    AttemptStore
+	instance string
+	log      *slog.Logger
+	queue    chan dispatch.Attempt
+	flush    chan chan struct{}
+	dropped  atomic.Int64
 }
 
-// NewLedger returns a ledger that Run writes.
-func NewLedger(store AttemptStore, log *slog.Logger) *Ledger {
-	return &Ledger{store: store, log: log, queue: make(chan dispatch.Attempt, ledgerQueue)}
+// NewLedger returns a ledger of the taps on that instance, which Run writes.
+func NewLedger(store AttemptStore, instance string, log *slog.Logger) *Ledger {
+	return &Ledger{
+		store: store, instance: instance, log: log,
+		queue: make(chan dispatch.Attempt, ledgerQueue), flush: make(chan chan struct{}),
+	}
 }
 
-// Note keeps a tap that arrived at that time and was answered with err. It never blocks.
-func (l *Ledger) Note(tap Tap, arrived time.Time, err error) {
+// Note keeps a tap that arrived at that time, in the caller's request, and was answered with err. It never blocks.
+func (l *Ledger) Note(ctx context.Context, tap Tap, arrived time.Time, err error) {
 	result, ok := dispatch.ResultOf(err)
 	if !ok {
 		return
 	}
+	attempt := dispatch.Attempt{
+		Dispatch: tap.Dispatch, Round: tap.Round, Driver: tap.Driver, Result: result, At: arrived,
+		Instance: l.instance, AppVersion: dispatch.CallerOf(ctx).App,
+	}
 	select {
-	case l.queue <- dispatch.Attempt{Dispatch: tap.Dispatch, Round: tap.Round, Driver: tap.Driver, Result: result, At: arrived}:
+	case l.queue <- attempt:
 	default:
 		l.dropped.Add(1)
 	}
@@ -53,6 +62,23 @@ func (l *Ledger) Note(tap Tap, arrived time.Time, err error) {
 
 // Dropped is how many taps were not kept.
 func (l *Ledger) Dropped() int64 { return l.dropped.Load() }
+
+// Flush returns when what was noted before has been written, or given up. It reports false where that is not known: ctx
+// has ended, or nothing runs. Many at once cost little more than one.
+func (l *Ledger) Flush(ctx context.Context) bool {
+	done := make(chan struct{})
+	select {
+	case l.flush <- done:
+	case <-ctx.Done():
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
 
 // Run writes until ctx ends, and then what is left.
 func (l *Ledger) Run(ctx context.Context) {
@@ -62,6 +88,9 @@ func (l *Ledger) Run(ctx context.Context) {
 		select {
 		case <-tick.C:
 			l.writeAll(ctx)
+		case done := <-l.flush:
+			l.writeAll(ctx)
+			close(done)
 		case <-ctx.Done():
 			l.writeAll(ctx)
 			return

@@ -11,7 +11,7 @@ import (
 
 // keeping returns an Acceptor that keeps a ledger until stop.
 func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
-	a, l = NewAcceptor(p, nil, time.Second, quiet), NewLedger(p, quiet)
+	a, l = NewAcceptor(p, nil, time.Second, quiet), NewLedger(p, "here", quiet)
 	a.Keep(l)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -68,9 +68,9 @@ func TestEveryTapIsKept(t *testing.T) {
 func TestLedgerIsBounded(t *testing.T) {
 	p := newPlace(t)
 	id, v := p.dispatch(), p.drivers(1)[0]
-	l := NewLedger(p, quiet)
+	l := NewLedger(p, "here", quiet)
 	for range ledgerQueue + 10 {
-		l.Note(Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
+		l.Note(t.Context(), Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
 	}
 	if n := l.Dropped(); n != 10 {
 		t.Errorf("%d taps were dropped, want 10", n)

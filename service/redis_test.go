@@ -150,7 +150,8 @@ func TestWhoseKeyDecides(t *testing.T) {
 		{value: "claim:drv_other:1.clm_x", round: noRound},
 		{value: "taken:drv_other:1", round: 1, final: true},
 		{value: "taken:drv_other:2", round: 1, final: true},
-		{value: "taken:drv_other:1", round: noRound, final: true},
+		{value: "taken:drv_other:1", round: noRound}, // there may be a later one
+		{value: "taken:drv_other:1", round: noRound, opened: 2},
 		{value: "taken:drv_other:1", round: 2, asks: true, opened: 2},
 		{value: "claim:drv_other:1.clm_x", round: 2, asks: true, opened: 2},
 		{value: "claim:" + string(v) + ":1.clm_x", round: 1, asks: true}, // the driver's own earlier try

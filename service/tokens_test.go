@@ -140,6 +140,12 @@ func TestForgedTokens(t *testing.T) {
 		"upper case": strings.ToUpper(good), "lower case": strings.ToLower(good), "padded": good + "=",
 		"another's payload": p[0] + "." + strings.Split(other, ".")[1] + "." + p[2], "another's signature": p[0] + "." + p[1] + "." + strings.Split(other, ".")[2],
 		"claims a list": signed(hs256, []int{1}, secret), "huge": strings.Repeat("a", 1<<20), "huge, three parts": p[0] + "." + strings.Repeat("a", 1<<20) + "." + p[2],
+		"newline": good + "\n", "newlines": p[0] + ".\r\n" + p[1] + "." + p[2],
+		"two algs":                base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","alg":"none"}`)) + "." + p[1] + ".",
+		"two algs, the other way": base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","alg":"HS256"}`)) + "." + p[1] + ".",
+		"kid a path":              signed(map[string]any{"alg": "HS256", "kid": "../../../dev/null"}, goodClaims(), nil), "kid SQL": signed(map[string]any{"alg": "HS256", "kid": "x' UNION SELECT 'k"}, goodClaims(), []byte("k")),
+		"subject a list": with(map[string]any{"sub": []string{string(driver)}}), "subject null": signed(hs256, map[string]any{"iss": "firsttap", "aud": "driver", "sub": nil, "exp": fixed.Unix() + 9}, secret),
+		"exp huge":   with(map[string]any{"exp": 1e300}),
 		"not base64": p[0] + ".*." + p[2], "NUL": good + "\x00",
 	} {
 		if got, err := tokens.Driver(token); !errors.Is(err, ErrUnauthenticated) || got != "" {

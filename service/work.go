@@ -12,10 +12,12 @@ import (
 type WorkStore interface {
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error)
+	Offered(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Offered, error)
+	Decline(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID, reason string) error
+	Standing(ctx context.Context, id dispatch.ID, round int, driver, winner dispatch.DriverID) (dispatch.Standing, error)
 	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
 	NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (*dispatch.PastClaim, error)
-	OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Dispatch, string, error)
+	OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error)
 }
 
 // Work is what drivers see and do besides accepting.
@@ -92,41 +94,84 @@ func (w *Work) advance(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 
 // See returns a dispatch that the driver may see: one they have, or had, or could be offered. Otherwise ErrNotFound.
 func (w *Work) See(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
-	d, _, err := w.seeWithClaim(ctx, me, id)
-	return d, err
+	o, _, err := w.seeWithClaim(ctx, me, id)
+	return o.Dispatch, err
 }
 
-func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, *dispatch.PastClaim, error) {
+// Offer is See with what is known of the driver's offer.
+func (w *Work) Offer(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, error) {
+	o, _, err := w.seeWithClaim(ctx, me, id)
+	return o, err
+}
+
+func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, *dispatch.PastClaim, error) {
 	v, err := w.store.Driver(ctx, me)
 	if err != nil {
-		return dispatch.Dispatch{}, nil, err
+		return dispatch.Offered{}, nil, err
 	}
-	d, err := w.store.Dispatch(ctx, id)
+	o, err := w.store.Offered(ctx, id, me)
 	if err != nil {
-		return dispatch.Dispatch{}, nil, err
+		return dispatch.Offered{}, nil, err
 	}
 	past, err := w.store.NewestClaim(ctx, id, me)
 	if err != nil {
-		return dispatch.Dispatch{}, nil, err
+		return dispatch.Offered{}, nil, err
 	}
-	if past == nil && !v.MaySee(d.Terms) {
-		return dispatch.Dispatch{}, nil, dispatch.ErrNotFound
+	if past == nil && !v.MaySee(o.Terms) {
+		return dispatch.Offered{}, nil, dispatch.ErrNotFound
 	}
-	return d, past, nil
+	return o, past, nil
 }
 
-// Receipt tells the driver how the dispatch went for them. ErrNotFound as of See.
-func (w *Work) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Receipt, error) {
-	d, past, err := w.seeWithClaim(ctx, me, id)
-	if err != nil {
-		return dispatch.Receipt{}, err
+// Decline takes note that the driver does not want the offer of that round, 0 for the current one, and may yet accept it.
+// Of one that is no longer open nothing is written. ErrNotFound as of See; ErrInvalidState for who has the dispatch,
+// ErrOfferStale for a round that has not been.
+func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) error {
+	if _, err := w.See(ctx, me, id); err != nil {
+		return err
 	}
-	return d.ReceiptFor(past), nil
+	return w.store.Decline(ctx, id, round, me, reason)
+}
+
+// Receipt tells the driver how the dispatch went for them. Before it says that they let somebody else have it without a
+// tap, it waits for the taps that are still to be written, here and elsewhere: PENDING where ctx ends first. ErrNotFound
+// as of See.
+func (w *Work) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Receipt, error) {
+	written := w.taps.written(ctx)
+	r, untapped, err := w.receipt(ctx, me, id)
+	if err != nil || !untapped {
+		return r, err
+	}
+	if !written || !w.taps.writtenElsewhere(ctx) {
+		return dispatch.Receipt{Outcome: dispatch.Undecided, Round: r.Round}, nil
+	}
+	r, _, err = w.receipt(ctx, me, id)
+	return r, err
+}
+
+// receipt is how it went by what is written now. untapped: somebody has it, and no tap of the driver's was found.
+func (w *Work) receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (r dispatch.Receipt, untapped bool, err error) {
+	o, past, err := w.seeWithClaim(ctx, me, id)
+	if err != nil {
+		return dispatch.Receipt{}, false, err
+	}
+	var standing dispatch.Standing
+	if past == nil || past.Round < o.Round {
+		var winner dispatch.DriverID
+		if o.Claim != nil {
+			winner = o.Claim.Driver
+		}
+		if standing, err = w.store.Standing(ctx, id, o.Round, me, winner); err != nil {
+			return dispatch.Receipt{}, false, err
+		}
+	}
+	r = o.ReceiptFor(past, o.Contact, standing)
+	return r, r.Outcome == dispatch.OutcomeNoAttempt || r.Outcome == dispatch.OutcomeDeclined && o.Claim != nil, nil
 }
 
 // Offers returns a page of what the driver could accept now or soon, what opens latest first, and the next page's
 // cursor. One who is off duty or suspended is offered nothing.
-func (w *Work) Offers(ctx context.Context, me dispatch.DriverID, page dispatch.Page) ([]dispatch.Dispatch, string, error) {
+func (w *Work) Offers(ctx context.Context, me dispatch.DriverID, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	v, err := w.store.Driver(ctx, me)
 	if err != nil {
 		return nil, "", err

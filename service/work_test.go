@@ -124,8 +124,10 @@ func TestSeeAndReceipt(t *testing.T) {
 	outcome(v[0], dispatch.Undecided)
 	s.win(id, v[0], 1)
 	outcome(v[0], dispatch.Won)
-	outcome(v[1], dispatch.Lost)
-	outcome(off, dispatch.Lost) // might have been offered it
+	outcome(v[1], dispatch.Undecided) // a tap of theirs may yet be written
+	s.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
+	outcome(v[1], dispatch.OutcomeNoAttempt)
+	outcome(off, dispatch.OutcomeNoAttempt) // might have been offered it
 	for _, err := range []error{second(s.work.Receipt(t.Context(), far, id)), second(s.work.See(t.Context(), far, id)),
 		second(s.work.See(t.Context(), v[0], dispatch.NewID(time.Now())))} {
 		if !errors.Is(err, dispatch.ErrNotFound) {
@@ -173,7 +175,7 @@ func TestCreate(t *testing.T) {
 	at := func(d time.Duration) *time.Time { return ptr(now.Add(d)) }
 	for name, c := range map[string]struct {
 		opens, expires *time.Time
-		want           dispatch.Status // "" for ErrWindow
+		want           dispatch.Status // "" for dispatch.ErrWindow
 		stands         time.Duration
 	}{
 		"nothing said":            {nil, nil, dispatch.Pending, dispatch.DefaultWindow},
@@ -191,7 +193,7 @@ func TestCreate(t *testing.T) {
 		before := s.count("dispatches")
 		d, err := s.backoffice.Create(t.Context(), o, "key_1")
 		if c.want == "" {
-			if !errors.Is(err, ErrWindow) || s.count("dispatches") != before {
+			if !errors.Is(err, dispatch.ErrWindow) || s.count("dispatches") != before {
 				t.Errorf("%s: %+v, %v", name, d, err)
 			}
 			continue

@@ -61,7 +61,7 @@ func (p *product) serve(ctx context.Context) (*process, string, error) {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	server, err := p.stack.starter.start(p.stack.dir, "firsttap-server", []string{
 		"FIRSTTAP_ADDR=" + address,
-		"FIRSTTAP_OPS_ADDR=" + p.ops,
+		"FIRSTTAP_OPS_ADDR=" + p.ops, "FIRSTTAP_DRAIN=0",
 		fmt.Sprintf("FIRSTTAP_DATABASE_URL=mysql://root@127.0.0.1:%d/%s", p.stack.dbPort, productDatabase),
 		"FIRSTTAP_REDIS_URL=redis://" + p.stack.cache,
 		"FIRSTTAP_ADMIN_KEY=" + adminKey,

@@ -1,0 +1,41 @@
+package dispatch
+
+import "time"
+
+const auditPrefix = "aud_"
+
+// AuditAction names a change by an admin that is no event of a dispatch.
+type AuditAction string
+
+// The actions.
+const (
+	AuditDriverCreate      AuditAction = "driver.create"
+	AuditDriverUpdate      AuditAction = "driver.update"
+	AuditDriverSuspend     AuditAction = "driver.suspend"
+	AuditDriverReinstate   AuditAction = "driver.reinstate"
+	AuditDriverToken       AuditAction = "driver.token"
+	AuditDriversBulk       AuditAction = "drivers.bulk"
+	AuditKeyCreate         AuditAction = "key.create"
+	AuditKeyRevoke         AuditAction = "key.revoke"
+	AuditNotificationRetry AuditAction = "notification.redrive"
+	AuditJobRun            AuditAction = "job.run"
+	AuditTargetDrivers                 = "drivers" // the target of what is done to many
+)
+
+// AuditEntry is one such change. It is written in the transaction that made it.
+type AuditEntry struct {
+	ID      string // aud_...
+	At      time.Time
+	Actor   string
+	Request string
+	Action  AuditAction
+	Target  string // the identifier or name of what was changed
+	Detail  string // a JSON object, without secrets and phone numbers
+}
+
+// AuditQuery selects audit entries for a list.
+type AuditQuery struct {
+	Target string // "" for any
+	Actor  string // "" for any
+	Page
+}

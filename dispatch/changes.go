@@ -1,0 +1,162 @@
+package dispatch
+
+import "time"
+
+// The reasons of a dispatch.updated that opens no round: nobody has to decide anew.
+const (
+	ReasonWindowChanged = "WINDOW_CHANGED"
+	ReasonExtended      = "EXTENDED"
+)
+
+// Update puts terms and window in the place of those there are. Nobody has agreed to terms that change: they open the next
+// round, and who was offered the old ones can't take it by them. Where only the window changes the round stays, and where
+// nothing does, everything.
+//
+// In this order: ErrVersionMoved; ErrInvalidState unless it is SCHEDULED or PENDING, and when one that is open is to open at
+// another time; ErrWindow.
+func (d *Dispatch) Update(version int, terms Terms, window Window, actor string, now time.Time) ([]Event, error) {
+	if err := d.awaiting(version); err != nil {
+		return nil, err
+	}
+	agreed, same := terms.Equal(d.Terms), window.Equal(d.Window)
+	switch {
+	case agreed && same:
+		return nil, nil
+	case d.Status == Pending && !window.OpensAt.Equal(d.OpensAt):
+		return nil, &StateError{Status: d.Status}
+	}
+	if err := window.Check(now); err != nil {
+		return nil, err
+	}
+	reason := ReasonWindowChanged
+	if !agreed {
+		d.Round++
+		reason = ""
+	}
+	d.Terms, d.Window = terms, window
+	d.Status = d.statusAt(Pending, now)
+	d.touch(now)
+	return []Event{d.event(EventUpdated, actor, reason, now)}, nil
+}
+
+// Extend has the offer stand until then, for those it was made to. In this order: ErrVersionMoved, ErrInvalidState unless
+// it is SCHEDULED or PENDING, ErrNotLater.
+func (d *Dispatch) Extend(version int, until time.Time, actor string, now time.Time) ([]Event, error) {
+	if err := d.awaiting(version); err != nil {
+		return nil, err
+	}
+	if !until.After(d.ExpiresAt) {
+		return nil, ErrNotLater
+	}
+	d.ExpiresAt = until
+	d.touch(now)
+	return []Event{d.event(EventUpdated, actor, ReasonExtended, now)}, nil
+}
+
+// Reopen opens the next round of a dispatch that nobody took: at opens, nil for now, until expires, nil for as long as the
+// last round stood. In this order: ErrVersionMoved, ErrInvalidState unless it is EXPIRED, ErrWindow.
+func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, now time.Time) ([]Event, error) {
+	switch {
+	case version != d.Version:
+		return nil, ErrVersionMoved
+	case d.Status != Expired:
+		return nil, &StateError{Status: d.Status}
+	}
+	window := d.again(now)
+	if opens != nil {
+		window = d.again(*opens)
+	}
+	if expires != nil {
+		window.ExpiresAt = *expires
+	}
+	if err := window.Check(now); err != nil {
+		return nil, err
+	}
+	d.reopen(window, now)
+	return []Event{d.event(EventReopened, actor, "", now)}, nil
+}
+
+// Assign gives the dispatch to the candidate under the claim id, open yet or not, because actor says so: who is off duty
+// has been asked. It returns no event and no error when the candidate has it already.
+//
+// In this order: ErrVersionMoved, ErrCanceled, ErrAlreadyTaken, ErrExpired, ErrNotEligible, ErrDriverBusy.
+func (d *Dispatch) Assign(version int, c Candidate, claim ClaimID, actor string, now time.Time) ([]Event, error) {
+	switch {
+	case version != d.Version:
+		return nil, ErrVersionMoved
+	case d.Status == Canceled:
+		return nil, ErrCanceled
+	case d.HeldBy(c.ID):
+		return nil, nil
+	case d.Claim != nil:
+		return nil, &TakenError{Final: true}
+	case d.Status == Expired:
+		return nil, ErrExpired
+	}
+	c.OnDuty = true
+	if reasons := c.Ineligible(d.Terms, now); len(reasons) > 0 {
+		return nil, &NotEligibleError{Reasons: reasons}
+	}
+	if c.Busy {
+		return nil, ErrDriverBusy
+	}
+	d.take(c.ID, claim, now)
+	return []Event{d.event(EventAccepted, actor, "", now)}, nil
+}
+
+// Unassign takes the dispatch from whoever has it and opens the next round at once, for as long as the last one stood. In
+// this order: ErrVersionMoved, ErrInvalidState unless it is ACCEPTED.
+func (d *Dispatch) Unassign(version int, actor, reason string, now time.Time) ([]Event, error) {
+	switch {
+	case version != d.Version:
+		return nil, ErrVersionMoved
+	case d.Status != Accepted:
+		return nil, &StateError{Status: d.Status}
+	}
+	return d.release(EventUnassigned, actor, reason, now), nil
+}
+
+// awaiting is nil of a dispatch at that version that somebody may still take.
+func (d *Dispatch) awaiting(version int) error {
+	switch {
+	case version != d.Version:
+		return ErrVersionMoved
+	case d.Status != Scheduled && d.Status != Pending:
+		return &StateError{Status: d.Status}
+	}
+	return nil
+}
+
+// Equal reports whether who agrees to t has agreed to o.
+func (t Terms) Equal(o Terms) bool {
+	return t.Region == o.Region && t.VehicleClass == o.VehicleClass && equal(t.MinWorkingHeightM, o.MinWorkingHeightM) &&
+		t.Site.Address == o.Site.Address && equal(t.Site.Lat, o.Site.Lat) && equal(t.Site.Lng, o.Site.Lng) &&
+		t.WorkStartsAt.Equal(o.WorkStartsAt) && t.WorkEndsAt.Equal(o.WorkEndsAt) && t.Fee == o.Fee && t.Note == o.Note
+}
+
+func equal(a, b *float64) bool {
+	return a == b || a != nil && b != nil && *a == *b
+}
+
+// Equal reports whether both windows are the same.
+func (w Window) Equal(o Window) bool {
+	return w.OpensAt.Equal(o.OpensAt) && w.ExpiresAt.Equal(o.ExpiresAt)
+}
+
+// Check is nil if somebody could accept within the window, now or later; else ErrWindow.
+func (w Window) Check(now time.Time) error {
+	if w.ExpiresAt.After(w.OpensAt) && w.ExpiresAt.After(now) {
+		return nil
+	}
+	return ErrWindow
+}
+
+// again returns a window that opens at that time and stands as long as w did, but not beyond the four digits that RFC 3339
+// has for a year.
+func (w Window) again(at time.Time) Window {
+	expires := at.Add(w.ExpiresAt.Sub(w.OpensAt))
+	if last := time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC); expires.After(last) {
+		expires = last
+	}
+	return Window{OpensAt: at, ExpiresAt: expires}
+}

@@ -1,0 +1,315 @@
+package dispatch_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	. "firsttap/dispatch"
+)
+
+// later is someTerms an hour later.
+func later() Terms {
+	t := someTerms()
+	t.WorkStartsAt, t.WorkEndsAt = t.WorkStartsAt.Add(time.Hour), t.WorkEndsAt.Add(time.Hour)
+	return t
+}
+
+func longer(w Window) Window {
+	w.ExpiresAt = w.ExpiresAt.Add(time.Minute)
+	return w
+}
+
+const actor = "key_1"
+
+var changes = []action{
+	{
+		name: "other terms", do: func(d *Dispatch) ([]Event, error) { return d.Update(7, later(), d.Window, actor, noon) },
+		want: map[state]outcome{
+			scheduled: {to: Scheduled, round: 1, events: []EventType{EventUpdated}},
+			pending:   {to: Pending, round: 1, events: []EventType{EventUpdated}},
+		},
+	},
+	{
+		name: "another window", do: func(d *Dispatch) ([]Event, error) { return d.Update(7, d.Terms, longer(d.Window), actor, noon) },
+		want: map[state]outcome{scheduled: moves(Scheduled, EventUpdated), pending: moves(Pending, EventUpdated)},
+	},
+	{
+		name: "both", do: func(d *Dispatch) ([]Event, error) { return d.Update(7, later(), longer(d.Window), actor, noon) },
+		want: map[state]outcome{
+			scheduled: {to: Scheduled, round: 1, events: []EventType{EventUpdated}},
+			pending:   {to: Pending, round: 1, events: []EventType{EventUpdated}},
+		},
+	},
+	{
+		name: "another opening", do: func(d *Dispatch) ([]Event, error) {
+			return d.Update(7, d.Terms, Window{OpensAt: d.OpensAt.Add(time.Second), ExpiresAt: d.ExpiresAt}, actor, noon)
+		},
+		want: map[state]outcome{scheduled: moves(Scheduled, EventUpdated)},
+	},
+	{
+		name: "an opening that has been", do: func(d *Dispatch) ([]Event, error) {
+			return d.Update(7, d.Terms, Window{OpensAt: noon.Add(-time.Second), ExpiresAt: d.ExpiresAt}, actor, noon)
+		},
+		want: map[state]outcome{scheduled: moves(Pending, EventUpdated)},
+	},
+	{
+		name: "an end that has been", do: func(d *Dispatch) ([]Event, error) {
+			return d.Update(7, d.Terms, Window{OpensAt: d.OpensAt, ExpiresAt: noon}, actor, noon)
+		},
+		want: map[state]outcome{scheduled: refused(ErrWindow), pending: refused(ErrWindow)},
+	},
+	{
+		name: "an end before the opening", do: func(d *Dispatch) ([]Event, error) {
+			return d.Update(7, later(), Window{OpensAt: d.OpensAt, ExpiresAt: d.OpensAt}, actor, noon)
+		},
+		want: map[state]outcome{scheduled: refused(ErrWindow), pending: refused(ErrWindow)},
+	},
+	{
+		name: "what it is already", do: func(d *Dispatch) ([]Event, error) {
+			kst := time.FixedZone("KST", 9*3600)
+			terms := someTerms()
+			terms.WorkStartsAt = terms.WorkStartsAt.In(kst)
+			return d.Update(7, terms, Window{OpensAt: d.OpensAt.In(kst), ExpiresAt: d.ExpiresAt.In(kst)}, actor, noon)
+		},
+		want: map[state]outcome{scheduled: nothing, pending: nothing},
+	},
+	{
+		name: "extend", do: func(d *Dispatch) ([]Event, error) { return d.Extend(7, d.ExpiresAt.Add(1), actor, noon) },
+		want: map[state]outcome{scheduled: moves(Scheduled, EventUpdated), pending: moves(Pending, EventUpdated)},
+	},
+	{
+		name: "extend by nothing", do: func(d *Dispatch) ([]Event, error) { return d.Extend(7, d.ExpiresAt, actor, noon) },
+		want: map[state]outcome{scheduled: refused(ErrNotLater), pending: refused(ErrNotLater)},
+	},
+	{
+		name: "reopen", do: func(d *Dispatch) ([]Event, error) { return d.Reopen(7, nil, nil, actor, noon) },
+		want: map[state]outcome{expired: {to: Pending, round: 1, events: []EventType{EventReopened}}},
+	},
+	{
+		name: "reopen later", do: func(d *Dispatch) ([]Event, error) { return d.Reopen(7, ptr(noon.Add(1)), nil, actor, noon) },
+		want: map[state]outcome{expired: {to: Scheduled, round: 1, events: []EventType{EventReopened}}},
+	},
+	{
+		name: "reopen until now", do: func(d *Dispatch) ([]Event, error) {
+			return d.Reopen(7, ptr(noon.Add(-time.Hour)), ptr(noon), actor, noon)
+		},
+		want: map[state]outcome{expired: refused(ErrWindow)},
+	},
+	{
+		name: "assign to another", do: func(d *Dispatch) ([]Event, error) { return d.Assign(7, fit(other), myCLM, actor, noon) },
+		want: map[state]outcome{
+			scheduled: moves(Accepted, EventAccepted), pending: moves(Accepted, EventAccepted),
+			expired: refused(ErrExpired), canceled: refused(ErrCanceled), canceledBy: refused(ErrCanceled),
+		},
+		otherwise: ErrAlreadyTaken,
+	},
+	{
+		name: "assign to the holder", do: func(d *Dispatch) ([]Event, error) { return d.Assign(7, fit(me), myCLM, actor, noon) },
+		want: map[state]outcome{
+			scheduled: moves(Accepted, EventAccepted), pending: moves(Accepted, EventAccepted),
+			accepted: nothing, inProgress: nothing, completed: nothing,
+			expired: refused(ErrExpired), canceled: refused(ErrCanceled), canceledBy: refused(ErrCanceled),
+		},
+	},
+	{
+		name: "unassign", do: func(d *Dispatch) ([]Event, error) { return d.Unassign(7, actor, "ILL", noon) },
+		want: map[state]outcome{accepted: {to: Pending, round: 1, events: []EventType{EventUnassigned, EventReopened}}},
+	},
+}
+
+// TestEveryChangeFromEveryState is the table of what admins change, at the version that there is, and at others.
+func TestEveryChangeFromEveryState(t *testing.T) {
+	for _, a := range changes {
+		for _, from := range states {
+			t.Run(fmt.Sprintf("%s/%s held by %q", a.name, from.Status, from.holder), func(t *testing.T) { a.check(t, from) })
+		}
+	}
+	for _, moved := range []int{-1, 1} {
+		for _, a := range changes {
+			stale := action{do: func(d *Dispatch) ([]Event, error) {
+				d.Version += moved
+				defer func() { d.Version -= moved }()
+				return a.do(d)
+			}, otherwise: ErrVersionMoved}
+			for _, from := range states {
+				t.Run(fmt.Sprintf("%s moved by %d/%s held by %q", a.name, moved, from.Status, from.holder), func(t *testing.T) { stale.check(t, from) })
+			}
+		}
+	}
+}
+
+func TestWhatIsAgreedTo(t *testing.T) {
+	full := func() Terms {
+		t := someTerms()
+		t.Site.Lat, t.Site.Lng, t.Note = ptr(37.5), ptr(127.0), "gate 2"
+		return t
+	}
+	if !full().Equal(full()) {
+		t.Fatal("the same terms are not")
+	}
+	for name, edit := range map[string]func(*Terms){
+		"region": func(t *Terms) { t.Region = "busan" }, "class": func(t *Terms) { t.VehicleClass = "boom" },
+		"height": func(t *Terms) { t.MinWorkingHeightM = ptr(20.5) }, "no height": func(t *Terms) { t.MinWorkingHeightM = nil },
+		"address": func(t *Terms) { t.Site.Address += "0" }, "lat": func(t *Terms) { t.Site.Lat = ptr(0.0) },
+		"no lat": func(t *Terms) { t.Site.Lat = nil }, "lng": func(t *Terms) { t.Site.Lng = ptr(0.0) }, "no lng": func(t *Terms) { t.Site.Lng = nil },
+		"start": func(t *Terms) { t.WorkStartsAt = t.WorkStartsAt.Add(1) }, "end": func(t *Terms) { t.WorkEndsAt = t.WorkEndsAt.Add(1) },
+		"amount": func(t *Terms) { t.Fee.Amount++ }, "currency": func(t *Terms) { t.Fee.Currency = "USD" }, "note": func(t *Terms) { t.Note = "" },
+	} {
+		edited := full()
+		edit(&edited)
+		if edited.Equal(full()) || full().Equal(edited) {
+			t.Errorf("another %s is not noticed", name)
+		}
+	}
+	if n := reflect.TypeFor[Terms]().NumField(); n != 8 {
+		t.Errorf("Terms has %d fields: see that Equal looks at the new one too", n)
+	}
+}
+
+func TestUpdateReplaces(t *testing.T) {
+	d := inState(Scheduled, "")
+	terms, window := later(), Window{OpensAt: noon.Add(-1), ExpiresAt: noon.Add(time.Hour)}
+	events, err := d.Update(7, terms, window, actor, noon)
+	if err != nil || !reflect.DeepEqual(d.Terms, terms) || d.Window != window {
+		t.Errorf("%v, %+v", err, d)
+	}
+	mustBeEvents(t, events, Event{Type: EventUpdated, Dispatch: d.ID, Round: 3, Actor: actor, At: noon})
+	if _, err := d.Accept(fit(me), 2, myCLM, noon); !errors.Is(err, ErrOfferStale) {
+		t.Errorf("a tap on the terms before: %v", err)
+	}
+	events, err = d.Update(8, terms, longer(window), actor, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustBeEvents(t, events, Event{Type: EventUpdated, Dispatch: d.ID, Round: 3, Actor: actor, ReasonCode: ReasonWindowChanged, At: noon})
+	events, err = d.Extend(9, noon.Add(2*time.Hour), actor, noon)
+	if want := (Window{OpensAt: window.OpensAt, ExpiresAt: noon.Add(2 * time.Hour)}); err != nil || d.Window != want {
+		t.Errorf("%v, extended to %v", err, d.Window)
+	}
+	mustBeEvents(t, events, Event{Type: EventUpdated, Dispatch: d.ID, Round: 3, Actor: actor, ReasonCode: ReasonExtended, At: noon})
+	if _, err := d.Accept(fit(me), 3, myCLM, noon); err != nil {
+		t.Errorf("a tap on the offer that stands longer: %v", err)
+	}
+}
+
+// TestReopenedWindow: an expired dispatch stood for ten minutes.
+func TestReopenedWindow(t *testing.T) {
+	last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	for _, c := range []struct {
+		opens, expires *time.Time
+		want           Window
+	}{
+		{nil, nil, Window{noon, noon.Add(10 * time.Minute)}},
+		{ptr(noon.Add(time.Hour)), nil, Window{noon.Add(time.Hour), noon.Add(70 * time.Minute)}},
+		{nil, ptr(noon.Add(1)), Window{noon, noon.Add(1)}},
+		{ptr(noon.Add(-1)), ptr(noon.Add(time.Minute)), Window{noon.Add(-1), noon.Add(time.Minute)}},
+		{ptr(last.Add(-time.Minute)), nil, Window{last.Add(-time.Minute), last}},
+	} {
+		d := inState(Expired, "")
+		events, err := d.Reopen(7, c.opens, c.expires, actor, noon)
+		if err != nil || d.Window != c.want {
+			t.Errorf("%v, %v, want %v", err, d.Window, c.want)
+			continue
+		}
+		mustBeEvents(t, events, Event{Type: EventReopened, Dispatch: d.ID, Round: 3, Actor: actor, At: noon})
+	}
+}
+
+func TestAssign(t *testing.T) {
+	off := fit(me)
+	off.OnDuty, off.GaveBack = false, true
+	for _, s := range []Status{Scheduled, Pending} {
+		d := inState(s, "")
+		events, err := d.Assign(7, off, myCLM, actor, noon)
+		if want := (&Claim{ID: myCLM, Driver: me, Round: 2, AcceptedAt: noon}); err != nil || !reflect.DeepEqual(d.Claim, want) {
+			t.Errorf("%s: %v, %+v", s, err, d.Claim)
+			continue
+		}
+		mustBeEvents(t, events, Event{Type: EventAccepted, Dispatch: d.ID, Round: 2, Driver: me, Actor: actor, At: noon})
+		unassigned, err := d.Unassign(8, actor, "ILL", noon)
+		if err != nil || d.Claim != nil || !d.OpensAt.Equal(noon) || d.ExpiresAt.Sub(d.OpensAt) != 10*time.Minute {
+			t.Errorf("%s: %v, %+v", s, err, d)
+			continue
+		}
+		mustBeEvents(t, unassigned,
+			Event{Type: EventUnassigned, Dispatch: d.ID, Round: 2, Driver: me, Actor: actor, ReasonCode: "ILL", At: noon},
+			Event{Type: EventReopened, Dispatch: d.ID, Round: 3, Actor: System, At: noon.Add(time.Microsecond)})
+	}
+	busy := fit(me)
+	busy.Busy = true
+	if d := inState(Pending, ""); !errors.Is(second(d.Assign(7, busy, myCLM, actor, noon)), ErrDriverBusy) || d.Claim != nil {
+		t.Errorf("a busy one: %+v", d)
+	}
+	busy.SuspendedUntil, busy.Regions, busy.VehicleClass, busy.WorkingHeightM, busy.OnDuty = ptr(noon.Add(1)), nil, "", nil, false
+	d := inState(Pending, "")
+	var unfit *NotEligibleError
+	want := []Reason{Suspended, WrongRegion, WrongVehicleClass, TooLow}
+	if err := second(d.Assign(7, busy, myCLM, actor, noon)); !errors.As(err, &unfit) || !reflect.DeepEqual(unfit.Reasons, want) {
+		t.Errorf("one who is not eligible: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// What changes nothing for whoever has been told is not pushed.
+func TestAWindowIsNotPushed(t *testing.T) {
+	for reason, pushed := range map[string]bool{"": true, ReasonWindowChanged: false, ReasonExtended: false} {
+		if got := (Event{Type: EventUpdated, Actor: actor, ReasonCode: reason}).Pushed(); (len(got) == 1) != pushed {
+			t.Errorf("%q: %v", reason, got)
+		}
+	}
+	if got := (Event{Type: EventUnassigned, Actor: actor, ReasonCode: ReasonExtended}).Pushed(); len(got) != 1 {
+		t.Errorf("a reason of somebody's own silences: %v", got)
+	}
+}
+
+func TestPushReread(t *testing.T) {
+	d := inState(Pending, "")
+	for _, c := range []struct {
+		kind  EventType
+		round int
+		moves bool
+	}{{EventOpened, 2, true}, {EventUpdated, 2, true}, {EventOpened, 1, false}, {EventAccepted, 2, false}} {
+		p := Push{Type: c.kind, Round: c.round, Until: noon}
+		p.Reread(d)
+		if moved := p.Until.Equal(d.ExpiresAt); moved != c.moves || p.Dispatch.ID != d.ID {
+			t.Errorf("%s of round %d: until %v", c.kind, c.round, p.Until)
+		}
+	}
+}
+
+func TestPreviewCounts(t *testing.T) {
+	p := NewPreview()
+	count := func(reachable bool, edit func(*Candidate)) {
+		c := fit(me)
+		edit(&c)
+		p.Count(c, reachable, someTerms(), noon)
+	}
+	count(true, func(*Candidate) {})
+	count(false, func(*Candidate) {})
+	count(true, func(c *Candidate) { c.Busy = true })
+	count(true, func(c *Candidate) { c.Busy, c.OnDuty = true, false })
+	count(false, func(c *Candidate) { c.OnDuty, c.Regions = false, nil })
+	want := Preview{
+		Eligible: 2, Reachable: 1, Busy: 1, NotEligible: 2,
+		Reasons: map[Reason]int{OffDuty: 2, Suspended: 0, WrongRegion: 1, WrongVehicleClass: 0, TooLow: 0},
+	}
+	if !reflect.DeepEqual(p, want) {
+		t.Errorf("%+v, want %+v", p, want)
+	}
+}
+
+func TestParseEventID(t *testing.T) {
+	id := NewEventID(noon)
+	if got, err := ParseEventID(string(id)); got != id || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, s := range []string{"", "evt_", string(me), string(id) + "0"} {
+		if got, err := ParseEventID(s); got != "" || !errors.Is(err, ErrBadCursor) {
+			t.Errorf("%q: got %q, %v", s, got, err)
+		}
+	}
+}

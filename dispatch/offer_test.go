@@ -1,0 +1,131 @@
+package dispatch_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "firsttap/dispatch"
+)
+
+func TestWhereAnOfferStands(t *testing.T) {
+	at := ptr(noon)
+	before, after := ptr(noon.Add(-time.Second)), ptr(noon.Add(time.Second))
+	told := Contact{ToldAt: at}
+	sent := Contact{ToldAt: at, SentAt: at}
+	seen := Contact{ToldAt: at, SentAt: at, SeenAt: at}
+	seenOnly := Contact{SeenAt: at}
+	declined := Contact{SentAt: at, SeenAt: at, DeclinedAt: at}
+	tappedBefore := Contact{DeclinedAt: at, TappedAt: before}
+	tappedAfter := Contact{DeclinedAt: at, TappedAt: after}
+	gaveBack := Contact{GaveBack: true, SentAt: at}
+	with := func(c Contact, claim Outcome) Contact { c.Claim = claim; return c }
+	cameBack := func(c Contact) Contact { c.GaveBack = true; return c }
+	for name, c := range map[string]struct {
+		status Status
+		holder DriverID
+		c      Contact
+		want   OfferStatus
+	}{
+		"nobody has told them":             {Pending, "", Contact{}, OfferPending},
+		"a push is written":                {Pending, "", told, OfferPending},
+		"pushed":                           {Pending, "", sent, OfferSent},
+		"pushed before the opening":        {Scheduled, "", sent, OfferSent},
+		"seen":                             {Pending, "", seen, OfferSeen},
+		"seen in the list":                 {Scheduled, "", seenOnly, OfferSeen},
+		"declined":                         {Pending, "", declined, OfferDeclined},
+		"declined before the opening":      {Scheduled, "", declined, OfferDeclined},
+		"declined, then tapped in vain":    {Pending, "", tappedAfter, OfferDeclined},
+		"declined, taken by another":       {Accepted, other, declined, OfferDeclined},
+		"declined after a tap, taken":      {Accepted, other, tappedBefore, OfferDeclined},
+		"tapped after declining, taken":    {Accepted, other, tappedAfter, OfferTaken},
+		"declined, canceled":               {Canceled, "", declined, OfferDeclined},
+		"tapped after declining, canceled": {Canceled, "", tappedAfter, OfferRevoked},
+		"mine":                             {Accepted, me, seen, OfferAccepted},
+		"mine, by the claim":               {Accepted, me, with(seen, Won), OfferAccepted},
+		"mine although declined":           {InProgress, me, declined, OfferAccepted},
+		"mine, done":                       {Completed, me, with(seen, Won), OfferAccepted},
+		"mine, canceled":                   {Canceled, me, with(seen, OutcomeCanceled), OfferRevoked},
+		"mine, canceled, by the row":       {Canceled, me, seen, OfferRevoked},
+		"another's":                        {Accepted, other, seen, OfferTaken},
+		"another's, begun":                 {InProgress, other, Contact{}, OfferTaken},
+		"another's, done":                  {Completed, other, sent, OfferTaken},
+		"canceled":                         {Canceled, "", seen, OfferRevoked},
+		"canceled after another had it":    {Canceled, other, seen, OfferRevoked},
+		"expired":                          {Expired, "", seen, OfferExpired},
+		"gave it back":                     {Pending, "", gaveBack, OfferWithdrawn},
+		"gave it back, another's":          {Accepted, other, gaveBack, OfferWithdrawn},
+		"gave it back, saw the next round": {Pending, "", cameBack(seen), OfferSeen},
+		"gave it back, declined the next":  {Pending, "", cameBack(declined), OfferDeclined},
+		"gave it back, lost the next":      {Accepted, other, cameBack(Contact{TappedAt: at}), OfferTaken},
+		"gave it back, has it again":       {Accepted, me, gaveBack, OfferAccepted},
+	} {
+		o := Offered{Dispatch: inState(c.status, c.holder), Contact: c.c}
+		o.Contact.Driver, o.Contact.Round = me, o.Round
+		if got := o.OfferStatus(); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// Of an earlier round, what the dispatch has come to since says nothing.
+func TestWhereAnOldOfferStands(t *testing.T) {
+	at := ptr(noon)
+	for name, c := range map[string]struct {
+		c    Contact
+		want OfferStatus
+	}{
+		"changed terms":              {Contact{SeenAt: at}, OfferRevoked},
+		"revoked":                    {Contact{Ended: OfferRevoked}, OfferRevoked},
+		"another had it":             {Contact{Ended: OfferTaken, SeenAt: at}, OfferTaken},
+		"nobody took it":             {Contact{Ended: OfferExpired, SentAt: at}, OfferExpired},
+		"declined":                   {Contact{Ended: OfferTaken, DeclinedAt: at}, OfferDeclined},
+		"gave it back":               {Contact{Ended: OfferTaken, Claim: Withdrawn}, OfferWithdrawn},
+		"gave it back, had declined": {Contact{Ended: OfferTaken, Claim: Withdrawn, DeclinedAt: at}, OfferWithdrawn},
+		"taken away":                 {Contact{Ended: OfferTaken, Claim: Unassigned}, OfferRevoked},
+	} {
+		for _, now := range []Dispatch{inState(Pending, ""), inState(Accepted, me), inState(Accepted, other), inState(Canceled, ""), inState(Expired, "")} {
+			o := Offered{Dispatch: now, Contact: c.c}
+			o.Contact.Driver, o.Contact.Round = me, o.Round-1
+			if got := o.OfferStatus(); got != c.want {
+				t.Errorf("%s, %s now: %s, want %s", name, now.Status, got, c.want)
+			}
+		}
+	}
+}
+
+func TestDecline(t *testing.T) {
+	for name, c := range map[string]struct {
+		d     Dispatch
+		round int
+		err   error
+		says  bool
+	}{
+		"open":                      {inState(Pending, ""), 0, nil, true},
+		"the current round":         {inState(Pending, ""), 2, nil, true},
+		"not open yet":              {inState(Scheduled, ""), 2, nil, true},
+		"an earlier round":          {inState(Pending, ""), 1, nil, false},
+		"a round that has not been": {inState(Pending, ""), 3, ErrOfferStale, false},
+		"another's":                 {inState(Accepted, other), 0, nil, false},
+		"mine":                      {inState(Accepted, me), 2, ErrInvalidState, false},
+		"mine, done":                {inState(Completed, me), 0, ErrInvalidState, false},
+		"expired":                   {inState(Expired, ""), 0, nil, false},
+		"canceled":                  {inState(Canceled, ""), 2, nil, false},
+	} {
+		was := c.d
+		events, err := c.d.Decline(me, c.round, "TOO_FAR", noon)
+		if !errors.Is(err, c.err) || c.err == nil && err != nil || len(events) == 1 != c.says {
+			t.Errorf("%s: %v, %v", name, events, err)
+		}
+		if c.d != was {
+			t.Errorf("%s: it changed the dispatch", name)
+		}
+		if !c.says {
+			continue
+		}
+		want := Event{Type: EventDeclined, Dispatch: c.d.ID, Round: 2, Driver: me, Actor: string(me), ReasonCode: "TOO_FAR", At: noon}
+		if events[0].ID = ""; events[0] != want {
+			t.Errorf("%s:\n got %+v\nwant %+v", name, events[0], want)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package firebase
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "key.json")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// TestServiceAccount: lookups are made with the file's access token, and the keys without.
+func TestServiceAccount(t *testing.T) {
+	p := newPlace(t, false)
+	der, err := x509.MarshalPKCS8PrivateKey(signers()[1].key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := json.Marshal(map[string]string{
+		"type": "service_account", "project_id": project, "private_key_id": "1", "client_email": "x@y.iam.gserviceaccount.com", "token_uri": p.google.URL + "/token",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := &logBuffer{}
+	ids, err := New(t.Context(), Options{
+		Project: project, CredentialsFile: writeFile(t, string(file)), KeysURL: p.google.URL + "/keys", UsersURL: p.google.URL, Now: p.clock.now,
+		Log: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ids.Close)
+	p.user("kim", "disabled", true)
+	p.user("lee")
+	p.google.set(func() { p.google.bearer = "Bearer an-access-token" })
+	if uid, err := ids.UID(t.Context(), p.token("kim")); !is(err, ErrRefused) {
+		t.Errorf("disabled: %q, %v; %s", uid, err, log)
+	}
+	if uid, err := ids.UID(t.Context(), p.token("lee")); err != nil || uid != "lee" {
+		t.Errorf("%q, %v; %s", uid, err, log)
+	}
+	if log.String() != "" {
+		t.Errorf("said: %s", log)
+	}
+}
+
+func TestBadCredentials(t *testing.T) {
+	for name, file := range map[string]string{
+		"no file": "/nowhere/key.json", "no JSON": writeFile(t, "x"), "no type": writeFile(t, "{}"), "no account": writeFile(t, `{"type":"service_account"}`),
+	} {
+		ids, err := New(t.Context(), Options{Project: project, CredentialsFile: file, Log: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			ids.Close()
+			t.Errorf("%s: started", name)
+		} else if !strings.Contains(err.Error(), "credentials of Firebase Auth") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package firebase
+
+import (
+	"context"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"firsttap/dispatch"
+)
+
+const (
+	fetchTimeout = 5 * time.Second
+	// keysPause is for how long nobody asks again after an answer, whatever keys are named; keysRetry after none.
+	keysPause = time.Minute
+	keysRetry = 5 * time.Second
+	// usualAge is how long keys are fresh where the answer does not say; maxAge is the most it may say.
+	usualAge = time.Hour
+	maxAge   = 24 * time.Hour
+	maxKeys  = 1 << 20 // bytes
+)
+
+// keySet keeps the keys that sign ID tokens for as long as their answer says. What is stale is used until there is
+// something newer, and is renewed behind the requests: a Google that can't be reached keeps nobody out who has a token of
+// a known key. At most one request is under way. Safe for concurrent use.
+type keySet struct {
+	url    string
+	client *http.Client
+	now    func() time.Time
+	log    *slog.Logger
+	counts *metrics
+	life   *life
+
+	mu         sync.Mutex
+	keys       map[string]*rsa.PublicKey
+	freshUntil time.Time
+	askedAt    time.Time
+	err        error         // of the last request
+	pending    chan struct{} // closed when the request under way has ended; nil without one
+}
+
+func newKeySet(url string, now func() time.Time, log *slog.Logger, counts *metrics, life *life) *keySet {
+	return &keySet{url: url, client: life.client(fetchTimeout), now: now, log: log, counts: counts, life: life}
+}
+
+// key returns the key of that id. ErrRefused where there is none, dispatch.ErrUnavailable where nobody can tell. It waits
+// for Google only where the id is not known.
+func (k *keySet) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
+	k.mu.Lock()
+	key, pending, err := k.keys[id], k.renew(k.keys[id] == nil), k.err
+	k.mu.Unlock()
+	switch {
+	case key != nil:
+		return key, nil
+	case pending == nil:
+		return nil, unknownKey(err)
+	}
+	select {
+	case <-pending:
+	case <-ctx.Done():
+		return nil, unknownKey(ctx.Err())
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if key := k.keys[id]; key != nil {
+		return key, nil
+	}
+	return nil, unknownKey(k.err)
+}
+
+func unknownKey(why error) error {
+	if why == nil {
+		return ErrRefused
+	}
+	return fmt.Errorf("%w: the keys of Firebase Auth are not known: %w", dispatch.ErrUnavailable, why)
+}
+
+// renew asks for new keys if a key is missing or they are stale, and it is not too soon. It returns the end of the request
+// under way, nil without one.
+func (k *keySet) renew(missing bool) chan struct{} {
+	now, pause := k.now(), keysPause
+	if k.err != nil {
+		pause = keysRetry
+	}
+	stale := !now.Before(k.freshUntil)
+	if k.pending == nil && (missing || stale) && now.Sub(k.askedAt) >= pause {
+		k.pending = make(chan struct{})
+		k.life.Go(k.fetch)
+	}
+	return k.pending
+}
+
+func (k *keySet) fetch() {
+	keys, age, err := k.ask(k.life.ctx)
+	k.counts.keys.WithLabelValues(result(err)).Inc()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case err != nil && k.err == nil:
+		k.log.Warn("the keys of Firebase Auth can't be had, going on with those there are", "keys", len(k.keys), "error", err)
+	case err == nil && k.err != nil:
+		k.log.Info("the keys of Firebase Auth can be had again")
+	}
+	k.askedAt = k.now()
+	if k.err = err; err == nil {
+		k.keys, k.freshUntil = keys, k.askedAt.Add(age)
+	}
+	close(k.pending)
+	k.pending = nil
+}
+
+func (k *keySet) ask(ctx context.Context) (map[string]*rsa.PublicKey, time.Duration, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, http.NoBody)
+	if err != nil {
+		return nil, 0, err
+	}
+	resp, err := k.client.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, 0, fmt.Errorf("the keys were answered with %s", resp.Status)
+	}
+	var certificates map[string]string
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxKeys)).Decode(&certificates); err != nil {
+		return nil, 0, fmt.Errorf("the keys are not JSON: %w", err)
+	}
+	keys := make(map[string]*rsa.PublicKey, len(certificates))
+	for id, pem := range certificates {
+		if keys[id], err = jwt.ParseRSAPublicKeyFromPEM([]byte(pem)); err != nil {
+			return nil, 0, fmt.Errorf("key %q: %w", id, err)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, 0, errors.New("an answer without keys")
+	}
+	return keys, age(resp.Header), nil
+}
+
+// age is for how much longer an answer is fresh.
+func age(h http.Header) time.Duration {
+	for directive := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
+		seconds, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age=")
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseUint(seconds, 10, 31)
+		if err != nil {
+			break
+		}
+		spent, _ := strconv.ParseUint(h.Get("Age"), 10, 31)
+		return min(max(0, time.Duration(n)-time.Duration(spent))*time.Second, maxAge)
+	}
+	return usualAge
+}

@@ -1,0 +1,141 @@
+package firebase
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+func is(err, target error) bool { return errors.Is(err, target) }
+
+func TestGoodToken(t *testing.T) {
+	p := newPlace(t, false)
+	token := p.token("kim")
+	for range 3 {
+		p.is("a good token", token, "kim")
+	}
+	if n := p.google.times("/keys"); n != 1 {
+		t.Errorf("the keys were asked for %d times", n)
+	}
+	if n := p.google.times(lookups); n != 0 {
+		t.Errorf("without credentials users were looked up %d times", n)
+	}
+	if n := strings.Count(p.log.String(), "no credentials for Firebase Auth"); n != 1 {
+		t.Errorf("said %d times: %s", n, p.log)
+	}
+	p.clock.pass(time.Hour + leeway)
+	p.fails("a token that has ended, though it was good", token, ErrRefused)
+}
+
+// TestRotation: a key that is new is fetched when a token names it, a key that is gone is good no more.
+func TestRotation(t *testing.T) {
+	p := newPlace(t, false)
+	p.is("the first key", p.token("kim"), "kim")
+	p.google.set(func() { p.google.keys["two"] = signers()[1].certificate })
+	late := sign(t, signers()[1], "two", p.claims("lee"))
+	p.fails("a key that was asked for a moment ago", late, ErrRefused)
+	p.clock.pass(keysPause)
+	p.is("the new key", late, "lee")
+	p.is("the old key, still there", p.token("kim"), "kim")
+	p.google.set(func() { delete(p.google.keys, "one") })
+	p.clock.pass(time.Hour)
+	p.is("a stale key, renewed behind the request", p.token("park"), "park")
+	p.settled()
+	p.clock.pass(keysPause)
+	p.fails("a key that is gone", p.token("choi"), ErrRefused)
+	if n := p.counted(p.counts.keys, "ok"); n != p.google.times("/keys") {
+		t.Errorf("%d fetches are counted, there were %d", n, p.google.times("/keys"))
+	}
+}
+
+// TestGoogleIsDown: who has a token of a known key comes in, whoever else is told to try again, and Google is not
+// stormed.
+func TestGoogleIsDown(t *testing.T) {
+	p := newPlace(t, false)
+	p.is("before", p.token("kim"), "kim")
+	p.google.set(func() { p.google.down = true })
+	p.clock.pass(30 * time.Hour)
+	for range 5 {
+		p.is("by a stale key", p.token("lee"), "lee")
+		p.settled()
+	}
+	p.fails("by an unknown key", sign(t, signers()[1], "two", p.claims("kim")), dispatch.ErrUnavailable)
+	p.fails("forged by the name of a stale key", sign(t, signers()[1], "one", p.claims("kim")), ErrRefused)
+	if n := p.google.times("/keys"); n != 2 {
+		t.Errorf("the keys were asked for %d times", n)
+	}
+	if n := strings.Count(p.log.String(), "can't be had"); n != 1 {
+		t.Errorf("said %d times: %s", n, p.log)
+	}
+	p.clock.pass(keysRetry)
+	p.is("and again", p.token("park"), "park")
+	p.settled()
+	p.google.set(func() { p.google.down = false; p.google.keys["two"] = signers()[1].certificate })
+	p.clock.pass(keysRetry)
+	p.is("Google is back", sign(t, signers()[1], "two", p.claims("kim")), "kim")
+	if !strings.Contains(p.log.String(), "can be had again") || p.counted(p.counts.keys, "failed") != 2 {
+		t.Errorf("%d failed: %s", p.counted(p.counts.keys, "failed"), p.log)
+	}
+}
+
+// TestGoogleWasNeverThere is no reason to refuse, nor to let in.
+func TestGoogleWasNeverThere(t *testing.T) {
+	p := newPlace(t, false)
+	p.google.set(func() { p.google.down = true })
+	p.fails("no keys at all", p.token("kim"), dispatch.ErrUnavailable)
+	p.google.set(func() { p.google.down = false })
+	p.clock.pass(keysRetry)
+	p.is("there at last", p.token("kim"), "kim")
+}
+
+// TestKeysAreFetchedOnce for all who wait for them, and whoever has gone does not end that.
+func TestKeysAreFetchedOnce(t *testing.T) {
+	p := newPlace(t, false)
+	hold := make(chan struct{})
+	p.google.set(func() { p.google.hold = hold })
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { p.is("one of many", p.token("kim"), "kim") })
+	}
+	<-p.google.entered
+	close(hold)
+	all.Wait()
+	if n := p.google.times("/keys"); n != 1 {
+		t.Errorf("the keys were asked for %d times", n)
+	}
+}
+
+func TestAnswersThatAreNoKeys(t *testing.T) {
+	p := newPlace(t, false)
+	p.is("before", p.token("kim"), "kim")
+	for name, keys := range map[string]map[string]string{
+		"none": {}, "not PEM": {"one": "x"}, "one of two is not": {"one": signers()[0].certificate, "two": "x"},
+	} {
+		p.google.set(func() { p.google.keys = keys })
+		p.clock.pass(2 * maxAge)
+		p.is(name, p.token("kim"), "kim")
+		p.settled()
+		p.is(name+", after", p.token("lee"), "lee")
+		p.settled()
+	}
+}
+
+func TestAge(t *testing.T) {
+	for _, c := range []struct {
+		control, age string
+		want         time.Duration
+	}{
+		{"public, max-age=21600, must-revalidate, no-transform", "", 6 * time.Hour}, {"max-age=100", "40", time.Minute},
+		{"max-age=100", "400", 0}, {"", "", usualAge}, {"max-age=x", "", usualAge}, {"max-age=99999999", "", maxAge}, {"no-store", "", usualAge},
+	} {
+		h := http.Header{"Cache-Control": {c.control}, "Age": {c.age}}
+		if got := age(h); got != c.want {
+			t.Errorf("%q, Age %q: %s, want %s", c.control, c.age, got, c.want)
+		}
+	}
+}

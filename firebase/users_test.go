@@ -1,0 +1,209 @@
+package firebase
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func (p *place) user(uid string, more ...any) {
+	u := map[string]any{"localId": uid, "validSince": "0"}
+	for i := 0; i < len(more); i += 2 {
+		u[more[i].(string)] = more[i+1]
+	}
+	p.google.set(func() { p.google.users[uid] = u })
+}
+
+// TestRefusedWithinAMinute, whatever has become of the user and whenever in between the user was looked up.
+func TestRefusedWithinAMinute(t *testing.T) {
+	for name, change := range map[string]func(p *place, issued time.Time){
+		"disabled":    func(p *place, _ time.Time) { p.user("kim", "disabled", true) },
+		"deleted":     func(p *place, _ time.Time) { p.google.set(func() { delete(p.google.users, "kim") }) },
+		"signed out":  func(p *place, _ time.Time) { p.user("kim", "validSince", "9999999999") },
+		"one second":  func(p *place, issued time.Time) { p.user("kim", "validSince", itoa(issued.Unix()+1)) },
+		"another one": func(p *place, _ time.Time) { p.google.set(func() { p.google.users["kim"] = p.google.users["lee"] }) },
+	} {
+		for _, every := range []time.Duration{time.Second, 20 * time.Second, 29 * time.Second, 59 * time.Second, time.Minute} {
+			p := newPlace(t, true)
+			p.user("kim")
+			p.user("lee")
+			token := p.token("kim")
+			p.is(name+", before", token, "kim")
+			change(p, p.clock.now().Add(-5*time.Second)) // as claims says
+			began := p.clock.now()
+			for p.clock.now().Sub(began) < time.Minute {
+				p.clock.pass(every)
+				if every == time.Minute {
+					continue // nobody asks meanwhile: the first who does is refused
+				}
+				p.UID(t.Context(), token)
+				p.settled()
+			}
+			p.fails(name+", after a minute", token, ErrRefused)
+			p.is(name+": somebody else", p.token("lee"), "lee")
+		}
+	}
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// TestSignedOutSince: a token of that very second is good, as the second may be the one of the sign-in after it.
+func TestSignedOutSince(t *testing.T) {
+	p := newPlace(t, true)
+	p.user("kim", "validSince", itoa(p.clock.now().Unix()-5))
+	p.is("issued in that second", p.token("kim"), "kim")
+	p.user("lee", "validSince", itoa(p.clock.now().Unix()-4))
+	p.fails("issued the second before", p.token("lee"), ErrRefused)
+}
+
+// TestWelcomeAgain: who is enabled again comes in within a minute too.
+func TestWelcomeAgain(t *testing.T) {
+	p := newPlace(t, true)
+	p.user("kim", "disabled", true)
+	p.fails("disabled", p.token("kim"), ErrRefused)
+	p.user("kim")
+	p.clock.pass(time.Minute)
+	p.is("enabled", p.token("kim"), "kim")
+}
+
+// TestLookups are one for all who ask together, and another after half a minute, behind the requests.
+func TestLookups(t *testing.T) {
+	p := newPlace(t, true)
+	p.user("kim")
+	p.user("lee")
+	p.is("the keys are known", p.token("lee"), "lee")
+	<-p.google.entered
+	<-p.google.entered
+	before := p.google.times(lookups)
+	hold := make(chan struct{})
+	p.google.set(func() { p.google.hold = hold })
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() { p.is("one of many", p.token("kim"), "kim") })
+	}
+	<-p.google.entered
+	close(hold)
+	all.Wait()
+	if n := p.google.times(lookups) - before; n != 1 {
+		t.Errorf("20 requests looked the user up %d times", n)
+	}
+	p.clock.pass(lookAgain - time.Second)
+	p.is("not yet again", p.token("kim"), "kim")
+	p.settled()
+	if n := p.google.times(lookups) - before; n != 1 {
+		t.Errorf("looked up %d times before it was time to", n)
+	}
+	hold = make(chan struct{})
+	p.google.set(func() { p.google.hold = hold })
+	p.clock.pass(time.Second)
+	for range 20 {
+		p.is("none waits for what is not old", p.token("kim"), "kim")
+	}
+	close(hold)
+	p.settled()
+	if n := p.google.times(lookups) - before; n != 2 {
+		t.Errorf("looked up %d times", n)
+	}
+}
+
+// TestLookupsFail: what was known last counts, it is told and counted, and only the first request waits.
+func TestLookupsFail(t *testing.T) {
+	p := newPlace(t, true)
+	p.user("kim")
+	p.user("bad", "disabled", true)
+	p.is("before", p.token("kim"), "kim")
+	p.fails("before", p.token("bad"), ErrRefused)
+	p.google.set(func() { p.google.down = true })
+	for range 10 {
+		p.clock.pass(time.Minute)
+		p.is("known as good", p.token("kim"), "kim")
+		p.fails("known as disabled", p.token("bad"), ErrRefused)
+		p.is("not known", p.token("new"), "new")
+		p.settled()
+	}
+	if n := strings.Count(p.log.String(), "can't be looked up"); n < 1 || n > 10 {
+		t.Errorf("told %d times in ten minutes: %s", n, p.log)
+	}
+	if n := p.counted(p.counts.lookups, "failed"); n != 30 {
+		t.Errorf("%d failures are counted, want 30", n)
+	}
+	hold := make(chan struct{})
+	p.google.set(func() { p.google.hold = hold })
+	began := time.Now()
+	p.is("while Google hangs, nobody waits who need not", p.token("new2"), "new2")
+	if took := time.Since(began); took > lookupTimeout/2 {
+		t.Errorf("one has waited %s", took)
+	}
+	close(hold)
+	p.google.set(func() { p.google.down = false })
+	p.settled()
+	p.clock.pass(time.Minute)
+	p.fails("back, and nobody of that name", p.token("new"), ErrRefused)
+}
+
+// TestClientHangsUp: a lookup that one request has begun serves the others.
+func TestClientHangsUp(t *testing.T) {
+	p := newPlace(t, true)
+	p.user("kim", "disabled", true)
+	token := p.token("kim")
+	hold := make(chan struct{})
+	if _, err := p.verify(t.Context(), token); err != nil { // the keys are known
+		t.Fatal(err)
+	}
+	<-p.google.entered
+	p.google.set(func() { p.google.hold = hold })
+	gone, hangUp := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { p.UID(gone, token) })
+	<-p.google.entered
+	hangUp()
+	done.Wait()
+	close(hold)
+	p.settled()
+	p.fails("after all", token, ErrRefused)
+	if n := p.google.times(lookups); n != 1 {
+		t.Errorf("looked up %d times", n)
+	}
+}
+
+// TestNothingIsKeptForEver bounds what forgers and drivers leave behind.
+func TestNothingIsKeptForEver(t *testing.T) {
+	p := newPlace(t, false)
+	for range 100 {
+		p.fails("forged", sign(t, signers()[1], "one", p.claims("kim")), ErrRefused)
+	}
+	if n := p.verified.Len(); n != 0 {
+		t.Errorf("%d forged tokens are kept", n)
+	}
+}
+
+// TestOneRefusedLookup says nothing of other users: whoever is disabled is found out all the same.
+func TestOneRefusedLookup(t *testing.T) {
+	p := newPlace(t, true)
+	known := p.google.Config.Handler
+	p.google.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || strings.Contains(string(body), "odd") {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		known.ServeHTTP(w, r)
+	})
+	p.user("kim")
+	token := p.token("kim")
+	p.is("before", token, "kim")
+	p.user("kim", "disabled", true)
+	p.user("lee", "disabled", true)
+	p.clock.pass(30 * time.Minute)
+	p.UID(t.Context(), p.token("odd"))
+	p.settled()
+	p.fails("disabled half an hour ago", token, ErrRefused)
+	p.fails("disabled, and never seen here", p.token("lee"), ErrRefused)
+}

@@ -1,0 +1,185 @@
+package handler
+
+import (
+	"errors"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+)
+
+// change is one admin's change to the dispatch that the path names, at the version that If-Match names.
+type change struct {
+	id      dispatch.ID
+	version int
+	actor   string
+}
+
+// changeDispatch reads the body and answers 200 with the dispatch that do returns.
+func changeDispatch[T any](c echo.Context, actor string, do func(to change, req T) (dispatch.Dispatch, error)) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	req, err := read[T](c, maxBody)
+	if err != nil {
+		return err
+	}
+	v, err := version(c)
+	if err != nil {
+		return err
+	}
+	d, err := do(change{id, v, actor}, req)
+	if err != nil {
+		return windowError(err)
+	}
+	return writeVersioned(c, 200, d)
+}
+
+// windowError makes what is wrong with a window an error of the field.
+func windowError(err error) error {
+	switch {
+	case errors.Is(err, dispatch.ErrWindow):
+		return invalidField("expires_at", "must be after opens_at and in the future")
+	case errors.Is(err, dispatch.ErrNotLater):
+		return invalidField("expires_at", "must be later than it is")
+	}
+	return err
+}
+
+func (h *handler) patchDispatch(c echo.Context, actor string) error {
+	return changeDispatch(c, actor, func(to change, patch patchRequest) (d dispatch.Dispatch, err error) {
+		if err := patch.check(); err != nil {
+			return d, err
+		}
+		ctx := c.Request().Context()
+		// What the dispatch is at that version, it is when the change is made, or it is not made.
+		if d, err = h.Store.Dispatch(ctx, to.id); err != nil {
+			return d, err
+		}
+		if d.Version != to.version {
+			return d, dispatch.ErrVersionMoved
+		}
+		req, err := patch.onto(d)
+		if err != nil {
+			return d, err
+		}
+		window := dispatch.Window{OpensAt: *req.OpensAt, ExpiresAt: *req.ExpiresAt}
+		return h.Dispatcher.Update(ctx, to.id, to.version, req.order().Terms, window, to.actor)
+	})
+}
+
+// windowRequest is when a dispatch is to be open.
+type windowRequest struct {
+	OpensAt   *time.Time `json:"opens_at"`
+	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+func (h *handler) reopenDispatch(c echo.Context, actor string) error {
+	return changeDispatch(c, actor, func(to change, req windowRequest) (dispatch.Dispatch, error) {
+		if err := checkYears(map[string]*time.Time{"opens_at": req.OpensAt, "expires_at": req.ExpiresAt}); err != nil {
+			return dispatch.Dispatch{}, err
+		}
+		return h.Dispatcher.Reopen(c.Request().Context(), to.id, to.version, stored(req.OpensAt), stored(req.ExpiresAt), to.actor)
+	})
+}
+
+type extendRequest struct {
+	ExpiresAt *time.Time `json:"expires_at" validate:"required"`
+}
+
+func (h *handler) extendDispatch(c echo.Context, actor string) error {
+	return changeDispatch(c, actor, func(to change, req extendRequest) (dispatch.Dispatch, error) {
+		if err := checkYears(map[string]*time.Time{"expires_at": req.ExpiresAt}); err != nil {
+			return dispatch.Dispatch{}, err
+		}
+		return h.Dispatcher.Extend(c.Request().Context(), to.id, to.version, *stored(req.ExpiresAt), to.actor)
+	})
+}
+
+type assignRequest struct {
+	DriverID string `json:"driver_id" validate:"required"`
+}
+
+func (h *handler) assignDispatch(c echo.Context, actor string) error {
+	return changeDispatch(c, actor, func(to change, req assignRequest) (dispatch.Dispatch, error) {
+		driver, err := dispatch.ParseDriverID(req.DriverID)
+		if err != nil {
+			return dispatch.Dispatch{}, err
+		}
+		d, err := h.Dispatcher.Assign(c.Request().Context(), to.id, to.version, driver, to.actor)
+		if errors.Is(err, dispatch.ErrDriverBusy) || errors.Is(err, dispatch.ErrNotEligible) {
+			err = aboutDriver{err}
+		}
+		return d, err
+	})
+}
+
+func (h *handler) unassignDispatch(c echo.Context, actor string) error {
+	return changeDispatch(c, actor, func(to change, req reasonRequest) (dispatch.Dispatch, error) {
+		return h.Dispatcher.Unassign(c.Request().Context(), to.id, to.version, to.actor, req.ReasonCode)
+	})
+}
+
+// aboutDriver is an error that is told to somebody else than the driver: in its own words, not in the table's.
+type aboutDriver struct{ error }
+
+func (e aboutDriver) Unwrap() error { return e.error }
+
+type eventView struct {
+	ID         dispatch.EventID   `json:"id"`
+	Type       dispatch.EventType `json:"type"`
+	Round      int                `json:"round"`
+	DriverID   *string            `json:"driver_id"`
+	Actor      string             `json:"actor"`
+	ReasonCode *string            `json:"reason_code"`
+	RequestID  *string            `json:"request_id"`
+	At         timestamp          `json:"at"`
+}
+
+func viewEvent(e dispatch.Event) eventView {
+	return eventView{
+		ID: e.ID, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)), Actor: e.Actor,
+		ReasonCode: nullable(e.ReasonCode), RequestID: nullable(e.Request), At: timestamp(e.At),
+	}
+}
+
+func (h *handler) dispatchEvents(c echo.Context, _ string) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	items, next, err := h.Store.Events(c.Request().Context(), id, p)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewEvent))
+}
+
+type previewView struct {
+	Eligible    int                     `json:"eligible"`
+	Reachable   int                     `json:"reachable"`
+	Busy        int                     `json:"busy"`
+	NotEligible int                     `json:"not_eligible"`
+	Reasons     map[dispatch.Reason]int `json:"reasons"`
+}
+
+func (h *handler) previewDispatch(c echo.Context, _ string) error {
+	req, err := read[createDispatchRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	if err := req.checkYears(); err != nil {
+		return err
+	}
+	p, err := h.Dispatcher.Preview(c.Request().Context(), req.order())
+	if err != nil {
+		return windowError(err)
+	}
+	return writeJSON(c, 200, previewView(p))
+}

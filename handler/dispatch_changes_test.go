@@ -1,0 +1,343 @@
+package handler
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// change makes an admin's change at that version.
+func (w *world) change(method, id, action string, version any, body string) reply {
+	return w.call(method, "/v1/admin/dispatches/"+id+action, key, body, "If-Match", fmt.Sprintf(`"%v"`, version))
+}
+
+func (w *world) read(id string) reply { return w.call("GET", "/v1/admin/dispatches/"+id, key, "") }
+
+// expired is a dispatch whose window of ten minutes has passed.
+func (w *world) expired(hours int) string {
+	w.t.Helper()
+	id := w.dispatch(hours)
+	_, err := w.store.Update(w.t.Context(), dispatch.ID(id), func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		d.OpensAt, d.ExpiresAt = now.Add(-20*time.Minute), now.Add(-10*time.Minute)
+		return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: dispatch.EventUpdated, Dispatch: d.ID, Round: 1, At: now}}, nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return id
+}
+
+func TestPatch(t *testing.T) {
+	w := newWorld(t)
+	full := []string{`"min_working_height_m":20`, `"site_lat":37.5`, `"site_lng":127`, `"opens_at":"` + inFuture(time.Hour) + `"`, `"expires_at":"` + inFuture(2*time.Hour) + `"`}
+	starts, ends := inFuture(48*time.Hour), inFuture(49*time.Hour)
+	soon, late := inFuture(90*time.Minute), inFuture(5*time.Hour)
+	same := func(s string) string { // as the API shows it
+		at, _ := time.Parse(time.RFC3339Nano, s)
+		return at.Format("2006-01-02T15:04:05.000Z")
+	}
+	for body, want := range map[string]map[string]any{
+		`{}`: {}, ``: {},
+		`{"region":"busan"}`:                {"region": "busan", "round": 2.0},
+		`{"vehicle_class":"28m"}`:           {"vehicle_class": "28m", "round": 2.0},
+		`{"min_working_height_m":null}`:     {"min_working_height_m": nil, "round": 2.0},
+		`{"min_working_height_m":20.0}`:     {},
+		`{"min_working_height_m":21}`:       {"min_working_height_m": 21.0, "round": 2.0},
+		`{"site_address":"2 Sejong-daero"}`: {"site_address": "2 Sejong-daero", "round": 2.0},
+		`{"site_lat":null}`:                 {"site_lat": nil, "site_lng": nil, "round": 2.0},
+		`{"site_lng":null}`:                 {"site_lat": nil, "site_lng": nil, "round": 2.0},
+		`{"site_lat":null,"site_lng":null}`: {"site_lat": nil, "site_lng": nil, "round": 2.0},
+		`{"site_lat":0}`:                    {"site_lat": 0.0, "round": 2.0},
+		`{"work_ends_at":"` + ends + `","work_starts_at":"` + starts + `"}`: {"work_starts_at": same(starts), "work_ends_at": same(ends), "round": 2.0},
+		`{"fee":{"currency":"KRW","amount":1}}`:                             {"fee": map[string]any{"amount": 1.0, "currency": "KRW"}, "round": 2.0},
+		`{"fee":{"currency":"KRW","amount":350000}}`:                        {},
+		`{"note":null}`:                               {"note": nil, "round": 2.0},
+		`{"note":""}`:                                 {"note": nil, "round": 2.0},
+		`{"note":"게이트 2"}`:                            {},
+		`{"opens_at":"` + soon + `"}`:                 {"opens_at": same(soon)},
+		`{"expires_at":"` + late + `"}`:               {"expires_at": same(late)},
+		`{"note":"x","expires_at":"` + late + `"}`:    {"note": "x", "expires_at": same(late), "round": 2.0},
+		`{"opens_at":"` + inFuture(-time.Hour) + `"}`: {"opens_at": same(inFuture(-time.Hour))[:16], "status": "PENDING"},
+	} {
+		id := w.dispatch(24, full...)
+		before := w.read(id).json
+		r := w.change("PATCH", id, "", 1, body)
+		expected := maps.Clone(before)
+		maps.Copy(expected, want)
+		if len(want) > 0 {
+			expected["version"] = 2.0
+			expected["updated_at"] = r.json["updated_at"]
+		}
+		for member, v := range expected {
+			if got := fmt.Sprint(r.json[member]); r.status != 200 || got != fmt.Sprint(v) && (member != "opens_at" || !strings.HasPrefix(got, fmt.Sprint(v))) {
+				t.Errorf("%s: %d, %s is %s, want %v", body, r.status, member, got, v)
+			}
+		}
+		if etag := r.header.Get("ETag"); etag != fmt.Sprintf(`"%v"`, expected["version"]) {
+			t.Errorf("%s: ETag %s", body, etag)
+		}
+		if after := w.read(id); after.raw != r.raw {
+			t.Errorf("%s: answered\n%s, and it is\n%s", body, r.raw, after.raw)
+		}
+		events := w.call("GET", "/v1/admin/dispatches/"+id+"/events", key, "").json["items"].([]any)
+		if changed := len(events) == 2; changed != (len(want) > 0) {
+			t.Errorf("%s: %v", body, events)
+		} else if changed {
+			e := events[1].(map[string]any)
+			windowOnly := expected["round"] == 1.0
+			if e["type"] != "dispatch.updated" || e["round"] != expected["round"] || (e["reason_code"] == "WINDOW_CHANGED") != windowOnly || e["driver_id"] != nil {
+				t.Errorf("%s: %v", body, e)
+			}
+		}
+	}
+}
+
+// TestPatchOfWhatWasShown: a backoffice that sends back the whole form changes nothing, though the API shows milliseconds.
+func TestPatchOfWhatWasShown(t *testing.T) {
+	w := newWorld(t)
+	id := w.dispatch(1, `"work_starts_at":"2030-01-01T00:00:00.123456789Z"`, `"work_ends_at":"2030-01-01T01:00:00.999999Z"`)
+	shown := w.read(id)
+	form := map[string]any{}
+	for _, field := range []string{
+		"region", "vehicle_class", "min_working_height_m", "site_address", "site_lat", "site_lng", "work_starts_at", "work_ends_at", "fee", "note",
+		"opens_at", "expires_at",
+	} {
+		form[field] = shown.json[field]
+	}
+	if r := w.change("PATCH", id, "", 1, toJSON(form)); r.raw != shown.raw {
+		t.Errorf("%d %s, was %s", r.status, r.raw, shown.raw)
+	}
+	form["fee"] = map[string]any{"amount": 1, "currency": "KRW"}
+	if r := w.change("PATCH", id, "", 1, toJSON(form)); r.at("round") != 2.0 || r.at("opens_at") != shown.at("opens_at") || r.status != 200 {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	w.refused("another opening of what is open", w.change("PATCH", id, "", 2, `{"opens_at":"`+inFuture(time.Minute)+`"}`), 409, "INVALID_STATE")
+}
+
+func TestPatchRefusals(t *testing.T) {
+	w := newWorld(t)
+	id := w.dispatch(1)
+	for body, field := range map[string]string{
+		`{"region":null}`: "region", `{"region":""}`: "region", `{"region":" x"}`: "region", `{"region":1}`: "region",
+		`{"vehicle_class":null}`: "vehicle_class", `{"site_address":null}`: "site_address",
+		`{"site_address":"` + strings.Repeat("x", 501) + `"}`: "site_address",
+		`{"work_starts_at":null}`:                             "work_starts_at", `{"work_ends_at":null}`: "work_ends_at",
+		`{"work_ends_at":"2020-01-01T00:00:00Z"}`:      "work_ends_at",
+		`{"work_starts_at":"9000-01-01T00:00:00Z"}`:    "work_ends_at",
+		`{"work_ends_at":"9999-12-31T23:59:59-12:00"}`: "work_ends_at",
+		`{"fee":null}`: "fee", `{"fee":{"amount":1}}`: "fee.currency", `{"fee":{"amount":-1,"currency":"KRW"}}`: "fee.amount",
+		`{"fee":{"amount":1,"currency":"KRW","x":1}}`: "fee.x", `{"fee":{"amount":"1","currency":"KRW"}}`: "fee.amount", `{"fee":1}`: "fee",
+		`{"min_working_height_m":0}`: "min_working_height_m", `{"min_working_height_m":"20"}`: "min_working_height_m",
+		`{"site_lat":91}`: "site_lat", `{"site_lat":null,"site_lng":127}`: "site_lat", `{"site_lng":null,"site_lat":37}`: "site_lat",
+		`{"note":"` + strings.Repeat("x", 2001) + `"}`: "note", `{"note":false}`: "note",
+		`{"opens_at":null}`: "opens_at", `{"expires_at":null}`: "expires_at", `{"expires_at":"2020-01-01T00:00:00Z"}`: "expires_at",
+		`{"external_id":"x"}`: "external_id", `{"status":"CANCELED"}`: "status", `{"round":2}`: "round", `{"REGION":"x"}`: "REGION", `{"Region":null}`: "Region",
+		`{"note":"x","nota":"x"}`: "nota", `{"expires_at":"tomorrow"}`: "expires_at",
+	} {
+		r := w.change("PATCH", id, "", 1, body)
+		w.refused(body, r, 422, "VALIDATION_FAILED")
+		if !strings.Contains(r.raw, fmt.Sprintf(`"field":%q`, field)) {
+			t.Errorf("%.80s: %s, want %s", body, r.raw, field)
+		}
+	}
+	for _, body := range []string{`null`, `{`, `{"note":"x"}{}`, "{\"note\":\"\xff\"}"} {
+		w.refused(body, w.change("PATCH", id, "", 1, body), 400, "MALFORMED_REQUEST")
+	}
+	for _, body := range []string{`[]`, `"x"`, `1`} {
+		w.ours(body, w.change("PATCH", id, "", 1, body))
+	}
+	w.untouched(id)
+}
+
+// TestChangesNeedAVersion and a role, and a dispatch.
+func TestChangesNeedAVersion(t *testing.T) {
+	w := newWorld(t)
+	w.putKey(dispatch.Viewer, "viewer")
+	w.putKey(dispatch.Dispatcher, "dispatcher")
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	later := `{"expires_at":"` + inFuture(time.Hour) + `"}`
+	for action, body := range map[string]string{
+		"": `{"note":"x"}`, "/reopen": "", "/extend": later, "/assign": `{"driver_id":"` + d.id + `"}`, "/unassign": "",
+	} {
+		method := "POST"
+		if action == "" {
+			method = "PATCH"
+		}
+		path := "/v1/admin/dispatches/" + id + action
+		w.refused(action, w.call(method, path, key, body), 428, "PRECONDITION_REQUIRED")
+		for _, v := range []any{0, 2, -1, "x", "1.0"} {
+			w.refused(action, w.change(method, id, action, v, body), 412, "VERSION_MOVED")
+		}
+		w.refused(action, w.change(method, "dsp_"+strings.Repeat("0", 26), action, 1, body), 404, "DISPATCH_NOT_FOUND")
+		w.refused(action, w.change(method, "x", action, 1, body), 404, "DISPATCH_NOT_FOUND")
+		w.refused(action, w.call(method, path, "viewer", body, "If-Match", `"1"`), 403, "FORBIDDEN")
+		w.refused(action, w.call(method, path, d.token, body, "If-Match", `"1"`), 401, "UNAUTHENTICATED")
+		if action != "" {
+			w.refused(action, w.change(method, id, action, 1, `{"driver":"x"}`), 422, "VALIDATION_FAILED")
+		}
+	}
+	w.untouched(id)
+	if r := w.call("PATCH", "/v1/admin/dispatches/"+id, "dispatcher", `{"note":"x"}`, "If-Match", `W/"1"`); r.status != 200 {
+		t.Errorf("a dispatcher: %d %s", r.status, r.raw)
+	}
+	w.refused("preview", w.call("POST", "/v1/admin/dispatches/preview", "viewer", order(1)), 403, "FORBIDDEN")
+	if r := w.call("GET", "/v1/admin/dispatches/"+id+"/events", "viewer", ""); r.status != 200 {
+		t.Errorf("a viewer: %d %s", r.status, r.raw)
+	}
+}
+
+func TestReopen(t *testing.T) {
+	w := newWorld(t)
+	id := w.expired(1)
+	w.refused("not later", w.change("POST", id, "/reopen", 1, `{"expires_at":"`+inFuture(-time.Second)+`"}`), 422, "VALIDATION_FAILED")
+	w.refused("no such year", w.change("POST", id, "/reopen", 1, `{"opens_at":"9999-12-31T23:59:59-12:00"}`), 422, "VALIDATION_FAILED")
+	r := w.change("POST", id, "/reopen", 1, "")
+	if r.status != 200 || r.at("status") != "PENDING" || r.at("round") != 2.0 || r.at("version") != 2.0 || w.lasts(r) != 10*time.Minute {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	w.refused("what is open", w.change("POST", id, "/reopen", 2, ""), 409, "INVALID_STATE")
+	id = w.expired(2)
+	r = w.change("POST", id, "/reopen", 1, `{"opens_at":"`+inFuture(time.Hour)+`"}`)
+	if r.status != 200 || r.at("status") != "SCHEDULED" || w.lasts(r) != 10*time.Minute {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+}
+
+// lasts is how long the dispatch's window is.
+func (w *world) lasts(r reply) time.Duration {
+	opens, _ := time.Parse(time.RFC3339Nano, fmt.Sprint(r.at("opens_at")))
+	expires, err := time.Parse(time.RFC3339Nano, fmt.Sprint(r.at("expires_at")))
+	if err != nil {
+		w.t.Error(err)
+	}
+	return expires.Sub(opens)
+}
+
+func TestExtend(t *testing.T) {
+	w := newWorld(t)
+	id := w.dispatch(1)
+	for _, body := range []string{``, `{}`, `{"expires_at":null}`, `{"expires_at":"` + fmt.Sprint(w.read(id).at("expires_at")) + `"}`, `{"expires_at":"9999-12-31T23:59:59-12:00"}`} {
+		w.refused(body, w.change("POST", id, "/extend", 1, body), 422, "VALIDATION_FAILED")
+	}
+	r := w.change("POST", id, "/extend", 1, `{"expires_at":"`+inFuture(time.Hour)+`"}`)
+	if r.status != 200 || r.at("round") != 1.0 || r.at("version") != 2.0 || w.lasts(r) < 59*time.Minute {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	w.refused("what is over", w.change("POST", w.expired(2), "/extend", 1, `{"expires_at":"`+inFuture(time.Hour)+`"}`), 409, "INVALID_STATE")
+}
+
+func TestAssignAndUnassign(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(3), w.dispatch(1)
+	to := func(v string) string { return `{"driver_id":"` + v + `"}` }
+	far := w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[{"name":"Far","phone":"+821012345678","regions":["jeju"],"vehicle_class":"28m"}]}`)
+	farID := far.json["items"].([]any)[0].(map[string]any)["id"].(string)
+	for body, code := range map[string]string{`{}`: "", `{"driver_id":null}`: "", `{"driver_id":1}`: "", to("x"): "DRIVER_NOT_FOUND", to("drv_" + strings.Repeat("0", 26)): "DRIVER_NOT_FOUND"} {
+		if code == "" {
+			w.refused(body, w.change("POST", id, "/assign", 1, body), 422, "VALIDATION_FAILED")
+		} else {
+			w.refused(body, w.change("POST", id, "/assign", 1, body), 404, code)
+		}
+	}
+	r := w.change("POST", id, "/assign", 1, to(farID))
+	w.refused("not eligible", r, 403, "NOT_ELIGIBLE")
+	if got := fmt.Sprint(r.json["reasons"]); got != "[REGION VEHICLE_CLASS]" || strings.Contains(r.raw, "You can") {
+		t.Errorf("reasons: %s", r.raw)
+	}
+	w.call("PUT", "/v1/me/duty", d[0].token, `{"on_duty":false}`)
+	r = w.change("POST", id, "/assign", 1, to(d[0].id))
+	if r.status != 200 || r.at("status") != "ACCEPTED" || r.at("accepted_by") != d[0].id || r.at("round") != 1.0 || r.header.Get("ETag") != `"2"` {
+		t.Fatalf("%d %s", r.status, r.raw)
+	}
+	w.refused("a tap", w.accept(id, d[1], `{"round":1}`), 409, "ALREADY_TAKEN")
+	w.refused("to another", w.change("POST", id, "/assign", 2, to(d[1].id)), 409, "ALREADY_TAKEN")
+	if again := w.change("POST", id, "/assign", 2, to(d[0].id)); again.raw != r.raw {
+		t.Errorf("again: %s", again.raw)
+	}
+	busy := w.change("POST", w.dispatch(1), "/assign", 1, to(d[0].id))
+	w.refused("for the same hours", busy, 409, "DRIVER_BUSY")
+	if strings.Contains(busy.raw, "you have") {
+		t.Errorf("the dispatcher is told of their own work: %s", busy.raw)
+	}
+	if own := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, ""); own.at("outcome") != "WON" {
+		t.Errorf("the receipt: %s", own.raw)
+	}
+	r = w.change("POST", id, "/unassign", 2, `{"reason_code":"ILL"}`)
+	if r.status != 200 || r.at("status") != "PENDING" || r.at("round") != 2.0 || r.at("accepted_by") != nil || r.at("version") != 3.0 {
+		t.Fatalf("%d %s", r.status, r.raw)
+	}
+	if own := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, ""); own.at("outcome") != "UNASSIGNED" {
+		t.Errorf("the receipt: %s", own.raw)
+	}
+	w.refused("what is nobody's", w.change("POST", id, "/unassign", 3, ""), 409, "INVALID_STATE")
+	if r := w.accept(id, d[1], `{"round":2}`); r.status != 200 {
+		t.Errorf("the next round: %d %s", r.status, r.raw)
+	}
+	w.refused("expired", w.change("POST", w.expired(5), "/assign", 1, to(d[2].id)), 410, "DISPATCH_EXPIRED")
+	w.change("POST", id, "/cancel", 4, "")
+	w.refused("canceled", w.change("POST", id, "/assign", 5, to(d[2].id)), 410, "DISPATCH_CANCELED")
+}
+
+func TestEventsOfADispatch(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	w.call("POST", "/v1/admin/dispatches/"+id+"/assign", key, `{"driver_id":"`+d.id+`"}`, "If-Match", "1", "X-Request-Id", "the-request")
+	w.change("POST", id, "/unassign", 2, `{"reason_code":"ILL"}`)
+	r := w.call("GET", "/v1/admin/dispatches/"+id+"/events?limit=3", key, "")
+	mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")
+	items := r.json["items"].([]any)
+	var got []string
+	for _, item := range items {
+		e := item.(map[string]any)
+		mustHave(t, "an event", item, "id", "type", "round", "driver_id", "actor", "reason_code", "request_id", "at")
+		got = append(got, fmt.Sprint(e["type"], e["round"], e["driver_id"] == d.id, e["actor"], e["reason_code"]))
+	}
+	want := []string{"dispatch.created1 falsekey_first<nil>", "dispatch.accepted1 truekey_first<nil>", "dispatch.unassigned1 truekey_firstILL"}
+	if !slices.Equal(got, want) || items[1].(map[string]any)["request_id"] != "the-request" {
+		t.Errorf("%q, want %q; %s", got, want, r.raw)
+	}
+	rest := w.call("GET", "/v1/admin/dispatches/"+id+"/events?cursor="+r.at("next_cursor").(string), key, "")
+	if items := rest.json["items"].([]any); len(items) != 1 || items[0].(map[string]any)["type"] != "dispatch.reopened" || rest.at("next_cursor") != nil {
+		t.Errorf("the rest: %s", rest.raw)
+	}
+	w.refused("of nothing", w.call("GET", "/v1/admin/dispatches/dsp_"+strings.Repeat("0", 26)+"/events", key, ""), 404, "DISPATCH_NOT_FOUND")
+	w.refused("from nowhere", w.call("GET", "/v1/admin/dispatches/"+id+"/events?cursor=x", key, ""), 400, "MALFORMED_REQUEST")
+	w.refused("none at all", w.call("GET", "/v1/admin/dispatches/"+id+"/events?limit=0", key, ""), 422, "VALIDATION_FAILED")
+}
+
+func TestPreviewOverHTTP(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(4)
+	w.device(d[0], "phone", "a-token")
+	w.call("PUT", "/v1/me/duty", d[1].token, `{"on_duty":false}`)
+	w.accept(w.dispatch(1), d[2], "")
+	r := w.call("POST", "/v1/admin/dispatches/preview", key, order(1))
+	const want = `{"eligible":2,"reachable":1,"busy":1,"not_eligible":1,"reasons":{"OFF_DUTY":1,"REGION":0,"SUSPENDED":0,"VEHICLE_CLASS":0,"WORKING_HEIGHT":0}}`
+	if r.status != 200 || r.raw != want {
+		t.Errorf("%d %s, want %s", r.status, r.raw, want)
+	}
+	r = w.call("POST", "/v1/admin/dispatches/preview", key, order(9, `"min_working_height_m":46`, `"region":"jeju"`))
+	if r.at("not_eligible") != 4.0 || r.at("reasons", "WORKING_HEIGHT") != 4.0 || r.at("reasons", "REGION") != 4.0 || r.at("eligible") != 0.0 {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	for _, body := range []string{order(1, `"region":"absent"`), order(1, `"x":1`), order(1, `"expires_at":"2020-01-01T00:00:00Z"`), order(1, `"work_ends_at":"9999-12-31T23:59:59-12:00"`), ""} {
+		w.refused(body, w.call("POST", "/v1/admin/dispatches/preview", key, body), 422, "VALIDATION_FAILED")
+	}
+	if list := w.call("GET", "/v1/admin/dispatches", key, ""); len(list.json["items"].([]any)) != 1 {
+		t.Errorf("something was made: %s", list.raw)
+	}
+}
+
+func toJSON(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
+}

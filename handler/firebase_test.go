@@ -1,0 +1,92 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/firebase"
+	"firsttap/servertest"
+	"firsttap/service"
+)
+
+// movable is a clock that goes, and that a test can put forward.
+type movable struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (m *movable) now() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Now().Add(m.ahead)
+}
+
+func (m *movable) pass(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ahead += d
+}
+
+// TestFirebaseUsers of a real emulator: who they are here, and how soon they are not any more.
+func TestFirebaseUsers(t *testing.T) {
+	e := servertest.StartFirebaseAuth(t)
+	clock := &movable{}
+	w := newWorld(t, func(a *API) {
+		a.Tokens = service.NewTokens([]byte("secret"), clock.now)
+		ids, err := firebase.New(context.Background(), firebase.Options{
+			Project: servertest.FirebaseProject, Emulator: e.Addr(), Now: clock.now, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(ids.Close)
+		a.Tokens.Trust(ids, a.Store.(service.UIDs))
+	})
+	sign := func(name string) (who, string) {
+		uid, token := e.SignUp(name + "@example.com")
+		d := w.drivers(1, fmt.Sprintf(`"firebase_uid":%q`, uid))[0]
+		return who{d.id, token}, uid
+	}
+	is := func(what, token, id string) {
+		t.Helper()
+		if r := w.call("GET", "/v1/me", token, ""); r.status != 200 || r.at("id") != id {
+			t.Errorf("%s: %d %s, want %s", what, r.status, r.raw, id)
+		}
+	}
+	refused := func(what, token string) {
+		t.Helper()
+		w.refused(what, w.call("GET", "/v1/me", token, ""), 401, "UNAUTHENTICATED")
+	}
+
+	_, stranger := e.SignUp("stranger@example.com")
+	refused("a user who is no driver", stranger)
+	ours := w.drivers(1)[0]
+	is("our own token", ours.token, ours.id)
+	for name, end := range map[string]func(uid string){
+		"disabled": func(uid string) { e.Disable(uid, true) },
+		"revoked":  func(uid string) { e.Revoke(uid, time.Now().Add(time.Hour).Unix()) },
+		"deleted":  e.Delete,
+	} {
+		d, uid := sign(name)
+		is(name+", before", d.token, d.id)
+		r := w.accept(w.dispatch(1), d, "")
+		if r.status != 200 {
+			t.Errorf("%s: accept: %d %s", name, r.status, r.raw)
+		}
+		end(uid)
+		clock.pass(time.Minute)
+		refused(name+", a minute ago", d.token)
+		w.refused(name+" taps", w.accept(w.dispatch(1), d, ""), 401, "UNAUTHENTICATED")
+		p := strings.Split(d.token, ".")
+		refused(name+", signed by somebody", p[0]+"."+p[1]+".c2lnbmVk")
+	}
+	is("our own token, all the while", ours.token, ours.id)
+	if strings.Contains(w.log.String(), stranger) {
+		t.Error("a token is in the log")
+	}
+}

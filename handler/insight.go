@@ -1,0 +1,192 @@
+package handler
+
+import (
+	"context"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+)
+
+// insightStore is what admins look at besides dispatches and drivers.
+type insightStore interface {
+	Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error)
+	Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error)
+	Signals(ctx context.Context, driver dispatch.DriverID) (dispatch.Signals, error)
+	Board(ctx context.Context, region string) (dispatch.Board, error)
+	Supply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error)
+}
+
+type attemptView struct {
+	ID         dispatch.AttemptID     `json:"id"`
+	Round      int                    `json:"round"`
+	DriverID   dispatch.DriverID      `json:"driver_id"`
+	Result     dispatch.AttemptResult `json:"result"`
+	At         timestamp              `json:"at"`
+	AfterUS    int64                  `json:"after_us"`
+	Rank       *int                   `json:"rank"`
+	ReactionMS *float64               `json:"reaction_ms"`
+	Instance   *string                `json:"instance"`
+	AppVersion *string                `json:"app_version"`
+}
+
+func viewAttempt(a dispatch.AttemptRecord) attemptView {
+	return attemptView{
+		ID: a.ID, Round: a.Round, DriverID: a.Driver, Result: a.Result, At: timestamp(a.At), AfterUS: a.After.Microseconds(),
+		Rank: ranked(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
+	}
+}
+
+func (h *handler) attempts(c echo.Context, _ string) error {
+	return listRounds(h, c, h.Store.Attempts, viewAttempt)
+}
+
+type contactView struct {
+	DriverID      dispatch.DriverID    `json:"driver_id"`
+	Round         int                  `json:"round"`
+	OfferStatus   dispatch.OfferStatus `json:"offer_status"`
+	ToldAt        *timestamp           `json:"told_at"`
+	SentAt        *timestamp           `json:"sent_at"`
+	SeenAt        *timestamp           `json:"seen_at"`
+	DeclinedAt    *timestamp           `json:"declined_at"`
+	DeclineReason *string              `json:"decline_reason"`
+	TappedAt      *timestamp           `json:"tapped_at"`
+}
+
+func viewContact(o dispatch.Offered) contactView {
+	k := o.Contact
+	return contactView{
+		DriverID: k.Driver, Round: k.Round, OfferStatus: o.OfferStatus(), ToldAt: optionalTimestamp(k.ToldAt),
+		SentAt: optionalTimestamp(k.SentAt), SeenAt: optionalTimestamp(k.SeenAt), DeclinedAt: optionalTimestamp(k.DeclinedAt),
+		DeclineReason: nullable(k.DeclineReason), TappedAt: optionalTimestamp(k.TappedAt),
+	}
+}
+
+func (h *handler) dispatchOffers(c echo.Context, _ string) error {
+	return listRounds(h, c, h.Store.Offers, viewContact)
+}
+
+// listRounds answers with a list of what a dispatch has in one round, or in all.
+func listRounds[D, V any](h *handler, c echo.Context,
+	list func(context.Context, dispatch.ID, int, dispatch.Page) ([]D, string, error), view func(D) V,
+) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	round, err := numberParam(c, "round", 0, 1, maxRound)
+	if err != nil {
+		return err
+	}
+	items, next, err := list(c.Request().Context(), id, round, p)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(items, next, h.Now(), view))
+}
+
+// maxRound is what the database has room for.
+const maxRound = 1<<31 - 1
+
+type signalsView struct {
+	Taps            int      `json:"taps"`
+	Wins            int      `json:"wins"`
+	Withdrawn       int      `json:"withdrawn"`
+	WithdrawRate    *float64 `json:"withdraw_rate"`
+	FastestReaction *float64 `json:"fastest_reaction_ms"`
+	MedianReaction  *float64 `json:"median_reaction_ms"`
+	Under300MS      int      `json:"under_300_ms"`
+}
+
+// superhuman is faster than anyone reads an offer.
+const superhuman = 300 * time.Millisecond
+
+func (h *handler) signals(c echo.Context, _ string) error {
+	id, err := dispatch.ParseDriverID(c.Param("id"))
+	if err != nil {
+		return err
+	}
+	s, err := h.Store.Signals(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	v := signalsView{
+		Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.Under(superhuman),
+	}
+	if s.Wins > 0 {
+		rate := float64(s.Withdrawn) / float64(s.Wins)
+		v.WithdrawRate = &rate
+	}
+	if len(s.Reactions) > 0 {
+		v.FastestReaction = milliseconds(&s.Reactions[0])
+	}
+	return writeJSON(c, 200, v)
+}
+
+type boardView struct {
+	Counts     map[dispatch.Status]int `json:"counts"`
+	Since      timestamp               `json:"since"`
+	Unseen     int                     `json:"unseen"`
+	Regions    []boardRegion           `json:"regions"`
+	ServerTime timestamp               `json:"server_time"`
+}
+
+type boardRegion struct {
+	Region string `json:"region"`
+	OnDuty int    `json:"on_duty"`
+	Open   int    `json:"open"`
+}
+
+func (h *handler) board(c echo.Context, _ string) error {
+	region, err := textParam(c, "region")
+	if err != nil {
+		return err
+	}
+	b, err := h.Store.Board(c.Request().Context(), region)
+	if err != nil {
+		return err
+	}
+	v := boardView{
+		Counts: b.Counts, Since: timestamp(b.Since), Unseen: b.Unseen, Regions: make([]boardRegion, len(b.Regions)), ServerTime: timestamp(b.Now),
+	}
+	for i, r := range b.Regions {
+		v.Regions[i] = boardRegion{r.Region, r.OnDuty, r.Open}
+	}
+	return writeJSON(c, 200, v)
+}
+
+// supplyView has no region where all are counted together: a driver may be in several.
+type supplyView struct {
+	At     timestamp `json:"at"`
+	Region *string   `json:"region"`
+	OnDuty int       `json:"on_duty"`
+	Open   int       `json:"open"`
+}
+
+const (
+	defaultHours = 24
+	maxHours     = 7 * 24
+)
+
+func (h *handler) supply(c echo.Context, _ string) error {
+	hours, err := numberParam(c, "hours", defaultHours, 1, maxHours)
+	if err != nil {
+		return err
+	}
+	region, err := textParam(c, "region")
+	if err != nil {
+		return err
+	}
+	counted, err := h.Store.Supply(c.Request().Context(), region, hours)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(counted, "", h.Now(), func(s dispatch.Supply) supplyView {
+		return supplyView{timestamp(s.At), nullable(s.Region), s.OnDuty, s.Open}
+	}))
+}

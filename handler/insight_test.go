@@ -1,0 +1,240 @@
+package handler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+func TestAttempts(t *testing.T) {
+	w := newWorld(t, withLedger(t))
+	d, id := w.drivers(3), w.dispatch(1)
+	path := "/v1/dispatches/" + id + "/accept"
+	w.call("POST", path, d[0].token, "", "X-App-Version", "2.3.1 (45)")
+	for i, version := range []string{strings.Repeat("x", 65), "é", "a\tb", " x"} {
+		w.call("POST", path, d[1+i%2].token, `{"round":1}`, "X-App-Version", version)
+	}
+	w.call("POST", path, d[0].token, "", "X-App-Version", strings.Repeat("x", 64))
+	w.receipt(id, d[0]) // the ledger is written
+	r := w.call("GET", "/v1/admin/dispatches/"+id+"/attempts", key, "")
+	all := items(r)
+	if len(all) != 6 || r.json["next_cursor"] != nil {
+		t.Fatalf("%d: %s", len(all), r.raw)
+	}
+	want := []struct {
+		driver, result string
+		rank           float64
+		version        any
+	}{
+		{d[0].id, "SUCCESS", 1, "2.3.1 (45)"}, {d[1].id, "ALREADY_TAKEN", 2, nil}, {d[2].id, "ALREADY_TAKEN", 3, nil},
+		{d[1].id, "ALREADY_TAKEN", 2, nil}, {d[2].id, "ALREADY_TAKEN", 3, nil}, {d[0].id, "SUCCESS", 1, strings.Repeat("x", 64)},
+	}
+	after := -1.0
+	for i, a := range all {
+		us, _ := a["after_us"].(float64)
+		reaction, _ := a["reaction_ms"].(float64)
+		if a["driver_id"] != want[i].driver || a["result"] != want[i].result || a["rank"] != want[i].rank || a["app_version"] != want[i].version ||
+			a["instance"] != "here" || a["round"] != 1.0 || us <= after || i == 0 && us != 0 || reaction <= 0 {
+			t.Errorf("%d: %v, want %v", i, a, want[i])
+		}
+		after = us
+	}
+	var paged []map[string]any
+	for cursor := ""; ; {
+		r := w.call("GET", "/v1/admin/dispatches/"+id+"/attempts?round=1&limit=4&cursor="+cursor, key, "")
+		paged = append(paged, items(r)...)
+		next, _ := r.json["next_cursor"].(string)
+		if cursor = next; cursor == "" {
+			break
+		}
+	}
+	if fmt.Sprint(paged) != fmt.Sprint(all) {
+		t.Errorf("by pages:\n%v\n%v", paged, all)
+	}
+	for query, n := range map[string]int{"?round=2": 0, "?round=1": 6} {
+		if got := items(w.call("GET", "/v1/admin/dispatches/"+id+"/attempts"+query, key, "")); len(got) != n {
+			t.Errorf("%s: %v", query, got)
+		}
+	}
+	for _, path := range []string{"/attempts", "/offers"} {
+		for _, query := range []string{"?round=0", "?round=x", "?round=-1", "?round=99999999999", "?limit=0"} {
+			w.refused(path+query, w.call("GET", "/v1/admin/dispatches/"+id+path+query, key, ""), 422, "VALIDATION_FAILED")
+		}
+		w.refused(path, w.call("GET", "/v1/admin/dispatches/"+id+path+"?cursor=x", key, ""), 400, "MALFORMED_REQUEST")
+		w.refused(path, w.call("GET", "/v1/admin/dispatches/"+string(dispatch.NewID(time.Now()))+path, key, ""), 404, "DISPATCH_NOT_FOUND")
+		w.refused(path, w.call("GET", "/v1/admin/dispatches/"+id+path, d[0].token, ""), 401, "UNAUTHENTICATED")
+	}
+}
+
+func TestReactionToAPush(t *testing.T) {
+	w := newWorld(t, withLedger(t))
+	id, d, _ := w.told(dispatch.NotificationSent, dispatch.NotificationPending)
+	w.exec("UPDATE dispatches SET opens_at = opens_at - 60000000")
+	w.exec("UPDATE events SET at = at - 60000000")
+	w.exec("UPDATE notifications SET sent_at = sent_at - 30000000 WHERE state = 1")
+	reaction := func(v who) (ms float64) {
+		w.accept(id, v, "")
+		w.receipt(id, v)
+		for _, a := range items(w.call("GET", "/v1/admin/dispatches/"+id+"/attempts", key, "")) {
+			if a["driver_id"] == v.id {
+				ms, _ = a["reaction_ms"].(float64)
+			}
+		}
+		return ms
+	}
+	if ms := reaction(d[0]); ms < 30_000 || ms > 50_000 {
+		t.Errorf("%v ms after the push", ms)
+	}
+	if ms := reaction(d[1]); ms < 60_000 || ms > 80_000 {
+		t.Errorf("%v ms after the opening", ms)
+	}
+	if r := w.call("GET", "/v1/admin/drivers/"+d[0].id+"/signals", key, ""); r.json["fastest_reaction_ms"].(float64) > 50_000 {
+		t.Errorf("%s", r.raw)
+	}
+}
+
+func TestSignals(t *testing.T) {
+	w := newWorld(t, withLedger(t))
+	d := w.drivers(2)
+	path := "/v1/admin/drivers/" + d[0].id + "/signals"
+	r := w.call("GET", path, key, "")
+	for _, member := range []string{"withdraw_rate", "fastest_reaction_ms", "median_reaction_ms"} {
+		if v, there := r.json[member]; !there || v != nil {
+			t.Errorf("%s of nobody's taps: %s", member, r.raw)
+		}
+	}
+	for i := range 3 {
+		id := w.dispatch(3 * (i + 1))
+		w.exec("UPDATE dispatches SET opens_at = opens_at - ? WHERE id = ?", int64(i)*1_000_000, id)
+		w.exec("UPDATE events SET at = at - ? WHERE dispatch_id = ?", int64(i)*1_000_000, id)
+		w.accept(id, d[0], "")
+		w.accept(id, d[0], "")
+		if i == 0 {
+			w.on(id, "withdraw", d[0])
+		}
+		w.receipt(id, d[0])
+	}
+	r = w.call("GET", path, key, "")
+	fastest, _ := r.json["fastest_reaction_ms"].(float64)
+	median, _ := r.json["median_reaction_ms"].(float64)
+	if r.json["taps"] != 6.0 || r.json["wins"] != 3.0 || r.json["withdrawn"] != 1.0 || r.json["withdraw_rate"].(float64) > 0.34 ||
+		r.json["under_300_ms"] != 1.0 || fastest <= 0 || fastest >= 300 || median < 1000 || median > 1900 {
+		t.Errorf("%s", r.raw)
+	}
+	w.exec("UPDATE attempts SET at = at - 2592000000000")
+	w.exec("UPDATE claims SET accepted_at = accepted_at - 2592000000000")
+	if r := w.call("GET", path, key, ""); r.json["taps"] != 0.0 || r.json["wins"] != 0.0 || r.json["under_300_ms"] != 0.0 {
+		t.Errorf("after 30 days: %s", r.raw)
+	}
+	w.putKey(dispatch.Dispatcher, "a-dispatchers-key")
+	w.refused("dispatcher", w.call("GET", path, "a-dispatchers-key", ""), 403, "FORBIDDEN")
+	w.refused("nobody", w.call("GET", "/v1/admin/drivers/"+string(dispatch.NewDriverID(time.Now()))+"/signals", key, ""), 404, "DRIVER_NOT_FOUND")
+	w.refused("malformed", w.call("GET", "/v1/admin/drivers/x/signals", key, ""), 404, "DRIVER_NOT_FOUND")
+}
+
+// New terms are a new offer: how fast a driver is, and how long nobody has looked, counts from when there were such terms.
+// A longer window changes nothing of it.
+func TestNewTermsCountFromTheirOwnTime(t *testing.T) {
+	w := newWorld(t, withLedger(t))
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	w.exec("UPDATE dispatches SET opens_at = opens_at - 300000000, updated_at = updated_at - 300000000")
+	w.exec("UPDATE events SET at = at - 300000000")
+	unseen := func(what string, want float64) {
+		t.Helper()
+		if r := w.call("GET", "/v1/admin/board", key, ""); r.json["unseen"] != want {
+			t.Errorf("%s: %s", what, r.raw)
+		}
+	}
+	unseen("open for five minutes", 1)
+	if r := w.change("POST", id, "/extend", 1, `{"expires_at":"`+inFuture(time.Hour)+`"}`); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	unseen("and for longer from now on", 1)
+	if r := w.change("PATCH", id, "", 2, `{"note":"bring a helmet"}`); r.status != 200 || r.json["round"] != 2.0 {
+		t.Fatal(r.raw)
+	}
+	unseen("new terms", 0)
+	w.accept(id, d, `{"round":2}`)
+	w.receipt(id, d)
+	taps := items(w.call("GET", "/v1/admin/dispatches/"+id+"/attempts", key, ""))
+	if ms, _ := taps[0]["reaction_ms"].(float64); ms <= 0 || ms > 20_000 {
+		t.Errorf("%v ms after the new terms", ms)
+	}
+	if r := w.call("GET", "/v1/admin/drivers/"+d.id+"/signals", key, ""); r.json["fastest_reaction_ms"] != taps[0]["reaction_ms"] {
+		t.Errorf("%s, want %v", r.raw, taps[0]["reaction_ms"])
+	}
+	w.on(id, "withdraw", d)
+	unseen("given back", 0)
+	w.exec("UPDATE dispatches SET opens_at = opens_at - 61000000")
+	w.exec("UPDATE events SET at = at - 61000000")
+	unseen("given back a minute ago", 1)
+}
+
+func TestBoardAndSupply(t *testing.T) {
+	w := newWorld(t)
+	w.putKey(dispatch.Viewer, "a-viewers-key")
+	d := w.drivers(2)
+	ids := make([]string, 7)
+	for i := range ids {
+		ids[i] = w.dispatch(2*i + 1)
+	}
+	far := w.dispatch(99, `"region":"busan"`)
+	w.exec("UPDATE dispatches SET opens_at = opens_at - 61000000 WHERE id IN (?, ?)", ids[0], ids[1])
+	w.exec("UPDATE events SET at = at - 61000000 WHERE dispatch_id IN (?, ?)", ids[0], ids[1])
+	w.on(ids[1], "seen", d[0]) // so that one of the two is unseen
+	w.exec("UPDATE dispatches SET opens_at = opens_at + 60000000 WHERE id = ?", ids[2])
+	w.accept(ids[3], d[0], "")
+	w.exec("UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", ids[4])
+	w.exec("UPDATE dispatches SET status = 'COMPLETED' WHERE id = ?", ids[5])
+	w.exec("UPDATE dispatches SET status = 'CANCELED', updated_at = updated_at - 86400000001 WHERE id = ?", ids[6])
+	board := func(query string, counts map[string]float64, unseen float64, regions string) {
+		t.Helper()
+		r := w.call("GET", "/v1/admin/board"+query, "a-viewers-key", "")
+		for _, s := range []string{"SCHEDULED", "PENDING", "ACCEPTED", "IN_PROGRESS", "COMPLETED", "CANCELED", "EXPIRED"} {
+			if r.at("counts", s) != counts[s] {
+				t.Errorf("%s: %v of %s, want %v", query, r.at("counts", s), s, counts[s])
+			}
+		}
+		if r.json["unseen"] != unseen || fmt.Sprint(r.json["regions"]) != regions || r.json["since"] == nil || r.json["server_time"] == nil {
+			t.Errorf("%s: %s", query, r.raw)
+		}
+	}
+	board("", map[string]float64{"SCHEDULED": 1, "PENDING": 3, "ACCEPTED": 1, "COMPLETED": 1, "EXPIRED": 1}, 1,
+		"[map[on_duty:0 open:1 region:busan] map[on_duty:2 open:0 region:incheon] map[on_duty:2 open:2 region:seoul]]")
+	board("?region=busan", map[string]float64{"PENDING": 1}, 0, "[map[on_duty:0 open:1 region:busan]]")
+	board("?region=nowhere", map[string]float64{}, 0, "[]")
+	w.exec("UPDATE dispatches SET expires_at = opens_at - 90000000000, opens_at = opens_at - 90000000001 WHERE id = ?", ids[4])
+	w.exec("UPDATE dispatches SET opens_at = opens_at - 61000000, updated_at = updated_at - 61000000 WHERE id = ?", far)
+	board("", map[string]float64{"SCHEDULED": 1, "PENDING": 3, "ACCEPTED": 1, "COMPLETED": 1}, 2,
+		"[map[on_duty:0 open:1 region:busan] map[on_duty:2 open:0 region:incheon] map[on_duty:2 open:2 region:seoul]]")
+
+	now := time.Now()
+	for _, ago := range []time.Duration{200, 30, 23, 1} {
+		for region, n := range map[string]int{"": 3, "busan": 1, "seoul": 2} {
+			w.exec("INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, ?, ?)", now.Add(-ago*time.Hour).UnixMicro(), region, n, int(ago))
+		}
+	}
+	for query, want := range map[string]string{
+		"":                        "<nil> 3 23,busan 1 23,seoul 2 23,<nil> 3 1,busan 1 1,seoul 2 1",
+		"?region=seoul":           "seoul 2 23,seoul 2 1",
+		"?region=seoul&hours=1":   "",
+		"?region=busan&hours=168": "busan 1 30,busan 1 23,busan 1 1",
+	} {
+		var got []string
+		for _, s := range items(w.call("GET", "/v1/admin/supply"+query, "a-viewers-key", "")) {
+			got = append(got, fmt.Sprintf("%v %v %v", s["region"], s["on_duty"], s["open"]))
+		}
+		if s := strings.Join(got, ","); s != want {
+			t.Errorf("%s: %s, want %s", query, s, want)
+		}
+	}
+	for _, query := range []string{"?hours=0", "?hours=169", "?hours=x", "?region=%ff", "?region=%00"} {
+		w.refused(query, w.call("GET", "/v1/admin/supply"+query, key, ""), 422, "VALIDATION_FAILED")
+	}
+	w.refused("board", w.call("GET", "/v1/admin/board?region=%ff", key, ""), 422, "VALIDATION_FAILED")
+	w.refused("list", w.call("GET", "/v1/admin/dispatches?region=%ff", key, ""), 422, "VALIDATION_FAILED")
+	w.refused("driver", w.call("GET", "/v1/admin/board", d[0].token, ""), 401, "UNAUTHENTICATED")
+}

@@ -1,0 +1,299 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/repository"
+	"firsttap/service"
+)
+
+// withLedger has every tap written down by an instance named here.
+func withLedger(t testing.TB) func(*API) {
+	return func(a *API) {
+		ledger := service.NewLedger(a.Store.(*repository.Store), "here", a.Log)
+		a.Acceptor.Keep(ledger)
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { ledger.Run(ctx) })
+		t.Cleanup(func() { cancel(); running.Wait() })
+	}
+}
+
+func (w *world) offers(d who, headers ...string) reply {
+	return w.call("GET", "/v1/me/offers", d.token, "", headers...)
+}
+
+func (w *world) decline(id string, d who, body string) reply {
+	return w.call("POST", "/v1/dispatches/"+id+"/decline", d.token, body)
+}
+
+// stands is where the driver's offer of the dispatch stands, in the list and by itself.
+func (w *world) stands(id string, d who, want string) {
+	w.t.Helper()
+	if r := w.call("GET", "/v1/dispatches/"+id, d.token, ""); r.json["offer_status"] != want {
+		w.t.Errorf("by itself: %s, want %s", r.raw, want)
+	}
+	for _, o := range items(w.offers(d)) {
+		if o["id"] == id && o["offer_status"] != want {
+			w.t.Errorf("in the list: %v, want %s", o["offer_status"], want)
+		}
+	}
+}
+
+func TestDecline(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(2), w.dispatch(1)
+	version := func() any { return w.call("GET", "/v1/admin/dispatches/"+id, key, "").json["version"] }
+	was := version()
+	for _, body := range []string{`{"reason_code":"TOO_FAR","round":1}`, "", `{"reason_code":"OTHER"}`} {
+		if r := w.decline(id, d[0], body); r.status != 204 {
+			t.Fatalf("%s: %d %s", body, r.status, r.raw)
+		}
+	}
+	w.stands(id, d[0], "DECLINED")
+	w.stands(id, d[1], "PENDING")
+	if version() != was {
+		t.Error("declining has moved the version")
+	}
+	all := items(w.call("GET", "/v1/admin/dispatches/"+id+"/offers", key, ""))
+	if len(all) != 1 || all[0]["driver_id"] != d[0].id || all[0]["decline_reason"] != "TOO_FAR" || all[0]["declined_at"] == nil ||
+		all[0]["offer_status"] != "DECLINED" || all[0]["round"] != 1.0 || all[0]["seen_at"] != nil {
+		t.Errorf("%v", all)
+	}
+	if r := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, ""); r.json["outcome"] != "DECLINED" || r.json["decided_at"] == nil {
+		t.Errorf("%s", r.raw)
+	}
+	w.refused("a round to come", w.decline(id, d[1], `{"round":2}`), 409, "OFFER_STALE")
+	w.refused("no round", w.decline(id, d[1], `{"round":0}`), 422, "VALIDATION_FAILED")
+	w.refused("unknown field", w.decline(id, d[1], `{"why":"x"}`), 422, "VALIDATION_FAILED")
+	w.refused("too long", w.decline(id, d[1], `{"reason_code":"`+strings.Repeat("x", 65)+`"}`), 422, "VALIDATION_FAILED")
+	w.refused("no such", w.decline(string(dispatch.NewID(time.Now())), d[1], ""), 404, "DISPATCH_NOT_FOUND")
+	// They may change their mind; then it is theirs to withdraw from, not to decline.
+	if r := w.accept(id, d[0], `{"round":1}`); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.raw)
+	}
+	w.stands(id, d[0], "ACCEPTED")
+	w.refused("mine", w.decline(id, d[0], ""), 409, "INVALID_STATE")
+	if r := w.decline(id, d[1], ""); r.status != 204 {
+		t.Errorf("another's: %d %s", r.status, r.raw)
+	}
+	w.stands(id, d[1], "TAKEN")
+	if all := items(w.call("GET", "/v1/admin/dispatches/"+id+"/offers", key, "")); len(all) != 1 {
+		t.Errorf("declining what is over was written: %v", all)
+	}
+}
+
+func TestWhereOffersStand(t *testing.T) {
+	w := newWorld(t)
+	id, d, pushes := w.told(dispatch.NotificationSent, dispatch.NotificationPending)
+	sent, waiting := d[0], d[1]
+	if pushes[0].Driver != dispatch.DriverID(sent.id) {
+		sent, waiting = waiting, sent
+	}
+	w.stands(id, sent, "SENT")
+	w.stands(id, waiting, "PENDING")
+	w.on(id, "seen", sent)
+	w.stands(id, sent, "SEEN")
+	if r := w.accept(id, waiting, ""); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	w.stands(id, sent, "TAKEN")
+	w.stands(id, waiting, "ACCEPTED")
+	mine := items(w.call("GET", "/v1/me/dispatches", waiting.token, ""))
+	if len(mine) != 1 || mine[0]["offer_status"] != "ACCEPTED" {
+		t.Errorf("%v", mine)
+	}
+	if r := w.on(id, "withdraw", waiting); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	w.stands(id, waiting, "WITHDRAWN")
+	w.stands(id, sent, "PENDING") // round 2 is another offer
+	w.on(id, "seen", waiting)
+	w.stands(id, waiting, "SEEN")
+	byRound := map[string][]string{}
+	for _, query := range []string{"", "?round=1", "?round=2", "?round=3", "?limit=1"} {
+		for path := "/v1/admin/dispatches/" + id + "/offers" + query; path != ""; {
+			r := w.call("GET", path, key, "")
+			for _, o := range items(r) {
+				name := "sent"
+				if o["driver_id"] == waiting.id {
+					name = "waiting"
+				}
+				byRound[query] = append(byRound[query], fmt.Sprintf("%s %v %v", name, o["round"], o["offer_status"]))
+			}
+			if path = ""; r.json["next_cursor"] != nil {
+				path = "/v1/admin/dispatches/" + id + "/offers" + query + "&cursor=" + r.json["next_cursor"].(string)
+			}
+		}
+	}
+	first, second := "waiting 1 WITHDRAWN", "sent 1 TAKEN"
+	if sent.id < waiting.id {
+		first, second = second, first
+	}
+	for query, want := range map[string]string{
+		"": first + "," + second + ",waiting 2 SEEN", "?round=1": first + "," + second, "?round=2": "waiting 2 SEEN", "?round=3": "",
+		"?limit=1": first + "," + second + ",waiting 2 SEEN",
+	} {
+		if got := strings.Join(byRound[query], ","); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+// The ETag of the offers changes with what is in them, and with nothing else.
+func TestOffersETag(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(2)
+	id := w.dispatch(1, `"opens_at":"`+inFuture(time.Hour)+`","expires_at":"`+inFuture(2*time.Hour)+`"`)
+	last := w.offers(d[0])
+	etag := last.header.Get("ETag")
+	if last.status != 200 || !strings.HasPrefix(etag, `W/"`) || last.header.Get("Cache-Control") != "private, no-cache" {
+		t.Fatalf("%d %v", last.status, last.header)
+	}
+	strong := strings.TrimPrefix(etag, "W/")
+	for _, header := range []string{etag, strong, "*", `"x", ` + etag, `"x",W/"y",` + strong, " " + etag + " "} {
+		r := w.offers(d[0], "If-None-Match", header)
+		if r.status != 304 || r.raw != "" || r.header.Get("ETag") != etag || r.header.Get("Content-Type") != "" {
+			t.Errorf("%s: %d %s %v", header, r.status, r.raw, r.header)
+		}
+	}
+	for _, header := range []string{`"x"`, strings.ToUpper(etag), etag[:len(etag)-2] + `"`, "", "x"} {
+		if r := w.offers(d[0], "If-None-Match", header); r.status != 200 {
+			t.Errorf("%s: %d", header, r.status)
+		}
+	}
+	if r := w.offers(d[1], "If-None-Match", etag); r.status != 200 {
+		t.Error("one driver's ETag is another's")
+	}
+	moved := func(what string, do func()) {
+		t.Helper()
+		do()
+		r := w.offers(d[0], "If-None-Match", etag)
+		if next := r.header.Get("ETag"); r.status != 200 || next == etag {
+			t.Errorf("%s: %d, ETag %s as before", what, r.status, next)
+		}
+		etag = r.header.Get("ETag")
+		if r := w.offers(d[0], "If-None-Match", etag); r.status != 304 {
+			t.Errorf("after %s: %d", what, r.status)
+		}
+	}
+	moved("it opens", func() { w.exec("UPDATE dispatches SET opens_at = 1") })
+	moved("it is seen", func() { w.on(id, "seen", d[0]) })
+	moved("it is declined", func() { w.decline(id, d[0], "") })
+	moved("off duty", func() { w.call("PUT", "/v1/me/duty", d[0].token, `{"on_duty":false}`) })
+	moved("on duty", func() { w.call("PUT", "/v1/me/duty", d[0].token, `{"on_duty":true}`) })
+	moved("another", func() { w.dispatch(3) })
+	moved("taken", func() { w.accept(id, d[1], "") })
+	w.on(id, "seen", d[1])
+	if r := w.offers(d[0], "If-None-Match", etag); r.status != 304 {
+		t.Errorf("what another driver sees: %d", r.status)
+	}
+}
+
+func (w *world) receipt(id string, d who) reply {
+	return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "")
+}
+
+func TestReceipts(t *testing.T) {
+	w := newWorld(t, withLedger(t))
+	d, id := w.drivers(4), w.dispatch(1)
+	if r := w.receipt(id, d[0]); r.json["outcome"] != "PENDING" || r.json["rank"] != nil || r.json["behind_ms"] != nil {
+		t.Errorf("%s", r.raw)
+	}
+	for _, v := range d[:3] {
+		w.accept(id, v, `{"round":1}`)
+	}
+	won := w.receipt(id, d[0])
+	if won.json["outcome"] != "WON" || won.json["rank"] != 1.0 || won.json["behind_ms"] != 0.0 || won.json["decided_at"] == nil {
+		t.Errorf("%s", won.raw)
+	}
+	var behind float64
+	for i, v := range d[1:3] {
+		r := w.receipt(id, v)
+		ms, _ := r.json["behind_ms"].(float64)
+		if r.json["outcome"] != "LOST" || r.json["rank"] != float64(i+2) || ms <= behind || r.json["round"] != 1.0 {
+			t.Errorf("%s", r.raw)
+		}
+		behind = ms
+	}
+	if r := w.receipt(id, d[3]); r.json["outcome"] != "PENDING" || r.json["decided_at"] != nil {
+		t.Errorf("a tap may yet come to light: %s", r.raw)
+	}
+	w.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
+	if r := w.receipt(id, d[3]); r.json["outcome"] != "NO_ATTEMPT" || r.json["rank"] != nil {
+		t.Errorf("%s", r.raw)
+	}
+	// A lost race of a later round counts for more than the claim that was given back.
+	w.on(id, "withdraw", d[0])
+	if r := w.receipt(id, d[0]); r.json["outcome"] != "WITHDRAWN" || r.json["round"] != 1.0 {
+		t.Errorf("%s", r.raw)
+	}
+	w.accept(id, d[0], "") // stale: a late retry is no tap on round 2
+	w.accept(id, d[3], `{"round":2}`)
+	if r := w.receipt(id, d[0]); r.json["outcome"] != "WITHDRAWN" {
+		t.Errorf("%s", r.raw)
+	}
+	w.accept(id, d[0], `{"round":2}`)
+	if r := w.receipt(id, d[0]); r.json["outcome"] != "LOST" || r.json["round"] != 2.0 || r.json["rank"] != 2.0 {
+		t.Errorf("%s", r.raw)
+	}
+}
+
+// A ledger that does not answer leaves it open whether there was a tap.
+func TestReceiptWithoutTheLedger(t *testing.T) {
+	w := newWorld(t, func(a *API) {
+		a.Acceptor.Keep(service.NewLedger(a.Store.(*repository.Store), "here", a.Log)) // and nobody runs it
+	})
+	d, id := w.drivers(2), w.dispatch(1)
+	w.accept(id, d[0], "")
+	w.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
+	if r := w.receipt(id, d[1]); r.json["outcome"] != "PENDING" {
+		t.Errorf("%s", r.raw)
+	}
+}
+
+// A driver's reaction is from when they could tap: since the push, if it came after the opening.
+// What opens later is offered at once, refused until then, and nobody's for having been tapped too early.
+func TestOpensLater(t *testing.T) {
+	w := newWorld(t, withLedger(t))
+	d := w.drivers(2)
+	opens := time.Now().Add(time.Second).UTC().Truncate(time.Millisecond)
+	id := w.dispatch(1, `"opens_at":"`+opens.Format(time.RFC3339Nano)+`"`)
+	offered := items(w.offers(d[0]))
+	if len(offered) != 1 || offered[0]["status"] != "SCHEDULED" || offered[0]["offer_status"] != "PENDING" ||
+		offered[0]["opens_at"] != opens.Format("2006-01-02T15:04:05.000Z") {
+		t.Fatalf("%v", offered)
+	}
+	early := w.accept(id, d[0], `{"round":1}`)
+	w.refused("early", early, 409, "NOT_OPEN_YET")
+	if early.json["opens_at"] != opens.Format("2006-01-02T15:04:05.000Z") {
+		t.Errorf("%s", early.raw)
+	}
+	taps := 1
+	r := early
+	for end := time.Now().Add(10 * time.Second); r.status != http.StatusOK; taps++ {
+		if r.status != 409 || r.code() != "NOT_OPEN_YET" || time.Now().After(end) {
+			t.Fatalf("before the opening: %d %s", r.status, r.raw)
+		}
+		r = w.accept(id, d[0], `{"round":1}`)
+	}
+	if at, _ := r.at("claim", "accepted_at").(string); r.json["replayed"] != false || at < opens.Format("2006-01-02T15:04:05.000Z") {
+		t.Errorf("%s", r.raw)
+	}
+	w.refused("late", w.accept(id, d[1], ""), 409, "ALREADY_TAKEN")
+	// Taps before the opening are in no race: the winner's own early ones put nobody behind.
+	if r := w.receipt(id, d[1]); r.json["rank"] != 2.0 || r.json["behind_ms"].(float64) > 5000 {
+		t.Errorf("%s", r.raw)
+	}
+	all := items(w.call("GET", "/v1/admin/dispatches/"+id+"/attempts?limit=1", key, ""))
+	if len(all) != 1 || all[0]["result"] != "NOT_OPEN_YET" || all[0]["reaction_ms"] != nil || all[0]["rank"] != 1.0 {
+		t.Errorf("after %d taps: %v", taps, all)
+	}
+}

@@ -1,0 +1,187 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+)
+
+const (
+	idempotencyKey     = "Idempotency-Key"
+	idempotentReplayed = "Idempotent-Replayed"
+	maxIdempotencyKey  = 255
+	// requestLease is longer than any request with a key may take, which is requestTime. Whoever dies keeps the key for
+	// that long.
+	requestLease = time.Minute
+	requestTime  = 45 * time.Second
+	// settleTime is what keeping an answer may take, also when the client has hung up meanwhile.
+	settleTime = 5 * time.Second
+	keepAnswer = 24 * time.Hour
+)
+
+// onceStore keeps what was answered.
+type onceStore interface {
+	Reserve(ctx context.Context, once dispatch.Once, lease, keep time.Duration) (dispatch.Reservation, error)
+	Settle(ctx context.Context, r dispatch.Reservation, answer []byte) error
+}
+
+// once runs next, and a request with an Idempotency-Key once: the same one again gets the answer of the first, and one that
+// an instance has left half done is done again with the seed of the first, so that nothing is made twice. secret is
+// the caller's. A request without a key is none of its business.
+func (h *handler) once(c echo.Context, actor, secret string, next func(c echo.Context, actor string) error) error {
+	keys := c.Request().Header.Values(idempotencyKey)
+	if c.Request().Method != http.MethodPost || len(keys) == 0 {
+		return next(c, actor)
+	}
+	if len(keys) > 1 || !usableIdempotencyKey(keys[0]) {
+		return invalidField(idempotencyKey, fmt.Sprintf("must be 1 to %d printable ASCII characters, once", maxIdempotencyKey))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, maxBulkBody))
+	if err != nil {
+		return decodeError(err)
+	}
+	r, err := h.reserve(c, dispatch.Once{Caller: actor, Name: digest(keys[0]), Fingerprint: fingerprint(c.Request(), body)})
+	if err != nil {
+		return err
+	}
+	seal := newSeal(secret, keys[0], r.Once)
+	if len(r.Answer) > 0 {
+		return replay(c, seal, r.Answer)
+	}
+	ctx, cancel := context.WithTimeout(dispatch.WithSeed(c.Request().Context(), r.Seed), requestTime)
+	defer cancel()
+	c.SetRequest(c.Request().WithContext(ctx))
+	c.Request().Body = io.NopCloser(bytes.NewReader(body))
+	made := h.record(c, func(c echo.Context) error { return next(c, actor) })
+	h.settle(c, r, seal, made)
+	return made.send(c.Response().Writer)
+}
+
+func usableIdempotencyKey(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxIdempotencyKey
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// fingerprint is of all that makes two requests the same.
+func fingerprint(r *http.Request, body []byte) string {
+	return digest(fmt.Sprintf("%s %s\n%s", r.Method, r.URL.EscapedPath(), body))
+}
+
+func (h *handler) reserve(c echo.Context, once dispatch.Once) (dispatch.Reservation, error) {
+	r, err := h.Store.Reserve(c.Request().Context(), once, requestLease, keepAnswer)
+	switch {
+	case errors.Is(err, dispatch.ErrKeyInUse):
+		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
+	case errors.Is(err, dispatch.ErrUnknown) && len(r.Answer) == 0:
+		h.settle(c, r, nil, nil) // or the key would be in use until the lease ends
+	}
+	return r, err
+}
+
+// settle keeps the answer, or lets the next one try again. The request is answered in any case: whoever sends it again meets
+// what was made.
+func (h *handler) settle(c echo.Context, r dispatch.Reservation, s *seal, made *answer) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), settleTime)
+	defer cancel()
+	var sealed []byte
+	var err error
+	if made != nil && made.final() {
+		sealed, err = s.close(made)
+	}
+	if err == nil {
+		err = h.Store.Settle(ctx, r, sealed)
+	}
+	if err != nil {
+		h.Log.Warn("the answer to an Idempotency-Key was not kept", "request_id", requestID(c), "error", err)
+	}
+}
+
+func replay(c echo.Context, s *seal, sealed []byte) error {
+	made, err := s.open(sealed)
+	if err != nil {
+		return fmt.Errorf("%w: the caller's secret is another by now", dispatch.ErrKeyReused)
+	}
+	for name, value := range made.Header {
+		c.Response().Header().Set(name, value)
+	}
+	c.Response().Header().Set(idempotentReplayed, "true")
+	c.Response().WriteHeader(made.Status)
+	_, err = c.Response().Write(made.Body)
+	return err
+}
+
+// answer is what was answered to a request.
+type answer struct {
+	Status int
+	Header map[string]string
+	Body   []byte
+}
+
+// final reports whether the answer is kept: it is about the request, and neither about who may send it nor about us.
+func (a *answer) final() bool {
+	switch a.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		return false
+	}
+	return a.Status < 500
+}
+
+// send answers the request.
+func (a *answer) send(w http.ResponseWriter) error {
+	w.WriteHeader(a.Status)
+	_, err := w.Write(a.Body)
+	return err
+}
+
+// keptHeaders are replayed with an answer.
+var keptHeaders = []string{echo.HeaderLocation, "ETag", echo.HeaderContentType}
+
+// record runs next and returns what it answers, which nobody has been sent yet.
+func (h *handler) record(c echo.Context, next echo.HandlerFunc) *answer {
+	w := c.Response().Writer
+	held := &heldWriter{ResponseWriter: w, status: http.StatusOK}
+	c.Response().Writer = held
+	defer func() { c.Response().Writer = w }()
+	if err := h.survive(next, c); err != nil {
+		h.answerError(err, c)
+	}
+	made := &answer{Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
+	for _, name := range keptHeaders {
+		if value := c.Response().Header().Get(name); value != "" {
+			made.Header[name] = value
+		}
+	}
+	return made
+}
+
+// heldWriter keeps an answer back.
+type heldWriter struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *heldWriter) WriteHeader(status int) { w.status = status }
+
+// Write implements http.ResponseWriter.
+func (w *heldWriter) Write(b []byte) (int, error) { return w.body.Write(b) }

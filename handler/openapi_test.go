@@ -1,0 +1,183 @@
+package handler
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"maps"
+	"mime"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/openapi"
+)
+
+var parameter = regexp.MustCompile(`:([a-z_]+)`)
+
+// routes returns what the router has, in the document's words: "GET /v1/dispatches/{id}".
+func (w *world) routes() (all []string) {
+	for _, r := range w.api.(*echo.Echo).Routes() {
+		if r.Method == echo.RouteNotFound {
+			continue
+		}
+		all = append(all, r.Method+" "+parameter.ReplaceAllString(r.Path, "{$1}"))
+	}
+	return all
+}
+
+// TestEveryRouteIsDocumented, with the names of its path parameters, and what is documented is there.
+func TestEveryRouteIsDocumented(t *testing.T) {
+	w, c := newWorld(t), documented()
+	routes := w.routes()
+	for _, route := range routes {
+		if !slices.ContainsFunc(c.operations, func(op *operation) bool { return op.route() == route }) {
+			t.Errorf("%s is not documented: describe it in openapi/api", route)
+		}
+	}
+	for _, op := range c.operations {
+		if !slices.Contains(routes, op.route()) {
+			t.Errorf("%s is documented and not here", op.route())
+		}
+		var named []string
+		for _, p := range op.parameters(c) {
+			if p["in"] == "path" {
+				named = append(named, "{"+p["name"].(string)+"}")
+			}
+		}
+		if want := pathParameter.FindAllString(op.path, -1); !slices.Equal(named, want) {
+			t.Errorf("%s has the parameters %v", op.route(), named)
+		}
+	}
+}
+
+func (o *operation) parameters(c *contract) (all []map[string]any) {
+	list, _ := o.spec["parameters"].([]any)
+	for _, p := range list {
+		all = append(all, c.resolve(p))
+	}
+	return all
+}
+
+// TestEveryCodeIsDocumented: the error table and the document's have the same codes, with the same statuses.
+func TestEveryCodeIsDocumented(t *testing.T) {
+	here := map[string]int{internal.code: internal.status, "CLAIM_UNAVAILABLE": 503}
+	for _, k := range kinds {
+		here[k.code] = k.status
+	}
+	said := map[string]int{}
+	for name, schema := range documented().document["components"].(map[string]any)["schemas"].(map[string]any) {
+		if !strings.HasSuffix(name, "Problem") {
+			continue
+		}
+		properties := schema.(map[string]any)["properties"].(map[string]any)
+		status, err := properties["status"].(map[string]any)["const"].(json.Number).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		said[properties["code"].(map[string]any)["const"].(string)] = int(status)
+	}
+	if !maps.Equal(here, said) {
+		t.Errorf("the error table has %v\nthe document %v", here, said)
+	}
+}
+
+func TestTheDocumentIsServed(t *testing.T) {
+	w := newWorld(t, func(a *API) { a.Version = "1.2.3" })
+	r := w.call("GET", "/openapi.json", "", "")
+	want, err := openapi.Document("1.2.3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.status != 200 || r.raw != string(want) || r.header.Get("Content-Type") != "application/json" || r.at("info", "version") != "1.2.3" {
+		t.Errorf("%d %s %.200s", r.status, r.header, r.raw)
+	}
+	if again := w.call("GET", "/openapi.json", "", "", "If-None-Match", r.header.Get("ETag")); again.status != 304 || again.raw != "" {
+		t.Errorf("asked again: %d %.100s", again.status, again.raw)
+	}
+	if other := w.call("GET", "/openapi.json", "", "", "If-None-Match", `"x"`); other.status != 200 {
+		t.Errorf("with another's tag: %d", other.status)
+	}
+}
+
+// TestCompressed: who reads gzip gets less, which says the same.
+func TestCompressed(t *testing.T) {
+	w := newWorld(t)
+	for _, path := range []string{"/docs", "/docs/swagger-ui-bundle.js"} {
+		plain, small := w.call("GET", path, "", ""), w.call("GET", path, "", "", "Accept-Encoding", "br, gzip")
+		z, err := gzip.NewReader(strings.NewReader(small.raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, err := io.ReadAll(z)
+		if err != nil || string(read) != plain.raw || small.header.Get("Content-Encoding") != "gzip" || plain.header.Get("Content-Encoding") != "" {
+			t.Errorf("%s: %v, %v, %v", path, err, plain.header, small.header)
+		}
+		if plain.header.Get("Vary") != "Accept-Encoding" || len(small.raw) >= len(plain.raw) {
+			t.Errorf("%s: %d of %d bytes, %v", path, len(small.raw), len(plain.raw), plain.header)
+		}
+	}
+}
+
+var asset = regexp.MustCompile(`(?:src|href)="([^"]*)"`)
+
+// TestDocs: everything that the page names is served here, with its type, and nothing else may run.
+func TestDocs(t *testing.T) {
+	w := newWorld(t)
+	page := w.call("GET", "/docs", "", "")
+	names := asset.FindAllStringSubmatch(page.raw, -1)
+	if page.status != 200 || len(names) < 5 {
+		t.Fatalf("%d, %v: %s", page.status, names, page.raw)
+	}
+	protected := func(path string, r reply) {
+		csp := r.header.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "script-src 'self';", "style-src 'self';", "frame-ancestors 'none'"} {
+			if !strings.Contains(csp, want) {
+				t.Errorf("%s: Content-Security-Policy %q lacks %s", path, csp, want)
+			}
+		}
+		if strings.Contains(csp, "unsafe") || strings.Contains(csp, "http") || r.header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %v", path, r.header)
+		}
+	}
+	protected("/docs", page)
+	types := map[string]string{".js": "text/javascript", ".css": "text/css", ".json": "application/json"}
+	for _, name := range names {
+		if name[1] == "data:," {
+			continue
+		}
+		if strings.Contains(name[1], ":") || strings.HasPrefix(name[1], "/") {
+			t.Errorf("%s is somewhere else", name[1])
+			continue
+		}
+		r := w.call("GET", "/"+name[1], "", "")
+		kind, _, err := mime.ParseMediaType(r.header.Get("Content-Type"))
+		if r.status != 200 || err != nil || kind != types[name[1][strings.LastIndex(name[1], "."):]] || r.raw == "" {
+			t.Errorf("%s: %d %s", name[1], r.status, r.header)
+		}
+		if strings.HasPrefix(name[1], "docs/") {
+			protected(name[1], r)
+			if again := w.call("GET", "/"+name[1], "", "", "If-None-Match", r.header.Get("ETag")); again.status != 304 {
+				t.Errorf("%s again: %d", name[1], again.status)
+			}
+		}
+	}
+	// A script or a handler in the page itself would not run.
+	if inline := regexp.MustCompile(`(?i)<script>|<style| style=| on[a-z]+=`).FindString(page.raw); inline != "" {
+		t.Errorf("the page has %s", inline)
+	}
+	for _, license := range []string{"swagger-ui.LICENSE.txt", "swagger-ui.NOTICE.txt", "swagger-ui-bundle.js.LICENSE.txt"} {
+		if r := w.call("GET", "/docs/"+license, "", ""); r.status != 200 {
+			t.Errorf("%s: %d", license, r.status)
+		}
+	}
+	for _, path := range []string{"/docs/", "/docs/x", "/docs/../openapi.json", "/docs/%2e%2e", "/docs/page", "/docs/a/b"} {
+		if r := w.call("GET", path, "", ""); r.status != 404 || bytes.Contains([]byte(r.raw), []byte("<")) {
+			t.Errorf("%s: %d %.100s", path, r.status, r.raw)
+		}
+	}
+}

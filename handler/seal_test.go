@@ -1,0 +1,57 @@
+package handler
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"firsttap/dispatch"
+	"firsttap/service"
+)
+
+// TestAnswersAreSealed: whoever reads the database reads no token and no key, and another secret opens nothing.
+func TestAnswersAreSealed(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		w := newWorldOn(t, p.url)
+		made := w.post("/v1/admin/api-keys", `{"name":"ci","role":"viewer"}`, "the-name-of-the-request")
+		secret := fmt.Sprint(made.at("key"))
+		var caller, name, fingerprint, seed, leased, sealed string
+		err := p.raw.QueryRowContext(t.Context(), "SELECT caller, name, fingerprint, seed, leased, answer FROM idempotency_keys").
+			Scan(&caller, &name, &fingerprint, &seed, &leased, &sealed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, plain := range []string{secret, "ci", "viewer", "the-name", key} {
+			if all := strings.Join([]string{caller, name, fingerprint, seed, leased, sealed}, " "); strings.Contains(all, plain) && len(plain) > 3 {
+				t.Errorf("%s can be read: %q", plain, all)
+			}
+		}
+		once := dispatch.Once{Caller: caller, Name: name, Fingerprint: fingerprint}
+		if a, err := newSeal(key, "the-name-of-the-request", once).open([]byte(sealed)); err != nil || !strings.Contains(string(a.Body), secret) {
+			t.Errorf("its caller can't: %v", err)
+		}
+		other := once
+		other.Fingerprint = strings.Repeat("0", 64)
+		for what, s := range map[string]*seal{
+			"another secret":  newSeal("another", "the-name-of-the-request", once),
+			"another name":    newSeal(key, "the-name", once),
+			"another request": newSeal(key, "the-name-of-the-request", other),
+		} {
+			if _, err := s.open([]byte(sealed)); err == nil {
+				t.Errorf("%s opens it", what)
+			}
+		}
+		// The first key is replaced: its answers are nobody's any more, and nothing is made again.
+		if err := service.NewKeys(w.store).PutFirst(t.Context(), "replaced"); err != nil {
+			t.Fatal(err)
+		}
+		r := w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
+		w.refused("replaced", r, 422, "IDEMPOTENCY_KEY_REUSED")
+		p.dies()
+		r = w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")
+		w.refused("replaced, and died", r, 422, "IDEMPOTENCY_KEY_REUSED")
+		if n := p.count("api_keys"); n != 2 {
+			t.Errorf("%d keys", n)
+		}
+	})
+}

@@ -1,0 +1,53 @@
+// Drivers tap on whatever was just opened while the instances behind one address are replaced one after the other: nobody
+// notices. rolling.sh replaces them, and compares the books with what was told afterwards.
+//
+// RATE taps a second, SECONDS, DRIVERS, DISPATCHES, P95_MS a loser may take.
+import exec from 'k6/execution';
+import { audit, makeDispatches, makeDrivers, setting, summary, tap, thresholds, urls, won } from './firsttap.js';
+
+const rate = setting('RATE', 200, 100);
+const seconds = setting('SECONDS', 60, 45);
+const nDrivers = setting('DRIVERS', 300, 100);
+const nDispatches = setting('DISPATCHES', 600, 300);
+
+export const options = {
+  setupTimeout: '3m',
+  teardownTimeout: '3m',
+  scenarios: {
+    rolling: {
+      executor: 'constant-arrival-rate',
+      rate,
+      timeUnit: '1s',
+      duration: `${seconds}s`,
+      preAllocatedVUs: 50,
+      maxVUs: 200,
+    },
+  },
+  thresholds: thresholds(nDispatches, '<=1', {
+    'answers{code:ALREADY_TAKEN}': ['count>0'],
+    wins: [`count>${Math.floor(nDispatches / 2)}`],
+    dropped_iterations: ['count==0'],
+  }),
+};
+
+export function setup() {
+  return { drivers: makeDrivers(nDrivers), dispatches: makeDispatches(nDispatches) };
+}
+
+const pick = (n) => Math.floor(Math.random() * n);
+
+export default function ({ drivers, dispatches }) {
+  // Drivers tap on the newest few: there is a race at every moment of a replacement.
+  const newest = Math.floor(exec.scenario.progress * dispatches.length);
+  const i = Math.min(Math.max(newest - pick(3), 0), dispatches.length - 1);
+  const driver = drivers[pick(drivers.length)];
+  if (tap(urls[0], dispatches[i], driver).result === 'won') won(i, dispatches[i], driver);
+}
+
+export const teardown = (data) => audit(data, ['PENDING']);
+
+const said = summary('rolling', nDispatches);
+export const handleSummary = (data) => ({
+  ...said(data),
+  [__ENV.TAPS_FILE]: String(data.metrics['http_reqs{name:accept}'].values.count),
+});

@@ -1,0 +1,50 @@
+# Read by run.sh, with the servers running: three instances behind HAProxy are replaced one after the other while k6 taps
+# through the proxy. Afterwards the books are compared with what was told.
+servertest/install.sh --haproxy >&2
+export FIRSTTAP_DRAIN=${DRAIN:-5s}
+apps=("$app1" "$app2" "$app3")
+
+replace() { FIRSTTAP_ADDR=127.0.0.1:${apps[$1]} start "app$1" "$tmp/firsttap" serve; }
+for i in 0 1 2; do replace "$i"; done
+for i in 0 1 2; do await "app$i" ready "${apps[i]}"; done
+
+# The configuration that we deploy, but for where everything is.
+sed -e '/^resolvers docker/,/^$/d' -e 's/ resolvers docker init-addr.*//' -e '/^  server /d' -e '/monitor/d' \
+  -e "s/bind :8080/bind 127.0.0.1:$proxy/" deploy/haproxy.cfg >"$tmp/haproxy.cfg"
+for i in 0 1 2; do echo "  server app$i 127.0.0.1:${apps[i]}" >>"$tmp/haproxy.cfg"; done
+start proxy haproxy -db -f "$tmp/haproxy.cfg"
+await proxy ready "$proxy"
+
+export BASE_URLS="http://127.0.0.1:$proxy" K6_NO_USAGE_REPORT=true TAPS_FILE="$tmp/taps"
+"$k6" run --quiet "$script" &
+load=$!
+pids+=("$load")
+begun=$SECONDS
+until (($(books 'SELECT COUNT(*) FROM attempts') > 0)); do # k6 has begun to tap
+  kill -0 "$load" || exit 1
+  sleep 0.2
+done
+for i in 0 1 2; do
+  kill -TERM "${pid[app$i]}"
+  wait "${pid[app$i]}" || { echo "app$i ended with $?" >&2; tail -n 20 "$tmp/app$i.log" >&2; exit 1; }
+  replace "$i"
+  await "app$i" ready "${apps[i]}"
+  sleep 2 # the proxy notices within 1 s
+  echo "app$i replaced after $((SECONDS - begun)) s" >&2
+done
+kill -0 "$load" || { echo "the load was over before the last instance was replaced" >&2; exit 1; }
+wait "$load" || { code=$?; tail -vn 20 "$tmp"/app?.log "$tmp/proxy.log" >&2; exit "$code"; }
+
+# Nothing lost: each tap that was answered is in the ledger, each win in the books once, each event told.
+for ((i = 0; i < 100; i++)); do
+  untold=$(books 'SELECT COUNT(*) FROM outbox WHERE state = 0')
+  ledger=$(books 'SELECT COUNT(*) FROM attempts')
+  if ((untold == 0 && ledger == $(<"$TAPS_FILE"))); then break; fi
+  sleep 0.1
+done
+claims=$(books 'SELECT COUNT(*) FROM claims')
+dispatches=$(books 'SELECT COUNT(DISTINCT dispatch_id) FROM claims')
+accepted=$(books "SELECT COUNT(*) FROM dispatches d JOIN claims c ON c.id = d.claim_id AND c.outcome = 'WON' WHERE d.status = 'ACCEPTED'")
+events=$(books "SELECT COUNT(*) FROM events WHERE type = 'dispatch.accepted'")
+echo "books: $claims claims of $dispatches dispatches, $accepted accepted, $events told so, $ledger taps in the ledger of $(<"$TAPS_FILE"), $untold untold"
+((claims > 0 && claims == dispatches && claims == accepted && claims == events && untold == 0 && ledger == $(<"$TAPS_FILE")))

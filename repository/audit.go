@@ -1,0 +1,135 @@
+package repository
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+type auditRow struct {
+	ID        string `gorm:"primaryKey"`
+	At        int64
+	Actor     string
+	RequestID string
+	Action    dispatch.AuditAction
+	Target    string
+	Detail    string
+}
+
+func (auditRow) TableName() string { return "audit" }
+
+func (row *auditRow) entry() dispatch.AuditEntry {
+	return dispatch.AuditEntry{
+		ID: row.ID, At: fromMicros(row.At), Actor: row.Actor, Request: row.RequestID, Action: row.Action,
+		Target: row.Target, Detail: row.Detail,
+	}
+}
+
+// audit writes in tx what the caller does in it. Nobody deletes it.
+func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
+	if detail == nil {
+		detail = map[string]any{}
+	}
+	said, err := json.Marshal(detail)
+	if err != nil {
+		return fmt.Errorf("audit of %s: %w", action, err)
+	}
+	ctx := tx.Statement.Context
+	caller := dispatch.CallerOf(ctx)
+	return unavailable(tx.Create(&auditRow{
+		ID: dispatch.AuditIDFor(ctx, now), At: micros(now), Actor: caller.Actor, RequestID: caller.Request,
+		Action: action, Target: target, Detail: string(said),
+	}).Error)
+}
+
+// made returns the entry of the request's audit trail if whoever began the request has committed what it does, nil
+// otherwise. It asks nobody where a request has no seed. Of two who ask at once and both hear no, one can't commit: the
+// entry's primary key says so, and persist asks again.
+func made(tx *gorm.DB) (*dispatch.AuditEntry, error) {
+	ctx := tx.Statement.Context
+	if dispatch.SeedOf(ctx) == "" {
+		return nil, nil //nolint:nilnil // nothing was made
+	}
+	var rows []auditRow
+	err := tx.Where("id = ?", dispatch.AuditIDFor(ctx, time.Time{})).Find(&rows).Error
+	if err != nil || len(rows) == 0 {
+		return nil, unavailable(err)
+	}
+	e := rows[0].entry()
+	return &e, nil
+}
+
+// NoteToken writes that the driver is given a token. ErrDriverNotFound. Unless it returns nil, nobody may get the token.
+func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) error {
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		if e, err := made(tx); err != nil || e != nil {
+			return err
+		}
+		_, now, err := s.lockDriver(tx, id)
+		if err != nil {
+			return err
+		}
+		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)
+	})
+}
+
+// slotDetail is where the audit entry of a run that was asked for says which one it is.
+const slotDetail = "scheduled_at"
+
+// requested returns the run that a request has asked for.
+func requested(tx *gorm.DB, e *dispatch.AuditEntry) (dispatch.JobRun, error) {
+	var detail map[string]time.Time
+	if err := json.Unmarshal([]byte(e.Detail), &detail); err != nil {
+		return dispatch.JobRun{}, fmt.Errorf("audit entry %s: %w", e.ID, err)
+	}
+	var rows []runRow
+	if err := tx.Where("job = ? AND slot = ?", e.Target, micros(detail[slotDetail])).Find(&rows).Error; err != nil {
+		return dispatch.JobRun{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return dispatch.JobRun{}, dispatch.ErrJobNotFound
+	}
+	return rows[0].run(), nil
+}
+
+// Audit returns the audit entries that q selects, newest first, and the cursor of the next page, "" after the last.
+func (s *Store) Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error) {
+	db := s.general.WithContext(ctx)
+	if q.Target != "" {
+		db = db.Where("target = ?", q.Target)
+	}
+	if q.Actor != "" {
+		db = db.Where("actor = ?", q.Actor)
+	}
+	rows, next, err := newestFirst(db, "id", q.Page, func(row *auditRow) string { return row.ID })
+	items := make([]dispatch.AuditEntry, len(rows))
+	for i := range rows {
+		items[i] = rows[i].entry()
+	}
+	return items, next, err
+}
+
+// newestFirst reads a page of rows by their identifiers, which begin with the time and are what a cursor names.
+// ErrBadCursor.
+func newestFirst[R any](db *gorm.DB, column string, page dispatch.Page, id func(*R) string) ([]R, string, error) {
+	if page.Cursor != "" {
+		if !dispatch.LooksLikeID(page.Cursor) {
+			return nil, "", dispatch.ErrBadCursor
+		}
+		db = db.Where(column+" < ?", page.Cursor)
+	}
+	var rows []R
+	if err := db.Order(column + " DESC").Limit(page.Limit + 1).Find(&rows).Error; err != nil {
+		return nil, "", unavailable(err)
+	}
+	if len(rows) <= page.Limit {
+		return rows, "", nil
+	}
+	rows = rows[:page.Limit]
+	return rows, id(&rows[page.Limit-1]), nil
+}

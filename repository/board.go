@@ -1,0 +1,106 @@
+package repository
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const (
+	// endedSince is how far back the board counts what has come to its end.
+	endedSince = 24 * time.Hour
+	// unseenAfter is how long drivers have to look at an offer.
+	unseenAfter = time.Minute
+)
+
+// Board counts dispatches, in one region or with "" in all, and the regions' drivers. It reads what is open and what has
+// ended of late, however much there is besides, and every driver who is on duty.
+func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error) {
+	now, err := s.clock(s.general.WithContext(ctx))
+	if err != nil {
+		return dispatch.Board{}, err
+	}
+	b := dispatch.Board{Counts: map[dispatch.Status]int{
+		dispatch.Scheduled: 0, dispatch.Pending: 0, dispatch.Accepted: 0, dispatch.InProgress: 0,
+		dispatch.Completed: 0, dispatch.Canceled: 0, dispatch.Expired: 0,
+	}, Since: now.Add(-endedSince), Now: now}
+	if err := s.countStates(ctx, &b, region); err != nil {
+		return dispatch.Board{}, err
+	}
+	regions := map[string]supply{}
+	if err := s.countDrivers(ctx, regions); err != nil {
+		return dispatch.Board{}, err
+	}
+	if err := s.countOpen(ctx, regions); err != nil {
+		return dispatch.Board{}, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(regions)) {
+		if name != "" && (region == "" || name == region) {
+			b.Regions = append(b.Regions, dispatch.Supply{At: now, Region: name, OnDuty: regions[name].onDuty, Open: regions[name].open})
+		}
+	}
+	return b, nil
+}
+
+// countStates counts what the clock has ended where it ended, whether or not anybody has written that down.
+func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region string) error {
+	inRegion, index, args := "", "ix_dispatches_status", func(of ...any) []any { return of }
+	if region != "" {
+		inRegion, index, args = " AND region = ?", "ix_dispatches_region_status", func(of ...any) []any { return append(of, region) }
+	}
+	along, ended := s.dialect.along(index), s.dialect.along("ix_dispatches_updated")
+	now, since := micros(b.Now), micros(b.Since)
+	db := s.general.WithContext(ctx)
+	var rows []struct {
+		State string
+		N     int
+	}
+	err := db.Raw(`SELECT CASE WHEN opens_at > ? THEN 'SCHEDULED' WHEN expires_at > ? THEN 'PENDING'
+		WHEN expires_at >= ? THEN 'EXPIRED' ELSE '' END state, COUNT(*) n FROM dispatches`+along+` WHERE status = 'PENDING'`+inRegion+` GROUP BY 1
+		UNION ALL SELECT status, COUNT(*) FROM dispatches`+along+` WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+` GROUP BY status
+		UNION ALL SELECT status, COUNT(*) FROM dispatches`+ended+` WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= ?`+inRegion+` GROUP BY status`,
+		slices.Concat(args(now, now, since), args(), args(since))...).Scan(&rows).Error
+	if err != nil {
+		return unavailable(err)
+	}
+	for _, row := range rows {
+		if row.State != "" {
+			b.Counts[dispatch.Status(row.State)] += row.N
+		}
+	}
+	// What has not changed for so long is in a round that old. Of what has, the round's first event tells: a longer window
+	// leaves the round as it is, and new terms are a new offer. MIN and not EXISTS, for which MariaDB reads all events.
+	old := micros(b.Now.Add(-unseenAfter))
+	err = db.Raw(`SELECT COUNT(*) FROM dispatches d`+along+` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
+		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e`+s.dialect.along("ix_events_dispatch")+` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)`+inRegion+`
+		AND NOT EXISTS (SELECT 1 FROM offers o WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL)`,
+		args(old, now, old, old)...).Scan(&b.Unseen).Error
+	return unavailable(err)
+}
+
+// Supply returns what was counted of a region in the last hours, the oldest first; with "" of every region and of all
+// together, which has no name.
+func (s *Store) Supply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error) {
+	query := "SELECT at, region, on_duty, open FROM supply WHERE at >= " + s.dialect.now() + " - ?"
+	args := []any{(time.Duration(hours) * time.Hour).Microseconds()}
+	if region != "" {
+		query, args = query+" AND region = ?", append(args, region)
+	}
+	var rows []struct {
+		At     int64
+		Region string
+		OnDuty int
+		Open   int
+	}
+	if err := s.general.WithContext(ctx).Raw(query+" ORDER BY at, region", args...).Scan(&rows).Error; err != nil {
+		return nil, unavailable(err)
+	}
+	items := make([]dispatch.Supply, len(rows))
+	for i, row := range rows {
+		items[i] = dispatch.Supply{At: fromMicros(row.At), Region: row.Region, OnDuty: row.OnDuty, Open: row.Open}
+	}
+	return items, nil
+}

@@ -1,0 +1,299 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+type changeRule = func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)
+
+func noted(version int, note string) changeRule {
+	return func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		terms := d.Terms
+		terms.Note = note
+		return d.Update(version, terms, d.Window, "key_1", now)
+	}
+}
+
+func extended(version int) changeRule {
+	return func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Extend(version, d.ExpiresAt.Add(time.Minute), "key_1", now)
+	}
+}
+
+// Of changes to one version one is made, and taps on the round that a change has ended lose.
+func TestChangesAmongTaps(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 8)
+		for n := range 6 {
+			d := db.add(t, func(d *dispatch.Dispatch) {
+				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, n), d.WorkEndsAt.AddDate(0, 0, n)
+			})
+			var changed, won, stale atomic.Int32
+			together(len(drivers), func(i int) {
+				if i%2 == 0 {
+					_, err := db.Update(t.Context(), d.ID, noted(1, fmt.Sprint("note ", i)))
+					switch {
+					case err == nil:
+						changed.Add(1)
+					case !errors.Is(err, dispatch.ErrVersionMoved):
+						t.Errorf("a change: %v", err)
+					}
+					return
+				}
+				_, err := db.Claim(t.Context(), d.ID, drivers[i].ID, rule(1))
+				switch {
+				case err == nil:
+					won.Add(1)
+				case errors.Is(err, dispatch.ErrOfferStale):
+					stale.Add(1)
+				case !errors.Is(err, dispatch.ErrAlreadyTaken):
+					t.Errorf("a tap: %v", err)
+				}
+			})
+			if changed.Load()+won.Load() != 1 || changed.Load() == 0 && stale.Load() > 0 {
+				t.Errorf("%d changes of one version, %d claims, %d stale taps", changed.Load(), won.Load(), stale.Load())
+			}
+			if got := db.mustRead(t, d.ID); got.Version != 2 || got.Round != 1+int(changed.Load()) || (got.Claim != nil) != (won.Load() == 1) {
+				t.Errorf("%d changes, and it is %+v", changed.Load(), got)
+			}
+		}
+	})
+}
+
+// An offer that is extended is the same offer: somebody gets it, and it stands longer unless they were first.
+func TestExtensionsAmongTaps(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 6)
+		for n := range 6 {
+			d := db.add(t, func(d *dispatch.Dispatch) {
+				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, n), d.WorkEndsAt.AddDate(0, 0, n)
+			})
+			var longer, won atomic.Int32
+			together(len(drivers), func(i int) {
+				if i < 2 {
+					_, err := db.Update(t.Context(), d.ID, extended(1))
+					if err == nil {
+						longer.Add(1)
+					} else if !errors.Is(err, dispatch.ErrVersionMoved) {
+						t.Errorf("an extension: %v", err)
+					}
+					return
+				}
+				_, err := db.Claim(t.Context(), d.ID, drivers[i].ID, rule(1))
+				if err == nil {
+					won.Add(1)
+				} else if !errors.Is(err, dispatch.ErrAlreadyTaken) {
+					t.Errorf("a tap: %v", err)
+				}
+			})
+			got := db.mustRead(t, d.ID)
+			want := d.ExpiresAt.Add(time.Duration(longer.Load()) * time.Minute)
+			if won.Load() != 1 || longer.Load() > 1 || !got.ExpiresAt.Equal(want) || got.Version != 2+int(longer.Load()) || got.Round != 1 {
+				t.Errorf("%d claims, %d extensions, and it is %+v", won.Load(), longer.Load(), got)
+			}
+		}
+	})
+}
+
+func TestUnassignEndsTheClaim(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0].ID
+		d := db.mustAccept(t, db.add(t, nil).ID, v)
+		got := db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Unassign(2, "key_1", "ILL", now)
+		})
+		if stored := db.mustRead(t, d.ID); !reflect.DeepEqual(stored, got) || got.Status != dispatch.Pending || got.Round != 2 {
+			t.Errorf("stored\n%+v, returned\n%+v", stored, got)
+		}
+		past, err := db.NewestClaim(t.Context(), d.ID, v)
+		if err != nil || past.Outcome != dispatch.Unassigned || past.EndedAt == nil || !past.EndedAt.Equal(got.UpdatedAt) {
+			t.Errorf("the claim is %+v, %v", past, err)
+		}
+		want := []string{
+			"dispatch.created 1 - system ", fmt.Sprintf("dispatch.accepted 1 %s %s ", v, v),
+			fmt.Sprintf("dispatch.unassigned 1 %s key_1 ILL", v), "dispatch.reopened 2 - system ",
+		}
+		if trail := db.trail(t, d.ID); !slices.Equal(trail, want) {
+			t.Errorf("the trail is\n%q, want\n%q", trail, want)
+		}
+		db.mustAccept(t, db.add(t, nil).ID, v) // the hours are the driver's again
+	})
+}
+
+// What waits to be sent of the round's offer ends when the offer does; what is over, another round's or no offer does not.
+func TestWaitingOffersEndWithTheirDispatch(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, func(d *dispatch.Dispatch) { d.Round = 2 })
+		devices := db.equipped(t, 7)
+		rows := db.notifications(t, d, 7, func(i int, n *notificationRow) {
+			toDevices(devices)(i, n)
+			switch i {
+			case 1:
+				n.State = stateDone
+			case 2:
+				n.Round = 1
+			case 3:
+				n.Type, n.Silent = dispatch.EventTaken, true
+			case 4:
+				n.Claim = "somebody"
+			case 5:
+				n.Type = dispatch.EventReopened
+			case 6:
+				n.State = stateDead
+			}
+		})
+		other := db.notifications(t, db.add(t, nil), 1, toDevices(devices))[0]
+		got := db.mustUpdate(t, d.ID, extended(1))
+		for i, moves := range []bool{true, false, false, false, true, true, false} {
+			if end := db.stored(t, rows[i].ID).ExpiresAt; (end == micros(got.ExpiresAt)) != moves {
+				t.Errorf("%d ends at %v, the offer at %v", i, fromMicros(end), got.ExpiresAt)
+			}
+		}
+		if end := db.stored(t, other.ID).ExpiresAt; end != other.ExpiresAt {
+			t.Error("another dispatch's moved too")
+		}
+	})
+}
+
+// Whoever wrote the pushes while the offer was extended had not seen that.
+func TestAPushWrittenBeforeTheExtensionStandsAsLong(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, devices := db.add(t, nil), db.equipped(t, 1)
+		got := db.mustUpdate(t, d.ID, extended(1))
+		db.notifications(t, d, 1, func(i int, n *notificationRow) { // d: as it was
+			toDevices(devices)(i, n)
+			n.ExpiresAt = micros(time.Now().Add(-time.Second))
+		})
+		pushes, dropped, err := db.as("me").Lease(t.Context(), 10)
+		if err != nil || len(pushes) != 1 || !pushes[0].Until.Equal(got.ExpiresAt) {
+			t.Errorf("leased %+v, dropped %v, %v; the offer ends at %v", pushes, dropped, err, got.ExpiresAt)
+		}
+	})
+}
+
+// A window that changes is told to nobody's phone; terms that change, to everybody's who could take it now.
+func TestWhoIsToldOfAChange(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, devices := db.add(t, nil), db.equipped(t, 2)
+		me := db.as("me")
+		me.mustExpand(t, db, dispatch.EventCreated, 10)
+		db.mustUpdate(t, d.ID, extended(1))
+		if told := me.mustExpand(t, db, dispatch.EventUpdated, 10); len(told.Pushes)+told.Left != 0 {
+			t.Errorf("of the extension: %+v", told.Pushes)
+		}
+		db.mustUpdate(t, d.ID, noted(2, "gate 2"))
+		if told := me.mustExpand(t, db, dispatch.EventUpdated, 10); len(told.Pushes) != 2 || told.Pushes[0].Round != 2 {
+			t.Errorf("of other terms: %+v", told.Pushes)
+		}
+		if _, err := db.assign(t.Context(), d.ID, 3, devices[0].Driver); err != nil {
+			t.Fatal(err)
+		}
+		told := me.mustExpand(t, db, dispatch.EventAccepted, 10)
+		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false, devices[0])
+		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, devices[1])
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Unassign(4, "key_1", "", now)
+		})
+		told = me.mustExpand(t, db, dispatch.EventUnassigned, 10)
+		db.mustTell(t, told.Event.ID, dispatch.EventUnassigned, false, devices[0])
+		told = me.mustExpand(t, db, dispatch.EventReopened, 10)
+		db.mustTell(t, told.Event.ID, dispatch.EventReopened, false, devices...)
+	})
+}
+
+func TestEventsInPages(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		db.add(t, nil)
+		ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "key_1", Request: "req_1"})
+		for v := 1; v <= 5; v++ {
+			if _, err := db.Update(ctx, d.ID, extended(v)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all, next, err := db.Events(t.Context(), d.ID, dispatch.Page{Limit: 6})
+		if err != nil || next != "" || len(all) != 6 || all[0].Type != dispatch.EventCreated || all[5].Type != dispatch.EventUpdated {
+			t.Fatalf("%+v, %q, %v", all, next, err)
+		}
+		if all[5].Request != "req_1" || all[5].ReasonCode != dispatch.ReasonExtended || all[0].Request != "" {
+			t.Errorf("%+v", all)
+		}
+		var paged []dispatch.Event
+		cursor := ""
+		for {
+			part, next, err := db.Events(t.Context(), d.ID, dispatch.Page{Limit: 2, Cursor: cursor})
+			if err != nil || len(part) != 2 {
+				t.Fatalf("%+v, %v", part, err)
+			}
+			paged = append(paged, part...)
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		if !reflect.DeepEqual(paged, all) {
+			t.Errorf("in pages\n%+v, at once\n%+v", paged, all)
+		}
+		if _, _, err := db.Events(t.Context(), dispatch.NewID(time.Now()), dispatch.Page{Limit: 1}); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Errorf("of no dispatch: %v", err)
+		}
+		for _, bad := range []string{"x", "AAAA", "====", "ZXZ0Xw"} {
+			if _, _, err := db.Events(t.Context(), d.ID, dispatch.Page{Limit: 1, Cursor: bad}); !errors.Is(err, dispatch.ErrBadCursor) {
+				t.Errorf("%q: %v", bad, err)
+			}
+		}
+	})
+}
+
+func TestEachCandidate(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 4)
+		db.device(t, drivers[0].ID, nil)
+		db.device(t, drivers[0].ID, nil)
+		db.device(t, drivers[1].ID, func(v *dispatch.Device) { v.QuarantinedAt = ptr(time.Now()) })
+		work := db.mustAccept(t, db.add(t, nil).ID, drivers[2].ID)
+		long := someDriver(9)
+		long.Regions, long.WorkingHeightM, long.OnDuty = []string{"a&b"}, ptr(12.5), false
+		long.SuspendedUntil = ptr(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
+		if err := db.AddDrivers(t.Context(), []dispatch.Driver{long}); err != nil {
+			t.Fatal(err)
+		}
+		type seen struct{ reachable, busy bool }
+		look := func(terms dispatch.Terms) map[dispatch.DriverID]seen {
+			got := map[dispatch.DriverID]seen{}
+			now, err := db.EachCandidate(t.Context(), terms, func(c dispatch.Candidate, reachable bool, at time.Time) {
+				got[c.ID] = seen{reachable, c.Busy}
+				if c.ID == long.ID && (!slices.Equal(c.Regions, long.Regions) || *c.WorkingHeightM != 12.5 || c.OnDuty ||
+					!c.SuspendedUntil.Equal(*long.SuspendedUntil) || c.VehicleClass != long.VehicleClass) {
+					t.Errorf("%+v, want %+v", c, long)
+				}
+				if at.IsZero() {
+					t.Error("no time")
+				}
+			})
+			if err != nil || time.Since(now).Abs() > time.Hour {
+				t.Errorf("%v, %v", now, err)
+			}
+			return got
+		}
+		want := map[dispatch.DriverID]seen{
+			drivers[0].ID: {true, false}, drivers[1].ID: {}, drivers[2].ID: {false, true}, drivers[3].ID: {}, long.ID: {},
+		}
+		if got := look(work.Terms); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		after := work.Terms
+		after.WorkStartsAt, after.WorkEndsAt = work.WorkEndsAt, work.WorkEndsAt.Add(time.Hour)
+		want[drivers[2].ID] = seen{}
+		if got := look(after); !reflect.DeepEqual(got, want) {
+			t.Errorf("back to back: %v, want %v", got, want)
+		}
+	})
+}

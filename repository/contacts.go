@@ -1,0 +1,193 @@
+package repository
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// contactSources are where a driver in a round of a dispatch leaves a trace, and the index of these three columns.
+var contactSources = [...]struct{ table, index, where string }{
+	{"notifications", "ix_notifications_driver", "driver_id <> '' AND type IN " + offerTypes + " AND "},
+	{"offers", "PRIMARY", ""},
+	{"attempts", "ix_attempts_dispatch", "result <> 'OFFER_STALE' AND "}, // a tap on another round's offer is no trace in this one
+	{"claims", "uq_claims_round", ""},
+}
+
+// Offers returns what is known of each driver's offer of the dispatch in that round, 0 for all, by round and driver, and
+// the cursor of the next page, "" after the last. ErrNotFound, ErrBadCursor.
+func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
+	db := s.general.WithContext(ctx)
+	d, _, err := s.find(db, id, "")
+	if err != nil {
+		return nil, "", err
+	}
+	keys, next, err := s.contactKeys(db, id, round, page)
+	if err != nil || len(keys) == 0 {
+		return nil, "", err
+	}
+	b := contactBook{rounds: rounds{db: db, d: &d, along: s.dialect.along}, keys: keys, contacts: map[driverRound]*dispatch.Contact{}}
+	for _, k := range keys {
+		b.contacts[k] = &dispatch.Contact{Driver: k.DriverID, Round: k.Round}
+	}
+	if err := b.fill(); err != nil {
+		return nil, "", unavailable(err)
+	}
+	items := make([]dispatch.Offered, len(keys))
+	for i, k := range keys {
+		items[i] = dispatch.Offered{Dispatch: d, Contact: *b.contacts[k]}
+	}
+	return items, next, nil
+}
+
+// contactKeys are who is on the page. Of each source no more is read than a page.
+func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]driverRound, string, error) {
+	where, args := "dispatch_id = ?", []any{id}
+	if round != 0 {
+		where, args = where+" AND round = ?", append(args, round)
+	}
+	if page.Cursor != "" {
+		at, last, err := parseCursor('c', page.Cursor, dispatch.ParseDriverID)
+		if err != nil {
+			return nil, "", err
+		}
+		where, args = where+" AND (round > ? OR round = ? AND driver_id > ?)", append(args, at, at, last)
+	}
+	var all []any
+	queries := make([]string, len(contactSources))
+	for i, source := range contactSources {
+		queries[i] = "SELECT * FROM (SELECT DISTINCT round, driver_id FROM " + source.table + s.dialect.along(source.index) + " WHERE " + source.where + where +
+			" ORDER BY round, driver_id LIMIT ?) q"
+		all = append(append(all, args...), page.Limit+1)
+	}
+	var keys []driverRound
+	err := db.Raw(strings.Join(queries, " UNION ")+" ORDER BY round, driver_id LIMIT ?", append(all, page.Limit+1)...).Scan(&keys).Error
+	if err != nil || len(keys) <= page.Limit {
+		return keys, "", unavailable(err)
+	}
+	keys = keys[:page.Limit]
+	last := keys[len(keys)-1]
+	return keys, cursor('c', int64(last.Round), last.DriverID), nil
+}
+
+// contactBook is one page of contacts.
+type contactBook struct {
+	rounds
+	keys     []driverRound
+	contacts map[driverRound]*dispatch.Contact
+}
+
+// trace is what one source knows of a contact.
+type trace struct {
+	Of            driverRound `gorm:"embedded"`
+	Told, Sent    *int64
+	Seen          *int64
+	Declined      *int64
+	DeclineReason string
+	Tapped        *int64
+	Claim         dispatch.Outcome
+}
+
+const tracesSQL = `
+SELECT round, driver_id, MIN(created_at) told, MIN(CASE WHEN state = 1 THEN sent_at END) sent, NULL seen, NULL declined,
+  '' decline_reason, NULL tapped, '' claim
+  FROM notifications WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND type IN ` + offerTypes + ` GROUP BY round, driver_id
+UNION ALL SELECT round, driver_id, NULL, NULL, seen_at, declined_at, decline_reason, NULL, ''
+  FROM offers WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?
+UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, '', MIN(at), ''
+  FROM attempts WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND result <> 'OFFER_STALE' GROUP BY round, driver_id
+UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, '', NULL, outcome
+  FROM claims WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?`
+
+func (b *contactBook) fill() error {
+	var which []int
+	var drivers []dispatch.DriverID
+	for _, k := range b.keys {
+		which, drivers = append(which, k.Round), append(drivers, k.DriverID)
+	}
+	which, drivers = unique(which), unique(drivers)
+	var args []any
+	for range contactSources {
+		args = append(args, b.d.ID, which, drivers)
+	}
+	var traces []trace
+	if err := b.db.Raw(tracesSQL, args...).Scan(&traces).Error; err != nil {
+		return err
+	}
+	for _, t := range traces {
+		if c := b.contacts[t.Of]; c != nil {
+			t.addTo(c)
+		}
+	}
+	if err := b.gaveBack(which[len(which)-1], drivers); err != nil {
+		return err
+	}
+	return b.end(which)
+}
+
+// gaveBack marks the contacts of who has withdrawn in a round before theirs. last is the latest one on the page.
+func (b *contactBook) gaveBack(last int, drivers []dispatch.DriverID) error {
+	if last == 1 {
+		return nil
+	}
+	var back []driverRound
+	err := b.db.Raw(`SELECT driver_id, MIN(round) round FROM claims WHERE dispatch_id = ? AND driver_id IN ? AND outcome = 'WITHDRAWN'
+		GROUP BY driver_id`, b.d.ID, drivers).Scan(&back).Error
+	for _, first := range back {
+		for k, c := range b.contacts {
+			c.GaveBack = c.GaveBack || k.DriverID == first.DriverID && k.Round > first.Round
+		}
+	}
+	return err
+}
+
+func (t *trace) addTo(c *dispatch.Contact) {
+	c.ToldAt, c.SentAt = cmp.Or(c.ToldAt, fromOptionalMicros(t.Told)), cmp.Or(c.SentAt, fromOptionalMicros(t.Sent))
+	c.SeenAt, c.TappedAt = cmp.Or(c.SeenAt, fromOptionalMicros(t.Seen)), cmp.Or(c.TappedAt, fromOptionalMicros(t.Tapped))
+	c.DeclinedAt = cmp.Or(c.DeclinedAt, fromOptionalMicros(t.Declined))
+	c.DeclineReason, c.Claim = cmp.Or(c.DeclineReason, t.DeclineReason), cmp.Or(c.Claim, t.Claim)
+}
+
+// end says how the earlier rounds ended: one that somebody has won was taken, and after one that nobody took it was
+// reopened. Otherwise its terms changed.
+func (b *contactBook) end(which []int) error {
+	if which[0] >= b.d.Round {
+		return nil
+	}
+	winners, err := b.winners()
+	if err != nil {
+		return err
+	}
+	var reopened []int
+	err = b.db.Raw("SELECT DISTINCT round FROM events"+b.along("ix_events_dispatch")+" WHERE dispatch_id = ? AND type = ?", b.d.ID, dispatch.EventReopened).Scan(&reopened).Error
+	if err != nil {
+		return err
+	}
+	for k, c := range b.contacts {
+		switch {
+		case k.Round >= b.d.Round:
+		case winners[k.Round] != "":
+			c.Ended = dispatch.OfferTaken
+		case slices.Contains(reopened, k.Round+1):
+			c.Ended = dispatch.OfferExpired
+		default:
+			c.Ended = dispatch.OfferRevoked
+		}
+	}
+	return nil
+}
+
+// unique returns each of them once, in order.
+func unique[T cmp.Ordered](all []T) []T {
+	set := make(map[T]bool, len(all))
+	for _, v := range all {
+		set[v] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}

@@ -1,0 +1,116 @@
+package repository
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+type idempotencyRow struct {
+	Caller      string `gorm:"primaryKey"`
+	Name        string `gorm:"primaryKey"`
+	Fingerprint string
+	Seed        dispatch.Seed
+	Leased      string
+	LeaseEnds   int64
+	Answer      []byte
+	Changed     bool
+	ExpiresAt   int64
+}
+
+func (idempotencyRow) TableName() string { return "idempotency_keys" }
+
+// Reserve gives the right to do a request for as long as lease to one who asks, and remembers it for as long as keep; or
+// it returns what was answered. Whoever gets a request that another has begun and not ended in time gets its seed.
+// ErrKeyReused, ErrKeyInUse; ErrUnavailable; ErrUnknown: it may be reserved until the lease ends.
+func (s *Store) Reserve(ctx context.Context, once dispatch.Once, lease, keep time.Duration) (dispatch.Reservation, error) {
+	var row idempotencyRow
+	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		var rows []idempotencyRow
+		err := tx.Raw("SELECT * FROM idempotency_keys WHERE caller = ? AND name = ?"+s.dialect.forUpdate, once.Caller, once.Name).
+			Scan(&rows).Error
+		if err != nil {
+			return unavailable(err)
+		}
+		now, err := s.clock(tx) // now that the row is ours
+		if err != nil {
+			return err
+		}
+		fresh := idempotencyRow{
+			Caller: once.Caller, Name: once.Name, Fingerprint: once.Fingerprint, Seed: dispatch.NewSeed(now),
+			Leased: dispatch.Unique("lse_", now), LeaseEnds: micros(now.Add(lease)), ExpiresAt: micros(now.Add(keep)),
+		}
+		if len(rows) == 0 {
+			row = fresh
+			return unavailable(tx.Create(&row).Error) // another's at the same time is a duplicate, and seen then
+		}
+		row, err = rows[0].next(fresh, now)
+		if err != nil || len(row.Answer) > 0 {
+			return err
+		}
+		taken := tx.Model(&idempotencyRow{}).
+			Where("caller = ? AND name = ? AND leased = ?", once.Caller, once.Name, rows[0].Leased).
+			Select("*").Omit("caller", "name").Updates(&row)
+		if taken.Error == nil && taken.RowsAffected != 1 {
+			return unavailable(errMoved) // another's by now
+		}
+		return unavailable(taken.Error)
+	})
+	return dispatch.Reservation{Once: once, Seed: row.Seed, Lease: row.Leased, Answer: row.Answer}, err
+}
+
+// next returns what becomes of the row when a request with its key comes.
+func (row idempotencyRow) next(fresh idempotencyRow, now time.Time) (idempotencyRow, error) {
+	switch {
+	case row.ExpiresAt <= micros(now):
+		return fresh, nil
+	case row.Fingerprint != fresh.Fingerprint:
+		return row, dispatch.ErrKeyReused
+	case len(row.Answer) > 0:
+		return row, nil
+	case row.LeaseEnds > micros(now):
+		return row, dispatch.ErrKeyInUse
+	}
+	row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds
+	return row, nil
+}
+
+// Settle keeps what was answered to the request, or, if that is nil, lets the next one who asks do it again. ErrNotLeased
+// if another has it by now.
+func (s *Store) Settle(ctx context.Context, r dispatch.Reservation, answer []byte) error {
+	if r.Lease == "" {
+		return dispatch.ErrNotLeased // what is answered is nobody's
+	}
+	var kept any // NULL, which not every driver makes of an empty slice
+	if len(answer) > 0 {
+		kept = answer
+	}
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		return ofOwner(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0"+
+			" WHERE caller = ? AND name = ? AND leased = ?", kept, r.Caller, r.Name, r.Lease))
+	})
+}
+
+// changed reports whether the request of ctx has changed its dispatch already: whoever does it again is answered with the
+// dispatch as it stands. It asks nobody where the request has no seed.
+func changed(db *gorm.DB) (bool, error) {
+	seed := dispatch.SeedOf(db.Statement.Context)
+	if seed == "" {
+		return false, nil
+	}
+	var n int64
+	err := db.Raw("SELECT COUNT(*) FROM idempotency_keys WHERE seed = ? AND changed = 1", seed).Scan(&n).Error
+	return n > 0, unavailable(err)
+}
+
+// noteChange writes that, in the change's own transaction.
+func noteChange(tx *gorm.DB) error {
+	seed := dispatch.SeedOf(tx.Statement.Context)
+	if seed == "" {
+		return nil
+	}
+	return unavailable(tx.Exec("UPDATE idempotency_keys SET changed = 1 WHERE seed = ?", seed).Error)
+}

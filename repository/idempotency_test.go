@@ -1,0 +1,333 @@
+package repository
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+var someRequest = dispatch.Once{Caller: "key_1", Name: strings.Repeat("a", 64), Fingerprint: strings.Repeat("b", 64)}
+
+func (db *database) reserve(t testing.TB, once dispatch.Once) dispatch.Reservation {
+	t.Helper()
+	r, err := db.Reserve(t.Context(), once, time.Minute, 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestReserve(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		var first dispatch.Reservation
+		var got, refused atomic.Int32
+		together(20, func(int) {
+			switch r, err := db.Reserve(t.Context(), someRequest, time.Minute, 24*time.Hour); {
+			case err == nil:
+				first = r
+				got.Add(1)
+			case errors.Is(err, dispatch.ErrKeyInUse) && !errors.Is(err, dispatch.ErrUnavailable):
+				refused.Add(1)
+			default:
+				t.Error(err)
+			}
+		})
+		if got.Load() != 1 || refused.Load() != 19 || first.Seed == "" || first.Answer != nil {
+			t.Fatalf("%d got it, %d were refused: %+v", got.Load(), refused.Load(), first)
+		}
+		another := someRequest
+		another.Caller = "key_2"
+		if db.reserve(t, another).Seed == first.Seed {
+			t.Error("two callers have one seed")
+		}
+		another = someRequest
+		another.Fingerprint = strings.Repeat("c", 64)
+		_, err := db.Reserve(t.Context(), another, time.Minute, time.Hour)
+		mustBeError(t, "another request", err, dispatch.ErrKeyReused)
+
+		// Who has it dies; at the end of the lease another goes on in its place.
+		db.exec(t, "UPDATE idempotency_keys SET lease_ends = ? WHERE caller = 'key_1'", micros(db.now(t).Add(-time.Millisecond)))
+		second := db.reserve(t, someRequest)
+		if second.Seed != first.Seed || second.Lease == first.Lease || second.Answer != nil {
+			t.Errorf("%+v went on as %+v", first, second)
+		}
+		mustBeError(t, "the dead one's answer", db.Settle(t.Context(), first, []byte("late")), dispatch.ErrNotLeased)
+		if err := db.Settle(t.Context(), second, nil); err != nil { // nothing final
+			t.Fatal(err)
+		}
+		third := db.reserve(t, someRequest)
+		if third.Seed != first.Seed || third.Answer != nil {
+			t.Errorf("%+v was begun again as %+v", first, third)
+		}
+		sealed := []byte("\x00an answer\xff'\\")
+		if err := db.Settle(t.Context(), third, sealed); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if r := db.reserve(t, someRequest); !bytes.Equal(r.Answer, sealed) {
+				t.Errorf("the answer is %q", r.Answer)
+			}
+		}
+		_, err = db.Reserve(t.Context(), another, time.Minute, time.Hour)
+		mustBeError(t, "another request, afterwards", err, dispatch.ErrKeyReused)
+
+		// A day later it is a key as any.
+		db.exec(t, "UPDATE idempotency_keys SET expires_at = ?", micros(db.now(t).Add(-time.Millisecond)))
+		if r := db.reserve(t, another); r.Seed == first.Seed || r.Answer != nil {
+			t.Errorf("afterwards it is %+v", r)
+		}
+		_, err = db.Reserve(t.Context(), another, time.Minute, time.Hour)
+		mustBeError(t, "the new one", err, dispatch.ErrKeyInUse)
+	})
+}
+
+// Of many who find a lease that has ended, or a day over, one goes on.
+func TestReserveAgainTogether(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		for _, over := range []string{"lease_ends", "expires_at"} {
+			for i := range 5 {
+				once := someRequest
+				once.Caller = fmt.Sprint(over, i)
+				db.reserve(t, once)
+				db.exec(t, "UPDATE idempotency_keys SET "+over+" = 1 WHERE caller = ?", once.Caller)
+				var got atomic.Int32
+				together(8, func(int) {
+					switch _, err := db.Reserve(t.Context(), once, time.Minute, time.Hour); {
+					case err == nil:
+						got.Add(1)
+					case !errors.Is(err, dispatch.ErrKeyInUse):
+						t.Error(err)
+					}
+				})
+				if got.Load() != 1 {
+					t.Errorf("%s: %d went on", over, got.Load())
+				}
+			}
+		}
+	})
+}
+
+// twice is every write that a request with a seed does, each with how many rows it makes.
+func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (any, error) {
+	t.Helper()
+	db.known(t, report)
+	v := db.drivers(t, 1)[0]
+	dead := db.notification(t, db.add(t, nil).ID, nil)
+	order := someTerms(time.Now())
+	return map[string]func(ctx context.Context) (any, error){
+		"dispatches": func(ctx context.Context) (any, error) {
+			d, err := db.Create(ctx, func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
+				w := dispatch.Window{OpensAt: now, ExpiresAt: now.Add(time.Hour)}
+				d, events := dispatch.New(dispatch.IDFor(ctx, now), "ERP-1", order, w, "key_1", now)
+				return d, events, nil
+			})
+			return d.ID, err
+		},
+		"drivers": func(ctx context.Context) (any, error) {
+			many := make([]dispatch.Driver, 3)
+			for i := range many {
+				many[i] = someDriver(i)
+				many[i].ID = dispatch.DriverIDFor(ctx, time.Now(), i)
+			}
+			return nil, db.AddDrivers(ctx, many)
+		},
+		"drivers, one": func(ctx context.Context) (any, error) {
+			one := someDriver(9)
+			one.ID, one.FirebaseUID = dispatch.DriverIDFor(ctx, time.Now(), 0), "uid"
+			r, err := db.CreateDriver(ctx, one)
+			return r.ID, err
+		},
+		"drivers WHERE suspended_until IS NOT NULL": func(ctx context.Context) (any, error) {
+			r, err := db.ChangeDriver(ctx, v.ID, dispatch.DriverChange{
+				Action: dispatch.AuditDriverSuspend, Version: 1,
+				Apply: func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) },
+			})
+			return r.Version, err
+		},
+		"api_keys": func(ctx context.Context) (any, error) {
+			k, err := db.AddKey(ctx, dispatch.Key{ID: dispatch.KeyIDFor(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"})
+			return k.ID, err
+		},
+		"notifications WHERE state = 0": func(ctx context.Context) (any, error) {
+			n, err := db.Redrive(ctx, dead.ID)
+			return n.Status, err
+		},
+		"job_runs": func(ctx context.Context) (any, error) {
+			run, err := db.RequestRun(ctx, report, "key_1")
+			return run.Slot, err
+		},
+		"audit WHERE action = 'driver.token'": func(ctx context.Context) (any, error) { return nil, db.NoteToken(ctx, v.ID) },
+	}
+}
+
+// Whoever does a request again makes nothing twice, however many do it at once.
+func TestDoneAgain(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		for name, do := range db.twice(t) {
+			table, _, _ := strings.Cut(name, ",")
+			ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+			before, audited := db.count(t, table), db.count(t, "audit")
+			want, err := do(ctx)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			made, rows := db.count(t, table)-before, db.count(t, "audit")-audited
+			if made < 1 || rows != 1 && table != "dispatches" {
+				t.Errorf("%s: %d made, %d audited", name, made, rows)
+			}
+			if name == "job_runs" { // the run that was asked for has begun, and ended
+				db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), dispatch.RunSucceeded)
+			}
+			together(8, func(int) {
+				if got, err := do(ctx); err != nil || got != want {
+					t.Errorf("%s again: %v, %v; want %v", name, got, err, want)
+				}
+			})
+			if db.count(t, table)-before != made || db.count(t, "audit")-audited != rows {
+				t.Errorf("%s was made twice", name)
+			}
+		}
+	})
+}
+
+// Several who do the same request for the first time at once: an instance that is slow, and the one in its place.
+func TestDoneTogether(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		for name, do := range db.twice(t) {
+			table, _, _ := strings.Cut(name, ",")
+			want := map[string]int{"drivers": 3}[name]
+			ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+			before := db.count(t, table)
+			var results [8]any
+			together(len(results), func(i int) {
+				var err error
+				if results[i], err = do(ctx); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			for _, r := range results {
+				if r != results[0] {
+					t.Errorf("%s: %v", name, results)
+					break
+				}
+			}
+			if n := db.count(t, table) - before; n != max(want, 1) {
+				t.Errorf("%s: %d made", name, n)
+			}
+		}
+	})
+}
+
+// The COMMIT's reply is lost; the same request again, by way of another instance, finds what it made.
+func TestDoneAgainAfterALostReply(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		near := db.Store
+		for name := range db.twice(t) {
+			far, proxy := db.proxied(t)
+			if err := far.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			db.exec(t, "DELETE FROM api_keys")
+			table, _, _ := strings.Cut(name, ",")
+			ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+			db.exec(t, "UPDATE drivers SET firebase_uid = NULL")
+			db.exec(t, "UPDATE dispatches SET external_id = NULL")
+			do := db.twice(t)[name]
+			before := db.count(t, table)
+			db.Store = far
+			cut := proxy.CutReply("COMMIT")
+			_, err := do(ctx)
+			mustClose(t, "the lost reply", cut.Done())
+			db.Store = near
+			mustBeError(t, name, err, dispatch.ErrUnknown)
+			made := db.count(t, table) - before
+			if _, err := do(ctx); err != nil || made < 1 || db.count(t, table)-before != made {
+				t.Errorf("%s again: %v; %d made, then %d", name, err, made, db.count(t, table)-before)
+			}
+		}
+	})
+}
+
+// A key that was made by another secret can't be shown again.
+func TestAddKeyOfAnotherSecret(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+		k := dispatch.Key{ID: dispatch.KeyIDFor(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"}
+		if _, err := db.AddKey(ctx, k); err != nil {
+			t.Fatal(err)
+		}
+		k.Hash = "another"
+		_, err := db.AddKey(ctx, k)
+		mustBeError(t, "another's", err, dispatch.ErrKeyReused)
+	})
+}
+
+// A request without a key costs what it did.
+func TestNothingMoreWithoutASeed(t *testing.T) {
+	db := migrated(t, sqliteURL(t))
+	for what, want := range map[string]int{"create": 4, "bulk": 3} {
+		all := statements(t, []*gorm.DB{db.writes, db.general}, func() {
+			if what == "create" {
+				db.add(t, nil)
+			} else {
+				db.drivers(t, 2)
+			}
+		})
+		if len(all) != want { // the clock and what is written
+			t.Errorf("%s: %d statements, want %d:\n%s", what, len(all), want, strings.Join(all, "\n"))
+		}
+	}
+}
+
+// What the audit trail can't take is not done.
+func TestNothingWithoutItsAudit(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		writes := db.twice(t)
+		db.exec(t, "ALTER TABLE audit RENAME TO gone")
+		defer db.exec(t, "ALTER TABLE gone RENAME TO audit")
+		for name, do := range writes {
+			table, _, _ := strings.Cut(name, ",")
+			if table == "dispatches" || strings.HasPrefix(table, "audit") {
+				continue
+			}
+			before := db.count(t, table)
+			_, err := do(t.Context())
+			if !errors.Is(err, dispatch.ErrUnavailable) || db.count(t, table) != before {
+				t.Errorf("%s: %v, and %d made", name, err, db.count(t, table)-before)
+			}
+		}
+		if _, err := writes["audit WHERE action = 'driver.token'"](t.Context()); err == nil {
+			t.Error("a token was given out")
+		}
+		if err := db.PutKey(t.Context(), dispatch.Key{ID: "key_first", Role: dispatch.Admin, Hash: "h"}); err == nil || db.count(t, "api_keys") != 0 {
+			t.Error("a key was put")
+		}
+	})
+}
+
+// mustAudit fails the test unless the audit trail has exactly these, as "action target", the oldest first.
+func (db *database) mustAudit(t testing.TB, want ...string) []dispatch.AuditEntry {
+	t.Helper()
+	entries, next, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
+	if err != nil || next != "" {
+		t.Fatalf("%q, %v", next, err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append([]string{fmt.Sprintf("%s %s", e.Action, e.Target)}, got...)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("audited %q, want %q", got, want)
+	}
+	return entries
+}

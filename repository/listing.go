@@ -1,0 +1,105 @@
+package repository
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"firsttap/dispatch"
+)
+
+// listing is a list of dispatches that is read page by page, each of its parts along an index.
+type listing struct {
+	kind  byte   // of its cursors: no other list takes them
+	order string // the column that the list is in the order of, the largest first; "" for the identifier alone
+	parts []part // what is in one is in no other
+	along func(index string) string
+}
+
+type part struct {
+	index string
+	where string
+	args  []any
+}
+
+// and narrows every part.
+func (l *listing) and(where string, args ...any) {
+	for i := range l.parts {
+		p := &l.parts[i]
+		p.where += " AND " + where
+		p.args = append(slices.Clip(p.args), args...)
+	}
+}
+
+func (l *listing) by() string {
+	if l.order == "" {
+		return "id DESC"
+	}
+	return l.order + " DESC, id DESC"
+}
+
+// sql returns the query of a page and of one dispatch more. Of each part it reads no more than that: a server that is
+// given one condition with OR sorts all that fulfills it.
+func (l *listing) sql(page dispatch.Page) (string, []any, error) {
+	if page.Cursor != "" {
+		at, id, err := parseCursor(l.kind, page.Cursor, dispatch.ParseID)
+		switch {
+		case err != nil:
+			return "", nil, err
+		case l.order == "":
+			l.and("id < ?", id)
+		default:
+			l.and("("+l.order+" < ? OR "+l.order+" = ? AND id < ?)", at, at, id)
+		}
+	}
+	var args []any
+	queries := make([]string, len(l.parts))
+	for i, p := range l.parts {
+		queries[i] = "SELECT * FROM dispatches" + l.along(p.index) + " WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
+		args = append(append(args, p.args...), page.Limit+1)
+	}
+	if len(queries) == 1 {
+		return queries[0], args, nil
+	}
+	for i := range queries {
+		queries[i] = "SELECT * FROM (" + queries[i] + ") q"
+	}
+	return strings.Join(queries, " UNION ALL ") + " ORDER BY " + l.by() + " LIMIT ?", append(args, page.Limit+1), nil
+}
+
+// firstOf returns the rows of the page, and the cursor of the next, "" after the last.
+func firstOf[T any](l *listing, rows []T, limit int, of func(*T) *dispatchRow) ([]T, string) {
+	if len(rows) <= limit {
+		return rows, ""
+	}
+	rows = slices.Clip(rows[:limit])
+	var at int64
+	switch last := of(&rows[limit-1]); {
+	case l.order == "opens_at":
+		at = last.OpensAt
+	case last.AcceptedAt != nil:
+		at = *last.AcceptedAt
+	}
+	return rows, cursor(l.kind, at, of(&rows[limit-1]).ID)
+}
+
+// cursor says where a list of that kind goes on.
+func cursor[ID ~string](kind byte, at int64, id ID) string {
+	raw := binary.BigEndian.AppendUint64([]byte{kind}, uint64(at))
+	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
+}
+
+// parseCursor reads a cursor of that kind of list. ErrBadCursor.
+func parseCursor[ID ~string](kind byte, s string, parse func(string) (ID, error)) (int64, ID, error) {
+	const before = 1 + 8
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || len(raw) <= before || raw[0] != kind {
+		return 0, "", dispatch.ErrBadCursor
+	}
+	id, err := parse(string(raw[before:]))
+	if err != nil {
+		return 0, "", dispatch.ErrBadCursor
+	}
+	return int64(binary.BigEndian.Uint64(raw[1:])), id, nil
+}

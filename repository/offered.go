@@ -1,0 +1,135 @@
+package repository
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+type offeredRow struct {
+	Row           dispatchRow `gorm:"embedded"`
+	Now           int64
+	SeenAt        *int64
+	DeclinedAt    *int64
+	DeclineReason string
+	SentAt        *int64
+	TappedAt      *int64
+	GaveBack      bool
+}
+
+// offeredColumns are what is known of a driver's offer of dispatches p, left joined with offers o; offeredArgs are its
+// arguments.
+const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '') decline_reason,
+	(SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = p.id AND n.round = p.round AND n.driver_id = ?
+		AND n.state = 1 AND n.type IN ` + offerTypes + `) sent_at,
+	(SELECT MIN(a.at) FROM attempts a WHERE a.dispatch_id = p.id AND a.round = p.round AND a.driver_id = ?
+		AND a.result <> 'OFFER_STALE') tapped_at,
+	EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = p.id AND c.round < p.round AND c.driver_id = ? AND c.outcome = 'WITHDRAWN') gave_back`
+
+const offersOf = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
+
+// offeredArgs are the arguments of offeredColumns, of what is selected from, and of offersOf.
+func offeredArgs(v dispatch.DriverID, source ...any) []any {
+	return append(append([]any{v, v, v}, source...), v)
+}
+
+func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
+	return dispatch.Offered{
+		Dispatch: row.Row.at(fromMicros(row.Now)),
+		Contact: dispatch.Contact{
+			Driver: v, Round: row.Row.Round, GaveBack: row.GaveBack, SentAt: fromOptionalMicros(row.SentAt),
+			SeenAt: fromOptionalMicros(row.SeenAt), DeclinedAt: fromOptionalMicros(row.DeclinedAt),
+			DeclineReason: row.DeclineReason, TappedAt: fromOptionalMicros(row.TappedAt),
+		},
+	}
+}
+
+// Offered returns the dispatch as it stands by the database's clock, and what is known of the driver's offer of it in the
+// current round. ErrNotFound.
+func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
+	var rows []offeredRow
+	err := s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+
+		" FROM dispatches"+offersOf+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
+	if err != nil {
+		return dispatch.Offered{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return dispatch.Offered{}, dispatch.ErrNotFound
+	}
+	return rows[0].offered(v), nil
+}
+
+// OpenFor returns the dispatches that the driver is suited for and whose window has not passed, those that open
+// latest first, and the cursor of the next page. It does not look at duty and suspension.
+func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
+	const index = "ix_dispatches_open"
+	l := listing{kind: 'o', order: "opens_at", along: s.dialect.along}
+	for _, region := range slices.Compact(slices.Sorted(slices.Values(v.Regions))) {
+		l.parts = append(l.parts, part{index, "region = ?", []any{region}})
+	}
+	if len(l.parts) == 0 {
+		l.parts = []part{{index, "1 = 0", nil}} // a cursor is looked at all the same
+	}
+	l.and("status = 'PENDING' AND expires_at > "+s.dialect.now()+" AND vehicle_class = ?", v.VehicleClass)
+	l.and("(min_working_height_m IS NULL OR min_working_height_m <= ?)", v.WorkingHeightM)
+	source, args, err := l.sql(page)
+	if err != nil {
+		return nil, "", err
+	}
+	var rows []offeredRow
+	err = s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+" FROM ("+source+")"+offersOf+
+		" ORDER BY p.opens_at DESC, p.id DESC", offeredArgs(v.ID, args...)...).Scan(&rows).Error
+	if err != nil {
+		return nil, "", unavailable(err)
+	}
+	rows, next := firstOf(&l, rows, page.Limit, func(row *offeredRow) *dispatchRow { return &row.Row })
+	items := make([]dispatch.Offered, len(rows))
+	for i := range rows {
+		items[i] = rows[i].offered(v.ID)
+	}
+	return items, next, nil
+}
+
+// Decline writes that the driver does not want the offer of that round, 0 for the current one, as dispatch.Decline
+// decides: the first time, with its event. The dispatch's row is neither changed nor locked. ErrNotFound, and the errors of
+// dispatch.Decline.
+func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispatch.DriverID, reason string) error {
+	var d dispatch.Dispatch
+	var events []dispatch.Event
+	err := s.persist(ctx, s.writes, func(tx *gorm.DB) (err error) {
+		var now time.Time
+		if d, now, err = s.find(tx, id, ""); err != nil {
+			return err
+		}
+		if events, err = d.Decline(v, round, reason, now); err != nil || len(events) == 0 {
+			return err
+		}
+		fresh, err := s.declineOnce(tx, &d, v, reason, now)
+		if err != nil || !fresh {
+			events = nil
+			return unavailable(err)
+		}
+		return unavailable(s.tell(tx, events))
+	})
+	if err == nil {
+		s.tellers.committed(d, events)
+	}
+	return err
+}
+
+// declineOnce reports whether it was the first time.
+func (s *Store) declineOnce(tx *gorm.DB, d *dispatch.Dispatch, v dispatch.DriverID, reason string, now time.Time) (bool, error) {
+	// Inserting changes nothing of a row that is there, and locks it: of two at once, the second waits here.
+	err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, ?, ?)"+s.upsertOffer()+
+		"declined_at = offers.declined_at", d.ID, d.Round, v).Error
+	if err != nil {
+		return false, err
+	}
+	done := tx.Exec(`UPDATE offers SET declined_at = ?, decline_reason = ?
+		WHERE dispatch_id = ? AND round = ? AND driver_id = ? AND declined_at IS NULL`, micros(now), reason, d.ID, d.Round, v)
+	return done.RowsAffected == 1, done.Error
+}

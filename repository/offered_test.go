@@ -1,0 +1,212 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// Of many who decline at once, and of one driver who does so many times, each is written once; the dispatch neither moves
+// nor is it waited for.
+func TestDeclineOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers, d := db.drivers(t, 5), db.add(t, nil)
+		if db.dialect.forUpdate != "" { // somebody holds the row all the while
+			tx := db.writes.WithContext(t.Context()).Begin()
+			if err := tx.Exec("UPDATE dispatches SET note = 'x' WHERE id = ?", d.ID).Error; err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+		}
+		var heard atomic.Int64
+		db.OnCommit(func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) })
+		errs := make([]error, 4*len(drivers))
+		together(len(errs), func(i int) {
+			errs[i] = db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
+		})
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.count(t, "events e JOIN outbox o ON o.event_id = e.id WHERE type = 'dispatch.declined' AND round = 1 AND actor = driver_id"); n != len(drivers) {
+			t.Errorf("%d events of %d drivers", n, len(drivers))
+		}
+		if n := db.count(t, "offers o JOIN events e ON e.driver_id = o.driver_id AND e.reason_code = o.decline_reason WHERE declined_at > 0 AND seen_at IS NULL"); n != len(drivers) {
+			t.Errorf("%d offers are declined for the reason that was told", n)
+		}
+		if n := heard.Load(); n != int64(len(drivers)) {
+			t.Errorf("%d were told of %d drivers", n, len(drivers))
+		}
+		if got := db.mustRead(t, d.ID); got.Version != d.Version || !got.UpdatedAt.Equal(d.UpdatedAt) {
+			t.Errorf("the dispatch has moved: %+v", got)
+		}
+	})
+}
+
+// Whoever has seen an offer can decline it and the other way round, and both are kept.
+func TestSeenAndDeclined(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v, d := db.drivers(t, 2), db.add(t, nil)
+		steps := []func() error{
+			func() error { return db.Seen(t.Context(), d.ID, 1, v[0].ID) },
+			func() error { return db.Decline(t.Context(), d.ID, 0, v[0].ID, "FAR") },
+			func() error { return db.Decline(t.Context(), d.ID, 0, v[1].ID, "FAR") },
+			func() error { return db.Seen(t.Context(), d.ID, 1, v[1].ID) },
+		}
+		for i, step := range steps {
+			if err := step(); err != nil {
+				t.Fatal(i, err)
+			}
+		}
+		for _, of := range v {
+			o, err := db.Offered(t.Context(), d.ID, of.ID)
+			if c := o.Contact; err != nil || c.SeenAt == nil || c.DeclinedAt == nil || c.DeclineReason != "FAR" || c.Driver != of.ID || c.Round != 1 {
+				t.Errorf("%+v, %v", c, err)
+			}
+			listed, _, err := db.OpenFor(t.Context(), of, dispatch.Page{Limit: 10})
+			if err != nil || len(listed) != 1 || fmt.Sprint(listed[0].Contact.DeclinedAt) != fmt.Sprint(o.Contact.DeclinedAt) {
+				t.Errorf("%+v, %v", listed, err)
+			}
+		}
+		if _, err := db.Offered(t.Context(), dispatch.NewID(time.Now()), v[0].ID); !errors.Is(err, dispatch.ErrNotFound) {
+			t.Error(err)
+		}
+	})
+}
+
+// A driver's list of offers is two statements at most, whatever is known of them.
+func TestWhatOffersCost(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		for range 5 {
+			db.add(t, nil)
+		}
+		all := statements(t, []*gorm.DB{db.general}, func() {
+			if items, _, err := db.OpenFor(t.Context(), v, dispatch.Page{Limit: 10}); err != nil || len(items) != 5 {
+				t.Fatal(len(items), err)
+			}
+		})
+		if len(all) != 1 {
+			t.Errorf("%d statements:\n%s", len(all), strings.Join(all, "\n"))
+		}
+	})
+}
+
+func tap(d dispatch.ID, v dispatch.DriverID, result dispatch.AttemptResult, at time.Time) dispatch.Attempt {
+	return dispatch.Attempt{
+		ID: dispatch.NewAttemptID(at), Dispatch: d, Round: 1, Driver: v, Result: result, At: at, Instance: "a:1", AppVersion: "2.0",
+	}
+}
+
+func TestStandings(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v, d := db.drivers(t, 6), db.add(t, nil)
+		at := func(ms int) time.Time { return d.CreatedAt.Add(time.Duration(ms) * time.Millisecond) }
+		taps := []dispatch.Attempt{
+			tap(d.ID, v[0].ID, dispatch.AttemptEarly, at(-50)),
+			tap(d.ID, v[1].ID, dispatch.AttemptEarly, at(-40)),
+			tap(d.ID, v[3].ID, "ALREADY_TAKEN", at(8)), // before the winner's, and turned away all the same
+			tap(d.ID, v[0].ID, dispatch.AttemptWon, at(10)),
+			tap(d.ID, v[2].ID, "ALREADY_TAKEN", at(30)),
+			tap(d.ID, v[2].ID, "ALREADY_TAKEN", at(40)),
+			tap(d.ID, v[4].ID, dispatch.AttemptStale, at(50)),
+			tap(d.ID, v[0].ID, dispatch.AttemptWon, at(60)),
+			tap(d.ID, v[1].ID, "DRIVER_BUSY", at(70)),
+		}
+		if err := db.AddAttempts(t.Context(), taps); err != nil {
+			t.Fatal(err)
+		}
+		db.mustAccept(t, d.ID, v[0].ID)
+		type standing struct {
+			Tapped        bool
+			Mine, Winners int // 0: none
+			Before        int
+		}
+		ms := func(at *time.Time) int {
+			if at == nil {
+				return 0
+			}
+			return int(at.Sub(d.CreatedAt) / time.Millisecond)
+		}
+		for i, want := range []standing{
+			{true, 10, 10, 1}, {true, 70, 10, 2}, {true, 30, 10, 1}, {true, 8, 10, 0}, {false, 0, 10, 0}, {false, 0, 10, 0},
+		} {
+			s, err := db.Standing(t.Context(), d.ID, 1, v[i].ID, v[0].ID)
+			got := standing{s.Tapped, ms(s.Mine), ms(s.Winners), s.Before}
+			if err != nil || got != want || s.Now.Sub(d.CreatedAt) < 0 || s.Now.Sub(d.CreatedAt) > time.Minute {
+				t.Errorf("%d: %+v, %v; want %+v", i, got, err, want)
+			}
+		}
+		if s, err := db.Standing(t.Context(), d.ID, 2, v[1].ID, ""); err != nil || s.Tapped || s.Mine != nil || s.Winners != nil {
+			t.Errorf("in a round to come: %+v, %v", s, err)
+		}
+		records, next, err := db.Attempts(t.Context(), d.ID, 0, dispatch.Page{Limit: 100})
+		if err != nil || next != "" || len(records) != len(taps) {
+			t.Fatalf("%d, %q, %v", len(records), next, err)
+		}
+		ranks := map[int]int{0: 1, 1: 4, 2: 3, 3: 2, 4: 0}
+		for i, r := range records {
+			if r.ID != taps[i].ID || r.Instance != "a:1" || r.AppVersion != "2.0" || r.After != taps[i].At.Sub(taps[0].At).Truncate(time.Microsecond) {
+				t.Errorf("%d: %+v", i, r)
+			}
+			for k := range v {
+				if r.Driver == v[k].ID && r.Rank != ranks[k] {
+					t.Errorf("%d: rank %d, want %d", k, r.Rank, ranks[k])
+				}
+			}
+		}
+	})
+}
+
+// How a round ended is told by what came after it.
+func TestHowRoundsEnded(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v, d := db.drivers(t, 2), db.add(t, nil)
+		next := func(event dispatch.EventType) {
+			db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				d.Round, d.Version = d.Round+1, d.Version+1
+				return []dispatch.Event{{ID: dispatch.NewEventID(now), Type: event, Dispatch: d.ID, Round: d.Round, Actor: "key", At: now}}, nil
+			})
+		}
+		see := func(round int) {
+			if err := db.Seen(t.Context(), d.ID, round, v[1].ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		see(1)
+		next(dispatch.EventUpdated) // the terms
+		see(2)
+		next(dispatch.EventReopened) // it had expired
+		see(3)
+		db.mustAccept(t, d.ID, v[0].ID)
+		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Withdraw(v[0].ID, "", now)
+		})
+		see(4)
+		want := map[string]dispatch.OfferStatus{
+			fmt.Sprint(1, v[1].ID): dispatch.OfferRevoked, fmt.Sprint(2, v[1].ID): dispatch.OfferExpired,
+			fmt.Sprint(3, v[1].ID): dispatch.OfferTaken, fmt.Sprint(3, v[0].ID): dispatch.OfferWithdrawn, fmt.Sprint(4, v[1].ID): dispatch.OfferSeen,
+		}
+		items, _, err := db.Offers(t.Context(), d.ID, 0, dispatch.Page{Limit: 10})
+		if err != nil || len(items) != len(want) {
+			t.Fatalf("%+v, %v", items, err)
+		}
+		for _, o := range items {
+			if got := o.OfferStatus(); got != want[fmt.Sprint(o.Contact.Round, o.Contact.Driver)] {
+				t.Errorf("round %d, %s: %s", o.Contact.Round, o.Contact.Driver, got)
+			}
+		}
+		for _, of := range v {
+			o, err := db.Offered(t.Context(), d.ID, of.ID)
+			if err != nil || o.Contact.GaveBack != (of.ID == v[0].ID) {
+				t.Errorf("%+v, %v", o.Contact, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// signaled is how far back a driver's signals go.
+const signaled = 30 * 24 * time.Hour
+
+// firstTapsSQL are a driver's first taps in the race for each offer: when its round began, when it opens if that is the
+// current one, and when it was pushed to them.
+const firstTapsSQL = `
+SELECT f.at, COALESCE((SELECT MIN(e.at) FROM events e WHERE e.dispatch_id = f.dispatch_id AND e.round = f.round), 0) began,
+  CASE WHEN d.round = f.round THEN d.opens_at ELSE 0 END opens,
+  (SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = f.dispatch_id AND n.round = f.round AND n.driver_id = ?
+    AND n.state = 1 AND n.type IN ` + offerTypes + `) sent
+FROM (SELECT dispatch_id, round, MIN(at) at FROM attempts WHERE driver_id = ? AND at >= ? AND ` + inRace + `
+  GROUP BY dispatch_id, round) f
+JOIN dispatches d ON d.id = f.dispatch_id`
+
+// Signals returns how the driver has tapped in the last thirty days. ErrDriverNotFound.
+func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Signals, error) {
+	if _, err := s.Driver(ctx, v); err != nil {
+		return dispatch.Signals{}, err
+	}
+	db := s.general.WithContext(ctx)
+	now, err := s.clock(db)
+	if err != nil {
+		return dispatch.Signals{}, err
+	}
+	since := micros(now.Add(-signaled))
+	var signals dispatch.Signals
+	err = db.Raw(`SELECT (SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ?) taps, COUNT(*) wins,
+		COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END) withdrawn FROM claims WHERE driver_id = ? AND accepted_at >= ?`,
+		v, since, v, since).Row().Scan(&signals.Taps, &signals.Wins, &signals.Withdrawn)
+	if err != nil {
+		return dispatch.Signals{}, unavailable(err)
+	}
+	var taps []struct {
+		At           int64
+		Began, Opens int64
+		Sent         *int64
+	}
+	if err := db.Raw(firstTapsSQL, v, v, since).Scan(&taps).Error; err != nil {
+		return dispatch.Signals{}, unavailable(err)
+	}
+	for _, t := range taps {
+		opened := max(t.Began, t.Opens)
+		if opened == 0 {
+			continue
+		}
+		if took := dispatch.Reaction(fromMicros(t.At), fromMicros(opened), fromOptionalMicros(t.Sent)); took != nil {
+			signals.Reactions = append(signals.Reactions, *took)
+		}
+	}
+	slices.Sort(signals.Reactions)
+	return signals, nil
+}
+
+// withNow puts the database's clock into a query.
+func withNow(query string, s *Store) string { return fmt.Sprintf(query, s.dialect.now()) }

@@ -1,0 +1,141 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+
+	"gorm.io/gorm"
+)
+
+// Statement is something that the database is asked.
+type Statement struct {
+	// Pool is whose connection it takes: claims, writes, general or relay.
+	Pool string
+	// Operation is select, insert, update, delete, begin, commit, rollback or other.
+	Operation string
+	// Query is the SQL with a placeholder for each argument; "" for what ends a transaction.
+	Query string
+}
+
+// Watch is told of a statement before it is sent, and calls what it returns with the statement's error when the first of
+// the answer is there. It may put something into the context. It is called by many at once.
+type Watch func(ctx context.Context, s Statement) (context.Context, func(err error))
+
+// Watch has w told of every statement. Call it before anything else is asked of the store.
+func (s *Store) Watch(w Watch) {
+	for name, db := range s.pools() {
+		p := &watchedPool{ConnPool: db.ConnPool, name: name, watch: w}
+		db.ConnPool, db.Statement.ConnPool = p, p
+	}
+}
+
+// Pools are the connections by what they are for, for counting them.
+func (s *Store) Pools() map[string]*sql.DB {
+	found := map[string]*sql.DB{}
+	for name, db := range s.pools() {
+		if pool, err := db.DB(); err == nil {
+			found[name] = pool
+		}
+	}
+	return found
+}
+
+// pools names each pool once: on SQLite there is one for all that writes.
+func (s *Store) pools() map[string]*gorm.DB {
+	pools := map[string]*gorm.DB{"claims": s.claims, "general": s.general}
+	if s.writes != s.claims {
+		pools["writes"], pools["relay"] = s.writes, s.relay
+	}
+	return pools
+}
+
+// watchedPool tells watch of what is asked of a pool, or of one transaction on it.
+type watchedPool struct {
+	gorm.ConnPool
+	name  string
+	watch Watch
+}
+
+// ExecContext implements gorm.ConnPool.
+func (p *watchedPool) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	ctx, answered := p.watch(ctx, Statement{p.name, operation(query), query})
+	result, err := p.ConnPool.ExecContext(ctx, query, args...)
+	answered(err)
+	return result, err
+}
+
+// QueryContext implements gorm.ConnPool.
+func (p *watchedPool) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	ctx, answered := p.watch(ctx, Statement{p.name, operation(query), query})
+	rows, err := p.ConnPool.QueryContext(ctx, query, args...)
+	answered(err)
+	return rows, err
+}
+
+// QueryRowContext implements gorm.ConnPool.
+func (p *watchedPool) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	ctx, answered := p.watch(ctx, Statement{p.name, operation(query), query})
+	row := p.ConnPool.QueryRowContext(ctx, query, args...)
+	answered(row.Err())
+	return row
+}
+
+// GetDBConn implements gorm.GetDBConnector.
+func (p *watchedPool) GetDBConn() (*sql.DB, error) {
+	pool, ok := p.ConnPool.(*sql.DB)
+	if !ok {
+		return nil, gorm.ErrInvalidDB
+	}
+	return pool, nil
+}
+
+// BeginTx implements gorm.ConnPoolBeginner. What a connection is waited for is part of it.
+func (p *watchedPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
+	pool, err := p.GetDBConn()
+	if err != nil {
+		return nil, err
+	}
+	_, answered := p.watch(ctx, Statement{Pool: p.name, Operation: "begin"})
+	tx, err := pool.BeginTx(ctx, opts)
+	answered(err)
+	if err != nil {
+		return nil, err
+	}
+	return &watchedTx{watchedPool{tx, p.name, p.watch}, ctx, tx, false}, nil
+}
+
+type watchedTx struct {
+	watchedPool
+	ctx   context.Context // what begins with a context is ended without one
+	tx    *sql.Tx
+	ended bool
+}
+
+// Commit implements gorm.TxCommitter.
+func (t *watchedTx) Commit() error { return t.end("commit", t.tx.Commit) }
+
+// Rollback implements gorm.TxCommitter. After a Commit it does nothing, and is nothing to tell.
+func (t *watchedTx) Rollback() error { return t.end("rollback", t.tx.Rollback) }
+
+func (t *watchedTx) end(how string, end func() error) error {
+	if t.ended {
+		return end()
+	}
+	t.ended = true
+	_, answered := t.watch(t.ctx, Statement{Pool: t.name, Operation: how})
+	err := end()
+	answered(err)
+	return err
+}
+
+// operation is the verb of a statement, among those that there are to be.
+func operation(query string) string {
+	query = strings.TrimLeft(query, " \t\r\n(")
+	for _, verb := range [...]string{"select", "insert", "update", "delete"} {
+		if len(query) > len(verb) && strings.EqualFold(query[:len(verb)], verb) {
+			return verb
+		}
+	}
+	return "other"
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+)
+
+const (
+	dbPassword    = "db-pass-3f9a1c77"
+	redisPassword = "redis-pass-8be2d604"
+)
+
+// withPassword is the empty database of the URL, for a user who has a password.
+func withPassword(t *testing.T, raw string) string {
+	t.Helper()
+	b := openBooks(t, raw)
+	for _, statement := range []string{
+		"CREATE USER 'app'@'%' IDENTIFIED BY '" + dbPassword + "'", "GRANT ALL ON *.* TO 'app'@'%'",
+	} {
+		if _, err := b.db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("app", dbPassword)
+	return u.String()
+}
+
+// TestNoSecretIsLogged leads a whole life at level debug, with everything that goes wrong on the way, and looks in all that
+// was written for what nobody should read there.
+func TestNoSecretIsLogged(t *testing.T) {
+	redis := servertest.StartRedis(t, "--requirepass", redisPassword)
+	db := servertest.StartMariaDB(t)
+	emulator := servertest.StartFirebaseAuth(t)
+	fcm := listenFCM(t)
+	dbURL := withPassword(t, db.URL(t))
+	redisURL := strings.Replace(redis.URL(), "redis://", "redis://:"+redisPassword+"@", 1)
+	settings := []string{
+		"FIRSTTAP_LOG=debug", "FIRSTTAP_DATABASE_URL=" + dbURL, "FIRSTTAP_REDIS_URL=" + redisURL,
+		"FIRSTTAP_FIREBASE_PROJECT=" + servertest.FirebaseProject, "FIREBASE_AUTH_EMULATOR_HOST=" + emulator.Addr(),
+	}
+	instances := []*instance{
+		start(t, settings...), // logs its pushes
+		start(t, append(settings, "FIRSTTAP_FCM_ENDPOINT="+fcm.URL()+"/v1", "FIRSTTAP_RATE_LIMIT_DRIVER=5/s")...),
+	}
+	uid, idToken := emulator.SignUp("secret-driver@example.com")
+	secrets := map[string]string{
+		"the admin key": adminKey, "the JWT secret": "a-secret-for-the-tests-of-firsttap", "the database's password": dbPassword,
+		"Redis' password": redisPassword, "an ID token": idToken, "an e-mail address": "secret-driver@example.com",
+	}
+	for n, i := range instances {
+		for what, secret := range liveAt(t, i, n, uid, idToken) {
+			secrets[fmt.Sprintf("%s at instance %d", what, n)] = secret
+		}
+	}
+	// Everything that can go away does, while requests are under way.
+	redis.Kill()
+	d := makeDrivers(t, instances[0], 1)[0]
+	secrets["a token, without Redis"] = d.Token
+	for _, i := range instances {
+		accept(i, makeDispatch(t, instances[0]), d, 1)
+	}
+	db.Kill()
+	for _, i := range instances {
+		for _, path := range []string{"/v1/me", "/v1/me/offers"} {
+			if a := send("GET", i.url+path, d.Token, ""); a.status < 500 {
+				t.Errorf("without a database: %s", a)
+			}
+		}
+		send("POST", i.url+"/v1/admin/drivers/bulk", adminKey, aDriver("+821055599999", ""))
+	}
+	for n, i := range instances {
+		i.end()
+		log := i.log.String()
+		for _, must := range []string{`"level":"DEBUG"`, `"level":"ERROR"`, "redis is away", "EMULATOR IS TRUSTED"} {
+			if !strings.Contains(log, must) {
+				t.Errorf("instance %d: the log has no %s: nothing was looked at", n, must)
+			}
+		}
+		for what, secret := range secrets {
+			for _, form := range forms(secret) {
+				if at := strings.Index(log, form); at >= 0 {
+					t.Errorf("instance %d: the log has %s: ...%s...", n, what, log[max(0, at-150):min(len(log), at+len(form)+20)])
+				}
+			}
+		}
+	}
+}
+
+// forms are the ways in which a secret may be written.
+func forms(secret string) []string {
+	all := []string{secret, url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret))}
+	if p := strings.Split(secret, "."); len(p) == 3 && len(p[1]) > 40 {
+		all = append(all, p[1]) // a token's claims; its header is everybody's
+		if len(p[2]) > 10 {
+			all = append(all, p[2])
+		}
+	}
+	return all
+}
+
+func aDriver(phone, uid string) string {
+	return fmt.Sprintf(`{"issue_tokens":true,"drivers":[{"name":"Kim","phone":%q,"regions":["seoul"],"vehicle_class":"45m","on_duty":true,"firebase_uid":%q}]}`, phone, uid)
+}
+
+// liveAt does all there is to do at an instance, well and badly, and returns what must not be written.
+func liveAt(t *testing.T, i *instance, n int, uid, idToken string) map[string]string {
+	t.Helper()
+	phone, push := fmt.Sprintf("+8210555%05d", 12345+n), fmt.Sprintf("push-token-of-the-phone-%d:APA91bExample", n)
+	secrets := map[string]string{"a phone number": phone, "its digits": phone[3:], "a push token": push}
+	if n > 0 {
+		uid = ""
+	}
+	made := send("POST", i.url+"/v1/admin/drivers/bulk", adminKey, aDriver(phone, uid))
+	_, rest, _ := strings.Cut(made.body, `"token":"`)
+	token, _, _ := strings.Cut(rest, `"`)
+	_, rest, _ = strings.Cut(made.body, `"id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	if made.status != 200 || token == "" {
+		t.Fatal(made)
+	}
+	d := person{id, token}
+	secrets["a token"] = token
+	issued := send("POST", i.url+"/v1/admin/drivers/"+id+"/tokens", adminKey, "")
+	_, rest, _ = strings.Cut(issued.body, `"token":"`)
+	secrets["an issued token"], _, _ = strings.Cut(rest, `"`)
+	if a := send("GET", i.url+"/v1/me", idToken, ""); a.status != 200 {
+		t.Errorf("by the ID token: %s", a)
+	}
+	eventually(t, "the phone is known", func() bool {
+		a := send("PUT", i.url+"/v1/me/devices/phone", token, fmt.Sprintf(`{"platform":"android","push_token":%q,"app_version":"1.0"}`, push))
+		return a.status == 200
+	})
+	dispatch := makeDispatch(t, i)
+	eventually(t, "an accept is won", func() bool { return accept(i, dispatch, d, 1).won() })
+	send("POST", i.url+"/v1/dispatches/"+dispatch+"/withdraw", token, `{"reason_code":"BREAKDOWN"}`)
+
+	forged := token[:len(token)-4] + "AAAA"
+	secrets["a forged token"], secrets["a wrong key"] = forged, "a-wrong-admin-key-of-somebody"
+	for _, bad := range []string{forged, "a-wrong-admin-key-of-somebody", token + ".", strings.ToLower(token), idToken + "eA"} {
+		for _, path := range []string{"/v1/me", "/v1/admin/dispatches", "/v1/stream"} {
+			if a := send("GET", i.url+path, bad, ""); a.status != 401 {
+				t.Errorf("%s by %.20s: %s", path, bad, a)
+			}
+		}
+	}
+	// Secrets where none belong: in addresses, in bodies that are refused, in headers of other names.
+	for _, body := range []string{
+		`{"platform":"android","push_token":"` + push + `"`, `{"platform":"` + push + `","push_token":1}`, `{"` + push + `":1}`, `"` + phone + `"`,
+		`{"platform":"android","push_token":"` + push + `","phone":"` + phone + `"}`,
+	} {
+		send("PUT", i.url+"/v1/me/devices/phone", token, body)
+	}
+	send("POST", i.url+"/v1/admin/drivers/bulk", adminKey, strings.Replace(aDriver(phone, uid), "seoul", "", 1))
+	send("POST", i.url+"/v1/admin/drivers/bulk", adminKey, aDriver(phone, "one-uid"))
+	send("POST", i.url+"/v1/admin/drivers/bulk", adminKey, aDriver(phone, "one-uid"))
+	send("GET", i.url+"/v1/me?access_token="+token, "", "")
+	send("GET", i.url+"/v1/admin/dispatches?q="+url.QueryEscape(phone), adminKey, "")
+	sendWith("GET", i.url+"/v1/me", token, "", "Cookie", "session="+token)
+	for range 60 { // beyond the rate
+		send("GET", i.url+"/v1/me", token, "")
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", i.url+"/v1/stream", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+secrets["an issued token"])
+	if resp, err := (&http.Client{Timeout: 300 * time.Millisecond}).Do(req); err == nil {
+		resp.Body.Close()
+	}
+	return secrets
+}

@@ -1,0 +1,114 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+)
+
+// tally counts what a Counter hears.
+type tally struct {
+	mu        sync.Mutex
+	claims    map[ClaimResult]int
+	decisions map[string]int
+}
+
+func (c *tally) CountClaim(r ClaimResult) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claims[r]++
+}
+
+func (c *tally) CountDecision(l Layer, d Decision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.decisions[fmt.Sprint(l, " ", d)]++
+}
+
+// counted runs taps on acceptor and returns what was counted meanwhile.
+func counted(acceptor *Acceptor, taps func()) *tally {
+	c := &tally{claims: map[ClaimResult]int{}, decisions: map[string]int{}}
+	acceptor.Count(c)
+	taps()
+	return c
+}
+
+func (c *tally) is(t *testing.T, what string, claims map[ClaimResult]int, decisions map[string]int) {
+	t.Helper()
+	if d := cmp.Diff(claims, c.claims); d != "" {
+		t.Errorf("%s: claims (-want +got)\n%s", what, d)
+	}
+	if d := cmp.Diff(decisions, c.decisions); d != "" {
+		t.Errorf("%s: decisions (-want +got)\n%s", what, d)
+	}
+}
+
+// answering is a Redis that says one thing.
+type answering struct {
+	Locks
+	owner string
+}
+
+func (a answering) Obtain(context.Context, string, string, time.Duration) (*lock.Pass, error) {
+	return nil, &lock.HeldError{Owner: a.owner}
+}
+
+// Every tap is counted once by what it was told and once by where that was decided.
+func TestEveryTapIsCounted(t *testing.T) {
+	p := newPlace(t)
+	drivers, id := p.drivers(3), p.dispatch()
+	tap := func(a *Acceptor, driver, round int) { a.Accept(t.Context(), Tap{id, drivers[driver], round}) }
+
+	a := NewAcceptor(p, nil, time.Second, quiet)
+	counted(a, func() {
+		a.Accept(t.Context(), Tap{"dsp_x", drivers[0], 1})
+		tap(a, 1, 2)
+		tap(a, 0, 1)
+		tap(a, 0, 1)
+		tap(a, 1, 1)
+		tap(a, 1, 0)
+	}).is(t, "alone", map[ClaimResult]int{
+		ClaimNotFound: 1, "OFFER_STALE": 1, "SUCCESS": 1, ClaimReplayed: 1, "ALREADY_TAKEN": 2,
+	}, map[string]int{
+		"database refused": 3, "database won": 1, "database replayed": 1, "known refused": 1,
+	})
+	for owner, layer := range map[string]Layer{
+		takenValue("drv_x", 1): LayerMarker, "claim:drv_x:1.clm_x": LayerLock,
+	} {
+		a := NewAcceptor(p, answering{owner: owner}, time.Second, quiet)
+		counted(a, func() { tap(a, 1, 1) }).is(t, owner,
+			map[ClaimResult]int{"ALREADY_TAKEN": 1}, map[string]int{string(layer) + " refused": 1})
+	}
+	failing := &slow{Claims: p, fail: dispatch.ErrUnavailable}
+	a = NewAcceptor(failing, nil, time.Second, quiet)
+	counted(a, func() { tap(a, 2, 1) }).is(t, "the database is away",
+		map[ClaimResult]int{"CLAIM_UNAVAILABLE": 1}, map[string]int{"database failed": 1})
+}
+
+// A driver's second tap joins the first while it is being decided, and another's is turned away.
+func TestFlightsAreCounted(t *testing.T) {
+	p := newPlace(t)
+	drivers, id := p.drivers(2), p.dispatch()
+	held := &slow{Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
+	a := NewAcceptor(held, nil, time.Second, quiet)
+	counted(a, func() {
+		var taps sync.WaitGroup
+		taps.Go(func() { a.Accept(t.Context(), Tap{id, drivers[0], 1}) })
+		<-held.entered
+		a.Accept(t.Context(), Tap{id, drivers[1], 1})
+		gone, hangUp := context.WithCancel(t.Context())
+		hangUp()
+		a.Accept(gone, Tap{id, drivers[0], 1})
+		close(held.release)
+		taps.Wait()
+	}).is(t, "in flight",
+		map[ClaimResult]int{"SUCCESS": 1, "ALREADY_TAKEN": 1, "CLAIM_UNAVAILABLE": 1},
+		map[string]int{"database won": 1, "flight refused": 1, "flight joined": 1})
+}

@@ -1,0 +1,196 @@
+package service
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// final fails the test unless err says that the dispatch is certainly taken.
+func final(t *testing.T, what string, err error) {
+	t.Helper()
+	var taken *dispatch.TakenError
+	if !errors.As(err, &taken) || !taken.Final {
+		t.Errorf("%s: %v, want a final %v", what, err, dispatch.ErrAlreadyTaken)
+	}
+}
+
+// TestAssignedIsTakenAtOnce: whoever taps after the assignment is turned away without the database being asked, here and at
+// other instances.
+func TestAssignedIsTakenAtOnce(t *testing.T) {
+	s := newShared(t)
+	one, two := s.instance(), s.instance()
+	id, v := s.dispatch(), s.drivers(3)
+	d, err := NewDispatcher(s.place, one.Acceptor).Assign(t.Context(), id, 1, v[0], "key_1")
+	if err != nil || !d.HeldBy(v[0]) || s.key(id) != takenValue(v[0], 1) {
+		t.Fatalf("%+v, %v, the key is %q", d, err, s.key(id))
+	}
+	for i, on := range []*instance{one, two} {
+		_, err := on.Accept(t.Context(), Tap{id, v[1+i], 1})
+		final(t, "a tap", err)
+		if n := on.claims.claimed.Load(); n != 0 {
+			t.Errorf("instance %d asked the database %d times", i+1, n)
+		}
+	}
+	s.redis.Del(t.Context(), lockName(id)) // this instance knows by itself
+	_, err = one.Accept(t.Context(), Tap{id, v[1], 1})
+	final(t, "a tap without Redis", err)
+	if one.claims.claimed.Load() != 0 {
+		t.Error("the instance forgot")
+	}
+	if won, err := two.Accept(t.Context(), Tap{id, v[0], 1}); err != nil || !won.Replayed {
+		t.Errorf("the driver's own tap: %+v, %v", won, err)
+	}
+}
+
+// TestAssignmentAndTheKey: what stands in the key when a dispatch is assigned, and what then.
+func TestAssignmentAndTheKey(t *testing.T) {
+	s := newShared(t)
+	for _, c := range []struct {
+		stands string
+		round  int
+		want   string // "" for the mark of the assignment
+	}{
+		{stands: "claim:drv_other:1.clm_x", round: 1, want: "claim:drv_other:1.clm_x"}, // marks it itself, or ends
+		{stands: "taken:drv_other:1", round: 2},
+		{stands: "taken:drv_other:3", round: 2, want: "taken:drv_other:3"},
+		{stands: "garbage", round: 1, want: "garbage"},
+	} {
+		i, id, v := s.instance(), s.dispatch(), s.drivers(2)
+		version := 1
+		if c.round == 2 {
+			s.next(id, v[0])
+			version = 3
+		}
+		s.set(id, c.stands)
+		if _, err := NewDispatcher(s.place, i.Acceptor).Assign(t.Context(), id, version, v[1], "key_1"); err != nil {
+			t.Fatal(err)
+		}
+		if c.want == "" {
+			c.want = takenValue(v[1], c.round)
+		}
+		if got := s.key(id); got != c.want {
+			t.Errorf("%q became %q, want %q", c.stands, got, c.want)
+		}
+	}
+}
+
+// TestAssignAmongTapsOfInstances: taps at two instances and assignments at both; one wins, and everybody is told so.
+func TestAssignAmongTapsOfInstances(t *testing.T) {
+	s := newShared(t)
+	instances := []*instance{s.instance(), s.instance()}
+	for range 10 {
+		id, v := s.dispatch(), s.drivers(16)
+		var winners atomic.Int32
+		together(len(v), func(i int) {
+			on := instances[i%2]
+			var err error
+			if i < 4 {
+				_, err = NewDispatcher(s.place, on.Acceptor).Assign(t.Context(), id, 1, v[i], "key_1")
+			} else {
+				_, err = on.Accept(t.Context(), Tap{id, v[i], 1})
+			}
+			switch {
+			case err == nil:
+				winners.Add(1)
+			case i < 4 && !errors.Is(err, dispatch.ErrVersionMoved), i >= 4 && !errors.Is(err, dispatch.ErrAlreadyTaken):
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+		if winners.Load() != 1 {
+			t.Errorf("%d winners", winners.Load())
+		}
+		if n := s.count("claims WHERE dispatch_id = ?", id); n != 1 {
+			t.Errorf("%d claims", n)
+		}
+		for _, on := range instances {
+			_, err := on.Accept(t.Context(), Tap{id, s.drivers(1)[0], 1})
+			final(t, "a late tap", err)
+		}
+	}
+}
+
+// TestUnassignedIsOpenAtOnce: the next round is nobody's, whatever was known of the one before.
+func TestUnassignedIsOpenAtOnce(t *testing.T) {
+	s := newShared(t)
+	one, two := s.instance(), s.instance()
+	id, v := s.dispatch(), s.drivers(3)
+	if _, err := one.Accept(t.Context(), Tap{id, v[0], 1}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := two.Accept(t.Context(), Tap{id, v[1], 1})
+	final(t, "a tap", err) // and two remembers
+	backoffice := NewDispatcher(s.place, one.Acceptor)
+	if _, err := backoffice.Unassign(t.Context(), id, 1, "key_1", ""); !errors.Is(err, dispatch.ErrVersionMoved) || s.key(id) == "" {
+		t.Fatalf("%v, the key is %q", err, s.key(id))
+	}
+	d, err := backoffice.Unassign(t.Context(), id, 2, "key_1", "ILL")
+	if err != nil || d.Status != dispatch.Pending || d.Round != 2 || s.key(id) != "" {
+		t.Fatalf("%+v, %v, the key is %q", d, err, s.key(id))
+	}
+	if _, err := one.Accept(t.Context(), Tap{id, v[0], noRound}); !errors.Is(err, dispatch.ErrOfferStale) {
+		t.Errorf("the late retry of the claim that ended: %v", err)
+	}
+	if _, err := two.Accept(t.Context(), Tap{id, v[1], 2}); err != nil {
+		t.Errorf("a tap on the new round: %v", err)
+	}
+}
+
+func TestAssignWithoutRedis(t *testing.T) {
+	s := newSite(t)
+	id, v := s.dispatch(), s.drivers(3)
+	if d, err := s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1"); err != nil || !d.HeldBy(v[0]) {
+		t.Fatalf("%+v, %v", d, err)
+	}
+	_, err := s.Accept(t.Context(), Tap{id, v[1], 1})
+	final(t, "a tap", err)
+	if _, err := s.backoffice.Assign(t.Context(), id, 2, v[1], "key_1"); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+		t.Errorf("to another: %v", err)
+	}
+	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.Won {
+		t.Errorf("the driver's receipt: %+v, %v", r, err)
+	}
+	if _, err := s.backoffice.Unassign(t.Context(), id, 2, "key_1", "ILL"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.Unassigned || r.Round != 1 {
+		t.Errorf("the driver's receipt: %+v, %v", r, err)
+	}
+	if _, err := s.work.Withdraw(t.Context(), v[0], id, ""); !errors.Is(err, dispatch.ErrNotYours) {
+		t.Errorf("withdrawn from what was unassigned: %v", err)
+	}
+}
+
+// TestWhoIsTurnedAwayByAnAssignmentIsNotChased: it is somebody's.
+func TestWhoIsTurnedAwayByAnAssignmentIsNotChased(t *testing.T) {
+	s := newSite(t)
+	id, v := s.dispatch(), s.drivers(2)
+	s.chaser.chase(Tap{id, v[1], 1}, 0)
+	if _, err := s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1"); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.chaser.open) != 0 {
+		t.Error("it is still followed up")
+	}
+}
+
+func TestPreview(t *testing.T) {
+	s := newSite(t)
+	s.drivers(2)
+	s.drivers(3, func(v *dispatch.Driver) { v.OnDuty = false })
+	o := anOrder()
+	p, err := s.backoffice.Preview(t.Context(), o)
+	if err != nil || p.Eligible != 2 || p.NotEligible != 3 || p.Reasons[dispatch.OffDuty] != 3 || p.Reachable != 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if n := s.count("dispatches"); n != 0 {
+		t.Errorf("%d dispatches", n)
+	}
+	o.ExpiresAt = ptr(time.Now().Add(-time.Minute))
+	if _, err := s.backoffice.Preview(t.Context(), o); !errors.Is(err, dispatch.ErrWindow) {
+		t.Errorf("of an order that can't be made: %v", err)
+	}
+}

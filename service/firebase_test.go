@@ -1,0 +1,84 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// uids are the ID tokens that count in a test, and whose they are.
+type uids map[string]string
+
+func (u uids) UID(_ context.Context, token string) (string, error) {
+	switch uid, ok := u[token]; {
+	case token == "unclear":
+		return "", dispatch.ErrUnavailable
+	case ok:
+		return uid, nil
+	}
+	return "", errors.New("refused")
+}
+
+// TestCaller tells our own token from Firebase's, and "no" from "nobody knows".
+func TestCaller(t *testing.T) {
+	p, c := newPlace(t), &clock{fixed}
+	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
+	tokens := NewTokens(secret, c.now)
+	if got, err := tokens.Caller(t.Context(), "kims"); !errors.Is(err, ErrUnauthenticated) || got != "" {
+		t.Errorf("without Firebase: %q, %v", got, err)
+	}
+	tokens.Trust(uids{"kims": "Kim", "small": "kim", "nobodys": "nobody"}, p)
+	for token, want := range map[string]dispatch.DriverID{with(nil): driver, "kims": id} {
+		for range 2 {
+			if got, err := tokens.Caller(t.Context(), token); err != nil || got != want {
+				t.Errorf("%q, %v, want %s", got, err, want)
+			}
+		}
+	}
+	for token, want := range map[string]error{
+		"nobodys": ErrUnauthenticated, "small": ErrUnauthenticated, "forged": ErrUnauthenticated, "": ErrUnauthenticated, "unclear": dispatch.ErrUnavailable,
+	} {
+		if got, err := tokens.Caller(t.Context(), token); !errors.Is(err, want) || got != "" {
+			t.Errorf("%s: %q, %v, want %v", token, got, err, want)
+		}
+	}
+}
+
+// TestChangedUID counts within a minute, both ways, and a new driver within seconds.
+func TestChangedUID(t *testing.T) {
+	p, c := newPlace(t), &clock{fixed}
+	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "old" })[0]
+	tokens := NewTokens(secret, c.now)
+	tokens.Trust(uids{"old's": "old", "new's": "new"}, p)
+	is := func(token string, want dispatch.DriverID) {
+		t.Helper()
+		if got, err := tokens.Caller(t.Context(), token); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: %q, %v, want %q", token, got, err, want)
+		}
+	}
+	is("old's", id)
+	is("new's", "")
+	if _, err := p.raw.ExecContext(t.Context(), "UPDATE drivers SET firebase_uid = 'new' WHERE id = ?", id); err != nil {
+		t.Fatal(err)
+	}
+	c.Time = c.Add(5 * time.Second)
+	is("new's", id)
+	c.Time = c.Add(55 * time.Second)
+	is("old's", "")
+	is("new's", id)
+}
+
+// TestDatabaseIsAway: nobody knows whose the token is, which is no "no".
+func TestDatabaseIsAway(t *testing.T) {
+	p, c := newPlace(t), &clock{fixed}
+	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })
+	tokens := NewTokens(secret, c.now)
+	tokens.Trust(uids{"kims": "Kim"}, p)
+	p.Close()
+	if _, err := tokens.Caller(t.Context(), "kims"); !errors.Is(err, dispatch.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,108 @@
+package service
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// race is a dispatch that bob has, and what is written of ann's part in it, in memory: for the tests that stop the clock.
+type race struct {
+	WorkStore
+	o    dispatch.Offered
+	mu   sync.Mutex
+	taps []dispatch.Attempt
+}
+
+func newRace(decided time.Time) *race {
+	r := &race{o: dispatch.Offered{Dispatch: newRow().d, Contact: dispatch.Contact{Driver: ann, Round: 1}}}
+	r.o.Status, r.o.Claim = dispatch.Accepted, &dispatch.Claim{Driver: bob, Round: 1, AcceptedAt: decided}
+	return r
+}
+
+func (r *race) Driver(context.Context, dispatch.DriverID) (dispatch.Driver, error) {
+	return dispatch.Driver{ID: ann, Regions: []string{"seoul"}, VehicleClass: "45m"}, nil
+}
+
+func (r *race) Offered(context.Context, dispatch.ID, dispatch.DriverID) (dispatch.Offered, error) {
+	return r.o, nil
+}
+
+func (r *race) NewestClaim(context.Context, dispatch.ID, dispatch.DriverID) (*dispatch.PastClaim, error) {
+	return nil, nil
+}
+
+func (r *race) Standing(context.Context, dispatch.ID, int, dispatch.DriverID, dispatch.DriverID) (dispatch.Standing, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return dispatch.Standing{Tapped: len(r.taps) > 0, Now: time.Now()}, nil
+}
+
+func (r *race) AddAttempts(_ context.Context, taps []dispatch.Attempt) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.taps = append(r.taps, taps...)
+	return nil
+}
+
+// TestReceiptOfATapElsewhere: whoever has just tapped at one instance and asks another at once is never told that they had
+// not tapped, however long ago it was decided and whether or not they had declined before.
+func TestReceiptOfATapElsewhere(t *testing.T) {
+	const long, young = time.Hour, time.Second
+	for name, c := range map[string]struct {
+		decided          time.Duration // ago
+		declined, tapped bool
+		patience         time.Duration      // of who asks
+		want             []dispatch.Outcome // asked again until it is decided
+		waits            time.Duration
+	}{
+		"tapped":                     {long, false, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerEvery},
+		"declined, then tapped":      {long, true, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerEvery},
+		"not tapped":                 {long, false, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeNoAttempt}, 2 * ledgerEvery},
+		"declined":                   {long, true, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeDeclined}, 2 * ledgerEvery},
+		"just now: tapped":           {young, false, true, time.Minute, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, 0},
+		"just now: declined, tapped": {young, true, true, time.Minute, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, 0},
+		"tapped, and hangs up":       {long, false, true, ledgerEvery / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerEvery / 2},
+		"declined, tapped, hangs up": {long, true, true, ledgerEvery / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerEvery / 2},
+		"not tapped, and hangs up":   {long, false, false, ledgerEvery, []dispatch.Outcome{dispatch.Undecided, dispatch.Undecided}, ledgerEvery},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newRace(time.Now().Add(-c.decided))
+				if c.declined {
+					store.o.Contact.DeclinedAt = ptr(time.Now())
+				}
+				there, stopThere := keep(store)
+				defer stopThere()
+				here := NewAcceptor(nil, nil, time.Second, quiet)
+				ledger, stop := keep(store)
+				defer stop()
+				here.Keep(ledger)
+				work := NewWork(store, here, time.Now)
+				if c.tapped {
+					there.Note(t.Context(), Tap{store.o.ID, ann, 1}, time.Now(), &dispatch.TakenError{Final: true})
+				}
+				var got []dispatch.Outcome
+				for i := range c.want {
+					ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+					began := time.Now()
+					r, err := work.Receipt(ctx, ann, store.o.ID)
+					cancel()
+					if waited := time.Since(began); err != nil || r.Round != 1 || i == 0 && waited != c.waits {
+						t.Errorf("%+v, %v, after %s; want it after %s", r, err, waited, c.waits)
+					}
+					got = append(got, r.Outcome)
+					pass(ledgerEvery)
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("%v, want %v", got, c.want)
+				}
+			})
+		})
+	}
+}
