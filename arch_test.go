@@ -17,7 +17,9 @@ import (
 // main may leave out what is listed.
 var knows = map[string][]string{
 	"":                {"dispatch", "firebase", "handler", "limit", "loadtest", "lock", "migrations", "notify", "openapi", "repository", "schedule", "service"},
-	"openapi":         {},
+	"asset":           {},
+	"openapi":         {"asset"},
+	"console":         {"asset"},
 	"dispatch":        {},
 	"firebase":        {"dispatch"},
 	"limit":           {},
@@ -31,7 +33,7 @@ var knows = map[string][]string{
 	"repository":      {"dispatch", "migrations"},
 	"schedule":        {"dispatch", "lock", "lock/gocronlock"},
 	"service":         {"dispatch", "lock"},
-	"handler":         {"dispatch", "limit", "notify", "openapi", "service"},
+	"handler":         {"asset", "console", "dispatch", "limit", "notify", "openapi", "service"},
 	"notify":          {"dispatch"},
 	"notify/fcmtest":  {},
 	"notify/fcmsim":   {"notify/fcmtest"},

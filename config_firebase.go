@@ -5,16 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/firebase"
+	"firsttap/handler"
 	"firsttap/repository"
 	"firsttap/service"
 )
 
-const authEmulatorVar = "FIREBASE_AUTH_EMULATOR_HOST"
+const (
+	authEmulatorVar   = "FIREBASE_AUTH_EMULATOR_HOST"
+	firebaseWebKeyVar = "FIRSTTAP_FIREBASE_WEB_KEY"
+)
 
 // checkEmulator keeps an emulator, whose tokens anybody can make, from whatever has to do with the real Firebase.
 func (c *PushConfig) checkEmulator() []error {
@@ -24,6 +30,8 @@ func (c *PushConfig) checkEmulator() []error {
 	var problems []error
 	if err := checkAddress(c.AuthEmulator); err != nil {
 		problems = append(problems, fmt.Errorf("want host:port: %w", err))
+	} else if strings.ContainsFunc(c.AuthEmulator, notOfAnAddress) {
+		problems = append(problems, fmt.Errorf("%q is not a host with a port", c.AuthEmulator))
 	}
 	if c.Project == "" {
 		problems = append(problems, errors.New("it needs FIRSTTAP_FIREBASE_PROJECT"))
@@ -35,6 +43,47 @@ func (c *PushConfig) checkEmulator() []error {
 		problems = append(problems, errors.New("its tokens are not signed: not beside the real FCM, FIRSTTAP_PUSH=fcm"))
 	}
 	return problems
+}
+
+// notOfAnAddress is what would mean something else in a page's Content-Security-Policy.
+func notOfAnAddress(r rune) bool { return notOfAKey(r) && !strings.ContainsRune(".:[]", r) }
+
+func notOfAKey(r rune) bool {
+	letter, digit := r|' ' >= 'a' && r|' ' <= 'z', r >= '0' && r <= '9'
+	return !letter && !digit && r != '-' && r != '_'
+}
+
+// readWebKey takes any key for the emulator, which does: an app that has none need not make one up.
+func (c *PushConfig) readWebKey(get func(name, otherwise string) string) error {
+	usual := ""
+	if c.AuthEmulator != "" && c.Project != "" {
+		usual = "emulator"
+	}
+	c.WebKey = get(firebaseWebKeyVar, usual)
+	switch {
+	case c.WebKey == "":
+	case strings.ContainsFunc(c.WebKey, notOfAKey):
+		return errors.New("want the Web API key of the project's settings, like AIza...")
+	case c.Project == "":
+		return errors.New("it needs FIRSTTAP_FIREBASE_PROJECT")
+	}
+	return nil
+}
+
+// signIn is how browsers sign drivers in with Firebase; nil where they don't. An emulator that listens everywhere is asked at
+// localhost.
+func (c *PushConfig) signIn() *handler.FirebaseSignIn {
+	if c.WebKey == "" {
+		return nil
+	}
+	s := &handler.FirebaseSignIn{Project: c.Project, APIKey: c.WebKey}
+	if host, port, err := net.SplitHostPort(c.AuthEmulator); err == nil {
+		if host == "" || net.ParseIP(host).IsUnspecified() {
+			host = "localhost"
+		}
+		s.Emulator = "http://" + net.JoinHostPort(host, port)
+	}
+	return s
 }
 
 // trustFirebase has tokens take ID tokens of the Firebase project, if there is one. What it returns closes that.

@@ -3,6 +3,10 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"firsttap/handler"
 )
 
 // TestEmulatorIsRefused where anything is real, and where nobody would be asked for its tokens.
@@ -17,7 +21,7 @@ func TestEmulatorIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, host := range []string{"127.0.0.1", "http://127.0.0.1:9099", "h:x"} {
+	for _, host := range []string{"127.0.0.1", "http://127.0.0.1:9099", "h:x", "h;script-src *:9099", "*:9099", "a b:9099", "h'self':9099"} {
 		_, err := ReadConfig(settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", host))
 		if err == nil || !strings.Contains(err.Error(), "FIREBASE_AUTH_EMULATOR_HOST") {
 			t.Errorf("%s was taken: %v", host, err)
@@ -35,5 +39,56 @@ func TestEmulatorPushesNothing(t *testing.T) {
 	c, err = ReadConfig(settings(append(emulated, "FIRSTTAP_FCM_ENDPOINT", "http://127.0.0.1:1/v1")...))
 	if err != nil || !c.Push.FCM {
 		t.Errorf("%v, %+v", err, c.Push)
+	}
+}
+
+// TestBrowsersSignInWithFirebase where there is a key for it, or an emulator, which takes any.
+func TestBrowsersSignInWithFirebase(t *testing.T) {
+	for name, c := range map[string]struct {
+		pairs []string
+		want  *handler.FirebaseSignIn
+	}{
+		"nothing":        {nil, nil},
+		"a project only": {[]string{"FIRSTTAP_FIREBASE_PROJECT", "p"}, nil},
+		"a key":          {[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_FIREBASE_WEB_KEY", "AIza"}, &handler.FirebaseSignIn{Project: "p", APIKey: "AIza"}},
+		"an emulator": {
+			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "127.0.0.1:9099"},
+			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://127.0.0.1:9099"},
+		},
+		"an emulator, and a key": {
+			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "auth-emulator:9099", "FIRSTTAP_FIREBASE_WEB_KEY", "AIza"},
+			&handler.FirebaseSignIn{Project: "p", APIKey: "AIza", Emulator: "http://auth-emulator:9099"},
+		},
+		"an emulator that listens everywhere": {
+			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "0.0.0.0:9099"},
+			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
+		},
+		"the same, in short": {
+			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", ":9099"},
+			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
+		},
+		"an emulator by IPv6": {
+			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "[::1]:9099"},
+			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://[::1]:9099"},
+		},
+	} {
+		config, err := ReadConfig(settings(c.pairs...))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, config.Push.signIn()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// TestWebKeysThatAreNone: not a service account's file, and nothing that would mean something else in an address.
+func TestWebKeysThatAreNone(t *testing.T) {
+	for _, bad := range []string{`{"type":"service_account"}`, "AIza?x", "AIza&x=1", "AI za", "열쇠", "AIza\n"} {
+		_, err := ReadConfig(settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_FIREBASE_WEB_KEY", bad))
+		if err == nil || !strings.Contains(err.Error(), "FIRSTTAP_FIREBASE_WEB_KEY") {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }

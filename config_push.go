@@ -16,6 +16,8 @@ type PushConfig struct {
 	Endpoint    string // "" is FCM's
 	// AuthEmulator is host:port of a Firebase Auth emulator, "" for Firebase Auth itself.
 	AuthEmulator string
+	// WebKey is the project's Web API key, which browsers sign in with; "" where they don't.
+	WebKey string
 	// Leader has one instance send, under a renewed lock, and not each what it has leased.
 	Leader       bool
 	Zone         *time.Location
@@ -46,6 +48,9 @@ func readPush(get func(name, otherwise string) string, bad func(name string, err
 	}
 	for _, err := range c.checkEmulator() {
 		bad(authEmulatorVar, err)
+	}
+	if err := c.readWebKey(get); err != nil {
+		bad(firebaseWebKeyVar, err)
 	}
 	if c.Endpoint != "" {
 		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {

@@ -159,16 +159,19 @@ func (a answer) won() bool { return a.status == 200 && a.Result == "SUCCESS" }
 
 var client = &http.Client{Timeout: hung, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
-func send(method, url, token, body string) answer { return sendWith(method, url, token, body, "", "") }
+func send(method, url, token, body string) answer { return sendWith(method, url, token, body) }
 
-func sendWith(method, url, token, body, header, value string) (a answer) {
+// sendWith sends headers besides: name, value, name, value.
+func sendWith(method, url, token, body string, headers ...string) (a answer) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		return answer{err: err}
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	if header != "" {
-		req.Header.Set(header, value)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	resp, err := client.Do(req)
 	if err != nil {

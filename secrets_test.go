@@ -167,6 +167,7 @@ func liveAt(t *testing.T, i *instance, n int, uid, idToken string) map[string]st
 	send("GET", i.url+"/v1/me?access_token="+token, "", "")
 	send("GET", i.url+"/v1/admin/dispatches?q="+url.QueryEscape(phone), adminKey, "")
 	sendWith("GET", i.url+"/v1/me", token, "", "Cookie", "session="+token)
+	signInAndOut(t, i, token, secrets)
 	for range 60 { // beyond the rate
 		send("GET", i.url+"/v1/me", token, "")
 	}
@@ -179,4 +180,35 @@ func liveAt(t *testing.T, i *instance, n int, uid, idToken string) map[string]st
 		resp.Body.Close()
 	}
 	return secrets
+}
+
+// signInAndOut does what a browser does, well and badly, and adds what must not be written.
+func signInAndOut(t *testing.T, i *instance, token string, secrets map[string]string) {
+	t.Helper()
+	made := send("POST", i.url+"/v1/admin/api-keys", adminKey, `{"name":"a browser's","role":"dispatcher"}`)
+	_, rest, _ := strings.Cut(made.body, `"key":"`)
+	secrets["a key"], _, _ = strings.Cut(rest, `"`)
+	signIn := fmt.Sprintf(`{"key":%q}`, secrets["a key"])
+	cookie := ""
+	eventually(t, "a browser signs in", func() bool {
+		a := send("POST", i.url+"/v1/session", "", signIn)
+		cookie, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")
+		return a.status == 200
+	})
+	_, value, _ := strings.Cut(cookie, "=")
+	secrets["a session"] = value
+	for want, headers := range map[int][]string{200: {"Cookie", cookie}, 403: {"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}, 401: {"Cookie", cookie + "AAAA"}} {
+		if a := sendWith("GET", i.url+"/v1/admin/board", "", "", headers...); a.status != want {
+			t.Errorf("want %d: %s", want, a)
+		}
+	}
+	for _, body := range []string{signIn[1:], `{"` + secrets["a key"] + `":1}`, `{"key":"` + token + `"}`, `"` + secrets["a key"] + `"`, strings.Replace(signIn, "ftk", "FTK", 1)} {
+		if a := send("POST", i.url+"/v1/session", "", body); a.status < 400 || a.status >= 500 {
+			t.Errorf("%s", a)
+		}
+	}
+	secrets["a wrong key of a browser"] = strings.Replace(secrets["a key"], "ftk", "FTK", 1)
+	sendWith("GET", i.url+"/v1/session?key="+secrets["a key"], "", "", "Cookie", cookie)
+	sendWith("POST", i.url+"/v1/admin/dispatches", "", `{"region":1}`, "Cookie", cookie, "Idempotency-Key", "of a session")
+	sendWith("DELETE", i.url+"/v1/session", "", "", "Cookie", cookie)
 }

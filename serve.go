@@ -84,7 +84,8 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	api := handler.API{
 		Store: store, Tokens: tokens, Keys: service.NewKeys(store),
 		Streams: news.hub, Redriven: news.hub.Wake,
-		DriverRate: c.DriverRate, AdminRate: c.AdminRate, Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
+		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret), Firebase: c.Push.signIn(),
+		Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
 	}
 	if err := openLimits(&api, work, c, metrics, log); err != nil {
 		return err

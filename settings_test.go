@@ -46,6 +46,7 @@ func TestSettings(t *testing.T) {
 		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_ADMIN_KEY", "k", "FIRSTTAP_JWT_SECRET", "s",
 		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
 		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
+		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0",
 		"FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
 		"FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
 		"FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
@@ -56,7 +57,7 @@ func TestSettings(t *testing.T) {
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
 		Drain: 90 * time.Millisecond, Tracing: true,
 		Push: PushConfig{
-			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true,
+			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true, WebKey: "AIzaSy-_0",
 			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,
 		},
 	}
@@ -97,6 +98,7 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_PUSH":              {"fcm", "sms", "LOG"}, // without a project
 		"FIRSTTAP_FCM_ENDPOINT":      {"127.0.0.1:9099", "ftp://h/v1", "http://"},
 		"FIRSTTAP_RELAY":             {"one", "All"},
+		"FIRSTTAP_FIREBASE_WEB_KEY":  {"AIza", "a key", "{}"}, // without a project
 		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00"},
 		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
 		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},

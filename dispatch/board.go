@@ -8,9 +8,11 @@ type Board struct {
 	Counts map[Status]int
 	Since  time.Time
 	// Unseen counts what has been open for a minute and nobody's app has shown.
-	Unseen  int
-	Regions []Supply // by name
-	Now     time.Time
+	Unseen int
+	// UnseenIDs are the first of these to have opened, a few hundred at most.
+	UnseenIDs []ID
+	Regions   []Supply // by name
+	Now       time.Time
 }
 
 // Supply is how many drivers were on duty in a region, and how many dispatches were open there.

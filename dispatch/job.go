@@ -75,6 +75,13 @@ type JobHolder struct {
 	Left  time.Duration
 }
 
+// HeldLock is a lock of the scheduled jobs that somebody has.
+type HeldLock struct {
+	JobHolder
+	Name  string
+	Fence int64
+}
+
 // JobBlock says that a job does not run because nobody can tell who holds its lock.
 type JobBlock struct {
 	Since  time.Time

@@ -40,23 +40,29 @@ func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error
 // asAdmin lets an admin's key in that has at least the role, within the key's rate.
 func (h *handler) asAdmin(role dispatch.Role, next func(c echo.Context, actor string) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		secret, err := bearer(c)
+		key, with, err := h.admin(c)
 		if err != nil {
-			return err
-		}
-		key, err := h.Keys.Holder(c.Request().Context(), secret)
-		if err != nil {
-			return err
-		}
-		if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 			return err
 		}
 		if key.Role < role {
 			return errForbidden
 		}
 		c.SetRequest(c.Request().WithContext(calledBy(c, key.ID)))
-		return h.once(c, key.ID, secret, next)
+		return h.once(c, key.ID, with.key, next)
 	}
+}
+
+// admin returns whose key a request is made with, and how it came.
+func (h *handler) admin(c echo.Context) (dispatch.Key, session, error) {
+	with, err := h.sessionOf(c)
+	if err != nil {
+		return dispatch.Key{}, session{}, err
+	}
+	key, err := h.Keys.Holder(c.Request().Context(), with.key)
+	if err != nil {
+		return dispatch.Key{}, session{}, err
+	}
+	return key, with, allow(c, h.AdminLimit, key.ID, h.Now())
 }
 
 func calledBy(c echo.Context, actor string) context.Context {

@@ -66,8 +66,10 @@ var kinds = []kind{
 	{dispatch.ErrKeyInUse, 409, "IDEMPOTENCY_KEY_IN_USE", "A request with this Idempotency-Key is under way. Try again after Retry-After seconds."},
 	{dispatch.ErrDuplicateExternalID, 409, "DUPLICATE_EXTERNAL_ID", "A dispatch has this external_id already."},
 	{dispatch.ErrDuplicateDriver, 409, "DUPLICATE_FIREBASE_UID", "A driver has this firebase_uid already."},
+	{errUnknownKey, 401, "UNAUTHENTICATED", "There is no such key, or it was revoked."},
 	{service.ErrUnauthenticated, 401, "UNAUTHENTICATED", "Send a valid Authorization: Bearer header."},
 	{errForbidden, 403, "FORBIDDEN", "This key's role does not allow it."},
+	{errCrossSite, 403, "FORBIDDEN", "A session is for this service's own pages."},
 	{errRateLimited, 429, "RATE_LIMITED", "Too many requests. Try again after Retry-After seconds."},
 	{errNoVersion, 428, "PRECONDITION_REQUIRED", `Send If-Match: "<version>" with the version you have seen.`},
 	{errInvalid, 422, "VALIDATION_FAILED", "Some fields are not valid; see errors."},
@@ -83,6 +85,8 @@ var internal = kind{status: 500, code: "INTERNAL", detail: "Something went wrong
 
 var (
 	errForbidden   = errors.New("the role does not allow it")
+	errCrossSite   = errors.New("a page of another origin asks")
+	errUnknownKey  = errors.New("no such key")
 	errRateLimited = errors.New("too many requests")
 	errNoVersion   = errors.New("no If-Match")
 	errInvalid     = errors.New("invalid fields")

@@ -187,6 +187,8 @@ type noJobs struct{}
 
 func (noJobs) Jobs(context.Context) ([]dispatch.Job, error) { return nil, nil }
 
+func (noJobs) Held(context.Context) ([]dispatch.HeldLock, error) { return nil, nil }
+
 func (noJobs) Runs(context.Context, string, dispatch.Page) ([]dispatch.JobRun, string, error) {
 	return nil, "", dispatch.ErrJobNotFound
 }

@@ -11,10 +11,15 @@ func guard(next echo.HandlerFunc) echo.HandlerFunc {
 		h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; frame-ancestors 'none'")
 		h.Set(echo.HeaderReferrerPolicy, "no-referrer")
 		h.Set(echo.HeaderCacheControl, "no-store")
-		// A proxy may end the TLS. Whoever lies about it lies to themselves: over plain HTTP browsers don't heed the header.
-		if c.IsTLS() || c.Request().Header.Get(echo.HeaderXForwardedProto) == "https" {
+		if overTLS(c) {
 			h.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
 		}
 		return next(c)
 	}
+}
+
+// overTLS reports whether the client speaks TLS, to a proxy maybe. Whoever lies about it lies to themselves: over plain HTTP
+// browsers heed neither HSTS nor a Secure cookie.
+func overTLS(c echo.Context) bool {
+	return c.IsTLS() || c.Request().Header.Get(echo.HeaderXForwardedProto) == "https"
 }

@@ -132,6 +132,7 @@ type boardView struct {
 	Counts     map[dispatch.Status]int `json:"counts"`
 	Since      timestamp               `json:"since"`
 	Unseen     int                     `json:"unseen"`
+	UnseenIDs  []dispatch.ID           `json:"unseen_ids"`
 	Regions    []boardRegion           `json:"regions"`
 	ServerTime timestamp               `json:"server_time"`
 }
@@ -152,7 +153,8 @@ func (h *handler) board(c echo.Context, _ string) error {
 		return err
 	}
 	v := boardView{
-		Counts: b.Counts, Since: timestamp(b.Since), Unseen: b.Unseen, Regions: make([]boardRegion, len(b.Regions)), ServerTime: timestamp(b.Now),
+		Counts: b.Counts, Since: timestamp(b.Since), Unseen: b.Unseen, UnseenIDs: b.UnseenIDs,
+		Regions: make([]boardRegion, len(b.Regions)), ServerTime: timestamp(b.Now),
 	}
 	for i, r := range b.Regions {
 		v.Regions[i] = boardRegion{r.Region, r.OnDuty, r.Open}

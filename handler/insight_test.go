@@ -190,7 +190,7 @@ func TestBoardAndSupply(t *testing.T) {
 	w.exec("UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", ids[4])
 	w.exec("UPDATE dispatches SET status = 'COMPLETED' WHERE id = ?", ids[5])
 	w.exec("UPDATE dispatches SET status = 'CANCELED', updated_at = updated_at - 86400000001 WHERE id = ?", ids[6])
-	board := func(query string, counts map[string]float64, unseen float64, regions string) {
+	board := func(query string, counts map[string]float64, unseen []any, regions string) {
 		t.Helper()
 		r := w.call("GET", "/v1/admin/board"+query, "a-viewers-key", "")
 		for _, s := range []string{"SCHEDULED", "PENDING", "ACCEPTED", "IN_PROGRESS", "COMPLETED", "CANCELED", "EXPIRED"} {
@@ -198,17 +198,17 @@ func TestBoardAndSupply(t *testing.T) {
 				t.Errorf("%s: %v of %s, want %v", query, r.at("counts", s), s, counts[s])
 			}
 		}
-		if r.json["unseen"] != unseen || fmt.Sprint(r.json["regions"]) != regions || r.json["since"] == nil || r.json["server_time"] == nil {
+		if r.json["unseen"] != float64(len(unseen)) || fmt.Sprint(r.json["unseen_ids"]) != fmt.Sprint(unseen) || fmt.Sprint(r.json["regions"]) != regions || r.json["since"] == nil || r.json["server_time"] == nil {
 			t.Errorf("%s: %s", query, r.raw)
 		}
 	}
-	board("", map[string]float64{"SCHEDULED": 1, "PENDING": 3, "ACCEPTED": 1, "COMPLETED": 1, "EXPIRED": 1}, 1,
+	board("", map[string]float64{"SCHEDULED": 1, "PENDING": 3, "ACCEPTED": 1, "COMPLETED": 1, "EXPIRED": 1}, []any{ids[0]},
 		"[map[on_duty:0 open:1 region:busan] map[on_duty:2 open:0 region:incheon] map[on_duty:2 open:2 region:seoul]]")
-	board("?region=busan", map[string]float64{"PENDING": 1}, 0, "[map[on_duty:0 open:1 region:busan]]")
-	board("?region=nowhere", map[string]float64{}, 0, "[]")
+	board("?region=busan", map[string]float64{"PENDING": 1}, []any{}, "[map[on_duty:0 open:1 region:busan]]")
+	board("?region=nowhere", map[string]float64{}, []any{}, "[]")
 	w.exec("UPDATE dispatches SET expires_at = opens_at - 90000000000, opens_at = opens_at - 90000000001 WHERE id = ?", ids[4])
 	w.exec("UPDATE dispatches SET opens_at = opens_at - 61000000, updated_at = updated_at - 61000000 WHERE id = ?", far)
-	board("", map[string]float64{"SCHEDULED": 1, "PENDING": 3, "ACCEPTED": 1, "COMPLETED": 1}, 2,
+	board("", map[string]float64{"SCHEDULED": 1, "PENDING": 3, "ACCEPTED": 1, "COMPLETED": 1}, []any{ids[0], far},
 		"[map[on_duty:0 open:1 region:busan] map[on_duty:2 open:0 region:incheon] map[on_duty:2 open:2 region:seoul]]")
 
 	now := time.Now()

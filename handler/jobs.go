@@ -11,9 +11,10 @@ import (
 	"firsttap/dispatch"
 )
 
-// Jobs are the scheduled jobs as operators see them.
+// Jobs are the scheduled jobs, and their locks, as operators see them.
 type Jobs interface {
 	Jobs(ctx context.Context) ([]dispatch.Job, error)
+	Held(ctx context.Context) ([]dispatch.HeldLock, error)
 	Runs(ctx context.Context, name string, page dispatch.Page) ([]dispatch.JobRun, string, error)
 	RunNow(ctx context.Context, name, actor string) (dispatch.JobRun, error)
 }
@@ -39,6 +40,21 @@ type jobLockView struct {
 	Holder string `json:"holder"`
 	// LeaseLeftMS is null where the lock ends with its holder's session.
 	LeaseLeftMS *int64 `json:"lease_left_ms"`
+}
+
+func viewHolder(h dispatch.JobHolder) jobLockView {
+	v := jobLockView{Holder: h.Owner}
+	if h.Left > 0 {
+		left := h.Left.Milliseconds()
+		v.LeaseLeftMS = &left
+	}
+	return v
+}
+
+type heldLockView struct {
+	Name string `json:"name"`
+	jobLockView
+	Fence int64 `json:"fence"`
 }
 
 type blockedView struct {
@@ -68,11 +84,8 @@ func viewJob(j dispatch.Job) jobView {
 		NextRunAt: optionalTimestamp(j.NextAt), LockProblem: nullable(j.LockProblem), LastSuccessAt: optionalTimestamp(j.SucceededAt),
 	}
 	if h := j.Holder; h != nil {
-		v.Lock = &jobLockView{Holder: h.Owner}
-		if h.Left > 0 {
-			left := h.Left.Milliseconds()
-			v.Lock.LeaseLeftMS = &left
-		}
+		lock := viewHolder(*h)
+		v.Lock = &lock
 	}
 	for _, open := range j.Open {
 		run := viewRun(open)
@@ -122,6 +135,17 @@ func (h *handler) jobs(c echo.Context, _ string) error {
 		next = jobs[p.Limit-1].Name
 	}
 	return writeJSON(c, 200, viewList(jobs, next, h.Now(), viewJob))
+}
+
+// locks is one page: there are a few locks for each job at most.
+func (h *handler) locks(c echo.Context, _ string) error {
+	held, err := h.Jobs.Held(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(held, "", h.Now(), func(l dispatch.HeldLock) heldLockView {
+		return heldLockView{l.Name, viewHolder(l.JobHolder), l.Fence}
+	}))
 }
 
 func (h *handler) jobRuns(c echo.Context, _ string) error {

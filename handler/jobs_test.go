@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,4 +214,70 @@ func TestWhoMaySeeAndRunJobs(t *testing.T) {
 	for _, who := range []string{"viewer", "dispatcher"} {
 		w.refused(who, w.call("POST", "/v1/admin/jobs/count/run", who, ""), 403, "FORBIDDEN")
 	}
+}
+
+// TestLocks lists what is held, and for how long still.
+func TestLocks(t *testing.T) {
+	locks := lock.NewMemory()
+	w := withJobs(t, locks)
+	r := w.call("GET", "/v1/admin/locks", key, "")
+	mustHave(t, "no locks", r.json, "items", "next_cursor", "server_time")
+	if r.status != 200 || len(items(r)) != 0 || !strings.Contains(r.raw, `"items":[]`) {
+		t.Errorf("nothing is held: %d %s", r.status, r.raw)
+	}
+	for _, name := range []string{"tidy", "count", "jobs"} {
+		if _, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	held := items(w.call("GET", "/v1/admin/locks", key, ""))
+	if len(held) != 3 {
+		t.Fatalf("%v", held)
+	}
+	fence := 0.0
+	for i, name := range []string{"count", "jobs", "tidy"} {
+		l := held[i]
+		mustHave(t, "a lock", l, "name", "holder", "fence", "lease_left_ms")
+		left, _ := l["lease_left_ms"].(float64)
+		if l["name"] != name || l["holder"] != "host:1/"+name || left <= 0 || left > 60_000 {
+			t.Errorf("%v", l)
+		}
+		fence = max(fence, l["fence"].(float64))
+	}
+	if fence <= 0 {
+		t.Errorf("no fences: %v", held)
+	}
+}
+
+// askedLocks answers as it is told to.
+type askedLocks struct {
+	*lock.Memory
+	held []lock.Holder
+	err  error
+}
+
+func (l askedLocks) List(context.Context) ([]lock.Holder, error) { return l.held, l.err }
+
+// TestLocksOfASession have no end of their own, and where nobody can tell there is no list.
+func TestLocksOfASession(t *testing.T) {
+	w := withJobs(t, askedLocks{Memory: lock.NewMemory(), held: []lock.Holder{{Name: "count", Owner: "host:1", Fence: 7}}})
+	if held := items(w.call("GET", "/v1/admin/locks", key, "")); len(held) != 1 || held[0]["lease_left_ms"] != nil || held[0]["fence"] != 7.0 {
+		t.Errorf("%v", held)
+	}
+	w = withJobs(t, askedLocks{Memory: lock.NewMemory(), err: fmt.Errorf("%w: connection refused", lock.ErrUnavailable)})
+	r := w.call("GET", "/v1/admin/locks", key, "")
+	w.refused("nobody can tell", r, 503, "UNAVAILABLE")
+	if strings.Contains(r.raw, "connection refused") {
+		t.Errorf("whoever asks is told how: %s", r.raw)
+	}
+	w = withJobs(t, frozenLocks{lock.NewMemory()})
+	w.refused("nobody answers", w.call("GET", "/v1/admin/locks", key, ""), 503, "UNAVAILABLE")
+}
+
+// frozenLocks do not answer.
+type frozenLocks struct{ *lock.Memory }
+
+func (frozenLocks) List(ctx context.Context) ([]lock.Holder, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }

@@ -42,11 +42,11 @@ func (h *handler) createKey(c echo.Context, _ string) error {
 	if role == 0 {
 		return invalidField("role", "must be viewer, dispatcher or admin")
 	}
-	mine, err := bearer(c)
+	mine, err := h.sessionOf(c)
 	if err != nil {
 		return err
 	}
-	k, secret, err := h.Keys.Make(c.Request().Context(), req.Name, role, mine)
+	k, secret, err := h.Keys.Make(c.Request().Context(), req.Name, role, mine.key)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,19 @@ var matrix = map[string]access{
 	"GET /docs":         {},
 	"GET /docs/{file}":  {},
 
+	"GET /console":        {},
+	"GET /console/":       {},
+	"GET /console/{file}": {},
+	"GET /driver":         {},
+	"GET /driver/":        {},
+	"GET /driver/{file}":  {},
+	"GET /assets/{file}":  {},
+
+	"GET /v1/sign-in":    {},
+	"POST /v1/session":   {},
+	"DELETE /v1/session": {},
+	"GET /v1/session":    {role: "viewer"},
+
 	"GET /v1/me":                              {role: "driver"},
 	"PUT /v1/me/duty":                         {role: "driver"},
 	"PUT /v1/me/devices/{installation_id}":    {role: "driver"},
@@ -83,6 +96,7 @@ var matrix = map[string]access{
 	"GET /v1/admin/notifications":               {role: "viewer"},
 	"POST /v1/admin/notifications/{id}/redrive": {role: "dispatcher"},
 	"GET /v1/admin/jobs":                        {role: "viewer"},
+	"GET /v1/admin/locks":                       {role: "viewer"},
 	"GET /v1/admin/jobs/{name}/runs":            {role: "viewer"},
 	"POST /v1/admin/jobs/{name}/run":            {role: "admin"},
 	"GET /v1/admin/board":                       {role: "viewer"},
@@ -203,4 +217,78 @@ func (w *world) welcome(t *testing.T, op *operation, a access) {
 			t.Errorf("%s as %s: %d %s, want %d", op.route(), what, r.status, r.raw, want[what])
 		}
 	}
+}
+
+// TestMatrixBySession: what a key may do, its session may, on our own pages; elsewhere and for drivers it is nothing.
+func TestMatrixBySession(t *testing.T) {
+	w, c := withJobs(t, lock.NewMemory()), documented()
+	cookies := map[string]string{}
+	for _, r := range []dispatch.Role{dispatch.Viewer, dispatch.Dispatcher, dispatch.Admin} {
+		w.putKey(r, r.String())
+		cookies[r.String()] = w.signIn(r.String())
+	}
+	for _, op := range c.operations {
+		t.Run(op.id, func(t *testing.T) {
+			w.t = t
+			w.sessions(t, op, cookies)
+		})
+	}
+	w.t = t
+}
+
+// sessions sends a request of op in the session of each role.
+func (w *world) sessions(t *testing.T, op *operation, cookies map[string]string) {
+	s := newScene(t, w, op)
+	body, least := s.body(op.examples()[0]), slices.Index(roles, op.role())
+	send := func(role string, headers ...string) reply {
+		return s.by(cookies[role], op.method, s.path, body, append(headers, s.headers...)...)
+	}
+	_, bySession := op.alternatives()["session"]
+	if bySession != (least >= 0) {
+		t.Errorf("the document says of sessions: %v", op.spec["security"])
+	}
+	refused := func(what string, r reply, status int, code string) {
+		t.Helper()
+		w.refused(op.route()+" "+what, r, status, code)
+	}
+	before := w.everything()
+	switch {
+	case op.role() == "driver":
+		for _, role := range roles {
+			refused("in a session", send(role), 401, "UNAUTHENTICATED")
+		}
+	case least >= 0:
+		for _, role := range roles[:least] {
+			refused("as a "+role, send(role), 403, "FORBIDDEN")
+		}
+		refused("of another site", send("admin", "Sec-Fetch-Site", "cross-site"), 403, "FORBIDDEN")
+		refused("of a sibling", send("admin", "Sec-Fetch-Site", "same-site"), 403, "FORBIDDEN")
+		refused("of another origin", send("admin", "Origin", "https://evil.example"), 403, "FORBIDDEN")
+	}
+	if op.role() != "" {
+		for table, rows := range w.everything() {
+			if rows != before[table] {
+				t.Errorf("%s, refused, has changed %s", op.route(), table)
+			}
+		}
+	}
+	if least < 0 {
+		return
+	}
+	for _, role := range roles[least:] {
+		s := newScene(t, w, op)
+		body := strings.ReplaceAll(s.body(op.examples()[0]), "order-4711", dispatch.Unique("order-", time.Now()))
+		if r := s.by(cookies[role], op.method, s.path, body, append(s.headers, "Sec-Fetch-Site", "same-origin")...); r.status != op.succeeds() {
+			t.Errorf("%s in the session of a %s: %d %s", op.route(), role, r.status, r.raw)
+		}
+	}
+}
+
+// alternatives returns the ways to sign in that an operation takes, with the roles.
+func (o *operation) alternatives() map[string]any {
+	all := map[string]any{}
+	for _, requirement := range o.spec["security"].([]any) {
+		maps.Copy(all, requirement.(map[string]any))
+	}
+	return all
 }

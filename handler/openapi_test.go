@@ -123,13 +123,13 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-var asset = regexp.MustCompile(`(?:src|href)="([^"]*)"`)
+var linked = regexp.MustCompile(`(?:src|href)="([^"]*)"`)
 
 // TestDocs: everything that the page names is served here, with its type, and nothing else may run.
 func TestDocs(t *testing.T) {
 	w := newWorld(t)
 	page := w.call("GET", "/docs", "", "")
-	names := asset.FindAllStringSubmatch(page.raw, -1)
+	names := linked.FindAllStringSubmatch(page.raw, -1)
 	if page.status != 200 || len(names) < 5 {
 		t.Fatalf("%d, %v: %s", page.status, names, page.raw)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"firsttap/console"
 	"firsttap/dispatch"
 	"firsttap/limit"
 	"firsttap/notify"
@@ -61,17 +62,24 @@ type API struct {
 	AdminRate  Rate
 	// DriverLimit and AdminLimit are of this instance alone, by the rates, where they are nil.
 	DriverLimit, AdminLimit *limit.Limiter
-	Now                     func() time.Time
-	Log                     *slog.Logger
+	// SessionSecret seals the cookies of those who sign in: the same on every instance.
+	SessionSecret []byte
+	// Firebase is where drivers sign in who have no token of ours; nil where they can't.
+	Firebase *FirebaseSignIn
+	Now      func() time.Time
+	Log      *slog.Logger
 	// Version is the service's, as the OpenAPI document says it.
 	Version string
 }
 
-type handler struct{ API }
+type handler struct {
+	API
+	sessions *sessions
+}
 
 // New returns the API, ready to serve.
 func New(api API) *echo.Echo {
-	h := &handler{API: api}
+	h := &handler{API: api, sessions: newSessions(api.SessionSecret)}
 	if h.DriverLimit == nil {
 		h.DriverLimit = limit.New(api.DriverRate.Limit())
 	}
@@ -86,7 +94,15 @@ func New(api API) *echo.Echo {
 
 	e.GET("/livez", h.livez)
 	e.GET("/readyz", h.readyz)
-	newDocs(api.Version).routes(e)
+	docs(e, api.Version)
+	pages(e, map[string]string{
+		"assets": console.Policy(), "console": console.Policy(), "driver": console.Policy(api.Firebase.hosts()...),
+	})
+
+	e.GET("/v1/sign-in", h.signInWays)
+	e.POST("/v1/session", h.signIn)
+	e.GET("/v1/session", h.session)
+	e.DELETE("/v1/session", h.signOut)
 
 	v1 := e.Group("/v1")
 	v1.GET("/me", h.asDriver(h.me))
@@ -141,6 +157,7 @@ func New(api API) *echo.Echo {
 	admin.GET("/jobs", h.asAdmin(dispatch.Viewer, h.jobs))
 	admin.GET("/jobs/:name/runs", h.asAdmin(dispatch.Viewer, h.jobRuns))
 	admin.POST("/jobs/:name/run", h.asAdmin(dispatch.Admin, h.runJob))
+	admin.GET("/locks", h.asAdmin(dispatch.Viewer, h.locks))
 	admin.GET("/api-keys", h.asAdmin(dispatch.Admin, h.listKeys))
 	admin.POST("/api-keys", h.asAdmin(dispatch.Admin, h.createKey))
 	admin.DELETE("/api-keys/:id", h.asAdmin(dispatch.Admin, h.revokeKey))

@@ -28,6 +28,7 @@ type scene struct {
 const (
 	exampleDispatch = "dsp_0pgbv3614gtd3e4fcssuucnphk"
 	exampleDriver   = "drv_0pgbv361436pml168urnpi33a8"
+	exampleKey      = "ftk_MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmY"
 )
 
 // at makes the path of the operation with what {id} and the like are.
@@ -44,6 +45,16 @@ func (s *scene) at(path string, values ...string) {
 var scenes = map[string]func(s *scene, path string){
 	"getLiveness": plain, "getReadiness": plain, "getDocument": plain, "getDocs": plain,
 	"getDocsFile": func(s *scene, path string) { s.at(path, "docs.js") },
+	"findConsole": plain, "getConsole": plain, "findDriverPage": plain, "getDriverPage": plain,
+	"getConsoleFile": func(s *scene, path string) { s.at(path, "main.js") },
+	"getDriverFile":  func(s *scene, path string) { s.at(path, "main.js") },
+	"getAsset":       func(s *scene, path string) { s.at(path, "preact.js") },
+
+	"getSession": plain, "signOut": plain, "getSignIn": plain,
+	"signIn": func(s *scene, path string) {
+		s.path = path
+		s.real[exampleKey] = key
+	},
 
 	"getMe": plain, "setDuty": plain, "listOffers": plain, "listMyDispatches": plain, "followAsDriver": plain,
 	"putDevice":    func(s *scene, path string) { s.at(path, "phone") },
@@ -71,7 +82,7 @@ var scenes = map[string]func(s *scene, path string){
 		s.at(path, "key_to_revoke")
 	},
 
-	"getBoard": plain, "getSupply": plain, "listNotifications": plain, "listJobs": plain,
+	"getBoard": plain, "getSupply": plain, "listNotifications": plain, "listJobs": plain, "listLocks": plain,
 	"listRuns": func(s *scene, path string) { s.at(path, "count") },
 	"runJob":   func(s *scene, path string) { s.at(path, "count") },
 	"redriveNotification": func(s *scene, path string) {
@@ -200,7 +211,7 @@ func (o *operation) examples() (all []any) {
 
 // succeeds returns the status of what the document says of a success.
 func (o *operation) succeeds() int {
-	for _, status := range []int{200, 201, 202, 204} {
+	for _, status := range []int{200, 201, 202, 204, 308} {
 		if _, ok := o.spec["responses"].(map[string]any)[fmt.Sprint(status)]; ok {
 			return status
 		}

@@ -35,9 +35,9 @@ func (h *handler) adminStream(c echo.Context, actor string) error {
 		return noStream(err)
 	}
 	return h.serveStream(c, s, func(ctx context.Context) error {
-		secret, err := bearer(c)
+		with, err := h.sessionOf(c)
 		if err == nil {
-			_, err = h.Keys.Holder(ctx, secret)
+			_, err = h.Keys.Holder(ctx, with.key)
 		}
 		return err
 	})

@@ -59,7 +59,7 @@ type open struct {
 	hang  context.CancelFunc
 }
 
-func (l *live) open(path, token, lastEventID string) *open {
+func (l *live) open(path, token, lastEventID string, headers ...string) *open {
 	l.t.Helper()
 	ctx, hang := context.WithCancel(context.Background())
 	l.t.Cleanup(hang)
@@ -67,7 +67,12 @@ func (l *live) open(path, token, lastEventID string) *open {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
 	if lastEventID != "" {
 		req.Header.Set("Last-Event-ID", lastEventID)
 	}

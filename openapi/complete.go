@@ -34,6 +34,7 @@ type operation struct {
 }
 
 func (o *operation) complete() error {
+	o.addSession()
 	responses := at(o.object, "responses")
 	for _, status := range slices.Sorted(maps.Keys(responses)) {
 		response := at(responses, status)
@@ -74,6 +75,17 @@ func (o *operation) role() string {
 		}
 	}
 	return ""
+}
+
+// addSession lets a session stand for an admin's key.
+func (o *operation) addSession() {
+	requirements := list(o.object["security"])
+	for _, requirement := range requirements {
+		if roles, ok := requirement.(object)["adminKey"]; ok {
+			o.object["security"] = append(requirements, object{"session": roles})
+			return
+		}
+	}
 }
 
 // repeatable reports whether the operation takes Idempotency-Key.

@@ -6,6 +6,7 @@
 //   - x-problems names the codes of the table in problems.yaml that an operation can answer with. They become responses,
 //     with those that follow from its security, body, If-Match and Idempotency-Key.
 //   - x-list: X is a page of X, and x-with what the page has besides.
+//   - Where an admin's key is taken, a session is too.
 //   - Each response has X-Request-Id, and each of an admin's POST takes Idempotency-Key.
 //   - A body is shown by the examples of its schema.
 package openapi

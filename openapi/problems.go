@@ -14,7 +14,7 @@ func (o *operation) implied() (codes []string) {
 	if role != "" {
 		codes = append(codes, "UNAUTHENTICATED", "RATE_LIMITED", "UNAVAILABLE", "INTERNAL")
 	}
-	if role == "dispatcher" || role == "admin" {
+	if role != "" && role != "driver" {
 		codes = append(codes, "FORBIDDEN")
 	}
 	_, body := o.object["requestBody"]

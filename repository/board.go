@@ -14,6 +14,8 @@ const (
 	endedSince = 24 * time.Hour
 	// unseenAfter is how long drivers have to look at an offer.
 	unseenAfter = time.Minute
+	// unseenNamed is how many of those that nobody has looked at the board names.
+	unseenNamed = 200
 )
 
 // Board counts dispatches, in one region or with "" in all, and the regions' drivers. It reads what is open and what has
@@ -28,6 +30,9 @@ func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error
 		dispatch.Completed: 0, dispatch.Canceled: 0, dispatch.Expired: 0,
 	}, Since: now.Add(-endedSince), Now: now}
 	if err := s.countStates(ctx, &b, region); err != nil {
+		return dispatch.Board{}, err
+	}
+	if err := s.findUnseen(ctx, &b, region); err != nil {
 		return dispatch.Board{}, err
 	}
 	regions := map[string]supply{}
@@ -47,11 +52,8 @@ func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error
 
 // countStates counts what the clock has ended where it ended, whether or not anybody has written that down.
 func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region string) error {
-	inRegion, index, args := "", "ix_dispatches_status", func(of ...any) []any { return of }
-	if region != "" {
-		inRegion, index, args = " AND region = ?", "ix_dispatches_region_status", func(of ...any) []any { return append(of, region) }
-	}
-	along, ended := s.dialect.along(index), s.dialect.along("ix_dispatches_updated")
+	inRegion, along, args := s.openIn(region)
+	ended := s.dialect.along("ix_dispatches_updated")
 	now, since := micros(b.Now), micros(b.Since)
 	db := s.general.WithContext(ctx)
 	var rows []struct {
@@ -71,14 +73,38 @@ func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region strin
 			b.Counts[dispatch.Status(row.State)] += row.N
 		}
 	}
-	// What has not changed for so long is in a round that old. Of what has, the round's first event tells: a longer window
-	// leaves the round as it is, and new terms are a new offer. MIN and not EXISTS, for which MariaDB reads all events.
-	old := micros(b.Now.Add(-unseenAfter))
-	err = db.Raw(`SELECT COUNT(*) FROM dispatches d`+along+` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
-		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e`+s.dialect.along("ix_events_dispatch")+` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)`+inRegion+`
-		AND NOT EXISTS (SELECT 1 FROM offers o WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL)`,
-		args(old, now, old, old)...).Scan(&b.Unseen).Error
-	return unavailable(err)
+	return nil
+}
+
+// openIn returns what a query of open dispatches says of the region, "" for all: a condition to end it with, the index to go
+// along, and the arguments, given those before.
+func (s *Store) openIn(region string) (condition, along string, args func(before ...any) []any) {
+	if region == "" {
+		return "", s.dialect.along("ix_dispatches_status"), func(before ...any) []any { return before }
+	}
+	return " AND region = ?", s.dialect.along("ix_dispatches_region_status"), func(before ...any) []any { return append(before, region) }
+}
+
+// findUnseen names what nobody has looked at, and counts it where that is more than it names.
+//
+// What has not changed for so long is in a round that old. Of what has, the round's first event tells: a longer window
+// leaves the round as it is, and new terms are a new offer. MIN and not EXISTS, for which MariaDB reads all events; and MySQL
+// would read all offers for each that it sorts, if it were not told the index.
+func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string) error {
+	inRegion, along, args := s.openIn(region)
+	now, old := micros(b.Now), micros(b.Now.Add(-unseenAfter))
+	unseen := ` FROM dispatches d` + along + ` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
+		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e` + s.dialect.along("ix_events_dispatch") + ` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
+		AND NOT EXISTS (SELECT 1 FROM offers o` + s.dialect.along("PRIMARY") + ` WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL)` + inRegion
+	with, db := args(old, now, old, old), s.general.WithContext(ctx)
+	b.UnseenIDs = []dispatch.ID{}
+	if err := db.Raw("SELECT id"+unseen+" ORDER BY opens_at, id LIMIT ?", append(with, unseenNamed)...).Scan(&b.UnseenIDs).Error; err != nil {
+		return unavailable(err)
+	}
+	if b.Unseen = len(b.UnseenIDs); b.Unseen < unseenNamed {
+		return nil
+	}
+	return unavailable(db.Raw("SELECT COUNT(*)"+unseen, with...).Scan(&b.Unseen).Error)
 }
 
 // Supply returns what was counted of a region in the last hours, the oldest first; with "" of every region and of all

@@ -193,8 +193,8 @@ func (db *database) mustCountLittle(t *testing.T, z sized) {
 		most int
 		scan int // of a table of that size it may read all
 	}{
-		"the board":           {func() error { _, err := db.Board(t.Context(), ""); return err }, 4 * (open + ended), crowd},
-		"the board, a region": {func() error { _, err := db.Board(t.Context(), "seoul"); return err }, 4 * (open + ended), crowd},
+		"the board":           {func() error { _, err := db.Board(t.Context(), ""); return err }, 5 * (open + ended), crowd},
+		"the board, a region": {func() error { _, err := db.Board(t.Context(), "seoul"); return err }, 5 * (open + ended), crowd},
 		"the supply":          {func() error { _, err := db.Supply(t.Context(), "", 24); return err }, 10, 0},
 		"an offer":            {func() error { _, err := db.Offered(t.Context(), z.busy, z.driver.ID); return err }, 60, 0},
 		"a driver's signals":  {func() error { _, err := db.Signals(t.Context(), z.driver.ID); return err }, 400, 0},

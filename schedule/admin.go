@@ -3,6 +3,7 @@ package schedule
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -56,6 +57,22 @@ func (s *Scheduler) showHolder(ctx context.Context, j *job, d *dispatch.Job) {
 	case h.Owner != "":
 		d.Holder = &dispatch.JobHolder{Owner: h.Owner, Left: h.Left}
 	}
+}
+
+// Held returns the locks that somebody has, by name: the jobs', the leader's, and what else goes by them.
+// dispatch.ErrUnavailable where nobody can tell.
+func (s *Scheduler) Held(ctx context.Context) ([]dispatch.HeldLock, error) {
+	asking, cancel := context.WithTimeout(ctx, holderTime)
+	defer cancel()
+	holders, err := s.Locks.List(asking)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
+	}
+	held := make([]dispatch.HeldLock, len(holders))
+	for i, h := range holders {
+		held[i] = dispatch.HeldLock{Name: h.Name, JobHolder: dispatch.JobHolder{Owner: h.Owner, Left: h.Left}, Fence: h.Fence}
+	}
+	return held, nil
 }
 
 // Runs returns the runs of a job, the latest slot first, and the cursor of the next page, "" after the last.

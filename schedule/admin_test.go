@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -204,6 +205,11 @@ func TestJobs(t *testing.T) {
 	}
 	if h := led.Holder; h == nil || by(h.Owner) != "a" || h.Left <= 0 || h.Left > 3*time.Second {
 		t.Errorf("the leader is %+v", h)
+	}
+	held, err := other.Held(t.Context())
+	if i := slices.IndexFunc(held, func(l dispatch.HeldLock) bool { return l.Name == "jobs" }); err != nil || i < 0 || by(held[i].Owner) != "a" ||
+		held[i].Left <= 0 || held[i].Fence <= 0 {
+		t.Errorf("the locks are %+v, %v", held, err)
 	}
 	now := time.Now()
 	if next := minutely.NextAt; minutely.Schedule != "0 * * * * *" || minutely.Holder != nil || next == nil || next.Second() != 0 ||

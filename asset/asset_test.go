@@ -1,0 +1,80 @@
+package asset
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestNew(t *testing.T) {
+	for _, body := range []string{"", "x", strings.Repeat("the same ", 1000)} {
+		f, err := New("text/plain", []byte(body))
+		if err != nil || f.Type != "text/plain" || string(f.Body) != body {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(f.Gzip))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole, err := io.ReadAll(z); err != nil || string(whole) != body {
+			t.Errorf("%.20q, compressed: %v", whole, err)
+		}
+		if len(body) > 1000 && len(f.Gzip) > len(body)/10 {
+			t.Errorf("%d bytes of %d", len(f.Gzip), len(body))
+		}
+	}
+}
+
+// TestTag changes with what is in the file, with nothing else, and is one that HTTP takes.
+func TestTag(t *testing.T) {
+	tags := map[string]string{}
+	for _, body := range []string{"", "a", "b", "a "} {
+		f, err := New("text/plain", []byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := tags[f.Tag]; ok {
+			t.Errorf("%q and %q are both %s", other, body, f.Tag)
+		}
+		tags[f.Tag] = body
+		if len(f.Tag) < 10 || f.Tag[0] != '"' || strings.IndexByte(f.Tag[1:], '"') != len(f.Tag)-2 {
+			t.Errorf("%s", f.Tag)
+		}
+		if again, err := New("text/css", []byte(body)); err != nil || again.Tag != f.Tag {
+			t.Errorf("%s, then %s, %v", f.Tag, again.Tag, err)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	files := fstest.MapFS{
+		"web/page/index.html": {Data: []byte("<!doctype html>")}, "web/page/main.js": {Data: []byte("1")}, "web/page/app.webmanifest": {Data: []byte("{}")},
+		"web/other/x.css": {Data: []byte("a{}")},
+	}
+	got, err := Load(files, "web/page")
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	for name, kind := range map[string]string{
+		"index.html": "text/html; charset=utf-8", "main.js": "text/javascript; charset=utf-8", "app.webmanifest": "application/manifest+json",
+	} {
+		if got[name].Type != kind || !bytes.Equal(got[name].Body, files["web/page/"+name].Data) {
+			t.Errorf("%s is %+v", name, got[name])
+		}
+	}
+}
+
+// TestLoadRefuses what nobody could serve, and does not leave it out.
+func TestLoadRefuses(t *testing.T) {
+	for name, files := range map[string]fstest.MapFS{
+		"no such folder": {}, "a folder in it": {"page/more/x.js": {Data: []byte("1")}},
+		"an unknown type": {"page/notes.md": {Data: []byte("#")}}, "no type": {"page/LICENSE": {Data: []byte("x")}},
+	} {
+		if got, err := Load(files, "page"); err == nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

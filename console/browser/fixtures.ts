@@ -1,0 +1,82 @@
+import { AxeBuilder } from "@axe-core/playwright";
+import { type BrowserContext, type Page, test as base, expect } from "@playwright/test";
+import { randomBytes } from "node:crypto";
+import { Service } from "./service.ts";
+
+export { expect } from "@playwright/test";
+export type { Page } from "@playwright/test";
+export { Service } from "./service.ts";
+
+/**
+ * Collects what no page may do: log an error, throw, or ask another host. That the API refuses something, or that nobody is
+ * there to ask, Chromium logs as an error too: that is the page's to show, and no fault.
+ */
+export function watch(context: BrowserContext): string[] {
+  const faults: string[] = [];
+  context.on("console", (message) => {
+    const text = message.text();
+    if (message.type() !== "error" || /^Failed to load resource: (net::ERR_|the server responded with a status of )/.test(text)) return;
+    faults.push(`logged: ${text}`);
+  });
+  context.on("weberror", (e) => faults.push(`threw: ${e.error().stack ?? e.error()}`));
+  context.on("request", (r) => {
+    const { hostname, protocol } = new URL(r.url());
+    if (protocol.startsWith("http") && hostname !== "127.0.0.1") faults.push(`asked ${r.url()}`);
+  });
+  context.on("response", (r) => {
+    const { pathname } = new URL(r.url());
+    if (r.status() >= 400 && !pathname.startsWith("/v1/")) faults.push(`${r.status()} for ${pathname}`);
+  });
+  return faults;
+}
+
+interface Worker {
+  /** A service that a worker's tests share: what they make is in a region of their own. */
+  service: Service;
+}
+
+interface Test {
+  /** The test's own. */
+  region: string;
+  /** Opens a page in a browser of its own, as another person would. */
+  open: (path: string, service?: Service) => Promise<Page>;
+  /** Opens the console, signed in with a key, the first one where none is given. */
+  openConsole: (hash?: string, key?: string, service?: Service) => Promise<Page>;
+  /** Opens the driver's page with a driver's token. */
+  openDriver: (token: string, service?: Service) => Promise<Page>;
+}
+
+export const test = base.extend<Test, Worker>({
+  service: [async ({}, use) => {
+    const service = await new Service().start();
+    await use(service);
+    await service.close();
+  }, { scope: "worker" }],
+  region: async ({}, use) => use(`region-${randomBytes(4).toString("hex")}`),
+  open: async ({ browser, service, contextOptions }, use) => {
+    const opened: { context: BrowserContext; faults: string[] }[] = [];
+    await use(async (path, at = service) => {
+      const context = await browser.newContext(contextOptions);
+      opened.push({ context, faults: watch(context) });
+      const page = await context.newPage();
+      await page.goto(at.url + path);
+      return page;
+    });
+    for (const { context } of opened) await context.close();
+    expect(opened.flatMap((o) => o.faults)).toEqual([]);
+  },
+  openConsole: async ({ open, service }, use) => use(async (hash = "#/board", key, at = service) => {
+    const page = await open(`/console/#key=${key ?? at.adminKey}`, at);
+    await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+    if (hash !== "#/board") await page.evaluate((h) => { location.hash = h; }, hash);
+    return page;
+  }),
+  openDriver: async ({ open, service }, use) => use((token, at = service) => open(`/driver/#token=${token}`, at)),
+});
+
+/** Fails on what axe calls serious or critical. */
+export async function accessible(page: Page): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");
+  expect(serious.map((v) => `${v.id}: ${v.nodes.map((n) => n.html).join(" ")}`)).toEqual([]);
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Makes ../web/assets/{preact.js,uplot.js,uplot.css,LICENSES.txt} of the packages in package-lock.json. The same packages
+# make the same files: `build.sh --check` fails where those that are checked in are not what it makes.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+out=../web/assets
+[[ ${1:-} != --check ]] || out=$(mktemp -d)
+npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+npx --no-install esbuild preact.js uplot.js --bundle --minify --format=esm --target=es2022 --legal-comments=none \
+  --outdir="$out" --log-level=warning
+cp node_modules/uplot/dist/uPlot.min.css "$out/uplot.css"
+for package in preact htm eventsource-parser uplot; do
+  printf '%s %s\n\n' "$package" "$(node -p "require('./node_modules/$package/package.json').version")"
+  cat "node_modules/$package/LICENSE"
+  printf '\n\n'
+done >"$out/LICENSES.txt"
+[[ ${1:-} != --check ]] || for f in preact.js uplot.js uplot.css LICENSES.txt; do
+  cmp "$out/$f" "../web/assets/$f"
+done

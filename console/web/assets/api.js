@@ -1,0 +1,140 @@
+// Requests to the API, and what can come of one: an answer, a Problem that the service states, or Unreachable, after which
+// nobody knows whether the request was done.
+
+/** What the service answered instead of what was asked for: an RFC 9457 problem. */
+export class Problem extends Error {
+  constructor(status, body, retryAfter) {
+    super(body.detail || body.title || `HTTP ${status}`);
+    this.name = "Problem";
+    this.status = status;
+    this.code = body.code || "INTERNAL";
+    this.body = body;
+    /** Seconds, 0 where the service names none. */
+    this.retryAfter = retryAfter;
+  }
+}
+
+/** No answer came, or none that can be read. A change may have been made all the same. */
+export class Unreachable extends Error {
+  constructor(cause) {
+    super("The service can't be reached.", { cause });
+    this.name = "Unreachable";
+  }
+}
+
+const patience = 10_000; // ms
+
+let clockOffset = 0; // ms that the service's clock is ahead of ours
+let bestRoundTrip = Infinity;
+
+/** The time by the service's clock, in ms: what countdowns count by. */
+export const now = () => Date.now() + clockOffset;
+
+function learnTime(serverTime, sent, received) {
+  const at = Date.parse(serverTime);
+  const roundTrip = received - sent;
+  if (Number.isNaN(at) || roundTrip > bestRoundTrip + 50) return;
+  bestRoundTrip = roundTrip;
+  clockOffset = at - (sent + received) / 2;
+}
+
+/** A key that no other request has: see Idempotency-Key. crypto.randomUUID is for secure contexts only. */
+export function freshKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+/**
+ * Sends one request.
+ *
+ * @param {string} method
+ * @param {string} path
+ * @param {{body?: any, version?: number, idempotencyKey?: string, token?: string, etag?: string, signal?: AbortSignal, timeout?: number}} [options]
+ *   version becomes If-Match; token is a driver's, where it is left out the console's session speaks; timeout is in ms.
+ * @returns {Promise<{status: number, data: any, etag: string|null}>} data is undefined for 204 and 304
+ * @throws {Problem|Unreachable|DOMException} the last when signal was aborted
+ */
+export async function request(method, path, options = {}) {
+  const headers = { Accept: "application/json" };
+  if (options.body !== undefined) headers["Content-Type"] = "application/json";
+  if (options.version !== undefined) headers["If-Match"] = `"${options.version}"`;
+  if (options.idempotencyKey) headers["Idempotency-Key"] = options.idempotencyKey;
+  if (options.token) headers.Authorization = `Bearer ${options.token}`;
+  if (options.etag) headers["If-None-Match"] = options.etag;
+  const timer = AbortSignal.timeout(options.timeout ?? patience);
+  const signal = options.signal ? AbortSignal.any([options.signal, timer]) : timer;
+  const sent = Date.now();
+  let response, data;
+  try {
+    response = await fetch(path, {
+      method, headers, signal, cache: "no-store", redirect: "error",
+      credentials: options.token ? "omit" : "same-origin",
+      body: options.body === undefined ? undefined : JSON.stringify(options.body),
+    });
+    const text = response.status === 204 || response.status === 304 ? "" : await response.text();
+    data = text === "" ? undefined : JSON.parse(text);
+  } catch (err) {
+    options.signal?.throwIfAborted();
+    throw new Unreachable(err);
+  }
+  if (data?.server_time) learnTime(data.server_time, sent, Date.now());
+  if (!response.ok && response.status !== 304) {
+    throw new Problem(response.status, data ?? {}, Number(response.headers.get("Retry-After")) || 0);
+  }
+  return { status: response.status, data, etag: response.headers.get("ETag") };
+}
+
+/** Reads. @returns {Promise<any>} the body */
+export const get = async (path, options) => (await request("GET", path, options)).data;
+
+const tries = 4;
+
+/** Whether the same request again may get another answer. */
+export function worthRetrying(err) {
+  return err instanceof Unreachable ||
+    (err instanceof Problem && (err.status === 429 || err.status === 503 || err.code === "IDEMPOTENCY_KEY_IN_USE"));
+}
+
+/** Waits ms, or until signal is aborted, which rejects. */
+export function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, ms);
+    signal?.addEventListener("abort", () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
+  });
+}
+
+/**
+ * Sends a request that may be sent again, until there is an answer, a few times: a GET, a PUT, what the API calls
+ * repeatable, or a POST to the admin API, which gets an Idempotency-Key so that it is done once. What it throws in the end
+ * is what came of the last try: after Unreachable nobody knows.
+ */
+export async function send(method, path, options = {}) {
+  if (method === "POST" && path.startsWith("/v1/admin/") && !options.idempotencyKey) {
+    options = { ...options, idempotencyKey: freshKey() };
+  }
+  for (let n = 1; ; n++) {
+    try {
+      return await request(method, path, options);
+    } catch (err) {
+      if (n === tries || !worthRetrying(err)) throw err;
+      await pause(Math.max((err.retryAfter || 0) * 1000, 250 * 2 ** n * (0.5 + Math.random())), options.signal);
+    }
+  }
+}
+
+/**
+ * Reads a list page by page, up to a number of items.
+ * @returns {Promise<{items: any[], more: boolean}>}
+ */
+export async function list(path, most, options) {
+  const items = [];
+  let cursor = "";
+  do {
+    const url = new URL(path, location.origin);
+    url.searchParams.set("limit", String(Math.min(200, most - items.length)));
+    if (cursor) url.searchParams.set("cursor", cursor);
+    const page = await get(url.pathname + url.search, options);
+    items.push(...page.items);
+    cursor = page.next_cursor;
+  } while (cursor && items.length < most);
+  return { items, more: Boolean(cursor) };
+}

@@ -1,0 +1,96 @@
+import { createParser } from "./preact.js";
+
+// The service says something every 15 s at least: who has heard nothing for longer is cut off, whatever the socket says.
+const silence = 20_000;
+const slowest = 10_000;
+
+/**
+ * Follows a live stream until it is closed: connects again when it is cut off, and goes on after the last event it had.
+ *
+ * @param {string} path
+ * @param {{token?: string, onEvent: (type: string, data: any) => void, onResync: () => void,
+ *   onState: (state: "live"|"cut"|"refused") => void}} options
+ *   onResync: there may have been events that nobody can tell any more; read again what you show. It is called at the first
+ *   connection too, when everything that happens from then on will be told. refused: the token or the session is no longer
+ *   good, and nothing more will come. onState hears of each change, and "cut" first.
+ * @returns {() => void} closes it
+ */
+export function follow(path, { token, onEvent, onResync, onState }) {
+  let last = "", state = "", failures = 0, closed = false;
+  let attempt = new AbortController();
+
+  const become = (next) => {
+    if (next === state || closed) return;
+    state = next;
+    onState(next);
+  };
+
+  async function connect() {
+    attempt = new AbortController();
+    const { signal } = attempt;
+    let watchdog;
+    const heard = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(() => attempt.abort(), silence);
+    };
+    heard();
+    try {
+      const headers = { Accept: "text/event-stream" };
+      if (token) headers.Authorization = `Bearer ${token}`;
+      if (last) headers["Last-Event-ID"] = last;
+      const response = await fetch(path, { headers, signal, cache: "no-store", credentials: token ? "omit" : "same-origin" });
+      if (response.status === 401 || response.status === 403) return "refused";
+      if (!response.ok) return "cut";
+      failures = 0;
+      if (!last) onResync();
+      become("live");
+      const parser = createParser({
+        onEvent({ id, event, data }) {
+          if (closed) return;
+          if (id) last = id;
+          if (event === "resync") onResync();
+          else onEvent(event, JSON.parse(data));
+        },
+      });
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return "cut";
+        heard();
+        parser.feed(value);
+      }
+    } catch {
+      return "cut";
+    } finally {
+      clearTimeout(watchdog);
+      attempt.abort();
+    }
+  }
+
+  let wake = () => {};
+  const hurry = () => { if (document.visibilityState === "visible") wake(); };
+  const lost = () => attempt.abort(); // the browser knows before the socket does
+  addEventListener("online", hurry);
+  addEventListener("offline", lost);
+  document.addEventListener("visibilitychange", hurry);
+
+  (async () => {
+    become("cut");
+    while (!closed) {
+      const end = await connect();
+      become(end);
+      if (end === "refused") return;
+      const wait = Math.min(slowest, 250 * 2 ** failures++) * (0.5 + Math.random() / 2);
+      await new Promise((resolve) => { wake = resolve; setTimeout(resolve, wait); });
+    }
+  })();
+
+  return () => {
+    closed = true;
+    removeEventListener("online", hurry);
+    removeEventListener("offline", lost);
+    document.removeEventListener("visibilitychange", hurry);
+    attempt.abort();
+    wake();
+  };
+}

@@ -1,0 +1,129 @@
+import { html, useEffect, useReducer, useRef, useState } from "./preact.js";
+import { Problem, Unreachable, now } from "./api.js";
+
+export { html };
+
+/** Renders again every ms, by one timer of the component's own. @returns {number} the service's time in ms */
+export function useNow(ms = 1000) {
+  const [, tick] = useReducer((n) => n + 1, 0);
+  useEffect(() => {
+    const timer = setInterval(tick, ms);
+    return () => clearInterval(timer);
+  }, [ms]);
+  return now();
+}
+
+/**
+ * Loads what a component shows, again when a dependency changes or reload is called. What was shown stays while it does,
+ * and stays beside the error when that fails.
+ * @returns {{data: any, error: Error|null, loading: boolean, reload: () => void}}
+ */
+export function useLoaded(load, dependencies) {
+  const [state, set] = useState({ data: undefined, error: null, loading: true });
+  const [turn, reload] = useReducer((n) => n + 1, 0);
+  useEffect(() => {
+    const abort = new AbortController();
+    set((s) => ({ ...s, loading: true }));
+    load(abort.signal).then(
+      (data) => abort.signal.aborted || set({ data, error: null, loading: false }),
+      (error) => abort.signal.aborted || set((s) => ({ ...s, error, loading: false })),
+    );
+    return () => abort.abort();
+  }, [...dependencies, turn]);
+  return { ...state, reload };
+}
+
+/** Says what went wrong, in a live region that is there before it speaks. */
+export function Trouble({ error }) {
+  return html`<div class="trouble" role="alert">${error && explain(error)}</div>`;
+}
+
+/** What a person is told of an error, in English. */
+export function explain(error) {
+  if (error instanceof Unreachable) return "The service can't be reached. Nobody knows yet whether that was done.";
+  if (error instanceof Problem && error.body.errors) {
+    return error.body.errors.map((e) => `${e.field} ${e.message}`).join("; ");
+  }
+  return error.message;
+}
+
+/**
+ * A modal dialog: the browser's own, which keeps the focus inside and gives it back, and closes on Escape.
+ * @param {{title: string, onClose: () => void, children: any}} props
+ */
+export function Dialog({ title, onClose, children }) {
+  const dialog = useRef(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    dialog.current.showModal();
+    return () => before?.focus?.();
+  }, []);
+  return html`<dialog ref=${dialog} aria-label=${title} onClose=${onClose}>
+    <h2>${title}</h2>
+    ${children}
+  </dialog>`;
+}
+
+/**
+ * Asks before something is done, does it, and closes when it is done; says so where it fails.
+ * @param {{title: string, word: string, danger?: boolean, act: () => Promise<any>, onClose: (done: boolean) => void, children?: any}} props
+ *   word is the verb on the button that does it
+ */
+export function Ask({ title, word, danger, act, onClose, children }) {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState(null);
+  const submit = async (e) => {
+    e.preventDefault();
+    setBusy(true);
+    try {
+      await act();
+    } catch (err) {
+      setError(err);
+      setBusy(false);
+      return;
+    }
+    onClose(true);
+  };
+  return html`<${Dialog} title=${title} onClose=${() => onClose(false)}>
+    <form class="stack" onSubmit=${submit}>
+      ${children}
+      <${Trouble} error=${error} />
+      <div class="row">
+        <button type="submit" class=${danger ? "danger" : "primary"} disabled=${busy}>${word}</button>
+        <button type="button" onClick=${() => onClose(false)}>Back</button>
+      </div>
+    </form>
+  <//>`;
+}
+
+const day = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short" });
+const second = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
+
+/** "2026-11-22 14:03", in the reader's own zone; an en dash for null. */
+export const when = (iso) => (iso ? day.format(new Date(iso)) : "–");
+/** "2026-11-22 14:03:27" */
+export const whenExactly = (iso) => (iso ? second.format(new Date(iso)) : "–");
+
+/** "4:05", "1:02:09"; "0:00" when it is over. */
+export function left(ms) {
+  const s = Math.max(0, Math.ceil(ms / 1000));
+  const two = (n) => String(n).padStart(2, "0");
+  const h = Math.floor(s / 3600), m = Math.floor(s / 60) % 60;
+  return h ? `${h}:${two(m)}:${two(s % 60)}` : `${m}:${two(s % 60)}`;
+}
+
+/** How long ago or how long still, roughly: "3 min". */
+export function roughly(ms) {
+  const s = Math.abs(ms) / 1000;
+  if (s < 1) return `${Math.round(Math.abs(ms))} ms`;
+  if (s < 60) return `${Math.round(s)} s`;
+  if (s < 3600) return `${Math.round(s / 60)} min`;
+  if (s < 172800) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86400)} d`;
+}
+
+/** "₩350,000": amount is in the currency's minor unit. */
+export function money({ amount, currency }, locale = "en") {
+  const format = new Intl.NumberFormat(locale, { style: "currency", currency });
+  return format.format(amount / 10 ** format.resolvedOptions().maximumFractionDigits);
+}

@@ -1,0 +1,5 @@
+import { html } from "../assets/preact.js";
+
+export function Audit() {
+  return html`<h1>Audit</h1>`;
+}

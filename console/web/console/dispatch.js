@@ -1,0 +1,5 @@
+import { html } from "../assets/preact.js";
+
+export function Dispatch() {
+  return html`<h1>Dispatch</h1>`;
+}

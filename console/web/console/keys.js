@@ -1,0 +1,5 @@
+import { html } from "../assets/preact.js";
+
+export function Keys() {
+  return html`<h1>Keys</h1>`;
+}

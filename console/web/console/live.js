@@ -1,0 +1,40 @@
+import { createContext, html, useContext, useEffect, useRef, useState } from "../assets/preact.js";
+import { follow } from "../assets/stream.js";
+
+const Stream = createContext(null);
+
+/** Opens the one live stream that all the pages share. */
+export function Live({ onRefused, children }) {
+  const [state, setState] = useState("cut");
+  const listeners = useRef(new Set());
+  useEffect(() => follow("/v1/admin/stream", {
+    onEvent: (type, data) => listeners.current.forEach((l) => l.onEvent?.(type, data)),
+    onResync: () => listeners.current.forEach((l) => l.onResync?.()),
+    onState: (s) => (s === "refused" ? onRefused() : setState(s)),
+  }), []);
+  return html`<${Stream.Provider} value=${{ listeners: listeners.current, state }}>${children}<//>`;
+}
+
+/**
+ * Hears of what happens, while the component is there.
+ * @param {{onEvent?: (type: string, data: any) => void, onResync?: () => void}} listener the latest one is called;
+ *   onResync: events may have been missed, read again
+ * @returns {"live"|"cut"} whether events come
+ */
+export function useLive(listener) {
+  const { listeners, state } = useContext(Stream);
+  const latest = useRef(listener);
+  latest.current = listener;
+  useEffect(() => {
+    const mine = { onEvent: (...a) => latest.current.onEvent?.(...a), onResync: () => latest.current.onResync?.() };
+    listeners.add(mine);
+    return () => listeners.delete(mine);
+  }, [listeners]);
+  return state;
+}
+
+/** Says whether what is shown is live. */
+export function LiveBadge({ state }) {
+  return html`<span role="status" class=${"badge " + (state === "live" ? "good" : "bad")}>
+    ${state === "live" ? "live" : "cut off: what you see may be old"}</span>`;
+}

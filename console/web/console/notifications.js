@@ -1,0 +1,5 @@
+import { html } from "../assets/preact.js";
+
+export function Notifications() {
+  return html`<h1>Notifications</h1>`;
+}

@@ -1,0 +1,34 @@
+import { Board } from "./board.js";
+import { Create } from "./create.js";
+import { Dispatch } from "./dispatch.js";
+import { Drivers } from "./drivers.js";
+import { Jobs } from "./jobs.js";
+import { Keys } from "./keys.js";
+import { Locks } from "./locks.js";
+import { Notifications } from "./notifications.js";
+import { Supply } from "./supply.js";
+import { Audit } from "./audit.js";
+
+/**
+ * The pages, in the order of the navigation. #/path/id shows a page; its component gets id ("" without), session and
+ * may(role). role is the least that may see it.
+ */
+export const pages = [
+  { path: "board", title: "Board", role: "viewer", component: Board },
+  { path: "new", title: "New dispatch", role: "dispatcher", component: Create },
+  { path: "dispatches", title: "Dispatch", role: "viewer", component: Dispatch, unlisted: true },
+  { path: "drivers", title: "Drivers", role: "viewer", component: Drivers },
+  { path: "notifications", title: "Notifications", role: "viewer", component: Notifications },
+  { path: "jobs", title: "Jobs", role: "viewer", component: Jobs },
+  { path: "locks", title: "Locks", role: "viewer", component: Locks },
+  { path: "supply", title: "Supply", role: "viewer", component: Supply },
+  { path: "keys", title: "API keys", role: "admin", component: Keys },
+  { path: "audit", title: "Audit", role: "admin", component: Audit },
+];
+
+/** Which page an address shows: the first where it shows none that is allowed. */
+export function pageOf(hash, allowed) {
+  const [, path = "", rest = ""] = /^#\/([^/?]*)\/?([^?]*)/.exec(hash) ?? [];
+  const page = allowed.find((p) => p.path === path);
+  return page ? { page, rest: decodeURIComponent(rest) } : { page: allowed[0], rest: "" };
+}

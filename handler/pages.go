@@ -1,0 +1,57 @@
+package handler
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/asset"
+	"firsttap/console"
+)
+
+// pages serves the backoffice, the driver's phone, and what both need, each folder under a policy of its own. They are open to
+// everybody: what they show comes from the API.
+func pages(e *echo.Echo, policies map[string]string) {
+	for folder, policy := range policies {
+		files := sync.OnceValues(func() (map[string]asset.File, error) { return console.Files(folder) })
+		e.GET("/"+folder+"/:file", func(c echo.Context) error { return servePage(c, files, c.Param("file"), policy) })
+		if folder == "assets" {
+			continue
+		}
+		e.GET("/"+folder, func(c echo.Context) error { return c.Redirect(http.StatusPermanentRedirect, "/"+folder+"/") })
+		e.GET("/"+folder+"/", func(c echo.Context) error { return servePage(c, files, "index.html", policy) })
+	}
+}
+
+func servePage(c echo.Context, load func() (map[string]asset.File, error), name, policy string) error {
+	files, err := load()
+	if err != nil {
+		return err
+	}
+	f, ok := files[name]
+	if !ok {
+		return echo.ErrNotFound
+	}
+	c.Response().Header().Set(echo.HeaderContentSecurityPolicy, policy)
+	return serveFile(c, f)
+}
+
+// serveFile answers 304 to who has it, and otherwise compressed to who can read that. It is asked for again each time,
+// as the next release may have another.
+func serveFile(c echo.Context, f asset.File) error {
+	header := c.Response().Header()
+	header.Set("ETag", f.Tag)
+	header.Set(echo.HeaderCacheControl, "no-cache")
+	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
+	if strings.Contains(c.Request().Header.Get("If-None-Match"), f.Tag) {
+		return c.NoContent(http.StatusNotModified)
+	}
+	body := f.Body
+	if strings.Contains(c.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip") {
+		header.Set(echo.HeaderContentEncoding, "gzip")
+		body = f.Gzip
+	}
+	return c.Blob(http.StatusOK, f.Type, body)
+}

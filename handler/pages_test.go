@@ -1,0 +1,149 @@
+package handler
+
+import (
+	"compress/gzip"
+	"io"
+	"mime"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"firsttap/console"
+)
+
+var folders = []string{"assets", "console", "driver"}
+
+// wantPolicy is spelled out: who changes it should mean to.
+func wantPolicy(hosts string) string {
+	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; manifest-src 'self'; worker-src 'self'; " +
+		"connect-src 'self'" + hosts + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// page checks an answer with a file of the pages, and that it is not sent again to who has it.
+func (w *world) page(address, kind, policy string) reply {
+	w.t.Helper()
+	r := w.call("GET", address, "", "")
+	got, _, err := mime.ParseMediaType(r.header.Get("Content-Type"))
+	if r.status != 200 || err != nil || got != kind || r.raw == "" {
+		w.t.Errorf("%s: %d %v", address, r.status, r.header)
+	}
+	tag := r.header.Get("Etag")
+	if r.header.Get("Content-Security-Policy") != policy || r.header.Get("X-Content-Type-Options") != "nosniff" ||
+		r.header.Get("Cache-Control") != "no-cache" || r.header.Get("Vary") != "Accept-Encoding" || tag == "" {
+		w.t.Errorf("%s: %v", address, r.header)
+	}
+	again := w.call("GET", address, "", "", "If-None-Match", tag)
+	if again.status != 304 || again.raw != "" || again.header.Get("Etag") != tag {
+		w.t.Errorf("%s again: %d %v", address, again.status, again.header)
+	}
+	if r := w.call("GET", address, "", "", "If-None-Match", `"another"`); r.status != 200 {
+		w.t.Errorf("%s after another: %d", address, r.status)
+	}
+	small := w.call("GET", address, "", "", "Accept-Encoding", "gzip, br")
+	z, err := gzip.NewReader(strings.NewReader(small.raw))
+	if err != nil || small.header.Get("Content-Encoding") != "gzip" {
+		w.t.Fatalf("%s, compressed: %v %v", address, small.header, err)
+	}
+	if whole, err := io.ReadAll(z); err != nil || string(whole) != r.raw {
+		w.t.Errorf("%s, compressed: %v", address, err)
+	}
+	return r
+}
+
+// TestPages: every file of the pages is served as what it is.
+func TestPages(t *testing.T) {
+	w := newWorld(t)
+	kinds := map[string]string{
+		".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain", ".svg": "image/svg+xml", ".png": "image/png",
+		".webmanifest": "application/manifest+json",
+	}
+	for _, folder := range folders {
+		files, err := console.Files(folder)
+		if err != nil || len(files) < 2 {
+			t.Fatalf("%s: %d files, %v", folder, len(files), err)
+		}
+		for name := range files {
+			w.page("/"+folder+"/"+name, kinds[path.Ext(name)], wantPolicy(""))
+		}
+	}
+}
+
+var link = regexp.MustCompile(`(?:href|src)="([^"#]+)"`)
+
+// TestWhatThePagesName is there, on this host. What is written into the page itself would not run.
+func TestWhatThePagesName(t *testing.T) {
+	w := newWorld(t)
+	for _, folder := range []string{"console", "driver"} {
+		r := w.page("/"+folder+"/", "text/html", wantPolicy(""))
+		named := link.FindAllStringSubmatch(r.raw, -1)
+		if len(named) < 3 {
+			t.Errorf("/%s/ names %v", folder, named)
+		}
+		for _, name := range named {
+			if strings.Contains(name[1], ":") {
+				t.Errorf("/%s/: %s is somewhere else", folder, name[1])
+				continue
+			}
+			address := name[1]
+			if !strings.HasPrefix(address, "/") {
+				address = path.Join("/"+folder, address)
+			}
+			if r := w.call("GET", address, "", ""); r.status != 200 {
+				t.Errorf("/%s/: %s: %d", folder, name[1], r.status)
+			}
+		}
+		if inline := regexp.MustCompile(`(?i)<script>|<style| style=| on[a-z]+=`).FindString(r.raw); inline != "" {
+			t.Errorf("/%s/ has %s", folder, inline)
+		}
+		moved := w.call("GET", "/"+folder, "", "")
+		if moved.status != 308 || moved.header.Get("Location") != "/"+folder+"/" {
+			t.Errorf("/%s: %d %v", folder, moved.status, moved.header)
+		}
+	}
+}
+
+// TestWhatIsNoPage is a problem, and never a listing.
+func TestWhatIsNoPage(t *testing.T) {
+	w := newWorld(t)
+	for _, address := range []string{
+		"/assets", "/assets/", "/assets/none.js", "/console/none", "/console/assets/preact.js", "/driver/../console/main.js", "/console/%2e%2e",
+		"/console/..%2fassets%2fpreact.js", "/driver/pages.js", "/console//main.js", "/CONSOLE/", "/console/Main.js", "/console/main.js/", "/web/console/main.js",
+	} {
+		w.refused(address, w.call("GET", address, "", ""), 404, "NOT_FOUND")
+	}
+	w.refused("a change", w.call("POST", "/console/", "", ""), 405, "METHOD_NOT_ALLOWED")
+}
+
+// TestSignInWays: what drivers may sign in with, and the host that their page may ask for it, and no other page.
+func TestSignInWays(t *testing.T) {
+	for hosts, c := range map[string]struct {
+		firebase *FirebaseSignIn
+		want     string
+	}{
+		"": {nil, `{"firebase":null}`},
+		" https://identitytoolkit.googleapis.com https://securetoken.googleapis.com": {
+			&FirebaseSignIn{Project: "p", APIKey: "AIza"}, `{"firebase":{"project":"p","api_key":"AIza","emulator":null}}`,
+		},
+		" http://127.0.0.1:9099": {
+			&FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://127.0.0.1:9099"},
+			`{"firebase":{"project":"p","api_key":"emulator","emulator":"http://127.0.0.1:9099"}}`,
+		},
+	} {
+		w := newWorld(t, func(a *API) { a.Firebase = c.firebase })
+		if r := w.call("GET", "/v1/sign-in", "", ""); r.status != 200 || strings.TrimSpace(r.raw) != c.want {
+			t.Errorf("%d %s, want %s", r.status, r.raw, c.want)
+		}
+		for _, address := range []string{"/driver/", "/driver/index.html", "/driver/main.js"} {
+			if got := w.call("GET", address, "", "").header.Get("Content-Security-Policy"); got != wantPolicy(hosts) {
+				t.Errorf("%s: %s", address, got)
+			}
+		}
+		for _, address := range []string{"/console/", "/assets/preact.js"} {
+			if got := w.call("GET", address, "", "").header.Get("Content-Security-Policy"); got != wantPolicy("") {
+				t.Errorf("%s: %s", address, got)
+			}
+		}
+		w.refused("a change", w.call("DELETE", "/v1/sign-in", "", ""), 405, "METHOD_NOT_ALLOWED")
+	}
+}

@@ -1,0 +1,193 @@
+package handler
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/service"
+)
+
+const (
+	sessionCookie = "firsttap_session"
+	sessionTime   = 12 * time.Hour
+)
+
+// session is the key that a request is made with, and until when the cookie that brought it is good: the zero time where the
+// key itself was sent.
+type session struct {
+	key   string
+	until time.Time
+}
+
+// sessions seal an admin's key into a cookie that a page can't read, so that a browser need not keep the key itself. Nothing
+// is stored: a session ends with its time, or at once with its key. Whoever knows the secret can make a session of a key
+// they have, and nothing else.
+type sessions struct {
+	cipher cipher.AEAD
+	cross  *http.CrossOriginProtection
+}
+
+// newSessions takes the secret that all instances share. Without one the sessions are good at this instance, while it lasts.
+func newSessions(secret []byte) *sessions {
+	if len(secret) == 0 {
+		secret = []byte(rand.Text()) // or everybody could read them
+	}
+	key, err := hkdf.Key(sha256.New, secret, nil, "firsttap session", 32)
+	if err != nil {
+		panic(err) // only for a length that there is not
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		panic(err)
+	}
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err)
+	}
+	return &sessions{cipher: aead, cross: http.NewCrossOriginProtection()}
+}
+
+// cookieText has one way to write a value, so that a cookie that differs in a bit is another.
+var cookieText = base64.RawURLEncoding.Strict()
+
+// seal returns the cookie's value. A key is one that signIn takes, of 2 KiB at most, so that the cookie has less than the
+// 4 KiB that browsers keep.
+func (s *sessions) seal(v session) string {
+	raw := binary.BigEndian.AppendUint64(nil, uint64(v.until.UnixMilli()))
+	return cookieText.EncodeToString(s.cipher.Seal(nil, nil, append(raw, v.key...), nil))
+}
+
+// open reads what seal has written with the same secret.
+func (s *sessions) open(value string) (session, error) {
+	sealed, err := cookieText.DecodeString(value)
+	if err != nil {
+		return session{}, err
+	}
+	raw, err := s.cipher.Open(nil, nil, sealed, nil)
+	if err != nil {
+		return session{}, err
+	}
+	const head = 8
+	if len(raw) <= head {
+		return session{}, errors.New("not a session")
+	}
+	return session{key: string(raw[head:]), until: time.UnixMilli(int64(binary.BigEndian.Uint64(raw)))}, nil
+}
+
+// of returns the session that a request's cookie brings. ErrUnauthenticated where there is none or it is over, errCrossSite
+// where another site's page sends it.
+func (s *sessions) of(r *http.Request, now time.Time) (session, error) {
+	cookies := r.CookiesNamed(sessionCookie)
+	if len(cookies) != 1 {
+		return session{}, service.ErrUnauthenticated // of two, somebody else may have set the one that is looked at
+	}
+	if err := s.sameOrigin(r); err != nil {
+		return session{}, err
+	}
+	v, err := s.open(cookies[0].Value)
+	if err != nil || !now.Before(v.until) {
+		return session{}, service.ErrUnauthenticated
+	}
+	return v, nil
+}
+
+// sameOrigin refuses what another origin's page sends with errCrossSite, what only reads too: a session is for our own pages.
+// A sibling's page is another's, although it is of the same site, so that the cookie comes along.
+func (s *sessions) sameOrigin(r *http.Request) error {
+	change := http.Request{Method: http.MethodPost, URL: r.URL, Host: r.Host, Header: r.Header}
+	if err := s.cross.Check(&change); err != nil {
+		return fmt.Errorf("%w: %w", errCrossSite, err)
+	}
+	return nil
+}
+
+// sessionOf returns what a request is made with: the key in its header, or else that of its cookie.
+func (h *handler) sessionOf(c echo.Context) (session, error) {
+	if len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0 {
+		key, err := bearer(c)
+		return session{key: key}, err
+	}
+	return h.sessions.of(c.Request(), h.Now())
+}
+
+type signInRequest struct {
+	Key string `json:"key" validate:"required,max=512"`
+}
+
+type sessionView struct {
+	KeyID string `json:"key_id"`
+	Name  string `json:"name"`
+	Role  string `json:"role"`
+	// ExpiresAt is null where the key itself was sent.
+	ExpiresAt *timestamp `json:"expires_at"`
+}
+
+func viewSession(k dispatch.Key, v session) sessionView {
+	view := sessionView{KeyID: k.ID, Name: k.Name, Role: k.Role.String()}
+	if !v.until.IsZero() {
+		view.ExpiresAt = optionalTimestamp(&v.until)
+	}
+	return view
+}
+
+// signIn is refused to other sites' pages, which could have somebody work in a session that is not theirs.
+func (h *handler) signIn(c echo.Context) error {
+	if err := h.sessions.sameOrigin(c.Request()); err != nil {
+		return err
+	}
+	req, err := read[signInRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	key, err := h.Keys.Holder(c.Request().Context(), req.Key)
+	if errors.Is(err, service.ErrUnauthenticated) {
+		return fmt.Errorf("%w: %w", errUnknownKey, err)
+	}
+	if err != nil {
+		return err
+	}
+	if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
+		return err
+	}
+	made := session{key: req.Key, until: h.Now().Add(sessionTime).Truncate(time.Millisecond)}
+	h.setSession(c, h.sessions.seal(made), int(sessionTime/time.Second))
+	return writeJSON(c, 200, viewSession(key, made))
+}
+
+// session says who the caller is.
+func (h *handler) session(c echo.Context) error {
+	key, with, err := h.admin(c)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewSession(key, with))
+}
+
+// signOut takes the cookie back, whoever calls: to be signed out is never wrong. A copy of it is good until its time is over,
+// or its key is revoked.
+func (h *handler) signOut(c echo.Context) error {
+	if err := h.sessions.sameOrigin(c.Request()); err != nil {
+		return err
+	}
+	h.setSession(c, "", -1)
+	return c.NoContent(http.StatusNoContent)
+}
+
+func (h *handler) setSession(c echo.Context, value string, seconds int) {
+	c.SetCookie(&http.Cookie{
+		Name: sessionCookie, Value: value, Path: "/v1", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Secure: overTLS(c),
+	})
+}

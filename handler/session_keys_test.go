@@ -1,0 +1,113 @@
+package handler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// TestOddKeys sign in if they are keys, and their cookies are small enough for a browser to keep.
+func TestOddKeys(t *testing.T) {
+	w := newWorld(t)
+	for what, odd := range map[string]string{
+		"the longest": strings.Repeat("k", 512), "of what JSON escapes": strings.Repeat("\x01", 512), "for HTML": strings.Repeat("<", 512),
+		"of four bytes each": strings.Repeat("🏗", 512), "Korean": "열려라 참깨", "of what a header can't have": "a\r\nb\x00", "a cookie's": `";,\ =`, "a space": " ",
+	} {
+		w.putNamedKey("key_odd", dispatch.Viewer, odd)
+		cookie := w.signIn(odd)
+		if r := w.by(cookie, "GET", "/v1/session", ""); r.status != 200 || r.at("key_id") != "key_odd" {
+			t.Errorf("%s: %d %s", what, r.status, r.raw)
+		}
+		if len(cookie) > 4000 {
+			t.Errorf("%s: a cookie of %d bytes", what, len(cookie))
+		}
+	}
+	tooLong := strings.Repeat("k", 513)
+	w.putNamedKey("key_long", dispatch.Viewer, tooLong)
+	for body, field := range map[string]string{
+		`{"key":"` + tooLong + `"}`: "key", `{"key":""}`: "key", `{}`: "key", ``: "key", `{"key":5}`: "key", `{"key":null}`: "key",
+		`{"Key":"` + key + `"}`: "Key", `{"key":"` + key + `","role":"admin"}`: "role",
+	} {
+		r := w.call("POST", "/v1/session", "", body)
+		w.refused(body, r, 422, "VALIDATION_FAILED")
+		if !strings.Contains(r.raw, `"field":"`+field+`"`) || strings.Contains(r.raw, key) || r.header.Get("Set-Cookie") != "" {
+			t.Errorf("%s: %s", body, r.raw)
+		}
+	}
+	for _, body := range []string{`null`, `[]`, "{\"key\":\"\xff\"}", "key=" + key} {
+		w.refused(body, w.call("POST", "/v1/session", "", body), 400, "MALFORMED_REQUEST")
+	}
+	w.refused("too much", w.call("POST", "/v1/session", "", `{"key":"`+strings.Repeat("k", maxBody)+`"}`), 413, "BODY_TOO_LARGE")
+	driver := w.drivers(1)[0]
+	for what, wrong := range map[string]string{"a wrong key": "x", "another case": strings.ToUpper(key), "with a space": key + " ", "a driver's token": driver.token} {
+		r := w.call("POST", "/v1/session", "", fields(map[string]any{"key": wrong}))
+		w.refused(what, r, 401, "UNAUTHENTICATED")
+		if r.header.Get("Set-Cookie") != "" || r.header.Get("WWW-Authenticate") != "Bearer" || strings.Contains(fmt.Sprint(r.at("detail")), "Bearer") {
+			t.Errorf("%s: %v %s", what, r.header, r.raw)
+		}
+	}
+}
+
+// TestSigningInCounts against the rate of the key, as all that is done with it.
+func TestSigningInCounts(t *testing.T) {
+	now := time.Now()
+	w := newWorld(t, func(a *API) { a.AdminRate, a.Now = 1, func() time.Time { return now } })
+	cookie := w.signIn(key)
+	if r := w.by(cookie, "GET", "/v1/session", ""); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	for _, r := range []reply{
+		w.call("POST", "/v1/session", "", `{"key":"`+key+`"}`), w.by(cookie, "GET", "/v1/session", ""), w.by(cookie, "GET", "/v1/admin/board", ""),
+		w.call("GET", "/v1/admin/board", key, ""),
+	} {
+		w.refused("the third", r, 429, "RATE_LIMITED")
+		if r.header.Get("Retry-After") == "" || r.header.Get("Set-Cookie") != "" {
+			t.Errorf("%v", r.header)
+		}
+	}
+	if r := w.by(cookie, "DELETE", "/v1/session", ""); r.status != 204 {
+		t.Errorf("signing out: %d %s", r.status, r.raw)
+	}
+}
+
+// TestIdempotencyKeyInASession is the key's: sent again in another session of it, or with the key itself, it is the same
+// request.
+func TestIdempotencyKeyInASession(t *testing.T) {
+	w := newWorld(t)
+	w.putKey(dispatch.Admin, "another-admin")
+	cookie, again := w.signIn(key), w.signIn(key)
+	body := `{"name":"Night","role":"viewer"}`
+	first := w.by(cookie, "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one")
+	if first.status != 201 {
+		t.Fatalf("%d %s", first.status, first.raw)
+	}
+	w.same("in another session", first, w.by(again, "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one"))
+	w.same("with the key", first, w.post("/v1/admin/api-keys", body, "one"))
+	w.refused("another body", w.by(cookie, "POST", "/v1/admin/api-keys", `{"name":"Day","role":"viewer"}`, "Idempotency-Key", "one"), 422, "IDEMPOTENCY_KEY_REUSED")
+	w.refused("of another site", w.by(cookie, "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one", "Sec-Fetch-Site", "cross-site"), 403, "FORBIDDEN")
+	others := w.by(w.signIn("another-admin"), "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one")
+	if others.status != 201 || others.at("key") == first.at("key") {
+		t.Errorf("another's: %d %s", others.status, others.raw)
+	}
+	made, _ := first.at("key").(string)
+	if r := w.by(w.signIn(made), "GET", "/v1/session", ""); r.at("key_id") != first.at("id") || r.at("role") != "viewer" {
+		t.Errorf("the key that was made: %d %s", r.status, r.raw)
+	}
+}
+
+// TestAuditOfASession names the key, as where the key itself was sent.
+func TestAuditOfASession(t *testing.T) {
+	w := newWorld(t)
+	w.putKey(dispatch.Admin, "admin")
+	if r := w.by(w.signIn("admin"), "POST", "/v1/admin/drivers", driverBody); r.status != 201 {
+		t.Fatal(r.raw)
+	}
+	actors := items(w.call("GET", "/v1/admin/audit?actor=key_admin", key, ""))
+	if !slices.ContainsFunc(actors, func(e map[string]any) bool { return e["action"] == "driver.create" }) {
+		t.Errorf("%v", actors)
+	}
+}

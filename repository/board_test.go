@@ -1,0 +1,136 @@
+package repository
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// unseen returns what the board names, and fails the test unless it counts as many.
+func (db *database) unseen(t *testing.T, region string) []dispatch.ID {
+	t.Helper()
+	b, err := db.Board(t.Context(), region)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.UnseenIDs == nil || b.Unseen != len(b.UnseenIDs) {
+		t.Errorf("%d are unseen: %v", b.Unseen, b.UnseenIDs)
+	}
+	return b.UnseenIDs
+}
+
+// TestUnseen: who has been open for a minute, in a round of that age, and was seen by nobody in it; the oldest first.
+func TestUnseen(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		ago := func(d time.Duration, edit func(*dispatch.Dispatch)) dispatch.ID {
+			return db.add(t, func(v *dispatch.Dispatch) {
+				v.OpensAt, v.ExpiresAt = v.OpensAt.Add(time.Minute-d), v.ExpiresAt.Add(time.Hour)
+				if edit != nil {
+					edit(v)
+				}
+			}).ID
+		}
+		if found := db.unseen(t, ""); len(found) != 0 {
+			t.Errorf("of none: %v", found)
+		}
+		newer, older := ago(2*time.Minute, nil), ago(20*time.Minute, nil)
+		elsewhere := ago(10*time.Minute, func(v *dispatch.Dispatch) { v.Region = "busan" })
+		for _, edit := range []func(*dispatch.Dispatch){
+			func(v *dispatch.Dispatch) { v.OpensAt = v.OpensAt.Add(time.Hour) },     // not open yet
+			func(v *dispatch.Dispatch) { v.ExpiresAt = v.OpensAt.Add(time.Second) }, // over
+			func(v *dispatch.Dispatch) { v.Status = dispatch.Canceled },
+		} {
+			ago(5*time.Minute, edit)
+		}
+		seen, seenBefore := ago(5*time.Minute, nil), ago(5*time.Minute, nil)
+		young := ago(30*time.Second, nil)
+		db.exec(t, "UPDATE dispatches SET updated_at = updated_at - 3600000000 WHERE id <> ?", young)
+		db.exec(t, "UPDATE events SET at = at - 3600000000")
+		driver := db.drivers(t, 1)[0].ID
+		for _, id := range []dispatch.ID{seen, seenBefore} {
+			if err := db.Seen(t.Context(), id, 1, driver); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db.exec(t, "UPDATE dispatches SET round = 2 WHERE id = ?", seenBefore) // and not in this one
+		ago(15*time.Minute, nil)                                               // by its terms, which are new
+		for region, want := range map[string][]dispatch.ID{
+			"": {older, elsewhere, seenBefore, newer}, "seoul": {older, seenBefore, newer}, "busan": {elsewhere}, "nowhere": {},
+		} {
+			if found := db.unseen(t, region); !slices.Equal(found, want) {
+				t.Errorf("%q: %v, want %v", region, found, want)
+			}
+		}
+	})
+}
+
+// TestManyUnseen are counted, all of them, and the first to have opened are named.
+func TestManyUnseen(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		all := make([]dispatch.ID, unseenNamed+5)
+		for i := range all {
+			all[i] = db.add(t, func(v *dispatch.Dispatch) {
+				v.OpensAt, v.ExpiresAt = v.OpensAt.Add(-time.Duration(i+1)*time.Minute), v.ExpiresAt.Add(time.Hour)
+			}).ID
+		}
+		db.exec(t, "UPDATE dispatches SET updated_at = 1")
+		slices.Reverse(all)
+		for _, region := range []string{"", "seoul"} {
+			b, err := db.Board(t.Context(), region)
+			if err != nil || b.Unseen != len(all) || !slices.Equal(b.UnseenIDs, all[:unseenNamed]) {
+				t.Errorf("%q: %d are unseen, %d are named, %v", region, b.Unseen, len(b.UnseenIDs), err)
+			}
+		}
+		db.exec(t, "UPDATE dispatches SET status = 'CANCELED' WHERE id IN (?, ?, ?, ?, ?)", all[0], all[1], all[2], all[3], all[4])
+		if found := db.unseen(t, ""); !slices.Equal(found, all[5:]) {
+			t.Errorf("just as many as are named: %d", len(found))
+		}
+	})
+}
+
+// TestBoardOnSQLite goes along the indexes, as the servers do: TestPagesCostTheSame counts what they read.
+func TestBoardOnSQLite(t *testing.T) {
+	db := migrated(t, "sqlite://"+t.TempDir()+"/test.db")
+	for _, region := range []string{"", "seoul"} {
+		looked := 0
+		for _, s := range statements(t, []*gorm.DB{db.general}, func() { db.unseen(t, region) }) {
+			if !strings.Contains(s, " FROM dispatches") {
+				continue // all drivers are read
+			}
+			plan := db.plan(t, s)
+			if slices.ContainsFunc(plan, func(step string) bool { return strings.HasPrefix(step, "SCAN ") }) {
+				t.Errorf("%s: %v", s, plan)
+			}
+			looked++
+		}
+		if looked < 2 {
+			t.Errorf("%d statements were looked at", looked)
+		}
+	}
+}
+
+// plan is what SQLite says that it does for a statement.
+func (db *database) plan(t *testing.T, statement string) (steps []string) {
+	t.Helper()
+	rows, err := db.raw.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement)
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var step string
+		if err := rows.Scan(new(int), new(int), new(int), &step); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, step)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}
