@@ -122,8 +122,15 @@ export function roughly(ms) {
   return `${Math.round(s / 86400)} d`;
 }
 
+const currencies = new Map(); // to make a format takes longer than all the rest of a board's card
+
 /** "₩350,000": amount is in the currency's minor unit. */
 export function money({ amount, currency }, locale = "en") {
-  const format = new Intl.NumberFormat(locale, { style: "currency", currency });
+  const key = `${locale} ${currency}`;
+  if (!currencies.has(key)) {
+    if (currencies.size >= 50) currencies.clear();
+    currencies.set(key, new Intl.NumberFormat(locale, { style: "currency", currency }));
+  }
+  const format = currencies.get(key);
   return format.format(amount / 10 ** format.resolvedOptions().maximumFractionDigits);
 }

@@ -1,18 +1,19 @@
 import { createContext, html, useContext, useEffect, useRef, useState } from "../assets/preact.js";
+import { now } from "../assets/api.js";
 import { follow } from "../assets/stream.js";
 
 const Stream = createContext(null);
 
 /** Opens the one live stream that all the pages share. */
 export function Live({ onRefused, children }) {
-  const [state, setState] = useState("cut");
+  const [{ state, since }, setState] = useState(() => ({ state: "cut", since: now() }));
   const listeners = useRef(new Set());
   useEffect(() => follow("/v1/admin/stream", {
     onEvent: (type, data) => listeners.current.forEach((l) => l.onEvent?.(type, data)),
     onResync: () => listeners.current.forEach((l) => l.onResync?.()),
-    onState: (s) => (s === "refused" ? onRefused() : setState(s)),
+    onState: (s) => (s === "refused" ? onRefused() : setState({ state: s, since: now() })),
   }), []);
-  return html`<${Stream.Provider} value=${{ listeners: listeners.current, state }}>${children}<//>`;
+  return html`<${Stream.Provider} value=${{ listeners: listeners.current, state, since }}>${children}<//>`;
 }
 
 /**
@@ -32,6 +33,9 @@ export function useLive(listener) {
   }, [listeners]);
   return state;
 }
+
+/** @returns {number} since when events come, or do not: ms by the service's clock */
+export const useSince = () => useContext(Stream).since;
 
 /** Says whether what is shown is live. */
 export function LiveBadge({ state }) {

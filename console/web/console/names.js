@@ -1,19 +1,44 @@
 import { useEffect, useReducer } from "../assets/preact.js";
-import { get } from "../assets/api.js";
+import { get, list } from "../assets/api.js";
 
 const known = new Map(); // by driver id: a name, or null where there is none
 const most = 2000;
 const asked = new Map();
+let together = null; // what is asked for in the same turn
+const few = 8; // more than that are looked for in the list first
+
+function keep(id, name) {
+  if (!known.has(id) && known.size >= most) known.delete(known.keys().next().value);
+  known.set(id, name);
+}
+
+async function read(id) {
+  try {
+    keep(id, (await get(`/v1/admin/drivers/${encodeURIComponent(id)}`)).name);
+  } catch (err) {
+    if (err.status !== 404) throw err;
+    keep(id, null);
+  }
+}
+
+async function readAll(ids) {
+  if (ids.length > few) {
+    for (const d of (await list("/v1/admin/drivers", most / 2)).items) keep(d.id, d.name);
+  }
+  for (const id of ids) if (!known.has(id)) await read(id);
+}
 
 function ask(id) {
   if (!asked.has(id)) {
-    asked.set(id, get(`/v1/admin/drivers/${encodeURIComponent(id)}`).then((d) => d.name, (err) => {
-      if (err.status === 404) return null;
-      throw err;
-    }).then((name) => {
-      if (known.size >= most) known.delete(known.keys().next().value);
-      known.set(id, name);
-    }).finally(() => asked.delete(id)));
+    if (!together) {
+      const ids = together = [];
+      together.read = Promise.resolve().then(() => {
+        together = null;
+        return readAll(ids);
+      });
+    }
+    together.push(id);
+    asked.set(id, together.read.finally(() => asked.delete(id)));
   }
   return asked.get(id);
 }

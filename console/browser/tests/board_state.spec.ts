@@ -1,0 +1,147 @@
+import { expect, test } from "@playwright/test";
+import { readFileSync } from "node:fs";
+
+// The module is the browser's, which has no file names that say what it is.
+const source = readFileSync(new URL("../../web/console/board_state.js", import.meta.url), "utf8");
+const { columns, empty, passes, reduce } = await import(`data:text/javascript;base64,${Buffer.from(source).toString("base64")}`);
+
+type Any = any;
+const t0 = Date.parse("2026-12-01T00:00:00.000Z");
+const at = (s: number) => new Date(t0 + s * 1000).toISOString();
+
+const dispatch = (id: string, more: Any = {}) => ({
+  id, external_id: null, status: "PENDING", round: 1, version: 1, region: "seoul", vehicle_class: "45m", site_address: `at ${id}`,
+  note: null, accepted_by: null, accepted_at: null, opens_at: at(0), expires_at: at(600), updated_at: at(0), ...more,
+});
+const event = (type: string, id: string, version: number, status: string, more: Any = {}) => ({
+  type: `dispatch.${type}`, dispatch_id: id, version, status, round: 1, region: "seoul", vehicle_class: "45m",
+  opens_at: at(0), expires_at: at(600), at: at(10), driver_id: null, ...more,
+});
+const counts = (more: Any = {}) => ({ SCHEDULED: 0, PENDING: 0, ACCEPTED: 0, IN_PROGRESS: 0, COMPLETED: 0, CANCELED: 0, EXPIRED: 0, ...more });
+const board = (s: number, of: Any, more: Any = {}) =>
+  ({ type: "board", board: { counts: counts(of), since: at(-86400), unseen: 0, regions: [], server_time: at(s), ...more } });
+const lists = (state: Any, items: Any[], more: Any = {}) => ({ type: "lists", items, cut: {}, from: state.seq, now: t0 + 5000, ...more });
+const events = (...e: Any[]) => ({ type: "events", events: e, now: t0 + 10_000 });
+
+/** A board that has read these, and counted them. */
+function having(...items: Any[]) {
+  const of: Any = {};
+  for (const d of items) of[d.status] = (of[d.status] ?? 0) + 1;
+  return reduce(reduce(empty(), lists(empty(), items)), board(5, of));
+}
+const card = (state: Any, id: string) => state.cards.get(id);
+const ids = (state: Any, status: string, filter: Any = {}) => columns(state, filter)[status].map((c: Any) => c.id);
+
+test("an event moves the card and the counts", () => {
+  const s = reduce(having(dispatch("a"), dispatch("b")), events(event("accepted", "a", 2, "ACCEPTED", { driver_id: "drv" })));
+  expect([ids(s, "PENDING"), ids(s, "ACCEPTED")]).toEqual([["b"], ["a"]]);
+  expect(s.counts).toEqual(counts({ PENDING: 1, ACCEPTED: 1 }));
+  expect(card(s, "a")).toMatchObject({ accepted_by: "drv", accepted_at: at(10), site_address: "at a" });
+  expect(s.wanted.size).toBe(0);
+});
+
+test("a version never goes back, whoever tells the older one", () => {
+  const before = having(dispatch("a"));
+  let s = reduce(before, events(event("accepted", "a", 2, "ACCEPTED", { driver_id: "drv" }), event("canceled", "a", 3, "CANCELED")));
+  s = reduce(s, events(event("accepted", "a", 2, "ACCEPTED", { driver_id: "drv" })));
+  s = reduce(s, lists(before, [dispatch("a")]));
+  s = reduce(s, { type: "read", items: [dispatch("a")], now: t0 });
+  expect(card(s, "a")).toMatchObject({ status: "CANCELED", version: 3 });
+  expect(s.counts).toEqual(counts({ CANCELED: 1 }));
+});
+
+test("who gives it back ends one round and begins the next, in two events of one version", () => {
+  const s = reduce(having(dispatch("a", { status: "ACCEPTED", version: 2, accepted_by: "drv" })),
+    events(event("withdrawn", "a", 3, "PENDING", { driver_id: "drv" }), event("reopened", "a", 3, "PENDING", { round: 2 })));
+  expect(card(s, "a")).toMatchObject({ status: "PENDING", round: 2, accepted_by: null });
+  expect(s.counts).toEqual(counts({ PENDING: 1 }));
+});
+
+test("what an event does not say is wanted, until it has been read", () => {
+  let s = reduce(having(dispatch("a")), events(event("created", "b", 1, "PENDING"), event("updated", "a", 2, "PENDING", { round: 2 })));
+  expect([...s.wanted]).toEqual([["b", 1], ["a", 2]]);
+  expect(s.counts).toEqual(counts({ PENDING: 2 }));
+  s = reduce(s, { type: "read", items: [dispatch("b"), dispatch("a", { version: 1 })], asked: [["b", 1]], now: t0 });
+  expect([...s.wanted]).toEqual([["a", 2]]);
+  s = reduce(s, { type: "read", items: [dispatch("a", { version: 2, round: 2, site_address: "elsewhere" })], asked: [["a", 2]], now: t0 });
+  expect(s.wanted.size).toBe(0);
+  expect(card(s, "a").site_address).toBe("elsewhere");
+});
+
+test("an event that was missed before this one makes the terms wanted", () => {
+  const s = reduce(having(dispatch("a")), events(event("accepted", "a", 3, "ACCEPTED", { driver_id: "drv" })));
+  expect([...s.wanted]).toEqual([["a", 3]]);
+});
+
+test("counts are the service's, and the events that it had not counted yet", () => {
+  let s = having(dispatch("a"), dispatch("b"));
+  s = reduce(s, events(event("accepted", "a", 2, "ACCEPTED", { at: at(20) }), event("canceled", "b", 2, "CANCELED", { at: at(40) })));
+  s = reduce(s, board(30, { PENDING: 1, ACCEPTED: 1 }));
+  expect(s.counts).toEqual(counts({ ACCEPTED: 1, CANCELED: 1 }));
+  s = reduce(s, board(25, { PENDING: 7 }));
+  expect(s.counts).toEqual(counts({ ACCEPTED: 1, CANCELED: 1 }));
+  s = reduce(s, events(event("created", "c", 1, "PENDING", { at: at(29) })));
+  expect(s.counts).toEqual(counts({ ACCEPTED: 1, CANCELED: 1 }));
+});
+
+test("a dispatch that comes from nobody knows where is counted by the service", () => {
+  const s = reduce(having(), events(event("canceled", "x", 5, "CANCELED")));
+  expect(s.recount).toBe(true);
+  expect(reduce(s, board(30, { CANCELED: 1 }))).toMatchObject({ recount: false, counts: counts({ CANCELED: 1 }) });
+});
+
+test("the clock opens and ends, once, and nothing brings it back", () => {
+  let s = having(dispatch("a", { status: "SCHEDULED", opens_at: at(60), expires_at: at(120) }));
+  expect(reduce(s, { type: "clock", now: t0 + 59_000 })).toBe(s);
+  s = reduce(s, { type: "clock", now: t0 + 61_000 });
+  expect(s.counts).toEqual(counts({ PENDING: 1 }));
+  s = reduce(s, events(event("opened", "a", 1, "PENDING", { opens_at: at(60), expires_at: at(120), at: at(60) })));
+  s = reduce(s, lists(s, [dispatch("a", { status: "SCHEDULED", opens_at: at(60), expires_at: at(120) })]));
+  expect(s.counts).toEqual(counts({ PENDING: 1 }));
+  s = reduce(s, { type: "clock", now: t0 + 121_000 });
+  s = reduce(s, events(event("expired", "a", 2, "EXPIRED", { opens_at: at(60), expires_at: at(120), at: at(123) })));
+  expect(s.counts).toEqual(counts({ EXPIRED: 1 }));
+});
+
+test("reading everything drops what is no longer there, and not what happened meanwhile", () => {
+  const before = having(dispatch("a"), dispatch("b"));
+  const s = reduce(reduce(before, events(event("created", "c", 1, "PENDING"))), lists(before, [dispatch("b")]));
+  expect(ids(s, "PENDING").sort()).toEqual(["b", "c"]);
+});
+
+test("with a region, only its dispatches are counted", () => {
+  let s = reduce(empty("seoul"), lists(empty("seoul"), [dispatch("a")]));
+  s = reduce(s, board(5, { PENDING: 1 }));
+  s = reduce(s, events(event("created", "b", 1, "PENDING", { region: "busan" }), event("updated", "a", 2, "PENDING", { region: "busan" })));
+  expect(s.counts).toEqual(counts());
+  expect([...s.regions].sort()).toEqual(["busan", "seoul"]);
+});
+
+test("filters let through what the API would", () => {
+  const d = dispatch("dsp_1", { external_id: "Order-7", site_address: "서울시 Teheran-ro", note: "Gate 2" });
+  for (const q of ["order-7", "TEHERAN", "서울", "gate", "dsp_1"]) expect(passes(d, { q }), q).toBe(true);
+  expect(passes(d, { q: "gate 3" })).toBe(false);
+  expect(passes(d, { region: "busan" })).toBe(false);
+  expect(passes(d, { vehicleClass: "16m" })).toBe(false);
+});
+
+test("who nobody has seen comes first, until something happens to it", () => {
+  let s = reduce(having(dispatch("a"), dispatch("b", { expires_at: at(900) })), board(70, { PENDING: 2 }, { unseen: 1, unseen_ids: ["b"] }));
+  expect(ids(s, "PENDING")).toEqual(["b", "a"]);
+  s = reduce(s, events(event("accepted", "b", 2, "ACCEPTED", { at: at(80) }), event("withdrawn", "b", 3, "PENDING", { at: at(81) }),
+    event("reopened", "b", 3, "PENDING", { round: 2, at: at(81) })));
+  expect(s.unseen.size).toBe(0);
+});
+
+test("a column in which nothing changes stays the same array, and what has ended is bounded", () => {
+  let s = having(dispatch("a"), dispatch("b", { status: "ACCEPTED", version: 2 }));
+  const old = columns(s, {});
+  s = reduce(s, events(event("canceled", "b", 3, "CANCELED")));
+  expect(columns(s, {}, old).PENDING).toBe(old.PENDING);
+  for (let i = 0; i < 3000; i += 100) {
+    s = reduce(s, events(...Array.from({ length: 100 }, (_, j) => event("canceled", `x${i + j}`, 2, "CANCELED", { at: at(i + j) }))));
+  }
+  expect(s.cards.size).toBeLessThanOrEqual(1001);
+  expect(s.wanted.size).toBeLessThanOrEqual(1000);
+  expect(s.regions.size).toBeLessThan(10);
+});

@@ -1,0 +1,111 @@
+import { useEffect, useRef, useState } from "../assets/preact.js";
+import { now, pause } from "../assets/api.js";
+import { useLive } from "./live.js";
+import { readLists, startReading } from "./board_read.js";
+import { empty, reduce } from "./board_state.js";
+
+const countEvery = 10_000, typing = 250, patience = 1000, mostQueued = 3000; // ms, and events
+
+/**
+ * Keeps what the board knows up to date: by the stream, once per frame at most, and by reading what the stream does not say.
+ * @param {string} region of which it is read and counted, "" for all
+ * @param {string} q text to search for besides
+ * @returns {{state: object, connection: "live"|"cut", error: Error|null}}
+ */
+export function useBoard(region, q) {
+  const [, draw] = useState(null);
+  const [error, onError] = useState(null);
+  const kept = useRef(null);
+  kept.current ??= { state: empty(region), queue: [], reading: null, wasLive: false };
+  const k = kept.current;
+
+  const dispatch = (action) => {
+    const next = reduce(k.state, action);
+    if (next === k.state) return;
+    k.state = next;
+    draw(next);
+    if (next.wanted.size > 0) k.reading?.ask("wanted");
+    if (next.recount) k.reading?.ask("counts");
+  };
+  const frame = useFrame(() => {
+    const events = k.queue.splice(0);
+    if (events.length > 0) dispatch({ type: "events", events, now: now() });
+  });
+  const connection = useLive({
+    onEvent(type, data) {
+      if (k.queue.length >= mostQueued) {
+        k.queue.length = 0; // nobody looks: read again rather than catch up
+        k.reading?.ask("all");
+      }
+      k.queue.push(data);
+      frame();
+    },
+    onResync: () => k.reading?.ask("all"),
+  });
+
+  useEffect(() => {
+    k.state = { ...empty(region), regions: k.state.regions, classes: k.state.classes };
+    draw(k.state);
+    k.reading = startReading({ region, state: () => k.state, dispatch, onError });
+    // The stream asks for everything as soon as it is there. Without it there is something to show all the same.
+    if (connection === "live") k.reading.ask("all");
+    const late = setTimeout(() => k.state.loaded || k.reading.ask("all"), patience);
+    const count = () => document.visibilityState === "visible" && k.reading.ask("counts");
+    const timer = setInterval(count, countEvery);
+    const clock = setInterval(() => dispatch({ type: "clock", now: now() }), 1000);
+    document.addEventListener("visibilitychange", count);
+    return () => {
+      clearTimeout(late);
+      clearInterval(timer);
+      clearInterval(clock);
+      document.removeEventListener("visibilitychange", count);
+      k.reading.close();
+    };
+  }, [region]);
+
+  useEffect(() => {
+    if (connection !== "live") return;
+    if (k.wasLive) k.reading.ask("all");
+    k.wasLive = true;
+  }, [connection]);
+
+  useSearch(region, q, dispatch, onError);
+  return { state: k.state, connection, error };
+}
+
+// useFrame returns what makes act be called with the next frame, or within a second where no frames are drawn.
+function useFrame(act) {
+  const latest = useRef(act);
+  latest.current = act;
+  const asked = useRef(null);
+  const cancel = () => {
+    cancelAnimationFrame(asked.current?.frame);
+    clearTimeout(asked.current?.timer);
+    asked.current = null;
+  };
+  useEffect(() => cancel, []);
+  return () => {
+    if (asked.current) return;
+    const run = () => {
+      cancel();
+      latest.current();
+    };
+    asked.current = { frame: requestAnimationFrame(run), timer: setTimeout(run, 1000) };
+  };
+}
+
+// useSearch has the API look where the board has not read as far.
+function useSearch(region, q, dispatch, onError) {
+  useEffect(() => {
+    if (!q) return undefined;
+    const abort = new AbortController();
+    (async () => {
+      await pause(typing, abort.signal);
+      const { items } = await readLists({ region, q }, abort.signal);
+      dispatch({ type: "read", items, now: now() });
+    })().catch((err) => {
+      if (!abort.signal.aborted) onError(err);
+    });
+    return () => abort.abort();
+  }, [region, q]);
+}

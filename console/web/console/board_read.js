@@ -1,0 +1,118 @@
+import { get, list, now } from "../assets/api.js";
+import { ended, live } from "./board_state.js";
+
+/** How many cards a column is filled with. */
+export const mostCards = 600;
+const mostEnded = 20, mostSingle = 4;
+const apart = 1000, slowest = 10_000; // ms between two readings, and after one that has failed again and again
+
+const path = (status, { region, q }) => "/v1/admin/dispatches?" +
+  new URLSearchParams(Object.entries({ status, region, q }).filter(([, v]) => v));
+
+/** Reads what the columns begin with, narrowed to a region and a text. @returns {Promise<{items: any[], cut: object}>} */
+export async function readLists(filter, signal) {
+  const lists = await Promise.all([
+    ...live.map((s) => list(path(s, filter), mostCards, { signal })),
+    ...ended.map((s) => list(path(s, filter), mostEnded, { signal })),
+  ]);
+  return { items: lists.flatMap((l) => l.items), cut: Object.fromEntries(live.map((s, i) => [s, lists[i].more])) };
+}
+
+// readWanted reads a few one by one, and of more the newest of their columns: under load that is one page of each.
+async function readWanted(state, asked, signal) {
+  const gone = (err) => {
+    if (err.status !== 404) throw err;
+    return null;
+  };
+  if (asked.length <= mostSingle) {
+    const read = await Promise.all(asked.map(([id]) => get(`/v1/admin/dispatches/${id}`, { signal }).catch(gone)));
+    return read.filter(Boolean);
+  }
+  const items = [];
+  for (const status of new Set(asked.map(([id]) => state.cards.get(id)?.status))) {
+    const ids = new Set(asked.map(([id]) => id).filter((id) => state.cards.get(id)?.status === status));
+    if (!status) continue;
+    let cursor = "";
+    do {
+      const page = await get(path(status, state) + "&limit=200" + (cursor && `&cursor=${encodeURIComponent(cursor)}`), { signal });
+      items.push(...page.items);
+      for (const d of page.items) ids.delete(d.id);
+      cursor = page.next_cursor;
+    } while (cursor && ids.size > 0 && items.length < mostCards);
+  }
+  return items;
+}
+
+/**
+ * Reads what the board wants to know, one thing after another and not more often than once a second, until it is closed.
+ * What fails is tried again, less and less often.
+ *
+ * @param {{region: string, state: () => object, dispatch: (action: object) => void, onError: (err: Error|null) => void}} options
+ * @returns {{ask: (what: "all"|"counts"|"wanted") => void, close: () => void}}
+ */
+export function startReading({ region, state, dispatch, onError }) {
+  const abort = new AbortController();
+  const { signal } = abort;
+  const due = new Set();
+  let running = false, failures = 0;
+
+  const counts = async () => {
+    due.delete("counts");
+    dispatch({ type: "board", board: await get("/v1/admin/board" + (region && "?" + new URLSearchParams({ region })), { signal }) });
+  };
+  const read = {
+    async all() {
+      due.clear();
+      const from = state().seq;
+      const lists = await readLists({ region }, signal);
+      dispatch({ type: "lists", ...lists, from, now: now() });
+      await counts();
+    },
+    async wanted() {
+      due.delete("wanted");
+      const asked = [...state().wanted];
+      dispatch({ type: "read", items: await readWanted(state(), asked, signal), asked, now: now() });
+    },
+    counts,
+  };
+
+  async function run() {
+    running = true;
+    while (due.size > 0 && !signal.aborted) {
+      const what = ["all", "wanted", "counts"].find((w) => due.has(w));
+      try {
+        await read[what]();
+        failures = 0;
+        onError(null);
+      } catch (err) {
+        if (signal.aborted) return;
+        due.add(what);
+        failures++;
+        onError(err);
+      }
+      await rest(failures ? Math.min(slowest, apart * 2 ** (failures - 1)) : apart);
+    }
+    running = false;
+  }
+
+  let wake = () => {};
+  const rest = (ms) => new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    wake = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+  });
+
+  return {
+    ask(what) {
+      due.add(what);
+      if (what === "all") wake(); // the stream is back, so the service is
+      if (!running && !signal.aborted) run();
+    },
+    close() {
+      abort.abort();
+      wake();
+    },
+  };
+}

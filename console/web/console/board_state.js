@@ -1,0 +1,214 @@
+// What the board knows, as a pure function of what it was told: answers that it read, events of the stream, and the clock.
+// They overlap and overtake each other. A dispatch's version says which of two is the newer; of the same version the
+// clock alone makes a difference: SCHEDULED, then PENDING, then EXPIRED.
+
+export const live = ["SCHEDULED", "PENDING", "ACCEPTED", "IN_PROGRESS"];
+export const ended = ["COMPLETED", "CANCELED", "EXPIRED"];
+
+// How many that have ended are remembered, so that an older answer does not bring them back, and how many options,
+// uncounted moves and cards to be read there may be.
+const mostEnded = 500, mostOptions = 300, mostMoves = 5000, mostWanted = 1000;
+
+/** @param {string} [region] "" for all: what the counts are of */
+export function empty(region = "") {
+  return {
+    region, cards: new Map(), counts: null, countedAt: 0, moves: [], unseen: new Set(), since: null, wanted: new Map(),
+    recount: false, cut: {}, loaded: false, seq: 0, regions: new Set(), classes: new Set(),
+  };
+}
+
+/**
+ * @param {object} state
+ * @param {object} action one of
+ *   {type: "events", events, now}: what the stream said, in its order;
+ *   {type: "lists", items, cut, from, now}: all there is, read since state.seq was from; cut[status] is true where the list
+ *   was longer than what was read;
+ *   {type: "read", items, asked, now}: some dispatches, because they were asked for or searched;
+ *   {type: "board", board}: the counts;
+ *   {type: "clock", now}: time has passed
+ * @returns {object} the next state; the same one where nothing has changed
+ */
+export function reduce(state, action) {
+  return actions[action.type](state, action);
+}
+
+const actions = {
+  events(state, { events, now }) {
+    const s = draft(state);
+    for (const e of events) happen(s, e, now);
+    return forget(s);
+  },
+  lists(state, { items, cut, from, now }) {
+    const s = draft(state);
+    const there = new Set(items.map((d) => d.id));
+    for (const d of items) learn(s, d, now);
+    for (const [id, card] of s.cards) {
+      if (card.seq <= from && !there.has(id) && live.includes(card.status)) s.cards.delete(id);
+    }
+    return forget(Object.assign(s, { cut, loaded: true }));
+  },
+  read(state, { items, asked = [], now }) {
+    const s = draft(state);
+    for (const d of items) learn(s, d, now);
+    for (const [id, version] of asked) {
+      if (s.wanted.get(id) === version) s.wanted.delete(id);
+    }
+    return forget(s);
+  },
+  board(state, { board }) {
+    const countedAt = Date.parse(board.server_time);
+    if (countedAt < state.countedAt) return state;
+    const unseen = sameSet(state.unseen, new Set(board.unseen_ids ?? []));
+    const s = { ...state, counts: { ...board.counts }, countedAt, since: board.since, unseen, recount: false };
+    s.moves = state.moves.filter((m) => m.at > countedAt);
+    for (const m of s.moves) count(s.counts, m);
+    s.regions = withOptions(state.regions, board.regions.map((r) => r.region));
+    return s;
+  },
+  clock(state, { now }) {
+    const due = [...state.cards.values()].filter((c) => byClock(c, now) !== c.status);
+    if (due.length === 0) return state;
+    const s = draft(state);
+    for (const c of due) put(s, c, { ...c, status: byClock(c, now) }, turnedAt(c, now));
+    return forget(s);
+  },
+};
+
+const draft = (state) => ({
+  ...state, cards: new Map(state.cards), counts: state.counts && { ...state.counts }, moves: [...state.moves],
+  wanted: new Map(state.wanted), seq: state.seq + 1,
+});
+
+const order = ["SCHEDULED", "PENDING", "EXPIRED"]; // the clock goes one way
+
+/** What a card's status is by now. */
+function byClock(card, now) {
+  if (card.status === "SCHEDULED" && Date.parse(card.opens_at) <= now) return byClock({ ...card, status: "PENDING" }, now);
+  return card.status === "PENDING" && Date.parse(card.expires_at) <= now ? "EXPIRED" : card.status;
+}
+
+const turnedAt = (card, now) => Date.parse(byClock(card, now) === "EXPIRED" ? card.expires_at : card.opens_at);
+
+const later = (a, b) => (order.indexOf(a) > order.indexOf(b) ? a : b);
+
+const held = ["ACCEPTED", "IN_PROGRESS", "COMPLETED", "CANCELED"];
+
+// happen applies one event. What it does not say, the address and the fee, is wanted from the API where it may be another.
+function happen(s, e, now) {
+  const known = s.cards.get(e.dispatch_id);
+  if (known && e.version < known.version) return;
+  s.regions = withOptions(s.regions, [e.region]);
+  s.classes = withOptions(s.classes, [e.vehicle_class]);
+  if (known && e.version === known.version) {
+    const status = order.includes(known.status) && order.includes(e.status) ? later(known.status, e.status) : known.status;
+    const round = Math.max(known.round, e.round); // who gives it back ends one round, and then the next begins
+    if (status !== known.status || round !== known.round) put(s, known, { ...known, status, round }, Date.parse(e.at));
+    return;
+  }
+  const card = {
+    ...known, id: e.dispatch_id, status: e.status, round: e.round, version: e.version, region: e.region,
+    vehicle_class: e.vehicle_class, opens_at: e.opens_at, expires_at: e.expires_at, updated_at: e.at,
+  };
+  card.accepted_by = held.includes(e.status) ? e.driver_id ?? known?.accepted_by ?? null : null;
+  if (e.type === "dispatch.accepted") card.accepted_at = e.at;
+  card.status = byClock(card, now);
+  if (!known || e.type === "dispatch.updated" || e.version > known.version + 1) want(s, card);
+  put(s, known, card, Date.parse(e.at));
+}
+
+function want(s, card) {
+  if (s.wanted.size < mostWanted || s.wanted.has(card.id)) s.wanted.set(card.id, card.version);
+}
+
+// learn takes over what the API answered, unless something newer is known.
+function learn(s, d, now) {
+  const known = s.cards.get(d.id);
+  if (known && d.version < known.version) return;
+  const read = { ...d, status: byClock(d, now) };
+  if (known?.version === d.version && order.includes(read.status)) read.status = later(read.status, known.status);
+  s.regions = withOptions(s.regions, [d.region]);
+  s.classes = withOptions(s.classes, [d.vehicle_class]);
+  if (s.wanted.get(d.id) <= d.version) s.wanted.delete(d.id);
+  if (known && same(known, read)) return;
+  put(s, known, read, read.status === d.status ? Date.parse(d.updated_at) : turnedAt(d, now));
+}
+
+const shown = ["status", "round", "version", "site_address", "accepted_by", "expires_at", "opens_at", "external_id"];
+const same = (a, b) => shown.every((k) => a[k] === b[k]);
+
+// put keeps a card, and counts that it has moved at that time.
+function put(s, before, card, at) {
+  card.seq = s.seq;
+  s.cards.set(card.id, card);
+  if (s.unseen.has(card.id) && (card.status !== "PENDING" || before?.round !== card.round)) {
+    s.unseen = new Set([...s.unseen].filter((id) => id !== card.id));
+  }
+  if (before?.status === card.status && before.region === card.region) return;
+  const here = (c) => Boolean(c) && (!s.region || c.region === s.region);
+  if (at <= s.countedAt || !(here(before) || here(card))) return;
+  if (!before && card.version > 1) {
+    s.recount = true; // nobody here knows where it came from
+    return;
+  }
+  const move = { at, from: here(before) ? before.status : null, to: here(card) ? card.status : null };
+  s.moves.push(move);
+  if (s.counts) count(s.counts, move);
+}
+
+function count(counts, { from, to }) {
+  if (from) counts[from] = Math.max(0, counts[from] - 1);
+  if (to) counts[to]++;
+}
+
+// forget keeps what has ended, and what is not counted yet, within bounds.
+function forget(s) {
+  if (s.moves.length > mostMoves) {
+    s.moves = s.moves.slice(-mostMoves);
+    s.recount = true;
+  }
+  const over = [...s.cards.values()].filter((c) => ended.includes(c.status));
+  if (over.length > 2 * mostEnded) {
+    for (const c of over.sort(newestChange).slice(mostEnded)) s.cards.delete(c.id);
+  }
+  return s;
+}
+
+function sameSet(old, next) {
+  return old.size === next.size && [...next].every((v) => old.has(v)) ? old : next;
+}
+
+function withOptions(set, values) {
+  const fresh = values.filter((v) => !set.has(v));
+  return fresh.length === 0 || set.size >= mostOptions ? set : new Set([...set, ...fresh]);
+}
+
+const by = (key, sign) => (a, b) => {
+  const [x, y] = [a[key] ?? "", b[key] ?? ""];
+  return x === y ? (a.id < b.id ? 1 : -1) : (x < y ? -sign : sign);
+};
+const newestChange = by("updated_at", -1);
+// What ends or begins soonest comes first, and of what a driver has the newest.
+const orders = { SCHEDULED: by("opens_at", 1), PENDING: by("expires_at", 1), ACCEPTED: by("accepted_at", -1) };
+
+const fold = (text) => text.normalize("NFKC").toLowerCase();
+
+/** Whether a card is one of those that a filter lets through. The text is looked for where the API's q looks. */
+export function passes(card, { region, vehicleClass, q }) {
+  if (region && card.region !== region || vehicleClass && card.vehicle_class !== vehicleClass) return false;
+  return !q || [card.id, card.external_id, card.site_address, card.note].some((t) => t && fold(t).includes(fold(q)));
+}
+
+/**
+ * Sorts the cards that a filter lets through into their columns. A column in which nothing has changed is the old one.
+ * @returns {Object<string, object[]>} by status
+ */
+export function columns(state, filter, old = {}) {
+  const of = Object.fromEntries([...live, ...ended].map((s) => [s, []]));
+  for (const c of state.cards.values()) if (passes(c, filter)) of[c.status].push(c);
+  for (const [status, cards] of Object.entries(of)) {
+    cards.sort(orders[status] ?? newestChange);
+    if (status === "PENDING" && state.unseen.size > 0) cards.sort((a, b) => state.unseen.has(b.id) - state.unseen.has(a.id));
+    if (old[status]?.length === cards.length && cards.every((c, i) => c === old[status][i])) of[status] = old[status];
+  }
+  return of;
+}
