@@ -128,7 +128,7 @@ func New(api API) *echo.Echo {
 
 	admin.POST("/dispatches", h.asAdmin(dispatch.Dispatcher, h.createDispatch))
 	admin.POST("/dispatches/preview", h.asAdmin(dispatch.Dispatcher, h.previewDispatch))
-	admin.GET("/dispatches", h.asAdmin(dispatch.Viewer, h.listDispatches))
+	admin.GET("/dispatches", h.asAdmin(dispatch.Viewer, h.listDispatches), compressed())
 	admin.GET("/dispatches/:id", h.asAdmin(dispatch.Viewer, h.getDispatch))
 	admin.PATCH("/dispatches/:id", h.asAdmin(dispatch.Dispatcher, h.patchDispatch))
 	admin.POST("/dispatches/:id/cancel", h.asAdmin(dispatch.Dispatcher, h.cancelDispatch))

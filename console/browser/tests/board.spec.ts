@@ -1,0 +1,226 @@
+import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
+import type { Json } from "../service.ts";
+
+const soon = (ms: number) => new Date(Date.now() + ms).toISOString();
+
+const column = (page: Page, name: string) => page.getByRole("region", { name: new RegExp(`^${name} `) });
+const card = (page: Page, name: string, address: string) => column(page, name).getByRole("link", { name: address });
+
+/** Expects the columns' counts, by their names. */
+async function counted(page: Page, counts: Record<string, number | string>): Promise<void> {
+  for (const [name, n] of Object.entries(counts)) await expect(page.getByRole("heading", { name: `${name} ${n}`, exact: true })).toBeVisible();
+}
+
+function change(service: Service, d: Json, what: string, body: Json = {}): Promise<Json> {
+  return service.call("POST", `/v1/admin/dispatches/${d.id}/${what}`, body, { headers: { "If-Match": `"${d.version}"` } });
+}
+
+test("the columns and the counts follow what happens, without reloading", async ({ openConsole, service, region }) => {
+  const page = await openConsole(`#/board?region=${region}`);
+  await counted(page, { Scheduled: 0, Pending: 0, Accepted: 0, "In progress": 0, Completed: 0, Canceled: 0, Expired: 0 });
+  await page.evaluate(() => Object.assign(window, { neverReloaded: true }));
+  const [driver] = await service.drivers(1, region);
+
+  const later = await service.dispatch(region, { site_address: "1 Later-ro", opens_at: soon(4000), expires_at: soon(600_000) });
+  await expect(card(page, "Scheduled", "1 Later-ro")).toContainText("opens in 0:0");
+  await expect(card(page, "Pending", "1 Later-ro")).toContainText(/9:[345]\d/);
+  await counted(page, { Scheduled: 0, Pending: 1 });
+
+  const d = await service.dispatch(region, { site_address: "2 Now-ro", min_working_height_m: null });
+  await expect(card(page, "Pending", "2 Now-ro")).toContainText("₩350,000");
+  await counted(page, { Pending: 2 });
+  await service.accept(d.id, driver!.token);
+  await expect(card(page, "Accepted", "2 Now-ro")).toContainText("Driver 1");
+  await counted(page, { Pending: 1, Accepted: 1 });
+  await service.call("POST", `/v1/dispatches/${d.id}/start`, undefined, { token: driver!.token });
+  await expect(card(page, "In progress", "2 Now-ro")).toContainText("Driver 1");
+  await service.call("POST", `/v1/dispatches/${d.id}/complete`, undefined, { token: driver!.token });
+  await expect(card(page, "Completed", "2 Now-ro")).toBeVisible();
+  await counted(page, { Pending: 1, Accepted: 0, "In progress": 0, Completed: 1 });
+
+  await service.accept(later.id, driver!.token);
+  await expect(card(page, "Accepted", "1 Later-ro")).toBeVisible();
+  const back = await service.call("POST", `/v1/dispatches/${later.id}/withdraw`, { reason_code: "TOO_FAR" }, { token: driver!.token });
+  await expect(card(page, "Pending", "1 Later-ro")).toContainText("round 2");
+  await expect(card(page, "Pending", "1 Later-ro")).not.toContainText("Driver 1");
+  await change(service, back, "cancel");
+  await expect(card(page, "Canceled", "1 Later-ro")).toBeVisible();
+  await counted(page, { Pending: 0, Accepted: 0, Canceled: 1 });
+
+  await service.dispatch(region, { site_address: "3 Nobody-ro", expires_at: soon(2000) });
+  await expect(card(page, "Expired", "3 Nobody-ro")).toBeVisible();
+  await counted(page, { Pending: 0, Completed: 1, Canceled: 1, Expired: 1 });
+  expect(await page.evaluate(() => "neverReloaded" in window)).toBe(true);
+});
+
+test("changed terms are shown, and a longer window counts down from where it is", async ({ openConsole, service, region }) => {
+  const d = await service.dispatch(region, { site_address: "1 Old-ro", expires_at: soon(300_000) });
+  const page = await openConsole(`#/board?region=${region}`);
+  await expect(card(page, "Pending", "1 Old-ro")).toContainText("4:");
+  const longer = await change(service, d, "extend", { expires_at: soon(3600_000) });
+  await expect(card(page, "Pending", "1 Old-ro")).toContainText("59:");
+  await service.call("PATCH", `/v1/admin/dispatches/${d.id}`, { site_address: "2 New-ro", fee: { amount: 999000, currency: "KRW" } },
+    { headers: { "If-Match": `"${longer.version}"` } });
+  await expect(card(page, "Pending", "2 New-ro")).toContainText("₩999,000");
+  await expect(card(page, "Pending", "2 New-ro")).toContainText("round 2");
+  await expect(column(page, "Pending").getByRole("link")).toHaveCount(1);
+});
+
+test("filters and search narrow the board and stay in the address", async ({ openConsole, service, region }) => {
+  const other = `${region}-2`;
+  await service.dispatch(region, { site_address: "1 Alpha-ro" });
+  await service.dispatch(region, { site_address: "2 Beta-ro", vehicle_class: "16m", note: "Gate seven" });
+  await service.dispatch(other, { site_address: "3 Gamma-ro" });
+  const page = await openConsole("#/board");
+  await expect(card(page, "Pending", "3 Gamma-ro")).toBeVisible();
+
+  await page.getByLabel("Region").selectOption(region);
+  await counted(page, { Pending: 2 });
+  await expect(card(page, "Pending", "3 Gamma-ro")).toHaveCount(0);
+  await page.getByLabel("Vehicle").selectOption("16m");
+  await counted(page, { Pending: "1 of 2" });
+  await expect(card(page, "Pending", "1 Alpha-ro")).toHaveCount(0);
+  await page.getByLabel("Vehicle").selectOption("All classes");
+  await page.getByLabel("Search").fill("GATE sev");
+  await counted(page, { Pending: "1 of 2" });
+  await expect(card(page, "Pending", "2 Beta-ro")).toBeVisible();
+  expect(new URL(page.url()).hash).toBe(`#/board?region=${region}&q=GATE+sev`);
+
+  await service.dispatch(region, { site_address: "4 Delta-ro", note: "gate seventy" });
+  await expect(card(page, "Pending", "4 Delta-ro")).toBeVisible();
+  await counted(page, { Pending: "2 of 3" });
+
+  await page.reload();
+  await expect(page.getByLabel("Search")).toHaveValue("GATE sev");
+  await counted(page, { Pending: "2 of 3" });
+  await page.getByRole("button", { name: "Show all" }).click();
+  await expect(card(page, "Pending", "3 Gamma-ro")).toBeVisible();
+  expect(new URL(page.url()).hash).toBe("#/board");
+});
+
+test("a search finds what the board has not read", async ({ openConsole, service, region }) => {
+  const first = await service.dispatch(region, { site_address: "1 Needle-ro" });
+  await change(service, first, "cancel");
+  for (let i = 0; i < 25; i++) await change(service, await service.dispatch(region), "cancel");
+  const page = await openConsole(`#/board?region=${region}`);
+  await counted(page, { Canceled: 26 });
+  await expect(card(page, "Canceled", "1 Needle-ro")).toHaveCount(0);
+  await page.getByLabel("Search").fill("needle");
+  await expect(card(page, "Canceled", "1 Needle-ro")).toBeVisible();
+  await counted(page, { Canceled: "1 of 26" });
+});
+
+test("it says when it is cut off, and shows what happened meanwhile when it is back", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const taken = await service.dispatch(region, { site_address: "1 Taken-ro" });
+  await change(service, await service.dispatch(region, { site_address: "2 Gone-ro" }), "cancel");
+  const page = await openConsole(`#/board?region=${region}`);
+  await expect(card(page, "Pending", "1 Taken-ro")).toBeVisible();
+  await expect(page.getByText(/^Cut off since/)).toHaveCount(0);
+
+  await page.context().setOffline(true);
+  await expect(page.getByRole("alert").filter({ hasText: /Cut off since \d\d:\d\d:\d\d/ })).toBeVisible();
+  await service.accept(taken.id, driver!.token);
+  await service.dispatch(region, { site_address: "3 Fresh-ro" });
+  await expect(card(page, "Pending", "1 Taken-ro")).toBeVisible();
+  await page.context().setOffline(false);
+  await expect(card(page, "Accepted", "1 Taken-ro")).toContainText("Driver 1");
+  await expect(card(page, "Pending", "3 Fresh-ro")).toBeVisible();
+  await expect(page.getByText(/^Cut off since/)).toHaveCount(0);
+  await counted(page, { Pending: 1, Accepted: 1, Canceled: 1 });
+});
+
+test("a service that dies and comes back is followed again", async ({ openConsole }) => {
+  const service = await new Service().start();
+  try {
+    const [driver] = await service.drivers(1, "seoul");
+    const d = await service.dispatch("seoul", { site_address: "1 Taken-ro" });
+    const page = await openConsole("#/board", undefined, service);
+    await expect(card(page, "Pending", "1 Taken-ro")).toBeVisible();
+    await service.stop("SIGKILL");
+    await expect(page.getByText(/^Cut off since/)).toBeVisible();
+    await service.start();
+    await service.accept(d.id, driver!.token);
+    await expect(card(page, "Accepted", "1 Taken-ro")).toBeVisible();
+    await expect(page.getByText(/^Cut off since/)).toHaveCount(0);
+    await counted(page, { Pending: 0, Accepted: 1 });
+    await service.dispatch("seoul", { site_address: "2 After-ro" });
+    await expect(card(page, "Pending", "2 After-ro")).toBeVisible();
+    await expect(page.getByText("can't be reached")).toHaveCount(0);
+  } finally {
+    await service.close();
+  }
+});
+
+test("two people see the same", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const hash = `#/board?region=${region}`;
+  const pages = [await openConsole(hash), await openConsole(hash, await service.key("viewer"))];
+  const d = await service.dispatch(region, { site_address: "1 Both-ro" });
+  for (const page of pages) await expect(card(page, "Pending", "1 Both-ro")).toBeVisible();
+  await service.accept(d.id, driver!.token);
+  for (const page of pages) {
+    await expect(card(page, "Accepted", "1 Both-ro")).toContainText("Driver 1");
+    await counted(page, { Pending: 0, Accepted: 1 });
+  }
+});
+
+test("a card is reached and opened with the keyboard", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "1 First-ro", expires_at: soon(300_000) });
+  await service.dispatch(region, { site_address: "2 Second-ro", expires_at: soon(400_000) });
+  const taken = await service.dispatch(region, { site_address: "3 Third-ro" });
+  await service.accept(taken.id, driver!.token);
+  const page = await openConsole(`#/board?region=${region}`);
+  await expect(card(page, "Accepted", "3 Third-ro")).toBeVisible();
+  await page.getByLabel("Search").focus();
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await expect(card(page, "Pending", "1 First-ro")).toBeFocused();
+  await page.keyboard.press("ArrowDown");
+  await expect(card(page, "Pending", "2 Second-ro")).toBeFocused();
+  await page.keyboard.press("ArrowRight");
+  await expect(card(page, "Accepted", "3 Third-ro")).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(new RegExp(`#/dispatches/${taken.id}$`));
+  await page.goBack();
+  await expect(page.getByLabel("Region")).toHaveValue(region);
+});
+
+// A minute is longer than a test may wait, so what the service says of it is put into its answer.
+test("an offer that nobody has seen stands out, in words", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "1 Seen-ro" });
+  const d = await service.dispatch(region, { site_address: "2 Unseen-ro", expires_at: soon(1200_000) });
+  expect(await service.call("GET", `/v1/admin/board?region=${region}`)).toHaveProperty("unseen_ids", []);
+  const page = await openConsole();
+  await page.route("**/v1/admin/board*", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...await response.json(), unseen: 1, unseen_ids: [d.id] } });
+  });
+  await page.evaluate((r) => { location.hash = `#/board?region=${r}`; }, region);
+  await expect(column(page, "Pending").getByRole("status")).toHaveText("▲ 1 not seen for 60 s");
+  await expect(card(page, "Pending", "2 Unseen-ro")).toContainText("not seen for 60 s");
+  await expect(column(page, "Pending").getByRole("link").first()).toContainText("2 Unseen-ro");
+  await expect(card(page, "Pending", "1 Seen-ro")).not.toContainText("not seen");
+  await accessible(page);
+  await service.accept(d.id, driver!.token);
+  await expect(card(page, "Accepted", "2 Unseen-ro")).not.toContainText("not seen");
+});
+
+test("axe finds nothing serious, light or dark", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { expires_at: soon(50_000) });
+  await service.dispatch(region, { opens_at: soon(600_000), expires_at: soon(900_000) });
+  await service.accept((await service.dispatch(region, { site_address: "3 Taken-ro" })).id, driver!.token);
+  await change(service, await service.dispatch(region), "cancel");
+  const page = await openConsole(`#/board?region=${region}`);
+  await counted(page, { Scheduled: 1, Pending: 1, Accepted: 1, Canceled: 1 });
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme });
+    await accessible(page);
+  }
+  await page.context().setOffline(true);
+  await expect(page.getByText(/^Cut off since/)).toBeVisible();
+  await accessible(page);
+});
