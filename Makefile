@@ -6,7 +6,7 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test servers bench bench-locks bench-push loadtest client mutants lint format check clean
+.PHONY: build test servers bench bench-locks bench-push bench-console loadtest client mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -32,6 +32,10 @@ bench-locks: servers
 # What docs/outbox.md says of pushes: how long from the commit to FCM, how many a second, what they cost a claim.
 bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m .
+
+# The board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs node 20 and chromium.
+bench-console:
+	console/browser/run.sh --config bench/playwright.config.ts
 
 # k6 against two instances: race, storm or doubletap; or rolling, against three that are replaced behind a proxy.
 SCRIPT ?= race

@@ -68,6 +68,12 @@ test("what an event does not say is wanted, until it has been read", () => {
   expect(card(s, "a").site_address).toBe("elsewhere");
 });
 
+test("of a longer window the event says all", () => {
+  const s = reduce(having(dispatch("a")), events(event("updated", "a", 2, "PENDING", { expires_at: at(900) })));
+  expect(s.wanted.size).toBe(0);
+  expect(card(s, "a")).toMatchObject({ version: 2, expires_at: at(900), site_address: "at a" });
+});
+
 test("an event that was missed before this one makes the terms wanted", () => {
   const s = reduce(having(dispatch("a")), events(event("accepted", "a", 3, "ACCEPTED", { driver_id: "drv" })));
   expect([...s.wanted]).toEqual([["a", 3]]);

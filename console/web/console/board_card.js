@@ -20,7 +20,7 @@ export class Card extends Component {
       <a href=${"#/dispatches/" + c.id}>
         <span class="where">${c.site_address ?? "…"}</span>
         <${Until} card=${c} />
-        <span class="terms soft">${c.region} · ${c.vehicle_class}${c.min_working_height_m ? ` · ≥ ${c.min_working_height_m} m` : ""}</span>
+        <span class="terms soft">${c.region} · ${c.vehicle_class}${c.min_working_height_m ? ` · ≥\u00a0${c.min_working_height_m}\u00a0m` : ""}</span>
         <span class="fee">${c.fee && money(c.fee)}</span>
         <span class="time soft">${c.work_starts_at && span(c.work_starts_at, c.work_ends_at)}${c.round > 1 && ` · round ${c.round}`}</span>
         ${c.accepted_by && html`<${Who} id=${c.accepted_by} />`}

@@ -18,7 +18,7 @@ export async function readLists(filter, signal) {
   return { items: lists.flatMap((l) => l.items), cut: Object.fromEntries(live.map((s, i) => [s, lists[i].more])) };
 }
 
-// readWanted reads a few one by one, and of more the newest of their columns: under load that is one page of each.
+// readWanted reads a few one by one, and more than that by looking through their columns: under load that is one page of each.
 async function readWanted(state, asked, signal) {
   const gone = (err) => {
     if (err.status !== 404) throw err;
@@ -32,12 +32,14 @@ async function readWanted(state, asked, signal) {
   for (const status of new Set(asked.map(([id]) => state.cards.get(id)?.status))) {
     const ids = new Set(asked.map(([id]) => id).filter((id) => state.cards.get(id)?.status === status));
     if (!status) continue;
+    let limit = Math.min(200, 2 * ids.size); // they are mostly new, and so at its beginning
     let cursor = "";
     do {
-      const page = await get(path(status, state) + "&limit=200" + (cursor && `&cursor=${encodeURIComponent(cursor)}`), { signal });
+      const page = await get(path(status, state) + `&limit=${limit}` + (cursor && `&cursor=${encodeURIComponent(cursor)}`), { signal });
       items.push(...page.items);
       for (const d of page.items) ids.delete(d.id);
       cursor = page.next_cursor;
+      limit = 200;
     } while (cursor && ids.size > 0 && items.length < mostCards);
   }
   return items;

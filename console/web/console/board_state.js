@@ -112,7 +112,9 @@ function happen(s, e, now) {
   card.accepted_by = held.includes(e.status) ? e.driver_id ?? known?.accepted_by ?? null : null;
   if (e.type === "dispatch.accepted") card.accepted_at = e.at;
   card.status = byClock(card, now);
-  if (!known || e.type === "dispatch.updated" || e.version > known.version + 1) want(s, card);
+  // New terms are a new round. Of a longer window the event says all.
+  const otherTerms = e.type === "dispatch.updated" && e.round !== known?.round;
+  if (!known || otherTerms || e.version > known.version + 1) want(s, card);
   put(s, known, card, Date.parse(e.at));
 }
 
