@@ -1,19 +1,5 @@
-import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
-import type { Json } from "../service.ts";
-
-const soon = (ms: number) => new Date(Date.now() + ms).toISOString();
-
-const column = (page: Page, name: string) => page.getByRole("region", { name: new RegExp(`^${name} `) });
-const card = (page: Page, name: string, address: string) => column(page, name).getByRole("link", { name: address });
-
-/** Expects the columns' counts, by their names. */
-async function counted(page: Page, counts: Record<string, number | string>): Promise<void> {
-  for (const [name, n] of Object.entries(counts)) await expect(page.getByRole("heading", { name: `${name} ${n}`, exact: true })).toBeVisible();
-}
-
-function change(service: Service, d: Json, what: string, body: Json = {}): Promise<Json> {
-  return service.call("POST", `/v1/admin/dispatches/${d.id}/${what}`, body, { headers: { "If-Match": `"${d.version}"` } });
-}
+import { Service, accessible, expect, test } from "../fixtures.ts";
+import { card, change, column, counted, soon } from "../board.ts";
 
 test("the columns and the counts follow what happens, without reloading", async ({ openConsole, service, region }) => {
   const page = await openConsole(`#/board?region=${region}`);
@@ -224,60 +210,3 @@ test("axe finds nothing serious, light or dark", async ({ openConsole, service, 
   await expect(page.getByText(/^Cut off since/)).toBeVisible();
   await accessible(page);
 });
-
-test.describe(() => {
-  test.use({ trace: "off" }); // a snapshot of 500 cards after each step takes longer than the step
-
-  test("500 open dispatches: little is sent, and only what changes is drawn or asked for", async ({ openConsole }) => {
-    test.setTimeout(180_000);
-    const service = await new Service({ FIRSTTAP_RATE_LIMIT_DRIVER: "5000/s" }).start();
-    try {
-      const [driver] = await service.drivers(1, "seoul");
-      const all: Json[] = [];
-      while (all.length < 500) {
-        all.push(...await Promise.all(Array.from({ length: 20 }, (_, i) =>
-          service.dispatch("seoul", { site_address: `${all.length + i} Teheran-ro`, expires_at: soon(3600_000), note: "Gate 2, ask for Mr. Park." }))));
-      }
-      const { page, bytes } = await firstView(await openConsole("#/jobs", undefined, service), service.url);
-      await counted(page, { Pending: 500 });
-      await expect(column(page, "Pending").getByRole("link")).toHaveCount(500);
-      await expect(page.getByText("live", { exact: true })).toBeVisible();
-      expect(bytes()).toBeLessThan(200_000);
-
-      const drawn = () => page.evaluate(async (module) => (await import(module)).drawn.cards as number, "/console/board_card.js");
-      const before = await drawn();
-      const countdown = column(page, "Pending").getByRole("link").first().locator("time");
-      for (let ticks = 0; ticks < 2; ticks++) await expect(countdown).not.toHaveText((await countdown.textContent())!);
-      expect(await drawn()).toBe(before);
-
-      let asked = 0;
-      page.on("request", () => asked++);
-      const burst = 60;
-      await Promise.all(Array.from({ length: burst }, (_, i) => service.dispatch("seoul", { site_address: `${i} New-ro`, expires_at: soon(3600_000) })));
-      for (const d of all.slice(0, burst)) {
-        await service.accept(d.id, driver!.token);
-        await service.call("POST", `/v1/dispatches/${d.id}/withdraw`, {}, { token: driver!.token });
-      }
-      await counted(page, { Pending: 560, Accepted: 0 });
-      await expect(column(page, "Pending").getByRole("link", { name: "New-ro" })).toHaveCount(burst);
-      await expect(column(page, "Pending").getByText("round 2")).toHaveCount(burst);
-      // One for each event, and one more for each that was read.
-      expect(await drawn() - before).toBeLessThanOrEqual(burst * (1 + 1 + 2 + 1 + 1));
-      expect(asked).toBeLessThan(burst / 2);
-    } finally {
-      await service.close();
-    }
-  });
-});
-
-/** Opens the board in a tab that has nothing cached, and counts what comes over the wire. */
-async function firstView(signedIn: Page, url: string): Promise<{ page: Page; bytes: () => number }> {
-  const page = await signedIn.context().newPage();
-  const cdp = await page.context().newCDPSession(page);
-  await cdp.send("Network.enable");
-  await cdp.send("Network.setCacheDisabled", { cacheDisabled: true });
-  let bytes = 0;
-  cdp.on("Network.loadingFinished", (e) => { bytes += e.encodedDataLength; });
-  await page.goto(`${url}/console/#/board`);
-  return { page, bytes: () => bytes };
-}

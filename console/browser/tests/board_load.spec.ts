@@ -1,0 +1,58 @@
+import { type Page, Service, expect, test } from "../fixtures.ts";
+import { column, counted, soon } from "../board.ts";
+import type { Json } from "../service.ts";
+
+test.use({ trace: "off" }); // a snapshot of 500 cards after each step takes longer than the step
+
+test("500 open dispatches: little is sent, and only what changes is drawn or asked for", async ({ openConsole }) => {
+  test.setTimeout(180_000);
+  const service = await new Service({ FIRSTTAP_RATE_LIMIT_DRIVER: "5000/s" }).start();
+  try {
+    const [driver] = await service.drivers(1, "seoul");
+    const all: Json[] = [];
+    while (all.length < 500) {
+      all.push(...await Promise.all(Array.from({ length: 20 }, (_, i) =>
+        service.dispatch("seoul", { site_address: `${all.length + i} Teheran-ro`, expires_at: soon(3600_000), note: "Gate 2, ask for Mr. Park." }))));
+    }
+    const { page, bytes } = await firstView(await openConsole("#/jobs", undefined, service), service.url);
+    await counted(page, { Pending: 500 });
+    await expect(column(page, "Pending").getByRole("link")).toHaveCount(500);
+    await expect(page.getByText("live", { exact: true })).toBeVisible();
+    expect(bytes()).toBeLessThan(200_000);
+
+    const drawn = () => page.evaluate(async (module) => (await import(module)).drawn.cards as number, "/console/board_card.js");
+    const before = await drawn();
+    const countdown = column(page, "Pending").getByRole("link").first().locator("time");
+    for (let ticks = 0; ticks < 2; ticks++) await expect(countdown).not.toHaveText((await countdown.textContent())!);
+    expect(await drawn()).toBe(before);
+
+    let asked = 0;
+    page.on("request", () => asked++);
+    const burst = 60;
+    await Promise.all(Array.from({ length: burst }, (_, i) => service.dispatch("seoul", { site_address: `${i} New-ro`, expires_at: soon(3600_000) })));
+    for (const d of all.slice(0, burst)) {
+      await service.accept(d.id, driver!.token);
+      await service.call("POST", `/v1/dispatches/${d.id}/withdraw`, {}, { token: driver!.token });
+    }
+    await counted(page, { Pending: 560, Accepted: 0 });
+    await expect(column(page, "Pending").getByRole("link", { name: "New-ro" })).toHaveCount(burst);
+    await expect(column(page, "Pending").getByText("round 2")).toHaveCount(burst);
+    // One for each event, and one more for each that was read.
+    expect(await drawn() - before).toBeLessThanOrEqual(burst * (1 + 1 + 2 + 1 + 1));
+    expect(asked).toBeLessThan(burst / 2);
+  } finally {
+    await service.close();
+  }
+});
+
+/** Opens the board in a tab that has nothing cached, and counts what comes over the wire. */
+async function firstView(signedIn: Page, url: string): Promise<{ page: Page; bytes: () => number }> {
+  const page = await signedIn.context().newPage();
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Network.enable");
+  await cdp.send("Network.setCacheDisabled", { cacheDisabled: true });
+  let bytes = 0;
+  cdp.on("Network.loadingFinished", (e) => { bytes += e.encodedDataLength; });
+  await page.goto(`${url}/console/#/board`);
+  return { page, bytes: () => bytes };
+}
