@@ -1,5 +1,97 @@
-import { html } from "../assets/preact.js";
+import { html, useEffect, useRef, useState } from "../assets/preact.js";
+import { get } from "../assets/api.js";
+import { Trouble, useLoaded } from "../assets/ui.js";
+import { LiveBadge } from "./live.js";
+import { actions } from "./dispatch_actions.js";
+import { useChanges } from "./dispatch_change.js";
+import { useTurns } from "./dispatch_fresh.js";
+import { Funnel, Pushes, Told, Trail } from "./dispatch_lists.js";
+import { Terms } from "./dispatch_terms.js";
+import { State } from "./dispatch_words.js";
+import { Race } from "./race.js";
 
-export function Dispatch() {
-  return html`<h1>Dispatch</h1>`;
+/** One dispatch: what it is, who was told, who tapped, what happened, and what can be done about it. */
+export function Dispatch({ id, session, may }) {
+  const [ended, setEnded] = useState(false);
+  const { turn, stir, state } = useTurns(id, ended);
+  const { data: dispatch, error } = useLoaded((signal) => get(`/v1/admin/dispatches/${encodeURIComponent(id)}`, { signal }), [id, turn]);
+  useEffect(() => {
+    if (dispatch) setEnded(["COMPLETED", "CANCELED", "EXPIRED"].includes(dispatch.status));
+  }, [dispatch]);
+  if (!dispatch && error?.status === 404) return html`<${Missing} id=${id} />`;
+  if (!dispatch) return html`<h1>Dispatch</h1><${Trouble} error=${error} />${!error && html`<p role="status" class="soft">Reading …</p>`}`;
+  return html`<${Shown} dispatch=${dispatch} error=${error} turn=${turn} stir=${stir} live=${state} session=${session} may=${may} />`;
+}
+
+function Missing({ id }) {
+  return html`<div class="card missing stack"><h1>No such dispatch</h1>
+    <p>There is none with the id <code>${id || "(none)"}</code>. Look at the address again, or find it on the board.</p>
+    <p><a href="#/board">To the board</a></p></div>`;
+}
+
+function Shown({ dispatch, error, turn, stir, live, session, may }) {
+  const changes = useChanges(session, stir);
+  const [said, setSaid] = useState("");
+  const [chosen, choose] = useState(0); // a round; 0 is whichever is the current one
+  const round = chosen || dispatch.round;
+  const holder = round === dispatch.round ? dispatch.accepted_by : undefined;
+  return html`<div class="dispatch">
+    <header class="row between">
+      <div><h1>${dispatch.site_address}</h1>
+        <p class="row"><span role="status" aria-label="State"><${State} of=${dispatch.status} /></span>
+          <span>round ${dispatch.round}</span> <span class="soft">version ${dispatch.version}</span> <${LiveBadge} state=${live} /></p></div>
+      ${may("dispatcher") && html`<${Actions} dispatch=${dispatch} session=${session} changes=${changes} stir=${stir} setSaid=${setSaid} />`}
+    </header>
+    <${Trouble} error=${error} />
+    <${News} changes=${changes} said=${said} />
+    <div class="columns">
+      <div class="stack">
+        <${Terms} dispatch=${dispatch} onDue=${stir} />
+        <${Trail} id=${dispatch.id} turn=${turn} session=${session} />
+      </div>
+      <div class="stack">
+        ${dispatch.round > 1 && html`<label class="row">Round <select value=${String(chosen)} onChange=${(e) => choose(Number(e.target.value))}>
+          <option value="0">${dispatch.round} (now)</option>
+          ${Array.from({ length: dispatch.round - 1 }, (_, i) => dispatch.round - 1 - i).map((r) => html`<option key=${r} value=${String(r)}>${r}</option>`)}
+        </select></label>`}
+        <${Race} key=${`race ${round}`} id=${dispatch.id} round=${round} holder=${holder} turn=${turn} />
+        <${Funnel} id=${dispatch.id} turn=${turn} />
+        <${Told} key=${`told ${round}`} id=${dispatch.id} round=${round} turn=${turn} />
+        <${Pushes} id=${dispatch.id} turn=${turn} />
+      </div>
+    </div>
+  </div>`;
+}
+
+// News says what became of a change, also after its dialog was closed.
+function News({ changes: { doubt, verdict }, said }) {
+  const text = doubt ? "The service can't be reached. It is not known whether your change was made; it is being asked until it answers."
+    : verdict?.text ?? said;
+  return html`<p role="status" aria-label="Your change" class=${`news ${doubt ? "warn" : ""}`}>${text}</p>`;
+}
+
+function Actions({ dispatch, session, changes, stir, setSaid }) {
+  const [asking, ask] = useState(null);
+  const bar = useRef(null);
+  const possible = actions.filter((a) => a.states.includes(dispatch.status));
+  const begin = (action) => {
+    changes.clear();
+    setSaid("");
+    ask(action);
+  };
+  const end = (text) => {
+    ask(null);
+    if (text) setSaid(text);
+    stir();
+  };
+  // The button that opened the dialog may be gone with the state that it was for: the focus stays near it.
+  useEffect(() => {
+    if (!asking && document.activeElement === document.body && bar.current.dataset.used) bar.current.focus();
+    bar.current.dataset.used = asking || bar.current.dataset.used ? "yes" : "";
+  }, [asking, dispatch.status]);
+  return html`<div class="row" role="group" aria-label="Actions" tabindex="-1" ref=${bar}>
+    ${possible.length === 0 && html`<span class="soft">Nothing more can be done to it.</span>`}
+    ${possible.map((a) => html`<button key=${a.name} class=${a.danger ? "danger" : ""} onClick=${() => begin(a)}>${a.name}</button>`)}
+    ${asking && html`<${asking.dialog} dispatch=${dispatch} session=${session} changes=${changes} onRead=${stir} onClose=${end} />`}
+  </div>`;
 }

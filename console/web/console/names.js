@@ -1,5 +1,5 @@
 import { useEffect, useReducer } from "../assets/preact.js";
-import { get, list } from "../assets/api.js";
+import { list, send } from "../assets/api.js";
 
 const known = new Map(); // by driver id: a name, or null where there is none
 const most = 2000;
@@ -14,7 +14,7 @@ function keep(id, name) {
 
 async function read(id) {
   try {
-    keep(id, (await get(`/v1/admin/drivers/${encodeURIComponent(id)}`)).name);
+    keep(id, (await send("GET", `/v1/admin/drivers/${encodeURIComponent(id)}`)).data.name);
   } catch (err) {
     if (err.status !== 404) throw err;
     keep(id, null);

@@ -1,0 +1,67 @@
+import { html, useState } from "../assets/preact.js";
+import { Change } from "./dispatch_change.js";
+import { localInput, momentOf } from "./dispatch_time.js";
+
+const minorDigits = (currency) => new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;
+
+/** A dispatch's terms as the fields of the form have them: text. */
+function fieldsOf(d) {
+  const digits = minorDigits(d.fee.currency);
+  return {
+    site_address: d.site_address, site_lat: d.site_lat ?? "", site_lng: d.site_lng ?? "", region: d.region,
+    vehicle_class: d.vehicle_class, min_working_height_m: d.min_working_height_m ?? "",
+    work_starts_at: localInput(d.work_starts_at), work_ends_at: localInput(d.work_ends_at),
+    fee: (d.fee.amount / 10 ** digits).toFixed(digits), currency: d.fee.currency, note: d.note ?? "",
+  };
+}
+
+const optionalNumber = (text) => (String(text).trim() === "" ? null : Number(text));
+
+/** What to send for those fields that are not as they were: what somebody else changes meanwhile stays as it is then. */
+export function changesOf(before, after) {
+  const differs = (...names) => names.some((n) => String(before[n]) !== String(after[n]));
+  const change = {};
+  for (const n of ["site_address", "region", "vehicle_class"]) if (differs(n)) change[n] = after[n].trim();
+  if (differs("min_working_height_m")) change.min_working_height_m = optionalNumber(after.min_working_height_m);
+  if (differs("site_lat", "site_lng")) {
+    change.site_lat = optionalNumber(after.site_lat);
+    change.site_lng = optionalNumber(after.site_lng);
+  }
+  for (const n of ["work_starts_at", "work_ends_at"]) if (differs(n)) change[n] = momentOf(after[n]);
+  if (differs("fee", "currency")) {
+    const currency = after.currency.trim().toUpperCase();
+    change.fee = { amount: Math.round(Number(after.fee) * 10 ** minorDigits(currency)), currency };
+  }
+  if (differs("note")) change.note = after.note === "" ? null : after.note;
+  return change;
+}
+
+/** Changes what the work is, which is another offer: it says so before. */
+export function Edit(props) {
+  const { dispatch } = props;
+  const [before] = useState(() => fieldsOf(dispatch));
+  const [fields, setFields] = useState(before);
+  const field = (name, label, more) => html`<label class="stack">${label}
+    <input name=${name} value=${fields[name]} onInput=${(e) => setFields({ ...fields, [name]: e.target.value })} ...${more} /></label>`;
+  const number = { type: "number", step: "any" };
+  return html`<${Change} ...${props} title="Edit the terms" body=${() => changesOf(before, fields)}
+      ready=${Object.keys(fields).some((n) => String(fields[n]) !== String(before[n]))}
+      change=${{ word: "Change the terms", past: "The terms are changed: it is a new round", path: "", method: "PATCH", event: "dispatch.updated" }}>
+    <p class="moved"><strong>Changed terms are a new round.</strong> The offer of round ${dispatch.round} ends, nobody can take it by the old
+      terms, and every eligible driver is told again.</p>
+    ${field("site_address", "Site address", { required: true, maxlength: 500 })}
+    <div class="fields">
+      ${field("region", "Region", { required: true, maxlength: 64 })}
+      ${field("vehicle_class", "Vehicle class", { required: true, maxlength: 64 })}
+      ${field("min_working_height_m", "Working height at least, m", { ...number, min: 0, max: 200 })}
+      ${field("work_starts_at", "Work starts (your time)", { type: "datetime-local", step: 1, required: true })}
+      ${field("work_ends_at", "Work ends (your time)", { type: "datetime-local", step: 1, required: true })}
+      ${field("fee", "Fee", { ...number, min: 0, required: true })}
+      ${field("currency", "Currency", { required: true, pattern: "[A-Za-z]{3}" })}
+      ${field("site_lat", "Latitude", { ...number, min: -90, max: 90 })}
+      ${field("site_lng", "Longitude", { ...number, min: -180, max: 180 })}
+    </div>
+    <label class="stack">Note <textarea name="note" rows="3" maxlength="2000" value=${fields.note}
+      onInput=${(e) => setFields({ ...fields, note: e.target.value })}></textarea></label>
+  <//>`;
+}
