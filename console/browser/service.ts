@@ -99,7 +99,7 @@ export class Service {
 
   /** Makes an API key of a role, and returns its secret. */
   async key(role: "viewer" | "dispatcher" | "admin"): Promise<string> {
-    return (await this.call("POST", "/v1/admin/api-keys", { name: `A ${role}`, role })).secret;
+    return (await this.call("POST", "/v1/admin/api-keys", { name: `A ${role}`, role })).key;
   }
 
   accept(id: string, token: string, round?: number): Promise<Json> {

@@ -60,8 +60,8 @@ export function Told({ id, round, turn }) {
   <//>`;
 }
 
-// At is the time of the day, and the day besides for who points at it: a dispatch's moments are close together.
-const At = ({ at }) => html`<span title=${whenExactly(at)}>${at ? whenExactly(at).slice(11) : "–"}</span>`;
+/** The time of the day, and the day besides for who points at it: a dispatch's moments are close together. */
+export const At = ({ at }) => html`<span title=${whenExactly(at)}>${at ? whenExactly(at).slice(11) : "–"}</span>`;
 
 /** What has happened, the newest first. */
 export function Trail({ id, turn, session }) {
@@ -69,11 +69,11 @@ export function Trail({ id, turn, session }) {
   const name = useNames(idsOf(items).concat(items.map((e) => e.actor).filter((a) => a.startsWith("drv_"))));
   return html`<${Section} id="trail" title="What happened" error=${error} empty=${data && items.length === 0 && "Nothing."} label="What happened, the newest first"
       more=${more && html`<div><p class="soft">The newest are not read yet.</p>${more}</div>`}>
-    <table><caption class="soft">The newest first</caption><thead><tr><th scope="col">When</th><th scope="col">What</th><th scope="col">Who</th>
-      <th scope="col">Driver</th><th scope="col">Why</th><th scope="col">Round</th></tr></thead>
-    <tbody>${items.toReversed().map((e) => html`<tr key=${e.id}><td>${whenExactly(e.at)}</td><td><strong>${eventWord(e)}</strong></td>
-      <td title=${e.request_id ? `request ${e.request_id}` : undefined}>${actorWord(e.actor, session, name)}</td><td>${driverLink(e.driver_id, name)}</td>
-      <td>${reasonWord(e.reason_code)}</td><td>${e.round}</td></tr>`)}</tbody></table>
+    <table class="trail"><caption class="soft">The newest first</caption><thead><tr><th scope="col">When</th><th scope="col">What</th><th scope="col">Who</th></tr></thead>
+    <tbody>${items.toReversed().map((e) => html`<tr key=${e.id}><td>${whenExactly(e.at)}</td>
+      <td><strong>${eventWord(e)}</strong>${e.driver_id && e.driver_id !== e.actor && html` ${driverLink(e.driver_id, name)}`}
+        <div class="soft">round ${e.round}${e.reason_code && html`, ${reasonWord(e.reason_code)}`}</div></td>
+      <td title=${e.request_id ? `request ${e.request_id}` : undefined}>${actorWord(e.actor, session, name)}</td></tr>`)}</tbody></table>
   <//>`;
 }
 

@@ -10,8 +10,8 @@ export function Terms({ dispatch: d, onDue }) {
       <${Row} word="Who has it">${d.accepted_by
         ? html`<a href=${`#/drivers/${d.accepted_by}`}>${name(d.accepted_by)}</a> since ${whenExactly(d.accepted_at)}`
         : "nobody"}<//>
-      <${Row} word="Window">${when(d.opens_at)} to ${when(d.expires_at)}<br /><${Countdown} dispatch=${d} onDue=${onDue} /><//>
-      <${Row} word="Work">${when(d.work_starts_at)} to ${when(d.work_ends_at)}<//>
+      <${Row} word="Window">${range(d.opens_at, d.expires_at)}<br /><${Countdown} dispatch=${d} onDue=${onDue} /><//>
+      <${Row} word="Work">${range(d.work_starts_at, d.work_ends_at)}<//>
       <${Row} word="Fee">${money(d.fee)}<//>
       <${Row} word="Vehicle">${d.vehicle_class}${d.min_working_height_m !== null && `, at least ${d.min_working_height_m} m`}<//>
       <${Row} word="Region">${d.region}<//>
@@ -24,6 +24,12 @@ export function Terms({ dispatch: d, onDue }) {
     </dl></section>`;
 }
 
+// range says the day once where both are of the same.
+function range(from, to) {
+  const [a, b] = [when(from), when(to)];
+  return `${a} to ${a.slice(0, 10) === b.slice(0, 10) ? b.slice(11) : b}`;
+}
+
 const Row = ({ word, children }) => html`<dt>${word}</dt><dd>${children}</dd>`;
 
 // Countdown counts to the opening or the end, and says when it is due: the state is another then, and no event need tell.
@@ -33,6 +39,7 @@ function Countdown({ dispatch: d, onDue }) {
   const rest = to ? Date.parse(to) - now : 0;
   const due = Boolean(to) && rest <= 0;
   useEffect(() => { if (due) onDue(); }, [due]);
-  if (!to) return html`<span class="soft">ended ${roughly(now - Date.parse(d.expires_at))} ${now > Date.parse(d.expires_at) ? "ago" : "early"}</span>`;
+  if (d.status === "EXPIRED") return html`<span class="soft">expired ${roughly(now - Date.parse(d.expires_at))} ago</span>`;
+  if (!to) return html`<span class="soft">closed</span>`;
   return html`<strong>${d.status === "SCHEDULED" ? "opens in" : "expires in"} <span class="left">${left(rest)}</span></strong>`;
 }

@@ -1,6 +1,7 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { list } from "../assets/api.js";
-import { Trouble, useLoaded, whenExactly } from "../assets/ui.js";
+import { Trouble, useLoaded } from "../assets/ui.js";
+import { At } from "./dispatch_lists.js";
 import { useNames } from "./names.js";
 import { RaceChart } from "./race_chart.js";
 import { behindWords, readRace } from "./race_read.js";
@@ -76,6 +77,6 @@ function Taps({ taps, name }) {
     <tbody>${taps.map((t) => html`<tr key=${t.id} class=${t.kind}>
       <td>${t.rank ?? "–"}</td><td><a href=${`#/drivers/${t.driver_id}`}>${name(t.driver_id)}</a></td><td>${t.word}</td>
       <td class="number">${behindWords(t.behind)}</td><td class="number">${span(t.after_us)}</td>
-      <td class="number">${t.reaction_ms === null ? "–" : span(t.reaction_ms * 1000)}</td><td>${whenExactly(t.at)}</td>
+      <td class="number">${t.reaction_ms === null ? "–" : span(t.reaction_ms * 1000)}</td><td><${At} at=${t.at} /></td>
       <td>${t.instance ?? "–"}</td><td>${t.app_version ?? "–"}</td></tr>`)}</tbody></table></div>`;
 }

@@ -2,8 +2,8 @@ import { html, useLayoutEffect, useRef, useState } from "../assets/preact.js";
 import { scaleOf } from "./race_scale.js";
 import { behindWords, tapWords } from "./race_read.js";
 
-const labelled = 30; // as many taps have a line with a name each; more are a curve
-const line = 20, top = 6, foot = 26, right = 14, curve = 320; // px
+const labelled = 40; // as many taps have a line with a name each; more are a curve
+const line = 18, top = 6, foot = 26, right = 14, curve = 320; // px
 
 /**
  * The taps of a round on an axis of time, the first one at the top. The arrow keys and the pointer pick one, which is told
