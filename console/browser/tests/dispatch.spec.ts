@@ -224,7 +224,7 @@ test("other terms are a new round, and only what was changed is sent", async ({ 
   await dialog.getByLabel("Fee", { exact: true }).fill("400000");
   await patch(service, d, { note: "Gate 2" });
   await button(dialog, "Change the terms").click();
-  await expect(dialog.getByRole("alert").first()).toContainText("Someone else changed it first. It was changed by you.");
+  await expect(dialog.getByRole("alert").first()).toContainText("It has changed meanwhile, by your own key. It was changed by you.");
   await expect(dialog.getByLabel("Fee", { exact: true })).toHaveValue("400000");
   await button(dialog, "Change the terms").click();
   await expect(news(page)).toContainText("it is a new round");
@@ -246,6 +246,34 @@ test("each round has its own race", async ({ service, region, openConsole }) => 
   await page.getByRole("combobox", { name: "Round" }).selectOption("1");
   await expect(page.getByText(/^2 taps by 2 drivers\. Driver 1 won/)).toBeVisible();
   await expect(section(page, "Who was told").getByRole("row", { name: /Driver 1/ })).toContainText("WITHDRAWN");
+});
+
+test("who was told, how far it got, and what was pushed", async ({ service, region, openConsole }) => {
+  const [one, two] = await service.drivers(2, region);
+  await service.call("PUT", `/v1/me/devices/${region}`, { platform: "android", push_token: `token-${region}` }, { token: one!.token });
+  const d = await service.dispatch(region);
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  const told = section(page, "Who was told");
+  const push = section(page, "The pushes").getByRole("row", { name: /opened Driver 1 SENT 0 sent/ });
+  await expect(push).toBeVisible();
+  await service.call("POST", `/v1/dispatches/${d.id}/seen`, undefined, { token: one!.token });
+  await service.call("POST", `/v1/dispatches/${d.id}/decline`, { reason_code: "TOO_FAR" }, { token: one!.token });
+  await expect(told.getByRole("row", { name: /Driver 1 DECLINED .*TOO_FAR/ })).toBeVisible();
+  await service.call("POST", `/v1/dispatches/${d.id}/seen`, undefined, { token: two!.token });
+  await expect(told.getByRole("row", { name: /Driver 2 SEEN/ })).toBeVisible(); // no event tells of it
+  await service.accept(d.id, two!.token, 1);
+  await expect(section(page, "How far it got").getByRole("row", { name: "1 1 1 2 1 1" })).toBeVisible();
+});
+
+test("what is not known any more is not called nought", async ({ service, region, openConsole }) => {
+  const d = await service.dispatch(region);
+  const page = await openConsole();
+  await page.route("**/notifications?**", (route) => route.fulfill({ json: {
+    items: [], next_cursor: null, server_time: new Date().toISOString(),
+    funnel: [{ round: 1, told: null, accepted_by_fcm: null, seen: 3, tapped: 2, won: 1 }],
+  } }));
+  await page.evaluate((id) => { location.hash = `#/dispatches/${id}`; }, d.id);
+  await expect(section(page, "How far it got").getByText("not known any more")).toHaveCount(2);
 });
 
 test("a viewer looks and has nothing to press", async ({ service, region, openConsole }) => {

@@ -27,7 +27,7 @@ export function Assign(props) {
     <fieldset class="choices"><legend>${wanted ? "Found" : `Who works in ${dispatch.region} with ${dispatch.vehicle_class}`}</legend>
       ${choices.map((d) => html`<label key=${d.id} class="choice">
         <input type="radio" name="driver" value=${d.id} checked=${driver?.id === d.id} onChange=${() => setDriver(d)} />
-        <span><strong>${d.name}</strong> <span class="soft">${d.phone} · ${about(d)}</span></span></label>`)}
+        <span><strong>${d.name}</strong> <span class="soft">${d.phone}</span><br /><span class="soft">${about(d)}</span></span></label>`)}
       <p role="status" class="soft">${data && found.length === 0 ? "No driver found." : data?.next_cursor ? `The first ${most}: type more of the name.` : loading ? "Searching …" : ""}</p>
     </fieldset>
   <//>`;

@@ -120,7 +120,8 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
       try {
         if (err.code !== "VERSION_MOVED") throw err;
         const truth = await since(seen);
-        setMoved({ said: await sentences(truth.news, session), now: truth.now });
+        const own = truth.news.length > 0 && truth.news.every((e) => e.actor === session.key_id); // another window
+        setMoved({ own, said: await sentences(truth.news, session), now: truth.now });
         setSeen(truth.now);
       } catch (failed) {
         setError(refusal(failed));
@@ -132,7 +133,7 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
     <form class="stack" onSubmit=${submit}>
       ${children}
       <div role="alert">${moved && html`<div class="moved stack">
-        <p><strong>Someone else changed it first.</strong> It was ${moved.said}.</p>
+        <p><strong>${moved.own ? "It has changed meanwhile, by your own key." : "Someone else changed it first."}</strong> It was ${moved.said}.</p>
         <p>Now it is <${State} of=${moved.now.status} /> in round ${moved.now.round}. Nothing of yours was done. What you typed is
           still here: confirm again if you still want it.</p></div>`}
         ${!doubt && verdict && !verdict.done && html`<p class="moved">${verdict.text}</p>`}</div>

@@ -17,10 +17,10 @@ function useMore(path, turn, by = 50) {
   return { ...loaded, items, more };
 }
 
-function Section({ id, title, error, empty, label, children, more }) {
+function Section({ id, title, error, empty, children, more }) {
   return html`<section class="card" aria-labelledby=${id}><h2 id=${id}>${title}</h2>
     <${Trouble} error=${error} />
-    ${empty ? html`<p class="soft">${empty}</p>` : html`<div class="scroll tall" tabindex="0" role="region" aria-label=${label}>${children}</div>`}
+    ${empty ? html`<p class="soft">${empty}</p>` : html`<div class="scroll tall" tabindex="0" role="region" aria-label=${`Table: ${title}`}>${children}</div>`}
     ${more}</section>`;
 }
 
@@ -49,7 +49,7 @@ function Step({ n, of }) {
 export function Told({ id, round, turn }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/offers?round=${round}`, turn);
   const name = useNames(idsOf(items));
-  return html`<${Section} id="told" title="Who was told" error=${error} more=${more} label="Who was told"
+  return html`<${Section} id="told" title="Who was told" error=${error} more=${more}
       empty=${data && items.length === 0 && `Nobody was told of round ${round}.`}>
     <table><thead><tr><th scope="col">Driver</th><th scope="col">Stands</th><th scope="col">Told</th><th scope="col">Sent</th>
       <th scope="col">Seen</th><th scope="col">Declined</th><th scope="col">Tapped</th></tr></thead>
@@ -67,7 +67,7 @@ export const At = ({ at }) => html`<span title=${whenExactly(at)}>${at ? whenExa
 export function Trail({ id, turn, session }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/events`, turn, 200);
   const name = useNames(idsOf(items).concat(items.map((e) => e.actor).filter((a) => a.startsWith("drv_"))));
-  return html`<${Section} id="trail" title="What happened" error=${error} empty=${data && items.length === 0 && "Nothing."} label="What happened, the newest first"
+  return html`<${Section} id="trail" title="What happened" error=${error} empty=${data && items.length === 0 && "Nothing."}
       more=${more && html`<div><p class="soft">The newest are not read yet.</p>${more}</div>`}>
     <table class="trail"><caption class="soft">The newest first</caption><thead><tr><th scope="col">When</th><th scope="col">What</th><th scope="col">Who</th></tr></thead>
     <tbody>${items.toReversed().map((e) => html`<tr key=${e.id}><td>${whenExactly(e.at)}</td>
@@ -81,9 +81,9 @@ export function Trail({ id, turn, session }) {
 export function Pushes({ id, turn }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/notifications`, turn);
   const name = useNames(idsOf(items));
-  return html`<${Section} id="pushes" title="The pushes" error=${error} more=${more} label="The pushes"
+  return html`<${Section} id="pushes" title="The pushes" error=${error} more=${more}
       empty=${data && items.length === 0 && "Nothing was pushed: no device to push to."}>
-    <table><thead><tr><th scope="col">What</th><th scope="col">To</th><th scope="col">Status</th><th scope="col">Attempts</th>
+    <table><thead><tr><th scope="col">What</th><th scope="col">To</th><th scope="col">Status</th><th scope="col">Failed tries</th>
       <th scope="col">Result</th><th scope="col">Delay</th><th scope="col">Made</th><th scope="col">Round</th></tr></thead>
     <tbody>${items.map((n) => html`<tr key=${n.id}><td>${n.type.slice("dispatch.".length)}${n.silent && html` <span class="soft">silent</span>`}</td>
       <td>${n.topic ? `topic ${n.topic}` : driverLink(n.driver_id, name)}</td>
