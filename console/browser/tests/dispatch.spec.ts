@@ -12,8 +12,14 @@ const change = (service: Service, d: any, what: string, body: object = {}) =>
 const read = (service: Service, d: any) => service.call("GET", `/v1/admin/dispatches/${d.id}`);
 const events = async (service: Service, d: any): Promise<any[]> => (await service.call("GET", `/v1/admin/dispatches/${d.id}/events`)).items;
 
+/** A time below a second, as the page says it. */
+const spanWords = (us: number) => (us < 1000 ? `${us} µs` : `${Number((us / 1000).toPrecision(3))} ms`);
+
 /** What a datetime-local field has for a moment; the browser is in Seoul. */
 const local = (ms: number) => new Date(ms + 9 * 3600_000).toISOString().slice(0, 19);
+
+/** Leaves the page nothing but the stream to hear by: who does not look is not polled for. */
+const lookAway = (page: Page) => page.evaluate(() => Object.defineProperty(document, "visibilityState", { get: () => "hidden" }));
 
 test("a race of ten shows as it was, without reloading", async ({ service, region, openConsole }) => {
   const drivers = await service.drivers(10, region);
@@ -53,18 +59,61 @@ test("a race of ten shows as it was, without reloading", async ({ service, regio
   await accessible(page);
 });
 
-test("taps that came before the winner's are told from those behind it", async ({ service, region, openConsole }) => {
-  const [won, early] = await service.drivers(2, region);
-  const d = await service.dispatch(region, { opens_at: new Date(Date.now() + 2000).toISOString() });
+test("taps that are written down behind the answer come by themselves", async ({ service, region, openConsole }) => {
+  const drivers = await service.drivers(6, region);
+  const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
+  await expect(page.getByText("Nobody has tapped in round 1.")).toBeVisible();
+  await lookAway(page);
+  const written = [0, 1, 3];
+  await page.route("**/attempts?**", async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    const n = body.items.length > 0 ? written.shift() : undefined;
+    await route.fulfill({ response, json: n === undefined ? body : { ...body, items: body.items.slice(0, n) } });
+  });
+  await Promise.allSettled(drivers.map((v) => service.accept(d.id, v.token, 1)));
+  await expect(page.getByText(/^6 taps by 6 drivers\./)).toBeVisible();
+  expect(written).toEqual([]);
+});
+
+test("taps that came before the winner's are told from those behind it", async ({ service, region, openConsole }) => {
+  const [won, early, late] = await service.drivers(3, region);
+  const d = await service.dispatch(region, { opens_at: new Date(Date.now() + 4000).toISOString() });
   await expect(service.accept(d.id, early!.token)).rejects.toThrow("NOT_OPEN_YET");
+  const page = await openConsole(`#/dispatches/${d.id}`);
   await expect(status(page)).toHaveText("PENDING");
   await service.accept(d.id, won!.token, 1);
-  await expect(page.getByText("2 taps by 2 drivers. Driver 1 won.")).toBeVisible();
+  await expect(service.accept(d.id, late!.token, 1)).rejects.toThrow("ALREADY_TAKEN");
+  await expect(page.getByText(/^3 taps by 3 drivers\. Driver 1 won, .* ahead of the next\.$/)).toBeVisible();
   const rows = page.getByRole("region", { name: "The taps" }).locator("tbody tr");
+  await page.getByLabel("Axis").selectOption("linear");
+  await expect(page.locator("svg.race .tap")).toHaveCount(3);
   await expect(rows.first()).toContainText("too early");
   await expect(rows.first().getByRole("cell").nth(3)).toHaveText("–");
-  await expect(rows.last()).toContainText("won");
+  await expect(rows.nth(1)).toContainText("won");
+  const { items } = await service.call("GET", `/v1/admin/dispatches/${d.id}/attempts`);
+  expect(items[1].after_us).toBeGreaterThan(0); // so that behind the winner is not after the first tap
+  await expect(rows.last().getByRole("cell").nth(3)).toHaveText(`+${spanWords(items[2].after_us - items[1].after_us)}`);
+});
+
+test("the beginning of a race with a late tap can be looked at by itself", async ({ service, region, openConsole }) => {
+  const drivers = await service.drivers(4, region);
+  const d = await service.dispatch(region);
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  await page.route("**/attempts?**", (route) => route.fulfill({ json: {
+    items: [0, 40, 100, 90_000_000].map((after_us, i) => ({
+      id: `att_${String(i).repeat(26)}`, round: 1, driver_id: drivers[i]!.id, result: i === 1 ? "SUCCESS" : "ALREADY_TAKEN", at: d.opens_at, after_us,
+      rank: [2, 1, 3, 4][i], reaction_ms: null, instance: null, app_version: null,
+    })), next_cursor: null, server_time: new Date().toISOString(),
+  } }));
+  await expect(page.getByText("4 taps by 4 drivers. Driver 2 won, 60 µs ahead of the next.")).toBeVisible();
+  await expect(page.getByRole("region", { name: "The taps" }).locator("tbody tr").first()).toContainText("40 µs before");
+  await expect(page.locator("svg.race .axis text")).toContainText(["0", "10 µs", "1 ms", "1 s", "1:00 min"]);
+  await page.getByLabel("Axis").selectOption("the first 100 µs (3 taps)");
+  await expect(page.locator("svg.race .tap")).toHaveCount(3);
+  await expect(page.locator("svg.race")).toContainText("+60 µs");
+  await expect(page.locator("svg.race")).not.toContainText("1:30 min");
 });
 
 test("three hundred taps are drawn, and read a piece at a time", async ({ service, region, openConsole }) => {
@@ -117,6 +166,7 @@ test("who is second to change it is told who was first, and may still do it", as
   await button(page, "Cancel…").click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Reason (optional)").fill("MINE");
+  await lookAway(page);
   await service.accept(d.id, driver!.token, 1);
   await expect(status(page)).toHaveText("ACCEPTED"); // what is on the screen moves; what was asked about does not
   await button(dialog, "Cancel the dispatch").click();

@@ -53,13 +53,13 @@ export function Edit(props) {
     <div class="fields">
       ${field("region", "Region", { required: true, maxlength: 64 })}
       ${field("vehicle_class", "Vehicle class", { required: true, maxlength: 64 })}
-      ${field("min_working_height_m", "Working height at least, m", { ...number, min: 0, max: 200 })}
       ${field("work_starts_at", "Work starts (your time)", { type: "datetime-local", step: 1, required: true })}
       ${field("work_ends_at", "Work ends (your time)", { type: "datetime-local", step: 1, required: true })}
       ${field("fee", "Fee", { ...number, min: 0, required: true })}
       ${field("currency", "Currency", { required: true, pattern: "[A-Za-z]{3}" })}
       ${field("site_lat", "Latitude", { ...number, min: -90, max: 90 })}
       ${field("site_lng", "Longitude", { ...number, min: -180, max: 180 })}
+      ${field("min_working_height_m", "Working height at least, m", { ...number, min: 0, max: 200 })}
     </div>
     <label class="stack">Note <textarea name="note" rows="3" maxlength="2000" value=${fields.note}
       onInput=${(e) => setFields({ ...fields, note: e.target.value })}></textarea></label>

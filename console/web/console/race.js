@@ -5,7 +5,7 @@ import { At } from "./dispatch_lists.js";
 import { useNames } from "./names.js";
 import { RaceChart } from "./race_chart.js";
 import { behindWords, readRace } from "./race_read.js";
-import { span } from "./race_scale.js";
+import { beginnings, span } from "./race_scale.js";
 
 const atOnce = 300, tableAtOnce = 50;
 // Taps are written behind the answer, by up to 200 ms on each instance: what was just told of is looked at again until two
@@ -39,18 +39,22 @@ export function Race({ id, round, holder, turn }) {
   const [wish, setWish] = useState("auto");
   const [rows, setRows] = useState(tableAtOnce);
   const { taps, winner } = readRace(data?.items ?? [], holder);
+  const until = Number(wish) || 0; // µs, 0 for all
+  const drawn = until ? taps.filter((t) => t.after_us <= until) : taps;
   const named = taps.slice(0, rows);
   const name = useNames([...new Set(named.map((t) => t.driver_id).concat(winner?.driver_id ?? []))]);
   return html`<section class="card" aria-labelledby="race">
     <div class="row between"><h2 id="race">The race</h2>
       ${taps.length > 1 && html`<label class="row soft">Axis <select value=${wish} onChange=${(e) => setWish(e.target.value)}>
-        <option value="auto">as it reads best</option><option value="linear">linear</option><option value="log">logarithmic</option></select></label>`}
+        <option value="auto">as it reads best</option><option value="linear">linear</option><option value="log">logarithmic</option>
+        ${beginnings(taps.map((t) => t.after_us)).map((b) => html`<option key=${b.us} value=${String(b.us)}>the first ${span(b.us)} (${b.taps} taps)</option>`)}
+        </select></label>`}
     </div>
     <${Trouble} error=${error} />
     ${data && taps.length === 0 && html`<p class="soft">Nobody has tapped in round ${round}.</p>`}
     ${taps.length > 0 && html`
       <p role="status">${summary(taps, winner, name)}</p>
-      <${RaceChart} taps=${taps} winner=${winner} wish=${wish} name=${name} />
+      <${RaceChart} key=${wish} taps=${drawn} winner=${drawn.includes(winner) ? winner : undefined} wish=${until ? "linear" : wish} name=${name} />
       <${Taps} taps=${named} name=${name} />
       <div class="row">
         ${rows < taps.length && html`<button onClick=${() => setRows(rows + 100)}>More rows (${taps.length - rows})</button>`}

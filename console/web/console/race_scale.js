@@ -44,6 +44,16 @@ function niceStep(least) {
 
 const decades = [1, 10, 100, 1e3, 1e4, 1e5, second, 10 * second, minute, 10 * minute, hour, 10 * hour, 100 * hour];
 
+/**
+ * How much of the beginning is worth looking at by itself: whole decades after which there are taps that came much later.
+ * @param {number[]} moments in µs, from 0
+ * @returns {{us: number, taps: number}[]} until when, and how many taps there are until then
+ */
+export function beginnings(moments) {
+  return decades.map((us) => ({ us, taps: moments.filter((m) => m <= us).length }))
+    .filter(({ taps }, i, all) => taps > 1 && taps < moments.length && taps !== all[i - 1]?.taps);
+}
+
 // logarithmic has 0 too: it is log(1 + us/unit), where unit is what comes first.
 function logarithmic(first, last) {
   const unit = decades.findLast((d) => d <= first) ?? 1;
