@@ -1,5 +1,5 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
-import { get } from "../assets/api.js";
+import { Unreachable, get } from "../assets/api.js";
 import { Trouble, useLoaded } from "../assets/ui.js";
 import { LiveBadge } from "./live.js";
 import { actions } from "./dispatch_actions.js";
@@ -7,7 +7,7 @@ import { useChanges } from "./dispatch_change.js";
 import { useTurns } from "./dispatch_fresh.js";
 import { Funnel, Pushes, Told, Trail } from "./dispatch_lists.js";
 import { Terms } from "./dispatch_terms.js";
-import { State } from "./dispatch_words.js";
+import { State, Unread } from "./dispatch_words.js";
 import { Race } from "./race.js";
 
 /** One dispatch: what it is, who was told, who tapped, what happened, and what can be done about it. */
@@ -19,7 +19,7 @@ export function Dispatch({ id, session, may }) {
     if (dispatch) setEnded(["COMPLETED", "CANCELED", "EXPIRED"].includes(dispatch.status));
   }, [dispatch]);
   if (!dispatch && error?.status === 404) return html`<${Missing} id=${id} />`;
-  if (!dispatch) return html`<h1>Dispatch</h1><${Trouble} error=${error} />${!error && html`<p role="status" class="soft">Reading …</p>`}`;
+  if (!dispatch) return html`<h1>Dispatch</h1><${Unread} error=${error} />${!error && html`<p role="status" class="soft">Reading …</p>`}`;
   return html`<${Shown} dispatch=${dispatch} error=${error} turn=${turn} stir=${stir} live=${state} session=${session} may=${may} />`;
 }
 
@@ -42,7 +42,7 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
           <span>round ${dispatch.round}</span> <span class="soft">version ${dispatch.version}</span> <${LiveBadge} state=${live} /></p></div>
       ${may("dispatcher") && html`<${Actions} dispatch=${dispatch} session=${session} changes=${changes} stir=${stir} setSaid=${setSaid} />`}
     </header>
-    <${Trouble} error=${error} />
+    <${Trouble} error=${error instanceof Unreachable ? new Error("The service can't be reached. What you see may be old.") : error} />
     <${News} changes=${changes} said=${said} />
     <div class="columns">
       <div class="stack">
@@ -72,7 +72,7 @@ function News({ changes: { doubt, verdict }, said }) {
 
 function Actions({ dispatch, session, changes, stir, setSaid }) {
   const [asking, ask] = useState(null);
-  const bar = useRef(null);
+  const bar = useRef(null), used = useRef(false);
   const possible = actions.filter((a) => a.states.includes(dispatch.status));
   const begin = (action) => {
     changes.clear();
@@ -86,8 +86,8 @@ function Actions({ dispatch, session, changes, stir, setSaid }) {
   };
   // The button that opened the dialog may be gone with the state that it was for: the focus stays near it.
   useEffect(() => {
-    if (!asking && document.activeElement === document.body && bar.current.dataset.used) bar.current.focus();
-    bar.current.dataset.used = asking || bar.current.dataset.used ? "yes" : "";
+    if (asking) used.current = true;
+    else if (used.current && document.activeElement === document.body) bar.current.focus();
   }, [asking, dispatch.status]);
   return html`<div class="row" role="group" aria-label="Actions" tabindex="-1" ref=${bar}>
     ${possible.length === 0 && html`<span class="soft">Nothing more can be done to it.</span>`}

@@ -5,16 +5,16 @@ import { nameDriver } from "./names.js";
 import { State, eventSentence, refusal } from "./dispatch_words.js";
 
 const askAgain = 2_000; // ms between looks at what became of a change that was not answered
-const mostEvents = 1_000;
+const mostEvents = 2_000;
 
 /** What has happened since somebody saw the dispatch as it was then. */
 async function since(then, signal) {
   const path = `/v1/admin/dispatches/${then.id}`;
   const now = await get(path, { signal });
-  const { items } = await list(`${path}/events`, mostEvents, { signal });
+  const { items, more } = await list(`${path}/events`, mostEvents, { signal });
   // Whatever made the version that was seen has its time; and what moves no version is no reason to ask again.
   const news = items.filter((e) => e.at > then.updated_at && e.type !== "dispatch.declined" && e.type !== "dispatch.reminder");
-  return { now, news };
+  return { now, news, all: !more };
 }
 
 async function sentences(news, session) {
@@ -22,6 +22,13 @@ async function sentences(news, session) {
   const names = new Map(await Promise.all([...new Set(ids)].map(async (id) => [id, await nameDriver(id).catch(() => id)])));
   const said = news.map((e) => eventSentence(e, session, (id) => names.get(id) ?? id));
   return said.length > 0 ? said.join(", then ") : "changed";
+}
+
+// found says what is to be seen of a dispatch whose change was not answered, and is not among what has happened.
+async function found({ now, news, all }, seen, session) {
+  if (now.version === seen.version) return "Your change is not made so far. You can confirm it again: it is made once at most";
+  if (!all) return "The dispatch has changed; whether by you, the list of what happened says";
+  return `Your change was not made; meanwhile it was ${await sentences(news, session)}`;
 }
 
 /**
@@ -47,10 +54,7 @@ export function useChanges(session, onRead) {
         });
       }
       const mine = truth.news.some((e) => e.actor === session.key_id && e.type === doubt.change.event);
-      const moved = truth.now.version !== doubt.seen.version;
-      const text = mine ? `The service can be reached again: ${doubt.change.past}.`
-        : moved ? `The service can be reached again. Your change was not made; meanwhile it was ${await sentences(truth.news, session)}.`
-        : "The service can be reached again, and your change is not made so far. You can confirm it again: it is made once at most.";
+      const text = `The service can be reached again${mine ? `: ${doubt.change.past}` : `. ${await found(truth, doubt.seen, session)}`}.`;
       if (abort.signal.aborted) return;
       setDoubt(null);
       setVerdict({ done: mine, text, seen: truth.now });

@@ -1,7 +1,7 @@
 import { html, useState } from "../assets/preact.js";
 import { get, list } from "../assets/api.js";
-import { Trouble, roughly, useLoaded, when, whenExactly } from "../assets/ui.js";
-import { actorWord, eventWord, reasonWord } from "./dispatch_words.js";
+import { roughly, useLoaded, when, whenExactly } from "../assets/ui.js";
+import { Unread, actorWord, eventWord, reasonWord } from "./dispatch_words.js";
 import { useNames } from "./names.js";
 
 const driverLink = (id, name) => (id ? html`<a href=${`#/drivers/${id}`}>${name(id)}</a>` : "–");
@@ -12,14 +12,14 @@ function useMore(path, turn, by = 50) {
   const [most, setMost] = useState(by);
   const loaded = useLoaded((signal) => list(path, most, { signal }), [path, most, turn]);
   const items = loaded.data?.items ?? [];
-  const more = loaded.data?.more && html`<p class="row"><button onClick=${() => setMost(most + 2 * by)}>More</button>
+  const more = loaded.data?.more && html`<p class="row more"><button onClick=${() => setMost(most + 2 * by)}>More</button>
     <span class="soft">These are the first ${items.length}.</span></p>`;
   return { ...loaded, items, more };
 }
 
-function Section({ id, title, error, empty, children, more }) {
+function Section({ id, title, data, error, empty, children, more }) {
   return html`<section class="card" aria-labelledby=${id}><h2 id=${id}>${title}</h2>
-    <${Trouble} error=${error} />
+    <${Unread} error=${error} shown=${data} />
     ${empty ? html`<p class="soft">${empty}</p>` : html`<div class="scroll tall" tabindex="0" role="region" aria-label=${`Table: ${title}`}>${children}</div>`}
     ${more}</section>`;
 }
@@ -30,7 +30,7 @@ export function Funnel({ id, turn }) {
   const rounds = data?.funnel ?? [];
   const steps = [["told", "Told"], ["accepted_by_fcm", "Accepted by FCM"], ["seen", "Seen"], ["tapped", "Tapped"], ["won", "Won"]];
   return html`<section class="card" aria-labelledby="funnel"><h2 id="funnel">How far it got</h2>
-    <${Trouble} error=${error} />
+    <${Unread} error=${error} shown=${data} />
     ${data && rounds.length === 0 && html`<p class="soft">Nobody has been told yet.</p>`}
     ${rounds.length > 0 && html`<div class="scroll tall" tabindex="0" role="region" aria-label="How far it got, by round">
       <table class="funnel"><thead><tr><th scope="col">Round</th>${steps.map(([, title]) => html`<th scope="col" class="number">${title}</th>`)}</tr></thead>
@@ -49,7 +49,7 @@ function Step({ n, of }) {
 export function Told({ id, round, turn }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/offers?round=${round}`, turn);
   const name = useNames(idsOf(items));
-  return html`<${Section} id="told" title="Who was told" error=${error} more=${more}
+  return html`<${Section} id="told" title="Who was told" data=${data} error=${error} more=${more}
       empty=${data && items.length === 0 && `Nobody was told of round ${round}.`}>
     <table><thead><tr><th scope="col">Driver</th><th scope="col">Stands</th><th scope="col">Told</th><th scope="col">Sent</th>
       <th scope="col">Seen</th><th scope="col">Declined</th><th scope="col">Tapped</th></tr></thead>
@@ -67,7 +67,7 @@ export const At = ({ at }) => html`<span title=${whenExactly(at)}>${at ? whenExa
 export function Trail({ id, turn, session }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/events`, turn, 200);
   const name = useNames(idsOf(items).concat(items.map((e) => e.actor).filter((a) => a.startsWith("drv_"))));
-  return html`<${Section} id="trail" title="What happened" error=${error} empty=${data && items.length === 0 && "Nothing."}
+  return html`<${Section} id="trail" title="What happened" data=${data} error=${error} empty=${data && items.length === 0 && "Nothing."}
       more=${more && html`<div><p class="soft">The newest are not read yet.</p>${more}</div>`}>
     <table class="trail"><caption class="soft">The newest first</caption><thead><tr><th scope="col">When</th><th scope="col">What</th><th scope="col">Who</th></tr></thead>
     <tbody>${items.toReversed().map((e) => html`<tr key=${e.id}><td>${whenExactly(e.at)}</td>
@@ -81,7 +81,7 @@ export function Trail({ id, turn, session }) {
 export function Pushes({ id, turn }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/notifications`, turn);
   const name = useNames(idsOf(items));
-  return html`<${Section} id="pushes" title="The pushes" error=${error} more=${more}
+  return html`<${Section} id="pushes" title="The pushes" data=${data} error=${error} more=${more}
       empty=${data && items.length === 0 && "Nothing was pushed: no device to push to."}>
     <table><thead><tr><th scope="col">What</th><th scope="col">To</th><th scope="col">Status</th><th scope="col">Failed tries</th>
       <th scope="col">Result</th><th scope="col">Delay</th><th scope="col">Made</th><th scope="col">Round</th></tr></thead>

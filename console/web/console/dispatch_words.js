@@ -1,5 +1,6 @@
 import { html } from "../assets/preact.js";
-import { Problem } from "../assets/api.js";
+import { Problem, Unreachable } from "../assets/api.js";
+import { Trouble } from "../assets/ui.js";
 
 const what = {
   "dispatch.created": "created",
@@ -65,6 +66,12 @@ export function refusal(err) {
     case "DRIVER_NOT_FOUND": return new Error("There is no such driver any more.");
   }
   return err;
+}
+
+/** Says why something could not be read. That nobody can be asked is said once, at the top, where there is something to see. */
+export function Unread({ error, shown }) {
+  if (!(error instanceof Unreachable)) return html`<${Trouble} error=${error} />`;
+  return html`<${Trouble} error=${shown ? null : new Error("The service can't be reached.")} />`;
 }
 
 const tones = { SCHEDULED: "", PENDING: "warn", ACCEPTED: "good", IN_PROGRESS: "good", COMPLETED: "good", CANCELED: "bad", EXPIRED: "bad" };

@@ -1,7 +1,8 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { list } from "../assets/api.js";
-import { Trouble, useLoaded } from "../assets/ui.js";
+import { useLoaded } from "../assets/ui.js";
 import { At } from "./dispatch_lists.js";
+import { Unread } from "./dispatch_words.js";
 import { useNames } from "./names.js";
 import { RaceChart } from "./race_chart.js";
 import { behindWords, readRace } from "./race_read.js";
@@ -50,13 +51,13 @@ export function Race({ id, round, holder, turn }) {
         ${beginnings(taps.map((t) => t.after_us)).map((b) => html`<option key=${b.us} value=${String(b.us)}>the first ${span(b.us)} (${b.taps} taps)</option>`)}
         </select></label>`}
     </div>
-    <${Trouble} error=${error} />
+    <${Unread} error=${error} shown=${data} />
     ${data && taps.length === 0 && html`<p class="soft">Nobody has tapped in round ${round}.</p>`}
     ${taps.length > 0 && html`
       <p role="status">${summary(taps, winner, name)}</p>
       <${RaceChart} key=${wish} taps=${drawn} winner=${drawn.includes(winner) ? winner : undefined} wish=${until ? "linear" : wish} name=${name} />
       <${Taps} taps=${named} name=${name} />
-      <div class="row">
+      <div class="row more">
         ${rows < taps.length && html`<button onClick=${() => setRows(rows + 100)}>More rows (${taps.length - rows})</button>`}
         ${data.more && html`<button onClick=${showMore}>Later taps</button> <span class="soft">These are the first ${taps.length}.</span>`}
       </div>`}

@@ -52,7 +52,7 @@ export function RaceChart({ taps, winner, wish, name }) {
 function Axis({ scale, x, bottom, width }) {
   let free = -Infinity; // where the label before ends
   return html`<g class="axis">${scale.ticks.map(({ us, label }) => {
-    const px = x(us), half = label.length * 3.4;
+    const px = x(us), half = label.length * 3.8;
     const fits = px - half > free + 6;
     if (fits) free = px + half;
     return html`<line x1=${px} x2=${px} y1=${top} y2=${bottom + (fits ? 5 : 0)} />
