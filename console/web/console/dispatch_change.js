@@ -70,14 +70,14 @@ export function useChanges(session, onRead) {
   const submit = useCallback(async (change, seen, body) => {
     setVerdict(null);
     const path = `/v1/admin/dispatches/${seen.id}${change.path}`;
+    const options = { body, version: seen.version };
     // The same change of the same version has the same key, however often it is confirmed: it is made once.
-    const of = JSON.stringify([path, seen.version, body]);
+    const of = JSON.stringify([path, options]);
     if (key.current.of !== of) key.current = { of, key: freshKey() };
-    const options = { body, version: seen.version, idempotencyKey: key.current.key };
     try {
       // PATCH takes no key: to send it twice could meet the version that the first made.
-      if (change.method === "PATCH") await request("PATCH", path, { body, version: seen.version });
-      else await send("POST", path, options);
+      if (change.method === "PATCH") await request("PATCH", path, options);
+      else await send("POST", path, { ...options, idempotencyKey: key.current.key });
       setDoubt(null);
     } catch (err) {
       if (err instanceof Unreachable) setDoubt({ change, seen });

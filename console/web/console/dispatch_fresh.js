@@ -8,6 +8,8 @@ const every = 5_000, endedEvery = 30_000;
 /**
  * Counts up when what is shown of a dispatch may have changed: when something has happened to it, when events may have been
  * missed, and every few seconds while somebody looks.
+ * @param {string} id
+ * @param {boolean} ended whether little more will come
  * @returns {{turn: number, stir: () => void, state: "live"|"cut"}} stir has it read again soon
  */
 export function useTurns(id, ended) {
