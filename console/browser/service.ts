@@ -13,6 +13,8 @@ export class Service {
   url = "";
   readonly adminKey = randomBytes(24).toString("hex");
   private readonly secret = randomBytes(24).toString("hex");
+  /** The database's file, for who looks into it while the service is stopped. */
+  get database(): string { return join(this.dir, "firsttap.db"); }
   private dir = "";
   private process: ChildProcess | undefined;
   private log: string[] = [];
@@ -29,7 +31,7 @@ export class Service {
         PATH: process.env.PATH,
         FIRSTTAP_ADDR: this.url ? new URL(this.url).host : "127.0.0.1:0",
         FIRSTTAP_OPS_ADDR: "",
-        FIRSTTAP_DATABASE_URL: `sqlite://${join(this.dir, "firsttap.db")}`,
+        FIRSTTAP_DATABASE_URL: `sqlite://${this.database}`,
         FIRSTTAP_ADMIN_KEY: this.adminKey,
         FIRSTTAP_JWT_SECRET: this.secret,
         FIRSTTAP_RATE_LIMIT_ADMIN: "5000/s",

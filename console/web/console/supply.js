@@ -1,5 +1,70 @@
-import { html } from "../assets/preact.js";
+import { html, useRef, useState } from "../assets/preact.js";
+import { get, now } from "../assets/api.js";
+import { when } from "../assets/ui.js";
+import { Chart } from "./chart.js";
+import { Freshness, usePolled } from "./poll.js";
+import { Numbers, Regions, range, Table } from "./supply_tables.js";
 
+const ranges = [[1, "1 hour"], [6, "6 hours"], [24, "24 hours"], [168, "7 days"]];
+const hour = 3600_000;
+
+const query = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, v]) => v !== "")).toString();
+
+/** Drivers on duty against open dispatches: now, and over time. */
 export function Supply() {
-  return html`<h1>Supply</h1>`;
+  const [region, setRegion] = useState("");
+  const [hours, setHours] = useState(6);
+  const [regions, setRegions] = useState([]);
+  const board = usePolled(async (signal) => {
+    const data = await get(`/v1/admin/board?${query({ region })}`, { signal });
+    learn(data.regions.map((r) => r.region));
+    return { region, ...data };
+  }, 5000, [region]);
+  const learn = (names) => setRegions((known) => (names.every((n) => known.includes(n)) ? known : [...new Set([...known, ...names])].sort()));
+  const current = board.data?.region === region ? board.data : null;
+  return html`<div class="stack supply">
+    <div class="row"><h1>Supply</h1><${Freshness} of=${board} /></div>
+    <div class="row">
+      <label>Region <select value=${region} onChange=${(e) => setRegion(e.target.value)}>
+        <option value="">all together</option>${regions.map((r) => html`<option key=${r} value=${r}>${r}</option>`)}</select></label>
+      <label>Time <select value=${hours} onChange=${(e) => setHours(Number(e.target.value))}>
+        ${ranges.map(([n, words]) => html`<option key=${n} value=${n}>${words}</option>`)}</select></label>
+    </div>
+    <${History} key=${`${hours} ${region}`} region=${region} hours=${hours} board=${current} onRegions=${learn} />
+    ${current && !region && html`<${Regions} regions=${current.regions} />`}
+  </div>`;
+}
+
+/** Reads the whole time once, and then the last hour alone. */
+function usePoints(region, hours, onRegions) {
+  const known = useRef({ points: [], at: 0 });
+  return usePolled(async (signal) => {
+    const { points, at } = known.current;
+    const goesOn = now() - at < 0.9 * hour;
+    const { items, server_time } = await get(`/v1/admin/supply?${query({ region, hours: goesOn ? 1 : hours })}`, { signal, timeout: 30_000 });
+    const fresh = items.filter((p) => p.region === (region || null));
+    const since = new Date(Date.parse(server_time) - hours * hour).toISOString();
+    const before = goesOn ? points.filter((p) => p.at >= since && !(p.at >= fresh[0]?.at)) : [];
+    known.current = { points: [...before, ...fresh], at: now() };
+    onRegions([...new Set(items.map((p) => p.region).filter(Boolean))]);
+    return known.current.points;
+  }, 15_000, []);
+}
+
+function History({ region, hours, board, onRegions }) {
+  const read = usePoints(region, hours, onRegions);
+  const points = read.data ?? [];
+  const last = points.at(-1);
+  const [, words] = ranges.find(([n]) => n === hours);
+  const says = last && `${region || "All regions together"}, the last ${words}: on duty ${range(points, "on_duty")}, at last ${last.on_duty}; ` +
+    `open ${range(points, "open")}, at last ${last.open}; counted ${when(last.at)}.`;
+  return html`
+    <${Numbers} board=${board} region=${region} last=${last} />
+    <section class="card stack" aria-label="Over time">
+      <div class="row"><h2>The last ${words}</h2><${Freshness} of=${read} /></div>
+      ${read.data && !last && html`<p role="status">No points yet: drivers and dispatches are counted once a minute.</p>`}
+      ${last && html`<p class="soft">${says}</p>
+        <${Chart} points=${points} hours=${hours} says=${says} />
+        <${Table} points=${points} hours=${hours} />`}
+    </section>`;
 }

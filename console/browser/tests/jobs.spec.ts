@@ -1,0 +1,81 @@
+import { accessible, expect, test } from "../fixtures.ts";
+
+test("the jobs, their schedules in words, and their runs as they come", async ({ openConsole, service }) => {
+  const page = await openConsole("#/jobs", await service.key("viewer"));
+  const row = (name: string) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });
+  await expect(row("expire-offers")).toContainText("every 5 seconds");
+  await expect(row("nightly")).toContainText("every day at 04:00");
+  await expect(row("nightly")).toContainText("Asia/Seoul, on the leader");
+  await expect(row("nightly")).toContainText(/held/);
+  await expect(row("retention")).toContainText("1 min after its last run");
+  await expect(row("remind")).toContainText("every minute");
+  await expect(row("expire-offers")).toContainText("SUCCEEDED");
+  await expect(row("expire-offers")).toContainText("0 offers ended");
+  await expect(page.getByRole("button", { name: /^Runs of / })).toHaveCount(5);
+  await expect(page.getByRole("button", { name: /^Run now/ })).toHaveCount(0);
+
+  await page.getByRole("button", { name: "Runs of expire-offers" }).focus();
+  await page.keyboard.press("Enter");
+  const runs = page.getByRole("table", { name: "Last runs of expire-offers" }).getByRole("row");
+  await expect(runs.nth(1)).toContainText("SUCCEEDED");
+  const newest = await runs.nth(1).textContent();
+  await expect(runs.nth(1)).not.toHaveText(newest!); // the next slot's run comes by itself
+  await accessible(page);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await accessible(page);
+});
+
+test("an admin has a job run, and sees how it goes", async ({ openConsole, service }) => {
+  const page = await openConsole("#/jobs");
+  await page.getByRole("button", { name: "Run now: retention" }).click();
+  const dialog = page.getByRole("dialog", { name: "Run retention now?" });
+  await dialog.getByRole("button", { name: "Back" }).click();
+  await expect(dialog).toHaveCount(0);
+  const before = (await service.call("GET", "/v1/admin/jobs/retention/runs")).items.filter((r: any) => r.requested_by !== null);
+  await page.getByRole("button", { name: "Run now: retention" }).click();
+  await page.keyboard.press("Enter");
+  const watched = page.getByRole("status").filter({ hasText: "retention" });
+  await expect(watched).toContainText(/SUCCEEDED.*rows deleted, in .* on /);
+  const asked = page.getByRole("table", { name: "Last runs of retention" }).getByRole("row").filter({ hasText: "key_" });
+  await expect(asked).toHaveCount(before.length + 1);
+  await expect(asked.first()).toContainText("SUCCEEDED");
+});
+
+test("a run that waits for its lock is queued until it is free", async ({ openConsole, service }) => {
+  // supply keeps its lock for 50 s after a run: the second that is asked for waits.
+  await service.call("POST", "/v1/admin/jobs/supply/run");
+  await expect.poll(async () => {
+    const jobs = (await service.call("GET", "/v1/admin/jobs")).items;
+    const { queued, lock } = jobs.find((j: any) => j.name === "supply");
+    return queued === null && lock !== null;
+  }).toBe(true);
+  const page = await openConsole("#/jobs");
+  await page.getByRole("button", { name: "Run now: supply" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Run now" }).click();
+  await expect(page.getByRole("status").filter({ hasText: "supply" })).toContainText("QUEUED");
+  const row = page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: "supply" }) });
+  await expect(row).toContainText("asked for");
+  await expect(row).toContainText(/held\s*0:\d\d/);
+});
+
+test("the network cut and back, and the service gone and back", async ({ openConsole, service }) => {
+  const page = await openConsole("#/jobs");
+  const table = page.getByRole("region", { name: "Jobs" });
+  await expect(table).toBeVisible();
+  await page.context().setOffline(true);
+  await expect(page.getByText(/^may be old: read at/)).toBeVisible();
+  await expect(table).toBeVisible();
+  await page.getByRole("button", { name: "Run now: retention" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Run now" }).click();
+  await expect(dialog.getByRole("alert")).toContainText("can't be reached");
+  await page.context().setOffline(false);
+  await dialog.getByRole("button", { name: "Run now" }).click();
+  await expect(page.getByRole("status").filter({ hasText: "retention" })).toContainText("SUCCEEDED");
+  await expect(page.getByText("current", { exact: true })).toBeVisible();
+
+  await service.stop("SIGKILL");
+  await expect(page.getByText(/^may be old: read at/)).toBeVisible();
+  await service.start();
+  await expect(page.getByText("current", { exact: true })).toBeVisible();
+});

@@ -1,0 +1,39 @@
+import { accessible, expect, Service, test } from "../fixtures.ts";
+
+test("who leads and who relays is held, counts down, and is renewed", async ({ openConsole }) => {
+  const service = await new Service({ FIRSTTAP_RELAY: "leader" }).start();
+  try {
+    const page = await openConsole("#/locks", await service.key("viewer"), service);
+    const row = (name: string) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });
+    const { items } = await service.call("GET", "/v1/admin/locks");
+    const relay = items.find((l: any) => l.name === "relay");
+    await expect(row("relay")).toContainText("sends the pushes of all instances");
+    await expect(row("relay")).toContainText(relay.holder);
+    await expect(row("relay")).toContainText(/0:(0\d|10)/);
+    await expect(row("relay").getByRole("cell").nth(1)).toHaveText(String(relay.fence));
+    await expect(row("jobs")).toContainText("leads the jobs");
+    await expect(page.getByText("A fence is a number that grows")).toBeVisible();
+    await accessible(page);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await accessible(page);
+
+    await page.context().setOffline(true);
+    await expect(page.getByText(/^may be old: read at/)).toBeVisible();
+    await expect(row("relay")).toContainText("now"); // it counts down; nobody renews it that we know of
+    await page.context().setOffline(false);
+    await expect(page.getByText("current", { exact: true })).toBeVisible();
+    await expect(row("relay")).toContainText(/0:\d\d/);
+  } finally {
+    await service.close();
+  }
+});
+
+test("a job that keeps its lock shows up", async ({ openConsole, service }) => {
+  const page = await openConsole("#/locks");
+  await service.call("POST", "/v1/admin/jobs/supply/run"); // keeps it for the rest of 50 s
+  const supply = page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: "supply" }) });
+  await expect(supply).toContainText(/0:\d\d/);
+  await supply.getByRole("link", { name: "a job" }).focus();
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { name: "Jobs" })).toBeVisible();
+});

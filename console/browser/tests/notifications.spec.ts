@@ -1,0 +1,158 @@
+import { accessible, expect, Service, test as base } from "../fixtures.ts";
+import { Fcm } from "../fcm.ts";
+
+const test = base.extend<{ fcm: Fcm; pushing: Service; tell: (n: number) => Promise<string> }>({
+  fcm: async ({}, use) => {
+    const fcm = await new Fcm().start();
+    await use(fcm);
+    await fcm.close();
+  },
+  /** A service that pushes to fcm. */
+  pushing: async ({ fcm }, use) => {
+    const service = await new Service(fcm.settings()).start();
+    await use(service);
+    await service.close();
+  },
+  /** Tells n drivers of a dispatch, on a device each: phone-0, phone-1, ... */
+  tell: async ({ pushing, region }, use) => use(async (n) => {
+    const drivers = await pushing.drivers(n, region);
+    for (const [i, { token }] of drivers.entries()) {
+      await pushing.call("PUT", `/v1/me/devices/installation-${i}`, { platform: "android", push_token: `phone-${i}`, app_version: "1.0.0", locale: "ko-KR" }, { token });
+    }
+    return (await pushing.dispatch(region)).id;
+  }),
+});
+
+test("dead pushes are sent again, one and all, once the push service takes them", async ({ fcm, pushing, tell, openConsole }) => {
+  await fcm.poison("dispatch.opened");
+  const id = await tell(4);
+  const page = await openConsole("#/notifications", await pushing.key("dispatcher"), pushing);
+  const dead = page.getByRole("tab", { name: "Dead" });
+  await expect(dead).toHaveText("Dead 4");
+  await dead.click();
+  const rows = page.getByRole("tabpanel").getByRole("row");
+  await expect(rows).toHaveCount(5);
+  const first = rows.filter({ hasText: "Driver 1" });
+  await expect(first).toContainText("opened");
+  await expect(first).toContainText("INVALID_ARGUMENT");
+  await expect(first.getByRole("link")).toHaveAttribute("href", `#/dispatches/${id}`);
+  await accessible(page);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await accessible(page);
+
+  await fcm.cure();
+  await first.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("button", { name: "Back" }).click();
+  await expect(dialog).toHaveCount(0);
+  await expect(dead).toHaveText("Dead 4");
+  await first.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" }).click();
+  await dialog.getByRole("button", { name: "Send again" }).click();
+  await expect(page.getByText("1 of 1 put back into the backlog.")).toBeVisible();
+  await expect(dead).toHaveText("Dead 3");
+  await expect(first).toHaveCount(0);
+
+  // Somebody else is quicker with one of them while this one is asked: that one is refused, and the others go.
+  await page.getByRole("button", { name: "Send all 3 shown again" }).click();
+  const [other] = (await pushing.call("GET", "/v1/admin/notifications?status=DEAD")).items;
+  await pushing.call("POST", `/v1/admin/notifications/${other.id}/redrive`);
+  await dialog.getByRole("button", { name: "Send again" }).click();
+  await expect(page.getByText("2 of 3 put back into the backlog.")).toBeVisible();
+  await expect(page.getByRole("listitem").filter({ hasText: other.id })).toBeVisible();
+  await expect(dead).toHaveText("Dead 0");
+  await expect(page.getByText("No push is dead.")).toBeVisible();
+
+  await page.getByRole("tab", { name: "Sent" }).click();
+  await expect(rows).toHaveCount(5);
+  await expect(rows.filter({ hasText: "Driver 2" })).toContainText("opened");
+  for (const n of [0, 1, 2, 3]) expect((await fcm.device(`phone-${n}`)).received).toBe(1);
+});
+
+test("a push that is refused again is dead again", async ({ fcm, pushing, tell, openConsole }) => {
+  await fcm.poison("dispatch.opened");
+  await tell(1);
+  const page = await openConsole("#/notifications/DEAD", undefined, pushing);
+  const again = page.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" });
+  await again.click();
+  await page.getByRole("dialog").getByRole("button", { name: "Send again" }).click();
+  await expect(page.getByText("1 of 1 put back into the backlog.")).toBeVisible();
+  await expect.poll(() => fcm.refused()).toBe(2);
+  await expect(page.getByRole("tab", { name: "Backlog" })).toHaveText("Backlog 0");
+  await expect(again).toBeVisible();
+});
+
+test("more than a page is not counted, but shown when asked", async ({ fcm, pushing, tell, openConsole }) => {
+  await fcm.poison("dispatch.opened");
+  await tell(130);
+  const page = await openConsole("#/notifications/DEAD", undefined, pushing);
+  const dead = page.getByRole("tab", { name: "Dead" });
+  await expect(dead).toHaveText("Dead 100+");
+  const rows = page.getByRole("tabpanel").getByRole("row");
+  await expect(rows).toHaveCount(101);
+  await page.getByRole("button", { name: "Show 100 more" }).click();
+  await expect(rows).toHaveCount(131);
+  await expect(dead).toHaveText("Dead 130");
+  await fcm.cure();
+  await page.getByRole("button", { name: "Send all 130 shown again" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Send again" }).click();
+  await expect(page.getByText("130 of 130 put back into the backlog.")).toBeVisible();
+  await expect(dead).toHaveText("Dead 0");
+});
+
+test("the backlog shows what waits, also with the network cut, and goes on when it is back", async ({ fcm, pushing, tell, openConsole }) => {
+  await fcm.fail(503);
+  const id = await tell(2);
+  const page = await openConsole("#/notifications", await pushing.key("viewer"), pushing);
+  const backlog = page.getByRole("tab", { name: "Backlog" });
+  await expect(backlog).toHaveText("Backlog 2");
+  await expect(page.getByText("current", { exact: true })).toBeVisible();
+  const rows = page.getByRole("tabpanel").getByRole("row");
+  await expect(rows.filter({ hasText: "Driver 1" })).toContainText(/in \d+ s|due/);
+
+  await page.context().setOffline(true);
+  await expect(page.getByText(/^may be old: read at/)).toBeVisible();
+  await expect(rows).toHaveCount(3);
+  await fcm.fail(0);
+  await pushing.call("POST", `/v1/admin/dispatches/${id}/cancel`, { reason_code: "CUSTOMER" }, { headers: { "If-Match": '"1"' } });
+  await page.context().setOffline(false);
+  await expect(page.getByText("current", { exact: true })).toBeVisible();
+  await expect(backlog).toHaveText("Backlog 0", { timeout: 40_000 });
+  await page.getByRole("tab", { name: "Dropped" }).click();
+  await expect(rows.filter({ hasText: "opened" })).toHaveCount(2);
+});
+
+test("a viewer sees what is dead, and is offered nothing to do about it; the tabs go by keys", async ({ fcm, pushing, tell, openConsole }) => {
+  await fcm.poison("dispatch.opened");
+  await tell(2);
+  const page = await openConsole("#/notifications", await pushing.key("viewer"), pushing);
+  await expect(page.getByRole("tab", { name: "Dead" })).toHaveText("Dead 2");
+  await page.getByRole("tab", { name: "Backlog" }).focus();
+  await page.keyboard.press("ArrowRight");
+  await expect(page.getByRole("tab", { name: "Dead" })).toBeFocused();
+  await expect(page.getByRole("tab", { name: "Dead" })).toHaveAttribute("aria-selected", "true");
+  await expect(page.getByRole("tabpanel", { name: "Dead" }).getByRole("row")).toHaveCount(3);
+  await expect(page.getByRole("button", { name: "again", exact: false })).toHaveCount(0);
+  await page.keyboard.press("Home");
+  await expect(page.getByText("Nothing waits to be sent.")).toBeVisible();
+  await page.keyboard.press("ArrowLeft");
+  await expect(page.getByRole("tab", { name: "Sent" })).toBeFocused();
+  await expect(page).toHaveURL(/#\/notifications\/SENT$/);
+});
+
+test("what is dead is sent again by keys alone", async ({ fcm, pushing, tell, openConsole }) => {
+  await fcm.poison("dispatch.opened");
+  await tell(1);
+  const page = await openConsole("#/notifications/DEAD", undefined, pushing);
+  await expect(page.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" })).toBeVisible();
+  await fcm.cure();
+  await page.getByRole("tab", { name: "Dead" }).focus();
+  await page.keyboard.press("Tab"); // the table
+  await page.keyboard.press("Tab"); // the dispatch
+  await page.keyboard.press("Tab");
+  await expect(page.getByRole("button", { name: "Send again: dispatch.opened to Driver 1" })).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("dialog").getByRole("button", { name: "Send again" })).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect(page.getByText("1 of 1 put back into the backlog.")).toBeVisible();
+  await expect(page.getByText("No push is dead.")).toBeVisible();
+});

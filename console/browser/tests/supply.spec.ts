@@ -1,0 +1,101 @@
+import { execFileSync } from "node:child_process";
+import { accessible, expect, Service, test as base } from "../fixtures.ts";
+
+const test = base.extend<{ own: Service }>({
+  own: async ({}, use) => {
+    const service = await new Service().start();
+    await use(service);
+    await service.close();
+  },
+});
+
+/** Writes points of the past, as the supply job would have: [minutes ago, region, on duty, open]. */
+async function past(service: Service, points: [number, string, number, number][]): Promise<void> {
+  await service.stop();
+  const minute = Math.floor(Date.now() / 60_000) * 60_000_000;
+  const rows = points.map(([ago, ...rest]) => [minute - ago * 60_000_000, ...rest]);
+  execFileSync("python3", ["-c", `
+import json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.executemany("INSERT OR REPLACE INTO supply (at, region, on_duty, open) VALUES (?, ?, ?, ?)", json.load(sys.stdin))
+db.commit()`, service.database], { input: JSON.stringify(rows) });
+  await service.start();
+}
+
+test("without points it says so; what is counted then appears by itself", async ({ own, openConsole, region }) => {
+  test.setTimeout(120_000);
+  await own.drivers(3, region);
+  await own.dispatch(region);
+  await own.dispatch(region);
+  const page = await openConsole("#/supply", await own.key("viewer"), own);
+  const counted = (await own.call("GET", "/v1/admin/supply")).items.length > 0; // the schedule may have come first
+  if (!counted) await expect(page.getByText("No points yet")).toBeVisible();
+  await expect(page.getByRole("table", { name: "Regions now" }).getByRole("row").filter({ hasText: region })).toContainText(/3\s*2/);
+  await own.call("POST", "/v1/admin/jobs/supply/run"); // at once, or as soon as the schedule's run lets go of its lock
+  await expect(page.getByRole("img")).toHaveAccessibleName(/on duty .*at last 3; open .*at last 2; counted/, { timeout: 90_000 });
+  await expect(page.getByText("No points yet")).toHaveCount(0);
+  await expect(page.locator("canvas")).toBeVisible();
+});
+
+test("the chart and the table by region and time", async ({ own, openConsole, region }) => {
+  const ago = Array.from({ length: 180 }, (_, i) => 180 - i);
+  await past(own, [
+    ...ago.flatMap((m): [number, string, number, number][] => [[m, "", 12, m === 30 ? 9 : 4], [m, region, 7, m === 30 ? 8 : 3]]),
+    [3000, "", 40, 41], [3000, region, 20, 21],
+  ]);
+  const page = await openConsole("#/supply", undefined, own);
+  const chart = page.getByRole("img");
+  await expect(chart).toHaveAccessibleName(/All regions together, the last 6 hours: on duty (12|0 to 12), at last \d+; open (4|0) to 9/);
+  await expect(chart.locator("canvas")).toBeVisible();
+  expect(await inked(page)).toBe(true);
+
+  await page.getByRole("combobox", { name: "Region" }).selectOption(region);
+  await expect(chart).toHaveAccessibleName(new RegExp(`^${region}, the last 6 hours: on duty 7, at last 7; open 3 to 8, at last 3`));
+  await page.getByRole("combobox", { name: "Time" }).selectOption("1 hour");
+  await expect(chart).toHaveAccessibleName(/the last 1 hour: on duty 7, at last 7; open 3 to 8/);
+  await page.getByRole("combobox", { name: "Time" }).selectOption("7 days");
+  await expect(chart).toHaveAccessibleName(/the last 7 days: on duty 7 to 20, at last 7; open 3 to 21/);
+  await page.getByRole("combobox", { name: "Time" }).selectOption("1 hour");
+
+  await page.getByText("The same as a table").focus();
+  await page.keyboard.press("Enter");
+  const table = page.getByRole("table", { name: "Supply by time" });
+  await expect(table.getByRole("row").filter({ has: page.getByRole("cell", { name: "8", exact: true }) })).toHaveCount(1);
+  expect(await table.getByRole("row").count()).toBeGreaterThan(55);
+  await accessible(page);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await accessible(page);
+  expect(await inked(page)).toBe(true);
+
+  await page.setViewportSize({ width: 400, height: 800 });
+  await expect.poll(async () => (await chart.locator("canvas").boundingBox())!.width).toBeLessThan(400);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(400);
+  await expect(page.locator("link[href$='uplot.css']")).toHaveCount(1);
+});
+
+test("the network cut and back", async ({ own, openConsole, region }) => {
+  await past(own, [[2, "", 5, 1]]);
+  const page = await openConsole("#/supply", undefined, own);
+  await expect(page.getByRole("img")).toHaveAccessibleName(/on duty/);
+  await page.context().setOffline(true);
+  await expect(page.getByText(/^may be old: read at/)).toHaveCount(2);
+  await expect(page.locator("canvas")).toBeVisible();
+  await own.drivers(2, region);
+  await page.context().setOffline(false);
+  await expect(page.getByText("current", { exact: true })).toHaveCount(2);
+  await expect(page.getByRole("table", { name: "Regions now" }).getByRole("row").filter({ hasText: region })).toContainText(/2\s*0/);
+});
+
+/** Whether anything in the color of the line of those on duty is on the canvas. */
+function inked(page: import("../fixtures.ts").Page): Promise<boolean> {
+  return page.locator("canvas").evaluate((canvas: any) => {
+    const probe = canvas.ownerDocument.createElement("i");
+    probe.style.color = "var(--accent)";
+    canvas.parentElement.append(probe);
+    const [r, g, b] = getComputedStyle(probe).color.match(/\d+/g)!.map(Number);
+    probe.remove();
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    for (let i = 0; i < data.length; i += 4) if (data[i] === r && data[i + 1] === g && data[i + 2] === b && data[i + 3] === 255) return true;
+    return false;
+  });
+}

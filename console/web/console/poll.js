@@ -1,0 +1,64 @@
+import { html, useEffect, useReducer, useState } from "../assets/preact.js";
+import { Problem, Unreachable, now } from "../assets/api.js";
+import { explain } from "../assets/ui.js";
+
+/**
+ * Reads what a component shows, and again every ms while somebody looks at it. What was read stays, beside the error where
+ * the last try failed.
+ * @param {(signal: AbortSignal) => Promise<any>} load
+ * @param {number} ms
+ * @param {any[]} dependencies it is read at once when one of them changes
+ * @returns {{data: any, error: Error|null, at: number, reload: () => void}} at is when data was read, 0 before that
+ */
+export function usePolled(load, ms, dependencies) {
+  const [state, set] = useState({ data: undefined, error: null, at: 0 });
+  const [turn, reload] = useReducer((n) => n + 1, 0);
+  useEffect(() => {
+    const abort = new AbortController();
+    let timer, busy = false;
+    const read = async () => {
+      if (busy || document.visibilityState !== "visible") return;
+      clearTimeout(timer);
+      busy = true;
+      let wait = ms;
+      try {
+        const data = await load(abort.signal);
+        if (!abort.signal.aborted) set({ data, error: null, at: now() });
+      } catch (error) {
+        wait = Math.max(ms, (error.retryAfter || 0) * 1000);
+        if (!abort.signal.aborted) set((s) => ({ ...s, error }));
+      }
+      busy = false;
+      if (!abort.signal.aborted) timer = setTimeout(read, wait);
+    };
+    const cut = () => set((s) => ({ ...s, error: new Unreachable() })); // the browser knows before a request does
+    read();
+    document.addEventListener("visibilitychange", read);
+    addEventListener("online", read);
+    addEventListener("offline", cut);
+    return () => {
+      abort.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", read);
+      removeEventListener("online", read);
+      removeEventListener("offline", cut);
+    };
+  }, [...dependencies, ms, turn]);
+  return { ...state, reload };
+}
+
+const clock = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });
+
+/** Says whether what is shown is current, and if not, from when it is and why. */
+export function Freshness({ of: { error, at } }) {
+  const text = !error ? (at ? "current" : "reading …") : at ? `may be old: read at ${clock.format(at)}` : "nothing read yet";
+  return html`<span role="status" class="row"><span class=${"badge " + (error ? "bad" : "good")}>${text}</span>
+    ${error && html`<span class="bad">${why(error)}</span>`}</span>`;
+}
+
+/** Why something could not be read; explain() speaks of what was to be done. */
+function why(error) {
+  if (error instanceof Unreachable) return error.message;
+  if (error instanceof Problem && error.code === "INTERNAL") return `${error.status}: ${error.message}`;
+  return explain(error);
+}

@@ -1,0 +1,70 @@
+import { html, useEffect, useRef, useState } from "../assets/preact.js";
+import { Problem, send } from "../assets/api.js";
+import { Ask } from "../assets/ui.js";
+
+const atOnce = 4;
+
+/** Whether a refusal is about one push, and says nothing of the others. */
+const ofOne = (err) => err instanceof Problem && err.status !== 401 && err.status !== 403;
+
+/**
+ * Asks whether dead pushes are to be sent again, and has them sent, a few at a time. Closing it stops what has not begun.
+ * @param {{items: any[], onClose: (outcome: {sent: number, of: number, failed: {item: any, error: Error}[]}|null) => void}} props
+ *   null where nothing was tried
+ */
+export function Redrive({ items: shown, onClose }) {
+  const [items] = useState(shown); // the list behind goes on, and what is asked does not
+  const [sent] = useState(() => new Set());
+  const [failed, setFailed] = useState([]);
+  const [count, setCount] = useState(null);
+  const stop = useRef(new AbortController());
+  const latest = useRef(null); // what came of it so far; null before it was tried
+  useEffect(() => () => stop.current.abort(), []);
+
+  const act = async () => {
+    stop.current = new AbortController();
+    const { signal } = stop.current;
+    const queue = items.filter((n) => !sent.has(n.id));
+    latest.current = [];
+    const tell = () => { setFailed(latest.current); setCount(sent.size); };
+    tell();
+    const work = async () => {
+      for (let n; !signal.aborted && (n = queue.shift());) {
+        try {
+          await send("POST", `/v1/admin/notifications/${n.id}/redrive`, { signal });
+          sent.add(n.id);
+        } catch (error) {
+          if (signal.aborted) return;
+          if (!ofOne(error)) {
+            stop.current.abort();
+            throw error;
+          }
+          latest.current = [...latest.current, { item: n, error }];
+        }
+        tell();
+      }
+    };
+    await Promise.all(Array.from({ length: atOnce }, work));
+  };
+  const close = () => {
+    stop.current.abort();
+    onClose(latest.current === null ? null : { sent: sent.size, of: items.length, failed: latest.current });
+  };
+  const what = items.length === 1 ? "this push" : `these ${items.length} pushes`;
+  return html`<${Ask} title=${`Send ${what} again?`} word="Send again" act=${act} onClose=${close}>
+    <p>${items.length === 1 ? "The driver's device" : "Each driver's device"} gets it as soon as the push service takes it. It counts as new: attempts start at 0.</p>
+    <p role="status">${count !== null && `${count} of ${items.length} sent again${failed.length > 0 ? `, ${failed.length} refused` : ""} …`}</p>
+  <//>`;
+}
+
+/** Tells what came of it. */
+export function Outcome({ outcome }) {
+  const place = useRef(null);
+  useEffect(() => { if (outcome) place.current.focus(); }, [outcome]); // the button that asked for it is gone
+  return html`<div ref=${place} tabindex="-1" role="status" class="outcome">
+    ${outcome && html`<p class=${outcome.sent === outcome.of ? "good" : "bad"}>
+      ${outcome.sent} of ${outcome.of} put back into the backlog.</p>
+      ${outcome.failed.length > 0 && html`<ul>${outcome.failed.map(({ item, error }) => html`<li key=${item.id}>
+        <code>${item.id}</code>: ${error.message}</li>`)}</ul>`}`}
+  </div>`;
+}
