@@ -21,7 +21,7 @@ export function Jobs({ may }) {
     setOpen((o) => (o.includes(asked) ? o : [...o, asked]));
     polled.reload();
   };
-  return html`<div class="stack">
+  return html`<div class="stack operations">
     <div class="row"><h1>Jobs</h1><${Freshness} of=${polled} /></div>
     <div class="trouble" role="alert">${blocked.length > 0 && `Blocked: ${blocked.map((j) => j.name).join(", ")}.`}</div>
     ${watched.map((run) => html`<${Watched} key=${run.job + run.scheduled_at} run=${run} onEnd=${polled.reload} />`)}
@@ -50,7 +50,7 @@ function Job({ job, time, read, expanded, onToggle, onRun }) {
   return html`<tr>
     <th scope="row">${job.name}<small title=${job.schedule}>${inWords(job.schedule)}</small>
       <small>${job.time_zone}${job.on_leader && ", on the leader"}</small></th>
-    <td>${job.next_run_at ? html`${left(Date.parse(job.next_run_at) - time)}<small>${when(job.next_run_at)}</small>` : "–"}</td>
+    <td>${job.next_run_at ? html`${left(Date.parse(job.next_run_at) - time)}<small class="short">${when(job.next_run_at)}</small>` : "–"}</td>
     <td>${job.lock_problem ? html`<span class="bad">Nobody can tell: ${job.lock_problem}</span>`
       : lock ? html`<${Holder} lock=${lock} passed=${time - read} />` : html`<span class="soft">free</span>`}</td>
     <td>${running && html`<${RunState} run=${running} /><small>since ${whenExactly(running.began_at)}</small>`}
@@ -67,4 +67,4 @@ function Job({ job, time, read, expanded, onToggle, onRun }) {
 const Holder = ({ lock, passed }) => html`<span title=${lock.holder}>held</span>
   ${lock.lease_left_ms === null ? html`<small>until its session ends</small>`
     : html` <span>${left(lock.lease_left_ms - passed)}</span>`}
-  <small class="holder">${lock.holder}</small>`;
+  <small>${lock.holder.split("/")[0]}</small>`;

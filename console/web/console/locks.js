@@ -12,7 +12,7 @@ const purposes = { jobs: "leads the jobs that run on the leader", relay: "sends 
 export function Locks() {
   const polled = usePolled((signal) => list("/v1/admin/locks", most, { signal }), 2000, []);
   const time = useNow(250);
-  return html`<div class="stack">
+  return html`<div class="stack operations">
     <div class="row"><h1>Locks</h1><${Freshness} of=${polled} /></div>
     <p class="soft">The locks of the jobs and of the leader. A fence is a number that grows with every new holder: what a
       former holder still writes with a lower one is refused.</p>
@@ -30,7 +30,7 @@ function Held({ locks, passed }) {
         <th scope="row">${l.name}<small>${purposes[l.name] ?? html`<a href="#/jobs">a job</a>`}</small></th>
         <td>${l.holder}</td>
         <td class="number">${l.fence}</td>
-        <td class="number"><${Ends} lock=${l} passed=${passed} /></td>
+        <td class="number short"><${Ends} lock=${l} passed=${passed} /></td>
       </tr>`)}</tbody>
     </table>
   </div>`;
@@ -38,7 +38,7 @@ function Held({ locks, passed }) {
 
 /** A holder renews before the end, so the end may move. */
 function Ends({ lock, passed }) {
-  if (lock.lease_left_ms === null) return html`<span class="unheld">with its holder's session</span>`;
+  if (lock.lease_left_ms === null) return html`<span>with its holder's session</span>`;
   const still = lock.lease_left_ms - passed;
   return still > 0 ? html`${left(still)}<small>unless renewed</small>` : html`<span class="soft">now</span>`;
 }

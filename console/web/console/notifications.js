@@ -34,7 +34,7 @@ export function Notifications({ id, may }) {
     setShown(pageSize);
   };
   const lists = polled.data?.lists ?? {};
-  return html`<div class="stack">
+  return html`<div class="stack operations">
     <div class="row"><h1>Notifications</h1><${Freshness} of=${polled} /></div>
     <${Tabs} status=${status} lists=${lists} onChoose=${choose} />
     <div role="tabpanel" id="pushes" aria-labelledby=${"tab-" + status} class="stack">
@@ -93,8 +93,8 @@ function Pushes({ state, found, may, reload }) {
           ${dead && may("dispatcher") && html`<th scope="col"><span class="hidden">Send again</span></th>`}</tr></thead>
         <tbody>${found.items.map((n) => html`<tr key=${n.id}>
           <td>${n.type.replace("dispatch.", "")}${n.silent && html` <span class="soft" title="For the app and not for its user">silent</span>`}</td>
-          <td><a href=${"#/dispatches/" + n.dispatch_id} title=${n.dispatch_id}>…${n.dispatch_id.slice(-8)}</a> <span class="soft">round ${n.round}</span></td>
-          <td>${n.driver_id ? html`<span title=${n.driver_id}>${names(n.driver_id)}</span>` : html`<span class="soft">topic</span> ${n.topic}`}</td>
+          <td class="short"><a href=${"#/dispatches/" + n.dispatch_id} title=${n.dispatch_id}>…${n.dispatch_id.slice(-8)}</a> <span class="soft">round ${n.round}</span></td>
+          <td class="short">${n.driver_id ? html`<span title=${n.driver_id}>${names(n.driver_id)}</span>` : html`<span class="soft">topic</span> ${n.topic}`}</td>
           <td class="number">${n.attempts}</td>
           <td>${came(n)}</td>
           <td class="number" title=${whenExactly(n.created_at)}>${roughly(time - Date.parse(n.created_at))}</td>
@@ -116,11 +116,11 @@ const LastHeading = ({ status }) => html`<th scope="col">${headings[status]}</th
 function Last({ n, time }) {
   if (n.status === "PENDING") {
     const wait = n.next_at ? Date.parse(n.next_at) - time : 0;
-    return html`<td title=${whenExactly(n.next_at)}>${wait > 0 ? `in ${roughly(wait)}` : "due"}</td>`;
+    return html`<td class="short" title=${whenExactly(n.next_at)}>${wait > 0 ? `in ${roughly(wait)}` : "due"}</td>`;
   }
   if (n.status === "SENT") {
-    return html`<td title=${whenExactly(n.sent_at)}>${n.delay_ms === null ? "–" : `after ${roughly(n.delay_ms)}`}</td>`;
+    return html`<td class="short" title=${whenExactly(n.sent_at)}>${n.delay_ms === null ? "–" : `after ${roughly(n.delay_ms)}`}</td>`;
   }
   const still = Date.parse(n.expires_at) - time;
-  return html`<td title=${whenExactly(n.expires_at)}>${still > 0 ? `for ${roughly(still)} more` : html`<span class="soft">no more</span>`}</td>`;
+  return html`<td class="short" title=${whenExactly(n.expires_at)}>${still > 0 ? `for ${roughly(still)} more` : html`<span class="soft">no more</span>`}</td>`;
 }

@@ -22,7 +22,7 @@ export function Supply() {
   }, 5000, [region]);
   const learn = (names) => setRegions((known) => (names.every((n) => known.includes(n)) ? known : [...new Set([...known, ...names])].sort()));
   const current = board.data?.region === region ? board.data : null;
-  return html`<div class="stack supply">
+  return html`<div class="stack operations supply">
     <div class="row"><h1>Supply</h1><${Freshness} of=${board} /></div>
     <div class="row">
       <label>Region <select value=${region} onChange=${(e) => setRegion(e.target.value)}>

@@ -21,7 +21,7 @@ export function Numbers({ board, region, last }) {
   return html`<dl class="figures">
     <${Figure} name="On duty" value=${onDuty ?? "–"} more=${!region && last && `${roughly(time - Date.parse(last.at))} ago`} />
     <${Figure} name="Open" value=${counts.PENDING} />
-    <${Figure} name="Unseen for a minute" value=${board.unseen} />
+    <${Figure} name="Unseen" value=${board.unseen} more="for a minute" />
     <${Figure} name="Accepted" value=${counts.ACCEPTED} />
     <${Figure} name="In progress" value=${counts.IN_PROGRESS} />
     <${Figure} name="Completed" value=${counts.COMPLETED} more="in 24 h" />
@@ -61,10 +61,10 @@ export function Regions({ regions }) {
     <h2>Regions now</h2>
     <div class="scroll" tabindex="0" role="region" aria-label="Regions now, table">
       <table class="dense" aria-label="Regions now">
-        <thead><tr><th scope="col">Region</th><th scope="col" class="number">On duty</th><th scope="col" class="number">Open</th><th scope="col"></th></tr></thead>
+        <thead><tr><th scope="col">Region</th><th scope="col" class="number">On duty</th><th scope="col" class="number">Open</th><th scope="col"><span class="hidden">What to note</span></th></tr></thead>
         <tbody>${regions.map((r) => html`<tr key=${r.region}><th scope="row">${r.region}</th>
           <td class="number">${r.on_duty}</td><td class="number">${r.open}</td>
-          <td>${r.open > r.on_duty && html`<span class="badge warn">more open than on duty</span>`}</td></tr>`)}</tbody>
+          <td class="short">${r.open > r.on_duty && html`<span class="badge warn">short of drivers</span>`}</td></tr>`)}</tbody>
       </table>
     </div>
   </section>`;
