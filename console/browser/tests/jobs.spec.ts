@@ -58,7 +58,7 @@ test("a run that waits for its lock is queued until it is free", async ({ openCo
   await expect(row).toContainText(/held\s*0:\d\d/);
 });
 
-test("the network cut and back, and the service gone and back", async ({ openConsole, service }) => {
+test("the network cut and back", async ({ openConsole }) => {
   const page = await openConsole("#/jobs");
   const table = page.getByRole("region", { name: "Jobs" });
   await expect(table).toBeVisible();
@@ -73,9 +73,5 @@ test("the network cut and back, and the service gone and back", async ({ openCon
   await dialog.getByRole("button", { name: "Run now" }).click();
   await expect(page.getByRole("status").filter({ hasText: "retention" })).toContainText("SUCCEEDED");
   await expect(page.getByText("current", { exact: true })).toBeVisible();
-
-  await service.stop("SIGKILL");
-  await expect(page.getByText(/^may be old: read at/)).toBeVisible();
-  await service.start();
-  await expect(page.getByText("current", { exact: true })).toBeVisible();
+  await expect(page.getByText(/^may be old/)).toHaveCount(0);
 });

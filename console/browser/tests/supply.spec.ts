@@ -47,7 +47,7 @@ test("the chart and the table by region and time", async ({ own, openConsole, re
   const chart = page.getByRole("img");
   await expect(chart).toHaveAccessibleName(/All regions together, the last 6 hours: on duty (12|0 to 12), at last \d+; open (4|0) to 9/);
   await expect(chart.locator("canvas")).toBeVisible();
-  expect(await inked(page)).toBe(true);
+  await expect.poll(() => inked(page)).toBe(true);
 
   await page.getByRole("combobox", { name: "Region" }).selectOption(region);
   await expect(chart).toHaveAccessibleName(new RegExp(`^${region}, the last 6 hours: on duty 7, at last 7; open 3 to 8, at last 3`));
@@ -65,12 +65,23 @@ test("the chart and the table by region and time", async ({ own, openConsole, re
   await accessible(page);
   await page.emulateMedia({ colorScheme: "dark" });
   await accessible(page);
-  expect(await inked(page)).toBe(true);
+  await expect.poll(() => inked(page)).toBe(true);
 
   await page.setViewportSize({ width: 400, height: 800 });
   await expect.poll(async () => (await chart.locator("canvas").boundingBox())!.width).toBeLessThan(400);
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(400);
   await expect(page.locator("link[href$='uplot.css']")).toHaveCount(1);
+});
+
+test("the service gone and back: what was counted before is drawn as it becomes known", async ({ own, openConsole }) => {
+  await past(own, [[2, "", 5, 1]]);
+  const page = await openConsole("#/supply", undefined, own);
+  await expect(page.locator("canvas")).toBeVisible();
+  expect(await inked(page)).toBe(false); // a point makes no line
+  const earlier = Array.from({ length: 50 }, (_, i): [number, string, number, number] => [i + 3, "", 5, 1]);
+  await past(own, earlier);
+  await expect.poll(() => inked(page), { timeout: 40_000 }).toBe(true);
+  await expect(page.getByText("current", { exact: true })).toHaveCount(2);
 });
 
 test("the network cut and back", async ({ own, openConsole, region }) => {

@@ -1,6 +1,6 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { now } from "../assets/api.js";
-import { Trouble } from "../assets/ui.js";
+import { Trouble, when } from "../assets/ui.js";
 
 const height = 300;
 const minute = 60_000;
@@ -44,12 +44,12 @@ function columns(points) {
   return [at, onDuty, open];
 }
 
-const clock = new Intl.DateTimeFormat("sv-SE", { hour: "2-digit", minute: "2-digit" });
-const date = new Intl.DateTimeFormat("sv-SE", { month: "2-digit", day: "2-digit" });
+const local = (seconds) => when(new Date(seconds * 1000).toISOString()); // "2026-11-22 14:03"
 
+/** Days where a day begins, hours otherwise. */
 function label(seconds) {
-  const d = new Date(seconds * 1000);
-  return d.getHours() === 0 && d.getMinutes() === 0 ? date.format(d) : clock.format(d);
+  const [date, clock] = local(seconds).split(" ");
+  return clock === "00:00" ? date.slice(5) : clock;
 }
 
 function options(uPlot, place, hours) {
@@ -68,7 +68,7 @@ function options(uPlot, place, hours) {
     },
     axes: [{ ...axis, values: (_, splits) => splits.map(label) }, { ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000] }],
     series: [
-      { label: "Time", value: (_, v) => (v === null ? "–" : `${date.format(v * 1000)} ${clock.format(v * 1000)}`) },
+      { label: "Time", value: (_, v) => (v === null ? "–" : local(v)) },
       line("On duty", color("--accent")), line("Open", color("--warn"), [6, 4]),
     ],
     cursor: { drag: { x: false, y: false } },

@@ -26,7 +26,7 @@ export function Runs({ name }) {
         <thead><tr><th scope="col">For</th><th scope="col">Status</th><th scope="col" class="number">Took</th><th scope="col">Result</th>
           <th scope="col">Asked for by</th><th scope="col">Instance</th><th scope="col" class="number">Attempt</th><th scope="col" class="number">Left to another</th></tr></thead>
         <tbody>${items.map((run) => html`<tr key=${run.scheduled_at}>
-          <td>${whenExactly(run.scheduled_at)}</td>
+          <td class="short">${whenExactly(run.scheduled_at)}</td>
           <td><${RunState} run=${run} /></td>
           <td class="number">${run.duration_ms === null ? "–" : roughly(run.duration_ms)}</td>
           <td>${run.error ? html`<span class="bad">${run.error}</span>` : run.result ?? "–"}</td>
