@@ -1,4 +1,4 @@
-import { accessible, expect, test } from "../fixtures.ts";
+import { accessible, expect, Service, test } from "../fixtures.ts";
 
 test("the jobs, their schedules in words, and their runs as they come", async ({ openConsole, service }) => {
   const page = await openConsole("#/jobs", await service.key("viewer"));
@@ -74,4 +74,20 @@ test("the network cut and back", async ({ openConsole }) => {
   await expect(page.getByRole("status").filter({ hasText: "retention" })).toContainText("SUCCEEDED");
   await expect(page.getByText("current", { exact: true })).toBeVisible();
   await expect(page.getByText(/^may be old/)).toHaveCount(0);
+});
+
+test("what blocks a job stands out, with its reason", async ({ openConsole }) => {
+  // A lock in a Redis that nobody serves.
+  const service = await new Service({ FIRSTTAP_JOB_LOCK: "redis", FIRSTTAP_REDIS_URL: "redis://127.0.0.1:1" }).start();
+  try {
+    const page = await openConsole("#/jobs", undefined, service);
+    await expect(page.getByRole("alert").filter({ hasText: "Blocked:" })).toContainText("expire-offers");
+    await expect(page.getByRole("row").filter({ hasText: "Blocked since" }).first()).toContainText(/refused/);
+    await expect(page.getByText("Nobody can tell:").first()).toBeVisible();
+    await accessible(page);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await accessible(page);
+  } finally {
+    await service.close();
+  }
 });

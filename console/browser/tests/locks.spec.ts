@@ -37,3 +37,14 @@ test("a job that keeps its lock shows up", async ({ openConsole, service }) => {
   await page.keyboard.press("Enter");
   await expect(page.getByRole("heading", { name: "Jobs" })).toBeVisible();
 });
+
+test("where nobody can tell who holds what, it says so", async ({ openConsole }) => {
+  const service = await new Service({ FIRSTTAP_JOB_LOCK: "redis", FIRSTTAP_REDIS_URL: "redis://127.0.0.1:1" }).start();
+  try {
+    const page = await openConsole("#/locks", undefined, service);
+    await expect(page.getByText("nothing read yet")).toBeVisible();
+    await expect(page.getByText("Nothing is held.")).toHaveCount(0);
+  } finally {
+    await service.close();
+  }
+});
