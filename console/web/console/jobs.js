@@ -35,8 +35,8 @@ export function Jobs({ may }) {
         <tbody>${jobs.map((job) => html`<${Fragment} key=${job.name}>
           <${Job} job=${job} time=${time} read=${Date.parse(polled.data.server_time)} expanded=${open.includes(job.name)}
             onToggle=${() => toggle(job.name)} onRun=${may("admin") && (() => setAsked(job.name))} />
-          ${job.blocked && html`<tr class="said"><td colspan="7"><strong>Blocked</strong> since ${whenExactly(job.blocked.since)}
-            on ${job.blocked.instance}: ${job.blocked.reason}</td></tr>`}
+          ${job.blocked && html`<tr class="said"><td colspan="7">
+            <strong>Blocked</strong> since ${whenExactly(job.blocked.since)} on ${job.blocked.instance}: ${job.blocked.reason}</td></tr>`}
           ${open.includes(job.name) && html`<tr class="runs" id=${`runs-${job.name}`}><td colspan="7"><${Runs} name=${job.name} /></td></tr>`}
         <//>`)}</tbody>
       </table>
