@@ -23,6 +23,11 @@ test("who leads and who relays is held, counts down, and is renewed", async ({ o
     await page.context().setOffline(false);
     await expect(page.getByText("current", { exact: true })).toBeVisible();
     await expect(row("relay")).toContainText(/0:\d\d/);
+
+    await service.stop("SIGKILL");
+    await expect(page.getByText(/^may be old: read at/)).toBeVisible();
+    await service.start();
+    await expect(page.getByText("current", { exact: true })).toBeVisible();
   } finally {
     await service.close();
   }
