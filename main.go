@@ -35,6 +35,7 @@ func main() {
 const usage = `firsttap decides which driver gets a dispatch.
 
   firsttap [serve]                     serve the API
+  firsttap demo [--addr HOST:PORT]     a service of its own with drivers who tap, to be tried in the browser
   firsttap migrate up|down|status      the database's schema
   firsttap lock ls|show NAME|release NAME
                                        the scheduled jobs' locks
@@ -58,6 +59,8 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	case "help", "-h", "--help":
 		fmt.Fprint(stdout, usage)
 		return nil
+	case "demo":
+		return demo(ctx, args, lookup, stdout)
 	case "serve", "migrate", "lock", "race":
 	default:
 		return fmt.Errorf("no such command: %s\n\n%s", command, usage)

@@ -97,23 +97,33 @@ func raceAlone(ctx context.Context, c Config, drivers int, stdout io.Writer) err
 	c.Addr, c.AdminKey, c.JWTSecret = "127.0.0.1:0", "", ""
 	fmt.Fprintln(stdout, "no service here: racing at one of its own, in a temporary folder")
 
-	listening := make(announcement, 1)
 	serving, stop := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() { served <- serve(serving, c, slog.New(slog.DiscardHandler), listening) }()
-	var url string
-	select {
-	case url = <-listening:
-		err = c.MakeSecrets()
-	case err = <-served:
-		stop()
+	defer stop()
+	url, over, err := serveBeside(serving, c, slog.New(slog.DiscardHandler))
+	if err != nil {
 		return err
 	}
-	if err == nil {
+	if err = c.MakeSecrets(); err == nil {
 		err = runRace(ctx, loadtest.Race{URLs: []string{url}, AdminKey: c.AdminKey, Drivers: drivers}, stdout)
 	}
 	stop()
-	return errors.Join(err, <-served)
+	return errors.Join(err, <-over)
+}
+
+// serveBeside serves until ctx ends, and returns when it listens. What serve returns comes over the channel.
+func serveBeside(ctx context.Context, c Config, log *slog.Logger) (url string, over <-chan error, err error) {
+	listening := make(announcement, 1)
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, c, log, listening) }()
+	select {
+	case url = <-listening:
+		return url, served, nil
+	case err = <-served:
+		if err == nil {
+			err = ctx.Err()
+		}
+		return "", nil, err
+	}
 }
 
 // announcement is a writer that hands on the address in the first line that serve prints.

@@ -59,7 +59,7 @@ func (r Race) Run(ctx context.Context) (Result, error) {
 		return Result{}, fmt.Errorf("make a dispatch: %w", err)
 	}
 	result := Result{Dispatch: job.ID, Taps: r.tapTogether(ctx, client, drivers, job)}
-	if err := call(ctx, client, "GET", r.URLs[0]+"/v1/admin/dispatches/"+job.ID, r.AdminKey, nil, &job); err != nil {
+	if err := Call(ctx, client, "GET", r.URLs[0]+"/v1/admin/dispatches/"+job.ID, r.AdminKey, nil, &job); err != nil {
 		return result, err
 	}
 	result.Stored = job.AcceptedBy
@@ -94,7 +94,7 @@ func (r Race) makeDrivers(ctx context.Context, client *http.Client) ([]racer, er
 		}
 	}
 	var made struct{ Items []racer }
-	err := call(ctx, client, "POST", r.URLs[0]+"/v1/admin/drivers/bulk", r.AdminKey,
+	err := Call(ctx, client, "POST", r.URLs[0]+"/v1/admin/drivers/bulk", r.AdminKey,
 		map[string]any{"drivers": drivers, "issue_tokens": true}, &made)
 	if err == nil && len(made.Items) != r.Drivers {
 		err = fmt.Errorf("asked for %d, got %d", r.Drivers, len(made.Items))
@@ -105,7 +105,7 @@ func (r Race) makeDrivers(ctx context.Context, client *http.Client) ([]racer, er
 func (r Race) makeDispatch(ctx context.Context, client *http.Client) (job, error) {
 	starts := time.Now().Add(time.Hour)
 	var made job
-	err := call(ctx, client, "POST", r.URLs[0]+"/v1/admin/dispatches", r.AdminKey, map[string]any{
+	err := Call(ctx, client, "POST", r.URLs[0]+"/v1/admin/dispatches", r.AdminKey, map[string]any{
 		"region": "race", "vehicle_class": "race", "site_address": "Start line", "note": "firsttap race",
 		"work_starts_at": starts, "work_ends_at": starts.Add(time.Hour),
 		"fee": map[string]any{"amount": 350000, "currency": "KRW"},
@@ -124,12 +124,12 @@ func (r Race) tapTogether(ctx context.Context, client *http.Client, drivers []ra
 		done.Go(func() {
 			base := r.URLs[i%len(r.URLs)]
 			taps[i] = Tap{Driver: d.ID}
-			err := call(ctx, client, "GET", base+"/v1/me", d.Token, nil, nil)
+			err := Call(ctx, client, "GET", base+"/v1/me", d.Token, nil, nil)
 			warm.Done()
 			<-start
 			sent[i] = time.Now()
 			if err == nil {
-				err = call(ctx, client, "POST", base+"/v1/dispatches/"+job.ID+"/accept", d.Token,
+				err = Call(ctx, client, "POST", base+"/v1/dispatches/"+job.ID+"/accept", d.Token,
 					map[string]any{"round": job.Round}, nil)
 			}
 			taps[i].Took = time.Since(sent[i])
@@ -150,8 +150,8 @@ func (r Race) tapTogether(ctx context.Context, client *http.Client, drivers []ra
 	return taps
 }
 
-// call sends in as JSON and decodes a 2xx answer into out. Any other answer is an error that names its code.
-func call(ctx context.Context, client *http.Client, method, url, token string, in, out any) error {
+// Call sends in as JSON and decodes a 2xx answer into out. Any other answer is an error that names its code.
+func Call(ctx context.Context, client *http.Client, method, url, token string, in, out any) error {
 	var body io.Reader
 	if in != nil {
 		raw, err := json.Marshal(in)

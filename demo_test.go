@@ -1,0 +1,432 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shownDemo is a demo that runs, as its visitor has it: three links.
+type shownDemo struct {
+	*instance
+	key    string
+	tokens [2]string
+	// end is Ctrl-C, and returns what the command returned.
+	end func() error
+}
+
+// showDemo runs a demo in this process, with people who are 25 times as fast, on a port of its own and with its temporary
+// folder in dir.
+func showDemo(t *testing.T, dir string) *shownDemo {
+	t.Helper()
+	t.Setenv("TMPDIR", dir)
+	t.Chdir(t.TempDir())
+	c, err := readDemoConfig(environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Addr = "127.0.0.1:0"
+	ctx, cancel := context.WithCancel(context.Background())
+	return follow(t, &instance{t: t}, cancel, func(out io.Writer) error {
+		return demonstration{config: c, pace: 25, seed: 7, stdout: out}.run(ctx)
+	})
+}
+
+// startDemo runs the command itself, in a process with these settings.
+func startDemo(t *testing.T, dir string, settings ...string) *shownDemo {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "demo", "--addr", "127.0.0.1:0")
+	cmd.Env = append([]string{asProcess + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}, settings...)
+	cmd.Dir = t.TempDir()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	told := func() { cmd.Process.Signal(os.Interrupt) }
+	return follow(t, &instance{t: t, cmd: cmd}, told, func(out io.Writer) error {
+		cmd.Stdout, cmd.Stderr = out, out
+		return cmd.Run()
+	})
+}
+
+// follow runs a demo until the test ends, and reads its links.
+func follow(t *testing.T, i *instance, tell func(), run func(out io.Writer) error) *shownDemo {
+	t.Helper()
+	out, w := io.Pipe()
+	i.log, i.done = &logBuffer{}, make(chan struct{})
+	s := &shownDemo{instance: i}
+	var result error
+	go func() {
+		result = run(w)
+		w.Close()
+	}()
+	ready := make(chan struct{})
+	go func() {
+		defer close(i.done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			i.log.add(lines.Text())
+			if strings.HasPrefix(lines.Text(), "Ctrl-C") {
+				close(ready)
+			}
+		}
+	}()
+	s.end = func() error {
+		client.CloseIdleConnections()
+		tell()
+		await(t, "the demo ends", i.done)
+		return result
+	}
+	t.Cleanup(func() { s.end() })
+	select {
+	case <-ready:
+	case <-i.done:
+		t.Fatalf("the demo ended at once: %v\n%s", result, i.log)
+	case <-time.After(hung):
+		t.Fatalf("no links:\n%s", i.log)
+	}
+	s.readLinks(t)
+	return s
+}
+
+func (s *shownDemo) readLinks(t *testing.T) {
+	t.Helper()
+	links := regexp.MustCompile(`(http://127\.0\.0\.1:\d+)(/\w+/)#(key|token)=(\S+)`).FindAllStringSubmatch(s.log.String(), -1)
+	if len(links) != 3 || links[0][2] != "/console/" || links[1][2] != "/driver/" || links[2][2] != "/driver/" {
+		t.Fatalf("%d links in:\n%s", len(links), s.log)
+	}
+	s.url, s.key, s.tokens = links[0][1], links[0][4], [2]string{links[1][4], links[2][4]}
+	for _, l := range links {
+		if a := send("GET", l[1]+l[2], "", ""); a.status != 200 || !strings.Contains(a.body, "<html") {
+			t.Errorf("%s: %.200s", l[0], a)
+		}
+	}
+}
+
+func (s *shownDemo) get(path, token string, into any) {
+	s.t.Helper()
+	if a := send("GET", s.url+path, token, ""); a.status != 200 {
+		s.t.Fatalf("GET %s: %s", path, a)
+	} else if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	dir := t.TempDir()
+	s := showDemo(t, dir)
+	if a := send("POST", s.url+"/v1/session", "", fmt.Sprintf(`{"key":%q}`, s.key)); a.status != 200 || a.header.Get("Set-Cookie") == "" {
+		t.Errorf("the key of the link signs nobody in: %s", a)
+	}
+	var me [2]person
+	for i, token := range s.tokens {
+		s.get("/v1/me", token, &me[i])
+		me[i].Token = token
+	}
+	if me[0].ID == "" || me[0].ID == me[1].ID {
+		t.Errorf("the two drivers are %v", me)
+	}
+
+	// What the visitor came for, twice: nobody but A and B is told of it, and one of them gets it.
+	for range 2 {
+		id := s.offerForBoth()
+		answers := together(2, func(k int) answer { return accept(s.instance, id, me[k], 1) })
+		if answers[0].won() == answers[1].won() {
+			t.Errorf("not exactly one winner: %v", answers)
+		}
+		var told struct {
+			Items []struct {
+				DriverID string `json:"driver_id"`
+			}
+		}
+		s.get("/v1/admin/dispatches/"+id+"/offers", s.key, &told)
+		for _, o := range told.Items {
+			if o.DriverID != me[0].ID && o.DriverID != me[1].ID {
+				t.Errorf("%s competes with the visitor", o.DriverID)
+			}
+		}
+	}
+
+	// The others live: some win, work, and are done.
+	eventually(t, "a simulated driver has done a job", func() bool {
+		var done struct {
+			Items []struct {
+				AcceptedBy string `json:"accepted_by"`
+			}
+		}
+		s.get("/v1/admin/dispatches?status=COMPLETED", s.key, &done)
+		for _, d := range done.Items {
+			if d.AcceptedBy != me[0].ID && d.AcceptedBy != me[1].ID {
+				return true
+			}
+		}
+		return false
+	})
+	var board struct{ Counts map[string]int }
+	s.get("/v1/admin/board", s.key, &board)
+	if n := board.Counts["PENDING"] + board.Counts["SCHEDULED"]; n > demoOpen+2 {
+		t.Errorf("%d dispatches are waiting: the demo has no bound", n)
+	}
+	if err := s.end(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	mustHoldFiles(t, dir)
+	mustHoldFiles(t, ".")
+}
+
+// offerForBoth waits for an open offer that asks for more height than anybody but the visitor has.
+func (s *shownDemo) offerForBoth() (id string) {
+	s.t.Helper()
+	type offers struct {
+		Items []struct {
+			ID, Status string
+			Round      int
+			Height     float64 `json:"min_working_height_m"`
+		}
+	}
+	eventually(s.t, "both drivers see the same offer", func() bool {
+		seen := map[string]int{}
+		for _, token := range s.tokens {
+			var o offers
+			s.get("/v1/me/offers", token, &o)
+			for _, o := range o.Items {
+				if o.Height == duelHeight && o.Status == "PENDING" && o.Round == 1 {
+					if seen[o.ID]++; seen[o.ID] == 2 {
+						id = o.ID
+						return true
+					}
+				}
+			}
+		}
+		return false
+	})
+	return id
+}
+
+// TestDemoTouchesNothingReal runs the command as it is, in an environment that leads everywhere, as a process of its own.
+func TestDemoTouchesNothingReal(t *testing.T) {
+	// Whoever calls is noticed.
+	calls := make(chan string, 100)
+	trap, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trapped sync.WaitGroup
+	trapped.Go(func() {
+		for {
+			conn, err := trap.Accept()
+			if err != nil {
+				return
+			}
+			calls <- conn.RemoteAddr().String()
+			conn.Close()
+		}
+	})
+	t.Cleanup(func() { trap.Close(); trapped.Wait() })
+	there := trap.Addr().String()
+	dir := t.TempDir()
+	d := startDemo(t, dir, "FIRSTTAP_DATABASE_URL=mysql://root:x@"+there+"/production", "FIRSTTAP_REDIS_URL=redis://"+there,
+		"FIRSTTAP_ADMIN_KEY=the-real-one", "FIRSTTAP_JWT_SECRET=the-real-one", "FIRSTTAP_FIREBASE_PROJECT=real",
+		"FIRSTTAP_FCM_ENDPOINT=http://"+there, "FIREBASE_AUTH_EMULATOR_HOST="+there, "FIRSTTAP_PUSH=fcm",
+		"GOOGLE_APPLICATION_CREDENTIALS=/nowhere", "FIRSTTAP_ADDR=0.0.0.0:0", "FIRSTTAP_OPS_ADDR=0.0.0.0:0",
+		"FIRSTTAP_JOB_LOCK=quorum", "FIRSTTAP_QUORUM_URLS=redis://"+there, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+there,
+		"HTTP_PROXY=http://"+there, "HTTPS_PROXY=http://"+there)
+	if a := send("GET", d.url+"/v1/session", "the-real-one", ""); a.status != 401 {
+		t.Errorf("the environment's key opens the demo: %s", a)
+	}
+	// It has begun to live: whatever it would call it has called.
+	eventually(t, "somebody has seen an offer", func() bool {
+		var list struct{ Items []struct{ ID string } }
+		d.get("/v1/admin/dispatches", d.key, &list)
+		for _, i := range list.Items {
+			var funnel struct {
+				Items []struct {
+					SeenAt *time.Time `json:"seen_at"`
+				}
+			}
+			d.get("/v1/admin/dispatches/"+i.ID+"/offers", d.key, &funnel)
+			for _, o := range funnel.Items {
+				if o.SeenAt != nil {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	want := strings.TrimPrefix(d.url, "http://")
+	if got := listeners(t, d.cmd.Process.Pid); len(got) != 1 || got[0].addr != want {
+		t.Errorf("the demo listens on %v, want %s alone", got, want)
+	}
+	if err := d.end(); err != nil {
+		t.Error(err)
+	}
+	if len(calls) > 0 {
+		t.Errorf("%d calls went where the environment leads, one from %s", len(calls), <-calls)
+	}
+	mustHoldFiles(t, dir)
+	mustHoldFiles(t, d.cmd.Dir)
+}
+
+// TestDemoEndsWithItsService: with nobody left to call, a demo that went on would be no demo.
+func TestDemoEndsWithItsService(t *testing.T) {
+	dir := t.TempDir()
+	s := showDemo(t, dir)
+	for _, l := range listeners(t, os.Getpid()) {
+		if "http://"+l.addr == s.url {
+			if err := syscall.Shutdown(l.fd, syscall.SHUT_RDWR); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	await(t, "the demo ends by itself", s.done)
+	if err := s.end(); err == nil || !strings.Contains(err.Error(), "the service has ended") {
+		t.Errorf("%v", err)
+	}
+	mustHoldFiles(t, dir)
+}
+
+// TestDemoThatIsCalledOff has not begun when it is told to end.
+func TestDemoThatIsCalledOff(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	if err := run(ctx, []string{"demo", "--addr", "localhost:0"}, settings(), &out); err != nil || strings.Contains(out.String(), "#key=") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	mustHoldFiles(t, dir)
+}
+
+func TestDemoIsForThisMachineAlone(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	for _, addr := range []string{
+		":8080", ":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1.example.com:0", "8080", "127.0.0.1", "127.0.0.1:99999",
+		"128.0.0.1:0", "[::ffff:192.0.2.1]:0", "localhost.:0", " 127.0.0.1:0",
+	} {
+		out, err := command(t, settings(), "demo", "--addr", addr)
+		if err == nil || !strings.Contains(err.Error(), "--addr") {
+			t.Errorf("%q: %v\n%s", addr, err, out)
+		}
+	}
+	for addr, want := range map[string]string{"localhost:1": "127.0.0.1:1", "127.1.2.3:0": "127.1.2.3:0", "[::1]:80": "[::1]:80"} {
+		if got, err := loopback(addr); got != want || err != nil {
+			t.Errorf("%s is %s, %v; want %s", addr, got, err, want)
+		}
+	}
+	mustHoldFiles(t, dir)
+}
+
+func TestDemoArguments(t *testing.T) {
+	for _, args := range [][]string{{"8080"}, {"--addr"}, {"--nonsense"}, {"--addr", "127.0.0.1:0", "now"}} {
+		if out, err := command(t, settings(), append([]string{"demo"}, args...)...); err == nil {
+			t.Errorf("%v:\n%s", args, out)
+		}
+	}
+	if out, err := command(t, settings(), "demo", "-h"); err != nil || !strings.Contains(out, "-addr") {
+		t.Errorf("-h: %q, %v", out, err)
+	}
+	if _, err := command(t, settings("FIRSTTAP_LOG", "loud"), "demo"); err == nil || !strings.Contains(err.Error(), "FIRSTTAP_LOG") {
+		t.Errorf("a bad setting: %v", err)
+	}
+}
+
+// TestDemoWhereThePortIsTaken goes elsewhere if the port was nobody's wish, and says so if it was.
+func TestDemoWhereThePortIsTaken(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	if _, err := command(t, settings(), "demo", "--addr", taken.Addr().String()); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("%v", err)
+	}
+	c, err := readDemoConfig(settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Addr = taken.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := follow(t, &instance{t: t}, cancel, func(out io.Writer) error {
+		return demonstration{config: c, movable: true, pace: 25, stdout: out}.run(ctx)
+	})
+	if s.url == "http://"+c.Addr || !strings.HasPrefix(s.url, "http://127.0.0.1:") {
+		t.Errorf("it is at %s", s.url)
+	}
+	if err := s.end(); err != nil {
+		t.Error(err)
+	}
+	mustHoldFiles(t, dir)
+}
+
+// listener is a socket that a process listens on.
+type listener struct {
+	addr string
+	fd   int
+}
+
+// listeners looks into /proc, where nothing can hide.
+func listeners(t *testing.T, pid int) (found []listener) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	fds, err := os.ReadDir(dir + "fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sockets := map[string]int{}
+	for _, fd := range fds {
+		if to, err := os.Readlink(dir + "fd/" + fd.Name()); err == nil { // it may be closed by now
+			sockets[to], _ = strconv.Atoi(fd.Name())
+		}
+	}
+	for _, table := range []string{"net/tcp", "net/tcp6"} {
+		raw, err := os.ReadFile(dir + table)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // a machine may be without IPv6
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			const state, inode, listening = 3, 9, "0A"
+			f := strings.Fields(line)
+			if len(f) <= inode || f[state] != listening {
+				continue
+			}
+			if fd, ours := sockets["socket:["+f[inode]+"]"]; ours {
+				found = append(found, listener{addr: readAddress(t, f[1]), fd: fd})
+			}
+		}
+	}
+	return found
+}
+
+// readAddress reads the kernel's 0100007F:1F90: words in this machine's order, and the port.
+func readAddress(t *testing.T, s string) string {
+	t.Helper()
+	host, port, _ := strings.Cut(s, ":")
+	raw, err := hex.DecodeString(host)
+	n, err2 := strconv.ParseUint(port, 16, 16)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	for word := range slices.Chunk(raw, 4) {
+		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
+	}
+	ip, _ := netip.AddrFromSlice(raw)
+	return netip.AddrPortFrom(ip, uint16(n)).String()
+}
