@@ -1,12 +1,14 @@
 # `make test` is all there is to know; `make check` is what CI runs.
 
 MYSQL ?= wanted
+BROWSER ?= wanted
+export BROWSER
 export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test servers bench bench-locks bench-push bench-console loadtest client mutants lint format check clean
+.PHONY: build test browser vendored servers bench bench-locks bench-push bench-console loadtest client mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -17,6 +19,19 @@ build:
 # MYSQL=required fails where a real MySQL can't be had; MYSQL=skip does without.
 test: servers
 	FIRSTTAP_TEST_REQUIRE=$$(MYSQL=$(MYSQL) servertest/install.sh --list) go test -race -p 1 -timeout 20m ./...
+	$(MAKE) browser
+
+# The pages in Chromium. BROWSER=required fails where it can't be had; BROWSER=skip does without.
+browser:
+	@servertest/install.sh --browser
+	@case ,$$(servertest/install.sh --list), in \
+		*,browser,*) console/browser/run.sh $(BROWSERFLAGS);; \
+		*) echo "the pages were NOT tested in a browser";; \
+	esac
+
+# What the pages use that is not ours is what npm's packages make.
+vendored:
+	console/vendor/build.sh --check
 
 servers:
 	@MYSQL=$(MYSQL) servertest/install.sh
@@ -65,6 +80,7 @@ check: servers
 	@test -z "$$(gofmt -l .)" || { gofmt -l . && echo "not formatted: make format" && exit 1; }
 	go vet ./...
 	$(MAKE) lint
+	$(MAKE) vendored
 	CGO_ENABLED=0 go build -trimpath -o bin/firsttap .
 	$(MAKE) test
 	$(MAKE) client

@@ -2,6 +2,8 @@ module firsttap
 
 go 1.26.0
 
+ignore node_modules
+
 require (
 	cloud.google.com/go/auth v0.20.0
 	firebase.google.com/go/v4 v4.19.0

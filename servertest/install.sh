@@ -2,15 +2,18 @@
 # Installs what the tests start, on Debian and Ubuntu, where it is missing: Redis, MariaDB, and a real MySQL; and
 # faketime, for a server whose clock is wrong, and Prometheus' promtool, for the alert rules. Debian has no MySQL but in
 # sid: that one goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, beside the system. promtool goes beside that folder,
-# and so does firebase-tools, from npm, whose emulator of Firebase Auth is the only one there is.
+# and so does firebase-tools, from npm, whose emulator of Firebase Auth is the only one there is. And Debian's Chromium, for
+# the pages; Ubuntu's is a snap, which can't be run as the tests do: there FIRSTTAP_CHROMIUM has to name another browser.
 # FIREBASE=skip leaves firebase-tools out; FIREBASE=required fails when they can't be had.
 # MYSQL=skip leaves MySQL out; MYSQL=required fails when it can't be had.
+# BROWSER=skip leaves Chromium out; BROWSER=required fails when it, or Node 20 for its tests, can't be had.
 set -euo pipefail
 
 root=${FIRSTTAP_MYSQL_ROOT:-/var/cache/firsttap/mysql}
 promtool=$(dirname "$root")/promtool
 firebase=$(dirname "$root")/firebase
 firebase_tools=15.34.2
+chromium=${FIRSTTAP_CHROMIUM:-/usr/bin/chromium}
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 PATH=$PATH:/usr/sbin:/usr/local/sbin
@@ -81,8 +84,7 @@ promtool_alone() {
 
 # firebase_alone runs none of the packages' own scripts: the emulator needs none of what they would build.
 firebase_alone() {
-	command -v npm >/dev/null || apt_install nodejs npm || return
-	new_node || { echo "firebase-tools want Node 20, here is $(node --version)" >>"$log" && return 1; }
+	node_with_npm || return
 	local new=$firebase.new.$$
 	as_root mkdir -p "$new" || return
 	if as_root npm install --prefix "$new" --no-audit --no-fund --ignore-scripts "firebase-tools@$firebase_tools" >>"$log" 2>&1 &&
@@ -102,11 +104,51 @@ new_node() {
 	command -v node >/dev/null && [ "$(node --version | sed 's/^v\([0-9]*\).*/\1/')" -ge 20 ]
 }
 
-# install.sh --list names what is here, as FIRSTTAP_TEST_REQUIRE wants it.
+# node_with_npm installs the system's where there is none, which may be too old.
+node_with_npm() {
+	command -v npm >/dev/null || apt_install nodejs npm || return
+	new_node || { echo "Node 20 is wanted, here is $(node --version)" >>"$log" && return 1; }
+}
+
+browser_there() {
+	[ -x "$chromium" ] && korean && command -v npm >/dev/null && new_node
+}
+
+# korean wants a font for it: half of what the driver's page says is boxes without.
+korean() {
+	command -v fc-list >/dev/null && [ -n "$(fc-list :lang=ko)" ]
+}
+
+browser_alone() {
+	node_with_npm && { korean || apt_install fontconfig fonts-nanum; } || return
+	[ ! -x "$chromium" ] || return 0
+	if [ -n "${FIRSTTAP_CHROMIUM:-}" ]; then
+		echo "FIRSTTAP_CHROMIUM is $FIRSTTAP_CHROMIUM, which is no program" >>"$log" && return 1
+	fi
+	if grep -qs '^ID=ubuntu$' /etc/os-release; then
+		echo "Ubuntu's chromium is a snap: set FIRSTTAP_CHROMIUM to a Chromium or Chrome that is none" >>"$log" && return 1
+	fi
+	apt_install chromium
+}
+
+browser() {
+	if [ "${BROWSER:-}" = skip ]; then
+		echo "Browser: skipped"
+	elif browser_there || { browser_alone && browser_there; }; then
+		echo "Browser: $("$chromium" --version 2>>"$log" | grep -m1 .)"
+	else
+		tail -n 20 "$log" >&2
+		echo "Browser: NOT AVAILABLE, the pages are not tested"
+		[ "${BROWSER:-}" != required ] || exit 1
+	fi
+}
+
+# install.sh --list names what is here, as FIRSTTAP_TEST_REQUIRE wants it, and browser.
 if [ "${1:-}" = --list ]; then
 	list=redis,mariadb,faketime,promtool
 	if [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; }; then list=$list,mysql; fi
 	if [ "${FIREBASE:-}" != skip ] && firebase_there; then list=$list,firebase; fi
+	if [ "${BROWSER:-}" != skip ] && browser_there; then list=$list,browser; fi
 	echo "$list"
 	exit
 fi
@@ -115,6 +157,12 @@ fi
 if [ "${1:-}" = --haproxy ]; then
 	command -v haproxy >/dev/null || apt_install haproxy || fail "HAProxy: can't install the package haproxy"
 	echo "HAProxy: $(haproxy -v | grep -m1 .)"
+	exit
+fi
+
+# install.sh --browser installs what the pages' tests need, which is no server.
+if [ "${1:-}" = --browser ]; then
+	browser
 	exit
 fi
 
@@ -145,3 +193,5 @@ else
 	echo "Firebase Auth: NOT AVAILABLE, tests on its emulator are not run"
 	[ "${FIREBASE:-}" != required ] || exit 1
 fi
+
+browser

@@ -5,7 +5,10 @@ set -euo pipefail
 cd "$(dirname "$0")"
 
 out=../web/assets
-[[ ${1:-} != --check ]] || out=$(mktemp -d)
+if [[ ${1:-} == --check ]]; then
+  out=$(mktemp -d)
+  trap 'rm -rf "$out"' EXIT
+fi
 npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 npx --no-install esbuild preact.js uplot.js --bundle --minify --format=esm --target=es2022 --legal-comments=none \
   --outdir="$out" --log-level=warning
