@@ -1,0 +1,65 @@
+import { typedNumber, typedTime } from "./fields.js";
+
+/** The form with nothing typed. */
+export const blank = {
+  region: "", vehicle_class: "", min_working_height_m: "", site_address: "", site_lat: "", site_lng: "", work_starts_at: "",
+  work_ends_at: "", amount: "", currency: "KRW", note: "", external_id: "", opens: "now", opens_at: "", expires: "default", expires_at: "",
+};
+
+/** How many digits of a currency are behind the point. The service says what is none. */
+export function fractionDigits(currency) {
+  try {
+    return new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;
+  } catch {
+    return 0;
+  }
+}
+
+/** An amount that was typed in won, dollars ..., in the currency's minor unit: NaN for what is none. By digits, as 0.1 is no double. */
+export function minorUnits(text, currency) {
+  const digits = fractionDigits(currency);
+  const [, whole, fraction = ""] = /^(\d+)(?:\.(\d+))?$/.exec(text.replaceAll(/[,\s]/g, "")) ?? [];
+  const amount = whole === undefined || fraction.length > digits ? NaN : Number(whole + fraction.padEnd(digits, "0"));
+  return Number.isSafeInteger(amount) ? amount : NaN;
+}
+
+/**
+ * What the form asks for.
+ * @returns {{body: object, wrong: Object<string, string>}} wrong is what can't even be said to the service, by field
+ */
+export function termsOf(form) {
+  const wrong = {};
+  const number = (name) => {
+    const n = typedNumber(form[name]);
+    if (Number.isNaN(n)) wrong[name] = "must be a number like 37.5";
+    return n;
+  };
+  const at = (name, asked) => {
+    if (asked && form[name] === "") wrong[name] = "is required";
+    return asked ? typedTime(form[name]) : undefined;
+  };
+  const text = (name) => form[name].trim() || undefined;
+  const currency = form.currency.trim().toUpperCase();
+  const amount = minorUnits(form.amount, currency);
+  if (form.amount.trim() === "") wrong["fee.amount"] = "is required";
+  else if (Number.isNaN(amount)) wrong["fee.amount"] = fractionDigits(currency) ? "must be an amount like 350.00" : "must be a whole number like 350000";
+  const body = {
+    external_id: text("external_id"), region: text("region"), vehicle_class: text("vehicle_class"),
+    min_working_height_m: number("min_working_height_m"), site_address: text("site_address"),
+    site_lat: number("site_lat"), site_lng: number("site_lng"),
+    work_starts_at: typedTime(form.work_starts_at), work_ends_at: typedTime(form.work_ends_at),
+    fee: { amount, currency }, note: form.note || undefined,
+    opens_at: at("opens_at", form.opens === "later"), expires_at: at("expires_at", form.expires === "at"),
+  };
+  return { body, wrong };
+}
+
+/** What a preview is asked with, whatever else is still missing; null where it can't be counted yet. */
+export function countable({ body, wrong }) {
+  const { region, vehicle_class, min_working_height_m, work_starts_at, work_ends_at } = body;
+  if (!region || !vehicle_class || !work_starts_at || !work_ends_at || wrong.min_working_height_m) return null;
+  return {
+    region, vehicle_class, min_working_height_m, work_starts_at, work_ends_at,
+    site_address: "?", fee: { amount: 0, currency: "KRW" }, // must be there, and do not count
+  };
+}

@@ -1,0 +1,69 @@
+import { html, useMemo, useRef, useState } from "../assets/preact.js";
+import { get, request } from "../assets/api.js";
+import { Dialog, Trouble } from "../assets/ui.js";
+import { beside, useFirstWrong, wrongFields } from "./fields.js";
+import { Suggestions } from "./suggestions.js";
+import { DriverFields, driverOf, formOf, names } from "./drivers_form.js";
+
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b); // regions are a list
+const differ = (a, b) => names.filter((name) => !same(a[name], b[name]));
+
+/** Says what somebody else has made of a driver meanwhile. */
+function movedBy(before, after) {
+  const changed = differ(before, after).map((name) => `${name} is now "${after[name] ?? ""}"`);
+  return new Error(`Somebody else changed this driver meanwhile${changed.length > 0 ? `: ${changed.join(", ")}` : ""}. ` +
+    "Nothing of yours is saved yet: save again, and what you changed is put on top.");
+}
+
+/**
+ * Changes what was typed differently, and nothing else. It is sent once and not again by itself: a second try would meet its
+ * own change as somebody else's.
+ */
+export function EditDriver({ driver: opened, path, onClose }) {
+  const [first] = useState(opened);
+  const [seen, setSeen] = useState(opened);
+  const [form, setForm] = useState(() => formOf(opened));
+  const [state, set] = useState({ busy: false, error: null, unsaid: null });
+  const wrong = useMemo(() => state.unsaid ?? wrongFields(state.error), [state]);
+  const element = useRef(null);
+  useFirstWrong(element, wrong);
+
+  const save = async (changes) => {
+    try {
+      await request("PATCH", path, { body: changes, version: seen.version });
+    } catch (error) {
+      if (error.status !== 412) throw error;
+      const after = await get(path);
+      setSeen(after);
+      if (Object.keys(changes).every((name) => same(changes[name], after[name]))) return; // an earlier try that was not answered
+      throw movedBy(seen, after);
+    }
+  };
+  const submit = async (e) => {
+    e.preventDefault();
+    const { driver, wrong: unsaid } = driverOf(form);
+    if (Object.keys(unsaid).length > 0) {
+      set({ busy: false, error: null, unsaid });
+      return;
+    }
+    set({ busy: true, error: null, unsaid: null });
+    try {
+      const changes = Object.fromEntries(differ(driver, first).map((name) => [name, driver[name]]));
+      if (Object.keys(changes).length > 0) await save(changes);
+      onClose();
+    } catch (error) {
+      set({ busy: false, error, unsaid: null });
+    }
+  };
+  return html`<${Dialog} title=${`Edit ${first.name}`} onClose=${onClose}>
+    <form ref=${element} class="stack" noValidate onSubmit=${submit}>
+      <${DriverFields} form=${form} wrong=${wrong} change=${(changes) => setForm((before) => ({ ...before, ...changes }))} />
+      <${Suggestions} />
+      <${Trouble} error=${state.error && beside(state.error, wrong, names)} />
+      <div class="row">
+        <button type="submit" class="primary" disabled=${state.busy}>Save</button>
+        <button type="button" onClick=${onClose}>Back</button>
+      </div>
+    </form>
+  <//>`;
+}

@@ -1,0 +1,39 @@
+import { html } from "../assets/preact.js";
+import { Field, typedNumber } from "./fields.js";
+
+/** The fields of a driver, as the API names them. */
+export const names = ["name", "phone", "regions", "vehicle_class", "working_height_m", "firebase_uid", "locale"];
+
+/** A driver as the form shows them. */
+export function formOf(driver) {
+  const text = (name) => (driver?.[name] == null ? "" : String(driver[name]));
+  return { ...Object.fromEntries(names.map((name) => [name, text(name)])), regions: driver ? driver.regions.join(", ") : "" };
+}
+
+/**
+ * What was typed, as the API takes it: null for what is empty.
+ * @returns {{driver: object, wrong: Object<string, string>}} wrong is what can't even be said to the service, by field
+ */
+export function driverOf(form) {
+  const text = (name) => form[name].trim() || null;
+  const height = typedNumber(form.working_height_m) ?? null;
+  const driver = {
+    name: form.name.trim(), phone: form.phone.replaceAll(/[\s-]/g, ""), regions: form.regions.split(",").map((r) => r.trim()).filter(Boolean),
+    vehicle_class: form.vehicle_class.trim(), working_height_m: height, firebase_uid: text("firebase_uid"), locale: text("locale"),
+  };
+  return { driver, wrong: Number.isNaN(height) ? { working_height_m: "must be a number like 45" } : {} };
+}
+
+/** @param {{form: object, wrong: Object<string, string>, change: (changes: object) => void}} props */
+export function DriverFields({ form, wrong, change }) {
+  const field = (name) => ({ name, value: form[name], wrong: wrong[name], onInput: (value) => change({ [name]: value }) });
+  return html`<div class="fields">
+    <${Field} ...${field("name")} label="Name" />
+    <${Field} ...${field("phone")} label="Phone" type="tel" hint="Like +821012345678." />
+    <${Field} ...${field("regions")} label="Regions" hint="With commas between them." />
+    <${Field} ...${field("vehicle_class")} label="Vehicle class" list="classes" />
+    <${Field} ...${field("working_height_m")} label="Working height, m" optional inputmode="decimal" />
+    <${Field} ...${field("locale")} label="Language" optional hint="Like ko-KR." />
+    <${Field} ...${field("firebase_uid")} label="Firebase UID" optional hint="Who signs in as this driver." />
+  </div>`;
+}

@@ -1,0 +1,40 @@
+import { html, useMemo, useRef, useState } from "../assets/preact.js";
+import { Trouble } from "../assets/ui.js";
+import { beside, useFirstWrong, wrongFields } from "./fields.js";
+import { useKeptForm } from "./kept.js";
+import { Unsettled, useMaking } from "./making.js";
+import { Suggestions } from "./suggestions.js";
+import { DriverFields, driverOf, formOf, names } from "./drivers_form.js";
+
+const blank = formOf(null);
+
+/** Adds a driver, and shows them. */
+export function NewDriver({ session }) {
+  const [form, change, clear] = useKeptForm(`firsttap.driver.${session.key_id}`, blank);
+  const { make, busy, error, unsettled } = useMaking("/v1/admin/drivers", `firsttap.driver.${session.key_id}.sent`);
+  const [unsaid, setUnsaid] = useState(null);
+  const wrong = useMemo(() => unsaid ?? wrongFields(error), [unsaid, error]);
+  const element = useRef(null);
+  useFirstWrong(element, wrong);
+  const submit = async (e) => {
+    e.preventDefault();
+    const { driver, wrong: found } = driverOf(form);
+    const sayable = Object.keys(found).length === 0;
+    setUnsaid(sayable ? null : found);
+    const made = sayable && await make(driver);
+    if (!made) return;
+    clear();
+    location.hash = `#/drivers/${made.id}`;
+  };
+  return html`<h1>New driver</h1>
+    <form ref=${element} class="card stack narrow" noValidate onSubmit=${submit} aria-label="New driver">
+      <${DriverFields} form=${form} wrong=${wrong} change=${change} />
+      <${Suggestions} />
+      <${Trouble} error=${error && beside(error, wrong, names)} />
+      <${Unsettled} unsettled=${unsettled && !busy} thing="driver" />
+      <div class="row">
+        <button type="submit" class="primary" disabled=${busy}>${busy ? "Adding …" : "Add driver"}</button>
+        <a class="button" href="#/drivers">Back</a>
+      </div>
+    </form>`;
+}

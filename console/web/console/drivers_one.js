@@ -1,0 +1,75 @@
+import { html, useEffect, useState } from "../assets/preact.js";
+import { get } from "../assets/api.js";
+import { Trouble, useLoaded, when } from "../assets/ui.js";
+import { More, usePages } from "./paging.js";
+import { EditDriver } from "./drivers_edit.js";
+import { Reinstate, Suspend } from "./drivers_suspend.js";
+import { Signals } from "./drivers_signals.js";
+import { Duty, Suspension, suspended } from "./drivers_state.js";
+import { IssueToken } from "./drivers_token.js";
+
+const again = 10_000; // ms: the stream does not tell of drivers
+
+const dialogs = { edit: EditDriver, suspend: Suspend, reinstate: Reinstate, token: IssueToken };
+
+/** One driver: who they are, on which devices, how they tap, and what an admin may do about them. */
+export function OneDriver({ id, may }) {
+  const path = `/v1/admin/drivers/${encodeURIComponent(id)}`;
+  const { data: driver, error, reload } = useLoaded((signal) => get(path, { signal }), [path]);
+  const [asked, ask] = useState(null);
+  useEffect(() => {
+    const timer = setInterval(() => document.visibilityState === "visible" && reload(), again);
+    return () => clearInterval(timer);
+  }, []);
+  const Asked = dialogs[asked];
+  return html`<p class="back"><a href="#/drivers">All drivers</a></p>
+    <div class="head"><h1>${driver?.name ?? "Driver"}</h1>
+      ${driver && html`<${Duty} on=${driver.on_duty} /><${Suspension} until=${driver.suspended_until} />`}</div>
+    <${Trouble} error=${error} />
+    ${driver && html`<div class="stack">
+      ${may("admin") && html`<${Actions} driver=${driver} ask=${ask} />`}
+      <${Facts} driver=${driver} />
+      <${Devices} path=${path} />
+      ${may("admin") && html`<${Signals} path=${path} />`}
+      ${Asked && html`<${Asked} driver=${driver} path=${path} onClose=${() => { ask(null); reload(); }} />`}
+    </div>`}`;
+}
+
+function Actions({ driver, ask }) {
+  return html`<div class="row" role="group" aria-label="What to do">
+    <button onClick=${() => ask("edit")}>Edit</button>
+    ${suspended(driver.suspended_until)
+      ? html`<button onClick=${() => ask("reinstate")}>Reinstate</button>`
+      : html`<button class="danger" onClick=${() => ask("suspend")}>Suspend</button>`}
+    <button onClick=${() => ask("token")}>Issue a token</button>
+    <a href=${"#/audit?target=" + driver.id}>What admins changed</a>
+  </div>`;
+}
+
+function Facts({ driver }) {
+  const facts = [
+    ["Phone", driver.phone], ["Regions", driver.regions.join(", ")], ["Vehicle class", driver.vehicle_class],
+    ["Working height", driver.working_height_m === null ? "–" : `${driver.working_height_m} m`], ["Language", driver.locale ?? "–"],
+    ["Firebase UID", driver.firebase_uid ?? "–"], ["ID", driver.id], ["Since", when(driver.created_at)], ["Last change", when(driver.updated_at)],
+  ];
+  return html`<section class="card"><h2>Driver</h2>
+    <dl class="facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
+  </section>`;
+}
+
+function Devices({ path }) {
+  const pages = usePages(path + "/devices", {}, 30_000);
+  return html`<section class="card stack"><h2>Devices</h2>
+    <${Trouble} error=${pages.error} />
+    ${pages.items.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Devices"><table>
+      <thead><tr><th scope="col">Platform</th><th scope="col">Version</th><th scope="col">Language</th><th scope="col">Last seen</th>
+        <th scope="col">Installation</th><th scope="col">Pushes</th></tr></thead>
+      <tbody>${pages.items.map((d) => html`<tr key=${d.installation_id}>
+        <th scope="row">${d.platform}</th><td>${d.app_version ?? "–"}</td><td>${d.locale ?? "–"}</td><td>${when(d.updated_at)}</td>
+        <td><code>${d.installation_id}</code></td>
+        <td>${d.quarantined_at ? html`<span class="badge bad">dead since ${when(d.quarantined_at)}</span>` : "taken"}</td>
+      </tr>`)}</tbody>
+    </table></div>`}
+    <${More} pages=${pages} thing="devices" />
+  </section>`;
+}
