@@ -33,7 +33,7 @@ export function Audit() {
         <td class="detail"><code>${e.request_id ?? "–"}</code></td>
       </tr>`)}</tbody>
     </table></div>
-    <${More} pages=${pages} thing="entries" />
+    <${More} pages=${pages} one="entry" many="entries" />
   </div>`;
 }
 

@@ -18,7 +18,7 @@ function whyNot({ not_eligible: not, reasons }) {
 
 const more = ({ busy, reachable, eligible }) => [
   busy > 0 && `${busy} could, but ${busy === 1 ? "has" : "have"} other work then.`,
-  eligible > 0 && `${reachable === eligible ? "All" : reachable} of the eligible can be reached by a push.`,
+  eligible > 0 && `${reachable === eligible ? "All" : reachable || "None"} of the eligible can be reached by a push.`,
 ].filter(Boolean).join(" ");
 
 const counted = ({ reasons, not_eligible: not }) => Object.values(reasons).reduce((sum, n) => sum + n, 0) > not;

@@ -32,7 +32,7 @@ export function DriverList({ may }) {
         <td><${Suspension} until=${d.suspended_until} /></td>
       </tr>`)}</tbody>
     </table></div>
-    <${More} pages=${pages} thing="drivers" />`;
+    <${More} pages=${pages} one="driver" many="drivers" />`;
 }
 
 function YesNo({ label, value, yes, no, onInput }) {

@@ -70,6 +70,6 @@ function Devices({ path }) {
         <td>${d.quarantined_at ? html`<span class="badge bad">dead since ${when(d.quarantined_at)}</span>` : "taken"}</td>
       </tr>`)}</tbody>
     </table></div>`}
-    <${More} pages=${pages} thing="devices" />
+    <${More} pages=${pages} one="device" many="devices" />
   </section>`;
 }

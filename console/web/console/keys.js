@@ -25,7 +25,7 @@ export function Keys({ session }) {
       <thead><tr><th scope="col">Name</th><th scope="col">Role</th><th scope="col">Made</th><th scope="col">ID</th><th scope="col">State</th></tr></thead>
       <tbody>${pages.items.map((k) => html`<${Row} key=${k.id} of=${k} mine=${k.id === session.key_id} revoke=${() => revoke(k)} />`)}</tbody>
     </table></div>
-    <${More} pages=${pages} thing="keys" />
+    <${More} pages=${pages} one="key" many="keys" />
     ${revoking && html`<${Revoke} of=${revoking} mine=${revoking.id === session.key_id} onClose=${() => { revoke(null); pages.reload(); }} />`}
   </div>`;
 }

@@ -1,15 +1,17 @@
-import { html, useEffect, useState } from "../assets/preact.js";
+import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { list } from "../assets/api.js";
 import { useLoaded } from "../assets/ui.js";
+import { useLive } from "./live.js";
 
 const step = 50;
 const most = 1000;
 
 /**
- * The beginning of a list, and more of it when asked. It is read again now and then, as the stream does not tell of everything.
+ * The beginning of a list, and more of it when asked. The stream does not tell of what is in these lists: they are read again
+ * now and then, and when the stream is back.
  * @param {string} path
  * @param {Object<string, string>} [query] "" is left out
- * @param {number} [again] ms; 0 for never
+ * @param {number} [again] ms
  */
 export function usePages(path, query = {}, again = 15_000) {
   const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "")).toString();
@@ -17,24 +19,33 @@ export function usePages(path, query = {}, again = 15_000) {
   const [size, setSize] = useState({ at, items: step });
   const items = size.at === at ? size.items : step;
   const loaded = useLoaded((signal) => list(at, items, { signal }).then((page) => ({ ...page, at })), [at, items]);
+  const live = useLive({});
+  const before = useRef(live);
   useEffect(() => {
-    if (!again) return undefined;
+    if (live === "live" && before.current === "cut") loaded.reload();
+    before.current = live;
+  }, [live]);
+  useEffect(() => {
     const timer = setInterval(() => document.visibilityState === "visible" && loaded.reload(), again);
     return () => clearInterval(timer);
   }, [again]);
   return {
-    ...loaded, items: loaded.data?.items ?? [], filtering: loaded.loading && loaded.data?.at !== at,
+    ...loaded, items: loaded.data?.items ?? [], old: loaded.data && (loaded.error !== null || live === "cut"),
+    filtering: loaded.loading && loaded.data?.at !== at,
     more: () => setSize({ at, items: Math.min(most, items + step) }), full: items >= most,
   };
 }
 
-/** How much of a list is shown, and the button for more. @param {{pages: ReturnType<typeof usePages>, thing: string}} props thing in the plural */
-export function More({ pages, thing }) {
-  const { items, data, loading, error, filtering, more, full } = pages;
-  const count = data && (items.length === 0 ? `No ${thing}.` : `${items.length} ${thing}${data.more ? ", and there are more" : ""}.`);
+/**
+ * How much of a list is shown, and the button for more.
+ * @param {{pages: ReturnType<typeof usePages>, one: string, many: string}} props what is in the list
+ */
+export function More({ pages, one, many }) {
+  const { items, data, loading, old, filtering, more, full } = pages;
+  const count = `${items.length || "No"} ${items.length === 1 ? one : many}${data?.more ? ", and there are more" : ""}.`;
   return html`<div class="row">
     <span role="status" class="soft">${!data || filtering ? loading && "Reading …" : count}
-      ${error && data && " What you see may be old."}</span>
+      ${old && " What you see may be old."}</span>
     ${data?.more && !full && html`<button type="button" disabled=${loading} onClick=${more}>Show more</button>`}
     ${data?.more && full && html`<span class="soft">No more than these are shown: filter them.</span>`}
   </div>`;

@@ -1,0 +1,185 @@
+import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
+
+const drivers = (page: Page) => page.getByRole("region", { name: "Drivers" }).getByRole("row");
+
+test("drivers are listed by page and filtered", async ({ openConsole, service, region }) => {
+  await service.drivers(60, region);
+  const [off] = await service.drivers(1, region, { name: "Off Duty", on_duty: false });
+  const [suspended] = await service.drivers(1, region, { name: "Suspended", vehicle_class: "28m" });
+  await service.call("POST", `/v1/admin/drivers/${suspended!.id}/suspend`, {});
+  const page = await openConsole("#/drivers");
+  await page.getByLabel("Region").fill(region);
+  await expect(page.getByText("50 drivers, and there are more.")).toBeVisible();
+  await page.getByRole("button", { name: "Show more" }).click();
+  await expect(page.getByText("62 drivers.")).toBeVisible();
+  await expect(drivers(page)).toHaveCount(63);
+  await accessible(page);
+  await page.getByRole("combobox", { name: "Duty" }).selectOption("Off duty");
+  await expect(page.getByText("1 driver.")).toBeVisible();
+  await expect(drivers(page).last()).toContainText("Off Duty");
+  await page.reload();
+  await expect(page.getByRole("combobox", { name: "Duty" })).toHaveValue("false");
+  await expect(drivers(page)).toHaveCount(2);
+  await page.getByRole("combobox", { name: "Duty" }).selectOption("Any");
+  await page.getByLabel("Suspension").selectOption("Suspended");
+  await expect(drivers(page).last()).toContainText("suspended until reinstated");
+  await page.getByLabel("Vehicle class").fill("45m");
+  await expect(page.getByText("No drivers.")).toBeVisible();
+  await page.getByLabel("Suspension").selectOption("Any");
+  await page.getByLabel("Search").fill(off!.id);
+  await drivers(page).getByRole("link", { name: "Off Duty" }).click();
+  await expect(page.getByRole("heading", { name: "Off Duty" })).toBeVisible();
+  await page.goBack();
+  await expect(page.getByLabel("Search")).toHaveValue(off!.id);
+});
+
+test("a driver is shown, with devices and signals", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region, { working_height_m: 45 });
+  await service.call("PUT", "/v1/me/devices/installation-1", { platform: "android", push_token: "push", app_version: "4.2.0" }, { token: driver!.token });
+  const d = await service.dispatch(region);
+  await service.accept(d.id, driver!.token);
+  const page = await openConsole(`#/drivers/${driver!.id}`);
+  await expect(page.getByRole("heading", { name: driver!.name })).toBeVisible();
+  const device = page.getByRole("region", { name: "Devices" }).getByRole("row").last();
+  await expect(device).toContainText("android");
+  await expect(device).toContainText("4.2.0");
+  await expect(device).toContainText("installation-1");
+  await expect(page.getByText("never acted on")).toBeVisible();
+  await expect(page.getByText("Under 300 ms", { exact: true })).toBeVisible();
+  await accessible(page);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await accessible(page);
+  await service.call("PUT", "/v1/me/duty", { on_duty: false }, { token: driver!.token });
+  await expect(page.getByText("off duty")).toBeVisible();
+});
+
+test("a suspended driver can't accept, and a reinstated one can", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const d = await service.dispatch(region);
+  const page = await openConsole(`#/drivers/${driver!.id}`);
+  await page.getByRole("button", { name: "Suspend" }).click();
+  const ask = page.getByRole("dialog", { name: "Suspend Driver 1?" });
+  await ask.getByLabel("a time").check();
+  await ask.getByLabel("Until when").fill("2020-01-01T09:00");
+  await ask.getByLabel("Reason").fill("NO_SHOW");
+  await ask.getByRole("button", { name: "Suspend" }).click();
+  await expect(ask.getByLabel("Until when")).toHaveAccessibleDescription(/must be in the future/);
+  await expect(ask.getByLabel("Reason")).toHaveValue("NO_SHOW");
+  await accessible(page);
+  await ask.getByLabel("Until when").fill("2099-12-24T09:00");
+  await ask.getByRole("button", { name: "Suspend" }).click();
+  await expect(page.getByText("suspended until 2099-12-24 09:00")).toBeVisible();
+  await expect(ask).toBeHidden();
+  await expect(service.accept(d.id, driver!.token)).rejects.toThrow(/403 .*NOT_ELIGIBLE.*SUSPENDED/);
+  const { items } = await service.call("GET", `/v1/admin/audit?target=${driver!.id}`);
+  expect(items[0]).toMatchObject({ action: "driver.suspend", detail: { reason_code: "NO_SHOW", until: "2099-12-24T00:00:00.000Z" } });
+
+  await page.getByRole("button", { name: "Reinstate" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
+  await expect(page.getByText("suspended until")).toBeVisible();
+  await page.getByRole("button", { name: "Reinstate" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Reinstate" }).click();
+  await expect(page.getByRole("button", { name: "Suspend" })).toBeVisible();
+  expect((await service.accept(d.id, driver!.token)).result).toBe("SUCCESS");
+});
+
+test("an edit changes what was typed, and says when somebody else was faster", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const path = `/v1/admin/drivers/${driver!.id}`;
+  const page = await openConsole(`#/drivers/${driver!.id}`);
+  await page.getByRole("button", { name: "Edit" }).click();
+  const edit = page.getByRole("dialog", { name: "Edit Driver 1" });
+  await edit.getByLabel("Phone").fill("12");
+  await edit.getByRole("button", { name: "Save" }).click();
+  await expect(edit.getByLabel("Phone")).toHaveAccessibleDescription(/must be a phone number/);
+  await expect(edit.getByLabel("Phone")).toBeFocused();
+  await accessible(page);
+  await edit.getByLabel("Phone").fill("+82 10-9999-8888");
+  await edit.getByLabel("Regions").fill(`${region}, incheon`);
+  await service.call("PATCH", path, { name: "Kim Min-jun" });
+  await edit.getByRole("button", { name: "Save" }).click();
+  await expect(edit.getByRole("alert")).toContainText('Somebody else changed this driver meanwhile: name is now "Kim Min-jun"');
+  expect((await service.call("GET", path)).phone).not.toBe("+821099998888");
+  await edit.getByRole("button", { name: "Save" }).click();
+  await expect(page.getByRole("heading", { name: "Kim Min-jun" })).toBeVisible();
+  expect(await service.call("GET", path)).toMatchObject({ name: "Kim Min-jun", phone: "+821099998888", regions: [region, "incheon"] });
+});
+
+test("a token opens the driver's phone", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const page = await openConsole(`#/drivers/${driver!.id}`);
+  await page.getByRole("button", { name: "Issue a token" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Issue" }).click();
+  const token = await page.getByLabel("Token", { exact: true }).inputValue();
+  expect((await service.call("GET", "/v1/me", undefined, { token })).id).toBe(driver!.id);
+  await expect(page.getByRole("link", { name: "Open this driver's phone" })).toHaveAttribute("href", `/driver/#token=${token}`);
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  await page.getByRole("button", { name: "Copy" }).click();
+  await expect(page.getByText("Copied.")).toBeVisible();
+  expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(token);
+  await accessible(page);
+  await page.getByRole("button", { name: "Done" }).click();
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  expect(await page.content()).not.toContain(token);
+});
+
+test("a new driver is made once, though the answer is lost", async ({ openConsole, service, region }) => {
+  const page = await openConsole("#/drivers");
+  await page.getByRole("link", { name: "New driver" }).click();
+  await page.getByRole("button", { name: "Add driver" }).click();
+  await expect(page.getByLabel("Name")).toHaveAccessibleDescription("is required");
+  await expect(page.getByLabel("Name")).toBeFocused();
+  await accessible(page);
+  await page.getByLabel("Name").fill("Lee Seo-yeon");
+  await page.getByLabel("Phone").fill("+821087654321");
+  await page.getByLabel("Regions").fill(`${region}, incheon`);
+  await page.getByLabel("Vehicle class").fill("28m");
+  await page.getByLabel("Working height").fill("27.5");
+  await page.route("**/v1/admin/drivers", async (route) => {
+    if (route.request().method() !== "POST") return route.fallback();
+    await route.fetch();
+    await route.abort("connectionreset");
+  });
+  await page.getByRole("button", { name: "Add driver" }).click();
+  await expect(page.getByText("Nobody knows yet whether the last driver was made")).toBeVisible({ timeout: 30_000 });
+  await page.unroute("**/v1/admin/drivers");
+  await page.getByRole("button", { name: "Add driver" }).click();
+  await expect(page.getByRole("heading", { name: "Lee Seo-yeon" })).toBeVisible();
+  const { items } = await service.call("GET", `/v1/admin/drivers?region=${region}`);
+  expect(items).toMatchObject([{ regions: [region, "incheon"], vehicle_class: "28m", working_height_m: 27.5, on_duty: false }]);
+});
+
+test("a viewer and a dispatcher see drivers and change none, which the API holds to", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  for (const role of ["viewer", "dispatcher"] as const) {
+    const key = await service.key(role);
+    const page = await openConsole(`#/drivers/${driver!.id}`, key);
+    await expect(page.getByText("No devices.")).toBeVisible();
+    for (const name of ["Edit", "Suspend", "Reinstate", "Issue a token"]) await expect(page.getByRole("button", { name })).toHaveCount(0);
+    await expect(page.getByRole("heading", { name: "Signals" })).toHaveCount(0);
+    await page.getByRole("link", { name: "All drivers" }).click();
+    await expect(drivers(page).first()).toBeVisible();
+    await expect(page.getByRole("link", { name: "New driver" })).toHaveCount(0);
+    for (const name of ["API keys", "Audit"]) await expect(page.getByRole("link", { name })).toHaveCount(0);
+    await expect(page.getByRole("link", { name: "New dispatch" })).toHaveCount(role === "viewer" ? 0 : 1);
+    const status = await page.evaluate((id) => fetch(`/v1/admin/drivers/${id}/suspend`, { method: "POST" }).then((r) => r.status), driver!.id);
+    expect(status).toBe(403);
+  }
+});
+
+test("a list says when it may be old", async ({ openConsole }) => {
+  const service = await new Service().start();
+  try {
+    await service.drivers(2, "seoul");
+    const page = await openConsole("#/drivers", undefined, service);
+    await expect(page.getByText("2 drivers.")).toBeVisible();
+    await service.stop("SIGKILL");
+    await expect(page.getByText("What you see may be old.")).toBeVisible({ timeout: 30_000 });
+    await expect(drivers(page)).toHaveCount(3);
+    await service.start();
+    await service.drivers(1, "busan");
+    await expect(page.getByText("3 drivers.", { exact: true })).toBeVisible({ timeout: 30_000 });
+  } finally {
+    await service.close();
+  }
+});
