@@ -63,11 +63,11 @@ function Devices({ path }) {
     <${Trouble} error=${pages.error} />
     ${pages.items.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Devices"><table>
       <thead><tr><th scope="col">Platform</th><th scope="col">Version</th><th scope="col">Language</th><th scope="col">Last seen</th>
-        <th scope="col">Installation</th><th scope="col">Pushes</th></tr></thead>
+        <th scope="col">Installation</th><th scope="col">Push token</th></tr></thead>
       <tbody>${pages.items.map((d) => html`<tr key=${d.installation_id}>
-        <th scope="row">${d.platform}</th><td>${d.app_version ?? "–"}</td><td>${d.locale ?? "–"}</td><td>${when(d.updated_at)}</td>
+        <th scope="row">${d.platform}</th><td>${d.app_version ?? "–"}</td><td>${d.locale ?? "–"}</td><td class="nowrap">${when(d.updated_at)}</td>
         <td><code>${d.installation_id}</code></td>
-        <td>${d.quarantined_at ? html`<span class="badge bad">dead since ${when(d.quarantined_at)}</span>` : "taken"}</td>
+        <td>${d.quarantined_at ? html`<span class="badge bad">dead since ${when(d.quarantined_at)}</span>` : "good"}</td>
       </tr>`)}</tbody>
     </table></div>`}
     <${More} pages=${pages} one="device" many="devices" />

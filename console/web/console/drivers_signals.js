@@ -3,13 +3,13 @@ import { get } from "../assets/api.js";
 import { Trouble, useLoaded } from "../assets/ui.js";
 
 const ms = (value) => (value === null ? "–" : `${Math.round(value).toLocaleString("en")} ms`);
-const percent = (value) => (value === null ? "–" : `${Math.round(value * 100)} %`);
+const percentOfWon = (rate) => (rate === null ? "" : ` (${Math.round(rate * 100)} % of won)`);
 
 /** How a driver taps, for people to look at. */
 export function Signals({ path }) {
   const { data, error } = useLoaded((signal) => get(path + "/signals", { signal }), [path]);
   const facts = data && [
-    ["Taps", data.taps], ["Won", data.wins], ["Given back", `${data.withdrawn} (${percent(data.withdraw_rate)} of won)`],
+    ["Taps", data.taps], ["Won", data.wins], ["Given back", data.withdrawn + percentOfWon(data.withdraw_rate)],
     ["Fastest reaction", ms(data.fastest_reaction_ms)], ["Median reaction", ms(data.median_reaction_ms)], ["Under 300 ms", data.under_300_ms],
   ];
   return html`<section class="card"><h2>Signals</h2>
