@@ -1,3 +1,4 @@
+import type { Request } from "@playwright/test";
 import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
 
 const starts = new Date(Date.now() + 48 * 3600_000);
@@ -77,21 +78,24 @@ test("an older preview never takes the place of a newer one", async ({ openConso
   const page = await openConsole("#/new");
   let release = () => {};
   const held = new Promise<void>((resolve) => { release = resolve; });
-  const late: Promise<void>[] = [];
+  let asked = 0;
   await page.route("**/preview", async (route) => {
     if (route.request().postDataJSON().vehicle_class !== "45m") return route.fallback();
     const response = await route.fetch();
-    const answered = held.then(() => route.fulfill({ response })).catch(() => {}); // the page may have given it up
-    late.push(answered);
-    await answered;
+    asked++;
+    await held;
+    await route.fulfill({ response }).catch(() => {}); // the page may have given it up
   });
+  const about = (kind: string) => (r: Request) => r.url().endsWith("/preview") && r.postDataJSON().vehicle_class === kind;
+  const over = Promise.race([page.waitForEvent("requestfinished", about("45m")), page.waitForEvent("requestfailed", about("45m"))]);
   await fill(page, region);
   const preview = page.getByRole("region", { name: "Who could take it" }).getByRole("status");
-  await expect.poll(() => late.length).toBe(1);
+  await expect.poll(() => asked).toBe(1);
   await page.getByLabel("Vehicle class").fill("28m");
   await expect(preview).toContainText("0 eligible");
   release();
-  await late[0];
+  await over;
+  await page.evaluate(() => new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown))));
   await expect(preview).toContainText("0 eligible");
 });
 
