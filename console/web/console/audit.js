@@ -2,14 +2,14 @@ import { html } from "../assets/preact.js";
 import { list } from "../assets/api.js";
 import { Trouble, useLoaded, whenExactly } from "../assets/ui.js";
 import { More, usePages } from "./paging.js";
-import { useQuery, useSettled } from "./query.js";
+import { useQuery } from "./query.js";
 
 const named = 200; // keys: an older one is shown by its id
 
 /** What admins changed, newest first. */
 export function Audit() {
   const [query, change] = useQuery(["actor", "target"]);
-  const pages = usePages("/v1/admin/audit", JSON.parse(useSettled(JSON.stringify(query))));
+  const pages = usePages("/v1/admin/audit", query);
   const keys = useLoaded((signal) => list("/v1/admin/api-keys", named, { signal }), []);
   const names = new Map(keys.data?.items.map((k) => [k.id, k.name]));
   return html`<div class="admin"><h1>Audit</h1>

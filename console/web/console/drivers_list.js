@@ -1,7 +1,7 @@
 import { html } from "../assets/preact.js";
 import { Trouble } from "../assets/ui.js";
 import { More, usePages } from "./paging.js";
-import { useQuery, useSettled } from "./query.js";
+import { useQuery } from "./query.js";
 import { Suggestions } from "./suggestions.js";
 import { Duty, Suspension } from "./drivers_state.js";
 
@@ -9,7 +9,7 @@ const filters = ["q", "region", "vehicle_class", "on_duty", "suspended"];
 
 export function DriverList({ may }) {
   const [query, change] = useQuery(filters);
-  const pages = usePages("/v1/admin/drivers", JSON.parse(useSettled(JSON.stringify(query))));
+  const pages = usePages("/v1/admin/drivers", query);
   return html`<div class="head"><h1>Drivers</h1>${may("admin") && html`<a class="button" href="#/drivers/new">New driver</a>`}</div>
     <form class="filters" role="search" aria-label="Drivers" onSubmit=${(e) => e.preventDefault()}>
       <label>Search <input type="search" value=${query.q} placeholder="Name, phone or ID" onInput=${(e) => change({ q: e.target.value })} /></label>

@@ -2,6 +2,7 @@ import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { list } from "../assets/api.js";
 import { useLoaded } from "../assets/ui.js";
 import { useLive } from "./live.js";
+import { useSettled } from "./query.js";
 
 const step = 50;
 const most = 1000;
@@ -15,7 +16,8 @@ const most = 1000;
  */
 export function usePages(path, query = {}, again = 15_000) {
   const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "")).toString();
-  const at = given ? `${path}?${given}` : path;
+  const asked = given ? `${path}?${given}` : path;
+  const at = useSettled(asked); // not with every key
   const [size, setSize] = useState({ at, items: step });
   const items = size.at === at ? size.items : step;
   const loaded = useLoaded((signal) => list(at, items, { signal }).then((page) => ({ ...page, at })), [at, items]);
@@ -31,7 +33,7 @@ export function usePages(path, query = {}, again = 15_000) {
   }, [again]);
   return {
     ...loaded, items: loaded.data?.items ?? [], old: loaded.data && (loaded.error !== null || live === "cut"),
-    filtering: loaded.loading && loaded.data?.at !== at,
+    filtering: loaded.data?.at !== asked && loaded.error === null,
     more: () => setSize({ at, items: Math.min(most, items + step) }), full: items >= most,
   };
 }
@@ -44,9 +46,9 @@ export function More({ pages, one, many }) {
   const { items, data, loading, old, filtering, more, full } = pages;
   const count = `${items.length || "No"} ${items.length === 1 ? one : many}${data?.more ? ", and there are more" : ""}.`;
   return html`<div class="row">
-    <span role="status" class="soft">${!data || filtering ? loading && "Reading …" : count}
+    <span role="status" class="soft">${filtering ? "Reading …" : data && count}
       ${old && " What you see may be old."}</span>
-    ${data?.more && !full && html`<button type="button" disabled=${loading} onClick=${more}>Show more</button>`}
+    ${data?.more && !full && html`<button type="button" disabled=${loading || filtering} onClick=${more}>Show more</button>`}
     ${data?.more && full && html`<span class="soft">No more than these are shown: filter them.</span>`}
   </div>`;
 }
