@@ -1,0 +1,95 @@
+import { createServer } from "node:http";
+import { once } from "node:events";
+import type { AddressInfo } from "node:net";
+import { type Page, expect, test } from "../fixtures.ts";
+
+const inSeoul = (hours: number) => new Date(Date.now() + (9 + hours) * 3600_000).toISOString().slice(0, 16);
+
+test("made in the console, tapped by two at once: one has it, and everybody sees who", async ({ service, region, openConsole, openDriver }) => {
+  const drivers = await service.drivers(2, region);
+  const board = await openConsole(`#/board?region=${region}`);
+  const phones = await Promise.all(drivers.map((d) => openDriver(d.token)));
+  await Promise.all([board, ...phones].map((p) => p.evaluate(() => Object.assign(window, { neverReloaded: true }))));
+
+  const office = await openConsole("#/new");
+  await office.getByLabel("Region").fill(region);
+  await office.getByLabel("Vehicle class").fill("45m");
+  await office.getByLabel("Work starts").fill(inSeoul(48));
+  await office.getByLabel("Work ends").fill(inSeoul(51));
+  await office.getByLabel("Address").fill("152 Teheran-ro");
+  await office.getByLabel("Fee", { exact: true }).fill("350000");
+  await expect(office.getByRole("region", { name: "Who could take it" })).toContainText("2 eligible");
+  await office.getByRole("button", { name: "Create dispatch" }).click();
+  await expect(office.getByText("Nobody has tapped in round 1.")).toBeVisible();
+
+  const offers = phones.map((p) => p.getByRole("article", { name: "152 Teheran-ro" }));
+  const taps = offers.map((o) => o.getByRole("button", { name: "Accept" }));
+  for (const tap of taps) await expect(tap).toBeEnabled();
+  await expect(board.getByRole("region", { name: /^Pending / }).getByRole("link", { name: "152 Teheran-ro" })).toBeVisible();
+  await Promise.all(taps.map((tap) => tap.click()));
+
+  for (const offer of offers) await expect(offer).toContainText(/Yours|ms behind/);
+  const said = await Promise.all(offers.map((o) => o.innerText()));
+  expect(said.filter((s) => s.includes("Yours"))).toHaveLength(1);
+  expect(said.filter((s) => s.includes("Taken"))).toHaveLength(1);
+  const winner = drivers[said.findIndex((s) => s.includes("Yours"))]!;
+
+  await expect(board.getByRole("region", { name: /^Accepted / }).getByRole("link", { name: "152 Teheran-ro" })).toContainText(winner.name);
+  await expect(office.getByText(new RegExp(`^2 taps by 2 drivers\\. ${winner.name} won`))).toBeVisible();
+  const { items } = await service.call("GET", `/v1/admin/dispatches?region=${region}`);
+  expect(items).toMatchObject([{ status: "ACCEPTED", accepted_by: winner.id }]);
+  for (const page of [board, ...phones]) expect(await page.evaluate(() => "neverReloaded" in window)).toBe(true);
+});
+
+test("each role sees what it may do, and the service holds it to that", async ({ service, region, openConsole }) => {
+  const d = await service.dispatch(region);
+  const links = (page: Page) => page.getByRole("navigation", { name: "Pages" }).getByRole("link").allInnerTexts();
+  const change = (page: Page) => page.evaluate(async (id) => {
+    const answer = await fetch(`/v1/admin/dispatches/${id}/cancel`, { method: "POST", headers: { "If-Match": '"1"' }, body: "{}" });
+    return [answer.status, (await answer.json()).code];
+  }, d.id);
+
+  const viewer = await openConsole(`#/dispatches/${d.id}`, await service.key("viewer"));
+  await expect(viewer.getByRole("status", { name: "State" })).toHaveText("PENDING");
+  expect(await links(viewer)).toEqual(["Board", "Drivers", "Notifications", "Jobs", "Locks", "Supply"]);
+  await expect(viewer.getByRole("button", { name: "Cancel" })).toHaveCount(0);
+  expect(await change(viewer)).toEqual([403, "FORBIDDEN"]);
+  await viewer.evaluate(() => { location.hash = "#/new"; });
+  await expect(viewer.getByRole("heading", { name: "Board" })).toBeVisible();
+
+  const dispatcher = await openConsole(`#/dispatches/${d.id}`, await service.key("dispatcher"));
+  await expect(dispatcher.getByRole("button", { name: /^Cancel/ })).toBeVisible();
+  expect(await links(dispatcher)).toEqual(["Board", "New dispatch", "Drivers", "Notifications", "Jobs", "Locks", "Supply"]);
+
+  const admin = await openConsole();
+  expect(await links(admin)).toEqual(expect.arrayContaining(["API keys", "Audit"]));
+  expect((await service.call("GET", `/v1/admin/dispatches/${d.id}`)).status).toBe("PENDING");
+  expect(await change(dispatcher)).toEqual([200, undefined]);
+});
+
+// Another port of the same host is the same site to the browser: the cookie goes along, whatever SameSite says.
+test("another page can't make use of who is signed in", async ({ service, region, openConsole }) => {
+  const d = await service.dispatch(region);
+  const page = await openConsole();
+  const evil = createServer((_, answer) => answer.setHeader("Content-Type", "text/html").end("<!doctype html><title>Evil</title>"));
+  evil.listen(0, "127.0.0.1");
+  await once(evil, "listening");
+  try {
+    const other = await page.context().newPage();
+    await other.goto(`http://127.0.0.1:${(evil.address() as AddressInfo).port}/`);
+    const sent = other.context().waitForEvent("request", (r) => r.url().endsWith("/cancel") && r.method() === "POST");
+    const posted = other.evaluate((to) => fetch(to, { method: "POST", mode: "no-cors", credentials: "include", body: "{}" }), `${service.url}/v1/admin/dispatches/${d.id}/cancel`);
+    expect((await (await sent).allHeaders()).cookie).toContain("firsttap_session");
+    await posted;
+    expect((await (await (await sent).response())!.status())).toBe(403);
+    const read = await other.evaluate((url) => fetch(url, { credentials: "include" }).then(() => "read", () => "refused"), `${service.url}/v1/admin/board`);
+    expect(read).toBe("refused");
+    await other.evaluate((to) => fetch(to, { method: "DELETE", mode: "no-cors", credentials: "include" }).catch(() => {}), `${service.url}/v1/session`);
+    await page.reload();
+    await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+  } finally {
+    evil.closeAllConnections();
+    evil.close();
+  }
+  expect((await service.call("GET", `/v1/admin/dispatches/${d.id}`)).status).toBe("PENDING");
+});
