@@ -82,11 +82,6 @@ test("another page can't make use of who is signed in", async ({ service, region
     expect((await (await sent).allHeaders()).cookie).toContain("firsttap_session");
     await posted;
     expect((await (await (await sent).response())!.status())).toBe(403);
-    const read = await other.evaluate((url) => fetch(url, { credentials: "include" }).then(() => "read", () => "refused"), `${service.url}/v1/admin/board`);
-    expect(read).toBe("refused");
-    await other.evaluate((to) => fetch(to, { method: "DELETE", mode: "no-cors", credentials: "include" }).catch(() => {}), `${service.url}/v1/session`);
-    await page.reload();
-    await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
   } finally {
     evil.closeAllConnections();
     evil.close();

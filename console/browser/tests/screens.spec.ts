@@ -1,0 +1,89 @@
+import { mkdir } from "node:fs/promises";
+import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
+
+// FIRSTTAP_SCREENSHOTS is the folder that the pictures go to, docs/ for those of the README.
+const folder = process.env.FIRSTTAP_SCREENSHOTS ?? "results/screens";
+
+const sites = ["강남구 테헤란로 152", "마포구 월드컵북로 396", "송파구 올림픽로 300", "영등포구 여의대로 108", "성동구 왕십리로 83", "서초구 반포대로 235", "용산구 한강대로 92", "종로구 세종대로 175"];
+const names = ["김민준", "이서연", "박지호", "최수아", "정도윤", "강하은", "조시우", "윤지아", "장준서", "임채원", "한유진", "오건우"];
+const iso = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString();
+
+/** A day in the office: what the pictures show. */
+async function populate(service: Service) {
+  const { items: drivers } = await service.call("POST", "/v1/admin/drivers/bulk", {
+    issue_tokens: true,
+    drivers: names.map((name, i) => ({
+      name, phone: `+82101234${1000 + i}`, regions: i % 4 === 3 ? ["incheon", "seoul"] : ["seoul"], vehicle_class: "45m", working_height_m: 45, on_duty: i !== 11, locale: "ko",
+    })),
+  });
+  for (const [i, d] of drivers.slice(0, 6).entries()) {
+    await service.call("PUT", `/v1/me/devices/phone-${i}`, { platform: i % 2 ? "ios" : "android", push_token: `push-token-${i}`, app_version: "2.4.1", locale: "ko" }, { token: d.token });
+  }
+  const make = (i: number, more: object = {}) => service.dispatch("seoul", {
+    site_address: `서울 ${sites[i % sites.length]}`, work_starts_at: iso(20 + 4 * i), work_ends_at: iso(23 + 4 * i),
+    fee: { amount: 320000 + 15000 * i, currency: "KRW" }, expires_at: iso(0.15 + i / 40), ...more,
+  });
+  const taken = await make(0, { note: "Gate 2. Outriggers need 6 m." });
+  await Promise.allSettled(drivers.slice(0, 11).map((d: any) => service.call("POST", `/v1/dispatches/${taken.id}/seen`, {}, { token: d.token })));
+  await Promise.allSettled(drivers.slice(0, 11).map((d: any) => service.accept(taken.id, d.token, 1)));
+  for (const [i, step] of [[1, "accept"], [2, "start"], [3, "complete"]] as const) {
+    const d = await make(i);
+    await service.accept(d.id, drivers[i + 4].token);
+    if (step !== "accept") await service.call("POST", `/v1/dispatches/${d.id}/start`, undefined, { token: drivers[i + 4].token });
+    if (step === "complete") await service.call("POST", `/v1/dispatches/${d.id}/complete`, undefined, { token: drivers[i + 4].token });
+  }
+  for (let i = 4; i < 9; i++) await make(i);
+  await make(9, { opens_at: iso(0.1), expires_at: iso(0.6) });
+  const over = await make(10);
+  await service.call("POST", `/v1/admin/dispatches/${over.id}/cancel`, { reason_code: "CUSTOMER" }, { headers: { "If-Match": '"1"' } });
+  return { drivers, taken };
+}
+
+const console_: { name: string; hash: (d: { taken: any; drivers: any[] }) => string; ready: (page: Page) => Promise<void> }[] = [
+  { name: "board", hash: () => "#/board", ready: (p) => expect(p.getByRole("heading", { name: "Accepted 2" })).toBeVisible() },
+  { name: "dispatch", hash: ({ taken }) => `#/dispatches/${taken.id}`, ready: (p) => expect(p.getByText(/^11 taps by 11 drivers/)).toBeVisible() },
+  { name: "new", hash: () => "#/new", ready: (p) => expect(p.getByRole("button", { name: "Create dispatch" })).toBeVisible() },
+  { name: "drivers", hash: () => "#/drivers", ready: (p) => expect(p.getByText("한유진")).toBeVisible() },
+  { name: "driver", hash: ({ drivers }) => `#/drivers/${drivers[0].id}`, ready: (p) => expect(p.getByRole("heading", { name: "김민준" })).toBeVisible() },
+  { name: "notifications", hash: () => "#/notifications", ready: (p) => expect(p.getByRole("heading", { name: "Notifications" })).toBeVisible() },
+  { name: "jobs", hash: () => "#/jobs", ready: (p) => expect(p.getByText("expire-offers").first()).toBeVisible() },
+  { name: "locks", hash: () => "#/locks", ready: (p) => expect(p.getByRole("heading", { name: "Locks" })).toBeVisible() },
+  { name: "supply", hash: () => "#/supply", ready: (p) => expect(p.getByRole("heading", { name: "Supply" })).toBeVisible() },
+  { name: "keys", hash: () => "#/keys", ready: (p) => expect(p.getByText("FIRSTTAP_ADMIN_KEY").first()).toBeVisible() },
+  { name: "audit", hash: () => "#/audit", ready: (p) => expect(p.getByRole("heading", { name: "Audit" })).toBeVisible() },
+];
+
+test("a picture of each page, and nothing serious for axe to say, light or dark", async ({ openConsole, openDriver, open }) => {
+  test.setTimeout(180_000);
+  await mkdir(folder, { recursive: true });
+  const service = await new Service({ FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s" }).start();
+  try {
+    const made = await populate(service);
+    const office = await openConsole("#/board", undefined, service);
+    await office.setViewportSize({ width: 1280, height: 800 });
+    for (const page of console_) {
+      await office.evaluate((h) => { location.hash = h; }, page.hash(made));
+      await page.ready(office);
+      await picture(office, `console-${page.name}`);
+    }
+    const phone = await openDriver(made.drivers[10].token, service);
+    await phone.setViewportSize({ width: 390, height: 844 });
+    const offers = phone.getByRole("article");
+    await expect(offers).toHaveCount(5);
+    await picture(phone, "driver-offers");
+    await offers.first().getByRole("button", { name: "Accept" }).click();
+    await expect(offers.first()).toContainText("Yours");
+    await picture(phone, "driver-yours");
+    await picture(await open("/console/", service), "console-signin");
+  } finally {
+    await service.close();
+  }
+});
+
+async function picture(page: Page, name: string): Promise<void> {
+  await page.emulateMedia({ colorScheme: "dark" });
+  await accessible(page);
+  await page.emulateMedia({ colorScheme: "light" });
+  await accessible(page);
+  await page.screenshot({ path: `${folder}/${name}.png`, animations: "disabled" });
+}
