@@ -77,11 +77,9 @@ test("another page can't make use of who is signed in", async ({ service, region
   try {
     const other = await page.context().newPage();
     await other.goto(`http://127.0.0.1:${(evil.address() as AddressInfo).port}/`);
-    const sent = other.context().waitForEvent("request", (r) => r.url().endsWith("/cancel") && r.method() === "POST");
-    const posted = other.evaluate((to) => fetch(to, { method: "POST", mode: "no-cors", credentials: "include", body: "{}" }), `${service.url}/v1/admin/dispatches/${d.id}/cancel`);
-    expect((await (await sent).allHeaders()).cookie).toContain("firsttap_session");
-    await posted;
-    expect((await (await (await sent).response())!.status())).toBe(403);
+    const answered = other.waitForResponse((r) => r.url().endsWith("/cancel"));
+    await other.evaluate((to) => fetch(to, { method: "POST", mode: "no-cors", credentials: "include", body: "{}" }), `${service.url}/v1/admin/dispatches/${d.id}/cancel`);
+    expect((await answered).status()).toBe(403); // without the cookie it were 401
   } finally {
     evil.closeAllConnections();
     evil.close();

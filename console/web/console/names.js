@@ -43,6 +43,12 @@ function ask(id) {
   return asked.get(id);
 }
 
+/** A driver's name, or the id where there is none. It throws where nobody can be asked. */
+export async function nameDriver(id) {
+  if (!known.has(id)) await ask(id);
+  return known.get(id) ?? id;
+}
+
 /**
  * Names drivers, as soon as they are known.
  * @param {string[]} ids
