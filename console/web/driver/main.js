@@ -1,1 +1,56 @@
+import { html, render, useEffect, useReducer, useState } from "../assets/preact.js";
+import { Speaks } from "./language.js";
+import { Session, takeFromAddress } from "./session.js";
+import { Shell } from "./shell.js";
+import { SignIn } from "./signin.js";
+import { Work } from "./work.js";
 
+function begin() {
+  const token = takeFromAddress();
+  return token ? Session.begin({ token }) : Session.resume();
+}
+
+function Driver() {
+  const [session, setSession] = useState(begin);
+  const [why, setWhy] = useState("");
+
+  useEffect(() => {
+    // A link that is opened in this tab changes nothing but what is after the #.
+    const changed = () => {
+      const token = takeFromAddress();
+      if (token) setSession(Session.begin({ token }));
+    };
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+
+  const leave = (reason) => {
+    session.end();
+    setWhy(reason);
+    setSession(null);
+  };
+  if (!session) return html`<${SignIn} key=${why} why=${why} onSignedIn=${(c) => { setWhy(""); setSession(Session.begin(c)); }} />`;
+  return html`<${Working} key=${session.kept.id} session=${session} leave=${leave} />`;
+}
+
+/** Works for one session, for as long as it lasts. */
+function Working({ session, leave }) {
+  const [work] = useState(() => new Work(session));
+  const [, changed] = useReducer((n) => n + 1, 0);
+  useEffect(() => {
+    const unsubscribe = work.subscribe(changed);
+    session.onOver = () => leave("sessionOver");
+    work.start();
+    return () => {
+      session.onOver = () => {};
+      unsubscribe();
+      work.stop();
+    };
+  }, []);
+  return html`<${Shell} work=${work} signOut=${() => leave("")} />`;
+}
+
+addEventListener("unhandledrejection", (e) => console.error(e.reason));
+render(html`<${Speaks}><${Driver} /><//>`, document.getElementById("app"));
+// Only where the address is safe, by https or on this device, is there one.
+navigator.serviceWorker?.register("sw.js").catch((err) => console.warn("the page will not open offline:", err.message));

@@ -1,0 +1,34 @@
+import { html, useState } from "../assets/preact.js";
+import { AskWhy, Deed, Terms } from "./card.js";
+import { useLanguage } from "./language.js";
+
+const next = { ACCEPTED: "start", IN_PROGRESS: "complete" };
+
+/** What the driver has accepted: under way, to be done, and done. */
+export function Jobs({ work }) {
+  const { t } = useLanguage();
+  const { jobs } = work.state;
+  if (!jobs || jobs.length === 0) return html`<h1 class="hidden">${t.jobs}</h1><p class="nothing soft">${jobs ? t.noJobs : t.loading}</p>`;
+  const begins = (j) => Date.parse(j.work_starts_at);
+  const todo = jobs.filter((j) => j.status !== "COMPLETED").sort((a, b) => begins(a) - begins(b));
+  const done = jobs.filter((j) => j.status === "COMPLETED").sort((a, b) => begins(b) - begins(a));
+  return html`<h1 class="hidden">${t.jobs}</h1>
+    ${[...todo, ...done].map((j) => html`<${Job} key=${j.id} work=${work} job=${j} />`)}`;
+}
+
+function Job({ work, job }) {
+  const { t } = useLanguage();
+  const [withdrawing, setWithdrawing] = useState(false);
+  const deed = work.state.deeds[job.id];
+  const busy = Boolean(deed && !deed.error);
+  const step = next[job.status];
+  return html`<article class=${`card job ${job.status}`} aria-labelledby=${`at-${job.id}`}>
+    <p><span class=${`badge ${job.status === "COMPLETED" ? "" : "good"}`}>${t[job.status]}</span></p>
+    <${Terms} dispatch=${job} />
+    ${step && html`<button class="primary big" aria-disabled=${String(busy)} onClick=${() => busy || work.change(step, job)}>${t[step]}</button>`}
+    ${job.status === "ACCEPTED" && html`<button class="quiet" aria-disabled=${String(busy)} onClick=${() => busy || setWithdrawing(true)}>${t.withdraw}</button>`}
+    <${Deed} deed=${deed} />
+    ${withdrawing && html`<${AskWhy} title=${t.withdrawTitle} word=${t.withdraw} reasons=${t.withdrawReasons} onClose=${() => setWithdrawing(false)}
+      onReason=${(code) => { setWithdrawing(false); work.change("withdraw", job, code); }}><p>${t.withdrawMore}</p><//>`}
+  </article>`;
+}

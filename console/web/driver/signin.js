@@ -1,0 +1,87 @@
+import { html, useEffect, useRef, useState } from "../assets/preact.js";
+import { Problem, Unreachable, get, request } from "../assets/api.js";
+import { Refused, signInWithPassword } from "./firebase.js";
+import { Languages, useLanguage } from "./language.js";
+
+const wrong = ["INVALID_LOGIN_CREDENTIALS", "EMAIL_NOT_FOUND", "INVALID_PASSWORD", "INVALID_EMAIL"];
+
+/** What a driver is told who could not sign in. */
+function explain(t, err, byEmail) {
+  if (err instanceof Unreachable) return t.unreachable;
+  if (err instanceof Refused) {
+    if (wrong.includes(err.code)) return t.badLogin;
+    return err.code === "USER_DISABLED" ? t.disabled : t.loginRefused(err.code);
+  }
+  if (err instanceof Problem && (err.status === 401 || err.status === 403)) return byEmail ? t.notADriver : t.badToken;
+  return t.failed(err.message);
+}
+
+/** How this service's drivers sign in besides a token; null where there is nothing, or it is not known. */
+async function howToSignIn(signal) {
+  try {
+    return (await get("/v1/sign-in", { signal })).firebase;
+  } catch (err) {
+    if (err instanceof Problem || err instanceof Unreachable || signal.aborted) return null;
+    throw err;
+  }
+}
+
+/** Asks for a token, or for what Firebase knows the driver by. @param {{why: string, onSignedIn: (credentials: any) => void}} props */
+export function SignIn({ why, onSignedIn }) {
+  const { t } = useLanguage();
+  const [firebase, setFirebase] = useState(null);
+  const [byToken, setByToken] = useState(false);
+  const [error, setError] = useState(why && t[why]);
+  const [busy, setBusy] = useState(false);
+  const form = useRef(null);
+  const byEmail = firebase && !byToken;
+
+  useEffect(() => {
+    const abort = new AbortController();
+    howToSignIn(abort.signal).then((f) => abort.signal.aborted || setFirebase(f ?? null));
+    return () => abort.abort();
+  }, []);
+
+  const submit = async (e) => {
+    e.preventDefault();
+    if (busy) return;
+    setBusy(true);
+    setError("");
+    const { token, email, password } = Object.fromEntries(new FormData(form.current));
+    try {
+      const credentials = byEmail ? await withPassword(firebase, email.trim(), password) : { token: token.replace(/\s/g, "") };
+      await check(credentials.token);
+      onSignedIn(credentials);
+    } catch (err) {
+      setError(explain(t, err, byEmail));
+      setBusy(false);
+    }
+  };
+
+  return html`<main class="signin">
+    <form class="card stack" ref=${form} onSubmit=${submit}>
+      <h1>${t.title}</h1>
+      ${byEmail ? html`
+        <label class="stack">${t.email} <input name="email" type="email" autocomplete="username" required autofocus /></label>
+        <label class="stack">${t.password} <input name="password" type="password" autocomplete="current-password" required /></label>` : html`
+        <label class="stack">${t.token} <input name="token" type="password" autocomplete="off" autocapitalize="off" spellcheck=${false}
+          aria-describedby="token-help" required autofocus /></label>
+        <p class="soft" id="token-help">${t.tokenHelp}</p>`}
+      <button class="primary big" aria-disabled=${busy}>${busy ? t.signingIn : t.signIn}</button>
+      <div class="trouble" role="alert">${error}</div>
+      ${firebase && html`<button type="button" class="quiet" onClick=${() => setByToken(!byToken)}>${byToken ? t.useEmail : t.useToken}</button>`}
+    </form>
+    <p class="row"><${Languages} /></p>
+  </main>`;
+}
+
+async function withPassword(firebase, email, password) {
+  const { token, refresh, ends } = await signInWithPassword(firebase, email, password);
+  return { token, firebase: { api_key: firebase.api_key, emulator: firebase.emulator, refresh, ends } };
+}
+
+// check refuses what can't be a token before the browser does, which would look like a cut connection.
+async function check(token) {
+  if (!/^[!-~]+$/.test(token)) throw new Problem(401, { code: "UNAUTHENTICATED" }, 0);
+  await request("GET", "/v1/me", { token });
+}

@@ -1,0 +1,204 @@
+// The taps on Accept, each until its answer is known. The service tells a tap that is sent again from a new one by the driver
+// and the round, so the same request may be sent until there is an answer; what is not known is never shown as won or lost.
+import { Problem, now } from "../assets/api.js";
+import { notKnown, pace, nap, rest } from "./again.js";
+
+const soon = 400; // ms until a decision that is under way is asked for again
+const readings = 6; // of the receipt, for the rank of who lost
+const most = 30; // answers that are kept
+
+/**
+ * @typedef {object} Tap
+ * @property {string} driver
+ * @property {number} round
+ * @property {any} dispatch as it was when it was tapped
+ * @property {"asking"|"deciding"|"unknown"|"done"} state deciding: another's tap is being written; unknown: no answer yet
+ * @property {number} [at] when the answer came, by the service's clock
+ * @property {{kind: "won"|"taken"|"early"|"stale"|"expired"|"canceled"|"busy"|"unfit"|"missed"|"gone"|"refused", rank?: number,
+ *   behind?: number, waiting?: boolean, opensAt?: string, reasons?: string[], detail?: string}} [answer] missed: the tap did not
+ *   arrive; gone: it was won once, and is another's now; waiting: how far behind is still to come
+ */
+
+const plain = { OFFER_STALE: "stale", DISPATCH_EXPIRED: "expired", DISPATCH_CANCELED: "canceled", DRIVER_BUSY: "busy", DISPATCH_NOT_FOUND: "gone" };
+
+/** What a refusal says, null where it decides nothing. */
+function answerOf({ code, body, message }) {
+  if (code in plain) return { kind: plain[code] };
+  switch (code) {
+    case "ALREADY_TAKEN": return body.final ? { kind: "taken", waiting: true } : null;
+    case "NOT_OPEN_YET": return { kind: "early", opensAt: body.opens_at };
+    case "NOT_ELIGIBLE": return { kind: "unfit", reasons: body.reasons };
+    default: return { kind: "refused", detail: message };
+  }
+}
+
+/** What a receipt says of a tap, null where it decides nothing. */
+function receiptSays(receipt, round) {
+  if (receipt.round !== round) return receipt.round > round ? { kind: "stale" } : null;
+  switch (receipt.outcome) {
+    case "WON": return { kind: "won" };
+    case "LOST": return { kind: "taken", ...placed(receipt) };
+    case "EXPIRED": return { kind: "expired" };
+    case "CANCELED": return { kind: "canceled" };
+    case "NO_ATTEMPT": case "DECLINED": return { kind: "missed" };
+    case "WITHDRAWN": case "UNASSIGNED": return { kind: "gone" };
+    default: return null;
+  }
+}
+
+const placed = ({ rank, behind_ms: behind }) => (rank === null || behind === null ? { waiting: true } : { rank, behind });
+
+/** Whether the driver may tap again after an answer. */
+export const mayTapAgain = (tap) => tap.state === "done" && ["early", "stale", "busy", "unfit", "refused"].includes(tap.answer.kind);
+
+export class Taps {
+  #session;
+  #changed;
+  #stopped = new AbortController();
+  /** @type {Map<string, Tap>} by dispatch */
+  all;
+
+  /** changed is called with the tap whenever one moves. */
+  constructor(session, changed) {
+    this.#session = session;
+    this.#changed = changed;
+    this.all = new Map(Object.entries(session.kept.taps ?? {}));
+  }
+
+  /** Goes on with what had no answer when the page was left, and forgets what was another driver's. */
+  resume(driver) {
+    for (const [id, tap] of this.all) {
+      if (tap.driver !== driver) this.all.delete(id);
+      else if (tap.state !== "done") this.#decide(tap);
+      else if (tap.answer.waiting) this.#measure(tap);
+    }
+  }
+
+  stop() {
+    this.#stopped.abort();
+  }
+
+  /** Taps Accept, unless that tap is under way. */
+  tap(driver, dispatch) {
+    const { id, round } = dispatch;
+    const last = this.all.get(id);
+    if (last && !(mayTapAgain(last) || (last.state === "done" && last.round < round))) return;
+    const tap = { driver, round, dispatch, state: "asking" };
+    this.all.set(id, tap);
+    this.#move(tap);
+    this.#decide(tap);
+  }
+
+  forget(id) {
+    if (this.all.delete(id)) this.#keep();
+  }
+
+  /**
+   * Compares the answers with lists that were asked for at a time: what they say since an answer came is newer.
+   * @param {{offers?: any[], jobs?: any[]}} lists
+   */
+  reconcile({ offers, jobs }, asked) {
+    for (const dispatch of offers ?? []) {
+      const tap = this.all.get(dispatch.id);
+      if (!tap) continue;
+      if (tap.state !== "done") {
+        if (tap.round === dispatch.round) tap.dispatch = dispatch; // it may have been extended
+      } else if (tap.at < asked && (tap.round < dispatch.round ? tap.answer.kind !== "stale" : !mayTapAgain(tap))) {
+        this.forget(dispatch.id); // it is open again
+      }
+    }
+    if (!jobs) return;
+    for (const [id, tap] of this.all) {
+      if (tap.answer?.kind === "won" && tap.at < asked && !jobs.some((j) => j.id === id)) this.forget(id);
+    }
+  }
+
+  #call(method, path, options) {
+    return this.#session.call(method, path, { ...options, signal: this.#stopped.signal });
+  }
+
+  async #decide(tap) {
+    const { signal } = this.#stopped;
+    for (let failures = 0; ;) {
+      try {
+        const answer = await this.#ask(tap);
+        if (answer) return this.#settle(tap, answer);
+        this.#move(tap, "deciding");
+        await nap(soon, signal);
+      } catch (err) {
+        if (signal.aborted || err.status === 401) return; // it stays as it is, for when the driver is back
+        if (!notKnown(err)) throw err;
+        this.#move(tap, "unknown");
+        try {
+          await rest(err, failures++, signal);
+        } catch {
+          return;
+        }
+      }
+    }
+  }
+
+  // ask sends the tap, as long as it can win; later the receipt tells. A win that nobody waits for any more is none.
+  async #ask(tap) {
+    const { dispatch, round } = tap;
+    const path = `/v1/dispatches/${dispatch.id}/accept`;
+    try {
+      if (now() > Date.parse(dispatch.expires_at)) return receiptSays(await this.#receipt(tap), round);
+      await this.#call("POST", path, { body: { round } });
+      return { kind: "won" };
+    } catch (err) {
+      if (!(err instanceof Problem) || notKnown(err) || err.status === 401) throw err;
+      return answerOf(err);
+    }
+  }
+
+  async #receipt(tap) {
+    return (await this.#call("GET", `/v1/me/dispatches/${tap.dispatch.id}/claim`)).data;
+  }
+
+  // measure asks by how much a tap lost. That may be written a moment later, and the receipt has the last word.
+  async #measure(tap) {
+    const { signal } = this.#stopped;
+    let answer = { kind: "taken" };
+    for (let n = 0; n < readings; n++) {
+      try {
+        const said = receiptSays(await this.#receipt(tap), tap.round);
+        if (said && said.kind !== "missed" && !said.waiting) {
+          answer = said;
+          break;
+        }
+      } catch (err) {
+        if (signal.aborted || err.status === 401) return;
+        if (notKnown(err)) n--;
+      }
+      try {
+        await nap(pace(n), signal);
+      } catch {
+        return;
+      }
+    }
+    tap.answer = answer;
+    this.#move(tap);
+  }
+
+  #settle(tap, answer) {
+    Object.assign(tap, { state: "done", answer, at: now() });
+    this.#move(tap);
+    if (answer.waiting) this.#measure(tap);
+  }
+
+  #move(tap, state = tap.state) {
+    tap.state = state;
+    if (this.all.get(tap.dispatch.id) !== tap) return;
+    this.#keep();
+    this.#changed(tap);
+  }
+
+  #keep() {
+    for (const [id, tap] of this.all) {
+      if (this.all.size <= most) break;
+      if (tap.state === "done") this.all.delete(id);
+    }
+    this.#session.keep({ taps: Object.fromEntries(this.all) });
+  }
+}

@@ -1,0 +1,277 @@
+// What the driver's page knows, and how it stays fresh: the driver, the offers, the jobs, and since when.
+import { Problem, Unreachable, now } from "../assets/api.js";
+import { follow } from "../assets/stream.js";
+import { hurry, insist, nap, pace } from "./again.js";
+import { Taps } from "./taps.js";
+
+const spacing = 300; // ms between readings, however much happens
+const poll = 30_000; // ms; who is suspended by the backoffice is not told by the stream
+const offersShown = 100;
+const endedShown = 5;
+const active = ["ACCEPTED", "IN_PROGRESS"];
+const ends = { "dispatch.taken": "taken", "dispatch.canceled": "canceled", "dispatch.expired": "expired" };
+const lost = { "dispatch.canceled": "canceled", "dispatch.unassigned": "unassigned" };
+
+/**
+ * The state is replaced, never changed:
+ * me, offers, jobs: null while not known; more: there are more offers than are listed; at: when all that was last read, in ms;
+ * link: "connecting", "live" or "cut"; trouble: why it could not be read; ended: offers that ended while they were shown, with
+ * why; before: the terms that an offer had in an earlier round; deeds: what is under way, by what it is about; notices.
+ */
+export class Work {
+  #session;
+  #listeners = new Set();
+  #stopped = new AbortController();
+  #wanted = new Set();
+  #reading = false;
+  #offersTag = null;
+  #reported = new Set();
+  #shown = new Set();
+  #unfollow = () => {};
+  taps;
+
+  constructor(session) {
+    this.#session = session;
+    const known = session.kept.known ?? { me: null, offers: null, jobs: null, at: null };
+    this.state = { ...known, more: false, link: "connecting", trouble: null, ended: [], before: new Map(), deeds: {}, notices: [] };
+    this.taps = new Taps(session, (tap) => this.#tapMoved(tap));
+  }
+
+  start() {
+    this.#follow();
+    if (this.state.me) this.taps.resume(this.state.me.id);
+    const timer = setInterval(() => document.visibilityState === "visible" && this.read(), poll);
+    const cut = () => this.#set({ link: "cut" });
+    addEventListener("online", hurry);
+    addEventListener("offline", cut);
+    this.#stopped.signal.addEventListener("abort", () => {
+      clearInterval(timer);
+      removeEventListener("online", hurry);
+      removeEventListener("offline", cut);
+      this.#unfollow();
+      this.taps.stop();
+    });
+    this.read();
+  }
+
+  stop() {
+    this.#stopped.abort();
+  }
+
+  /** Calls listener after each change. @returns {() => void} ends that */
+  subscribe(listener) {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  #set(part) {
+    this.state = { ...this.state, ...part };
+    for (const listener of this.#listeners) listener();
+  }
+
+  #call(method, path, options) {
+    return this.#session.call(method, path, { ...options, signal: this.#stopped.signal });
+  }
+
+  #follow() {
+    const { token } = this.#session;
+    this.#unfollow = follow("/v1/stream", {
+      token,
+      onEvent: (type, data) => this.#hear(type, data),
+      onResync: () => this.read(),
+      onState: (state) => this.#linked(state, token),
+    });
+  }
+
+  async #linked(state, token) {
+    if (state === "live") {
+      this.#set({ link: "live" });
+      hurry();
+      this.read();
+    } else if (this.state.link === "live" || state === "refused") {
+      this.#set({ link: "cut" });
+    }
+    if (state !== "refused") return;
+    const { signal } = this.#stopped;
+    try {
+      if (await insist(() => this.#session.renew(token), { signal })) this.#follow();
+    } catch (err) {
+      if (!signal.aborted) throw err;
+    }
+  }
+
+  #hear(type, { dispatch_id: id, round }) {
+    const job = this.state.jobs?.find((j) => j.id === id && active.includes(j.status));
+    if (job && lost[type]) {
+      this.taps.forget(id);
+      this.#notice({ kind: lost[type], dispatch: job });
+    }
+    const offer = this.state.offers?.find((o) => o.id === id && o.round === round);
+    if (offer && ends[type] && !job) {
+      this.#set({ offers: this.state.offers.filter((o) => o !== offer), ended: this.#andEnded([offer], ends[type]) });
+    }
+    this.read();
+  }
+
+  #notice(notice) {
+    this.#set({ notices: [...this.state.notices, { ...notice, at: now() }].slice(-endedShown) });
+  }
+
+  /** Takes a notice away. */
+  dismiss(notice) {
+    this.#set({ notices: this.state.notices.filter((n) => n !== notice) });
+  }
+
+  /** Reads everything again, soon. */
+  read() {
+    for (const part of ["me", "offers", "jobs"]) this.#wanted.add(part);
+    if (!this.#reading) this.#readAll();
+  }
+
+  async #readAll() {
+    const { signal } = this.#stopped;
+    const parts = { me: this.#readMe, offers: this.#readOffers, jobs: this.#readJobs };
+    this.#reading = true;
+    try {
+      for (let failures = 0; this.#wanted.size > 0;) {
+        const wanted = [...this.#wanted];
+        this.#wanted.clear();
+        try {
+          const asked = now();
+          await Promise.all(wanted.map((part) => parts[part].call(this, asked)));
+          failures = 0;
+          this.#set({ trouble: null, at: now() });
+          this.#remember();
+          await nap(spacing, signal);
+        } catch (err) {
+          signal.throwIfAborted();
+          if (!(err instanceof Problem || err instanceof Unreachable)) throw err;
+          if (err.status === 401) return;
+          wanted.forEach((part) => this.#wanted.add(part));
+          this.#set({ trouble: err, link: err instanceof Unreachable ? "cut" : this.state.link });
+          await nap(pace(failures++), signal);
+        }
+      }
+    } catch (err) {
+      if (!signal.aborted) throw err;
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  #remember() {
+    const { me, offers, jobs, at } = this.state;
+    this.#session.keep({ known: { me, offers, jobs, at } });
+  }
+
+  async #readMe() {
+    const first = this.state.me?.id;
+    const { data } = await this.#call("GET", "/v1/me");
+    this.#set({ me: data });
+    if (data.id !== first) this.taps.resume(data.id);
+  }
+
+  async #readOffers(asked) {
+    const { data, status, etag } = await this.#call("GET", `/v1/me/offers?limit=${offersShown}`, { etag: this.#offersTag ?? undefined });
+    if (status === 304) {
+      this.taps.reconcile({ offers: this.state.offers }, asked);
+      return;
+    }
+    this.#offersTag = etag;
+    const offers = data.items;
+    const gone = (this.state.offers ?? []).filter((o) => !offers.some((n) => n.id === o.id));
+    const before = new Map();
+    for (const offer of offers) {
+      const last = this.state.offers?.find((o) => o.id === offer.id);
+      if (last && last.round < offer.round) before.set(offer.id, last);
+      else if (this.state.before.has(offer.id)) before.set(offer.id, this.state.before.get(offer.id));
+    }
+    this.taps.reconcile({ offers }, asked);
+    this.#set({
+      offers, before, more: Boolean(data.next_cursor),
+      ended: this.#andEnded(gone, "gone").filter((e) => !offers.some((o) => o.id === e.dispatch.id)),
+    });
+  }
+
+  // andEnded keeps what the driver has looked at, and nothing of a driver who is off duty, or has tapped: the tap says it.
+  #andEnded(offers, why) {
+    if (!this.state.me?.on_duty) return [];
+    const now = offers.filter((o) => this.#shown.has(o.id) && !this.taps.all.has(o.id)).map((dispatch) => ({ dispatch, why }));
+    return [...this.state.ended, ...now].slice(-endedShown);
+  }
+
+  async #readJobs(asked) {
+    const lists = await Promise.all(["IN_PROGRESS", "ACCEPTED", "COMPLETED"].map(async (status) => {
+      const most = status === "COMPLETED" ? 20 : 100;
+      return (await this.#call("GET", `/v1/me/dispatches?status=${status}&limit=${most}`)).data.items;
+    }));
+    const jobs = lists.flat();
+    this.taps.reconcile({ jobs }, asked);
+    const ids = new Set(jobs.map((j) => j.id));
+    this.#set({ jobs, ended: this.state.ended.filter((e) => !ids.has(e.dispatch.id)) });
+  }
+
+  #tapMoved(tap) {
+    this.#set({});
+    if (tap.state === "done" && tap.answer.kind !== "early") this.read();
+  }
+
+  /** Taps Accept. */
+  accept(dispatch) {
+    this.taps.tap(this.state.me.id, dispatch);
+  }
+
+  /** Takes the answer to a tap, or an offer that has ended, away. */
+  forget(id) {
+    this.taps.forget(id);
+    this.#set({ ended: this.state.ended.filter((e) => e.dispatch.id !== id) });
+  }
+
+  /** Tells the service that an offer was on the screen, once for each round. */
+  async seen({ id, round, offer_status: status }) {
+    const key = `${id} ${round}`;
+    this.#shown.add(id);
+    if (this.#reported.has(key) || !["PENDING", "SENT"].includes(status)) return;
+    this.#reported.add(key);
+    const { signal } = this.#stopped;
+    try {
+      await insist(() => this.#call("POST", `/v1/dispatches/${id}/seen`, { body: { round } }), { signal });
+    } catch (err) {
+      if (!signal.aborted && !(err instanceof Problem)) throw err; // it is no longer offered
+    }
+  }
+
+  setDuty(onDuty) {
+    return this.#do("duty", { wanted: onDuty }, async () => {
+      const { data } = await this.#call("PUT", "/v1/me/duty", { body: { on_duty: onDuty } });
+      this.#set({ me: data, ...(onDuty ? {} : { offers: [], ended: [] }) });
+      this.#offersTag = null;
+    });
+  }
+
+  /** @param {"decline"|"withdraw"|"start"|"complete"} what */
+  change(what, { id, round }, reason) {
+    const bodies = { decline: { reason_code: reason, round }, withdraw: { reason_code: reason } };
+    return this.#do(id, { what }, async () => {
+      await this.#call("POST", `/v1/dispatches/${id}/${what}`, { body: bodies[what] });
+      this.taps.forget(id);
+    });
+  }
+
+  // do what may be repeated until it is known to be done, once at a time for each thing.
+  async #do(about, deed, act) {
+    if (this.state.deeds[about] && !this.state.deeds[about].error) return;
+    const say = (part) => this.#set({ deeds: { ...this.state.deeds, [about]: part } });
+    const { signal } = this.#stopped;
+    say(deed);
+    try {
+      await insist(act, { signal, onUnknown: () => say({ ...deed, unknown: true }) });
+      say(undefined);
+    } catch (error) {
+      if (signal.aborted) return;
+      say({ ...deed, error });
+      if (!(error instanceof Problem)) throw error;
+    }
+    this.read();
+  }
+}
