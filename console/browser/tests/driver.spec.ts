@@ -1,6 +1,5 @@
-import { expect, test, type Page } from "../fixtures.ts";
-
-const card = (page: Page, site: string) => page.getByRole("article", { name: site });
+import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
+import { accept, attempts, card, change, count } from "../driver.ts";
 
 test("a driver accepts, starts and completes, by the keyboard alone", async ({ open, service, region }) => {
   const [driver] = await service.drivers(1, region);
@@ -35,4 +34,285 @@ async function tabTo(page: Page, name: string): Promise<void> {
     await page.keyboard.press("Tab");
   }
   throw new Error(`no Tab leads to ${name}`);
+}
+
+test("of two drivers who tap at once exactly one has it, and the other learns by how much", async ({ openDriver, service, region }) => {
+  const drivers = await service.drivers(2, region);
+  const pages = await Promise.all(drivers.map((d) => openDriver(d.token)));
+  const job = await service.dispatch(region, { site_address: "2 Race Road" });
+  await Promise.all(pages.map((p) => expect(accept(p)).toBeEnabled()));
+  await Promise.all(pages.map((p) => accept(p).click()));
+  const answers = pages.map((p) => card(p, "2 Race Road").getByRole("status").first());
+  for (const a of answers) await expect(a).toHaveText(/^(Yours|Taken.*you were [\d.,]+ ms behind, at place 2)/);
+  const said = await Promise.all(answers.map((a) => a.textContent()));
+  expect(said.filter((s) => s!.startsWith("Yours"))).toHaveLength(1);
+  const { accepted_by: winner } = await service.call("GET", `/v1/admin/dispatches/${job.id}`);
+  expect(said[drivers.findIndex((d) => d.id === winner)]).toMatch(/^Yours/);
+});
+
+test("a double tap is one tap", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const job = await service.dispatch(region, { site_address: "3 Twice Lane" });
+  const page = await openDriver(driver!.token);
+  const sent = count(page, "/accept");
+  await accept(page).dblclick();
+  await page.keyboard.press("Enter");
+  await expect(card(page, "3 Twice Lane")).toContainText("Yours");
+  expect(sent()).toBe(1);
+  expect(await attempts(service, job.id)).toHaveLength(1);
+});
+
+test("what is canceled, taken or given new terms says so while the driver looks", async ({ openDriver, service, region }) => {
+  const [me, other] = await service.drivers(2, region);
+  const page = await openDriver(me!.token);
+  await page.evaluate(() => { document.title = "not loaded again"; });
+  const make = async (site: string) => {
+    const seen = page.waitForResponse((r) => r.url().endsWith("/seen"));
+    const made = await service.dispatch(region, { site_address: site });
+    await card(page, site).scrollIntoViewIfNeeded();
+    await seen;
+    return made;
+  };
+  const canceled = await make("4 Gone Gate");
+  const taken = await make("5 Fast Field");
+  const changed = await make("6 New Nook");
+  await change(service, canceled, "cancel", { reason_code: "NO_LONGER_NEEDED" });
+  await expect(card(page, "4 Gone Gate")).toContainText("CanceledThe office canceled it.");
+  await service.accept(taken.id, other!.token);
+  await expect(card(page, "5 Fast Field")).toContainText("TakenAnother driver has it.");
+  await service.call("PATCH", `/v1/admin/dispatches/${changed.id}`, { fee: { amount: 420000, currency: "KRW" } }, { headers: { "If-Match": `"${changed.version}"` } });
+  await expect(card(page, "6 New Nook")).toContainText("New terms");
+  await expect(card(page, "6 New Nook")).toContainText("₩420,000 was ₩350,000");
+  await expect(accept(page)).toHaveCount(1);
+  await accept(page).click();
+  await expect(card(page, "6 New Nook")).toContainText("Yours");
+  await page.getByRole("link", { name: /^My jobs/ }).click();
+  const { version } = await service.call("GET", `/v1/admin/dispatches/${changed.id}`);
+  await change(service, { id: changed.id, version }, "cancel", {});
+  await expect(page.getByRole("alert").filter({ hasText: "Canceled by the office: 6 New Nook" })).toBeVisible();
+  await expect(page.getByRole("article")).toHaveCount(0);
+  expect(await page.title()).toBe("not loaded again");
+});
+
+test("a tap on old terms takes nothing, and has to be made again", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const job = await service.dispatch(region, { site_address: "7 Old Terms" });
+  const page = await openDriver(driver!.token);
+  await expect(accept(page)).toBeVisible();
+  await page.route("**/v1/me/offers*", (route) => route.abort());
+  await service.call("PATCH", `/v1/admin/dispatches/${job.id}`, { fee: { amount: 10000, currency: "KRW" } }, { headers: { "If-Match": '"1"' } });
+  await accept(page).click();
+  await expect(card(page, "7 Old Terms")).toContainText("The terms have changed");
+  expect((await service.call("GET", `/v1/admin/dispatches/${job.id}`)).status).toBe("PENDING");
+  await page.unroute("**/v1/me/offers*");
+  await expect(card(page, "7 Old Terms")).toContainText("₩10,000 was ₩350,000");
+  await page.getByRole("button", { name: "Accept the new terms" }).click();
+  await expect(card(page, "7 Old Terms")).toContainText("Yours");
+});
+
+test("what opens later counts down by the service's clock, whatever the phone's says", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "8 Open Now" });
+  const page = await openDriver(driver!.token);
+  await page.addInitScript(() => {
+    const real = Date.now.bind(Date);
+    Date.now = () => real() - 3600_000;
+  });
+  await page.reload();
+  await expect(card(page, "8 Open Now")).toContainText(/Ends in (10:00|9:\d\d)/);
+  const sent = count(page, "/accept");
+  const opens = Date.now() + 6000;
+  await service.dispatch(region, {
+    site_address: "9 Later", opens_at: new Date(opens).toISOString(),
+    work_starts_at: new Date(opens + 96 * 3600_000).toISOString(), work_ends_at: new Date(opens + 99 * 3600_000).toISOString(),
+  });
+  const later = card(page, "9 Later");
+  const early = later.getByRole("button", { name: /^Opens in 0:0\d/ });
+  await early.click({ force: true });
+  expect(sent()).toBe(0);
+  await later.getByRole("button", { name: "Accept" }).click();
+  await expect(later).toContainText("Yours");
+  expect(Date.now()).toBeGreaterThanOrEqual(opens);
+});
+
+test("who may not take it is told why", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "10 First" });
+  await service.dispatch(region, { site_address: "11 Overlaps" });
+  const page = await openDriver(driver!.token);
+  await accept(card(page, "10 First")).click();
+  await expect(card(page, "10 First")).toContainText("Yours");
+  await accept(card(page, "11 Overlaps")).click();
+  await expect(card(page, "11 Overlaps")).toContainText("You have other work then");
+  await page.route("**/v1/me/offers*", (route) => route.abort());
+  await service.call("PATCH", `/v1/admin/drivers/${driver!.id}`, { on_duty: false });
+  await accept(card(page, "11 Overlaps")).click();
+  await expect(card(page, "11 Overlaps")).toContainText("You are off duty.");
+});
+
+test("a driver declines, and gives a job back, with a reason", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const job = await service.dispatch(region, { site_address: "12 Back Street" });
+  const page = await openDriver(driver!.token);
+  const offer = card(page, "12 Back Street");
+  await offer.getByRole("button", { name: "Decline" }).click();
+  await page.getByLabel("The fee is too low").check();
+  await page.getByRole("dialog").getByRole("button", { name: "Decline" }).click();
+  await expect(offer).toContainText("Declined");
+  const { items } = await service.call("GET", `/v1/admin/dispatches/${job.id}/offers`);
+  expect(items[0]).toMatchObject({ offer_status: "DECLINED", decline_reason: "FEE_TOO_LOW" });
+
+  await accept(offer).click();
+  await expect(offer).toContainText("Yours");
+  await page.getByRole("link", { name: "To my jobs" }).click();
+  await offer.getByRole("button", { name: "Withdraw" }).click();
+  await page.getByRole("button", { name: "Back" }).click();
+  await expect(offer).toContainText("Accepted");
+  await offer.getByRole("button", { name: "Withdraw" }).click();
+  await page.getByLabel("I am ill").check();
+  await page.getByRole("dialog").getByRole("button", { name: "Withdraw" }).click();
+  await expect(page.getByText("No jobs.")).toBeVisible();
+  const events = (await service.call("GET", `/v1/admin/dispatches/${job.id}/events`)).items;
+  expect(events).toContainEqual(expect.objectContaining({ type: "dispatch.withdrawn", reason_code: "ILL" }));
+  await page.getByRole("link", { name: /^Offers/ }).click();
+  await accept(offer).click();
+  await expect(offer).toContainText("Yours");
+});
+
+test("off duty there are no offers, and what is being saved is not shown as saved", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "13 Duty Drive" });
+  const page = await openDriver(driver!.token);
+  const duty = page.getByRole("switch", { name: "On duty" });
+  await expect(duty).toBeChecked();
+  await expect(card(page, "13 Duty Drive")).toBeVisible();
+  await page.route("**/v1/me/duty", (route) => route.abort());
+  await duty.click();
+  await expect(page.getByText("Not known yet whether that was saved")).toBeVisible();
+  await expect(card(page, "13 Duty Drive")).toBeVisible();
+  await page.unroute("**/v1/me/duty");
+  await expect(page.getByText("You are off duty. Go on duty to get offers.")).toBeVisible();
+  expect((await service.call("GET", `/v1/admin/drivers/${driver!.id}`)).on_duty).toBe(false);
+  await duty.click();
+  await expect(card(page, "13 Duty Drive")).toBeVisible();
+});
+
+test("an offer is seen once it is on the screen, and that is told once", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const ids: string[] = [];
+  for (let n = 0; n < 6; n++) ids.push((await service.dispatch(region, { site_address: `${n} Seen Square` })).id);
+  const page = await openDriver(driver!.token);
+  const told: string[] = [];
+  page.on("request", (r) => { if (r.url().endsWith("/seen")) told.push(r.url().split("/").at(-2)!); });
+  await page.route("**/seen", (route) => route.abort(), { times: 1 });
+  await page.reload();
+  await expect(page.getByRole("article")).toHaveCount(6);
+  const seen = async () => (await Promise.all(ids.map((id) => service.call("GET", `/v1/admin/dispatches/${id}/offers`))))
+    .map((o) => Boolean(o.items[0]?.seen_at));
+  await expect.poll(async () => (await seen())[5]).toBe(true);
+  expect((await seen())[0]).toBe(false);
+  for (const article of await page.getByRole("article").all()) await article.scrollIntoViewIfNeeded();
+  await expect.poll(seen).toEqual([true, true, true, true, true, true]);
+  const before = told.length;
+  await page.reload();
+  await expect(page.getByRole("article")).toHaveCount(6);
+  await service.dispatch(region, { site_address: "A New One" });
+  await expect(page.getByRole("article")).toHaveCount(7);
+  await card(page, "A New One").scrollIntoViewIfNeeded();
+  await expect.poll(() => told.length).toBe(before + 1);
+});
+
+test("each tab keeps its own driver, and a new tab is the last one's", async ({ openDriver, service, region }) => {
+  const [a, b] = await service.drivers(2, region);
+  const first = await openDriver(a!.token);
+  await expect(first.getByText("Driver 1")).toBeVisible();
+  expect(first.url()).not.toContain("token");
+  const second = await first.context().newPage();
+  await second.goto(`${service.url}/driver/#token=${b!.token}`);
+  await expect(second.getByText("Driver 2")).toBeVisible();
+  await first.reload();
+  await expect(first.getByText("Driver 1")).toBeVisible();
+  const third = await first.context().newPage();
+  await third.goto(`${service.url}/driver/`);
+  await expect(third.getByText("Driver 2")).toBeVisible();
+  await first.getByRole("button", { name: "Sign out" }).click();
+  await first.reload();
+  await expect(first.getByLabel("Driver token")).toBeVisible();
+});
+
+test("a token that is no longer good leads back to the sign-in, which says why", async ({ open }) => {
+  const settings: Record<string, string> = { FIRSTTAP_JWT_SECRET: "a".repeat(48) };
+  const own = await new Service(settings).start();
+  try {
+    const [driver] = await own.drivers(1, "seoul");
+    const page = await open(`/driver/#token=${driver!.token}`, own);
+    await expect(page.getByText("Driver 1")).toBeVisible();
+    await own.stop();
+    settings.FIRSTTAP_JWT_SECRET = "b".repeat(48);
+    await own.start();
+    await expect(page.getByRole("alert")).toHaveText("Your sign-in has ended, or was revoked. Sign in again.");
+    await page.getByLabel("Driver token").fill("한글 token");
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await expect(page.getByRole("alert")).toContainText("not a driver's token");
+    await page.getByLabel("Driver token").fill(driver!.token);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await expect(page.getByRole("alert")).toContainText("not a driver's token");
+    const { token } = await own.call("POST", `/v1/admin/drivers/${driver!.id}/tokens`);
+    await page.getByLabel("Driver token").fill(` ${token}\n`);
+    await page.getByRole("button", { name: "Sign in" }).click();
+    await expect(page.getByText("Driver 1")).toBeVisible();
+  } finally {
+    await own.close();
+  }
+});
+
+test.describe("in Korean", () => {
+  test.use({ locale: "ko-KR" });
+  test("the page speaks Korean, and English where that is chosen", async ({ openDriver, service, region }) => {
+    const [driver] = await service.drivers(1, region);
+    await service.dispatch(region, { site_address: "14 한국로", work_starts_at: "2031-05-06T00:00:00Z", work_ends_at: "2031-05-06T03:00:00Z" });
+    const page = await openDriver(driver!.token);
+    const offer = card(page, "14 한국로");
+    await expect(page.locator("html")).toHaveAttribute("lang", "ko");
+    await expect(offer.getByRole("button", { name: "수락" })).toBeVisible();
+    await expect(offer).toContainText("5월 6일");
+    await expect(offer).toContainText("₩350,000");
+    await page.getByRole("button", { name: "English" }).click();
+    await expect(page.locator("html")).toHaveAttribute("lang", "en");
+    await expect(offer.getByRole("button", { name: "Accept" })).toBeVisible();
+    await page.reload();
+    await expect(offer.getByRole("button", { name: "Accept" })).toBeVisible();
+    await expect(offer).toContainText("May 6");
+  });
+});
+
+for (const colorScheme of ["light", "dark"] as const) {
+  test.describe(`in ${colorScheme}`, () => {
+    test.use({ colorScheme, viewport: { width: 390, height: 844 } });
+    test("everybody can use the page", async ({ open, openDriver, service, region }) => {
+      const signIn = await open("/driver/");
+      await expect(signIn.getByRole("button", { name: "Sign in" })).toBeVisible();
+      await accessible(signIn);
+      const drivers = await service.drivers(2, region);
+      const sites = ["15 Open", "16 Won", "17 Lost"];
+      const hours = 3600_000;
+      const jobs = await Promise.all(sites.map((site, i) => {
+        const starts = Date.now() + 24 * (i + 1) * hours;
+        return service.dispatch(region, { site_address: site, work_starts_at: new Date(starts).toISOString(), work_ends_at: new Date(starts + hours).toISOString() });
+      }));
+      const page = await openDriver(drivers[0]!.token);
+      await expect(accept(page)).toHaveCount(3);
+      await page.route("**/v1/me/offers*", (route) => route.abort());
+      await service.accept(jobs[2].id, drivers[1]!.token);
+      await accept(card(page, "16 Won")).click();
+      await expect(card(page, "16 Won")).toContainText("Yours");
+      await expect(page.getByText("Cut off from the service.")).toBeVisible();
+      await accessible(page);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(390);
+      await page.getByRole("link", { name: "To my jobs" }).click();
+      await card(page, "16 Won").getByRole("button", { name: "Withdraw" }).click();
+      await expect(page.getByRole("dialog")).toBeVisible();
+      await accessible(page);
+    });
+  });
 }

@@ -109,7 +109,9 @@ export class Taps {
     }
     if (!jobs) return;
     for (const [id, tap] of this.all) {
-      if (tap.answer?.kind === "won" && tap.at < asked && !jobs.some((j) => j.id === id)) this.forget(id);
+      const job = jobs.find((j) => j.id === id);
+      if (tap.state !== "done" && job?.round === tap.round) this.#settle(tap, { kind: "won" });
+      if (tap.answer?.kind === "won" && tap.at < asked && !job) this.forget(id);
     }
   }
 
@@ -122,12 +124,14 @@ export class Taps {
     for (let failures = 0; ;) {
       try {
         const answer = await this.#ask(tap);
+        if (tap.state === "done") return; // it was seen among the jobs
         if (answer) return this.#settle(tap, answer);
         this.#move(tap, "deciding");
         await nap(soon, signal);
       } catch (err) {
         if (signal.aborted || err.status === 401) return; // it stays as it is, for when the driver is back
         if (!notKnown(err)) throw err;
+        if (tap.state === "done") return;
         this.#move(tap, "unknown");
         try {
           await rest(err, failures++, signal);
@@ -138,7 +142,7 @@ export class Taps {
     }
   }
 
-  // ask sends the tap, as long as it can win; later the receipt tells. A win that nobody waits for any more is none.
+  // ask sends the tap while it can win, and asks for the receipt later: nobody is to win long after they looked away.
   async #ask(tap) {
     const { dispatch, round } = tap;
     const path = `/v1/dispatches/${dispatch.id}/accept`;

@@ -236,6 +236,9 @@ export class Work {
     const { signal } = this.#stopped;
     try {
       await insist(() => this.#call("POST", `/v1/dispatches/${id}/seen`, { body: { round } }), { signal });
+      const noted = (o) => (o.id === id && o.round === round && o.offer_status === status ? { ...o, offer_status: "SEEN" } : o);
+      this.#set({ offers: this.state.offers.map(noted) });
+      this.#remember(); // or the page would tell it again after a reload
     } catch (err) {
       if (!signal.aborted && !(err instanceof Problem)) throw err; // it is no longer offered
     }

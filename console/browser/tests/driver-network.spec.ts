@@ -1,0 +1,149 @@
+import { Service, expect, test } from "../fixtures.ts";
+import { accept, attempts, card, count } from "../driver.ts";
+
+test("a tap without a network is not known, and is answered when it is back", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const job = await service.dispatch(region, { site_address: "1 Tunnel" });
+  const page = await openDriver(driver!.token);
+  await expect(page.getByText("Live")).toBeVisible();
+  await expect(accept(page)).toBeVisible();
+  await page.context().setOffline(true);
+  await expect(page.getByText(/You are offline. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
+  await accept(page).click();
+  await expect(card(page, "1 Tunnel")).toContainText("Not known yet: asking again");
+  await expect(card(page, "1 Tunnel")).not.toContainText("Yours");
+  const other = await service.dispatch(region, { site_address: "2 Meanwhile" });
+  await page.context().setOffline(false);
+  await expect(card(page, "1 Tunnel")).toContainText("Yours");
+  await expect(page.getByText("Live")).toBeVisible();
+  await expect(card(page, "2 Meanwhile")).toBeVisible();
+  expect((await service.call("GET", `/v1/admin/dispatches/${job.id}`)).accepted_by).toBe(driver!.id);
+  expect(other.status).toBe("PENDING");
+});
+
+test("who tapped without a network and was too late is told so", async ({ openDriver, service, region }) => {
+  const [driver, other] = await service.drivers(2, region);
+  const job = await service.dispatch(region, { site_address: "3 Late Lane" });
+  const page = await openDriver(driver!.token);
+  await expect(accept(page)).toBeVisible();
+  await page.context().setOffline(true);
+  await accept(page).click();
+  await expect(card(page, "3 Late Lane")).toContainText("Not known yet");
+  await service.accept(job.id, other!.token);
+  await page.context().setOffline(false);
+  await expect(card(page, "3 Late Lane")).toContainText(/Taken.*ms behind, at place 2/);
+  await expect(card(page, "3 Late Lane")).not.toContainText("Yours");
+});
+
+test("an answer that was lost on the way is asked for again, and the tap is one", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const job = await service.dispatch(region, { site_address: "4 Lost Answer" });
+  const page = await openDriver(driver!.token);
+  const sent = count(page, "/accept");
+  await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // where it would be seen too
+  await page.route("**/accept", async (route) => {
+    await route.fetch();
+    await route.abort();
+  }, { times: 1 });
+  await accept(page).click();
+  await expect(card(page, "4 Lost Answer")).toContainText("Yours");
+  expect(sent()).toBe(2);
+  const events = (await service.call("GET", `/v1/admin/dispatches/${job.id}/events`)).items;
+  expect(events.filter((e: { type: string }) => e.type === "dispatch.accepted")).toHaveLength(1);
+});
+
+test("a page that is loaded again in the middle of a tap finds out what came of it", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "5 Middle" });
+  const page = await openDriver(driver!.token);
+  let arrived = () => {};
+  const done = new Promise<void>((resolve) => { arrived = resolve; });
+  await page.route("**/accept", async (route) => {
+    await route.fetch();
+    arrived(); // and never answered
+  });
+  await accept(page).click();
+  await done;
+  await expect(card(page, "5 Middle")).toContainText("Asking");
+  await page.unroute("**/accept");
+  await page.reload();
+  await expect(card(page, "5 Middle")).toContainText("Yours");
+  await page.reload();
+  await expect(card(page, "5 Middle")).toContainText("Yours");
+});
+
+test("a win whose answer is lost is seen among the jobs", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "9 By The Way" });
+  const page = await openDriver(driver!.token);
+  await page.route("**/accept", async (route) => {
+    await route.fetch();
+    await route.abort();
+  });
+  await accept(page).click();
+  await expect(card(page, "9 By The Way")).toContainText("Yours");
+});
+
+test("a tap whose offer ended unanswered is settled by the receipt", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const page = await openDriver(driver!.token);
+  await expect(page.getByText("Live")).toBeVisible();
+  await page.route("**/v1/me/dispatches?*", (route) => route.abort());
+  const ends = Date.now() + 6000;
+  await service.dispatch(region, { site_address: "6 Short", expires_at: new Date(ends).toISOString() });
+  await page.route("**/accept", async (route) => {
+    await route.fetch();
+    await route.abort();
+  });
+  const sent = count(page, "/accept");
+  await accept(page).click();
+  await expect(card(page, "6 Short")).toContainText("Yours");
+  expect(Date.now()).toBeGreaterThanOrEqual(ends);
+  expect(sent()).toBeLessThan(15); // a bounded pace
+});
+
+test("a decision that is not final, and a service that is busy, are asked again", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  await service.dispatch(region, { site_address: "7 Close" });
+  const page = await openDriver(driver!.token);
+  const answers = [
+    { status: 409, json: { code: "ALREADY_TAKEN", status: 409, title: "Conflict", final: false } },
+    { status: 503, json: { code: "CLAIM_UNAVAILABLE", status: 503, title: "Service Unavailable" }, headers: { "Retry-After": "1" } },
+    { status: 429, json: { code: "RATE_LIMITED", status: 429, title: "Too Many Requests" }, headers: { "Retry-After": "1" } },
+  ];
+  await page.route("**/accept", async (route) => {
+    const answer = answers.shift();
+    await (answer ? route.fulfill({ ...answer, contentType: "application/problem+json" }) : route.fallback());
+  });
+  await accept(page).click();
+  await expect(card(page, "7 Close")).toContainText("Being decided");
+  await expect(card(page, "7 Close")).toContainText("Not known yet");
+  await expect(card(page, "7 Close")).toContainText("Yours");
+  expect(answers).toEqual([]);
+});
+
+test("a service that dies under a tap, and comes back, is asked again", async ({ open }) => {
+  const own = await new Service().start();
+  try {
+    const [driver] = await own.drivers(1, "seoul");
+    const job = await own.dispatch("seoul", { site_address: "8 Killed" });
+    const page = await open(`/driver/#token=${driver!.token}`, own);
+    await expect(accept(page)).toBeVisible();
+    await own.stop("SIGKILL");
+    await expect(page.getByText(/Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
+    await accept(page).click();
+    await expect(card(page, "8 Killed")).toContainText("Not known yet");
+    await own.start();
+    await expect(card(page, "8 Killed")).toContainText("Yours");
+    await expect(page.getByText("Live")).toBeVisible();
+    await page.getByRole("link", { name: "To my jobs" }).click();
+    await own.stop("SIGKILL");
+    await card(page, "8 Killed").getByRole("button", { name: "Start" }).click();
+    await expect(card(page, "8 Killed")).toContainText("Not known yet");
+    await own.start();
+    await expect(card(page, "8 Killed")).toContainText("In progress");
+    expect(await attempts(own, job.id)).toHaveLength(1);
+  } finally {
+    await own.close();
+  }
+});
