@@ -25,7 +25,7 @@ export function watch(context: BrowserContext): string[] {
   });
   context.on("response", (r) => {
     const { pathname } = new URL(r.url());
-    if (r.status() >= 400 && !pathname.startsWith("/v1/")) faults.push(`${r.status()} for ${pathname}`);
+    if (r.status() >= 400 && !/^\/(v1|\w+\.googleapis\.com)\//.test(pathname)) faults.push(`${r.status()} for ${pathname}`);
   });
   return faults;
 }

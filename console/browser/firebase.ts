@@ -1,0 +1,89 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Json } from "./service.ts";
+
+const project = "demo-firsttap";
+
+// Where install.sh puts the emulator: beside FIRSTTAP_MYSQL_ROOT.
+const script = join(process.env.FIRSTTAP_MYSQL_ROOT ?? "/var/cache/firsttap/mysql", "..", "firebase", "node_modules", "firebase-tools", "lib", "bin", "firebase.js");
+
+/** Why there is no emulator; "" where there is one, or where there must be one. */
+export const noFirebase = existsSync(script) || /firebase/.test(process.env.FIRSTTAP_TEST_REQUIRE ?? "") ? "" : "firebase-tools is not installed";
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as { port: number };
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** A Firebase Auth emulator of a test's own. */
+export class Firebase {
+  host = "";
+  private dir = "";
+  private process: ChildProcess | undefined;
+
+  async start(): Promise<this> {
+    this.dir = await mkdtemp(join(tmpdir(), "firsttap-firebase-"));
+    const ports = await Promise.all([freePort(), freePort(), freePort()]);
+    const [auth, hub, logging] = ports.map((port) => ({ host: "127.0.0.1", port }));
+    await writeFile(join(this.dir, "firebase.json"), JSON.stringify({ emulators: { auth, hub, logging, ui: { enabled: false } } }));
+    const child = spawn(process.execPath, [script, "emulators:start", "--only", "auth", "--project", project], {
+      cwd: this.dir, stdio: ["ignore", "pipe", "pipe"],
+      env: { PATH: process.env.PATH, HOME: this.dir, XDG_CONFIG_HOME: this.dir, XDG_CACHE_HOME: this.dir, CI: "1" },
+    });
+    this.process = child;
+    let said = "";
+    await new Promise<void>((resolve, reject) => {
+      const hear = (d: Buffer) => {
+        said += d;
+        if (said.includes("All emulators ready")) resolve();
+      };
+      child.stdout!.on("data", hear);
+      child.stderr!.on("data", hear);
+      child.once("exit", () => reject(new Error(`firebase ended:\n${said}`)));
+    });
+    this.host = `127.0.0.1:${auth!.port}`;
+    return this;
+  }
+
+  /** What a service is told to use it. */
+  get settings(): Record<string, string> {
+    return { FIRSTTAP_FIREBASE_PROJECT: project, FIREBASE_AUTH_EMULATOR_HOST: this.host, FIRSTTAP_PUSH: "log" };
+  }
+
+  /** Makes a user, and returns the id. */
+  async user(email: string, password: string): Promise<string> {
+    return (await this.call("/v1/accounts:signUp?key=any", { email, password })).localId;
+  }
+
+  /** Removes a user, whose tokens are then worth nothing. */
+  async remove(localId: string): Promise<void> {
+    await this.call(`/v1/projects/${project}/accounts:delete`, { localId });
+  }
+
+  private async call(path: string, body: Json): Promise<Json> {
+    const response = await fetch(`http://${this.host}/identitytoolkit.googleapis.com${path}`, {
+      method: "POST", headers: { "Content-Type": "application/json", ...(path.includes("projects") && { Authorization: "Bearer owner" }) }, body: JSON.stringify(body),
+    });
+    if (!response.ok) throw new Error(`firebase: ${response.status} ${await response.text()}`);
+    return response.json();
+  }
+
+  async close(): Promise<void> {
+    const child = this.process;
+    if (child && child.exitCode === null) {
+      const ended = once(child, "exit");
+      child.kill("SIGTERM");
+      await ended;
+    }
+    await rm(this.dir, { recursive: true, force: true });
+  }
+}

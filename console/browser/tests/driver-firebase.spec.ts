@@ -1,0 +1,57 @@
+import { Service, expect, test } from "../fixtures.ts";
+import { Firebase, noFirebase } from "../firebase.ts";
+import { accept, card } from "../driver.ts";
+
+test("a driver signs in with Firebase, stays signed in when the token ends, and not when the account does", async ({ open }) => {
+  test.skip(noFirebase !== "", noFirebase);
+  const firebase = await new Firebase().start();
+  const own = new Service(firebase.settings);
+  try {
+    await own.start();
+    const uid = await firebase.user("kim@example.com", "a-password");
+    await firebase.user("nobody@example.com", "a-password");
+    await own.drivers(1, "seoul", { firebase_uid: uid });
+    await own.dispatch("seoul", { site_address: "1 Fire Street" });
+    const page = await open("/driver/", own);
+    const signIn = async (email: string, password: string) => {
+      await page.getByLabel("E-mail").fill(email);
+      await page.getByLabel("Password").fill(password);
+      await page.getByRole("button", { name: "Sign in", exact: true }).click();
+    };
+    await signIn("kim@example.com", "wrong");
+    await expect(page.getByRole("alert")).toHaveText("The e-mail address or the password is wrong.");
+    await signIn("nobody@example.com", "a-password");
+    await expect(page.getByRole("alert")).toContainText("no driver belongs to this account");
+    await signIn("kim@example.com", "a-password");
+    await expect(page.getByText("Driver 1")).toBeVisible();
+
+    // The token is renewed before its end,
+    const refreshes: string[] = [];
+    page.on("request", (r) => { if (r.url().includes("/securetoken.googleapis.com/v1/token")) refreshes.push(r.url()); });
+    const spoil = (change: string) => page.evaluate((c) => {
+      const kept = JSON.parse(sessionStorage.getItem("firsttap.driver")!);
+      if (c === "ends") kept.firebase.ends = Date.now() + 30_000;
+      else kept.token = "no.longer.good";
+      sessionStorage.setItem("firsttap.driver", JSON.stringify(kept));
+    }, change);
+    await spoil("ends");
+    await page.reload();
+    await expect(page.getByText("Live")).toBeVisible();
+    await expect.poll(() => refreshes.length).toBe(1);
+    // and when the service no longer takes it, once for all that is under way.
+    await spoil("token");
+    await page.reload();
+    await expect(page.getByText("Live")).toBeVisible();
+    await accept(page).click();
+    await expect(card(page, "1 Fire Street")).toContainText("Yours");
+    expect(refreshes).toHaveLength(2);
+
+    await firebase.remove(uid);
+    await spoil("token");
+    await page.reload();
+    await expect(page.getByRole("alert")).toHaveText("Your sign-in has ended, or was revoked. Sign in again.");
+  } finally {
+    await own.close();
+    await firebase.close();
+  }
+});
