@@ -89,7 +89,7 @@ test("a tap whose offer ended unanswered is settled by the receipt", async ({ op
   const page = await openDriver(driver!.token);
   await expect(page.getByText("Live")).toBeVisible();
   await page.route("**/v1/me/dispatches?*", (route) => route.abort());
-  const ends = Date.now() + 6000;
+  const ends = Date.now() + 12_000;
   await service.dispatch(region, { site_address: "6 Short", expires_at: new Date(ends).toISOString() });
   await page.route("**/accept", async (route) => {
     await route.fetch();
@@ -97,7 +97,7 @@ test("a tap whose offer ended unanswered is settled by the receipt", async ({ op
   });
   const sent = count(page, "/accept");
   await accept(page).click();
-  await expect(card(page, "6 Short")).toContainText("Yours");
+  await expect(card(page, "6 Short")).toContainText("Yours", { timeout: 30_000 });
   expect(Date.now()).toBeGreaterThanOrEqual(ends);
   expect(sent()).toBeLessThan(15); // a bounded pace
 });

@@ -104,7 +104,9 @@ test("a tap on old terms takes nothing, and has to be made again", async ({ open
   await accept(page).click();
   await expect(card(page, "7 Old Terms")).toContainText("The terms have changed");
   expect((await service.call("GET", `/v1/admin/dispatches/${job.id}`)).status).toBe("PENDING");
+  await expect(page.getByText(/^Cut off from the service/)).toBeVisible();
   await page.unroute("**/v1/me/offers*");
+  await expect(page.getByText("Live")).toBeVisible();
   await expect(card(page, "7 Old Terms")).toContainText("₩10,000 was ₩350,000");
   await page.getByRole("button", { name: "Accept the new terms" }).click();
   await expect(card(page, "7 Old Terms")).toContainText("Yours");
@@ -121,13 +123,13 @@ test("what opens later counts down by the service's clock, whatever the phone's 
   await page.reload();
   await expect(card(page, "8 Open Now")).toContainText(/Ends in (10:00|9:\d\d)/);
   const sent = count(page, "/accept");
-  const opens = Date.now() + 6000;
+  const opens = Date.now() + 12_000;
   await service.dispatch(region, {
     site_address: "9 Later", opens_at: new Date(opens).toISOString(),
     work_starts_at: new Date(opens + 96 * 3600_000).toISOString(), work_ends_at: new Date(opens + 99 * 3600_000).toISOString(),
   });
   const later = card(page, "9 Later");
-  const early = later.getByRole("button", { name: /^Opens in 0:0\d/ });
+  const early = later.getByRole("button", { name: /^Opens in 0:\d\d/ });
   await early.click({ force: true });
   expect(sent()).toBe(0);
   await later.getByRole("button", { name: "Accept" }).click();

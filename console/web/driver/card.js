@@ -32,7 +32,7 @@ export function Terms({ dispatch, before }) {
 export function Deed({ deed }) {
   const { t } = useLanguage();
   let text = "";
-  if (deed?.error) text = t.notDone(deed.error.message);
+  if (deed?.error) text = t.notDone(t.codes[deed.error.code] ?? deed.error.message);
   else if (deed) text = deed.unknown ? t.unknown : t.underWay[deed.what];
   return html`<p class=${deed?.error ? "bad" : "soft"} role="status">${text}</p>`;
 }

@@ -59,7 +59,7 @@ function Duty({ work }) {
   const saving = duty && !duty.error;
   const on = saving ? duty.wanted : me?.on_duty;
   const say = () => {
-    if (duty?.error) return t.notDone(duty.error.message);
+    if (duty?.error) return t.notDone(t.codes[duty.error.code] ?? duty.error.message);
     if (saving) return duty.unknown ? t.savingUnknown : t.saving;
     if (!me) return t.dutyUnread;
     return me.on_duty ? t.dutyOn : t.dutyOff;

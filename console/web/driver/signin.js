@@ -31,10 +31,14 @@ export function SignIn({ why, onSignedIn }) {
   const { t } = useLanguage();
   const [firebase, setFirebase] = useState(null);
   const [byToken, setByToken] = useState(false);
-  const [error, setError] = useState(why && t[why]);
+  const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
   const form = useRef(null);
   const byEmail = firebase && !byToken;
+  const said = () => {
+    if (error) return explain(t, error, byEmail);
+    return why && !busy ? t[why] : "";
+  };
 
   useEffect(() => {
     const abort = new AbortController();
@@ -46,14 +50,14 @@ export function SignIn({ why, onSignedIn }) {
     e.preventDefault();
     if (busy) return;
     setBusy(true);
-    setError("");
+    setError(null);
     const { token, email, password } = Object.fromEntries(new FormData(form.current));
     try {
       const credentials = byEmail ? await withPassword(firebase, email.trim(), password) : { token: token.replace(/\s/g, "") };
       await check(credentials.token);
       onSignedIn(credentials);
     } catch (err) {
-      setError(explain(t, err, byEmail));
+      setError(err);
       setBusy(false);
     }
   };
@@ -68,7 +72,7 @@ export function SignIn({ why, onSignedIn }) {
           aria-describedby="token-help" required autofocus /></label>
         <p class="soft" id="token-help">${t.tokenHelp}</p>`}
       <button class="primary big" aria-disabled=${busy}>${busy ? t.signingIn : t.signIn}</button>
-      <div class="trouble" role="alert">${error}</div>
+      <div class="trouble" role="alert">${said()}</div>
       ${firebase && html`<button type="button" class="quiet" onClick=${() => setByToken(!byToken)}>${byToken ? t.useEmail : t.useToken}</button>`}
     </form>
     <p class="row"><${Languages} /></p>

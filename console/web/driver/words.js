@@ -98,6 +98,10 @@ const en = {
   withdrawTitle: "Give this job back?",
   withdrawMore: "It is offered to other drivers at once.",
   notDone: (detail) => `That was not done: ${detail}`,
+  codes: {
+    INVALID_STATE: "its state does not allow it any more.", FORBIDDEN: "it is not yours.", OFFER_STALE: "the terms have changed.",
+    DISPATCH_NOT_FOUND: "it is not there any more.", UNAUTHENTICATED: "your sign-in has ended.",
+  },
   underWay: { decline: "Declining …", withdraw: "Giving it back …", start: "Starting …", complete: "Completing …" },
   lostJob: { canceled: (site) => `Canceled by the office: ${site}`, unassigned: (site) => `No longer yours, by the office: ${site}` },
 };
@@ -200,6 +204,10 @@ const ko = {
   withdrawTitle: "이 작업을 반납할까요?",
   withdrawMore: "바로 다른 기사에게 제안됩니다.",
   notDone: (detail) => `처리되지 않았습니다: ${detail}`,
+  codes: {
+    INVALID_STATE: "현재 상태에서는 할 수 없습니다.", FORBIDDEN: "맡은 작업이 아닙니다.", OFFER_STALE: "조건이 바뀌었습니다.",
+    DISPATCH_NOT_FOUND: "더 이상 없습니다.", UNAUTHENTICATED: "로그인이 만료되었습니다.",
+  },
   underWay: { decline: "거절하는 중 …", withdraw: "반납하는 중 …", start: "시작하는 중 …", complete: "완료하는 중 …" },
   lostJob: { canceled: (site) => `사무실에서 취소했습니다: ${site}`, unassigned: (site) => `사무실에서 배정을 해제했습니다: ${site}` },
 };

@@ -40,12 +40,15 @@ export class Work {
   start() {
     this.#follow();
     if (this.state.me) this.taps.resume(this.state.me.id);
-    const timer = setInterval(() => document.visibilityState === "visible" && this.read(), poll);
     const cut = () => this.#set({ link: "cut" });
+    const looked = () => document.visibilityState === "visible" && this.read();
+    const timer = setInterval(looked, poll);
+    document.addEventListener("visibilitychange", looked);
     addEventListener("online", hurry);
     addEventListener("offline", cut);
     this.#stopped.signal.addEventListener("abort", () => {
       clearInterval(timer);
+      document.removeEventListener("visibilitychange", looked);
       removeEventListener("online", hurry);
       removeEventListener("offline", cut);
       this.#unfollow();
@@ -148,7 +151,8 @@ export class Work {
           if (!(err instanceof Problem || err instanceof Unreachable)) throw err;
           if (err.status === 401) return;
           wanted.forEach((part) => this.#wanted.add(part));
-          this.#set({ trouble: err, link: err instanceof Unreachable ? "cut" : this.state.link });
+          const { link } = this.state;
+          this.#set({ trouble: err, link: link === "connecting" && err instanceof Unreachable ? "cut" : link });
           await nap(pace(failures++), signal);
         }
       }
