@@ -41,6 +41,15 @@ test("of two drivers who tap at once exactly one has it, and the other learns by
   const pages = await Promise.all(drivers.map((d) => openDriver(d.token)));
   const job = await service.dispatch(region, { site_address: "2 Race Road" });
   await Promise.all(pages.map((p) => expect(accept(p)).toBeEnabled()));
+  let tapped = 0, start = () => {};
+  const gate = new Promise<void>((resolve) => { start = resolve; });
+  for (const p of pages) {
+    await p.route("**/accept", async (route) => {
+      if (++tapped === pages.length) start();
+      await gate;
+      await route.fallback();
+    });
+  }
   await Promise.all(pages.map((p) => accept(p).click()));
   const answers = pages.map((p) => card(p, "2 Race Road").getByRole("status").first());
   for (const a of answers) await expect(a).toHaveText(/^(Yours|Taken.*you were [\d.,]+ ms behind, at place 2)/);

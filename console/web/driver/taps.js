@@ -3,7 +3,7 @@
 import { Problem, now } from "../assets/api.js";
 import { notKnown, pace, nap, rest } from "./again.js";
 
-const soon = 400; // ms until a decision that is under way is asked for again
+const slow = 3; // a decision that is under way is asked for at no slower pace than after so many failures
 const readings = 6; // of the receipt, for the rank of who lost
 const most = 30; // answers that are kept
 
@@ -121,13 +121,13 @@ export class Taps {
 
   async #decide(tap) {
     const { signal } = this.#stopped;
-    for (let failures = 0; ;) {
+    for (let failures = 0, undecided = 0; ;) {
       try {
         const answer = await this.#ask(tap);
         if (tap.state === "done") return; // it was seen among the jobs
         if (answer) return this.#settle(tap, answer);
         this.#move(tap, "deciding");
-        await nap(soon, signal);
+        await nap(pace(Math.min(slow, undecided++)), signal);
       } catch (err) {
         if (signal.aborted || err.status === 401) return; // it stays as it is, for when the driver is back
         if (!notKnown(err)) throw err;
@@ -164,21 +164,22 @@ export class Taps {
   async #measure(tap) {
     const { signal } = this.#stopped;
     let answer = { kind: "taken" };
-    for (let n = 0; n < readings; n++) {
+    for (let n = 0, failures = 0; n < readings;) {
       try {
         const said = receiptSays(await this.#receipt(tap), tap.round);
         if (said && said.kind !== "missed" && !said.waiting) {
           answer = said;
           break;
         }
+        await nap(pace(n++), signal);
       } catch (err) {
         if (signal.aborted || err.status === 401) return;
-        if (notKnown(err)) n--;
-      }
-      try {
-        await nap(pace(n), signal);
-      } catch {
-        return;
+        if (!notKnown(err)) break;
+        try {
+          await rest(err, failures++, signal);
+        } catch {
+          return;
+        }
       }
     }
     tap.answer = answer;
