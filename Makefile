@@ -8,7 +8,7 @@ export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test browser vendored servers bench bench-locks bench-push bench-console loadtest client mutants lint format check clean
+.PHONY: build test browser screenshots vendored servers bench bench-locks bench-push bench-console loadtest client mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
@@ -28,6 +28,10 @@ browser:
 		*,browser,*) console/browser/run.sh $(BROWSERFLAGS);; \
 		*) echo "the pages were NOT tested in a browser";; \
 	esac
+
+# The pictures of docs/, taken by the test that looks at every page.
+screenshots:
+	FIRSTTAP_SCREENSHOTS=$(CURDIR)/docs console/browser/run.sh tests/screens.spec.ts
 
 # What the pages use that is not ours is what npm's packages make.
 vendored:

@@ -63,7 +63,7 @@ func (c *PushConfig) readWebKey(get func(name, otherwise string) string) error {
 	switch {
 	case c.WebKey == "":
 	case strings.ContainsFunc(c.WebKey, notOfAKey):
-		return errors.New("want the Web API key of the project's settings, like AIza...")
+		return errors.New("want the Web API key of the project's settings, which begins with AIza")
 	case c.Project == "":
 		return errors.New("it needs FIRSTTAP_FIREBASE_PROJECT")
 	}

@@ -1,5 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
+import { past } from "../supply.ts";
 
 // FIRSTTAP_SCREENSHOTS is the folder that the pictures go to, docs/ for those of the README.
 const folder = process.env.FIRSTTAP_SCREENSHOTS ?? "results/screens";
@@ -39,10 +40,33 @@ async function populate(service: Service) {
   return { drivers, taken };
 }
 
+/** More drivers and more work in the middle of a day, and now as many as there are. */
+function day(): [number, string, number, number][] {
+  const wave = (ago: number, minutes: number) => Math.sin((Math.PI * ago) / minutes) ** 2;
+  return Array.from({ length: 24 * 60 }, (_, ago) => {
+    const duty = Math.round(11 + 16 * wave(ago, 720) + 3 * wave(ago, 95));
+    const open = Math.round(5 + 9 * wave(ago, 400) + 5 * wave(ago, 130) + 2 * wave(ago, 23));
+    return [["", duty, open], ["seoul", duty, Math.round(open * 0.7)], ["incheon", Math.round(duty * 0.3), Math.round(open * 0.3)]]
+      .map(([region, ...n]) => [ago, region, ...n] as [number, string, number, number]);
+  }).flat();
+}
+
+/** A dispatch as it is typed, before it goes out. */
+async function typed(page: Page): Promise<void> {
+  const work = (hours: number) => new Date(Date.now() + (9 + hours) * 3600_000).toISOString().slice(0, 14) + "00";
+  await page.getByLabel("Region").fill("seoul");
+  await page.getByLabel("Vehicle class").fill("45m");
+  await page.getByLabel("Work starts").fill(work(70));
+  await page.getByLabel("Work ends").fill(work(74));
+  await page.getByLabel("Address").fill("서울 강남구 봉은사로 524");
+  await page.getByLabel("Fee", { exact: true }).fill("380000");
+  await expect(page.getByText(/^\d+ eligible, \d+ not/)).toBeVisible();
+}
+
 const console_: { name: string; hash: (d: { taken: any; drivers: any[] }) => string; ready: (page: Page) => Promise<void> }[] = [
   { name: "board", hash: () => "#/board", ready: (p) => expect(p.getByRole("heading", { name: "Accepted 2" })).toBeVisible() },
   { name: "dispatch", hash: ({ taken }) => `#/dispatches/${taken.id}`, ready: (p) => expect(p.getByText(/^11 taps by 11 drivers/)).toBeVisible() },
-  { name: "new", hash: () => "#/new", ready: (p) => expect(p.getByRole("button", { name: "Create dispatch" })).toBeVisible() },
+  { name: "new", hash: () => "#/new", ready: typed },
   { name: "drivers", hash: () => "#/drivers", ready: (p) => expect(p.getByText("한유진")).toBeVisible() },
   { name: "driver", hash: ({ drivers }) => `#/drivers/${drivers[0].id}`, ready: (p) => expect(p.getByRole("heading", { name: "김민준" })).toBeVisible() },
   { name: "notifications", hash: () => "#/notifications", ready: (p) => expect(p.getByRole("heading", { name: "Notifications" })).toBeVisible() },
@@ -59,6 +83,7 @@ test("a picture of each page, and nothing serious for axe to say, light or dark"
   const service = await new Service({ FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s" }).start();
   try {
     const made = await populate(service);
+    await past(service, day());
     const office = await openConsole("#/board", undefined, service);
     await office.setViewportSize({ width: 1280, height: 800 });
     for (const page of console_) {
@@ -69,11 +94,13 @@ test("a picture of each page, and nothing serious for axe to say, light or dark"
     const phone = await openDriver(made.drivers[10].token, service);
     await phone.setViewportSize({ width: 390, height: 844 });
     const offers = phone.getByRole("article");
-    await expect(offers).toHaveCount(5);
+    await expect(offers).toHaveCount(6);
     await picture(phone, "driver-offers");
-    await offers.first().getByRole("button", { name: "Accept" }).click();
-    await expect(offers.first()).toContainText("Yours");
+    await offers.nth(1).getByRole("button", { name: "Accept" }).click();
+    await expect(offers.filter({ hasText: "Yours" })).toHaveCount(1);
     await picture(phone, "driver-yours");
+    await phone.getByRole("button", { name: "한국어" }).click();
+    await picture(phone, "driver-korean");
     await picture(await open("/console/", service), "console-signin");
   } finally {
     await service.close();

@@ -1,5 +1,5 @@
-import { execFileSync } from "node:child_process";
 import { accessible, expect, Service, test as base } from "../fixtures.ts";
+import { past } from "../supply.ts";
 
 const test = base.extend<{ own: Service }>({
   own: async ({}, use) => {
@@ -8,19 +8,6 @@ const test = base.extend<{ own: Service }>({
     await service.close();
   },
 });
-
-/** Writes points of the past, as the supply job would have: [minutes ago, region, on duty, open]. */
-async function past(service: Service, points: [number, string, number, number][]): Promise<void> {
-  await service.stop();
-  const minute = Math.floor(Date.now() / 60_000) * 60_000_000;
-  const rows = points.map(([ago, ...rest]) => [minute - ago * 60_000_000, ...rest]);
-  execFileSync("python3", ["-c", `
-import json, sqlite3, sys
-db = sqlite3.connect(sys.argv[1])
-db.executemany("INSERT OR REPLACE INTO supply (at, region, on_duty, open) VALUES (?, ?, ?, ?)", json.load(sys.stdin))
-db.commit()`, service.database], { input: JSON.stringify(rows) });
-  await service.start();
-}
 
 test("without points it says so; what is counted then appears by itself", async ({ own, openConsole, region }) => {
   test.setTimeout(120_000);
