@@ -30,8 +30,8 @@ func (c *PushConfig) checkEmulator() []error {
 	var problems []error
 	if err := checkAddress(c.AuthEmulator); err != nil {
 		problems = append(problems, fmt.Errorf("want host:port: %w", err))
-	} else if strings.ContainsFunc(c.AuthEmulator, notOfAnAddress) {
-		problems = append(problems, fmt.Errorf("%q is not a host with a port", c.AuthEmulator))
+	} else if !namedInAPolicy(c.AuthEmulator) {
+		problems = append(problems, fmt.Errorf("%q is not a host with a port that a browser can be told of", c.AuthEmulator))
 	}
 	if c.Project == "" {
 		problems = append(problems, errors.New("it needs FIRSTTAP_FIREBASE_PROJECT"))
@@ -45,8 +45,15 @@ func (c *PushConfig) checkEmulator() []error {
 	return problems
 }
 
-// notOfAnAddress is what would mean something else in a page's Content-Security-Policy.
-func notOfAnAddress(r rune) bool { return notOfAKey(r) && !strings.ContainsRune(".:[]", r) }
+// namedInAPolicy reports whether a page's Content-Security-Policy can name the address: of IPv6 it knows nothing, and of a
+// host only letters, digits, dots and hyphens.
+func namedInAPolicy(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	if ip := net.ParseIP(host); ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
+		return true // for a browser that is localhost
+	}
+	return !strings.ContainsFunc(host, func(r rune) bool { return r != '.' && (r == '_' || notOfAKey(r)) })
+}
 
 func notOfAKey(r rune) bool {
 	letter, digit := r|' ' >= 'a' && r|' ' <= 'z', r >= '0' && r <= '9'
@@ -70,15 +77,15 @@ func (c *PushConfig) readWebKey(get func(name, otherwise string) string) error {
 	return nil
 }
 
-// signIn is how browsers sign drivers in with Firebase; nil where they don't. An emulator that listens everywhere is asked at
-// localhost.
+// signIn is how browsers sign drivers in with Firebase; nil where they don't. An emulator that listens everywhere, or at
+// IPv6's own address, is asked at localhost.
 func (c *PushConfig) signIn() *handler.FirebaseSignIn {
 	if c.WebKey == "" {
 		return nil
 	}
 	s := &handler.FirebaseSignIn{Project: c.Project, APIKey: c.WebKey}
 	if host, port, err := net.SplitHostPort(c.AuthEmulator); err == nil {
-		if host == "" || net.ParseIP(host).IsUnspecified() {
+		if ip := net.ParseIP(host); host == "" || ip.IsUnspecified() || ip.To4() == nil && ip.IsLoopback() {
 			host = "localhost"
 		}
 		s.Emulator = "http://" + net.JoinHostPort(host, port)

@@ -21,7 +21,7 @@ func TestEmulatorIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, host := range []string{"127.0.0.1", "http://127.0.0.1:9099", "h:x", "h;script-src *:9099", "*:9099", "a b:9099", "h'self':9099"} {
+	for _, host := range []string{"127.0.0.1", "http://127.0.0.1:9099", "h:x", "h;script-src *:9099", "*:9099", "a b:9099", "h'self':9099", "auth_emulator:9099", "[2001:db8::1]:9099"} {
 		_, err := ReadConfig(settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", host))
 		if err == nil || !strings.Contains(err.Error(), "FIREBASE_AUTH_EMULATOR_HOST") {
 			t.Errorf("%s was taken: %v", host, err)
@@ -69,7 +69,7 @@ func TestBrowsersSignInWithFirebase(t *testing.T) {
 		},
 		"an emulator by IPv6": {
 			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "[::1]:9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://[::1]:9099"},
+			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
 		},
 	} {
 		config, err := ReadConfig(settings(c.pairs...))

@@ -132,6 +132,9 @@ func (d demonstration) serve(ctx context.Context, log *slog.Logger) (url string,
 		d.config.Addr = net.JoinHostPort(host, "0")
 		return serveBeside(ctx, d.config, log)
 	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return "", nil, fmt.Errorf("--addr %s: %w", d.config.Addr, syscall.EADDRINUSE)
+	}
 	return url, over, err
 }
 

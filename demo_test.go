@@ -166,6 +166,25 @@ func TestDemoTouchesNothingReal(t *testing.T) {
 	mustHoldFiles(t, d.cmd.Dir)
 }
 
+// TestDemoWhoseTerminalCloses leaves nothing behind, also where that is said twice.
+func TestDemoWhoseTerminalCloses(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+		dir := t.TempDir()
+		d := startDemo(t, dir)
+		client.CloseIdleConnections()
+		for range 2 {
+			if err := d.cmd.Process.Signal(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		await(t, "the demo ends", d.done)
+		if err := d.end(); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+		mustHoldFiles(t, dir)
+	}
+}
+
 // TestDemoEndsWithItsService: with nobody left to call, a demo that went on would be no demo.
 func TestDemoEndsWithItsService(t *testing.T) {
 	dir := t.TempDir()

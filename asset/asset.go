@@ -16,7 +16,7 @@ type File struct {
 	Type string // the content type
 	Body []byte
 	Gzip []byte // Body, compressed
-	Tag  string // the ETag, which changes with Body
+	Tag  string // the ETag, which changes with Body; a weak one, as it is the same for both forms
 }
 
 // New returns body as a file.
@@ -33,7 +33,7 @@ func New(kind string, body []byte) (File, error) {
 		return File{}, err
 	}
 	sum := sha256.Sum256(body)
-	return File{Type: kind, Body: body, Gzip: small.Bytes(), Tag: `"` + hex.EncodeToString(sum[:12]) + `"`}, nil
+	return File{Type: kind, Body: body, Gzip: small.Bytes(), Tag: `W/"` + hex.EncodeToString(sum[:12]) + `"`}, nil
 }
 
 // Load returns the files of a folder by name. What it holds besides, and a type that is not in the table, are errors.

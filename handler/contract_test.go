@@ -188,6 +188,9 @@ func (c *contract) checkContent(t testing.TB, what, pointer string, holder map[s
 	if !strings.HasSuffix(kind, "json") {
 		return
 	}
+	if strings.HasPrefix(body, "\x1f\x8b") {
+		body = unzipped(t, body)
+	}
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
 	if err == nil {
 		err = c.schemas[pointer+"/content/"+escape(kind)+"/schema"].Validate(v)

@@ -28,9 +28,13 @@ func TestEveryAnswerIsGuarded(t *testing.T) {
 			}
 		}
 	}
-	r := w.call("GET", "/livez", "", "", "X-Forwarded-Proto", "https")
-	if got := r.header.Get("Strict-Transport-Security"); got != "max-age=31536000" {
-		t.Errorf("behind TLS: %q", got)
+	for proto, want := range map[string]string{
+		"https": "max-age=31536000", "HTTPS": "max-age=31536000", "https, http": "max-age=31536000", "http, https": "", "httpsx": "",
+	} {
+		r := w.call("GET", "/livez", "", "", "X-Forwarded-Proto", proto)
+		if got := r.header.Get("Strict-Transport-Security"); got != want {
+			t.Errorf("behind %q: %q", proto, got)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func serveFile(c echo.Context, f asset.File) error {
 		return c.NoContent(http.StatusNotModified)
 	}
 	body := f.Body
-	if strings.Contains(c.Request().Header.Get(echo.HeaderAcceptEncoding), "gzip") {
+	if takesGzip(c.Request().Header.Get(echo.HeaderAcceptEncoding)) {
 		header.Set(echo.HeaderContentEncoding, "gzip")
 		body = f.Gzip
 	}

@@ -14,6 +14,7 @@ promtool=$(dirname "$root")/promtool
 firebase=$(dirname "$root")/firebase
 firebase_tools=15.34.2
 chromium=${FIRSTTAP_CHROMIUM:-/usr/bin/chromium}
+pages=$(cd "$(dirname "$0")/../console/browser" && pwd)
 log=$(mktemp)
 policy=/usr/sbin/policy-rc.d
 PATH=$PATH:/usr/sbin:/usr/local/sbin
@@ -111,7 +112,7 @@ node_with_npm() {
 }
 
 browser_there() {
-	[ -x "$chromium" ] && korean && command -v npm >/dev/null && new_node
+	[ -x "$chromium" ] && korean && command -v npm >/dev/null && new_node && [ -x "$pages/node_modules/.bin/playwright" ]
 }
 
 # korean wants a font for it: half of what the driver's page says is boxes without.
@@ -121,6 +122,8 @@ korean() {
 
 browser_alone() {
 	node_with_npm && { korean || apt_install fontconfig fonts-nanum; } || return
+	npm ci --prefix "$pages" --ignore-scripts --no-audit --no-fund >>"$log" 2>&1 || return
+	command -v python3 >/dev/null || apt_install python3 || return
 	[ ! -x "$chromium" ] || return 0
 	if [ -n "${FIRSTTAP_CHROMIUM:-}" ]; then
 		echo "FIRSTTAP_CHROMIUM is $FIRSTTAP_CHROMIUM, which is no program" >>"$log" && return 1
