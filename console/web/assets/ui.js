@@ -1,4 +1,4 @@
-import { html, useEffect, useReducer, useRef, useState } from "./preact.js";
+import { html, useEffect, useLayoutEffect, useReducer, useRef, useState } from "./preact.js";
 import { Problem, Unreachable, now } from "./api.js";
 
 export { html };
@@ -33,14 +33,17 @@ export function useLoaded(load, dependencies) {
   return { ...state, reload };
 }
 
-/** Says what went wrong, in a live region that is there before it speaks. */
-export function Trouble({ error }) {
-  return html`<div class="trouble" role="alert">${error && explain(error)}</div>`;
+/**
+ * Says what went wrong, in a live region that is there before it speaks.
+ * @param {{error: Error|null, reading?: boolean}} props reading: what went wrong was to read, and not to do something
+ */
+export function Trouble({ error, reading }) {
+  return html`<div class="trouble" role="alert">${error && explain(error, reading)}</div>`;
 }
 
-/** What a person is told of an error, in English. */
-export function explain(error) {
-  if (error instanceof Unreachable) return "The service can't be reached. Nobody knows yet whether that was done.";
+/** What a person is told of an error, in English. Only of what was to be done, and not read, is it open whether it was. */
+export function explain(error, reading = false) {
+  if (error instanceof Unreachable && !reading) return `${error.message} Nobody knows yet whether that was done.`;
   if (error instanceof Problem && error.body.errors) {
     return error.body.errors.map((e) => `${e.field} ${e.message}`).join("; ");
   }
@@ -53,7 +56,7 @@ export function explain(error) {
  */
 export function Dialog({ title, onClose, children }) {
   const dialog = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: the next key is already meant for the dialog
     const before = document.activeElement;
     dialog.current.showModal();
     return () => before?.focus?.();

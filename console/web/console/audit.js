@@ -20,7 +20,7 @@ export function Audit() {
     </form>
     <datalist id="keys">${[...names].map(([id, name]) => html`<option key=${id} value=${id}>${name}</option>`)}</datalist>
     <p class="soft">What happened to a dispatch is on its own page.</p>
-    <${Trouble} error=${pages.error ?? keys.error} />
+    <${Trouble} error=${pages.error ?? keys.error} reading />
     <div class="scroll card" tabindex="0" role="region" aria-label="Audit"><table>
       <thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">Did what</th><th scope="col">To what</th><th scope="col">Details</th>
         <th scope="col">Request</th></tr></thead>

@@ -1,13 +1,13 @@
 import { get, list, now } from "../assets/api.js";
 import { ended, live } from "./board_state.js";
+import { queryOf } from "./query.js";
 
 /** How many cards a column is filled with. */
 export const mostCards = 600;
 const mostEnded = 20, mostSingle = 4;
 const apart = 1000, slowest = 10_000; // ms between two readings, and after one that has failed again and again
 
-const path = (status, { region, q }) => "/v1/admin/dispatches?" +
-  new URLSearchParams(Object.entries({ status, region, q }).filter(([, v]) => v));
+const path = (status, { region, q = "" }) => "/v1/admin/dispatches?" + queryOf({ status, region, q });
 
 /** Reads what the columns begin with, narrowed to a region and a text. @returns {Promise<{items: any[], cut: object}>} */
 export async function readLists(filter, signal) {
@@ -60,7 +60,7 @@ export function startReading({ region, state, dispatch, onError }) {
 
   const counts = async () => {
     due.delete("counts");
-    dispatch({ type: "board", board: await get("/v1/admin/board" + (region && "?" + new URLSearchParams({ region })), { signal }) });
+    dispatch({ type: "board", board: await get("/v1/admin/board?" + queryOf({ region }), { signal }) });
   };
   const read = {
     async all() {

@@ -4,7 +4,8 @@ import { Choice, Field, beside, useFirstWrong, wrongFields, zoneAt } from "./fie
 import { useKeptForm } from "./kept.js";
 import { Unsettled, useMaking } from "./making.js";
 import { Suggestions } from "./suggestions.js";
-import { blank, countable, minorUnits, termsOf } from "./create_terms.js";
+import { blank, countable, termsOf } from "./create_terms.js";
+import { minorUnits } from "./fee.js";
 import { Preview } from "./create_preview.js";
 
 const names = [

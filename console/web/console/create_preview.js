@@ -1,5 +1,5 @@
 import { html, useEffect, useReducer, useState } from "../assets/preact.js";
-import { Problem, pause, request } from "../assets/api.js";
+import { pause, request } from "../assets/api.js";
 import { explain } from "../assets/ui.js";
 
 const settled = 300; // ms without another key
@@ -22,11 +22,6 @@ const more = ({ busy, reachable, eligible }) => [
 ].filter(Boolean).join(" ");
 
 const counted = ({ reasons, not_eligible: not }) => Object.values(reasons).reduce((sum, n) => sum + n, 0) > not;
-
-function why(error) {
-  if (error instanceof Problem && error.status === 422) return explain(error);
-  return error instanceof Problem ? error.message : "The service can't be reached.";
-}
 
 /** Says how many drivers could take it now, and why the others could not. asked is null while nobody can count yet. */
 export function Preview({ asked }) {
@@ -58,7 +53,7 @@ export function Preview({ asked }) {
 
 function Counts({ counts, error, stale }) {
   if (stale) return html`<p class="soft">Counting …</p>`;
-  if (error) return html`<p class="warn">Can't tell who could take it. ${why(error)}</p>`;
+  if (error) return html`<p class="warn">Can't tell who could take it. ${explain(error, true)}</p>`;
   return html`<p><strong class=${"eligible " + (counts.eligible > 0 ? "good" : "warn")}>${counts.eligible} eligible</strong>
       ${counts.not_eligible > 0 && `, ${whyNot(counts)}`}</p>
     ${more(counts) && html`<p class="soft">${more(counts)}</p>`}

@@ -1,3 +1,4 @@
+import { amountHint, minorUnits } from "./fee.js";
 import { typedNumber, typedTime } from "./fields.js";
 
 /** The form with nothing typed. */
@@ -5,23 +6,6 @@ export const blank = {
   region: "", vehicle_class: "", min_working_height_m: "", site_address: "", site_lat: "", site_lng: "", work_starts_at: "",
   work_ends_at: "", amount: "", currency: "KRW", note: "", external_id: "", opens: "now", opens_at: "", expires: "default", expires_at: "",
 };
-
-/** How many digits of a currency are behind the point. The service says what is none. */
-export function fractionDigits(currency) {
-  try {
-    return new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;
-  } catch {
-    return 0;
-  }
-}
-
-/** An amount that was typed in won, dollars ..., in the currency's minor unit: NaN for what is none. By digits, as 0.1 is no double. */
-export function minorUnits(text, currency) {
-  const digits = fractionDigits(currency);
-  const [, whole, fraction = ""] = /^(\d+)(?:\.(\d+))?$/.exec(text.replaceAll(/[,\s]/g, "")) ?? [];
-  const amount = whole === undefined || fraction.length > digits ? NaN : Number(whole + fraction.padEnd(digits, "0"));
-  return Number.isSafeInteger(amount) ? amount : NaN;
-}
 
 /**
  * What the form asks for.
@@ -42,7 +26,7 @@ export function termsOf(form) {
   const currency = form.currency.trim().toUpperCase();
   const amount = minorUnits(form.amount, currency);
   if (form.amount.trim() === "") wrong["fee.amount"] = "is required";
-  else if (Number.isNaN(amount)) wrong["fee.amount"] = fractionDigits(currency) ? "must be an amount like 350.00" : "must be a whole number like 350000";
+  else if (Number.isNaN(amount)) wrong["fee.amount"] = amountHint(currency);
   const body = {
     external_id: text("external_id"), region: text("region"), vehicle_class: text("vehicle_class"),
     min_working_height_m: number("min_working_height_m"), site_address: text("site_address"),

@@ -1,16 +1,18 @@
-import { html, useEffect, useState } from "../assets/preact.js";
+import { html, useState } from "../assets/preact.js";
 import { get } from "../assets/api.js";
 import { Trouble, useLoaded } from "../assets/ui.js";
 import { Change } from "./dispatch_change.js";
+import { suspended } from "./drivers_state.js";
+import { useSettled } from "./query.js";
 
-const most = 20, typing = 250; // ms without a key, after which is searched
+const most = 20;
 
 /** Gives a dispatch to a driver, who is looked for by name. */
 export function Assign(props) {
   const { dispatch } = props;
   const [q, setQ] = useState("");
   const [driver, setDriver] = useState(null);
-  const wanted = useLater(q.trim());
+  const wanted = useSettled(q.trim());
   const { data, error, loading } = useLoaded((signal) => {
     // Until something is typed, those who work there with such a vehicle.
     const query = wanted ? { q: wanted } : { region: dispatch.region, vehicle_class: dispatch.vehicle_class };
@@ -23,7 +25,7 @@ export function Assign(props) {
     <p>The driver has it at once, on duty or not: ask them first.</p>
     <label class="stack">Find a driver by name, phone or id
       <input type="search" value=${q} onInput=${(e) => setQ(e.target.value)} autocomplete="off" /></label>
-    <${Trouble} error=${error} />
+    <${Trouble} error=${error} reading />
     <fieldset class="choices"><legend>${wanted ? "Found" : `Who works in ${dispatch.region} with ${dispatch.vehicle_class}`}</legend>
       ${choices.map((d) => html`<label key=${d.id} class="choice">
         <input type="radio" name="driver" value=${d.id} checked=${driver?.id === d.id} onChange=${() => setDriver(d)} />
@@ -36,16 +38,6 @@ export function Assign(props) {
 function about(d) {
   const parts = [d.vehicle_class, d.regions.join(", "), d.on_duty ? "on duty" : "off duty"];
   if (d.working_height_m !== null) parts.splice(1, 0, `${d.working_height_m} m`);
-  if (d.suspended_until && Date.parse(d.suspended_until) > Date.now()) parts.push("suspended");
+  if (suspended(d.suspended_until)) parts.push("suspended");
   return parts.join(" · ");
-}
-
-// useLater is the value once it has stayed the same for a moment.
-function useLater(value) {
-  const [later, set] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => set(value), typing);
-    return () => clearTimeout(timer);
-  }, [value]);
-  return later;
 }

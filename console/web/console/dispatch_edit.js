@@ -1,12 +1,11 @@
 import { html, useState } from "../assets/preact.js";
 import { Change } from "./dispatch_change.js";
 import { localInput, momentOf } from "./dispatch_time.js";
-
-const minorDigits = (currency) => new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;
+import { amountHint, fractionDigits, minorUnits } from "./fee.js";
 
 /** A dispatch's terms as the fields of the form have them: text. */
 function fieldsOf(d) {
-  const digits = minorDigits(d.fee.currency);
+  const digits = fractionDigits(d.fee.currency);
   return {
     site_address: d.site_address, site_lat: d.site_lat ?? "", site_lng: d.site_lng ?? "", region: d.region,
     vehicle_class: d.vehicle_class, min_working_height_m: d.min_working_height_m ?? "",
@@ -18,7 +17,7 @@ function fieldsOf(d) {
 const optionalNumber = (text) => (String(text).trim() === "" ? null : Number(text));
 
 /** What to send for those fields that are not as they were: what somebody else changes meanwhile stays as it is then. */
-export function changesOf(before, after) {
+function changesOf(before, after) {
   const differs = (...names) => names.some((n) => String(before[n]) !== String(after[n]));
   const change = {};
   for (const n of ["site_address", "region", "vehicle_class"]) if (differs(n)) change[n] = after[n].trim();
@@ -30,7 +29,9 @@ export function changesOf(before, after) {
   for (const n of ["work_starts_at", "work_ends_at"]) if (differs(n)) change[n] = momentOf(after[n]);
   if (differs("fee", "currency")) {
     const currency = after.currency.trim().toUpperCase();
-    change.fee = { amount: Math.round(Number(after.fee) * 10 ** minorDigits(currency)), currency };
+    const amount = minorUnits(after.fee, currency);
+    if (Number.isNaN(amount)) throw new Error(`The fee ${amountHint(currency)}.`);
+    change.fee = { amount, currency };
   }
   if (differs("note")) change.note = after.note === "" ? null : after.note;
   return change;

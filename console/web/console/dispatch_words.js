@@ -70,8 +70,7 @@ export function refusal(err) {
 
 /** Says why something could not be read. That nobody can be asked is said once, at the top, where there is something to see. */
 export function Unread({ error, shown }) {
-  if (!(error instanceof Unreachable)) return html`<${Trouble} error=${error} />`;
-  return html`<${Trouble} error=${shown ? null : new Error("The service can't be reached.")} />`;
+  return html`<${Trouble} error=${shown && error instanceof Unreachable ? null : error} reading />`;
 }
 
 const tones = { SCHEDULED: "", PENDING: "warn", ACCEPTED: "good", IN_PROGRESS: "good", COMPLETED: "good", CANCELED: "bad", EXPIRED: "bad" };

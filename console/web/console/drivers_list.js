@@ -19,7 +19,7 @@ export function DriverList({ may }) {
       <${YesNo} label="Suspension" value=${query.suspended} yes="Suspended" no="Not suspended" onInput=${(suspended) => change({ suspended })} />
     </form>
     <${Suggestions} />
-    <${Trouble} error=${pages.error} />
+    <${Trouble} error=${pages.error} reading />
     <div class="scroll card" tabindex="0" role="region" aria-label="Drivers"><table>
       <thead><tr><th scope="col">Name</th><th scope="col">Duty</th><th scope="col">Regions</th><th scope="col">Vehicle</th>
         <th scope="col">Phone</th><th scope="col">Suspension</th></tr></thead>

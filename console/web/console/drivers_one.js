@@ -1,7 +1,8 @@
-import { html, useEffect, useState } from "../assets/preact.js";
+import { html, useState } from "../assets/preact.js";
 import { get } from "../assets/api.js";
-import { Trouble, useLoaded, when } from "../assets/ui.js";
+import { Trouble, when } from "../assets/ui.js";
 import { More, usePages } from "./paging.js";
+import { usePolled } from "./poll.js";
 import { EditDriver } from "./drivers_edit.js";
 import { Reinstate, Suspend } from "./drivers_suspend.js";
 import { Signals } from "./drivers_signals.js";
@@ -15,17 +16,13 @@ const dialogs = { edit: EditDriver, suspend: Suspend, reinstate: Reinstate, toke
 /** One driver: who they are, on which devices, how they tap, and what an admin may do about them. */
 export function OneDriver({ id, may }) {
   const path = `/v1/admin/drivers/${encodeURIComponent(id)}`;
-  const { data: driver, error, reload } = useLoaded((signal) => get(path, { signal }), [path]);
+  const { data: driver, error, reload } = usePolled((signal) => get(path, { signal }), again, [path]);
   const [asked, ask] = useState(null);
-  useEffect(() => {
-    const timer = setInterval(() => document.visibilityState === "visible" && reload(), again);
-    return () => clearInterval(timer);
-  }, []);
   const Asked = dialogs[asked];
   return html`<p class="back"><a href="#/drivers">All drivers</a></p>
     <div class="head"><h1>${driver?.name ?? "Driver"}</h1>
       ${driver && html`<${Duty} on=${driver.on_duty} /><${Suspension} until=${driver.suspended_until} />`}</div>
-    <${Trouble} error=${error} />
+    <${Trouble} error=${error} reading />
     ${driver && html`<div class="stack">
       ${may("admin") && html`<${Actions} driver=${driver} ask=${ask} />`}
       <${Facts} driver=${driver} />
@@ -60,7 +57,7 @@ function Facts({ driver }) {
 function Devices({ path }) {
   const pages = usePages(path + "/devices", {}, 30_000);
   return html`<section class="card stack"><h2>Devices</h2>
-    <${Trouble} error=${pages.error} />
+    <${Trouble} error=${pages.error} reading />
     ${pages.items.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Devices"><table>
       <thead><tr><th scope="col">Platform</th><th scope="col">Version</th><th scope="col">Language</th><th scope="col">Last seen</th>
         <th scope="col">Installation</th><th scope="col">Push token</th></tr></thead>

@@ -15,7 +15,7 @@ export function Signals({ path }) {
   return html`<section class="card"><h2>Signals</h2>
     <p class="soft">How this driver tapped in the last 30 days. A reaction is the time from the push, or the opening, to the tap; under
       300 ms is faster than people read, so many of those suggest a program. This is shown and never acted on: nothing is decided by it.</p>
-    <${Trouble} error=${error} />
+    <${Trouble} error=${error} reading />
     ${facts && html`<dl class="facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`}
   </section>`;
 }

@@ -20,7 +20,7 @@ export function Keys({ session }) {
   const [revoking, revoke] = useState(null);
   return html`<div class="admin stack"><h1>API keys</h1>
     <${NewKey} session=${session} onMade=${pages.reload} />
-    <${Trouble} error=${pages.error} />
+    <${Trouble} error=${pages.error} reading />
     <div class="scroll card" tabindex="0" role="region" aria-label="API keys"><table>
       <thead><tr><th scope="col">Name</th><th scope="col">Role</th><th scope="col">Made</th><th scope="col">ID</th><th scope="col">State</th></tr></thead>
       <tbody>${pages.items.map((k) => html`<${Row} key=${k.id} of=${k} mine=${k.id === session.key_id} revoke=${() => revoke(k)} />`)}</tbody>

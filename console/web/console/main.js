@@ -1,5 +1,5 @@
 import { html, render, useEffect, useState } from "../assets/preact.js";
-import { Problem, get, request } from "../assets/api.js";
+import { Problem, Unreachable, get, request } from "../assets/api.js";
 import { Trouble } from "../assets/ui.js";
 import { Live } from "./live.js";
 import { SignIn } from "./signin.js";
@@ -68,7 +68,7 @@ function Shell({ session, hash, leave }) {
       await request("DELETE", "/v1/session");
       leave();
     } catch (err) {
-      leave(err); // the cookie may still be there: say so
+      leave(err instanceof Unreachable ? new Error("The service can't be reached. You may still be signed in.") : err);
     }
   };
   return html`

@@ -2,7 +2,7 @@ import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { list } from "../assets/api.js";
 import { useLoaded } from "../assets/ui.js";
 import { useLive } from "./live.js";
-import { useSettled } from "./query.js";
+import { queryOf, useSettled } from "./query.js";
 
 const step = 50;
 const most = 1000;
@@ -15,7 +15,7 @@ const most = 1000;
  * @param {number} [again] ms
  */
 export function usePages(path, query = {}, again = 15_000) {
-  const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "")).toString();
+  const given = queryOf(query);
   const asked = given ? `${path}?${given}` : path;
   const at = useSettled(asked); // not with every key
   const [size, setSize] = useState({ at, items: step });

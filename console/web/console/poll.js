@@ -56,9 +56,7 @@ export function Freshness({ of: { error, at } }) {
     ${error && html`<span class="bad">${why(error)}</span>`}</span>`;
 }
 
-/** Why something could not be read; explain() speaks of what was to be done. */
 function why(error) {
-  if (error instanceof Unreachable) return error.message;
-  if (error instanceof Problem && error.code === "INTERNAL") return `${error.status}: ${error.message}`;
-  return explain(error);
+  const text = explain(error, true);
+  return error instanceof Problem && error.code === "INTERNAL" ? `${error.status}: ${text}` : text;
 }

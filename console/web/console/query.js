@@ -1,5 +1,8 @@
 import { useEffect, useState } from "../assets/preact.js";
 
+/** Parameters as an address has them behind its ?, without those that are "". */
+export const queryOf = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== "")).toString();
+
 const read = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
 
 /**
@@ -18,7 +21,7 @@ export function useQuery(names) {
     const next = read();
     for (const [name, value] of Object.entries(changes)) value ? next.set(name, value) : next.delete(name);
     const text = next.toString();
-    history.replaceState(null, "", location.hash.split("?")[0] + (text && "?" + text));
+    history.replaceState(null, "", (location.hash.split("?")[0] || "#/") + (text && "?" + text));
     set(next);
   };
   return [Object.fromEntries(names.map((n) => [n, query.get(n) ?? ""])), change];

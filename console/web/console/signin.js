@@ -22,6 +22,6 @@ export function SignIn({ trouble, onSession }) {
     <h1>FirstTap console</h1>
     <label class="stack">API key <input ref=${field} type="password" name="key" autocomplete="current-password" required autofocus /></label>
     <button class="primary" disabled=${busy}>Sign in</button>
-    <${Trouble} error=${error} />
+    <${Trouble} error=${error} reading />
   </form></main>`;
 }

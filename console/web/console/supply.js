@@ -3,12 +3,11 @@ import { get, now } from "../assets/api.js";
 import { when } from "../assets/ui.js";
 import { Chart } from "./chart.js";
 import { Freshness, usePolled } from "./poll.js";
+import { queryOf } from "./query.js";
 import { Numbers, Regions, range, Table } from "./supply_tables.js";
 
 const ranges = [[1, "1 hour"], [6, "6 hours"], [24, "24 hours"], [168, "7 days"]];
 const hour = 3600_000;
-
-const query = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, v]) => v !== "")).toString();
 
 /** Drivers on duty against open dispatches: now, and over time. */
 export function Supply() {
@@ -16,7 +15,7 @@ export function Supply() {
   const [hours, setHours] = useState(6);
   const [regions, setRegions] = useState([]);
   const board = usePolled(async (signal) => {
-    const data = await get(`/v1/admin/board?${query({ region })}`, { signal });
+    const data = await get(`/v1/admin/board?${queryOf({ region })}`, { signal });
     learn(data.regions.map((r) => r.region));
     return { region, ...data };
   }, 5000, [region]);
@@ -41,7 +40,7 @@ function usePoints(region, hours, onRegions) {
   return usePolled(async (signal) => {
     const { points, at } = known.current;
     const goesOn = now() - at < 0.9 * hour;
-    const { items, server_time } = await get(`/v1/admin/supply?${query({ region, hours: goesOn ? 1 : hours })}`, { signal, timeout: 30_000 });
+    const { items, server_time } = await get(`/v1/admin/supply?${queryOf({ region, hours: goesOn ? 1 : hours })}`, { signal, timeout: 30_000 });
     const fresh = items.filter((p) => p.region === (region || null));
     const since = new Date(Date.parse(server_time) - hours * hour).toISOString();
     const before = goesOn ? points.filter((p) => p.at >= since && !(p.at >= fresh[0]?.at)) : [];
