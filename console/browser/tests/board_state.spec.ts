@@ -151,3 +151,118 @@ test("a column in which nothing changes stays the same array, and what has ended
   expect(s.wanted.size).toBeLessThanOrEqual(1000);
   expect(s.regions.size).toBeLessThan(10);
 });
+
+test("the clock of an event or an answer is not ours: what is over by ours stays over", () => {
+  const window = { opens_at: at(60), expires_at: at(120) };
+  let s = having(dispatch("a", { status: "SCHEDULED", ...window }));
+  s = reduce(s, { type: "clock", now: t0 + 121_000 }); // nobody looked in between: it opened and ended
+  expect([card(s, "a").status, s.counts]).toEqual(["EXPIRED", counts({ EXPIRED: 1 })]);
+  s = reduce(s, events(event("opened", "a", 1, "PENDING", { ...window, at: at(60) })));
+  expect(card(s, "a").status).toBe("EXPIRED");
+  s = reduce(s, { type: "events", events: [event("created", "b", 1, "PENDING", window)], now: t0 + 130_000 });
+  s = reduce(s, { type: "read", items: [dispatch("c", window)], now: t0 + 130_000 });
+  expect(ids(s, "EXPIRED").sort()).toEqual(["a", "b", "c"]);
+});
+
+test("what the clock did is counted from when it was due, and once", () => {
+  let s = having(dispatch("a", { status: "SCHEDULED", opens_at: at(80), expires_at: at(120) }), dispatch("b", { expires_at: at(50) }));
+  s = reduce(s, { type: "clock", now: t0 + 130_000 });
+  expect(s.counts).toEqual(counts({ EXPIRED: 2 }));
+  s = reduce(s, board(70, { SCHEDULED: 1, EXPIRED: 1 })); // as it was when b had ended and a had not opened
+  expect(s.counts).toEqual(counts({ EXPIRED: 2 }));
+  let late = having(dispatch("a", { expires_at: at(50) }));
+  late = reduce(late, { ...lists(late, [dispatch("a", { expires_at: at(50) })]), now: t0 + 61_000 });
+  expect(late.counts).toEqual(counts({ EXPIRED: 1 }));
+  late = reduce(having(dispatch("a", { opens_at: at(0), expires_at: at(50) })), board(60, { EXPIRED: 1 }));
+  late = reduce(late, { type: "lists", items: [dispatch("a", { expires_at: at(50), version: 1 })], cut: {}, from: late.seq, now: t0 + 61_000 });
+  expect(late.counts).toEqual(counts({ EXPIRED: 1 }));
+});
+
+test("what is read of a moment that was counted already is not counted again", () => {
+  let s = reduce(having(), events(event("created", "a", 1, "PENDING", { at: at(5) })));
+  expect(s.counts).toEqual(counts());
+  s = reduce(s, { type: "read", items: [dispatch("b", { updated_at: at(4) })], now: t0 + 9000 });
+  expect(s.counts).toEqual(counts());
+});
+
+test("a count never goes below nought", () => {
+  const s = reduce(reduce(having(dispatch("a")), board(9, {})), events(event("canceled", "a", 2, "CANCELED")));
+  expect(s.counts).toEqual(counts({ CANCELED: 1 }));
+});
+
+test("who nobody has seen stays so through what says nothing of seeing, and no longer", () => {
+  const unseen = () => reduce(having(dispatch("a")), board(70, { PENDING: 1 }, { unseen: 1, unseen_ids: ["a"] }));
+  const longer = reduce(unseen(), events(event("updated", "a", 2, "PENDING", { expires_at: at(900), at: at(80) })));
+  expect([...longer.unseen]).toEqual(["a"]);
+  expect(reduce(unseen(), events(event("canceled", "a", 2, "CANCELED", { at: at(80) }))).unseen.size).toBe(0);
+  expect(reduce(unseen(), events(event("updated", "a", 2, "PENDING", { round: 2, at: at(80) }))).unseen.size).toBe(0);
+  expect(reduce(unseen(), board(80, { PENDING: 1 })).unseen.size).toBe(0);
+});
+
+test("a late event of the same version takes back neither the round nor the end", () => {
+  let s = reduce(having(dispatch("a", { version: 3, round: 2 })), events(event("withdrawn", "a", 3, "PENDING", { round: 1 })));
+  expect(card(s, "a").round).toBe(2);
+  s = reduce(having(dispatch("b", { version: 3, status: "EXPIRED" })), events(event("reopened", "b", 3, "PENDING")));
+  expect(card(s, "b").status).toBe("EXPIRED");
+});
+
+test("who has it is kept until it is nobody's", () => {
+  let s = reduce(having(dispatch("a")), events(event("accepted", "a", 2, "ACCEPTED", { driver_id: "drv" }), event("started", "a", 3, "IN_PROGRESS")));
+  expect(card(s, "a").accepted_by).toBe("drv");
+  s = reduce(s, events(event("unassigned", "a", 4, "PENDING", { driver_id: "drv", round: 2 })));
+  expect(card(s, "a").accepted_by).toBe(null);
+});
+
+test("what is wanted is wanted until that version was read, and what is not there is not wanted for ever", () => {
+  let s = reduce(having(), events(event("created", "b", 1, "PENDING")));
+  const asked: [string, number][] = [["b", 1]];
+  s = reduce(s, events(event("updated", "b", 2, "PENDING", { round: 2 })));
+  s = reduce(s, { type: "read", items: [dispatch("b")], asked, now: t0 });
+  expect([...s.wanted]).toEqual([["b", 2]]);
+  expect(reduce(s, { type: "read", items: [], asked: [["b", 2]], now: t0 }).wanted.size).toBe(0); // it was deleted meanwhile
+  expect(reduce(s, lists(s, [dispatch("b", { version: 2, round: 2 })])).wanted.size).toBe(0);
+});
+
+test("a dispatch that leaves the region is not counted where it went", () => {
+  let s = reduce(reduce(empty("seoul"), lists(empty("seoul"), [dispatch("a"), dispatch("b", { region: "busan" })])), board(5, { PENDING: 1, CANCELED: 1 }));
+  s = reduce(s, events(event("canceled", "b", 2, "CANCELED", { region: "busan" }), event("updated", "b", 3, "PENDING", { region: "seoul" })));
+  expect(s.counts).toEqual(counts({ PENDING: 2, CANCELED: 1 }));
+});
+
+test("reading everything keeps what has ended and was not among the latest, and says what was cut", () => {
+  const s = having(dispatch("a", { status: "CANCELED" }));
+  const next = reduce(s, lists(s, [], { cut: { PENDING: true } }));
+  expect(ids(next, "CANCELED")).toEqual(["a"]);
+  expect(next).toMatchObject({ loaded: true, cut: { PENDING: true }, since: at(-86400) });
+  expect(empty().loaded).toBe(false);
+});
+
+test("an answer that says nothing new draws no card again, and a state that was is left as it was", () => {
+  const s = having(dispatch("a"));
+  const again = reduce(s, lists(s, [dispatch("a")]));
+  expect(card(again, "a")).toBe(card(s, "a"));
+  const wanting = reduce(s, events(event("created", "b", 1, "PENDING")));
+  reduce(wanting, { type: "read", items: [dispatch("b"), dispatch("c")], asked: [["b", 1]], now: t0 });
+  expect([[...s.cards.keys()], [...wanting.cards.keys()], [...wanting.wanted]]).toEqual([["a"], ["a", "b"], [["b", 1]]]);
+});
+
+test("what begins or ends soonest comes first, and of the others the newest", () => {
+  const s = having(
+    dispatch("p1", { expires_at: at(300) }), dispatch("p2", { expires_at: at(200) }),
+    dispatch("s1", { status: "SCHEDULED", opens_at: at(90) }), dispatch("s2", { status: "SCHEDULED", opens_at: at(80) }),
+    dispatch("a1", { status: "ACCEPTED", accepted_at: at(1) }), dispatch("a2", { status: "ACCEPTED", accepted_at: at(2) }),
+    dispatch("c1", { status: "CANCELED", updated_at: at(1) }), dispatch("c2", { status: "CANCELED", updated_at: at(2) }));
+  expect(["PENDING", "SCHEDULED", "ACCEPTED", "CANCELED"].map((status) => ids(s, status)))
+    .toEqual([["p2", "p1"], ["s2", "s1"], ["a2", "a1"], ["c2", "c1"]]);
+});
+
+test("of what has ended the newest is remembered, and of uncounted moves so many that a count helps out", () => {
+  let s = having();
+  const many = (n: number, from = 0) => Array.from({ length: n }, (_, i) => event("created", `x${from + i}`, 1, "CANCELED", { at: at(10 + from + i) }));
+  s = reduce(s, events(...many(1001)));
+  expect(s.cards.has("x1000")).toBe(true);
+  expect(s.cards.has("x0")).toBe(false);
+  expect(s.recount).toBe(false);
+  s = reduce(s, events(...many(4500, 1001)));
+  expect(s).toMatchObject({ recount: true, moves: { length: 5000 } });
+});
