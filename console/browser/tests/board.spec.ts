@@ -96,6 +96,25 @@ test("a search finds what the board has not read", async ({ openConsole, service
   await counted(page, { Canceled: "1 of 26" });
 });
 
+test("the service is not asked at every letter of a search", async ({ openConsole, service, region }) => {
+  await service.dispatch(region, { site_address: "1 Needle-ro" });
+  const page = await openConsole(`#/board?region=${region}`);
+  await expect(card(page, "Pending", "1 Needle-ro")).toBeVisible();
+  const asked = new Set<string>();
+  page.on("request", (r) => asked.add(new URL(r.url()).searchParams.get("q") ?? ""));
+  const answered = page.waitForResponse((r) => r.url().includes("q=needle-ro"));
+  await page.getByLabel("Search").evaluate(async (field: HTMLInputElement) => {
+    for (const letter of "needle-ro") {
+      field.value += letter;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+      await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+    }
+  });
+  await answered;
+  asked.delete("");
+  expect(asked.size).toBeLessThan("needle-ro".length / 2);
+});
+
 test("it says when it is cut off, and shows what happened meanwhile when it is back", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const taken = await service.dispatch(region, { site_address: "1 Taken-ro" });
@@ -106,6 +125,7 @@ test("it says when it is cut off, and shows what happened meanwhile when it is b
 
   await page.context().setOffline(true);
   await expect(page.getByRole("alert").filter({ hasText: /Cut off since \d\d:\d\d:\d\d/ })).toBeVisible();
+  await expect(page.getByRole("status").filter({ hasText: "cut off: what you see may be old" })).toBeVisible();
   await service.accept(taken.id, driver!.token);
   await service.dispatch(region, { site_address: "3 Fresh-ro" });
   await expect(card(page, "Pending", "1 Taken-ro")).toBeVisible();
@@ -113,6 +133,7 @@ test("it says when it is cut off, and shows what happened meanwhile when it is b
   await expect(card(page, "Accepted", "1 Taken-ro")).toContainText("Driver 1");
   await expect(card(page, "Pending", "3 Fresh-ro")).toBeVisible();
   await expect(page.getByText(/^Cut off since/)).toHaveCount(0);
+  await expect(page.getByText("live", { exact: true })).toBeVisible();
   await counted(page, { Pending: 1, Accepted: 1, Canceled: 1 });
 });
 

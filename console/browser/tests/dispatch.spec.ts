@@ -201,11 +201,15 @@ test("extend", async ({ service, region, openConsole }) => {
   await button(page, "Extend…").click();
   const dialog = page.getByRole("dialog", { name: "Let it stand longer" });
   await accessible(page);
-  await dialog.getByLabel("New end (your time)").fill(local(Date.parse(d.expires_at) - 60_000));
+  const end = dialog.getByLabel("New end (your time)");
+  await expect(end).toHaveValue(local(Date.parse(d.expires_at) + 600_000));
+  await button(dialog, "30 min more").click();
+  await expect(end).toHaveValue(local(Date.parse(d.expires_at) + 2400_000));
+  await end.fill(local(Date.parse(d.expires_at) - 60_000));
   await button(dialog, "Extend").click();
   await expect(dialog.getByRole("alert").filter({ hasText: "expires_at" })).toBeVisible();
   const until = Date.parse(d.expires_at) + 3600_000;
-  await dialog.getByLabel("New end (your time)").fill(local(until));
+  await end.fill(local(until));
   await button(dialog, "Extend").click();
   await expect(news(page)).toHaveText("Extended.");
   await expect(page.getByText("expires in 1:0")).toBeVisible();
@@ -271,6 +275,9 @@ test("other terms are a new round, and only what was changed is sent", async ({ 
   await expect(dialog.getByText("Changed terms are a new round.")).toBeVisible();
   await expect(button(dialog, "Change the terms")).toBeDisabled();
   await accessible(page);
+  await dialog.getByLabel("Fee", { exact: true }).fill("399999.5");
+  await button(dialog, "Change the terms").click();
+  await expect(dialog.getByText("The fee must be a whole number like 350000.")).toBeVisible(); // and is not rounded
   await dialog.getByLabel("Fee", { exact: true }).fill("400000");
   await patch(service, d, { note: "Gate 2" });
   await button(dialog, "Change the terms").click();

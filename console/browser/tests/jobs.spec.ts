@@ -58,6 +58,10 @@ test("a run that waits for its lock is queued until it is free", async ({ openCo
     const row = page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: "supply" }) });
     await expect(row).toContainText("asked for");
     await expect(row).toContainText(/held\s*0:\d\d/);
+    await page.context().setOffline(true);
+    await expect(page.getByText(/^may be old: read at/).first()).toBeVisible();
+    const still = row.getByText(/^0:\d\d$/);
+    await expect(still).not.toHaveText((await still.textContent())!); // it counts down by itself
   } finally {
     await service.close();
   }
