@@ -60,8 +60,26 @@ test("the chart and the table by region and time", async ({ own, openConsole, re
   await expect(page.locator("link[href$='uplot.css']")).toHaveCount(1);
 });
 
+test("the numbers of one region are never shown as another's", async ({ own, openConsole, region }) => {
+  await own.dispatch(region);
+  await own.dispatch(`${region}-2`);
+  const page = await openConsole("#/supply", undefined, own);
+  const open = page.locator("dl.figures div").filter({ hasText: /^Open/ });
+  await expect(open).toHaveText("Open2");
+  let release = () => {};
+  const held = new Promise<void>((resolve) => { release = resolve; });
+  await page.route("**/v1/admin/board?region=*", async (route) => {
+    await held;
+    await route.fallback();
+  });
+  await page.getByRole("combobox", { name: "Region" }).selectOption(region);
+  await expect(open).toHaveCount(0);
+  release();
+  await expect(open).toHaveText("Open1");
+});
+
 test("the service gone and back: what was counted before is drawn as it becomes known", async ({ own, openConsole }) => {
-  await past(own, [[2, "", 5, 1]]);
+  await past(own, [[150, "", 9, 1], [2, "", 5, 1]]);
   const page = await openConsole("#/supply", undefined, own);
   await expect(page.locator("canvas")).toBeVisible();
   expect(await inked(page)).toBe(false); // a point makes no line
@@ -69,6 +87,7 @@ test("the service gone and back: what was counted before is drawn as it becomes 
   await past(own, earlier);
   await expect.poll(() => inked(page), { timeout: 40_000 }).toBe(true);
   await expect(page.getByText("current", { exact: true })).toHaveCount(2);
+  await expect(page.getByRole("img")).toHaveAccessibleName(/on duty [05] to 9/); // what was read first is kept: only the last hour is read again
 });
 
 test("the network cut and back", async ({ own, openConsole, region }) => {

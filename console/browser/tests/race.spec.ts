@@ -1,0 +1,172 @@
+import { accessible, expect, test } from "../fixtures.ts";
+import { button, lookAway, section, status } from "../dispatch.ts";
+
+/** A time below a second, as the page says it. */
+const spanWords = (us: number) => (us < 1000 ? `${us} µs` : `${Number((us / 1000).toPrecision(3))} ms`);
+
+test("a race of ten shows as it was, without reloading", async ({ service, region, openConsole }) => {
+  const drivers = await service.drivers(10, region);
+  const d = await service.dispatch(region);
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  await expect(page.getByText("Nobody has tapped in round 1.")).toBeVisible();
+  await expect(page.getByText("live", { exact: true })).toBeVisible();
+
+  const [first, ...others] = drivers;
+  const winner = await service.accept(d.id, first!.token, 1);
+  expect(winner.result).toBe("SUCCESS");
+  await Promise.allSettled(others.map((v) => service.accept(d.id, v.token, 1)));
+
+  const rows = page.getByRole("region", { name: "The taps" }).locator("tbody tr");
+  await expect(rows).toHaveCount(10);
+  await expect(page.getByText(/^10 taps by 10 drivers\. Driver 1 won, .* ahead of the next\.$/)).toBeVisible();
+  await expect(rows.filter({ has: page.getByRole("cell", { name: "won", exact: true }) })).toHaveCount(1);
+  await expect(rows.filter({ has: page.getByRole("cell", { name: "lost", exact: true }) })).toHaveCount(9);
+  await expect(rows.getByRole("cell", { name: /^\+[\d.]+ (µs|ms|s)$/ })).toHaveCount(9);
+  await expect(page.locator("svg.race .won path")).toHaveCount(1);
+  await expect(page.locator("svg.race .lost circle")).toHaveCount(9);
+  await expect(status(page)).toHaveText("ACCEPTED");
+  await expect(page.getByText(/^Driver 1 since /)).toBeVisible();
+  await expect(section(page, "How far it got").getByRole("row", { name: /^1 / })).toContainText("10");
+  await expect(section(page, "What happened").locator("tbody tr").first()).toContainText("accepted");
+  await expect(section(page, "Who was told").locator("tbody tr")).toHaveCount(10);
+
+  const { items } = await service.call("GET", `/v1/admin/dispatches/${d.id}/attempts`);
+  const last = items.at(-1);
+  await page.getByRole("group", { name: /^The race, drawn/ }).focus();
+  await expect(page.getByText(/^Driver 1: won · the first tap · /)).toBeVisible();
+  await page.keyboard.press("End");
+  const loser = drivers.find((v) => v.id === last.driver_id)!.name;
+  await expect(page.getByText(new RegExp(`^${loser}: lost · .* behind the winner · .* after the first tap`))).toBeVisible();
+  await page.getByLabel("Axis").selectOption("log");
+  await expect(page.locator("svg.race .axis text").first()).toHaveText("0");
+  await accessible(page);
+});
+
+test("taps that are written down behind the answer come by themselves", async ({ service, region, openConsole }) => {
+  const drivers = await service.drivers(6, region);
+  const d = await service.dispatch(region);
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  await expect(page.getByText("Nobody has tapped in round 1.")).toBeVisible();
+  await lookAway(page);
+  const written = [0, 1, 3];
+  await page.route("**/attempts?**", async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    const n = body.items.length > 0 ? written.shift() : undefined;
+    await route.fulfill({ response, json: n === undefined ? body : { ...body, items: body.items.slice(0, n) } });
+  });
+  await Promise.allSettled(drivers.map((v) => service.accept(d.id, v.token, 1)));
+  await expect(page.getByText(/^6 taps by 6 drivers\./)).toBeVisible();
+  expect(written).toEqual([]);
+});
+
+test("taps that came before the winner's are told from those behind it", async ({ service, region, openConsole }) => {
+  const [won, early, late] = await service.drivers(3, region);
+  const d = await service.dispatch(region, { opens_at: new Date(Date.now() + 4000).toISOString() });
+  await expect(service.accept(d.id, early!.token)).rejects.toThrow("NOT_OPEN_YET");
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  await expect(status(page)).toHaveText("PENDING");
+  await service.accept(d.id, won!.token, 1);
+  await expect(service.accept(d.id, late!.token, 1)).rejects.toThrow("ALREADY_TAKEN");
+  await expect(page.getByText(/^3 taps by 3 drivers\. Driver 1 won, .* ahead of the next\.$/)).toBeVisible();
+  const rows = page.getByRole("region", { name: "The taps" }).locator("tbody tr");
+  await page.getByLabel("Axis").selectOption("linear");
+  await expect(page.locator("svg.race .tap")).toHaveCount(3);
+  await expect(rows.first()).toContainText("too early");
+  await expect(rows.first().getByRole("cell").nth(3)).toHaveText("–");
+  await expect(rows.nth(1)).toContainText("won");
+  const { items } = await service.call("GET", `/v1/admin/dispatches/${d.id}/attempts`);
+  expect(items[1].after_us).toBeGreaterThan(0); // so that behind the winner is not after the first tap
+  await expect(rows.last().getByRole("cell").nth(3)).toHaveText(`+${spanWords(items[2].after_us - items[1].after_us)}`);
+});
+
+test("the beginning of a race with a late tap can be looked at by itself", async ({ service, region, openConsole }) => {
+  const drivers = await service.drivers(4, region);
+  const d = await service.dispatch(region);
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  await page.route("**/attempts?**", (route) => route.fulfill({ json: {
+    items: [0, 40, 100, 90_000_000].map((after_us, i) => ({
+      id: `att_${String(i).repeat(26)}`, round: 1, driver_id: drivers[i]!.id, result: i === 1 ? "SUCCESS" : "ALREADY_TAKEN", at: d.opens_at, after_us,
+      rank: [2, 1, 3, 4][i], reaction_ms: null, instance: null, app_version: null,
+    })), next_cursor: null, server_time: new Date().toISOString(),
+  } }));
+  await expect(page.getByText("4 taps by 4 drivers. Driver 2 won, 60 µs ahead of the next.")).toBeVisible();
+  await expect(page.getByRole("region", { name: "The taps" }).locator("tbody tr").first()).toContainText("40 µs before");
+  await expect(page.locator("svg.race .axis text")).toContainText(["0", "1 ms", "1 s", "1:00 min"]);
+  await page.getByLabel("Axis").selectOption("the first 100 µs (3 taps)");
+  await expect(page.locator("svg.race .tap")).toHaveCount(3);
+  await expect(page.locator("svg.race")).toContainText("+60 µs");
+  await expect(page.locator("svg.race")).not.toContainText("1:30 min");
+});
+
+test("three hundred taps are drawn, and read a piece at a time", async ({ service, region, openConsole }) => {
+  const drivers = await service.drivers(300, region);
+  const d = await service.dispatch(region);
+  await Promise.allSettled(drivers.map((v) => service.accept(d.id, v.token, 1)));
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  await expect(page.getByText(/^300 taps by 300 drivers\./)).toBeVisible();
+  await expect(page.locator("svg.race .tap")).toHaveCount(300);
+  const rows = page.getByRole("region", { name: "The taps" }).locator("tbody tr");
+  await expect(rows).toHaveCount(50);
+  await button(page, "More rows (250)").click();
+  await expect(rows).toHaveCount(150);
+  await section(page, "Who was told").getByRole("button", { name: "More" }).click();
+  await expect(section(page, "Who was told").locator("tbody tr")).toHaveCount(150);
+});
+
+test("each round has its own race", async ({ service, region, openConsole }) => {
+  const [one, two] = await service.drivers(2, region);
+  const d = await service.dispatch(region);
+  await service.accept(d.id, one!.token, 1);
+  await expect(service.accept(d.id, two!.token, 1)).rejects.toThrow("ALREADY_TAKEN");
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  await expect(page.getByText(/^2 taps by 2 drivers\. Driver 1 won/)).toBeVisible();
+  await service.call("POST", `/v1/dispatches/${d.id}/withdraw`, { reason_code: "ILL" }, { token: one!.token });
+  await expect(page.getByText("Nobody has tapped in round 2.")).toBeVisible();
+  await service.accept(d.id, two!.token, 2);
+  await expect(page.getByText("1 tap by 1 driver. Driver 2 won.")).toBeVisible();
+  await page.getByRole("combobox", { name: "Round" }).selectOption("1");
+  await expect(page.getByText(/^2 taps by 2 drivers\. Driver 1 won/)).toBeVisible();
+  await expect(section(page, "Who was told").getByRole("row", { name: /Driver 1/ })).toContainText("WITHDRAWN");
+  await expect(section(page, "Who was told").locator("tbody tr")).toHaveCount(2); // in this round
+});
+
+test("who was told, how far it got, and what was pushed", async ({ service, region, openConsole }) => {
+  const [one, two] = await service.drivers(2, region);
+  await service.call("PUT", `/v1/me/devices/${region}`, { platform: "android", push_token: `token-${region}` }, { token: one!.token });
+  const d = await service.dispatch(region);
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  const told = section(page, "Who was told");
+  const push = section(page, "The pushes").getByRole("row", { name: /opened Driver 1 SENT 0 sent/ });
+  await expect(push).toBeVisible();
+  await service.call("POST", `/v1/dispatches/${d.id}/seen`, undefined, { token: one!.token });
+  await service.call("POST", `/v1/dispatches/${d.id}/decline`, { reason_code: "TOO_FAR" }, { token: one!.token });
+  await expect(told.getByRole("row", { name: /Driver 1 DECLINED .*TOO_FAR/ })).toBeVisible();
+  await service.call("POST", `/v1/dispatches/${d.id}/seen`, undefined, { token: two!.token });
+  await expect(told.getByRole("row", { name: /Driver 2 SEEN/ })).toBeVisible(); // no event tells of it
+  await service.accept(d.id, two!.token, 1);
+  await expect(section(page, "How far it got").getByRole("row", { name: "1 1 1 2 1 1" })).toBeVisible();
+});
+
+test("what is not known any more is not called nought", async ({ service, region, openConsole }) => {
+  const d = await service.dispatch(region);
+  const page = await openConsole();
+  await page.route("**/notifications?**", (route) => route.fulfill({ json: {
+    items: [], next_cursor: null, server_time: new Date().toISOString(),
+    funnel: [{ round: 1, told: null, accepted_by_fcm: null, seen: 3, tapped: 2, won: 1 }],
+  } }));
+  await page.evaluate((id) => { location.hash = `#/dispatches/${id}`; }, d.id);
+  await expect(section(page, "How far it got").getByText("not known any more")).toHaveCount(2);
+});
+
+test("it can be read in the dark and on a narrow screen", async ({ service, region, openConsole }) => {
+  const drivers = await service.drivers(5, region);
+  const d = await service.dispatch(region);
+  await Promise.allSettled(drivers.map((v) => service.accept(d.id, v.token, 1)));
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.setViewportSize({ width: 400, height: 800 });
+  await expect(page.locator("svg.race .tap")).toHaveCount(5);
+  await accessible(page);
+  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(400);
+});
