@@ -1,5 +1,5 @@
 import { Service, expect, test } from "../fixtures.ts";
-import { accept, card, count } from "../driver.ts";
+import { accept, card, change, count } from "../driver.ts";
 
 /** How often a dispatch was accepted: a tap that is sent again is written down, and changes nothing. */
 const accepted = async (service: Service, id: string): Promise<number> =>
@@ -141,8 +141,8 @@ test("a service that dies under a tap, and comes back, is asked again", async ({
     await own.start();
     await expect(card(page, "8 Killed")).toContainText("Yours");
     await expect(page.getByText("Live")).toBeVisible();
+    await own.stop("SIGKILL"); // whether or not the page has read its jobs
     await page.getByRole("link", { name: "To my jobs" }).click();
-    await own.stop("SIGKILL");
     await card(page, "8 Killed").getByRole("button", { name: "Start" }).click();
     await expect(card(page, "8 Killed")).toContainText("Not known yet");
     await own.start();
@@ -151,4 +151,85 @@ test("a service that dies under a tap, and comes back, is asked again", async ({
   } finally {
     await own.close();
   }
+});
+
+test("a win is a job at once, and who loses it is told, though no list of jobs was read", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const job = await service.dispatch(region, { site_address: "10 Short Joy" });
+  const page = await openDriver(driver!.token);
+  await expect(page.getByText("Live")).toBeVisible();
+  await expect(accept(page)).toBeEnabled();
+  await page.route("**/v1/me/dispatches?*", (route) => route.abort());
+  await accept(page).click();
+  await expect(card(page, "10 Short Joy")).toContainText("Yours");
+  await page.getByRole("link", { name: "To my jobs" }).click();
+  await expect(card(page, "10 Short Joy").getByRole("button", { name: "Start" })).toBeVisible();
+  const { version } = await service.call("GET", `/v1/admin/dispatches/${job.id}`);
+  await change(service, { id: job.id, version }, "cancel", {});
+  await page.unroute("**/v1/me/dispatches?*");
+  const notice = page.getByRole("alert").getByText("Canceled by the office: 10 Short Joy");
+  await expect(notice).toBeVisible();
+  await expect(page.getByText("No jobs.")).toBeVisible();
+  await page.reload();
+  await expect(notice).toBeVisible();
+  await page.getByRole("link", { name: /^Offers/ }).click();
+  await expect(page.getByText("No offers now.")).toBeVisible();
+  await page.getByRole("button", { name: "Dismiss" }).click();
+  await page.reload();
+  await expect(page.getByText("Live")).toBeVisible();
+  await expect(notice).toHaveCount(0);
+});
+
+test("what the office took away while the page was closed is told once it is open again", async ({ openDriver, service, region }) => {
+  const [driver, other] = await service.drivers(2, region);
+  const day = (n: number) => ({
+    work_starts_at: new Date(Date.now() + n * 24 * 3600_000).toISOString(), work_ends_at: new Date(Date.now() + (n * 24 + 2) * 3600_000).toISOString(),
+  });
+  const jobs = [];
+  for (const [i, site] of ["11 Canceled", "12 Given Away", "13 Done", "14 Kept"].entries()) {
+    jobs.push(await service.dispatch(region, { site_address: site, ...day(i + 1) }));
+    await service.accept(jobs[i].id, driver!.token);
+  }
+  const page = await openDriver(driver!.token);
+  await page.getByRole("link", { name: /^My jobs/ }).click();
+  await expect(page.getByRole("article")).toHaveCount(4);
+  await page.goto("about:blank");
+  const version = async (id: string) => (await service.call("GET", `/v1/admin/dispatches/${id}`)).version;
+  await change(service, { id: jobs[0].id, version: await version(jobs[0].id) }, "cancel", {});
+  await change(service, { id: jobs[1].id, version: await version(jobs[1].id) }, "assign", { driver_id: other!.id });
+  for (const what of ["start", "complete"]) await service.call("POST", `/v1/dispatches/${jobs[2].id}/${what}`, undefined, { token: driver!.token });
+  await page.goto(`${service.url}/driver/#jobs`);
+  await expect(page.getByRole("alert").getByRole("paragraph")).toHaveText([/Canceled by the office: 11 Canceled/, /No longer yours, by the office: 12 Given Away/]);
+  await expect(page.getByRole("article")).toHaveCount(2);
+  await expect(card(page, "13 Done")).toContainText("Done");
+  await expect(card(page, "14 Kept")).toContainText("Accepted");
+});
+
+test("a win and its end, both while cut off, are never shown as a win", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const job = await service.dispatch(region, { site_address: "15 Never Heard" });
+  const page = await openDriver(driver!.token);
+  await expect(page.getByText("Live")).toBeVisible();
+  let arrived = () => {};
+  const done = new Promise<void>((resolve) => { arrived = resolve; });
+  await page.route("**/v1/me/dispatches?*", (route) => route.abort());
+  await page.route("**/accept", async (route) => {
+    await route.fetch();
+    await page.context().setOffline(true);
+    await route.abort();
+    arrived();
+  }, { times: 1 });
+  await accept(page).click();
+  await done;
+  await expect(card(page, "15 Never Heard")).toContainText("Not known yet");
+  const { version } = await service.call("GET", `/v1/admin/dispatches/${job.id}`);
+  await change(service, { id: job.id, version }, "cancel", {});
+  await page.evaluate(() => {
+    const said = new MutationObserver(() => { if (document.body.innerText.includes("Yours")) document.title = "won"; });
+    said.observe(document.body, { childList: true, subtree: true, characterData: true });
+  });
+  await page.unroute("**/v1/me/dispatches?*");
+  await page.context().setOffline(false);
+  await expect(card(page, "15 Never Heard")).toContainText("CanceledThe office canceled it.");
+  expect(await page.title()).not.toBe("won");
 });

@@ -71,6 +71,30 @@ test("a double tap is one tap", async ({ openDriver, service, region }) => {
   expect(await attempts(service, job.id)).toHaveLength(1);
 });
 
+test("a tap that meets a card which has just moved under the finger does nothing", async ({ openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const page = await openDriver(driver!.token);
+  await page.getByRole("heading", { name: "Offers" }).waitFor({ state: "attached" });
+  await service.dispatch(region, { site_address: "1 Meant" });
+  await expect(accept(card(page, "1 Meant"))).toBeEnabled();
+  const sent = count(page, "/accept");
+  // The finger comes down as soon as another offer has taken the place of the first.
+  const met = page.evaluate(() => new Promise<string>((resolve) => {
+    const { x, y } = document.querySelector(".accept")!.getBoundingClientRect();
+    new MutationObserver(() => {
+      if (document.querySelectorAll("article").length < 2) return;
+      const under = document.elementFromPoint(x + 20, y + 20)!;
+      for (const b of document.querySelectorAll(".accept")) b.dispatchEvent(new MouseEvent("click", { bubbles: true, detail: 1 }));
+      resolve(under.closest("article")!.textContent!);
+    }).observe(document.body, { childList: true, subtree: true });
+  }));
+  await service.dispatch(region, { site_address: "2 Above" });
+  expect(await met).toContain("2 Above");
+  await accept(card(page, "1 Meant")).click();
+  await expect(card(page, "1 Meant")).toContainText("Yours");
+  expect(sent()).toBe(1);
+});
+
 test("what is canceled, taken or given new terms says so while the driver looks", async ({ openDriver, service, region }) => {
   const [me, other] = await service.drivers(2, region);
   const page = await openDriver(me!.token);
@@ -97,7 +121,7 @@ test("what is canceled, taken or given new terms says so while the driver looks"
   await expect(card(page, "6 New Nook")).toContainText("Yours");
   await page.getByRole("link", { name: /^My jobs/ }).click();
   const { version } = await service.call("GET", `/v1/admin/dispatches/${changed.id}`);
-  await change(service, { id: changed.id, version }, "cancel", {});
+  await change(service, { id: changed.id, version }, "cancel", {}); // whether or not the page has read its jobs
   await expect(page.getByRole("alert").filter({ hasText: "Canceled by the office: 6 New Nook" })).toBeVisible();
   await expect(page.getByRole("article")).toHaveCount(0);
   expect(await page.title()).toBe("not loaded again");
@@ -251,6 +275,57 @@ test("each tab keeps its own driver, and a new tab is the last one's", async ({ 
   await expect(first.getByLabel("Driver token")).toBeVisible();
 });
 
+test("a link with a token is for its driver, whoever the tab or the device knows", async ({ openDriver, service, region }) => {
+  const [a, b, c] = await service.drivers(3, region);
+  const page = await openDriver(a!.token);
+  await expect(page.getByText("Driver 1")).toBeVisible();
+  const link = (token: string) => `${service.url}/driver/#token=${token}`;
+  await page.goto(link(b!.token)); // the page stays, only the hash is another
+  await expect(page.getByText("Driver 2")).toBeVisible();
+  await page.goto("about:blank");
+  await page.goto(link(c!.token));
+  await expect(page.getByText("Driver 3")).toBeVisible();
+  expect(page.url()).toBe(`${service.url}/driver/`);
+  const tabs = await Promise.all([a, b].map(async (driver) => {
+    const tab = await page.context().newPage();
+    await tab.goto(link(driver!.token));
+    return tab;
+  }));
+  for (const [i, tab] of tabs.entries()) {
+    await expect(tab.getByText(`Driver ${i + 1}`)).toBeVisible();
+    await tab.reload();
+    await expect(tab.getByText(`Driver ${i + 1}`)).toBeVisible();
+  }
+  await page.reload();
+  await expect(page.getByText("Driver 3")).toBeVisible();
+});
+
+test("who signs out leaves nothing behind", async ({ openDriver, service, region }) => {
+  const [driver, other] = await service.drivers(2, region);
+  for (const site of ["1 Private Place", "2 Private Place"]) await service.dispatch(region, { site_address: site });
+  const page = await openDriver(driver!.token);
+  await accept(card(page, "1 Private Place")).click();
+  await expect(card(page, "1 Private Place")).toContainText("Yours");
+  await page.route("**/accept", (route) => route.abort());
+  await accept(card(page, "2 Private Place")).click();
+  await expect(card(page, "2 Private Place")).toContainText("Not known yet");
+  const left = () => page.evaluate(async () => {
+    const kept = JSON.stringify([{ ...sessionStorage }, { ...localStorage }]);
+    const requests = await Promise.all((await caches.keys()).map(async (name) => (await caches.open(name)).keys()));
+    const databases = await indexedDB.databases();
+    return { kept, api: requests.flat().map((r) => r.url).filter((u) => u.includes("/v1/")), databases, cookie: document.cookie };
+  });
+  expect((await left()).kept).toContain("Private Place");
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await expect(page.getByLabel("Driver token")).toBeVisible();
+  const { kept, ...more } = await left();
+  for (const secret of [driver!.token, driver!.id, "Driver 1", "Private"]) expect(kept).not.toContain(secret);
+  expect(more).toEqual({ api: [], databases: [], cookie: "" });
+  await page.getByLabel("Driver token").fill(other!.token);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByText("Driver 2")).toBeVisible();
+});
+
 test("a token that is no longer good leads back to the sign-in, which says why", async ({ open }) => {
   const settings: Record<string, string> = { FIRSTTAP_JWT_SECRET: "a".repeat(48) };
   const own = await new Service(settings).start();
@@ -295,6 +370,26 @@ test.describe("in Korean", () => {
     await expect(offer.getByRole("button", { name: "Accept" })).toBeVisible();
     await expect(offer).toContainText("May 6");
   });
+});
+
+test("all that the page says is there in both languages", async ({ open, service }) => {
+  const page = await open("/driver/");
+  const shapes = await page.evaluate(async () => {
+    const { words } = await import(new URL("words.js", location.href).href);
+    const flat = (value: unknown, path = ""): [string, string, string][] => {
+      if (typeof value === "string") return [[path, "text", value]];
+      if (typeof value === "function") return [[path, `function of ${value.length}`, String(value)]];
+      return Object.entries(value as object).flatMap(([k, v]) => flat(v, `${path}.${k}`));
+    };
+    return { en: flat(words.en), ko: flat(words.ko) };
+  });
+  const keys = (list: [string, string, string][]) => list.map(([path, kind]) => `${path}: ${kind}`).sort();
+  expect(keys(shapes.ko)).toEqual(keys(shapes.en));
+  for (const [path, , text] of shapes.ko) expect(text, path).toMatch(path === ".atLeast" ? /이상/ : /[가-힣]/);
+  for (const [path, , text] of shapes.en) expect(text, path).toMatch(path === ".language" ? /English/ : /^[^가-힣]+$/);
+  const { Reason } = (await (await fetch(`${service.url}/openapi.json`)).json()).components.schemas;
+  const reasons = shapes.en.map(([path]) => path).filter((p) => p.startsWith(".reasons.")).map((p) => p.slice(9));
+  expect(reasons.sort()).toEqual([...Reason.enum].sort());
 });
 
 for (const colorScheme of ["light", "dark"] as const) {

@@ -1,6 +1,7 @@
-import { html, useState } from "../assets/preact.js";
+import { html, useRef, useState } from "../assets/preact.js";
 import { AskWhy, Deed, Terms } from "./card.js";
 import { useLanguage } from "./language.js";
+import { useStill } from "./still.js";
 
 const next = { ACCEPTED: "start", IN_PROGRESS: "complete" };
 
@@ -13,7 +14,8 @@ export function Jobs({ work }) {
   const todo = jobs.filter((j) => j.status !== "COMPLETED").sort((a, b) => begins(a) - begins(b));
   const done = jobs.filter((j) => j.status === "COMPLETED").sort((a, b) => begins(b) - begins(a));
   return html`<h1 class="hidden">${t.jobs}</h1>
-    ${[...todo, ...done].map((j) => html`<${Job} key=${j.id} work=${work} job=${j} />`)}`;
+    ${[...todo, ...done].map((j) => html`<${Job} key=${j.id} work=${work} job=${j} />`)}
+    ${work.state.moreJobs && html`<p class="soft">${t.moreJobs(jobs.length)}</p>`}`;
 }
 
 function Job({ work, job }) {
@@ -25,10 +27,17 @@ function Job({ work, job }) {
   return html`<article class=${`card job ${job.status}`} aria-labelledby=${`at-${job.id}`}>
     <p><span class=${`badge ${job.status === "COMPLETED" ? "" : "good"}`}>${t[job.status]}</span></p>
     <${Terms} dispatch=${job} />
-    ${step && html`<button class="primary big" aria-disabled=${String(busy)} onClick=${() => busy || work.change(step, job)}>${t[step]}</button>`}
+    ${step && html`<${Step} word=${t[step]} off=${busy} onTap=${() => work.change(step, job)} />`}
     ${job.status === "ACCEPTED" && html`<button class="quiet" aria-disabled=${String(busy)} onClick=${() => busy || setWithdrawing(true)}>${t.withdraw}</button>`}
     <${Deed} deed=${deed} />
     ${withdrawing && html`<${AskWhy} title=${t.withdrawTitle} word=${t.withdraw} reasons=${t.withdrawReasons} onClose=${() => setWithdrawing(false)}
       onReason=${(code) => { setWithdrawing(false); work.change("withdraw", job, code); }}><p>${t.withdrawMore}</p><//>`}
   </article>`;
+}
+
+function Step({ word, off, onTap }) {
+  const button = useRef(null);
+  const still = useStill(button);
+  return html`<button ref=${button} class="primary big" aria-disabled=${String(off || !still)}
+    onClick=${(e) => off || (e.detail > 0 && !still) || onTap()}>${word}</button>`;
 }

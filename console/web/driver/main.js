@@ -25,7 +25,7 @@ function Driver() {
   }, []);
 
   const leave = (reason) => {
-    session.end();
+    session.end(reason === "");
     setWhy(reason);
     setSession(null);
   };

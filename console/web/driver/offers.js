@@ -3,13 +3,14 @@ import { now } from "../assets/api.js";
 import { left, useNow } from "../assets/ui.js";
 import { AskWhy, Deed, Terms } from "./card.js";
 import { useLanguage } from "./language.js";
+import { useStill } from "./still.js";
 import { mayTapAgain } from "./taps.js";
 
 /** What is offered, what was tapped and what has just ended, each once: what opens latest first, what was declined last. */
 function cardsOf({ me, offers, ended }, taps) {
   const cards = new Map();
   if (me?.on_duty) for (const e of ended) cards.set(e.dispatch.id, e);
-  for (const [id, tap] of taps) cards.set(id, { dispatch: tap.dispatch, tap });
+  for (const [id, tap] of taps) if (tap.driver === me?.id) cards.set(id, { dispatch: tap.dispatch, tap });
   for (const offer of offers ?? []) cards.set(offer.id, { dispatch: offer, offered: true, tap: taps.get(offer.id) });
   const declined = (c) => (c.dispatch.offer_status === "DECLINED" ? 1 : 0);
   const at = (c) => Date.parse(c.dispatch.opens_at);
@@ -88,6 +89,8 @@ function Accept({ dispatch, tap, onTap }) {
   const asking = tap && tap.state !== "done";
   const early = at < opens, over = at >= ends;
   const off = asking || early || over;
+  const button = useRef(null);
+  const still = useStill(button);
   const word = () => {
     if (asking) return t[tap.state];
     if (early) return `${t.opensIn} ${left(opens - at)}`;
@@ -95,7 +98,8 @@ function Accept({ dispatch, tap, onTap }) {
   };
   return html`
     ${!asking && !early && html`<p class=${`left ${ends - at < 60_000 ? "bad" : "soft"}`}>${over ? t.over : html`${t.endsIn} <span class="clock" role="timer">${left(ends - at)}</span>`}</p>`}
-    <button class="primary big accept" aria-disabled=${String(off)} aria-busy=${String(Boolean(asking))} onClick=${() => off || onTap()}>${word()}</button>`;
+    <button ref=${button} class="primary big accept" aria-disabled=${String(off || !still)} aria-busy=${String(Boolean(asking))}
+      onClick=${(e) => off || (e.detail > 0 && !still) || onTap()}>${word()}</button>`;
 }
 
 /** What came of a tap, or why an offer ended. It says so aloud, and takes the focus that the button had. */

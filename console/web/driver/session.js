@@ -71,14 +71,19 @@ export class Session {
   keep(part) {
     if (!this.#record.token) return;
     Object.assign(this.#record, part);
+    if ((read(sessionStorage)?.id ?? this.#record.id) !== this.#record.id) return; // another has begun in this tab
     write(sessionStorage, this.#record);
     if (read(localStorage)?.id === this.#record.id) write(localStorage, this.#record);
   }
 
-  /** Signs out. The tab stays signed out, whoever else the device remembers. */
-  end() {
+  /**
+   * Ends it, and forgets everything of the driver but, where they did not ask for it, the taps that have no answer yet. The tab
+   * stays signed out, whoever else the device remembers.
+   */
+  end(asked) {
     if (read(localStorage)?.id === this.#record.id) write(localStorage, null);
-    this.#record = { taps: this.#record.taps };
+    const open = Object.entries(this.#record.taps ?? {}).filter(([, tap]) => tap.state !== "done");
+    this.#record = asked ? {} : { taps: Object.fromEntries(open) };
     write(sessionStorage, this.#record);
   }
 

@@ -1,5 +1,5 @@
 import { html, useEffect, useState } from "../assets/preact.js";
-import { Unreachable } from "../assets/api.js";
+import { Unreachable, now } from "../assets/api.js";
 import { Jobs } from "./jobs.js";
 import { Languages, useLanguage } from "./language.js";
 import { Offers } from "./offers.js";
@@ -32,7 +32,7 @@ export function Shell({ work, signOut }) {
     </header>
     <${Link} state=${work.state} />
     <${Duty} work=${work} />
-    <div role="alert">${notices.map((n) => html`<p class="notice bad" key=${n.at}>
+    <div role="alert">${notices.map((n) => html`<p class="notice bad" key=${`${n.dispatch.id} ${n.dispatch.round}`}>
       <span>${t.lostJob[n.kind](n.dispatch.site_address)}</span>
       <button class="quiet" onClick=${() => work.dismiss(n)}>${t.dismiss}</button></p>`)}</div>
     <main id="list">${page === "jobs" ? html`<${Jobs} work=${work} />` : html`<${Offers} work=${work} />`}</main>
@@ -73,4 +73,4 @@ function Duty({ work }) {
   </section>`;
 }
 
-const suspended = (me) => (me?.suspended_until && Date.parse(me.suspended_until) > Date.now() ? me.suspended_until : "");
+const suspended = (me) => (me?.suspended_until && Date.parse(me.suspended_until) > now() ? me.suspended_until : "");

@@ -72,6 +72,7 @@ export class Taps {
       else if (tap.state !== "done") this.#decide(tap);
       else if (tap.answer.waiting) this.#measure(tap);
     }
+    this.#keep();
   }
 
   stop() {
@@ -148,7 +149,8 @@ export class Taps {
     const path = `/v1/dispatches/${dispatch.id}/accept`;
     try {
       if (now() > Date.parse(dispatch.expires_at)) return receiptSays(await this.#receipt(tap), round);
-      await this.#call("POST", path, { body: { round } });
+      const { data } = await this.#call("POST", path, { body: { round } });
+      tap.dispatch = data.dispatch;
       return { kind: "won" };
     } catch (err) {
       if (!(err instanceof Problem) || notKnown(err) || err.status === 401) throw err;

@@ -8,15 +8,17 @@ const spacing = 300; // ms between readings, however much happens
 const poll = 30_000; // ms; who is suspended by the backoffice is not told by the stream
 const offersShown = 100;
 const endedShown = 5;
+const noticesKept = 30;
 const active = ["ACCEPTED", "IN_PROGRESS"];
 const ends = { "dispatch.taken": "taken", "dispatch.canceled": "canceled", "dispatch.expired": "expired" };
-const lost = { "dispatch.canceled": "canceled", "dispatch.unassigned": "unassigned" };
+const kindOf = { CANCELED: "canceled", WON: null, WITHDRAWN: null }; // null: nobody took it away
 
 /**
  * The state is replaced, never changed:
- * me, offers, jobs: null while not known; more: there are more offers than are listed; at: when all that was last read, in ms;
+ * me, offers, jobs: null while not known; more, moreJobs: there are more than are listed; at: when all that was last read, in ms;
  * link: "connecting", "live" or "cut"; trouble: why it could not be read; ended: offers that ended while they were shown, with
- * why; before: the terms that an offer had in an earlier round; deeds: what is under way, by what it is about; notices.
+ * why; before: the terms that an offer had in an earlier round; deeds: what is under way, by what it is about; notices: the jobs that
+ * were taken away from the driver, until they have said that they know.
  */
 export class Work {
   #session;
@@ -33,7 +35,7 @@ export class Work {
   constructor(session) {
     this.#session = session;
     const known = session.kept.known ?? { me: null, offers: null, jobs: null, at: null };
-    this.state = { ...known, more: false, link: "connecting", trouble: null, ended: [], before: new Map(), deeds: {}, notices: [] };
+    this.state = { notices: [], ...known, more: false, moreJobs: false, link: "connecting", trouble: null, ended: [], before: new Map(), deeds: {} };
     this.taps = new Taps(session, (tap) => this.#tapMoved(tap));
   }
 
@@ -104,11 +106,7 @@ export class Work {
   }
 
   #hear(type, { dispatch_id: id, round }) {
-    const job = this.state.jobs?.find((j) => j.id === id && active.includes(j.status));
-    if (job && lost[type]) {
-      this.taps.forget(id);
-      this.#notice({ kind: lost[type], dispatch: job });
-    }
+    const job = this.state.jobs?.some((j) => j.id === id && active.includes(j.status));
     const offer = this.state.offers?.find((o) => o.id === id && o.round === round);
     if (offer && ends[type] && !job) {
       this.#set({ offers: this.state.offers.filter((o) => o !== offer), ended: this.#andEnded([offer], ends[type]) });
@@ -116,13 +114,10 @@ export class Work {
     this.read();
   }
 
-  #notice(notice) {
-    this.#set({ notices: [...this.state.notices, { ...notice, at: now() }].slice(-endedShown) });
-  }
-
   /** Takes a notice away. */
   dismiss(notice) {
     this.#set({ notices: this.state.notices.filter((n) => n !== notice) });
+    this.#remember();
   }
 
   /** Reads everything again, soon. */
@@ -164,8 +159,8 @@ export class Work {
   }
 
   #remember() {
-    const { me, offers, jobs, at } = this.state;
-    this.#session.keep({ known: { me, offers, jobs, at } });
+    const { me, offers, jobs, at, notices } = this.state;
+    this.#session.keep({ known: { me, offers, jobs, at, notices } });
   }
 
   async #readMe() {
@@ -207,16 +202,53 @@ export class Work {
   async #readJobs(asked) {
     const lists = await Promise.all(["IN_PROGRESS", "ACCEPTED", "COMPLETED"].map(async (status) => {
       const most = status === "COMPLETED" ? 20 : 100;
-      return (await this.#call("GET", `/v1/me/dispatches?status=${status}&limit=${most}`)).data.items;
+      return (await this.#call("GET", `/v1/me/dispatches?status=${status}&limit=${most}`)).data;
     }));
-    const jobs = lists.flat();
+    // One that moves on meanwhile may be in two of the lists, or in none.
+    const found = new Map(lists.flatMap((l) => l.items).sort((a, b) => a.version - b.version).map((j) => [j.id, j]));
+    const missing = () => (this.state.jobs ?? []).filter((j) => !found.has(j.id) && active.includes(j.status));
+    const newer = ({ id }) => this.taps.all.get(id)?.answer?.kind === "won" && this.taps.all.get(id).at >= asked;
+    const notices = [];
+    for (const job of missing().filter((j) => !newer(j))) {
+      const { kind, dispatch } = await this.#whereTo(job);
+      if (kind) notices.push({ kind, dispatch: job });
+      else if (dispatch) found.set(job.id, dispatch);
+    }
+    for (const job of missing().filter(newer)) found.set(job.id, job);
+    const jobs = [...found.values()];
     this.taps.reconcile({ jobs }, asked);
-    const ids = new Set(jobs.map((j) => j.id));
-    this.#set({ jobs, ended: this.state.ended.filter((e) => !ids.has(e.dispatch.id)) });
+    this.#set({
+      jobs, moreJobs: lists.some((l) => l.next_cursor),
+      ended: this.state.ended.filter((e) => !found.has(e.dispatch.id)),
+      notices: [...this.state.notices, ...notices].slice(-noticesKept),
+    });
+  }
+
+  // whereTo finds out what became of a job that the driver had, however long ago: kind is who took it away, and else dispatch
+  // is the job where it is still the driver's.
+  async #whereTo({ id, round }) {
+    try {
+      const { data: receipt } = await this.#call("GET", `/v1/me/dispatches/${id}/claim`);
+      const kind = receipt.round === round && receipt.outcome in kindOf ? kindOf[receipt.outcome] : "unassigned";
+      if (kind || receipt.outcome === "WITHDRAWN") return { kind };
+      return { dispatch: (await this.#call("GET", `/v1/dispatches/${id}`)).data };
+    } catch (err) {
+      if (err instanceof Problem && err.status === 404) return { kind: "unassigned" };
+      throw err;
+    }
   }
 
   #tapMoved(tap) {
-    this.#set({});
+    const { jobs } = this.state;
+    const { id } = tap.dispatch;
+    if (tap.answer?.kind === "won" && !jobs?.some((j) => j.id === id && j.round === tap.round)) {
+      // It is a job from now on, whether or not the list can be read: start is there, and who loses it is told.
+      const job = { ...tap.dispatch, status: active.includes(tap.dispatch.status) ? tap.dispatch.status : "ACCEPTED" };
+      this.#set({ jobs: [...(jobs ?? []).filter((j) => j.id !== id), job] });
+      this.#remember();
+    } else {
+      this.#set({});
+    }
     if (tap.state === "done" && tap.answer.kind !== "early") this.read();
   }
 
@@ -262,6 +294,7 @@ export class Work {
     return this.#do(id, { what }, async () => {
       await this.#call("POST", `/v1/dispatches/${id}/${what}`, { body: bodies[what] });
       this.taps.forget(id);
+      if (what === "withdraw") this.#set({ jobs: this.state.jobs.filter((j) => j.id !== id) }); // nobody took it away
     });
   }
 
