@@ -101,7 +101,7 @@ func TestDrainIsSkipped(t *testing.T) {
 			}
 			eventually(t, "it ends", func() bool {
 				if len(signals) > 1 {
-					i.signal(syscall.SIGTERM) // at once after the first it is the same wish
+					_ = i.cmd.Process.Signal(syscall.SIGTERM) // at once after the first it is the same wish
 				}
 				select {
 				case <-i.done:

@@ -24,6 +24,11 @@ export class Unreachable extends Error {
 
 const patience = 10_000; // ms
 
+let onSignedOut = () => {};
+
+/** Has f called when the service says of a request that was made with the session that nobody is signed in. */
+export const whenSignedOut = (f) => { onSignedOut = f; };
+
 let clockOffset = 0; // ms that the service's clock is ahead of ours
 let bestRoundTrip = Infinity;
 
@@ -77,6 +82,7 @@ export async function request(method, path, options = {}) {
     throw new Unreachable(err);
   }
   if (data?.server_time) learnTime(data.server_time, sent, Date.now());
+  if (response.status === 401 && !options.token && path !== "/v1/session") onSignedOut();
   if (!response.ok && response.status !== 304) {
     throw new Problem(response.status, data ?? {}, Number(response.headers.get("Retry-After")) || 0);
   }

@@ -13,6 +13,13 @@ export function useNow(ms = 1000) {
   return now();
 }
 
+/** Names the tab, as soon as there is a name, until the page is another one. */
+export function useTitle(name) {
+  useEffect(() => {
+    if (name) document.title = `${name} · FirstTap console`;
+  }, [name]);
+}
+
 /**
  * Loads what a component shows, again when a dependency changes or reload is called. What was shown stays while it does,
  * and stays beside the error when that fails.

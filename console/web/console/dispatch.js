@@ -1,6 +1,6 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Unreachable, get } from "../assets/api.js";
-import { Trouble, useLoaded } from "../assets/ui.js";
+import { Trouble, useLoaded, useTitle } from "../assets/ui.js";
 import { LiveBadge } from "./live.js";
 import { actions } from "./dispatch_actions.js";
 import { useChanges } from "./dispatch_change.js";
@@ -32,12 +32,13 @@ function Missing({ id }) {
 function Shown({ dispatch, error, turn, stir, live, session, may }) {
   const changes = useChanges(session, stir);
   const [said, setSaid] = useState("");
+  useTitle(dispatch.site_address);
   const [chosen, choose] = useState(0); // a round; 0 is whichever is the current one
   const round = chosen || dispatch.round;
   const holder = round === dispatch.round ? dispatch.accepted_by : undefined;
   return html`<div class="dispatch">
     <header class="row between">
-      <div><h1>${dispatch.site_address}</h1>
+      <div><h1><bdi>${dispatch.site_address}</bdi></h1>
         <p class="row"><span role="status" aria-label="State"><${State} of=${dispatch.status} /></span>
           <span>round ${dispatch.round}</span> <span class="soft">version ${dispatch.version}</span> <${LiveBadge} state=${live} /></p></div>
       ${may("dispatcher") && html`<${Actions} dispatch=${dispatch} session=${session} changes=${changes} stir=${stir} setSaid=${setSaid} />`}
@@ -54,7 +55,7 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
           <option value="0">${dispatch.round} (now)</option>
           ${Array.from({ length: dispatch.round - 1 }, (_, i) => dispatch.round - 1 - i).map((r) => html`<option key=${r} value=${String(r)}>${r}</option>`)}
         </select></label>`}
-        <${Race} key=${`race ${round}`} id=${dispatch.id} round=${round} holder=${holder} turn=${turn} />
+        <${Race} key=${`race ${round}`} id=${dispatch.id} round=${round} holder=${holder} turn=${turn} onMore=${stir} />
         <${Funnel} id=${dispatch.id} turn=${turn} />
         <${Told} key=${`told ${round}`} id=${dispatch.id} round=${round} turn=${turn} />
         <${Pushes} id=${dispatch.id} turn=${turn} />

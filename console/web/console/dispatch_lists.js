@@ -28,7 +28,7 @@ function Section({ id, title, data, error, empty, children, more }) {
 export function Funnel({ id, turn }) {
   const { data, error } = useLoaded((signal) => get(`/v1/admin/dispatches/${id}/notifications?limit=1`, { signal }), [id, turn]);
   const rounds = data?.funnel ?? [];
-  const steps = [["told", "Told"], ["accepted_by_fcm", "Accepted by FCM"], ["seen", "Seen"], ["tapped", "Tapped"], ["won", "Won"]];
+  const steps = [["told", "Told"], ["accepted_by_fcm", "Sent"], ["seen", "Seen"], ["tapped", "Tapped"], ["won", "Won"]];
   return html`<section class="card" aria-labelledby="funnel"><h2 id="funnel">How far it got</h2>
     <${Unread} error=${error} shown=${data} />
     ${data && rounds.length === 0 && html`<p class="soft">Nobody has been told yet.</p>`}

@@ -1,6 +1,6 @@
 import { html, useState } from "../assets/preact.js";
 import { get } from "../assets/api.js";
-import { Trouble, when } from "../assets/ui.js";
+import { Trouble, useTitle, when } from "../assets/ui.js";
 import { More, usePages } from "./paging.js";
 import { usePolled } from "./poll.js";
 import { EditDriver } from "./drivers_edit.js";
@@ -19,8 +19,9 @@ export function OneDriver({ id, may }) {
   const { data: driver, error, reload } = usePolled((signal) => get(path, { signal }), again, [path]);
   const [asked, ask] = useState(null);
   const Asked = dialogs[asked];
+  useTitle(driver?.name);
   return html`<p class="back"><a href="#/drivers">All drivers</a></p>
-    <div class="head"><h1>${driver?.name ?? "Driver"}</h1>
+    <div class="head"><h1><bdi>${driver?.name ?? "Driver"}</bdi></h1>
       ${driver && html`<${Duty} on=${driver.on_duty} /><${Suspension} until=${driver.suspended_until} />`}</div>
     <${Trouble} error=${error} reading />
     ${driver && html`<div class="stack">

@@ -1,5 +1,5 @@
-import { html, render, useEffect, useState } from "../assets/preact.js";
-import { Problem, Unreachable, get, request } from "../assets/api.js";
+import { html, render, useEffect, useErrorBoundary, useRef, useState } from "../assets/preact.js";
+import { Problem, get, request, whenSignedOut } from "../assets/api.js";
 import { Trouble } from "../assets/ui.js";
 import { Live } from "./live.js";
 import { SignIn } from "./signin.js";
@@ -32,12 +32,27 @@ function Console() {
     });
   }, []);
 
+  const leave = (why) => {
+    setTrouble(why ?? null);
+    setSession(null);
+  };
+  const over = () => leave(new Error("Your session is over. Sign in again."));
+  useEffect(() => {
+    whenSignedOut(over);
+    // Tabs share the session: another one's sign-out is this one's.
+    const others = new BroadcastChannel("firsttap");
+    others.onmessage = () => leave(new Error("You signed out in another tab."));
+    return () => {
+      whenSignedOut(() => {});
+      others.close();
+    };
+  }, []);
+
   if (session === undefined) return html`<p class="soft" role="status">Signing in …</p>`;
   if (session === null) {
     return html`<${SignIn} trouble=${trouble} onSession=${(s) => { setTrouble(null); setSession(s); }} />`;
   }
-  const leave = (why) => { setTrouble(why ?? null); setSession(null); };
-  return html`<${Live} onRefused=${() => leave(new Error("Your session is over. Sign in again."))}>
+  return html`<${Live} onRefused=${over}>
     <${Shell} session=${session} hash=${hash} leave=${leave} />
   <//>`;
 }
@@ -58,39 +73,50 @@ async function begin() {
 }
 
 function Shell({ session, hash, leave }) {
+  const [trouble, setTrouble] = useState(null);
   const allowed = pages.filter((p) => may(session)(p.role));
-  const { page, rest } = pageOf(hash, allowed);
+  const { page, rest, refused } = pageOf(hash, allowed);
+  const main = useRef(null);
+  const shown = useRef(page.path + rest);
   useEffect(() => {
     document.title = `${page.title} · FirstTap console`;
-  }, [page]);
+    if (shown.current !== page.path + rest) main.current.focus(); // or it stays on what is gone
+    shown.current = page.path + rest;
+  }, [page, rest]);
   const signOut = async () => {
     try {
       await request("DELETE", "/v1/session");
-      leave();
-    } catch (err) {
-      leave(err instanceof Unreachable ? new Error("The service can't be reached. You may still be signed in.") : err);
+    } catch {
+      setTrouble(new Error("You may still be signed in in this browser: the service did not answer. Try again."));
+      return;
     }
+    sessionStorage.clear(); // what was typed here is not the next one's to read
+    const others = new BroadcastChannel("firsttap");
+    others.postMessage("signed out");
+    others.close();
+    leave();
   };
   return html`
-    <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); document.getElementById("main").focus(); }}>To the content</a>
+    <a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
     <header class="bar">
       <strong>FirstTap</strong>
       <nav aria-label="Pages">${allowed.filter((p) => !p.unlisted).map((p) => html`
         <a key=${p.path} href=${"#/" + p.path} aria-current=${p === page ? "page" : undefined}>${p.title}</a>`)}</nav>
-      <span class="row"><span class="soft">${session.name} (${session.role})</span>
+      <span class="row"><span class="soft"><bdi>${session.name}</bdi> (${session.role})</span>
         <button onClick=${signOut}>Sign out</button></span>
     </header>
-    <main id="main" tabindex="-1"><${page.component} key=${page.path + rest} id=${rest} session=${session} may=${may(session)} /></main>`;
+    <main id="main" tabindex="-1" ref=${main}>
+      <${Trouble} error=${trouble ?? (refused ? new Error("There is no such page, or your key may not see it.") : null)} />
+      <${Page} key=${page.path + rest} of=${page} id=${rest} session=${session} />
+    </main>`;
 }
 
-function Broken({ error }) {
-  return html`<main><${Trouble} error=${error} /></main>`;
+/** A page. Where it fails as no page should it says so, and the navigation stays. */
+function Page({ of, id, session }) {
+  const [error] = useErrorBoundary((err) => console.error(err));
+  if (error) return html`<${Trouble} error=${error} />`;
+  return html`<${of.component} id=${id} session=${session} may=${may(session)} />`;
 }
 
 addEventListener("unhandledrejection", (e) => console.error(e.reason));
-try {
-  render(html`<${Console} />`, document.getElementById("app"));
-} catch (err) {
-  render(html`<${Broken} error=${err} />`, document.getElementById("app"));
-  throw err;
-}
+render(html`<${Console} />`, document.getElementById("app"));

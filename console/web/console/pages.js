@@ -26,9 +26,17 @@ export const pages = [
   { path: "audit", title: "Audit", role: "admin", component: Audit },
 ];
 
-/** Which page an address shows: the first where it shows none that is allowed. */
+/** Which page an address shows; refused says that it names another one, which is not there or not allowed. */
 export function pageOf(hash, allowed) {
   const [, path = "", rest = ""] = /^#\/([^/?]*)\/?([^?]*)/.exec(hash) ?? [];
   const page = allowed.find((p) => p.path === path);
-  return page ? { page, rest: decodeURIComponent(rest) } : { page: allowed[0], rest: "" };
+  return page ? { page, rest: plain(rest), refused: false } : { page: allowed[0], rest: "", refused: path !== "" };
+}
+
+function plain(encoded) {
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    return encoded; // somebody's typing: there is no such id, and the page says so
+  }
 }

@@ -33,10 +33,13 @@ function useTaps(id, round, turn) {
 
 /**
  * Who tapped in a round, and by how much they won or lost.
- * @param {{id: string, round: number, holder?: string, turn: number}} props turn moves when something has happened
+ * @param {{id: string, round: number, holder?: string, turn: number, onMore: () => void}} props turn moves when something has
+ *   happened; onMore hears that there are more taps than before, of which no event tells
  */
-export function Race({ id, round, holder, turn }) {
+export function Race({ id, round, holder, turn, onMore }) {
   const { data, error, showMore } = useTaps(id, round, turn);
+  const count = data?.items.length ?? 0;
+  useEffect(() => { if (count > 0) onMore(); }, [count]);
   const [wish, setWish] = useState("auto");
   const [rows, setRows] = useState(tableAtOnce);
   const { taps, winner } = readRace(data?.items ?? [], holder);
