@@ -96,6 +96,25 @@ test("a search finds what the board has not read", async ({ openConsole, service
   await counted(page, { Canceled: "1 of 26" });
 });
 
+test("of more than a column holds it says how many are not shown", async ({ openConsole, service, region }) => {
+  const d = await service.dispatch(region, { site_address: "1 Many-ro" });
+  const page = await openConsole();
+  let n = 0;
+  await page.route("**/v1/admin/dispatches?status=PENDING*", (route) => route.fulfill({ json: {
+    items: Array.from({ length: 200 }, () => ({ ...d, id: `dsp_${String(n++).padStart(26, "0")}` })), next_cursor: "more",
+    server_time: new Date().toISOString(),
+  } }));
+  await page.route("**/v1/admin/board?*", async (route) => {
+    const response = await route.fetch();
+    const board = await response.json();
+    await route.fulfill({ response, json: { ...board, counts: { ...board.counts, PENDING: 700 } } });
+  });
+  await page.evaluate((r) => { location.hash = `#/board?region=${r}`; }, region);
+  await counted(page, { Pending: 700 });
+  await expect(column(page, "Pending").getByText("100 more are not shown. Narrow the board to see them.")).toBeVisible();
+  await expect(column(page, "Pending").getByRole("link")).toHaveCount(600);
+});
+
 test("the service is not asked at every letter of a search", async ({ openConsole, service, region }) => {
   await service.dispatch(region, { site_address: "1 Needle-ro" });
   const page = await openConsole(`#/board?region=${region}`);
