@@ -8,6 +8,12 @@ test("the page can be installed", async ({ open }) => {
   const manifest = await cdp.send("Page.getAppManifest");
   expect(manifest.errors).toEqual([]);
   expect(JSON.parse(manifest.data!)).toMatchObject({ start_url: "/driver/", display: "standalone" });
+  const icons = await page.evaluate(async (list: { src: string; type: string }[]) => Promise.all(list.map(async ({ src, type }) => {
+    const blob = await (await fetch(src)).blob();
+    const { width, height } = await createImageBitmap(blob);
+    return { sizes: `${width}x${height}`, type: blob.type === type };
+  })), JSON.parse(manifest.data!).icons);
+  expect(icons).toEqual(JSON.parse(manifest.data!).icons.map(({ sizes }: { sizes: string }) => ({ sizes, type: true })));
   const { installabilityErrors: errors } = await cdp.send("Page.getInstallabilityErrors");
   expect(errors.filter((e) => e.errorId !== "in-incognito")).toEqual([]);
 });
