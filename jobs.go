@@ -13,8 +13,12 @@ import (
 
 // openSchedule returns what runs the jobs, each on one instance at a time.
 func openSchedule(c Config, store *repository.Store, locks *jobLocks, metrics prometheus.Registerer, log *slog.Logger) (*schedule.Scheduler, error) {
+	var others []string
+	if c.Push.Leader {
+		others = append(others, relayName)
+	}
 	return schedule.New(schedule.Options{
-		Jobs: schedule.FirstTap(store, c.Push.RemindBefore), Ledger: store, Locks: locks.strategy, Zone: c.Push.Zone,
+		Jobs: schedule.FirstTap(store, c.Push.RemindBefore), Ledger: store, Locks: locks.strategy, Others: others, Zone: c.Push.Zone,
 		Who: instanceName(), Log: log, Metrics: metrics, LockMetrics: locks.metrics,
 	})
 }

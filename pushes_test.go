@@ -176,6 +176,9 @@ func TestLeaderIsKilled(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{leader: 240}, mail.by()); diff != "" {
 		t.Fatalf("only the leader sends (-want +got):\n%s", diff)
 	}
+	if a := send("GET", instances[other].url+"/v1/admin/locks", adminKey, ""); a.status != 200 || !strings.Contains(a.body, `"name":"relay"`) {
+		t.Errorf("who relays is not shown: %s", a)
+	}
 	for name, want := range map[string]float64{leader: 240, other: 0} {
 		eventually(t, "the metrics agree", func() bool { return metric(t, ops[name], "firsttap_push_attempts_total") == want })
 	}

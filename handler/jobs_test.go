@@ -39,7 +39,7 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 			t.Fatal(err)
 		}
 		scheduler, err := schedule.New(schedule.Options{
-			Jobs: jobs, Ledger: store, Locks: locks, Zone: seoul, Who: "host:1", Log: slog.New(slog.DiscardHandler),
+			Jobs: jobs, Ledger: store, Locks: locks, Others: []string{"relay"}, Zone: seoul, Who: "host:1", Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -225,17 +225,17 @@ func TestLocks(t *testing.T) {
 	if r.status != 200 || len(items(r)) != 0 || !strings.Contains(r.raw, `"items":[]`) {
 		t.Errorf("nothing is held: %d %s", r.status, r.raw)
 	}
-	for _, name := range []string{"tidy", "count", "jobs"} {
+	for _, name := range []string{"tidy", "relay", "count", "jobs", "another-program"} {
 		if _, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}
 	held := items(w.call("GET", "/v1/admin/locks", key, ""))
-	if len(held) != 3 {
+	if len(held) != 4 {
 		t.Fatalf("%v", held)
 	}
 	fence := 0.0
-	for i, name := range []string{"count", "jobs", "tidy"} {
+	for i, name := range []string{"count", "jobs", "relay", "tidy"} {
 		l := held[i]
 		mustHave(t, "a lock", l, "name", "holder", "fence", "lease_left_ms")
 		left, _ := l["lease_left_ms"].(float64)
@@ -249,22 +249,26 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// askedLocks answers as it is told to.
-type askedLocks struct {
+// sessionLocks have one that is held, by a session.
+type sessionLocks struct {
 	*lock.Memory
-	held []lock.Holder
-	err  error
+	held lock.Holder
 }
 
-func (l askedLocks) List(context.Context) ([]lock.Holder, error) { return l.held, l.err }
+func (l sessionLocks) Show(_ context.Context, name string) (lock.Holder, error) {
+	if name == l.held.Name {
+		return l.held, nil
+	}
+	return lock.Holder{Name: name}, nil
+}
 
 // TestLocksOfASession have no end of their own, and where nobody can tell there is no list.
 func TestLocksOfASession(t *testing.T) {
-	w := withJobs(t, askedLocks{Memory: lock.NewMemory(), held: []lock.Holder{{Name: "count", Owner: "host:1", Fence: 7}}})
+	w := withJobs(t, sessionLocks{lock.NewMemory(), lock.Holder{Name: "count", Owner: "host:1", Fence: 7}})
 	if held := items(w.call("GET", "/v1/admin/locks", key, "")); len(held) != 1 || held[0]["lease_left_ms"] != nil || held[0]["fence"] != 7.0 {
 		t.Errorf("%v", held)
 	}
-	w = withJobs(t, askedLocks{Memory: lock.NewMemory(), err: fmt.Errorf("%w: connection refused", lock.ErrUnavailable)})
+	w = withJobs(t, brokenLocks{lock.NewMemory()})
 	r := w.call("GET", "/v1/admin/locks", key, "")
 	w.refused("nobody can tell", r, 503, "UNAVAILABLE")
 	if strings.Contains(r.raw, "connection refused") {
@@ -277,7 +281,7 @@ func TestLocksOfASession(t *testing.T) {
 // frozenLocks do not answer.
 type frozenLocks struct{ *lock.Memory }
 
-func (frozenLocks) List(ctx context.Context) ([]lock.Holder, error) {
+func (frozenLocks) Show(ctx context.Context, _ string) (lock.Holder, error) {
 	<-ctx.Done()
-	return nil, ctx.Err()
+	return lock.Holder{}, ctx.Err()
 }

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/lock"
 )
 
 // Jobs returns the jobs as they stand, by name. dispatch.ErrUnavailable. That nobody can tell who holds a lock is said in
@@ -17,12 +19,20 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]dispatch.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	asking, cancel := context.WithTimeout(ctx, holderTime)
-	defer cancel()
+	locks := make([]string, len(s.jobs))
+	for i, j := range s.jobs {
+		locks[i] = j.lockName()
+	}
+	shown := s.show(ctx, locks)
 	found := make([]dispatch.Job, len(s.jobs))
 	for i, j := range s.jobs {
 		found[i] = describe(j, states[j.Name], now)
-		s.showHolder(asking, j, &found[i])
+		switch l := shown[locks[i]]; {
+		case l.err != nil:
+			found[i].LockProblem = l.err.Error()
+		case l.Owner != "":
+			found[i].Holder = &dispatch.JobHolder{Owner: l.Owner, Left: l.Left}
+		}
 		if found[i].Last, err = s.Ledger.LastRun(ctx, j.Name); err != nil {
 			return nil, err
 		}
@@ -43,36 +53,60 @@ func describe(j *job, state dispatch.JobState, now time.Time) dispatch.Job {
 	return d
 }
 
-// holderTime is how long who holds the jobs' locks is asked for.
-const holderTime = time.Second
-
-func (s *Scheduler) showHolder(ctx context.Context, j *job, d *dispatch.Job) {
-	name := j.Name
+// lockName is the lock that the job is run under.
+func (j *job) lockName() string {
 	if j.OnLeader {
-		name = leadName
+		return leadName
 	}
-	switch h, err := s.Locks.Show(ctx, name); {
-	case err != nil:
-		d.LockProblem = err.Error()
-	case h.Owner != "":
-		d.Holder = &dispatch.JobHolder{Owner: h.Owner, Left: h.Left}
-	}
+	return j.Name
 }
 
-// Held returns the locks that somebody has, by name: the jobs', the leader's, and what else goes by them.
-// dispatch.ErrUnavailable where nobody can tell.
+// Held returns which of the jobs' locks, the leader's and the Others somebody has, by name. dispatch.ErrUnavailable where
+// nobody can tell of one of them.
+//
+// It asks for each by its name, and not for the list of all: for that a Redis goes through every key it has.
 func (s *Scheduler) Held(ctx context.Context) ([]dispatch.HeldLock, error) {
-	asking, cancel := context.WithTimeout(ctx, holderTime)
-	defer cancel()
-	holders, err := s.Locks.List(asking)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
-	}
-	held := make([]dispatch.HeldLock, len(holders))
-	for i, h := range holders {
-		held[i] = dispatch.HeldLock{Name: h.Name, JobHolder: dispatch.JobHolder{Owner: h.Owner, Left: h.Left}, Fence: h.Fence}
+	names := slices.Concat(s.names, []string{leadName}, s.Others)
+	slices.Sort(names)
+	shown := s.show(ctx, names)
+	var held []dispatch.HeldLock
+	for _, name := range names {
+		switch l := shown[name]; {
+		case l.err != nil:
+			return nil, fmt.Errorf("%w: %w", dispatch.ErrUnavailable, l.err)
+		case l.Owner != "":
+			held = append(held, dispatch.HeldLock{Name: name, JobHolder: dispatch.JobHolder{Owner: l.Owner, Left: l.Left}, Fence: l.Fence})
+		}
 	}
 	return held, nil
+}
+
+// holderTime is how long who holds the locks is asked for.
+const holderTime = time.Second
+
+// shownLock is who holds a lock, or why nobody can tell.
+type shownLock struct {
+	lock.Holder
+	err error
+}
+
+// show asks who holds each of the names, once and all at once: a server that is away is waited for once, not for each.
+func (s *Scheduler) show(ctx context.Context, names []string) map[string]shownLock {
+	ctx, cancel := context.WithTimeout(ctx, holderTime)
+	defer cancel()
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	shown := map[string]shownLock{}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		asking.Go(func() {
+			h, err := s.Locks.Show(ctx, name)
+			mu.Lock()
+			defer mu.Unlock()
+			shown[name] = shownLock{h, err}
+		})
+	}
+	asking.Wait()
+	return shown
 }
 
 // Runs returns the runs of a job, the latest slot first, and the cursor of the next page, "" after the last.

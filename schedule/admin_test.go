@@ -27,6 +27,7 @@ func TestWhatMakesNoSense(t *testing.T) {
 		{Name: "a b", When: every, Hold: usual, Work: done},
 		{Name: strings.Repeat("x", 65), When: every, Hold: usual, Work: done},
 		{Name: "jobs", When: every, Hold: usual, Work: done},
+		{Name: "relay", When: every, Hold: usual, Work: done},
 		{Name: "no-when", Hold: usual, Work: done},
 		{Name: "no-work", When: every, Hold: usual},
 		{Name: "no-hold", When: every, Work: done},
@@ -41,7 +42,7 @@ func TestWhatMakesNoSense(t *testing.T) {
 		{Name: "start", When: schedule.AtStart(-time.Second), Hold: usual, Work: done},
 	}
 	p := newPlace(t)
-	s, err := schedule.New(schedule.Options{Jobs: bad, Ledger: p.store, Locks: lock.NewMemory(), Who: strings.Repeat("w", 61)})
+	s, err := schedule.New(schedule.Options{Jobs: bad, Ledger: p.store, Locks: lock.NewMemory(), Others: []string{"relay"}, Who: strings.Repeat("w", 61)})
 	if s != nil || err == nil {
 		t.Fatalf("%v, %v", s, err)
 	}

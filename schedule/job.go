@@ -50,8 +50,8 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	switch {
 	case slices.Contains(s.names, spec.Name):
 		return nil, errors.New("there is another of that name")
-	case spec.Name == leadName:
-		return nil, errors.New("the leader's lock has that name")
+	case spec.Name == leadName || slices.Contains(s.Others, spec.Name):
+		return nil, errors.New("another lock has that name")
 	case spec.When == nil || spec.Work == nil:
 		return nil, errors.New("it needs When and Work")
 	case spec.Hold.Beat != 0 || spec.Hold.Wait != 0:

@@ -74,6 +74,7 @@ type Options struct {
 	Jobs    []Job
 	Ledger  Ledger
 	Locks   Strategy
+	Others  []string              // names that others than jobs hold on Locks, which operators see with the jobs'
 	Zone    *time.Location        // of the cron expressions; UTC if nil
 	Who     string                // names this instance to operators, in 60 bytes at most; need not be unique
 	Log     *slog.Logger          // none if nil

@@ -1,0 +1,161 @@
+package schedule_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/schedule"
+	"firsttap/servertest"
+)
+
+// heldOn returns a Scheduler of two jobs, whose locks are on the servers at urls, and that runs none of them. All that it
+// knows of is held.
+func heldOn(t *testing.T, urls ...string) *schedule.Scheduler {
+	t.Helper()
+	nodes := make([]*lock.Redis, len(urls))
+	for i, url := range urls {
+		nodes[i] = redisLocks(t, url)
+	}
+	locks := schedule.Strategy(nodes[0])
+	if len(nodes) > 1 {
+		var err error
+		if locks, err = lock.NewQuorum(nodes...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	every := schedule.Cron(everySecond)
+	s, err := schedule.New(schedule.Options{Locks: locks, Others: []string{"relay"}, Jobs: []schedule.Job{
+		{Name: "own", When: every, Hold: usual, Work: done},
+		{Name: "led", When: every, Hold: usual, OnLeader: true, Work: done},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"relay", "own", "jobs", "unknown"} {
+		if _, err := locks.Acquire(t.Context(), name, "host:1/"+name, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range nodes { // for the last of which a quorum does not wait
+			eventually(t, func() error {
+				h, err := node.Show(t.Context(), name)
+				if err == nil && h.Owner == "" {
+					err = lock.ErrExpired
+				}
+				return err
+			})
+		}
+	}
+	return s
+}
+
+// mustHold fails the test unless the locks that s knows of are held.
+func mustHold(t *testing.T, s *schedule.Scheduler) {
+	t.Helper()
+	held, err := s.Held(t.Context())
+	want := []string{"jobs", "own", "relay"}
+	if err != nil || len(held) != len(want) {
+		t.Errorf("%d are held, want %v: %v", len(held), want, err)
+		return
+	}
+	for i, l := range held {
+		if l.Name != want[i] || l.Owner != "host:1/"+l.Name || l.Left <= 0 || l.Left > time.Hour || l.Fence <= 0 {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
+// redisCommands is how many commands a server has been sent, but for those with which a connection begins, and the test's.
+func redisCommands(t *testing.T, client lock.Client) (n int) {
+	t.Helper()
+	info, err := client.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, stat := range info["Commandstats"] {
+		name, _, _ = strings.Cut(strings.TrimPrefix(name, "cmdstat_"), "|")
+		if slices.Contains([]string{"hello", "client", "ping", "info", "quit"}, name) {
+			continue
+		}
+		var calls int
+		if _, err := fmt.Sscanf(stat, "calls=%d", &calls); err != nil {
+			t.Fatal(err)
+		}
+		n += calls
+	}
+	return n
+}
+
+// What it costs to see who holds what goes by the names that there are, and not by the keys that Redis has.
+func TestHeldCostsTheSame(t *testing.T) {
+	t.Parallel()
+	for name, nodes := range map[string]int{"redis": 1, "quorum": 3} {
+		t.Run(name, func(t *testing.T) {
+			urls, clients := make([]string, nodes), make([]lock.Client, nodes)
+			for i := range nodes {
+				urls[i] = servertest.StartRedis(t).URL()
+				var err error
+				if clients[i], err = lock.Dial(urls[i], patience); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { clients[i].Close() })
+			}
+			s := heldOn(t, urls...)
+			cost := func() (all []int) {
+				for _, c := range clients {
+					all = append(all, -redisCommands(t, c))
+				}
+				mustHold(t, s)
+				for i, c := range clients {
+					all[i] += redisCommands(t, c)
+				}
+				return all
+			}
+			few := cost()
+			for _, c := range clients {
+				var keys []any
+				for k := range 20_000 {
+					keys = append(keys, fmt.Sprintf("dispatch:%d", k), "x", fmt.Sprintf("job-lock:test:%d", k), "host:1/x 7")
+				}
+				if err := c.MSet(t.Context(), keys...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if many := cost(); !slices.Equal(few, many) {
+				t.Errorf("it took %v commands, and with many keys %v", few, many)
+			}
+			const names, each = 4, 2 // own, led, jobs, relay: GET and PTTL
+			if slices.Max(few) > names*each {
+				t.Errorf("it took %v commands for %d names", few, names)
+			}
+		})
+	}
+}
+
+// Many look at once, and one of the servers does not answer.
+func TestHeldByAMajority(t *testing.T) {
+	t.Parallel()
+	servers, urls := make([]*servertest.Redis, 3), make([]string, 3)
+	for i := range servers {
+		servers[i] = servertest.StartRedis(t)
+		urls[i] = servers[i].URL()
+	}
+	s := heldOn(t, urls...)
+	servers[1].Freeze()
+	defer servers[1].Thaw()
+	var looking sync.WaitGroup
+	for range 40 {
+		looking.Go(func() { mustHold(t, s) })
+	}
+	looking.Wait()
+	servers[2].Kill()
+	if held, err := s.Held(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
+		t.Errorf("without a majority: %+v, %v", held, err)
+	}
+}
