@@ -104,7 +104,11 @@ func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string
 	if b.Unseen = len(b.UnseenIDs); b.Unseen < unseenNamed {
 		return nil
 	}
-	return unavailable(db.Raw("SELECT COUNT(*)"+unseen, with...).Scan(&b.Unseen).Error)
+	if err := db.Raw("SELECT COUNT(*)"+unseen, with...).Scan(&b.Unseen).Error; err != nil {
+		return unavailable(err)
+	}
+	b.Unseen = max(b.Unseen, len(b.UnseenIDs)) // some may have been seen between the two statements
+	return nil
 }
 
 // Supply returns what was counted of a region in the last hours, the oldest first; with "" of every region and of all

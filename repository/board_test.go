@@ -3,6 +3,7 @@ package repository
 import (
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,7 +91,25 @@ func TestManyUnseen(t *testing.T) {
 		if found := db.unseen(t, ""); !slices.Equal(found, all[5:]) {
 			t.Errorf("just as many as are named: %d", len(found))
 		}
+		db.before(t, "SELECT COUNT(*)", func() { db.exec(t, "UPDATE dispatches SET status = 'CANCELED' WHERE id = ?", all[5]) })
+		if found := db.unseen(t, ""); !slices.Equal(found, all[5:]) {
+			t.Errorf("what was named, with one canceled before all were counted: %d", len(found))
+		}
 	})
+}
+
+// before calls fn once, before the next look at dispatches that begins with statement.
+func (db *database) before(t *testing.T, statement string, fn func()) {
+	t.Helper()
+	once := sync.OnceFunc(fn)
+	err := db.general.Callback().Row().Before("gorm:row").Register("before", func(tx *gorm.DB) {
+		if strings.HasPrefix(tx.Statement.SQL.String(), statement+" FROM dispatches d") {
+			once()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestBoardOnSQLite goes along the indexes, as the servers do: TestPagesCostTheSame counts what they read.
