@@ -3,6 +3,8 @@ import { AskWhy, Deed, Terms } from "./card.js";
 import { useLanguage } from "./language.js";
 import { useStill } from "./still.js";
 
+// Complete comes where Start was, and can't be taken back: not by the second half of a double tap.
+const doubleTap = 1500; // ms
 const next = { ACCEPTED: "start", IN_PROGRESS: "complete" };
 
 /** What the driver has accepted: under way, to be done, and done. */
@@ -27,7 +29,7 @@ function Job({ work, job }) {
   return html`<article class=${`card job ${job.status}`} aria-labelledby=${`at-${job.id}`}>
     <p><span class=${`badge ${job.status === "COMPLETED" ? "" : "good"}`}>${t[job.status]}</span></p>
     <${Terms} dispatch=${job} />
-    ${step && html`<${Step} word=${t[step]} off=${busy} onTap=${() => work.change(step, job)} />`}
+    ${step && html`<${Step} moment=${step === "complete" ? doubleTap : undefined} word=${t[step]} off=${busy} onTap=${() => work.change(step, job)} />`}
     ${job.status === "ACCEPTED" && html`<button class="quiet" aria-disabled=${String(busy)} onClick=${() => busy || setWithdrawing(true)}>${t.withdraw}</button>`}
     <${Deed} deed=${deed} />
     ${withdrawing && html`<${AskWhy} title=${t.withdrawTitle} word=${t.withdraw} reasons=${t.withdrawReasons} onClose=${() => setWithdrawing(false)}
@@ -35,9 +37,9 @@ function Job({ work, job }) {
   </article>`;
 }
 
-function Step({ word, off, onTap }) {
+function Step({ word, off, onTap, moment }) {
   const button = useRef(null);
-  const still = useStill(button);
+  const still = useStill(button, moment);
   return html`<button ref=${button} class="primary big" aria-disabled=${String(off || !still)}
     onClick=${(e) => off || (e.detail > 0 && !still) || onTap()}>${word}</button>`;
 }

@@ -24,7 +24,20 @@ function Driver() {
     return () => removeEventListener("hashchange", changed);
   }, []);
 
-  const leave = (reason) => {
+  useEffect(() => {
+    if (!session) return undefined;
+    const tabs = new BroadcastChannel("firsttap.driver");
+    tabs.onmessage = ({ data }) => data === session.kept.id && leave("", true);
+    return () => tabs.close();
+  }, [session]);
+
+  // A sign-out is that of every tab with this session.
+  const leave = (reason, elsewhere) => {
+    if (reason === "" && !elsewhere) {
+      const tabs = new BroadcastChannel("firsttap.driver");
+      tabs.postMessage(session.kept.id);
+      tabs.close();
+    }
     session.end(reason === "");
     setWhy(reason);
     setSession(null);

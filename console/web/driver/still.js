@@ -17,13 +17,15 @@ function watch(look) {
 }
 
 /**
- * Whether a button has been at its place for a moment. Who scrolls moves it in the window, but not on the page, and what the
+ * Whether a button has been at its place for a moment, of so many ms. Who scrolls moves it in the window, but not on the page, and what the
  * browser scrolls for them moves it on the page, but not in the window: it has moved when both changed.
  */
-export function useStill(element) {
+export function useStill(element, moment = settling) {
   const [still, setStill] = useState(false);
   const last = useRef(null);
   const timer = useRef(0);
+  const wait = useRef(moment);
+  wait.current = moment;
   const look = () => {
     const { left, top } = element.current.getBoundingClientRect();
     const place = { left, top, down: top + scrollY };
@@ -31,9 +33,10 @@ export function useStill(element) {
     last.current = place;
     if (before && place.left === before.left && (Math.abs(place.top - before.top) < 8 || Math.abs(place.down - before.down) < 8)) return;
     clearTimeout(timer.current);
-    timer.current = setTimeout(setStill, settling, true);
+    timer.current = setTimeout(setStill, wait.current, true);
     setStill(false);
   };
+  useLayoutEffect(() => { last.current = null; }, [moment]); // another button, to who looks at it
   useLayoutEffect(look);
   useLayoutEffect(() => {
     const unwatch = watch(look);
