@@ -259,7 +259,6 @@ func TestReceiptWithoutTheLedger(t *testing.T) {
 	}
 }
 
-// A driver's reaction is from when they could tap: since the push, if it came after the opening.
 // What opens later is offered at once, refused until then, and nobody's for having been tapped too early.
 func TestOpensLater(t *testing.T) {
 	w := newWorld(t, withLedger(t))

@@ -151,7 +151,7 @@ mutant "a seed of its own for who does it again" $once "row.Leased, row.LeaseEnd
 mutant "a 503 replayed" handler/once.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
 mutant "a decline that moves the dispatch" dispatch/offer.go "	e := d.event(EventDeclined" "	d.touch(now)
 	e := d.event(EventDeclined" ./dispatch .
-mutant "what is not written yet was never tapped" service/work.go "dispatch.OutcomeNoAttempt && !written" "dispatch.OutcomeNoAttempt && !written && false" ./handler TestReceiptWithoutTheLedger
+mutant "what is not written yet was never tapped" service/work.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
 mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if true {" ./limit 'TestThreeInstances$'
 mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 		c.credit--
@@ -160,5 +160,10 @@ mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.since)" "return !issued.Before(v.since)" ./firebase TestRefusedWithinAMinute
 mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.since)" "return !v.gone" ./firebase TestSignedOutSince
 mutant "who is turned out hears on" handler/stream.go ">= askAgain" ">= 1000*askAgain" ./handler TestStreamOfOneTurnedOut
+mutant "another origin's page works in a session" handler/session.go "s.cross.Check(&change); err != nil" "s.cross.Check(&change); err != nil && false" ./handler TestCrossSite
+mutant "a session without an end" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
+mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'
+mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
+mutant "the demo keeps its folder" demo.go "os.RemoveAll(dir)" "error(nil)" . 'TestDemo$'
 mutant "any role for a change" handler/caller.go "if key.Role < role {" "if false {" ./handler TestMatrix
 exit $lived
