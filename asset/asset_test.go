@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -40,7 +41,7 @@ func TestTag(t *testing.T) {
 			t.Errorf("%q and %q are both %s", other, body, f.Tag)
 		}
 		tags[f.Tag] = body
-		if len(f.Tag) < 10 || f.Tag[0] != '"' || strings.IndexByte(f.Tag[1:], '"') != len(f.Tag)-2 {
+		if !regexp.MustCompile(`^W/"[0-9a-f]{24}"$`).MatchString(f.Tag) {
 			t.Errorf("%s", f.Tag)
 		}
 		if again, err := New("text/css", []byte(body)); err != nil || again.Tag != f.Tag {
