@@ -192,6 +192,22 @@ test("what is not known is said so, and is found out", async ({ service, region,
   expect((await events(service, d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
 });
 
+test("an answer that takes its time is waited for aloud", async ({ service, region, openConsole }) => {
+  const d = await service.dispatch(region);
+  const page = await openConsole(`#/dispatches/${d.id}`);
+  let release = () => {};
+  const released = new Promise<void>((resolve) => { release = resolve; });
+  await page.route("**/cancel", async (route) => {
+    await released;
+    await route.continue();
+  });
+  await button(page, "Cancel…").click();
+  await button(page.getByRole("dialog"), "Cancel the dispatch").click();
+  await expect(page.getByRole("dialog").getByText("No answer yet")).toBeVisible();
+  release();
+  await expect(news(page)).toHaveText("Canceled.");
+});
+
 test("a change whose answer is lost is found to be done, once", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);

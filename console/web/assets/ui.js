@@ -74,6 +74,17 @@ export function Dialog({ title, onClose, children }) {
   </dialog>`;
 }
 
+/** Says of what takes longer than an answer does that it is under way still. @param {{busy: boolean}} props */
+export function StillAsking({ busy }) {
+  const [slow, setSlow] = useState(false);
+  useEffect(() => {
+    setSlow(false);
+    const timer = busy && setTimeout(setSlow, 1500, true);
+    return () => clearTimeout(timer);
+  }, [busy]);
+  return slow && html`<p class="soft" role="status">No answer yet. It is being asked again …</p>`;
+}
+
 /**
  * Asks before something is done, does it, and closes when it is done; says so where it fails.
  * @param {{title: string, word: string, danger?: boolean, act: () => Promise<any>, onClose: (done: boolean) => void, children?: any}} props
@@ -98,6 +109,7 @@ export function Ask({ title, word, danger, act, onClose, children }) {
     <form class="stack" onSubmit=${submit}>
       ${children}
       <${Trouble} error=${error} />
+      <${StillAsking} busy=${busy} />
       <div class="row">
         <button type="submit" class=${danger ? "danger" : "primary"} disabled=${busy}>${word}</button>
         <button type="button" onClick=${() => onClose(false)}>Back</button>

@@ -1,6 +1,6 @@
 import { html, useCallback, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, freshKey, get, list, pause, request, send } from "../assets/api.js";
-import { Dialog, Trouble } from "../assets/ui.js";
+import { Dialog, StillAsking, Trouble } from "../assets/ui.js";
 import { nameDriver } from "./names.js";
 import { State, eventSentence, refusal } from "./dispatch_words.js";
 
@@ -144,6 +144,7 @@ export function Change({ title, change, dispatch, session, changes, body, ready 
       <${Trouble} error=${doubt ? null : error} />
       <div role="status">${doubt && html`<p class="moved">The service can't be reached. It is not known whether this was done; it
         is being asked until it answers.</p>`}</div>
+      <${StillAsking} busy=${busy} />
       <div class="row">
         <button type="submit" class=${change.danger ? "danger" : "primary"} disabled=${busy || !ready || Boolean(doubt)}>${change.word}</button>
         <button type="button" onClick=${() => onClose("")}>Back</button>
