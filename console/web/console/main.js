@@ -106,7 +106,7 @@ function Shell({ session, hash, leave }) {
         <button onClick=${signOut}>Sign out</button></span>
     </header>
     <main id="main" tabindex="-1" ref=${main}>
-      <${Trouble} error=${trouble ?? (refused ? new Error("There is no such page, or your key may not see it.") : null)} />
+      ${(trouble || refused) && html`<${Trouble} error=${trouble ?? new Error("There is no such page, or your key may not see it.")} />`}
       <${Page} key=${page.path + rest} of=${page} id=${rest} session=${session} />
     </main>`;
 }
