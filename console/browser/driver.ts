@@ -21,3 +21,17 @@ export const attempts = async (service: Service, id: string): Promise<Json[]> =>
 /** Does to a dispatch, as the backoffice, what needs its version. */
 export const change = (service: Service, { id, version }: Json, what: string, body: Json): Promise<Json> =>
   service.call("POST", `/v1/admin/dispatches/${id}/${what}`, body, { headers: { "If-Match": `"${version}"` } });
+
+/** Taps Accept on each phone, where there is one offer, and lets the taps go out when all have been made. */
+export async function acceptTogether(phones: Page[]): Promise<void> {
+  let tapped = 0, start = () => {};
+  const gate = new Promise<void>((resolve) => { start = resolve; });
+  for (const p of phones) {
+    await p.route("**/accept", async (route) => {
+      if (++tapped === phones.length) start();
+      await gate;
+      await route.fallback();
+    });
+  }
+  await Promise.all(phones.map((p) => accept(p).click()));
+}

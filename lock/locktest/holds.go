@@ -114,7 +114,7 @@ func (s *suite) atMostOfFixed(t *testing.T) {
 
 // Work that makes progress goes on, and work that does not is ended.
 func (s *suite) beat(t *testing.T) {
-	hold := lock.Hold{TTL: s.steady(), Every: s.steady() / 4, Beat: s.steady() / 2}
+	hold := lock.Hold{TTL: 2 * s.steady(), Every: s.steady() / 4, Beat: s.steady() / 2}
 	lease := acquire(t, s.locker(t), name(), hold)
 	tick := time.NewTicker(hold.Beat / 10)
 	defer tick.Stop()

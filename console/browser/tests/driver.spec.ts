@@ -1,5 +1,5 @@
 import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
-import { accept, attempts, card, change, count } from "../driver.ts";
+import { accept, acceptTogether, attempts, card, change, count } from "../driver.ts";
 
 test("a driver accepts, starts and completes, by the keyboard alone", async ({ open, service, region }) => {
   const [driver] = await service.drivers(1, region);
@@ -41,16 +41,7 @@ test("of two drivers who tap at once exactly one has it, and the other learns by
   const pages = await Promise.all(drivers.map((d) => openDriver(d.token)));
   const job = await service.dispatch(region, { site_address: "2 Race Road" });
   await Promise.all(pages.map((p) => expect(accept(p)).toBeEnabled()));
-  let tapped = 0, start = () => {};
-  const gate = new Promise<void>((resolve) => { start = resolve; });
-  for (const p of pages) {
-    await p.route("**/accept", async (route) => {
-      if (++tapped === pages.length) start();
-      await gate;
-      await route.fallback();
-    });
-  }
-  await Promise.all(pages.map((p) => accept(p).click()));
+  await acceptTogether(pages);
   const answers = pages.map((p) => card(p, "2 Race Road").getByRole("status").first());
   for (const a of answers) await expect(a).toHaveText(/^(Yours|Taken.*you were [\d.,]+ ms behind, at place 2)/);
   const said = await Promise.all(answers.map((a) => a.textContent()));

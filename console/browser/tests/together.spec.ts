@@ -2,6 +2,7 @@ import { createServer } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { type Page, expect, test } from "../fixtures.ts";
+import { acceptTogether } from "../driver.ts";
 
 const inSeoul = (hours: number) => new Date(Date.now() + (9 + hours) * 3600_000).toISOString().slice(0, 16);
 
@@ -26,7 +27,7 @@ test("made in the console, tapped by two at once: one has it, and everybody sees
   const taps = offers.map((o) => o.getByRole("button", { name: "Accept" }));
   for (const tap of taps) await expect(tap).toBeEnabled();
   await expect(board.getByRole("region", { name: /^Pending / }).getByRole("link", { name: "152 Teheran-ro" })).toBeVisible();
-  await Promise.all(taps.map((tap) => tap.click()));
+  await acceptTogether(phones);
 
   for (const offer of offers) await expect(offer).toContainText(/Yours|ms behind/);
   const said = await Promise.all(offers.map((o) => o.innerText()));
