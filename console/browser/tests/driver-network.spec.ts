@@ -31,6 +31,7 @@ test("who tapped without a network and was too late is told so", async ({ openDr
   const page = await openDriver(driver!.token);
   await expect(accept(page)).toBeVisible();
   await page.context().setOffline(true);
+  await expect(page.getByText(/You are offline. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
   await accept(page).click();
   await expect(card(page, "3 Late Lane")).toContainText("Not known yet");
   await service.accept(job.id, other!.token);
