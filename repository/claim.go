@@ -44,10 +44,14 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 ) (dispatch.Dispatch, error) {
 	for range claimTries {
 		seen, err := s.candidate(ctx, id, driver)
+		if errors.Is(err, errStale) {
+			s.dialect.demoted()
+			continue
+		}
 		if err != nil {
 			return dispatch.Dispatch{}, err
 		}
-		switch done, err := changed(s.claims.WithContext(ctx)); {
+		switch done, err := changed(s.general.WithContext(ctx)); {
 		case err != nil:
 			return dispatch.Dispatch{}, err
 		case done:
@@ -73,7 +77,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 			return dispatch.Dispatch{}, unavailable(err)
 		}
 	}
-	return dispatch.Dispatch{}, fmt.Errorf("%w: the dispatch or the driver keeps changing", dispatch.ErrUnavailable)
+	return dispatch.Dispatch{}, fmt.Errorf("%w: the dispatch, the driver or the database server keeps changing", dispatch.ErrUnavailable)
 }
 
 // sight is one dispatch and one driver as one statement saw them.
@@ -91,8 +95,10 @@ type sightRow struct {
 	Busy     bool
 	GaveBack bool
 	Now      int64
+	ReadOnly bool
 }
 
+// sightSQL has one row, also where there is no such dispatch or driver: it says whether the server may know.
 const sightSQL = `
 SELECT d.*,
   v.id v_id, v.regions v_regions, v.vehicle_class v_vehicle_class, v.working_height_m v_working_height_m,
@@ -101,23 +107,26 @@ SELECT d.*,
   EXISTS (SELECT 1 FROM dispatches o WHERE o.accepted_by = v.id AND o.status IN ('ACCEPTED', 'IN_PROGRESS')
     AND o.work_ends_at > d.work_starts_at AND o.work_starts_at < d.work_ends_at AND o.id <> d.id) busy,
   EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = d.id AND c.driver_id = v.id AND c.outcome <> 'WON') gave_back,
-  %s now
-FROM dispatches d JOIN drivers v ON v.id = ?
-WHERE d.id = ?`
+  %s now, %s read_only
+FROM (SELECT 1 one) x LEFT JOIN dispatches d ON d.id = ? LEFT JOIN drivers v ON v.id = ?`
+
+// errStale says that a server answered that takes no writes any more: what it says may be old.
+var errStale = fmt.Errorf("%w: the answer may be old", errReadOnly)
 
 func (s *Store) candidate(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (sight, error) {
-	var rows []sightRow
+	var row sightRow
 	db := s.claims.WithContext(ctx)
-	if err := db.Raw(fmt.Sprintf(sightSQL, s.dialect.now()), driver, id).Scan(&rows).Error; err != nil {
+	err := db.Raw(fmt.Sprintf(sightSQL, s.dialect.now(), s.dialect.readOnly), id, driver).Scan(&row).Error
+	switch {
+	case err != nil:
 		return sight{}, unavailable(err)
-	}
-	if len(rows) == 0 {
-		if _, err := s.Driver(ctx, driver); err != nil {
-			return sight{}, err
-		}
+	case row.ReadOnly:
+		return sight{}, unavailable(errStale)
+	case row.Driver.ID == "":
+		return sight{}, dispatch.ErrDriverNotFound
+	case row.Dispatch.ID == "":
 		return sight{}, dispatch.ErrNotFound
 	}
-	row := &rows[0]
 	v, err := row.Driver.driver()
 	if err != nil {
 		return sight{}, unavailable(err)
@@ -134,6 +143,7 @@ func (s *Store) commitClaim(ctx context.Context, seen sight, condition string, d
 	return transact(ctx, s.claims, func(tx *gorm.DB) error {
 		won := tx.Exec(`UPDATE dispatches`+s.dialect.along("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
 			WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND `+condition+` AND expires_at > `+s.dialect.now()+`
+			AND NOT `+s.dialect.readOnly+`
 			AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?`+s.dialect.forShare+`)`,
 			d.Status, d.Claim.ID, d.Claim.Driver, micros(d.Claim.AcceptedAt), d.Version, micros(d.UpdatedAt),
 			d.ID, seen.dispatch.Round, seen.dispatch.Version, seen.candidate.ID, seen.candidate.Version)
@@ -175,11 +185,18 @@ func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.Clai
 	if err != nil {
 		return errors.Join(lost, err)
 	}
-	var found int64
-	if err := db.Model(&claimRow{}).Where("id = ?", claim).Count(&found).Error; err != nil {
+	var seen struct {
+		Found, ReadOnly bool
+	}
+	err = db.Raw("SELECT EXISTS (SELECT 1 FROM claims WHERE id = ?) found, "+s.dialect.readOnly+" read_only", claim).Scan(&seen).Error
+	if err != nil {
 		return errors.Join(lost, err)
 	}
-	if found == 0 {
+	if seen.ReadOnly {
+		s.dialect.demoted()
+		return errors.Join(lost, errStale) // it may have been committed here, and be unknown to the server that takes writes now
+	}
+	if !seen.Found {
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
 	}
 	return nil

@@ -36,6 +36,12 @@ const (
 	// still, or whose machine is gone, does not hold a row for the eight hours that are usual.
 	sessionTimeout = "wait_timeout"
 	sessionSeconds = 60
+	// readTime is what the server gives a read: a little less than the client waits for it, which would leave the server
+	// working for nobody. On a MariaDB it ends whatever the session does, also a COMMIT: it is for a pool that only reads.
+	readTime = ioTimeout - time.Second
+	// relayAsks is how often a connection of the relay's is asked whether its server takes writes: its work is to write, so
+	// that a server that takes none is noticed anyway.
+	relayAsks = time.Second
 )
 
 func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
@@ -47,9 +53,11 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
 	}
-	isolation := "transaction_isolation"
+	isolation, readLimit := "transaction_isolation", "max_execution_time"
+	limit := strconv.FormatInt(readTime.Milliseconds(), 10)
 	if strings.Contains(version, "MariaDB") {
-		isolation = "tx_isolation"
+		isolation, readLimit = "tx_isolation", "max_statement_time"
+		limit = strconv.FormatFloat(readTime.Seconds(), 'f', -1, 64)
 	}
 	// Under REPEATABLE READ one who lost goes on reading PENDING in the same transaction, and gap locks make
 	// unrelated inserts wait.
@@ -61,20 +69,35 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	s := &Store{log: log}
 	impatient := config.Clone()
 	impatient.ReadTimeout, impatient.WriteTimeout = claimIOTimeout, claimIOTimeout
-	if s.claims, err = s.mysqlPool(impatient, claimConns); err != nil {
+	claims, err := newPrimary(impatient, neverAsk) // its statements ask
+	if err != nil {
 		return nil, err
 	}
-	if s.writes, err = s.mysqlPool(impatient, writeConns); err != nil {
+	if s.claims, err = s.mysqlPool(claims, claimConns); err != nil {
+		return nil, err
+	}
+	if s.writes, err = s.primaryPool(impatient, writeConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.general, err = s.mysqlPool(config, generalConns); err != nil {
+	reading := config.Clone()
+	reading.Params[readLimit] = limit
+	if s.general, err = s.primaryPool(reading, generalConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.relay, err = s.mysqlPool(config, relayConns); err != nil {
+	if s.relay, err = s.primaryPool(config, relayConns, relayAsks); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	pinged, err := newPrimary(impatient, 0)
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	probe := limited(sql.OpenDB(pinged), 1)
+	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
 		name:      migrations.MySQL,
+		ping:      probe.PingContext,
+		readOnly:  readOnlySQL,
+		demoted:   claims.demoted,
 		now:       func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
 		forUpdate: " FOR UPDATE",
 		forShare:  " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
@@ -92,6 +115,7 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 			patient := config.Clone()
 			patient.ReadTimeout, patient.WriteTimeout = 0, 0
 			delete(patient.Params, sessionTimeout)
+			patient.RejectReadOnly = false // the operator is to read why
 			connector, err := driver.NewConnector(patient)
 			if err != nil {
 				return nil, nil, err
@@ -135,14 +159,16 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 	config.ParseTime = true
 	config.InterpolateParams = true // one round trip a statement instead of three
 	config.ClientFoundRows = true   // RowsAffected tells whether the condition held, not whether a value changed
+	config.RejectReadOnly = true    // a connection to a server that takes no writes any more is given up
 	config.Timeout, config.ReadTimeout, config.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	config.Logger = driver.Logger(&driver.NopLogger{}) // every error is returned, and logged where it is handled
 	config.Params = map[string]string{}
 	return config, nil
 }
 
+// serverVersion waits until the server is there and takes writes.
 func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger) (version string, err error) {
-	connector, err := driver.NewConnector(config)
+	connector, err := newPrimary(config, 0)
 	if err != nil {
 		return "", err
 	}
@@ -165,11 +191,15 @@ func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger)
 	}
 }
 
-func (s *Store) mysqlPool(config *driver.Config, conns int) (*gorm.DB, error) {
-	connector, err := driver.NewConnector(config)
+func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duration) (*gorm.DB, error) {
+	connector, err := newPrimary(config, every)
 	if err != nil {
 		return nil, err
 	}
+	return s.mysqlPool(connector, conns)
+}
+
+func (s *Store) mysqlPool(connector *primary, conns int) (*gorm.DB, error) {
 	pool := limited(sql.OpenDB(connector), conns)
 	s.closers = append(s.closers, pool.Close)
 	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/glebarez/sqlite"
-	driver "github.com/go-sql-driver/mysql"
 
 	"firsttap/migrations"
 )
@@ -28,7 +27,7 @@ func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 	}
 	config.Params["innodb_lock_wait_timeout"] = lockWaitSeconds
 	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
-	connector, err := driver.NewConnector(config)
+	connector, err := newPrimary(config, 0)
 	if err != nil {
 		return nil, "", err
 	}

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	_ "github.com/glebarez/go-sqlite" // the pure-Go driver named "sqlite"
+	driver "github.com/glebarez/go-sqlite" // the pure-Go driver named "sqlite"
 	"github.com/glebarez/sqlite"
 	"gorm.io/gorm"
 
@@ -39,8 +39,17 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	probe, err := sql.Open(sqlite.DriverName, sqliteDSN(path, 0))
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	probe.SetMaxOpenConns(1)
+	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
 		name:      migrations.SQLite,
+		readOnly:  "0 = 1", // what is read here is never old
+		demoted:   func() {},
+		ping:      func(ctx context.Context) error { return takesWrites(ctx, probe) },
 		now:       func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
 		retryable: func(error) bool { return false },
 		along:     func(string) string { return "" }, // it does by itself
@@ -56,6 +65,20 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 		durability: func(context.Context, *sql.DB) (string, error) { return "", nil },
 	}
 	return s, nil
+}
+
+// takesWrites is nil where the file can be written to, by another at the moment if need be.
+func takesWrites(ctx context.Context, db *sql.DB) error {
+	const busy = 5
+	tx, err := db.BeginTx(ctx, nil)
+	if err == nil {
+		return tx.Rollback()
+	}
+	var refused *driver.Error
+	if errors.As(err, &refused) && refused.Code()&0xff == busy {
+		return nil
+	}
+	return err
 }
 
 // sqliteDSN asks for a log that is flushed with each commit, so that what was accepted survives a power cut, and for

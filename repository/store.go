@@ -38,6 +38,12 @@ type Store struct {
 // dialect is what differs between the databases.
 type dialect struct {
 	name migrations.Dialect
+	// readOnly is the SQL for whether the server takes no writes, and what it would answer may be old.
+	readOnly string
+	// demoted has every connection for claims given up that is there by now: one of them led to such a server.
+	demoted func()
+	// ping is nil where the database takes writes. It waits for nobody's transaction, and for no connection of a pool.
+	ping func(context.Context) error
 	// now is the SQL for the database's clock in microseconds.
 	now func() string
 	// forUpdate and forShare lock the row a SELECT finds; SQLite's transactions hold the whole file.
@@ -79,13 +85,8 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ping reports whether the database answers.
-func (s *Store) Ping(ctx context.Context) error {
-	if err := s.general.WithContext(ctx).Exec("SELECT 1").Error; err != nil {
-		return unavailable(err)
-	}
-	return nil
-}
+// Ping reports whether the database answers and takes writes.
+func (s *Store) Ping(ctx context.Context) error { return unavailable(s.dialect.ping(ctx)) }
 
 // Migrate calls fn with the migrator of this database.
 func (s *Store) Migrate(fn func(*migrations.Migrator) error) error {
