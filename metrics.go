@@ -119,20 +119,18 @@ func (m *apiMetrics) command(ctx context.Context, name string) (context.Context,
 	return ctx, func(error) { m.redis.WithLabelValues(name).Observe(time.Since(began).Seconds()) }
 }
 
-// watchStore serves what is known of the database: its pools, and whether it answers, which is asked when somebody looks.
-func watchStore(r prometheus.Registerer, store *repository.Store) {
+// watchStore serves what is known of the database: its pools, and whether it is up.
+func watchStore(r prometheus.Registerer, store *repository.Store, up func() bool) {
 	for name, pool := range store.Pools() {
 		r.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_database_up", Help: "1 while the database answers within a second.",
+		Name: "firsttap_database_up", Help: "1 while the database takes writes, which it is asked once a second.",
 	}, func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if store.Ping(ctx) != nil {
-			return 0
+		if up() {
+			return 1
 		}
-		return 1
+		return 0
 	}))
 }
 

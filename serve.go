@@ -57,7 +57,8 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	}
 	defer func() { err = errors.Join(err, metrics.Close()) }()
 	log = metrics.log(log)
-	metrics.store(store)
+	probe := store.Probe(ctx)
+	metrics.store(store, probe.Up)
 	locks, err := openJobLocks(c)
 	if err != nil {
 		return err
@@ -75,6 +76,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 
 	work := begin(ctx)
 	defer work.end()
+	work.Go(func() { probe.Run(work.ctx) })
 	tokens := service.NewTokens([]byte(c.JWTSecret), time.Now)
 	distrust, err := trustFirebase(ctx, c.Push, tokens, store, metrics, log)
 	if err != nil {
@@ -85,7 +87,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 		Store: store, Tokens: tokens, Keys: service.NewKeys(store),
 		Streams: news.hub, Redriven: news.hub.Wake,
 		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret), Firebase: c.Push.signIn(),
-		Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
+		DatabaseUp: probe.Up, Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
 	}
 	if err := openLimits(&api, work, c, metrics, log); err != nil {
 		return err

@@ -58,9 +58,9 @@ func (t *telemetry) log(log *slog.Logger) *slog.Logger {
 	return slog.New(tracedLog{log.Handler()})
 }
 
-// store has the database's answers seen.
-func (t *telemetry) store(s *repository.Store) {
-	watchStore(t, s)
+// store has the database's answers seen, and whether it is up.
+func (t *telemetry) store(s *repository.Store, up func() bool) {
+	watchStore(t, s, up)
 	var watch repository.Watch = t.api.statement
 	if t.traces != nil {
 		watch = t.traces.statements(t.system, watch)

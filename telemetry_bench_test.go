@@ -49,7 +49,7 @@ func openTapped(b *testing.B, watched bool) *tapped {
 	if watched {
 		seen, err := openTelemetry(ctx, Config{DatabaseURL: "sqlite://"}, log)
 		must(b, err)
-		seen.store(store)
+		seen.store(store, func() bool { return true })
 		seen.redis("gate", client)
 		acceptor.Count(seen.api)
 		api.Answered = seen.api.answered

@@ -62,7 +62,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now),
 		Dispatcher: service.NewDispatcher(store, taps), Tokens: w.tokens, Keys: service.NewKeys(store),
 		Streams: notify.NewHub(notify.HubOptions{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
-		SessionSecret: []byte("secret"),
+		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
 	}
 	if err := api.Keys.PutFirst(t.Context(), key); err != nil {
 		t.Fatal(err)
