@@ -100,7 +100,7 @@ func rowsRig(engine string) locktest.Rig {
 			lose := l.LoseReply
 			l.LoseReply = func(name string, request locktest.Request) <-chan struct{} {
 				if request == locktest.Renew {
-					name = "SELECT 1"
+					name = "SELECT (CONCAT(@@GLOBAL.read_only"
 				}
 				return lose(name, request)
 			}

@@ -26,8 +26,8 @@ const (
 const (
 	namedTake = "SELECT GET_LOCK(" + serverName + "?" + serverNameEnd + ", 0), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'named' AND name = ? " +
-		"AND session_id = IS_USED_LOCK(" + serverName + "?" + serverNameEnd + "))"
-	namedCheck = "SELECT COALESCE(IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ") = CONNECTION_ID(), 0)"
+		"AND session_id = IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ")), " + takesWrites
+	namedCheck = "SELECT COALESCE(IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ") = CONNECTION_ID(), 0) AND " + takesWrites
 	namedFree  = "SELECT COALESCE(RELEASE_LOCK(" + serverName + "?" + serverNameEnd + "), 0)"
 	namedKept  = "SELECT s.name, IS_USED_LOCK(" + serverName + "s.name" + serverNameEnd + "), s.session_id, s.locked_by, s.fence " +
 		"FROM lock_sessions s WHERE s.strategy = 'named'"
@@ -58,10 +58,13 @@ func (n *Named) kept() string     { return namedKept }
 func (n *Named) take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
 	var got sql.NullInt64
 	var owner sql.NullString
-	if err := conn.QueryRowContext(ctx, namedTake, name, name, name).Scan(&got, &id, &owner); err != nil {
+	var writes bool
+	if err := conn.QueryRowContext(ctx, namedTake, name, name, name).Scan(&got, &id, &owner, &writes); err != nil {
 		return 0, err
 	}
 	switch {
+	case !writes:
+		return 0, errReadOnly
 	case !got.Valid:
 		return 0, errors.New("GET_LOCK failed on the server")
 	case got.Int64 == 0:
@@ -81,9 +84,9 @@ func (n *Named) free(ctx context.Context, conn *sql.Conn, name string) error {
 var errNotKept = errors.New("the session does not keep the name")
 
 // mustAnswer is an error unless the answer is 1.
-func mustAnswer(ctx context.Context, conn *sql.Conn, query, name string) error {
+func mustAnswer(ctx context.Context, conn *sql.Conn, query string, args ...any) error {
 	var yes int
-	err := conn.QueryRowContext(ctx, query, name).Scan(&yes)
+	err := conn.QueryRowContext(ctx, query, args...).Scan(&yes)
 	if err == nil && yes != 1 {
 		err = errNotKept
 	}

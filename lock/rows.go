@@ -19,10 +19,11 @@ type Rows struct{ sessions *Sessions }
 func (s *Sessions) Rows() *Rows { return &Rows{sessions: s} }
 
 const (
-	// rowsTake is whether the name has a row, which session asks, who has the name, and 1 if it is the session's now.
+	// rowsTake is whether the name has a row, which session asks, who has the name, 1 if it is the session's now, and
+	// whether the server takes writes.
 	rowsTake = "SELECT (SELECT COUNT(*) FROM lock_rows WHERE name = ?), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'rows' AND name = ? AND session_id IS NOT NULL), " +
-		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED)"
+		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED), " + takesWrites
 	rowsFree = "UPDATE lock_sessions SET session_id = NULL WHERE strategy = 'rows' AND name = ? AND session_id = CONNECTION_ID()"
 	rowsKept = "SELECT s.name, IF(s.session_id IS NULL, NULL, " +
 		"IF((SELECT 1 FROM lock_rows r WHERE r.name = s.name FOR UPDATE SKIP LOCKED) IS NULL, s.session_id, NULL)), " +
@@ -90,7 +91,11 @@ type taking struct {
 }
 
 func (r *Rows) try(ctx context.Context, conn *sql.Conn, name string) (found taking, err error) {
-	err = conn.QueryRowContext(ctx, rowsTake, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine)
+	var writes bool
+	err = conn.QueryRowContext(ctx, rowsTake, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine, &writes)
+	if err == nil && !writes {
+		return found, errReadOnly
+	}
 	if err == nil && !found.mine.Valid {
 		// Sessions are not in autocommit mode: the SELECT has begun a transaction.
 		_, err = conn.ExecContext(ctx, "ROLLBACK")
@@ -126,8 +131,7 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 
 // check needs no look at the row: the transaction is there as long as the session is.
 func (r *Rows) check(ctx context.Context, conn *sql.Conn, _ string) error {
-	var one int
-	return conn.QueryRowContext(ctx, "SELECT 1").Scan(&one)
+	return mustAnswer(ctx, conn, "SELECT "+takesWrites)
 }
 
 func (r *Rows) free(ctx context.Context, conn *sql.Conn, name string) error {

@@ -18,6 +18,9 @@ import (
 // a name when it sees its session end. It ends a session that it has heard nothing of for the TTL (its wait_timeout), so a
 // holder that was cut off loses its names by itself; a holder whose process dies, at once.
 //
+// A server that becomes read-only, as one does that is a replica from then on, holds no names: Acquire fails there, and
+// Extend finds them lost.
+//
 // Not for servers behind a proxy that shares sessions between connections, nor for Galera, where each node has its own.
 //
 // Safe for concurrent use.
@@ -35,7 +38,16 @@ const (
 	// sessionPatience bounds each conversation with the server, also when the caller's context does not.
 	sessionPatience = 2 * time.Second
 	sharedConns     = 4
+	// sharedAge is how long what is listed may be that of a server that was demoted and keeps its connections.
+	sharedAge = time.Minute
 )
+
+// takesWrites is the SQL for whether the server is one that names may be held on. A server that was demoted keeps its
+// sessions, and others hold the same names on the server that took its place. The variables are compared as text: some
+// servers have words for them.
+const takesWrites = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF'))"
+
+var errReadOnly = errors.New("the server is read-only")
 
 // OpenSessions returns sessions that end ttl after they were last heard of, rounded up to a second: the longest that a
 // name can be acquired for. A strategy has as many connections as names; whoever finds all of them taken waits, as
@@ -49,6 +61,7 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 	config = config.Clone()
 	config.InterpolateParams = true // one round trip a statement instead of three
 	config.Logger = &mysql.NopLogger{}
+	config.RejectReadOnly = true
 	config.Timeout, config.ReadTimeout, config.WriteTimeout = sessionPatience, sessionPatience, sessionPatience
 	shared, err := mysql.NewConnector(config)
 	if err != nil {
@@ -73,6 +86,7 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 	s.shared.SetMaxOpenConns(sharedConns)
 	s.shared.SetMaxIdleConns(sharedConns)
 	s.shared.SetConnMaxIdleTime(time.Minute)
+	s.shared.SetConnMaxLifetime(sharedAge)
 	for _, pool := range []*sql.DB{s.named, s.rows} {
 		pool.SetMaxOpenConns(names)
 		pool.SetMaxIdleConns(names)
