@@ -81,8 +81,8 @@ type switchover struct {
 	ops          string
 	fcm          *fcmtest.Server
 
-	// won was won by winner before the database moves, and another has it afterwards.
-	won                                  string
+	// Both were won by winner before the database moves; afterwards another has the one, and nobody the other.
+	won, returned                        string
 	winner, other, idle, looker, claimer person
 	courier                              person // has a phone, in a region of its own
 
@@ -109,9 +109,11 @@ func newSwitchover(t *testing.T, settings ...string) *switchover {
 	drivers := makeDrivers(t, s.one, 5)
 	s.winner, s.other, s.idle, s.looker, s.claimer = drivers[0], drivers[1], drivers[2], drivers[3], drivers[4]
 	s.courier = driversIn(t, s.one, "daegu", 1)[0]
-	s.won = makeDispatch(t, s.one)
-	if a := accept(s.one, s.won, s.winner, 1); !a.won() {
-		t.Fatal(a)
+	s.won, s.returned = makeDispatch(t, s.one), makeDispatch(t, s.one)
+	for _, id := range []string{s.won, s.returned} {
+		if a := accept(s.one, id, s.winner, 1); !a.won() {
+			t.Fatal(a)
+		}
 	}
 	s.calls = s.errands()
 	return s
@@ -120,11 +122,13 @@ func newSwitchover(t *testing.T, settings ...string) *switchover {
 // makeNews has the second instance change, on the new server, what the first is asked for.
 func (s *switchover) makeNews(t *testing.T) {
 	t.Helper()
-	url := s.two.url + "/v1/admin/dispatches/" + s.won
-	eventually(t, "the backoffice takes the dispatch back", func() bool {
-		seen := send("GET", url, adminKey, "")
-		return sendWith("POST", url+"/unassign", adminKey, "{}", "If-Match", seen.header.Get("ETag")).status == 200
-	})
+	for _, id := range []string{s.won, s.returned} {
+		url := s.two.url + "/v1/admin/dispatches/" + id
+		eventually(t, "the backoffice takes the dispatch back", func() bool {
+			seen := send("GET", url, adminKey, "")
+			return sendWith("POST", url+"/unassign", adminKey, "{}", "If-Match", seen.header.Get("ETag")).status == 200
+		})
+	}
 	if a := accept(s.two, s.won, s.other, 2); !a.won() {
 		t.Fatal(a)
 	}
@@ -190,14 +194,18 @@ func (s *switchover) errands() []*call {
 	}
 	admin := func(*tidings) string { return adminKey }
 	open := func(n *tidings) string { return n.open }
-	return []*call{
-		{name: "the former winner's tap", ask: func(n *tidings) (string, verdict) {
-			a := accept(s.one, s.won, s.winner, 1)
+	again := func(id string) func(n *tidings) (string, verdict) {
+		return func(n *tidings) (string, verdict) {
+			a := accept(s.one, id, s.winner, 1)
 			if n == nil {
 				return short(a), judge(a.won(), a.status == 404)
 			}
 			return short(a), judge(a.status == 409, a.won() || a.status == 404)
-		}},
+		}
+	}
+	return []*call{
+		{name: "the former winner's tap on what another has", ask: again(s.won)},
+		{name: "the former winner's tap on what is open again", ask: again(s.returned)},
 		{name: "a tap on a new dispatch", ask: func(n *tidings) (string, verdict) {
 			if n == nil {
 				a := accept(s.one, s.won, s.claimer, 1)

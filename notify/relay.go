@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -95,7 +96,9 @@ type Relay struct {
 	// platforms are closed until then, because the push service can't reach them.
 	platformsMu sync.Mutex
 	platforms   map[dispatch.Platform]time.Time
-	running     sync.WaitGroup
+	// failed says that an event that is leased here could not be expanded.
+	failed  atomic.Bool
+	running sync.WaitGroup
 }
 
 // NewRelay returns a Relay; Run makes it work.
@@ -187,12 +190,21 @@ func (r *Relay) expandFresh(ctx, lasting context.Context) {
 	}
 }
 
-// expandDue expands what is due: what another process left.
+// againPause is how often at most what failed is due again before its lease ends.
+const againPause = 5 * time.Second
+
+// expandDue expands what is due: what another process left, and what failed here while the database was away.
 func (r *Relay) expandDue(ctx, lasting context.Context) {
+	var again time.Time
 	for ctx.Err() == nil {
 		leased, err := r.Outbox.LeaseEvents(ctx, eventsAtOnce)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("can't look for events to tell of", "error", err)
+		}
+		if err == nil && time.Since(again) >= againPause && r.failed.CompareAndSwap(true, false) {
+			again = time.Now()
+			r.giveBackEvents()
+			continue
 		}
 		for i, event := range leased {
 			if ctx.Err() != nil && i > 0 {
@@ -219,7 +231,8 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	case errors.Is(err, dispatch.ErrNotLeased):
 		return
 	case err != nil:
-		r.Log.Error("an event is told of when its lease has ended", "event", event, "error", err)
+		r.failed.Store(true)
+		r.Log.Error("an event could not be told of and is tried again", "event", event, "error", err)
 		return
 	}
 	if late && r.Publish != nil {

@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"net/url"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/repository"
+	"firsttap/servertest"
 )
 
 // attempts sums what the rows say of how often they were tried in vain.
@@ -221,4 +223,25 @@ func TestTopic(t *testing.T) {
 			t.Errorf("%d requests to tell %d phones", n, len(o.cars))
 		}
 	}, 30)
+}
+
+// The database goes away between the COMMIT of an event and the expansion that follows: when it is back, the event is told
+// of at once, not when its lease has ended.
+func TestDatabaseIsAwayForAMoment(t *testing.T) {
+	o := newOffice(t, servertest.MariaDBURL(t), 3)
+	u, err := url.Parse(o.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := servertest.StartProxy(t, u.Host)
+	o.url = proxy.URL(o.url)
+	o.store = o.open()
+	o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Term = time.Hour })
+	hold := proxy.Hold("UPDATE outbox SET state = 1")
+	o.offer()
+	<-hold.Reached()
+	proxy.Refuse(true)
+	hold.Release()
+	proxy.Refuse(false)
+	o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 }
