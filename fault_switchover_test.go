@@ -129,9 +129,7 @@ func (s *switchover) makeNews(t *testing.T) {
 			return sendWith("POST", url+"/unassign", adminKey, "{}", "If-Match", seen.header.Get("ETag")).status == 200
 		})
 	}
-	if a := accept(s.two, s.won, s.other, 2); !a.won() {
-		t.Fatal(a)
-	}
+	eventually(t, "another driver takes it", func() bool { return accept(s.two, s.won, s.other, 2).won() })
 	n := tidings{open: makeDispatch(t, s.two), free: makeDispatch(t, s.two)}
 	if a := send("PUT", s.two.url+"/v1/me/duty", s.idle.Token, `{"on_duty":false}`); a.status != 200 {
 		t.Fatal(a)

@@ -37,7 +37,7 @@ const (
 	sessionTimeout = "wait_timeout"
 	sessionSeconds = 60
 	// readTime is what the server gives a read: a little less than the client waits for it, which would leave the server
-	// working for nobody. On a MariaDB it ends whatever the session does, also a COMMIT: it is for a pool that only reads.
+	// working for nobody. On a MariaDB it ends whatever the session does, not only reads: it is for a pool that only reads.
 	readTime = ioTimeout - time.Second
 	// relayAsks is how often a connection of the relay's is asked whether its server takes writes: its work is to write, so
 	// that a server that takes none is noticed anyway.
@@ -53,11 +53,9 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
 	}
-	isolation, readLimit := "transaction_isolation", "max_execution_time"
-	limit := strconv.FormatInt(readTime.Milliseconds(), 10)
+	isolation, readLimit, limit := "transaction_isolation", "max_execution_time", readTime.Milliseconds()
 	if strings.Contains(version, "MariaDB") {
-		isolation, readLimit = "tx_isolation", "max_statement_time"
-		limit = strconv.FormatFloat(readTime.Seconds(), 'f', -1, 64)
+		isolation, readLimit, limit = "tx_isolation", "max_statement_time", int64(readTime.Seconds())
 	}
 	// Under REPEATABLE READ one who lost goes on reading PENDING in the same transaction, and gap locks make
 	// unrelated inserts wait.
@@ -80,7 +78,7 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 		return nil, errors.Join(err, s.Close())
 	}
 	reading := config.Clone()
-	reading.Params[readLimit] = limit
+	reading.Params[readLimit] = strconv.FormatInt(limit, 10)
 	if s.general, err = s.primaryPool(reading, generalConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -39,8 +39,8 @@ type primary struct {
 	every time.Duration
 	// demotions is how often a connection's server was found to be read-only: those that were dialled before are given up.
 	demotions atomic.Int64
-	// refused is when a dial led to a read-only server, in nanoseconds since the Unix epoch.
-	refused atomic.Int64
+	// refused is when a dial last led to a read-only server.
+	refused atomic.Pointer[time.Time]
 }
 
 const neverAsk = -1 * time.Second
@@ -63,7 +63,7 @@ func (p *primary) demoted() { p.demotions.Add(1) }
 
 // Connect implements driver.Connector. errReadOnly.
 func (p *primary) Connect(ctx context.Context) (driver.Conn, error) {
-	if since := time.Since(time.Unix(0, p.refused.Load())); since >= 0 && since < redialPause {
+	if refused := p.refused.Load(); refused != nil && time.Since(*refused) < redialPause {
 		return nil, errReadOnly
 	}
 	demotions := p.demotions.Load()
@@ -84,7 +84,7 @@ func (p *primary) Connect(ctx context.Context) (driver.Conn, error) {
 	case err != nil:
 		return nil, errors.Join(err, c.Close())
 	case readOnly:
-		p.refused.Store(time.Now().UnixNano())
+		p.refused.Store(&now)
 		return nil, errors.Join(errReadOnly, c.Close())
 	}
 	return c, nil

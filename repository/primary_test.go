@@ -1,0 +1,300 @@
+package repository
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/migrations"
+	"firsttap/servertest"
+)
+
+// eachOwn runs the test on servers that are the test's own. Its account may write to a server that is read-only, so that
+// no error of the server's stands in for what is looked at.
+func eachOwn(t *testing.T, test func(*testing.T, *database)) {
+	t.Helper()
+	for name, start := range map[string]func(testing.TB) *servertest.Database{
+		"mariadb": servertest.StartMariaDB, "mysql": servertest.StartMySQL,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, migrated(t, start(t).URL(t))) })
+	}
+}
+
+func (db *database) readOnly(t testing.TB, on bool) {
+	t.Helper()
+	db.exec(t, "SET GLOBAL read_only = ?", on)
+}
+
+func mustBeUnavailable(t testing.TB, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) || !errors.Is(err, errReadOnly) {
+		t.Errorf("%s: got %v, want %v for %v", what, err, dispatch.ErrUnavailable, errReadOnly)
+	}
+}
+
+// unasked is a rule that must not be asked.
+func unasked(t testing.TB) claimRule {
+	return func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error) {
+		t.Error("the rule was asked about what may be old")
+		return nil, nil
+	}
+}
+
+func TestAServerThatIsReadOnlyAnswersNothing(t *testing.T) {
+	eachOwn(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		won := db.add(t, nil)
+		db.mustAccept(t, won.ID, v.ID)
+		outbox := db.Outbox(OutboxOptions{Owner: "ins_a", Term: time.Minute})
+		asks := map[string]func(ctx context.Context) error{
+			"a claim":           func(ctx context.Context) error { _, err := db.Claim(ctx, d.ID, v.ID, unasked(t)); return err },
+			"a repeated claim":  func(ctx context.Context) error { _, err := db.Claim(ctx, won.ID, v.ID, unasked(t)); return err },
+			"an unknown one":    func(ctx context.Context) error { _, err := db.Claim(ctx, "dsp_x", v.ID, unasked(t)); return err },
+			"an unknown driver": func(ctx context.Context) error { _, err := db.Claim(ctx, d.ID, "drv_x", unasked(t)); return err },
+			"a dispatch":        func(ctx context.Context) error { _, err := db.Dispatch(ctx, d.ID); return err },
+			"a driver":          func(ctx context.Context) error { _, err := db.Driver(ctx, v.ID); return err },
+			"a receipt":         func(ctx context.Context) error { _, err := db.NewestClaim(ctx, won.ID, v.ID); return err },
+			"duty":              func(ctx context.Context) error { _, err := db.SetDuty(ctx, v.ID, false); return err },
+			"an update": func(ctx context.Context) error {
+				_, err := db.Update(ctx, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) {
+					t.Error("the change was asked")
+					return nil, nil
+				})
+				return err
+			},
+			"the outbox": func(ctx context.Context) error { _, err := outbox.LeaseEvents(ctx, 1); return err },
+			"a ping":     db.Ping,
+		}
+		if _, err := outbox.LeaseEvents(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		// A connection of the relay's is asked once a second.
+		relay, err := db.relay.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.readOnly(t, true)
+		relay.SetMaxIdleConns(-1)
+		for what, ask := range asks {
+			mustBeUnavailable(t, what, ask(t.Context()))
+			mustBeUnavailable(t, what+" again", ask(t.Context()))
+		}
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+		db.readOnly(t, false)
+		for what, ask := range map[string]func(ctx context.Context) error{
+			"a claim": func(ctx context.Context) error {
+				_, err := db.Claim(ctx, won.ID, v.ID, rule(0))
+				return err
+			},
+			"a dispatch": asks["a dispatch"], "a driver": asks["a driver"], "the outbox": asks["the outbox"], "a ping": db.Ping,
+		} {
+			eventually(t, func() error { return ask(t.Context()) })
+			if err := ask(t.Context()); err != nil {
+				t.Errorf("%s of a server that takes writes again: %v", what, err)
+			}
+		}
+	})
+}
+
+// The server becomes read-only between what the rule decides on and the write.
+func TestAServerBecomesReadOnlyBeforeTheUpdate(t *testing.T) {
+	eachOwn(t, func(t *testing.T, db *database) {
+		s, proxy := db.proxied(t)
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		hold := proxy.Hold("UPDATE dispatches")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
+			ended <- err
+		}()
+		mustClose(t, "the UPDATE", hold.Reached())
+		db.readOnly(t, true)
+		hold.Release()
+		mustBeUnavailable(t, "the claim", <-ended)
+		db.readOnly(t, false)
+		db.mustHold(t, 0, dispatch.EventAccepted, 0)
+	})
+}
+
+// What a server that takes no writes any more has, the one that does may lack: nobody can say that the claim is made.
+func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
+	eachOwn(t, func(t *testing.T, db *database) {
+		s, proxy := db.proxied(t)
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
+		asks := proxy.Hold("SELECT id FROM dispatches")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
+			ended <- err
+		}()
+		mustClose(t, "the cut", cut.Done())
+		mustClose(t, "the question", asks.Reached())
+		db.readOnly(t, true)
+		asks.Release()
+		if err := <-ended; !errors.Is(err, dispatch.ErrUnknown) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
+		}
+		db.readOnly(t, false)
+		db.mustHold(t, 1, dispatch.EventAccepted, 1)
+	})
+}
+
+// Every connection for claims leads to the server that was demoted, and stays open: the next claims are decided by the
+// other, at once.
+func TestClaimsGoToTheNewServer(t *testing.T) {
+	pair := servertest.StartMariaDBPair(t)
+	u, err := url.Parse(pair.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := servertest.StartProxy(t, u.Host)
+	db := migrated(t, proxy.URL(u.String()))
+	drivers := db.drivers(t, 2*claimConns)
+	first := db.add(t, nil)
+	together(len(drivers), func(i int) { _, _ = db.accept(t.Context(), first.ID, drivers[i].ID) })
+
+	pair.Demote()
+	pair.Promote()
+	proxy.Redirect(pair.Replica.Addr())
+	u.Host = pair.Replica.Addr()
+	moved := open(t, u.String())
+	d := (&database{Store: moved}).add(t, nil)
+	won := make(chan dispatch.DriverID, len(drivers))
+	together(len(drivers), func(i int) {
+		switch _, err := db.accept(t.Context(), d.ID, drivers[i].ID); {
+		case err == nil:
+			won <- drivers[i].ID
+		case !errors.Is(err, dispatch.ErrAlreadyTaken) && !errors.Is(err, dispatch.ErrDriverBusy):
+			t.Errorf("the first claim after the switch: %v", err)
+		}
+	})
+	if len(won) > 1 {
+		t.Errorf("%d winners", len(won))
+	}
+	claims, err := db.claims.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := claims.Stats().OpenConnections; n > claimConns {
+		t.Errorf("%d connections for claims", n)
+	}
+}
+
+// A dial that leads to a read-only server is not repeated at once by each who asks.
+func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
+	eachOwn(t, func(t *testing.T, db *database) {
+		u, err := url.Parse(db.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := MySQLConfig(u.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := newPrimary(config, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted := &countedConnector{Connector: p.Connector}
+		p.Connector = counted
+		db.readOnly(t, true)
+		for range 3 {
+			if _, err := p.Connect(t.Context()); !errors.Is(err, errReadOnly) {
+				t.Fatal(err)
+			}
+			p.refused.Store(ptr(time.Now().Add(time.Hour))) // just now, however long this takes
+		}
+		if counted.dials != 1 {
+			t.Errorf("%d dials", counted.dials)
+		}
+	})
+}
+
+type countedConnector struct {
+	driver.Connector
+	dials int
+}
+
+func (c *countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	c.dials++
+	return c.Connector.Connect(ctx)
+}
+
+// Each connection ends at an age of its own, when nobody uses it.
+func TestConnectionsAge(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		pool, err := db.general.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends := map[time.Duration]bool{}
+		var closing []func() error
+		for range generalConns {
+			c, err := pool.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Raw(func(dialled any) error {
+				p := dialled.(*primaryConn)
+				if age := time.Until(p.ends); age > maxConnAge || age < minConnAge-time.Minute {
+					t.Errorf("a connection ends in %v", age)
+				}
+				ends[p.ends.Sub(p.asked)] = true
+				p.ends = time.Now()
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			closing = append(closing, c.Close)
+		}
+		for _, c := range closing {
+			if err := c(); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(ends) != generalConns {
+			t.Errorf("%d connections have %d ages", generalConns, len(ends))
+		}
+		if n := pool.Stats().OpenConnections; n != 0 {
+			t.Errorf("%d connections outlive their time", n)
+		}
+		if err := db.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An ordinary account's writes are refused by a read-only server, and the connection is given up: also by what has pools of
+// its own.
+func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
+	pair := servertest.StartMariaDBPair(t)
+	rawURL := pair.URL(t)
+	db := migrated(t, rawURL)
+	pool, _, err := OpenPool(rawURL, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pool.Close() })
+	c, err := pool.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	pair.Demote()
+	if _, err := c.ExecContext(t.Context(), "UPDATE drivers SET version = version"); !errors.Is(err, driver.ErrBadConn) {
+		t.Errorf("got %v, want %v", err, driver.ErrBadConn)
+	}
+	if _, err := pool.Exec("UPDATE drivers SET version = version"); !errors.Is(err, errReadOnly) {
+		t.Errorf("got %v, want %v", err, errReadOnly)
+	}
+	err = db.Migrate(func(m *migrations.Migrator) error { _, err := m.Down(t.Context()); return err })
+	if err == nil || errors.Is(err, driver.ErrBadConn) {
+		t.Errorf("whoever migrates a read-only server reads %v", err)
+	}
+}
