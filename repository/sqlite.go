@@ -72,7 +72,9 @@ func takesWrites(ctx context.Context, db *sql.DB) error {
 	const busy = 5
 	tx, err := db.BeginTx(ctx, nil)
 	if err == nil {
-		return tx.Rollback()
+		// To begin is allowed also where nothing can be written.
+		_, err = tx.ExecContext(ctx, "PRAGMA user_version = 0")
+		return errors.Join(err, tx.Rollback())
 	}
 	var refused *driver.Error
 	if errors.As(err, &refused) && refused.Code()&0xff == busy {

@@ -1,0 +1,137 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// started runs a probe until the test ends.
+func started(t *testing.T, s *Store) *Probe {
+	t.Helper()
+	p := s.Probe(t.Context())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return p
+}
+
+func (p *Probe) becomes(t *testing.T, up bool) {
+	t.Helper()
+	eventually(t, func() error {
+		if p.Up() != up {
+			return errors.New("the probe does not see what became of the database")
+		}
+		return nil
+	})
+}
+
+func TestProbe(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		p := started(t, db.Store)
+		if !p.Up() {
+			t.Error("down, from the start")
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.becomes(t, false)
+	})
+}
+
+func TestProbeOfAServerThatBecomesReadOnly(t *testing.T) {
+	eachOwn(t, func(t *testing.T, db *database) {
+		p := started(t, db.Store)
+		db.readOnly(t, true)
+		p.becomes(t, false)
+		if late := db.Probe(t.Context()); late.Up() {
+			t.Error("up, on a read-only server")
+		}
+		db.readOnly(t, false)
+		p.becomes(t, true)
+	})
+}
+
+// All connections for reading are busy: the database takes writes all the same.
+func TestProbeWaitsForNobody(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		for _, pool := range db.Pools() {
+			for range pool.Stats().MaxOpenConnections {
+				c, err := pool.Conn(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+			}
+		}
+		if !db.Probe(t.Context()).Up() {
+			t.Error("down, as others are busy")
+		}
+	})
+}
+
+func TestPingOfSQLite(t *testing.T) {
+	db := migrated(t, sqliteURL(t))
+	writing, err := db.raw.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writing.Close()
+	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} { // another process writes, and does not any more
+		if _, err := writing.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Ping(t.Context()); err != nil {
+			t.Errorf("%s: %v", statement, err)
+		}
+	}
+	path := strings.TrimPrefix(db.url, "sqlite://")
+	fixed, err := sql.Open("sqlite", sqliteDSN(path, 0)+"&mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fixed.Close()
+	if err := takesWrites(t.Context(), fixed); err == nil {
+		t.Error("a file that can't be written to is said to take writes")
+	}
+}
+
+// A probe that has come to a halt knows nothing.
+func TestProbeForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := error(nil)
+		halted := make(chan struct{})
+		ping := func(ctx context.Context) error { return answer }
+		s := &Store{log: quiet, dialect: dialect{ping: func(ctx context.Context) error { return ping(ctx) }}}
+		p := started(t, s)
+		at := func(d time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if p.Up() != want {
+				t.Errorf("up is %v", !want)
+			}
+		}
+		at(time.Minute, true)
+		answer = errors.New("read-only")
+		at(probePause, false)
+		answer = nil
+		at(probePause, true)
+		ping = func(context.Context) error { <-halted; return nil } // for longer than it is given
+		at(probeAge-probePause, true)
+		at(2*probePause, false)
+		close(halted)
+		at(2*probePause, true)
+	})
+}
