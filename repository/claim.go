@@ -44,11 +44,13 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 ) (dispatch.Dispatch, error) {
 	for range claimTries {
 		seen, err := s.candidate(ctx, id, driver)
-		if errors.Is(err, errStale) {
+		switch {
+		case errors.Is(err, errStale):
 			s.dialect.demoted()
+			continue // by another connection, to the server that takes writes now
+		case errors.Is(err, errMoved):
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return dispatch.Dispatch{}, err
 		}
 		switch done, err := changed(s.general.WithContext(ctx)); {
@@ -98,7 +100,6 @@ type sightRow struct {
 	ReadOnly bool
 }
 
-// sightSQL has one row, also where there is no such dispatch or driver: it says whether the server may know.
 const sightSQL = `
 SELECT d.*,
   v.id v_id, v.regions v_regions, v.vehicle_class v_vehicle_class, v.working_height_m v_working_height_m,
@@ -108,24 +109,24 @@ SELECT d.*,
     AND o.work_ends_at > d.work_starts_at AND o.work_starts_at < d.work_ends_at AND o.id <> d.id) busy,
   EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = d.id AND c.driver_id = v.id AND c.outcome <> 'WON') gave_back,
   %s now, %s read_only
-FROM (SELECT 1 one) x LEFT JOIN dispatches d ON d.id = ? LEFT JOIN drivers v ON v.id = ?`
+FROM dispatches d JOIN drivers v ON v.id = ?
+WHERE d.id = ?`
 
 // errStale says that a server answered that takes no writes any more: what it says may be old.
 var errStale = fmt.Errorf("%w: the answer may be old", errReadOnly)
 
 func (s *Store) candidate(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (sight, error) {
-	var row sightRow
+	var rows []sightRow
 	db := s.claims.WithContext(ctx)
-	err := db.Raw(fmt.Sprintf(sightSQL, s.dialect.now(), s.dialect.readOnly), id, driver).Scan(&row).Error
-	switch {
-	case err != nil:
+	if err := db.Raw(fmt.Sprintf(sightSQL, s.dialect.now(), s.dialect.readOnly), driver, id).Scan(&rows).Error; err != nil {
 		return sight{}, unavailable(err)
-	case row.ReadOnly:
+	}
+	if len(rows) == 0 {
+		return sight{}, s.missing(db, id, driver)
+	}
+	row := &rows[0]
+	if row.ReadOnly {
 		return sight{}, unavailable(errStale)
-	case row.Driver.ID == "":
-		return sight{}, dispatch.ErrDriverNotFound
-	case row.Dispatch.ID == "":
-		return sight{}, dispatch.ErrNotFound
 	}
 	v, err := row.Driver.driver()
 	if err != nil {
@@ -137,6 +138,26 @@ func (s *Store) candidate(ctx context.Context, id dispatch.ID, driver dispatch.D
 		candidate: dispatch.Candidate{Driver: v, Busy: row.Busy, GaveBack: row.GaveBack},
 		claims:    row.Claims, now: now,
 	}, nil
+}
+
+// missing says what a sight found nothing of: ErrDriverNotFound, ErrNotFound, errStale, or errMoved if it is there by now.
+func (s *Store) missing(db *gorm.DB, id dispatch.ID, driver dispatch.DriverID) error {
+	var there struct {
+		Driver, Dispatch, ReadOnly bool
+	}
+	err := db.Raw("SELECT EXISTS (SELECT 1 FROM drivers WHERE id = ?) driver, EXISTS (SELECT 1 FROM dispatches WHERE id = ?) dispatch, "+
+		s.dialect.readOnly+" read_only", driver, id).Scan(&there).Error
+	switch {
+	case err != nil:
+		return unavailable(err)
+	case there.ReadOnly:
+		return unavailable(errStale)
+	case !there.Driver:
+		return dispatch.ErrDriverNotFound
+	case !there.Dispatch:
+		return dispatch.ErrNotFound
+	}
+	return errMoved
 }
 
 func (s *Store) commitClaim(ctx context.Context, seen sight, condition string, d dispatch.Dispatch, events []dispatch.Event) error {
