@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/repository"
 )
 
 // TestOddBodies: other spellings of the same, and what is no request at all.
@@ -168,6 +170,25 @@ func TestRequestIDOfAnError(t *testing.T) {
 		if got := w.call("GET", "/nothing", "", "", "X-Request-Id", id).header.Get("X-Request-Id"); got == id || strings.ContainsAny(got, "\r\n\x00 ") {
 			t.Errorf("%q became %q", id, got)
 		}
+	}
+}
+
+// Strangers may ask as often as they like whether the instance is ready: the database is not asked for it.
+func TestReadyAsksNobody(t *testing.T) {
+	up := true
+	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return up } })
+	asked := 0
+	w.store.Watch(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+		asked++
+		return ctx, func(error) {}
+	})
+	for _, up = range []bool{true, false} {
+		if r := w.call("GET", "/readyz", "", ""); (r.status == 200) != up {
+			t.Errorf("up %v: %d %s", up, r.status, r.raw)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("%d statements", asked)
 	}
 }
 
