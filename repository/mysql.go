@@ -36,6 +36,7 @@ const (
 	// still, or whose machine is gone, does not hold a row for the eight hours that are usual.
 	sessionTimeout = "wait_timeout"
 	sessionSeconds = 60
+	migrateSeconds = 7 * 24 * 60 * 60
 )
 
 func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
@@ -91,13 +92,14 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 			// A step may take as long as the table is large, and waiting for another process's longer still.
 			patient := config.Clone()
 			patient.ReadTimeout, patient.WriteTimeout = 0, 0
-			delete(patient.Params, sessionTimeout)
+			// Nor does a session end that waits for another one's step.
+			patient.Params[sessionTimeout] = strconv.Itoa(migrateSeconds)
 			connector, err := driver.NewConnector(patient)
 			if err != nil {
 				return nil, nil, err
 			}
 			db := sql.OpenDB(connector)
-			m, err := migrations.New(migrations.MySQL, db, nil)
+			m, err := migrations.New(migrations.MySQL, db, nil, log)
 			return m, db.Close, err
 		},
 		durability: mysqlDurability,
