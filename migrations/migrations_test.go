@@ -17,7 +17,12 @@ import (
 	"firsttap/servertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childURL) != "" {
+		os.Exit(child())
+	}
+	os.Exit(servertest.Main(m))
+}
 
 // schema is an empty database, and what it takes to look into it.
 type schema struct {
