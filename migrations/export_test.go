@@ -10,3 +10,9 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) error {
 
 // LastWithout is the last version that was also applied by a FirstTap without a journal.
 const LastWithout = lastWithout
+
+// Noted has every version be one that only a FirstTap with a journal applies.
+func (m *Migrator) Noted() *Migrator {
+	m.journal.lastWithout = 0
+	return m
+}

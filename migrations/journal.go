@@ -24,7 +24,7 @@ const (
 	// lockTries is how often a statement is tried that gets no lock: for a quarter of an hour or so.
 	lockTries = 80
 	maxPause  = 10 * time.Second
-	// lastWithout is the last version that was also applied by a FirstTap that kept no journal.
+	// lastWithout is the last version that a FirstTap without a journal applied, too.
 	lastWithout = 6
 
 	createJournal = `CREATE TABLE IF NOT EXISTS migration_progress (
@@ -58,7 +58,9 @@ func isError(err error, numbers ...uint16) bool {
 type journal struct {
 	db    *sql.DB
 	files map[int64]*file
-	log   *slog.Logger
+	// lastWithout is the last version that may have been cut off without a note.
+	lastWithout int64
+	log         *slog.Logger
 }
 
 // goMigrations are the files as goose takes code.
@@ -108,7 +110,7 @@ func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 		return err
 	}
 	r := &run{
-		conn: conn, file: f, up: up, statements: f.statements(up),
+		conn: conn, file: f, up: up, statements: f.statements(up), noted: f.version > j.lastWithout,
 		log: j.log.With("migration", f.name, "up", up),
 	}
 	r.digest = digest(r.statements)
@@ -132,6 +134,7 @@ type run struct {
 	up         bool
 	statements []statement
 	digest     string
+	noted      bool // whoever cut it off before has left a note
 	at         int
 	before     string
 	log        *slog.Logger
@@ -234,7 +237,7 @@ func (r *run) changeRows(ctx context.Context, s statement) error {
 	}
 	defer tx.Rollback()
 	_, err = tx.ExecContext(ctx, s.sql)
-	if err != nil && !(r.file.version <= lastWithout && isError(err, unknownColumn)) {
+	if err != nil && (r.noted || !isError(err, unknownColumn)) {
 		return err
 	}
 	before, err := r.note(ctx, tx, r.at+1)
@@ -261,7 +264,7 @@ func (r *run) isThere(ctx context.Context, s statement, err error) (bool, error)
 		return false, err
 	case now != r.before:
 		return true, nil
-	case r.file.version > lastWithout:
+	case r.noted:
 		return false, nil
 	case s.creates:
 		return r.isSame(ctx, s)

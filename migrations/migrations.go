@@ -71,7 +71,7 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 		m.provider, err = goose.NewProvider(goose.DialectSQLite3, db, sqlFiles, options...)
 	} else {
 		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return namedLock(ctx, db) }
-		m.journal = &journal{db: db, files: map[int64]*file{}, log: log}
+		m.journal = &journal{db: db, files: map[int64]*file{}, lastWithout: lastWithout, log: log}
 		taken, readErr := readFiles(sqlFiles)
 		if readErr != nil {
 			return nil, readErr

@@ -207,3 +207,25 @@ func TestCutOffByAnotherVersion(t *testing.T) {
 		}
 	})
 }
+
+// What others have made by hand is not taken for a statement's effect, where a note would be there.
+func TestMadeByOthers(t *testing.T) {
+	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
+		db := openConfig(t, configOf(t, newURL(t)))
+		defer db.Close()
+		m := mysqlMigrator(t, db, silent).Noted()
+		if err := m.UpTo(t.Context(), migrations.LastWithout-1); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, db, "ALTER TABLE events ADD COLUMN request_id INT")
+		for range 2 {
+			if _, err := m.Up(t.Context()); err == nil || !strings.Contains(err.Error(), "00006_api.sql, statement 1 of") {
+				t.Fatalf("got %v", err)
+			}
+		}
+		execute(t, db, "ALTER TABLE events DROP COLUMN request_id")
+		if _, err := m.Up(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
