@@ -43,7 +43,7 @@ var knows = map[string][]string{
 var uses = map[string][]string{
 	"gorm.io/":                   {"repository"},
 	"github.com/glebarez/":       {"repository"},
-	"github.com/go-sql-driver/":  {"repository", "lock", "servertest"},
+	"github.com/go-sql-driver/":  {"repository", "lock", "migrations", "servertest"},
 	"github.com/labstack/echo/":  {"handler"},
 	"github.com/go-json-exper":   {"handler"},
 	"github.com/redis/go-redis/": {"limit", "lock", "notify"},

@@ -23,6 +23,7 @@ type Config struct {
 	Addr          string
 	OpsAddr       string // "" turns the operations listener off
 	DatabaseURL   string
+	Migrate       bool   // the schema is brought up to date at the start, rather than by a command
 	RedisURL      string // "" is in process
 	AdminKey      string
 	JWTSecret     string
@@ -88,6 +89,9 @@ func ReadConfig(lookup func(string) (string, bool)) (Config, error) {
 		bad("FIRSTTAP_ACCEPT_LOCK_TTL", err)
 	} else if c.AcceptLockTTL < minLockTTL {
 		bad("FIRSTTAP_ACCEPT_LOCK_TTL", fmt.Errorf("%s is shorter than a claim may take, %s", c.AcceptLockTTL, minLockTTL))
+	}
+	if c.Migrate, err = readMigrate(get(migrateVar, "auto")); err != nil {
+		bad(migrateVar, err)
 	}
 	c.JobLock, c.QuorumURLs = get("FIRSTTAP_JOB_LOCK", c.usualJobLock()), list(get("FIRSTTAP_QUORUM_URLS", ""))
 	if err = c.checkJobLock(); err != nil {

@@ -19,6 +19,18 @@ func readDrain(s string) (time.Duration, error) {
 	return d, err
 }
 
+const migrateVar = "FIRSTTAP_MIGRATE"
+
+func readMigrate(s string) (atStart bool, err error) {
+	switch s {
+	case "auto":
+		return true, nil
+	case "off":
+		return false, nil
+	}
+	return false, errors.New("want auto or off")
+}
+
 // The variables of the OpenTelemetry SDK that decide whether there are traces at all. It reads the others of the standard
 // itself: the headers, the timeout, the certificates, the sampler, the queue, the resource.
 const (

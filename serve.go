@@ -38,17 +38,27 @@ const (
 //  5. Pushes under way end, and those that were not sent are given back to the other instances.
 //  6. The spans that are left are sent, and the connections close.
 //
-// What a step does is over when the next one begins.
+// What a step does is over when the next one begins. A ctx that ends while the database is being migrated ends that, wherever
+// it is, and the next start goes on with it.
 func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (err error) {
 	if err := c.MakeSecrets(); err != nil {
 		return err
 	}
+	front, err := openFront(ctx, c, log)
+	if err != nil {
+		return err
+	}
+	defer front.close()
 	store, err := open(ctx, c, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := prepare(ctx, c, store); err != nil {
+	if err := prepare(ctx, c, store, log); err != nil {
+		if ctx.Err() != nil {
+			log.Warn("told to end before the database was migrated; the next start goes on with that", "error", err)
+			return nil
+		}
 		return err
 	}
 	metrics, err := openTelemetry(ctx, c, log)
@@ -118,7 +128,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	})
 	drain := &draining{last: c.Drain, log: log}
 	api.Draining = drain.begun.Load
-	return listen(ctx, c, metrics.server(handler.New(api)), operations(metrics.Registry), drain, news.hub.Close, log, stdout)
+	return front.serve(ctx, metrics.server(handler.New(api)), operations(metrics.Registry), drain, news.hub.Close, stdout)
 }
 
 // openGate returns the gate before the database, nil without Redis. It is closed when work has ended.
@@ -173,13 +183,32 @@ func (b *background) end() {
 	}
 }
 
-func prepare(ctx context.Context, c Config, store *repository.Store) error {
-	err := store.Migrate(func(m *migrations.Migrator) error {
+// prepare brings the schema up to date, or refuses where that is for others to do.
+func prepare(ctx context.Context, c Config, store *repository.Store, log *slog.Logger) error {
+	ready := func(m *migrations.Migrator) error {
 		_, err := m.Up(ctx)
 		return err
-	})
-	if err != nil {
-		return err
+	}
+	if !c.Migrate {
+		ready = func(m *migrations.Migrator) error {
+			switch n, err := m.Missing(ctx); {
+			case err != nil:
+				return err
+			case n > 0:
+				return fmt.Errorf("%s=off, and the database lacks %d of the migrations: run \"firsttap migrate up\" first", migrateVar, n)
+			}
+			return nil
+		}
+	}
+	for {
+		err := store.Migrate(ready)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, migrations.ErrBusy) {
+			return err
+		}
+		log.Warn("another process migrates the database; this one waits for it", "error", err)
 	}
 	store.CheckDurability(ctx)
 	return service.NewKeys(store).PutFirst(ctx, c.AdminKey)
@@ -192,42 +221,6 @@ func checkEviction(ctx context.Context, g *lock.Gate, log *slog.Logger) {
 	case policy != "noeviction":
 		log.Warn("Redis may drop locks to make room: set maxmemory-policy to noeviction", "policy", policy)
 	}
-}
-
-// listen serves the API, and the operations where wanted, until ctx has ended and drain is over, or one of them fails. It
-// calls stopping when there are to be no new requests.
-func listen(ctx context.Context, c Config, api, ops http.Handler, drain *draining, stopping func(), log *slog.Logger, stdout io.Writer) error {
-	servers := []*http.Server{newServer(c, api, log)}
-	servers[0].RegisterOnShutdown(stopping)
-	if c.OpsAddr != "" {
-		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: ops, ReadHeaderTimeout: 5 * time.Second})
-	}
-	failed := make(chan error, len(servers))
-	var running sync.WaitGroup
-	defer running.Wait()
-	var started []*http.Server
-	defer func() { shutDown(started, log) }()
-	for _, s := range servers {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.Addr)
-		if err != nil {
-			return fmt.Errorf("%w (FIRSTTAP_ADDR is the API's address, FIRSTTAP_OPS_ADDR the operations', empty for none)", err)
-		}
-		if s == servers[0] {
-			announce(c, l.Addr(), stdout)
-		}
-		started = append(started, s)
-		running.Go(func() {
-			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-				failed <- err
-			}
-		})
-	}
-	select {
-	case err := <-failed:
-		return err
-	case <-ctx.Done():
-	}
-	return drain.wait(ctx, failed)
 }
 
 func shutDown(servers []*http.Server, log *slog.Logger) {

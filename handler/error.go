@@ -111,6 +111,10 @@ func (h *handler) answerError(err error, c echo.Context) {
 	if p.Status >= 500 {
 		h.Log.ErrorContext(c.Request().Context(), "request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
 	}
+	h.writeProblem(p, c)
+}
+
+func (h *handler) writeProblem(p problem, c echo.Context) {
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, "application/problem+json")
 	switch p.Status {

@@ -51,19 +51,22 @@ func (k Keys) fence(name string) string {
 // channel is where a release is announced.
 func (k Keys) channel(name string) string { return k.lock(name) + ":freed" }
 
-// fenceLife is how many seconds a server counts a name's fence up before it sets it by its clock again, so that it stays
-// close to those of other strategies. The key ends by the same clock: whatever that does, the next fence is larger.
-const fenceLife = 1
+// fenceLife is for how many seconds a server remembers a name's last fence. It is more than clocks are wrong by: a server
+// whose clock has gone back, and a replica that takes over with a clock that is behind, still know the fence that the
+// next has to be larger than. The key ends, since there may be any number of names; one that is ahead of the clock lives
+// for that much longer.
+const fenceLife = 24 * 60 * 60
 
-// nextFence is the part of a script that moves the fence. It starts at the server's clock in microseconds, which is past
-// everything that was counted up before a flush, and which a double counts exactly until the year 2255.
+// nextFence is the part of a script that moves the fence: to the server's clock in microseconds, and always past the last.
+// The clock is past everything before a flush, and close to the fences of other strategies; a double counts it exactly
+// until the year 2255. A server that has lost its data and whose clock is behind, too, gives a fence that is too small:
+// what remembers fences, as [Fences] does, refuses its writes until the clock has caught up.
 const nextFence = `
 local fence = redis.call("INCR", KEYS[2])
-if fence < 1000000000000000 then
-  local t = redis.call("TIME")
-  fence = t[1] * 1000000 + t[2]
-  redis.call("SET", KEYS[2], string.format("%.0f", fence), "EX", ARGV[1])
-end
+local t = redis.call("TIME")
+fence = math.max(fence, t[1] * 1000000 + t[2])
+local ahead = math.ceil(fence / 1000000) - t[1]
+redis.call("SET", KEYS[2], string.format("%.0f", fence), "EX", ahead + ARGV[1])
 `
 
 // A key's value is its owner, a space and the fence.

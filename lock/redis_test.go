@@ -3,6 +3,7 @@ package lock
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,4 +135,49 @@ func TestRedisRenewsTogether(t *testing.T) {
 		}
 	}
 	together(leases, func(i int) { mustBe(t, "release", all[i].Release(t.Context()), nil) })
+}
+
+// A server whose clock is an hour ahead is lost, and its replica, whose clock is right, takes over: the fences grow on,
+// however long ago the name was held.
+func TestRedisFenceOutlastsAFailover(t *testing.T) {
+	ahead, replica := servertest.StartRedisSkewed(t, time.Hour), servertest.StartRedis(t)
+	keys := Tagged("lock")
+	first := NewRedis(client(t, ahead.URL()), keys)
+	g := take(t, first, "a", "me", time.Minute)
+	mustBe(t, "release", g.Release(t.Context(), 0), nil)
+	before, direct := client(t, ahead.URL()), client(t, replica.URL())
+	eventually(t, "the fence is remembered for long, or is gone", func() bool {
+		left := before.TTL(t.Context(), keys.fence("a")).Val()
+		return left > fenceLife*time.Second/2 || left < 0
+	})
+	host, port, err := net.SplitHostPort(ahead.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(direct.Do(t.Context(), "REPLICAOF", host, port).Err())
+	eventually(t, "the replica has what the server has", func() bool {
+		replication, err := direct.InfoMap(t.Context(), "replication").Result()
+		return err == nil && replication["Replication"]["master_link_status"] == "up"
+	})
+	ahead.Kill()
+	must(direct.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	second := NewRedis(direct, keys)
+	last := g.Fence()
+	for range 3 {
+		g := take(t, second, "a", "you", time.Minute)
+		if g.Fence() <= last {
+			t.Errorf("fence %d after %d", g.Fence(), last)
+		}
+		last = g.Fence()
+		mustBe(t, "release", g.Release(t.Context(), 0), nil)
+	}
+	if left := direct.TTL(t.Context(), keys.fence("a")).Val(); left < fenceLife*time.Second || left > (fenceLife+7200)*time.Second {
+		t.Errorf("a fence that is an hour ahead is remembered for %s", left)
+	}
 }

@@ -1,4 +1,17 @@
 // Package migrations holds the versioned schema for MySQL and SQLite and applies it, one process at a time.
+//
+// A migration that is cut off, wherever that is, goes on with the next call of Up or Down. On SQLite a file is one
+// transaction. MySQL and MariaDB commit each statement that defines something by itself, so a table, migration_progress,
+// holds the statement that is at work and what its table looked like before it. Who finds such a row executes that
+// statement again: it is done already if the server says that its effect is there and the table is not as it was.
+// Statements that change rows commit with their note. The row ends in the transaction that notes the version.
+//
+// A call first ends what was begun, whatever its direction, and then does what it was asked for; Down ends a Down that
+// was cut off and does no more.
+//
+// The versions up to 6 may have been cut off by a FirstTap that kept no such table. Without a row, and for these versions
+// only, a statement whose effect is there counts as done: a table if it is exactly what the statement makes, everything
+// else by its name.
 package migrations
 
 import (
@@ -9,9 +22,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 )
 
 //go:embed mysql/*.sql sqlite/*.sql
@@ -28,59 +45,156 @@ const (
 
 // Migrator brings one database's schema up and down.
 type Migrator struct {
+	db       *sql.DB
 	provider *goose.Provider
-	// lock keeps other processes out until release. It is taken around all that goose does, its first look included.
-	lock func(ctx context.Context) (release func() error, err error)
+	// names are the files' by version.
+	names map[int64]string
+	// journal is nil on SQLite.
+	journal *journal
+	// lock keeps other processes out until release. It is taken around all that goose does, its first look included. held
+	// ends with ctx, or when the lock is lost.
+	lock func(ctx context.Context) (held context.Context, release func() error, err error)
+	log  *slog.Logger
 }
 
 // New returns a Migrator for db. On SQLite, lockDB is a second database in a file of its own, whose write lock
 // keeps other processes out while this one migrates; on MySQL a named lock does that and lockDB is nil.
-func New(dialect Dialect, db, lockDB *sql.DB) (*Migrator, error) {
-	m := &Migrator{lock: func(ctx context.Context) (func() error, error) { return namedLock(ctx, db) }}
-	gooseDialect := goose.DialectMySQL
-	if dialect == SQLite {
-		m.lock = func(ctx context.Context) (func() error, error) { return fileLock(ctx, lockDB) }
-		gooseDialect = goose.DialectSQLite3
-	}
+func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, error) {
 	sqlFiles, err := fs.Sub(files, string(dialect))
 	if err != nil {
 		return nil, err
 	}
-	if m.provider, err = goose.NewProvider(gooseDialect, db, sqlFiles, goose.WithDisableGlobalRegistry(true)); err != nil {
+	m := &Migrator{db: db, names: map[int64]string{}, log: log}
+	options := []goose.ProviderOption{goose.WithDisableGlobalRegistry(true)}
+	if dialect == SQLite {
+		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return fileLock(ctx, lockDB) }
+		m.provider, err = goose.NewProvider(goose.DialectSQLite3, db, sqlFiles, options...)
+	} else {
+		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return namedLock(ctx, db) }
+		m.journal = &journal{db: db, files: map[int64]*file{}, lastWithout: lastWithout, log: log}
+		taken, readErr := readFiles(sqlFiles)
+		if readErr != nil {
+			return nil, readErr
+		}
+		for _, f := range taken {
+			m.journal.files[f.version], m.names[f.version] = f, f.name
+		}
+		options = append(options, goose.WithGoMigrations(m.journal.goMigrations()...))
+		m.provider, err = goose.NewProvider(goose.DialectMySQL, db, nil, options...)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	for _, s := range m.provider.ListSources() {
+		if s.Path != "" {
+			m.names[s.Version] = s.Path
+		}
 	}
 	return m, nil
 }
 
 // Up applies whatever is missing and returns how many steps that took.
 func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
-	release, err := m.lock(ctx)
+	err = m.locked(ctx, func(ctx context.Context) error {
+		ended, up, err := m.finish(ctx)
+		if err != nil {
+			return err
+		}
+		if ended && up {
+			steps++
+		}
+		done, err := m.provider.Up(ctx)
+		steps += len(done)
+		return err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("migrate up: %w", err)
+		return steps, fmt.Errorf("migrate up: %w", err)
 	}
-	defer func() { err = errors.Join(err, release()) }()
-	done, err := m.provider.Up(ctx)
-	if err != nil {
-		return len(done), fmt.Errorf("migrate up: %w", err)
-	}
-	return len(done), nil
+	return steps, nil
 }
 
 // Down takes the newest step back, with the data that only it has room for. False means there was none.
 func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
-	release, err := m.lock(ctx)
+	err = m.locked(ctx, func(ctx context.Context) error {
+		if version, _, err := m.cutOff(ctx); err == nil && version != 0 && m.names[version] == "" {
+			return fmt.Errorf("migration %d was cut off, and this FirstTap does not have it", version)
+		}
+		if ended, up, err := m.finish(ctx); err != nil || ended && !up {
+			took = ended
+			return err
+		}
+		_, err := m.provider.Down(ctx)
+		took = err == nil
+		if errors.Is(err, goose.ErrNoNextVersion) {
+			return nil
+		}
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("migrate down: %w", err)
 	}
-	defer func() { err = errors.Join(err, release()) }()
-	_, err = m.provider.Down(ctx)
-	switch {
-	case errors.Is(err, goose.ErrNoNextVersion):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("migrate down: %w", err)
+	return took, nil
+}
+
+// Missing returns how many steps Up would take, without taking any or waiting for others. It changes nothing in MySQL.
+func (m *Migrator) Missing(ctx context.Context) (int, error) {
+	missing := maps.Clone(m.names)
+	store, err := database.NewStore(database.DialectMySQL, goose.DefaultTablename) // SQLite's statement is the same
+	if err != nil {
+		return 0, err
 	}
-	return true, nil
+	applied, err := store.ListMigrations(ctx, m.db)
+	if err != nil && !isError(err, noSuchTable) && !strings.Contains(err.Error(), "no such table: "+goose.DefaultTablename) {
+		return 0, fmt.Errorf("migrations: %w", err)
+	}
+	for _, a := range applied {
+		delete(missing, a.Version)
+	}
+	version, _, err := m.cutOff(ctx)
+	if name := m.names[version]; name != "" {
+		missing[version] = name
+	}
+	return len(missing), err
+}
+
+func (m *Migrator) cutOff(ctx context.Context) (version int64, up bool, err error) {
+	if m.journal == nil {
+		return 0, false, nil
+	}
+	return m.journal.cutOff(ctx)
+}
+
+// finish ends what an earlier process left in the middle, and reports whether there was such a thing.
+func (m *Migrator) finish(ctx context.Context) (ended, up bool, err error) {
+	if m.journal == nil {
+		return false, false, nil
+	}
+	if err := m.journal.mendVersions(ctx); err != nil {
+		return false, false, err
+	}
+	version, up, err := m.cutOff(ctx)
+	switch {
+	case err != nil || version == 0:
+		return false, false, err
+	case m.names[version] == "":
+		m.log.Warn("a migration that this FirstTap does not have was cut off; the FirstTap that has it goes on with it", "version", version)
+		return false, false, nil
+	}
+	_, err = m.provider.ApplyVersion(ctx, version, up)
+	return err == nil, up, err
+}
+
+// locked runs fn while no other process migrates.
+func (m *Migrator) locked(ctx context.Context, fn func(ctx context.Context) error) error {
+	held, release, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	err = fn(held)
+	if cause := context.Cause(held); err != nil && cause != nil {
+		err = fmt.Errorf("%w (%w)", cause, err)
+	}
+	return errors.Join(err, release())
 }
 
 // Status writes a line for each step: its file, and when it was applied.
@@ -94,51 +208,7 @@ func (m *Migrator) Status(ctx context.Context, w io.Writer) error {
 		if s.State == goose.StateApplied {
 			applied = s.AppliedAt.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%-20s  %s\n", applied, s.Source.Path)
+		fmt.Fprintf(w, "%-20s  %s\n", applied, m.names[s.Source.Version])
 	}
 	return nil
-}
-
-// LockWait is how long one process waits for another that migrates.
-const LockWait = 60 * time.Second
-
-var errLockTimeout = fmt.Errorf("another process has been migrating for %s", LockWait)
-
-const lockName = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
-
-// namedLock is MySQL's GET_LOCK, on a connection of its own so that it ends with it. The name carries the database's:
-// named locks belong to the whole server.
-func namedLock(ctx context.Context, db *sql.DB) (release func() error, err error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var got sql.NullInt64
-	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(LockWait.Seconds())).Scan(&got)
-	if err == nil && got.Int64 != 1 {
-		err = errLockTimeout
-	}
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return func() error {
-		_, err := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+lockName+")")
-		return errors.Join(err, conn.Close())
-	}, nil
-}
-
-// fileLock is the write lock of a SQLite file that holds nothing else: the operating system ends it with the
-// process. A transaction on the database itself would not do, since each step is a transaction of its own.
-func fileLock(ctx context.Context, db *sql.DB) (release func() error, err error) {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.ExecContext(ctx, "BEGIN EXCLUSIVE"); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	return func() error {
-		_, err := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-		return errors.Join(err, conn.Close())
-	}, nil
 }

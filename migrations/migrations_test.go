@@ -3,7 +3,8 @@ package migrations_test
 import (
 	"bytes"
 	"database/sql"
-	"net/url"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,13 +12,17 @@ import (
 	"testing"
 
 	_ "github.com/glebarez/go-sqlite"
-	driver "github.com/go-sql-driver/mysql"
 
 	"firsttap/migrations"
 	"firsttap/servertest"
 )
 
-func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childURL) != "" {
+		os.Exit(child())
+	}
+	os.Exit(servertest.Main(m))
+}
 
 // schema is an empty database, and what it takes to look into it.
 type schema struct {
@@ -44,28 +49,19 @@ func schemas(t *testing.T) []schema {
 	all := []schema{{
 		name: "sqlite", db: lite,
 		new: func() (*migrations.Migrator, error) {
-			return migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate"))
+			return migrations.New(migrations.SQLite, lite, openSQLite(t, path+".migrate"), slog.New(slog.DiscardHandler))
 		},
 		tables: `SELECT m.name, c.name, NOT c."notnull" FROM sqlite_master m, pragma_table_info(m.name) c
 			WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite%'`,
 	}}
 	for name, rawURL := range map[string]string{"mariadb": servertest.MariaDBURL(t), "mysql": servertest.MySQLURL(t)} {
-		u, err := url.Parse(rawURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		config := driver.NewConfig()
-		config.Net, config.Addr, config.User, config.DBName = "tcp", u.Host, u.User.Username(), u.Path[1:]
-		config.Passwd, _ = u.User.Password()
-		config.ParseTime = true
-		db, err := sql.Open("mysql", config.FormatDSN())
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := openConfig(t, configOf(t, rawURL))
 		t.Cleanup(func() { db.Close() })
 		all = append(all, schema{
 			name: name, db: db,
-			new: func() (*migrations.Migrator, error) { return migrations.New(migrations.MySQL, db, nil) },
+			new: func() (*migrations.Migrator, error) {
+				return migrations.New(migrations.MySQL, db, nil, slog.New(slog.DiscardHandler))
+			},
 			tables: `SELECT table_name, column_name, is_nullable = 'YES' FROM information_schema.columns
 				WHERE table_schema = DATABASE()`,
 		})
@@ -73,7 +69,7 @@ func schemas(t *testing.T) []schema {
 	return all
 }
 
-// columns is what there is, as table.column or table.column?, goose's own table left out.
+// columns is what there is, as table.column or table.column?, the tables of the migrations themselves left out.
 func (s schema) columns(t *testing.T) []string {
 	t.Helper()
 	rows, err := s.db.Query(s.tables)
@@ -88,7 +84,7 @@ func (s schema) columns(t *testing.T) []string {
 		if err := rows.Scan(&table, &column, &null); err != nil {
 			t.Fatal(err)
 		}
-		if table == "goose_db_version" {
+		if table == "goose_db_version" || table == "migration_progress" {
 			continue
 		}
 		column = table + "." + column
@@ -105,7 +101,13 @@ func (s schema) columns(t *testing.T) []string {
 }
 
 // steps is how many there are.
-const steps = 6
+var steps = func() int {
+	names, err := filepath.Glob("mysql/*.sql")
+	if err != nil || len(names) == 0 {
+		panic(fmt.Sprint("no migrations: ", err))
+	}
+	return len(names)
+}()
 
 func (s schema) mustUp(t *testing.T, want int) {
 	t.Helper()

@@ -42,6 +42,7 @@ const (
 	// relayAsks is how often a connection of the relay's is asked whether its server takes writes: its work is to write, so
 	// that a server that takes none is noticed anyway.
 	relayAsks = time.Second
+	migrateSeconds = 7 * 24 * 60 * 60
 )
 
 func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
@@ -112,14 +113,15 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 			// A step may take as long as the table is large, and waiting for another process's longer still.
 			patient := config.Clone()
 			patient.ReadTimeout, patient.WriteTimeout = 0, 0
-			delete(patient.Params, sessionTimeout)
 			patient.RejectReadOnly = false // the operator is to read why
+			// Nor does a session end that waits for another one's step.
+			patient.Params[sessionTimeout] = strconv.Itoa(migrateSeconds)
 			connector, err := driver.NewConnector(patient)
 			if err != nil {
 				return nil, nil, err
 			}
 			db := sql.OpenDB(connector)
-			m, err := migrations.New(migrations.MySQL, db, nil)
+			m, err := migrations.New(migrations.MySQL, db, nil, log)
 			return m, db.Close, err
 		},
 		durability: mysqlDurability,

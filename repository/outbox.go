@@ -254,8 +254,10 @@ func (o *Outbox) settle(db *gorm.DB, s dispatch.Settled, ids []dispatch.Notifica
 		return fmt.Errorf("a notification can't become %q", s.Status)
 	}
 	if s.Status == dispatch.NotificationSent {
-		// Who was told of an offer is asked for until the offer is over.
-		next = "CASE WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"
+		// Who was told of an offer is asked for until the offer is over, and an offer may have no end.
+		longest := fmt.Sprintf("%s + %d", now, keepTold.Microseconds())
+		next = "CASE WHEN expires_at > " + longest + " THEN " + longest +
+			" WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"
 	}
 	err := db.Exec(`UPDATE notifications SET state = ?, claim = '', attempts = ?, result = ?, reason = ?,
 		sent_at = `+sent+`, next_at = `+next+` WHERE id IN ? AND claim = ? AND state = 0`,

@@ -16,7 +16,7 @@ type timedRow struct {
 	Now int64
 }
 
-// find reads a dispatch and the database's time in one statement.
+// find reads a dispatch and the database's time in one statement, or in two where it locks the row.
 func (s *Store) find(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Dispatch, time.Time, error) {
 	var rows []timedRow
 	err := db.Raw("SELECT d.*, "+s.dialect.now()+" now FROM dispatches d WHERE d.id = ?"+locking, id).Scan(&rows).Error
@@ -27,6 +27,11 @@ func (s *Store) find(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Disp
 		return dispatch.Dispatch{}, time.Time{}, dispatch.ErrNotFound
 	}
 	now := fromMicros(rows[0].Now)
+	if locking != "" { // the row may have been waited for
+		if now, err = s.clock(db); err != nil {
+			return dispatch.Dispatch{}, time.Time{}, err
+		}
+	}
 	return rows[0].Row.at(now), now, nil
 }
 

@@ -18,21 +18,32 @@ const (
 	keepRuns        = 7 * 24 * time.Hour
 	keepSupply      = 30 * 24 * time.Hour
 	keepTaps        = 90 * 24 * time.Hour // and what drivers have seen and declined
+	keepTold        = keepTaps            // who was told of an offer that goes on
 )
 
-// Prune deletes up to limit rows of what has been kept for long enough, and returns how many. It holds few rows at a
-// time, each for a moment, and waits for nobody's.
+// Prune deletes up to limit rows of what has been kept for long enough, and returns how many. No table waits for the others'
+// rows to be deleted: each has a fair share of limit, and what it leaves goes to the rest. Few rows are held at a time,
+// each for a moment, and nobody's are waited for.
 func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	now, err := s.clock(s.relay.WithContext(ctx))
 	if err != nil {
 		return 0, err
 	}
-	for _, h := range heaps(now) {
-		swept, err := s.sweep(ctx, h, limit-n)
-		n += swept
-		if err != nil {
-			return n, err
+	for left := heaps(now); n < limit && len(left) > 0; {
+		var more []heap
+		for i, h := range left {
+			others := len(left) - i - 1
+			share := (limit - n + others) / (others + 1)
+			swept, err := s.sweep(ctx, h, share)
+			n += swept
+			if err != nil {
+				return n, err
+			}
+			if swept == share {
+				more = append(more, h)
+			}
 		}
+		left = more
 	}
 	return n, nil
 }
@@ -64,6 +75,11 @@ func heaps(now time.Time) []heap {
 	for _, state := range []int{stateDone, stateDead, stateDropped} {
 		all = append(all, heap{"notifications", "id", "state = ? AND next_at <= ?", "next_at", []any{state, micros(now)}})
 	}
+	// A version before kept those of an offer without an end for as long as that.
+	all = append(all, heap{
+		"notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
+		[]any{stateDone, micros(now.Add(keepTold + 2*keepDone)), micros(tapped)},
+	})
 	return all
 }
 

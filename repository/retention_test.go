@@ -207,6 +207,11 @@ func TestPruneWaitsForNobody(t *testing.T) {
 		db.fill(t, 3*n)
 		now := db.now(t)
 		db.aged(t, n, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
+		for range n {
+			db.notification(t, "dsp_1", func(r *notificationRow) {
+				r.State, r.NextAt, r.CreatedAt = stateDone, micros(now.Add(365*day)), micros(now.Add(-91*day))
+			})
+		}
 		all := heaps(now)
 		for _, table := range []string{"outbox", "notifications"} { // what is not to be deleted is of no concern either
 			key := map[string]string{"outbox": "event_id", "notifications": "id"}[table]
@@ -227,13 +232,56 @@ func TestPruneWaitsForNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		locked, total := len(heaps(now)), n*(6+agedRows)
+		locked, total := len(heaps(now)), n*(7+agedRows)
 		if got, err := db.Prune(t.Context(), 1000); got != total-locked || err != nil {
 			t.Errorf("pruned %d, %v; want %d", got, err, total-locked)
 		}
 		tx.Rollback()
 		if got, err := db.Prune(t.Context(), 1000); got != locked || err != nil {
 			t.Errorf("then pruned %d, %v; want %d", got, err, locked)
+		}
+	})
+}
+
+// No table waits until another one's rows are deleted, however many those are.
+func TestPruneIsFair(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		now := db.now(t)
+		db.fill(t, 40)
+		db.aged(t, 1, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
+		const limit = 40
+		if n, err := db.Prune(t.Context(), limit); n != limit || err != nil {
+			t.Errorf("pruned %d, %v; want %d", n, err, limit)
+		}
+		for table, n := range db.kept(t) {
+			if n != 0 {
+				t.Errorf("%d old %s wait for the outbox", n, table)
+			}
+		}
+	})
+}
+
+// Who was told of an offer without an end is forgotten some day, too.
+func TestOfferWithoutAnEnd(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		never := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+		o := db.as("ins_a")
+		id := db.leased(t, o, 1)[0]
+		db.exec(t, "UPDATE notifications SET expires_at = ?", micros(never))
+		sent := []dispatch.Settled{{ID: id, Status: dispatch.NotificationSent, Attempts: 1, Result: "sent"}}
+		if err := o.Settle(t.Context(), sent); err != nil {
+			t.Fatal(err)
+		}
+		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 92*day)
+		// As a version before has written it.
+		db.exec(t, "UPDATE notifications SET next_at = ?", micros(never))
+		db.exec(t, "UPDATE notifications SET created_at = ?", micros(db.now(t).Add(-89*day)))
+		if n, err := db.Prune(t.Context(), 100); n != 0 || err != nil {
+			t.Errorf("pruned %d, %v; want it kept", n, err)
+		}
+		db.exec(t, "UPDATE notifications SET created_at = ?", micros(db.now(t).Add(-91*day)))
+		if n, err := db.Prune(t.Context(), 100); n != 1 || err != nil {
+			t.Errorf("pruned %d, %v; want it gone", n, err)
 		}
 	})
 }

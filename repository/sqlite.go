@@ -59,7 +59,7 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 			if err != nil {
 				return nil, nil, err
 			}
-			m, err := migrations.New(migrations.SQLite, writer, lockDB)
+			m, err := migrations.New(migrations.SQLite, writer, lockDB, log)
 			return m, lockDB.Close, err
 		},
 		durability: func(context.Context, *sql.DB) (string, error) { return "", nil },

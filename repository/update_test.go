@@ -291,3 +291,31 @@ func TestReannounce(t *testing.T) {
 		}
 	})
 }
+
+// A change that had to wait for the row is made at a time after what it waited for.
+func TestUpdateReadsTheTimeUnderTheLock(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		_, release := db.hold(t, d.ID)
+		var at time.Time
+		ended := make(chan error, 1)
+		go func() {
+			for {
+				_, err := db.Update(t.Context(), d.ID, func(_ *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+					at = now
+					return nil, nil
+				})
+				if !errors.Is(err, dispatch.ErrUnavailable) { // which it is when it has waited for long enough
+					ended <- err
+					return
+				}
+			}
+		}()
+		db.waiting(t)
+		free := db.now(t)
+		release()
+		if err := <-ended; err != nil || at.Before(free) {
+			t.Errorf("%v; the change is of %s, and the row was held until after %s", err, at, free)
+		}
+	})
+}

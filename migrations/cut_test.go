@@ -1,0 +1,334 @@
+package migrations_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"firsttap/migrations"
+	"firsttap/servertest"
+)
+
+var errGone = errors.New("the process is gone")
+
+// scissors cut a process off from its database, once before each statement that changes something and once between its
+// execution and its reply, wherever a statement stands in the migrations' order.
+type scissors struct {
+	mu    sync.Mutex
+	done  map[string]bool // the cuts that were made
+	place string          // the last note in the journal that was sent: where the migrations are
+	cut   map[string]bool // the statements that were cut
+	conns []net.Conn
+	gone  bool
+	stop  context.CancelFunc
+	// skip is how many statements are let through first.
+	skip int
+}
+
+// process begins a process that has not been cut off yet.
+func (s *scissors) process(ctx context.Context) context.Context {
+	ctx, stop := context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns, s.gone, s.stop = nil, false, stop
+	return ctx
+}
+
+func (s *scissors) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.gone {
+		conn.Close()
+		return nil, errGone
+	}
+	s.conns = append(s.conns, conn)
+	return &cutConn{Conn: conn, s: s}, nil
+}
+
+// end is called with mu held.
+func (s *scissors) end() {
+	s.gone = true
+	for _, conn := range s.conns {
+		conn.Close()
+	}
+	s.stop()
+}
+
+type cutConn struct {
+	net.Conn
+	s *scissors
+	// replied ends the process when the reply is there.
+	replied bool
+}
+
+var reads = regexp.MustCompile(`^(SELECT|SHOW|SET|DO) `)
+
+func (c *cutConn) Write(b []byte) (int, error) {
+	const query = 3
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.s.gone {
+		return 0, errGone
+	}
+	if len(b) > 5 && b[3] == 0 && b[4] == query && !reads.Match(b[5:]) {
+		statement := string(b[5:])
+		before, after := c.s.place+" before "+statement, c.s.place+" after "+statement
+		c.s.skip--
+		switch {
+		case c.s.skip >= 0:
+		case !c.s.done[before]:
+			c.s.done[before], c.s.cut[statement] = true, true
+			c.s.end()
+			return 0, errGone
+		case !c.s.done[after]:
+			c.s.done[after], c.replied = true, true
+		}
+		if strings.Contains(statement, "INTO migration_progress") {
+			c.s.place = statement
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *cutConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.replied {
+		c.s.end()
+	}
+	if c.s.gone {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func configOf(t *testing.T, rawURL string) *driver.Config {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := driver.NewConfig()
+	config.Net, config.Addr, config.User, config.DBName = "tcp", u.Host, u.User.Username(), u.Path[1:]
+	config.Passwd, _ = u.User.Password()
+	config.ParseTime, config.InterpolateParams = true, true
+	config.Logger = &driver.NopLogger{}
+	return config
+}
+
+func openConfig(t *testing.T, config *driver.Config) *sql.DB {
+	t.Helper()
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sql.OpenDB(connector)
+}
+
+// ends repeats op, each time by a process that is cut off at the next place, until one was not cut off. It returns how
+// many were.
+func (s *scissors) ends(t *testing.T, rawURL, what string, op func(context.Context, *migrations.Migrator) error) (cuts int) {
+	t.Helper()
+	for {
+		ctx := s.process(t.Context())
+		config := configOf(t, rawURL)
+		config.DialFunc = s.dial
+		db := openConfig(t, config)
+		m, err := migrations.New(migrations.MySQL, db, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = op(ctx, m.Noted())
+		db.Close()
+		s.mu.Lock()
+		gone := s.gone
+		s.mu.Unlock()
+		s.stop()
+		if !gone && err != nil {
+			t.Fatalf("%s does not go on after %d cuts: %v", what, cuts, err)
+		}
+		if !gone {
+			return cuts
+		}
+		cuts++
+	}
+}
+
+// anyCounter is what the rows change of a definition.
+var anyCounter = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
+
+// content is every table's definition and rows, but for when a migration was applied.
+func content(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	var out bytes.Buffer
+	for _, table := range texts(t, db, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY table_name") {
+		var name, definition string
+		if err := db.QueryRow("SHOW CREATE TABLE "+table).Scan(&name, &definition); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&out, anyCounter.ReplaceAllString(definition, ""))
+		columns := strings.Join(texts(t, db, "SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '"+
+			table+"' AND column_name NOT IN ('tstamp') AND extra NOT LIKE '%auto_increment%' ORDER BY ordinal_position"), "`, '|', `")
+		rows := texts(t, db, "SELECT CONCAT_WS('|', `"+strings.ReplaceAll(columns, "'|', ", "")+"`) FROM "+table)
+		slices.Sort(rows)
+		fmt.Fprintln(&out, strings.Join(rows, "\n"))
+	}
+	return out.String()
+}
+
+func texts(t *testing.T, db *sql.DB, query string) (all []string) {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func execute(t *testing.T, db *sql.DB, statements ...string) {
+	t.Helper()
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+func onServers(t *testing.T, test func(t *testing.T, newURL func(testing.TB) string)) {
+	for name, newURL := range map[string]func(testing.TB) string{"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newURL)
+		})
+	}
+}
+
+// The version at which outbox has tasks, which the next one deletes.
+const withTasks = 4
+
+// Wherever a process is cut off, the next one ends where an undisturbed one does.
+func TestCutAtEveryStatement(t *testing.T) {
+	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
+		calm, cut := newURL(t), newURL(t)
+		calmDB, cutDB := openConfig(t, configOf(t, calm)), openConfig(t, configOf(t, cut))
+		defer calmDB.Close()
+		defer cutDB.Close()
+		s := &scissors{cut: map[string]bool{}}
+		cuts := 0
+		do := func(what string, op func(context.Context, *migrations.Migrator, *sql.DB) error) {
+			t.Helper()
+			m, err := migrations.New(migrations.MySQL, calmDB, nil, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := op(t.Context(), m, calmDB); err != nil {
+				t.Fatal(err)
+			}
+			s.done = map[string]bool{}
+			cuts += s.ends(t, cut, what, func(ctx context.Context, m *migrations.Migrator) error { return op(ctx, m, cutDB) })
+			if got, want := content(t, cutDB), content(t, calmDB); got != want {
+				t.Fatalf("%s, cut off everywhere, ends with\n%s\nand undisturbed with\n%s", what, got, want)
+			}
+		}
+		up := func() {
+			t.Helper()
+			do("up", func(ctx context.Context, m *migrations.Migrator, _ *sql.DB) error { _, err := m.Up(ctx); return err })
+		}
+		downFrom := func(version, to int) {
+			t.Helper()
+			for v := version; v > to; v-- {
+				do(fmt.Sprintf("down from %d", v), func(ctx context.Context, m *migrations.Migrator, db *sql.DB) error {
+					// Who repeats a command whose answer was lost looks first whether it was done.
+					if texts(t, db, "SELECT MAX(version_id) FROM goose_db_version")[0] != strconv.Itoa(v) {
+						return nil
+					}
+					_, err := m.Down(ctx)
+					return err
+				})
+			}
+		}
+		seed := func(statements ...string) {
+			t.Helper()
+			execute(t, calmDB, statements...)
+			execute(t, cutDB, statements...)
+		}
+		up()
+		seed("INSERT INTO attempts (id, dispatch_id, round, driver_id, result, at, instance) VALUES ('a', 'd', 1, 'x', 'WON', 1, 'i')",
+			"INSERT INTO offers (dispatch_id, round, driver_id, seen_at, decline_reason) VALUES ('d', 1, 'x', 5, 'FAR')",
+			"INSERT INTO events (id, dispatch_id, type, round, actor, reason_code, at, request_id) VALUES ('e', 'd', 'dispatch.opened', 1, 's', '', 7, 'r')")
+		downFrom(steps, withTasks)
+		seed("INSERT INTO outbox (event_id, task, state, next_at) VALUES ('e', 'event', 0, 1), ('e', 'expiry', 0, 2), ('f', 'event', 1, 3)")
+		up()
+		if n := len(texts(t, cutDB, "SELECT event_id FROM outbox")); n != 2 {
+			t.Errorf("%d rows of the outbox are left, want 2", n)
+		}
+		downFrom(steps, 0)
+		for _, statement := range ofFiles(t) {
+			if !s.cut[statement] {
+				t.Errorf("was not cut: %s", statement)
+			}
+		}
+		t.Logf("%d cuts tried at %d different statements, all ended", cuts, len(s.cut))
+	})
+}
+
+// ofFiles are the statements of the files.
+func ofFiles(t *testing.T) (all []string) {
+	t.Helper()
+	names, err := filepath.Glob("mysql/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, statementsIn(string(text))...)
+	}
+	return all
+}
+
+var comments = regexp.MustCompile(`^(\s*--[^\n]*\n|\s*\n)*`)
+
+// statementsIn are the statements of a text, comments before them left out.
+func statementsIn(text string) (all []string) {
+	for part := range strings.SplitAfterSeq(text, ";\n") {
+		if part = strings.TrimSpace(comments.ReplaceAllString(part, "")); part != "" {
+			all = append(all, part)
+		}
+	}
+	return all
+}

@@ -1,0 +1,348 @@
+package migrations
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+	"github.com/pressly/goose/v3"
+)
+
+const (
+	// lockWait is for how long a statement waits for a table's lock, or a row's. Every query of the table that comes
+	// later waits behind it meanwhile.
+	lockWait = 3 * time.Second
+	// lockTries is how often a statement is tried that gets no lock: for a quarter of an hour or so.
+	lockTries = 80
+	maxPause  = 10 * time.Second
+	// lastWithout is the last version that a FirstTap without a journal applied, too.
+	lastWithout = 6
+
+	createJournal = `CREATE TABLE IF NOT EXISTS migration_progress (
+  version    BIGINT      NOT NULL PRIMARY KEY,
+  up         BOOLEAN     NOT NULL,
+  digest     CHAR(64)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  statement  INT         NOT NULL,
+  definition VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
+) ENGINE=InnoDB`
+)
+
+// The errors of the server that matter here.
+const (
+	noSuchTable   = 1146
+	unknownColumn = 1054
+)
+
+var (
+	lockErrors = []uint16{1205, 1213}
+	// thereErrors are what a statement can end with whose effect is there already: a table, column, key or constraint
+	// is there, or is gone.
+	thereErrors = []uint16{1050, 1051, unknownColumn, 1060, 1061, 1068, 1072, 1091, noSuchTable, 1176, 1826, 3822}
+)
+
+func isError(err error, numbers ...uint16) bool {
+	var e *driver.MySQLError
+	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
+}
+
+// journal notes how far a migration is.
+type journal struct {
+	db    *sql.DB
+	files map[int64]*file
+	// lastWithout is the last version that may have been cut off without a note.
+	lastWithout int64
+	log         *slog.Logger
+}
+
+// goMigrations are the files as goose takes code.
+func (j *journal) goMigrations() []*goose.Migration {
+	var all []*goose.Migration
+	for _, f := range j.files {
+		to := func(up bool) *goose.GoFunc {
+			return &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error { return j.run(ctx, tx, f, up) }}
+		}
+		all = append(all, goose.NewGoMigration(f.version, to(true), to(false)))
+	}
+	return all
+}
+
+// cutOff returns the version that was begun and not ended, 0 if none, and its direction.
+func (j *journal) cutOff(ctx context.Context) (version int64, up bool, err error) {
+	err = j.db.QueryRowContext(ctx, "SELECT version, up FROM migration_progress ORDER BY version DESC LIMIT 1").Scan(&version, &up)
+	if errors.Is(err, sql.ErrNoRows) || isError(err, noSuchTable) {
+		return 0, false, nil
+	}
+	return version, up, err
+}
+
+// mendVersions adds the first row of goose's table, which goose writes apart from the table and expects ever after.
+func (j *journal) mendVersions(ctx context.Context) error {
+	var rows int
+	err := j.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+goose.DefaultTablename).Scan(&rows)
+	switch {
+	case isError(err, noSuchTable):
+		return nil
+	case err != nil || rows > 0:
+		return err
+	}
+	_, err = j.db.ExecContext(ctx, "INSERT INTO "+goose.DefaultTablename+" (version_id, is_applied) VALUES (0, TRUE)")
+	return err
+}
+
+// run executes what is left of f in one direction. It takes its note away in tx, which goose commits with its own note.
+func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
+	conn, err := j.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeSession(conn)
+	_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d, innodb_lock_wait_timeout = %[1]d", int(lockWait.Seconds())))
+	if err != nil {
+		return err
+	}
+	r := &run{
+		conn: conn, file: f, up: up, statements: f.statements(up), noted: f.version > j.lastWithout,
+		log: j.log.With("migration", f.name, "up", up),
+	}
+	r.digest = digest(r.statements)
+	if err := r.begin(ctx); err != nil {
+		return fmt.Errorf("%s: %w", f.name, err)
+	}
+	for r.at <= len(r.statements) {
+		if err := r.step(ctx); err != nil {
+			return fmt.Errorf("%s, statement %d of %d (%.40s...): %w", f.name, r.at, len(r.statements), r.statements[r.at-1].sql, err)
+		}
+	}
+	_, err = tx.ExecContext(ctx, "DELETE FROM migration_progress WHERE version = ?", f.version)
+	return err
+}
+
+// run is one direction of a file that is being executed. Statement at is the one that was begun, or is next; before is
+// its table's definition as it was before.
+type run struct {
+	conn       *sql.Conn
+	file       *file
+	up         bool
+	statements []statement
+	digest     string
+	noted      bool // whoever cut it off before has left a note
+	at         int
+	before     string
+	log        *slog.Logger
+}
+
+// querier is a connection, or a transaction on it.
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// begin finds out how far an earlier process came, or notes that this one begins.
+func (r *run) begin(ctx context.Context) error {
+	if _, err := r.conn.ExecContext(ctx, createJournal); err != nil {
+		return err
+	}
+	var up bool
+	var digest string
+	err := r.conn.QueryRowContext(ctx, "SELECT up, digest, statement, definition FROM migration_progress WHERE version = ?", r.file.version).
+		Scan(&up, &digest, &r.at, &r.before)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return r.patiently(ctx, func() error { return r.advance(ctx, 1) })
+	case err != nil:
+		return err
+	case up != r.up || digest != r.digest:
+		return errors.New("another version of this file was cut off in the middle: go on with the FirstTap that began it")
+	}
+	r.log.Warn("a migration was cut off and goes on", "statement", r.at, "of", len(r.statements))
+	return r.outlast(ctx)
+}
+
+// outlast waits while the server still executes the statement for a process that is gone: a server finishes what it
+// executes, whether or not the client that sent it is still there.
+func (r *run) outlast(ctx context.Context) error {
+	if r.at > len(r.statements) {
+		return nil
+	}
+	text := strings.TrimRight(r.statements[r.at-1].sql, "; \n") // as the server shows it
+	for said := false; ; said = true {
+		var sessions int
+		err := r.conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist "+
+			"WHERE id <> CONNECTION_ID() AND db = DATABASE() AND info = ?", text).Scan(&sessions)
+		if err != nil || sessions == 0 {
+			return err
+		}
+		if !said {
+			r.log.Warn("the server still executes a statement of the process that was cut off; it is waited for", "statement", r.at)
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// note writes down that all statements before the given one are done, and how that one's table is defined.
+func (r *run) note(ctx context.Context, q querier, at int) (before string, err error) {
+	if at <= len(r.statements) && r.statements[at-1].table != "" {
+		if before, err = fingerprint(ctx, q, r.statements[at-1].table); err != nil {
+			return "", err
+		}
+	}
+	_, err = q.ExecContext(ctx, `INSERT INTO migration_progress (version, up, digest, statement, definition) VALUES (?, ?, ?, ?, ?)
+		ON DUPLICATE KEY UPDATE statement = VALUES(statement), definition = VALUES(definition)`,
+		r.file.version, r.up, r.digest, at, before)
+	return before, err
+}
+
+// advance makes the given statement the next, outside of a transaction.
+func (r *run) advance(ctx context.Context, at int) error {
+	before, err := r.note(ctx, r.conn, at)
+	if err == nil {
+		r.at, r.before = at, before
+	}
+	return err
+}
+
+// step executes one statement and notes that it did.
+func (r *run) step(ctx context.Context) error {
+	s := r.statements[r.at-1]
+	return r.patiently(ctx, func() error {
+		if s.table == "" {
+			return r.changeRows(ctx, s)
+		}
+		if _, err := r.conn.ExecContext(ctx, s.sql); err != nil {
+			if there, lookErr := r.isThere(ctx, s, err); lookErr != nil || !there {
+				return errors.Join(err, lookErr)
+			}
+			r.log.Info("what the statement does was done before", "statement", r.at)
+		}
+		return r.advance(ctx, r.at+1)
+	})
+}
+
+// changeRows commits the statement's effect with the note of it: rows are changed once.
+func (r *run) changeRows(ctx context.Context, s statement) error {
+	tx, err := r.conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	_, err = tx.ExecContext(ctx, s.sql)
+	if err != nil && (r.noted || !isError(err, unknownColumn)) {
+		return err
+	}
+	before, err := r.note(ctx, tx, r.at+1)
+	if err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	r.at, r.before = r.at+1, before
+	return nil
+}
+
+// isThere reports whether the error that a statement ended with says that it was executed before: the table is not as it
+// was when the statement was begun. A FirstTap that kept no journal left no note of that; of it a table is taken that
+// is the same as the statement makes, and everything else by its name.
+func (r *run) isThere(ctx context.Context, s statement, err error) (bool, error) {
+	if !isError(err, thereErrors...) {
+		return false, nil
+	}
+	now, err := fingerprint(ctx, r.conn, s.table)
+	switch {
+	case err != nil:
+		return false, err
+	case now != r.before:
+		return true, nil
+	case r.noted:
+		return false, nil
+	case s.creates:
+		return r.isSame(ctx, s)
+	}
+	return true, nil
+}
+
+// isSame reports whether the table is as the statement would make it.
+func (r *run) isSame(ctx context.Context, s statement) (same bool, err error) {
+	const scratch = "migration_scratch"
+	drop := func() error {
+		_, err := r.conn.ExecContext(ctx, "DROP TABLE IF EXISTS "+scratch)
+		return err
+	}
+	if err := drop(); err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	if _, err := r.conn.ExecContext(ctx, strings.Replace(s.sql, s.table, scratch, 1)); err != nil {
+		return false, err
+	}
+	want, err := definition(ctx, r.conn, scratch)
+	if err != nil {
+		return false, err
+	}
+	got, err := definition(ctx, r.conn, s.table)
+	return got == want, err
+}
+
+// patiently tries again, with a pause for those that wait behind it, while try gets no lock.
+func (r *run) patiently(ctx context.Context, try func() error) error {
+	pause := time.Second
+	for n := 1; ; n++ {
+		err := try()
+		if !isError(err, lockErrors...) || n == lockTries {
+			return err
+		}
+		table := ""
+		if r.at >= 1 && r.at <= len(r.statements) {
+			table = r.statements[r.at-1].table
+		}
+		r.log.Warn("the migration waits for a lock that another session holds; it will be tried again",
+			"statement", r.at, "table", table, "try", n, "of", lockTries, "in", pause.String(), "error", err)
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+		pause = min(2*pause, maxPause)
+	}
+}
+
+var counter = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
+
+// definition is a table's, without its name and what its rows change, "" if there is no such table.
+func definition(ctx context.Context, q querier, table string) (string, error) {
+	var name, text string
+	err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+table).Scan(&name, &text)
+	if isError(err, noSuchTable) {
+		return "", nil
+	}
+	return counter.ReplaceAllString(strings.Replace(text, name, "", 1), ""), err
+}
+
+func fingerprint(ctx context.Context, q querier, table string) (string, error) {
+	text, err := definition(ctx, q, table)
+	if err != nil || text == "" {
+		return "", err
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

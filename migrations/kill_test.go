@@ -1,0 +1,381 @@
+package migrations_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	mysql "github.com/go-sql-driver/mysql"
+
+	"firsttap/migrations"
+)
+
+// A child is this test's program as a process that migrates the database of childURL, up or, with childDown, down, and
+// kills itself before it executes childDies.
+const (
+	childURL  = "FIRSTTAP_TEST_MIGRATE"
+	childDown = "FIRSTTAP_TEST_MIGRATE_DOWN"
+	childDies = "FIRSTTAP_TEST_MIGRATE_DIES"
+)
+
+func child() int {
+	err := childMigrates(os.Getenv(childURL))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func childMigrates(url string) error {
+	var db, lockDB *sql.DB
+	dialect := migrations.MySQL
+	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
+		var err error
+		if db, err = sql.Open("sqlite", path); err != nil {
+			return err
+		}
+		sql.Register("mortal", mortal{db.Driver()})
+		db.Close()
+		db, err = sql.Open("mortal", "file:"+path+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
+		if err != nil {
+			return err
+		}
+		if lockDB, err = sql.Open("sqlite", "file:"+path+".migrate"); err != nil {
+			return err
+		}
+		dialect = migrations.SQLite
+	} else {
+		config, err := mysql.ParseDSN(url)
+		if err != nil {
+			return err
+		}
+		connector, err := mysql.NewConnector(config)
+		if err != nil {
+			return err
+		}
+		db = sql.OpenDB(connector)
+	}
+	m, err := migrations.New(dialect, db, lockDB, silent)
+	if err != nil {
+		return err
+	}
+	if os.Getenv(childDown) != "" {
+		_, err = m.Down(context.Background())
+	} else {
+		_, err = m.Up(context.Background())
+	}
+	return err
+}
+
+// mortal is a driver whose process dies before it executes a certain statement.
+type mortal struct{ driver.Driver }
+
+type sqliteConn interface {
+	driver.Conn
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.ConnBeginTx
+}
+
+type mortalConn struct{ sqliteConn }
+
+func (m mortal) Open(name string) (driver.Conn, error) {
+	conn, err := m.Driver.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return mortalConn{conn.(sqliteConn)}, nil
+}
+
+func (c mortalConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if query == os.Getenv(childDies) {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	return c.sqliteConn.ExecContext(ctx, query, args)
+}
+
+func startChild(t *testing.T, url string, settings ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), childURL+"="+url), settings...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if t.Failed() && said.Len() > 0 {
+			t.Log(said.String())
+		}
+	})
+	return cmd
+}
+
+func sqliteContent(t *testing.T, db *sql.DB) string {
+	t.Helper()
+	return strings.Join(texts(t, db, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"), "\n") + "\n" +
+		strings.Join(texts(t, db, "SELECT version_id FROM goose_db_version ORDER BY version_id"), " ")
+}
+
+// A process is killed before every single statement, up and down.
+func TestKilledOnSQLite(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "killed.db")
+	calmPath := filepath.Join(dir, "calm.db")
+	calmDB, db := openSQLite(t, calmPath), openSQLite(t, path)
+	calm, err := migrations.New(migrations.SQLite, calmDB, openSQLite(t, calmPath+".migrate"), silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kills := 0
+	die := func(statement string, settings ...string) {
+		t.Helper()
+		cmd := startChild(t, "sqlite://"+path, append(settings, childDies+"="+statement)...)
+		cmd.Wait()
+		if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() {
+			t.Fatalf("a process ended with %v instead of to die at %s", cmd.ProcessState, statement)
+		}
+		kills++
+	}
+	compare := func(what string) {
+		t.Helper()
+		if got, want := sqliteContent(t, db), sqliteContent(t, calmDB); got != want {
+			t.Fatalf("%s, killed everywhere, ends with\n%s\nand undisturbed with\n%s", what, got, want)
+		}
+	}
+	up, down := sqliteHalves(t)
+	for _, statements := range up {
+		for _, s := range statements {
+			die(s)
+		}
+	}
+	if err := startChild(t, "sqlite://"+path).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := calm.Up(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	compare("up")
+	for i := len(down) - 1; i >= 0; i-- {
+		for _, s := range down[i] {
+			die(s, childDown+"=1")
+		}
+		if err := startChild(t, "sqlite://"+path, childDown+"=1").Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := calm.Down(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		compare("down")
+	}
+	t.Logf("%d processes killed, all ended", kills)
+}
+
+func sqliteHalves(t *testing.T) (up, down [][]string) {
+	t.Helper()
+	names, err := filepath.Glob("sqlite/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, second, _ := strings.Cut(string(text), "-- +goose Down")
+		up, down = append(up, statementsIn(first)), append(down, statementsIn(second))
+	}
+	return up, down
+}
+
+// book is a log that can be waited on.
+type book struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *book) has(s string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Contains(b.text.String(), s)
+}
+
+// until polls, for long enough for any machine.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(2 * time.Minute)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// blocked is a database whose next migration's first statement waits for a transaction that reads its table.
+type blocked struct {
+	t       *testing.T
+	url     string
+	db      *sql.DB
+	reader  *sql.Tx
+	log     book
+	ended   chan error
+	waiting string // the statement
+}
+
+func block(t *testing.T, url string) *blocked {
+	t.Helper()
+	b := &blocked{t: t, url: url, db: openConfig(t, configOf(t, url)), ended: make(chan error, 1)}
+	t.Cleanup(func() { b.db.Close() })
+	if err := mysqlMigrator(t, b.db, silent).UpTo(t.Context(), migrations.LastWithout-1); err != nil {
+		t.Fatal(err)
+	}
+	up, _ := halves(t, migrations.LastWithout)
+	b.waiting = strings.TrimSuffix(up[0], ";")
+	var err error
+	if b.reader, err = b.db.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.reader.Rollback() })
+	if _, err := b.reader.Exec("SELECT COUNT(*) FROM events"); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *blocked) up() {
+	m := mysqlMigrator(b.t, b.db, slog.New(slog.NewTextHandler(&b.log, nil)))
+	go func() {
+		_, err := m.Up(b.t.Context())
+		b.ended <- err
+	}()
+}
+
+func (b *blocked) unblock() {
+	b.t.Helper()
+	if err := b.reader.Rollback(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// sessions are those that execute the statement.
+func (b *blocked) sessions() int {
+	b.t.Helper()
+	var n int
+	if err := b.db.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE info = ?", b.waiting).Scan(&n); err != nil {
+		b.t.Fatal(err)
+	}
+	return n
+}
+
+func (b *blocked) mustEnd() {
+	b.t.Helper()
+	if err := <-b.ended; err != nil {
+		b.t.Error(err)
+	}
+	calm := openConfig(b.t, configOf(b.t, b.url))
+	defer calm.Close()
+	if n, err := mysqlMigrator(b.t, calm, silent).Missing(b.t.Context()); n != 0 || err != nil {
+		b.t.Errorf("%d are missing, %v", n, err)
+	}
+}
+
+// One long transaction keeps neither the table's readers waiting for long, nor the migration from its end.
+func TestWaitsForALockInTurns(t *testing.T) {
+	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
+		b := block(t, newURL(t))
+		b.up()
+		until(t, "a log line says that the migration waits", func() bool {
+			return b.log.has("waits for a lock") && b.log.has("table=events") && b.log.has("00006_api.sql")
+		})
+		if _, err := b.db.Exec("SELECT COUNT(*) FROM events"); err != nil { // whoever comes later
+			t.Error(err)
+		}
+		b.unblock()
+		b.mustEnd()
+	})
+}
+
+// A process is killed while the server executes its statement, which the server goes on with.
+func TestKilledWithTheStatementUnderWay(t *testing.T) {
+	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
+		b := block(t, newURL(t))
+		cmd := startChild(t, configOf(t, b.url).FormatDSN())
+		until(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		cmd.Process.Kill()
+		cmd.Wait()
+		b.up()
+		b.unblock()
+		b.mustEnd()
+	})
+}
+
+// The next process waits until the server has ended what it executes for the one before.
+func TestOutlastsTheStatementOfTheDead(t *testing.T) {
+	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
+		b := block(t, newURL(t))
+		const rowNoted = 3 // START TRANSACTION, the journal's table, its row
+		cutAt(t, b.url, rowNoted, func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err })
+		orphan := make(chan error, 1)
+		go func() {
+			_, err := b.db.Exec(b.waiting)
+			orphan <- err
+		}()
+		until(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		b.up()
+		until(t, "a log line says so", func() bool { return b.log.has("still executes a statement") })
+		b.unblock()
+		if err := <-orphan; err != nil {
+			t.Error(err)
+		}
+		b.mustEnd()
+		if !b.log.has("was done before") {
+			t.Error("the statement was executed again")
+		}
+	})
+}
+
+// Whoever loses the lock ends, since another process may migrate now.
+func TestLosesTheLock(t *testing.T) {
+	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
+		b := block(t, newURL(t))
+		b.up()
+		until(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		var session int
+		err := b.db.QueryRow("SELECT IS_USED_LOCK(CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32)))").Scan(&session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		execute(t, b.db, fmt.Sprintf("KILL %d", session))
+		if err := <-b.ended; err == nil || !strings.Contains(err.Error(), "was lost") {
+			t.Errorf("got %v", err)
+		}
+		b.unblock()
+		b.up()
+		b.mustEnd()
+	})
+}

@@ -1,0 +1,128 @@
+package migrations
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+)
+
+// statement is one of a file's.
+type statement struct {
+	sql string
+	// table is the one whose definition the statement changes, "" for a statement that changes rows.
+	table string
+	// creates is for a CREATE TABLE.
+	creates bool
+}
+
+// file is a migration for MySQL, taken apart.
+type file struct {
+	name     string
+	version  int64
+	up, down []statement
+}
+
+func (f *file) statements(up bool) []statement {
+	if up {
+		return f.up
+	}
+	return f.down
+}
+
+// digest tells one version of a file's statements from another.
+func digest(statements []statement) string {
+	h := sha256.New()
+	for _, s := range statements {
+		fmt.Fprintf(h, "%s\x00", s.sql)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func readFiles(folder fs.FS) ([]*file, error) {
+	names, err := fs.Glob(folder, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var all []*file
+	for _, name := range names {
+		text, err := fs.ReadFile(folder, name)
+		if err != nil {
+			return nil, err
+		}
+		f := &file{name: path.Base(name)}
+		if f.version, err = goose.NumericComponent(name); err != nil {
+			return nil, fmt.Errorf("migrations: %s: %w", name, err)
+		}
+		up, down := split(string(text))
+		if f.up, err = understand(up); err == nil {
+			f.down, err = understand(down)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("migrations: %s: %w", name, err)
+		}
+		all = append(all, f)
+	}
+	return all, nil
+}
+
+// split takes a file apart as goose does: a statement ends with a semicolon at the end of a line, and comments before a
+// statement are none of it. It knows no other annotations than Up and Down.
+func split(text string) (up, down []string) {
+	var current strings.Builder
+	to := &up
+	for line := range strings.Lines(text) {
+		plain := strings.TrimSpace(line)
+		switch {
+		case plain == "-- +goose Up":
+			to = &up
+			continue
+		case plain == "-- +goose Down":
+			to = &down
+			continue
+		case current.Len() == 0 && (plain == "" || strings.HasPrefix(plain, "--")):
+			continue
+		}
+		current.WriteString(line)
+		code, _, _ := strings.Cut(plain, " --")
+		if strings.HasSuffix(strings.TrimSpace(code), ";") && !strings.HasPrefix(plain, "--") {
+			*to = append(*to, strings.TrimSpace(current.String()))
+			current.Reset()
+		}
+	}
+	if current.Len() > 0 {
+		*to = append(*to, strings.TrimSpace(current.String())) // which understand refuses
+	}
+	return up, down
+}
+
+var (
+	changesTable = regexp.MustCompile(`(?i)^(?:(CREATE\s+TABLE(?:\s+IF\s+NOT\s+EXISTS)?)|DROP\s+TABLE(?:\s+IF\s+EXISTS)?|ALTER\s+TABLE|` +
+		`CREATE\s+(?:UNIQUE\s+)?INDEX\s+\w+\s+ON|DROP\s+INDEX\s+\w+\s+ON)\s+(\w+)\b`)
+	changesRows    = regexp.MustCompile(`(?i)^(?:INSERT|REPLACE|UPDATE|DELETE)\s`)
+	dropsMore      = regexp.MustCompile(`(?i)^DROP\s+TABLE\s[^;]*,`)
+	numberOfTables = 2 // the group of changesTable that is the table's name
+)
+
+// understand refuses what could not go on after a kill: a statement has to change one table, or rows alone.
+func understand(texts []string) ([]statement, error) {
+	var all []statement
+	for i, text := range texts {
+		s := statement{sql: text}
+		switch m := changesTable.FindStringSubmatch(text); {
+		case !strings.HasSuffix(text, ";"), strings.Contains(text, "+goose"), dropsMore.MatchString(text):
+			return nil, fmt.Errorf("statement %d is not one that changes one table, or rows, and ends with a semicolon", i+1)
+		case m != nil:
+			s.table, s.creates = m[numberOfTables], m[1] != ""
+		case !changesRows.MatchString(text):
+			return nil, fmt.Errorf("statement %d is of a kind that can't be taken up again after a kill", i+1)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
