@@ -41,7 +41,7 @@ const (
 	readTime = ioTimeout - time.Second
 	// relayAsks is how often a connection of the relay's is asked whether its server takes writes: its work is to write, so
 	// that a server that takes none is noticed anyway.
-	relayAsks = time.Second
+	relayAsks      = time.Second
 	migrateSeconds = 7 * 24 * 60 * 60
 )
 
