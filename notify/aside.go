@@ -54,15 +54,15 @@ func (a *aside) put(p dispatch.Push, now time.Time) bool {
 	}
 }
 
-// later is when a driver's push for which there is no room is to come back; ok is false where there are too many
-// before it.
-func (a *aside) later(driver dispatch.DriverID, now time.Time) (wait time.Duration, ok bool) {
+// later is when a driver's push that has no turn now is to come back, after the least wait; ok is false where there are
+// too many before it.
+func (a *aside) later(driver dispatch.DriverID, least time.Duration, now time.Time) (wait time.Duration, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	end := latest(a.end, now).Add(a.gap / time.Duration(asidePace*a.width))
-	own := latest(a.ends[driver].Add(a.gap/asideDriver), end)
-	if wait = own.Sub(now); wait > a.gap {
-		return a.gap + rand.N(a.gap/2), false
+	own := latest(a.ends[driver].Add(a.gap/asideDriver), latest(end, now.Add(least)))
+	if wait = own.Sub(now); wait > least+a.gap {
+		return least + a.gap + rand.N(a.gap/2), false
 	}
 	a.end, a.ends[driver] = end, own
 	for v, end := range a.ends {
@@ -129,15 +129,15 @@ func (a *aside) done(o Outcome) {
 // setAside has a push that the channel has a place for go apart from the others.
 func (r *Relay) setAside(p dispatch.Push, now time.Time) {
 	r.channel.release(1)
-	if !r.aside.put(p, now) {
-		r.comeBack(p, now)
+	if early := r.tokens.tooEarly(p, now); early > 0 || !r.aside.put(p, now) {
+		r.comeBack(p, early, now)
 	}
 }
 
-// comeBack has a push tried later for which there is no turn now. One of a driver whose tokens have never been good is
+// comeBack has a push tried after the least wait or later, for which there is no turn now. One of a driver whose tokens have never been good is
 // dropped where there are too many, unless nobody's are taken.
-func (r *Relay) comeBack(p dispatch.Push, now time.Time) {
-	wait, ok := r.aside.later(p.Driver, now)
+func (r *Relay) comeBack(p dispatch.Push, least time.Duration, now time.Time) {
+	wait, ok := r.aside.later(p.Driver, least, now)
 	s := unsent(p, wait.Round(r.Suspicion/60))
 	if !ok && !wasGood(p.Device, now) && r.tokens.worksFor(p.Driver, now) {
 		s.Status, s.After, s.Result = dispatch.NotificationDropped, 0, "suspected"
@@ -159,7 +159,7 @@ func (r *Relay) try(ctx, lasting context.Context) {
 		case closed > 0:
 			r.settler.uncounted(unsent(p, closed.Round(givenBackTogether)))
 		case p.Leased.Sub(now) < r.Attempt || now.Sub(p.Read) > believed:
-			r.comeBack(p, now)
+			r.comeBack(p, 0, now)
 		default:
 			r.aside.start()
 			r.running.Go(func() {

@@ -93,6 +93,20 @@ func (t *tokens) apart(p dispatch.Push, now time.Time) bool {
 	return m.tokens >= mostMadeUp && now.Sub(m.since) < remembered*t.gap && !wasGood(p.Device, now)
 }
 
+// tooEarly is how long to wait with a token that was refused and was never good: to ask sooner would show nothing.
+func (t *tokens) tooEarly(p dispatch.Push, now time.Time) time.Duration {
+	if wasGood(p.Device, now) {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.refused[p.Device.PushToken]
+	if at := p.Device.SuspectedAt; at != nil {
+		last = latest(last, *at)
+	}
+	return max(0, last.Add(t.gap).Sub(now))
+}
+
 // wasGood reports whether the push service has taken a push to the device lately.
 func wasGood(v dispatch.Device, now time.Time) bool {
 	return v.GoodAt != nil && now.Sub(*v.GoodAt) < goodFor
@@ -182,26 +196,28 @@ func (t *tokens) note(p dispatch.Push, o Outcome, now time.Time) {
 		t.lost[p.Driver] = now
 	}
 	lost, taken := len(t.lost), len(t.taken)
-	if taken == 0 {
+	silent := now.Sub(t.latest.at) > lately*t.gap
+	if silent {
 		lost = max(lost, len(t.lostAgain))
 	}
 	tooMany := lost >= tooManyLost && lost > taken
 	if tooMany {
-		t.doubt(lost, taken, o, now)
+		t.doubt(silent, o, now)
 	}
 	if first && taken == 0 {
 		t.channel.doubt(tooMany, now)
 	}
 }
 
-// doubt begins distrust, or has it last on. t.mu is held.
-func (t *tokens) doubt(lost, taken int, o Outcome, now time.Time) {
+// doubt begins distrust, or has it last on: without an end while the push service is silent, which takes nothing. t.mu is
+// held.
+func (t *tokens) doubt(silent bool, o Outcome, now time.Time) {
 	d := &t.distrust
 	begins := !now.Before(d.until)
-	if begins && taken > 0 && now.Before(d.rests) {
+	if begins && !silent && now.Before(d.rests) {
 		return
 	}
-	if begins || taken == 0 {
+	if begins || silent {
 		d.since = now
 	}
 	d.until = now.Add(lately * t.gap)
@@ -212,7 +228,7 @@ func (t *tokens) doubt(lost, taken int, o Outcome, now time.Time) {
 	t.metrics.distrusted.Store(d.until.UnixNano())
 	if begins {
 		t.log.Error("ALERT: the push service calls tokens dead that were good lately, and is not believed: no device is quarantined until then",
-			"until", d.until, "drivers", lost, "drivers_reached", taken, "reason", o.Reason)
+			"until", d.until, "drivers", len(t.lost), "drivers_reached", len(t.taken), "reason", o.Reason)
 	}
 }
 
