@@ -11,7 +11,8 @@ export function Devices({ path, may }) {
     <${Trouble} error=${pages.error} reading />
     ${pages.items.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Devices"><table>
       <thead><tr><th scope="col">Platform</th><th scope="col">Version</th><th scope="col">Language</th><th scope="col">Last seen</th>
-        <th scope="col">Installation</th><th scope="col">Push token</th>${may("admin") && html`<td></td>`}</tr></thead>
+        <th scope="col">Installation</th><th scope="col">Push token</th>
+        ${may("admin") && html`<th scope="col"><span class="hidden">Remove</span></th>`}</tr></thead>
       <tbody>${pages.items.map((d) => html`<tr key=${d.installation_id}>
         <th scope="row">${d.platform}</th><td>${d.app_version ?? "–"}</td><td>${d.locale ?? "–"}</td><td class="nowrap">${when(d.updated_at)}</td>
         <td><code>${d.installation_id}</code></td><td><${Token} device=${d} /></td>
