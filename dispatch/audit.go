@@ -14,6 +14,7 @@ const (
 	AuditDriverSuspend     AuditAction = "driver.suspend"
 	AuditDriverReinstate   AuditAction = "driver.reinstate"
 	AuditDriverToken       AuditAction = "driver.token"
+	AuditDriverDevice      AuditAction = "driver.device"
 	AuditDriversBulk       AuditAction = "drivers.bulk"
 	AuditKeyCreate         AuditAction = "key.create"
 	AuditKeyRevoke         AuditAction = "key.revoke"

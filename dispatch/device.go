@@ -21,7 +21,11 @@ type Device struct {
 	PushToken    string // belongs to one driver at a time, the newest
 	AppVersion   string
 	Locale       string // BCP 47; "" is the driver's
-	// QuarantinedAt is when the push service said that the token is dead. Nothing is pushed to it until the app
+	// GoodAt is when the push service last took a push to this token, to within a day or so.
+	GoodAt *time.Time
+	// SuspectedAt is when the push service said that the token is dead, if it has not taken a push to it since.
+	SuspectedAt *time.Time
+	// QuarantinedAt is when it had said so twice, and was believed. Nothing is pushed to the device until the app
 	// registers it again.
 	QuarantinedAt *time.Time
 	UpdatedAt     time.Time

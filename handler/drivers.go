@@ -160,6 +160,7 @@ func (h *handler) reinstateDriver(c echo.Context, _ string) error {
 // driverDeviceView leaves out the push token: whoever has it can be pushed to.
 type driverDeviceView struct {
 	deviceView
+	SuspectedAt   *timestamp `json:"suspected_at"`
 	QuarantinedAt *timestamp `json:"quarantined_at"`
 }
 
@@ -177,8 +178,23 @@ func (h *handler) driverDevices(c echo.Context, _ string) error {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), func(v dispatch.Device) driverDeviceView {
-		return driverDeviceView{viewDevice(v), optionalTimestamp(v.QuarantinedAt)}
+		return driverDeviceView{viewDevice(v), optionalTimestamp(v.SuspectedAt), optionalTimestamp(v.QuarantinedAt)}
 	}))
+}
+
+func (h *handler) removeDevice(c echo.Context, _ string) error {
+	id, err := driverID(c)
+	if err != nil {
+		return err
+	}
+	installation, err := installationID(c)
+	if err != nil {
+		return err
+	}
+	if err := h.Store.RemoveDevice(c.Request().Context(), id, installation); err != nil {
+		return err
+	}
+	return c.NoContent(204)
 }
 
 // driverStore is what the backoffice keeps of drivers.
@@ -190,4 +206,5 @@ type driverStore interface {
 	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
 	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
 	Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error)
+	RemoveDevice(ctx context.Context, driver dispatch.DriverID, installation string) error
 }

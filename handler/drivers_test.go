@@ -179,9 +179,43 @@ func TestDevicesWithoutTokens(t *testing.T) {
 	if len(items(r)) != 1 || strings.Contains(r.raw, "a-push-token") {
 		t.Fatalf("%d %s", r.status, r.raw)
 	}
-	mustHave(t, "a device", items(r)[0], "installation_id", "platform", "app_version", "locale", "updated_at", "quarantined_at")
-	if v := items(r)[0]; v["installation_id"] != "phone" || v["platform"] != "ios" || v["app_version"] != "1.2" || v["quarantined_at"] != nil {
+	mustHave(t, "a device", items(r)[0], "installation_id", "platform", "app_version", "locale", "updated_at", "suspected_at", "quarantined_at")
+	if v := items(r)[0]; v["installation_id"] != "phone" || v["platform"] != "ios" || v["app_version"] != "1.2" || v["suspected_at"] != nil || v["quarantined_at"] != nil {
 		t.Errorf("%v", v)
+	}
+	w.exec("UPDATE devices SET suspected_at = 1000000")
+	if v := items(w.call("GET", "/v1/admin/drivers/"+d.id+"/devices", key, ""))[0]; v["suspected_at"] != "1970-01-01T00:00:01.000Z" {
+		t.Errorf("%v", v)
+	}
+}
+
+// TestAnAdminRemovesADevice: nothing more is pushed to it, and who did it can be seen.
+func TestAnAdminRemovesADevice(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(2)
+	w.device(d[0], "a%2Fb", "token-1")
+	w.device(d[0], "kept", "token-2")
+	w.device(d[1], "a%2Fb", "token-3")
+	path := "/v1/admin/drivers/" + d[0].id + "/devices/"
+	for _, id := range []string{"a%2Fb", "a%2Fb", "never"} {
+		if r := w.call("DELETE", path+id, key, ""); r.status != 204 || r.raw != "" {
+			t.Errorf("%s: %d %s", id, r.status, r.raw)
+		}
+	}
+	for i, want := range []string{"kept", "a/b"} {
+		if left := items(w.call("GET", "/v1/admin/drivers/"+d[i].id+"/devices", key, "")); len(left) != 1 || left[0]["installation_id"] != want {
+			t.Errorf("driver %d has %v", i, left)
+		}
+	}
+	entries := items(w.call("GET", "/v1/admin/audit?target="+d[0].id, key, ""))
+	if len(entries) != 1 || entries[0]["action"] != "driver.device" || fmt.Sprint(entries[0]["detail"]) != "map[installation_id:a/b platform:android]" {
+		t.Errorf("the audit says %v", entries)
+	}
+	for _, bad := range []string{"a%20b", strings.Repeat("x", 129)} {
+		w.refused(bad, w.call("DELETE", path+bad, key, ""), 422, "VALIDATION_FAILED")
+	}
+	for _, unknown := range []string{"drv_00000000000000000000000000", "x"} {
+		w.refused(unknown, w.call("DELETE", "/v1/admin/drivers/"+unknown+"/devices/kept", key, ""), 404, "DRIVER_NOT_FOUND")
 	}
 }
 

@@ -84,9 +84,12 @@ var matrix = map[string]access{
 	"POST /v1/admin/drivers/{id}/suspend":   {role: "admin"},
 	"POST /v1/admin/drivers/{id}/reinstate": {role: "admin"},
 	"GET /v1/admin/drivers/{id}/devices":    {role: "viewer"},
-	"GET /v1/admin/drivers/{id}/signals":    {role: "admin"},
-	"POST /v1/admin/drivers/bulk":           {role: "admin"},
-	"POST /v1/admin/drivers/{id}/tokens":    {role: "admin"},
+
+	"DELETE /v1/admin/drivers/{id}/devices/{installation_id}": {role: "admin"},
+
+	"GET /v1/admin/drivers/{id}/signals": {role: "admin"},
+	"POST /v1/admin/drivers/bulk":        {role: "admin"},
+	"POST /v1/admin/drivers/{id}/tokens": {role: "admin"},
 
 	"POST /v1/admin/api-keys":        {role: "admin"},
 	"GET /v1/admin/api-keys":         {role: "admin"},

@@ -151,6 +151,7 @@ func New(api API) *echo.Echo {
 	admin.POST("/drivers/:id/reinstate", h.asAdmin(dispatch.Admin, h.reinstateDriver))
 	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
 	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.driverDevices))
+	admin.DELETE("/drivers/:id/devices/:installation_id", h.asAdmin(dispatch.Admin, h.removeDevice))
 	admin.GET("/drivers/:id/signals", h.asAdmin(dispatch.Admin, h.signals))
 
 	admin.GET("/notifications", h.asAdmin(dispatch.Viewer, h.notifications))

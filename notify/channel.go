@@ -116,6 +116,20 @@ func (c *channel) done(o Outcome, now time.Time) {
 	full := c.inflight >= int(c.limit)
 	c.inflight--
 	c.settling++
+	c.hear(o, full, now)
+	c.mu.Unlock()
+	c.signal()
+}
+
+// heard is what came of a request that took none of the channel's places.
+func (c *channel) heard(o Outcome, now time.Time) {
+	c.mu.Lock()
+	c.hear(o, false, now)
+	c.mu.Unlock()
+	c.signal()
+}
+
+func (c *channel) hear(o Outcome, full bool, now time.Time) {
 	switch o.Class {
 	case Quota:
 		c.shrink(now)
@@ -126,10 +140,10 @@ func (c *channel) done(o Outcome, now time.Time) {
 	case Unavailable, Unreached, Unsure:
 		c.fail(o, now)
 	default:
-		c.succeed(full)
+		if c.circuit != DeadToken || o.Class == Sent {
+			c.succeed(full)
+		}
 	}
-	c.mu.Unlock()
-	c.signal()
 }
 
 // settled says that what came of n requests was written down, or given up.
@@ -190,12 +204,18 @@ func (c *channel) backoff() time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// trip opens the circuit for another reason than an answer to one request.
-func (c *channel) trip(why Class, d time.Duration, now time.Time) {
+// doubt has single requests find out whether any token is still taken, after pauses that double: where it is to begin,
+// or has begun.
+func (c *channel) doubt(begin bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.circuit = why
-	c.pause(d, now)
+	if c.circuit == DeadToken || begin {
+		c.circuit = DeadToken
+		if !now.Before(c.until) {
+			c.pause(c.backoff(), now)
+			c.probes++
+		}
+	}
 }
 
 // state is what operators see of a channel.

@@ -15,13 +15,15 @@ type relayMetrics struct {
 	unsent      *prometheus.CounterVec
 	delay       *prometheus.HistogramVec
 	overflow    prometheus.Counter
+	suspected   prometheus.Counter
+	cleared     prometheus.Counter
 	quarantined prometheus.Counter
 	platforms   *prometheus.CounterVec
 	topics      *prometheus.CounterVec
 	backlog     prometheus.Gauge
 	backlogAge  prometheus.Gauge
-	// answers counts what the push service answered at all.
-	answers atomic.Int64
+	// distrusted is until when what the push service says of dead tokens is not believed, in Unix nanoseconds.
+	distrusted atomic.Int64
 }
 
 func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
@@ -39,8 +41,14 @@ func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
 		overflow: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "firsttap_push_overflow_total", Help: "Events that wait for their lease to end because too many were committed at once.",
 		}),
+		suspected: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "firsttap_push_tokens_suspected_total", Help: "Tokens that the push service called dead for the first time.",
+		}),
+		cleared: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "firsttap_push_tokens_cleared_total", Help: "Tokens that it took again after it had called them dead.",
+		}),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_tokens_quarantined_total", Help: "Tokens that the push service called dead.",
+			Name: "firsttap_push_tokens_quarantined_total", Help: "Tokens that it called dead again: nothing is pushed to them.",
 		}),
 		platforms: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_push_platform_closed_total", Help: "How often a platform could not be reached with the credentials there are.",
@@ -62,16 +70,21 @@ func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return value(c.state(time.Now())) })
 	}
-	r.MustRegister(m.results, m.unsent, m.delay, m.overflow, m.quarantined, m.platforms, m.topics, m.backlog, m.backlogAge,
+	distrusted := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "firsttap_push_distrusted", Help: "1 while too many tokens are called dead to be believed: no device is quarantined.",
+	}, func() float64 { return oneIf(time.Now().UnixNano() < m.distrusted.Load()) })
+	r.MustRegister(distrusted, m.results, m.unsent, m.delay, m.overflow, m.suspected, m.cleared, m.quarantined, m.platforms, m.topics, m.backlog, m.backlogAge,
 		state("firsttap_push_width", "How many requests may be under way.", func(s channelState) float64 { return float64(s.width) }),
 		state("firsttap_push_paused_seconds", "How long nothing is sent yet.", func(s channelState) float64 { return s.paused.Seconds() }),
-		state("firsttap_push_circuit_open", "1 while the push service refuses us.", func(s channelState) float64 {
-			if s.circuit != "" {
-				return 1
-			}
-			return 0
-		}))
+		state("firsttap_push_circuit_open", "1 while the push service refuses us.", func(s channelState) float64 { return oneIf(s.circuit != "") }))
 	return m
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 func (m *relayMetrics) dropped(reason string, n int) {
@@ -87,12 +100,23 @@ func (m *relayMetrics) started(p dispatch.Push, now time.Time) {
 }
 
 func (m *relayMetrics) attempted(o Outcome) {
-	switch o.Class {
-	case Unreached, Unavailable, Unsure, Quota, Auth:
-	default:
-		m.answers.Add(1)
-	}
 	m.results.WithLabelValues(string(o.Class)).Inc()
+}
+
+// judged counts what was noted of tokens.
+func (m *relayMetrics) judged(what judgement, devices []dispatch.Device) {
+	switch what {
+	case underSuspicion:
+		m.suspected.Add(float64(len(devices)))
+	case quarantined:
+		m.quarantined.Add(float64(len(devices)))
+	case trusted:
+		for _, v := range devices {
+			if v.SuspectedAt != nil {
+				m.cleared.Inc()
+			}
+		}
+	}
 }
 
 func (m *relayMetrics) topic(o Outcome) { m.topics.WithLabelValues(string(o.Class)).Inc() }

@@ -33,8 +33,10 @@ type Topics interface {
 	EndTopic(ctx context.Context, t dispatch.Topic) error
 }
 
-// Devices is told which tokens are dead; see repository.Store.
+// Devices is told which tokens are taken and which are said to be dead; see repository.Store.
 type Devices interface {
+	Trust(ctx context.Context, devices []dispatch.Device) error
+	Suspect(ctx context.Context, devices []dispatch.Device) error
 	Quarantine(ctx context.Context, dead []dispatch.Device) error
 }
 
@@ -62,6 +64,9 @@ type RelayOptions struct {
 	Quota time.Duration
 	// Pause is how long nothing is sent after several attempts in a row have failed. It doubles until one succeeds.
 	Pause time.Duration
+	// Suspicion is the least time between the two verdicts that quarantine a device. What else is kept of dead tokens is
+	// kept for so many times as long.
+	Suspicion time.Duration
 	// Width is how many requests are under way at most.
 	Width int
 }
@@ -71,6 +76,8 @@ const (
 	defaultAttempt = 16 * time.Second
 	defaultRetry   = 10 * time.Second
 	defaultDrain   = 10 * time.Second
+	// What a push service says of a living token by mistake is most likely over after a minute.
+	defaultSuspicion = time.Minute
 	// freshEvents bounds what this process has committed and not yet expanded. What is over is due when its lease ends.
 	freshEvents = 4096
 	// eventsAtOnce and pushesAtOnce bound one lease.
@@ -88,6 +95,7 @@ type Relay struct {
 	channel *channel
 	settler *settler
 	tokens  *tokens
+	aside   *aside
 	metrics *relayMetrics
 	fresh   chan dispatch.EventID
 	due     chan struct{} // notifications
@@ -105,6 +113,7 @@ type Relay struct {
 func NewRelay(o RelayOptions) *Relay {
 	o.Poll, o.Attempt = cmp.Or(o.Poll, defaultPoll), cmp.Or(o.Attempt, defaultAttempt)
 	o.Retry, o.Drain = cmp.Or(o.Retry, defaultRetry), cmp.Or(o.Drain, defaultDrain)
+	o.Suspicion = cmp.Or(o.Suspicion, defaultSuspicion)
 	w, p := defaultWidth, defaultPauses
 	p.quota, p.first = cmp.Or(o.Quota, p.quota), cmp.Or(o.Pause, p.first)
 	if o.Width > 0 {
@@ -143,16 +152,19 @@ func (r *Relay) Run(ctx context.Context) {
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	r.settler = newSettler(r.Outbox, r.channel, r.Log)
-	r.tokens = newTokens(r.Devices, r.settler, r.channel, r.Log, r.metrics)
+	judged := newVerdicts(r.Devices, r.Log, r.metrics)
+	r.tokens = newTokens(judged, r.channel, r.Suspicion, r.Log, r.metrics)
+	r.aside = newAside(r.Suspicion)
 	var loops, writing, judging sync.WaitGroup
 	writing.Go(func() { r.settler.run(lasting) })
-	judging.Go(func() { r.tokens.run(lasting) })
+	judging.Go(func() { judged.run(lasting) })
 	for range expanders {
 		loops.Go(func() { r.expandFresh(ctx, lasting) })
 	}
 	loops.Go(func() { r.expandDue(ctx, lasting) })
 	loops.Go(func() { r.lease(ctx) })
 	loops.Go(func() { r.send(ctx, lasting) })
+	loops.Go(func() { r.try(ctx, lasting) })
 	loops.Go(func() { r.keepTopics(ctx) })
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Wait()
@@ -160,10 +172,11 @@ func (r *Relay) Run(ctx context.Context) {
 	for len(r.jobs) > 0 {
 		r.giveBack(<-r.jobs, 0)
 	}
+	r.leaveAside()
 	late := time.AfterFunc(r.Drain, stop)
 	defer late.Stop()
 	r.running.Wait() // attempts end with their context
-	r.tokens.finish()
+	judged.finish()
 	judging.Wait()
 	r.settler.finish()
 	writing.Wait()

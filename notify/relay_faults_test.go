@@ -75,48 +75,6 @@ func TestQuota(t *testing.T) {
 	}, 60)
 }
 
-// A dead token is asked once, its device hears no more, and the others' pushes go on.
-func TestDeadToken(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
-		dead := o.cars[3]
-		o.fcm.Kill(phone(dead))
-		o.relay(o.store, nil)
-		o.offer()
-		o.eventually("the others show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars)-1 })
-		o.eventually("the dead one is dropped", func() bool { return o.rows()["DROPPED dead_token"] == 1 })
-		o.offer()
-		o.eventually("the others show the second offer", func() bool { return o.shows(dispatch.EventOpened) == 2*(len(o.cars)-1) })
-		if n := o.fcm.Stats().Statuses[404]; n != 1 {
-			t.Errorf("the dead token was asked %d times", n)
-		}
-		// The app registers again: the token lives.
-		o.fcm.Revive(phone(dead))
-		if _, err := o.store.PutDevice(t.Context(), dispatch.Device{
-			Driver: dead.ID, Installation: "app", Platform: dispatch.Android, PushToken: phone(dead),
-		}); err != nil {
-			t.Fatal(err)
-		}
-		o.offer()
-		o.eventually("all show the third offer", func() bool { return o.shows(dispatch.EventOpened) == 3*len(o.cars)-2 })
-	}, 10)
-}
-
-// When most tokens are said to be dead, the push service is not believed: nobody's token is lost, nor what was to be
-// told.
-func TestMostTokensAreCalledDead(t *testing.T) {
-	onDatabases(t, func(t *testing.T, o *office) {
-		for _, v := range o.cars {
-			o.fcm.Kill(phone(v))
-		}
-		o.relay(o.store, nil)
-		o.offer()
-		o.eventually("all wait to be tried again", func() bool { return o.rows()["PENDING dead_token"] == len(o.cars) })
-		if n := o.rows()["DROPPED dead_token"]; n != 0 {
-			t.Errorf("%d tokens were believed to be dead", n)
-		}
-	}, 30)
-}
-
 // A push service that takes a message and cuts the connection: it is sent again, and the phone shows it once.
 func TestReplyIsLost(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {

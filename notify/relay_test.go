@@ -44,6 +44,19 @@ func onDatabases(t *testing.T, test func(*testing.T, *office), drivers int) {
 
 func newOffice(t *testing.T, url string, drivers int) *office {
 	t.Helper()
+	o := emptyOffice(t, url)
+	var err error
+	if o.fcm, err = fcmtest.Listen(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.fcm.Close)
+	o.hire(drivers)
+	return o
+}
+
+// emptyOffice is one without drivers and without a push service.
+func emptyOffice(t *testing.T, url string) *office {
+	t.Helper()
 	o := &office{t: t, url: url}
 	o.store = o.open()
 	err := o.store.Migrate(func(m *migrations.Migrator) error {
@@ -53,28 +66,42 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.fcm, err = fcmtest.Listen(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.fcm.Close)
-	for range drivers {
-		o.cars = append(o.cars, dispatch.Driver{
-			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{"seoul"},
-			VehicleClass: "45m", OnDuty: true, Version: 1,
-		})
-	}
-	if err := o.store.AddDrivers(t.Context(), o.cars); err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range o.cars {
-		_, err := o.store.PutDevice(t.Context(), dispatch.Device{
-			Driver: v.ID, Installation: "app", Platform: dispatch.Android, PushToken: phone(v), AppVersion: "1", Locale: "ko-KR",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	return o
+}
+
+// hire adds drivers with a phone each.
+func (o *office) hire(n int) {
+	o.t.Helper()
+	cars := o.accounts(n, "45m")
+	for _, v := range cars {
+		o.put(v, "app", phone(v))
+	}
+	o.cars = append(o.cars, cars...)
+}
+
+// accounts adds drivers without a phone.
+func (o *office) accounts(n int, class string) (drivers []dispatch.Driver) {
+	o.t.Helper()
+	for range n {
+		drivers = append(drivers, dispatch.Driver{
+			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{"seoul"},
+			VehicleClass: class, OnDuty: true, Version: 1,
+		})
+	}
+	if err := o.store.AddDrivers(o.t.Context(), drivers); err != nil {
+		o.t.Fatal(err)
+	}
+	return drivers
+}
+
+func (o *office) put(v dispatch.Driver, installation, token string) {
+	o.t.Helper()
+	_, err := o.store.PutDevice(o.t.Context(), dispatch.Device{
+		Driver: v.ID, Installation: installation, Platform: dispatch.Android, PushToken: token, AppVersion: "1", Locale: "ko-KR",
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
 }
 
 func (o *office) open() *repository.Store {
@@ -130,12 +157,15 @@ func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, 
 }
 
 // offer opens a dispatch for everybody.
-func (o *office) offer() dispatch.Dispatch {
+func (o *office) offer() dispatch.Dispatch { return o.offerTo("45m") }
+
+// offerTo opens a dispatch for the drivers of a class.
+func (o *office) offerTo(class string) dispatch.Dispatch {
 	o.t.Helper()
 	o.hour += 2
 	d, err := o.store.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 		terms := dispatch.Terms{
-			Region: "seoul", VehicleClass: "45m", Site: dispatch.Site{Address: "Seoul 1"},
+			Region: "seoul", VehicleClass: class, Site: dispatch.Site{Address: "Seoul 1"},
 			WorkStartsAt: now.Add(time.Duration(o.hour) * time.Hour), WorkEndsAt: now.Add(time.Duration(o.hour+1) * time.Hour),
 			Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
 		}

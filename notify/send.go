@@ -23,6 +23,10 @@ func (r *Relay) send(ctx, lasting context.Context) {
 
 // begin starts an attempt, or gives the push back where nothing may be sent before the lease runs short.
 func (r *Relay) begin(ctx, lasting context.Context, p dispatch.Push) {
+	if now := time.Now(); r.tokens.apart(p, now) {
+		r.setAside(p, now)
+		return
+	}
 	for {
 		now := time.Now()
 		if closed := r.closedFor(p.Device.Platform, now); closed > 0 {
@@ -48,9 +52,12 @@ const believed = time.Second
 // giveBack returns a push that was not attempted: it is due again after wait.
 func (r *Relay) giveBack(p dispatch.Push, wait time.Duration) {
 	r.channel.release(1)
-	r.settler.giveBack(dispatch.Settled{
-		ID: p.ID, Status: dispatch.NotificationPending, After: wait.Round(givenBackTogether), Attempts: p.Attempts,
-	})
+	r.settler.uncounted(unsent(p, wait.Round(givenBackTogether)))
+}
+
+// unsent is what becomes of a push that was not attempted.
+func unsent(p dispatch.Push, wait time.Duration) dispatch.Settled {
+	return dispatch.Settled{ID: p.ID, Status: dispatch.NotificationPending, After: wait, Attempts: p.Attempts}
 }
 
 // givenBackTogether lets pushes that are given back at almost the same time be settled by one statement.
@@ -62,11 +69,17 @@ func (r *Relay) attempt(ctx context.Context, p dispatch.Push) {
 	}
 	o := r.Sender.Send(ctx, p)
 	r.channel.done(o, time.Now())
+	r.settler.add(r.conclude(p, o))
+}
+
+// conclude says what becomes of a push after an attempt, and tells whoever has to know of it.
+func (r *Relay) conclude(p dispatch.Push, o Outcome) dispatch.Settled {
 	r.metrics.attempted(o)
 	switch o.Class {
+	case Sent:
+		r.tokens.accept(p, time.Now())
 	case DeadToken, BadToken, WrongSender:
-		r.tokens.suspect(p, o)
-		return
+		return r.tokens.judge(p, o, time.Now())
 	case PlatformAuth:
 		r.close(p.Device.Platform, o)
 	case Auth:
@@ -74,7 +87,7 @@ func (r *Relay) attempt(ctx context.Context, p dispatch.Push) {
 	case Poison:
 		r.Log.Error("a push was refused and is dead until somebody looks at it", "notification", p.ID, "reason", o.Reason)
 	}
-	r.settler.add(r.decide(p, o))
+	return r.decide(p, o)
 }
 
 const (

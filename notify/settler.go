@@ -26,7 +26,7 @@ type settler struct {
 	queue   chan settlement
 }
 
-// settlement is what is to be written of a push, and whether it was attempted.
+// settlement is what is to be written of a push, and whether it was an attempt of the channel's.
 type settlement struct {
 	dispatch.Settled
 	attempted bool
@@ -36,11 +36,11 @@ func newSettler(o Outbox, c *channel, log *slog.Logger) *settler {
 	return &settler{outbox: o, channel: c, log: log, queue: make(chan settlement, settleQueue)}
 }
 
-// add hands over what came of one attempt. It blocks while the queue is full.
+// add hands over what came of one attempt of the channel's. It blocks while the queue is full.
 func (s *settler) add(settled dispatch.Settled) { s.queue <- settlement{settled, true} }
 
-// giveBack hands over a push that was not attempted. It blocks while the queue is full.
-func (s *settler) giveBack(settled dispatch.Settled) { s.queue <- settlement{settled, false} }
+// uncounted hands over a push that was not attempted, or not by the channel. It blocks while the queue is full.
+func (s *settler) uncounted(settled dispatch.Settled) { s.queue <- settlement{settled, false} }
 
 // finish has run write what is left and end. Nothing may be added afterwards.
 func (s *settler) finish() { close(s.queue) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ type deviceRow struct {
 	PushToken      string
 	AppVersion     string
 	Locale         string
+	GoodAt         *int64
+	SuspectedAt    *int64
 	QuarantinedAt  *int64
 	CreatedAt      int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
@@ -31,6 +34,7 @@ func (row *deviceRow) device() dispatch.Device {
 	return dispatch.Device{
 		ID: row.ID, Driver: row.DriverID, Installation: row.InstallationID, Platform: row.Platform,
 		PushToken: row.PushToken, AppVersion: row.AppVersion, Locale: row.Locale,
+		GoodAt: fromOptionalMicros(row.GoodAt), SuspectedAt: fromOptionalMicros(row.SuspectedAt),
 		QuarantinedAt: fromOptionalMicros(row.QuarantinedAt), UpdatedAt: fromMicros(row.UpdatedAt),
 	}
 }
@@ -40,8 +44,8 @@ func (row *deviceRow) device() dispatch.Device {
 const maxDevices = 10
 
 // PutDevice registers an installation of the driver's app, in place of what it had registered before, and returns the
-// device. Whoever had its push token before, another driver or another installation, has that device no longer; a
-// quarantine ends. ErrDriverNotFound; ErrUnavailable when nothing was written.
+// device. Whoever had its push token before, another driver or another installation, has that device no longer. A
+// quarantine ends: of the same token suspicion is left, of another one nothing is known. ErrDriverNotFound; ErrUnavailable when nothing was written.
 func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error) {
 	var put dispatch.Device
 	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
@@ -86,6 +90,12 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (dispatch.Device, 
 			continue
 		}
 		row.ID = all[i].ID
+		if all[i].PushToken == v.PushToken {
+			row.GoodAt, row.SuspectedAt = all[i].GoodAt, all[i].SuspectedAt
+			if all[i].QuarantinedAt != nil {
+				row.SuspectedAt = &row.UpdatedAt
+			}
+		}
 		written := tx.Model(&deviceRow{}).Where("id = ?", row.ID).Select("*").Omit("id", "created_at").Updates(&row)
 		if written.Error == nil && written.RowsAffected == 0 {
 			return dispatch.Device{}, errMoved // another has just taken the token that it had
@@ -115,29 +125,64 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 	return err
 }
 
+// RemoveDevice is DeleteDevice as an admin does it: what was deleted is in the audit trail.
+func (s *Store) RemoveDevice(ctx context.Context, driver dispatch.DriverID, installation string) error {
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		_, now, err := s.lockDriver(tx, driver)
+		if err != nil {
+			return err
+		}
+		var rows []deviceRow
+		if err := tx.Where("driver_id = ? AND installation_id = ?", driver, installation).Find(&rows).Error; err != nil {
+			return unavailable(err)
+		}
+		for i := range rows {
+			if err := tx.Delete(&rows[i]).Error; err != nil {
+				return unavailable(err)
+			}
+			detail := map[string]any{"installation_id": installation, "platform": rows[i].Platform}
+			if err := audit(tx, dispatch.AuditDriverDevice, string(driver), detail, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // devicesAtOnce bounds one statement.
 const devicesAtOnce = 200
 
-// Quarantine has nothing more pushed to the devices, but for those that have another token by now than the one given
-// here, which was refused.
+// Trust notes that the push service has just taken a push to the devices: whatever it said of them before is forgotten.
+// Of this, Suspect and Quarantine: a device that has another token by now than the one given is left as it is.
+func (s *Store) Trust(ctx context.Context, devices []dispatch.Device) error {
+	return s.judge(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
+}
+
+// Suspect notes that the push service calls the devices' tokens dead, if that is new.
+func (s *Store) Suspect(ctx context.Context, devices []dispatch.Device) error {
+	return s.judge(ctx, devices, "suspected_at = "+s.dialect.now(), "suspected_at IS NULL AND quarantined_at IS NULL")
+}
+
+// Quarantine has nothing more pushed to the devices that are suspected still.
 func (s *Store) Quarantine(ctx context.Context, devices []dispatch.Device) error {
-	for len(devices) > 0 {
-		n := min(len(devices), devicesAtOnce)
-		ids, pairs := make([]dispatch.DeviceID, n), make([]any, 0, 2*n)
-		for i, v := range devices[:n] {
+	return s.judge(ctx, devices, "quarantined_at = "+s.dialect.now()+", suspected_at = NULL", "suspected_at IS NOT NULL")
+}
+
+func (s *Store) judge(ctx context.Context, devices []dispatch.Device, set, where string) error {
+	for some := range slices.Chunk(devices, devicesAtOnce) {
+		ids, pairs := make([]dispatch.DeviceID, len(some)), make([]any, 0, 2*len(some))
+		for i, v := range some {
 			ids[i] = v.ID
 			pairs = append(pairs, v.ID, v.PushToken)
 		}
-		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", n), " OR ")
-		args := append([]any{ids}, pairs...)
+		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(some)), " OR ")
 		err := s.persist(ctx, s.relay, func(tx *gorm.DB) error {
-			return unavailable(tx.Exec("UPDATE devices SET quarantined_at = "+s.dialect.now()+
-				" WHERE id IN ? AND ("+same+") AND quarantined_at IS NULL", args...).Error)
+			return unavailable(tx.Exec("UPDATE devices SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
+				append([]any{ids}, pairs...)...).Error)
 		})
 		if err != nil {
 			return err
 		}
-		devices = devices[n:]
 	}
 	return nil
 }

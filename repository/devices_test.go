@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -170,43 +171,64 @@ func TestDeleteDevice(t *testing.T) {
 	})
 }
 
-// TestQuarantine: it is the token that is in quarantine. A device that has a new one is not, and one that comes again
-// is not any more.
-func TestQuarantine(t *testing.T) {
+// TestJudgements: it is the token that is trusted, suspected or in quarantine, not a device that has a new one.
+func TestJudgements(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, devicesAtOnce+1)
 		all := make([]dispatch.Device, len(drivers))
 		for i, v := range drivers {
 			all[i] = db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
 		}
-		quarantined := func(want int) {
+		mustBe := func(what string, good, suspected, quarantined int) {
 			t.Helper()
-			if n := db.count(t, "devices WHERE quarantined_at IS NOT NULL"); n != want {
-				t.Errorf("%d in quarantine, want %d", n, want)
+			got := [3]int{
+				db.count(t, "devices WHERE good_at IS NOT NULL"), db.count(t, "devices WHERE suspected_at IS NOT NULL"),
+				db.count(t, "devices WHERE quarantined_at IS NOT NULL"),
+			}
+			if want := [3]int{good, suspected, quarantined}; got != want {
+				t.Errorf("%s: good, suspected, in quarantine %v, want %v", what, got, want)
 			}
 		}
-		mustDo := func(what string, do func() error) {
+		mustDo := func(do func(context.Context, []dispatch.Device) error, devices ...dispatch.Device) {
 			t.Helper()
-			if err := do(); err != nil {
-				t.Errorf("%s: %v", what, err)
+			if err := do(t.Context(), devices); err != nil {
+				t.Error(err)
 			}
 		}
 		db.mustPut(t, someDevice(drivers[0].ID, "i", "new"))
-		mustDo("quarantine", func() error { return db.Quarantine(t.Context(), all) })
-		quarantined(len(all) - 1)
-		if v := db.devices(t)["new"]; v.QuarantinedAt != nil {
-			t.Errorf("in quarantine for the token that it had: %+v", v)
-		}
-		first := db.devices(t)["1"].QuarantinedAt
-		mustDo("again", func() error { return db.Quarantine(t.Context(), all) })
-		if again := db.devices(t)["1"].QuarantinedAt; first == nil || time.Since(*first).Abs() > time.Minute || again == nil || !again.Equal(*first) {
+		mustDo(db.Quarantine, all...)
+		mustBe("without suspicion", 0, 0, 0)
+		mustDo(db.Suspect, all...)
+		mustBe("suspected", 0, len(all)-1, 0)
+		first := db.devices(t)["1"].SuspectedAt
+		mustDo(db.Suspect, all...)
+		if again := db.devices(t)["1"].SuspectedAt; first == nil || time.Since(*first).Abs() > time.Minute || again == nil || !again.Equal(*first) {
 			t.Errorf("since %v, then %v", first, again)
 		}
-		if back := db.mustPut(t, someDevice(drivers[1].ID, "i", "1")); back.QuarantinedAt != nil || db.devices(t)["1"].QuarantinedAt != nil {
-			t.Errorf("it came again: %+v", back)
+		mustDo(db.Trust, all[2], all[3])
+		mustDo(db.Quarantine, all...)
+		mustBe("in quarantine", 2, 0, len(all)-3)
+		mustDo(db.Suspect, all...)
+		mustBe("suspected again", 2, 2, len(all)-3)
+		mustDo(db.Trust, all[4])
+		mustBe("taken after all", 3, 2, len(all)-4)
+
+		back := db.mustPut(t, someDevice(drivers[1].ID, "i", "1"))
+		if back.QuarantinedAt != nil || back.SuspectedAt == nil || db.devices(t)["1"].SuspectedAt == nil {
+			t.Errorf("the same token came again: %+v", back)
 		}
-		quarantined(len(all) - 2)
-		mustDo("none", func() error { return db.Quarantine(t.Context(), nil) })
+		if kept := db.mustPut(t, someDevice(drivers[2].ID, "i", "2")); kept.GoodAt == nil || kept.SuspectedAt == nil {
+			t.Errorf("a token that was good came again: %+v", kept)
+		}
+		for _, v := range []dispatch.Driver{drivers[2], drivers[5]} {
+			if fresh := db.mustPut(t, someDevice(v.ID, "i", "another of "+string(v.ID))); fresh.GoodAt != nil || fresh.SuspectedAt != nil || fresh.QuarantinedAt != nil {
+				t.Errorf("of a new token is known %+v", fresh)
+			}
+		}
+		mustBe("some came again", 2, 2, len(all)-6)
+		for _, do := range []func(context.Context, []dispatch.Device) error{db.Trust, db.Suspect, db.Quarantine} {
+			mustDo(do)
+		}
 	})
 }
 

@@ -1,12 +1,14 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,6 +115,14 @@ type recipient struct {
 	wait time.Duration
 }
 
+// doubtful is 1 where the device's token is said to be dead.
+func (r *recipient) doubtful() int {
+	if r.device.SuspectedAt != nil {
+		return 1
+	}
+	return 0
+}
+
 func (e *expansion) run(take int) error {
 	ev, d := &e.told.Event, &e.told.Dispatch
 	if !ev.Type.Offers() && ev.Type != dispatch.EventCreated {
@@ -198,12 +208,14 @@ func (e *expansion) eligible() ([]recipient, error) {
 		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 },
 		terms.VehicleClass, escaped, terms.Region)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	// Who can most likely be reached comes first.
+	slices.SortStableFunc(all, func(a, b recipient) int { return cmp.Compare(a.doubtful(), b.doubtful()) })
 	return all, err
 }
 
 // deviceColumns are what scan reads; all but the last are columns of devices dv and drivers v.
 const deviceColumns = `dv.id, dv.driver_id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
-	v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until`
+	dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until`
 
 // underWay is how long an offer that is being sent may take to arrive. What tells that it is over comes after it.
 const underWay = time.Second
@@ -220,11 +232,13 @@ func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ..
 		var regions string
 		var sending bool
 		var suspended sql.NullInt64
+		var good, suspected *int64
 		err := rows.Scan(&r.device.ID, &r.device.Driver, &r.device.Platform, &r.device.PushToken, &r.device.Locale,
-			&regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending)
+			&good, &suspected, &regions, &v.VehicleClass, &v.WorkingHeightM, &v.OnDuty, &suspended, &sending)
 		if err != nil {
 			return nil, err
 		}
+		r.device.GoodAt, r.device.SuspectedAt = ownClock(good, micros(e.now)), ownClock(suspected, micros(e.now))
 		if fits != nil {
 			if suspended.Valid {
 				v.SuspendedUntil = fromOptionalMicros(&suspended.Int64)

@@ -129,6 +129,8 @@ type pushRow struct {
 	Token    *string
 	Locale   string
 	Dead     bool
+	Good     *int64
+	Suspect  *int64
 	Now      int64
 }
 
@@ -138,7 +140,7 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 	var now time.Time
 	db := o.relay.WithContext(ctx)
 	err := db.Raw(`SELECT n.*, dv.platform, dv.push_token token, COALESCE(NULLIF(dv.locale, ''), v.locale, '') locale,
-		dv.quarantined_at IS NOT NULL dead, `+o.dialect.now()+` now
+		dv.quarantined_at IS NOT NULL dead, dv.good_at good, dv.suspected_at suspect, `+o.dialect.now()+` now
 		FROM notifications n LEFT JOIN devices dv ON dv.id = n.device_id AND dv.driver_id = n.driver_id
 		LEFT JOIN drivers v ON v.id = n.driver_id
 		WHERE n.id IN ? AND n.claim = ? AND n.state = 0 ORDER BY n.id`, ids, o.Owner).Scan(&rows).Error
@@ -179,9 +181,19 @@ func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) dispatch.Push {
 	if row.Token != nil && !row.Dead {
 		p.Device = dispatch.Device{
 			ID: n.DeviceID, Driver: n.DriverID, Platform: row.Platform, PushToken: *row.Token, Locale: row.Locale,
+			GoodAt: ownClock(row.Good, row.Now), SuspectedAt: ownClock(row.Suspect, row.Now),
 		}
 	}
 	return p
+}
+
+// ownClock is when something was by this process's clock, given the database's time now.
+func ownClock(at *int64, now int64) *time.Time {
+	if at == nil {
+		return nil
+	}
+	own := time.Now().Add(-time.Duration(now-*at) * time.Microsecond)
+	return &own
 }
 
 // dropUseless settles what is of no use any more, and returns the rest.

@@ -53,6 +53,32 @@ test("a driver is shown, with devices and signals", async ({ openConsole, servic
   await expect(page.getByText("off duty")).toBeVisible();
 });
 
+test("a device is removed", async ({ openConsole, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  for (const phone of ["old/phone+1", "new-phone"]) {
+    await service.call("PUT", `/v1/me/devices/${encodeURIComponent(phone)}`, { platform: "android", push_token: `push-${region}-${phone.length}` },
+      { token: driver!.token });
+  }
+  const page = await openConsole(`#/drivers/${driver!.id}`);
+  const devices = page.getByRole("region", { name: "Devices" }).getByRole("row");
+  await expect(devices).toHaveCount(3);
+  const old = devices.filter({ hasText: "old/phone+1" });
+  await expect(old).toContainText("good");
+  await accessible(page);
+  await old.getByRole("button", { name: "Remove" }).click();
+  const ask = page.getByRole("dialog", { name: "Remove this device?" });
+  await expect(ask).toContainText("old/phone+1");
+  await accessible(page);
+  await ask.getByRole("button", { name: "Back" }).click();
+  await expect(devices).toHaveCount(3);
+  await old.getByRole("button", { name: "Remove" }).click();
+  await ask.getByRole("button", { name: "Remove" }).click();
+  await expect(page.getByText("1 device.")).toBeVisible();
+  await expect(devices.last()).toContainText("new-phone");
+  const { items } = await service.call("GET", `/v1/admin/audit?target=${driver!.id}`);
+  expect(items[0]).toMatchObject({ action: "driver.device", detail: { installation_id: "old/phone+1" } });
+});
+
 test("a suspended driver can't accept, and a reinstated one can", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const d = await service.dispatch(region);

@@ -1,9 +1,9 @@
 import { html, useState } from "../assets/preact.js";
 import { get } from "../assets/api.js";
 import { Trouble, useTitle, when } from "../assets/ui.js";
-import { More, usePages } from "./paging.js";
 import { usePolled } from "./poll.js";
 import { EditDriver } from "./drivers_edit.js";
+import { Devices } from "./drivers_devices.js";
 import { Reinstate, Suspend } from "./drivers_suspend.js";
 import { Signals } from "./drivers_signals.js";
 import { Duty, Suspension, suspended } from "./drivers_state.js";
@@ -27,7 +27,7 @@ export function OneDriver({ id, may }) {
     ${driver && html`<div class="stack">
       ${may("admin") && html`<${Actions} driver=${driver} ask=${ask} />`}
       <${Facts} driver=${driver} />
-      <${Devices} path=${path} />
+      <${Devices} path=${path} may=${may} />
       ${may("admin") && html`<${Signals} path=${path} />`}
       ${Asked && html`<${Asked} driver=${driver} path=${path} onClose=${() => { ask(null); reload(); }} />`}
     </div>`}`;
@@ -52,22 +52,5 @@ function Facts({ driver }) {
   ];
   return html`<section class="card"><h2>Driver</h2>
     <dl class="facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-  </section>`;
-}
-
-function Devices({ path }) {
-  const pages = usePages(path + "/devices", {}, 30_000);
-  return html`<section class="card stack"><h2>Devices</h2>
-    <${Trouble} error=${pages.error} reading />
-    ${pages.items.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Devices"><table>
-      <thead><tr><th scope="col">Platform</th><th scope="col">Version</th><th scope="col">Language</th><th scope="col">Last seen</th>
-        <th scope="col">Installation</th><th scope="col">Push token</th></tr></thead>
-      <tbody>${pages.items.map((d) => html`<tr key=${d.installation_id}>
-        <th scope="row">${d.platform}</th><td>${d.app_version ?? "–"}</td><td>${d.locale ?? "–"}</td><td class="nowrap">${when(d.updated_at)}</td>
-        <td><code>${d.installation_id}</code></td>
-        <td>${d.quarantined_at ? html`<span class="badge bad">dead since ${when(d.quarantined_at)}</span>` : "good"}</td>
-      </tr>`)}</tbody>
-    </table></div>`}
-    <${More} pages=${pages} one="device" many="devices" />
   </section>`;
 }

@@ -1,0 +1,259 @@
+package notify_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+	"firsttap/notify/fcmtest"
+	"firsttap/repository"
+)
+
+// soon has a second verdict come within a moment.
+func soon(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Suspicion = 300 * time.Millisecond }
+
+// devices are those of the drivers that are as asked.
+func (o *office) devices(drivers []dispatch.Driver, is func(dispatch.Device) bool) (n int) {
+	o.t.Helper()
+	for _, v := range drivers {
+		devices, _, err := o.store.Devices(o.t.Context(), v.ID, dispatch.Page{Limit: 100})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		for _, d := range devices {
+			if is(d) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func isQuarantined(v dispatch.Device) bool { return v.QuarantinedAt != nil }
+func isGood(v dispatch.Device) bool {
+	return v.GoodAt != nil && v.SuspectedAt == nil && v.QuarantinedAt == nil
+}
+
+// cheats adds drivers with ten dead tokens each.
+func (o *office) cheats(n int, class string) []dispatch.Driver {
+	o.t.Helper()
+	drivers := o.accounts(n, class)
+	for _, v := range drivers {
+		for i := range 10 {
+			token := fmt.Sprintf("made-up-by-%s-%d", v.ID, i)
+			o.fcm.Kill(token)
+			o.put(v, fmt.Sprint("app ", i), token)
+		}
+	}
+	return drivers
+}
+
+// A dead token is asked again once, later; then its device hears no more. The others' pushes go on.
+func TestDeadToken(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		dead, living := o.cars[3], len(o.cars)-1
+		o.fcm.Kill(phone(dead))
+		o.relay(o.store, soon)
+		offers := 0
+		for o.devices(o.cars, isQuarantined) == 0 {
+			if offers++; offers > 20 {
+				t.Fatal("nobody is in quarantine")
+			}
+			o.offer()
+			o.eventually("the others show the offer", func() bool { return o.shows(dispatch.EventOpened) == offers*living })
+			o.eventually("the dead one is dropped, or waits to be tried again", func() bool {
+				rows := o.rows()
+				return rows["PENDING dead_token"]+rows["DROPPED dead_token"]+rows["DROPPED no_device"] == offers
+			})
+		}
+		if o.fcm.Stats().Statuses[404] < 2 || offers < 2 {
+			t.Errorf("in quarantine after one verdict")
+		}
+		o.eventually("nothing waits", func() bool { return o.rows()["PENDING dead_token"] == 0 })
+		asked := o.fcm.Stats().Statuses[404]
+		o.offer()
+		o.eventually("the others show another offer", func() bool { return o.shows(dispatch.EventOpened) == (offers+1)*living })
+		if n := o.fcm.Stats().Statuses[404]; n != asked {
+			t.Errorf("the dead token was asked again")
+		}
+		// The app registers again: the token lives.
+		o.fcm.Revive(phone(dead))
+		o.put(dead, "app", phone(dead))
+		o.offer()
+		o.eventually("all show the last offer", func() bool { return o.shows(dispatch.EventOpened) == (offers+2)*living+1 })
+		o.eventually("all are good", func() bool { return o.devices(o.cars, isGood) == len(o.cars) })
+	}, 10)
+}
+
+// A push service that calls a living token dead for a moment: the phone gets what it was to be told.
+func TestALivingTokenIsCalledDead(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.fcm.Kill(phone(o.cars[0]))
+		o.relay(o.store, soon)
+		o.offer()
+		o.eventually("it is under suspicion", func() bool {
+			return o.devices(o.cars[:1], func(v dispatch.Device) bool { return v.SuspectedAt != nil }) == 1
+		})
+		o.fcm.Revive(phone(o.cars[0]))
+		o.eventually("all show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+		o.eventually("it is good", func() bool { return o.devices(o.cars, isGood) == len(o.cars) })
+		if _, again, _, _ := o.fcm.Totals(); again != 0 {
+			t.Errorf("%d messages came twice", again)
+		}
+	}, 5)
+}
+
+// The wrong project's credentials: every token is refused, nobody is quarantined, the push service is left alone, and
+// everybody is told when all is right again.
+func TestEveryTokenIsRefused(t *testing.T) {
+	for name, known := range map[string]bool{"all were good": true, "none ever was": false} {
+		t.Run(name, func(t *testing.T) {
+			onDatabases(t, func(t *testing.T, o *office) {
+				if known {
+					o.trustAll()
+				}
+				for _, v := range o.cars {
+					o.fcm.Foreign(phone(v))
+				}
+				o.relay(o.store, soon)
+				o.offer()
+				// Long enough for each to have its second verdict.
+				o.eventually("they were asked more than twice", func() bool { return o.fcm.Requests() > int64(2*len(o.cars)) })
+				if n := o.devices(o.cars, isQuarantined); n != 0 {
+					t.Errorf("%d are in quarantine", n)
+				}
+				for what, n := range o.rows() {
+					if what[:7] == "DROPPED" {
+						t.Errorf("%s: %d", what, n)
+					}
+				}
+				for _, v := range o.cars {
+					o.fcm.Revive(phone(v))
+				}
+				o.eventually("all show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
+				o.eventually("all are good", func() bool { return o.devices(o.cars, isGood) == len(o.cars) })
+			}, 40)
+		})
+	}
+}
+
+// trustAll has the push service have taken a push to every phone.
+func (o *office) trustAll() {
+	o.t.Helper()
+	var all []dispatch.Device
+	for _, v := range o.cars {
+		devices, _, err := o.store.Devices(o.t.Context(), v.ID, dispatch.Page{Limit: 100})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		all = append(all, devices...)
+	}
+	if err := o.store.Trust(o.t.Context(), all); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// Three drivers' dead tokens, all that is asked of for a while, do not keep an offer to others waiting.
+func TestMadeUpTokensHoldUpNobody(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		cheats := o.cheats(3, "cheats")
+		o.relay(o.store, soon)
+		o.offerTo("cheats")
+		o.eventually("the dead are refused", func() bool { return o.rows()["PENDING dead_token"] == 30 })
+		for offer := 1; offer <= 4 || o.devices(cheats, isQuarantined) < 30; offer++ {
+			if offer > 100 {
+				t.Fatal("not all are in quarantine")
+			}
+			o.offerTo("cheats")
+			o.offerTo("45m")
+			o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == offer*len(o.cars) })
+		}
+		o.eventually("all are good", func() bool { return o.devices(o.cars, isGood) == len(o.cars) })
+	}, 20)
+}
+
+// delays notes how long each push took from its event to its arrival.
+type delays struct {
+	mu  sync.Mutex
+	all []time.Duration
+}
+
+func (d *delays) add(took time.Duration) {
+	d.mu.Lock()
+	d.all = append(d.all, took)
+	d.mu.Unlock()
+}
+
+func (d *delays) String() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	slices.Sort(d.all)
+	at := func(p float64) time.Duration { return d.all[int(p*float64(len(d.all)-1))].Round(time.Millisecond) }
+	return fmt.Sprintf("p50 %s, p99 %s, longest %s of %d", at(.5), at(.99), at(1), len(d.all))
+}
+
+// Sixty accounts with ten dead tokens each, who register others as soon as they can: every phone is told of every offer,
+// with one request each, and the channel is never closed.
+func TestSixHundredDeadTokens(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		cheats := o.cheats(60, "45m")
+		o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 10 * time.Millisecond })
+		metrics := prometheus.NewRegistry()
+		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+			n.Metrics, n.Suspicion = metrics, 2*time.Second
+		})
+		var offered time.Time
+		var took delays
+		o.fcm.OnSend(func(r fcmtest.Request) {
+			if r.Accepted {
+				took.add(r.At.Sub(offered))
+			}
+		})
+		for offer := 1; ; offer++ {
+			offered = time.Now()
+			o.offerTo("45m")
+			o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == offer*len(o.cars) })
+			for _, name := range []string{"firsttap_push_circuit_open", "firsttap_push_paused_seconds", "firsttap_push_distrusted"} {
+				if v := gauge(t, metrics, name); v != 0 {
+					t.Fatalf("%s is %v", name, v)
+				}
+			}
+			if n := o.devices(cheats, isQuarantined); offer >= 3 && n == 600 {
+				t.Logf("after %d offers all 600 are in quarantine; pushes to honest phones: %s", offer, &took)
+				break
+			} else if offer == 200 {
+				t.Fatalf("after %d offers %d are in quarantine", offer, n)
+			}
+		}
+		if received, again, _, told := o.fcm.Totals(); again != 0 || told != len(o.cars) {
+			t.Errorf("%d messages, %d twice, to %d phones", received, again, told)
+		}
+		if n := o.devices(o.cars, isGood); n != len(o.cars) {
+			t.Errorf("%d of %d phones are good", n, len(o.cars))
+		}
+		if n := o.fcm.Stats().Statuses[404]; n > 600*6 {
+			t.Errorf("%d requests for 600 dead tokens", n)
+		}
+	}, 40)
+}
+
+func gauge(t *testing.T, from prometheus.Gatherer, name string) (value float64) {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}

@@ -1,0 +1,116 @@
+package notify
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const (
+	// verdictsEvery is how long verdicts are gathered to be written with one statement, verdictsQueue how many may wait.
+	verdictsEvery = 100 * time.Millisecond
+	verdictsQueue = 2048
+)
+
+// verdict is what is to be noted of a device's token.
+type verdict struct {
+	device dispatch.Device
+	what   judgement
+}
+
+type judgement string
+
+const (
+	trusted        judgement = "trusted"
+	underSuspicion judgement = "suspected"
+	quarantined    judgement = "quarantined"
+)
+
+// verdicts writes them down, many with one statement.
+type verdicts struct {
+	devices Devices
+	log     *slog.Logger
+	metrics *relayMetrics
+	queue   chan verdict
+}
+
+func newVerdicts(d Devices, log *slog.Logger, m *relayMetrics) *verdicts {
+	return &verdicts{devices: d, log: log, metrics: m, queue: make(chan verdict, verdictsQueue)}
+}
+
+// add never blocks. A verdict for which there is no room comes again with the next push to the device.
+func (v *verdicts) add(one verdict) {
+	select {
+	case v.queue <- one:
+	default:
+	}
+}
+
+// finish has run write what is left and end. Nothing may be added afterwards.
+func (v *verdicts) finish() { close(v.queue) }
+
+// run writes until finish.
+func (v *verdicts) run(ctx context.Context) {
+	for {
+		first, ok := <-v.queue
+		if !ok {
+			return
+		}
+		batch := map[string]verdict{first.device.PushToken: first}
+		open := v.gather(batch)
+		for _, what := range []judgement{trusted, underSuspicion, quarantined} {
+			v.write(ctx, what, batch)
+		}
+		if !open {
+			return
+		}
+	}
+}
+
+// gather adds what comes next to a batch: of one token the last verdict.
+func (v *verdicts) gather(batch map[string]verdict) (open bool) {
+	t := time.NewTimer(verdictsEvery)
+	defer t.Stop()
+	for len(batch) < verdictsQueue {
+		select {
+		case one, ok := <-v.queue:
+			if !ok {
+				return false
+			}
+			batch[one.device.PushToken] = one
+		case <-t.C:
+			return true
+		}
+	}
+	return true
+}
+
+func (v *verdicts) write(ctx context.Context, what judgement, batch map[string]verdict) {
+	var devices []dispatch.Device
+	for _, one := range batch {
+		if one.what == what {
+			devices = append(devices, one.device)
+		}
+	}
+	if len(devices) == 0 {
+		return
+	}
+	note := v.devices.Trust
+	switch what {
+	case underSuspicion:
+		note = v.devices.Suspect
+	case quarantined:
+		note = v.devices.Quarantine
+	case trusted:
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	if err := note(bounded, devices); err != nil {
+		v.log.Error("what the push service says of tokens was not noted, and is when it says so again",
+			"tokens", len(devices), "verdict", what, "error", err)
+		return
+	}
+	v.metrics.judged(what, devices)
+}

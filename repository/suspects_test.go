@@ -1,0 +1,54 @@
+package repository
+
+import (
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// Whoever sends knows what is known of each token, by their own clock; and whose token is said to be dead comes last.
+func TestSuspectsComeLast(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		devices := db.equipped(t, 30)
+		if err := db.Suspect(t.Context(), devices[:10]); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Trust(t.Context(), devices[10:20]); err != nil {
+			t.Fatal(err)
+		}
+		db.exec(t, "UPDATE devices SET suspected_at = suspected_at - 60000000 WHERE suspected_at IS NOT NULL")
+		known := map[dispatch.DeviceID]string{}
+		for i, v := range devices {
+			known[v.ID] = []string{"suspected", "good", "new"}[i/10]
+		}
+		db.add(t, nil)
+		o := db.as("ins_a")
+		told := o.mustExpand(t, db, dispatch.EventCreated, 25)
+		rest, _, err := o.Lease(t.Context(), 10)
+		if err != nil || len(told.Pushes) != 25 || len(rest) != 5 {
+			t.Fatalf("%d at once, %d leased, %v", len(told.Pushes), len(rest), err)
+		}
+		for i, p := range append(told.Pushes, rest...) {
+			is := "new"
+			switch v := p.Device; {
+			case v.SuspectedAt != nil:
+				is = "suspected"
+				if ago := time.Since(*v.SuspectedAt); ago < 50*time.Second || ago > 2*time.Minute {
+					t.Errorf("suspected %s ago", ago)
+				}
+			case v.GoodAt != nil:
+				is = "good"
+				if ago := time.Since(*v.GoodAt); ago.Abs() > time.Minute {
+					t.Errorf("good %s ago", ago)
+				}
+			}
+			if is != known[p.Device.ID] {
+				t.Errorf("push %d says %s of a token that is %s", i, is, known[p.Device.ID])
+			}
+			if (i >= 20) != (is == "suspected") {
+				t.Errorf("push %d is to one that is %s", i, is)
+			}
+		}
+	})
+}
