@@ -75,7 +75,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 
 	work := begin(ctx)
 	defer work.end()
-	tokens := service.NewTokens([]byte(c.JWTSecret), time.Now)
+	tokens := service.NewTokens([]byte(c.JWTSecret), time.Now, c.previousSecrets()...)
 	distrust, err := trustFirebase(ctx, c.Push, tokens, store, metrics, log)
 	if err != nil {
 		return err
@@ -84,7 +84,8 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	api := handler.API{
 		Store: store, Tokens: tokens, Keys: service.NewKeys(store),
 		Streams: news.hub, Redriven: news.hub.Wake,
-		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret), Firebase: c.Push.signIn(),
+		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret),
+		PreviousSecrets: c.previousSecrets(), Firebase: c.Push.signIn(),
 		Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
 	}
 	if err := openLimits(&api, work, c, metrics, log); err != nil {

@@ -64,6 +64,8 @@ type API struct {
 	DriverLimit, AdminLimit *limit.Limiter
 	// SessionSecret seals the cookies of those who sign in: the same on every instance.
 	SessionSecret []byte
+	// PreviousSecrets open cookies that were sealed before the secret was replaced.
+	PreviousSecrets [][]byte
 	// Firebase is where drivers sign in who have no token of ours; nil where they can't.
 	Firebase *FirebaseSignIn
 	Now      func() time.Time
@@ -79,7 +81,7 @@ type handler struct {
 
 // New returns the API, ready to serve.
 func New(api API) *echo.Echo {
-	h := &handler{API: api, sessions: newSessions(api.SessionSecret)}
+	h := &handler{API: api, sessions: newSessions(api.SessionSecret, api.PreviousSecrets...)}
 	if h.DriverLimit == nil {
 		h.DriverLimit = limit.New(api.DriverRate.Limit())
 	}

@@ -27,6 +27,7 @@ const (
 // Tokens issues drivers' tokens and tells whose they are. Safe for concurrent use.
 type Tokens struct {
 	secret   []byte
+	keys     jwt.VerificationKeySet // the secret, then those that only verify
 	parser   *jwt.Parser
 	verified *lru.Cache[string, verifiedToken]
 	now      func() time.Time
@@ -38,13 +39,17 @@ type verifiedToken struct {
 	until  time.Time
 }
 
-// NewTokens returns Tokens under secret.
-func NewTokens(secret []byte, now func() time.Time) *Tokens {
+// NewTokens returns Tokens under secret. Tokens that were issued under a previous secret are good too.
+func NewTokens(secret []byte, now func() time.Time, previous ...[]byte) *Tokens {
 	verified, err := lru.New[string, verifiedToken](verifiedTokens)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return &Tokens{secret: secret, now: now, verified: verified, parser: jwt.NewParser(
+	keys := jwt.VerificationKeySet{Keys: []jwt.VerificationKey{secret}}
+	for _, p := range previous {
+		keys.Keys = append(keys.Keys, p)
+	}
+	return &Tokens{secret: secret, keys: keys, now: now, verified: verified, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose "none"
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithStrictDecoding(),
 		jwt.WithIssuer(tokenIssuer), jwt.WithAudience(tokenPurpose), jwt.WithTimeFunc(now),
@@ -75,7 +80,7 @@ func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
 		return "", ErrUnauthenticated // what decodes base64 skips them
 	}
 	var claims jwt.RegisteredClaims
-	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.secret, nil })
+	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.keys, nil })
 	if err != nil {
 		return "", ErrUnauthenticated
 	}

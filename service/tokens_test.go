@@ -198,3 +198,39 @@ func TestVerifiedTokensAreBounded(t *testing.T) {
 		t.Errorf("one that was dropped: %q, %v", got, err)
 	}
 }
+
+// TestSecretIsReplaced: tokens of the previous secret are good until they end, new ones are of the current one, and what is
+// dropped in the end is refused.
+func TestSecretIsReplaced(t *testing.T) {
+	c := &clock{fixed}
+	first, second := secret, []byte("the-next-secret-of-this-test")
+	old, until, err := NewTokens(first, c.now).Issue(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	during, after := NewTokens(second, c.now, first), NewTokens(second, c.now)
+	fresh, _, err := during.Issue(driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, of := range map[string]struct {
+		tokens *Tokens
+		token  string
+		good   bool
+	}{
+		"old, during": {during, old, true}, "new, during": {during, fresh, true},
+		"old, after": {after, old, false}, "new, after": {after, fresh, true},
+		"new, where the secret is the old one": {NewTokens(first, c.now), fresh, false},
+		"new, where it is known already":       {NewTokens(first, c.now, second), fresh, true},
+		"of a third one, during":               {during, signed(hs256, goodClaims(), []byte("another")), false},
+	} {
+		got, err := of.tokens.Driver(of.token)
+		if of.good && (err != nil || got != driver) || !of.good && !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+	c.Time = until
+	if _, err := during.Driver(old); !errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("over: %v", err)
+	}
+}
