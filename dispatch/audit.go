@@ -14,6 +14,7 @@ const (
 	AuditDriverSuspend     AuditAction = "driver.suspend"
 	AuditDriverReinstate   AuditAction = "driver.reinstate"
 	AuditDriverToken       AuditAction = "driver.token"
+	AuditTokensRevoke      AuditAction = "driver.tokens_revoke"
 	AuditDriversBulk       AuditAction = "drivers.bulk"
 	AuditKeyCreate         AuditAction = "key.create"
 	AuditKeyRevoke         AuditAction = "key.revoke"

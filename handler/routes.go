@@ -49,6 +49,8 @@ type API struct {
 	Jobs       Jobs
 	// Streams are the live streams that clients open. The hub's owner runs it.
 	Streams *notify.Hub
+	// Revocations end drivers' tokens. Their owner runs them, and has Tokens heed them.
+	Revocations *service.Revocations
 	// RedisDegraded reports whether Redis is away; nil where none is configured.
 	RedisDegraded func() bool
 	// Draining reports whether the instance is about to end; nil where nobody tells.
@@ -151,6 +153,7 @@ func New(api API) *echo.Echo {
 	admin.POST("/drivers/:id/suspend", h.asAdmin(dispatch.Admin, h.suspendDriver))
 	admin.POST("/drivers/:id/reinstate", h.asAdmin(dispatch.Admin, h.reinstateDriver))
 	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
+	admin.DELETE("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.revokeTokens))
 	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.driverDevices))
 	admin.GET("/drivers/:id/signals", h.asAdmin(dispatch.Admin, h.signals))
 

@@ -74,7 +74,7 @@ var scenes = map[string]func(s *scene, path string){
 
 	"createDriver": plain, "listDrivers": plain, "createDrivers": plain,
 	"getDriver": onDriver, "changeDriver": onDriver, "suspendDriver": onDriver, "reinstateDriver": onDriver, "issueToken": onDriver,
-	"listDevices": onDriver, "getSignals": onDriver,
+	"listDevices": onDriver, "getSignals": onDriver, "revokeTokens": onDriver,
 
 	"createKey": plain, "listKeys": plain, "listAudit": plain,
 	"revokeKey": func(s *scene, path string) {

@@ -78,7 +78,7 @@ func by(t *testing.T, method jwt.SigningMethod, key any) string {
 
 func TestGoodTokens(t *testing.T) {
 	tokens := NewTokens(secret, (&clock{fixed}).now)
-	issued, until, err := tokens.Issue(driver)
+	issued, until, err := tokens.Issue(driver, 0)
 	if err != nil || !until.Equal(fixed.Add(TokenTTL)) {
 		t.Fatalf("until %s, %v", until, err)
 	}
@@ -161,7 +161,7 @@ func TestForgedTokens(t *testing.T) {
 func TestTokenEnds(t *testing.T) {
 	c := &clock{fixed}
 	tokens := NewTokens(secret, c.now)
-	token, until, err := tokens.Issue(driver)
+	token, until, err := tokens.Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,12 +204,12 @@ func TestVerifiedTokensAreBounded(t *testing.T) {
 func TestSecretIsReplaced(t *testing.T) {
 	c := &clock{fixed}
 	first, second := secret, []byte("the-next-secret-of-this-test")
-	old, until, err := NewTokens(first, c.now).Issue(driver)
+	old, until, err := NewTokens(first, c.now).Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	during, after := NewTokens(second, c.now, first), NewTokens(second, c.now)
-	fresh, _, err := during.Issue(driver)
+	fresh, _, err := during.Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
