@@ -139,7 +139,7 @@ func TestRaceAlone(t *testing.T) {
 func TestRaceWhereNobodyIs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here := nobodyHere(t)
-	env := settings("FIRSTTAP_ADDR", here, "FIRSTTAP_ADMIN_KEY", "k", "FIRSTTAP_JWT_SECRET", "s")
+	env := settings("FIRSTTAP_ADDR", here, "FIRSTTAP_ADMIN_KEY", adminKey, "FIRSTTAP_JWT_SECRET", jwtSecret)
 	for _, args := range [][]string{
 		{"--url", "http://" + here}, {"--url", "http://" + here + ",http://" + here}, {"--url", "nonsense"},
 		{"--url", "http://" + here, "--drivers", "1"}, {"--drivers", "0"}, {"--drivers", "-1"}, {"--drivers", "1001"},

@@ -41,6 +41,8 @@ type Config struct {
 	Patience Patience
 	// SecretFiles names where secrets were read or made that the environment does not give.
 	SecretFiles []string
+	// PreviousJWTSecret still verifies tokens and opens sessions, and makes none; "" where there is none.
+	PreviousJWTSecret string
 }
 
 const (
@@ -114,6 +116,8 @@ func ReadConfig(lookup func(string) (string, bool)) (Config, error) {
 	}
 	c.Tracing = readTracing(get, bad)
 	c.Push = readPush(get, bad)
+	c.PreviousJWTSecret = get(previousSecretVar, "")
+	c.checkSecrets(bad)
 	for _, err := range c.checkDatabase() {
 		bad("FIRSTTAP_DATABASE_URL", err)
 	}
@@ -255,6 +259,9 @@ func (c *Config) MakeSecrets() error {
 		}
 		c.SecretFiles = append(c.SecretFiles, s.file)
 	}
+	if err := c.checkPrevious(); err != nil {
+		return fmt.Errorf("%s: %w", previousSecretVar, err)
+	}
 	return nil
 }
 
@@ -281,9 +288,15 @@ func secretFile(name string) (string, error) {
 
 func readSecret(name string) (string, error) {
 	raw, err := os.ReadFile(name)
-	secret := strings.TrimSpace(string(raw))
-	if err == nil && secret == "" {
-		err = fmt.Errorf("%s is empty: a secret was lost; remove the file to have a new one made", name)
+	if err != nil {
+		return "", err
 	}
-	return secret, err
+	secret := strings.TrimSpace(string(raw))
+	if secret == "" {
+		return "", fmt.Errorf("%s is empty: a secret was lost; remove the file to have a new one made", name)
+	}
+	if err := checkSecret(secret); err != nil {
+		return "", fmt.Errorf("%s: %w; remove the file to have a new one made", name, err)
+	}
+	return secret, nil
 }

@@ -63,7 +63,7 @@ func readDemoConfig(lookup func(string) (string, bool)) (Config, error) {
 		return c, fmt.Errorf("these settings are not right:\n%w", err)
 	}
 	c.DatabaseURL, c.OpsAddr, c.Drain = "", "", 0
-	c.AdminKey, c.JWTSecret = rand.Text(), rand.Text()+rand.Text()
+	c.AdminKey, c.JWTSecret = rand.Text()+rand.Text(), rand.Text()+rand.Text()
 	return c, nil
 }
 

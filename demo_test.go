@@ -138,12 +138,12 @@ func TestDemoTouchesNothingReal(t *testing.T) {
 	there := trap.Addr().String()
 	dir := t.TempDir()
 	d := startDemo(t, dir, "FIRSTTAP_DATABASE_URL=mysql://root:x@"+there+"/production", "FIRSTTAP_REDIS_URL=redis://"+there,
-		"FIRSTTAP_ADMIN_KEY=the-real-one", "FIRSTTAP_JWT_SECRET=the-real-one", "FIRSTTAP_FIREBASE_PROJECT=real",
+		"FIRSTTAP_ADMIN_KEY=the-real-one-of-another-service-far-away", "FIRSTTAP_JWT_SECRET=the-real-one", "FIRSTTAP_FIREBASE_PROJECT=real",
 		"FIRSTTAP_FCM_ENDPOINT=http://"+there, "FIREBASE_AUTH_EMULATOR_HOST="+there, "FIRSTTAP_PUSH=fcm",
 		"GOOGLE_APPLICATION_CREDENTIALS=/nowhere", "FIRSTTAP_ADDR=0.0.0.0:0", "FIRSTTAP_OPS_ADDR=0.0.0.0:0",
 		"FIRSTTAP_JOB_LOCK=quorum", "FIRSTTAP_QUORUM_URLS=redis://"+there, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+there,
 		"HTTP_PROXY=http://"+there, "HTTPS_PROXY=http://"+there)
-	if a := send("GET", d.url+"/v1/session", "the-real-one", ""); a.status != 401 {
+	if a := send("GET", d.url+"/v1/session", "the-real-one-of-another-service-far-away", ""); a.status != 401 {
 		t.Errorf("the environment's key opens the demo: %s", a)
 	}
 	// It has begun to live: whatever it would call it has called.

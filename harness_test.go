@@ -23,7 +23,8 @@ import (
 
 const (
 	asProcess = "FIRSTTAP_TEST_MAIN"
-	adminKey  = "an-admin-key-for-tests"
+	adminKey  = "an-admin-key-for-the-tests-of-firsttap"
+	jwtSecret = "a-secret-for-the-tests-of-firsttap"
 	// hung is how long nothing here may take: a request that is not answered by then has been forgotten.
 	hung = 20 * time.Second
 )
@@ -70,7 +71,7 @@ func start(t testing.TB, settings ...string) *instance {
 	cmd.Env = append([]string{
 		asProcess + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 		"FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY=" + adminKey,
-		"FIRSTTAP_JWT_SECRET=a-secret-for-the-tests-of-firsttap", "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
+		"FIRSTTAP_JWT_SECRET=" + jwtSecret, "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
 	}, settings...)
 	out, w := io.Pipe()

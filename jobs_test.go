@@ -215,7 +215,7 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 			return n
 		}
 		mine := func() int { return books.count("job_runs WHERE job='expire-offers'") }
-		if _, err := command(t, settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, "k", jwtSecretVar, "s"), "migrate", "up"); err != nil {
+		if _, err := command(t, settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, adminKey, jwtSecretVar, jwtSecret), "migrate", "up"); err != nil {
 			t.Fatal(err)
 		}
 		exec(insert)

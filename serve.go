@@ -87,7 +87,11 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	work := begin(ctx)
 	defer work.end()
 	work.Go(func() { probe.Run(work.ctx) })
-	tokens := service.NewTokens([]byte(c.JWTSecret), time.Now)
+	tokens := service.NewTokens([]byte(c.JWTSecret), time.Now, c.previousSecrets()...)
+	revocations, err := followRevocations(ctx, work, tokens, store, metrics, log)
+	if err != nil {
+		return err
+	}
 	distrust, err := trustFirebase(ctx, c.Push, tokens, store, metrics, log)
 	if err != nil {
 		return err
@@ -95,8 +99,9 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	defer distrust()
 	api := handler.API{
 		Store: store, Tokens: tokens, Keys: service.NewKeys(store),
-		Streams: news.hub, Redriven: news.hub.Wake,
-		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret), Firebase: c.Push.signIn(),
+		Streams: news.hub, Redriven: news.hub.Wake, Revocations: revocations,
+		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret),
+		PreviousSecrets: c.previousSecrets(), Firebase: c.Push.signIn(),
 		DatabaseUp: probe.Up, Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
 	}
 	if err := openLimits(&api, work, c, metrics, log); err != nil {
@@ -147,6 +152,22 @@ func openGate(ctx context.Context, work *background, c Config, metrics *telemetr
 	work.Go(func() { gate.Run(work.ctx) })
 	checkEviction(ctx, gate, log)
 	return gate, nil
+}
+
+// followRevocations has drivers' tokens refused that are revoked, here or at another instance.
+func followRevocations(ctx context.Context, work *background, tokens *service.Tokens, store *repository.Store,
+	metrics prometheus.Registerer, log *slog.Logger,
+) (*service.Revocations, error) {
+	revocations, err := service.NewRevocations(ctx, store, log)
+	if err != nil {
+		return nil, fmt.Errorf("read the revoked tokens: %w", err)
+	}
+	tokens.Heed(revocations)
+	work.Go(func() { revocations.Run(work.ctx, service.ReadRevocations) })
+	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "firsttap_revocations_age_seconds", Help: "How long ago it was read whose tokens were revoked.",
+	}, func() float64 { return revocations.Age().Seconds() }))
+	return revocations, nil
 }
 
 // keepTaps has each tap written down, behind its answer.

@@ -43,17 +43,18 @@ func TestEveryDefault(t *testing.T) {
 func TestSettings(t *testing.T) {
 	got, err := ReadConfig(settings(
 		"FIRSTTAP_ADDR", "127.0.0.1:1", "FIRSTTAP_OPS_ADDR", "127.0.0.1:2", "FIRSTTAP_DATABASE_URL", "mysql://u:p@h:3306/n",
-		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_ADMIN_KEY", "k", "FIRSTTAP_JWT_SECRET", "s",
+		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_ADMIN_KEY", adminKey, "FIRSTTAP_JWT_SECRET", jwtSecret,
 		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
 		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
-		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0",
+		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0", previousSecretVar, "the-secret-of-before-of-these-tests",
 		"FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
 		"FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
 		"FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
 	want := Config{
 		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
-		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: "k", JWTSecret: "s",
-		JobLock: "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
+		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: adminKey, JWTSecret: jwtSecret,
+		PreviousJWTSecret: "the-secret-of-before-of-these-tests",
+		JobLock:           "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
 		Drain: 90 * time.Millisecond, Tracing: true,
 		Push: PushConfig{
@@ -107,6 +108,9 @@ func TestEachBadSetting(t *testing.T) {
 		otlpProtocolVar:              {"grpc", "http/json"},
 		otlpTracesProtocolVar:        {"grpc"},
 		tracesExporterVar:            {"zipkin", "OTLP"},
+		adminKeyVar:                  {"a", strings.Repeat("a", minSecret-1), strings.Repeat("열", minSecret-1)},
+		jwtSecretVar:                 {"a", strings.Repeat("a", minSecret-1)},
+		previousSecretVar:            {"b", strings.Repeat("a", minSecret-1)},
 		"FIRSTTAP_LOG":               {"loud", "1", "info,debug"},
 		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
 			"mysql:h/n", "://", "SQLITE://x.db"},
@@ -135,8 +139,8 @@ func TestMySQLNeedsSecrets(t *testing.T) {
 		missing []string
 	}{
 		{settings("FIRSTTAP_DATABASE_URL", url), []string{adminKeyVar, jwtSecretVar}},
-		{settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, "k"), []string{jwtSecretVar}},
-		{settings("FIRSTTAP_DATABASE_URL", url, jwtSecretVar, "s"), []string{adminKeyVar}},
+		{settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, adminKey), []string{jwtSecretVar}},
+		{settings("FIRSTTAP_DATABASE_URL", url, jwtSecretVar, jwtSecret), []string{adminKeyVar}},
 	} {
 		_, err := ReadConfig(c.env)
 		for _, name := range c.missing {
@@ -224,13 +228,13 @@ func TestSecretsAreMadeOnce(t *testing.T) {
 func TestSecretsOfTheEnvironmentAreKept(t *testing.T) {
 	dir := t.TempDir()
 	c := configIn(dir)
-	c.AdminKey, c.JWTSecret = "k", "s"
-	if err := c.MakeSecrets(); err != nil || c.AdminKey != "k" || c.JWTSecret != "s" || len(c.SecretFiles) != 0 {
+	c.AdminKey, c.JWTSecret = adminKey, jwtSecret
+	if err := c.MakeSecrets(); err != nil || c.AdminKey != adminKey || c.JWTSecret != jwtSecret || len(c.SecretFiles) != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	mustHoldFiles(t, dir)
 	c.JWTSecret = ""
-	if err := c.MakeSecrets(); err != nil || c.AdminKey != "k" || c.JWTSecret == "" {
+	if err := c.MakeSecrets(); err != nil || c.AdminKey != adminKey || c.JWTSecret == "" {
 		t.Errorf("%+v, %v", c, err)
 	}
 	mustHoldFiles(t, dir, "data.jwt-secret")

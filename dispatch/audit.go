@@ -15,6 +15,7 @@ const (
 	AuditDriverReinstate   AuditAction = "driver.reinstate"
 	AuditDriverToken       AuditAction = "driver.token"
 	AuditDriverDevice      AuditAction = "driver.device"
+	AuditTokensRevoke      AuditAction = "driver.tokens_revoke"
 	AuditDriversBulk       AuditAction = "drivers.bulk"
 	AuditKeyCreate         AuditAction = "key.create"
 	AuditKeyRevoke         AuditAction = "key.revoke"

@@ -39,10 +39,15 @@ func (v Driver) Ineligible(t Terms, now time.Time) []Reason {
 	if !v.OnDuty {
 		reasons = append(reasons, OffDuty)
 	}
-	if v.SuspendedUntil != nil && now.Before(*v.SuspendedUntil) {
+	if v.Suspended(now) {
 		reasons = append(reasons, Suspended)
 	}
 	return append(reasons, v.unsuited(t)...)
+}
+
+// Suspended reports whether the driver is suspended now.
+func (v Driver) Suspended(now time.Time) bool {
+	return v.SuspendedUntil != nil && now.Before(*v.SuspendedUntil)
 }
 
 // MaySee reports whether the driver could ever be offered work on these terms: on duty or not, suspended or not.

@@ -43,7 +43,8 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 	return []Event{d.event(EventAccepted, string(c.ID), "", now)}, nil
 }
 
-// Withdraw gives the driver's claim back and opens the next round at once, for as long as the last one stood.
+// Withdraw gives the driver's claim back and opens the next round at once, for as long as the last one stood. A driver who is
+// suspended may: somebody else can have it then.
 // ErrNotYours, ErrInvalidState once the work has started.
 func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Event, error) {
 	if !d.HeldBy(driver) {
@@ -55,12 +56,17 @@ func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Ev
 	return d.release(EventWithdrawn, string(driver), reason, now), nil
 }
 
-// Start begins the work. Starting what the driver has already started changes nothing.
-func (d *Dispatch) Start(driver DriverID, now time.Time) ([]Event, error) {
-	return d.advance(driver, Accepted, InProgress, EventStarted, now)
+// Start begins the work. Starting what the driver has already started changes nothing. ErrNotYours, ErrInvalidState, and
+// ErrNotEligible while the driver is suspended.
+func (d *Dispatch) Start(v Driver, now time.Time) ([]Event, error) {
+	if d.HeldBy(v.ID) && d.Status == Accepted && v.Suspended(now) {
+		return nil, &NotEligibleError{Reasons: []Reason{Suspended}}
+	}
+	return d.advance(v.ID, Accepted, InProgress, EventStarted, now)
 }
 
-// Complete ends the work. Completing what the driver has already completed changes nothing.
+// Complete ends the work, also that of a driver who is suspended meanwhile. Completing what the driver has already completed
+// changes nothing.
 func (d *Dispatch) Complete(driver DriverID, now time.Time) ([]Event, error) {
 	return d.advance(driver, InProgress, Completed, EventCompleted, now)
 }

@@ -83,7 +83,25 @@ var actions = []action{
 	},
 	{
 		name: "start by the holder",
-		do:   func(d *Dispatch) ([]Event, error) { return d.Start(me, noon) },
+		do:   func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: me}, noon) },
+		want: map[state]outcome{
+			accepted: moves(InProgress, EventStarted), inProgress: nothing,
+			scheduled: refused(ErrNotYours), pending: refused(ErrNotYours), canceled: refused(ErrNotYours),
+			expired: refused(ErrNotYours),
+		},
+	},
+	{
+		name: "start by the holder, suspended",
+		do:   func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: me, SuspendedUntil: &Forever}, noon) },
+		want: map[state]outcome{
+			accepted: refused(ErrNotEligible), inProgress: nothing,
+			scheduled: refused(ErrNotYours), pending: refused(ErrNotYours), canceled: refused(ErrNotYours),
+			expired: refused(ErrNotYours),
+		},
+	},
+	{
+		name: "start by the holder, suspended until now",
+		do:   func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: me, SuspendedUntil: &noon}, noon) },
 		want: map[state]outcome{
 			accepted: moves(InProgress, EventStarted), inProgress: nothing,
 			scheduled: refused(ErrNotYours), pending: refused(ErrNotYours), canceled: refused(ErrNotYours),
@@ -114,7 +132,7 @@ var actions = []action{
 		},
 	},
 	{name: "withdraw by another", do: func(d *Dispatch) ([]Event, error) { return d.Withdraw(other, "", noon) }, otherwise: ErrNotYours},
-	{name: "start by another", do: func(d *Dispatch) ([]Event, error) { return d.Start(other, noon) }, otherwise: ErrNotYours},
+	{name: "start by another", do: func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: other}, noon) }, otherwise: ErrNotYours},
 	{name: "complete by another", do: func(d *Dispatch) ([]Event, error) { return d.Complete(other, noon) }, otherwise: ErrNotYours},
 	{name: "cancel an older version", do: func(d *Dispatch) ([]Event, error) { return d.Cancel(6, "key_1", "", noon) }, otherwise: ErrVersionMoved},
 	{name: "cancel a newer version", do: func(d *Dispatch) ([]Event, error) { return d.Cancel(8, "key_1", "", noon) }, otherwise: ErrVersionMoved},
@@ -220,7 +238,7 @@ func TestEventsSayWhoAndWhich(t *testing.T) {
 		want.Dispatch, want.Round, want.At = d.ID, 2, noon
 		mustBeEvents(t, events, want)
 	}
-	step(Accepted, me, func(d *Dispatch) ([]Event, error) { return d.Start(me, noon) },
+	step(Accepted, me, func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: me}, noon) },
 		Event{Type: EventStarted, Driver: me, Actor: string(me)})
 	step(InProgress, me, func(d *Dispatch) ([]Event, error) { return d.Complete(me, noon) },
 		Event{Type: EventCompleted, Driver: me, Actor: string(me)})

@@ -46,10 +46,10 @@ func TestServiceAccount(t *testing.T) {
 	p.user("kim", "disabled", true)
 	p.user("lee")
 	p.google.set(func() { p.google.bearer = "Bearer an-access-token" })
-	if uid, err := ids.UID(t.Context(), p.token("kim")); !is(err, ErrRefused) {
+	if uid, _, err := ids.UID(t.Context(), p.token("kim")); !is(err, ErrRefused) {
 		t.Errorf("disabled: %q, %v; %s", uid, err, log)
 	}
-	if uid, err := ids.UID(t.Context(), p.token("lee")); err != nil || uid != "lee" {
+	if uid, _, err := ids.UID(t.Context(), p.token("lee")); err != nil || uid != "lee" {
 		t.Errorf("%q, %v; %s", uid, err, log)
 	}
 	if log.String() != "" {

@@ -20,16 +20,16 @@ func TestRealEmulator(t *testing.T) {
 		uid, token := e.SignUp(name + "@example.com")
 		c.pass(time.Second) // it may be the next one by now
 		for range 2 {
-			if got, err := ids.UID(t.Context(), token); err != nil || got != uid {
+			if got, _, err := ids.UID(t.Context(), token); err != nil || got != uid {
 				t.Fatalf("%s: %q, %v", name, got, err)
 			}
 		}
 		end(uid)
-		if _, err := ids.UID(t.Context(), token); err != nil {
+		if _, _, err := ids.UID(t.Context(), token); err != nil {
 			t.Errorf("%s: looked up within half a minute: %v", name, err)
 		}
 		c.pass(time.Minute)
-		if got, err := ids.UID(t.Context(), token); !is(err, ErrRefused) {
+		if got, _, err := ids.UID(t.Context(), token); !is(err, ErrRefused) {
 			t.Errorf("%s, a minute ago: %q, %v", name, got, err)
 		}
 	}

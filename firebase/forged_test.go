@@ -148,7 +148,7 @@ func TestForgedForTheEmulator(t *testing.T) {
 		tokens[name] = part(none) + "." + part(bad) + "."
 	}
 	for name, token := range tokens {
-		if uid, err := ids.UID(t.Context(), token); !is(err, ErrRefused) || uid != "" {
+		if uid, _, err := ids.UID(t.Context(), token); !is(err, ErrRefused) || uid != "" {
 			t.Errorf("%s: %q, %v", name, uid, err)
 		}
 	}

@@ -23,7 +23,7 @@ func FuzzForgedTokens(f *testing.F) {
 	p := &place{IDTokens: ids, clock: c}
 	claims := p.claims("kim")
 	good := sign(f, signers()[0], "one", claims)
-	if uid, err := ids.UID(f.Context(), good); err != nil || uid != "kim" {
+	if uid, _, err := ids.UID(f.Context(), good); err != nil || uid != "kim" {
 		f.Fatalf("the good one: %q, %v", uid, err)
 	}
 	f.Add(good + ".")
@@ -31,7 +31,7 @@ func FuzzForgedTokens(f *testing.F) {
 	f.Add(part(map[string]any{"alg": "none", "kid": "one"}) + "." + part(claims) + ".")
 	f.Add(hmacked(map[string]any{"alg": "RS256", "kid": "one"}, claims, []byte(signers()[0].certificate)))
 	f.Fuzz(func(t *testing.T, token string) {
-		if uid, err := ids.UID(t.Context(), token); token != good && (err == nil || uid != "") {
+		if uid, _, err := ids.UID(t.Context(), token); token != good && (err == nil || uid != "") {
 			t.Errorf("%q is taken for %q", token, uid)
 		}
 	})

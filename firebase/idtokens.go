@@ -66,9 +66,10 @@ type IDTokens struct {
 }
 
 type verified struct {
-	uid    string
-	issued time.Time
-	until  time.Time
+	uid      string
+	signedIn time.Time
+	issued   time.Time
+	until    time.Time
 }
 
 // life is the work in the background, which outlasts the requests that started it, and the connections it keeps.
@@ -126,24 +127,23 @@ func (t *IDTokens) Close() {
 	t.life.conns.CloseIdleConnections()
 }
 
-// UID returns the user whose token it is. ErrRefused; dispatch.ErrUnavailable while nobody can tell, as Google's keys are
+// UID returns the user whose token it is, and when they signed in. ErrRefused; dispatch.ErrUnavailable while nobody can tell, as Google's keys are
 // not known. A token that was found good is not computed again until it ends; its user is looked up again and again, and
 // is refused within a minute of being disabled, deleted or signed out. While nobody can be looked up, what was known last
 // counts, and a user of whom nothing is known is let in.
-func (t *IDTokens) UID(ctx context.Context, token string) (string, error) {
+func (t *IDTokens) UID(ctx context.Context, token string) (uid string, signedIn time.Time, err error) {
 	sum := sha256.Sum256([]byte(token))
 	v, ok := t.verified.Get(sum)
 	if !ok || !t.now().Before(v.until) {
-		var err error
 		if v, err = t.verify(ctx, token); err != nil {
-			return "", err
+			return "", time.Time{}, err
 		}
 		t.verified.Add(sum, v)
 	}
 	if !t.users.welcome(ctx, v.uid, v.issued) {
-		return "", ErrRefused
+		return "", time.Time{}, ErrRefused
 	}
-	return v.uid, nil
+	return v.uid, v.signedIn, nil
 }
 
 type claims struct {
@@ -176,7 +176,7 @@ func (t *IDTokens) verify(ctx context.Context, token string) (verified, error) {
 	case c.AuthTime == nil || c.AuthTime.After(t.now().Add(leeway)):
 		return verified{}, ErrRefused
 	}
-	return verified{uid: c.Subject, issued: c.IssuedAt.Time, until: c.ExpiresAt.Time}, nil
+	return verified{uid: c.Subject, signedIn: c.AuthTime.Time, issued: c.IssuedAt.Time, until: c.ExpiresAt.Time}, nil
 }
 
 // metrics counts what was asked of Google.

@@ -32,6 +32,19 @@ func TestGoodToken(t *testing.T) {
 	p.fails("a token that has ended, though it was good", token, ErrRefused)
 }
 
+// TestSignedIn is when the user signed in, which is not when the token was issued.
+func TestSignedIn(t *testing.T) {
+	p := newPlace(t, false)
+	claims, at := p.claims("kim"), p.clock.now().Add(-time.Hour)
+	claims["auth_time"] = at.Unix()
+	token := sign(t, signers()[0], "one", claims)
+	for range 2 { // computed, and from the cache
+		if uid, signedIn, err := p.UID(t.Context(), token); err != nil || uid != "kim" || !signedIn.Equal(at) {
+			t.Errorf("%s signed in at %s, %v, want %s", uid, signedIn, err, at)
+		}
+	}
+}
+
 // TestRotation: a key that is new is fetched when a token names it, a key that is gone is good no more.
 func TestRotation(t *testing.T) {
 	p := newPlace(t, false)

@@ -212,14 +212,14 @@ func (p *place) token(uid string) string { return sign(p.t, signers()[0], "one",
 // is fails the test unless the token is uid's.
 func (p *place) is(what, token, uid string) {
 	p.t.Helper()
-	if got, err := p.UID(p.t.Context(), token); err != nil || got != uid {
+	if got, _, err := p.UID(p.t.Context(), token); err != nil || got != uid {
 		p.t.Errorf("%s: %q, %v", what, got, err)
 	}
 }
 
 func (p *place) fails(what, token string, as error) {
 	p.t.Helper()
-	if got, err := p.UID(p.t.Context(), token); !is(err, as) || got != "" {
+	if got, _, err := p.UID(p.t.Context(), token); !is(err, as) || got != "" {
 		p.t.Errorf("%s: %q, %v, want %v", what, got, err, as)
 	}
 }

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -181,7 +182,7 @@ func (h *handler) addDrivers(c echo.Context, _ string) error {
 		if !req.IssueTokens {
 			continue
 		}
-		if views[i].Token, _, err = h.Tokens.Issue(drivers[i].ID); err != nil {
+		if views[i].Token, _, err = h.Tokens.Issue(drivers[i].ID, 0); err != nil {
 			return err
 		}
 	}
@@ -205,12 +206,24 @@ func (h *handler) issueToken(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Store.NoteToken(c.Request().Context(), id); err != nil {
+	generation, err := h.Store.NoteToken(c.Request().Context(), id)
+	if err != nil {
 		return err
 	}
-	token, until, err := h.Tokens.Issue(id)
+	token, until, err := h.Tokens.Issue(id, generation)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c, 201, tokenView{Token: token, ExpiresAt: timestamp(until)})
+}
+
+func (h *handler) revokeTokens(c echo.Context, _ string) error {
+	id, err := driverID(c)
+	if err != nil {
+		return err
+	}
+	if err := h.Revocations.Revoke(c.Request().Context(), id); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
 }

@@ -33,8 +33,10 @@ type world struct {
 	api    http.Handler
 	store  *repository.Store
 	tokens *service.Tokens
-	log    *strings.Builder
-	path   string // of the database
+	// revocations are read again by whoever wants to.
+	revocations *service.Revocations
+	log         *strings.Builder
+	path        string // of the database
 }
 
 func newWorld(t testing.TB, change ...func(*API)) *world {
@@ -70,6 +72,11 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	for _, c := range change {
 		c(&api)
 	}
+	if api.Revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {
+		t.Fatal(err)
+	}
+	api.Tokens.Heed(api.Revocations)
+	w.revocations = api.Revocations
 	w.api = New(api)
 	return w
 }

@@ -49,7 +49,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("%s: %d %s", path, r.status, r.raw)
 		}
 	}
-	nobody, _, err := w.tokens.Issue("drv_" + dispatch.DriverID(strings.Repeat("0", 26)))
+	nobody, _, err := w.tokens.Issue("drv_"+dispatch.DriverID(strings.Repeat("0", 26)), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -201,7 +201,7 @@ func (h *handler) removeDevice(c echo.Context, _ string) error {
 type driverStore interface {
 	CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error)
 	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
-	NoteToken(ctx context.Context, id dispatch.DriverID) error
+	NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error)
 	DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
 	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
 	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)

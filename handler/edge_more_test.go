@@ -105,7 +105,7 @@ func TestRateLimitRefills(t *testing.T) {
 	if err := w.store.AddDrivers(t.Context(), []dispatch.Driver{{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := w.tokens.Issue(id)
+	token, _, err := w.tokens.Issue(id, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

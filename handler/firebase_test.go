@@ -32,11 +32,10 @@ func (m *movable) pass(d time.Duration) {
 	m.ahead += d
 }
 
-// TestFirebaseUsers of a real emulator: who they are here, and how soon they are not any more.
-func TestFirebaseUsers(t *testing.T) {
-	e := servertest.StartFirebaseAuth(t)
-	clock := &movable{}
-	w := newWorld(t, func(a *API) {
+// newFirebaseWorld is the API where the emulator's users are drivers too.
+func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) *world {
+	t.Helper()
+	return newWorld(t, func(a *API) {
 		a.Tokens = service.NewTokens([]byte("secret"), clock.now)
 		ids, err := firebase.New(context.Background(), firebase.Options{
 			Project: servertest.FirebaseProject, Emulator: e.Addr(), Now: clock.now, Log: slog.New(slog.DiscardHandler),
@@ -47,6 +46,12 @@ func TestFirebaseUsers(t *testing.T) {
 		t.Cleanup(ids.Close)
 		a.Tokens.Trust(ids, a.Store.(service.UIDs))
 	})
+}
+
+// TestFirebaseUsers of a real emulator: who they are here, and how soon they are not any more.
+func TestFirebaseUsers(t *testing.T) {
+	e, clock := servertest.StartFirebaseAuth(t), &movable{}
+	w := newFirebaseWorld(t, e, clock)
 	sign := func(name string) (who, string) {
 		uid, token := e.SignUp(name + "@example.com")
 		d := w.drivers(1, fmt.Sprintf(`"firebase_uid":%q`, uid))[0]
@@ -89,4 +94,23 @@ func TestFirebaseUsers(t *testing.T) {
 	if strings.Contains(w.log.String(), stranger) {
 		t.Error("a token is in the log")
 	}
+}
+
+// TestFirebaseUserWhoIsRevoked signs in again, and is refused with what they signed in with before.
+func TestFirebaseUserWhoIsRevoked(t *testing.T) {
+	e := servertest.StartFirebaseAuth(t)
+	w := newFirebaseWorld(t, e, &movable{})
+	const email = "kim@example.com"
+	uid, old := e.SignUp(email)
+	d := w.drivers(1, fmt.Sprintf(`"firebase_uid":%q`, uid))[0]
+	if r := w.call("GET", "/v1/me", old, ""); r.status != 200 || r.at("id") != d.id {
+		t.Fatal(r.raw)
+	}
+	if r := w.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 204 {
+		t.Fatal(r.raw)
+	}
+	w.refused("who signed in before", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
+	// Sign-ins are told to the second: one within that of the revocation is not later than it.
+	within(t, "who signs in again is let in", func() bool { return w.call("GET", "/v1/me", e.SignIn(email), "").status == 200 })
+	w.refused("who signed in before, all the same", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
 }

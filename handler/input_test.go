@@ -156,7 +156,7 @@ func TestCachedTokenEnds(t *testing.T) {
 	now := time.Now()
 	tokens := service.NewTokens([]byte("secret"), func() time.Time { return now })
 	driver := dispatch.NewDriverID(now)
-	token, until, err := tokens.Issue(driver)
+	token, until, err := tokens.Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,9 +87,10 @@ var matrix = map[string]access{
 
 	"DELETE /v1/admin/drivers/{id}/devices/{installation_id}": {role: "admin"},
 
-	"GET /v1/admin/drivers/{id}/signals": {role: "admin"},
-	"POST /v1/admin/drivers/bulk":        {role: "admin"},
-	"POST /v1/admin/drivers/{id}/tokens": {role: "admin"},
+	"GET /v1/admin/drivers/{id}/signals":   {role: "admin"},
+	"POST /v1/admin/drivers/bulk":          {role: "admin"},
+	"POST /v1/admin/drivers/{id}/tokens":   {role: "admin"},
+	"DELETE /v1/admin/drivers/{id}/tokens": {role: "admin"},
 
 	"POST /v1/admin/api-keys":        {role: "admin"},
 	"GET /v1/admin/api-keys":         {role: "admin"},
@@ -147,7 +148,7 @@ func (w *world) callers(t *testing.T, op *operation, a access) {
 	s := newScene(t, w, op)
 	body := s.body(op.examples()[0])
 	stranger, strange := s.drivers(1, `"regions":["elsewhere"]`)[0], dispatch.NewDriverID(time.Now())
-	nobodys, _, err := w.tokens.Issue(strange)
+	nobodys, _, err := w.tokens.Issue(strange, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,8 @@ type API struct {
 	Streams *notify.Hub
 	// DatabaseUp reports whether the database takes writes, without asking it; nil where nobody tells.
 	DatabaseUp func() bool
+	// Revocations end drivers' tokens. Their owner runs them, and has Tokens heed them.
+	Revocations *service.Revocations
 	// RedisDegraded reports whether Redis is away; nil where none is configured.
 	RedisDegraded func() bool
 	// Draining reports whether the instance is about to end; nil where nobody tells.
@@ -65,6 +67,8 @@ type API struct {
 	DriverLimit, AdminLimit *limit.Limiter
 	// SessionSecret seals the cookies of those who sign in: the same on every instance.
 	SessionSecret []byte
+	// PreviousSecrets open cookies that were sealed before the secret was replaced.
+	PreviousSecrets [][]byte
 	// Firebase is where drivers sign in who have no token of ours; nil where they can't.
 	Firebase *FirebaseSignIn
 	Now      func() time.Time
@@ -80,7 +84,7 @@ type handler struct {
 
 // New returns the API, ready to serve.
 func New(api API) *echo.Echo {
-	h := &handler{API: api, sessions: newSessions(api.SessionSecret)}
+	h := &handler{API: api, sessions: newSessions(api.SessionSecret, api.PreviousSecrets...)}
 	if h.DriverLimit == nil {
 		h.DriverLimit = limit.New(api.DriverRate.Limit())
 	}
@@ -150,6 +154,7 @@ func New(api API) *echo.Echo {
 	admin.POST("/drivers/:id/suspend", h.asAdmin(dispatch.Admin, h.suspendDriver))
 	admin.POST("/drivers/:id/reinstate", h.asAdmin(dispatch.Admin, h.reinstateDriver))
 	admin.POST("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.issueToken))
+	admin.DELETE("/drivers/:id/tokens", h.asAdmin(dispatch.Admin, h.revokeTokens))
 	admin.GET("/drivers/:id/devices", h.asAdmin(dispatch.Viewer, h.driverDevices))
 	admin.DELETE("/drivers/:id/devices/:installation_id", h.asAdmin(dispatch.Admin, h.removeDevice))
 	admin.GET("/drivers/:id/signals", h.asAdmin(dispatch.Admin, h.signals))

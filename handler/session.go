@@ -36,14 +36,24 @@ type session struct {
 // they have, and nothing else.
 type sessions struct {
 	cipher cipher.AEAD
+	older  []cipher.AEAD // open what was sealed under a previous secret
 	cross  *http.CrossOriginProtection
 }
 
-// newSessions takes the secret that all instances share. Without one the sessions are good at this instance, while it lasts.
-func newSessions(secret []byte) *sessions {
+// newSessions takes the secret that all instances share, and those that it was before, under which no session is made any
+// more. Without one the sessions are good at this instance, while it lasts.
+func newSessions(secret []byte, previous ...[]byte) *sessions {
 	if len(secret) == 0 {
 		secret = []byte(rand.Text()) // or everybody could read them
 	}
+	s := &sessions{cipher: sessionCipher(secret), cross: http.NewCrossOriginProtection()}
+	for _, p := range previous {
+		s.older = append(s.older, sessionCipher(p))
+	}
+	return s
+}
+
+func sessionCipher(secret []byte) cipher.AEAD {
 	key, err := hkdf.Key(sha256.New, secret, nil, "firsttap session", 32)
 	if err != nil {
 		panic(err) // only for a length that there is not
@@ -56,7 +66,7 @@ func newSessions(secret []byte) *sessions {
 	if err != nil {
 		panic(err)
 	}
-	return &sessions{cipher: aead, cross: http.NewCrossOriginProtection()}
+	return aead
 }
 
 // cookieText has one way to write a value, so that a cookie that differs in a bit is another.
@@ -69,13 +79,16 @@ func (s *sessions) seal(v session) string {
 	return cookieText.EncodeToString(s.cipher.Seal(nil, nil, append(raw, v.key...), nil))
 }
 
-// open reads what seal has written with the same secret.
+// open reads what seal has written with the same secret, or a previous one.
 func (s *sessions) open(value string) (session, error) {
 	sealed, err := cookieText.DecodeString(value)
 	if err != nil {
 		return session{}, err
 	}
 	raw, err := s.cipher.Open(nil, nil, sealed, nil)
+	for i := 0; err != nil && i < len(s.older); i++ {
+		raw, err = s.older[i].Open(nil, nil, sealed, nil)
+	}
 	if err != nil {
 		return session{}, err
 	}

@@ -248,6 +248,24 @@ func TestSessionsOfInstances(t *testing.T) {
 	}
 }
 
+// TestSessionsOfAPreviousSecret are opened, and none is made under it.
+func TestSessionsOfAPreviousSecret(t *testing.T) {
+	made := session{key, time.UnixMilli(1796083200000)}
+	before, during, after := newSessions([]byte("old")), newSessions([]byte("new"), []byte("old")), newSessions([]byte("new"))
+	for what, of := range map[string]struct {
+		made, opened *sessions
+		good         bool
+	}{
+		"old, during": {before, during, true}, "new, during": {during, during, true}, "new, after": {during, after, true},
+		"old, after": {before, after, false}, "new, before": {during, before, false},
+		"of neither": {newSessions([]byte("another")), during, false},
+	} {
+		if got, err := of.opened.open(of.made.seal(made)); (err == nil) != of.good || of.good && got != made {
+			t.Errorf("%s: %v, %v", what, got, err)
+		}
+	}
+}
+
 // TestCrossSite: a session is for our own pages. A key in the header is whoever's has it.
 func TestCrossSite(t *testing.T) {
 	w := newWorld(t)

@@ -181,7 +181,7 @@ func TestNoStream(t *testing.T) {
 	l.refused("a bad token", l.call("GET", "/v1/stream", "x", ""), 401, "UNAUTHENTICATED")
 	l.refused("a key for a token", l.call("GET", "/v1/stream", key, ""), 401, "UNAUTHENTICATED")
 	l.refused("a token for a key", l.call("GET", "/v1/admin/stream", d.token, ""), 401, "UNAUTHENTICATED")
-	nobody, _, err := l.tokens.Issue(dispatch.NewDriverID(time.Now()))
+	nobody, _, err := l.tokens.Issue(dispatch.NewDriverID(time.Now()), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 // TestNobodysJobs: a good token for a driver who is not there is no token, on every route.
 func TestNobodysJobs(t *testing.T) {
 	w := newWorld(t)
-	token, _, err := w.tokens.Issue("drv_" + "00000000000000000000000000")
+	token, _, err := w.tokens.Issue("drv_"+"00000000000000000000000000", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

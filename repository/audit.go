@@ -64,18 +64,21 @@ func made(tx *gorm.DB) (*dispatch.AuditEntry, error) {
 	return &e, nil
 }
 
-// NoteToken writes that the driver is given a token. ErrDriverNotFound. Unless it returns nil, nobody may get the token.
-func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		if e, err := made(tx); err != nil || e != nil {
+// NoteToken writes that the driver is given a token, and returns the token's generation. ErrDriverNotFound. Unless the error is
+// nil, nobody may get the token.
+func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
+	err = s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockDriver(tx, id)
+		if err != nil {
 			return err
 		}
-		_, now, err := s.lockDriver(tx, id)
-		if err != nil {
+		generation = row.TokenGeneration
+		if e, err := made(tx); err != nil || e != nil {
 			return err
 		}
 		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)
 	})
+	return generation, err
 }
 
 // slotDetail is where the audit entry of a run that was asked for says which one it is.

@@ -74,7 +74,8 @@ func TestChangeDriver(t *testing.T) {
 		}
 		_, err = db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)
 		mustBeError(t, "nobody", err, dispatch.ErrDriverNotFound)
-		mustBeError(t, "nobody's token", db.NoteToken(ctx, "drv_0"), dispatch.ErrDriverNotFound)
+		_, err = db.NoteToken(ctx, "drv_0")
+		mustBeError(t, "nobody's token", err, dispatch.ErrDriverNotFound)
 
 		one, two := string(v.ID), string(other.ID)
 		entries := db.mustAudit(t, "driver.create "+one, "driver.create "+two, "driver.update "+one)
@@ -288,7 +289,7 @@ func TestAuditByTargetAndActor(t *testing.T) {
 		v := db.drivers(t, 2) // one entry of the system's
 		for i := range 6 {
 			ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: fmt.Sprint("key_", i%2)})
-			if err := db.NoteToken(ctx, v[i%3/2].ID); err != nil {
+			if _, err := db.NoteToken(ctx, v[i%3/2].ID); err != nil {
 				t.Fatal(err)
 			}
 		}

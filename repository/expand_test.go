@@ -326,7 +326,7 @@ func TestWhoHearsOfTheRest(t *testing.T) {
 			}},
 			{event: dispatch.EventStarted, accepted: true, happen: func(a *audience) {
 				db.mustUpdate(t, a.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-					return d.Start(a.winner, now)
+					return d.Start(dispatch.Driver{ID: a.winner}, now)
 				})
 			}},
 		} {

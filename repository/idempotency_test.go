@@ -165,7 +165,7 @@ func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (an
 			run, err := db.RequestRun(ctx, report, "key_1")
 			return run.Slot, err
 		},
-		"audit WHERE action = 'driver.token'": func(ctx context.Context) (any, error) { return nil, db.NoteToken(ctx, v.ID) },
+		"audit WHERE action = 'driver.token'": func(ctx context.Context) (any, error) { return db.NoteToken(ctx, v.ID) },
 	}
 }
 

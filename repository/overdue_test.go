@@ -12,7 +12,7 @@ import (
 var overdue = clockworks[2]
 
 func start(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-	return d.Start(d.Claim.Driver, now)
+	return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
 }
 
 // Work that never began is canceled, and work that did is completed.

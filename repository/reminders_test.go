@@ -67,7 +67,9 @@ func TestNoReminder(t *testing.T) {
 			}
 		}
 		for name, happens := range map[string]func(dispatch.ID){
-			"started": change((*dispatch.Dispatch).Start),
+			"started": change(func(d *dispatch.Dispatch, by dispatch.DriverID, now time.Time) ([]dispatch.Event, error) {
+				return d.Start(dispatch.Driver{ID: by}, now)
+			}),
 			"canceled": change(func(d *dispatch.Dispatch, _ dispatch.DriverID, now time.Time) ([]dispatch.Event, error) {
 				return cancel(d, now)
 			}),
@@ -118,7 +120,9 @@ func TestAReminderThatIsOvertaken(t *testing.T) {
 		driver := db.mustRead(t, id).Claim.Driver
 		db.device(t, driver, nil)
 		reminders.mustChange(t, db.Store, 10, 1)
-		db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Start(driver, now) })
+		db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+			return d.Start(dispatch.Driver{ID: driver}, now)
+		})
 		told := db.as("ins_a").mustExpand(t, db, dispatch.EventReminder, 10)
 		if len(told.Pushes)+told.Left != 0 || told.Dropped != 1 {
 			t.Errorf("%+v", told)

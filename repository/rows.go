@@ -98,6 +98,9 @@ type driverRow struct {
 	Version        int
 	CreatedAt      int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
+	// RevokeTokens alone changes these.
+	TokenGeneration int    `gorm:"->"`
+	TokensRevokedAt *int64 `gorm:"->"`
 }
 
 func (driverRow) TableName() string { return "drivers" }

@@ -198,7 +198,7 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 		db.mustRelease(t, 1)
 		// What else happens to a dispatch that is over does not put it off.
 		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-			return d.Start(devices[0].Driver, now)
+			return d.Start(dispatch.Driver{ID: devices[0].Driver}, now)
 		})
 		o.mustExpand(t, db, dispatch.EventStarted, 0)
 		want := dispatch.Topic{Name: dispatch.TopicOf(d.ID), Ended: true}

@@ -23,6 +23,26 @@ func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	})
 }
 
+// UpdateAs is Update by a driver, who stays as they are until it is committed. ErrDriverNotFound as well.
+func (s *Store) UpdateAs(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+	change func(d *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	return s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		var rows []driverRow
+		if err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forShare, driver).Scan(&rows).Error; err != nil {
+			return nil, unavailable(err)
+		}
+		if len(rows) == 0 {
+			return nil, dispatch.ErrDriverNotFound
+		}
+		v, err := rows[0].driver()
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		return change(d, v, now)
+	})
+}
+
 func (s *Store) update(ctx context.Context, id dispatch.ID,
 	change func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {

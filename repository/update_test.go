@@ -173,8 +173,12 @@ func TestALife(t *testing.T) {
 			t.Errorf("the second claim is %+v, %v", past, err)
 		}
 		steps := []func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error){
-			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Start(b, now) },
-			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Start(b, now) }, // again
+			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				return d.Start(dispatch.Driver{ID: b}, now)
+			},
+			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+				return d.Start(dispatch.Driver{ID: b}, now)
+			}, // again
 			func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) { return d.Complete(b, now) },
 		}
 		for i, step := range steps {

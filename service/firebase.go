@@ -10,10 +10,10 @@ import (
 	"firsttap/dispatch"
 )
 
-// IDTokens tells whose an ID token of Firebase Auth is: the uid; dispatch.ErrUnavailable when nobody can tell, any other
-// error when it proves nothing.
+// IDTokens tells whose an ID token of Firebase Auth is, the uid, and when they signed in, to the second;
+// dispatch.ErrUnavailable when nobody can tell, any other error when it proves nothing.
 type IDTokens interface {
-	UID(ctx context.Context, token string) (string, error)
+	UID(ctx context.Context, token string) (uid string, signedIn time.Time, err error)
 }
 
 // UIDs finds the driver of a Firebase user. ErrDriverNotFound.
@@ -52,20 +52,25 @@ func (t *Tokens) Trust(ids IDTokens, drivers UIDs) {
 }
 
 // Caller returns whose token it is, ours or Firebase's: ErrUnauthenticated also when the Firebase user is no driver's.
-// ErrUnavailable when nobody can tell. A driver's changed firebase_uid counts within half a minute.
+// ErrUnavailable when nobody can tell. A driver's changed firebase_uid counts within half a minute. A Firebase user who signed in
+// before the driver's tokens were revoked has to sign in again.
 func (t *Tokens) Caller(ctx context.Context, token string) (dispatch.DriverID, error) {
 	driver, err := t.Driver(token)
 	if err == nil || t.trust == nil {
 		return driver, err
 	}
-	uid, err := t.trust.ids.UID(ctx, token)
+	uid, signedIn, err := t.trust.ids.UID(ctx, token)
 	switch {
 	case errors.Is(err, dispatch.ErrUnavailable):
 		return "", err
 	case err != nil:
 		return "", ErrUnauthenticated
 	}
-	return t.trust.driver(ctx, uid, t.now())
+	driver, err = t.trust.driver(ctx, uid, t.now())
+	if err == nil && t.revoked.signedOut(driver, signedIn) {
+		return "", ErrUnauthenticated
+	}
+	return driver, err
 }
 
 func (t *trust) driver(ctx context.Context, uid string, now time.Time) (dispatch.DriverID, error) {

@@ -12,14 +12,14 @@ import (
 // uids are the ID tokens that count in a test, and whose they are.
 type uids map[string]string
 
-func (u uids) UID(_ context.Context, token string) (string, error) {
+func (u uids) UID(_ context.Context, token string) (string, time.Time, error) {
 	switch uid, ok := u[token]; {
 	case token == "unclear":
-		return "", dispatch.ErrUnavailable
+		return "", time.Time{}, dispatch.ErrUnavailable
 	case ok:
-		return uid, nil
+		return uid, fixed, nil
 	}
-	return "", errors.New("refused")
+	return "", time.Time{}, errors.New("refused")
 }
 
 // TestCaller tells our own token from Firebase's, and "no" from "nobody knows".

@@ -27,38 +27,54 @@ const (
 // Tokens issues drivers' tokens and tells whose they are. Safe for concurrent use.
 type Tokens struct {
 	secret   []byte
+	keys     jwt.VerificationKeySet // the secret, then those that only verify
 	parser   *jwt.Parser
 	verified *lru.Cache[string, verifiedToken]
 	now      func() time.Time
-	trust    *trust // nil where only our own tokens count
+	trust    *trust       // nil where only our own tokens count
+	revoked  *Revocations // nil where nobody revokes any
 }
 
 type verifiedToken struct {
-	driver dispatch.DriverID
-	until  time.Time
+	driver     dispatch.DriverID
+	generation int
+	until      time.Time
 }
 
-// NewTokens returns Tokens under secret.
-func NewTokens(secret []byte, now func() time.Time) *Tokens {
+// driverClaims are what a token says. Those of before there were generations say none, and are of the first, 0.
+type driverClaims struct {
+	jwt.RegisteredClaims
+	Generation int `json:"gen,omitempty"`
+}
+
+// NewTokens returns Tokens under secret. Tokens that were issued under a previous secret are good too.
+func NewTokens(secret []byte, now func() time.Time, previous ...[]byte) *Tokens {
 	verified, err := lru.New[string, verifiedToken](verifiedTokens)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return &Tokens{secret: secret, now: now, verified: verified, parser: jwt.NewParser(
+	keys := jwt.VerificationKeySet{Keys: []jwt.VerificationKey{secret}}
+	for _, p := range previous {
+		keys.Keys = append(keys.Keys, p)
+	}
+	return &Tokens{secret: secret, keys: keys, now: now, verified: verified, parser: jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose "none"
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithStrictDecoding(),
 		jwt.WithIssuer(tokenIssuer), jwt.WithAudience(tokenPurpose), jwt.WithTimeFunc(now),
 	)}
 }
 
-// Issue returns a token for the driver and when it ends.
-func (t *Tokens) Issue(driver dispatch.DriverID) (string, time.Time, error) {
+// Heed has the tokens refused that were revoked. It must be called before the first Caller.
+func (t *Tokens) Heed(revoked *Revocations) { t.revoked = revoked }
+
+// Issue returns a token of the generation for the driver, and when it ends.
+func (t *Tokens) Issue(driver dispatch.DriverID, generation int) (string, time.Time, error) {
 	now := t.now().Truncate(time.Second)
 	until := now.Add(TokenTTL)
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{
+	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, driverClaims{Generation: generation, RegisteredClaims: jwt.RegisteredClaims{
 		Issuer: tokenIssuer, Audience: jwt.ClaimStrings{tokenPurpose}, Subject: string(driver),
 		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(until),
-	}).SignedString(t.secret)
+	}}).SignedString(t.secret)
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("sign a token: %w", err)
 	}
@@ -66,23 +82,34 @@ func (t *Tokens) Issue(driver dispatch.DriverID) (string, time.Time, error) {
 }
 
 // Driver returns whose token it is, or ErrUnauthenticated. A token that was found good once is not computed again
-// until it ends.
+// until it ends; whether it was revoked is looked up each time, in memory.
 func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
-	if v, ok := t.verified.Get(token); ok && t.now().Before(v.until) {
-		return v.driver, nil
+	v, ok := t.verified.Get(token)
+	if !ok || !t.now().Before(v.until) {
+		var err error
+		if v, err = t.verify(token); err != nil {
+			return "", err
+		}
+		t.verified.Add(token, v)
 	}
-	if strings.ContainsAny(token, "\r\n") {
-		return "", ErrUnauthenticated // what decodes base64 skips them
-	}
-	var claims jwt.RegisteredClaims
-	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.secret, nil })
-	if err != nil {
+	if t.revoked.ended(v.driver, v.generation) {
 		return "", ErrUnauthenticated
+	}
+	return v.driver, nil
+}
+
+func (t *Tokens) verify(token string) (verifiedToken, error) {
+	if strings.ContainsAny(token, "\r\n") {
+		return verifiedToken{}, ErrUnauthenticated // what decodes base64 skips them
+	}
+	var claims driverClaims
+	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.keys, nil })
+	if err != nil {
+		return verifiedToken{}, ErrUnauthenticated
 	}
 	driver, err := dispatch.ParseDriverID(claims.Subject)
-	if err != nil {
-		return "", ErrUnauthenticated
+	if err != nil || claims.IssuedAt == nil || claims.ExpiresAt.Sub(claims.IssuedAt.Time) > TokenTTL {
+		return verifiedToken{}, ErrUnauthenticated
 	}
-	t.verified.Add(token, verifiedToken{driver: driver, until: claims.ExpiresAt.Time})
-	return driver, nil
+	return verifiedToken{driver: driver, generation: claims.Generation, until: claims.ExpiresAt.Time}, nil
 }

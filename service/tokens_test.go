@@ -78,7 +78,7 @@ func by(t *testing.T, method jwt.SigningMethod, key any) string {
 
 func TestGoodTokens(t *testing.T) {
 	tokens := NewTokens(secret, (&clock{fixed}).now)
-	issued, until, err := tokens.Issue(driver)
+	issued, until, err := tokens.Issue(driver, 0)
 	if err != nil || !until.Equal(fixed.Add(TokenTTL)) {
 		t.Fatalf("until %s, %v", until, err)
 	}
@@ -145,6 +145,8 @@ func TestForgedTokens(t *testing.T) {
 		"two algs, the other way": base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","alg":"HS256"}`)) + "." + p[1] + ".",
 		"kid a path":              signed(map[string]any{"alg": "HS256", "kid": "../../../dev/null"}, goodClaims(), nil), "kid SQL": signed(map[string]any{"alg": "HS256", "kid": "x' UNION SELECT 'k"}, goodClaims(), []byte("k")),
 		"subject a list": with(map[string]any{"sub": []string{string(driver)}}), "subject null": signed(hs256, map[string]any{"iss": "firsttap", "aud": "driver", "sub": nil, "exp": fixed.Unix() + 9}, secret),
+		"no iat":     with(map[string]any{"iat": nil}),
+		"too long":   with(map[string]any{"exp": fixed.Add(TokenTTL + time.Second).Unix()}),
 		"exp huge":   with(map[string]any{"exp": 1e300}),
 		"not base64": p[0] + ".*." + p[2], "NUL": good + "\x00",
 	} {
@@ -161,7 +163,7 @@ func TestForgedTokens(t *testing.T) {
 func TestTokenEnds(t *testing.T) {
 	c := &clock{fixed}
 	tokens := NewTokens(secret, c.now)
-	token, until, err := tokens.Issue(driver)
+	token, until, err := tokens.Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,5 +198,41 @@ func TestVerifiedTokensAreBounded(t *testing.T) {
 	}
 	if got, err := tokens.Driver(first); err != nil || got != driver {
 		t.Errorf("one that was dropped: %q, %v", got, err)
+	}
+}
+
+// TestSecretIsReplaced: tokens of the previous secret are good until they end, new ones are of the current one, and what is
+// dropped in the end is refused.
+func TestSecretIsReplaced(t *testing.T) {
+	c := &clock{fixed}
+	first, second := secret, []byte("the-next-secret-of-this-test")
+	old, until, err := NewTokens(first, c.now).Issue(driver, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	during, after := NewTokens(second, c.now, first), NewTokens(second, c.now)
+	fresh, _, err := during.Issue(driver, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, of := range map[string]struct {
+		tokens *Tokens
+		token  string
+		good   bool
+	}{
+		"old, during": {during, old, true}, "new, during": {during, fresh, true},
+		"old, after": {after, old, false}, "new, after": {after, fresh, true},
+		"new, where the secret is the old one": {NewTokens(first, c.now), fresh, false},
+		"new, where it is known already":       {NewTokens(first, c.now, second), fresh, true},
+		"of a third one, during":               {during, signed(hs256, goodClaims(), []byte("another")), false},
+	} {
+		got, err := of.tokens.Driver(of.token)
+		if of.good && (err != nil || got != driver) || !of.good && !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+	c.Time = until
+	if _, err := during.Driver(old); !errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("over: %v", err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 type WorkStore interface {
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
+	UpdateAs(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+		change func(*dispatch.Dispatch, dispatch.Driver, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	Offered(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Offered, error)
 	Decline(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID, reason string) error
 	Standing(ctx context.Context, id dispatch.ID, round int, driver, winner dispatch.DriverID) (dispatch.Standing, error)
@@ -67,22 +69,22 @@ func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.
 	return d, err
 }
 
-// Start begins the work on the driver's dispatch. Errors as of Withdraw.
+// Start begins the work on the driver's dispatch. Errors as of Withdraw, and ErrNotEligible while the driver is suspended.
 func (w *Work) Start(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
-	return w.advance(ctx, me, id, (*dispatch.Dispatch).Start)
+	d, err := w.store.UpdateAs(ctx, id, me, (*dispatch.Dispatch).Start)
+	return w.advanced(ctx, me, id, d, err)
 }
 
 // Complete ends the work on the driver's dispatch. Errors as of Withdraw.
 func (w *Work) Complete(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
-	return w.advance(ctx, me, id, (*dispatch.Dispatch).Complete)
+	d, err := w.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Complete(me, now)
+	})
+	return w.advanced(ctx, me, id, d, err)
 }
 
-func (w *Work) advance(ctx context.Context, me dispatch.DriverID, id dispatch.ID,
-	step func(*dispatch.Dispatch, dispatch.DriverID, time.Time) ([]dispatch.Event, error),
-) (dispatch.Dispatch, error) {
-	d, err := w.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		return step(d, me, now)
-	})
+// advanced answers a step by one who does not have the dispatch with ErrNotFound where they may not see it.
+func (w *Work) advanced(ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error) (dispatch.Dispatch, error) {
 	if !errors.Is(err, dispatch.ErrNotYours) {
 		return d, err
 	}
@@ -176,7 +178,7 @@ func (w *Work) Offers(ctx context.Context, me dispatch.DriverID, page dispatch.P
 	if err != nil {
 		return nil, "", err
 	}
-	if !v.OnDuty || v.SuspendedUntil != nil && w.now().Before(*v.SuspendedUntil) {
+	if !v.OnDuty || v.Suspended(w.now()) {
 		return nil, "", nil
 	}
 	return w.store.OpenFor(ctx, v, page)

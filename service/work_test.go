@@ -73,6 +73,67 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
+// TestSuspendedDriver starts nothing and is offered nothing, by the database's clock, and ends what is under way: completes it,
+// or gives it back.
+func TestSuspendedDriver(t *testing.T) {
+	s := newSite(t)
+	begun, taken, day := s.dispatch(), s.dispatch(), (24 * time.Hour).Microseconds()
+	if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_starts_at = work_starts_at + ?, work_ends_at = work_ends_at + ? WHERE id = ?", day, day, taken); err != nil {
+		t.Fatal(err) // two that one driver can do
+	}
+	me := s.drivers(1)[0]
+	s.win(begun, me, 1)
+	s.win(taken, me, 1)
+	if _, err := s.work.Start(t.Context(), me, begun); err != nil {
+		t.Fatal(err)
+	}
+	suspend := func(do func(v *dispatch.Driver, now time.Time) error) {
+		t.Helper()
+		if _, err := s.ChangeDriver(t.Context(), me, dispatch.DriverChange{Action: dispatch.AuditDriverSuspend, Apply: do}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
+	var unfit *dispatch.NotEligibleError
+	if _, err := s.work.Start(t.Context(), me, taken); !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.Reason{dispatch.Suspended}) {
+		t.Errorf("start: %v", err)
+	}
+	if n := s.count("dispatches WHERE id = ? AND status = 'ACCEPTED'", taken); n != 1 {
+		t.Error("what was refused is not ACCEPTED any more")
+	}
+	if d, err := s.work.Start(t.Context(), me, begun); err != nil || d.Status != dispatch.InProgress {
+		t.Errorf("the repeated start of what is begun: %s, %v", d.Status, err)
+	}
+	if _, err := s.Accept(t.Context(), Tap{s.dispatch(), me, 1}); !errors.As(err, &unfit) {
+		t.Errorf("accept: %v", err)
+	}
+	if offers, _, err := s.work.Offers(t.Context(), me, dispatch.Page{Limit: 10}); err != nil || len(offers) != 0 {
+		t.Errorf("%d offers, %v", len(offers), err)
+	}
+	if d, err := s.work.Complete(t.Context(), me, begun); err != nil || d.Status != dispatch.Completed {
+		t.Errorf("complete: %s, %v", d.Status, err)
+	}
+	suspend(func(v *dispatch.Driver, _ time.Time) error { v.Reinstate(); return nil })
+	if d, err := s.work.Start(t.Context(), me, taken); err != nil || d.Status != dispatch.InProgress {
+		t.Errorf("reinstated: %s, %v", d.Status, err)
+	}
+	given := s.dispatch()
+	s.win(given, me, 1)
+	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
+	for range 2 { // a lost answer is asked for again
+		if d, err := s.work.Withdraw(t.Context(), me, given, ""); err != nil || d.Round != 2 {
+			t.Errorf("withdraw: round %d, %v", d.Round, err)
+		}
+	}
+	if _, err := s.raw.ExecContext(t.Context(), "UPDATE drivers SET suspended_until = 1 WHERE id = ?", me); err != nil {
+		t.Fatal(err)
+	}
+	s.win(given, me, 2)
+	if d, err := s.work.Start(t.Context(), me, given); err != nil || d.Status != dispatch.InProgress {
+		t.Errorf("when the suspension is over: %s, %v", d.Status, err)
+	}
+}
+
 func TestStartAndComplete(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)

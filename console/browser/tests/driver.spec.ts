@@ -277,6 +277,7 @@ test("each tab keeps its own driver, and a new tab is the last one's", async ({ 
   expect(first.url()).not.toContain("token");
   const second = await first.context().newPage();
   await second.goto(`${service.url}/driver/#token=${b!.token}`);
+  await second.getByRole("button", { name: "Sign in with the link" }).click();
   await expect(second.getByText("Driver 2")).toBeVisible();
   await first.reload();
   await expect(first.getByText("Driver 1")).toBeVisible();
@@ -293,15 +294,19 @@ test("a link with a token is for its driver, whoever the tab or the device knows
   const page = await openDriver(a!.token);
   await expect(page.getByText("Driver 1")).toBeVisible();
   const link = (token: string) => `${service.url}/driver/#token=${token}`;
+  const wanted = (tab: Page) => tab.getByRole("button", { name: "Sign in with the link" }).click();
   await page.goto(link(b!.token)); // the page stays, only the hash is another
+  await wanted(page);
   await expect(page.getByText("Driver 2")).toBeVisible();
   await page.goto("about:blank");
   await page.goto(link(c!.token));
+  await wanted(page);
   await expect(page.getByText("Driver 3")).toBeVisible();
   expect(page.url()).toBe(`${service.url}/driver/`);
   const tabs = await Promise.all([a, b].map(async (driver) => {
     const tab = await page.context().newPage();
     await tab.goto(link(driver!.token));
+    await wanted(tab);
     return tab;
   }));
   for (const [i, tab] of tabs.entries()) {
@@ -311,6 +316,40 @@ test("a link with a token is for its driver, whoever the tab or the device knows
   }
   await page.reload();
   await expect(page.getByText("Driver 3")).toBeVisible();
+});
+
+test("a link from elsewhere replaces nobody unasked, in this tab and in a new one", async ({ openDriver, service, region }) => {
+  const [mine, theirs] = await service.drivers(2, region);
+  const page = await openDriver(mine!.token);
+  await expect(page.getByText("Driver 1")).toBeVisible();
+  const link = `${service.url}/driver/#token=${theirs!.token}`;
+  const tab = await page.context().newPage();
+  for (const p of [page, tab]) {
+    await p.goto(link);
+    const ask = p.getByRole("dialog", { name: "Sign in as another driver?" });
+    await expect(ask).toContainText("You are signed in as Driver 1.");
+    expect(p.url()).toBe(`${service.url}/driver/`);
+    await accessible(p);
+    await ask.getByRole("button", { name: "Stay signed in" }).click();
+    await expect(ask).toBeHidden();
+    await expect(p.getByText("Driver 1")).toBeVisible();
+    await p.reload();
+    await expect(p.getByText("Driver 1")).toBeVisible();
+    expect(await p.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }]))).not.toContain(theirs!.token);
+  }
+  await page.goto(link);
+  await expect(page.getByRole("dialog")).toBeVisible();
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await page.goto(`${service.url}/driver/#token=${mine!.token}`); // their own, once more
+  await expect(page).toHaveURL(`${service.url}/driver/`);
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await expect(page.getByText("Driver 1")).toBeVisible();
+  await tab.goto("about:blank");
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await expect(page.getByLabel("Driver token")).toBeVisible();
+  await page.goto(link); // nobody is signed in
+  await expect(page.getByText("Driver 2")).toBeVisible();
 });
 
 test("who signs out leaves nothing behind", async ({ openDriver, service, region }) => {

@@ -131,6 +131,30 @@ test("an edit changes what was typed, and says when somebody else was faster", a
   expect(await service.call("GET", path)).toMatchObject({ name: "Kim Min-jun", phone: "+821099998888", regions: [region, "incheon"] });
 });
 
+test("all of a driver's tokens are ended, and their phone is signed out", async ({ openConsole, openDriver, service, region }) => {
+  const [driver] = await service.drivers(1, region);
+  const path = `/v1/admin/drivers/${driver!.id}/tokens`;
+  const phone = await openDriver(driver!.token);
+  await expect(phone.getByText("Driver 1")).toBeVisible();
+  const page = await openConsole(`#/drivers/${driver!.id}`);
+  const ask = page.getByRole("dialog", { name: "End all of Driver 1's tokens?" });
+  await page.getByRole("button", { name: "End all tokens" }).click();
+  await accessible(page);
+  await ask.getByRole("button", { name: "Back" }).click();
+  await expect(ask).toBeHidden();
+  expect((await service.call("GET", "/v1/me", undefined, { token: driver!.token })).id).toBe(driver!.id);
+  await page.getByRole("button", { name: "End all tokens" }).click();
+  await ask.getByRole("button", { name: "End all tokens" }).click();
+  await expect(ask).toBeHidden();
+  await expect(service.call("GET", "/v1/me", undefined, { token: driver!.token })).rejects.toThrow(/401/);
+  await phone.reload();
+  await expect(phone.getByLabel("Driver token")).toBeVisible();
+  const { token } = await service.call("POST", path);
+  expect((await service.call("GET", "/v1/me", undefined, { token })).id).toBe(driver!.id);
+  const { items } = await service.call("GET", `/v1/admin/audit?target=${driver!.id}`);
+  expect(items.map((e: { action: string }) => e.action)).toContain("driver.tokens_revoke");
+});
+
 test("a token opens the driver's phone", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const page = await openConsole(`#/drivers/${driver!.id}`);

@@ -1,4 +1,4 @@
-import { Service, expect, test } from "../fixtures.ts";
+import { Service, accessible, expect, test } from "../fixtures.ts";
 
 test("a key opens the console, and no script can read it", async ({ open, service }) => {
   const page = await open("/console/");
@@ -77,4 +77,44 @@ test("an address that is no page's says so, and the focus follows the page", asy
   await expect(viewer.getByRole("alert").filter({ hasText: "your key may not see it" })).toBeVisible();
   await viewer.getByRole("link", { name: "Supply" }).click();
   await expect(viewer.locator("#main")).toBeFocused();
+});
+
+test("a link from elsewhere replaces no session unasked", async ({ openConsole, service }) => {
+  const viewer = await service.key("viewer");
+  const page = await openConsole("#/drivers");
+  const tab = await page.context().newPage();
+  await tab.goto(page.url());
+  const link = `${service.url}/console/#key=${viewer}`;
+  const ask = page.getByRole("dialog", { name: "Sign in with another key?" });
+  const mine = page.getByText("FIRSTTAP_ADMIN_KEY (admin)");
+  for (const from of ["", "about:blank"]) { // in the page that is open, and in one that opens
+    if (from) await page.goto(from);
+    await page.goto(link);
+    await expect(ask).toContainText("signed in as FIRSTTAP_ADMIN_KEY (admin)");
+    await expect(ask).toContainText("(viewer)");
+    expect(page.url()).not.toContain(viewer);
+    await accessible(page);
+    await ask.getByRole("button", { name: "Back" }).click();
+    await expect(ask).toBeHidden();
+    await expect(mine).toBeVisible();
+    await page.reload();
+    await expect(mine).toBeVisible();
+  }
+  await page.goto(`${service.url}/console/#key=${service.adminKey}`); // their own, once more
+  await expect(page).toHaveURL(`${service.url}/console/#/board`);
+  await expect(page.getByRole("heading", { name: "Board" })).toBeVisible();
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+
+  await page.goto(`${service.url}/console/#key=not-a-key`);
+  await expect(ask).toContainText("a key that is not good now");
+  await ask.getByRole("button", { name: "Sign in with the link" }).click();
+  await expect(ask.getByRole("alert")).not.toBeEmpty();
+  await ask.getByRole("button", { name: "Back" }).click();
+  await expect(mine).toBeVisible();
+
+  await page.goto(link);
+  await ask.getByRole("button", { name: "Sign in with the link" }).click();
+  await expect(ask).toBeHidden();
+  await expect(page.getByText("(viewer)")).toBeVisible();
+  await expect(tab.getByRole("alert")).toContainText("Another key signed in in another tab");
 });

@@ -7,11 +7,11 @@ import { Devices } from "./drivers_devices.js";
 import { Reinstate, Suspend } from "./drivers_suspend.js";
 import { Signals } from "./drivers_signals.js";
 import { Duty, Suspension, suspended } from "./drivers_state.js";
-import { IssueToken } from "./drivers_token.js";
+import { EndTokens, IssueToken } from "./drivers_token.js";
 
 const again = 10_000; // ms: the stream does not tell of drivers
 
-const dialogs = { edit: EditDriver, suspend: Suspend, reinstate: Reinstate, token: IssueToken };
+const dialogs = { edit: EditDriver, suspend: Suspend, reinstate: Reinstate, token: IssueToken, tokens: EndTokens };
 
 /** One driver: who they are, on which devices, how they tap, and what an admin may do about them. */
 export function OneDriver({ id, may }) {
@@ -40,6 +40,7 @@ function Actions({ driver, ask }) {
       ? html`<button onClick=${() => ask("reinstate")}>Reinstate</button>`
       : html`<button class="danger" onClick=${() => ask("suspend")}>Suspend</button>`}
     <button onClick=${() => ask("token")}>Issue a token</button>
+    <button class="danger" onClick=${() => ask("tokens")}>End all tokens</button>
     <a href=${"#/audit?target=" + driver.id}>What admins changed</a>
   </div>`;
 }

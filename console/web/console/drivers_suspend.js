@@ -23,7 +23,8 @@ export function Suspend({ driver, path, onClose }) {
     }
   };
   return html`<${Ask} title=${`Suspend ${driver.name}?`} word="Suspend" danger act=${act} onClose=${onClose}>
-    <p>They are offered nothing until then. What they have accepted stays theirs.</p>
+    <p>Until then they are offered nothing, and start nothing. What they have accepted stays theirs: they may give it back, and
+      complete what they have started.</p>
     <${Choice} label="Until" name="end" value=${form.end} choices=${{ open: "reinstated", at: "a time" }} onInput=${(end) => change({ end })}>
       ${form.end === "at" && html`<${Field} name="until" label="Until when" type="datetime-local" value=${form.until} wrong=${wrong.until}
         hint=${zoneAt(form.until)} onInput=${(until) => change({ until })} />`}

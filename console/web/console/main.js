@@ -1,19 +1,33 @@
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "../assets/preact.js";
 import { Problem, get, request, whenSignedOut } from "../assets/api.js";
-import { Trouble } from "../assets/ui.js";
+import { Ask, Trouble } from "../assets/ui.js";
 import { Live } from "./live.js";
 import { SignIn } from "./signin.js";
 import { pages, pageOf } from "./pages.js";
 
 const ranks = ["viewer", "dispatcher", "admin"];
 
+const replaced = "replaced"; // what a tab tells the others when another key has signed in
+
 /** Whether a session's role includes another. */
 const may = (session) => (role) => ranks.indexOf(session.role) >= ranks.indexOf(role);
 
-function useHash() {
+/** Takes a key, #key=..., out of the address, where it must not stay. */
+function takeKey() {
+  const key = new URLSearchParams(location.hash.slice(1)).get("key");
+  if (key) history.replaceState(null, "", location.pathname + "#/board");
+  return key;
+}
+
+/** The address' hash. A link that is opened in this tab changes nothing else: a key in it is for onKey. */
+function useHash(onKey) {
   const [hash, set] = useState(location.hash);
   useEffect(() => {
-    const changed = () => set(location.hash);
+    const changed = () => {
+      const key = takeKey();
+      if (key) onKey(key);
+      set(location.hash);
+    };
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
   }, []);
@@ -23,25 +37,36 @@ function useHash() {
 function Console() {
   const [session, setSession] = useState(undefined); // undefined: not known yet; null: nobody
   const [trouble, setTrouble] = useState(null);
-  const hash = useHash();
-
-  useEffect(() => {
-    begin().then(setSession, (err) => {
-      setTrouble(err);
-      setSession(null);
-    });
-  }, []);
+  const [link, setLink] = useState(null); // a link's key, while somebody else is signed in
+  const [first] = useState(takeKey);
+  const come = (key) => begin(key).then((now) => {
+    setLink(now.link ?? null);
+    setSession(now.session);
+  }, (err) => {
+    setTrouble(err);
+    setSession((before) => before ?? null);
+  });
+  const hash = useHash(come);
+  useEffect(() => { come(first); }, []);
 
   const leave = (why) => {
     setTrouble(why ?? null);
+    setLink(null);
     setSession(null);
+  };
+  const tabs = useRef(null);
+  const replace = (now) => {
+    sessionStorage.clear(); // what was typed here is not the next one's to read
+    tabs.current.postMessage(replaced);
+    setSession(now);
   };
   const over = () => leave(new Error("Your session is over. Sign in again."));
   useEffect(() => {
     whenSignedOut(over);
     // Tabs share the session: another one's sign-out is this one's.
     const others = new BroadcastChannel("firsttap");
-    others.onmessage = () => leave(new Error("You signed out in another tab."));
+    others.onmessage = ({ data }) => leave(new Error(data === replaced ? "Another key signed in in another tab." : "You signed out in another tab."));
+    tabs.current = others;
     return () => {
       whenSignedOut(() => {});
       others.close();
@@ -52,24 +77,47 @@ function Console() {
   if (session === null) {
     return html`<${SignIn} trouble=${trouble} onSession=${(s) => { setTrouble(null); setSession(s); }} />`;
   }
-  return html`<${Live} onRefused=${over}>
+  return html`<${Live} key=${session.key_id} onRefused=${over}>
     <${Shell} session=${session} hash=${hash} leave=${leave} />
+    ${link && html`<${Replace} session=${session} link=${link} onSession=${replace} onClose=${() => setLink(null)} />`}
   <//>`;
 }
 
-// begin finds the session that there is. A key in the address, #key=..., is taken for one, and does not stay there.
-async function begin() {
-  const key = new URLSearchParams(location.hash.slice(1)).get("key");
-  if (key) {
-    history.replaceState(null, "", location.pathname + "#/board");
-    return (await request("POST", "/v1/session", { body: { key } })).data;
-  }
+/** Asks whether a link's key is to replace who is signed in: somebody may have sent it who wants them to work under it. */
+function Replace({ session, link, onSession, onClose }) {
+  const act = async () => onSession(await signIn(link.key));
+  return html`<${Ask} title="Sign in with another key?" word="Sign in with the link" danger act=${act} onClose=${onClose}>
+    <p>You are signed in as <bdi>${session.name}</bdi> (${session.role}). The link that you opened signs in
+      ${link.to ? html` as <bdi>${link.to.name}</bdi> (${link.to.role})` : " with a key that is not good now"}: what you do then is
+      done under that key. If you did not expect that, go back.</p>
+  <//>`;
+}
+
+const signIn = async (key) => (await request("POST", "/v1/session", { body: { key } })).data;
+
+/** Answers null where who is asked about is nobody. */
+async function whoever(reading) {
   try {
-    return await get("/v1/session");
+    return await reading;
   } catch (err) {
     if (err instanceof Problem && err.status === 401) return null;
     throw err;
   }
+}
+
+/**
+ * Finds the session that there is. A link's key is taken for one where there is none, or where it is the session's own; where
+ * somebody is signed in with another, it is returned as the link, with whose it is.
+ * @returns {Promise<{session: any, link?: {key: string, to: any}}>}
+ */
+async function begin(key) {
+  const session = await whoever(get("/v1/session"));
+  if (!key) return { session };
+  if (session) {
+    const to = await whoever(get("/v1/session", { token: key }));
+    if (to?.key_id !== session.key_id) return { session, link: { key, to } };
+  }
+  return { session: await signIn(key) };
 }
 
 function Shell({ session, hash, leave }) {

@@ -2,23 +2,32 @@ import { html, render, useEffect, useReducer, useState } from "../assets/preact.
 import { Speaks } from "./language.js";
 import { Session, takeFromAddress } from "./session.js";
 import { Shell } from "./shell.js";
-import { SignIn } from "./signin.js";
+import { Replace, SignIn } from "./signin.js";
 import { Work } from "./work.js";
 
+/**
+ * Whose the tab is when it opens. A link's token is the tab's where nobody is signed in, and else waits until the driver has
+ * said that they want it: somebody may have sent it who wants them to tap for another.
+ */
 function begin() {
   const token = takeFromAddress();
-  return token ? Session.begin({ token }) : Session.resume();
+  if (!token) return { session: Session.resume() };
+  if (!Session.replaces(token)) return { session: Session.begin({ token }) };
+  return { session: null, link: token };
 }
 
 function Driver() {
-  const [session, setSession] = useState(begin);
+  const [first] = useState(begin);
+  const [session, setSession] = useState(first.session);
+  const [link, setLink] = useState(first.link ?? "");
   const [why, setWhy] = useState("");
 
   useEffect(() => {
     // A link that is opened in this tab changes nothing but what is after the #.
     const changed = () => {
       const token = takeFromAddress();
-      if (token) setSession(Session.begin({ token }));
+      if (token && Session.replaces(token)) setLink(token);
+      else if (token) setSession(Session.begin({ token }));
     };
     addEventListener("hashchange", changed);
     return () => removeEventListener("hashchange", changed);
@@ -39,11 +48,20 @@ function Driver() {
       tabs.close();
     }
     session.end(reason === "");
+    setLink("");
     setWhy(reason);
     setSession(null);
   };
+  const answer = (wanted) => {
+    setLink("");
+    if (wanted) setWhy("");
+    if (wanted) setSession(Session.begin({ token: link }));
+    else if (!session) setSession(Session.resume());
+  };
+  const asking = link && html`<${Replace} who=${Session.name()} onAnswer=${answer} />`;
+  if (!session && link) return asking;
   if (!session) return html`<${SignIn} key=${why} why=${why} onSignedIn=${(c) => { setWhy(""); setSession(Session.begin(c)); }} />`;
-  return html`<${Working} key=${session.kept.id} session=${session} leave=${leave} />`;
+  return html`<${Working} key=${session.kept.id} session=${session} leave=${leave} />${asking}`;
 }
 
 /** Works for one session, for as long as it lasts. */

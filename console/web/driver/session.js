@@ -29,6 +29,12 @@ export function takeFromAddress() {
   return token;
 }
 
+/** What this tab keeps, or in a new one the device; undefined where nobody is signed in. */
+function present() {
+  const record = read(sessionStorage) ?? read(localStorage);
+  return record?.token ? record : undefined;
+}
+
 export class Session {
   #record;
   #renewal = null;
@@ -41,10 +47,20 @@ export class Session {
 
   /** This tab's session, or in a new tab the device's last; null where nobody is signed in. */
   static resume() {
-    const record = read(sessionStorage) ?? read(localStorage);
-    if (!record?.token) return null;
+    const record = present();
+    if (!record) return null;
     write(sessionStorage, record);
     return new Session(record);
+  }
+
+  /** Whether to begin one with the token would end another's. */
+  static replaces(token) {
+    return (present()?.token ?? token) !== token;
+  }
+
+  /** The name of who is signed in, "" where it is not known. */
+  static name() {
+    return present()?.known?.me?.name ?? "";
   }
 
   /**

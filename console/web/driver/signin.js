@@ -1,6 +1,7 @@
 import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, get, request } from "../assets/api.js";
 import { Refused, signInWithPassword } from "./firebase.js";
+import { Dialog } from "../assets/ui.js";
 import { Languages, useLanguage } from "./language.js";
 
 const wrong = ["INVALID_LOGIN_CREDENTIALS", "EMAIL_NOT_FOUND", "INVALID_PASSWORD", "INVALID_EMAIL"];
@@ -77,6 +78,18 @@ export function SignIn({ why, onSignedIn }) {
     </form>
     <p class="row"><${Languages} /></p>
   </main>`;
+}
+
+/** Asks whether a link's token is to replace who is signed in. @param {{who: string, onAnswer: (wanted: boolean) => void}} props */
+export function Replace({ who, onAnswer }) {
+  const { t } = useLanguage();
+  return html`<${Dialog} title=${t.replaceTitle} onClose=${() => onAnswer(false)}>
+    <div class="stack">
+      <p>${t.replaceMore(who)}</p>
+      <button class="big" onClick=${() => onAnswer(false)}>${t.stay}</button>
+      <button class="danger big" onClick=${() => onAnswer(true)}>${t.replace}</button>
+    </div>
+  <//>`;
 }
 
 async function withPassword(firebase, email, password) {

@@ -1,0 +1,158 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+	"firsttap/servertest"
+)
+
+// follows has the instance read, until the test ends, what others revoke.
+func (w *world) follows(t *testing.T) {
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); w.revocations.Run(ctx, 5*time.Millisecond) }()
+	t.Cleanup(func() { stop(); <-ended })
+}
+
+// issue returns a new token of the driver's.
+func (w *world) issue(driver string) string {
+	w.t.Helper()
+	r := w.call("POST", "/v1/admin/drivers/"+driver+"/tokens", key, "")
+	token, _ := r.json["token"].(string)
+	if r.status != 201 || token == "" {
+		w.t.Fatal(r.raw)
+	}
+	return token
+}
+
+// TestTokensEnd at the instance that is told at once, and at another one soon; those of afterwards are good at both at once,
+// within the same second too. Nobody else's end.
+func TestTokensEnd(t *testing.T) {
+	url := servertest.MariaDBURL(t)
+	here, there := newWorldOn(t, url), newWorldOn(t, url)
+	there.follows(t)
+	drivers := here.drivers(2)
+	me := drivers[0]
+	welcome := func(what, token string) {
+		t.Helper()
+		for i, w := range []*world{here, there} {
+			if r := w.call("GET", "/v1/me", token, ""); r.status != 200 {
+				t.Errorf("%s, at instance %d: %d %s", what, i, r.status, r.raw)
+			}
+		}
+	}
+	tokens := []string{me.token, here.issue(me.id), there.issue(me.id)}
+	for n := range 3 {
+		for i, token := range tokens {
+			welcome(fmt.Sprintf("token %d before revocation %d", i, n), token)
+		}
+		if r := here.call("DELETE", "/v1/admin/drivers/"+me.id+"/tokens", key, ""); r.status != 204 || r.raw != "" {
+			t.Fatal(r.status, r.raw)
+		}
+		fresh := []string{there.issue(me.id), here.issue(me.id)}
+		for i, token := range fresh {
+			welcome(fmt.Sprintf("token %d of after revocation %d", i, n), token)
+		}
+		for _, token := range tokens {
+			here.refused("an old token, where it was revoked", here.call("GET", "/v1/me", token, ""), 401, "UNAUTHENTICATED")
+			within(t, "an old token is refused elsewhere", func() bool { return there.call("GET", "/v1/me", token, "").status == 401 })
+			there.refused("an old token's tap", there.call("POST", "/v1/dispatches/"+string(dispatch.NewID(time.Now()))+"/accept", token, ""), 401, "UNAUTHENTICATED")
+		}
+		for i, token := range fresh {
+			welcome(fmt.Sprintf("token %d of after revocation %d, once that is known", i, n), token)
+		}
+		welcome("another's token", drivers[1].token)
+		tokens = fresh
+	}
+	third := newWorldOn(t, url) // knows before it is asked
+	third.refused("an old token, at a new instance", third.call("GET", "/v1/me", me.token, ""), 401, "UNAUTHENTICATED")
+	nobody := string(dispatch.NewDriverID(time.Now()))
+	here.refused("nobody", here.call("DELETE", "/v1/admin/drivers/"+nobody+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
+	audit := here.call("GET", "/v1/admin/audit?target="+me.id, key, "")
+	revoked := 0
+	for _, entry := range audit.json["items"].([]any) {
+		if entry.(map[string]any)["action"] == "driver.tokens_revoke" {
+			revoked++
+		}
+	}
+	if revoked != 3 {
+		t.Errorf("%d revocations in %s", revoked, audit.raw)
+	}
+}
+
+// within polls until ok.
+func within(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	end := time.After(20 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// TestStreamOfARevokedToken ends when it next asks; one of a token of afterwards goes on.
+func TestStreamOfARevokedToken(t *testing.T) {
+	l := newLive(t, notify.HubOptions{})
+	d := l.drivers(1)[0]
+	old := l.open("/v1/stream", d.token, "")
+	if r := l.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 204 {
+		t.Fatal(r.raw)
+	}
+	fresh := l.open("/v1/stream", l.issue(d.id), "")
+	l.refused("a stream of an old token", l.call("GET", "/v1/stream", d.token, ""), 401, "UNAUTHENTICATED")
+	l.ahead.Add(int64(askAgain))
+	l.tells(dispatch.EventOpened, "")
+	if name, text := old.next(); name != "end" {
+		t.Errorf("%s %s", name, text)
+	}
+	if name, text := fresh.next(); name != string(dispatch.EventOpened) {
+		t.Errorf("%s %s", name, text)
+	}
+}
+
+// TestSuspendedDriversStart is 403 with the reason, and what is under way ends.
+func TestSuspendedDriversStart(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(1)[0]
+	id := w.dispatch(1)
+	if r := w.accept(id, d, `{"round":1}`); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	do := func(what string, body string) reply {
+		t.Helper()
+		return w.call("POST", "/v1/admin/drivers/"+d.id+"/"+what, key, body)
+	}
+	if r := do("suspend", `{}`); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	r := w.on(id, "start", d)
+	w.refused("start", r, 403, "NOT_ELIGIBLE")
+	if got := fmt.Sprint(r.json["reasons"]); got != "[SUSPENDED]" {
+		t.Errorf("reasons %s", got)
+	}
+	if r := w.call("PUT", "/v1/me/duty", d.token, `{"on_duty":true}`); r.status != 200 {
+		t.Errorf("duty: %s", r.raw)
+	}
+	if r := do("reinstate", `{}`); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	if r := w.on(id, "start", d); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	if r := do("suspend", `{}`); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	if r := w.on(id, "complete", d); r.status != 200 || r.at("status") != "COMPLETED" {
+		t.Errorf("complete: %s", r.raw)
+	}
+}

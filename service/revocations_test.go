@@ -1,0 +1,292 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// revoked is what a test says has ended.
+type revoked struct {
+	mu      sync.Mutex // held by who changes it while it is read
+	all     []dispatch.Revocation
+	err     error
+	reads   int
+	reading func() // runs while a reading is under way, if not nil
+}
+
+func (r *revoked) Revocations(context.Context) ([]dispatch.Revocation, error) {
+	r.mu.Lock()
+	r.reads++
+	all, err := r.all, r.err
+	r.mu.Unlock()
+	if r.reading != nil {
+		r.reading()
+	}
+	return all, err
+}
+
+func (r *revoked) RevokeTokens(_ context.Context, id dispatch.DriverID) (dispatch.Revocation, error) {
+	v := dispatch.Revocation{Driver: id, Generation: 1, At: fixed}
+	for _, before := range r.all {
+		if before.Driver == id {
+			v.Generation = max(v.Generation, before.Generation+1)
+		}
+	}
+	r.all = append(r.all, v)
+	return v, r.err
+}
+
+func (r *revoked) set(err error, all ...dispatch.Revocation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all, r.err = all, err
+}
+
+// counting counts lines by their level.
+type counting struct {
+	slog.Handler
+	mu     sync.Mutex
+	levels map[slog.Level]int
+}
+
+func (c *counting) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *counting) Handle(_ context.Context, r slog.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.levels[r.Level]++
+	return nil
+}
+
+func (c *counting) of(l slog.Level) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.levels[l]
+}
+
+func heeding(t *testing.T, store RevocationStore, now func() time.Time) (*Tokens, *Revocations) {
+	t.Helper()
+	r, err := NewRevocations(t.Context(), store, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := NewTokens(secret, now)
+	tokens.Heed(r)
+	return tokens, r
+}
+
+// is checks whether a token of the driver's is good.
+func is(t *testing.T, tokens *Tokens, what, token string, good bool) {
+	t.Helper()
+	got, err := tokens.Caller(t.Context(), token)
+	if good && (err != nil || got != driver) || !good && !errors.Is(err, ErrUnauthenticated) {
+		t.Errorf("%s: %q, %v", what, got, err)
+	}
+}
+
+func issued(t *testing.T, tokens *Tokens, generation int) string {
+	t.Helper()
+	token, _, err := tokens.Issue(driver, generation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// TestGenerations decide, and no clock: those of before there were any end too.
+func TestGenerations(t *testing.T) {
+	c := &clock{fixed}
+	tokens, r := heeding(t, &revoked{}, c.now)
+	plain, first := with(nil), issued(t, tokens, 0)
+	if strings.Contains(part(goodClaims()), "gen") {
+		t.Error("a token of before says a generation")
+	}
+	is(t, tokens, "without a generation", plain, true)
+	is(t, tokens, "of the first", first, true)
+	if err := r.Revoke(t.Context(), driver); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []time.Duration{-time.Minute, 0, time.Minute} { // the clock is set back, stands, goes on
+		c.Time = fixed.Add(step)
+		fresh := issued(t, tokens, 1)
+		c.Time = fixed
+		is(t, tokens, "without a generation", plain, false)
+		is(t, tokens, "of the first", first, false)
+		is(t, tokens, "of the first, issued now", issued(t, tokens, 0), false)
+		is(t, tokens, "made by hand, of none", with(map[string]any{"gen": -1}), false)
+		if step <= 0 {
+			is(t, tokens, "of the second", fresh, true)
+		}
+		is(t, tokens, "of one that is not known here yet", issued(t, tokens, 2), true)
+	}
+	for name, gen := range map[string]any{"text": "1", "a fraction": 1.5, "huge": 1e300} {
+		is(t, tokens, "a generation that is "+name, with(map[string]any{"gen": gen}), false)
+	}
+	if got, err := tokens.Caller(t.Context(), with(map[string]any{"sub": "drv_" + strings.Repeat("2", 26)})); err != nil || got == driver {
+		t.Errorf("another driver's: %s, %v", got, err)
+	}
+}
+
+// TestRevokedElsewhere is known at the next reading, with one statement whatever the number of drivers; while there is none,
+// what is known counts, which is logged once.
+func TestRevokedElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &revoked{all: []dispatch.Revocation{{Driver: driver, Generation: 3}}}
+		log := &counting{levels: map[slog.Level]int{}}
+		r, err := NewRevocations(t.Context(), store, slog.New(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens := NewTokens(secret, time.Now)
+		tokens.Heed(r)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { r.Run(ctx, ReadRevocations) })
+		third, second := issued(t, tokens, 3), issued(t, tokens, 2)
+		pass := func(n int) {
+			time.Sleep(time.Duration(n)*ReadRevocations + time.Millisecond)
+			synctest.Wait()
+		}
+		is(t, tokens, "of before, at the start", second, false)
+		for range 100 {
+			is(t, tokens, "of now", third, true)
+		}
+		store.set(nil, dispatch.Revocation{Driver: driver, Generation: 4})
+		pass(1)
+		is(t, tokens, "revoked elsewhere", third, false)
+		store.mu.Lock()
+		reads := store.reads
+		store.mu.Unlock()
+		if reads != 2 {
+			t.Errorf("%d readings, want 2", reads)
+		}
+		store.set(dispatch.ErrUnavailable)
+		pass(3)
+		is(t, tokens, "revoked, while nobody can tell", third, false)
+		if age := r.Age(); age < 3*ReadRevocations {
+			t.Errorf("read %s ago", age)
+		}
+		if n := log.of(slog.LevelWarn); n != 1 {
+			t.Errorf("%d warnings", n)
+		}
+		// A database that was put back to an earlier day has issued tokens of that day's generation since.
+		store.set(nil, dispatch.Revocation{Driver: driver, Generation: 3})
+		pass(1)
+		is(t, tokens, "good again, as the database is an older one", third, true)
+		if n := log.of(slog.LevelInfo); n != 1 {
+			t.Errorf("%d lines say that it is over", n)
+		}
+		stop()
+		running.Wait()
+	})
+}
+
+// TestRevokedWhileReading is not forgotten for a reading that began before.
+func TestRevokedWhileReading(t *testing.T) {
+	store := &revoked{}
+	tokens, r := heeding(t, store, (&clock{fixed}).now)
+	old := issued(t, tokens, 0)
+	store.reading = func() {
+		if err := r.Revoke(t.Context(), driver); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := r.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is(t, tokens, "old", old, false)
+	store.reading = nil
+	if err := r.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	is(t, tokens, "old, when it is read", old, false)
+}
+
+// TestNothingIsKnownAtTheStart: who can't tell what is revoked does not start.
+func TestNothingIsKnownAtTheStart(t *testing.T) {
+	if _, err := NewRevocations(t.Context(), &revoked{err: dispatch.ErrUnavailable}, quiet); !errors.Is(err, dispatch.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestFailedRevocation ends nothing.
+func TestFailedRevocation(t *testing.T) {
+	tokens, r := heeding(t, &revoked{}, (&clock{fixed}).now)
+	r.store = &revoked{err: dispatch.ErrUnavailable}
+	if err := r.Revoke(t.Context(), driver); !errors.Is(err, dispatch.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	is(t, tokens, "a token", issued(t, tokens, 0), true)
+}
+
+// TestFirebaseUserIsRevoked: who signed in before signs in again. The second of the revocation counts as before.
+func TestFirebaseUserIsRevoked(t *testing.T) {
+	p, c := newPlace(t), &clock{fixed}
+	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
+	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Lee" })
+	store := &revoked{}
+	tokens, r := heeding(t, store, c.now)
+	tokens.Trust(uids{"kims": "Kim", "lees": "Lee"}, p) // who sign in at fixed
+	good := func(what, token string, want bool) {
+		t.Helper()
+		if got, err := tokens.Caller(t.Context(), token); (err == nil) != want || err != nil && !errors.Is(err, ErrUnauthenticated) {
+			t.Errorf("%s: %q, %v", what, got, err)
+		}
+	}
+	good("before", "kims", true)
+	for at, want := range map[time.Duration]bool{-time.Second: true, -time.Nanosecond: true, 0: false, 999 * time.Millisecond: false, time.Hour: false} {
+		store.all = []dispatch.Revocation{{Driver: id, Generation: 1, At: fixed.Add(at)}}
+		if err := r.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		good(fmt.Sprintf("revoked %s after the sign-in", at), "kims", want)
+		good("another's", "lees", true)
+	}
+}
+
+// TestRevocationsAtOnce, with tokens that are looked at meanwhile.
+func TestRevocationsAtOnce(t *testing.T) {
+	p := newPlace(t)
+	all := p.drivers(20)
+	r, err := NewRevocations(t.Context(), p, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := make(chan struct{})
+	var run sync.WaitGroup
+	for _, id := range all {
+		run.Go(func() {
+			<-start
+			if err := r.Revoke(t.Context(), id); err != nil || !r.ended(id, 0) || r.ended(id, 1) {
+				t.Errorf("%s: %v", id, err)
+			}
+		})
+		run.Go(func() {
+			<-start
+			if err := r.read(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	run.Wait()
+	for range 2 { // as it was noted, and as it is read
+		for _, id := range all {
+			if !r.ended(id, 0) || r.ended(id, 1) {
+				t.Errorf("%s is not revoked once", id)
+			}
+		}
+		if err := r.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
