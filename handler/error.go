@@ -51,6 +51,7 @@ var kinds = []kind{
 	{dispatch.ErrExpired, 410, "DISPATCH_EXPIRED", "Nobody took the dispatch in time."},
 	{dispatch.ErrCanceled, 410, "DISPATCH_CANCELED", "The dispatch was canceled."},
 	{dispatch.ErrNotEligible, 403, "NOT_ELIGIBLE", "You can't take this dispatch; see reasons."},
+	{dispatch.ErrTooOften, 429, "RATE_LIMITED", ""},
 	{dispatch.ErrNotYours, 403, "FORBIDDEN", "You don't have this dispatch."},
 	{dispatch.ErrNotFound, 404, "DISPATCH_NOT_FOUND", "There is no such dispatch, or you may not see it."},
 	{dispatch.ErrDriverNotFound, 404, "DRIVER_NOT_FOUND", "There is no such driver."},
@@ -118,6 +119,9 @@ func (h *handler) answerError(err error, c echo.Context) {
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(retryAfter))
 	case http.StatusUnauthorized:
 		header.Set(echo.HeaderWWWAuthenticate, "Bearer")
+	}
+	if often := (*dispatch.TooOftenError)(nil); errors.As(err, &often) {
+		header.Set(echo.HeaderRetryAfter, seconds(often.Wait))
 	}
 	if err := writeJSON(c, p.Status, p); err != nil {
 		h.Log.Debug("answer not delivered", "request_id", requestID(c), "error", err)
