@@ -65,8 +65,11 @@ func loop(t *testing.T, i *instance, id string, accounts []person, until time.Ti
 	round := 1
 	for n := 0; time.Now().Before(until); n++ {
 		d := accounts[n%len(accounts)]
-		body := fmt.Sprintf(`{"round":%d}`, round)
 		for _, what := range []string{"accept", "withdraw"} {
+			body := ""
+			if what == "accept" {
+				body = fmt.Sprintf(`{"round":%d}`, round)
+			}
 			a := answer{status: 503}
 			for try := func() bool { return a.status == 429 || a.status >= 500 }; try() && time.Now().Before(until); {
 				a = send("POST", i.url+"/v1/dispatches/"+id+"/"+what, d.Token, body)
