@@ -3,7 +3,6 @@ package dispatch
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -85,8 +84,7 @@ func (e *NotEligibleError) Unwrap() error { return ErrNotEligible }
 type TooOftenError struct{ Wait time.Duration }
 
 func (e *TooOftenError) Error() string {
-	return fmt.Sprintf("You have given back too many dispatches. You can give this one back in %d min. If you can't do the work, call the office.",
-		int(math.Ceil(e.Wait.Minutes())))
+	return fmt.Sprintf("%v, the next withdrawal is possible in %s", ErrTooOften, e.Wait)
 }
 
 // Unwrap makes every TooOftenError an ErrTooOften.
