@@ -103,12 +103,23 @@ func (d *demoDriver) accept(ctx context.Context, path string, round any) error {
 		return err
 	}
 	if d.chance.IntN(8) == 0 {
-		d.in(d.between(6*time.Second, 20*time.Second), d.post(path+"/withdraw", map[string]any{"reason_code": "BREAKDOWN"}))
+		withdraw := d.post(path+"/withdraw", map[string]any{"reason_code": "BREAKDOWN"})
+		d.in(d.between(6*time.Second, 20*time.Second), func(ctx context.Context) error {
+			err := withdraw(ctx)
+			if err != nil {
+				d.work(path) // it was too often, and stays theirs
+			}
+			return err
+		})
 		return nil
 	}
+	d.work(path)
+	return nil
+}
+
+func (d *demoDriver) work(path string) {
 	d.in(d.between(15*time.Second, 45*time.Second), d.post(path+"/start", nil))
 	d.in(d.between(50*time.Second, 2*time.Minute), d.post(path+"/complete", nil))
-	return nil
 }
 
 // rest takes the driver off duty for a while.

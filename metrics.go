@@ -62,6 +62,7 @@ func newAPIMetrics(r prometheus.Registerer) *apiMetrics {
 		service.LayerKnown: {service.DecisionRefused}, service.LayerFlight: {service.DecisionRefused, service.DecisionJoined},
 		service.LayerMarker: {service.DecisionRefused}, service.LayerLock: {service.DecisionRefused},
 		service.LayerDatabase: {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
+		service.LayerAside:    {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
 	} {
 		for _, d := range decisions {
 			m.decisions.WithLabelValues(string(layer), string(d))

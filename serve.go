@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"firsttap/dispatch"
 	"firsttap/handler"
 	"firsttap/lock"
 	"firsttap/migrations"
@@ -118,6 +119,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	api.Acceptor = service.NewAcceptor(store, taps, c.AcceptLockTTL, log)
 	api.Acceptor.Count(metrics.api)
 	api.Work = service.NewWork(store, api.Acceptor, time.Now)
+	watchWithdrawals(api.Work, metrics, log)
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
 	work.Go(func() { api.Acceptor.Run(work.ctx) })
 	keepTaps(work, api.Acceptor, store, metrics, log)
@@ -178,6 +180,18 @@ func keepTaps(work *background, taps *service.Acceptor, store *repository.Store,
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
 	}, func() float64 { return float64(ledger.Dropped()) }))
+}
+
+// watchWithdrawals says which driver gives dispatches back too often.
+func watchWithdrawals(work *service.Work, metrics prometheus.Registerer, log *slog.Logger) {
+	limited := prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "firsttap_withdrawals_limited_total", Help: "Withdrawals refused because the driver had made too many.",
+	})
+	metrics.MustRegister(limited)
+	work.OnLimited(func(driver dispatch.DriverID, id dispatch.ID) {
+		limited.Inc()
+		log.Warn("a driver has given back too many dispatches, and keeps this one for now", "driver", driver, "dispatch", id)
+	})
 }
 
 // background is work that outlasts the requests.

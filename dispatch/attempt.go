@@ -123,6 +123,8 @@ type Signals struct {
 	Taps      int
 	Wins      int // dispatches that they got
 	Withdrawn int // and gave back
+	// WithdrawnOfLate and HopelessOfLate are of the last day: dispatches given back, and taps that could not win.
+	WithdrawnOfLate, HopelessOfLate int
 	// Reactions are those of the first taps on each offer, the fastest first.
 	Reactions []time.Duration
 }

@@ -23,6 +23,7 @@ var (
 	ErrDuplicateExternalID = errors.New("the external id is in use")
 	ErrDuplicateDriver     = errors.New("the firebase_uid is another driver's")
 	ErrKeyNotFound         = errors.New("no such key")
+	ErrTooOften            = errors.New("withdrawn too often")
 
 	// ErrWindow says that a dispatch would expire before it opens, or has expired already.
 	ErrWindow   = errors.New("expires_at must be after opens_at and in the future")
@@ -78,6 +79,23 @@ func (e *NotEligibleError) Error() string {
 
 // Unwrap makes every NotEligibleError an ErrNotEligible.
 func (e *NotEligibleError) Unwrap() error { return ErrNotEligible }
+
+// TooOftenError is ErrTooOften with how long it is until the driver may withdraw.
+type TooOftenError struct{ Wait time.Duration }
+
+func (e *TooOftenError) Error() string {
+	return fmt.Sprintf("%v, the next withdrawal is possible in %s", ErrTooOften, e.Wait)
+}
+
+// Unwrap makes every TooOftenError an ErrTooOften.
+func (e *TooOftenError) Unwrap() error { return ErrTooOften }
+
+// QuietError says that a dispatch was announced again so recently that the next announcement has to wait.
+type QuietError struct{ For time.Duration }
+
+func (e *QuietError) Error() string {
+	return fmt.Sprintf("announced again lately, the next one is possible in %s", e.For)
+}
 
 // StateError is ErrInvalidState with the state that stood in the way.
 type StateError struct{ Status Status }

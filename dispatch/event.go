@@ -33,6 +33,8 @@ type Event struct {
 	ReasonCode string
 	Request    string // the id of the request that made it happen, "" if none did
 	At         time.Time
+	// TellAt is when it is pushed, if that is later than At. It is not kept with the event.
+	TellAt time.Time
 }
 
 // System is the actor of what the service does by itself.

@@ -142,11 +142,11 @@ func (d *Dispatch) CloseOverdue(after time.Duration, now time.Time) []Event {
 
 // Reannounce says again that the dispatch is open, for drivers who were turned away by a claim that came to
 // nothing. Round is the one they tapped on, 0 for the current one. No event when it is no longer open in that round.
+// The dispatch and its version stay as they are: an admin's change is not in vain because of it.
 func (d *Dispatch) Reannounce(round int, now time.Time) []Event {
 	if d.Status != Pending || round != 0 && round != d.Round {
 		return nil
 	}
-	d.touch(now)
 	return []Event{d.event(EventOpened, System, ReasonClaimFailed, now)}
 }
 

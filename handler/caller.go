@@ -104,9 +104,12 @@ func allow(c echo.Context, l *limit.Limiter, caller string, now time.Time) error
 	if ok {
 		return nil
 	}
-	c.Response().Header().Set(echo.HeaderRetryAfter, strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))))
+	c.Response().Header().Set(echo.HeaderRetryAfter, seconds(wait))
 	return errRateLimited
 }
+
+// seconds is a wait as Retry-After has it.
+func seconds(wait time.Duration) string { return strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))) }
 
 // observe gives each request an id, survives a panic, and logs: changes at info, failures where they are answered,
 // the rest at debug.

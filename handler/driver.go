@@ -115,12 +115,12 @@ type reasonRequest struct {
 }
 
 func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
-	req, err := read[reasonRequest](c, maxBody)
+	req, err := read[roundReasonRequest](c, maxBody)
 	if err != nil {
 		return err
 	}
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.Work.Withdraw(ctx, me, id, req.ReasonCode)
+		d, err := h.Work.Withdraw(ctx, me, id, req.round(), req.ReasonCode)
 		return viewDispatch(d), err
 	})
 }

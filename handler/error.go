@@ -51,6 +51,7 @@ var kinds = []kind{
 	{dispatch.ErrExpired, 410, "DISPATCH_EXPIRED", "Nobody took the dispatch in time."},
 	{dispatch.ErrCanceled, 410, "DISPATCH_CANCELED", "The dispatch was canceled."},
 	{dispatch.ErrNotEligible, 403, "NOT_ELIGIBLE", "You can't take this dispatch; see reasons."},
+	{dispatch.ErrTooOften, 429, "RATE_LIMITED", "You have given back too many dispatches. Try again after Retry-After seconds, or call the office."},
 	{dispatch.ErrNotYours, 403, "FORBIDDEN", "You don't have this dispatch."},
 	{dispatch.ErrNotFound, 404, "DISPATCH_NOT_FOUND", "There is no such dispatch, or you may not see it."},
 	{dispatch.ErrDriverNotFound, 404, "DRIVER_NOT_FOUND", "There is no such driver."},
@@ -110,6 +111,9 @@ func (h *handler) answerError(err error, c echo.Context) {
 	p := describe(err, c.Request().URL.Path)
 	if p.Status >= 500 {
 		h.Log.ErrorContext(c.Request().Context(), "request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
+	}
+	if often := (*dispatch.TooOftenError)(nil); errors.As(err, &often) {
+		c.Response().Header().Set(echo.HeaderRetryAfter, seconds(often.Wait))
 	}
 	h.writeProblem(p, c)
 }

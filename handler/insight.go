@@ -101,6 +101,8 @@ type signalsView struct {
 	FastestReaction *float64 `json:"fastest_reaction_ms"`
 	MedianReaction  *float64 `json:"median_reaction_ms"`
 	Under300MS      int      `json:"under_300_ms"`
+	WithdrawnOfLate int      `json:"withdrawn_24h"`
+	HopelessOfLate  int      `json:"hopeless_taps_24h"`
 }
 
 // superhuman is faster than anyone reads an offer.
@@ -117,6 +119,7 @@ func (h *handler) signals(c echo.Context, _ string) error {
 	}
 	v := signalsView{
 		Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.Under(superhuman),
+		WithdrawnOfLate: s.WithdrawnOfLate, HopelessOfLate: s.HopelessOfLate,
 	}
 	if s.Wins > 0 {
 		rate := float64(s.Withdrawn) / float64(s.Wins)

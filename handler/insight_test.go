@@ -124,6 +124,20 @@ func TestSignals(t *testing.T) {
 		r.json["under_300_ms"] != 1.0 || fastest <= 0 || fastest >= 300 || median < 1000 || median > 1900 {
 		t.Errorf("%s", r.raw)
 	}
+	id := w.dispatch(20)
+	w.call("PUT", "/v1/me/duty", d[0].token, `{"on_duty":false}`)
+	w.refused("off duty", w.accept(id, d[0], ""), 403, "NOT_ELIGIBLE")
+	w.receipt(id, d[0])
+	ofLate := func(withdrawn, hopeless float64) {
+		t.Helper()
+		if r := w.call("GET", path, key, ""); r.json["withdrawn_24h"] != withdrawn || r.json["hopeless_taps_24h"] != hopeless || r.json["withdrawn"] != 1.0 {
+			t.Errorf("of late: %s", r.raw)
+		}
+	}
+	ofLate(1, 1)
+	w.exec("UPDATE attempts SET at = at - 86400000000")
+	w.exec("UPDATE claims SET ended_at = ended_at - 86400000000")
+	ofLate(0, 0)
 	w.exec("UPDATE attempts SET at = at - 2592000000000")
 	w.exec("UPDATE claims SET accepted_at = accepted_at - 2592000000000")
 	if r := w.call("GET", path, key, ""); r.json["taps"] != 0.0 || r.json["wins"] != 0.0 || r.json["under_300_ms"] != 0.0 {

@@ -18,6 +18,7 @@ type modelClaim struct {
 	driver  *modelDriver
 	round   int
 	outcome string
+	ended   time.Time
 }
 
 type modelTerms struct {
@@ -82,6 +83,15 @@ func (d *modelDispatch) had(v *modelDriver) (newest *modelClaim) {
 	return newest
 }
 
+func (d *modelDispatch) hadIn(v *modelDriver, round int) *modelClaim {
+	for _, c := range d.claims {
+		if c.driver == v && c.round == round {
+			return c
+		}
+	}
+	return nil
+}
+
 func (d *modelDispatch) sees(v *modelDriver) bool {
 	return d.had(v) != nil || slices.Contains(v.regions, d.region)
 }
@@ -94,7 +104,7 @@ func (m *model) busy(v *modelDriver, with *modelDispatch) bool {
 }
 
 func (m *model) win(d *modelDispatch, v *modelDriver, actor string) verdict {
-	d.claim = &modelClaim{v, d.round, "WON"}
+	d.claim = &modelClaim{driver: v, round: d.round, outcome: "WON"}
 	d.claims = append(d.claims, d.claim)
 	d.written = "ACCEPTED"
 	d.version++
@@ -150,7 +160,7 @@ func (m *model) assign(d *modelDispatch, version int, v *modelDriver, now time.T
 // release ends the claim and opens the next round.
 func (d *modelDispatch) release(kind, actor, reason, outcome string, now time.Time) verdict {
 	d.happens(kind, actor, reason)
-	d.claim.outcome, d.claim = outcome, nil
+	d.claim.outcome, d.claim.ended, d.claim = outcome, now, nil
 	d.opens, d.expires = now, now.Add(d.expires.Sub(d.opens))
 	d.written = "PENDING"
 	d.round++
@@ -166,17 +176,36 @@ func (d *modelDispatch) notHolders(v *modelDriver) verdict {
 	return verdict{403, "FORBIDDEN"}
 }
 
-func (m *model) withdraw(d *modelDispatch, v *modelDriver, now time.Time) verdict {
-	switch had := d.had(v); {
-	case d.claim == nil || d.claim.driver != v:
-		if had != nil && had.outcome == "WITHDRAWN" {
-			return fine
-		}
+func (m *model) withdraw(d *modelDispatch, v *modelDriver, round int, now time.Time) verdict {
+	had, holds := d.had(v), d.claim != nil && d.claim.driver == v
+	if round != 0 {
+		had = d.hadIn(v, round)
+	}
+	switch named := round == 0 || round == d.round; {
+	case !(holds && named) && had != nil && had.outcome == "WITHDRAWN":
+		return fine
+	case holds && !named:
+		return verdict{409, "OFFER_STALE"}
+	case !holds:
 		return d.notHolders(v)
 	case d.written != "ACCEPTED":
 		return verdict{409, "INVALID_STATE"}
+	case withdrawals(v, []*modelDispatch{d}, now) >= 2 || withdrawals(v, m.dispatches, now) >= 5:
+		return verdict{429, "RATE_LIMITED"}
 	}
 	return d.release("withdrawn", v.id, "", "WITHDRAWN", now)
+}
+
+// withdrawals counts the driver's in the last hour.
+func withdrawals(v *modelDriver, from []*modelDispatch, now time.Time) (n int) {
+	for _, d := range from {
+		for _, c := range d.claims {
+			if c.driver == v && c.outcome == "WITHDRAWN" && now.Sub(c.ended) < time.Hour {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 func (m *model) unassign(d *modelDispatch, version int, now time.Time) verdict {

@@ -302,7 +302,12 @@ func (l *life) accept(rt *rapid.T) {
 func (l *life) withdraw(rt *rapid.T) {
 	now, d := l.tick(), l.one(rt, "ACCEPTED")
 	v := l.holder(rt, d)
-	l.act(rt, "withdraw", d, v, "", l.model.withdraw(d, v, now))
+	round := rapid.SampledFrom([]int{0, d.round, d.round, d.round - 1}).Draw(rt, "round")
+	body := "{}"
+	if round > 0 {
+		body = fmt.Sprintf(`{"round":%d}`, round)
+	}
+	l.act(rt, "withdraw", d, v, body, l.model.withdraw(d, v, round, now))
 }
 
 func (l *life) start(rt *rapid.T) {

@@ -78,9 +78,17 @@ func matches(headers []string, etag string) bool {
 	return false
 }
 
-type declineRequest struct {
+type roundReasonRequest struct {
 	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
 	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
+}
+
+// round is 0 for whichever is current.
+func (r *roundReasonRequest) round() int {
+	if r.Round == nil {
+		return 0
+	}
+	return *r.Round
 }
 
 func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
@@ -88,15 +96,11 @@ func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	req, err := read[declineRequest](c, maxBody)
+	req, err := read[roundReasonRequest](c, maxBody)
 	if err != nil {
 		return err
 	}
-	round := 0
-	if req.Round != nil {
-		round = *req.Round
-	}
-	if err := h.Work.Decline(c.Request().Context(), me, id, round, req.ReasonCode); err != nil {
+	if err := h.Work.Decline(c.Request().Context(), me, id, req.round(), req.ReasonCode); err != nil {
 		return tokenOf(err)
 	}
 	return c.NoContent(204)

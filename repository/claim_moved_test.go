@@ -158,16 +158,16 @@ func TestADriversOtherClaimInBetween(t *testing.T) {
 	})
 }
 
-// A change within the round, such as a second announcement, moves the version; so does the claim after it.
+// A change within the round, such as a later end, moves the version; so does the claim after it.
 func TestClaimAfterAChangeWithinTheRoundMovesTheVersion(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0].ID
 		accept, tries := rule(0), 0
 		got, err := db.Claim(t.Context(), d.ID, v, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 			if tries++; tries == 1 {
-				if told, err := db.Reannounce(t.Context(), d.ID, 1, 0); err != nil || !told {
-					t.Errorf("reannounced: %v, %v", told, err)
-				}
+				db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+					return d.Extend(d.Version, d.ExpiresAt.Add(time.Hour), "key_1", now)
+				})
 			}
 			return accept(d, c, now)
 		})

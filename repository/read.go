@@ -134,9 +134,17 @@ func (s *Store) statusSQL(status dispatch.Status) []string {
 
 // NewestClaim returns the newest claim that the driver has had on the dispatch, nil if none.
 func (s *Store) NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (*dispatch.PastClaim, error) {
+	return pastClaim(s.general.WithContext(ctx).Where("dispatch_id = ? AND driver_id = ?", id, driver))
+}
+
+// ClaimIn returns the claim that the driver has had on the dispatch in that round, nil if none.
+func (s *Store) ClaimIn(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (*dispatch.PastClaim, error) {
+	return pastClaim(s.general.WithContext(ctx).Where("dispatch_id = ? AND driver_id = ? AND round = ?", id, driver, round))
+}
+
+func pastClaim(of *gorm.DB) (*dispatch.PastClaim, error) {
 	var rows []claimRow
-	err := s.general.WithContext(ctx).
-		Where("dispatch_id = ? AND driver_id = ?", id, driver).Order("round DESC").Limit(1).Find(&rows).Error
+	err := of.Order("round DESC").Limit(1).Find(&rows).Error
 	if err != nil || len(rows) == 0 {
 		return nil, unavailable(err)
 	}

@@ -12,6 +12,9 @@ import (
 // signaled is how far back a driver's signals go.
 const signaled = 30 * 24 * time.Hour
 
+// signaledLate is how far back those go that are of late.
+const signaledLate = 24 * time.Hour
+
 // firstTapsSQL are a driver's first taps in the race for each offer: when its round began, when it opens if that is the
 // current one, and when it was pushed to them.
 const firstTapsSQL = `
@@ -33,11 +36,17 @@ func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Sign
 	if err != nil {
 		return dispatch.Signals{}, err
 	}
-	since := micros(now.Add(-signaled))
+	since, late := micros(now.Add(-signaled)), micros(now.Add(-signaledLate))
 	var signals dispatch.Signals
 	err = db.Raw(`SELECT (SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ?) taps, COUNT(*) wins,
 		COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END) withdrawn FROM claims WHERE driver_id = ? AND accepted_at >= ?`,
 		v, since, v, since).Row().Scan(&signals.Taps, &signals.Wins, &signals.Withdrawn)
+	if err != nil {
+		return dispatch.Signals{}, unavailable(err)
+	}
+	err = db.Raw(`SELECT (SELECT COUNT(*) FROM claims WHERE driver_id = ? AND outcome = 'WITHDRAWN' AND ended_at >= ?),
+		(SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ? AND result IN ('NOT_ELIGIBLE', 'DRIVER_BUSY', 'OFFER_STALE'))`,
+		v, late, v, late).Row().Scan(&signals.WithdrawnOfLate, &signals.HopelessOfLate)
 	if err != nil {
 		return dispatch.Signals{}, unavailable(err)
 	}

@@ -117,7 +117,7 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 }
 
 // tell writes the events and, for each, the row that makes sure somebody is told: leased already where this process
-// tells of what it commits.
+// tells of what it commits, unless that is to be later.
 func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
 	rows := make([]eventRow, len(events))
 	outbox := make([]outboxRow, len(events))
@@ -130,6 +130,9 @@ func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
 		outbox[i] = outboxRow{
 			EventID: e.ID, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
 		}
+		if e.TellAt.After(e.At) {
+			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.TellAt)} // nobody's until then
+		}
 	}
 	if err := tx.Create(&rows).Error; err != nil {
 		return err
@@ -137,26 +140,37 @@ func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
 	return tx.Create(&outbox).Error
 }
 
-// Reannounce writes that the dispatch is open, for those who were turned away by a claim that came to nothing,
-// unless the same has been written within the last quiet. round is the one they tapped on, 0 for whichever is
-// current. It reports whether it was written.
+// Reannounce writes that the dispatch is open, for those who were turned away by a claim that came to nothing. round is
+// the one they tapped on, 0 for whichever is current. It reports whether it was written: not when the dispatch is no longer
+// open in that round. QuietError within quiet of the last time, and within twice as long each further time in an hour.
 func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
 	told := false
 	_, err := s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		var recent int64
-		err := tx.Model(&eventRow{}).
-			Where("dispatch_id = ? AND round = ? AND type = ? AND reason_code = ? AND at > ?",
-				id, d.Round, dispatch.EventOpened, dispatch.ReasonClaimFailed, micros(now.Add(-quiet))).
-			Count(&recent).Error
-		if err != nil || recent > 0 {
+		events := d.Reannounce(round, now)
+		if told = len(events) > 0; !told {
+			return nil, nil
+		}
+		var before struct{ Times, Last int64 }
+		err := tx.Raw(`SELECT COUNT(*) times, COALESCE(MAX(at), 0) last FROM events
+			WHERE dispatch_id = ? AND type = ? AND reason_code = ? AND at > ?`,
+			id, dispatch.EventOpened, dispatch.ReasonClaimFailed, micros(now.Add(-reannouncedFor))).Scan(&before).Error
+		if err != nil {
 			return nil, unavailable(err)
 		}
-		events := d.Reannounce(round, now)
-		told = len(events) > 0
+		wait := quiet << min(max(before.Times-1, 0), quietDoubles)
+		if left := fromMicros(before.Last).Add(wait).Sub(now); before.Times > 0 && left > 0 {
+			return nil, &dispatch.QuietError{For: left}
+		}
 		return events, nil
 	})
 	return told && err == nil, err
 }
+
+const (
+	// reannouncedFor is how long an announcement counts towards the quiet after the next.
+	reannouncedFor = time.Hour
+	quietDoubles   = 5
+)
 
 // Create writes a new dispatch, which build makes at the database's time. A request that has made it already gets it as
 // it stands. ErrDuplicateExternalID.

@@ -262,10 +262,20 @@ func TestReannounce(t *testing.T) {
 				t.Errorf("got %v, %v; want %v", told, err, want)
 			}
 		}
+		// wait fails the test unless the next announcement has to wait for times as long as quiet, less what has passed.
+		wait := func(quiet, times time.Duration) {
+			t.Helper()
+			var soon *dispatch.QuietError
+			told, err := db.Reannounce(t.Context(), d.ID, 0, quiet)
+			if !errors.As(err, &soon) || told || soon.For > quiet*times || soon.For < quiet*(times-1) {
+				t.Errorf("got %v, %v; want to wait for %d times %s", told, err, times, quiet)
+			}
+		}
 		say(2, time.Hour, false) // not that round
 		var told atomic.Int32
 		together(10, func(int) {
 			switch ok, err := db.Reannounce(t.Context(), d.ID, 1, time.Hour); {
+			case errors.As(err, new(*dispatch.QuietError)):
 			case err != nil:
 				t.Error(err)
 			case ok:
@@ -276,8 +286,12 @@ func TestReannounce(t *testing.T) {
 			t.Errorf("told %d times", told.Load())
 		}
 		db.mustHold(t, 0, dispatch.EventOpened, 1)
-		say(0, time.Hour, false)
+		wait(time.Hour, 1)
 		say(0, 0, true) // the quiet is over
+		wait(time.Hour, 2)
+		if got := db.mustRead(t, d.ID); got.Version != d.Version {
+			t.Errorf("version %d, was %d: an admin's change would be refused, and nothing has changed", got.Version, d.Version)
+		}
 		db.mustHold(t, 0, dispatch.EventOpened, 2)
 		if got := db.trail(t, d.ID); got[len(got)-1] != "dispatch.opened 1 - system CLAIM_FAILED" {
 			t.Errorf("the trail is %q", got)
@@ -288,8 +302,10 @@ func TestReannounce(t *testing.T) {
 		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Withdraw(v, "", now)
 		})
-		say(1, 0, false)        // of a round that is over
-		say(2, time.Hour, true) // the quiet is that of the round
+		say(1, 0, false)   // of a round that is over
+		wait(time.Hour, 2) // a new round does not end the quiet
+		db.exec(t, "UPDATE events SET at = at - ?", reannouncedFor.Microseconds())
+		say(2, time.Hour, true)
 		if _, err := db.Reannounce(t.Context(), dispatch.NewID(time.Now()), 0, 0); !errors.Is(err, dispatch.ErrNotFound) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrNotFound)
 		}

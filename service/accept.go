@@ -63,6 +63,7 @@ type Acceptor struct {
 	ledger  *Ledger // nil: taps are not kept
 	counter Counter
 	log     *slog.Logger
+	places  chan struct{} // for the taps of drivers who are set aside
 }
 
 // NewAcceptor returns an Acceptor. locks may be nil. Run must be running for those to hear again who were turned
@@ -70,7 +71,7 @@ type Acceptor struct {
 func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Logger) *Acceptor {
 	return &Acceptor{
 		claims: claims, locks: locks, lockTTL: lockTTL, log: log, counter: uncounted{},
-		gate: newGate(), chaser: newChaser(claims, locks, log),
+		gate: newGate(), chaser: newChaser(claims, locks, log), places: make(chan struct{}, asidePlaces),
 	}
 }
 
@@ -147,14 +148,18 @@ func (a *Acceptor) accept(ctx context.Context, tap Tap) (Acceptance, error) {
 func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, error) {
 	r := result{err: dispatch.ErrUnknown} // what those who wait are told should this panic
 	defer func() {
-		if a.gate.leave(tap, f, r) && !settled(r.err) {
-			a.chaser.chase(tap, 0)
+		if a.gate.leave(tap, f, r) && inVain(tap.Round, r.err) {
+			a.chaser.chase(tap, 0, f.turnedAway...)
 		}
 	}()
 	// A driver who hangs up while the claim is being written would leave it neither made nor refused.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTime)
 	defer cancel()
-	r.acceptance, r.err = a.claim(ctx, tap)
+	if f.key.aside != "" {
+		r.acceptance, r.err = a.claimAside(ctx, tap)
+	} else {
+		r.acceptance, r.err = a.claim(ctx, tap)
+	}
 	return r.acceptance, r.err
 }
 
@@ -167,12 +172,24 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap) (Acceptance, error) {
 	if err != nil {
 		return Acceptance{}, err
 	}
+	return a.decide(ctx, tap, id, LayerDatabase, lease)
+}
+
+// decide has the database decide, under the lease if there is one.
+func (a *Acceptor) decide(ctx context.Context, tap Tap, id dispatch.ClaimID, l Layer, lease *lock.Pass) (Acceptance, error) {
+	vain := false
 	d, err := a.claims.Claim(ctx, tap.Dispatch, tap.Driver,
 		func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-			return d.Accept(c, tap.Round, id, now)
+			events, err := d.Accept(c, tap.Round, id, now)
+			vain = !settled(err) && hopeless(d, c, tap.Round, now)
+			return events, err
 		})
+	if vain && a.gate.setAside(tap.Driver) {
+		a.log.Info("a driver's tap could not win, and their next ones are decided aside", "driver", tap.Driver,
+			"dispatch", tap.Dispatch, "round", tap.Round, "for", asideFor, "error", err)
+	}
 	replayed := err == nil && d.Claim.ID != id
-	a.counter.CountDecision(LayerDatabase, decisionOf(replayed, err))
+	a.counter.CountDecision(l, decisionOf(replayed, err))
 	a.mark(ctx, tap, lease, d, err)
 	if err != nil {
 		return Acceptance{}, err

@@ -284,7 +284,7 @@ func TestNextRound(t *testing.T) {
 	if err := accept(v[1], 1); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Fatal(err)
 	}
-	if _, err := work.Withdraw(t.Context(), v[0], id, "ILL"); err != nil {
+	if _, err := work.Withdraw(t.Context(), v[0], id, 0, "ILL"); err != nil {
 		t.Fatal(err)
 	}
 	if err := accept(v[1], 1); !errors.Is(err, dispatch.ErrOfferStale) {

@@ -12,11 +12,13 @@ import (
 
 const (
 	chaseEvery = time.Second
-	// chaseQuiet keeps a driver whose taps fail from having everybody told again and again.
+	// chaseQuiet keeps drivers whose taps fail from having everybody told again and again. It doubles each time.
 	chaseQuiet = 10 * time.Second
 	// chaseFor is how long a database that is away is asked again. An offer is over by then.
 	chaseFor  = dispatch.DefaultWindow
 	chaseMost = 10_000
+	// chaseMine is how many rounds are followed up for one driver, who can make dispatches and rounds up.
+	chaseMine = 64
 	chaseTick = 200 * time.Millisecond
 	// chaseLast bounds what is still followed up when the process ends.
 	chaseLast = 3 * time.Second
@@ -30,43 +32,82 @@ type chaser struct {
 	locks  Locks
 	log    *slog.Logger
 	mu     sync.Mutex
-	open   map[dispatch.ID]chase
+	open   map[dispatch.ID]map[int]chase // by round
+	size   int
+	mine   map[dispatch.DriverID]int // how many are open for each driver
 }
 
+// chase is one round of a dispatch that is followed up, for one of the drivers who were turned away.
 type chase struct {
+	dispatch   dispatch.ID
 	round      int
+	driver     dispatch.DriverID
 	due, since time.Time
 }
 
 func newChaser(claims Claims, locks Locks, log *slog.Logger) *chaser {
-	return &chaser{claims: claims, locks: locks, log: log, open: map[dispatch.ID]chase{}}
+	return &chaser{
+		claims: claims, locks: locks, log: log,
+		open: map[dispatch.ID]map[int]chase{}, mine: map[dispatch.DriverID]int{},
+	}
 }
 
-// chase looks after the dispatch when wait has passed. Of several calls the earliest counts.
-func (c *chaser) chase(tap Tap, wait time.Duration) {
+// chase looks after the tap's round when wait has passed, for the drivers who were turned away: the tap's own unless
+// others are named. Of several calls on one round the earliest counts. Rounds are kept apart: the driver may have made
+// one up.
+func (c *chaser) chase(tap Tap, wait time.Duration, turnedAway ...dispatch.DriverID) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	next := chase{round: tap.Round, due: now.Add(wait), since: now}
-	if old, ok := c.open[tap.Dispatch]; ok {
-		// The newest round is what drivers still wait for; of two calls on it, the earlier counts.
-		next.round, next.since = max(old.round, tap.Round), old.since
-		if old.due.Before(next.due) {
-			next.due = old.due
+	if old, ok := c.open[tap.Dispatch][tap.Round]; ok {
+		if due := now.Add(wait); due.Before(old.due) {
+			old.due = due
+			c.open[tap.Dispatch][tap.Round] = old
 		}
-	} else if !ok && len(c.open) >= chaseMost {
-		c.log.Error("too many claims to follow up, drivers may have been turned away in vain", "dispatch", tap.Dispatch)
 		return
 	}
-	c.open[tap.Dispatch] = next
+	if len(turnedAway) == 0 {
+		turnedAway = []dispatch.DriverID{tap.Driver}
+	}
+	for _, v := range turnedAway {
+		if c.size < chaseMost && c.mine[v] < chaseMine {
+			c.add(chase{dispatch: tap.Dispatch, round: tap.Round, driver: v, due: now.Add(wait), since: now})
+			return
+		}
+	}
+	c.log.Error("too many claims to follow up, drivers may have been turned away in vain", "dispatch", tap.Dispatch,
+		"round", tap.Round, "open", c.size)
+}
+
+// add and remove keep the counts. c.mu is held.
+func (c *chaser) add(ch chase) {
+	if c.open[ch.dispatch] == nil {
+		c.open[ch.dispatch] = map[int]chase{}
+	}
+	c.open[ch.dispatch][ch.round] = ch
+	c.size++
+	c.mine[ch.driver]++
+}
+
+func (c *chaser) remove(ch chase) {
+	delete(c.open[ch.dispatch], ch.round)
+	if len(c.open[ch.dispatch]) == 0 {
+		delete(c.open, ch.dispatch)
+	}
+	c.size--
+	if c.mine[ch.driver]--; c.mine[ch.driver] == 0 {
+		delete(c.mine, ch.driver)
+	}
 }
 
 // settle says that the dispatch is somebody's in that round.
 func (c *chaser) settle(id dispatch.ID, round int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ch, ok := c.open[id]; ok && ch.round <= round {
-		delete(c.open, id)
+	for _, ch := range c.open[id] {
+		if ch.round <= round {
+			c.remove(ch)
+		}
 	}
 }
 
@@ -89,56 +130,58 @@ func (c *chaser) run(ctx context.Context) {
 
 // followAll follows up on what is due at now.
 func (c *chaser) followAll(ctx context.Context, now time.Time) {
-	for id, ch := range c.due(now) {
-		c.follow(ctx, id, ch)
+	for _, ch := range c.due(now) {
+		c.follow(ctx, ch)
 	}
 }
 
-func (c *chaser) due(now time.Time) map[dispatch.ID]chase {
+func (c *chaser) due(now time.Time) (due []chase) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var due map[dispatch.ID]chase
-	for id, ch := range c.open {
-		if now.Before(ch.due) {
-			continue
+	for _, rounds := range c.open {
+		for _, ch := range rounds {
+			if !now.Before(ch.due) {
+				due = append(due, ch)
+			}
 		}
-		if due == nil {
-			due = map[dispatch.ID]chase{}
-		}
-		due[id] = ch
-		delete(c.open, id)
+	}
+	for _, ch := range due {
+		c.remove(ch)
 	}
 	return due
 }
 
-func (c *chaser) follow(ctx context.Context, id dispatch.ID, ch chase) {
-	switch c.lockSays(ctx, id, ch.round) {
+func (c *chaser) follow(ctx context.Context, ch chase) {
+	switch c.lockSays(ctx, ch.dispatch, ch.round) {
 	case lockTaken:
 		return
 	case lockClaimed:
-		c.again(id, ch)
+		c.again(ch, chaseEvery)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, decideTime)
 	defer cancel()
-	switch told, err := c.claims.Reannounce(ctx, id, ch.round, chaseQuiet); {
+	var quiet *dispatch.QuietError
+	switch told, err := c.claims.Reannounce(ctx, ch.dispatch, ch.round, chaseQuiet); {
 	case errors.Is(err, dispatch.ErrNotFound):
+	case errors.As(err, &quiet):
+		c.again(ch, quiet.For)
 	case err != nil && time.Since(ch.since) < chaseFor:
-		c.again(id, ch)
+		c.again(ch, chaseEvery)
 	case err != nil:
-		c.log.Error("drivers were turned away in vain and not told", "dispatch", id, "error", err)
+		c.log.Error("drivers were turned away in vain and not told", "dispatch", ch.dispatch, "error", err)
 	case told:
-		c.log.Info("a claim came to nothing, the dispatch is announced again", "dispatch", id, "round", ch.round)
+		c.log.Info("a claim came to nothing, the dispatch is announced again", "dispatch", ch.dispatch, "round", ch.round)
 	}
 }
 
-// again puts a chase back, unless a newer one has begun.
-func (c *chaser) again(id dispatch.ID, ch chase) {
+// again puts a chase back, unless the round is followed up anew.
+func (c *chaser) again(ch chase, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.open[id]; !ok {
-		ch.due = time.Now().Add(chaseEvery)
-		c.open[id] = ch
+	if _, ok := c.open[ch.dispatch][ch.round]; !ok {
+		ch.due = time.Now().Add(wait)
+		c.add(ch)
 	}
 }
 

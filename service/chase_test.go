@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -140,7 +141,7 @@ func TestChaseGivesUp(t *testing.T) {
 func TestChaseIsBounded(t *testing.T) {
 	c := newChaser(newRow(), nil, quiet)
 	for i := range chaseMost + 10 {
-		c.chase(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
+		c.chase(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
 	}
 	if len(c.open) != chaseMost {
 		t.Errorf("%d, want %d", len(c.open), chaseMost)

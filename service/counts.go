@@ -32,6 +32,7 @@ const (
 	LayerMarker   Layer = "redis_marker" // Redis knows who has it
 	LayerLock     Layer = "redis_lock"   // another instance is deciding about it
 	LayerDatabase Layer = "database"
+	LayerAside    Layer = "aside" // the database, for a driver whose taps could not win of late
 )
 
 // Decision is what a layer made of a tap.

@@ -159,7 +159,7 @@ func TestAssignWithoutRedis(t *testing.T) {
 	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.Unassigned || r.Round != 1 {
 		t.Errorf("the driver's receipt: %+v, %v", r, err)
 	}
-	if _, err := s.work.Withdraw(t.Context(), v[0], id, ""); !errors.Is(err, dispatch.ErrNotYours) {
+	if _, err := s.work.Withdraw(t.Context(), v[0], id, 0, ""); !errors.Is(err, dispatch.ErrNotYours) {
 		t.Errorf("withdrawn from what was unassigned: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -17,12 +18,16 @@ type gate struct {
 	mu      sync.Mutex
 	flights map[flightKey]*flight
 	taken   *simplelru.LRU[dispatch.ID, fact]
+	// aside are the drivers who turn nobody away, and until when.
+	aside *simplelru.LRU[dispatch.DriverID, time.Time]
 }
 
 // flightKey is what one decision is about. Taps that name no round are decided apart from those that do.
 type flightKey struct {
 	dispatch dispatch.ID
 	round    int
+	// aside is the driver of a decision that turns nobody away, "" for any other.
+	aside dispatch.DriverID
 }
 
 // holder is a committed fact: who has the dispatch, and in which round.
@@ -39,9 +44,11 @@ type fact struct {
 
 // flight is a decision under way.
 type flight struct {
+	key    flightKey
 	driver dispatch.DriverID
-	// turnedAway says that another driver was refused because of it. Guarded by the gate's mutex.
-	turnedAway bool
+	// turnedAway are the first of the other drivers who were refused because of it. Guarded by the gate's mutex until
+	// the flight is left.
+	turnedAway []dispatch.DriverID
 	// done is closed when result is set.
 	done   chan struct{}
 	result result
@@ -55,12 +62,19 @@ type result struct {
 // takenSize bounds the memory of what is taken; what is forgotten is asked of Redis or the database again.
 const takenSize = 16384
 
+// turnedAwayKept bounds how many of those who were turned away are known by name.
+const turnedAwayKept = 8
+
 func newGate() *gate {
 	taken, err := simplelru.NewLRU[dispatch.ID, fact](takenSize, nil)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return &gate{flights: map[flightKey]*flight{}, taken: taken}
+	aside, err := simplelru.NewLRU[dispatch.DriverID, time.Time](asideSize, nil)
+	if err != nil {
+		panic(err)
+	}
+	return &gate{flights: map[flightKey]*flight{}, taken: taken, aside: aside}
 }
 
 // enter lets a tap in, which then leads the flight and must call leave, or returns the same driver's flight to wait
@@ -68,33 +82,47 @@ func newGate() *gate {
 func (g *gate) enter(tap Tap) (f *flight, leads bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// Without a round the tap may be on a later one than is known here: another instance may have reopened it.
-	if h, ok := g.taken.Get(tap.Dispatch); ok && tap.Round != 0 && tap.Round <= h.round && h.driver != tap.Driver &&
-		time.Now().Before(h.until) {
-		return nil, false, &dispatch.TakenError{Final: true}
+	if err := g.refuse(tap); err != nil {
+		return nil, false, err
 	}
-	key := flightKey{tap.Dispatch, tap.Round}
+	key := flightKey{dispatch: tap.Dispatch, round: tap.Round}
 	f, ok := g.flights[key]
+	if !ok && g.isAside(tap.Driver) {
+		key.aside = tap.Driver
+		f, ok = g.flights[key]
+	}
 	switch {
 	case !ok:
-		f = &flight{driver: tap.Driver, done: make(chan struct{})}
+		f = &flight{key: key, driver: tap.Driver, done: make(chan struct{})}
 		g.flights[key] = f
 		return f, true, nil
 	case f.driver == tap.Driver:
 		return f, false, nil
 	}
-	f.turnedAway = true
+	if len(f.turnedAway) < turnedAwayKept && !slices.Contains(f.turnedAway, tap.Driver) {
+		f.turnedAway = append(f.turnedAway, tap.Driver)
+	}
 	return nil, false, &dispatch.TakenError{}
 }
 
+// refuse returns a TakenError if the tap's round is known to be another driver's. g.mu is held.
+func (g *gate) refuse(tap Tap) error {
+	// Without a round the tap may be on a later one than is known here: another instance may have reopened it.
+	if h, ok := g.taken.Get(tap.Dispatch); ok && tap.Round != 0 && tap.Round <= h.round && h.driver != tap.Driver &&
+		time.Now().Before(h.until) {
+		return &dispatch.TakenError{Final: true}
+	}
+	return nil
+}
+
 // leave ends the flight with r and reports whether another driver was turned away meanwhile.
-func (g *gate) leave(tap Tap, f *flight, r result) (turnedAway bool) {
+func (g *gate) leave(_ Tap, f *flight, r result) (turnedAway bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.flights, flightKey{tap.Dispatch, tap.Round})
+	delete(g.flights, f.key)
 	f.result = r
 	close(f.done)
-	return f.turnedAway
+	return len(f.turnedAway) > 0
 }
 
 // know remembers a committed fact, unless a newer round is known.

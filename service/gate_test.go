@@ -190,14 +190,17 @@ func TestMarkersRefuseByRound(t *testing.T) {
 	for _, c := range []struct {
 		marked, tapped int
 		driver         dispatch.DriverID
-		want           bool
+		claim, taken   bool // what a marker of each kind does
 	}{
-		{1, 1, bob, true}, {2, 1, bob, true}, {1, 2, bob, false}, {1, noRound, bob, true}, {noRound, 1, bob, true},
-		{noRound, noRound, bob, true}, {1, 1, ann, false}, {2, 1, ann, false}, {noRound, noRound, ann, false},
+		{1, 1, bob, true, true}, {1, 2, bob, false, false}, {1, noRound, bob, true, true}, {noRound, 1, bob, true, true},
+		{noRound, noRound, bob, true, true}, {1, 1, ann, false, false}, {2, 1, ann, false, false}, {noRound, noRound, ann, false, false},
+		{2, 1, bob, false, true}, // of a claim that is being decided, the round may be made up
 	} {
-		m := marker{holder: holder{ann, c.marked}}
-		if got := m.refuses(Tap{aJob, c.driver, c.tapped}); got != c.want {
-			t.Errorf("ann's marker of round %d, %s taps on %d: refused %v, want %v", c.marked, c.driver, c.tapped, got, c.want)
+		for committed, want := range map[bool]bool{false: c.claim, true: c.taken} {
+			m := marker{holder{ann, c.marked}, committed}
+			if got := m.refuses(Tap{aJob, c.driver, c.tapped}); got != want {
+				t.Errorf("ann's marker %+v, %s taps on %d: refused %v, want %v", m, c.driver, c.tapped, got, want)
+			}
 		}
 	}
 }

@@ -48,7 +48,14 @@ func parseMarker(value string) (marker, bool) {
 }
 
 // refuses reports whether the marker decides about the tap. It does not when it is the driver's own, or when the tap
-// is on a newer round than the marker speaks of.
+// is on a newer round than the marker speaks of. A claim that is being decided speaks of its own round only: who made it
+// may have made the round up.
 func (m marker) refuses(tap Tap) bool {
-	return m.driver != tap.Driver && (m.round == 0 || tap.Round <= m.round)
+	switch {
+	case m.driver == tap.Driver:
+		return false
+	case m.round == 0 || tap.Round == 0 || tap.Round == m.round:
+		return true
+	}
+	return m.committed && tap.Round < m.round
 }

@@ -77,7 +77,7 @@ func (s *shared) next(id dispatch.ID, had dispatch.DriverID) {
 	if _, err := silent.Accept(s.t.Context(), Tap{id, had, 1}); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := NewWork(s.place, silent, time.Now).Withdraw(s.t.Context(), had, id, ""); err != nil {
+	if _, err := NewWork(s.place, silent, time.Now).Withdraw(s.t.Context(), had, id, 0, ""); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -239,7 +239,7 @@ func TestEndedDropsTheMarker(t *testing.T) {
 	if _, err := one.Accept(t.Context(), Tap{id, v[0], 1}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := work.Withdraw(t.Context(), v[0], id, ""); err != nil || s.key(id) != "" {
+	if _, err := work.Withdraw(t.Context(), v[0], id, 0, ""); err != nil || s.key(id) != "" {
 		t.Fatalf("%v, the key is %q", err, s.key(id))
 	}
 	if _, err := two.Accept(t.Context(), Tap{id, v[1], 2}); err != nil {
@@ -306,7 +306,7 @@ func TestWithoutRedis(t *testing.T) {
 	if won, err := other.Accept(t.Context(), Tap{id, v[0], 1}); err != nil || !won.Replayed {
 		t.Errorf("a retry at the other instance: %+v, %v", won, err)
 	}
-	if _, err := NewWork(s.place, i.Acceptor, time.Now).Withdraw(t.Context(), v[0], id, ""); err != nil {
+	if _, err := NewWork(s.place, i.Acceptor, time.Now).Withdraw(t.Context(), v[0], id, 0, ""); err != nil {
 		t.Errorf("withdraw: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,36 +14,58 @@ type WorkStore interface {
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	UpdateAs(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		change func(*dispatch.Dispatch, dispatch.Driver, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
+	Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+		change func(*dispatch.Dispatch, dispatch.Withdrawals, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	Offered(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Offered, error)
 	Decline(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID, reason string) error
 	Standing(ctx context.Context, id dispatch.ID, round int, driver, winner dispatch.DriverID) (dispatch.Standing, error)
 	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
 	NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (*dispatch.PastClaim, error)
+	ClaimIn(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (*dispatch.PastClaim, error)
 	OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error)
 }
 
 // Work is what drivers see and do besides accepting.
 type Work struct {
-	store WorkStore
-	taps  *Acceptor
-	now   func() time.Time
+	store   WorkStore
+	taps    *Acceptor
+	now     func() time.Time
+	limited func(dispatch.DriverID, dispatch.ID)
 }
 
 // NewWork returns the drivers' use cases. taps hears of claims that end.
 func NewWork(store WorkStore, taps *Acceptor, now func() time.Time) *Work {
-	return &Work{store: store, taps: taps, now: now}
+	return &Work{store: store, taps: taps, now: now, limited: func(dispatch.DriverID, dispatch.ID) {}}
 }
 
-// Withdraw gives the driver's claim back and opens the next round. Asking again changes nothing: whoever has
-// withdrawn is told so. ErrNotFound where the driver may not see the dispatch, ErrNotYours, ErrInvalidState.
-func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.ID, reason string) (dispatch.Dispatch, error) {
+// OnLimited has limited called with each withdrawal that is refused because there were too many. Call it before the first.
+func (w *Work) OnLimited(limited func(dispatch.DriverID, dispatch.ID)) { w.limited = limited }
+
+// Withdraw gives the driver's claim of that round, 0 for the current one, back and opens the next round. Asking again
+// changes nothing: a driver who has withdrawn is told so. ErrNotFound where the driver may not see the dispatch,
+// ErrNotYours, ErrInvalidState, ErrOfferStale where the driver has it in another round, ErrTooOften.
+func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) (dispatch.Dispatch, error) {
 	var ended *dispatch.Claim
-	d, err := w.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+	d, err := w.store.Withdraw(ctx, id, me, func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
 		ended = d.Claim
-		return d.Withdraw(me, reason, now)
+		if round != 0 && round != d.Round && d.HeldBy(me) {
+			return nil, dispatch.ErrOfferStale
+		}
+		events, err := d.Withdraw(me, reason, now)
+		if err == nil {
+			err = past.Check(now)
+		}
+		if err != nil {
+			return nil, err
+		}
+		past.Defer(events, d)
+		return events, nil
 	})
-	if errors.Is(err, dispatch.ErrNotYours) {
-		return w.withdrawn(ctx, me, id)
+	if errors.Is(err, dispatch.ErrNotYours) || errors.Is(err, dispatch.ErrOfferStale) {
+		return w.withdrawn(ctx, me, id, round, err)
+	}
+	if errors.Is(err, dispatch.ErrTooOften) {
+		w.limited(me, id)
 	}
 	if ended != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
 		// If it was not withdrawn after all, the next tap hears so from the database.
@@ -52,15 +74,22 @@ func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.I
 	return d, err
 }
 
-// withdrawn answers a withdrawal by one who does not have the dispatch: a repeated one is answered as the first.
-func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
-	past, err := w.store.NewestClaim(ctx, id, me)
+// withdrawn answers a withdrawal by one who does not have the dispatch in that round: a repeated one is answered as the
+// first, any other with refused.
+func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
+	var past *dispatch.PastClaim
+	var err error
+	if round == 0 {
+		past, err = w.store.NewestClaim(ctx, id, me)
+	} else {
+		past, err = w.store.ClaimIn(ctx, id, me, round)
+	}
 	if err != nil {
 		return dispatch.Dispatch{}, err
 	}
 	d, err := w.See(ctx, me, id)
 	if err == nil && (past == nil || past.Outcome != dispatch.Withdrawn) {
-		err = dispatch.ErrNotYours
+		err = refused
 	}
 	if err == nil {
 		// The first withdrawal may have ended before it could say so.

@@ -36,7 +36,7 @@ func TestWithdraw(t *testing.T) {
 	id, v := s.dispatch(), s.drivers(3)
 	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
 	withdraw := func(by dispatch.DriverID) (dispatch.Dispatch, error) {
-		return s.work.Withdraw(t.Context(), by, id, "ILL")
+		return s.work.Withdraw(t.Context(), by, id, 0, "ILL")
 	}
 	s.win(id, v[0], 1)
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestWithdraw(t *testing.T) {
 	if _, err := withdraw(v[1]); !errors.Is(err, dispatch.ErrInvalidState) {
 		t.Errorf("once it is begun: %v", err)
 	}
-	if _, err := s.work.Withdraw(t.Context(), v[0], dispatch.NewID(time.Now()), ""); !errors.Is(err, dispatch.ErrNotFound) {
+	if _, err := s.work.Withdraw(t.Context(), v[0], dispatch.NewID(time.Now()), 0, ""); !errors.Is(err, dispatch.ErrNotFound) {
 		t.Errorf("of no dispatch: %v", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestSuspendedDriver(t *testing.T) {
 	s.win(given, me, 1)
 	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
 	for range 2 { // a lost answer is asked for again
-		if d, err := s.work.Withdraw(t.Context(), me, given, ""); err != nil || d.Round != 2 {
+		if d, err := s.work.Withdraw(t.Context(), me, given, 0, ""); err != nil || d.Round != 2 {
 			t.Errorf("withdraw: round %d, %v", d.Round, err)
 		}
 	}
@@ -306,7 +306,7 @@ func TestEndsOnce(t *testing.T) {
 		together(3, func(i int) {
 			switch i {
 			case 0:
-				_, errs[i] = s.work.Withdraw(t.Context(), v, id, "")
+				_, errs[i] = s.work.Withdraw(t.Context(), v, id, 0, "")
 			case 1:
 				_, errs[i] = s.backoffice.Cancel(t.Context(), id, 2, "key_1", "")
 			case 2:

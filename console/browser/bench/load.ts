@@ -4,7 +4,7 @@ const hour = 3600_000;
 const soon = (ms: number) => new Date(Date.now() + ms).toISOString();
 const match = (d: Json) => ({ headers: { "If-Match": `"${d.version}"` } });
 
-/** Makes open dispatches, and changes them at a rate as people and drivers do: accept, extend, withdraw, create, cancel. */
+/** Makes open dispatches, and changes them at a rate as people and drivers do: accept, extend, unassign, create, cancel. */
 export class Load {
   private pool: Json[] = [];
   private extra: Json[] = [];
@@ -42,7 +42,7 @@ export class Load {
     return performance.now() - began;
   }
 
-  private taken: { d: Json; token: string; accepted: Promise<Json> }[] = [];
+  private taken: { d: Json; accepted: Promise<Json> }[] = [];
 
   private async change(n: number): Promise<void> {
     const service = this.service, d = this.pool[Math.floor(n / 5) % this.pool.length];
@@ -50,7 +50,7 @@ export class Load {
       case 0: {
         const { token } = this.drivers[Math.floor(n / 5) % this.drivers.length]!;
         const accepted = service.accept(d.id, token);
-        this.taken.push({ d, token, accepted });
+        this.taken.push({ d, accepted });
         await accepted;
         return;
       }
@@ -60,9 +60,9 @@ export class Load {
         return;
       }
       case 2: {
-        const { d: mine, token, accepted } = this.taken.shift()!;
-        await accepted;
-        Object.assign(mine, await service.call("POST", `/v1/dispatches/${mine.id}/withdraw`, {}, { token }));
+        const { d: mine, accepted } = this.taken.shift()!;
+        const { dispatch } = await accepted;
+        Object.assign(mine, await service.call("POST", `/v1/admin/dispatches/${mine.id}/unassign`, {}, match(dispatch)));
         return;
       }
       case 3:

@@ -31,8 +31,8 @@ test("500 open dispatches: little is sent, and only what changes is drawn or ask
     const burst = 60;
     await Promise.all(Array.from({ length: burst }, (_, i) => service.dispatch("seoul", { site_address: `${i} New-ro`, expires_at: soon(3600_000) })));
     for (const d of all.slice(0, burst)) {
-      await service.accept(d.id, driver!.token);
-      await service.call("POST", `/v1/dispatches/${d.id}/withdraw`, {}, { token: driver!.token });
+      const { dispatch } = await service.accept(d.id, driver!.token);
+      await service.call("POST", `/v1/admin/dispatches/${d.id}/unassign`, {}, { headers: { "If-Match": `"${dispatch.version}"` } });
     }
     await counted(page, { Pending: 560, Accepted: 0 });
     await expect(column(page, "Pending").getByRole("link", { name: "New-ro" })).toHaveCount(burst);

@@ -8,8 +8,12 @@ export function hurry() {
   for (const wake of waiting) wake();
 }
 
+// A wait that is longer than this is an answer, and not a moment's load.
+const longWait = 60; // s
+
 /** Whether nobody knows what came of a request: the same one again will tell. */
-export const notKnown = (err) => err instanceof Unreachable || (err instanceof Problem && (err.status === 429 || err.status >= 500));
+export const notKnown = (err) => err instanceof Unreachable ||
+  (err instanceof Problem && (err.status >= 500 || (err.status === 429 && !(err.retryAfter > longWait))));
 
 /** How long to wait after a number of failures, in ms: a bounded pace that differs from phone to phone. */
 export const pace = (failures) => Math.min(8000, 400 * 2 ** failures) * (0.5 + Math.random() / 2);

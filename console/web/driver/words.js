@@ -106,6 +106,7 @@ const en = {
   codes: {
     INVALID_STATE: "its state does not allow it any more.", FORBIDDEN: "it is not yours.", OFFER_STALE: "the terms have changed.",
     DISPATCH_NOT_FOUND: "it is not there any more.", UNAUTHENTICATED: "your sign-in has ended.", NOT_ELIGIBLE: "you are suspended.",
+    RATE_LIMITED: "you have given back too many jobs. If you can't do this one, call the office.",
   },
   underWay: { decline: "Declining …", withdraw: "Giving it back …", start: "Starting …", complete: "Completing …" },
   lostJob: { canceled: (site) => `Canceled by the office: ${site}`, unassigned: (site) => `No longer yours, by the office: ${site}` },
@@ -217,6 +218,7 @@ const ko = {
   codes: {
     INVALID_STATE: "현재 상태에서는 할 수 없습니다.", FORBIDDEN: "맡은 작업이 아닙니다.", OFFER_STALE: "조건이 바뀌었습니다.",
     DISPATCH_NOT_FOUND: "더 이상 없습니다.", UNAUTHENTICATED: "로그인이 만료되었습니다.", NOT_ELIGIBLE: "이용이 정지되어 있습니다.",
+    RATE_LIMITED: "반납 횟수를 초과했습니다. 작업할 수 없으면 사무실로 전화해 주세요.",
   },
   underWay: { decline: "거절하는 중 …", withdraw: "반납하는 중 …", start: "시작하는 중 …", complete: "완료하는 중 …" },
   lostJob: { canceled: (site) => `사무실에서 취소했습니다: ${site}`, unassigned: (site) => `사무실에서 배정을 해제했습니다: ${site}` },

@@ -290,7 +290,7 @@ export class Work {
 
   /** @param {"decline"|"withdraw"|"start"|"complete"} what */
   change(what, { id, round }, reason) {
-    const bodies = { decline: { reason_code: reason, round }, withdraw: { reason_code: reason } };
+    const bodies = { decline: { reason_code: reason, round }, withdraw: { reason_code: reason, round } };
     return this.#do(id, { what }, async () => {
       await this.#call("POST", `/v1/dispatches/${id}/${what}`, { body: bodies[what] });
       this.taps.forget(id);

@@ -1,0 +1,58 @@
+package repository
+
+import (
+	"context"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// Withdraw is Update with the withdrawals that count, from the dispatch and by the driver. They are read only where the
+// driver has the dispatch.
+func (s *Store) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+	change func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	return s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		var past dispatch.Withdrawals
+		if d.HeldBy(driver) {
+			var err error
+			if past, err = s.withdrawals(tx, id, driver, now); err != nil {
+				return nil, err
+			}
+		}
+		return change(d, past, now)
+	})
+}
+
+func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverID, now time.Time) (past dispatch.Withdrawals, err error) {
+	// Of two withdrawals of one driver at the same time, the second waits here and counts the first.
+	if _, _, err := s.lockDriver(tx, driver); err != nil {
+		return past, err
+	}
+	const columns = `SELECT dispatch_id, driver_id, ended_at FROM claims WHERE outcome = 'WITHDRAWN' AND ended_at > ? AND `
+	var rows []struct {
+		DispatchID dispatch.ID
+		DriverID   dispatch.DriverID
+		EndedAt    int64
+	}
+	since := micros(now.Add(-dispatch.WithdrawalsFor))
+	err = tx.Raw(columns+"dispatch_id = ? UNION "+columns+"driver_id = ? ORDER BY ended_at", since, id, since, driver).Scan(&rows).Error
+	if err != nil {
+		return past, unavailable(err)
+	}
+	for _, row := range rows {
+		at := fromMicros(row.EndedAt)
+		if row.DispatchID == id {
+			past.OfDispatch = append(past.OfDispatch, at)
+		}
+		if row.DriverID == driver {
+			past.ByDriver = append(past.ByDriver, at)
+		}
+		if row.DispatchID == id && row.DriverID == driver {
+			past.Both = append(past.Both, at)
+		}
+	}
+	return past, nil
+}

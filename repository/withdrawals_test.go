@@ -1,0 +1,187 @@
+package repository
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// giveBack withdraws within the limits.
+func (db *database) giveBack(t testing.TB, id dispatch.ID, v dispatch.DriverID) (dispatch.Dispatch, error) {
+	t.Helper()
+	return db.Withdraw(t.Context(), id, v, func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
+		if err := past.Check(now); err != nil {
+			return nil, err
+		}
+		events, err := d.Withdraw(v, "SICK", now)
+		if err == nil {
+			past.Defer(events, d)
+		}
+		return events, err
+	})
+}
+
+// take claims the dispatch in its current round, whatever else the driver has or has given back.
+func (db *database) take(t testing.TB, id dispatch.ID, v dispatch.DriverID) dispatch.Dispatch {
+	t.Helper()
+	accept := rule(0)
+	d, err := db.Claim(t.Context(), id, v, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+		c.Busy, c.GaveBack = false, false
+		return accept(d, c, now)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestWithdrawalsAreCounted: those of a driver and those of a dispatch, for an hour, and nobody else's.
+func TestWithdrawalsAreCounted(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 2)
+		cyd, dan := v[0].ID, v[1].ID
+		d := db.add(t, nil)
+		var often *dispatch.TooOftenError
+		for range dispatch.WithdrawalsOfOne {
+			db.take(t, d.ID, cyd)
+			if _, err := db.giveBack(t, d.ID, cyd); err != nil {
+				t.Fatal(err)
+			}
+		}
+		held := db.take(t, d.ID, cyd)
+		if _, err := db.giveBack(t, d.ID, cyd); !errors.As(err, &often) || often.Wait <= 0 || often.Wait > dispatch.WithdrawalsFor {
+			t.Fatalf("the third withdrawal from one dispatch: %v", err)
+		}
+		if got := db.mustRead(t, d.ID); got.Version != held.Version || !got.HeldBy(cyd) {
+			t.Errorf("refused, and it changed: %+v", got)
+		}
+		db.exec(t, "UPDATE claims SET ended_at = ended_at - ? WHERE driver_id = ? AND round = 1", dispatch.WithdrawalsFor.Microseconds(), cyd)
+		if _, err := db.giveBack(t, d.ID, cyd); err != nil {
+			t.Errorf("the first is an hour old: %v", err)
+		}
+		db.take(t, d.ID, dan)
+		if _, err := db.giveBack(t, d.ID, dan); err != nil {
+			t.Errorf("another's first: %v", err)
+		}
+		for range dispatch.WithdrawalsOfAll - 1 {
+			next := db.add(t, nil)
+			db.take(t, next.ID, dan)
+			if _, err := db.giveBack(t, next.ID, dan); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last := db.add(t, nil)
+		db.take(t, last.ID, dan)
+		if _, err := db.giveBack(t, last.ID, dan); !errors.As(err, &often) {
+			t.Errorf("the sixth withdrawal of one driver: %v", err)
+		}
+		if _, err := db.giveBack(t, last.ID, cyd); !errors.Is(err, dispatch.ErrNotYours) {
+			t.Errorf("by another: %v", err)
+		}
+	})
+}
+
+// TestWithdrawalsAtOnceAreCounted: of many at the same time, no more get through than one after the other.
+func TestWithdrawalsAtOnceAreCounted(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0].ID
+		ids := make([]dispatch.ID, dispatch.WithdrawalsOfAll+3)
+		for i := range ids {
+			ids[i] = db.add(t, nil).ID
+			db.take(t, ids[i], v)
+		}
+		var done atomic.Int32
+		together(len(ids), func(i int) {
+			switch _, err := db.giveBack(t, ids[i], v); {
+			case err == nil:
+				done.Add(1)
+			case !errors.Is(err, dispatch.ErrTooOften):
+				t.Error(err)
+			}
+		})
+		if n := done.Load(); n != dispatch.WithdrawalsOfAll {
+			t.Errorf("%d withdrawals got through, want %d", n, dispatch.WithdrawalsOfAll)
+		}
+	})
+}
+
+// TestReopenedIsPushedLater: the row of a round that was opened by a second withdrawal is nobody's until its time has
+// come, and nobody is told of it before. The first one is told at once.
+func TestReopenedIsPushedLater(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
+		teller.BornLeased("ins_a", term)
+		var h heard
+		h.listen(t, teller)
+		reopened := func() dispatch.Event { return h.events[len(h.events)-1] }
+		v := db.drivers(t, 2)
+		d := teller.add(t, nil)
+
+		teller.take(t, d.ID, v[0].ID)
+		if _, err := teller.giveBack(t, d.ID, v[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		first := reopened()
+		if want := (outboxRow{EventID: first.ID, NextAt: micros(first.At.Add(term)), Claim: "ins_a"}); db.outboxRow(t, first.ID) != want {
+			t.Errorf("the first withdrawal: born as %+v, want %+v", db.outboxRow(t, first.ID), want)
+		}
+
+		teller.take(t, d.ID, v[1].ID)
+		if _, err := teller.giveBack(t, d.ID, v[1].ID); err != nil {
+			t.Fatal(err)
+		}
+		second := reopened()
+		if wait := second.TellAt.Sub(first.At); second.Type != dispatch.EventReopened || wait < 19*time.Second || wait > 20*time.Second {
+			t.Errorf("%+v is pushed %s after the first withdrawal, want 20 s", second, wait)
+		}
+		if want := (outboxRow{EventID: second.ID, NextAt: micros(second.TellAt)}); db.outboxRow(t, second.ID) != want {
+			t.Errorf("the second: born as %+v, want %+v", db.outboxRow(t, second.ID), want)
+		}
+		if _, err := teller.as("ins_a").Expand(t.Context(), second.ID, 10); !errors.Is(err, dispatch.ErrNotLeased) {
+			t.Errorf("told of at once: %v", err)
+		}
+		db.exec(t, "UPDATE outbox SET next_at = next_at - ? WHERE event_id = ?", (20 * time.Second).Microseconds(), second.ID)
+		leased, err := db.as("ins_b").LeaseEvents(t.Context(), 10)
+		if err != nil || len(leased) != 1 || leased[0] != second.ID {
+			t.Fatalf("when the time has come, leased %v, %v", leased, err)
+		}
+		if told, err := db.as("ins_b").Expand(t.Context(), second.ID, 10); err != nil || told.Dropped != 0 {
+			t.Errorf("%+v, %v", told, err)
+		}
+	})
+}
+
+// TestPushedLaterIsOvertaken: what was to be pushed later is not pushed when the dispatch has been taken meanwhile.
+func TestPushedLaterIsOvertaken(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 2)
+		for _, driver := range v {
+			db.device(t, driver.ID, nil)
+		}
+		d := db.add(t, nil)
+		for _, driver := range v {
+			db.take(t, d.ID, driver.ID)
+			if _, err := db.giveBack(t, d.ID, driver.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db.take(t, d.ID, v[0].ID)
+		db.exec(t, "UPDATE outbox SET next_at = 0")
+		o := db.as("ins_a")
+		leased, err := o.LeaseEvents(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range leased {
+			if _, err := o.Expand(t.Context(), id, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := db.count(t, "notifications WHERE type = 'dispatch.reopened'"); n != 0 {
+			t.Errorf("%d pushes of rounds that are over", n)
+		}
+	})
+}

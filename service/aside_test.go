@@ -1,0 +1,361 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const madeUp = 1<<31 - 1
+
+// meanwhile does something else in the middle of each claim, before the database decides.
+type meanwhile struct {
+	Claims
+	do func(dispatch.DriverID)
+}
+
+func (m *meanwhile) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	m.do(driver)
+	return m.Claims.Claim(ctx, id, driver, rule)
+}
+
+func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { v.OnDuty = on } }
+
+// hopefuls are drivers whose taps can't win, by why, each with the round that they tap on.
+func hopefuls(p *place) map[string]Tap {
+	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) }
+	taps := map[string]Tap{
+		"off duty":              {Driver: p.drivers(1, onDuty(false))[0], Round: 1},
+		"suspended":             {Driver: p.drivers(1, suspended)[0], Round: 1},
+		"another vehicle":       {Driver: p.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "20m" })[0], Round: 1},
+		"off duty, no round":    {Driver: p.drivers(1, onDuty(false))[0]},
+		"busy":                  {Driver: p.drivers(1)[0], Round: 1},
+		"a round that is to be": {Driver: p.drivers(1)[0], Round: 2},
+		"a made-up round":       {Driver: p.drivers(1)[0], Round: madeUp},
+	}
+	if _, err := NewAcceptor(p, nil, time.Second, quiet).Accept(p.t.Context(), Tap{p.dispatch(), taps["busy"].Driver, 1}); err != nil {
+		p.t.Fatal(err)
+	}
+	return taps
+}
+
+// refusedMeanwhile has the driver tap on many open dispatches, and an honest one in the middle of each of these taps, and
+// returns how many of the honest ones were refused. here and there are the instances that they tap at.
+func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat Tap, many int) (refused int) {
+	p.t.Helper()
+	for _, honest := range p.drivers(many) {
+		tap, asked := cheat, false
+		tap.Dispatch = p.dispatch()
+		claims.do = func(v dispatch.DriverID) {
+			if v != cheat.Driver {
+				return
+			}
+			asked = true
+			switch _, err := there.Accept(p.t.Context(), Tap{tap.Dispatch, honest, 1}); {
+			case errors.Is(err, dispatch.ErrAlreadyTaken):
+				refused++
+			case err != nil:
+				p.t.Fatal(err)
+			}
+		}
+		if _, err := here.Accept(p.t.Context(), tap); err == nil || !asked {
+			p.t.Fatalf("%+v, asked %v: %v", tap, asked, err)
+		}
+	}
+	return refused
+}
+
+// TestHopelessTapsKeepNobodyOut: a driver whose taps can't win keeps others out once, and then no more.
+func TestHopelessTapsKeepNobodyOut(t *testing.T) {
+	const many = 20
+	p := newPlace(t)
+	for name, cheat := range hopefuls(p) {
+		t.Run(name, func(t *testing.T) {
+			claims := &meanwhile{Claims: p}
+			a := NewAcceptor(claims, nil, time.Second, quiet)
+			if refused := refusedMeanwhile(p, a, a, claims, cheat, many); refused > 1 {
+				t.Errorf("%d of %d honest taps were refused in the middle of these", refused, many)
+			} else {
+				t.Logf("%d of %d honest taps were refused in the middle of these", refused, many)
+			}
+		})
+	}
+}
+
+// TestHopelessTapsKeepNobodyOutElsewhere is the same by way of the lock in Redis.
+func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
+	const many = 20
+	s := newShared(t)
+	for name, cheat := range hopefuls(s.place) {
+		t.Run(name, func(t *testing.T) {
+			here, there := s.instance(), s.instance()
+			claims := &meanwhile{Claims: s.place}
+			here.Acceptor.claims = claims
+			if refused := refusedMeanwhile(s.place, here.Acceptor, there.Acceptor, claims, cheat, many); refused > 1 {
+				t.Errorf("%d of %d honest taps at the other instance were refused in the middle of these", refused, many)
+			} else {
+				t.Logf("%d of %d honest taps at the other instance were refused in the middle of these", refused, many)
+			}
+		})
+	}
+}
+
+// TestHopelessBeforeTheOpening: a driver who is off duty and taps early is set aside by then; an eligible one is not.
+func TestHopelessBeforeTheOpening(t *testing.T) {
+	p := newPlace(t)
+	a := NewAcceptor(p, nil, time.Second, quiet)
+	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
+	order := anOrder()
+	order.OpensAt = ptr(time.Now().Add(time.Hour))
+	d, err := NewDispatcher(p, a).Create(t.Context(), order, "key_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []dispatch.DriverID{off, on} {
+		if _, err := a.Accept(t.Context(), Tap{d.ID, v, 1}); !errors.Is(err, dispatch.ErrNotOpenYet) {
+			t.Fatal(err)
+		}
+	}
+	p.exec("UPDATE dispatches SET opens_at = created_at")
+	a.claims = &meanwhile{p, func(v dispatch.DriverID) {
+		if v == off {
+			if _, err := a.Accept(t.Context(), Tap{d.ID, on, 1}); err != nil {
+				t.Errorf("at the opening, in the middle of a tap of one who is off duty: %v", err)
+			}
+		}
+	}}
+	if _, err := a.Accept(t.Context(), Tap{d.ID, off, 1}); err == nil {
+		t.Error("one who is off duty has it")
+	}
+	if p.holder(d.ID) != on {
+		t.Error("the honest driver does not have it")
+	}
+	if a.gate.isAside(on) || !a.gate.isAside(off) {
+		t.Error("the eligible driver is set aside, or the one who is off duty is not")
+	}
+}
+
+// TestSetAsideIsNoVerdict: a driver who is set aside wins as soon as they can, and is told the truth as ever.
+func TestSetAsideIsNoVerdict(t *testing.T) {
+	p := newPlace(t)
+	a := NewAcceptor(p, nil, time.Second, quiet)
+	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
+	first, second := p.dispatch(), p.dispatch()
+	for range 3 {
+		if _, err := a.Accept(t.Context(), Tap{first, off, 1}); !errors.Is(err, dispatch.ErrNotEligible) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.SetDuty(t.Context(), off, true); err != nil {
+		t.Fatal(err)
+	}
+	if won, err := a.Accept(t.Context(), Tap{first, off, 1}); err != nil || won.Replayed {
+		t.Errorf("on duty by now: %+v, %v", won, err)
+	}
+	if won, err := a.Accept(t.Context(), Tap{first, off, 1}); err != nil || !won.Replayed {
+		t.Errorf("the same again: %+v, %v", won, err)
+	}
+	var taken *dispatch.TakenError
+	if _, err := a.Accept(t.Context(), Tap{first, on, 1}); !errors.As(err, &taken) || !taken.Final {
+		t.Errorf("another after that: %v", err)
+	}
+	if _, err := a.Accept(t.Context(), Tap{second, on, 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Accept(t.Context(), Tap{second, off, 1}); !errors.As(err, &taken) || !taken.Final {
+		t.Errorf("what another has: %v", err)
+	}
+}
+
+func TestSetAsideForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		tap := Tap{aJob, ann, 1}
+		if !g.setAside(ann) || g.setAside(ann) {
+			t.Error("the first time is new, the second is not")
+		}
+		f := mustEnter(t, g, tap)
+		if joined, leads, err := g.enter(tap); joined != f || leads || err != nil {
+			t.Errorf("the same driver's second tap: %v, leads %v, %v", joined, leads, err)
+		}
+		other := mustEnter(t, g, Tap{aJob, bob, 1}) // as if ann had not tapped
+		mustRefuse(t, g, Tap{aJob, cyd, 1}, false)
+		g.leave(tap, f, result{})
+		mustRefuse(t, g, tap, false) // bob is being decided about
+		g.leave(Tap{aJob, bob, 1}, other, result{})
+		time.Sleep(asideFor)
+		f = mustEnter(t, g, tap)
+		mustRefuse(t, g, Tap{aJob, bob, 1}, false)
+		g.leave(tap, f, result{})
+		if len(g.flights) != 0 {
+			t.Errorf("%d flights are left", len(g.flights))
+		}
+		for i := range asideSize + 10 {
+			g.setAside(dispatch.DriverID(fmt.Sprint(i)))
+		}
+		if n := g.aside.Len(); n != asideSize {
+			t.Errorf("%d are remembered, want %d", n, asideSize)
+		}
+	})
+}
+
+// TestAFewAsideAtATime: the database decides about a few of those who are set aside at a time, the others wait, and a claim
+// of one who is not waits for none of them.
+func TestAFewAsideAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		claims := &slow{Claims: r, entered: make(chan dispatch.DriverID, 10), release: make(chan struct{})}
+		a := NewAcceptor(claims, nil, time.Second, quiet)
+		answers := make(chan error, 10)
+		for i := range 5 {
+			v := dispatch.DriverID(fmt.Sprint("drv_", i))
+			a.gate.setAside(v)
+			go func() {
+				_, err := a.Accept(t.Context(), Tap{r.d.ID, v, 1})
+				answers <- err
+			}()
+		}
+		synctest.Wait()
+		if n := len(claims.entered); n != asidePlaces {
+			t.Errorf("%d are decided at a time, want %d", n, asidePlaces)
+		}
+		go a.Accept(t.Context(), Tap{r.d.ID, ann, 1})
+		synctest.Wait()
+		if n := len(claims.entered); n != asidePlaces+1 {
+			t.Error("who is not set aside waits for those who are")
+		}
+		close(claims.release)
+		won := 0
+		for range 5 {
+			switch err := <-answers; {
+			case err == nil:
+				won++
+			case !errors.Is(err, dispatch.ErrAlreadyTaken):
+				t.Error(err)
+			}
+		}
+		if won > 1 || claims.claimed.Load() != asidePlaces+1 {
+			t.Errorf("%d won, %d were decided: who waited knows by now that it is taken", won, claims.claimed.Load())
+		}
+	})
+}
+
+func TestNoPlaceAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		a := NewAcceptor(r, nil, time.Second, quiet)
+		for range asidePlaces {
+			a.places <- struct{}{}
+		}
+		a.gate.setAside(ann)
+		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
+		}
+	})
+}
+
+// TestMadeUpRoundDoesNotSilenceTheTrueOne: who was turned away in vain is told, whatever others tap on meanwhile.
+func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
+	p := newPlace(t)
+	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
+	claims := &meanwhile{Claims: p}
+	a := NewAcceptor(claims, nil, time.Second, quiet)
+	vain := func(leader, other Tap) {
+		t.Helper()
+		claims.do = func(by dispatch.DriverID) {
+			if by != leader.Driver {
+				return
+			}
+			if _, err := a.Accept(t.Context(), other); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+				t.Errorf("%s is told %v", other.Driver, err)
+			}
+		}
+		if _, err := a.Accept(t.Context(), leader); err == nil {
+			t.Fatalf("%s has it", leader.Driver)
+		}
+	}
+	vain(Tap{id, off, 1}, Tap{id, v[0], 1})
+	vain(Tap{id, v[1], madeUp}, Tap{id, v[2], madeUp})
+	a.chaser.chase(Tap{id, v[2], madeUp}, 0) // as when it was turned away by another instance's lock
+	for range 3 {
+		a.chaser.followAll(t.Context(), time.Now().Add(time.Minute))
+	}
+	if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
+		t.Errorf("told again %d times, want once", n)
+	}
+}
+
+// TestOneDriverCannotFillTheChase: a driver who makes dispatches and rounds up leaves room for others.
+func TestOneDriverCannotFillTheChase(t *testing.T) {
+	c := newChaser(newRow(), nil, quiet)
+	id := dispatch.NewID(time.Now())
+	c.chase(Tap{id, bob, 1}, time.Hour)
+	for i := range chaseMost + 10 {
+		c.chase(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
+		c.chase(Tap{id, ann, i + 2}, time.Hour)
+	}
+	if c.size != chaseMine+1 {
+		t.Errorf("%d are open, want %d", c.size, chaseMine+1)
+	}
+	if _, there := c.open[id][1]; !there {
+		t.Error("the true round is gone")
+	}
+	other := dispatch.NewID(time.Now())
+	c.chase(Tap{other, cyd, 1}, time.Hour)
+	c.chase(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room, cyd was turned away too
+	if len(c.open[other]) != 1 || c.mine[cyd] != 2 {
+		t.Errorf("no room for another: %v", c.mine)
+	}
+	c.settle(id, chaseMost*2)
+	c.followAll(t.Context(), time.Now().Add(time.Hour))
+	if c.size != 0 || len(c.open) != 0 || len(c.mine) != 0 {
+		t.Errorf("when all is over, %d are counted, %d open, %v", c.size, len(c.open), c.mine)
+	}
+}
+
+// TestAnnouncementsAreApart: a new account a second that leads in vain has everybody told a few times in a minute, moves no
+// version, and leaves nobody believing in the end.
+func TestAnnouncementsAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		id, honest := p.dispatch(), p.drivers(1)[0]
+		before, err := p.Dispatch(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := &meanwhile{Claims: p, do: func(v dispatch.DriverID) {}}
+		a := NewAcceptor(claims, nil, time.Second, quiet)
+		running(t, a)
+		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }
+		claims.do = func(v dispatch.DriverID) {
+			if _, err := a.Accept(t.Context(), Tap{id, honest, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+				t.Errorf("the honest driver is told %v", err)
+			}
+		}
+		for _, cheat := range p.drivers(60, onDuty(false)) {
+			if _, err := a.Accept(t.Context(), Tap{id, cheat, 1}); !errors.Is(err, dispatch.ErrNotEligible) {
+				t.Fatal(err)
+			}
+			pass(time.Second)
+		}
+		n := told()
+		t.Logf("60 accounts in a minute: everybody is told again %d times", n)
+		if n < 1 || n > 3 {
+			t.Errorf("told again %d times in a minute, want 3 at most", n)
+		}
+		pass(time.Minute)
+		if later := told(); later != n+1 {
+			t.Errorf("told again %d times in the minute after: the last one who was turned away is to be told, once", later-n)
+		}
+		if after, err := p.Dispatch(t.Context(), id); err != nil || after.Version != before.Version {
+			t.Errorf("the version moved from %d to %d: changes of the backoffice are refused", before.Version, after.Version)
+		}
+	})
+}
