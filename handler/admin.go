@@ -27,8 +27,9 @@ type createDispatchRequest struct {
 	ExpiresAt         *time.Time `json:"expires_at"`
 }
 
+// feeRequest has an amount that a browser can hold: beyond 2^53-1 it would show, and send back, another one.
 type feeRequest struct {
-	Amount   int64  `json:"amount" validate:"min=0"`
+	Amount   int64  `json:"amount" validate:"min=0,max=9007199254740991"`
 	Currency string `json:"currency" validate:"required,iso4217"`
 }
 
