@@ -214,7 +214,7 @@ func TestExtremes(t *testing.T) {
 		path  []string
 		want  any
 	}{
-		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53), []string{"fee", "amount"}, float64(1 << 53)},
+		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53-1), []string{"fee", "amount"}, float64(1<<53 - 1)},
 		{`"fee":{"amount":0,"currency":"USD"}`, []string{"fee", "amount"}, 0.0},
 		{`"region":"` + strings.Repeat("서", 64) + `"`, []string{"region"}, strings.Repeat("서", 64)},
 		{`"site_address":"` + strings.Repeat("🏗", 500) + `"`, []string{"site_address"}, strings.Repeat("🏗", 500)},
