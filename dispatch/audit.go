@@ -4,7 +4,7 @@ import "time"
 
 const auditPrefix = "aud_"
 
-// AuditAction names a change by an admin that is no event of a dispatch.
+// AuditAction names a change that is no event of a dispatch, or a sign-in.
 type AuditAction string
 
 // The actions.
@@ -15,6 +15,9 @@ const (
 	AuditDriverReinstate   AuditAction = "driver.reinstate"
 	AuditDriverToken       AuditAction = "driver.token"
 	AuditDriversBulk       AuditAction = "drivers.bulk"
+	AuditDuty              AuditAction = "driver.duty" // by the driver, as the two that follow
+	AuditDevicePut         AuditAction = "device.put"
+	AuditDeviceDelete      AuditAction = "device.delete"
 	AuditKeyCreate         AuditAction = "key.create"
 	AuditKeyRevoke         AuditAction = "key.revoke"
 	AuditNotificationRetry AuditAction = "notification.redrive"
@@ -30,8 +33,11 @@ type AuditEntry struct {
 	Request string
 	Action  AuditAction
 	Target  string // the identifier or name of what was changed
-	Detail  string // a JSON object, without secrets and phone numbers
+	Detail  string // a JSON object, without secrets: fields that changed have {"from", "to"}
 }
+
+// FirstAuditID returns the smallest identifier that an entry made at that time can have.
+func FirstAuditID(at time.Time) string { return first(auditPrefix, at) }
 
 // AuditQuery selects audit entries for a list.
 type AuditQuery struct {

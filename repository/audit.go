@@ -35,7 +35,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	if detail == nil {
 		detail = map[string]any{}
 	}
-	said, err := json.Marshal(detail)
+	said, err := detailText(detail)
 	if err != nil {
 		return fmt.Errorf("audit of %s: %w", action, err)
 	}
@@ -43,7 +43,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	caller := dispatch.CallerOf(ctx)
 	return unavailable(tx.Create(&auditRow{
 		ID: dispatch.AuditIDFor(ctx, now), At: micros(now), Actor: caller.Actor, RequestID: caller.Request,
-		Action: action, Target: target, Detail: string(said),
+		Action: action, Target: target, Detail: said,
 	}).Error)
 }
 
