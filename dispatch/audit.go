@@ -22,7 +22,10 @@ const (
 	AuditKeyRevoke         AuditAction = "key.revoke"
 	AuditNotificationRetry AuditAction = "notification.redrive"
 	AuditJobRun            AuditAction = "job.run"
+	AuditSignIn            AuditAction = "session.create"
+	AuditSignInRefused     AuditAction = "session.refuse"
 	AuditTargetDrivers                 = "drivers" // the target of what is done to many
+	AuditUnknown                       = "unknown" // the actor where nobody knows who it was
 )
 
 // AuditEntry is one such change. It is written in the transaction that made it.
@@ -38,6 +41,14 @@ type AuditEntry struct {
 
 // FirstAuditID returns the smallest identifier that an entry made at that time can have.
 func FirstAuditID(at time.Time) string { return first(auditPrefix, at) }
+
+// Refusals are how often it was tried in vain to sign in from an address: looked at and found wrong, or at the limit, and how
+// often at which door.
+type Refusals struct {
+	Address         string
+	Failed, Limited int
+	Doors           map[string]int
+}
 
 // AuditQuery selects audit entries for a list.
 type AuditQuery struct {

@@ -83,7 +83,7 @@ func (h *handler) createDispatch(c echo.Context, actor string) error {
 	return writeVersioned(c, 201, d)
 }
 
-func (h *handler) listDispatches(c echo.Context, _ string) error {
+func (h *handler) listDispatches(c echo.Context, actor string) error {
 	p, err := page(c)
 	if err != nil {
 		return err
@@ -99,8 +99,13 @@ func (h *handler) listDispatches(c echo.Context, _ string) error {
 	if q.Text, err = textParam(c, "q"); err != nil {
 		return err
 	}
-	items, next, err := h.Store.List(c.Request().Context(), q)
-	if err != nil {
+	var items []dispatch.Dispatch
+	var next string
+	list := func() (err error) {
+		items, next, err = h.Store.List(c.Request().Context(), q)
+		return err
+	}
+	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewForAdmin))

@@ -62,7 +62,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now),
 		Dispatcher: service.NewDispatcher(store, taps), Tokens: w.tokens, Keys: service.NewKeys(store),
 		Streams: notify.NewHub(notify.HubOptions{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
-		SessionSecret: []byte("secret"),
+		SessionSecret: []byte("secret"), SignIns: signIns(1e6),
 	}
 	if err := api.Keys.PutFirst(t.Context(), key); err != nil {
 		t.Fatal(err)
@@ -72,6 +72,15 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	}
 	w.api = New(api)
 	return w
+}
+
+// signIns lets strangers fail that many times as often as usual.
+func signIns(times float64) *service.SignIns {
+	l := service.UsualSignInLimits()
+	for _, a := range []*service.Allowance{&l.KeyByAddress, &l.KeyInAll, &l.TokenByAddress, &l.TokenInAll} {
+		a.Burst *= times
+	}
+	return service.NewSignIns(l, nil, nil, time.Now, slog.New(slog.DiscardHandler))
 }
 
 type reply struct {

@@ -315,10 +315,13 @@ func TestAuditTrail(t *testing.T) {
 			t.Errorf("%v, want %s", e, want[n])
 		}
 	}
-	for _, secret := range []any{"+8210", token, items(bulk)[0]["token"], made.at("key"), key} {
+	for _, secret := range []any{token, items(bulk)[0]["token"], made.at("key"), key} {
 		if strings.Contains(list.raw, fmt.Sprint(secret)) {
 			t.Errorf("%v is in it", secret)
 		}
+	}
+	if !strings.Contains(list.raw, `"phone":{"from":"+821012345678","to":"+821099998888"}`) {
+		t.Errorf("which number it was before is not in %s", list.raw)
 	}
 	if r := w.call("GET", "/v1/admin/audit?target="+id+"&actor=key_first&limit=2", key, ""); len(items(r)) != 2 || r.at("next_cursor") == nil {
 		t.Errorf("%d %s", r.status, r.raw)

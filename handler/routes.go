@@ -33,6 +33,7 @@ type Store interface {
 	Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error)
 	Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error)
 	Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error)
+	NoteSignIn(ctx context.Context, key, address string) error
 	driverStore
 	insightStore
 	onceStore
@@ -62,6 +63,8 @@ type API struct {
 	AdminRate  Rate
 	// DriverLimit and AdminLimit are of this instance alone, by the rates, where they are nil.
 	DriverLimit, AdminLimit *limit.Limiter
+	// SignIns bounds those that fail. Its owner runs it; where it is nil nobody is told of them.
+	SignIns *service.SignIns
 	// SessionSecret seals the cookies of those who sign in: the same on every instance.
 	SessionSecret []byte
 	// Firebase is where drivers sign in who have no token of ours; nil where they can't.
@@ -75,16 +78,20 @@ type API struct {
 type handler struct {
 	API
 	sessions *sessions
+	searches *searches
 }
 
 // New returns the API, ready to serve.
 func New(api API) *echo.Echo {
-	h := &handler{API: api, sessions: newSessions(api.SessionSecret)}
+	h := &handler{API: api, sessions: newSessions(api.SessionSecret), searches: newSearches()}
 	if h.DriverLimit == nil {
 		h.DriverLimit = limit.New(api.DriverRate.Limit())
 	}
 	if h.AdminLimit == nil {
 		h.AdminLimit = limit.New(api.AdminRate.Limit())
+	}
+	if h.SignIns == nil {
+		h.SignIns = service.NewSignIns(service.UsualSignInLimits(), nil, nil, h.Now, h.Log)
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true

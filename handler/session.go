@@ -155,7 +155,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := h.Keys.Holder(c.Request().Context(), req.Key)
+	key, err := h.holder(c, req.Key, service.DoorSession)
 	if errors.Is(err, service.ErrUnauthenticated) {
 		return fmt.Errorf("%w: %w", errUnknownKey, err)
 	}
@@ -165,6 +165,10 @@ func (h *handler) signIn(c echo.Context) error {
 	if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 		return err
 	}
+	if err := h.Store.NoteSignIn(calledBy(c, key.ID), key.ID, address(c)); err != nil {
+		return err
+	}
+	h.SignIns.Done(service.DoorSession, address(c), service.SignInOK)
 	made := session{key: req.Key, until: h.Now().Add(sessionTime).Truncate(time.Millisecond)}
 	h.setSession(c, h.sessions.seal(made), int(sessionTime/time.Second))
 	return writeJSON(c, 200, viewSession(key, made))

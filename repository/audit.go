@@ -78,6 +78,36 @@ func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) error {
 	})
 }
 
+// NoteSignIn writes that the key was used to sign in from the address, in one entry a minute. ErrKeyNotFound. Unless it
+// returns nil, nobody is signed in.
+func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		_, now, err := s.lockKey(tx, key)
+		if err != nil {
+			return err
+		}
+		return auditOften(tx, dispatch.AuditSignIn, key, map[string]any{"address": address}, now)
+	})
+}
+
+// NoteRefusals writes down sign-ins that failed, an entry for each address.
+func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error {
+	ctx = dispatch.WithCaller(ctx, dispatch.Caller{Actor: dispatch.AuditUnknown})
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			detail := map[string]any{"failed": r.Failed, "limited": r.Limited, "doors": r.Doors}
+			if err := audit(tx, dispatch.AuditSignInRefused, r.Address, detail, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // slotDetail is where the audit entry of a run that was asked for says which one it is.
 const slotDetail = "scheduled_at"
 

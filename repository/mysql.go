@@ -25,6 +25,7 @@ const (
 	writeConns   = 8
 	generalConns = 8
 	relayConns   = 4
+	doorConns    = 1
 	// A row's holder commits within milliseconds or is stuck.
 	lockWaitSeconds = "1"
 	dialTimeout     = 2 * time.Second
@@ -71,6 +72,9 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 		return nil, errors.Join(err, s.Close())
 	}
 	if s.relay, err = s.mysqlPool(config, relayConns); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.doors, err = s.mysqlPool(impatient, doorConns); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	s.dialect = dialect{

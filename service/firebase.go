@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"firsttap/dispatch"
@@ -55,13 +56,15 @@ func (t *Tokens) Trust(ids IDTokens, drivers UIDs) {
 // ErrUnavailable when nobody can tell. A driver's changed firebase_uid counts within half a minute.
 func (t *Tokens) Caller(ctx context.Context, token string) (dispatch.DriverID, error) {
 	driver, err := t.Driver(token)
-	if err == nil || t.trust == nil {
+	if err == nil || t.trust == nil || errors.Is(err, ErrTokenOver) {
 		return driver, err
 	}
 	uid, err := t.trust.ids.UID(ctx, token)
 	switch {
 	case errors.Is(err, dispatch.ErrUnavailable):
 		return "", err
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return "", ErrTokenOver
 	case err != nil:
 		return "", ErrUnauthenticated
 	}

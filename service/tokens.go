@@ -15,6 +15,9 @@ import (
 // ErrUnauthenticated says that a token or key proves nothing.
 var ErrUnauthenticated = errors.New("the credentials are missing, wrong or expired")
 
+// ErrTokenOver is an ErrUnauthenticated of a token that was good until its time was over: nobody has guessed it.
+var ErrTokenOver = fmt.Errorf("%w: the token's time is over", ErrUnauthenticated)
+
 const (
 	// TokenTTL is how long a driver's token is good for.
 	TokenTTL     = 30 * 24 * time.Hour
@@ -76,6 +79,9 @@ func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
 	}
 	var claims jwt.RegisteredClaims
 	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.secret, nil })
+	if errors.Is(err, jwt.ErrTokenExpired) { // which is looked at once the signature is found good
+		return "", ErrTokenOver
+	}
 	if err != nil {
 		return "", ErrUnauthenticated
 	}
