@@ -209,6 +209,9 @@ func TestStrangersFromEverywhere(t *testing.T) {
 func TestStrangersWait(t *testing.T) {
 	w := newDoor(t)
 	driver, release := w.drivers(1)[0], make(chan struct{})
+	var once sync.Once
+	free := func() { once.Do(func() { close(release) }) }
+	defer free()
 	reached := make(chan struct{}, 100)
 	w.mu.Lock()
 	w.before = func(s repository.Statement) {
@@ -226,7 +229,11 @@ func TestStrangersWait(t *testing.T) {
 			}
 		})
 	}
-	<-reached
+	select {
+	case <-reached:
+	case <-time.After(30 * time.Second):
+		t.Fatal("nobody looks for the keys on their own connection")
+	}
 	for range 5 {
 		if r := w.call("GET", "/v1/admin/board", key, ""); r.status != 200 {
 			t.Errorf("who has a key: %d %s", r.status, r.raw)
@@ -235,7 +242,7 @@ func TestStrangersWait(t *testing.T) {
 			t.Errorf("a driver: %d %s", r.status, r.raw)
 		}
 	}
-	close(release)
+	free()
 	all.Wait()
 	if n := w.statements("doors"); n > 15 {
 		t.Errorf("%d looks", n)
