@@ -21,7 +21,7 @@ const (
 	// glanceEvery is how often the book is read for those who are not let look, all together.
 	glanceEvery = time.Second
 	// lookTime is what reading the book may take.
-	lookTime = 2 * time.Second
+	lookTime = 5 * time.Second
 )
 
 // keyBook knows the hashes of the keys in force as they were lately, so that most invented keys are found out without a
