@@ -24,11 +24,15 @@ type apiMetrics struct {
 	durations *prometheus.HistogramVec
 	claims    *prometheus.CounterVec
 	decisions *prometheus.CounterVec
+	signIns   *prometheus.CounterVec
 	database  *prometheus.HistogramVec
 	redis     *prometheus.HistogramVec
 }
 
-var _ service.Counter = (*apiMetrics)(nil)
+var (
+	_ service.Counter       = (*apiMetrics)(nil)
+	_ service.SignInCounter = (*apiMetrics)(nil)
+)
 
 // newAPIMetrics registers with r.
 func newAPIMetrics(r prometheus.Registerer) *apiMetrics {
@@ -46,6 +50,9 @@ func newAPIMetrics(r prometheus.Registerer) *apiMetrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by where they were decided, and how.",
 		}, []string{"layer", "decision"}),
+		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "firsttap_sign_ins_total", Help: "Sign-ins for a session, and keys and tokens that were refused.",
+		}, []string{"door", "result"}),
 		database: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "firsttap_database_duration_seconds", Help: "From a statement to the first of its answer; begin waits for a connection too.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
@@ -68,7 +75,13 @@ func newAPIMetrics(r prometheus.Registerer) *apiMetrics {
 			m.decisions.WithLabelValues(string(layer), string(d))
 		}
 	}
-	r.MustRegister(m.requests, m.durations, m.claims, m.decisions, m.database, m.redis)
+	m.signIns.WithLabelValues(string(service.DoorSession), string(service.SignInOK))
+	for _, door := range []service.Door{service.DoorSession, service.DoorKey, service.DoorToken} {
+		for _, result := range []service.SignInResult{service.SignInFailed, service.SignInLimited} {
+			m.signIns.WithLabelValues(string(door), string(result))
+		}
+	}
+	r.MustRegister(m.requests, m.durations, m.claims, m.decisions, m.signIns, m.database, m.redis)
 	return m
 }
 
@@ -85,6 +98,11 @@ func (m *apiMetrics) CountClaim(r service.ClaimResult) { m.claims.WithLabelValue
 // CountDecision implements service.Counter.
 func (m *apiMetrics) CountDecision(l service.Layer, d service.Decision) {
 	m.decisions.WithLabelValues(string(l), string(d)).Inc()
+}
+
+// CountSignIn implements service.SignInCounter.
+func (m *apiMetrics) CountSignIn(d service.Door, r service.SignInResult) {
+	m.signIns.WithLabelValues(string(d), string(r)).Inc()
 }
 
 // methods are those that may be a label; anybody can make up others.

@@ -105,6 +105,8 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 		PreviousSecrets: c.previousSecrets(), Firebase: c.Push.signIn(),
 		DatabaseUp: probe.Up, Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
 	}
+	api.SignIns = service.NewSignIns(service.UsualSignInLimits(), store, metrics.api, time.Now, log)
+	work.Go(func() { api.SignIns.Run(work.ctx) })
 	if err := openLimits(&api, work, c, metrics, log); err != nil {
 		return err
 	}

@@ -4,7 +4,7 @@ import "time"
 
 const auditPrefix = "aud_"
 
-// AuditAction names a change by an admin that is no event of a dispatch.
+// AuditAction names a change that is no event of a dispatch, or a sign-in.
 type AuditAction string
 
 // The actions.
@@ -14,14 +14,19 @@ const (
 	AuditDriverSuspend     AuditAction = "driver.suspend"
 	AuditDriverReinstate   AuditAction = "driver.reinstate"
 	AuditDriverToken       AuditAction = "driver.token"
-	AuditDriverDevice      AuditAction = "driver.device"
 	AuditTokensRevoke      AuditAction = "driver.tokens_revoke"
 	AuditDriversBulk       AuditAction = "drivers.bulk"
+	AuditDuty              AuditAction = "driver.duty" // by the driver
+	AuditDevicePut         AuditAction = "device.put"
+	AuditDeviceDelete      AuditAction = "device.delete"
 	AuditKeyCreate         AuditAction = "key.create"
 	AuditKeyRevoke         AuditAction = "key.revoke"
 	AuditNotificationRetry AuditAction = "notification.redrive"
 	AuditJobRun            AuditAction = "job.run"
+	AuditSignIn            AuditAction = "session.create"
+	AuditSignInRefused     AuditAction = "session.refuse"
 	AuditTargetDrivers                 = "drivers" // the target of what is done to many
+	AuditUnknown                       = "unknown" // the actor where nobody knows who it was
 )
 
 // AuditEntry is one such change. It is written in the transaction that made it.
@@ -32,7 +37,18 @@ type AuditEntry struct {
 	Request string
 	Action  AuditAction
 	Target  string // the identifier or name of what was changed
-	Detail  string // a JSON object, without secrets and phone numbers
+	Detail  string // a JSON object, without secrets: fields that changed have {"from", "to"}
+}
+
+// FirstAuditID returns the smallest identifier that an entry made at that time can have.
+func FirstAuditID(at time.Time) string { return first(auditPrefix, at) }
+
+// Refusals are how often it was tried in vain to sign in from an address: looked at and found wrong, or at the limit, and how
+// often at which door.
+type Refusals struct {
+	Address         string
+	Failed, Limited int
+	Doors           map[string]int
 }
 
 // AuditQuery selects audit entries for a list.

@@ -28,8 +28,9 @@ type createDispatchRequest struct {
 	ExpiresAt         *time.Time `json:"expires_at"`
 }
 
+// feeRequest has an amount that a browser can hold: beyond 2^53-1 it would show, and send back, another one.
 type feeRequest struct {
-	Amount   int64  `json:"amount" validate:"min=0"`
+	Amount   int64  `json:"amount" validate:"min=0,max=9007199254740991"`
 	Currency string `json:"currency" validate:"required,iso4217"`
 }
 
@@ -83,7 +84,7 @@ func (h *handler) createDispatch(c echo.Context, actor string) error {
 	return writeVersioned(c, 201, d)
 }
 
-func (h *handler) listDispatches(c echo.Context, _ string) error {
+func (h *handler) listDispatches(c echo.Context, actor string) error {
 	p, err := page(c)
 	if err != nil {
 		return err
@@ -99,8 +100,13 @@ func (h *handler) listDispatches(c echo.Context, _ string) error {
 	if q.Text, err = textParam(c, "q"); err != nil {
 		return err
 	}
-	items, next, err := h.Store.List(c.Request().Context(), q)
-	if err != nil {
+	var items []dispatch.Dispatch
+	var next string
+	list := func() (err error) {
+		items, next, err = h.Store.List(c.Request().Context(), q)
+		return err
+	}
+	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewForAdmin))

@@ -65,6 +65,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		Dispatcher: service.NewDispatcher(store, taps), Tokens: w.tokens, Keys: service.NewKeys(store),
 		Streams: notify.NewHub(notify.HubOptions{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
+		SignIns: signIns(1e6),
 	}
 	if err := api.Keys.PutFirst(t.Context(), key); err != nil {
 		t.Fatal(err)
@@ -79,6 +80,15 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	w.revocations = api.Revocations
 	w.api = New(api)
 	return w
+}
+
+// signIns lets strangers fail that many times as often as usual.
+func signIns(times float64) *service.SignIns {
+	l := service.UsualSignInLimits()
+	for _, a := range []*service.Allowance{&l.KeyByAddress, &l.KeyInAll, &l.TokenByAddress, &l.TokenInAll} {
+		a.Burst *= times
+	}
+	return service.NewSignIns(l, nil, nil, time.Now, slog.New(slog.DiscardHandler))
 }
 
 type reply struct {

@@ -27,7 +27,7 @@ func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error
 		}
 		me, err := h.Tokens.Caller(c.Request().Context(), token)
 		if err != nil {
-			return err
+			return h.noDriver(c, err)
 		}
 		if err := allow(c, h.DriverLimit, string(me), h.Now()); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (h *handler) admin(c echo.Context) (dispatch.Key, session, error) {
 	if err != nil {
 		return dispatch.Key{}, session{}, err
 	}
-	key, err := h.Keys.Holder(c.Request().Context(), with.key)
+	key, err := h.holder(c, with.key, service.DoorKey)
 	if err != nil {
 		return dispatch.Key{}, session{}, err
 	}
@@ -104,6 +104,11 @@ func allow(c echo.Context, l *limit.Limiter, caller string, now time.Time) error
 	if ok {
 		return nil
 	}
+	return tooMany(c, wait)
+}
+
+// tooMany says when to try again.
+func tooMany(c echo.Context, wait time.Duration) error {
 	c.Response().Header().Set(echo.HeaderRetryAfter, seconds(wait))
 	return errRateLimited
 }

@@ -169,7 +169,7 @@ type previewView struct {
 	Reasons     map[dispatch.Reason]int `json:"reasons"`
 }
 
-func (h *handler) previewDispatch(c echo.Context, _ string) error {
+func (h *handler) previewDispatch(c echo.Context, actor string) error {
 	req, err := read[createDispatchRequest](c, maxBody)
 	if err != nil {
 		return err
@@ -177,7 +177,11 @@ func (h *handler) previewDispatch(c echo.Context, _ string) error {
 	if err := req.checkYears(); err != nil {
 		return err
 	}
-	p, err := h.Dispatcher.Preview(c.Request().Context(), req.order())
+	var p dispatch.Preview
+	err = h.searches.inTurn(c, actor, func() (err error) {
+		p, err = h.Dispatcher.Preview(c.Request().Context(), req.order())
+		return err
+	})
 	if err != nil {
 		return windowError(err)
 	}

@@ -20,11 +20,10 @@ type driverPatch struct {
 	OnDuty         edited[bool]     `json:"on_duty"`
 }
 
-// driverEdit gathers what a PATCH gives: the fields by their names here and in JSON, and what is wrong.
+// driverEdit gathers what a PATCH gives: the fields by their names here, and what is wrong.
 type driverEdit struct {
 	to     driverRequest
 	fields []string
-	names  []string
 	wrong  []fieldError
 	apply  []func(*dispatch.Driver)
 }
@@ -38,7 +37,6 @@ func given[T any](e *driverEdit, field, name string, from edited[T], clears bool
 		e.wrong = append(e.wrong, fieldError{Field: name, Message: "must not be null"})
 		return
 	}
-	e.names = append(e.names, name)
 	e.apply = append(e.apply, apply)
 	if !from.null {
 		e.fields = append(e.fields, field)
@@ -81,7 +79,7 @@ func (h *handler) patchDriver(c echo.Context, _ string) error {
 		return err
 	}
 	return h.onDriver(c, dispatch.DriverChange{
-		Action: dispatch.AuditDriverUpdate, Detail: map[string]any{"fields": edit.names},
+		Action: dispatch.AuditDriverUpdate,
 		Apply: func(v *dispatch.Driver, _ time.Time) error {
 			for _, apply := range edit.apply {
 				apply(v)

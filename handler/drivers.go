@@ -45,7 +45,7 @@ func (h *handler) createDriver(c echo.Context, _ string) error {
 	return writeDriver(c, 201, v)
 }
 
-func (h *handler) listDrivers(c echo.Context, _ string) error {
+func (h *handler) listDrivers(c echo.Context, actor string) error {
 	p, err := page(c)
 	if err != nil {
 		return err
@@ -61,8 +61,13 @@ func (h *handler) listDrivers(c echo.Context, _ string) error {
 			return err
 		}
 	}
-	items, next, err := h.Store.Drivers(c.Request().Context(), q)
-	if err != nil {
+	var items []dispatch.DriverRecord
+	var next string
+	list := func() (err error) {
+		items, next, err = h.Store.Drivers(c.Request().Context(), q)
+		return err
+	}
+	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDriverRecord))
@@ -191,7 +196,7 @@ func (h *handler) removeDevice(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Store.RemoveDevice(c.Request().Context(), id, installation); err != nil {
+	if err := h.Store.DeleteDevice(c.Request().Context(), id, installation); err != nil {
 		return err
 	}
 	return c.NoContent(204)
@@ -206,5 +211,4 @@ type driverStore interface {
 	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
 	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
 	Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error)
-	RemoveDevice(ctx context.Context, driver dispatch.DriverID, installation string) error
 }

@@ -214,7 +214,7 @@ func TestExtremes(t *testing.T) {
 		path  []string
 		want  any
 	}{
-		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53), []string{"fee", "amount"}, float64(1 << 53)},
+		{fmt.Sprintf(`"fee":{"amount":%d,"currency":"JPY"}`, int64(1)<<53-1), []string{"fee", "amount"}, float64(1<<53 - 1)},
 		{`"fee":{"amount":0,"currency":"USD"}`, []string{"fee", "amount"}, 0.0},
 		{`"region":"` + strings.Repeat("서", 64) + `"`, []string{"region"}, strings.Repeat("서", 64)},
 		{`"site_address":"` + strings.Repeat("🏗", 500) + `"`, []string{"site_address"}, strings.Repeat("🏗", 500)},
@@ -235,10 +235,22 @@ func TestExtremes(t *testing.T) {
 			t.Errorf("%.80s: made %v, read %v", c.field, made.at(c.path...), read.at(c.path...))
 		}
 	}
-	huge := w.call("POST", "/v1/admin/dispatches", key,
-		strings.Replace(order(1), "350000", fmt.Sprint(int64(math.MaxInt64)), 1))
-	if huge.status != 201 || !strings.Contains(w.call("GET", huge.header.Get("Location"), key, "").raw, `"amount":9223372036854775807`) {
+	largest := strings.Replace(order(1), "350000", "9007199254740991", 1)
+	huge := w.call("POST", "/v1/admin/dispatches", key, largest)
+	if huge.status != 201 || !strings.Contains(w.call("GET", huge.header.Get("Location"), key, "").raw, `"amount":9007199254740991`) {
 		t.Errorf("the largest amount: %s", huge.raw)
+	}
+	for _, amount := range []string{"9007199254740992", fmt.Sprint(int64(math.MaxInt64))} { // which browsers round
+		over := strings.Replace(largest, "9007199254740991", amount, 1)
+		for what, r := range map[string]reply{
+			"made": w.call("POST", "/v1/admin/dispatches", key, over), "counted": w.call("POST", "/v1/admin/dispatches/preview", key, over),
+			"changed": w.call("PATCH", huge.header.Get("Location"), key, `{"fee":{"amount":`+amount+`,"currency":"KRW"}}`, "If-Match", `"1"`),
+		} {
+			w.refused(what, r, 422, "VALIDATION_FAILED")
+			if !strings.Contains(r.raw, `{"field":"fee.amount","message":"must be at most 9007199254740991"}`) {
+				t.Errorf("%s: %s", what, r.raw)
+			}
+		}
 	}
 	if strings.Contains(w.log.String(), "level=ERROR") {
 		t.Errorf("an error of ours: %s", w.log)

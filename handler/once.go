@@ -136,10 +136,12 @@ type answer struct {
 	Body   []byte
 }
 
-// final reports whether the answer is kept: it is about the request, and neither about who may send it nor about us.
+// final reports whether the answer is kept: it is about the request, and neither about who may send it nor about us. One
+// about If-Match is not: the same request with a fresh version is the one that the client was told to send.
 func (a *answer) final() bool {
 	switch a.Status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
+		http.StatusPreconditionFailed, http.StatusPreconditionRequired:
 		return false
 	}
 	return a.Status < 500

@@ -38,6 +38,27 @@ func TestAChangeAfterADeath(t *testing.T) {
 	})
 }
 
+// TestAFreshVersionUnderTheSameKey: who is told that the version has moved, or is missing, and sends the request again with
+// the one that is current, gets what the request comes to, and that is what is kept.
+func TestAFreshVersionUnderTheSameKey(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		w := newWorldOn(t, p.url)
+		path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"2090-01-01T00:00:00Z"}`
+		send := func(version ...string) reply {
+			return w.call("POST", path, key, body, append([]string{"Idempotency-Key", "k"}, version...)...)
+		}
+		w.refused("without a version", send(), 428, "PRECONDITION_REQUIRED")
+		w.refused("an old version", send("If-Match", `"7"`), 412, "VERSION_MOVED")
+		w.refused("still the old version", send("If-Match", `"7"`), 412, "VERSION_MOVED")
+		first := send("If-Match", `"1"`)
+		if first.status != 200 || first.header.Get("Idempotent-Replayed") != "" {
+			t.Fatalf("the current version: %d %s", first.status, first.raw)
+		}
+		w.same("again", first, send("If-Match", `"1"`))
+		w.same("again, with another version", first, send("If-Match", `"2"`))
+	})
+}
+
 // lives checks what has happened to the dispatch, each once and in this order.
 func (w *world) lives(id string, want ...string) {
 	w.t.Helper()

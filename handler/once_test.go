@@ -237,7 +237,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 	if r := w.post("/v1/admin/dispatches", body, "k"); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("mended: %d %s", r.status, r.raw)
 	}
-	for _, status := range []int{401, 403, 429, 500, 503} {
+	for _, status := range []int{401, 403, 412, 428, 429, 500, 503} {
 		if (&answer{Status: status}).final() {
 			t.Errorf("%d is kept", status)
 		}

@@ -32,6 +32,7 @@ type Store interface {
 	Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error)
 	Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error)
 	Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error)
+	NoteSignIn(ctx context.Context, key, address string) error
 	driverStore
 	insightStore
 	onceStore
@@ -65,6 +66,8 @@ type API struct {
 	AdminRate  Rate
 	// DriverLimit and AdminLimit are of this instance alone, by the rates, where they are nil.
 	DriverLimit, AdminLimit *limit.Limiter
+	// SignIns bounds those that fail. Its owner runs it; where it is nil nobody is told of them.
+	SignIns *service.SignIns
 	// SessionSecret seals the cookies of those who sign in: the same on every instance.
 	SessionSecret []byte
 	// PreviousSecrets open cookies that were sealed before the secret was replaced.
@@ -80,16 +83,22 @@ type API struct {
 type handler struct {
 	API
 	sessions *sessions
+	searches *searches
 }
 
 // New returns the API, ready to serve.
 func New(api API) *echo.Echo {
-	h := &handler{API: api, sessions: newSessions(api.SessionSecret, api.PreviousSecrets...)}
+	h := &handler{
+		API: api, sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearches(),
+	}
 	if h.DriverLimit == nil {
 		h.DriverLimit = limit.New(api.DriverRate.Limit())
 	}
 	if h.AdminLimit == nil {
 		h.AdminLimit = limit.New(api.AdminRate.Limit())
+	}
+	if h.SignIns == nil {
+		h.SignIns = service.NewSignIns(service.UsualSignInLimits(), nil, nil, h.Now, h.Log)
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true

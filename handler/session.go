@@ -21,7 +21,10 @@ import (
 
 const (
 	sessionCookie = "firsttap_session"
-	sessionTime   = 12 * time.Hour
+	// tlsCookie is its name over TLS. A browser takes a cookie of that prefix from this very host only, over TLS: a sibling
+	// subdomain can neither sign somebody in with a session of its own nor put a second cookie beside ours.
+	tlsCookie   = "__Host-" + sessionCookie
+	sessionTime = 12 * time.Hour
 )
 
 // session is the key that a request is made with, and until when the cookie that brought it is good: the zero time where the
@@ -100,9 +103,10 @@ func (s *sessions) open(value string) (session, error) {
 }
 
 // of returns the session that a request's cookie brings. ErrUnauthenticated where there is none or it is over, errCrossSite
-// where another site's page sends it.
-func (s *sessions) of(r *http.Request, now time.Time) (session, error) {
-	cookies := r.CookiesNamed(sessionCookie)
+// where another site's page sends it. The cookie of the other name, and who has set it, do not matter.
+func (s *sessions) of(c echo.Context, now time.Time) (session, error) {
+	r := c.Request()
+	cookies := r.CookiesNamed(cookieName(c))
 	if len(cookies) != 1 {
 		return session{}, service.ErrUnauthenticated // of two, somebody else may have set the one that is looked at
 	}
@@ -132,7 +136,7 @@ func (h *handler) sessionOf(c echo.Context) (session, error) {
 		key, err := bearer(c)
 		return session{key: key}, err
 	}
-	return h.sessions.of(c.Request(), h.Now())
+	return h.sessions.of(c, h.Now())
 }
 
 type signInRequest struct {
@@ -164,7 +168,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := h.Keys.Holder(c.Request().Context(), req.Key)
+	key, err := h.holder(c, req.Key, service.DoorSession)
 	if errors.Is(err, service.ErrUnauthenticated) {
 		return fmt.Errorf("%w: %w", errUnknownKey, err)
 	}
@@ -174,6 +178,10 @@ func (h *handler) signIn(c echo.Context) error {
 	if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 		return err
 	}
+	if err := h.Store.NoteSignIn(calledBy(c, key.ID), key.ID, address(c)); err != nil {
+		return err
+	}
+	h.SignIns.Done(service.DoorSession, address(c), service.SignInOK)
 	made := session{key: req.Key, until: h.Now().Add(sessionTime).Truncate(time.Millisecond)}
 	h.setSession(c, h.sessions.seal(made), int(sessionTime/time.Second))
 	return writeJSON(c, 200, viewSession(key, made))
@@ -199,8 +207,20 @@ func (h *handler) signOut(c echo.Context) error {
 }
 
 func (h *handler) setSession(c echo.Context, value string, seconds int) {
-	c.SetCookie(&http.Cookie{
-		Name: sessionCookie, Value: value, Path: "/v1", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: overTLS(c),
-	})
+	cookie := http.Cookie{
+		Name: cookieName(c), Value: value, Path: "/v1", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+	}
+	if overTLS(c) {
+		cookie.Secure, cookie.Path = true, "/" // as the prefix of its name demands
+	}
+	c.SetCookie(&cookie)
+}
+
+// cookieName is what a session's cookie is called for the client. Over plain HTTP, on a developer's machine, browsers take no
+// cookie of the other name.
+func cookieName(c echo.Context) string {
+	if overTLS(c) {
+		return tlsCookie
+	}
+	return sessionCookie
 }

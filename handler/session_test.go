@@ -92,11 +92,34 @@ func TestSessionOverTLS(t *testing.T) {
 		for what, change := range map[string]func(*http.Request){
 			"here": func(r *http.Request) { r.TLS = &tls.ConnectionState{} }, "a proxy": func(r *http.Request) { r.Header.Set("X-Forwarded-Proto", "https") },
 		} {
-			if c := sent(method, change); !strings.Contains(c, "; Secure;") {
+			c := sent(method, change) // as browsers demand of the prefix
+			if !strings.HasPrefix(c, "__Host-firsttap_session=") || !strings.Contains(c, "; Path=/; ") || !strings.Contains(c, "; Secure;") || strings.Contains(c, "Domain") {
 				t.Errorf("%s, %s: %s", method, what, c)
 			}
 		}
 	}
+}
+
+// TestASiblingsCookie over TLS, of the name that a sibling subdomain can set too, neither signs somebody in nor disturbs who
+// is; and over plain HTTP the name that is for TLS does not count.
+func TestASiblingsCookie(t *testing.T) {
+	w := newWorld(t)
+	w.putKey(dispatch.Viewer, "viewer")
+	theirs := w.signIn("viewer")
+	_, value, _ := strings.Cut(w.signIn(key), "=")
+	const https = "X-Forwarded-Proto"
+	signedIn := w.call("POST", "/v1/session", "", `{"key":"`+key+`"}`, https, "https")
+	ours, _, _ := strings.Cut(signedIn.header.Get("Set-Cookie"), ";")
+	for what, cookies := range map[string]string{
+		"alone": ours, "a session of theirs before": theirs + "; " + ours, "and after": ours + "; " + theirs, "garbage": "firsttap_session=x; " + ours + "; firsttap_session=y",
+	} {
+		if r := w.by(cookies, "GET", "/v1/session", "", https, "https"); r.status != 200 || r.at("key_id") != dispatch.FirstKeyID {
+			t.Errorf("%s: %d %s", what, r.status, r.raw)
+		}
+	}
+	w.refused("theirs alone", w.by(theirs, "GET", "/v1/session", "", https, "https"), 401, "UNAUTHENTICATED")
+	w.refused("two of ours", w.by(ours+"; "+ours, "GET", "/v1/session", "", https, "https"), 401, "UNAUTHENTICATED")
+	w.refused("over plain HTTP", w.by("__Host-firsttap_session="+value, "GET", "/v1/session", ""), 401, "UNAUTHENTICATED")
 }
 
 // TestBrowser: a browser's own jar takes the cookie, sends it to the API, and to nothing besides.

@@ -37,7 +37,7 @@ func (h *handler) adminStream(c echo.Context, actor string) error {
 	return h.serveStream(c, s, func(ctx context.Context) error {
 		with, err := h.sessionOf(c)
 		if err == nil {
-			_, err = h.Keys.Holder(ctx, with.key)
+			_, err = h.Keys.Holder(ctx, with.key, nil)
 		}
 		return err
 	})

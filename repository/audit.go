@@ -35,7 +35,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	if detail == nil {
 		detail = map[string]any{}
 	}
-	said, err := json.Marshal(detail)
+	said, err := detailText(detail)
 	if err != nil {
 		return fmt.Errorf("audit of %s: %w", action, err)
 	}
@@ -43,7 +43,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	caller := dispatch.CallerOf(ctx)
 	return unavailable(tx.Create(&auditRow{
 		ID: dispatch.AuditIDFor(ctx, now), At: micros(now), Actor: caller.Actor, RequestID: caller.Request,
-		Action: action, Target: target, Detail: string(said),
+		Action: action, Target: target, Detail: said,
 	}).Error)
 }
 
@@ -79,6 +79,36 @@ func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation
 		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)
 	})
 	return generation, err
+}
+
+// NoteSignIn writes that the key was used to sign in from the address, in one entry a minute. ErrKeyNotFound. Unless it
+// returns nil, nobody is signed in.
+func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		_, now, err := s.lockKey(tx, key)
+		if err != nil {
+			return err
+		}
+		return auditOften(tx, dispatch.AuditSignIn, key, map[string]any{"address": address}, now)
+	})
+}
+
+// NoteRefusals writes down sign-ins that failed, an entry for each address.
+func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error {
+	ctx = dispatch.WithCaller(ctx, dispatch.Caller{Actor: dispatch.AuditUnknown})
+	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			detail := map[string]any{"failed": r.Failed, "limited": r.Limited, "doors": r.Doors}
+			if err := audit(tx, dispatch.AuditSignInRefused, r.Address, detail, now); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // slotDetail is where the audit entry of a run that was asked for says which one it is.

@@ -62,26 +62,41 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 		if err != nil {
 			return err
 		}
-		err = tx.Where("push_token = ? AND NOT (driver_id = ? AND installation_id = ?)", v.PushToken, v.Driver, v.Installation).
-			Delete(&deviceRow{}).Error
-		if err != nil {
+		elsewhere := tx.Where("push_token = ? AND NOT (driver_id = ? AND installation_id = ?)", v.PushToken, v.Driver, v.Installation)
+		var had []deviceRow
+		if err := elsewhere.Session(&gorm.Session{}).Limit(1).Find(&had).Error; err != nil {
 			return unavailable(err)
 		}
-		put, err = putDevice(tx, v, now)
-		return unavailable(err)
+		if err := elsewhere.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
+			return unavailable(err)
+		}
+		before, after, err := putDevice(tx, v, now)
+		if put = after; err != nil {
+			return unavailable(err)
+		}
+		detail := changesOfDevice(before, after)
+		if len(detail) == 0 {
+			return nil
+		}
+		detail["installation_id"] = v.Installation
+		if len(had) > 0 {
+			detail["token_was_of"] = had[0].DriverID
+		}
+		return auditOften(tx, dispatch.AuditDevicePut, string(v.Driver), detail, now)
 	})
 	return put, err
 }
 
-// putDevice writes the device, now that nobody else has its token.
-func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (dispatch.Device, error) {
+// putDevice writes the device, now that nobody else has its token. It returns what the installation was before, a zero
+// device for none, and what it is now.
+func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dispatch.Device, err error) {
 	row := deviceRow{
 		ID: dispatch.NewDeviceID(now), DriverID: v.Driver, InstallationID: v.Installation, Platform: v.Platform,
 		PushToken: v.PushToken, AppVersion: v.AppVersion, Locale: v.Locale, CreatedAt: micros(now), UpdatedAt: micros(now),
 	}
 	var all []deviceRow
 	if err := tx.Where("driver_id = ?", v.Driver).Order("updated_at DESC, id DESC").Find(&all).Error; err != nil {
-		return dispatch.Device{}, err
+		return before, after, err
 	}
 	others := make([]dispatch.DeviceID, 0, len(all))
 	for i := range all {
@@ -89,7 +104,7 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (dispatch.Device, 
 			others = append(others, all[i].ID)
 			continue
 		}
-		row.ID = all[i].ID
+		row.ID, before = all[i].ID, all[i].device()
 		if all[i].PushToken == v.PushToken {
 			row.GoodAt, row.SuspectedAt = all[i].GoodAt, all[i].SuspectedAt
 			if all[i].QuarantinedAt != nil {
@@ -98,54 +113,39 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (dispatch.Device, 
 		}
 		written := tx.Model(&deviceRow{}).Where("id = ?", row.ID).Select("*").Omit("id", "created_at").Updates(&row)
 		if written.Error == nil && written.RowsAffected == 0 {
-			return dispatch.Device{}, errMoved // another has just taken the token that it had
+			return before, after, errMoved // another has just taken the token that it had
 		}
-		return row.device(), written.Error
+		return before, row.device(), written.Error
 	}
 	if len(others) >= maxDevices {
 		if err := tx.Where("id IN ?", others[maxDevices-1:]).Delete(&deviceRow{}).Error; err != nil {
-			return dispatch.Device{}, err
+			return before, after, err
 		}
 	}
-	return row.device(), tx.Create(&row).Error
+	return before, row.device(), tx.Create(&row).Error
 }
 
 // DeleteDevice forgets an installation of the driver's, if it is known. ErrDriverNotFound.
 func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error {
-	var deleted int64
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		done := tx.Where("driver_id = ? AND installation_id = ?", driver, installation).Delete(&deviceRow{})
-		deleted = done.RowsAffected
-		return unavailable(done.Error)
-	})
-	if err != nil || deleted > 0 {
-		return err
-	}
-	_, err = s.Driver(ctx, driver)
-	return err
-}
-
-// RemoveDevice is DeleteDevice as an admin does it: what was deleted is in the audit trail.
-func (s *Store) RemoveDevice(ctx context.Context, driver dispatch.DriverID, installation string) error {
 	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
 		_, now, err := s.lockDriver(tx, driver)
 		if err != nil {
 			return err
 		}
+		its := tx.Where("driver_id = ? AND installation_id = ?", driver, installation)
 		var rows []deviceRow
-		if err := tx.Where("driver_id = ? AND installation_id = ?", driver, installation).Find(&rows).Error; err != nil {
+		if err := its.Session(&gorm.Session{}).Find(&rows).Error; err != nil || len(rows) == 0 {
 			return unavailable(err)
 		}
-		for i := range rows {
-			if err := tx.Delete(&rows[i]).Error; err != nil {
-				return unavailable(err)
-			}
-			detail := map[string]any{"installation_id": installation, "platform": rows[i].Platform}
-			if err := audit(tx, dispatch.AuditDriverDevice, string(driver), detail, now); err != nil {
-				return err
-			}
+		if err := its.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
+			return unavailable(err)
 		}
-		return nil
+		detail := changesOfDevice(rows[0].device(), dispatch.Device{})
+		detail["installation_id"] = installation
+		if dispatch.CallerOf(ctx).Actor != string(driver) {
+			return audit(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
+		}
+		return auditOften(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
 	})
 }
 

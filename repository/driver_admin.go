@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -52,7 +53,8 @@ func (row *driverRow) record() (dispatch.DriverRecord, error) {
 	return dispatch.DriverRecord{Driver: v, CreatedAt: fromMicros(row.CreatedAt), UpdatedAt: fromMicros(row.UpdatedAt)}, err
 }
 
-// ChangeDriver changes the locked driver, and writes the new version and its audit entry, or nothing. A change that
+// ChangeDriver changes the locked driver, and writes the new version and its audit entry, which has the old and the new
+// values beside what the change says of itself, or nothing. A change that
 // leaves everything as it was writes nothing; nor does a request that was done already. ErrDriverNotFound,
 // ErrDriverMoved, ErrDuplicateDriver; the change's own errors as they are; ErrUnavailable, ErrUnknown.
 func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error) {
@@ -80,8 +82,10 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 		if err := saveDriver(tx, record, after, now); err != nil {
 			return err
 		}
+		detail := changesOf(record.Driver, after)
+		maps.Copy(detail, change.Detail)
 		record.Driver, record.UpdatedAt = after, now
-		return audit(tx, change.Action, string(id), change.Detail, now)
+		return audit(tx, change.Action, string(id), detail, now)
 	})
 	return record, err
 }

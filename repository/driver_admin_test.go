@@ -15,7 +15,7 @@ import (
 
 func edit(apply func(*dispatch.Driver)) dispatch.DriverChange {
 	return dispatch.DriverChange{
-		Action: dispatch.AuditDriverUpdate, Detail: map[string]any{"fields": []string{"name"}},
+		Action: dispatch.AuditDriverUpdate, Detail: map[string]any{"why": "asked"},
 		Apply: func(v *dispatch.Driver, _ time.Time) error { apply(v); return nil },
 	}
 }
@@ -80,7 +80,10 @@ func TestChangeDriver(t *testing.T) {
 		one, two := string(v.ID), string(other.ID)
 		entries := db.mustAudit(t, "driver.create "+one, "driver.create "+two, "driver.update "+one)
 		last := entries[0]
-		if last.Actor != "key_7" || last.Request != "req 1" || last.Detail != `{"fields":["name"]}` || !last.At.Equal(changed.UpdatedAt) {
+		const detail = `{"firebase_uid":{"from":"one","to":null},"locale":{"from":"ko","to":"en"},"name":{"from":"Driver 1","to":"김"},` +
+			`"on_duty":{"from":true,"to":false},"phone":{"from":"+821000000001","to":"+8211"},"regions":{"from":["seoul","busan"],"to":["jeju"]},` +
+			`"vehicle_class":{"from":"scissor","to":"45m"},"why":"asked","working_height_m":{"from":null,"to":45.5}}`
+		if last.Actor != "key_7" || last.Request != "req 1" || last.Detail != detail || !last.At.Equal(changed.UpdatedAt) {
 			t.Errorf("%+v", last)
 		}
 	})

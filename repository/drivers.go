@@ -70,14 +70,26 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 	return rows[0].driver()
 }
 
-// SetDuty puts a driver on or off duty. ErrDriverNotFound.
+// SetDuty puts a driver on or off duty, which is audited where it changes anything. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
-	moved := s.writes.WithContext(ctx).Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
-		Updates(map[string]any{
-			"on_duty": onDuty, "version": gorm.Expr("version + 1"), "updated_at": gorm.Expr(s.dialect.now()),
-		})
-	if moved.Error != nil {
-		return dispatch.Driver{}, unavailable(moved.Error)
+	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		moved := tx.Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
+			Updates(map[string]any{
+				"on_duty": onDuty, "version": gorm.Expr("version + 1"), "updated_at": gorm.Expr(s.dialect.now()),
+			})
+		if moved.Error != nil || moved.RowsAffected == 0 {
+			return unavailable(moved.Error)
+		}
+		now, err := s.clock(tx)
+		if err != nil {
+			return err
+		}
+		detail := changes{}
+		note(detail, "on_duty", !onDuty, onDuty)
+		return auditOften(tx, dispatch.AuditDuty, string(id), detail, now)
+	})
+	if err != nil {
+		return dispatch.Driver{}, err
 	}
 	return s.Driver(ctx, id)
 }

@@ -25,6 +25,7 @@ const (
 	writeConns   = 8
 	generalConns = 8
 	relayConns   = 4
+	doorConns    = 1
 	// A row's holder commits within milliseconds or is stuck.
 	lockWaitSeconds = "1"
 	dialTimeout     = 2 * time.Second
@@ -84,6 +85,9 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 		return nil, errors.Join(err, s.Close())
 	}
 	if s.relay, err = s.primaryPool(config, relayConns, relayAsks); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	if s.doors, err = s.primaryPool(impatient, doorConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	pinged, err := newPrimary(impatient, 0)

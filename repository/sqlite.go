@@ -34,6 +34,9 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 	if s.general, err = s.sqlitePool(path, sqliteReaders); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	if s.doors, err = s.sqlitePool(path, 1); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
 	s.writes, s.relay = s.claims, s.claims
 	writer, err := s.claims.DB()
 	if err != nil {

@@ -28,7 +28,9 @@ type Store struct {
 	writes  *gorm.DB
 	general *gorm.DB
 	// relay is where the outbox is worked on: a backlog of pushes keeps no claim and no read waiting.
-	relay   *gorm.DB
+	relay *gorm.DB
+	// doors is where it is looked up which keys there are, on a single connection: strangers take none from anybody else.
+	doors   *gorm.DB
 	dialect dialect
 	tellers tellers
 	log     *slog.Logger

@@ -10,7 +10,7 @@ import (
 
 // Statement is something that the database is asked.
 type Statement struct {
-	// Pool is whose connection it takes: claims, writes, general or relay.
+	// Pool is whose connection it takes: claims, writes, general, relay or doors.
 	Pool string
 	// Operation is select, insert, update, delete, begin, commit, rollback or other.
 	Operation string
@@ -43,7 +43,7 @@ func (s *Store) Pools() map[string]*sql.DB {
 
 // pools names each pool once: on SQLite there is one for all that writes.
 func (s *Store) pools() map[string]*gorm.DB {
-	pools := map[string]*gorm.DB{"claims": s.claims, "general": s.general}
+	pools := map[string]*gorm.DB{"claims": s.claims, "general": s.general, "doors": s.doors}
 	if s.writes != s.claims {
 		pools["writes"], pools["relay"] = s.writes, s.relay
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"firsttap/dispatch"
@@ -56,13 +57,15 @@ func (t *Tokens) Trust(ids IDTokens, drivers UIDs) {
 // before the driver's tokens were revoked has to sign in again.
 func (t *Tokens) Caller(ctx context.Context, token string) (dispatch.DriverID, error) {
 	driver, err := t.Driver(token)
-	if err == nil || t.trust == nil {
+	if err == nil || t.trust == nil || errors.Is(err, ErrTokenOver) {
 		return driver, err
 	}
 	uid, signedIn, err := t.trust.ids.UID(ctx, token)
 	switch {
 	case errors.Is(err, dispatch.ErrUnavailable):
 		return "", err
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return "", ErrTokenOver
 	case err != nil:
 		return "", ErrUnauthenticated
 	}

@@ -18,32 +18,73 @@ import (
 type KeyStore interface {
 	PutKey(ctx context.Context, k dispatch.Key) error
 	KeyByHash(ctx context.Context, hash string) (dispatch.Key, error)
+	// KeyHashes returns the hashes of the newest keys in force, and keeps no other read waiting.
+	KeyHashes(ctx context.Context, most int) ([]string, error)
 	AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error)
 	Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error)
 	RevokeKey(ctx context.Context, id string) error
 }
 
-// Keys tells whose an admin's key is.
-type Keys struct{ store KeyStore }
+// Keys tells whose an admin's key is. Safe for concurrent use.
+type Keys struct {
+	store KeyStore
+	book  *keyBook
+}
 
 // NewKeys returns Keys over store.
-func NewKeys(store KeyStore) *Keys { return &Keys{store: store} }
+func NewKeys(store KeyStore) *Keys { return &Keys{store: store, book: newKeyBook(store)} }
 
 // firstKeyID is short for it.
 const firstKeyID = dispatch.FirstKeyID
 
 // PutFirst makes key the first one, role admin, in place of the first one there was.
 func (k *Keys) PutFirst(ctx context.Context, key string) error {
-	return k.store.PutKey(ctx, dispatch.Key{ID: firstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hashKey(key)})
+	hash := hashKey(key)
+	err := k.store.PutKey(ctx, dispatch.Key{ID: firstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
+	if err == nil {
+		k.book.add(hash)
+	}
+	return err
 }
 
-// Holder returns whose key it is, ErrUnauthenticated, or ErrUnavailable.
-func (k *Keys) Holder(ctx context.Context, key string) (dispatch.Key, error) {
-	found, err := k.store.KeyByHash(ctx, hashKey(key))
+// Holder returns whose key it is, ErrUnauthenticated, or ErrUnavailable. A key that was in force lately is looked up, so
+// that one that was revoked since ends at once. Of another it asks may first, where that is not nil, and where it says no,
+// returns ErrTooManyFailures, unless the book of keys has the key by then; whoever may is told by the book, which is read
+// for that.
+func (k *Keys) Holder(ctx context.Context, key string, may func() bool) (dispatch.Key, error) {
+	hash := hashKey(key)
+	if !k.book.has(hash) {
+		if err := k.find(ctx, hash, may); err != nil {
+			return dispatch.Key{}, err
+		}
+	}
+	found, err := k.store.KeyByHash(ctx, hash)
 	if errors.Is(err, dispatch.ErrKeyNotFound) {
+		k.book.remove(hash)
 		return dispatch.Key{}, ErrUnauthenticated
 	}
 	return found, err
+}
+
+// find looks for a key that is not in the book.
+func (k *Keys) find(ctx context.Context, hash string, may func() bool) error {
+	if may != nil && !may() {
+		if err := k.book.glance(ctx); err != nil || k.book.has(hash) {
+			return err
+		}
+		return ErrTooManyFailures
+	}
+	if k.book.isNone(hash) {
+		return ErrUnauthenticated
+	}
+	if err := k.book.look(ctx); err != nil {
+		return err
+	}
+	if k.book.has(hash) || k.book.some() {
+		return nil
+	}
+	k.book.unknown.Add(hash, time.Now().Add(unknownTime))
+	return ErrUnauthenticated
 }
 
 // secretPrefix is what a key begins with, so that those who search for leaked secrets find it.
@@ -53,9 +94,11 @@ const secretPrefix = "ftk_"
 // ErrKeyReused, ErrUnavailable, ErrUnknown.
 func (k *Keys) Make(ctx context.Context, name string, role dispatch.Role, by string) (dispatch.KeyRecord, string, error) {
 	secret := newSecret(ctx, by)
-	made, err := k.store.AddKey(ctx, dispatch.Key{
-		ID: dispatch.KeyIDFor(ctx, time.Now()), Name: name, Role: role, Hash: hashKey(secret),
-	})
+	hash := hashKey(secret)
+	made, err := k.store.AddKey(ctx, dispatch.Key{ID: dispatch.KeyIDFor(ctx, time.Now()), Name: name, Role: role, Hash: hash})
+	if err == nil {
+		k.book.add(hash)
+	}
 	return made, secret, err
 }
 
@@ -82,7 +125,7 @@ func (k *Keys) List(ctx context.Context, page dispatch.Page) ([]dispatch.KeyReco
 // ErrKeyNotFound, ErrFirstKey.
 func (k *Keys) Revoke(ctx context.Context, id string) error { return k.store.RevokeKey(ctx, id) }
 
-// hashKey needs no salt and no stretching: keys are random, not chosen by people.
+// hashKey needs no salt and no stretching: keys are random or, the first one, long.
 func hashKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])

@@ -15,6 +15,10 @@ import (
 // ErrUnauthenticated says that a token or key proves nothing.
 var ErrUnauthenticated = errors.New("the credentials are missing, wrong or expired")
 
+// ErrTokenOver is an ErrUnauthenticated of a token that was good until its time was over or it was revoked: nobody has
+// guessed it.
+var ErrTokenOver = fmt.Errorf("%w: the token's time is over, or it was revoked", ErrUnauthenticated)
+
 const (
 	// TokenTTL is how long a driver's token is good for.
 	TokenTTL     = 30 * 24 * time.Hour
@@ -93,7 +97,7 @@ func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
 		t.verified.Add(token, v)
 	}
 	if t.revoked.ended(v.driver, v.generation) {
-		return "", ErrUnauthenticated
+		return "", ErrTokenOver
 	}
 	return v.driver, nil
 }
@@ -104,6 +108,9 @@ func (t *Tokens) verify(token string) (verifiedToken, error) {
 	}
 	var claims driverClaims
 	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.keys, nil })
+	if errors.Is(err, jwt.ErrTokenExpired) { // which is looked at once the signature is found good
+		return verifiedToken{}, ErrTokenOver
+	}
 	if err != nil {
 		return verifiedToken{}, ErrUnauthenticated
 	}

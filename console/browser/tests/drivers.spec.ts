@@ -76,7 +76,7 @@ test("a device is removed", async ({ openConsole, service, region }) => {
   await expect(page.getByText("1 device.")).toBeVisible();
   await expect(devices.last()).toContainText("new-phone");
   const { items } = await service.call("GET", `/v1/admin/audit?target=${driver!.id}`);
-  expect(items[0]).toMatchObject({ action: "driver.device", detail: { installation_id: "old/phone+1" } });
+  expect(items[0]).toMatchObject({ action: "device.delete", detail: { installation_id: "old/phone+1" } });
 });
 
 test("a suspended driver can't accept, and a reinstated one can", async ({ openConsole, service, region }) => {

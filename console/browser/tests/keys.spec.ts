@@ -61,6 +61,7 @@ test("the audit says who changed what, newest first", async ({ openConsole, serv
   await expect(entries.nth(0)).toContainText(`key of ${region}`);
   await expect(entries.nth(0)).toContainText("NO_SHOW");
   await expect(entries.nth(1)).toContainText("driver.update");
+  await expect(entries.nth(1)).toContainText(/name .+ → Kim Min-jun/);
   await expect(page.getByLabel("What was changed")).toHaveValue(driver!.id);
   await accessible(page);
   await page.getByLabel("What was changed").clear();

@@ -6,7 +6,7 @@ import { useQuery } from "./query.js";
 
 const named = 200; // keys: an older one is shown by its id
 
-/** What admins changed, newest first. */
+/** Who changed what, newest first. */
 export function Audit() {
   const [query, change] = useQuery(["actor", "target"]);
   const pages = usePages("/v1/admin/audit", query);
@@ -14,7 +14,7 @@ export function Audit() {
   const names = new Map(keys.data?.items.map((k) => [k.id, k.name]));
   return html`<div class="admin"><h1>Audit</h1>
     <form class="filters" role="search" aria-label="Audit" onSubmit=${(e) => e.preventDefault()}>
-      <label>Who <input value=${query.actor} list="keys" placeholder="Key ID" onInput=${(e) => change({ actor: e.target.value.trim() })} /></label>
+      <label>Who <input value=${query.actor} list="keys" placeholder="ID of a key or driver" onInput=${(e) => change({ actor: e.target.value.trim() })} /></label>
       <label>What was changed <input value=${query.target} placeholder="ID or name" onInput=${(e) => change({ target: e.target.value.trim() })} /></label>
       ${(query.actor || query.target) && html`<button type="button" onClick=${() => change({ actor: "", target: "" })}>Show all</button>`}
     </form>
@@ -26,7 +26,7 @@ export function Audit() {
         <th scope="col">Request</th></tr></thead>
       <tbody>${pages.items.map((e) => html`<tr key=${e.id}>
         <td class="nowrap">${whenExactly(e.at)}</td>
-        <td><span title=${e.actor}>${names.get(e.actor) ?? e.actor}</span></td>
+        <td><${Actor} of=${e.actor} names=${names} /></td>
         <td>${e.action}</td>
         <td><${Target} of=${e.target} names=${names} /></td>
         <td class="detail"><${Detail} of=${e.detail} /></td>
@@ -37,13 +37,28 @@ export function Audit() {
   </div>`;
 }
 
+const driver = (id) => html`<a href=${"#/drivers/" + id}><code>${id}</code></a>`;
+
+function Actor({ of, names }) {
+  return of.startsWith("drv_") ? driver(of) : html`<span title=${of}>${names.get(of) ?? of}</span>`;
+}
+
 function Target({ of, names }) {
-  if (of.startsWith("drv_")) return html`<a href=${"#/drivers/" + of}><code>${of}</code></a>`;
+  if (of.startsWith("drv_")) return driver(of);
   return names.has(of) ? html`<span title=${of}>${names.get(of)}</span>` : html`<code>${of}</code>`;
 }
 
-const words = (value) => (typeof value === "object" && value !== null ? JSON.stringify(value) : String(value));
+const words = (value) => {
+  if (value === null) return "none";
+  if (Array.isArray(value)) return value.map(words).join(", ");
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+};
+
+/** Whether value is what a field was and what it is. */
+const changed = (value) => typeof value === "object" && value !== null && "from" in value && "to" in value;
 
 function Detail({ of }) {
-  return Object.entries(of).map(([name, value]) => html`<div key=${name}><span class="soft">${name}</span> ${words(value)}</div>`);
+  return Object.entries(of).map(([name, value]) => html`<div key=${name}><span class="soft">${name}</span> ${
+    changed(value) ? html`<del>${words(value.from)}</del> → <ins>${words(value.to)}</ins>`
+    : name === "last" ? html`<${Detail} of=${value} />` : words(value)}</div>`);
 }

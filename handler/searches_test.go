@@ -1,0 +1,149 @@
+package handler
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/repository"
+)
+
+// held is a world whose searches stop before their statement, until release.
+type held struct {
+	*world
+	reached        chan struct{} // hears of each
+	release        chan struct{}
+	at, atOnce     atomic.Int64 // under way, and the most that were
+	all            sync.WaitGroup
+	mu             sync.Mutex
+	ended, refused int
+}
+
+func newHeld(t *testing.T) *held {
+	h := &held{reached: make(chan struct{}, 100), release: make(chan struct{})}
+	h.world = newWorld(t, func(a *API) {
+		a.Store.(*repository.Store).Watch(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+			if !strings.Contains(s.Query, "LIKE") && !strings.Contains(s.Query, "FROM devices dv") {
+				return c, func(error) {}
+			}
+			h.atOnce.Store(max(h.atOnce.Load(), h.at.Add(1)))
+			h.reached <- struct{}{}
+			<-h.release
+			return c, func(error) { h.at.Add(-1) }
+		})
+	})
+	return h
+}
+
+// search has the key's holder search behind the test.
+func (h *held) search(key, method, path, body string) {
+	h.all.Go(func() {
+		r := h.call(method, path, key, body)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		switch {
+		case r.status == 200:
+			h.ended++
+		case r.status == 429 && r.code() == "RATE_LIMITED" && r.header.Get("Retry-After") == "1":
+			h.refused++
+		default:
+			h.t.Errorf("%s: %d %s", path, r.status, r.raw)
+		}
+	})
+}
+
+// comesTo waits until ok.
+func (w *world) comesTo(what string, ok func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(30 * time.Second); !ok(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			w.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// TestOneSearchAKey at a time: those that come meanwhile wait, a few of them, and the others are refused; another key's
+// search goes on, and so does what is no search.
+func TestOneSearchAKey(t *testing.T) {
+	w := newHeld(t)
+	w.putNamedKey("key_a", dispatch.Admin, "a")
+	w.putNamedKey("key_b", dispatch.Admin, "b")
+	w.call("GET", "/v1/admin/api-keys", "a", "")
+	w.call("GET", "/v1/admin/api-keys", "b", "")
+	ways := [][3]string{
+		{"GET", "/v1/admin/dispatches?q=" + url.QueryEscape("강남"), ""}, {"GET", "/v1/admin/drivers?q=kim", ""},
+		{"POST", "/v1/admin/dispatches/preview", order(1)},
+	}
+	w.search("a", ways[0][0], ways[0][1], ways[0][2])
+	<-w.reached
+	const more = 20
+	for i := range more {
+		way := ways[i%len(ways)]
+		w.search("a", way[0], way[1], way[2])
+	}
+	w.search("b", ways[1][0], ways[1][1], ways[1][2])
+	<-w.reached
+	for _, path := range []string{"/v1/admin/dispatches", "/v1/admin/drivers?region=seoul"} {
+		if r := w.call("GET", path, "a", ""); r.status != 200 {
+			t.Errorf("%s: %d %s", path, r.status, r.raw)
+		}
+	}
+	w.comesTo("those that are too many are refused", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.refused >= more-searchesWaiting
+	})
+	if n := w.at.Load(); n != 2 {
+		t.Errorf("%d searches under way", n)
+	}
+	close(w.release)
+	w.all.Wait()
+	if w.atOnce.Load() != 2 || w.ended < 2 || w.ended+w.refused != more+2 {
+		t.Errorf("%d at once, %d ended, %d refused", w.atOnce.Load(), w.ended, w.refused)
+	}
+}
+
+// TestSearchesAreBounded over all keys, and leave nothing behind.
+func TestSearchesAreBounded(t *testing.T) {
+	w := newHeld(t)
+	keys := []string{"a", "b", "c", "d", "e"}
+	for _, k := range keys {
+		w.putNamedKey("key_"+k, dispatch.Admin, k)
+		w.call("GET", "/v1/admin/api-keys", k, "")
+		w.search(k, "GET", "/v1/admin/drivers?q=kim", "")
+	}
+	w.comesTo("those that wait have given up", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.refused == len(keys)-searchesAtOnce
+	})
+	close(w.release)
+	w.all.Wait()
+	if w.atOnce.Load() != searchesAtOnce || w.ended != searchesAtOnce {
+		t.Errorf("%d at once, %d ended", w.atOnce.Load(), w.ended)
+	}
+}
+
+// TestSearchesForget whom nothing is under way of.
+func TestSearchesForget(t *testing.T) {
+	s := newSearches()
+	for _, caller := range []string{"a", "b", "a"} {
+		own := s.enter(caller)
+		if own == nil || len(s.of) != 1 {
+			t.Fatalf("%v, %d", own, len(s.of))
+		}
+		s.leave(caller, own)
+	}
+	if len(s.of) != 0 {
+		t.Errorf("%d left", len(s.of))
+	}
+}

@@ -1,0 +1,155 @@
+package repository
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// maxDetail is how many characters the column of an audit entry's detail has.
+const maxDetail = 2000
+
+// changes are an audit entry's fields that have another value now, each with both.
+type changes map[string]any
+
+// note takes down a field that has changed.
+func note[T comparable](c changes, field string, from, to T) {
+	if from != to {
+		c[field] = map[string]any{"from": from, "to": to}
+	}
+}
+
+// changesOf returns what has become of a driver, by the API's names of the fields. The version says nothing besides.
+func changesOf(from, to dispatch.Driver) changes {
+	c := changes{}
+	note(c, "name", from.Name, to.Name)
+	note(c, "phone", from.Phone, to.Phone)
+	if !slices.Equal(from.Regions, to.Regions) {
+		c["regions"] = map[string]any{"from": from.Regions, "to": to.Regions}
+	}
+	note(c, "vehicle_class", from.VehicleClass, to.VehicleClass)
+	note(c, "working_height_m", given(from.WorkingHeightM), given(to.WorkingHeightM))
+	note(c, "firebase_uid", text(from.FirebaseUID), text(to.FirebaseUID))
+	note(c, "locale", text(from.Locale), text(to.Locale))
+	note(c, "on_duty", from.OnDuty, to.OnDuty)
+	note(c, "suspended_until", moment(from.SuspendedUntil), moment(to.SuspendedUntil))
+	return c
+}
+
+// changesOfDevice returns what has become of an installation; a zero device is none. Whoever has a push token can push to
+// the device: it is known again by the beginning of its hash.
+func changesOfDevice(from, to dispatch.Device) changes {
+	c := changes{}
+	note(c, "platform", text(string(from.Platform)), text(string(to.Platform)))
+	note(c, "push_token_sha256", tokenHash(from.PushToken), tokenHash(to.PushToken))
+	note(c, "app_version", text(from.AppVersion), text(to.AppVersion))
+	note(c, "locale", text(from.Locale), text(to.Locale))
+	note(c, "quarantined_at", moment(from.QuarantinedAt), moment(to.QuarantinedAt))
+	return c
+}
+
+func tokenHash(token string) any {
+	if token == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:6])
+}
+
+// text, given and moment make nothing null.
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func given(n *float64) any {
+	if n == nil {
+		return nil
+	}
+	return *n
+}
+
+func moment(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+}
+
+// detailText is the detail as JSON that the column has room for: long values are cut, all alike and no more than is needed.
+func detailText(detail map[string]any) (string, error) {
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false) // which makes six characters of one
+	err := out.Encode(detail)
+	for most := 512; err == nil && utf8.RuneCount(bytes.TrimSpace(b.Bytes())) > maxDetail; most /= 2 {
+		var plain any
+		if err = json.Unmarshal(b.Bytes(), &plain); err == nil {
+			b.Reset()
+			err = out.Encode(shorten(plain, most))
+		}
+	}
+	return string(bytes.TrimSpace(b.Bytes())), err
+}
+
+// shorten returns v with texts of at most that many characters, and lists of a sixteenth as many items.
+func shorten(v any, most int) any {
+	switch v := v.(type) {
+	case string:
+		if utf8.RuneCountInString(v) > most {
+			return string([]rune(v)[:most]) + "…"
+		}
+	case []any:
+		short := v[:min(len(v), most/16)]
+		for i := range short {
+			short[i] = shorten(short[i], most)
+		}
+		if len(short) < len(v) {
+			return append(short[:len(short):len(short)], "…")
+		}
+		return short
+	case map[string]any:
+		for name := range v {
+			v[name] = shorten(v[name], most)
+		}
+	}
+	return v
+}
+
+// auditOften is audit for what a driver may do as often as they like: what one does within a minute is one entry, with the
+// first change, the latest one, and how many there were. The driver's row is locked.
+func auditOften(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
+	var rows []auditRow
+	err := tx.Where("target = ? AND id >= ? AND actor = ? AND action = ?", target, dispatch.FirstAuditID(now.Add(-time.Minute)),
+		dispatch.CallerOf(tx.Statement.Context).Actor, action).Order("id DESC").Limit(1).Find(&rows).Error
+	if err != nil {
+		return unavailable(err)
+	}
+	if len(rows) == 0 {
+		return audit(tx, action, target, detail, now)
+	}
+	merged := map[string]any{}
+	if err := json.Unmarshal([]byte(rows[0].Detail), &merged); err != nil {
+		return unavailable(err)
+	}
+	times, _ := merged["times"].(float64)
+	last := maps.Clone(detail)
+	last["at"] = moment(&now)
+	merged["times"], merged["last"] = max(2, int(times)+1), last
+	said, err := detailText(merged)
+	if err != nil {
+		return unavailable(err)
+	}
+	return unavailable(tx.Model(&auditRow{}).Where("id = ?", rows[0].ID).Update("detail", said).Error)
+}

@@ -1,0 +1,200 @@
+package repository
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"firsttap/dispatch"
+)
+
+// byDriver is the context of a request of the driver's.
+func byDriver(t testing.TB, id dispatch.DriverID) context.Context {
+	return dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: string(id), Request: "req"})
+}
+
+// detail reads an entry's detail.
+func detail(t testing.TB, e dispatch.AuditEntry) map[string]any {
+	t.Helper()
+	var d map[string]any
+	if err := json.Unmarshal([]byte(e.Detail), &d); err != nil {
+		t.Fatalf("%s: %v", e.Detail, err)
+	}
+	return d
+}
+
+// lastAudit returns the newest entry of that action.
+func (db *database) lastAudit(t testing.TB, action dispatch.AuditAction) dispatch.AuditEntry {
+	t.Helper()
+	entries, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
+	i := slices.IndexFunc(entries, func(e dispatch.AuditEntry) bool { return e.Action == action })
+	if err != nil || i < 0 {
+		t.Fatalf("no %s: %+v, %v", action, entries, err)
+	}
+	return entries[i]
+}
+
+// TestWhoHadAFirebaseUID is told by the audit, after another has it.
+func TestWhoHadAFirebaseUID(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 2)
+		uid := func(to string) dispatch.DriverChange { return edit(func(v *dispatch.Driver) { v.FirebaseUID = to }) }
+		for _, c := range []struct {
+			driver dispatch.DriverID
+			to     string
+		}{{v[0].ID, "kim"}, {v[0].ID, ""}, {v[1].ID, "kim"}} {
+			if _, err := db.ChangeDriver(t.Context(), c.driver, uid(c.to)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		entries, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: dispatch.Page{Limit: 200}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		for _, e := range entries {
+			if c, ok := detail(t, e)["firebase_uid"].(map[string]any); ok {
+				told = append([]string{fmt.Sprintf("%t %v %v", e.Target == string(v[0].ID), c["from"], c["to"])}, told...)
+			}
+		}
+		if want := []string{"true <nil> kim", "true kim <nil>", "false <nil> kim"}; !slices.Equal(told, want) {
+			t.Errorf("%q, want %q", told, want)
+		}
+	})
+}
+
+// TestALongChangeIsAudited: a change is never refused because its entry is long, and the entry says of every field that it has changed.
+func TestALongChangeIsAudited(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		id := db.drivers(t, 1)[0].ID
+		for _, letter := range []string{"김", `"`, "🏗", "\u2028"} {
+			_, err := db.ChangeDriver(t.Context(), id, edit(func(v *dispatch.Driver) {
+				v.Name, v.VehicleClass, v.FirebaseUID = strings.Repeat(letter, 200), strings.Repeat(letter, 64), strings.Repeat(letter, 128)
+				for v.Regions = nil; len(v.Regions) < 50; {
+					v.Regions = append(v.Regions, strings.Repeat(letter, 60)+fmt.Sprint(len(v.Regions)))
+				}
+			}))
+			if err != nil {
+				t.Fatalf("%q: %v", letter, err)
+			}
+			e := db.lastAudit(t, dispatch.AuditDriverUpdate)
+			if n := utf8.RuneCountInString(e.Detail); n > maxDetail || n < maxDetail/8 {
+				t.Errorf("%q: %d characters", letter, n)
+			}
+			said := detail(t, e)
+			for _, field := range []string{"name", "vehicle_class", "firebase_uid", "regions"} {
+				if c, ok := said[field].(map[string]any); !ok || c["from"] == nil && letter != "김" || c["to"] == nil {
+					t.Errorf("%q: %s is %v", letter, field, said[field])
+				}
+			}
+		}
+	})
+}
+
+// TestDutyIsAudited where it changes, and a driver who goes on and off in a loop writes one entry a minute.
+func TestDutyIsAudited(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 2)
+		ctx, path := byDriver(t, v[0].ID), "audit WHERE action = 'driver.duty'"
+		duty := func(on bool) {
+			t.Helper()
+			if got, err := db.SetDuty(ctx, v[0].ID, on); err != nil || got.OnDuty != on {
+				t.Fatalf("%+v, %v", got, err)
+			}
+		}
+		duty(true)
+		if n := db.count(t, path); n != 0 {
+			t.Errorf("%d entries for no change", n)
+		}
+		duty(false)
+		e := db.lastAudit(t, dispatch.AuditDuty)
+		if e.Actor != string(v[0].ID) || e.Target != string(v[0].ID) || e.Request != "req" || e.Detail != `{"on_duty":{"from":true,"to":false}}` {
+			t.Errorf("%+v", e)
+		}
+		for i := range 9 {
+			duty(i%2 == 0)
+		}
+		if _, err := db.SetDuty(byDriver(t, v[1].ID), v[1].ID, false); err != nil {
+			t.Fatal(err)
+		}
+		if n := db.count(t, path); n != 2 {
+			t.Errorf("%d entries of two drivers", n)
+		}
+		own, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Actor: string(v[0].ID), Target: string(v[0].ID), Page: dispatch.Page{Limit: 9}})
+		if err != nil || len(own) != 1 {
+			t.Fatalf("%+v, %v", own, err)
+		}
+		said := detail(t, own[0])
+		last, _ := said["last"].(map[string]any)
+		if said["times"] != 10.0 || fmt.Sprint(said["on_duty"], last["on_duty"]) != "map[from:true to:false] map[from:false to:true]" || last["at"] == nil {
+			t.Errorf("%v", said)
+		}
+		// A minute later it is another.
+		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.FirstAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
+		duty(false)
+		if n := db.count(t, path); n != 3 {
+			t.Errorf("%d entries after a minute", n)
+		}
+		mustBeError(t, "nobody", func() error { _, err := db.SetDuty(ctx, "drv_0", true); return err }(), dispatch.ErrDriverNotFound)
+	})
+}
+
+// TestDevicesAreAudited where they change, by whom they were taken, and without a token.
+func TestDevicesAreAudited(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 2)
+		const secret = "a-token-to-push-to"
+		put := func(id dispatch.DriverID, d dispatch.Device) map[string]any {
+			t.Helper()
+			db.exec(t, "UPDATE audit SET id = REPLACE(id, SUBSTR(id, 1, 6), 'aud_00')") // long ago
+			if _, err := db.PutDevice(byDriver(t, id), d); err != nil {
+				t.Fatal(err)
+			}
+			e := db.lastAudit(t, dispatch.AuditDevicePut)
+			if e.Actor != string(id) || e.Target != string(id) || strings.Contains(e.Detail, secret) {
+				t.Errorf("%+v", e)
+			}
+			return detail(t, e)
+		}
+		phone := someDevice(v[0].ID, "phone", secret)
+		first := put(v[0].ID, phone)
+		hash := first["push_token_sha256"].(map[string]any)["to"]
+		if first["installation_id"] != "phone" || fmt.Sprint(first["platform"]) != "map[from:<nil> to:android]" || hash == nil || first["token_was_of"] != nil {
+			t.Errorf("%v", first)
+		}
+		before := db.count(t, "audit")
+		db.mustPut(t, phone)
+		if n := db.count(t, "audit"); n != before {
+			t.Errorf("%d entries for no change", n-before)
+		}
+		phone.AppVersion = "2.0"
+		if d := put(v[0].ID, phone); len(d) != 2 || fmt.Sprint(d["app_version"]) != "map[from:1.2 to:2.0]" {
+			t.Errorf("%v", d)
+		}
+		stolen := put(v[1].ID, someDevice(v[1].ID, "tablet", secret))
+		if stolen["token_was_of"] != string(v[0].ID) || stolen["push_token_sha256"].(map[string]any)["to"] != hash {
+			t.Errorf("%v", stolen)
+		}
+		for i := range 30 { // in a loop
+			db.mustPut(t, someDevice(v[1].ID, fmt.Sprint("phone ", i), fmt.Sprint("token ", i)))
+		}
+		if n := db.count(t, "audit WHERE action = 'device.put' AND actor = 'system'"); n != 1 {
+			t.Errorf("%d entries for 30 devices in a minute", n)
+		}
+		for range 2 {
+			if err := db.DeleteDevice(byDriver(t, v[1].ID), v[1].ID, "phone 29"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		gone := detail(t, db.lastAudit(t, dispatch.AuditDeviceDelete))
+		if gone["installation_id"] != "phone 29" || fmt.Sprint(gone["platform"]) != "map[from:android to:<nil>]" || gone["times"] != nil {
+			t.Errorf("%v", gone)
+		}
+		mustBeError(t, "nobody's", db.DeleteDevice(t.Context(), "drv_0", "x"), dispatch.ErrDriverNotFound)
+	})
+}

@@ -1,0 +1,261 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// lines is a log, safe for many.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(b)
+}
+
+// take returns what was logged since the last time.
+func (l *lines) take() (all []map[string]any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(l.buf.String()) {
+		var said map[string]any
+		if err := json.Unmarshal([]byte(line), &said); err != nil {
+			panic(err)
+		}
+		all = append(all, said)
+	}
+	l.buf.Reset()
+	return all
+}
+
+func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *lines) {
+	log := &lines{}
+	return NewSignIns(l, store, nil, time.Now, slog.New(slog.NewJSONHandler(log, nil))), log
+}
+
+// TestTheLogOfFailures has a line every two seconds at most, which adds up, and none when nothing fails.
+func TestTheLogOfFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, log := newSignIns(UsualSignInLimits(), nil)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx) })
+		for i := range 10_000 { // in ten seconds
+			r := SignInFailed
+			if i >= 20 {
+				r = SignInLimited
+			}
+			s.Done(DoorKey, "203.0.113.7", r)
+			if i%100 == 0 {
+				s.Done(DoorSession, "203.0.113.8", SignInFailed)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		stop()
+		running.Wait()
+		all := log.take()
+		if len(all) < 5 || len(all) > 6 {
+			t.Errorf("%d lines", len(all))
+		}
+		var failed, limited float64
+		for _, l := range all {
+			failed, limited = failed+l["failed"].(float64), limited+l["limited"].(float64)
+			if l["level"] != "WARN" || l["most_from"] != "203.0.113.7" || l["addresses"] != 2.0 {
+				t.Errorf("%v", l)
+			}
+		}
+		if failed != 20+100 || limited != 9980 {
+			t.Errorf("%v failed, %v limited", failed, limited)
+		}
+		ctx, stop = context.WithCancel(t.Context())
+		running.Go(func() { s.Run(ctx) })
+		s.Done(DoorSession, "203.0.113.8", SignInOK)
+		time.Sleep(time.Hour)
+		stop()
+		running.Wait()
+		if all := log.take(); len(all) != 0 {
+			t.Errorf("%v", all)
+		}
+	})
+}
+
+// TestTheAuditOfFailures has an entry for each address and time, a few, and the rest together, whoever tries.
+func TestTheAuditOfFailures(t *testing.T) {
+	p := newPlace(t)
+	s, log := newSignIns(UsualSignInLimits(), p)
+	for i := range 1000 {
+		s.Done(DoorSession, fmt.Sprint("198.51.100.", i%100), SignInFailed)
+		s.Done(DoorToken, fmt.Sprint("198.51.100.", i%100), SignInLimited)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	s.Run(ctx) // which writes down what is left
+	entries, _, err := p.Audit(t.Context(), dispatch.AuditQuery{Actor: dispatch.AuditUnknown, Page: dispatch.Page{Limit: 200}})
+	if err != nil || len(entries) != auditedApart+1 {
+		t.Fatalf("%d entries, %v", len(entries), err)
+	}
+	sums := map[string]int{}
+	for _, e := range entries {
+		var d struct {
+			Failed, Limited int
+			Doors           map[string]int
+		}
+		if err := json.Unmarshal([]byte(e.Detail), &d); err != nil || e.Action != dispatch.AuditSignInRefused {
+			t.Errorf("%+v: %v", e, err)
+		}
+		sums["failed"], sums["limited"] = sums["failed"]+d.Failed, sums["limited"]+d.Limited
+		sums["session"], sums["token"] = sums["session"]+d.Doors["session"], sums["token"]+d.Doors["token"]
+		if e.Target == otherAddresses {
+			sums["others"] = d.Failed
+		}
+	}
+	if want := "map[failed:1000 limited:1000 others:840 session:1000 token:1000]"; fmt.Sprint(sums) != want {
+		t.Errorf("%v, want %s", sums, want)
+	}
+	log.take()
+	s.note(t.Context())
+	if n := p.count("audit WHERE actor = 'unknown'"); n != auditedApart+1 {
+		t.Errorf("%d entries for nothing", n)
+	}
+	if _, err := p.raw.ExecContext(t.Context(), "CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END"); err != nil {
+		t.Fatal(err)
+	}
+	s.Done(DoorKey, "198.51.100.1", SignInFailed)
+	s.note(t.Context())
+	if all := log.take(); len(all) != 1 || all[0]["level"] != "WARN" {
+		t.Errorf("what can't be written: %v", all)
+	}
+}
+
+// TestStrangersAreBounded in memory, from wherever they come.
+func TestStrangersAreBounded(t *testing.T) {
+	p := newPlace(t)
+	l := UsualSignInLimits()
+	l.KeyInAll.Burst, l.TokenInAll.Burst = 1e9, 1e9
+	s, _ := newSignIns(l, p)
+	keys := NewKeys(p)
+	for i := range 3 * strangers {
+		address := fmt.Sprint(i)
+		for _, d := range []Door{DoorKey, DoorToken} {
+			if _, ok := s.Enter(d, address); !ok {
+				t.Fatal("who comes for the first time is refused")
+			}
+			s.Done(d, address, SignInFailed)
+		}
+		keys.book.unknown.Add(address, time.Now())
+	}
+	for what, n := range map[string]int{
+		"buckets": s.keys.by.Len() + s.tokens.by.Len(), "told": len(s.told.of), "noted": len(s.noted.of), "unknown keys": keys.book.unknown.Len(),
+	} {
+		if n > 2*strangers || n == 0 {
+			t.Errorf("%d %s", n, what)
+		}
+	}
+	if len(s.told.of) != toldApart+1 || len(s.noted.of) != auditedApart+1 {
+		t.Errorf("%d told apart, %d noted", len(s.told.of), len(s.noted.of))
+	}
+}
+
+// TestAllowance fills up with time, and who did not fail has used nothing.
+func TestAllowance(t *testing.T) {
+	now := time.Now()
+	b := newBuckets(Allowance{Rate: 0.5, Burst: 3}, Allowance{Rate: 10, Burst: 5})
+	take := func(address string, want bool) time.Duration {
+		t.Helper()
+		wait, ok := b.take(address, now)
+		if ok != want || ok == (wait > 0) {
+			t.Errorf("%s: %s, %v", address, wait, ok)
+		}
+		return wait
+	}
+	for range 3 {
+		take("a", true)
+	}
+	if wait := take("a", false); wait != 2*time.Second {
+		t.Errorf("wait %s", wait)
+	}
+	take("b", true)
+	take("b", true)
+	if wait := take("c", false); wait != 100*time.Millisecond {
+		t.Errorf("all: wait %s", wait)
+	}
+	b.back("b")
+	take("c", true)
+	now = now.Add(2 * time.Second)
+	take("a", true)
+	take("a", false)
+	now = now.Add(-time.Hour) // a clock that goes back gives nothing, and takes nothing
+	take("a", false)
+	now = now.Add(time.Hour + time.Minute)
+	for range 3 {
+		take("a", true)
+	}
+	take("a", false)
+	b.back("nobody")
+}
+
+// TestManyNewKeysAtTheStart are let in together, more than strangers may be: an instance that has just begun knows nobody.
+func TestManyNewKeysAtTheStart(t *testing.T) {
+	p := newPlace(t)
+	made := NewKeys(p)
+	const many = 60
+	secrets := make([]string, many)
+	for i := range secrets {
+		var err error
+		if _, secrets[i], err = made.Make(t.Context(), "k", dispatch.Viewer, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh := NewKeys(p)
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for _, secret := range secrets {
+		all.Go(func() {
+			<-start
+			if _, err := fresh.Holder(t.Context(), secret, func() bool { return false }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+}
+
+// TestMoreKeysThanTheBookHas are found all the same.
+func TestMoreKeysThanTheBookHas(t *testing.T) {
+	p := newPlace(t)
+	keys := NewKeys(p)
+	_, first, err := keys.Make(t.Context(), "the oldest", dispatch.Viewer, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.raw.ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
+		INSERT INTO api_keys (id, name, role, hash, created_at) SELECT 'key_z' || i, 'x', 'viewer', 'hash ' || i, 0 FROM n`, keysInBook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := NewKeys(p)
+	if k, err := fresh.Holder(t.Context(), first, nil); err != nil || k.Name != "the oldest" {
+		t.Errorf("%+v, %v", k, err)
+	}
+	if n := len(fresh.book.hashes); n != keysInBook {
+		t.Errorf("%d in the book", n)
+	}
+	if _, err := fresh.Holder(t.Context(), "nobody's", nil); err == nil {
+		t.Error("any key is good")
+	}
+}
