@@ -77,14 +77,19 @@ func TestAServerThatIsReadOnlyAnswersNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db.readOnly(t, true)
 		relay.SetMaxIdleConns(-1)
 		for what, ask := range asks {
+			// Each by a connection that is there already.
+			eventually(t, func() error {
+				_, err := db.Claim(t.Context(), won.ID, v.ID, rule(0))
+				return errors.Join(err, db.Ping(t.Context()))
+			})
+			db.readOnly(t, true)
 			mustBeUnavailable(t, what, ask(t.Context()))
 			mustBeUnavailable(t, what+" again", ask(t.Context()))
+			db.readOnly(t, false)
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
-		db.readOnly(t, false)
 		for what, ask := range map[string]func(ctx context.Context) error{
 			"a claim": func(ctx context.Context) error {
 				_, err := db.Claim(ctx, won.ID, v.ID, rule(0))
