@@ -107,8 +107,11 @@ mutant "a full quota burns attempts" notify/send.go "case Quota:
 		s.Attempts++
 		s.After" ./notify 'TestQuota/sqlite'
 mutant "the SDK may repeat a 503" notify/transport.go "notOK = 599" "notOK = 503" ./notify 'TestClasses|TestNoAnswer'
-mutant "every dead token is believed" notify/tokens.go "len(suspects) >= tooManyDead" "false" ./notify 'TestMostTokens/sqlite'
-mutant "a dead token is asked again" notify/tokens.go "t.devices.Quarantine(bounded, dead)" "error(nil)" ./notify 'TestDeadToken/sqlite'
+mutant "every dead token is believed" notify/tokens.go "t.works(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
+mutant "a push service with a fault is believed" notify/tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
+mutant "made-up tokens are evidence" notify/tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
+mutant "a dead token is asked again" notify/verdicts.go "note = v.devices.Quarantine" "note = v.devices.Suspect" ./notify 'TestDeadToken/sqlite'
+mutant "suspects go with the others" notify/send.go "r.tokens.apart(p, now)" "false" ./notify 'TestSuspectsGoApart'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
 		s.Status = dispatch.NotificationDead

@@ -20,6 +20,7 @@ type gateway struct {
 	mu    sync.Mutex
 	dead  map[string]bool
 	taken []time.Duration // from the event to the answer
+	told  map[dispatch.ID]int
 	asked int
 }
 
@@ -33,6 +34,7 @@ func (a *gateway) Send(_ context.Context, p dispatch.Push) notify.Outcome {
 	}
 	if p.Type.Offers() {
 		a.taken = append(a.taken, time.Since(p.At))
+		a.told[p.Dispatch.ID]++
 	}
 	return notify.Outcome{Class: notify.Sent}
 }
@@ -68,13 +70,20 @@ func (a *gateway) reached() (d *delays, asked int) {
 	return d, asked
 }
 
+// of returns how many were told of an offer.
+func (a *gateway) of(id dispatch.ID) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.told[id]
+}
+
 // inFakeTime runs a relay with the settings of production over a fleet of phones, and a clock that passes as fast as
 // all is done.
 func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gateway)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := emptyOffice(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db"))
 		o.hire(drivers)
-		push := &gateway{dead: map[string]bool{}}
+		push := &gateway{dead: map[string]bool{}, told: map[dispatch.ID]int{}}
 		box := o.store.Outbox(repository.OutboxOptions{Owner: "ins_1", Term: 30 * time.Second})
 		r := notify.NewRelay(notify.RelayOptions{
 			Outbox: box, Topics: box, Devices: o.store, Sender: push, Log: slog.New(slog.DiscardHandler),
@@ -163,8 +172,9 @@ func TestWrongCredentials(t *testing.T) {
 	inFakeTime(t, 200, func(t *testing.T, o *office, push *gateway) {
 		o.trustAll()
 		push.kill(o.phones()...)
+		var offers []dispatch.Dispatch
 		for range 10 {
-			o.offer()
+			offers = append(offers, o.offer())
 			time.Sleep(2 * time.Minute)
 		}
 		_, asked := push.reached()
@@ -174,18 +184,17 @@ func TestWrongCredentials(t *testing.T) {
 		if asked > 3*10*len(o.cars) {
 			t.Errorf("%d requests for %d pushes, none of which was taken", asked, 10*len(o.cars))
 		}
-		o.offer()
 		push.revive()
-		right := time.Now()
-		var took *delays
-		for told := 0; told < 5*len(o.cars); told += len(took.all) { // those of the last 10 minutes
-			if time.Since(right) > 5*time.Minute {
-				t.Fatalf("%d of %d were told", told, 5*len(o.cars))
+		time.Sleep(3 * time.Minute)
+		for _, d := range offers[len(offers)-3:] { // which stand for more than 3 minutes
+			if n := push.of(d.ID); n != len(o.cars) {
+				t.Errorf("%d of %d were told in the end of the offer that was made %s ago", n, len(o.cars), time.Since(d.OpensAt))
 			}
-			time.Sleep(time.Second)
-			took, _ = push.reached()
 		}
-		t.Logf("%d requests in 20 minutes; all was told %s after all was right", asked, time.Since(right))
+		if n := o.devices(o.cars, isGood); n != len(o.cars) {
+			t.Errorf("%d of %d are good", n, len(o.cars))
+		}
+		t.Logf("%d requests in 20 minutes", asked)
 	})
 }
 
@@ -220,5 +229,26 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 			t.Errorf("one waited %s", most)
 		}
 		t.Logf("honest phones were told after %s", &all)
+	})
+}
+
+// What is pushed to suspects is one request at a time, and takes nobody's place.
+func TestSuspectsGoApart(t *testing.T) {
+	inFakeTime(t, 50, func(t *testing.T, o *office, push *gateway) {
+		o.trustAll()
+		dead := o.cars[:40]
+		push.kill(o.phones()[:len(dead)]...)
+		o.offer()
+		time.Sleep(10 * time.Second)
+		if n := o.devices(dead, func(v dispatch.Device) bool { return v.SuspectedAt != nil }); n != len(dead) {
+			t.Fatalf("%d of %d are suspected", n, len(dead))
+		}
+		push.reached()
+		o.offer()
+		time.Sleep(time.Second)
+		took, asked := push.reached()
+		if refused := asked - len(took.all); len(took.all) != 10 || refused == 0 || refused > 20 {
+			t.Errorf("in a second %d were told, and %d requests refused, each of which takes 50 ms", len(took.all), refused)
+		}
 	})
 }

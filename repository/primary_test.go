@@ -77,14 +77,19 @@ func TestAServerThatIsReadOnlyAnswersNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db.readOnly(t, true)
 		relay.SetMaxIdleConns(-1)
 		for what, ask := range asks {
+			// Each by a connection that is there already.
+			eventually(t, func() error {
+				_, err := db.Claim(t.Context(), won.ID, v.ID, rule(0))
+				return errors.Join(err, db.Ping(t.Context()))
+			})
+			db.readOnly(t, true)
 			mustBeUnavailable(t, what, ask(t.Context()))
 			mustBeUnavailable(t, what+" again", ask(t.Context()))
+			db.readOnly(t, false)
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
-		db.readOnly(t, false)
 		for what, ask := range map[string]func(ctx context.Context) error{
 			"a claim": func(ctx context.Context) error {
 				_, err := db.Claim(ctx, won.ID, v.ID, rule(0))
@@ -290,6 +295,7 @@ func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
 	if _, err := c.ExecContext(t.Context(), "UPDATE drivers SET version = version"); !errors.Is(err, driver.ErrBadConn) {
 		t.Errorf("got %v, want %v", err, driver.ErrBadConn)
 	}
+	_ = c.Close() // so that the pool is free, whatever became of it
 	if _, err := pool.Exec("UPDATE drivers SET version = version"); !errors.Is(err, errReadOnly) {
 		t.Errorf("got %v, want %v", err, errReadOnly)
 	}
