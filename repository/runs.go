@@ -138,6 +138,9 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 		if err != nil {
 			return err
 		}
+		if err := s.takeBack(tx, &state, now, term); err != nil {
+			return err
+		}
 		next, lost, none := state.Next(now, due(state, now))
 		verdict = none
 		if err := giveUp(tx, lost, now); err != nil || next.Slot.IsZero() {
