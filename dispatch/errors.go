@@ -90,11 +90,12 @@ func (e *TooOftenError) Error() string {
 // Unwrap makes every TooOftenError an ErrTooOften.
 func (e *TooOftenError) Unwrap() error { return ErrTooOften }
 
-// QuietError says that a dispatch was announced again so recently that the next announcement has to wait.
-type QuietError struct{ For time.Duration }
+// QuietError says that a dispatch was announced again so recently that the next announcement has to wait: how long ago that
+// was, and for how long to wait.
+type QuietError struct{ Ago, For time.Duration }
 
 func (e *QuietError) Error() string {
-	return fmt.Sprintf("announced again lately, the next one is possible in %s", e.For)
+	return fmt.Sprintf("announced again %s ago, the next one is possible in %s", e.Ago, e.For)
 }
 
 // StateError is ErrInvalidState with the state that stood in the way.

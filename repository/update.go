@@ -157,9 +157,9 @@ func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet
 		if err != nil {
 			return nil, unavailable(err)
 		}
-		wait := quiet << min(max(before.Times-1, 0), quietDoubles)
-		if left := fromMicros(before.Last).Add(wait).Sub(now); before.Times > 0 && left > 0 {
-			return nil, &dispatch.QuietError{For: left}
+		wait, ago := quiet<<min(max(before.Times-1, 0), quietDoubles), now.Sub(fromMicros(before.Last))
+		if before.Times > 0 && ago < wait {
+			return nil, &dispatch.QuietError{Ago: ago, For: wait - ago}
 		}
 		return events, nil
 	})

@@ -320,6 +320,25 @@ func TestOneDriverCannotFillTheChase(t *testing.T) {
 	}
 }
 
+// TestToldOnceByAll: one claim that came to nothing is announced once, however many instances and rounds had taps turned away
+// by it.
+func TestToldOnceByAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		id, v := p.dispatch(), p.drivers(2)
+		for range 3 {
+			a := NewAcceptor(p, nil, time.Second, quiet)
+			running(t, a)
+			a.chaser.chase(Tap{id, v[0], 1}, 0)
+			a.chaser.chase(Tap{id, v[1], noRound}, chaseEvery)
+		}
+		pass(5 * time.Minute)
+		if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
+			t.Errorf("told again %d times, want once", n)
+		}
+	})
+}
+
 // TestAnnouncementsAreApart: a new account a second that leads in vain has everybody told a few times in a minute, moves no
 // version, and leaves nobody believing in the end.
 func TestAnnouncementsAreApart(t *testing.T) {

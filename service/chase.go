@@ -43,6 +43,7 @@ type chase struct {
 	round      int
 	driver     dispatch.DriverID
 	due, since time.Time
+	latest     time.Time // when somebody was last turned away
 }
 
 func newChaser(claims Claims, locks Locks, log *slog.Logger) *chaser {
@@ -62,8 +63,9 @@ func (c *chaser) chase(tap Tap, wait time.Duration, turnedAway ...dispatch.Drive
 	if old, ok := c.open[tap.Dispatch][tap.Round]; ok {
 		if due := now.Add(wait); due.Before(old.due) {
 			old.due = due
-			c.open[tap.Dispatch][tap.Round] = old
 		}
+		old.latest = now
+		c.open[tap.Dispatch][tap.Round] = old
 		return
 	}
 	if len(turnedAway) == 0 {
@@ -71,7 +73,7 @@ func (c *chaser) chase(tap Tap, wait time.Duration, turnedAway ...dispatch.Drive
 	}
 	for _, v := range turnedAway {
 		if c.size < chaseMost && c.mine[v] < chaseMine {
-			c.add(chase{dispatch: tap.Dispatch, round: tap.Round, driver: v, due: now.Add(wait), since: now})
+			c.add(chase{dispatch: tap.Dispatch, round: tap.Round, driver: v, due: now.Add(wait), since: now, latest: now})
 			return
 		}
 	}
@@ -161,9 +163,11 @@ func (c *chaser) follow(ctx context.Context, ch chase) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, decideTime)
 	defer cancel()
+	asked := time.Now()
 	var quiet *dispatch.QuietError
 	switch told, err := c.claims.Reannounce(ctx, ch.dispatch, ch.round, chaseQuiet); {
 	case errors.Is(err, dispatch.ErrNotFound):
+	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(ch.latest): // another instance has told them since
 	case errors.As(err, &quiet):
 		c.again(ch, quiet.For)
 	case err != nil && time.Since(ch.since) < chaseFor:
