@@ -29,6 +29,7 @@ const (
 // a connection of its own. It proves nothing: a key that is in it may be revoked by now.
 type keyBook struct {
 	store   KeyStore
+	most    int // keysInBook but in a test
 	unknown *lru.Cache[string, time.Time]
 	mu      sync.RWMutex
 	hashes  map[string]struct{}
@@ -45,7 +46,7 @@ func newKeyBook(store KeyStore) *keyBook {
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return &keyBook{store: store, unknown: unknown, hashes: map[string]struct{}{}, reading: make(chan struct{}, 1)}
+	return &keyBook{store: store, most: keysInBook, unknown: unknown, hashes: map[string]struct{}{}, reading: make(chan struct{}, 1)}
 }
 
 func (b *keyBook) has(hash string) bool {
@@ -133,7 +134,7 @@ func (b *keyBook) glance(ctx context.Context) error {
 // load reads the book. The caller holds reading.
 func (b *keyBook) load(ctx context.Context) error {
 	b.tried = time.Now()
-	all, err := b.store.KeyHashes(ctx, keysInBook)
+	all, err := b.store.KeyHashes(ctx, b.most)
 	if err != nil {
 		return err
 	}
@@ -144,6 +145,6 @@ func (b *keyBook) load(ctx context.Context) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.hashes, b.known, b.full = hashes, true, len(all) >= keysInBook
+	b.hashes, b.known, b.full = hashes, true, len(all) >= b.most
 	return nil
 }
