@@ -105,7 +105,7 @@ func (s schema) columns(t *testing.T) []string {
 }
 
 // steps is how many there are.
-const steps = 6
+const steps = 7
 
 func (s schema) mustUp(t *testing.T, want int) {
 	t.Helper()
