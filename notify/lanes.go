@@ -137,7 +137,7 @@ func (r *eventRing) remove(over func(*dispatch.Push) bool, removed []*dispatch.P
 // all is what remove takes to empty the lanes.
 func all(*dispatch.Push) bool { return true }
 
-// overdue is what remove takes to give back what a dispatch may have overtaken, or whose lease runs short.
+// overdue is what remove takes to give back what its dispatch may have overtaken, and what has a lease that runs short.
 func overdue(now time.Time, attempt time.Duration) func(*dispatch.Push) bool {
 	return func(p *dispatch.Push) bool { return now.Sub(p.Read) > believed || p.Leased.Sub(now) < attempt }
 }

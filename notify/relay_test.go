@@ -26,8 +26,10 @@ type office struct {
 	url   string
 	store *repository.Store // of the first instance
 	fcm   *fcmtest.Server
-	cars  []dispatch.Driver
+	cars  []dispatch.Driver // all drivers
 	hour  int
+	// timeout is how long a request to the push service may take.
+	timeout time.Duration
 }
 
 // phone is the push token of a driver's only device.
@@ -44,7 +46,7 @@ func onDatabases(t *testing.T, test func(*testing.T, *office), drivers int) {
 
 func newOffice(t *testing.T, url string, drivers int) *office {
 	t.Helper()
-	o := &office{t: t, url: url}
+	o := &office{t: t, url: url, timeout: time.Second}
 	o.store = o.open()
 	err := o.store.Migrate(func(m *migrations.Migrator) error {
 		_, err := m.Up(t.Context())
@@ -57,24 +59,38 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 		t.Fatal(err)
 	}
 	t.Cleanup(o.fcm.Close)
-	for range drivers {
-		o.cars = append(o.cars, dispatch.Driver{
-			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{"seoul"},
+	o.hire("seoul", drivers)
+	return o
+}
+
+// hire adds drivers of a region, each with a phone.
+func (o *office) hire(region string, n int) []dispatch.Driver {
+	o.t.Helper()
+	hired := make([]dispatch.Driver, n)
+	for i := range hired {
+		hired[i] = dispatch.Driver{
+			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{region},
 			VehicleClass: "45m", OnDuty: true, Version: 1,
-		})
-	}
-	if err := o.store.AddDrivers(t.Context(), o.cars); err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range o.cars {
-		_, err := o.store.PutDevice(t.Context(), dispatch.Device{
-			Driver: v.ID, Installation: "app", Platform: dispatch.Android, PushToken: phone(v), AppVersion: "1", Locale: "ko-KR",
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
-	return o
+	if err := o.store.AddDrivers(o.t.Context(), hired); err != nil {
+		o.t.Fatal(err)
+	}
+	for _, v := range hired {
+		o.addPhone(v, "app", phone(v))
+	}
+	o.cars = append(o.cars, hired...)
+	return hired
+}
+
+func (o *office) addPhone(v dispatch.Driver, installation, token string) {
+	o.t.Helper()
+	_, err := o.store.PutDevice(o.t.Context(), dispatch.Device{
+		Driver: v.ID, Installation: installation, Platform: dispatch.Android, PushToken: token, AppVersion: "1", Locale: "ko-KR",
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
 }
 
 func (o *office) open() *repository.Store {
@@ -96,7 +112,7 @@ type relaying struct {
 // relay runs a relay over a store, as edit has it, until the test ends or it is stopped. It waits little.
 func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
 	o.t.Helper()
-	sender, err := notify.NewFCM(o.t.Context(), notify.FCMOptions{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: time.Second})
+	sender, err := notify.NewFCM(o.t.Context(), notify.FCMOptions{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: o.timeout})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -129,13 +145,16 @@ func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, 
 	return r
 }
 
-// offer opens a dispatch for everybody.
-func (o *office) offer() dispatch.Dispatch {
+// offer opens a dispatch in Seoul, where all drivers are unless a test says so.
+func (o *office) offer() dispatch.Dispatch { return o.offerIn("seoul") }
+
+// offerIn opens a dispatch for everybody in the region.
+func (o *office) offerIn(region string) dispatch.Dispatch {
 	o.t.Helper()
 	o.hour += 2
 	d, err := o.store.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 		terms := dispatch.Terms{
-			Region: "seoul", VehicleClass: "45m", Site: dispatch.Site{Address: "Seoul 1"},
+			Region: region, VehicleClass: "45m", Site: dispatch.Site{Address: "Seoul 1"},
 			WorkStartsAt: now.Add(time.Duration(o.hour) * time.Hour), WorkEndsAt: now.Add(time.Duration(o.hour+1) * time.Hour),
 			Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
 		}
@@ -213,9 +232,13 @@ func (o *office) shows(t dispatch.EventType) (n int) {
 	return n
 }
 
-func TestEverybodyIsTold(t *testing.T) {
+func TestEverybodyIsTold(t *testing.T) { everybodyIsTold(t, 0) }
+
+func TestEverybodyIsToldInParts(t *testing.T) { everybodyIsTold(t, 2) }
+
+func everybodyIsTold(t *testing.T, part int) {
 	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(o.store, nil)
+		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = part })
 		d := o.offer()
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		o.accept(d, o.cars[0])

@@ -34,11 +34,10 @@ func (r *Relay) send(ctx, lasting context.Context) {
 	}
 }
 
-// begin has the push attempted that the channel was started for, unless its platform can't be reached or its lease is too
-// short for that.
+// begin has the push attempted that the channel was started for, unless its platform can't be reached or it is overdue.
 func (r *Relay) begin(lasting context.Context, p *dispatch.Push, now time.Time) {
 	closed := r.closedFor(p.Device.Platform, now)
-	if closed <= 0 && p.Leased.Sub(now) >= r.Attempt {
+	if closed <= 0 && !overdue(now, r.Attempt)(p) {
 		r.running.Go(func() { r.attempt(lasting, *p) })
 		return
 	}

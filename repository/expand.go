@@ -40,7 +40,7 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 		if err := o.finish(tx, event); err != nil {
 			return err
 		}
-		e := expansion{Outbox: o, tx: tx, leased: leased, told: &told, heard: map[dispatch.DeviceID]bool{}, left: writtenAtOnce}
+		e := expansion{Outbox: o, tx: tx, leased: leased, told: &told, heard: map[dispatch.DeviceID]bool{}, left: 5 * o.Part}
 		if err := e.read(event); err != nil {
 			return err
 		}
@@ -108,13 +108,6 @@ type expansion struct {
 	// left is how many notifications this part may still write.
 	left int
 }
-
-// writtenAtOnce bounds the notifications that one transaction writes, closedAtOnce those that it drops: nobody else's event
-// waits for all of a large audience, and no audience is too large for the time that an expansion has.
-const (
-	writtenAtOnce = 5000
-	closedAtOnce  = 1000
-)
 
 // read reads the event, its dispatch, which turns are being leased, and what was written of the event before.
 func (e *expansion) read(id dispatch.EventID) error {
@@ -244,12 +237,12 @@ func (e *expansion) closeOffer() error {
 	}
 	var ids []dispatch.NotificationID
 	err := e.tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round <= ? AND type IN `+offerTypes+`
-		AND state = 0 AND claim = '' LIMIT ?`+e.dialect.skipLocked, ev.Dispatch, ev.Round, closedAtOnce).Scan(&ids).Error
+		AND state = 0 AND claim = '' LIMIT ?`+e.dialect.skipLocked, ev.Dispatch, ev.Round, e.Part).Scan(&ids).Error
 	if err != nil || len(ids) == 0 {
 		return err
 	}
 	e.told.Dropped += len(ids)
-	e.told.More = len(ids) == closedAtOnce
+	e.told.More = len(ids) == e.Part
 	return e.tx.Exec(`UPDATE notifications SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
 		stateDropped, micros(e.now.Add(keepDone)), ids).Error
 }

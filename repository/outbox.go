@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -68,7 +69,12 @@ type OutboxOptions struct {
 	Term time.Duration
 	// TopicFrom is the number of devices from which an audience is told together that an offer is over; 0 for never.
 	TopicFrom int
+	// Part is how many offers that are over one transaction drops at most, and a fifth of the notifications that it
+	// writes; 0 for 1,000. Where there are more, the others' events have their turn in between.
+	Part int
 }
+
+const defaultPart = 1000
 
 // Outbox is the outbox as one process works on it. Safe for concurrent use.
 //
@@ -84,7 +90,10 @@ type Outbox struct {
 }
 
 // Outbox returns the outbox for one owner.
-func (s *Store) Outbox(o OutboxOptions) *Outbox { return &Outbox{Store: s, OutboxOptions: o} }
+func (s *Store) Outbox(o OutboxOptions) *Outbox {
+	o.Part = cmp.Or(o.Part, defaultPart)
+	return &Outbox{Store: s, OutboxOptions: o}
+}
 
 // LeaseEvents leases up to limit of the events that are to be told of and due.
 func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
