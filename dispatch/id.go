@@ -83,6 +83,18 @@ func first(prefix string, at time.Time) string {
 	return prefix + encoding.EncodeToString(raw[:])
 }
 
+// MadeAt returns the time that the identifier was made with. False: it is none of ours.
+func (id NotificationID) MadeAt() (time.Time, bool) {
+	if !wellFormed(string(id), notifyPrefix) {
+		return time.Time{}, false
+	}
+	raw, err := encoding.DecodeString(string(id[len(notifyPrefix):]))
+	if err != nil {
+		return time.Time{}, false
+	}
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(raw) >> 8)).UTC(), true
+}
+
 // timeLen is how many bytes the time takes.
 const timeLen = 7
 

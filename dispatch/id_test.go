@@ -130,3 +130,14 @@ func FuzzIdentifiers(f *testing.F) {
 		}
 	})
 }
+
+func TestWhenANotificationWasMade(t *testing.T) {
+	if at, ok := NewNotificationID(noon).MadeAt(); !ok || !at.Equal(noon) {
+		t.Errorf("%v, %v", at, ok)
+	}
+	for _, id := range []NotificationID{"", "ntf_", NotificationID(NewEventID(noon))} {
+		if _, ok := id.MadeAt(); ok {
+			t.Errorf("%q was made", id)
+		}
+	}
+}

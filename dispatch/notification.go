@@ -185,6 +185,8 @@ type Told struct {
 	Left   int
 	// Dropped counts the pushes that were overtaken before anybody sent them.
 	Dropped int
+	// More says that this was not all of it.
+	More bool
 }
 
 // Settled is what became of one push that was leased.

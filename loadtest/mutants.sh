@@ -97,10 +97,14 @@ mutant "the operator's release leaves the fence" locks.go "l.fences.Raise(ctx, n
 
 outbox=repository/outbox.go
 mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
-mutant "a lease that is no lease" $outbox 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
+mutant "a lease that is no lease" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
 mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
-mutant "what was not sent is kept at the end" notify/relay.go "r.giveBack(<-r.jobs, 0)" "<-r.jobs" ./notify 'TestRelayEnds/sqlite'
+mutant "what was not sent is kept at the end" notify/relay.go "r.giveBackAll(all, 0)" "_ = all" ./notify 'TestRelayEnds/sqlite'
+mutant "all of a large audience has one turn" repository/lanes.go "return e.turns[l] + 1 + int64(i/atOneTurn)" "return e.turns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
+mutant "drivers' own jobs in the lane of offers" dispatch/lane.go "return LaneOwn" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
+mutant "one event after the other" notify/lanes.go "r.at++" "_ = r" ./notify TestEventsTakeTurns
+mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.left {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
 mutant "a storm of 503 pauses nothing" notify/channel.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestChannelBacksOff'
 mutant "a full quota burns attempts" notify/send.go "case Quota:
 		s.After" "case Quota:

@@ -54,19 +54,24 @@ func newChannel(w width, p pauses) *channel {
 	return &channel{bounds: w, pauses: p, limit: w.start, freed: make(chan struct{}, 1), roomy: make(chan struct{}, 1)}
 }
 
-// ahead is how many pushes are leased for each that may be under way.
-const ahead = 4
+const (
+	// ahead is how many pushes are leased for each that may be under way.
+	ahead = 4
+	// aheadFresh is the same where a lease has just been written with its event: the last of them find room however
+	// much waits of another event.
+	aheadFresh = 5
+)
 
 // worthwhile reports whether there is room for as many pushes as make a lease worth its transaction.
 func (c *channel) worthwhile(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	free := c.free(now)
+	free := c.free(ahead, now)
 	return c.probing && free > 0 || free >= max(1, min(pushesAtOnce, int(c.limit))/2)
 }
 
-// free is how many more pushes may be leased now: none while paused. c.mu is held.
-func (c *channel) free(now time.Time) int {
+// free is how many more pushes may be leased now, for so many times as may be under way: none while paused. c.mu is held.
+func (c *channel) free(ahead int, now time.Time) int {
 	if now.Before(c.until) {
 		return 0
 	}
@@ -76,11 +81,12 @@ func (c *channel) free(now time.Time) int {
 	return max(0, int(c.limit)*ahead-c.inflight-c.queued-c.settling)
 }
 
-// reserve takes up to n places for pushes that are about to be leased, and returns how many.
-func (c *channel) reserve(n int, now time.Time) int {
+// reserve takes up to n places for pushes that are about to be leased, of so many times as may be under way, and returns
+// how many.
+func (c *channel) reserve(n, ahead int, now time.Time) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n = min(n, c.free(now))
+	n = min(n, c.free(ahead, now))
 	c.queued += n
 	return n
 }
@@ -108,6 +114,14 @@ func (c *channel) start(now time.Time) (ok bool, wait time.Duration) {
 	c.queued--
 	c.inflight++
 	return true, 0
+}
+
+// unstart takes back a start: there is no request, and the place is reserved as before.
+func (c *channel) unstart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queued++
+	c.inflight--
 }
 
 // done ends a request with what came of it, which is still to be written down.

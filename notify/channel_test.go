@@ -21,7 +21,7 @@ func newLine(t *testing.T) *line {
 func (l *line) fill() int {
 	l.t.Helper()
 	for {
-		l.reserve(1, l.now)
+		l.reserve(1, ahead, l.now)
 		if ok, _ := l.start(l.now); !ok {
 			break
 		}
@@ -64,7 +64,7 @@ func TestChannelWidens(t *testing.T) {
 	}
 	idle := newLine(t)
 	for range 100 {
-		idle.reserve(1, idle.now)
+		idle.reserve(1, ahead, idle.now)
 		idle.start(idle.now)
 		idle.done(Outcome{Class: Sent}, idle.now)
 	}
@@ -99,7 +99,7 @@ func TestChannelPauses(t *testing.T) {
 		if _, wait := l.start(l.now); wait != c.want {
 			t.Errorf("%s: %v, want %v", c.name, wait, c.want)
 		}
-		if n := l.reserve(1, l.now.Add(c.want-1)); n != 0 {
+		if n := l.reserve(1, ahead, l.now.Add(c.want-1)); n != 0 {
 			t.Errorf("%s: there is room while it is paused", c.name)
 		}
 		l.end(Outcome{Class: Unsure}) // those that began before it
@@ -173,7 +173,7 @@ func TestChannelDoubts(t *testing.T) {
 		}
 		longest = max(longest, paused)
 		l.now = l.now.Add(paused)
-		if n := l.reserve(10, l.now); n != 1 {
+		if n := l.reserve(10, ahead, l.now); n != 1 {
 			t.Fatalf("%d may be leased, want one to find out", n)
 		}
 		l.start(l.now)
@@ -185,7 +185,7 @@ func TestChannelDoubts(t *testing.T) {
 		t.Errorf("the longest pause is %s", longest)
 	}
 	l.channel.heard(Outcome{Class: Sent}, l.now)
-	if s := l.state(l.now); s.circuit != "" || l.reserve(10, l.now) < 2 {
+	if s := l.state(l.now); s.circuit != "" || l.reserve(10, ahead, l.now) < 2 {
 		t.Errorf("after one was taken: %+v", s)
 	}
 }
@@ -193,7 +193,7 @@ func TestChannelDoubts(t *testing.T) {
 // No place is lost: whatever is reserved, started, given back and ended, as much may be leased afterwards as before.
 func TestChannelKeepsCount(t *testing.T) {
 	l := newLine(t)
-	before := l.reserve(1000, l.now)
+	before := l.reserve(1000, ahead, l.now)
 	if before != 4*ahead {
 		t.Fatalf("room for %d", before)
 	}
@@ -211,18 +211,18 @@ func TestChannelKeepsCount(t *testing.T) {
 func TestChannelWaitsForTheBooks(t *testing.T) {
 	l := newLine(t)
 	for n := range settleAtOnce {
-		l.reserve(1, l.now)
+		l.reserve(1, ahead, l.now)
 		if ok, _ := l.start(l.now); !ok {
 			t.Fatalf("nothing starts with %d to be written", n)
 		}
 		l.channel.done(Outcome{Class: Sent}, l.now)
 	}
-	l.reserve(1, l.now)
+	l.reserve(1, ahead, l.now)
 	if ok, wait := l.start(l.now); ok || wait != 0 {
 		t.Errorf("%v, %v with %d to be written", ok, wait, settleAtOnce)
 	}
 	l.settled(settleAtOnce)
-	l.reserve(1, l.now)
+	l.reserve(1, ahead, l.now)
 	if ok, _ := l.start(l.now); !ok {
 		t.Error("nothing starts when all is written")
 	}

@@ -82,7 +82,7 @@ func (a *gateway) of(id dispatch.ID) int {
 func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gateway)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := emptyOffice(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db"))
-		o.hire(drivers)
+		o.hire("seoul", drivers)
 		push := &gateway{dead: map[string]bool{}, told: map[dispatch.ID]int{}}
 		box := o.store.Outbox(repository.OutboxOptions{Owner: "ins_1", Term: 30 * time.Second})
 		r := notify.NewRelay(notify.RelayOptions{
@@ -202,7 +202,7 @@ func TestWrongCredentials(t *testing.T) {
 // there.
 func TestMadeUpTokensAllTheTime(t *testing.T) {
 	inFakeTime(t, 100, func(t *testing.T, o *office, push *gateway) {
-		honest, cheats := o.cars, o.accounts(60, "45m")
+		honest, cheats := o.cars, o.accounts(60, "seoul", "45m")
 		var all delays
 		for round := range 3 {
 			for _, v := range cheats {

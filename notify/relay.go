@@ -85,7 +85,7 @@ const (
 	pushesAtOnce = 256
 	// freshAtOnce is how many of an event's pushes go straight from its expansion to the push service.
 	freshAtOnce = 64
-	// expanders is how many events are expanded at a time.
+	// expanders is how many events are expanded at a time, beside one that somebody is told of whose job it is.
 	expanders = 2
 )
 
@@ -97,10 +97,11 @@ type Relay struct {
 	tokens  *tokens
 	aside   *aside
 	metrics *relayMetrics
-	fresh   chan dispatch.EventID
-	due     chan struct{} // notifications
-	events  chan struct{}
-	jobs    chan dispatch.Push
+	// own are the events that somebody is told of whose job it is, and fresh are all others: what is committed here.
+	own, fresh chan dispatch.EventID
+	due        chan struct{} // notifications
+	events     chan struct{}
+	ready      *lanes
 	// platforms are closed until then, because the push service can't reach them.
 	platformsMu sync.Mutex
 	platforms   map[dispatch.Platform]time.Time
@@ -121,8 +122,8 @@ func NewRelay(o RelayOptions) *Relay {
 	}
 	r := &Relay{
 		RelayOptions: o, channel: newChannel(w, p),
-		fresh: make(chan dispatch.EventID, freshEvents), due: make(chan struct{}, 1), events: make(chan struct{}, 1),
-		jobs: make(chan dispatch.Push, ahead*int(w.max)), platforms: map[dispatch.Platform]time.Time{},
+		own: make(chan dispatch.EventID, freshEvents), fresh: make(chan dispatch.EventID, freshEvents),
+		due: make(chan struct{}, 1), events: make(chan struct{}, 1), ready: newLanes(), platforms: map[dispatch.Platform]time.Time{},
 	}
 	r.metrics = newRelayMetrics(o.Metrics, r.channel)
 	return r
@@ -131,11 +132,19 @@ func NewRelay(o RelayOptions) *Relay {
 // Committed hands over what this process has committed, and has leased as it wrote it. It never blocks.
 func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
-		select {
-		case r.fresh <- e.ID:
-		default:
-			r.metrics.overflow.Inc()
+		to := r.fresh
+		if tellings := e.Pushed(); len(tellings) > 0 && tellings[0].To == dispatch.ToClaimant {
+			to = r.own
 		}
+		r.toExpand(to, e.ID)
+	}
+}
+
+func (r *Relay) toExpand(to chan<- dispatch.EventID, event dispatch.EventID) {
+	select {
+	case to <- event:
+	default:
+		r.metrics.overflow.Inc()
 	}
 }
 
@@ -159,8 +168,9 @@ func (r *Relay) Run(ctx context.Context) {
 	writing.Go(func() { r.settler.run(lasting) })
 	judging.Go(func() { judged.run(lasting) })
 	for range expanders {
-		loops.Go(func() { r.expandFresh(ctx, lasting) })
+		loops.Go(func() { r.expandFresh(ctx, lasting, r.fresh) })
 	}
+	loops.Go(func() { r.expandFresh(ctx, lasting, r.own) })
 	loops.Go(func() { r.expandDue(ctx, lasting) })
 	loops.Go(func() { r.lease(ctx) })
 	loops.Go(func() { r.send(ctx, lasting) })
@@ -169,9 +179,7 @@ func (r *Relay) Run(ctx context.Context) {
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Wait()
 
-	for len(r.jobs) > 0 {
-		r.giveBack(<-r.jobs, 0)
-	}
+	r.giveBackAll(all, 0)
 	r.leaveAside()
 	late := time.AfterFunc(r.Drain, stop)
 	defer late.Stop()
@@ -192,10 +200,10 @@ func (r *Relay) giveBackEvents() {
 }
 
 // expandFresh expands what this process has committed.
-func (r *Relay) expandFresh(ctx, lasting context.Context) {
+func (r *Relay) expandFresh(ctx, lasting context.Context, fresh <-chan dispatch.EventID) {
 	for {
 		select {
-		case event := <-r.fresh:
+		case event := <-fresh:
 			r.expand(lasting, event, false)
 		case <-ctx.Done():
 			return
@@ -231,13 +239,13 @@ func (r *Relay) expandDue(ctx, lasting context.Context) {
 	}
 }
 
-// expandTime bounds the expansion of one event.
+// expandTime bounds the expansion of one event, or of a part of one that many are told of.
 const expandTime = 10 * time.Second
 
 func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, expandTime)
 	defer cancel()
-	places := r.channel.reserve(freshAtOnce, time.Now())
+	places := r.channel.reserve(freshAtOnce, aheadFresh, time.Now())
 	told, err := r.Outbox.Expand(ctx, event, places)
 	r.channel.release(places - len(told.Pushes))
 	switch {
@@ -252,8 +260,9 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
 	}
 	r.metrics.dropped("superseded", told.Dropped)
-	for _, p := range told.Pushes {
-		r.jobs <- p // has room for all that was reserved
+	r.ready.add(told.Pushes)
+	if told.More {
+		r.toExpand(r.fresh, event) // behind all that wait
 	}
 	if told.Left > 0 {
 		signal(r.due)
@@ -266,7 +275,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 // lease keeps as many pushes ready as the channel takes.
 func (r *Relay) lease(ctx context.Context) {
 	for ctx.Err() == nil {
-		places := r.channel.reserve(pushesAtOnce, time.Now())
+		places := r.channel.reserve(pushesAtOnce, ahead, time.Now())
 		if places == 0 {
 			r.wait(ctx, r.channel.roomy)
 			continue
@@ -278,9 +287,7 @@ func (r *Relay) lease(ctx context.Context) {
 			r.metrics.dropped(why, n)
 		}
 		r.channel.release(places - len(pushes))
-		for _, p := range pushes {
-			r.jobs <- p
-		}
+		r.ready.add(pushes)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("can't look for notifications to send", "error", err)
 		}

@@ -43,7 +43,7 @@ func isGood(v dispatch.Device) bool {
 // cheats adds drivers with ten dead tokens each.
 func (o *office) cheats(n int, class string) []dispatch.Driver {
 	o.t.Helper()
-	drivers := o.accounts(n, class)
+	drivers := o.accounts(n, "seoul", class)
 	for _, v := range drivers {
 		for i := range 10 {
 			token := fmt.Sprintf("made-up-by-%s-%d", v.ID, i)

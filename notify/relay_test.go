@@ -26,8 +26,10 @@ type office struct {
 	url   string
 	store *repository.Store // of the first instance
 	fcm   *fcmtest.Server
-	cars  []dispatch.Driver
+	cars  []dispatch.Driver // all drivers
 	hour  int
+	// timeout is how long a request to the push service may take.
+	timeout time.Duration
 }
 
 // phone is the push token of a driver's only device.
@@ -50,14 +52,14 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 		t.Fatal(err)
 	}
 	t.Cleanup(o.fcm.Close)
-	o.hire(drivers)
+	o.hire("seoul", drivers)
 	return o
 }
 
 // emptyOffice is one without drivers and without a push service.
 func emptyOffice(t *testing.T, url string) *office {
 	t.Helper()
-	o := &office{t: t, url: url}
+	o := &office{t: t, url: url, timeout: time.Second}
 	o.store = o.open()
 	err := o.store.Migrate(func(m *migrations.Migrator) error {
 		_, err := m.Up(t.Context())
@@ -69,22 +71,23 @@ func emptyOffice(t *testing.T, url string) *office {
 	return o
 }
 
-// hire adds drivers with a phone each.
-func (o *office) hire(n int) {
+// hire adds drivers of a region, each with a phone.
+func (o *office) hire(region string, n int) []dispatch.Driver {
 	o.t.Helper()
-	cars := o.accounts(n, "45m")
-	for _, v := range cars {
+	hired := o.accounts(n, region, "45m")
+	for _, v := range hired {
 		o.put(v, "app", phone(v))
 	}
-	o.cars = append(o.cars, cars...)
+	o.cars = append(o.cars, hired...)
+	return hired
 }
 
 // accounts adds drivers without a phone.
-func (o *office) accounts(n int, class string) (drivers []dispatch.Driver) {
+func (o *office) accounts(n int, region, class string) (drivers []dispatch.Driver) {
 	o.t.Helper()
 	for range n {
 		drivers = append(drivers, dispatch.Driver{
-			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{"seoul"},
+			ID: dispatch.NewDriverID(time.Now()), Name: "Kim", Phone: "+821012345678", Regions: []string{region},
 			VehicleClass: class, OnDuty: true, Version: 1,
 		})
 	}
@@ -123,7 +126,7 @@ type relaying struct {
 // relay runs a relay over a store, as edit has it, until the test ends or it is stopped. It waits little.
 func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
 	o.t.Helper()
-	sender, err := notify.NewFCM(o.t.Context(), notify.FCMOptions{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: time.Second})
+	sender, err := notify.NewFCM(o.t.Context(), notify.FCMOptions{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: o.timeout})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -156,16 +159,20 @@ func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, 
 	return r
 }
 
-// offer opens a dispatch for everybody.
-func (o *office) offer() dispatch.Dispatch { return o.offerTo("45m") }
+// offer opens a dispatch in Seoul, where all drivers are unless a test says so.
+func (o *office) offer() dispatch.Dispatch { return o.offerFor("seoul", "45m") }
+
+func (o *office) offerIn(region string) dispatch.Dispatch { return o.offerFor(region, "45m") }
 
 // offerTo opens a dispatch for the drivers of a class.
-func (o *office) offerTo(class string) dispatch.Dispatch {
+func (o *office) offerTo(class string) dispatch.Dispatch { return o.offerFor("seoul", class) }
+
+func (o *office) offerFor(region, class string) dispatch.Dispatch {
 	o.t.Helper()
 	o.hour += 2
 	d, err := o.store.Create(o.t.Context(), func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 		terms := dispatch.Terms{
-			Region: "seoul", VehicleClass: class, Site: dispatch.Site{Address: "Seoul 1"},
+			Region: region, VehicleClass: class, Site: dispatch.Site{Address: "Seoul 1"},
 			WorkStartsAt: now.Add(time.Duration(o.hour) * time.Hour), WorkEndsAt: now.Add(time.Duration(o.hour+1) * time.Hour),
 			Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
 		}
@@ -243,9 +250,13 @@ func (o *office) shows(t dispatch.EventType) (n int) {
 	return n
 }
 
-func TestEverybodyIsTold(t *testing.T) {
+func TestEverybodyIsTold(t *testing.T) { everybodyIsTold(t, 0) }
+
+func TestEverybodyIsToldInParts(t *testing.T) { everybodyIsTold(t, 2) }
+
+func everybodyIsTold(t *testing.T, part int) {
 	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(o.store, nil)
+		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = part })
 		d := o.offer()
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		o.accept(d, o.cars[0])

@@ -9,55 +9,66 @@ import (
 	"firsttap/dispatch"
 )
 
-// send starts an attempt for each push that is ready, as the channel allows.
+// send starts an attempt for each push that is ready, as the channel allows: the one whose turn it is then.
 func (r *Relay) send(ctx, lasting context.Context) {
-	for {
-		select {
-		case p := <-r.jobs:
-			r.begin(ctx, lasting, p)
-		case <-ctx.Done():
-			return
+	var looked time.Time
+	for ctx.Err() == nil {
+		if r.ready.empty() {
+			r.wait(ctx, r.ready.arrived)
+			continue
+		}
+		now := time.Now()
+		ok, wait := r.channel.start(now)
+		switch {
+		case ok:
+			r.begin(lasting, r.ready.next(), now)
+		case wait > 0:
+			r.giveBackAll(all, wait)
+		default:
+			if now.Sub(looked) > believed/4 {
+				looked = now
+				r.giveBackAll(overdue(now, r.Attempt), 0)
+			}
+			r.wait(ctx, r.channel.freed)
 		}
 	}
 }
 
-// begin starts an attempt, or gives the push back where nothing may be sent before the lease runs short.
-func (r *Relay) begin(ctx, lasting context.Context, p dispatch.Push) {
-	if now := time.Now(); r.tokens.apart(p, now) {
-		r.setAside(p, now)
+// begin has the push attempted that the channel was started for, unless it is to go apart from the others, its platform
+// can't be reached, or it is overdue.
+func (r *Relay) begin(lasting context.Context, p *dispatch.Push, now time.Time) {
+	apart, closed := r.tokens.apart(*p, now), r.closedFor(p.Device.Platform, now)
+	if !apart && closed <= 0 && !overdue(now, r.Attempt)(p) {
+		r.running.Go(func() { r.attempt(lasting, *p) })
 		return
 	}
-	for {
-		now := time.Now()
-		if closed := r.closedFor(p.Device.Platform, now); closed > 0 {
-			r.giveBack(p, closed)
-			return
-		}
-		ok, wait := r.channel.start(now)
-		switch {
-		case ok:
-			r.running.Go(func() { r.attempt(lasting, p) })
-			return
-		case wait > 0 || ctx.Err() != nil || p.Leased.Sub(now) < r.Attempt || now.Sub(p.Read) > believed:
-			r.giveBack(p, wait)
-			return
-		}
-		r.wait(ctx, r.channel.freed)
+	r.channel.unstart()
+	if apart {
+		r.setAside(*p, now)
+		return
 	}
+	r.giveBack(p, max(0, closed))
 }
 
 // believed is for how long a dispatch is taken to be as it was read: an offer that is taken meanwhile is not to be sent.
 const believed = time.Second
 
-// giveBack returns a push that was not attempted: it is due again after wait.
-func (r *Relay) giveBack(p dispatch.Push, wait time.Duration) {
+// giveBack returns a push that was not attempted: it is due again after wait, or when it is its turn.
+func (r *Relay) giveBack(p *dispatch.Push, wait time.Duration) {
 	r.channel.release(1)
-	r.settler.uncounted(unsent(p, wait.Round(givenBackTogether)))
+	r.settler.uncounted(unsent(*p, wait.Round(givenBackTogether)))
 }
 
 // unsent is what becomes of a push that was not attempted.
 func unsent(p dispatch.Push, wait time.Duration) dispatch.Settled {
 	return dispatch.Settled{ID: p.ID, Status: dispatch.NotificationPending, After: wait, Attempts: p.Attempts}
+}
+
+// giveBackAll returns those that wait and for which over says so.
+func (r *Relay) giveBackAll(over func(*dispatch.Push) bool, wait time.Duration) {
+	for _, p := range r.ready.remove(over) {
+		r.giveBack(p, wait)
+	}
 }
 
 // givenBackTogether lets pushes that are given back at almost the same time be settled by one statement.

@@ -19,7 +19,8 @@ import (
 
 // Expand writes a notification for each device that is to be told of an event of the owner's, in one transaction with
 // the end of the event's row. Up to take of them are leased to the owner and returned ready to send; the others are due
-// at once.
+// at once. Where many are to be told, it writes as many as a short transaction takes: More says that the event is still
+// the owner's, and to be expanded again.
 //
 // ErrNotLeased: the event is not the owner's any more, and nothing was done. ErrUnavailable: nothing was done.
 // ErrUnknown: it is done, or will be when the lease has ended.
@@ -40,12 +41,14 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 		if err := o.finish(tx, event); err != nil {
 			return err
 		}
-		var now time.Time
-		if told.Event, told.Dispatch, now, err = o.eventOf(tx, event); err != nil {
+		e := expansion{Outbox: o, tx: tx, leased: leased, told: &told, heard: map[dispatch.DeviceID]bool{}, left: 5 * o.Part}
+		if err := e.read(event); err != nil {
 			return err
 		}
-		e := expansion{Outbox: o, tx: tx, now: now, leased: leased, told: &told}
-		return unavailable(e.run(take))
+		if err := e.run(take); err != nil || !told.More {
+			return unavailable(err)
+		}
+		return o.keep(tx, event)
 	})
 	if err != nil {
 		return dispatch.Told{}, err
@@ -86,25 +89,70 @@ func (o *Outbox) finish(tx *gorm.DB, event dispatch.EventID) error {
 	return nil
 }
 
-func (o *Outbox) eventOf(tx *gorm.DB, id dispatch.EventID) (dispatch.Event, dispatch.Dispatch, time.Time, error) {
-	var rows []eventRow
-	if err := tx.Where("id = ?", id).Find(&rows).Error; err != nil {
-		return dispatch.Event{}, dispatch.Dispatch{}, time.Time{}, unavailable(err)
-	}
-	if len(rows) == 0 {
-		return dispatch.Event{}, dispatch.Dispatch{}, time.Time{}, fmt.Errorf("event %s is gone: %w", id, dispatch.ErrNotFound)
-	}
-	d, now, err := o.find(tx, rows[0].DispatchID, "")
-	return rows[0].event(), d, now, err
+// keep has the owner lease an event again that finish has marked, for what is left of it.
+func (o *Outbox) keep(tx *gorm.DB, event dispatch.EventID) error {
+	return unavailable(tx.Exec(`UPDATE outbox SET state = 0, claim = ?, next_at = `+o.dialect.now()+` + ? WHERE event_id = ? AND state = 1`,
+		o.Owner, o.Term.Microseconds(), event).Error)
 }
 
-// expansion turns one event into notifications.
+// expansion turns one event into notifications, or a part of it.
 type expansion struct {
 	*Outbox
 	tx     *gorm.DB
 	now    time.Time
 	leased time.Time
 	told   *dispatch.Told
+	// heard are those who were told of the event by now.
+	heard map[dispatch.DeviceID]bool
+	// turns are the last that were given out in each lane: to the event, or to those that are being leased.
+	turns [dispatch.Lanes]int64
+	// left is how many notifications this part may still write.
+	left int
+}
+
+// read reads the event, its dispatch, which turns are being leased, and what was written of the event before.
+func (e *expansion) read(id dispatch.EventID) error {
+	var rows []struct {
+		Row         eventRow `gorm:"embedded"`
+		Offer, Done *int64
+		Begun       bool
+	}
+	first := func(l dispatch.Lane) string {
+		return "(SELECT next_at FROM notifications WHERE " + e.dueIn(l) + " ORDER BY next_at LIMIT 1)"
+	}
+	err := e.tx.Raw("SELECT e.*, "+first(dispatch.LaneOffer)+" offer, "+first(dispatch.LaneOver)+` done,
+		EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun FROM events e WHERE e.id = ?`, id).Scan(&rows).Error
+	if err != nil {
+		return unavailable(err)
+	}
+	if len(rows) == 0 {
+		return fmt.Errorf("event %s is gone: %w", id, dispatch.ErrNotFound)
+	}
+	row := &rows[0]
+	e.told.Event = row.Row.event()
+	e.turns[dispatch.LaneOffer] = lastTurn(dispatch.LaneOffer, row.Offer)
+	e.turns[dispatch.LaneOver] = lastTurn(dispatch.LaneOver, row.Done)
+	if e.told.Dispatch, e.now, err = e.find(e.tx, row.Row.DispatchID, ""); err != nil || !row.Begun {
+		return err
+	}
+	return unavailable(e.readBegun(id))
+}
+
+// readBegun reads who was told of the event, and its last turns: it goes on with the next.
+func (e *expansion) readBegun(id dispatch.EventID) error {
+	var written []struct {
+		DeviceID dispatch.DeviceID
+		Type     dispatch.EventType
+		Silent   bool
+		Turn     int64
+	}
+	err := e.tx.Raw("SELECT device_id, type, silent, turn FROM notifications WHERE event_id = ?", id).Scan(&written).Error
+	for _, n := range written {
+		e.heard[n.DeviceID] = true
+		l := dispatch.LaneOf(n.Type, n.Silent)
+		e.turns[l] = max(e.turns[l], n.Turn)
+	}
+	return err
 }
 
 // recipient is one device that hears of the event, or a topic of many.
@@ -123,41 +171,69 @@ func (r *recipient) doubtful() int {
 	return 0
 }
 
+// run tells those first whose job it is: the offers to all others may be many.
 func (e *expansion) run(take int) error {
-	ev, d := &e.told.Event, &e.told.Dispatch
+	ev := &e.told.Event
+	tellings := ev.Pushed()
+	for len(tellings) > 0 && tellings[0].To == dispatch.ToClaimant {
+		if err := e.tell(tellings[0], &take); err != nil {
+			return err
+		}
+		tellings = tellings[1:]
+	}
 	if !ev.Type.Offers() && ev.Type != dispatch.EventCreated {
 		if err := e.closeOffer(); err != nil {
 			return err
 		}
 	}
-	heard := map[dispatch.DeviceID]bool{}
-	for _, t := range ev.Pushed() {
-		if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
-			e.told.Dropped++
-			continue
+	for _, t := range tellings {
+		if e.told.More {
+			return nil
 		}
-		audience, err := e.audience(t)
-		if err != nil {
-			return err
-		}
-		fresh := audience[:0]
-		for _, r := range audience {
-			if !heard[r.device.ID] && (t.To != dispatch.ToTold || r.device.Driver != ev.Driver) {
-				heard[r.device.ID] = true
-				fresh = append(fresh, r)
-			}
-		}
-		if fresh, err = e.byTopic(t, fresh); err != nil {
-			return err
-		}
-		if err := e.write(t, fresh, &take); err != nil {
+		if err := e.tell(t, &take); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// closeOffer drops the offers that nobody has sent yet, now that they are over.
+// tell writes what is told to one audience, as far as this part goes.
+func (e *expansion) tell(t dispatch.Telling, take *int) error {
+	ev, d := &e.told.Event, &e.told.Dispatch
+	if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
+		e.told.Dropped++
+		return nil
+	}
+	audience, err := e.audience(t)
+	if err != nil {
+		return err
+	}
+	if t.To == dispatch.ToTold {
+		audience = slices.DeleteFunc(audience, func(r recipient) bool { return r.device.Driver == ev.Driver })
+	}
+	large := e.TopicFrom > 0 && len(audience) >= e.TopicFrom
+	if large && t.To == dispatch.ToTold {
+		if audience, err = e.byTopic(audience); err != nil {
+			return err
+		}
+	}
+	fresh := slices.DeleteFunc(audience, func(r recipient) bool { return e.heard[r.device.ID] })
+	if len(fresh) > e.left {
+		fresh, e.told.More = fresh[:e.left], true
+	}
+	e.left -= len(fresh)
+	for _, r := range fresh {
+		e.heard[r.device.ID] = true
+	}
+	if large && t.To == dispatch.ToEligible {
+		if err := e.gather(fresh); err != nil {
+			return err
+		}
+	}
+	return e.write(t, fresh, take)
+}
+
+// closeOffer drops the offers that nobody has sent yet, now that they are over: as many as one transaction should.
 func (e *expansion) closeOffer() error {
 	ev, d := &e.told.Event, &e.told.Dispatch
 	if !d.Superseded(dispatch.EventOpened, false, "", ev.Round) {
@@ -170,11 +246,12 @@ func (e *expansion) closeOffer() error {
 	}
 	var ids []dispatch.NotificationID
 	err := e.tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round <= ? AND type IN `+offerTypes+`
-		AND state = 0 AND claim = ''`+e.dialect.skipLocked, ev.Dispatch, ev.Round).Scan(&ids).Error
+		AND state = 0 AND claim = '' LIMIT ?`+e.dialect.skipLocked, ev.Dispatch, ev.Round, e.Part).Scan(&ids).Error
 	if err != nil || len(ids) == 0 {
 		return err
 	}
 	e.told.Dropped += len(ids)
+	e.told.More = len(ids) == e.Part
 	return e.tx.Exec(`UPDATE notifications SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
 		stateDropped, micros(e.now.Add(keepDone)), ids).Error
 }
@@ -275,13 +352,18 @@ func (e *expansion) write(t dispatch.Telling, to []recipient, take *int) error {
 func (e *expansion) insert(t dispatch.Telling, to []recipient, take *int) error {
 	ev, d := &e.told.Event, &e.told.Dispatch
 	until := d.TellUntil(t, ev.At)
+	lane := dispatch.LaneOf(t.Type, t.Silent)
 	args := make([]any, 0, len(to)*notificationColumns)
-	for _, r := range to {
-		next, claim := e.now.Add(r.wait), ""
+	for i, r := range to {
+		turn, claim := e.turn(lane, i), ""
+		next := turn
+		if r.wait > 0 {
+			next = micros(e.now.Add(r.wait))
+		}
 		id := dispatch.NewNotificationID(e.now)
 		if *take > 0 && r.wait == 0 {
 			*take--
-			next, claim = e.now.Add(e.Term), e.Owner
+			next, claim = micros(e.now.Add(e.Term)), e.Owner
 			p := dispatch.Push{
 				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, Read: time.Now(), Driver: r.device.Driver,
 				Device: r.device, Topic: r.topic, At: ev.At, Until: until, Leased: e.leased,
@@ -291,12 +373,13 @@ func (e *expansion) insert(t dispatch.Telling, to []recipient, take *int) error 
 			e.told.Left++
 		}
 		args = append(args, id, ev.ID, r.device.ID, r.topic, r.device.Driver, d.ID, ev.Round, t.Type, t.Silent,
-			micros(next), claim, micros(ev.At), micros(until), micros(e.now))
+			next, claim, micros(ev.At), micros(until), micros(e.now), turn)
 	}
+	e.turns[lane] = e.turn(lane, len(to)-1)
 	return e.tx.Exec(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent,
-		next_at, claim, at, expires_at, created_at, state, attempts, result, reason) VALUES `+
+		next_at, claim, at, expires_at, created_at, turn, state, attempts, result, reason) VALUES `+
 		strings.ReplaceAll(placeholders(len(to), notificationColumns), "?)", "?, 0, 0, '', '')"), args...).Error
 }
 
 // notificationColumns is how many of a new notification's columns are not the same for all.
-const notificationColumns = 14
+const notificationColumns = 15

@@ -20,7 +20,8 @@ func (row *notificationRow) notification() dispatch.Notification {
 		SentAt: fromOptionalMicros(row.SentAt), Until: fromMicros(row.ExpiresAt),
 	}
 	if row.State == statePending {
-		n.NextAt = fromOptionalMicros(&row.NextAt)
+		next := max(row.NextAt, row.CreatedAt) // it may be a turn, and no time: it has been due since it was written
+		n.NextAt = fromOptionalMicros(&next)
 	}
 	return n
 }

@@ -257,7 +257,7 @@ func TestRedrive(t *testing.T) {
 		if err != nil || n.Status != dispatch.NotificationPending || n.Attempts != 0 || n.NextAt == nil || time.Until(*n.NextAt) > time.Second {
 			t.Errorf("%+v, %v", n, err)
 		}
-		if ids, err := lease[dispatch.NotificationID](t.Context(), db.as("me"), "notifications", "id", 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
+		if ids, err := db.as("me").leaseShares(t.Context(), 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {
 			t.Errorf("due: %v, %v", ids, err)
 		}
 		for what, edit := range map[string]func(*notificationRow){

@@ -1,9 +1,11 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"gorm.io/gorm"
@@ -40,6 +42,7 @@ type notificationRow struct {
 	ExpiresAt  int64
 	CreatedAt  int64 `gorm:"autoCreateTime:false"`
 	SentAt     *int64
+	Turn       int64
 }
 
 func (notificationRow) TableName() string { return "notifications" }
@@ -66,7 +69,12 @@ type OutboxOptions struct {
 	Term time.Duration
 	// TopicFrom is the number of devices from which an audience is told together that an offer is over; 0 for never.
 	TopicFrom int
+	// Part is how many offers that are over one transaction drops at most, and a fifth of the notifications that it
+	// writes; 0 for 1,000. Where there are more, the others' events have their turn in between.
+	Part int
 }
+
+const defaultPart = 1000
 
 // Outbox is the outbox as one process works on it. Safe for concurrent use.
 //
@@ -75,45 +83,31 @@ type OutboxOptions struct {
 type Outbox struct {
 	*Store
 	OutboxOptions
+	turns struct {
+		sync.Mutex
+		dispatch.LaneTurns
+	}
 }
 
 // Outbox returns the outbox for one owner.
-func (s *Store) Outbox(o OutboxOptions) *Outbox { return &Outbox{s, o} }
+func (s *Store) Outbox(o OutboxOptions) *Outbox {
+	o.Part = cmp.Or(o.Part, defaultPart)
+	return &Outbox{Store: s, OutboxOptions: o}
+}
 
 // LeaseEvents leases up to limit of the events that are to be told of and due.
 func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
-	return lease[dispatch.EventID](ctx, o, "outbox", "event_id", limit)
+	due := "SELECT event_id FROM outbox WHERE state = 0 AND next_at <= " + o.dialect.now() + " ORDER BY next_at, event_id LIMIT ?"
+	return lease[dispatch.EventID](ctx, o, "outbox", "event_id", due+o.dialect.skipLocked, limit)
 }
 
-// lease leases up to limit of the rows of a table that are due, those that have been due for the longest first, and
-// returns their keys.
-func lease[K ~string](ctx context.Context, o *Outbox, table, key string, limit int) (keys []K, err error) {
-	now, term := o.dialect.now(), o.Term.Microseconds()
-	due := "SELECT " + key + " FROM " + table + " WHERE state = 0 AND next_at <= " + now + " ORDER BY next_at, " + key + " LIMIT ?"
-	take := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
-	if o.dialect.skipLocked == "" {
-		err = o.relay.WithContext(ctx).Raw(take+"("+due+") RETURNING "+key, o.Owner, term, limit).Scan(&keys).Error
-		return keys, unavailable(err)
-	}
-	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
-		err := tx.Raw(due+o.dialect.skipLocked, limit).Scan(&keys).Error
-		if err != nil || len(keys) == 0 {
-			return unavailable(err)
-		}
-		return unavailable(tx.Exec(take+"?", o.Owner, term, keys).Error)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return keys, nil
-}
-
-// Lease leases up to limit of the notifications that are due, those that have been due for the longest first, and
-// returns them ready to send. dropped counts by reason those that were of no use any more.
+// Lease leases up to limit of the notifications that are due, of each lane its share, those whose turn it is first, and
+// returns them ready to send. dropped counts by reason those that were of no use any more. Fewer than limit, with those
+// that were dropped, say that no more are due.
 func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []dispatch.Push, dropped map[string]int, err error) {
 	until := time.Now().Add(o.Term) // before it is asked for: the lease ends no earlier
-	ids, err := lease[dispatch.NotificationID](ctx, o, "notifications", "id", limit)
-	if err != nil || len(ids) == 0 {
+	ids, err := o.leaseShares(ctx, limit)
+	if len(ids) == 0 {
 		return nil, nil, err
 	}
 	pushes, now, err := o.pushes(ctx, ids, until)
@@ -262,6 +256,9 @@ func (o *Outbox) settle(db *gorm.DB, s dispatch.Settled, ids []dispatch.Notifica
 	case dispatch.NotificationDead:
 		state, wait = stateDead, keepDead
 	case dispatch.NotificationPending:
+		if s.After == 0 {
+			next = "CASE WHEN turn > 0 THEN turn ELSE " + now + " END + ?"
+		}
 	default:
 		return fmt.Errorf("a notification can't become %q", s.Status)
 	}
@@ -287,17 +284,26 @@ func (o *Outbox) GiveBackEvents(ctx context.Context) error {
 // Backlog is what is due and not leased: how many notifications, and for how long the oldest has been.
 func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, err error) {
 	var row struct {
-		Due    int
-		Oldest *int64
-		Now    int64
+		Due   int
+		First dispatch.NotificationID // of those that were not leased yet: they are due since they were written
+		Since *int64                  // of the others
+		Now   int64
 	}
 	now := o.dialect.now()
-	err = o.relay.WithContext(ctx).Raw(`SELECT COUNT(*) due, MIN(next_at) oldest, ` + now + ` now
-		FROM notifications WHERE state = 0 AND next_at <= ` + now).Scan(&row).Error
-	if err != nil || row.Oldest == nil {
+	err = o.relay.WithContext(ctx).Raw(`SELECT COUNT(*) due, COALESCE(MIN(CASE WHEN next_at < ? THEN id END), '') first,
+		MIN(CASE WHEN next_at >= ? THEN next_at END) since, `+now+` now
+		FROM notifications WHERE state = 0 AND next_at <= `+now, firstTime, firstTime).Scan(&row).Error
+	if err != nil {
 		return 0, 0, unavailable(err)
 	}
-	return row.Due, time.Duration(row.Now-*row.Oldest) * time.Microsecond, nil
+	since := fromMicros(row.Now)
+	if row.Since != nil {
+		since = fromMicros(*row.Since)
+	}
+	if made, ok := row.First.MadeAt(); ok && made.Before(since) {
+		since = made
+	}
+	return row.Due, fromMicros(row.Now).Sub(since), nil
 }
 
 // placeholders is n groups of k question marks.

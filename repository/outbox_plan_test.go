@@ -148,9 +148,9 @@ func TestPlans(t *testing.T) {
 		db.backlogged(t, d, backlog)
 		wants := []struct{ statement, key string }{
 			{`SELECT .*FROM outbox WHERE state = 0`, "ix_outbox_due"},
-			{`SELECT .*FROM notifications WHERE state = 0`, "ix_notifications_due"},
+			{`SELECT id FROM notifications WHERE state = 0`, "ix_notifications_due"},
 			{`SELECT .*FROM notifications n\s+LEFT JOIN`, "PRIMARY"},
-			{`SELECT .*FROM notifications WHERE dispatch_id`, "ix_notifications_dispatch|ix_notifications_driver"},
+			{`SELECT id FROM notifications WHERE dispatch_id`, "ix_notifications_dispatch|ix_notifications_driver"},
 			{`SELECT .*FROM notifications n\s+JOIN`, "ix_notifications_dispatch|ix_notifications_driver"},
 			{`UPDATE outbox`, "PRIMARY"},
 			{`UPDATE notifications`, "PRIMARY"},
@@ -171,6 +171,56 @@ func TestPlans(t *testing.T) {
 		for i, want := range wants {
 			if seen[i] == 0 {
 				t.Errorf("no statement %s", want.statement)
+			}
+		}
+	})
+}
+
+// However much is due in each lane, what is due next in it is found by the index, in its order.
+func TestPlansOfLanes(t *testing.T) {
+	eachServer(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		db.backlogged(t, d, backlog)
+		for l := range dispatch.Lane(dispatch.Lanes) {
+			if from, before := laneRange(l); before > 0 {
+				db.exec(t, fmt.Sprintf("UPDATE notifications SET next_at = %d + MOD(CRC32(id), 1000) WHERE state = 0 AND MOD(CRC32(id), 4) = %d", from, l))
+			}
+		}
+		db.exec(t, "ANALYZE TABLE notifications")
+		o := db.as("ins_a")
+		wants := []string{
+			`SELECT EXISTS .*FROM notifications`, `\(SELECT id FROM notifications .*UNION ALL`, `SELECT e\.\*.*FROM notifications`,
+			`SELECT COUNT\(\*\) due`,
+		}
+		seen := make([]int, len(wants))
+		for _, s := range statements(t, []*gorm.DB{o.relay}, func() {
+			if ids, err := o.leaseShares(t.Context(), 256); err != nil || len(ids) != 256 {
+				t.Fatalf("%d leased, %v", len(ids), err)
+			}
+			o.mustExpand(t, db, dispatch.EventCreated, 10)
+			if _, _, err := o.Backlog(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}) {
+			for i, want := range wants {
+				if !regexp.MustCompile(`(?s)\A\s*` + want).MatchString(s) {
+					continue
+				}
+				seen[i]++
+				for _, plan := range db.explain(t, s) {
+					if plan["table"] != "notifications" && plan["table"] != "n" {
+						continue
+					}
+					keys := []string{"ix_notifications_due", "uq_notifications_event"}
+					if plan["type"] != "range" && plan["type"] != "ref" || !slices.Contains(keys, plan["key"]) || strings.Contains(plan["extra"], "filesort") {
+						t.Errorf("%.160s...\n%v", s, plan)
+					}
+				}
+			}
+		}
+		for i, want := range wants {
+			if seen[i] == 0 {
+				t.Errorf("no statement %s", want)
 			}
 		}
 	})

@@ -40,7 +40,7 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 			{"INSERT INTO events VALUES ('evt_x', ?, 'dispatch.opened', 1, NULL, 'system', '', 1, '')", []any{d.ID}},
 			{"INSERT INTO outbox (event_id, state, next_at) VALUES ('evt_x', 0, 1)", nil},
 			{`INSERT INTO notifications SELECT 'ntf_x', 'evt_x', device_id, topic, driver_id, dispatch_id, round, type, silent, state, 1,
-				claim, attempts, result, reason, at, expires_at, created_at, sent_at FROM notifications WHERE id = ?`, []any{rows[0].ID}},
+				claim, attempts, result, reason, at, expires_at, created_at, sent_at, turn FROM notifications WHERE id = ?`, []any{rows[0].ID}},
 		} {
 			if _, err := tx.Exec(s.query, s.args...); err != nil {
 				t.Fatalf("%s: %v", s.query, err)

@@ -28,19 +28,9 @@ type memberRow struct {
 
 func (memberRow) TableName() string { return "topic_members" }
 
-// byTopic has a large audience of an offer subscribed to the dispatch's topic, and replaces those of an audience who
-// are by one message to it.
-func (e *expansion) byTopic(t dispatch.Telling, to []recipient) ([]recipient, error) {
-	if e.TopicFrom == 0 || len(to) < e.TopicFrom {
-		return to, nil
-	}
+// byTopic replaces those of a large audience who are subscribed to the dispatch's topic by one message to it.
+func (e *expansion) byTopic(to []recipient) ([]recipient, error) {
 	topic := dispatch.TopicOf(e.told.Dispatch.ID)
-	switch {
-	case t.To == dispatch.ToEligible:
-		return to, e.gather(topic, to)
-	case t.To != dispatch.ToTold:
-		return to, nil
-	}
 	var ids []dispatch.DeviceID
 	err := e.tx.Raw(`SELECT dv.id FROM topic_members m JOIN devices dv ON dv.id = m.device_id AND dv.push_token = m.push_token
 		WHERE m.topic = ? AND m.subscribed`, topic).Scan(&ids).Error
@@ -60,8 +50,9 @@ func (e *expansion) byTopic(t dispatch.Telling, to []recipient) ([]recipient, er
 	return rest, nil
 }
 
-// gather writes who is to be subscribed. The offers go first.
-func (e *expansion) gather(topic string, to []recipient) error {
+// gather writes which of a large audience of an offer are to be subscribed to the dispatch's topic. The offers go first.
+func (e *expansion) gather(to []recipient) error {
+	topic := dispatch.TopicOf(e.told.Dispatch.ID)
 	row := topicRow{Name: topic, NextAt: micros(e.now.Add(underWay))}
 	err := e.tx.Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"ended", "state", "next_at", "claim"}),

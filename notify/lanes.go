@@ -1,0 +1,143 @@
+package notify
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// lanes hold what is leased and waits for the channel: as much as was reserved there. Each lane has its share of what
+// leaves it, and within a lane one event after the other has one push sent.
+type lanes struct {
+	mu      sync.Mutex
+	rings   [dispatch.Lanes]eventRing
+	turns   dispatch.LaneTurns
+	size    int
+	arrived chan struct{} // says that it is not empty any more
+}
+
+// eventRing is a lane: the events of which something waits, and which of them is next.
+type eventRing struct {
+	of   map[dispatch.EventID]*eventLine
+	ring []*eventLine
+	at   int
+}
+
+type eventLine struct {
+	event dispatch.EventID
+	wait  []*dispatch.Push
+}
+
+func newLanes() *lanes {
+	l := &lanes{arrived: make(chan struct{}, 1)}
+	for i := range l.rings {
+		l.rings[i].of = map[dispatch.EventID]*eventLine{}
+	}
+	return l
+}
+
+// add puts pushes behind those of the same event. It never blocks.
+func (l *lanes) add(pushes []dispatch.Push) {
+	if len(pushes) == 0 {
+		return
+	}
+	l.mu.Lock()
+	for i := range pushes {
+		p := &pushes[i]
+		l.rings[dispatch.LaneOf(p.Type, p.Silent)].add(p)
+	}
+	l.size += len(pushes)
+	l.mu.Unlock()
+	signal(l.arrived)
+}
+
+func (r *eventRing) add(p *dispatch.Push) {
+	e := r.of[p.Event]
+	if e == nil {
+		e = &eventLine{event: p.Event}
+		r.of[p.Event] = e
+		r.ring = append(r.ring, e)
+	}
+	e.wait = append(e.wait, p)
+}
+
+// empty reports whether nothing waits.
+func (l *lanes) empty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size == 0
+}
+
+// next removes and returns the push whose turn it is, nil where nothing waits.
+func (l *lanes) next() *dispatch.Push {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var waiting [dispatch.Lanes]bool
+	for i := range l.rings {
+		waiting[i] = len(l.rings[i].ring) > 0
+	}
+	lane, ok := l.turns.Next(waiting)
+	if !ok {
+		return nil
+	}
+	l.size--
+	return l.rings[lane].next()
+}
+
+func (r *eventRing) next() *dispatch.Push {
+	r.at %= len(r.ring)
+	e := r.ring[r.at]
+	p := e.wait[0]
+	e.wait[0] = nil
+	if e.wait = e.wait[1:]; len(e.wait) > 0 {
+		r.at++
+	} else {
+		delete(r.of, e.event)
+		r.ring = slices.Delete(r.ring, r.at, r.at+1)
+	}
+	return p
+}
+
+// remove removes and returns the pushes for which over says so.
+func (l *lanes) remove(over func(*dispatch.Push) bool) (removed []*dispatch.Push) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.rings {
+		removed = l.rings[i].remove(over, removed)
+	}
+	l.size -= len(removed)
+	return removed
+}
+
+func (r *eventRing) remove(over func(*dispatch.Push) bool, removed []*dispatch.Push) []*dispatch.Push {
+	ring := r.ring[:0]
+	for _, e := range r.ring {
+		wait := e.wait[:0]
+		for _, p := range e.wait {
+			if over(p) {
+				removed = append(removed, p)
+			} else {
+				wait = append(wait, p)
+			}
+		}
+		clear(e.wait[len(wait):])
+		if e.wait = wait; len(wait) > 0 {
+			ring = append(ring, e)
+		} else {
+			delete(r.of, e.event)
+		}
+	}
+	clear(r.ring[len(ring):])
+	r.ring = ring
+	return removed
+}
+
+// all is what remove takes to empty the lanes.
+func all(*dispatch.Push) bool { return true }
+
+// overdue is what remove takes to give back what its dispatch may have overtaken, and what has a lease that runs short.
+func overdue(now time.Time, attempt time.Duration) func(*dispatch.Push) bool {
+	return func(p *dispatch.Push) bool { return now.Sub(p.Read) > believed || p.Leased.Sub(now) < attempt }
+}

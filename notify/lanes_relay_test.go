@@ -1,0 +1,236 @@
+package notify_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+	"firsttap/notify/fcmtest"
+	"firsttap/repository"
+)
+
+// turnstile is a push service that answers only while it is open, and notes in which order pushes come.
+type turnstile struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	limit   int // of pushes that pass; -1 for all
+	passed  []sent
+}
+
+type sent struct {
+	dispatch dispatch.ID
+	kind     dispatch.EventType
+}
+
+func newTurnstile(o *office) *turnstile {
+	s := &turnstile{limit: -1}
+	s.changed.L = &s.mu
+	o.fcm.OnSend(func(r fcmtest.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for s.limit >= 0 && len(s.passed) >= s.limit {
+			s.changed.Wait()
+		}
+		s.passed = append(s.passed, sent{dispatch.ID(r.Data["dispatch_id"]), dispatch.EventType(r.Data["type"])})
+	})
+	o.t.Cleanup(func() { s.let(-1) })
+	return s
+}
+
+// let has n more pushes pass, and holds those after them; all pass for -1.
+func (s *turnstile) let(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limit = n; n >= 0 {
+		s.limit += len(s.passed)
+	}
+	s.changed.Broadcast()
+}
+
+// order returns what has passed, the first n left out.
+func (s *turnstile) order(n int) []sent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]sent{}, s.passed[min(n, len(s.passed)):]...)
+}
+
+// count returns how many of one kind about a dispatch are among those.
+func count(all []sent, id dispatch.ID, kind dispatch.EventType) (n int) {
+	for _, s := range all {
+		if s == (sent{id, kind}) {
+			n++
+		}
+	}
+	return n
+}
+
+// until returns those up to the one that makes it n of one kind about a dispatch.
+func until(all []sent, n int, id dispatch.ID, kind dispatch.EventType) []sent {
+	for i, s := range all {
+		if s == (sent{id, kind}) {
+			if n--; n == 0 {
+				return all[:i+1]
+			}
+		}
+	}
+	return all
+}
+
+// written returns the notifications of one kind that there are of a dispatch, in the order in which they were made.
+func (o *office) written(id dispatch.ID, kind dispatch.EventType) (ids []dispatch.NotificationID) {
+	o.t.Helper()
+	page := dispatch.Page{Limit: 200}
+	for {
+		items, next, err := o.store.Notifications(o.t.Context(), id, page)
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		for _, item := range items {
+			if item.Type == kind {
+				ids = append(ids, item.ID)
+			}
+		}
+		if page.Cursor = next; next == "" {
+			slices.Sort(ids)
+			return ids
+		}
+	}
+}
+
+// narrow is a relay that has few requests under way, and leases that last for longer than the test.
+func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
+	n.Width, n.Attempt, b.Term = 4, time.Minute, time.Hour
+}
+
+// A winner's message, a cancelation and a small offer wait for some of a large audience, and not for all of it.
+func TestALargeAudienceHoldsNobodyUp(t *testing.T) {
+	const large, few, most = 700, 20, 256
+	for _, instances := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d instances", instances), func(t *testing.T) {
+			onDatabases(t, func(t *testing.T, o *office) {
+				o.timeout = time.Minute
+				near := o.hire("busan", few)
+				s := newTurnstile(o)
+				o.relay(o.store, narrow)
+				for range instances - 1 {
+					o.relay(o.open(), narrow)
+				}
+				open, taken := o.offerIn("busan"), o.offerIn("busan")
+				o.accept(taken, near[0])
+				o.eventually("all before is settled", func() bool {
+					done := count(s.order(0), open.ID, dispatch.EventOpened) == few && count(s.order(0), taken.ID, dispatch.EventAccepted) == 1
+					return done && o.rows()["PENDING "] == 0
+				})
+				before := len(s.order(0))
+
+				s.let(large / 7)
+				crowd := o.offer()
+				o.eventually("some of the audience are sent the offer", func() bool { return len(s.order(before)) == large/7 })
+				o.accept(open, near[1])
+				o.cancel(taken)
+				small := o.offerIn("busan")
+				o.eventually("the others are written", func() bool {
+					return len(o.written(open.ID, dispatch.EventAccepted)) == 1 && len(o.written(taken.ID, dispatch.EventCanceled)) >= 1 &&
+						len(o.written(small.ID, dispatch.EventOpened)) == few
+				})
+				held := len(s.order(0))
+				s.let(-1)
+				o.eventually("all of the audience are sent the offer", func() bool {
+					return count(s.order(before), crowd.ID, dispatch.EventOpened) == large
+				})
+
+				order := s.order(held)
+				for what, end := range map[string][]sent{
+					"the winner's message": until(order, 1, open.ID, dispatch.EventAccepted),
+					"the cancelation":      until(order, 1, taken.ID, dispatch.EventCanceled),
+					"the small offer":      until(order, few, small.ID, dispatch.EventOpened),
+				} {
+					n := count(end, crowd.ID, dispatch.EventOpened)
+					t.Logf("%s waited for %d of a large audience of which %d were left", what, n, large-large/7)
+					if n > most {
+						t.Errorf("%s waited for %d of the large audience, want %d at most", what, n, most)
+					}
+				}
+			}, large)
+		})
+	}
+}
+
+// However many messages are about drivers' own jobs, offers have their share.
+func TestOffersHaveTheirShare(t *testing.T) {
+	const winners, phones, offered, most = 12, 10, 30, 100
+	onDatabases(t, func(t *testing.T, o *office) {
+		o.timeout = time.Minute
+		s := newTurnstile(o)
+		o.relay(o.store, narrow)
+		own := map[dispatch.ID]dispatch.Driver{}
+		for i := range winners {
+			region := fmt.Sprint("region ", i)
+			v := o.hire(region, 1)[0]
+			own[o.offerIn(region).ID] = v
+		}
+		o.eventually("the first offers are settled", func() bool { return o.rows()["SENT sent"] == winners })
+		s.let(0)
+		for id, v := range own {
+			for i := range phones - 1 {
+				o.put(v, fmt.Sprintf("app-%d", i), fmt.Sprintf("%s-%d", phone(v), i))
+			}
+			o.accept(dispatch.Dispatch{ID: id}, v)
+		}
+		for id := range own {
+			o.eventually("the winners' messages are written", func() bool { return len(o.written(id, dispatch.EventAccepted)) == phones })
+		}
+		offer := o.offer()
+		o.eventually("the offers are written", func() bool { return len(o.written(offer.ID, dispatch.EventOpened)) == offered })
+		s.let(-1)
+		accepted := func(all []sent) (n int) {
+			for id := range own {
+				n += count(all, id, dispatch.EventAccepted)
+			}
+			return n
+		}
+		o.eventually("all are sent", func() bool {
+			return accepted(s.order(0)) == winners*phones && count(s.order(0), offer.ID, dispatch.EventOpened) == offered
+		})
+		n := accepted(until(s.order(0), offered, offer.ID, dispatch.EventOpened))
+		t.Logf("%d offers waited for %d of %d messages about a job", offered, n, winners*phones)
+		if n > most {
+			t.Errorf("%d offers waited for %d of %d messages about a job, want %d at most", offered, n, winners*phones, most)
+		}
+	}, offered)
+}
+
+// Two large audiences are written in parts: a small one that comes after them does not wait until they are.
+func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
+	onDatabases(t, func(t *testing.T, o *office) {
+		few := o.hire("busan", 3)
+		first, second, small := o.offer(), o.offer(), o.offerIn("busan") // all due when the relay starts
+		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = 1 })
+		large := len(o.cars) - len(few)
+		o.eventually("all phones show the offers", func() bool { return o.shows(dispatch.EventOpened) == 2*large+len(few) })
+		last := o.written(small.ID, dispatch.EventOpened)[len(few)-1]
+		later := 0
+		for _, id := range append(o.written(first.ID, dispatch.EventOpened), o.written(second.ID, dispatch.EventOpened)...) {
+			if id > last {
+				later++
+			}
+		}
+		if later < large {
+			t.Errorf("of two audiences of %d phones only %d were written after the small one", large, later)
+		}
+	}, 200)
+}
+
+func (o *office) cancel(d dispatch.Dispatch) {
+	o.t.Helper()
+	_, err := o.store.Update(o.t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Cancel(d.Version, dispatch.System, "RAIN", now)
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}

@@ -1,0 +1,90 @@
+package notify
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"firsttap/dispatch"
+)
+
+// some are n pushes of an event, named by it and their number.
+func some(event string, kind dispatch.EventType, silent bool, n int) []dispatch.Push {
+	pushes := make([]dispatch.Push, n)
+	for i := range pushes {
+		pushes[i] = dispatch.Push{
+			ID: dispatch.NotificationID(fmt.Sprint(event, i)), Event: dispatch.EventID(event), Type: kind, Silent: silent,
+		}
+	}
+	return pushes
+}
+
+// leave removes n pushes and returns their names.
+func (l *lanes) leave(n int) (ids []string) {
+	for range n {
+		ids = append(ids, string(l.next().ID))
+	}
+	return ids
+}
+
+func TestEventsTakeTurns(t *testing.T) {
+	l := newLanes()
+	if !l.empty() || l.next() != nil {
+		t.Error("nothing waits, and something comes")
+	}
+	l.add(some("a", dispatch.EventOpened, false, 4))
+	l.add(nil)
+	if got := l.leave(1); !slices.Equal(got, []string{"a0"}) {
+		t.Error(got)
+	}
+	l.add(some("b", dispatch.EventReopened, false, 2))
+	l.add(some("c", dispatch.EventUpdated, false, 1))
+	got := l.leave(3)
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"a1", "b0", "c0"}) {
+		t.Errorf("of three events one each should come, not %v", got)
+	}
+	l.add(some("b", dispatch.EventReopened, false, 1))
+	got = l.leave(5 - 1)
+	if slices.Index(got, "a2") > 1 || slices.Index(got, "b1") > 1 || !slices.Contains(got, "a3") || !l.empty() {
+		t.Errorf("they come as %v", got)
+	}
+	if len(l.rings[dispatch.LaneOffer].of) != 0 {
+		t.Error("an event that is done is still known")
+	}
+}
+
+func TestLanesHaveTheirShares(t *testing.T) {
+	l := newLanes()
+	l.add(some("over", dispatch.EventTaken, true, 100))
+	l.add(some("offer", dispatch.EventOpened, false, 100))
+	l.add(some("own", dispatch.EventAccepted, false, 100))
+	l.add(some("canceled", dispatch.EventCanceled, false, 100))
+	of := map[string]int{}
+	for range 80 {
+		of[string(l.next().Event)]++
+	}
+	if of["own"] != 20 || of["canceled"] != 20 || of["offer"] != 30 || of["over"] != 10 {
+		t.Errorf("of 80: %v", of)
+	}
+}
+
+func TestWhatIsRemovedDoesNotLeave(t *testing.T) {
+	l := newLanes()
+	l.add(some("a", dispatch.EventOpened, false, 3))
+	l.add(some("b", dispatch.EventTaken, true, 2))
+	l.add(some("c", dispatch.EventAccepted, false, 1))
+	gone := l.remove(func(p *dispatch.Push) bool { return p.ID == "a1" || p.Event == "b" })
+	if len(gone) != 3 {
+		t.Errorf("%d are removed", len(gone))
+	}
+	got := l.leave(3)
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"a0", "a2", "c0"}) || !l.empty() {
+		t.Errorf("%v are left", got)
+	}
+	l.add(some("b", dispatch.EventTaken, true, 1))
+	if got := l.remove(all); len(got) != 1 || !l.empty() || l.next() != nil {
+		t.Errorf("%v of all", got)
+	}
+}

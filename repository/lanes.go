@@ -1,0 +1,157 @@
+package repository
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// A notification has two kinds of next_at. Once it was leased it is a time: the end of the lease, or when it is tried
+// again. Before, it is its turn, which is smaller than any time and so is due: each lane has a range of numbers, lower for
+// what matters more, and within its lane an event's first 64 have the turn after the one that is being leased, the next 64
+// the turn after that. So a small event waits for 64 of each larger one, whatever they have left, and not for all of them;
+// and what has a turn waits for no turn that is given out later. The index on (state, next_at, id) finds the next in both.
+const (
+	laneWidth = 1 << 40
+	// firstTime is the least next_at that is a time: some weeks of 1970.
+	firstTime = 4 * laneWidth
+	// atOneTurn is how many of an event's notifications have the same turn.
+	atOneTurn = 64
+)
+
+// laneRange is which next_at a lane's notifications have: from the first to before the second, or until now for 0. A row
+// that is due in 1970 for another reason than its turn comes first.
+func laneRange(l dispatch.Lane) (from, before int64) {
+	switch l {
+	case dispatch.LaneOwn:
+		return 0, 2 * laneWidth
+	case dispatch.LaneOffer:
+		return 2 * laneWidth, 3 * laneWidth
+	case dispatch.LaneOver:
+		return 3 * laneWidth, firstTime
+	case dispatch.LaneAgain:
+	}
+	return firstTime, 0
+}
+
+// lastTurn is the last turn that was given out in a lane, where the first that waits has the given one, nil for none.
+func lastTurn(l dispatch.Lane, first *int64) int64 {
+	if first != nil {
+		return *first
+	}
+	from, _ := laneRange(l)
+	return from
+}
+
+// turn is the turn of an event's i-th notification after its last turn.
+func (e *expansion) turn(l dispatch.Lane, i int) int64 {
+	if l == dispatch.LaneOwn {
+		return laneWidth // these are few: first come, first served
+	}
+	return e.turns[l] + 1 + int64(i/atOneTurn)
+}
+
+// dueIn is the condition that a notification is due in a lane.
+func (o *Outbox) dueIn(l dispatch.Lane) string {
+	from, before := laneRange(l)
+	if before == 0 {
+		return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at <= ", from) + o.dialect.now()
+	}
+	return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at < %d", from, before)
+}
+
+// leaseShares leases up to limit of the notifications that are due, of each lane its share.
+func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.NotificationID, err error) {
+	for len(ids) < limit {
+		waiting, err := o.waiting(ctx)
+		if err != nil {
+			return ids, err
+		}
+		shares, lanes := o.shares(limit-len(ids), waiting)
+		if lanes == 0 {
+			return ids, nil
+		}
+		leased, err := o.leaseOf(ctx, shares, lanes)
+		ids = append(ids, leased...)
+		if err != nil || len(leased) == 0 || lanes == 1 && len(leased) < limit {
+			return ids, err
+		}
+	}
+	return ids, nil
+}
+
+// waiting says in which lanes something is due.
+func (o *Outbox) waiting(ctx context.Context) (waiting [dispatch.Lanes]bool, err error) {
+	exists := make([]string, dispatch.Lanes)
+	into := make([]any, dispatch.Lanes)
+	for l := range waiting {
+		exists[l] = "EXISTS (SELECT 1 FROM notifications WHERE " + o.dueIn(dispatch.Lane(l)) + ")"
+		into[l] = &waiting[l]
+	}
+	err = o.relay.WithContext(ctx).Raw("SELECT " + strings.Join(exists, ", ")).Row().Scan(into...)
+	return waiting, unavailable(err)
+}
+
+// shares divides n among the lanes in which something waits, and says how many those are.
+func (o *Outbox) shares(n int, waiting [dispatch.Lanes]bool) (shares [dispatch.Lanes]int, lanes int) {
+	o.turns.Lock()
+	defer o.turns.Unlock()
+	for range n {
+		l, ok := o.turns.Next(waiting)
+		if !ok {
+			break
+		}
+		if shares[l] == 0 {
+			lanes++
+		}
+		shares[l]++
+	}
+	return shares, lanes
+}
+
+// leaseOf leases of each lane up to its share.
+func (o *Outbox) leaseOf(ctx context.Context, shares [dispatch.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
+	parts := make([]string, 0, lanes)
+	limits := make([]any, 0, lanes)
+	for l, share := range shares {
+		if share == 0 {
+			continue
+		}
+		due := "SELECT id FROM notifications WHERE " + o.dueIn(dispatch.Lane(l)) + " ORDER BY next_at, id LIMIT ?" + o.dialect.skipLocked
+		switch {
+		case lanes == 1:
+		case o.dialect.skipLocked == "": // SQLite takes no brackets around a part of a UNION
+			due = "SELECT id FROM (" + due + ")"
+		default:
+			due = "(" + due + ")"
+		}
+		parts, limits = append(parts, due), append(limits, share)
+	}
+	return lease[dispatch.NotificationID](ctx, o, "notifications", "id", strings.Join(parts, " UNION ALL "), limits...)
+}
+
+// lease leases the rows of a table that the query due finds, and locks where the server does not lock everything, and
+// returns their keys.
+func lease[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
+	now, term := o.dialect.now(), o.Term.Microseconds()
+	take := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
+	if o.dialect.skipLocked == "" {
+		err = o.relay.WithContext(ctx).Raw(take+"("+due+") RETURNING "+key, append([]any{o.Owner, term}, args...)...).Scan(&keys).Error
+		return keys, unavailable(err)
+	}
+	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
+		err := tx.Raw(due, args...).Scan(&keys).Error
+		if err != nil || len(keys) == 0 {
+			return unavailable(err)
+		}
+		return unavailable(tx.Exec(take+"?", o.Owner, term, keys).Error)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, nil
+}

@@ -1,0 +1,315 @@
+package repository
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// inLanes writes n notifications in each lane that are due: those of LaneAgain as a version wrote them that knows no turns.
+func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
+	t.Helper()
+	devices := db.equipped(t, n)
+	for l, kind := range map[dispatch.Lane]dispatch.EventType{
+		dispatch.LaneOwn: dispatch.EventCanceled, dispatch.LaneAgain: dispatch.EventUpdated,
+		dispatch.LaneOffer: dispatch.EventOpened, dispatch.LaneOver: dispatch.EventCanceled,
+	} {
+		db.notifications(t, d, n, func(i int, row *notificationRow) {
+			toDevices(devices)(i, row)
+			row.Type, row.Silent = kind, l == dispatch.LaneOver
+			if from, _ := laneRange(l); l != dispatch.LaneAgain {
+				row.Turn = from + 1 + int64(i)
+				row.NextAt = row.Turn
+			}
+		})
+	}
+}
+
+func laneOf(p dispatch.Push) dispatch.Lane {
+	if p.Type == dispatch.EventUpdated {
+		return dispatch.LaneAgain
+	}
+	return dispatch.LaneOf(p.Type, p.Silent)
+}
+
+func TestEachLaneHasItsShare(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		db.inLanes(t, d, 20)
+		o := db.as("ins_a")
+		lease := func(limit int) (of [dispatch.Lanes]int) {
+			pushes, dropped, err := o.Lease(t.Context(), limit)
+			if err != nil || len(dropped) != 0 {
+				t.Fatalf("%v, %v", dropped, err)
+			}
+			for _, p := range pushes {
+				of[laneOf(p)]++
+			}
+			return of
+		}
+		if of := lease(10); of != [...]int{4, 2, 3, 1} {
+			t.Errorf("of ten: %v", of)
+		}
+		var of [dispatch.Lanes]int
+		for range 10 { // however few there is room for
+			for l, n := range lease(1) {
+				of[l] += n
+			}
+		}
+		if of != [...]int{4, 2, 3, 1} {
+			t.Errorf("of ten, one after the other: %v", of)
+		}
+		if of := lease(50); of != [...]int{12, 16, 14, 8} { // the share of those that end is the others'
+			t.Errorf("of fifty, where two lanes end: %v", of)
+		}
+		if of := lease(50); of[0]+of[1]+of[2]+of[3] != 10 {
+			t.Errorf("of the rest: %v", of)
+		}
+		if of := lease(50); of != [dispatch.Lanes]int{} {
+			t.Errorf("of nothing: %v", of)
+		}
+	})
+}
+
+// Of all lanes at once, no two processes lease the same.
+func TestLanesAreLeasedOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const inEach = 100
+		db.inLanes(t, db.add(t, nil), inEach)
+		var mu sync.Mutex
+		times := map[dispatch.NotificationID]int{}
+		var working sync.WaitGroup
+		gate := make(chan struct{})
+		for _, o := range db.instances(t, 6) {
+			working.Go(func() {
+				<-gate
+				for {
+					pushes, _, err := o.Lease(t.Context(), 7)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					for _, p := range pushes {
+						times[p.ID]++
+					}
+					all := len(times)
+					mu.Unlock()
+					if all == dispatch.Lanes*inEach {
+						return
+					}
+				}
+			})
+		}
+		close(gate)
+		working.Wait()
+		for id, n := range times {
+			if n != 1 {
+				t.Errorf("%s was leased %d times", id, n)
+			}
+		}
+	})
+}
+
+// A small event waits for 64 or so of a large one, and not for all of it.
+func TestEventsTakeTurns(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const large, small = 200, 3
+		db.equipped(t, large)
+		db.add(t, nil)
+		o := db.as("ins_a")
+		crowd := o.mustExpand(t, db, dispatch.EventCreated, 0).Event.ID
+		if pushes, _, err := o.Lease(t.Context(), atOneTurn+6); err != nil || len(pushes) != atOneTurn+6 {
+			t.Fatalf("%d, %v", len(pushes), err)
+		}
+		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE id NOT IN (SELECT id FROM (SELECT id FROM devices ORDER BY id LIMIT 3) few)")
+		db.add(t, nil)
+		few := o.mustExpand(t, db, dispatch.EventCreated, 1)
+		if len(few.Pushes) != 1 || few.Left != small-1 {
+			t.Fatalf("%d pushes, %d left", len(few.Pushes), few.Left)
+		}
+		db.exec(t, "UPDATE devices SET quarantined_at = NULL")
+		pushes, _, err := o.Lease(t.Context(), 2*atOneTurn-6+small-1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[dispatch.EventID]int{}
+		for _, p := range pushes {
+			of[p.Event]++
+		}
+		if of[few.Event.ID] != small-1 || of[crowd] != 2*atOneTurn-6 {
+			t.Errorf("%d of the small event, %d of the large one", of[few.Event.ID], of[crowd])
+		}
+	})
+}
+
+// What is given back has the turn that it had; what a version wrote that knows no turns is due.
+func TestWhatIsGivenBackHasItsTurn(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		db.inLanes(t, d, 2)
+		o := db.as("ins_a")
+		pushes, _, err := o.Lease(t.Context(), 10)
+		if err != nil || len(pushes) != 8 {
+			t.Fatalf("%d, %v", len(pushes), err)
+		}
+		settled := make([]dispatch.Settled, len(pushes))
+		for i, p := range pushes {
+			settled[i] = dispatch.Settled{ID: p.ID, Status: dispatch.NotificationPending}
+		}
+		if err := o.Settle(t.Context(), settled); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pushes {
+			row := db.stored(t, p.ID)
+			if laneOf(p) == dispatch.LaneAgain {
+				db.mustBeAbout(t, "next_at of one without a turn", row.NextAt, 0)
+			} else if row.NextAt != row.Turn {
+				t.Errorf("its turn is %d, next_at %d", row.Turn, row.NextAt)
+			}
+			if n := row.notification(); n.NextAt == nil || n.NextAt.Before(n.CreatedAt) {
+				t.Errorf("made at %v, due at %v", n.CreatedAt, n.NextAt)
+			}
+		}
+		if again, _, err := o.Lease(t.Context(), 10); err != nil || len(again) != 8 {
+			t.Errorf("%d again, %v", len(again), err)
+		}
+	})
+}
+
+// How long something has been due counts from when it was written, unless it has been leased since.
+func TestBacklogOfTurns(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d := db.add(t, nil)
+		o := db.as("ins_a")
+		hour := db.now(t).Add(-time.Hour)
+		for _, tt := range []struct {
+			edit   func(*notificationRow)
+			oldest time.Duration
+		}{
+			{func(n *notificationRow) { n.Turn, n.NextAt = 1, 1 }, 0},
+			{func(n *notificationRow) {
+				n.ID, n.NextAt = dispatch.NewNotificationID(hour), micros(hour.Add(50*time.Minute))
+			}, 10 * time.Minute},
+			{func(n *notificationRow) { n.ID, n.Turn, n.NextAt = dispatch.NewNotificationID(hour), 2, 2 }, time.Hour},
+		} {
+			before, _, err := o.Backlog(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			db.notifications(t, d, 1, func(_ int, n *notificationRow) { tt.edit(n) })
+			due, oldest, err := o.Backlog(t.Context())
+			if err != nil || due != before+1 || (oldest-tt.oldest).Abs() > patience {
+				t.Errorf("%d are due, the oldest for %v, %v; want %d, %v", due, oldest, err, before+1, tt.oldest)
+			}
+		}
+	})
+}
+
+func parts(n int) func(*OutboxOptions) { return func(o *OutboxOptions) { o.Part = n } }
+
+// A large audience is written in parts, by whoever has the event, and each of it is told once.
+func TestAPartAtATime(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		const phones = 25
+		db.equipped(t, phones)
+		db.add(t, nil)
+		large := func(o *OutboxOptions) { o.TopicFrom = 20 }
+		a, b := db.as("ins_a", parts(2), large), db.as("ins_b", parts(2), large)
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
+		for i, take := range []int{3, 0} {
+			told, err := a.Expand(t.Context(), event, take)
+			if err != nil || !told.More || len(told.Pushes) != take || told.Left != 10-take {
+				t.Fatalf("part %d: %+v, %v", i, told, err)
+			}
+			if row := db.outboxRow(t, event); row.State != statePending || row.Claim != "ins_a" || row.NextAt < micros(db.now(t)) {
+				t.Errorf("after part %d the event is %+v", i, row)
+			}
+			if _, err := b.Expand(t.Context(), event, 10); !errors.Is(err, dispatch.ErrNotLeased) {
+				t.Errorf("another expands it: %v", err)
+			}
+		}
+		db.exec(t, "UPDATE outbox SET next_at = 1") // a dies
+		if leased, err := b.LeaseEvents(t.Context(), 10); len(leased) != 1 || err != nil {
+			t.Fatalf("%v, %v", leased, err)
+		}
+		if told, err := b.Expand(t.Context(), event, 0); err != nil || told.More || told.Left != phones-20 {
+			t.Errorf("the last part: %+v, %v", told, err)
+		}
+		if row := db.outboxRow(t, event); row.State != stateDone {
+			t.Errorf("the event is %+v", row)
+		}
+		rows := db.toldOf(t, event)
+		turns := map[int64]int{}
+		for _, n := range rows {
+			turns[n.Turn]++
+		}
+		if len(rows) != phones || len(turns) != 3 {
+			t.Errorf("%d are told, in the turns %v", len(rows), turns)
+		}
+		if n := db.count(t, "topic_members"); n != phones {
+			t.Errorf("%d are to be subscribed", n)
+		}
+	})
+}
+
+// The rest of an audience is not offered what is taken by then; the winner hears before all offers are dropped.
+func TestAPartThatComesTooLate(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		devices := db.equipped(t, 25)
+		d := db.add(t, nil)
+		o := db.as("ins_a", parts(2))
+		event := db.lend(t, "ins_a", dispatch.EventCreated)
+		if told, err := o.Expand(t.Context(), event, 3); err != nil || !told.More || len(told.Pushes) != 3 {
+			t.Fatalf("%+v, %v", told, err)
+		}
+		db.mustAccept(t, d.ID, devices[0].Driver)
+		if told, err := o.Expand(t.Context(), event, 3); err != nil || told.More || told.Dropped != 1 || len(told.Pushes)+told.Left != 0 {
+			t.Errorf("%+v, %v", told, err)
+		}
+		taken := db.lend(t, "ins_a", dispatch.EventAccepted)
+		dropped, pushed := 0, 0
+		for i := range 4 { // 7 are due: 2, 2, 2, 1
+			told, err := o.Expand(t.Context(), taken, 10)
+			if err != nil || told.More != (i < 3) {
+				t.Fatalf("part %d: %+v, %v", i, told, err)
+			}
+			if i == 0 && (len(told.Pushes) != 1 || told.Pushes[0].Type != dispatch.EventAccepted || told.Pushes[0].Device.ID != devices[0].ID) {
+				t.Errorf("the first part tells %+v", told.Pushes)
+			}
+			dropped, pushed = dropped+told.Dropped, pushed+len(told.Pushes)
+		}
+		if n := db.count(t, "notifications WHERE state = 3 AND result = 'superseded'"); dropped != 7 || n != 7 {
+			t.Errorf("%d offers are dropped, %d rows say so", dropped, n)
+		}
+		db.mustTell(t, taken, dispatch.EventAccepted, false, devices[0])
+		if n := db.count(t, "notifications WHERE type = 'dispatch.taken'"); n > 3 || n < 2 {
+			t.Errorf("%d of the 3 who are being sent the offer hear that it is taken", n)
+		}
+	})
+}
+
+// More offers than a statement of SQLite takes are dropped all the same.
+func TestMoreOffersThanAStatementTakes(t *testing.T) {
+	db := migrated(t, sqliteURL(t))
+	const offers = 33_000
+	d, winner := db.add(t, nil), db.equipped(t, 1)[0]
+	db.notifications(t, d, offers, nil)
+	db.mustAccept(t, d.ID, winner.Driver)
+	o := db.as("ins_a")
+	event := db.lend(t, "ins_a", dispatch.EventAccepted)
+	dropped := 0
+	for more := true; more; {
+		told, err := o.Expand(t.Context(), event, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dropped, more = dropped+told.Dropped, told.More
+	}
+	if dropped != offers {
+		t.Errorf("%d of %d are dropped", dropped, offers)
+	}
+}
