@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,10 +111,11 @@ func TestPingOfSQLite(t *testing.T) {
 // A probe that has come to a halt knows nothing.
 func TestProbeForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		answer := error(nil)
+		var ping atomic.Pointer[func() error]
+		become := func(answer func() error) { ping.Store(&answer) }
 		halted := make(chan struct{})
-		ping := func(ctx context.Context) error { return answer }
-		s := &Store{log: quiet, dialect: dialect{ping: func(ctx context.Context) error { return ping(ctx) }}}
+		become(func() error { return nil })
+		s := &Store{log: quiet, dialect: dialect{ping: func(context.Context) error { return (*ping.Load())() }}}
 		p := started(t, s)
 		at := func(d time.Duration, want bool) {
 			t.Helper()
@@ -124,11 +126,11 @@ func TestProbeForgets(t *testing.T) {
 			}
 		}
 		at(time.Minute, true)
-		answer = errors.New("read-only")
+		become(func() error { return errReadOnly })
 		at(probePause, false)
-		answer = nil
+		become(func() error { return nil })
 		at(probePause, true)
-		ping = func(context.Context) error { <-halted; return nil } // for longer than it is given
+		become(func() error { <-halted; return nil }) // for longer than it is given
 		at(probeAge-probePause, true)
 		at(2*probePause, false)
 		close(halted)
