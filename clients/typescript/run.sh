@@ -22,6 +22,7 @@ trap 'exit 143' TERM
 (cd ../.. && CGO_ENABLED=0 go build -o "$tmp/firsttap" .)
 npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
+: >"$tmp/log" # which is read before the service has begun to write it
 key=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 FIRSTTAP_ADDR=127.0.0.1:0 FIRSTTAP_OPS_ADDR= FIRSTTAP_DATABASE_URL="sqlite://$tmp/firsttap.db" \
   FIRSTTAP_ADMIN_KEY=$key FIRSTTAP_JWT_SECRET=$key FIRSTTAP_LOG=warn "$tmp/firsttap" >"$tmp/log" 2>&1 &
