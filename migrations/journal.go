@@ -235,7 +235,7 @@ func (r *run) changeRows(ctx context.Context, s statement) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()
+	defer func() { _ = tx.Rollback() }() // after a COMMIT it does nothing
 	_, err = tx.ExecContext(ctx, s.sql)
 	if err != nil && (r.noted || !isError(err, unknownColumn)) {
 		return err

@@ -57,7 +57,7 @@ func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release f
 	return held, func() error {
 		lose(context.Canceled)
 		<-beating
-		brief(ctx, conn, "DO RELEASE_LOCK("+lockName+")") // the session's end would do
+		_ = brief(ctx, conn, "DO RELEASE_LOCK("+lockName+")") // the session's end would do
 		closeSession(conn)
 		return nil
 	}, nil
@@ -73,8 +73,8 @@ func brief(ctx context.Context, conn *sql.Conn, statement string) error {
 
 // closeSession ends the server's session, whose settings were changed, rather than to leave it to others.
 func closeSession(conn *sql.Conn) {
-	conn.Raw(func(any) error { return driver.ErrBadConn }) // its error is this one
-	conn.Close()
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // its error is this one
+	_ = conn.Close()
 }
 
 // fileLock is the write lock of a SQLite file that holds nothing else: the operating system ends it with the
