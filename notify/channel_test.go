@@ -160,13 +160,13 @@ func TestChannelCircuit(t *testing.T) {
 // While no token is taken, single requests find out whether any is again: what says that others are dead opens nothing.
 func TestChannelDoubts(t *testing.T) {
 	l := newLine(t)
-	l.channel.doubt(false, l.now)
+	l.doubt(false, l.now)
 	if s := l.state(l.now); s.circuit != "" || s.paused != 0 {
 		t.Fatalf("a doubt that has not begun: %+v", s)
 	}
 	longest := time.Duration(0)
 	for range 12 {
-		l.channel.doubt(longest == 0, l.now)
+		l.doubt(longest == 0, l.now)
 		paused := l.state(l.now).paused
 		if s := l.state(l.now); s.circuit != DeadToken || paused <= 0 || paused > l.pauses.most {
 			t.Fatalf("%+v", s)
@@ -179,12 +179,12 @@ func TestChannelDoubts(t *testing.T) {
 		l.start(l.now)
 		l.channel.done(Outcome{Class: DeadToken}, l.now)
 		l.settled(1)
-		l.channel.heard(Outcome{Class: BadToken}, l.now)
+		l.heard(Outcome{Class: BadToken}, l.now)
 	}
 	if longest < l.pauses.most/2 {
 		t.Errorf("the longest pause is %s", longest)
 	}
-	l.channel.heard(Outcome{Class: Sent}, l.now)
+	l.heard(Outcome{Class: Sent}, l.now)
 	if s := l.state(l.now); s.circuit != "" || l.reserve(10, ahead, l.now) < 2 {
 		t.Errorf("after one was taken: %+v", s)
 	}
