@@ -53,7 +53,7 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 			m, err := migrations.New(migrations.SQLite, writer, lockDB)
 			return m, lockDB.Close, err
 		},
-		durability: func(context.Context, *sql.DB) (string, error) { return "", nil },
+		durability: func(context.Context, *sql.DB) ([]string, error) { return nil, nil },
 	}
 	return s, nil
 }
