@@ -100,6 +100,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	}
 	api.Acceptor = service.NewAcceptor(store, taps, c.AcceptLockTTL, log)
 	api.Acceptor.Count(metrics.api)
+	verifyClaims(api.Acceptor, store, metrics)
 	api.Work = service.NewWork(store, api.Acceptor, time.Now)
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
 	work.Go(func() { api.Acceptor.Run(work.ctx) })
@@ -145,6 +146,14 @@ func keepTaps(work *background, taps *service.Acceptor, store *repository.Store,
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
 	}, func() float64 { return float64(ledger.Dropped()) }))
+}
+
+// verifyClaims has the database asked whether it still has the claims that taps are refused by.
+func verifyClaims(taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer) {
+	taps.Verify(store)
+	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
+	}, func() float64 { return float64(taps.LostClaims()) }))
 }
 
 // background is work that outlasts the requests.
