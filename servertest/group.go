@@ -72,7 +72,7 @@ func (g *MySQLGroup) start(member *Database, first bool) {
 		statements = append(statements, set("bootstrap_group", 1))
 	}
 	statements = append(statements, "START GROUP_REPLICATION", set("bootstrap_group", 0))
-	member.exec(statements...)
+	member.execute(statements...)
 	err := until(func(ctx context.Context) error {
 		return member.sees(ctx, "ONLINE", "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
 	})
@@ -93,7 +93,7 @@ func (g *MySQLGroup) Primary() *Database {
 				continue
 			}
 			var now string
-			err := member.ask(ctx, &now, `SELECT COALESCE(GROUP_CONCAT(member_port), '') FROM performance_schema.replication_group_members
+			err := member.scan(ctx, &now, `SELECT COALESCE(GROUP_CONCAT(member_port), '') FROM performance_schema.replication_group_members
 				WHERE member_role = 'PRIMARY' AND member_state = 'ONLINE'`)
 			if err != nil {
 				return err
@@ -122,10 +122,10 @@ func (g *MySQLGroup) Primary() *Database {
 func (g *MySQLGroup) Move(to *Database) {
 	g.t.Helper()
 	var id string
-	if err := to.ask(context.Background(), &id, "SELECT @@server_uuid"); err != nil {
+	if err := to.scan(context.Background(), &id, "SELECT @@server_uuid"); err != nil {
 		g.t.Fatal(err)
 	}
-	to.exec("DO group_replication_set_as_primary('" + id + "')")
+	to.execute("DO group_replication_set_as_primary('" + id + "')")
 	if g.Primary() != to {
 		g.t.Fatalf("%s did not become the primary", to.Addr())
 	}
@@ -136,8 +136,8 @@ func logging(id int) []string {
 	return []string{fmt.Sprintf("--server-id=%d", id), "--log-bin=binlog", "--sync-binlog=1"}
 }
 
-// exec runs the statements on one connection.
-func (d *Database) exec(statements ...string) {
+// execute runs the statements on one connection.
+func (d *Database) execute(statements ...string) {
 	d.t.Helper()
 	err := withDatabase(d.config(""), func(db *sql.DB) error {
 		conn, err := db.Conn(context.Background())
@@ -157,15 +157,15 @@ func (d *Database) exec(statements ...string) {
 	}
 }
 
-// ask scans the first column of the query's first row.
-func (d *Database) ask(ctx context.Context, into any, query string) error {
+// scan reads the first column of the query's first row.
+func (d *Database) scan(ctx context.Context, into any, query string) error {
 	return withDatabase(d.config(""), func(db *sql.DB) error { return db.QueryRowContext(ctx, query).Scan(into) })
 }
 
 // sees returns an error unless the query's answer is want.
 func (d *Database) sees(ctx context.Context, want, query string) error {
 	var got string
-	if err := d.ask(ctx, &got, query); err != nil {
+	if err := d.scan(ctx, &got, query); err != nil {
 		return err
 	}
 	if got != want {

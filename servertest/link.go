@@ -28,7 +28,7 @@ func (l *link) run() {
 		<-l.ctx.Done()
 		return
 	}
-	server, err := (&net.Dialer{}).DialContext(l.ctx, "tcp", l.proxy.target)
+	server, err := (&net.Dialer{}).DialContext(l.ctx, "tcp", l.proxy.destination())
 	if err != nil {
 		return
 	}

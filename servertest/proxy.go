@@ -16,11 +16,11 @@ import (
 // and keys. The text of a prepared statement is seen when it is prepared and not when it is executed.
 type Proxy struct {
 	t        testing.TB
-	target   string
 	listener net.Listener
 	running  sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows
+	target    string
 	links     map[*link]bool
 	cuts      []*Cut
 	holds     []*Hold
@@ -177,6 +177,13 @@ func (p *Proxy) CutAll() {
 	p.closeLinks()
 }
 
+// Redirect has new connections lead to the server at target. Those that are there go on.
+func (p *Proxy) Redirect(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
 // Delay makes each piece that comes from the server late by d; 0 ends that.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
@@ -271,6 +278,12 @@ func (p *Proxy) cutOf(l *link) *Cut {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return l.cut
+}
+
+func (p *Proxy) destination() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.target
 }
 
 func (p *Proxy) lateness() time.Duration {

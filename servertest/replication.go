@@ -41,11 +41,11 @@ func startReplication(t testing.TB, name string, args ...string) *Replication {
 	}
 	const at = "CHANGE %[1]s TO %[2]s_HOST = '127.0.0.1', %[2]s_PORT = %[3]d, %[2]s_USER = 'root', "
 	if name == mariadb {
-		r.Replica.exec(fmt.Sprintf(at+"MASTER_USE_GTID = slave_pos", "MASTER", "MASTER", r.Primary.port))
+		r.Replica.execute(fmt.Sprintf(at+"MASTER_USE_GTID = slave_pos", "MASTER", "MASTER", r.Primary.port))
 	} else {
-		r.Replica.exec(fmt.Sprintf(at+"SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1", "REPLICATION SOURCE", "SOURCE", r.Primary.port))
+		r.Replica.execute(fmt.Sprintf(at+"SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1", "REPLICATION SOURCE", "SOURCE", r.Primary.port))
 	}
-	r.Replica.exec("SET GLOBAL read_only = 1")
+	r.Replica.execute("SET GLOBAL read_only = 1")
 	r.Follow()
 	return r
 }
@@ -53,16 +53,16 @@ func startReplication(t testing.TB, name string, args ...string) *Replication {
 // Lag has the replica go on receiving what the primary commits, and apply none of it.
 func (r *Replication) Lag() {
 	r.t.Helper()
-	r.Replica.exec("STOP " + r.words().replica + " SQL_THREAD")
+	r.Replica.execute("STOP " + r.words().replica + " SQL_THREAD")
 }
 
 // Follow has the replica apply what the primary commits, and returns when it has all that the primary has by now.
 func (r *Replication) Follow() {
 	r.t.Helper()
 	w := r.words()
-	r.Replica.exec("START " + w.replica)
+	r.Replica.execute("START " + w.replica)
 	var position string
-	if err := r.Primary.ask(context.Background(), &position, w.position); err != nil {
+	if err := r.Primary.scan(context.Background(), &position, w.position); err != nil {
 		r.t.Fatal(err)
 	}
 	err := until(func(ctx context.Context) error {
@@ -77,7 +77,7 @@ func (r *Replication) Follow() {
 func (r *Replication) Promote() {
 	r.t.Helper()
 	replica := r.words().replica
-	r.Replica.exec("STOP "+replica, "RESET "+replica+" ALL", "SET GLOBAL read_only = 0")
+	r.Replica.execute("STOP "+replica, "RESET "+replica+" ALL", "SET GLOBAL read_only = 0")
 }
 
 // dialect is how the engines call the same things.
