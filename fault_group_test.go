@@ -55,7 +55,9 @@ func (k *kept) note(call string, a answer) {
 
 // settled repeats what was answered 503, or "not final", until it is answered otherwise, as it says that one should.
 func (k *kept) settled(call string, ask func() answer) (a answer) {
-	for end := time.Now().Add(2 * hung); time.Now().Before(end); {
+	patience := time.NewTicker(20 * time.Millisecond)
+	defer patience.Stop()
+	for end := time.Now().Add(2 * hung); time.Now().Before(end); <-patience.C {
 		a = ask()
 		k.note(call, a)
 		if a.err == nil && a.status != 503 && (a.Final == nil || *a.Final) {
@@ -81,6 +83,9 @@ func (k *kept) winsSince(since time.Time) (n int) {
 	}
 	return n
 }
+
+// move is a primary's way from one member to another, until new connections lead there.
+type move struct{ began, done time.Time }
 
 // crew is drivers who have one dispatch after another among them, over any of the instances.
 type crew struct {
@@ -181,13 +186,14 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	stopped := sync.OnceFunc(func() { close(stop); working.Wait() })
 	defer stopped()
 	eventually(t, "the drivers are at work", func() bool { return k.winsSince(began) >= enough })
-	var moves []time.Time
+	var moves []move
 	for _, to := range []*servertest.Database{g.Members[1], first} {
-		moves = append(moves, time.Now())
+		m := move{began: time.Now()}
 		g.Move(to)
 		proxy.Redirect(to.Addr())
-		moved := time.Now()
-		eventually(t, "the drivers go on after a move", func() bool { return k.winsSince(moved) >= enough })
+		m.done = time.Now()
+		moves = append(moves, m)
+		within(t, 2*hung, "the drivers go on after a move", func() bool { return k.winsSince(m.done) >= enough })
 	}
 	stopped()
 
@@ -212,7 +218,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 }
 
 // report prints what was told, and how long a move was felt.
-func (k *kept) report(t *testing.T, moves []time.Time) {
+func (k *kept) report(t *testing.T, moves []move) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "call\tanswer\ttimes")
@@ -227,14 +233,22 @@ func (k *kept) report(t *testing.T, moves []time.Time) {
 		longest = max(longest, k.wins[i].at.Sub(k.wins[i-1].at))
 	}
 	fmt.Fprintf(w, "%d wins, longest time without one\t\t%s\n", len(k.wins), longest.Round(time.Millisecond))
-	for n, move := range moves {
-		last := move
+	for n, m := range moves {
+		last, first := m.began, time.Time{}
 		for _, at := range k.away {
-			if at.After(move) && (n+1 == len(moves) || at.Before(moves[n+1])) && at.After(last) {
+			if at.After(last) && (n+1 == len(moves) || at.Before(moves[n+1].began)) {
 				last = at
 			}
 		}
-		fmt.Fprintf(w, "move %d, until the last 503\t\t%s\n", n+1, last.Sub(move).Round(time.Millisecond))
+		for _, w := range slices.Backward(k.wins) {
+			if w.at.After(m.done) {
+				first = w.at
+			}
+		}
+		after := func(at time.Time) time.Duration { return at.Sub(m.began).Round(time.Millisecond) }
+		fmt.Fprintf(w, "move %d: new connections lead there\t\t%s\n", n+1, after(m.done))
+		fmt.Fprintf(w, "move %d: the first win after that\t\t%s\n", n+1, after(first))
+		fmt.Fprintf(w, "move %d: the last 503\t\t%s\n", n+1, after(last))
 	}
 	w.Flush()
 	t.Logf("a group's primary moves under load, %d times:\n%s", len(moves), &table)
