@@ -89,3 +89,61 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		t.Logf("%d taps were refused before the alert", refused)
 	})
 }
+
+// A primary that waits for its replica's acknowledgment loses nothing that a driver was told: a claim that no replica has is
+// not promised, and one that was promised is there after the failover.
+func TestFailoverKeepsClaims(t *testing.T) {
+	r := servertest.StartMariaDBReplication(t)
+	url := r.Primary.URL(t)
+	r.Follow()
+	old, replica := openBooks(t, url), openBooks(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
+	exec := func(b *books, statements ...string) {
+		t.Helper()
+		for _, s := range statements {
+			if _, err := b.db.Exec(s); err != nil {
+				t.Fatalf("%s: %v", s, err)
+			}
+		}
+	}
+	exec(old, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC", "SET GLOBAL rpl_semi_sync_master_timeout = 3600000",
+		"SET GLOBAL rpl_semi_sync_master_enabled = 1")
+	exec(replica, "SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")
+	proxy := servertest.StartProxy(t, r.Primary.Addr())
+	settings := []string{
+		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s",
+	}
+	instances := []*instance{start(t, settings...), start(t, settings...)}
+	drivers := makeDrivers(t, instances[0], 3)
+	promised, unsure := makeDispatch(t, instances[0]), makeDispatch(t, instances[0])
+	a := accept(instances[0], promised, drivers[0], 1)
+	if !a.won() {
+		t.Fatal(a)
+	}
+	eventually(t, "the replica has it", func() bool { return replica.count("claims WHERE id = ?", a.Claim.ID) == 1 })
+	exec(replica, "STOP SLAVE IO_THREAD")
+	if a := accept(instances[0], unsure, drivers[1], 1); a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
+		t.Fatalf("no replica has the claim, and the driver heard %s", a)
+	}
+	r.Primary.Kill()
+	r.Promote()
+	proxy.Redirect(r.Replica.Addr())
+	eventually(t, "who was told SUCCESS has it still", func() bool {
+		again := accept(instances[1], promised, drivers[0], 1)
+		if again.status != 503 && (!again.won() || !*again.Replayed || again.Claim.ID != a.Claim.ID) {
+			t.Fatalf("who was told SUCCESS hears %s", again)
+		}
+		return again.won()
+	})
+	var b answer
+	eventually(t, "somebody wins what was promised to nobody", func() bool {
+		b = accept(instances[1], unsure, drivers[2], 1)
+		return b.won()
+	})
+	replica.isWonBy(promised, 1, drivers[0].ID, a.Claim.ID)
+	replica.isWonBy(unsure, 1, drivers[2].ID, b.Claim.ID)
+	for _, i := range instances {
+		if log := i.log.String(); strings.Contains(log, "ALERT") || strings.Contains(log, "MAY LOSE") || strings.Contains(log, "could not check") {
+			t.Errorf("nothing is lost, and the log says %s", log)
+		}
+	}
+}
