@@ -148,14 +148,6 @@ func keepTaps(work *background, taps *service.Acceptor, store *repository.Store,
 	}, func() float64 { return float64(ledger.Dropped()) }))
 }
 
-// verifyClaims has the database asked whether it still has the claims that taps are refused by.
-func verifyClaims(taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer) {
-	taps.Verify(store)
-	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
-	}, func() float64 { return float64(taps.LostClaims()) }))
-}
-
 // background is work that outlasts the requests.
 type background struct {
 	sync.WaitGroup

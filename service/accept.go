@@ -61,11 +61,10 @@ type Acceptor struct {
 	lockTTL time.Duration
 	gate    *gate
 	chaser  *chaser
-	// verifier looks up whether the claims that taps are refused by are still there.
-	verifier *verifier
-	ledger   *Ledger // nil: taps are not kept
-	counter  Counter
-	log      *slog.Logger
+	verify  *verifier
+	ledger  *Ledger // nil: taps are not kept
+	counter Counter
+	log     *slog.Logger
 }
 
 // NewAcceptor returns an Acceptor. locks may be nil. Run must be running for those to hear again who were turned
@@ -75,8 +74,7 @@ func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Lo
 		claims: claims, locks: locks, lockTTL: lockTTL, log: log, counter: uncounted{},
 		gate: newGate(), chaser: newChaser(claims, locks, log),
 	}
-	a.verifier = &verifier{taps: a, log: log, doubts: map[promise]doubt{}}
-	a.gate.verifier = a.verifier
+	a.verify = newVerifier(claims, locks, a.gate, log)
 	return a
 }
 
@@ -87,7 +85,7 @@ func (a *Acceptor) Keep(l *Ledger) { a.ledger = l }
 func (a *Acceptor) Run(ctx context.Context) {
 	var verifying sync.WaitGroup
 	defer verifying.Wait()
-	verifying.Go(func() { a.verifier.run(ctx) })
+	verifying.Go(func() { a.verify.run(ctx) })
 	a.chaser.run(ctx)
 }
 
@@ -208,7 +206,7 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 	case m.committed:
 		a.counter.CountDecision(LayerMarker, DecisionRefused)
 		a.gate.know(tap.Dispatch, m.holder)
-		a.verifier.note(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // nobody knows how old it is
+		a.verify.note(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // nobody knows how old it is
 		a.chaser.settle(tap.Dispatch, m.round)
 	default:
 		a.counter.CountDecision(LayerLock, DecisionRefused)
@@ -223,7 +221,7 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Pass, d dispatch.Dispatch, decided error) {
 	var err error
 	if decisionOf(false, decided) == DecisionFailed {
-		a.verifier.everything() // the next server to answer may not have what this one had
+		a.verify.everything() // the next server to answer may not have what this one had
 	}
 	switch {
 	case settled(decided):
@@ -258,7 +256,7 @@ func (a *Acceptor) Taken(ctx context.Context, id dispatch.ID, c dispatch.Claim) 
 		// that of this mark.
 		old, ok := parseMarker(held.Owner)
 		if ok && old.committed && old.round == c.Round && old.driver != c.Driver {
-			a.verifier.note(id, old.holder, time.Now())
+			a.verify.note(id, old.holder, time.Now())
 		}
 		if ok && old.committed && old.round < c.Round {
 			if err = a.locks.Release(ctx, lockName(id), held.Owner); err == nil {

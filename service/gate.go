@@ -15,10 +15,9 @@ import (
 // Both are kept by round. A tap on a newer round than the gate knows passes.
 type gate struct {
 	mu      sync.Mutex
+	verify  *verifier // hears of facts that are to be verified; may be nil
 	flights map[flightKey]*flight
 	taken   *simplelru.LRU[dispatch.ID, fact]
-	// verifier hears of the facts that have to be verified, if not nil.
-	verifier *verifier
 }
 
 // flightKey is what one decision is about. Taps that name no round are decided apart from those that do.
@@ -108,7 +107,7 @@ func (g *gate) doubt(id dispatch.ID, h fact) {
 	if now.Before(h.verify) {
 		return
 	}
-	g.verifier.note(id, h.holder, now)
+	g.verify.note(id, h.holder, now)
 	h.verify = now.Add(verifyAgain)
 	g.taken.Add(id, h)
 }
@@ -120,7 +119,7 @@ func (g *gate) know(id dispatch.ID, h holder) {
 	now := time.Now()
 	old, ok := g.taken.Peek(id)
 	if ok && old.round == h.round && old.driver != h.driver {
-		g.verifier.note(id, old.holder, now)
+		g.verify.note(id, old.holder, now)
 	}
 	if !ok || old.round <= h.round {
 		g.taken.Add(id, fact{h, now.Add(markerTTL), now.Add(verifyAfter)})

@@ -40,7 +40,9 @@ const (
 // primary may take a moment to apply what it has.
 type verifier struct {
 	holders Holders // nil: nobody looks
-	taps    *Acceptor
+	claims  Claims
+	locks   Locks
+	gate    *gate
 	log     *slog.Logger
 	lost    atomic.Int64
 	failed  atomic.Bool // a claim has failed for the database's sake: every fact is in doubt
@@ -61,12 +63,18 @@ type doubt struct {
 	told       bool // that it is lost: what is left to do is to announce the dispatch
 }
 
+// newVerifier returns a verifier of what the gate refuses taps by, which tells the verifier.
+func newVerifier(claims Claims, locks Locks, g *gate, log *slog.Logger) *verifier {
+	g.verify = &verifier{claims: claims, locks: locks, gate: g, log: log, doubts: map[promise]doubt{}}
+	return g.verify
+}
+
 // Verify has what this process believes verified, by looks at h. Call it before the first tap.
-func (a *Acceptor) Verify(h Holders) { a.verifier.holders = h }
+func (a *Acceptor) Verify(h Holders) { a.verify.holders = h }
 
 // LostClaims counts the claims whose drivers were told so and that the database has lost, as far as this process has
 // noticed.
-func (a *Acceptor) LostClaims() int64 { return a.verifier.lost.Load() }
+func (a *Acceptor) LostClaims() int64 { return a.verify.lost.Load() }
 
 // note has the fact verified at due or soon after.
 func (v *verifier) note(id dispatch.ID, h holder, due time.Time) {
@@ -104,7 +112,7 @@ func (v *verifier) run(ctx context.Context) {
 // look verifies what is due at now.
 func (v *verifier) look(ctx context.Context, now time.Time) {
 	if v.failed.Swap(false) {
-		v.taps.gate.each(now.Add(-verifyFor), func(id dispatch.ID, h holder) { v.note(id, h, now) })
+		v.gate.each(now.Add(-verifyFor), func(id dispatch.ID, h holder) { v.note(id, h, now) })
 	}
 	due, ids := v.due(now)
 	if len(due) == 0 {
@@ -165,50 +173,55 @@ func (v *verifier) settle(p promise, left *doubt) {
 	v.doubts[p] = *left
 }
 
-// alert says that a claim is lost, once, and has nobody refused by it any more. Drivers who were refused hear that the
-// dispatch is open, if it is.
+// alert has nobody refused by a lost claim any more, tells the drivers that the dispatch is open, if it is, and says so to
+// the operator, once.
 func (v *verifier) alert(ctx context.Context, p promise, d doubt, now dispatch.Holding, there bool, at time.Time) {
-	v.taps.disbelieve(ctx, p)
+	v.disbelieve(ctx, p)
+	var announced bool
+	var err error
+	if there && now.Driver == "" {
+		announced, err = v.claims.Reannounce(ctx, p.dispatch, now.Round, chaseQuiet)
+	}
+	away := errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown)
 	if !d.told {
 		v.lost.Add(1)
 		v.everything() // what lost this one has hardly lost it alone
-		says, next := verdict(now, there)
+		says, next := verdict(now, there, announced, away)
 		v.log.Error("ALERT the database has lost a claim whose driver was told SUCCESS", "dispatch", p.dispatch, "round", p.round,
 			"driver", p.driver, "database_says", says, "database_round", now.Round, "next", next)
-		d.told = true
 	}
-	if there && now.Driver == "" {
-		_, err := v.taps.claims.Reannounce(ctx, p.dispatch, now.Round, chaseQuiet)
-		if errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
-			d.due = at.Add(verifyEvery / 2)
-			v.settle(p, &d)
-			return
-		}
+	if !away {
+		v.settle(p, nil)
+		return
 	}
-	v.settle(p, nil)
+	d.told, d.due = true, at.Add(verifyEvery/2)
+	v.settle(p, &d)
 }
 
 // verdict is what the database says of a dispatch whose claim it has lost, and what comes of that.
-func verdict(h dispatch.Holding, there bool) (says, next string) {
+func verdict(h dispatch.Holding, there, announced, away bool) (says, next string) {
+	const call = "call the driver, or assign it to them again"
 	switch {
 	case !there:
 		return "there is no such dispatch", "call the driver: the dispatch is lost too, create it again"
 	case h.Driver != "":
 		return "it is " + string(h.Driver) + "'s", "call both drivers: each was told that the job is theirs"
-	case h.Status == dispatch.Pending:
-		return "nobody has it", "the drivers are told again that it is open; call the driver, or assign it to them"
+	case announced:
+		return "nobody has it", "the drivers are told again that it is open; " + call
+	case away:
+		return "nobody has it", "the drivers are told again that it is open as soon as that can be written; " + call
 	}
-	return "nobody has it, and it is " + string(h.Status), "call the driver"
+	return "nobody has it, it is " + string(h.Status), "the drivers are not told again by this instance; " + call
 }
 
 // disbelieve drops what says that the dispatch is taken by that claim, here and in Redis.
-func (a *Acceptor) disbelieve(ctx context.Context, p promise) {
-	a.gate.forgetHolder(p.dispatch, p.holder)
-	if a.locks == nil {
+func (v *verifier) disbelieve(ctx context.Context, p promise) {
+	v.gate.forgetHolder(p.dispatch, p.holder)
+	if v.locks == nil {
 		return
 	}
 	// If it stays, the next tap that meets it has it verified again.
-	if err := a.locks.Release(ctx, lockName(p.dispatch), takenValue(p.driver, p.round)); err != nil {
-		a.log.Debug("the marker of a lost claim was not removed", "dispatch", p.dispatch, "error", err)
+	if err := v.locks.Release(ctx, lockName(p.dispatch), takenValue(p.driver, p.round)); err != nil {
+		v.log.Debug("the marker of a lost claim was not removed", "dispatch", p.dispatch, "error", err)
 	}
 }

@@ -43,7 +43,7 @@ func (s *shared) verified() *verified {
 	v := &verified{instance: s.instance(), looks: &looks{place: s.place}, logged: &bytes.Buffer{}, clock: time.Now()}
 	v.claims.announced = make(chan int, 100)
 	v.Verify(v.looks)
-	v.verifier.log = slog.New(slog.NewTextHandler(v.logged, nil))
+	v.verify.log = slog.New(slog.NewTextHandler(v.logged, nil))
 	return v
 }
 
@@ -51,7 +51,7 @@ func (s *shared) verified() *verified {
 func (v *verified) look(t testing.TB) {
 	t.Helper()
 	v.clock = v.clock.Add(10 * verifyAgain)
-	v.verifier.look(t.Context(), v.clock)
+	v.verify.look(t.Context(), v.clock)
 }
 
 func (v *verified) twice(t testing.TB) {
@@ -262,8 +262,8 @@ func TestLostDispatch(t *testing.T) {
 	i.old(id)
 	i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	i.twice(t)
-	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "there is no such dispatch") || len(i.verifier.doubts) != 0 {
-		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verifier.doubts), i.logged)
+	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "there is no such dispatch") || len(i.verify.doubts) != 0 {
+		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.doubts), i.logged)
 	}
 	if _, err := i.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrNotFound) {
 		t.Error(err)
@@ -292,8 +292,8 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	}
 	i.twice(t)
 	must(t, "the announcement", i.claims.announced)
-	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verifier.doubts) != 0 {
-		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verifier.doubts)
+	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.doubts) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
 	}
 }
 
@@ -315,14 +315,14 @@ func TestWhatVerificationCosts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	i.verifier.mu.Lock()
-	for p, d := range i.verifier.doubts {
+	i.verify.mu.Lock()
+	for p, d := range i.verify.doubts {
 		if time.Since(d.since) < 0 {
 			t.Errorf("a fresh claim is in doubt: %+v", p) // a busy machine may make them old
 		}
 	}
-	clear(i.verifier.doubts)
-	i.verifier.mu.Unlock()
+	clear(i.verify.doubts)
+	i.verify.mu.Unlock()
 
 	for _, id := range ids {
 		i.old(id)
@@ -336,11 +336,11 @@ func TestWhatVerificationCosts(t *testing.T) {
 			}
 		}
 	}
-	i.verifier.look(t.Context(), time.Now())
+	i.verify.look(t.Context(), time.Now())
 	if asked, about := i.looks.asked.Load(), i.looks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
 		t.Errorf("%d statements, about %d dispatches, and %d claims", asked, about, i.claims.claimed.Load()-claimed)
 	}
-	i.verifier.look(t.Context(), time.Now())
+	i.verify.look(t.Context(), time.Now())
 	if i.looks.asked.Load() != 1 || i.LostClaims() != 0 {
 		t.Errorf("what was verified is verified again: %d", i.looks.asked.Load())
 	}
@@ -357,8 +357,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	for _, i := range instances {
 		looking.Go(func() {
 			for ctx.Err() == nil {
-				i.verifier.everything()
-				i.verifier.look(ctx, time.Now().Add(verifyAgain))
+				i.verify.everything()
+				i.verify.look(ctx, time.Now().Add(verifyAgain))
 				for p, d := range i.missed() {
 					t.Errorf("%+v was missed: %+v", p, d)
 				}
@@ -403,10 +403,10 @@ func TestNoFalseAlarm(t *testing.T) {
 }
 
 func (v *verified) missed() map[promise]doubt {
-	v.verifier.mu.Lock()
-	defer v.verifier.mu.Unlock()
+	v.verify.mu.Lock()
+	defer v.verify.mu.Unlock()
 	missed := map[promise]doubt{}
-	for p, d := range v.verifier.doubts {
+	for p, d := range v.verify.doubts {
 		if d.missed {
 			missed[p] = d
 		}
@@ -425,11 +425,11 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	for range 5 {
 		i.twice(t)
 	}
-	if len(i.verifier.doubts) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
-		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verifier.doubts)
+	if len(i.verify.doubts) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
 	}
-	i.verifier.look(t.Context(), time.Now().Add(verifyFor+time.Minute))
-	if len(i.verifier.doubts) != 0 {
+	i.verify.look(t.Context(), time.Now().Add(verifyFor+time.Minute))
+	if len(i.verify.doubts) != 0 {
 		t.Error("a doubt is kept for ever")
 	}
 }
@@ -439,12 +439,12 @@ func TestVerifierIsBounded(t *testing.T) {
 	i := s.verified()
 	now := time.Now()
 	for k := range verifyMost + 100 {
-		i.verifier.note(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
+		i.verify.note(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
 	}
-	if n := len(i.verifier.doubts); n != verifyMost {
+	if n := len(i.verify.doubts); n != verifyMost {
 		t.Errorf("%d doubts, want %d", n, verifyMost)
 	}
-	i.verifier.look(t.Context(), now)
+	i.verify.look(t.Context(), now)
 	if n := i.looks.ids.Load(); n != verifyAtOnce {
 		t.Errorf("a look at %d dispatches, want %d", n, verifyAtOnce)
 	}
