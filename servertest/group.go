@@ -65,7 +65,7 @@ func (g *MySQLGroup) start(member *Database, first bool) {
 		// Over the servers' own ports and accounts: no ports besides.
 		set("communication_stack", "MYSQL"), set("local_address", member.Addr()), set("group_seeds", strings.Join(seeds, ",")),
 		set("group_name", g.id), set("consistency", "BEFORE_ON_PRIMARY_FAILOVER"), set("recovery_get_public_key", 1),
-		set("member_expel_timeout", 0),
+		set("member_expel_timeout", 60), // on a busy machine a member may be silent for long and be well
 		"CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery'",
 	}
 	if first {
