@@ -119,7 +119,7 @@ func (c *crew) work(t *testing.T) {
 		for k, a := range answers {
 			switch {
 			case a.won():
-				c.kept.won(win{made.ID, round, racers[k].ID, a.Claim.ID, time.Now()})
+				c.won(win{made.ID, round, racers[k].ID, a.Claim.ID, time.Now()})
 				if winner >= 0 {
 					t.Errorf("%s round %d: two drivers were told SUCCESS", made.ID, round)
 				}
