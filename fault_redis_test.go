@@ -148,6 +148,9 @@ func commands(t *testing.T, c *redis.Client) (set, others int) {
 	return set, others
 }
 
+// verifies is the statement that asks whether claims are still there.
+const verifies = "SELECT id, status, round, accepted_by FROM dispatches WHERE id IN%"
+
 // What a race may cost, exactly: one claim UPDATE and one COMMIT for the winner; for a loser no SQL, and at most one
 // Redis command, none where the process knows already.
 func TestWhatARaceCosts(t *testing.T) {
@@ -163,8 +166,8 @@ func TestWhatARaceCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The relay has connections of its own: what it does for the pushes is not the race's. Of what it was at when the
-	// record began or ended, only a transaction's ends may be seen.
-	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%'
+	// record began or ended, only a transaction's ends may be seen. So has what verifies, behind the taps.
+	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%' OR argument LIKE '` + verifies + `'
 		OR argument LIKE '% FROM outbox %' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO ` + "`attempts`" + `%')`
 	// What the jobs say meanwhile is of no one dispatch: only connections that have spoken of this one count.
 	statements := func(id, like string) int {
@@ -257,6 +260,10 @@ func whatTheLedgerCosts(t *testing.T, b *books, i *instance, drivers []person, s
 	// One every 200 ms at most, each of up to a thousand.
 	if most := int(took/(200*time.Millisecond)) + 3; inserts == 0 || inserts > most {
 		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)
+	}
+	looks := b.count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE '" + verifies + "'")
+	if most := int(took/time.Second) + 2; looks > most {
+		t.Errorf("%d taps in %s were verified by %d statements, more than %d", sent, took, looks, most)
 	}
 	t.Logf("%d taps in %s: written by %d statements, %.1f per 1000 taps", sent, took, inserts, float64(inserts)*1000/float64(sent))
 }

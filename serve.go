@@ -120,6 +120,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	}
 	api.Acceptor = service.NewAcceptor(store, taps, c.AcceptLockTTL, log)
 	api.Acceptor.Count(metrics.api)
+	verifyClaims(api.Acceptor, store, metrics)
 	api.Work = service.NewWork(store, api.Acceptor, time.Now)
 	watchWithdrawals(api.Work, metrics, log)
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)

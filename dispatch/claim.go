@@ -44,6 +44,13 @@ type PastClaim struct {
 	EndedAt *time.Time
 }
 
+// Holding is who has a dispatch in its newest round.
+type Holding struct {
+	Status Status // as it is stored: the clock has not been asked
+	Round  int
+	Driver DriverID // "" for nobody
+}
+
 // Standing is what the ledger of taps knows of a driver in one round.
 type Standing struct {
 	Tapped bool

@@ -220,18 +220,3 @@ func limited(pool *sql.DB, conns int) *sql.DB {
 func gormConfig() *gorm.Config {
 	return &gorm.Config{SkipDefaultTransaction: true, TranslateError: true, Logger: logger.Discard}
 }
-
-func mysqlDurability(ctx context.Context, db *sql.DB) (string, error) {
-	var flush, binlog, syncBinlog int
-	err := db.QueryRowContext(ctx, "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog").
-		Scan(&flush, &binlog, &syncBinlog)
-	switch {
-	case err != nil:
-		return "", err
-	case flush != 1:
-		return fmt.Sprintf("innodb_flush_log_at_trx_commit=%d, should be 1", flush), nil
-	case binlog == 1 && syncBinlog != 1:
-		return fmt.Sprintf("sync_binlog=%d, should be 1", syncBinlog), nil
-	}
-	return "", nil
-}

@@ -65,7 +65,7 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 			m, err := migrations.New(migrations.SQLite, writer, lockDB, log)
 			return m, lockDB.Close, err
 		},
-		durability: func(context.Context, *sql.DB) (string, error) { return "", nil },
+		durability: func(context.Context, *sql.DB) ([]string, error) { return nil, nil },
 	}
 	return s, nil
 }

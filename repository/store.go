@@ -61,8 +61,8 @@ type dialect struct {
 	retryable func(error) bool
 	// migrator also returns how to close what it opened.
 	migrator func() (*migrations.Migrator, func() error, error)
-	// durability returns what is wrong with the server's settings, if anything.
-	durability func(context.Context, *sql.DB) (string, error)
+	// durability returns what is wrong with the server's settings. What could not be looked at is the error.
+	durability func(context.Context, *sql.DB) ([]string, error)
 }
 
 // Open connects to the database that url names: mysql://user:password@host:port/name or sqlite://path. It keeps
@@ -97,20 +97,6 @@ func (s *Store) Migrate(fn func(*migrations.Migrator) error) error {
 		return err
 	}
 	return errors.Join(fn(m), done())
-}
-
-// CheckDurability warns when the server may lose a committed claim with the machine.
-func (s *Store) CheckDurability(ctx context.Context) {
-	db, err := s.general.DB()
-	if err != nil {
-		return
-	}
-	switch problem, err := s.dialect.durability(ctx, db); {
-	case err != nil:
-		s.log.Warn("can't read the database's durability settings", "error", err)
-	case problem != "":
-		s.log.Warn("THE DATABASE MAY LOSE COMMITTED CLAIMS when it or its machine dies", "setting", problem)
-	}
 }
 
 // transact runs fn in a transaction. Any error but ErrUnknown means that nothing was written; ErrUnknown, that the

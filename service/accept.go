@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"firsttap/dispatch"
@@ -60,6 +61,7 @@ type Acceptor struct {
 	lockTTL time.Duration
 	gate    *gate
 	chaser  *chaser
+	verify  *verifier
 	ledger  *Ledger // nil: taps are not kept
 	counter Counter
 	log     *slog.Logger
@@ -69,17 +71,24 @@ type Acceptor struct {
 // NewAcceptor returns an Acceptor. locks may be nil. Run must be running for those to hear again who were turned
 // away by a claim that came to nothing.
 func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Logger) *Acceptor {
-	return &Acceptor{
+	a := &Acceptor{
 		claims: claims, locks: locks, lockTTL: lockTTL, log: log, counter: uncounted{},
 		gate: newGate(), chaser: newChaser(claims, locks, log), places: make(chan struct{}, asidePlaces),
 	}
+	a.verify = newVerifier(claims, locks, a.gate, log)
+	return a
 }
 
 // Keep has every tap kept in the ledger. Call it before the first.
 func (a *Acceptor) Keep(l *Ledger) { a.ledger = l }
 
-// Run tells drivers who were turned away in vain, until ctx ends.
-func (a *Acceptor) Run(ctx context.Context) { a.chaser.run(ctx) }
+// Run tells drivers who were turned away in vain, and verifies what taps are refused by, until ctx ends.
+func (a *Acceptor) Run(ctx context.Context) {
+	var verifying sync.WaitGroup
+	defer verifying.Wait()
+	verifying.Go(func() { a.verify.run(ctx) })
+	a.chaser.run(ctx)
+}
 
 // Accept gives the dispatch to the driver or says why not; the errors are those of dispatch.Dispatch.Accept, and
 // ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown. A loser is told at once: Accept waits only for the
@@ -214,6 +223,7 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 	case m.committed:
 		a.counter.CountDecision(LayerMarker, DecisionRefused)
 		a.gate.know(tap.Dispatch, m.holder)
+		a.verify.note(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // nobody knows how old it is
 		a.chaser.settle(tap.Dispatch, m.round)
 	default:
 		a.counter.CountDecision(LayerLock, DecisionRefused)
@@ -227,6 +237,9 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 // been made, and only the lock's end lets another driver try.
 func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Pass, d dispatch.Dispatch, decided error) {
 	var err error
+	if decisionOf(false, decided) == DecisionFailed {
+		a.verify.everything() // the next server to answer may not have what this one had
+	}
 	switch {
 	case settled(decided):
 		taken := holder{d.Claim.Driver, d.Round}
@@ -258,7 +271,11 @@ func (a *Acceptor) Taken(ctx context.Context, id dispatch.ID, c dispatch.Claim) 
 	if errors.As(err, &held) {
 		// A tap that is being decided marks the dispatch itself; what an earlier round has left stands in nobody's way but
 		// that of this mark.
-		if old, ok := parseMarker(held.Owner); ok && old.committed && old.round < c.Round {
+		old, ok := parseMarker(held.Owner)
+		if ok && old.committed && old.round == c.Round && old.driver != c.Driver {
+			a.verify.note(id, old.holder, time.Now())
+		}
+		if ok && old.committed && old.round < c.Round {
 			if err = a.locks.Release(ctx, lockName(id), held.Owner); err == nil {
 				_, err = a.locks.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
 			}

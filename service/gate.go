@@ -16,6 +16,7 @@ import (
 // Both are kept by round. A tap on a newer round than the gate knows passes.
 type gate struct {
 	mu      sync.Mutex
+	verify  *verifier // hears of facts that are to be verified; may be nil
 	flights map[flightKey]*flight
 	taken   *simplelru.LRU[dispatch.ID, fact]
 	// aside are the drivers who turn nobody away, and until when.
@@ -40,6 +41,8 @@ type holder struct {
 type fact struct {
 	holder
 	until time.Time
+	// verify is from when on the next tap that is refused by it has it verified.
+	verify time.Time
 }
 
 // flight is a decision under way.
@@ -110,6 +113,7 @@ func (g *gate) refuse(tap Tap) error {
 	// Without a round the tap may be on a later one than is known here: another instance may have reopened it.
 	if h, ok := g.taken.Get(tap.Dispatch); ok && tap.Round != 0 && tap.Round <= h.round && h.driver != tap.Driver &&
 		time.Now().Before(h.until) {
+		g.doubt(tap.Dispatch, h)
 		return &dispatch.TakenError{Final: true}
 	}
 	return nil
@@ -125,12 +129,49 @@ func (g *gate) leave(_ Tap, f *flight, r result) (turnedAway bool) {
 	return len(f.turnedAway) > 0
 }
 
-// know remembers a committed fact, unless a newer round is known.
+// doubt has a fact verified that is not fresh, now and then. g.mu is held.
+func (g *gate) doubt(id dispatch.ID, h fact) {
+	now := time.Now()
+	if now.Before(h.verify) {
+		return
+	}
+	g.verify.note(id, h.holder, now)
+	h.verify = now.Add(verifyAgain)
+	g.taken.Add(id, h)
+}
+
+// know remembers a committed fact, unless a newer round is known. Of two that can't both be true the other is verified.
 func (g *gate) know(id dispatch.ID, h holder) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if old, ok := g.taken.Peek(id); !ok || old.round <= h.round {
-		g.taken.Add(id, fact{h, time.Now().Add(markerTTL)})
+	now := time.Now()
+	old, ok := g.taken.Peek(id)
+	if ok && old.round == h.round && old.driver != h.driver {
+		g.verify.note(id, old.holder, now)
+	}
+	if !ok || old.round <= h.round {
+		g.taken.Add(id, fact{h, now.Add(markerTTL), now.Add(verifyAfter)})
+	}
+}
+
+// each calls f with every fact that was learned after since, believed still or not.
+func (g *gate) each(since time.Time, f func(dispatch.ID, holder)) {
+	g.mu.Lock()
+	ids, facts := g.taken.Keys(), g.taken.Values()
+	g.mu.Unlock()
+	for i, id := range ids {
+		if facts[i].until.After(since.Add(markerTTL)) {
+			f(id, facts[i].holder)
+		}
+	}
+}
+
+// forgetHolder drops what is known, if it is that.
+func (g *gate) forgetHolder(id dispatch.ID, h holder) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if old, ok := g.taken.Peek(id); ok && old.holder == h {
+		g.taken.Remove(id)
 	}
 }
 

@@ -1,0 +1,157 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+)
+
+// CheckDurability warns when the server may lose a committed claim: with its machine, or when a replica takes its place.
+func (s *Store) CheckDurability(ctx context.Context) {
+	db, err := s.general.DB()
+	if err != nil {
+		return
+	}
+	problems, err := s.dialect.durability(ctx, db)
+	for _, p := range problems {
+		s.log.Warn("THE DATABASE MAY LOSE COMMITTED CLAIMS when it or its machine dies", "setting", p)
+	}
+	if err != nil {
+		s.log.Warn("could not check whether the database keeps committed claims when it or its machine dies", "error", err)
+	}
+}
+
+func mysqlDurability(ctx context.Context, db *sql.DB) (problems []string, err error) {
+	var flush, binlog, syncBinlog int
+	err = db.QueryRowContext(ctx, "SELECT @@innodb_flush_log_at_trx_commit, @@log_bin, @@sync_binlog").
+		Scan(&flush, &binlog, &syncBinlog)
+	if err != nil {
+		return nil, err
+	}
+	if flush != 1 {
+		problems = append(problems, fmt.Sprintf("innodb_flush_log_at_trx_commit=%d, should be 1", flush))
+	}
+	if binlog != 1 {
+		return problems, nil // nothing can follow it
+	}
+	if syncBinlog != 1 {
+		problems = append(problems, fmt.Sprintf("sync_binlog=%d, should be 1", syncBinlog))
+	}
+	lossy, err := lossyReplication(ctx, db)
+	return append(problems, lossy...), err
+}
+
+// semiSyncPatience is how long a server has to wait for a replica's acknowledgment at least. When it is over, the server
+// acknowledges commits by itself: before that, a failover must have taken it out of service.
+const semiSyncPatience = time.Hour
+
+// lossyReplication returns what would let a replica that becomes the primary lack a claim that a driver was told of.
+func lossyReplication(ctx context.Context, db *sql.DB) ([]string, error) {
+	settings, err := shown(ctx, db, `SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'rpl\_semi\_sync\_%' OR Variable_name IN ('wsrep_on', 'group_replication_group_name')`)
+	if err != nil {
+		return nil, err
+	}
+	status, err := shown(ctx, db, `SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl\_semi\_sync\_%\_status' OR Variable_name IN ('Slaves_connected', 'wsrep_cluster_size')`)
+	if err != nil {
+		return nil, err
+	}
+	if nodes, _ := strconv.Atoi(status["wsrep_cluster_size"]); settings["wsrep_on"] == "ON" && nodes > 1 {
+		return nil, nil // Galera: the other nodes have a claim before its commit is answered
+	}
+	if settings["group_replication_group_name"] != "" {
+		switch member, err := inGroup(ctx, db); {
+		case err != nil:
+			return nil, err
+		case member:
+			return nil, nil
+		}
+	}
+	role := "master"
+	if _, renamed := settings["rpl_semi_sync_source_enabled"]; renamed {
+		role = "source"
+	}
+	prefix := "rpl_semi_sync_" + role
+	if settings[prefix+"_enabled"] == "ON" {
+		return semiSyncProblems(prefix, settings, status), nil
+	}
+	replicas, err := replicas(ctx, db, status)
+	if err != nil || replicas == 0 {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("%s_enabled is not ON, should be, as replicas are connected (%d): one that becomes the primary may lack claims",
+		prefix, replicas)}, nil
+}
+
+func semiSyncProblems(prefix string, settings, status map[string]string) (problems []string) {
+	if point := settings[prefix+"_wait_point"]; point != "AFTER_SYNC" {
+		problems = append(problems, fmt.Sprintf("%s_wait_point=%s, should be AFTER_SYNC: others see a claim that no replica has yet", prefix, point))
+	}
+	if ms, err := strconv.ParseInt(settings[prefix+"_timeout"], 10, 64); err == nil && ms < semiSyncPatience.Milliseconds() {
+		problems = append(problems, fmt.Sprintf("%s_timeout=%d, should be %d at least: then the server acknowledges what no replica has",
+			prefix, ms, semiSyncPatience.Milliseconds()))
+	}
+	for _, alone := range []string{"_wait_no_slave", "_wait_no_replica"} {
+		if settings[prefix+alone] == "OFF" {
+			problems = append(problems, prefix+alone+"=OFF, should be ON: without a replica the server acknowledges at once")
+		}
+	}
+	if name := strings.ToUpper(prefix[:1]) + prefix[1:] + "_status"; status[name] == "OFF" {
+		problems = append(problems, name+"=OFF: the server acknowledges what no replica has, until one has caught up")
+	}
+	return problems
+}
+
+// shown returns what a SHOW of names and values says.
+func shown(ctx context.Context, db *sql.DB, query string) (map[string]string, error) {
+	rows, err := db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	values := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		values[name] = value
+	}
+	return values, rows.Err()
+}
+
+// inGroup reports whether the server takes part in its MySQL replication group.
+func inGroup(ctx context.Context, db *sql.DB) (bool, error) {
+	var n int
+	err := db.QueryRowContext(ctx, `SELECT COUNT(*) FROM performance_schema.replication_group_members
+		WHERE member_id = @@server_uuid AND member_state = 'ONLINE'`).Scan(&n)
+	if err != nil {
+		return false, fmt.Errorf("%w (it takes: GRANT SELECT ON performance_schema.replication_group_members)", err)
+	}
+	return n > 0, nil
+}
+
+// replicas counts the replicas that are connected. A MariaDB has said so in its status already.
+func replicas(ctx context.Context, db *sql.DB, status map[string]string) (n int, err error) {
+	if connected, told := status["Slaves_connected"]; told {
+		return strconv.Atoi(connected)
+	}
+	const unknownSyntax = 1064 // before MySQL 8.0.22
+	rows, err := db.QueryContext(ctx, "SHOW REPLICAS")
+	if refused := (*driver.MySQLError)(nil); errors.As(err, &refused) && refused.Number == unknownSyntax {
+		rows, err = db.QueryContext(ctx, "SHOW SLAVE HOSTS")
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w (it takes: GRANT REPLICATION SLAVE ON *.*)", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		n++
+	}
+	return n, rows.Err()
+}

@@ -1,0 +1,178 @@
+package servertest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// MySQLGroup is a MySQL group replication of three servers of the test's own, with one primary. A member that is not the
+// primary is super_read_only, and so is a server that has been started and has not joined. A COMMIT is answered when most
+// of the members have the transaction: whichever of them becomes the primary has what clients were told.
+type MySQLGroup struct {
+	Members [3]*Database // each may be killed, started and joined again
+	t       testing.TB
+	id      string // the group's name, a UUID
+}
+
+// StartMySQLGroup starts a group and returns when all members are in it. They end with the test.
+func StartMySQLGroup(t testing.TB) *MySQLGroup {
+	t.Helper()
+	e, err := installed[mysql]()
+	require(t, mysql, err)
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	g := &MySQLGroup{t: t, id: fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])}
+	for i := range g.Members {
+		member := e
+		member.daemon = slices.Concat(e.daemon, logging(i+1), []string{
+			"--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--plugin-load-add=group_replication.so",
+			"--super-read-only=ON", // until the group makes it the primary
+		})
+		if g.Members[i], err = newDatabase(member); err != nil {
+			t.Fatal(err)
+		}
+		g.Members[i].own(t)
+	}
+	g.start(g.Members[0], true)
+	for _, member := range g.Members[1:] {
+		g.Join(member)
+	}
+	return g
+}
+
+// Join has a member that was started again take part in the group, and returns when it does.
+func (g *MySQLGroup) Join(member *Database) {
+	g.t.Helper()
+	g.start(member, false)
+}
+
+func (g *MySQLGroup) start(member *Database, first bool) {
+	g.t.Helper()
+	var seeds []string
+	for _, m := range g.Members {
+		seeds = append(seeds, m.Addr())
+	}
+	set := func(variable string, value any) string {
+		return fmt.Sprintf("SET GLOBAL group_replication_%s = %#v", variable, value)
+	}
+	statements := []string{
+		// Over the servers' own ports and accounts: no ports besides.
+		set("communication_stack", "MYSQL"), set("local_address", member.Addr()), set("group_seeds", strings.Join(seeds, ",")),
+		set("group_name", g.id), set("consistency", "BEFORE_ON_PRIMARY_FAILOVER"), set("recovery_get_public_key", 1),
+		set("member_expel_timeout", 60), // on a busy machine a member may be silent for long and be well
+		"CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery'",
+	}
+	if first {
+		statements = append(statements, set("bootstrap_group", 1))
+	}
+	statements = append(statements, "START GROUP_REPLICATION", set("bootstrap_group", 0))
+	member.execute(statements...)
+	err := until(func(ctx context.Context) error {
+		return member.sees(ctx, "ONLINE", "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid")
+	})
+	if err != nil {
+		g.t.Fatalf("%s does not join the group: %v\n%s", member.Addr(), err, member.log())
+	}
+}
+
+// Primary is the member that the others take for the primary too. It waits until the members that live agree.
+func (g *MySQLGroup) Primary() *Database {
+	g.t.Helper()
+	var primary *Database
+	err := until(func(ctx context.Context) error {
+		primary = nil
+		var port string
+		for _, member := range g.Members {
+			if !member.child.alive() {
+				continue
+			}
+			var now string
+			err := member.scan(ctx, &now, `SELECT COALESCE(GROUP_CONCAT(member_port), '') FROM performance_schema.replication_group_members
+				WHERE member_role = 'PRIMARY' AND member_state = 'ONLINE'`)
+			if err != nil {
+				return err
+			}
+			if port != "" && now != port {
+				return fmt.Errorf("the primary is at port %q and at port %q", port, now)
+			}
+			port = now
+		}
+		for _, member := range g.Members {
+			if port == fmt.Sprint(member.port) {
+				primary = member
+				return member.sees(ctx, "0", "SELECT @@GLOBAL.super_read_only")
+			}
+		}
+		return errors.New("the group has no primary")
+	})
+	if err != nil {
+		g.t.Fatalf("mysql group: %v", err)
+	}
+	return primary
+}
+
+// Move makes the member the primary, as an operator does, and returns when it is. The old one refuses writes from the
+// moment on in which it stops being the primary; transactions under way are waited for.
+func (g *MySQLGroup) Move(to *Database) {
+	g.t.Helper()
+	var id string
+	if err := to.scan(context.Background(), &id, "SELECT @@server_uuid"); err != nil {
+		g.t.Fatal(err)
+	}
+	to.execute("DO group_replication_set_as_primary('" + id + "')")
+	if g.Primary() != to {
+		g.t.Fatalf("%s did not become the primary", to.Addr())
+	}
+}
+
+// logging are the settings of a server that others can follow.
+func logging(id int) []string {
+	return []string{fmt.Sprintf("--server-id=%d", id), "--log-bin=binlog", "--sync-binlog=1"}
+}
+
+// execute runs the statements on one connection.
+func (d *Database) execute(statements ...string) {
+	d.t.Helper()
+	err := withDatabase(d.config(""), func(db *sql.DB) error {
+		conn, err := db.Conn(context.Background())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		for _, s := range statements {
+			if _, err := conn.ExecContext(context.Background(), s); err != nil {
+				return fmt.Errorf("%s: %w\n%s", s, err, d.log())
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		d.t.Fatalf("%s at %s: %v", d.name, d.Addr(), err)
+	}
+}
+
+// scan reads the first column of the query's first row.
+func (d *Database) scan(ctx context.Context, into any, query string) error {
+	return withDatabase(d.config(""), func(db *sql.DB) error { return db.QueryRowContext(ctx, query).Scan(into) })
+}
+
+// sees returns an error unless the query's answer is want.
+func (d *Database) sees(ctx context.Context, want, query string) error {
+	var got string
+	if err := d.scan(ctx, &got, query); err != nil {
+		return err
+	}
+	if got != want {
+		return fmt.Errorf("%s at %s: %s is %q, not %q", d.name, d.Addr(), query, got, want)
+	}
+	return nil
+}
+
+// log is the end of what the server has printed.
+func (d *Database) log() string { return tail(d.dir + "/log") }

@@ -1,0 +1,452 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// looks counts what the database is asked, and fails it where a test wants that.
+type looks struct {
+	*place
+	asked atomic.Int32
+	ids   atomic.Int32 // of the last look
+	fail  error
+}
+
+func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+	l.asked.Add(1)
+	l.ids.Store(int32(len(ids)))
+	if l.fail != nil {
+		return nil, l.fail
+	}
+	return l.place.Holders(ctx, ids)
+}
+
+// verified is an instance that verifies when its test says so, and what it logs.
+type verified struct {
+	*instance
+	looks  *looks
+	logged *bytes.Buffer
+	clock  time.Time // of the looks: ahead of the taps'
+}
+
+func (s *shared) verified() *verified {
+	v := &verified{instance: s.instance(), looks: &looks{place: s.place}, logged: &bytes.Buffer{}, clock: time.Now()}
+	v.claims.announced = make(chan int, 100)
+	v.Verify(v.looks)
+	v.verify.log = slog.New(slog.NewTextHandler(v.logged, nil))
+	return v
+}
+
+// look has the verifier look, so much later than the last time that whatever is noted is due.
+func (v *verified) look(t testing.TB) {
+	t.Helper()
+	v.clock = v.clock.Add(10 * verifyAgain)
+	v.verify.look(t.Context(), v.clock)
+}
+
+func (v *verified) twice(t testing.TB) {
+	t.Helper()
+	v.look(t)
+	v.look(t)
+}
+
+// old makes what the instance knows of the dispatch old enough to be verified with the next tap.
+func (v *verified) old(id dispatch.ID) {
+	v.gate.mu.Lock()
+	defer v.gate.mu.Unlock()
+	if f, ok := v.gate.taken.Peek(id); ok {
+		f.verify = time.Time{}
+		v.gate.taken.Add(id, f)
+	}
+}
+
+func (v *verified) mustRefuse(t testing.TB, tap Tap, final bool) {
+	t.Helper()
+	var taken *dispatch.TakenError
+	if _, err := v.Accept(t.Context(), tap); !errors.As(err, &taken) || taken.Final != final {
+		t.Fatalf("%+v: %v, want refused, final %v", tap, err, final)
+	}
+}
+
+func (v *verified) mustWin(t testing.TB, tap Tap) {
+	t.Helper()
+	if won, err := v.Accept(t.Context(), tap); err != nil || won.Replayed {
+		t.Fatalf("%+v: %+v, %v", tap, won, err)
+	}
+}
+
+// lose takes the claim of the dispatch's round out of the database, as a failover to a server that had not heard does.
+func (p *place) lose(id dispatch.ID) {
+	p.t.Helper()
+	for _, statement := range []string{
+		"UPDATE dispatches SET status = 'PENDING', claim_id = NULL, accepted_by = NULL, accepted_at = NULL, version = version - 1 WHERE id = ?",
+		"DELETE FROM claims WHERE dispatch_id = ? AND outcome = 'WON'",
+		"DELETE FROM events WHERE dispatch_id = ? AND type = 'dispatch.accepted'",
+	} {
+		if _, err := p.raw.ExecContext(p.t.Context(), statement, id); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// TestLostClaim: a claim that the database no longer has stands in nobody's way for longer than two looks, in the process
+// that made it and in one that has heard of it by its marker. The operator is told, and the drivers.
+func TestLostClaim(t *testing.T) {
+	for _, where := range []string{"its own", "another's"} {
+		t.Run(where, func(t *testing.T) {
+			s := newShared(t)
+			one, id, v := s.verified(), s.dispatch(), s.drivers(3)
+			one.mustWin(t, Tap{id, v[0], 1})
+			i := one
+			if where == "another's" {
+				i = s.verified()
+			}
+			s.lose(id)
+			i.old(id)
+			i.mustRefuse(t, Tap{id, v[1], 1}, true)
+			i.look(t)
+			if i.LostClaims() != 0 || s.key(id) == "" {
+				t.Fatal("one look is enough for an alert")
+			}
+			i.look(t)
+			if n := i.LostClaims(); n != 1 {
+				t.Fatalf("%d lost claims", n)
+			}
+			for _, want := range []string{
+				"level=ERROR", `msg="ALERT the database has lost a claim`, "dispatch=" + string(id), "round=1", "driver=" + string(v[0]),
+				`database_says="nobody has it"`, "the drivers are told again",
+			} {
+				if !strings.Contains(i.logged.String(), want) {
+					t.Errorf("%s is not in the log:\n%s", want, i.logged)
+				}
+			}
+			if got := s.key(id); got != "" {
+				t.Errorf("the marker is still %q", got)
+			}
+			if round := must(t, "the announcement", i.claims.announced); round != 1 {
+				t.Errorf("announced in round %d", round)
+			}
+			i.mustWin(t, Tap{id, v[1], 1})
+			i.mustRefuse(t, Tap{id, v[2], 1}, true)
+			i.twice(t)
+			if n := i.LostClaims(); n != 1 || len(i.claims.announced) != 0 {
+				t.Errorf("the new claim counts as lost: %d", n)
+			}
+		})
+	}
+}
+
+// TestLostClaimsAreFoundWithoutATap: after a claim has failed for the database's sake, and after a lost claim was found,
+// what this process knows is in doubt.
+func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
+	s := newShared(t)
+	i, v := s.verified(), s.drivers(2)
+	var lost, kept []dispatch.ID
+	for range 3 {
+		for _, list := range []*[]dispatch.ID{&lost, &kept} {
+			id := s.dispatch()
+			i.mustWin(t, Tap{id, v[0], 1})
+			if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id); err != nil {
+				t.Fatal(err) // or the driver is busy
+			}
+			*list = append(*list, id)
+		}
+	}
+	for _, id := range lost {
+		s.lose(id)
+	}
+	i.twice(t)
+	if i.looks.asked.Load() != 0 {
+		t.Fatal("the database is asked for no reason")
+	}
+	i.claims.fail = dispatch.ErrUnavailable
+	if _, err := i.Accept(t.Context(), Tap{s.dispatch(), v[1], 1}); !errors.Is(err, dispatch.ErrUnavailable) {
+		t.Fatal(err)
+	}
+	i.claims.fail = nil
+	i.twice(t)
+	if n := i.LostClaims(); n != int64(len(lost)) || i.looks.asked.Load() != 2 {
+		t.Errorf("%d lost claims by %d looks, want %d by 2", n, i.looks.asked.Load(), len(lost))
+	}
+	for _, id := range lost {
+		if s.key(id) != "" {
+			t.Errorf("the marker of %s is still there", id)
+		}
+		must(t, "the announcement", i.claims.announced)
+	}
+	for _, id := range kept {
+		if got := s.key(id); got != takenValue(v[0], 1) {
+			t.Errorf("the marker of %s, which is taken, is %q", id, got)
+		}
+		i.mustRefuse(t, Tap{id, v[1], 1}, true)
+	}
+	// The finding is reason enough to look at the rest once more, and that is the end of it.
+	i.twice(t)
+	asked := i.looks.asked.Load()
+	i.twice(t)
+	if i.looks.asked.Load() != asked || i.LostClaims() != int64(len(lost)) || len(i.claims.announced) != 0 {
+		t.Errorf("it goes on: %d looks, %d lost claims", i.looks.asked.Load(), i.LostClaims())
+	}
+}
+
+// TestTwoDriversWereTold: where the round has been won again meanwhile, both drivers are in the log, and nobody is told
+// that the dispatch is open.
+func TestTwoDriversWereTold(t *testing.T) {
+	for name, again := range map[string]func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID){
+		"on this instance, without Redis' marker": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
+			s.redis.Del(t.Context(), lockName(id))
+			i.mustWin(t, Tap{id, second, noRound})
+		},
+		"by the backoffice": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
+			d, err := s.Dispatch(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := NewDispatcher(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"by the backoffice on an instance that knows it by the marker alone": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
+			i.gate.forget(id)
+			d, err := s.Dispatch(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := NewDispatcher(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShared(t)
+			i, id, v := s.verified(), s.dispatch(), s.drivers(3)
+			i.mustWin(t, Tap{id, v[0], 1})
+			s.lose(id)
+			again(t, s, i, id, v[1])
+			i.twice(t)
+			if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "it is "+string(v[1])+"'s") || !strings.Contains(i.logged.String(), "driver="+string(v[0])) {
+				t.Errorf("%d lost claims, logged %s", n, i.logged)
+			}
+			if got := s.key(id); got == takenValue(v[0], 1) {
+				t.Error("the marker of the lost claim is still there")
+			}
+			if len(i.claims.announced) != 0 {
+				t.Error("announced as open")
+			}
+			i.mustRefuse(t, Tap{id, v[2], 1}, true)
+		})
+	}
+}
+
+// TestLostDispatch: a dispatch may be lost with its claim.
+func TestLostDispatch(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
+	i.mustWin(t, Tap{id, v[0], 1})
+	s.lose(id)
+	for _, statement := range []string{"DELETE FROM outbox", "DELETE FROM events", "DELETE FROM dispatches"} {
+		if _, err := s.raw.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.old(id)
+	i.mustRefuse(t, Tap{id, v[1], 1}, true)
+	i.twice(t)
+	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "there is no such dispatch") || len(i.verify.doubts) != 0 {
+		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.doubts), i.logged)
+	}
+	if _, err := i.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+// TestAnnouncementOfALostClaimFails: it is made as soon as the database takes it, and the alert is not repeated.
+func TestAnnouncementOfALostClaimFails(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
+	i.mustWin(t, Tap{id, v[0], 1})
+	s.lose(id)
+	i.old(id)
+	i.mustRefuse(t, Tap{id, v[1], 1}, true)
+	readonly := "CREATE TRIGGER readonly BEFORE UPDATE ON dispatches BEGIN SELECT RAISE(ABORT, 'read only'); END"
+	if _, err := s.raw.ExecContext(t.Context(), readonly); err != nil {
+		t.Fatal(err)
+	}
+	i.twice(t)
+	must(t, "the announcement that fails", i.claims.announced)
+	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened'") != 0 {
+		t.Fatal("not noticed, or announced all the same")
+	}
+	if _, err := s.raw.ExecContext(t.Context(), "DROP TRIGGER readonly"); err != nil {
+		t.Fatal(err)
+	}
+	i.twice(t)
+	must(t, "the announcement", i.claims.announced)
+	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.doubts) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
+	}
+}
+
+// TestWhatVerificationCosts: a race asks nothing. Late taps cost one statement for all of them, whatever they are on, and
+// no Redis command.
+func TestWhatVerificationCosts(t *testing.T) {
+	s := newShared(t)
+	i, v := s.verified(), s.drivers(30)
+	var ids []dispatch.ID
+	for range 5 {
+		id := s.dispatch()
+		ids = append(ids, id)
+		together(len(v), func(k int) {
+			if _, err := i.Accept(t.Context(), Tap{id, v[k], 1}); err != nil && !errors.Is(err, dispatch.ErrAlreadyTaken) && !errors.Is(err, dispatch.ErrDriverBusy) {
+				t.Error(err)
+			}
+		})
+		if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.verify.mu.Lock()
+	for p, d := range i.verify.doubts {
+		if time.Since(d.since) < 0 {
+			t.Errorf("a fresh claim is in doubt: %+v", p) // a busy machine may make them old
+		}
+	}
+	clear(i.verify.doubts)
+	i.verify.mu.Unlock()
+
+	for _, id := range ids {
+		i.old(id)
+	}
+	claimed := i.claims.claimed.Load()
+	for _, id := range ids {
+		winner := s.holder(id)
+		for k := range 1000 {
+			if driver := v[k%len(v)]; driver != winner {
+				i.mustRefuse(t, Tap{id, driver, 1}, true)
+			}
+		}
+	}
+	i.verify.look(t.Context(), time.Now())
+	if asked, about := i.looks.asked.Load(), i.looks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
+		t.Errorf("%d statements, about %d dispatches, and %d claims", asked, about, i.claims.claimed.Load()-claimed)
+	}
+	i.verify.look(t.Context(), time.Now())
+	if i.looks.asked.Load() != 1 || i.LostClaims() != 0 {
+		t.Errorf("what was verified is verified again: %d", i.looks.asked.Load())
+	}
+}
+
+// TestNoFalseAlarm: whatever is claimed, taken away and canceled at the same time, over two instances, no look
+// ever misses a claim, although all of them are in doubt all the time.
+func TestNoFalseAlarm(t *testing.T) {
+	s := newShared(t)
+	instances := []*verified{s.verified(), s.verified()}
+	drivers := s.drivers(8)
+	ctx, stop := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	for _, i := range instances {
+		looking.Go(func() {
+			for ctx.Err() == nil {
+				i.verify.everything()
+				i.verify.look(ctx, time.Now().Add(verifyAgain))
+				for p, d := range i.missed() {
+					t.Errorf("%+v was missed: %+v", p, d)
+				}
+			}
+		})
+	}
+	for range 5 {
+		id := s.dispatch()
+		together(len(drivers), func(k int) {
+			i := instances[k%2]
+			for range 6 {
+				d, err := s.Dispatch(t.Context(), id)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				won, err := i.Accept(t.Context(), Tap{id, drivers[k], d.Round})
+				if err != nil || won.Replayed {
+					continue
+				}
+				if _, err := NewDispatcher(s.place, i.Acceptor).Unassign(t.Context(), id, won.Dispatch.Version, "key_1", ""); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		d, err := s.Dispatch(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewDispatcher(s.place, instances[0].Acceptor).Cancel(t.Context(), id, d.Version, "key_1", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	looking.Wait()
+	rounds := s.count("claims")
+	for n, i := range instances {
+		if i.LostClaims() != 0 || i.logged.Len() > 0 {
+			t.Errorf("instance %d: %d lost claims, logged %s", n, i.LostClaims(), i.logged)
+		}
+		t.Logf("instance %d: %d looks, %d claims, none missed", n, i.looks.asked.Load(), rounds)
+	}
+}
+
+func (v *verified) missed() map[promise]doubt {
+	v.verify.mu.Lock()
+	defer v.verify.mu.Unlock()
+	missed := map[promise]doubt{}
+	for p, d := range v.verify.doubts {
+		if d.missed {
+			missed[p] = d
+		}
+	}
+	return missed
+}
+
+// TestDatabaseCanNotBeAsked: what is in doubt stays so, for verifyFor at most.
+func TestDatabaseCanNotBeAsked(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
+	i.mustWin(t, Tap{id, v[0], 1})
+	i.old(id)
+	i.mustRefuse(t, Tap{id, v[1], 1}, true)
+	i.looks.fail = dispatch.ErrUnavailable
+	for range 5 {
+		i.twice(t)
+	}
+	if len(i.verify.doubts) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
+	}
+	i.verify.look(t.Context(), time.Now().Add(verifyFor+time.Minute))
+	if len(i.verify.doubts) != 0 {
+		t.Error("a doubt is kept for ever")
+	}
+}
+
+func TestVerifierIsBounded(t *testing.T) {
+	s := newShared(t)
+	i := s.verified()
+	now := time.Now()
+	for k := range verifyMost + 100 {
+		i.verify.note(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
+	}
+	if n := len(i.verify.doubts); n != verifyMost {
+		t.Errorf("%d doubts, want %d", n, verifyMost)
+	}
+	i.verify.look(t.Context(), now)
+	if n := i.looks.ids.Load(); n != verifyAtOnce {
+		t.Errorf("a look at %d dispatches, want %d", n, verifyAtOnce)
+	}
+}
