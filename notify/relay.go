@@ -234,6 +234,11 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
 	}
 	r.metrics.dropped("superseded", told.Dropped)
+	// The winner's message overtakes what waits here: an offer that comes after it would take its place on the phone.
+	d := &told.Dispatch
+	r.giveBackAll(func(p *dispatch.Push) bool {
+		return p.Dispatch.ID == d.ID && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
+	}, 0)
 	r.ready.add(told.Pushes)
 	if told.More {
 		r.toExpand(r.fresh, event) // behind all that wait
