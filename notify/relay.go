@@ -260,7 +260,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
 	}
 	r.metrics.dropped("superseded", told.Dropped)
-	r.ready.add(told.Pushes)
+	r.makeReady(told.Pushes)
 	if told.More {
 		r.toExpand(r.fresh, event) // behind all that wait
 	}
@@ -270,6 +270,24 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 			r.WakeOthers()
 		}
 	}
+}
+
+// makeReady has pushes wait for the channel. A message about a driver's job overtakes the offers that wait: one that came
+// after it would take its place on the phone, so those that are over are given back.
+func (r *Relay) makeReady(pushes []dispatch.Push) {
+	now := map[dispatch.ID]*dispatch.Dispatch{}
+	for i := range pushes {
+		if p := &pushes[i]; !p.Type.Offers() {
+			now[p.Dispatch.ID] = &p.Dispatch
+		}
+	}
+	if len(now) > 0 {
+		r.giveBackAll(func(p *dispatch.Push) bool {
+			d := now[p.Dispatch.ID]
+			return d != nil && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
+		}, 0)
+	}
+	r.ready.add(pushes)
 }
 
 // lease keeps as many pushes ready as the channel takes.
@@ -287,7 +305,7 @@ func (r *Relay) lease(ctx context.Context) {
 			r.metrics.dropped(why, n)
 		}
 		r.channel.release(places - len(pushes))
-		r.ready.add(pushes)
+		r.makeReady(pushes)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("can't look for notifications to send", "error", err)
 		}
