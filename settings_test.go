@@ -56,7 +56,7 @@ func TestSettings(t *testing.T) {
 		PreviousJWTSecret: "the-secret-of-before-of-these-tests",
 		JobLock:           "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
 		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
-		Drain: 90 * time.Millisecond, Tracing: true,
+		Drain: 90 * time.Millisecond, Tracing: true, Migrate: true,
 		Push: PushConfig{
 			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true, WebKey: "AIzaSy-_0",
 			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,

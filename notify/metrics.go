@@ -63,6 +63,11 @@ func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
 			Name: "firsttap_push_backlog_age_seconds", Help: "For how long the oldest of them has been due.",
 		}),
 	}
+	for _, class := range []Class{
+		Sent, DeadToken, BadToken, WrongSender, Poison, Quota, Auth, PlatformAuth, Unavailable, Unreached, Unsure,
+	} {
+		m.results.WithLabelValues(string(class)) // a rate needs the zero before the first
+	}
 	if r == nil {
 		return m
 	}
