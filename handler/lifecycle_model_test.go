@@ -182,7 +182,7 @@ func (m *model) withdraw(d *modelDispatch, v *modelDriver, round int, now time.T
 		had = d.hadIn(v, round)
 	}
 	switch named := round == 0 || round == d.round; {
-	case !(holds && named) && had != nil && had.outcome == "WITHDRAWN":
+	case (!holds || !named) && had != nil && had.outcome == "WITHDRAWN":
 		return fine
 	case holds && !named:
 		return verdict{409, "OFFER_STALE"}

@@ -19,7 +19,7 @@ const (
 	// A connection is given up at an age between these, each at its own, so that a pool does not lose all of them at once.
 	// It is how long an instance stays at most on a server that its address leads to no longer, and that takes writes.
 	minConnAge, maxConnAge = 3 * time.Minute, 5 * time.Minute
-	// redialPause is for which no connection is dialled after one has led to a read-only server: those who ask meanwhile
+	// redialPause is for which no connection is dialed after one has led to a read-only server: those who ask meanwhile
 	// are refused at once.
 	redialPause = 100 * time.Millisecond
 )
@@ -37,7 +37,7 @@ type primary struct {
 	// every is how old the answer may be when a connection is taken from the pool: 0 asks each time, less than that never,
 	// where the statements ask for themselves.
 	every time.Duration
-	// demotions is how often a connection's server was found to be read-only: those that were dialled before are given up.
+	// demotions is how often a connection's server was found to be read-only: those that were dialed before are given up.
 	demotions atomic.Int64
 	// refused is when a dial last led to a read-only server.
 	refused atomic.Pointer[time.Time]
@@ -67,13 +67,13 @@ func (p *primary) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errReadOnly
 	}
 	demotions := p.demotions.Load()
-	dialled, err := p.Connector.Connect(ctx)
+	dialed, err := p.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	whole, ok := dialled.(conn)
+	whole, ok := dialed.(conn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("%T lacks a method", dialled), dialled.Close())
+		return nil, errors.Join(fmt.Errorf("%T lacks a method", dialed), dialed.Close())
 	}
 	now := time.Now()
 	c := &primaryConn{

@@ -244,8 +244,8 @@ func TestConnectionsAge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = c.Raw(func(dialled any) error {
-				p := dialled.(*primaryConn)
+			err = c.Raw(func(dialed any) error {
+				p := dialed.(*primaryConn)
 				if age := time.Until(p.ends); age > maxConnAge || age < minConnAge-time.Minute {
 					t.Errorf("a connection ends in %v", age)
 				}

@@ -1,0 +1,165 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// TestWhatVerificationCosts: a race asks nothing. Late taps cost one statement for all of them, whatever they are on, and
+// no Redis command.
+func TestWhatVerificationCosts(t *testing.T) {
+	s := newShared(t)
+	i, v := s.verified(), s.drivers(30)
+	var ids []dispatch.ID
+	for range 5 {
+		id := s.dispatch()
+		ids = append(ids, id)
+		together(len(v), func(k int) {
+			if _, err := i.Accept(t.Context(), Tap{id, v[k], 1}); err != nil && !errors.Is(err, dispatch.ErrAlreadyTaken) && !errors.Is(err, dispatch.ErrDriverBusy) {
+				t.Error(err)
+			}
+		})
+		if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE id = ?", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i.verify.mu.Lock()
+	for p, d := range i.verify.doubts {
+		if time.Since(d.since) < 0 {
+			t.Errorf("a fresh claim is in doubt: %+v", p) // a busy machine may make them old
+		}
+	}
+	clear(i.verify.doubts)
+	i.verify.mu.Unlock()
+
+	for _, id := range ids {
+		i.old(id)
+	}
+	claimed := i.claims.claimed.Load()
+	for _, id := range ids {
+		winner := s.holder(id)
+		for k := range 1000 {
+			if driver := v[k%len(v)]; driver != winner {
+				i.mustRefuse(t, Tap{id, driver, 1}, true)
+			}
+		}
+	}
+	i.verify.look(t.Context(), time.Now())
+	if asked, about := i.looks.asked.Load(), i.looks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
+		t.Errorf("%d statements, about %d dispatches, and %d claims", asked, about, i.claims.claimed.Load()-claimed)
+	}
+	i.verify.look(t.Context(), time.Now())
+	if i.looks.asked.Load() != 1 || i.LostClaims() != 0 {
+		t.Errorf("what was verified is verified again: %d", i.looks.asked.Load())
+	}
+}
+
+// TestNoFalseAlarm: whatever is claimed, taken away and canceled at the same time, over two instances, no look
+// ever misses a claim, although all of them are in doubt all the time.
+func TestNoFalseAlarm(t *testing.T) {
+	s := newShared(t)
+	instances := []*verified{s.verified(), s.verified()}
+	drivers := s.drivers(8)
+	ctx, stop := context.WithCancel(t.Context())
+	var looking sync.WaitGroup
+	for _, i := range instances {
+		looking.Go(func() {
+			for ctx.Err() == nil {
+				i.verify.everything()
+				i.verify.look(ctx, time.Now().Add(verifyAgain))
+				for p, d := range i.missed() {
+					t.Errorf("%+v was missed: %+v", p, d)
+				}
+			}
+		})
+	}
+	for range 5 {
+		id := s.dispatch()
+		together(len(drivers), func(k int) {
+			i := instances[k%2]
+			for range 6 {
+				d, err := s.Dispatch(t.Context(), id)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				won, err := i.Accept(t.Context(), Tap{id, drivers[k], d.Round})
+				if err != nil || won.Replayed {
+					continue
+				}
+				if _, err := NewDispatcher(s.place, i.Acceptor).Unassign(t.Context(), id, won.Dispatch.Version, "key_1", ""); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		d, err := s.Dispatch(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewDispatcher(s.place, instances[0].Acceptor).Cancel(t.Context(), id, d.Version, "key_1", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	looking.Wait()
+	rounds := s.count("claims")
+	for n, i := range instances {
+		if i.LostClaims() != 0 || i.logged.Len() > 0 {
+			t.Errorf("instance %d: %d lost claims, logged %s", n, i.LostClaims(), i.logged)
+		}
+		t.Logf("instance %d: %d looks, %d claims, none missed", n, i.looks.asked.Load(), rounds)
+	}
+}
+
+func (v *verified) missed() map[promise]doubt {
+	v.verify.mu.Lock()
+	defer v.verify.mu.Unlock()
+	missed := map[promise]doubt{}
+	for p, d := range v.verify.doubts {
+		if d.missed {
+			missed[p] = d
+		}
+	}
+	return missed
+}
+
+// TestDatabaseCanNotBeAsked: what is in doubt stays so, for verifyFor at most.
+func TestDatabaseCanNotBeAsked(t *testing.T) {
+	s := newShared(t)
+	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
+	i.mustWin(t, Tap{id, v[0], 1})
+	i.old(id)
+	i.mustRefuse(t, Tap{id, v[1], 1}, true)
+	i.looks.fail = dispatch.ErrUnavailable
+	for range 5 {
+		i.twice(t)
+	}
+	if len(i.verify.doubts) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
+	}
+	i.verify.look(t.Context(), time.Now().Add(verifyFor+time.Minute))
+	if len(i.verify.doubts) != 0 {
+		t.Error("a doubt is kept for ever")
+	}
+}
+
+func TestVerifierIsBounded(t *testing.T) {
+	s := newShared(t)
+	i := s.verified()
+	now := time.Now()
+	for k := range verifyMost + 100 {
+		i.verify.note(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
+	}
+	if n := len(i.verify.doubts); n != verifyMost {
+		t.Errorf("%d doubts, want %d", n, verifyMost)
+	}
+	i.verify.look(t.Context(), now)
+	if n := i.looks.ids.Load(); n != verifyAtOnce {
+		t.Errorf("a look at %d dispatches, want %d", n, verifyAtOnce)
+	}
+}
