@@ -102,6 +102,7 @@ type Relay struct {
 	due        chan struct{} // notifications
 	events     chan struct{}
 	ready      *lanes
+	leasing    sync.Mutex // held from a lease until what it has found is ready
 	// platforms are closed until then, because the push service can't reach them.
 	platformsMu sync.Mutex
 	platforms   map[dispatch.Platform]time.Time
@@ -172,7 +173,7 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 	loops.Go(func() { r.expandFresh(ctx, lasting, r.own) })
 	loops.Go(func() { r.expandDue(ctx, lasting) })
-	loops.Go(func() { r.lease(ctx) })
+	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
 	loops.Go(func() { r.try(ctx, lasting) })
 	loops.Go(func() { r.keepTopics(ctx) })
@@ -260,7 +261,16 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
 	}
 	r.metrics.dropped("superseded", told.Dropped)
-	r.makeReady(told.Pushes)
+	overtakes := !told.Event.Type.Offers() && told.Event.Type != dispatch.EventCreated
+	if overtakes {
+		r.overtake(&told.Dispatch)
+	}
+	r.ready.add(told.Pushes)
+	if overtakes {
+		r.leasing.Lock() // what is being leased may have been read before
+		r.overtake(&told.Dispatch)
+		r.leasing.Unlock()
+	}
 	if told.More {
 		r.toExpand(r.fresh, event) // behind all that wait
 	}
@@ -272,40 +282,29 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	}
 }
 
-// makeReady has pushes wait for the channel. A message about a driver's job overtakes the offers that wait: one that came
-// after it would take its place on the phone, so those that are over are given back.
-func (r *Relay) makeReady(pushes []dispatch.Push) {
-	now := map[dispatch.ID]*dispatch.Dispatch{}
-	for i := range pushes {
-		if p := &pushes[i]; !p.Type.Offers() {
-			now[p.Dispatch.ID] = &p.Dispatch
-		}
-	}
-	if len(now) > 0 {
-		r.giveBackAll(func(p *dispatch.Push) bool {
-			d := now[p.Dispatch.ID]
-			return d != nil && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
-		}, 0)
-	}
-	r.ready.add(pushes)
+// overtake gives back the offers of a dispatch that wait for the channel and are over. What tells so overtakes them: one
+// that came after it would take its place on the phone.
+func (r *Relay) overtake(d *dispatch.Dispatch) {
+	r.giveBackAll(func(p *dispatch.Push) bool {
+		return p.Dispatch.ID == d.ID && p.Type.Offers() && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
+	}, 0)
 }
 
 // lease keeps as many pushes ready as the channel takes.
-func (r *Relay) lease(ctx context.Context) {
+func (r *Relay) lease(ctx, lasting context.Context) {
 	for ctx.Err() == nil {
 		places := r.channel.reserve(pushesAtOnce, ahead, time.Now())
 		if places == 0 {
 			r.wait(ctx, r.channel.roomy)
 			continue
 		}
-		pushes, dropped, err := r.Outbox.Lease(ctx, places)
+		pushes, dropped, err := r.leaseOnce(lasting, places)
 		leased := len(pushes)
 		for why, n := range dropped {
 			leased += n
 			r.metrics.dropped(why, n)
 		}
 		r.channel.release(places - len(pushes))
-		r.makeReady(pushes)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("can't look for notifications to send", "error", err)
 		}
@@ -315,6 +314,19 @@ func (r *Relay) lease(ctx context.Context) {
 		}
 		r.awaitRoom(ctx)
 	}
+}
+
+// leaseTime bounds one lease. It does not end with the Relay: what was leased by then has to be given back.
+const leaseTime = 10 * time.Second
+
+func (r *Relay) leaseOnce(ctx context.Context, places int) (pushes []dispatch.Push, dropped map[string]int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	r.leasing.Lock()
+	defer r.leasing.Unlock()
+	pushes, dropped, err = r.Outbox.Lease(ctx, places)
+	r.ready.add(pushes)
+	return pushes, dropped, err
 }
 
 // awaitRoom waits until a lease is worth its transaction.
