@@ -98,8 +98,8 @@ func TestSecrets(t *testing.T) {
 func TestMigrateCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, step := range []struct{ args, says string }{
-		{"migrate status", "pending"}, {"migrate up", "6 applied"}, {"migrate up", "0 applied"}, {"migrate status", "20"},
-		{"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", "nothing"}, {"migrate up", "6 applied"}, {"version", "firsttap"},
+		{"migrate status", "pending"}, {"migrate up", "9 applied"}, {"migrate up", "0 applied"}, {"migrate status", "20"},
+		{"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", "nothing"}, {"migrate up", "9 applied"}, {"version", "firsttap"},
 	} {
 		var out logBuffer
 		if err := run(t.Context(), strings.Fields(step.args), environment(), &writer{&out}); err != nil {

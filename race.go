@@ -72,7 +72,7 @@ func serviceHere(ctx context.Context, c Config) string {
 	url := "http://" + net.JoinHostPort(host, port)
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/livez", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
 	if err != nil {
 		return ""
 	}
@@ -94,7 +94,7 @@ func raceAlone(ctx context.Context, c Config, drivers int, stdout io.Writer) err
 	}
 	defer os.RemoveAll(dir)
 	c.DatabaseURL, c.RedisURL, c.OpsAddr = "sqlite://"+filepath.Join(dir, "race.db"), "", ""
-	c.Addr, c.AdminKey, c.JWTSecret = "127.0.0.1:0", "", ""
+	c.Addr, c.AdminKey, c.JWTSecret, c.Migrate = "127.0.0.1:0", "", "", true
 	fmt.Fprintln(stdout, "no service here: racing at one of its own, in a temporary folder")
 
 	serving, stop := context.WithCancel(ctx)

@@ -52,15 +52,11 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	defer front.close()
 	store, err := open(ctx, c, log)
 	if err != nil {
-		return err
+		return toldToEnd(ctx, log, err)
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	if err := prepare(ctx, c, store, log); err != nil {
-		if ctx.Err() != nil {
-			log.Warn("told to end before the database was migrated; the next start goes on with that", "error", err)
-			return nil
-		}
-		return err
+		return toldToEnd(ctx, log, err)
 	}
 	metrics, err := openTelemetry(ctx, c, log)
 	if err != nil {
@@ -139,6 +135,15 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	drain := &draining{last: c.Drain, log: log}
 	api.Draining = drain.begun.Load
 	return front.serve(ctx, metrics.server(handler.New(api)), operations(metrics.Registry), drain, news.hub.Close, stdout)
+}
+
+// toldToEnd returns nil for the error of a start that the end of ctx has cut off, which is none, and err otherwise.
+func toldToEnd(ctx context.Context, log *slog.Logger, err error) error {
+	if ctx.Err() == nil {
+		return err
+	}
+	log.Warn("the instance was told to end before its database was ready; the next start goes on with that", "error", err)
+	return nil
 }
 
 // openGate returns the gate before the database, nil without Redis. It is closed when work has ended.

@@ -178,7 +178,7 @@ func (h *handler) previewDispatch(c echo.Context, actor string) error {
 		return err
 	}
 	var p dispatch.Preview
-	err = h.searches.inTurn(c, actor, func() (err error) {
+	err = h.searches.forPreview(c, actor, func() (err error) {
 		p, err = h.Dispatcher.Preview(c.Request().Context(), req.order())
 		return err
 	})

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// searchesAtOnce is how many searches an instance has under way, of all keys; of one key it is one.
+	// searchesAtOnce is how many searches an instance has under way, of all keys, and how many previews; of one key it is one
+	// of either.
 	searchesAtOnce = 2
 	// searchesWaiting is how many of a key wait for the one that is under way, and searchPatience for how long: a page that
 	// searches while somebody types does not notice.
@@ -19,9 +20,10 @@ const (
 
 // searches has what reads whole tables done one at a time for each key. There is nothing in it but what is under way.
 type searches struct {
-	mu  sync.Mutex
-	of  map[string]*searching
-	all chan struct{}
+	mu sync.Mutex
+	of map[string]*searching
+	// texts and previews are the places of all keys. They are apart: who may only read keeps nobody from making a dispatch.
+	texts, previews chan struct{}
 }
 
 // searching is what a key searches.
@@ -31,7 +33,7 @@ type searching struct {
 }
 
 func newSearches() *searches {
-	return &searches{of: map[string]*searching{}, all: make(chan struct{}, searchesAtOnce)}
+	return &searches{of: map[string]*searching{}, texts: make(chan struct{}, searchesAtOnce), previews: make(chan struct{}, searchesAtOnce)}
 }
 
 // forText calls list, in turn where it searches for text: there is no index for what may stand anywhere.
@@ -39,11 +41,17 @@ func (s *searches) forText(c echo.Context, caller, text string, list func() erro
 	if text == "" {
 		return list()
 	}
-	return s.inTurn(c, caller, list)
+	return s.inTurn(c, caller, s.texts, list)
 }
 
-// inTurn calls search when it is the caller's turn. errRateLimited where there are too many, or it does not come soon.
-func (s *searches) inTurn(c echo.Context, caller string, search func() error) error {
+// forPreview calls preview in turn.
+func (s *searches) forPreview(c echo.Context, caller string, preview func() error) error {
+	return s.inTurn(c, caller, s.previews, preview)
+}
+
+// inTurn calls search when it is the caller's turn and there is a place. errRateLimited where there are too many, or it does
+// not come soon.
+func (s *searches) inTurn(c echo.Context, caller string, places chan struct{}, search func() error) error {
 	own := s.enter(caller)
 	if own == nil {
 		return tooMany(c, time.Second)
@@ -51,7 +59,7 @@ func (s *searches) inTurn(c echo.Context, caller string, search func() error) er
 	defer s.leave(caller, own)
 	ctx, cancel := context.WithTimeout(c.Request().Context(), searchPatience)
 	defer cancel()
-	for _, turn := range []chan struct{}{own.turn, s.all} { // who waits for their own keeps nobody else waiting
+	for _, turn := range []chan struct{}{own.turn, places} { // who waits for their own keeps nobody else waiting
 		select {
 		case turn <- struct{}{}:
 			defer func() { <-turn }()

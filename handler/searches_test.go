@@ -133,6 +133,32 @@ func TestSearchesAreBounded(t *testing.T) {
 	}
 }
 
+// TestPreviewsGoOn while searches of others take all their places.
+func TestPreviewsGoOn(t *testing.T) {
+	w := newHeld(t)
+	for _, k := range []string{"a", "b", "c"} {
+		w.putNamedKey("key_"+k, dispatch.Admin, k)
+		w.call("GET", "/v1/admin/api-keys", k, "")
+	}
+	w.search("a", "GET", "/v1/admin/drivers?q=kim", "")
+	w.search("b", "GET", "/v1/admin/drivers?q=kim", "")
+	<-w.reached
+	<-w.reached
+	w.search("c", "POST", "/v1/admin/dispatches/preview", order(1))
+	w.comesTo("the preview is under way", func() bool { return w.at.Load() == 3 || w.refusals() > 0 })
+	close(w.release)
+	w.all.Wait()
+	if w.ended != 3 {
+		t.Errorf("%d ended, %d refused", w.ended, w.refused)
+	}
+}
+
+func (h *held) refusals() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refused
+}
+
 // TestSearchesForget whom nothing is under way of.
 func TestSearchesForget(t *testing.T) {
 	s := newSearches()

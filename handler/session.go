@@ -178,7 +178,11 @@ func (h *handler) signIn(c echo.Context) error {
 	if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 		return err
 	}
-	if err := h.Store.NoteSignIn(calledBy(c, key.ID), key.ID, address(c)); err != nil {
+	err = h.Store.NoteSignIn(calledBy(c, key.ID), key.ID, address(c))
+	if errors.Is(err, dispatch.ErrKeyNotFound) { // it was revoked after it was looked up
+		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)
+	}
+	if err != nil {
 		return err
 	}
 	h.SignIns.Done(service.DoorSession, address(c), service.SignInOK)

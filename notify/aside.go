@@ -163,6 +163,7 @@ func (r *Relay) try(ctx, lasting context.Context) {
 		default:
 			r.aside.start()
 			r.running.Go(func() {
+				r.metrics.started(p, time.Now())
 				o := r.Sender.Send(lasting, p)
 				r.aside.done(o)
 				r.channel.heard(o, time.Now())

@@ -21,7 +21,12 @@ func (r *Relay) send(ctx, lasting context.Context) {
 		ok, wait := r.channel.start(now)
 		switch {
 		case ok:
-			r.begin(lasting, r.ready.next(), now)
+			p := r.ready.next()
+			if p == nil { // what waited has been given back meanwhile, with its place
+				r.channel.unstart()
+				continue
+			}
+			r.begin(lasting, p, now)
 		case wait > 0:
 			r.giveBackAll(all, wait)
 		default:
@@ -90,6 +95,11 @@ func (r *Relay) conclude(p dispatch.Push, o Outcome) dispatch.Settled {
 	case Sent:
 		r.tokens.accept(p, time.Now())
 	case DeadToken, BadToken, WrongSender:
+		if p.Topic != "" {
+			o.Class = Poison // no device's token was refused
+			r.Log.Error("a push to a topic was refused and is dead until somebody looks at it", "notification", p.ID, "reason", o.Reason)
+			break
+		}
 		return r.tokens.judge(p, o, time.Now())
 	case PlatformAuth:
 		r.close(p.Device.Platform, o)

@@ -186,7 +186,9 @@ func (t *tokens) note(p dispatch.Push, o Outcome, now time.Time) {
 		if now.Sub(m.since) >= remembered*t.gap {
 			m = madeUp{since: now}
 		}
-		m.tokens++
+		if first {
+			m.tokens++
+		}
 		t.madeUp[p.Driver] = m
 		return
 	}

@@ -127,8 +127,9 @@ func shorten(v any, most int) any {
 	return v
 }
 
-// auditOften is audit for what a driver may do as often as they like: what one does within a minute is one entry, with the
-// first change, the latest one, and how many there were. The driver's row is locked.
+// auditOften is audit for what a caller may do as often as they like: what one does within a minute is one entry, with the
+// first change, the latest one, how many there were, and the names that the ones between had: the installations, the
+// addresses, and the drivers whose push tokens were taken over. The row of the driver or key is locked.
 func auditOften(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	var rows []auditRow
 	err := tx.Where("target = ? AND id >= ? AND actor = ? AND action = ?", target, dispatch.FirstAuditID(now.Add(-time.Minute)),
@@ -147,9 +148,31 @@ func auditOften(tx *gorm.DB, action dispatch.AuditAction, target string, detail 
 	last := maps.Clone(detail)
 	last["at"] = moment(&now)
 	merged["times"], merged["last"] = max(2, int(times)+1), last
+	keepNames(merged, detail)
 	said, err := detailText(merged)
 	if err != nil {
 		return unavailable(err)
 	}
 	return unavailable(tx.Model(&auditRow{}).Where("id = ?", rows[0].ID).Update("detail", said).Error)
+}
+
+// mostNames is how many different names of a kind one entry keeps.
+const mostNames = 16
+
+// keepNames notes in merged, under "also", which names detail has that the entry does not begin with.
+func keepNames(merged, detail map[string]any) {
+	also, _ := merged["also"].(map[string]any)
+	if also == nil {
+		also = map[string]any{}
+	}
+	for field, v := range detail {
+		name, plain := v.(string)
+		known, _ := also[field].([]any)
+		if plain && name != merged[field] && !slices.Contains(known, v) && len(known) < mostNames {
+			also[field] = append(known, name)
+		}
+	}
+	if len(also) > 0 {
+		merged["also"] = also
+	}
 }

@@ -198,3 +198,21 @@ func TestDevicesAreAudited(t *testing.T) {
 		mustBeError(t, "nobody's", db.DeleteDevice(t.Context(), "drv_0", "x"), dispatch.ErrDriverNotFound)
 	})
 }
+
+// What a driver does between the first change of a minute and the last does not hide: a token that was taken over is named.
+func TestAuditKeepsNamesOfAMinute(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 2)
+		db.mustPut(t, someDevice(v[0].ID, "phone", "an honest driver's token"))
+		for _, token := range []string{"own", "an honest driver's token", "own again", "own"} {
+			if _, err := db.PutDevice(byDriver(t, v[1].ID), someDevice(v[1].ID, "of "+token, token)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e := detail(t, db.lastAudit(t, dispatch.AuditDevicePut))
+		also, _ := e["also"].(map[string]any)
+		if fmt.Sprint(also["token_was_of"]) != fmt.Sprintf("[%s]", v[0].ID) || len(also["installation_id"].([]any)) != 2 {
+			t.Errorf("%v", e)
+		}
+	})
+}

@@ -80,7 +80,7 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 		}
 		detail["installation_id"] = v.Installation
 		if len(had) > 0 {
-			detail["token_was_of"] = had[0].DriverID
+			detail["token_was_of"] = string(had[0].DriverID)
 		}
 		return auditOften(tx, dispatch.AuditDevicePut, string(v.Driver), detail, now)
 	})

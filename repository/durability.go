@@ -69,7 +69,7 @@ func lossyReplication(ctx context.Context, db *sql.DB) ([]string, error) {
 		case err != nil:
 			return nil, err
 		case member:
-			return nil, nil
+			return groupProblems(ctx, db)
 		}
 	}
 	role := "master"
@@ -134,6 +134,20 @@ func inGroup(ctx context.Context, db *sql.DB) (bool, error) {
 		return false, fmt.Errorf("%w (it takes: GRANT SELECT ON performance_schema.replication_group_members)", err)
 	}
 	return n > 0, nil
+}
+
+// groupProblems returns what would let a new primary of the group answer before it has applied what the last one committed.
+func groupProblems(ctx context.Context, db *sql.DB) ([]string, error) {
+	var consistency string
+	if err := db.QueryRowContext(ctx, "SELECT @@group_replication_consistency").Scan(&consistency); err != nil {
+		return nil, err
+	}
+	switch consistency {
+	case "BEFORE_ON_PRIMARY_FAILOVER", "BEFORE", "BEFORE_AND_AFTER":
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("group_replication_consistency=%s, should be BEFORE_ON_PRIMARY_FAILOVER: a new primary answers for a moment without the last claims",
+		consistency)}, nil
 }
 
 // replicas counts the replicas that are connected. A MariaDB has said so in its status already.

@@ -104,13 +104,13 @@ func (s *Store) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRec
 
 // lockKey locks the key's row until tx ends, and returns it and the time. ErrKeyNotFound, with the time.
 func (s *Store) lockKey(tx *gorm.DB, id string) (keyRow, time.Time, error) {
-	now, err := s.clock(tx)
-	if err != nil {
-		return keyRow{}, now, err
-	}
 	var rows []keyRow
 	if err := tx.Raw("SELECT * FROM api_keys WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error; err != nil {
-		return keyRow{}, now, unavailable(err)
+		return keyRow{}, time.Time{}, unavailable(err)
+	}
+	now, err := s.clock(tx) // now that the row is ours
+	if err != nil {
+		return keyRow{}, now, err
 	}
 	if len(rows) == 0 {
 		return keyRow{}, now, dispatch.ErrKeyNotFound

@@ -142,7 +142,8 @@ func (c *primaryConn) IsValid() bool {
 }
 
 func (c *primaryConn) ask(ctx context.Context) (readOnly bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTime)
+	// A caller who gives up in the middle would cost the pool a good connection.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
 	defer cancel()
 	rows, err := c.QueryContext(ctx, "SELECT "+readOnlySQL, nil)
 	if err != nil {

@@ -18,7 +18,7 @@ func (s *Store) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.Dr
 		var past dispatch.Withdrawals
 		if d.HeldBy(driver) {
 			var err error
-			if past, err = s.withdrawals(tx, id, driver, now); err != nil {
+			if past, now, err = s.withdrawals(tx, id, driver); err != nil {
 				return nil, err
 			}
 		}
@@ -26,10 +26,11 @@ func (s *Store) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.Dr
 	})
 }
 
-func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverID, now time.Time) (past dispatch.Withdrawals, err error) {
+// withdrawals also returns the time, which is later than the withdrawals that it has.
+func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverID) (past dispatch.Withdrawals, now time.Time, err error) {
 	// Of two withdrawals of one driver at the same time, the second waits here and counts the first.
-	if _, _, err := s.lockDriver(tx, driver); err != nil {
-		return past, err
+	if _, now, err = s.lockDriver(tx, driver); err != nil {
+		return past, now, err
 	}
 	const columns = `SELECT dispatch_id, driver_id, ended_at FROM claims WHERE outcome = 'WITHDRAWN' AND ended_at > ? AND `
 	var rows []struct {
@@ -40,7 +41,7 @@ func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverI
 	since := micros(now.Add(-dispatch.WithdrawalsFor))
 	err = tx.Raw(columns+"dispatch_id = ? UNION "+columns+"driver_id = ? ORDER BY ended_at", since, id, since, driver).Scan(&rows).Error
 	if err != nil {
-		return past, unavailable(err)
+		return past, now, unavailable(err)
 	}
 	for _, row := range rows {
 		at := fromMicros(row.EndedAt)
@@ -54,5 +55,5 @@ func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverI
 			past.Both = append(past.Both, at)
 		}
 	}
-	return past, nil
+	return past, now, nil
 }

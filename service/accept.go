@@ -75,7 +75,7 @@ func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Lo
 		claims: claims, locks: locks, lockTTL: lockTTL, log: log, counter: uncounted{},
 		gate: newGate(), chaser: newChaser(claims, locks, log), places: make(chan struct{}, asidePlaces),
 	}
-	a.verify = newVerifier(claims, locks, a.gate, log)
+	a.verify = newVerifier(claims, locks, a.gate, a.chaser, log)
 	return a
 }
 
@@ -198,6 +198,9 @@ func (a *Acceptor) decide(ctx context.Context, tap Tap, id dispatch.ClaimID, l L
 			"dispatch", tap.Dispatch, "round", tap.Round, "for", asideFor, "error", err)
 	}
 	replayed := err == nil && d.Claim.ID != id
+	if err == nil && !replayed {
+		a.gate.comeBack(tap.Driver)
+	}
 	a.counter.CountDecision(l, decisionOf(replayed, err))
 	a.mark(ctx, tap, lease, d, err)
 	if err != nil {
@@ -222,7 +225,7 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 		return nil, nil
 	case m.committed:
 		a.counter.CountDecision(LayerMarker, DecisionRefused)
-		a.gate.know(tap.Dispatch, m.holder)
+		a.gate.hear(tap.Dispatch, m.holder)
 		a.verify.note(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // nobody knows how old it is
 		a.chaser.settle(tap.Dispatch, m.round)
 	default:

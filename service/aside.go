@@ -29,6 +29,13 @@ func (g *gate) setAside(v dispatch.DriverID) (fresh bool) {
 	return fresh
 }
 
+// comeBack has the taps of a driver who has won be like others' again.
+func (g *gate) comeBack(v dispatch.DriverID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.aside.Remove(v)
+}
+
 // isAside reports whether the driver's taps turn nobody away. g.mu is held.
 func (g *gate) isAside(v dispatch.DriverID) bool {
 	until, ok := g.aside.Get(v)

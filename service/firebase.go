@@ -71,7 +71,7 @@ func (t *Tokens) Caller(ctx context.Context, token string) (dispatch.DriverID, e
 	}
 	driver, err = t.trust.driver(ctx, uid, t.now())
 	if err == nil && t.revoked.signedOut(driver, signedIn) {
-		return "", ErrUnauthenticated
+		return "", ErrTokenOver
 	}
 	return driver, err
 }

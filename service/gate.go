@@ -154,6 +154,19 @@ func (g *gate) know(id dispatch.ID, h holder) {
 	}
 }
 
+// hear remembers what a marker says, which may have outlived the claim: what is known otherwise of the same round stays, and
+// the marker is verified.
+func (g *gate) hear(id dispatch.ID, h holder) {
+	g.mu.Lock()
+	old, ok := g.taken.Peek(id)
+	g.mu.Unlock()
+	if ok && old.round == h.round && old.driver != h.driver {
+		g.verify.note(id, h, time.Now())
+		return
+	}
+	g.know(id, h)
+}
+
 // each calls f with every fact that was learned after since, believed still or not.
 func (g *gate) each(since time.Time, f func(dispatch.ID, holder)) {
 	g.mu.Lock()

@@ -134,6 +134,9 @@ func (b *keyBook) glance(ctx context.Context) error {
 // load reads the book. The caller holds reading.
 func (b *keyBook) load(ctx context.Context) error {
 	b.tried = time.Now()
+	// Others wait for the answer too: it does not end with the request that asks.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	defer cancel()
 	all, err := b.store.KeyHashes(ctx, b.most)
 	if err != nil {
 		return err

@@ -23,7 +23,9 @@ const (
 	// verifyAgain is how often a fact is verified on which taps go on to be refused.
 	verifyAgain = 3 * time.Second
 	// verifyEvery is how often the database is asked at most, about verifyAtOnce dispatches in one statement.
-	verifyEvery  = time.Second
+	verifyEvery = time.Second
+	// verifyPause is the least time between the two looks that miss a claim.
+	verifyPause  = verifyEvery * 9 / 10
 	verifyAtOnce = 500
 	// verifyFor bounds how old a fact may be that is verified. Its dispatch is still kept by then.
 	verifyFor = time.Hour
@@ -43,8 +45,10 @@ type verifier struct {
 	claims  Claims
 	locks   Locks
 	gate    *gate
+	chaser  *chaser
 	log     *slog.Logger
 	lost    atomic.Int64
+	blind   atomic.Bool // the last look failed
 	failed  atomic.Bool // a claim has failed for the database's sake: every fact is in doubt
 
 	mu     sync.Mutex
@@ -64,8 +68,8 @@ type doubt struct {
 }
 
 // newVerifier returns a verifier of what the gate refuses taps by, which tells the verifier.
-func newVerifier(claims Claims, locks Locks, g *gate, log *slog.Logger) *verifier {
-	g.verify = &verifier{claims: claims, locks: locks, gate: g, log: log, doubts: map[promise]doubt{}}
+func newVerifier(claims Claims, locks Locks, g *gate, c *chaser, log *slog.Logger) *verifier {
+	g.verify = &verifier{claims: claims, locks: locks, gate: g, chaser: c, log: log, doubts: map[promise]doubt{}}
 	return g.verify
 }
 
@@ -103,8 +107,8 @@ func (v *verifier) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-tick.C:
-			v.look(ctx, now)
+		case <-tick.C:
+			v.look(ctx, time.Now()) // the tick may have waited for the last look to end
 		}
 	}
 }
@@ -120,22 +124,34 @@ func (v *verifier) look(ctx context.Context, now time.Time) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, decideTime)
 	defer cancel()
+	began := time.Now()
 	found, err := v.holders.Holders(ctx, ids)
-	if err != nil {
-		v.log.Debug("the database could not be asked who has what, it is asked again", "dispatches", len(ids), "error", err)
+	if v.report(len(ids), err); err != nil {
 		return // they are still due
 	}
+	answered := now.Add(time.Since(began))
 	for p, d := range due {
 		holding, there := found[p.dispatch]
 		switch {
 		case there && p.keptBy(holding):
 			v.settle(p, nil)
 		case !d.missed:
-			d.missed, d.due = true, now.Add(verifyEvery/2) // by the next tick
+			d.missed, d.due = true, answered.Add(verifyPause)
 			v.settle(p, &d)
 		default:
 			v.alert(ctx, p, d, holding, there, now)
 		}
+	}
+}
+
+// report says once that the database can't be asked, and once that it can again.
+func (v *verifier) report(dispatches int, err error) {
+	switch {
+	case err != nil && v.blind.CompareAndSwap(false, true):
+		v.log.Warn("claims that taps are refused by can't be verified; the database is asked again every second",
+			"dispatches", dispatches, "error", err)
+	case err == nil && v.blind.CompareAndSwap(true, false):
+		v.log.Info("claims that taps are refused by are verified again")
 	}
 }
 
@@ -183,10 +199,15 @@ func (v *verifier) alert(ctx context.Context, p promise, d doubt, now dispatch.H
 		announced, err = v.claims.Reannounce(ctx, p.dispatch, now.Round, chaseQuiet)
 	}
 	away := errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown)
+	var quiet *dispatch.QuietError
+	if errors.As(err, &quiet) {
+		// Drivers whom this process has refused since that announcement have not heard it.
+		v.chaser.chase(Tap{Dispatch: p.dispatch, Driver: p.driver, Round: now.Round}, quiet.For)
+	}
 	if !d.told {
 		v.lost.Add(1)
 		v.everything() // what lost this one has hardly lost it alone
-		says, next := verdict(now, there, announced, away)
+		says, next := verdict(now, there, announced, away || quiet != nil)
 		v.log.Error("ALERT the database has lost a claim whose driver was told SUCCESS", "dispatch", p.dispatch, "round", p.round,
 			"driver", p.driver, "database_says", says, "database_round", now.Round, "next", next)
 	}
@@ -199,7 +220,7 @@ func (v *verifier) alert(ctx context.Context, p promise, d doubt, now dispatch.H
 }
 
 // verdict is what the database says of a dispatch whose claim it has lost, and what comes of that.
-func verdict(h dispatch.Holding, there, announced, away bool) (says, next string) {
+func verdict(h dispatch.Holding, there, announced, later bool) (says, next string) {
 	const call = "call the driver, or assign it to them again"
 	switch {
 	case !there:
@@ -208,8 +229,8 @@ func verdict(h dispatch.Holding, there, announced, away bool) (says, next string
 		return "it is " + string(h.Driver) + "'s", "call both drivers: each was told that the job is theirs"
 	case announced:
 		return "nobody has it", "the drivers are told again that it is open; " + call
-	case away:
-		return "nobody has it", "the drivers are told again that it is open as soon as that can be written; " + call
+	case later:
+		return "nobody has it", "the drivers are told again that it is open as soon as that can be announced; " + call
 	}
 	return "nobody has it, it is " + string(h.Status), "the drivers are not told again by this instance; " + call
 }
