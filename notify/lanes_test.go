@@ -1,9 +1,14 @@
 package notify
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"runtime"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"firsttap/dispatch"
 )
@@ -86,5 +91,46 @@ func TestWhatIsRemovedDoesNotLeave(t *testing.T) {
 	l.add(some("b", dispatch.EventTaken, true, 1))
 	if got := l.remove(all); len(got) != 1 || !l.empty() || l.next() != nil {
 		t.Errorf("%v of all", got)
+	}
+}
+
+// refusing is a push service that takes nothing.
+type refusing struct{ Sender }
+
+func (refusing) Send(context.Context, dispatch.Push) Outcome { return Outcome{Class: Poison} }
+
+// TestSendFindsNothing: what waited may be given back in the moment in which the channel has let it go. No place is lost.
+func TestSendFindsNothing(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	r := NewRelay(RelayOptions{Sender: refusing{}, Log: log})
+	r.settler = newSettler(nil, r.channel, log)
+	r.tokens = newTokens(nil, r.channel, time.Minute, log, r.metrics)
+	ctx, stop := context.WithCancel(t.Context())
+	var running, settling sync.WaitGroup
+	settling.Go(func() {
+		for s := range r.settler.queue {
+			if s.attempted {
+				r.channel.settled(1)
+			}
+		}
+	})
+	running.Go(func() { r.send(ctx, ctx) })
+	for range 5000 {
+		for r.channel.reserve(1, ahead, time.Now()) == 0 {
+			runtime.Gosched()
+		}
+		p := some("a", dispatch.EventOpened, false, 1)
+		p[0].Read, p[0].Leased = time.Now(), time.Now().Add(time.Hour)
+		r.ready.add(p)
+		r.giveBackAll(all, 0)
+	}
+	stop()
+	running.Wait()
+	r.running.Wait()
+	r.giveBackAll(all, 0)
+	r.settler.finish()
+	settling.Wait()
+	if c := r.channel; c.inflight != 0 || c.queued != 0 || c.settling != 0 {
+		t.Errorf("%d under way, %d queued, %d to be settled", c.inflight, c.queued, c.settling)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
@@ -294,4 +295,59 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.doubts) != 0 {
 		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
 	}
+}
+
+// TestLostClaimIsAnnouncedAgain to those whom another process has refused since the first announcement.
+func TestLostClaimIsAnnouncedAgain(t *testing.T) {
+	s := newShared(t)
+	one, two, id, v := s.verified(), s.verified(), s.dispatch(), s.drivers(2)
+	one.mustWin(t, Tap{id, v[0], 1})
+	two.mustRefuse(t, Tap{id, v[1], 1}, true) // it knows by the marker
+	s.lose(id)
+	one.old(id)
+	one.mustRefuse(t, Tap{id, v[1], 1}, true)
+	one.twice(t)
+	must(t, "the first announcement", one.claims.announced)
+	two.old(id)
+	two.mustRefuse(t, Tap{id, v[1], 1}, true)
+	two.twice(t)
+	if two.LostClaims() != 1 || s.count("events WHERE reason_code = 'CLAIM_FAILED'") != 1 {
+		t.Fatal("the second process has not noticed, or has announced at once")
+	}
+	if _, err := s.raw.ExecContext(t.Context(), "UPDATE events SET at = at - 60000000"); err != nil {
+		t.Fatal(err)
+	}
+	two.chaser.followAll(t.Context(), time.Now().Add(time.Minute))
+	if n := s.count("events WHERE reason_code = 'CLAIM_FAILED'"); n != 2 {
+		t.Errorf("announced %d times", n)
+	}
+}
+
+// slowly answers the first look late, as a server does that is still applying what it has.
+type slowly struct{ answered, askedAgain time.Time }
+
+func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+	if h.answered.IsZero() {
+		time.Sleep(verifyEvery * 3 / 2)
+		h.answered = time.Now()
+		return nil, nil
+	}
+	h.askedAgain = time.Now()
+	return map[dispatch.ID]dispatch.Holding{ids[0]: {Round: 1, Driver: "drv_1"}}, nil
+}
+
+// TestLooksAreApart, also when the first was slow: a server that has just become the primary has time to apply what it has.
+func TestLooksAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVerifier(nil, nil, newGate(), newChaser(nil, nil, quiet), quiet)
+		h := &slowly{}
+		v.holders = h
+		v.note("dsp_1", holder{"drv_1", 1}, time.Now())
+		ctx, stop := context.WithTimeout(t.Context(), 10*verifyEvery)
+		defer stop()
+		v.run(ctx)
+		if h.askedAgain.Sub(h.answered) < verifyPause || v.lost.Load() != 0 || len(v.doubts) != 0 {
+			t.Errorf("asked again %s after the answer, %d lost", h.askedAgain.Sub(h.answered), v.lost.Load())
+		}
+	})
 }
