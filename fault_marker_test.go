@@ -12,15 +12,16 @@ func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
 	url := servertest.MariaDBURL(t)
 	i := start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
 	b, c := openBooks(t, url), redisAt(t, servertest.RedisURL(t))
-	drivers := makeDrivers(t, i, 2)
-	for name, value := range map[string]string{
-		"an old round's marker": "taken:" + drivers[0].ID + ":1",
-		"an old round's claim":  "claim:" + drivers[0].ID + ":1.clm_0",
-		"my own claim":          "claim:" + drivers[1].ID + ":2.clm_0",
-		"my own marker":         "taken:" + drivers[1].ID + ":2",
-		"nonsense":              "nonsense",
-		"nothing":               "",
-	} {
+	values := map[string]func(before, me string) string{
+		"an old round's marker": func(before, _ string) string { return "taken:" + before + ":1" },
+		"an old round's claim":  func(before, _ string) string { return "claim:" + before + ":1.clm_0" },
+		"my own claim":          func(_, me string) string { return "claim:" + me + ":2.clm_0" },
+		"my own marker":         func(_, me string) string { return "taken:" + me + ":2" },
+		"nonsense":              func(_, _ string) string { return "nonsense" },
+		"nothing":               func(_, _ string) string { return "" },
+	}
+	for name, value := range values {
+		drivers := makeDrivers(t, i, 2)
 		id := makeDispatch(t, i)
 		if a := accept(i, id, drivers[0], 1); !a.won() {
 			t.Fatal(a)
@@ -28,7 +29,7 @@ func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
 		if a := send("POST", i.url+"/v1/dispatches/"+id+"/withdraw", drivers[0].Token, ""); a.Round != 2 {
 			t.Fatal(a)
 		}
-		if err := c.Set(t.Context(), "dispatch:lock:{"+id+"}", value, time.Minute).Err(); err != nil {
+		if err := c.Set(t.Context(), "dispatch:lock:{"+id+"}", value(drivers[0].ID, drivers[1].ID), time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
 		a := accept(i, id, drivers[1], 2)
@@ -38,7 +39,7 @@ func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
 		}
 		b.isWonBy(id, 2, drivers[1].ID, a.Claim.ID)
 	}
-	id := makeDispatch(t, i)
+	drivers, id := makeDrivers(t, i, 1), makeDispatch(t, i)
 	if err := c.Set(t.Context(), "dispatch:lock:{"+id+"}", "claim:drv_rival:0.clm_0", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -117,9 +117,9 @@ func TestRounds(t *testing.T) {
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
 		one, two := start(t, settings...), start(t, settings...)
 		b := openBooks(t, url)
-		drivers := makeDrivers(t, one, 3)
-		first, second, third := drivers[0], drivers[1], drivers[2]
-		for range 20 {
+		drivers := makeDrivers(t, one, 22)
+		second, third := drivers[20], drivers[21]
+		for _, first := range drivers[:20] { // each gives back once: that is limited
 			id := makeDispatch(t, one)
 			if a := accept(one, id, first, 1); !a.won() {
 				t.Fatal(a)

@@ -32,7 +32,7 @@ func TestEveryDefault(t *testing.T) {
 	}
 	want := Config{
 		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
-		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second,
+		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second, Migrate: true,
 		Push: PushConfig{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour},
 	}
 	if !reflect.DeepEqual(got, want) {
