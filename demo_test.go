@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestDemo(t *testing.T) {
@@ -177,7 +178,13 @@ func TestDemoWhoseTerminalCloses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		await(t, "the demo ends", d.done)
+		select {
+		case <-d.done:
+		case <-time.After(hung):
+			d.cmd.Process.Signal(syscall.SIGQUIT) // it says what it waits for
+			await(t, "the demo ends", d.done)
+			t.Fatalf("%s: the demo goes on:\n%s", s, d.log)
+		}
 		if err := d.end(); err != nil {
 			t.Errorf("%s: %v", s, err)
 		}
