@@ -156,6 +156,7 @@ func TestAThousandFailedSignIns(t *testing.T) {
 // TestAnUnknownKeyAgain costs no statement for a while, and its failures count.
 func TestAnUnknownKeyAgain(t *testing.T) {
 	w := newDoor(t)
+	w.statements("general") // those of the start
 	for range 10 {
 		w.refused("again", w.call("GET", "/v1/admin/board", stranger(1), ""), 401, "UNAUTHENTICATED")
 	}
