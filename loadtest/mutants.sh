@@ -42,20 +42,27 @@ mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1])
 mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
-mutant "the marker's round not read" service/marker.go "(m.round == 0 || tap.Round <= m.round)" "true" . TestWhatRedisSays
+mutant "the marker's round not read" service/marker.go "m.committed && tap.Round < m.round" "m.committed" . TestWhatRedisSays
 mutant "the cache's round not read" service/gate.go " && tap.Round <= h.round" "" . TestRounds
 mutant "the cache believed without a round" service/gate.go "tap.Round != 0 && " "" ./service .
-mutant "an own key taken for a rival's" service/marker.go "m.driver != tap.Driver && " "" . TestWhatRedisSays
+mutant "an own key taken for a rival's" service/marker.go "m.driver == tap.Driver" "false" . TestWhatRedisSays
 mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
 mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" . 'TestReplyOfUpdateIsLost|TestCommitFails'
-mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0)" "_ = a.chaser" ./service .
+mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0, f.turnedAway...)" "_ = a.chaser" ./service .
 mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" . TestInstanceIsKilled
 mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" . TestExactlyOneWinner
 mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" . TestRounds
-mutant "losers ask Redis though the process knows" service/gate.go "if old, ok := g.taken.Peek(id); !ok || old.round <= h.round {" "if false {" . TestWhatARaceCosts
+mutant "losers ask Redis though the process knows" service/gate.go "if !ok || old.round <= h.round {" "if false {" . TestWhatARaceCosts
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an end" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
 mutant "unknown fields taken" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
+mutant "a revoked token is good" service/tokens.go "t.revoked.ended(v.driver, v.generation)" "false" ./service TestGenerations
+mutant "a suspended driver starts" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
+mutant "withdrawals without a limit" dispatch/withdrawals.go "if wait > 0 {" "if false {" ./repository TestWithdraw
+mutant "a driver who can't win keeps others out" service/accept.go "if vain && a.gate.setAside(tap.Driver) {" "if false {" ./service TestHopelessTaps
+mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
+mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestAServerThatIsReadOnly
+mutant "a demoted server answers reads" repository/primary.go "c.primary.every < 0 || time.Since(c.asked) < c.primary.every" "true" ./repository TestAServerThatIsReadOnly
 
 suite=TestRedisConforms/Together
 mutant "a lease trusted until the server ends it, and longer" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
@@ -66,7 +73,7 @@ return redis.call("PEXPIRE"' 'if not value then return 0 end
 return redis.call("PEXPIRE"' ./lock "$suite/(OnlyTheOwner|Stolen)"
 mutant "a lease's release that is anybody's" lock/redis.go 'if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 redis.call("DEL"' 'redis.call("DEL"' ./lock "$suite/OnlyTheOwner"
-mutant "fences that begin anew after a flush" lock/redis.go "if fence < 1000000000000000 then" "if fence < 0 then" ./lock "$suite/Flushed"
+mutant "fences that begin anew after a flush" lock/redis.go "fence = math.max(fence, t[1] * 1000000 + t[2])" "" ./lock "$suite/Flushed"
 mutant "what an acquisition left stays behind" lock/locker.go "l.leftovers.clean(l, grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
 mutant "what a release left stays behind" lock/lease.go "l.locker.leftovers.clean(l.locker, l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
 mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable) {
@@ -115,7 +122,7 @@ mutant "every dead token is believed" notify/tokens.go "t.works(p.Driver, *suspe
 mutant "a push service with a fault is believed" notify/tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
 mutant "made-up tokens are evidence" notify/tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
 mutant "a dead token is asked again" notify/verdicts.go "note = v.devices.Quarantine" "note = v.devices.Suspect" ./notify 'TestDeadToken/sqlite'
-mutant "suspects go with the others" notify/send.go "r.tokens.apart(p, now)" "false" ./notify 'TestSuspectsGoApart'
+mutant "suspects go with the others" notify/send.go "r.tokens.apart(*p, now)" "false" ./notify 'TestSuspectsGoApart'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
 		s.Status = dispatch.NotificationDead
