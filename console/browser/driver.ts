@@ -4,7 +4,10 @@ import type { Json, Service } from "./service.ts";
 /** An offer or a job on the driver's page. */
 export const card = (page: Page, site: string): Locator => page.getByRole("article", { name: site });
 
-/** The button that accepts. */
+/**
+ * The button that accepts. press("Enter") taps it at once. click() waits until the button stands still, and the page drops a
+ * click on one that has just moved: it is for the tests of that.
+ */
 export const accept = (where: Page | Locator): Locator => where.getByRole("button", { name: "Accept", exact: true });
 
 /** Counts the requests that a page sends to addresses that end so. */

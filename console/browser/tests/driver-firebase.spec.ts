@@ -45,7 +45,7 @@ test("a driver signs in with Firebase, stays signed in when the token ends, and 
     // and when the service no longer takes it, once for all that is under way.
     await reopen("is refused");
     await expect(page.getByText("Live")).toBeVisible();
-    await accept(page).click();
+    await accept(page).press("Enter");
     await expect(card(page, "1 Fire Street")).toContainText("Yours");
     expect(refreshes).toHaveLength(2);
 

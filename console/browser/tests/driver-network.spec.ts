@@ -13,7 +13,7 @@ test("a tap without a network is not known, and is answered when it is back", as
   await expect(accept(page)).toBeVisible();
   await page.context().setOffline(true);
   await expect(page.getByText(/You are offline. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
-  await accept(page).click();
+  await accept(page).press("Enter");
   await expect(card(page, "1 Tunnel")).toContainText("Not known yet: asking again");
   await expect(card(page, "1 Tunnel")).not.toContainText("Yours");
   const other = await service.dispatch(region, { site_address: "2 Meanwhile" });
@@ -32,7 +32,7 @@ test("who tapped without a network and was too late is told so", async ({ openDr
   await expect(accept(page)).toBeVisible();
   await page.context().setOffline(true);
   await expect(page.getByText(/You are offline. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
-  await accept(page).click();
+  await accept(page).press("Enter");
   await expect(card(page, "3 Late Lane")).toContainText("Not known yet");
   await service.accept(job.id, other!.token);
   await page.context().setOffline(false);
@@ -70,7 +70,7 @@ test("a page that is loaded again in the middle of a tap finds out what came of 
     arrived(); // and never answered
   });
   await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // where it would be seen before
-  await accept(page).click();
+  await accept(page).press("Enter");
   await done;
   await expect(card(page, "5 Middle")).toContainText("Asking");
   await page.unroute("**/accept");
@@ -89,7 +89,7 @@ test("a win whose answer is lost is seen among the jobs", async ({ openDriver, s
     await route.fetch();
     await route.abort();
   });
-  await accept(page).click();
+  await accept(page).press("Enter");
   await expect(card(page, "9 By The Way")).toContainText("Yours");
   await page.unrouteAll({ behavior: "ignoreErrors" }); // the same tap may be on its way once more
 });
@@ -106,7 +106,7 @@ test("a tap whose offer ended unanswered is settled by the receipt", async ({ op
     await route.abort();
   });
   const sent = count(page, "/accept");
-  await accept(page).click();
+  await accept(page).press("Enter");
   await expect(card(page, "6 Short")).toContainText("Yours", { timeout: 30_000 });
   expect(Date.now()).toBeGreaterThanOrEqual(ends);
   expect(sent()).toBeLessThan(15); // a bounded pace
@@ -126,7 +126,7 @@ test("a decision that is not final, and a service that is busy, are asked again"
     const answer = answers.shift();
     await (answer ? route.fulfill({ ...answer, contentType: "application/problem+json" }) : route.fallback());
   });
-  await accept(page).click();
+  await accept(page).press("Enter");
   await expect(card(page, "7 Close")).toContainText("Being decided");
   await expect(card(page, "7 Close")).toContainText("Not known yet");
   await expect(card(page, "7 Close")).toContainText("Yours");
@@ -142,7 +142,7 @@ test("a service that dies under a tap, and comes back, is asked again", async ({
     await expect(accept(page)).toBeVisible();
     await own.stop("SIGKILL");
     await expect(page.getByText(/Cut off from the service. This is as of \d\d:\d\d:\d\d/)).toBeVisible();
-    await accept(page).click();
+    await accept(page).press("Enter");
     await expect(card(page, "8 Killed")).toContainText("Not known yet");
     await own.start();
     await expect(card(page, "8 Killed")).toContainText("Yours");
@@ -166,7 +166,7 @@ test("a win is a job at once, and who loses it is told, though no list of jobs w
   await expect(page.getByText("Live")).toBeVisible();
   await expect(accept(page)).toBeEnabled();
   await page.route("**/v1/me/dispatches?*", (route) => route.abort());
-  await accept(page).click();
+  await accept(page).press("Enter");
   await expect(card(page, "10 Short Joy")).toContainText("Yours");
   await page.getByRole("link", { name: "To my jobs" }).click();
   await expect(card(page, "10 Short Joy").getByRole("button", { name: "Start" })).toBeVisible();
@@ -229,7 +229,7 @@ test("a win and its end, both while cut off, are never shown as a win", async ({
     await route.abort();
     arrived();
   }, { times: 1 });
-  await accept(page).click();
+  await accept(page).press("Enter");
   await done;
   await expect(card(page, "15 Never Heard")).toContainText("Not known yet");
   const { version } = await service.call("GET", `/v1/admin/dispatches/${job.id}`);

@@ -126,7 +126,7 @@ test("what is canceled, taken or given new terms says so while the driver looks"
   await expect(card(page, "6 New Nook")).toContainText("New terms");
   await expect(card(page, "6 New Nook")).toContainText("₩420,000 was ₩350,000");
   await expect(accept(page)).toHaveCount(1);
-  await accept(page).click();
+  await accept(page).press("Enter");
   await expect(card(page, "6 New Nook")).toContainText("Yours");
   await page.getByRole("link", { name: /^My jobs/ }).click();
   const { version } = await service.call("GET", `/v1/admin/dispatches/${changed.id}`);
@@ -188,13 +188,13 @@ test("who may not take it is told why", async ({ openDriver, service, region }) 
   await service.dispatch(region, { site_address: "10 First" });
   await service.dispatch(region, { site_address: "11 Overlaps" });
   const page = await openDriver(driver!.token);
-  await accept(card(page, "10 First")).click();
+  await accept(card(page, "10 First")).press("Enter");
   await expect(card(page, "10 First")).toContainText("Yours");
-  await accept(card(page, "11 Overlaps")).click();
+  await accept(card(page, "11 Overlaps")).press("Enter");
   await expect(card(page, "11 Overlaps")).toContainText("You have other work then");
   await page.route("**/v1/me/offers*", (route) => route.abort());
   await service.call("PATCH", `/v1/admin/drivers/${driver!.id}`, { on_duty: false });
-  await accept(card(page, "11 Overlaps")).click();
+  await accept(card(page, "11 Overlaps")).press("Enter");
   await expect(card(page, "11 Overlaps")).toContainText("You are off duty.");
 });
 
@@ -210,7 +210,7 @@ test("a driver declines, and gives a job back, with a reason", async ({ openDriv
   const { items } = await service.call("GET", `/v1/admin/dispatches/${job.id}/offers`);
   expect(items[0]).toMatchObject({ offer_status: "DECLINED", decline_reason: "FEE_TOO_LOW" });
 
-  await accept(offer).click();
+  await accept(offer).press("Enter");
   await expect(offer).toContainText("Yours");
   await page.getByRole("link", { name: "To my jobs" }).click();
   await offer.getByRole("button", { name: "Withdraw" }).click();
@@ -223,7 +223,7 @@ test("a driver declines, and gives a job back, with a reason", async ({ openDriv
   const events = (await service.call("GET", `/v1/admin/dispatches/${job.id}/events`)).items;
   expect(events).toContainEqual(expect.objectContaining({ type: "dispatch.withdrawn", reason_code: "ILL" }));
   await page.getByRole("link", { name: /^Offers/ }).click();
-  await accept(offer).click();
+  await accept(offer).press("Enter");
   await expect(offer).toContainText("Yours");
 });
 
@@ -356,10 +356,10 @@ test("who signs out leaves nothing behind", async ({ openDriver, service, region
   const [driver, other] = await service.drivers(2, region);
   for (const site of ["1 Private Place", "2 Private Place"]) await service.dispatch(region, { site_address: site });
   const page = await openDriver(driver!.token);
-  await accept(card(page, "1 Private Place")).click();
+  await accept(card(page, "1 Private Place")).press("Enter");
   await expect(card(page, "1 Private Place")).toContainText("Yours");
   await page.route("**/accept", (route) => route.abort());
-  await accept(card(page, "2 Private Place")).click();
+  await accept(card(page, "2 Private Place")).press("Enter");
   await expect(card(page, "2 Private Place")).toContainText("Not known yet");
   const left = () => page.evaluate(async () => {
     const kept = JSON.stringify([{ ...sessionStorage }, { ...localStorage }]);
@@ -466,7 +466,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       await expect(accept(page)).toHaveCount(3);
       await page.route("**/v1/me/offers*", (route) => route.abort());
       await service.accept(jobs[2].id, drivers[1]!.token);
-      await accept(card(page, "16 Won")).click();
+      await accept(card(page, "16 Won")).press("Enter");
       await expect(card(page, "16 Won")).toContainText("Yours");
       await expect(page.getByText("Cut off from the service.")).toBeVisible();
       await accessible(page);
