@@ -59,7 +59,7 @@ mutant "unknown fields taken" handler/request.go "json.RejectUnknownMembers(true
 mutant "a revoked token is good" service/tokens.go "t.revoked.ended(v.driver, v.generation)" "false" ./service TestGenerations
 mutant "a suspended driver starts" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
 mutant "withdrawals without a limit" dispatch/withdrawals.go "if wait > 0 {" "if false {" ./repository TestWithdraw
-mutant "a driver who can't win keeps others out" service/accept.go "if vain && a.gate.setAside(tap.Driver) {" "if false {" ./service TestHopelessTaps
+mutant "a driver who can't win keeps others out" service/accept.go "if vain && a.gate.setAside(tap.Driver) {" "if vain && false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
 mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestAServerThatIsReadOnly
 mutant "a demoted server answers reads" repository/primary.go "c.primary.every < 0 || time.Since(c.asked) < c.primary.every" "true" ./repository TestAServerThatIsReadOnly

@@ -31,7 +31,7 @@ func TestMigrateTogether(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			const want = 7 // each once
+			const want = 9 // each once
 			if steps.Load() != want {
 				t.Errorf("%d steps were taken, want %d", steps.Load(), want)
 			}
