@@ -52,7 +52,7 @@ mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 
 mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" . TestInstanceIsKilled
 mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" . TestExactlyOneWinner
 mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" . TestRounds
-mutant "losers ask Redis though the process knows" service/gate.go "if !ok || old.round <= h.round {" "if false {" . TestWhatARaceCosts
+mutant "losers ask Redis though the process knows" service/gate.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an end" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
 mutant "unknown fields taken" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
