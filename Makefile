@@ -18,7 +18,7 @@ build:
 # FIREBASE=required or skip, as MYSQL: the emulator of Firebase Auth.
 # MYSQL=required fails where a real MySQL can't be had; MYSQL=skip does without.
 test: servers
-	FIRSTTAP_TEST_REQUIRE=$$(MYSQL=$(MYSQL) servertest/install.sh --list) go test -race -p 1 -timeout 20m ./...
+	FIRSTTAP_TEST_REQUIRE=$$(MYSQL=$(MYSQL) servertest/install.sh --list) go test -race -p 1 -timeout 30m ./...
 	$(MAKE) browser
 
 # The pages in Chromium. BROWSER=required fails where it can't be had; BROWSER=skip does without.
