@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,7 @@ func TestEachSlotOnce(t *testing.T) {
 	seed := numberOf(t, "FIRSTTAP_TEST_SEED", rand.Uint64N(1e6))
 	t.Logf("FIRSTTAP_TEST_SLOTS=%d FIRSTTAP_TEST_SEED=%d", slots, seed)
 	rows := make([]string, len(ways))
+	var takenOver atomic.Int64
 	var all sync.WaitGroup // however many -parallel allows: they wait most of the time
 	for i, w := range ways {
 		all.Go(func() {
@@ -64,11 +66,19 @@ func TestEachSlotOnce(t *testing.T) {
 				s.calm()
 				f.awaitRuns(last)
 				f.disband()
-				rows[i] = s.account(first, last).row()
+				a := s.account(first, last)
+				rows[i] = a.row()
+				takenOver.Add(int64(a.takenOver))
+				if a.takenOver == 0 && slots > 15 { // of a few slots chance may spare each run
+					t.Error("no run was taken over: this has shown nothing")
+				}
 			})
 		})
 	}
 	all.Wait()
+	if takenOver.Load() == 0 {
+		t.Error("no run of any was taken over: this has shown nothing")
+	}
 	t.Log(table(accountHead, rows))
 }
 
