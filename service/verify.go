@@ -122,10 +122,13 @@ func (v *verifier) look(ctx context.Context, now time.Time) {
 	if len(due) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, decideTime)
+	asking, cancel := context.WithTimeout(ctx, decideTime)
 	defer cancel()
 	began := time.Now()
-	found, err := v.holders.Holders(ctx, ids)
+	found, err := v.holders.Holders(asking, ids)
+	if err != nil && ctx.Err() != nil {
+		return // the process stops: that says nothing about the database
+	}
 	if v.report(len(ids), err); err != nil {
 		return // they are still due
 	}
