@@ -169,3 +169,42 @@ func TestRaceThatIsCalledOff(t *testing.T) {
 		t.Logf("called off: %v", err)
 	}
 }
+
+func TestMigrateCommand(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, step := range []struct{ args, says string }{
+		{"migrate status", "pending"}, {"migrate up", "9 applied"}, {"migrate up", "0 applied"}, {"migrate status", "20"},
+		{"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", "nothing"}, {"migrate up", "9 applied"}, {"version", "firsttap"},
+	} {
+		var out logBuffer
+		if err := run(t.Context(), strings.Fields(step.args), environment(), &writer{&out}); err != nil {
+			t.Fatalf("%s: %v", step.args, err)
+		}
+		if !strings.Contains(out.String(), step.says) {
+			t.Errorf("%s said %q", step.args, out.String())
+		}
+	}
+	for _, args := range []string{"migrate", "migrate sideways", "fly", "serve now", "race --drivers 0", "race --fast"} {
+		if err := run(t.Context(), strings.Fields(args), environment(), &writer{&logBuffer{}}); err == nil {
+			t.Errorf("%s was taken", args)
+		}
+	}
+}
+
+// TestRaceElsewhereMakesNoSecrets: a key that was made here opens nothing there; the user has to be told to give one.
+func TestRaceElsewhereMakesNoSecrets(t *testing.T) {
+	t.Chdir(t.TempDir())
+	_, err := command(t, settings(), "race", "--url", "http://"+nobodyHere(t))
+	if err == nil {
+		t.Error("no error")
+	}
+	mustHoldFiles(t, ".")
+}
+
+// TestRaceTakesNoArguments: "race 10" is not a race of 30.
+func TestRaceTakesNoArguments(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if out, err := command(t, settings("FIRSTTAP_ADDR", nobodyHere(t)), "race", "--drivers", "2", "10"); err == nil {
+		t.Errorf("an argument that means nothing was taken:\n%s", out)
+	}
+}

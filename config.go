@@ -1,14 +1,10 @@
 package main
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -223,80 +219,4 @@ func (c *Config) checkDatabase() []error {
 		}
 	}
 	return problems
-}
-
-// FindAdminKey reads the first admin key from beside the SQLite database where the environment does not give it.
-func (c *Config) FindAdminKey() error {
-	if c.AdminKey != "" {
-		return nil
-	}
-	var err error
-	if c.AdminKey, err = readSecret(c.beside(".admin-key")); err != nil {
-		return fmt.Errorf("%s is not set, and there is no key here: %w", adminKeyVar, err)
-	}
-	return nil
-}
-
-// beside names a file like the SQLite database's, with another ending.
-func (c *Config) beside(ending string) string {
-	path := strings.TrimPrefix(c.DatabaseURL, "sqlite://")
-	return strings.TrimSuffix(path, filepath.Ext(path)) + ending
-}
-
-// MakeSecrets reads the secrets that the environment does not give from files beside the SQLite database, and makes
-// them where there are none.
-func (c *Config) MakeSecrets() error {
-	for _, s := range []struct {
-		value *string
-		file  string
-	}{{&c.AdminKey, c.beside(".admin-key")}, {&c.JWTSecret, c.beside(".jwt-secret")}} {
-		if *s.value != "" {
-			continue
-		}
-		var err error
-		if *s.value, err = secretFile(s.file); err != nil {
-			return err
-		}
-		c.SecretFiles = append(c.SecretFiles, s.file)
-	}
-	if err := c.checkPrevious(); err != nil {
-		return fmt.Errorf("%s: %w", previousSecretVar, err)
-	}
-	return nil
-}
-
-// secretFile returns what the file holds, and fills it first if it is not there. Of two processes that fill it at
-// the same time one wins, and both read its secret.
-func secretFile(name string) (string, error) {
-	if secret, err := readSecret(name); !errors.Is(err, fs.ErrNotExist) {
-		return secret, err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*") // mode 0600
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(rand.Text() + rand.Text() + "\n")
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return "", err
-	}
-	if err := os.Link(tmp.Name(), name); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", err
-	}
-	return readSecret(name)
-}
-
-func readSecret(name string) (string, error) {
-	raw, err := os.ReadFile(name)
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimSpace(string(raw))
-	if secret == "" {
-		return "", fmt.Errorf("%s is empty: a secret was lost; remove the file to have a new one made", name)
-	}
-	if err := checkSecret(secret); err != nil {
-		return "", fmt.Errorf("%s: %w; remove the file to have a new one made", name, err)
-	}
-	return secret, nil
 }

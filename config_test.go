@@ -94,24 +94,3 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("left behind: %v, %v", entries, err)
 	}
 }
-
-func TestMigrateCommand(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, step := range []struct{ args, says string }{
-		{"migrate status", "pending"}, {"migrate up", "9 applied"}, {"migrate up", "0 applied"}, {"migrate status", "20"},
-		{"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", "nothing"}, {"migrate up", "9 applied"}, {"version", "firsttap"},
-	} {
-		var out logBuffer
-		if err := run(t.Context(), strings.Fields(step.args), environment(), &writer{&out}); err != nil {
-			t.Fatalf("%s: %v", step.args, err)
-		}
-		if !strings.Contains(out.String(), step.says) {
-			t.Errorf("%s said %q", step.args, out.String())
-		}
-	}
-	for _, args := range []string{"migrate", "migrate sideways", "fly", "serve now", "race --drivers 0", "race --fast"} {
-		if err := run(t.Context(), strings.Fields(args), environment(), &writer{&logBuffer{}}); err == nil {
-			t.Errorf("%s was taken", args)
-		}
-	}
-}

@@ -22,7 +22,7 @@ const demoAddr = "127.0.0.1:8080"
 
 // demo serves the embedded default in a temporary folder, to this machine alone, with drivers who see, decline and tap, until
 // ctx ends. Of the environment it reads FIRSTTAP_LOG and nothing else: no setting may lead it to anything real.
-func demo(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error {
+func demo(ctx context.Context, args []string, lookup func(string) (string, bool), serve startService, stdout io.Writer) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stdout)
 	addr := flags.String("addr", "", "host:port on this machine alone; without it "+demoAddr+", or a free port if that one is taken")
@@ -35,7 +35,7 @@ func demo(ctx context.Context, args []string, lookup func(string) (string, bool)
 	if flags.NArg() > 0 {
 		return fmt.Errorf("demo takes flags only, not %q", flags.Arg(0))
 	}
-	d := demonstration{pace: 1, seed: mathrand.Uint64(), stdout: stdout}
+	d := demonstration{service: serve, pace: 1, seed: mathrand.Uint64(), stdout: stdout}
 	var err error
 	if d.config, err = readDemoConfig(lookup); err != nil {
 		return err
@@ -86,8 +86,12 @@ func loopback(addr string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
+// startService serves c until ctx ends, and returns when it listens. What ended the service comes over the channel.
+type startService = func(ctx context.Context, c Config, log *slog.Logger) (url string, over <-chan error, err error)
+
 // demonstration is a demo to be run.
 type demonstration struct {
+	service startService
 	config  Config // without a database
 	movable bool   // another port will do where the address is taken
 	pace    int    // how many times as fast as people everybody is
@@ -126,11 +130,11 @@ func (d demonstration) run(ctx context.Context) (err error) {
 }
 
 func (d demonstration) serve(ctx context.Context, log *slog.Logger) (url string, over <-chan error, err error) {
-	url, over, err = serveBeside(ctx, d.config, log)
+	url, over, err = d.service(ctx, d.config, log)
 	if d.movable && errors.Is(err, syscall.EADDRINUSE) {
 		host, _, _ := net.SplitHostPort(d.config.Addr) // it was listened on
 		d.config.Addr = net.JoinHostPort(host, "0")
-		return serveBeside(ctx, d.config, log)
+		return d.service(ctx, d.config, log)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return "", nil, fmt.Errorf("--addr %s: %w", d.config.Addr, syscall.EADDRINUSE)

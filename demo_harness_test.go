@@ -44,7 +44,7 @@ func showDemo(t *testing.T, dir string) *shownDemo {
 	c.DriverRate, c.AdminRate = 100_000, 100_000 // the test asks again and again
 	ctx, cancel := context.WithCancel(context.Background())
 	return follow(t, &instance{t: t}, cancel, func(out io.Writer) error {
-		return demonstration{config: c, pace: 25, seed: 7, stdout: out}.run(ctx)
+		return demonstration{service: serveBeside, config: c, pace: 25, seed: 7, stdout: out}.run(ctx)
 	})
 }
 

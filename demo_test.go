@@ -278,7 +278,7 @@ func TestDemoWhereThePortIsTaken(t *testing.T) {
 	c.Addr = taken.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := follow(t, &instance{t: t}, cancel, func(out io.Writer) error {
-		return demonstration{config: c, movable: true, pace: 25, stdout: out}.run(ctx)
+		return demonstration{service: serveBeside, config: c, movable: true, pace: 25, stdout: out}.run(ctx)
 	})
 	if s.url == "http://"+c.Addr || !strings.HasPrefix(s.url, "http://127.0.0.1:") {
 		t.Errorf("it is at %s", s.url)

@@ -165,14 +165,6 @@ func watchGate(r prometheus.Registerer, gate *lock.Gate) {
 	}))
 }
 
-// verifyClaims has the database asked whether it still has the claims that taps are refused by.
-func verifyClaims(taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer) {
-	taps.Verify(store)
-	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
-	}, func() float64 { return float64(taps.LostClaims()) }))
-}
-
 // watchConnections serves the connections of a client under the name of what it is for.
 func watchConnections(r prometheus.Registerer, name string, client lock.Client) {
 	r = prometheus.WrapRegistererWith(prometheus.Labels{"pool": name}, r)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,7 +59,10 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 	if err := prepare(ctx, c, store, log); err != nil {
 		return toldToEnd(ctx, log, err)
 	}
-	metrics, err := openTelemetry(ctx, c, log)
+	system, _, _ := strings.Cut(c.DatabaseURL, "://")
+	metrics, err := openTelemetry(ctx, telemetryOptions{
+		Database: system, Version: version, Instance: instanceName(), Tracing: c.Tracing, Log: log,
+	})
 	if err != nil {
 		return err
 	}
@@ -286,4 +290,12 @@ func announce(c Config, addr net.Addr, stdout io.Writer) {
 	for _, f := range c.SecretFiles {
 		fmt.Fprintf(stdout, "secret in %s\n", f)
 	}
+}
+
+// verifyClaims has the database asked whether it still has the claims that taps are refused by.
+func verifyClaims(taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer) {
+	taps.Verify(store)
+	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
+	}, func() float64 { return float64(taps.LostClaims()) }))
 }

@@ -83,21 +83,3 @@ func TestSettingsThatFailLater(t *testing.T) {
 		}
 	}
 }
-
-// TestRaceElsewhereMakesNoSecrets: a key that was made here opens nothing there; the user has to be told to give one.
-func TestRaceElsewhereMakesNoSecrets(t *testing.T) {
-	t.Chdir(t.TempDir())
-	_, err := command(t, settings(), "race", "--url", "http://"+nobodyHere(t))
-	if err == nil {
-		t.Error("no error")
-	}
-	mustHoldFiles(t, ".")
-}
-
-// TestRaceTakesNoArguments: "race 10" is not a race of 30.
-func TestRaceTakesNoArguments(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if out, err := command(t, settings("FIRSTTAP_ADDR", nobodyHere(t)), "race", "--drivers", "2", "10"); err == nil {
-		t.Errorf("an argument that means nothing was taken:\n%s", out)
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,16 +20,25 @@ type telemetry struct {
 	system string  // what kind of database there is
 }
 
-// openTelemetry does not connect: whoever takes the traces need not be there.
-func openTelemetry(ctx context.Context, c Config, log *slog.Logger) (*telemetry, error) {
-	t := &telemetry{Registry: newMetrics()}
-	t.system, _, _ = strings.Cut(c.DatabaseURL, "://")
+// telemetryOptions say what is observed, and under which names.
+type telemetryOptions struct {
+	// Database is the scheme of the database's URL: what kind of database spans name.
+	Database string
+	// Version and Instance identify the process in its traces.
+	Version, Instance string
+	Tracing           bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
+	Log               *slog.Logger
+}
+
+// openTelemetry does not connect: the collector of the traces need not be there.
+func openTelemetry(ctx context.Context, o telemetryOptions) (*telemetry, error) {
+	t := &telemetry{Registry: newMetrics(), system: o.Database}
 	t.api = newAPIMetrics(t)
-	if !c.Tracing {
+	if !o.Tracing {
 		return t, nil
 	}
 	var err error
-	t.traces, err = openTraces(ctx, log)
+	t.traces, err = openTraces(ctx, o)
 	return t, err
 }
 

@@ -47,7 +47,7 @@ func openTapped(b *testing.B, watched bool) *tapped {
 		Work: service.NewWork(store, acceptor, time.Now), Dispatcher: service.NewDispatcher(store, acceptor), Now: time.Now, Log: log,
 	}
 	if watched {
-		seen, err := openTelemetry(ctx, Config{DatabaseURL: "sqlite://"}, log)
+		seen, err := openTelemetry(ctx, telemetryOptions{Database: "sqlite", Log: log})
 		must(b, err)
 		seen.store(store, func() bool { return true })
 		seen.redis("gate", client)

@@ -41,14 +41,14 @@ type traces struct {
 }
 
 // openTraces sends spans where the environment says, in the SDK's own variables. It does not connect.
-func openTraces(ctx context.Context, log *slog.Logger) (*traces, error) {
+func openTraces(ctx context.Context, o telemetryOptions) (*traces, error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)
 	}
 	about, err := resource.New(ctx, resource.WithAttributes(
-		attribute.String("service.name", "firsttap"), attribute.String("service.version", version),
-		attribute.String("service.instance.id", instanceName()),
+		attribute.String("service.name", "firsttap"), attribute.String("service.version", o.Version),
+		attribute.String("service.instance.id", o.Instance),
 	), resource.WithTelemetrySDK(), resource.WithFromEnv()) // what is set by hand comes last and wins
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("traces: %w", err), exporter.Shutdown(ctx))
@@ -56,7 +56,7 @@ func openTraces(ctx context.Context, log *slog.Logger) (*traces, error) {
 	// The SDK has one place for what goes wrong in the background. It would be told of each batch.
 	now := &rate.Sometimes{First: 1, Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		now.Do(func() { log.Warn("traces are not delivered", "error", err) })
+		now.Do(func() { o.Log.Warn("traces are not delivered", "error", err) })
 	}))
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	return &traces{provider: provider, tracer: provider.Tracer("firsttap")}, nil
