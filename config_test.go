@@ -6,18 +6,6 @@ import (
 	"testing"
 )
 
-// environment is a lookup over name=value pairs.
-func environment(settings ...string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		for _, s := range settings {
-			if v, ok := strings.CutPrefix(s, name+"="); ok {
-				return v, true
-			}
-		}
-		return "", false
-	}
-}
-
 func TestDefaults(t *testing.T) {
 	c, err := ReadConfig(environment())
 	if err != nil {

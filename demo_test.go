@@ -16,6 +16,11 @@ import (
 	"time"
 )
 
+const (
+	openAtOnce    = 8  // dispatches that the demo's office keeps open
+	heightOfDuels = 46 // of the offers that only the two visitors are told of
+)
+
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	s := showDemo(t, dir)
@@ -77,7 +82,7 @@ func TestDemo(t *testing.T) {
 	})
 	var board struct{ Counts map[string]int }
 	s.get("/v1/admin/board", s.key, &board)
-	if n := board.Counts["PENDING"] + board.Counts["SCHEDULED"]; n > demoOpen+2 {
+	if n := board.Counts["PENDING"] + board.Counts["SCHEDULED"]; n > openAtOnce+2 {
 		t.Errorf("%d dispatches are waiting: the demo has no bound", n)
 	}
 	if err := s.end(); err != nil {
@@ -103,7 +108,7 @@ func (s *shownDemo) offerForBoth() (id string) {
 			var o offers
 			s.get("/v1/me/offers", token, &o)
 			for _, o := range o.Items {
-				if o.Height == duelHeight && o.Status == "PENDING" && o.Round == 1 {
+				if o.Height == heightOfDuels && o.Status == "PENDING" && o.Round == 1 {
 					if seen[o.ID]++; seen[o.ID] == 2 {
 						id = o.ID
 						return true

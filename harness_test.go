@@ -2,8 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,10 +13,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	driver "github.com/go-sql-driver/mysql"
-
-	"firsttap/servertest"
 )
 
 const (
@@ -29,15 +23,6 @@ const (
 	hung = 20 * time.Second
 )
 
-// TestMain is also the program itself: instances are processes, so that tests can stop and kill them.
-func TestMain(m *testing.M) {
-	if os.Getenv(asProcess) != "" {
-		main()
-		return
-	}
-	os.Exit(servertest.Main(m))
-}
-
 // instance is a firsttap process.
 type instance struct {
 	t    testing.TB
@@ -45,23 +30,6 @@ type instance struct {
 	cmd  *exec.Cmd
 	log  *logBuffer
 	done chan struct{}
-}
-
-type logBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (b *logBuffer) add(line string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	fmt.Fprintln(&b.all, line)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }
 
 // start runs an instance with settings like "FIRSTTAP_REDIS_URL=...", until the test ends.
@@ -261,103 +229,4 @@ func together(n int, tap func(k int) answer) []answer {
 	close(gate)
 	done.Wait()
 	return answers
-}
-
-// eventually polls until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	within(t, hung, what, ok)
-}
-
-// within polls until ok, for as long as patience lasts.
-func within(t testing.TB, patience time.Duration, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// await fails the test when c is not closed in time.
-func await(t testing.TB, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(hung):
-		t.Fatalf("never: %s", what)
-	}
-}
-
-// books is a look into the database past the service.
-type books struct {
-	t  testing.TB
-	db *sql.DB
-}
-
-func openBooks(t testing.TB, url string) *books {
-	t.Helper()
-	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
-		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { db.Close() })
-		return &books{t, db}
-	}
-	rest := strings.TrimPrefix(url, "mysql://")
-	account, rest, _ := strings.Cut(rest, "@")
-	addr, name, _ := strings.Cut(rest, "/")
-	config := driver.NewConfig()
-	config.User, config.Passwd, _ = strings.Cut(account, ":")
-	config.Net, config.Addr, config.DBName = "tcp", addr, name
-	connector, err := driver.NewConnector(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db := sql.OpenDB(connector)
-	t.Cleanup(func() { db.Close() })
-	return &books{t, db}
-}
-
-func (b *books) count(query string, args ...any) (n int) {
-	b.t.Helper()
-	if err := b.db.QueryRow("SELECT COUNT(*) FROM "+query, args...).Scan(&n); err != nil {
-		b.t.Fatal(err)
-	}
-	return n
-}
-
-// isWonBy checks that the books say of the round what the winner was told, all of it and once.
-func (b *books) isWonBy(id string, round int, winner, claim string) {
-	b.t.Helper()
-	for what, n := range map[string]int{
-		"dispatch": b.count("dispatches WHERE id=? AND round=? AND status='ACCEPTED' AND accepted_by=? AND claim_id=?", id, round, winner, claim),
-		"claim":    b.count("claims WHERE dispatch_id=? AND round=? AND outcome='WON' AND driver_id=? AND id=?", id, round, winner, claim),
-		"claims":   b.count("claims WHERE dispatch_id=? AND round=?", id, round),
-		"event":    b.count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted' AND driver_id=?", id, round, winner),
-		"events":   b.count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted'", id, round),
-		"outbox":   b.count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.round=? AND e.type='dispatch.accepted'", id, round),
-	} {
-		if n != 1 {
-			b.t.Errorf("%s round %d: %d in the books for %s", id, round, n, what)
-		}
-	}
-}
-
-func (b *books) reannounced(id string) int {
-	b.t.Helper()
-	return b.count(`outbox o JOIN events e ON e.id=o.event_id
-		WHERE e.dispatch_id=? AND e.type='dispatch.opened' AND e.reason_code='CLAIM_FAILED'`, id)
-}
-
-// onServers runs test on MariaDB and on MySQL.
-func onServers(t *testing.T, test func(t *testing.T, url string)) {
-	t.Run("mariadb", func(t *testing.T) { test(t, servertest.MariaDBURL(t)) })
-	t.Run("mysql", func(t *testing.T) { test(t, servertest.MySQLURL(t)) })
 }

@@ -127,10 +127,14 @@ func TestJobsAreRunByHand(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &list); err != nil {
 		t.Fatal(err)
 	}
+	seoul, err := time.LoadLocation("Asia/Seoul")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var names []string
 	for _, j := range list.Items {
 		names = append(names, j.Name)
-		if j.Name == "nightly" && (j.NextRunAt == nil || j.NextRunAt.In(zone(t, "Asia/Seoul")).Hour() != 4 || j.TimeZone != "Asia/Seoul") {
+		if j.Name == "nightly" && (j.NextRunAt == nil || j.NextRunAt.In(seoul).Hour() != 4 || j.TimeZone != "Asia/Seoul") {
 			t.Errorf("%+v", j)
 		}
 	}
@@ -215,7 +219,7 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 			return n
 		}
 		mine := func() int { return books.count("job_runs WHERE job='expire-offers'") }
-		if _, err := command(t, settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, adminKey, jwtSecretVar, jwtSecret), "migrate", "up"); err != nil {
+		if _, err := command(t, settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", adminKey, "FIRSTTAP_JWT_SECRET", jwtSecret), "migrate", "up"); err != nil {
 			t.Fatal(err)
 		}
 		exec(insert)

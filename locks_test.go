@@ -21,7 +21,7 @@ import (
 func jobLockSettings(t *testing.T) map[string][]string {
 	t.Helper()
 	mysql := func(url, way string) []string {
-		return []string{"FIRSTTAP_DATABASE_URL", url, adminKeyVar, adminKey, jwtSecretVar, jwtSecret, "FIRSTTAP_JOB_LOCK", way}
+		return []string{"FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", adminKey, "FIRSTTAP_JWT_SECRET", jwtSecret, "FIRSTTAP_JOB_LOCK", way}
 	}
 	sqlite := "sqlite://" + t.TempDir() + "/my.db"
 	nodes := []string{servertest.StartRedis(t).URL(), servertest.StartRedis(t).URL(), servertest.StartRedis(t).URL()}

@@ -286,7 +286,7 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 100 * time.Millisecond })
 		eventually(t, "the other sends the rest", func() bool { n, _ := mail.count(); return n == drivers*dispatches })
 		took := mail.latest().Sub(told)
-		if took > pushLease {
+		if took > 30*time.Second {
 			t.Errorf("the last came %s after the instance was told to end: when its lease ended", took)
 		}
 		eventually(t, "all is settled", func() bool { return len(b.unsettled()) == 0 })

@@ -13,18 +13,6 @@ import (
 	"time"
 )
 
-// settings is an environment that holds these and nothing else: name, value, name, value.
-func settings(pairs ...string) func(string) (string, bool) {
-	all := map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		all[pairs[i]] = pairs[i+1]
-	}
-	return func(name string) (string, bool) {
-		v, set := all[name]
-		return v, set
-	}
-}
-
 func TestEveryDefault(t *testing.T) {
 	got, err := ReadConfig(settings())
 	if err != nil {

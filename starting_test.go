@@ -91,7 +91,7 @@ func TestServesWhileItMigrates(t *testing.T) {
 // With FIRSTTAP_MIGRATE=off, an instance starts on a database that has every migration, a newer one's too, and on no other.
 func TestMigrateOff(t *testing.T) {
 	test := func(t *testing.T, url string) {
-		const off = migrateVar + "=off"
+		const off = "FIRSTTAP_MIGRATE" + "=off"
 		refused := func() {
 			t.Helper()
 			err := <-startUp(t, url, off).ended
@@ -108,8 +108,8 @@ func TestMigrateOff(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		env := settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, adminKey,
-			jwtSecretVar, "a-secret-for-the-tests-of-firsttap", migrateVar, "off")
+		env := settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", adminKey,
+			"FIRSTTAP_JWT_SECRET", "a-secret-for-the-tests-of-firsttap", "FIRSTTAP_MIGRATE", "off")
 		migrate := func(arg string) {
 			t.Helper()
 			if _, err := command(t, env, "migrate", arg); err != nil {
@@ -137,7 +137,7 @@ func TestMigrateOff(t *testing.T) {
 	onServers(t, test)
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "off.db")) })
 	t.Run("another value", func(t *testing.T) {
-		if _, err := ReadConfig(environment(migrateVar + "=maybe")); err == nil || !strings.Contains(err.Error(), "want auto or off") {
+		if _, err := ReadConfig(environment("FIRSTTAP_MIGRATE" + "=maybe")); err == nil || !strings.Contains(err.Error(), "want auto or off") {
 			t.Errorf("got %v", err)
 		}
 	})

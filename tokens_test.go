@@ -38,7 +38,7 @@ func TestSecretIsReplaced(t *testing.T) {
 	db := servertest.MariaDBURL(t)
 	const next = "the-next-secret-of-the-tests-of-firsttap"
 	run := func(current, previous string) *instance {
-		return start(t, "FIRSTTAP_DATABASE_URL="+db, jwtSecretVar+"="+current, previousSecretVar+"="+previous)
+		return start(t, "FIRSTTAP_DATABASE_URL="+db, "FIRSTTAP_JWT_SECRET"+"="+current, "FIRSTTAP_JWT_SECRET_PREVIOUS"+"="+previous)
 	}
 	both := []*instance{run(jwtSecret, ""), run(jwtSecret, "")}
 	driver := makeDrivers(t, both[0], 1)[0]
