@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -127,14 +126,6 @@ func TestSlowClients(t *testing.T) {
 	}
 	if served == 0 {
 		t.Error("nobody was served meanwhile")
-	}
-}
-
-// TestUsualPatience is bounded in every respect.
-func TestUsualPatience(t *testing.T) {
-	s := newServer(Config{}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-	if s.ReadHeaderTimeout != usualHeaders || s.ReadTimeout != usualRequest || s.WriteTimeout != usualAnswer || s.IdleTimeout != usualIdle {
-		t.Errorf("%+v", s)
 	}
 }
 

@@ -1,0 +1,15 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"testing"
+)
+
+// TestUsualPatience is bounded in every respect.
+func TestUsualPatience(t *testing.T) {
+	s := newServer(Config{}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
+	if s.ReadHeaderTimeout != usualHeaders || s.ReadTimeout != usualRequest || s.WriteTimeout != usualAnswer || s.IdleTimeout != usualIdle {
+		t.Errorf("%+v", s)
+	}
+}
