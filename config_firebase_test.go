@@ -3,10 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"firsttap/handler"
 )
 
 // TestEmulatorIsRefused where anything is real, and where nobody would be asked for its tokens.
@@ -39,47 +35,6 @@ func TestEmulatorPushesNothing(t *testing.T) {
 	c, err = ReadConfig(settings(append(emulated, "FIRSTTAP_FCM_ENDPOINT", "http://127.0.0.1:1/v1")...))
 	if err != nil || !c.Push.FCM {
 		t.Errorf("%v, %+v", err, c.Push)
-	}
-}
-
-// TestBrowsersSignInWithFirebase where there is a key for it, or an emulator, which takes any.
-func TestBrowsersSignInWithFirebase(t *testing.T) {
-	for name, c := range map[string]struct {
-		pairs []string
-		want  *handler.FirebaseSignIn
-	}{
-		"nothing":        {nil, nil},
-		"a project only": {[]string{"FIRSTTAP_FIREBASE_PROJECT", "p"}, nil},
-		"a key":          {[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_FIREBASE_WEB_KEY", "AIza"}, &handler.FirebaseSignIn{Project: "p", APIKey: "AIza"}},
-		"an emulator": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "127.0.0.1:9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://127.0.0.1:9099"},
-		},
-		"an emulator, and a key": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "auth-emulator:9099", "FIRSTTAP_FIREBASE_WEB_KEY", "AIza"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "AIza", Emulator: "http://auth-emulator:9099"},
-		},
-		"an emulator that listens everywhere": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "0.0.0.0:9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
-		},
-		"the same, in short": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", ":9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
-		},
-		"an emulator by IPv6": {
-			[]string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "[::1]:9099"},
-			&handler.FirebaseSignIn{Project: "p", APIKey: "emulator", Emulator: "http://localhost:9099"},
-		},
-	} {
-		config, err := ReadConfig(settings(c.pairs...))
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if diff := cmp.Diff(c.want, config.Push.signIn()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
-		}
 	}
 }
 

@@ -59,7 +59,7 @@ func metricsOf(expr string) (found []string) {
 // busy is an instance that has done a little of everything, and what it then serves at /metrics.
 func busy(t *testing.T) (i *instance, served string) {
 	t.Helper()
-	ops, fcm := nobodyHere(t), listenFCM(t)
+	ops, fcm := freeAddress(t), listenFCM(t)
 	i = start(t, pushing(servertest.MariaDBURL(t), fcm, "busy", "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))...)
 	drivers := driversIn(t, i, "seoul", 2)
 	id := makeDispatch(t, i)

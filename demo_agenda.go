@@ -60,7 +60,10 @@ func (a *agenda) keep(ctx context.Context) {
 		}
 		e := a.errands[next]
 		a.errands = slices.Delete(a.errands, next, next+1)
-		pause(ctx, time.Until(e.at))
+		select {
+		case <-time.After(time.Until(e.at)):
+		case <-ctx.Done():
+		}
 		if ctx.Err() != nil {
 			return
 		}

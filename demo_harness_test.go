@@ -77,7 +77,7 @@ func follow(t *testing.T, i *instance, tell func(), run func(out io.Writer) erro
 	go func() {
 		defer close(i.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			i.log.add(lines.Text())
+			fmt.Fprintln(i.log, lines.Text())
 			if strings.HasPrefix(lines.Text(), "Ctrl-C") {
 				close(ready)
 			}

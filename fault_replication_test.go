@@ -21,7 +21,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		url, redisURL := r.Primary.URL(t), servertest.RedisURL(t)
 		proxy := servertest.StartProxy(t, r.Primary.Addr())
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + redisURL}
-		ops := nobodyHere(t)
+		ops := freeAddress(t)
 		one, two := start(t, append(settings, "FIRSTTAP_OPS_ADDR="+ops)...), start(t, settings...)
 		c := redisAt(t, redisURL)
 		drivers := makeDrivers(t, one, 4)

@@ -53,7 +53,7 @@ func start(t testing.TB, settings ...string) *instance {
 	listening := make(chan string, 1)
 	go func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			i.log.add(lines.Text())
+			fmt.Fprintln(i.log, lines.Text())
 			if _, url, ok := strings.Cut(lines.Text(), "listens on "); ok {
 				listening <- url
 			}

@@ -249,7 +249,7 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 
 // What the alert rules name is there, and the rules do what they say.
 func TestAlerts(t *testing.T) {
-	ops := nobodyHere(t)
+	ops := freeAddress(t)
 	i := start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
 	send("GET", i.url+"/readyz", "", "")
 	var served string

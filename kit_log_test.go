@@ -2,19 +2,20 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"sync"
 )
 
+// logBuffer keeps what is written to it. Many may write and read at once.
 type logBuffer struct {
 	mu  sync.Mutex
 	all bytes.Buffer
 }
 
-func (b *logBuffer) add(line string) {
+// Write implements io.Writer.
+func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	fmt.Fprintln(&b.all, line)
+	return b.all.Write(p)
 }
 
 func (b *logBuffer) String() string {

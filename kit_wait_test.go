@@ -5,18 +5,21 @@ import (
 	"time"
 )
 
-// eventually polls until ok.
+// patience is how long nothing in a test may take: what has not happened by then never will.
+const patience = 20 * time.Second
+
+// eventually polls until ok, for patience at most.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	within(t, hung, what, ok)
+	within(t, patience, what, ok)
 }
 
-// within polls until ok, for as long as patience lasts.
-func within(t testing.TB, patience time.Duration, what string, ok func() bool) {
+// within polls until ok, for most at most.
+func within(t testing.TB, most time.Duration, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(patience)
+	end := time.After(most)
 	for !ok() {
 		select {
 		case <-tick.C:
@@ -31,7 +34,7 @@ func await(t testing.TB, what string, c <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-c:
-	case <-time.After(hung):
+	case <-time.After(patience):
 		t.Fatalf("never: %s", what)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -44,7 +45,7 @@ func TestLockCommand(t *testing.T) {
 			lookup, job := settings(env...), strings.ReplaceAll(name, " ", "-")
 			must := func(args ...string) string {
 				t.Helper()
-				out, err := command(t, lookup, args...)
+				out, err := commandOf(t, lookup, args...)
 				if err != nil {
 					t.Fatalf("%v: %v", args, err)
 				}
@@ -131,21 +132,21 @@ func enforce(t *testing.T, c Config, fences *lock.Fences, lease *lock.Lease) err
 func TestLockCommandThatCannotBe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, args := range []string{"lock", "lock ls now", "lock show", "lock release", "lock release a b", "lock steal a", "lock show " + strings.Repeat("x", 65)} {
-		if out, err := command(t, settings(), strings.Fields(args)...); err == nil {
+		if out, err := commandOf(t, settings(), strings.Fields(args)...); err == nil {
 			t.Errorf("%s: %q", args, out)
 		}
 	}
-	if _, err := command(t, settings("FIRSTTAP_JOB_LOCK", "memory"), "lock", "ls"); err == nil || !strings.Contains(err.Error(), "memory") {
+	if _, err := commandOf(t, settings("FIRSTTAP_JOB_LOCK", "memory"), "lock", "ls"); err == nil || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("memory: %v", err)
 	}
-	if _, err := command(t, settings("FIRSTTAP_REDIS_URL", "redis://"+nobodyHere(t)), "lock", "ls"); !errors.Is(err, lock.ErrUnavailable) {
+	if _, err := commandOf(t, settings("FIRSTTAP_REDIS_URL", "redis://"+freeAddress(t)), "lock", "ls"); !errors.Is(err, lock.ErrUnavailable) {
 		t.Errorf("a Redis that is not there: %v", err)
 	}
 }
 
 // What the locks do is at /metrics of the operations listener, and not at the API's.
 func TestMetrics(t *testing.T) {
-	ops := nobodyHere(t)
+	ops := freeAddress(t)
 	i := start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db",
 		"FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
 	get := func(url string) (int, string) {
@@ -193,7 +194,7 @@ func TestEveryJobCanBeHeldByEveryStrategy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := command(t, settings(env...), "migrate", "up"); err != nil {
+			if _, err := commandOf(t, settings(env...), "migrate", "up"); err != nil {
 				t.Fatal(err)
 			}
 			locks, err := openJobLocks(config)
@@ -216,4 +217,12 @@ func TestEveryJobCanBeHeldByEveryStrategy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// commandOf runs the program, and returns what it prints.
+func commandOf(t *testing.T, lookup func(string) (string, bool), args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	err := run(t.Context(), args, lookup, &out)
+	return out.String(), err
 }

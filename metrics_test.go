@@ -46,7 +46,7 @@ func sum(series map[string]float64, metric string, labels ...string) (total floa
 // Every tap is counted once by its result and once by its layer, every request by its route; the database and Redis are
 // timed; and what callers make up makes no series.
 func TestAPIMetrics(t *testing.T) {
-	redis, ops := servertest.StartRedis(t), nobodyHere(t)
+	redis, ops := servertest.StartRedis(t), freeAddress(t)
 	url := servertest.MariaDBURL(t)
 	i := start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+redis.URL(), "FIRSTTAP_OPS_ADDR="+ops)
 	drivers := makeDrivers(t, i, 10)

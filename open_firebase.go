@@ -16,7 +16,7 @@ import (
 
 // signIn is how browsers sign drivers in with Firebase; nil where they don't. An emulator that listens everywhere, or at
 // IPv6's own address, is asked at localhost.
-func (c *PushConfig) signIn() *handler.FirebaseSignIn {
+func browserSignIn(c PushConfig) *handler.FirebaseSignIn {
 	if c.WebKey == "" {
 		return nil
 	}

@@ -102,7 +102,7 @@ func serve(ctx context.Context, c Config, log *slog.Logger, stdout io.Writer) (e
 		Store: store, Tokens: tokens, Keys: service.NewKeys(store),
 		Streams: news.hub, Redriven: news.hub.Wake, Revocations: revocations,
 		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret),
-		PreviousSecrets: c.previousSecrets(), Firebase: c.Push.signIn(),
+		PreviousSecrets: c.previousSecrets(), Firebase: browserSignIn(c.Push),
 		DatabaseUp: probe.Up, Now: time.Now, Log: log, Answered: metrics.api.answered, Version: version,
 	}
 	api.SignIns = service.NewSignIns(service.UsualSignInLimits(), store, metrics.api, time.Now, log)

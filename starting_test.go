@@ -19,13 +19,13 @@ type startup struct {
 
 // Write implements io.Writer.
 func (s *startup) Write(p []byte) (int, error) {
-	s.said.add(string(p))
+	s.said.Write(p)
 	return len(p), nil
 }
 
 func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 	t.Helper()
-	addr := nobodyHere(t)
+	addr := freeAddress(t)
 	c, err := ReadConfig(environment(append(more, "FIRSTTAP_ADDR="+addr, "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY="+adminKey,
 		"FIRSTTAP_JWT_SECRET=a-secret-for-the-tests-of-firsttap", "FIRSTTAP_DATABASE_URL="+databaseURL, "FIRSTTAP_DRAIN=0")...))
 	if err != nil {

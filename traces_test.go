@@ -194,7 +194,7 @@ func TestTracesAreNotTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hangs.Close()
-	for name, addr := range map[string]string{"hangs": hangs.Addr().String(), "is gone": nobodyHere(t)} {
+	for name, addr := range map[string]string{"hangs": hangs.Addr().String(), "is gone": freeAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			i := start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", otlpEndpointVar+"=http://"+addr,
 				"OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
@@ -229,7 +229,7 @@ func TestNoTraces(t *testing.T) {
 		"asked for":     {otlpEndpointVar + "=http://127.0.0.1:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ops := nobodyHere(t)
+			ops := freeAddress(t)
 			start(t, append(set, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")...)
 			var running answer
 			eventually(t, "the operations are served", func() bool {

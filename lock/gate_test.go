@@ -243,37 +243,22 @@ func TestEvictionPolicy(t *testing.T) {
 	}
 }
 
-func TestDialReadsURLs(t *testing.T) {
-	for url, want := range map[string]redis.UniversalOptions{
-		"redis://h:1":                             {Addrs: []string{"h:1"}},
-		"redis://h":                               {Addrs: []string{"h:6379"}},
-		"redis://u:p@h:1/3":                       {Addrs: []string{"h:1"}, Username: "u", Password: "p", DB: 3},
-		"redis+cluster://a:1,b:2,c:3":             {Addrs: []string{"a:1", "b:2", "c:3"}, IsClusterMode: true},
-		"redis+cluster://u:p%40q@a:1,b:2":         {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p@q", IsClusterMode: true},
-		"redis+sentinel://a:1,b:2,c:3/mymaster":   {Addrs: []string{"a:1", "b:2", "c:3"}, MasterName: "mymaster"},
-		"redis+sentinel://u:p@a:1,b:2/mymaster/2": {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p", MasterName: "mymaster", DB: 2},
-	} {
-		got, err := universal(url)
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
-			continue
+// For how long Redis has been away counts on while it is, stands still when it is back, and never goes back.
+func TestDegradedFor(t *testing.T) {
+	server := servertest.StartRedis(t)
+	g, _ := at(t, server.URL())
+	var past time.Duration
+	for range 2 {
+		if g.DegradedFor() != past {
+			t.Errorf("it counts while Redis is there: %s after %s", g.DegradedFor(), past)
 		}
-		if strings.Join(got.Addrs, ",") != strings.Join(want.Addrs, ",") || got.Username != want.Username || got.Password != want.Password ||
-			got.DB != want.DB || got.MasterName != want.MasterName || got.IsClusterMode != want.IsClusterMode {
-			t.Errorf("%s: %+v", url, got)
+		server.Kill()
+		eventually(t, "it counts", func() bool { return g.DegradedFor() > past+50*time.Millisecond })
+		server.Start()
+		eventually(t, "Redis is back", func() bool { return !g.Degraded() })
+		if g.DegradedFor() < past+50*time.Millisecond {
+			t.Errorf("it goes back, to %s", g.DegradedFor())
 		}
-	}
-	if opts, err := universal("rediss://h:1"); err != nil || opts.TLSConfig == nil {
-		t.Errorf("no TLS: %v", err)
-	}
-	for _, url := range []string{
-		"", "h:1", "http://h", "redis+sentinel://u:hunter2@a:1", "redis+sentinel://u:hunter2@a:1/m/x", "redis+cluster://",
-		"redis://u:hunter2@h:x", "redis://u:hunter2@h:1/x", "redis+cluster://u:hunter2%zz@a",
-	} {
-		if _, err := Dial(url, timeout); err == nil {
-			t.Errorf("%q is no URL of ours", url)
-		} else if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("the password is told: %v", err)
-		}
+		past = g.DegradedFor()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -108,7 +109,10 @@ func marked(owner string) string { return owner + " " }
 
 // parse takes a key's value apart.
 func parse(value string) (owner string, fence int64) {
-	owner, number, _ := cutLast(value, " ")
+	owner, number := value, ""
+	if i := strings.LastIndexByte(value, ' '); i >= 0 {
+		owner, number = value[:i], value[i+1:]
+	}
 	fence, _ = strconv.ParseInt(number, 10, 64) // what somebody else wrote has none
 	return owner, fence
 }

@@ -52,23 +52,3 @@ func TestWatchRedis(t *testing.T) {
 		t.Errorf("they ended with %v", failed)
 	}
 }
-
-// For how long Redis has been away counts on while it is, stands still when it is back, and never goes back.
-func TestDegradedFor(t *testing.T) {
-	server := servertest.StartRedis(t)
-	g, _ := at(t, server.URL())
-	var past time.Duration
-	for range 2 {
-		if g.DegradedFor() != past {
-			t.Errorf("it counts while Redis is there: %s after %s", g.DegradedFor(), past)
-		}
-		server.Kill()
-		eventually(t, "it counts", func() bool { return g.DegradedFor() > past+50*time.Millisecond })
-		server.Start()
-		eventually(t, "Redis is back", func() bool { return !g.Degraded() })
-		if g.DegradedFor() < past+50*time.Millisecond {
-			t.Errorf("it goes back, to %s", g.DegradedFor())
-		}
-		past = g.DegradedFor()
-	}
-}
