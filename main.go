@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+
+	"firsttap/app"
 )
 
 func main() {
@@ -13,8 +15,8 @@ func main() {
 		// Little is kept from request to request: a heap of tens of megabytes may well grow fourfold between collections.
 		debug.SetGCPercent(400)
 	}
-	ctx, stop := untilTold(context.Background())
-	err := run(ctx, os.Args[1:], os.LookupEnv, os.Stdout)
+	ctx, stop := app.SignalContext(context.Background())
+	err := app.Run(ctx, os.Args[1:], os.LookupEnv, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "firsttap:", err)

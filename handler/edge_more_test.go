@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/limit"
 	"firsttap/repository"
 )
 
@@ -137,13 +138,13 @@ func TestRateLimitRefills(t *testing.T) {
 }
 
 func TestParseRate(t *testing.T) {
-	for s, want := range map[string]Rate{"20/s": 20, "0.5/s": 0.5, "1e3/s": 1000} {
-		if got, err := ParseRate(s); err != nil || got != want {
+	for s, want := range map[string]limit.Rate{"20/s": 20, "0.5/s": 0.5, "1e3/s": 1000} {
+		if got, err := limit.ParseRate(s); err != nil || got != want {
 			t.Errorf("%s: %v, %v", s, got, err)
 		}
 	}
 	for _, s := range []string{"", "/s", "20", "0/s", "-1/s", "NaN/s", "Inf/s", "2e9/s", "1/m", "1/s/s"} {
-		if got, err := ParseRate(s); err == nil {
+		if got, err := limit.ParseRate(s); err == nil {
 			t.Errorf("%q is %v", s, got)
 		}
 	}

@@ -62,8 +62,8 @@ type API struct {
 	// Answered hears of every request: its route as a pattern, "" where there is none, and how long the answer took. It is
 	// called by many at once; nil where nobody wants to.
 	Answered   func(method, route string, status int, took time.Duration)
-	DriverRate Rate
-	AdminRate  Rate
+	DriverRate limit.Rate
+	AdminRate  limit.Rate
 	// DriverLimit and AdminLimit are of this instance alone, by the rates, where they are nil.
 	DriverLimit, AdminLimit *limit.Limiter
 	// SignIns bounds those that fail. Its owner runs it; where it is nil nobody is told of them.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/limit"
 	"firsttap/migrations"
 	"firsttap/repository"
 	"firsttap/servertest"
@@ -54,7 +55,7 @@ func TestTimesHaveFourDigitYears(t *testing.T) {
 
 // TestRetryAfterIsLongEnough: whoever waits as long as was asked gets through.
 func TestRetryAfterIsLongEnough(t *testing.T) {
-	for _, rate := range []Rate{0.3, 0.6, 0.7} {
+	for _, rate := range []limit.Rate{0.3, 0.6, 0.7} {
 		now := time.Now()
 		w := newWorld(t, func(a *API) { a.AdminRate, a.Now = rate, func() time.Time { return now } })
 		var r reply

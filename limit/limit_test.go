@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
-	"firsttap/lock"
+	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
@@ -44,7 +44,7 @@ func (b *logBuffer) count(s string) int {
 // dial returns a client as the service has it.
 func dial(t *testing.T, url string, timeout time.Duration) redis.UniversalClient {
 	t.Helper()
-	client, err := lock.Dial(url, timeout)
+	client, err := redisclient.Dial(url, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"firsttap/lock"
 	"firsttap/lock/locktest"
+	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
@@ -19,7 +20,7 @@ const brief = 250 * time.Millisecond
 
 func dial(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := lock.Dial(url, time.Second)
+	client, err := redisclient.Dial(url, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
@@ -37,7 +38,7 @@ func commands(t *testing.T, client redis.UniversalClient) map[string]string {
 // alone returns leases on the server at url without Run.
 func alone(t *testing.T, url string) *Gate {
 	t.Helper()
-	client, err := Dial(url, timeout)
+	client, err := redisclient.Dial(url, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

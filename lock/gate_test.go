@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
@@ -22,7 +23,7 @@ const timeout = 100 * time.Millisecond
 // at returns leases on the server at url, with Run running.
 func at(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	t.Helper()
-	client, err := Dial(url, timeout)
+	client, err := redisclient.Dial(url, timeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
@@ -44,7 +45,7 @@ func (e *electorate) add(t *testing.T, server *servertest.Redis) {
 
 func client(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	c, err := Dial(url, nodeTimeout)
+	c, err := redisclient.Dial(url, nodeTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

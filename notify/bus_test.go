@@ -9,14 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
-	"firsttap/lock"
+	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
 // dial is how main makes a client.
 func dial(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
-	client, err := lock.Dial(url, time.Second)
+	client, err := redisclient.Dial(url, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestMovingClient(t *testing.T) {
 	server := servertest.StartRedis(t)
 	// A Redis that a busy machine keeps from answering for a second is taken to be away, and streams are told to read again.
 	patient := func(o *HubOptions) {
-		client, err := lock.Dial(server.URL(), 20*time.Second)
+		client, err := redisclient.Dial(server.URL(), 20*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

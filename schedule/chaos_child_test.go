@@ -15,6 +15,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/lock"
+	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/schedule"
 )
@@ -141,7 +142,7 @@ func (r role) strategy(t *testing.T) schedule.Strategy {
 	}
 	var nodes []*lock.Redis
 	for _, url := range r.Redis {
-		client, err := lock.Dial(url, time.Second)
+		client, err := redisclient.Dial(url, time.Second)
 		must(err)
 		t.Cleanup(func() { client.Close() })
 		nodes = append(nodes, lock.NewRedis(client, lock.ShedLock("job-lock", "firsttap")))

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/lock"
+	"firsttap/redisclient"
 )
 
 const (
@@ -220,7 +220,7 @@ func (s *storm) calm() {
 func (s *storm) flush() {
 	s.t.Helper()
 	for _, server := range s.redis {
-		client, err := lock.Dial(server.URL(), time.Second)
+		client, err := redisclient.Dial(server.URL(), time.Second)
 		if err != nil {
 			s.t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/lock"
+	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/schedule"
 	"firsttap/servertest"
@@ -47,7 +48,7 @@ func TestRedisForgets(t *testing.T) {
 		}}})
 	}
 	receive(t, "it begins", begun)
-	client, err := lock.Dial(redis.URL(), time.Second)
+	client, err := redisclient.Dial(redis.URL(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/lock"
+	"firsttap/redisclient"
 	"firsttap/schedule"
 	"firsttap/servertest"
 )
@@ -72,7 +73,7 @@ func mustHold(t *testing.T, s *schedule.Scheduler) {
 }
 
 // redisCommands is how many commands a server has been sent, but for those with which a connection begins, and the test's.
-func redisCommands(t *testing.T, client lock.Client) (n int) {
+func redisCommands(t *testing.T, client redisclient.Client) (n int) {
 	t.Helper()
 	info, err := client.InfoMap(t.Context(), "commandstats").Result()
 	if err != nil {
@@ -97,11 +98,11 @@ func TestHeldCostsTheSame(t *testing.T) {
 	t.Parallel()
 	for name, nodes := range map[string]int{"redis": 1, "quorum": 3} {
 		t.Run(name, func(t *testing.T) {
-			urls, clients := make([]string, nodes), make([]lock.Client, nodes)
+			urls, clients := make([]string, nodes), make([]redisclient.Client, nodes)
 			for i := range nodes {
 				urls[i] = servertest.StartRedis(t).URL()
 				var err error
-				if clients[i], err = lock.Dial(urls[i], patience); err != nil {
+				if clients[i], err = redisclient.Dial(urls[i], patience); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { clients[i].Close() })

@@ -17,6 +17,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/migrations"
+	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/schedule"
 	"firsttap/servertest"
@@ -346,7 +347,7 @@ var errWork = errors.New("the work went wrong")
 // redisLocks are locks of an instance's own connections to a Redis.
 func redisLocks(t *testing.T, url string) *lock.Redis {
 	t.Helper()
-	client, err := lock.Dial(url, 500*time.Millisecond)
+	client, err := redisclient.Dial(url, 500*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/lock"
+	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
@@ -36,7 +37,7 @@ func newShared(t testing.TB) *shared {
 
 func sharedAt(t testing.TB, url string) *shared {
 	t.Helper()
-	client, err := lock.Dial(url, testTimeout)
+	client, err := redisclient.Dial(url, testTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"firsttap/lock"
 	"firsttap/lock/gocronlock"
+	"firsttap/redisclient"
 	"firsttap/servertest"
 )
 
@@ -33,7 +34,7 @@ func each(t *testing.T, test func(t *testing.T, strategy lock.Strategy)) {
 
 func redisAt(t *testing.T, url string) *lock.Redis {
 	t.Helper()
-	client, err := lock.Dial(url, 200*time.Millisecond)
+	client, err := redisclient.Dial(url, 200*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,231 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/config"
+	"firsttap/lock"
+	"firsttap/repository"
+	"firsttap/schedule"
+	"firsttap/servertest"
+	"firsttap/systemtest"
+	"firsttap/testkit"
+)
+
+// jobLockSettings are the settings of each FIRSTTAP_JOB_LOCK that can be seen from outside, on servers of the test's.
+func jobLockSettings(t *testing.T) map[string][]string {
+	t.Helper()
+	mysql := func(url, way string) []string {
+		return []string{"FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", systemtest.AdminKey, "FIRSTTAP_JWT_SECRET", systemtest.JWTSecret, "FIRSTTAP_JOB_LOCK", way}
+	}
+	sqlite := "sqlite://" + t.TempDir() + "/my.db"
+	nodes := []string{servertest.StartRedis(t).URL(), servertest.StartRedis(t).URL(), servertest.StartRedis(t).URL()}
+	return map[string][]string{
+		"table, by default": {"FIRSTTAP_DATABASE_URL", sqlite},
+		"redis, by default": {"FIRSTTAP_DATABASE_URL", sqlite, "FIRSTTAP_REDIS_URL", nodes[0]},
+		"quorum":            {"FIRSTTAP_DATABASE_URL", sqlite, "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", strings.Join(nodes, ",")},
+		"table on MariaDB":  mysql(servertest.MariaDBURL(t), "table"),
+		"named on MariaDB":  mysql(servertest.MariaDBURL(t), "named"),
+		"rows on MySQL":     mysql(servertest.MySQLURL(t), "rows"),
+	}
+}
+
+// An operator sees who holds a name, and takes it away: what the holder still writes under its fence is refused, its work
+// is told, and the next holder's fence is larger.
+func TestLockCommand(t *testing.T) {
+	for name, env := range jobLockSettings(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			lookup, job := testkit.Settings(env...), strings.ReplaceAll(name, " ", "-")
+			must := func(args ...string) string {
+				t.Helper()
+				out, err := commandOf(t, lookup, args...)
+				if err != nil {
+					t.Fatalf("%v: %v", args, err)
+				}
+				return out
+			}
+			must("migrate", "up")
+			if out := must("lock", "ls"); out != "nothing is held\n" {
+				t.Errorf("ls: %q", out)
+			}
+			if out := must("lock", "release", job); out != "nobody has "+job+"\n" {
+				t.Errorf("release of what nobody has: %q", out)
+			}
+			config, err := config.Read(lookup)
+			if err != nil {
+				t.Fatal(err)
+			}
+			locks, err := openJobLocks(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			locker := lock.New(locks.strategy, lock.Options{Who: "instance-7"})
+			defer locker.Close()
+			hold := lock.Renewed(time.Second, time.Hour)
+			lease, err := locker.Acquire(t.Context(), job, hold)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, args := range [][]string{{"lock", "ls"}, {"lock", "show", job}} {
+				if out := must(args...); !strings.Contains(out, lease.Owner()) || !strings.Contains(out, fmt.Sprint(lease.Fence())) {
+					t.Errorf("%v does not tell that %s holds with fence %d:\n%s", args, lease.Owner(), lease.Fence(), out)
+				}
+			}
+			if err := enforce(t, config, locks.fences, lease); err != nil {
+				t.Fatalf("the holder may not write: %v", err)
+			}
+			if out := must("lock", "release", job); !strings.Contains(out, job+" taken from "+lease.Owner()) {
+				t.Errorf("release: %q", out)
+			}
+			if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
+				t.Errorf("who was put out may still write: %v", err)
+			}
+			<-lease.Context().Done()
+			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
+				t.Errorf("the work was told %v", cause)
+			}
+			next, err := locker.Acquire(t.Context(), job, hold)
+			if err != nil || next.Fence() <= lease.Fence() {
+				t.Fatalf("the next holder: %v", err)
+			}
+			defer next.Release(t.Context())
+			if err := enforce(t, config, locks.fences, next); err != nil {
+				t.Errorf("the next holder may not write: %v", err)
+			}
+			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
+				t.Errorf("the release of who was put out: %v", err)
+			}
+			if out := must("lock", "show", job); !strings.Contains(out, next.Owner()) {
+				t.Errorf("the next holder was put out too:\n%s", out)
+			}
+		})
+	}
+}
+
+// enforce is a write under the lease.
+func enforce(t *testing.T, c config.Config, fences *lock.Fences, lease *lock.Lease) error {
+	t.Helper()
+	db, _, err := repository.OpenPool(c.DatabaseURL, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := fences.Enforce(t.Context(), tx, lease.Name(), lease.Fence()); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func TestLockCommandThatCannotBe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, args := range []string{"lock", "lock ls now", "lock show", "lock release", "lock release a b", "lock steal a", "lock show " + strings.Repeat("x", 65)} {
+		if out, err := commandOf(t, testkit.Settings(), strings.Fields(args)...); err == nil {
+			t.Errorf("%s: %q", args, out)
+		}
+	}
+	if _, err := commandOf(t, testkit.Settings("FIRSTTAP_JOB_LOCK", "memory"), "lock", "ls"); err == nil || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("memory: %v", err)
+	}
+	if _, err := commandOf(t, testkit.Settings("FIRSTTAP_REDIS_URL", "redis://"+testkit.FreeAddress(t)), "lock", "ls"); !errors.Is(err, lock.ErrUnavailable) {
+		t.Errorf("a Redis that is not there: %v", err)
+	}
+}
+
+// What the locks do is at /metrics of the operations listener, and not at the API's.
+func TestMetrics(t *testing.T) {
+	ops := testkit.FreeAddress(t)
+	i := systemtest.Start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db",
+		"FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+	get := func(url string) (int, string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		text, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.StatusCode, string(text)
+	}
+	var text string
+	testkit.Eventually(t, "a claim goes through the gate, and not past it because Redis is slow here", func() bool {
+		var out strings.Builder
+		if err := race(t.Context(), config.Config{AdminKey: systemtest.AdminKey}, []string{"--url", i.URL, "--drivers", "5"}, &out); err != nil {
+			t.Fatal(err)
+		}
+		_, text = get("http://" + ops + "/metrics")
+		return strings.Contains(text, `lock_acquired_total{strategy="gate"} 1`)
+	})
+	for _, want := range []string{`lock_attempts_total{strategy="gate"}`, `lock_attempts_total{strategy="redis"}`, "go_goroutines"} {
+		if !strings.Contains(text, "\n"+want+" ") {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+	if status, _ := get(i.URL + "/metrics"); status != http.StatusNotFound {
+		t.Errorf("the API answers %d for /metrics", status)
+	}
+}
+
+// Whatever holds the locks, it can hold each job's as the job wants.
+func TestEveryJobCanBeHeldByEveryStrategy(t *testing.T) {
+	for name, env := range jobLockSettings(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			config, err := config.Read(testkit.Settings(env...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := commandOf(t, testkit.Settings(env...), "migrate", "up"); err != nil {
+				t.Fatal(err)
+			}
+			locks, err := openJobLocks(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer locks.Close()
+			locker := lock.New(locks.strategy, lock.Options{})
+			defer locker.Close()
+			for _, j := range schedule.FirstTap(nil, 0) {
+				j.Hold.AtLeast = 0 // one server is there for two strategies
+				lease, err := locker.Acquire(t.Context(), j.Name, j.Hold)
+				if err != nil {
+					t.Errorf("%s: %v", j.Name, err)
+					continue
+				}
+				if err := lease.Release(t.Context()); err != nil {
+					t.Errorf("%s: %v", j.Name, err)
+				}
+			}
+		})
+	}
+}
+
+// commandOf runs the program, and returns what it prints.
+func commandOf(t *testing.T, lookup func(string) (string, bool), args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	err := Run(t.Context(), args, lookup, &out)
+	return out.String(), err
+}

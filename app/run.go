@@ -1,0 +1,66 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"firsttap/config"
+	"firsttap/demo"
+	"firsttap/telemetry"
+)
+
+// Version is set by the build.
+var Version = "dev"
+
+const usage = `firsttap decides which driver gets a dispatch.
+
+  firsttap [serve]                     serve the API
+  firsttap demo [--addr HOST:PORT]     a service of its own with drivers who tap, to be tried in the browser
+  firsttap migrate up|down|status      the database's schema
+  firsttap lock ls|show NAME|release NAME
+                                       the scheduled jobs' locks
+  firsttap race [--url URL] [--drivers N]
+                                       let N drivers tap together and see who wins
+  firsttap version
+
+Settings are environment variables; see README.md.
+`
+
+// Run does what args ask for until it is done or ctx ends.
+func Run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error {
+	command := "serve"
+	if len(args) > 0 {
+		command, args = args[0], args[1:]
+	}
+	switch command {
+	case "version":
+		fmt.Fprintln(stdout, "firsttap", Version)
+		return nil
+	case "help", "-h", "--help":
+		fmt.Fprint(stdout, usage)
+		return nil
+	case "demo":
+		return demo.Command(ctx, args, lookup, ServeBeside, stdout)
+	case "serve", "migrate", "lock", "race":
+	default:
+		return fmt.Errorf("no such command: %s\n\n%s", command, usage)
+	}
+	config, err := config.Read(lookup)
+	if err != nil {
+		return fmt.Errorf("these settings are not right:\n%w", err)
+	}
+	log := telemetry.NewLogger(stdout, config.LogLevel)
+	switch command {
+	case "migrate":
+		return migrate(ctx, config, log, args, stdout)
+	case "lock":
+		return lockCommand(ctx, config, args, stdout)
+	case "race":
+		return race(ctx, config, args, stdout)
+	}
+	if len(args) > 0 {
+		return fmt.Errorf("serve takes no arguments\n\n%s", usage)
+	}
+	return Serve(ctx, config, log, stdout)
+}

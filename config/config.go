@@ -1,0 +1,222 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"firsttap/limit"
+	"firsttap/redisclient"
+	"firsttap/repository"
+)
+
+// Config is every setting. Nothing else reads the environment.
+type Config struct {
+	Addr          string
+	OpsAddr       string // "" turns the operations listener off
+	DatabaseURL   string
+	Migrate       bool   // the schema is brought up to date at the start, rather than by a command
+	RedisURL      string // "" is in process
+	AdminKey      string
+	JWTSecret     string
+	AcceptLockTTL time.Duration
+	JobLock       string
+	QuorumURLs    []string
+	Push          Push
+	DriverRate    limit.Rate
+	AdminRate     limit.Rate
+	LogLevel      slog.Level
+	// Drain is for how long an instance that is told to end says that it is not ready, and serves on.
+	Drain   time.Duration
+	Tracing bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
+	// Patience is the usual one where it is zero; no setting changes it.
+	Patience Patience
+	// SecretFiles names where secrets were read or made that the environment does not give.
+	SecretFiles []string
+	// PreviousJWTSecret still verifies tokens and opens sessions, and makes none; "" where there is none.
+	PreviousJWTSecret string
+}
+
+const (
+	adminKeyVar  = "FIRSTTAP_ADMIN_KEY"
+	jwtSecretVar = "FIRSTTAP_JWT_SECRET"
+)
+
+// Read reads the settings and reports every problem at once. It makes nothing yet: see MakeSecrets.
+func Read(lookup func(string) (string, bool)) (Config, error) {
+	var problems []error
+	bad := func(name string, err error) {
+		problems = append(problems, fmt.Errorf("%s: %w", name, err))
+	}
+	get := func(name, otherwise string) string {
+		if v, _ := lookup(name); v != "" {
+			return v
+		}
+		return otherwise
+	}
+	c := Config{
+		Addr:        get("FIRSTTAP_ADDR", ":8080"),
+		OpsAddr:     "127.0.0.1:9090",
+		DatabaseURL: get("FIRSTTAP_DATABASE_URL", "sqlite://firsttap.db"),
+		RedisURL:    get("FIRSTTAP_REDIS_URL", ""),
+		AdminKey:    get(adminKeyVar, ""),
+		JWTSecret:   get(jwtSecretVar, ""),
+	}
+	if v, set := lookup("FIRSTTAP_OPS_ADDR"); set {
+		c.OpsAddr = v
+	}
+	var err error
+	if err = CheckAddress(c.Addr); err != nil {
+		bad("FIRSTTAP_ADDR", err)
+	}
+	if err = CheckAddress(c.OpsAddr); err != nil && c.OpsAddr != "" {
+		bad("FIRSTTAP_OPS_ADDR", err)
+	}
+	if c.RedisURL != "" {
+		if client, err := redisclient.Dial(c.RedisURL, time.Second); err != nil {
+			bad("FIRSTTAP_REDIS_URL", err)
+		} else {
+			client.Close()
+		}
+	}
+	if c.AcceptLockTTL, err = time.ParseDuration(get("FIRSTTAP_ACCEPT_LOCK_TTL", "5s")); err != nil {
+		bad("FIRSTTAP_ACCEPT_LOCK_TTL", err)
+	} else if c.AcceptLockTTL < minLockTTL {
+		bad("FIRSTTAP_ACCEPT_LOCK_TTL", fmt.Errorf("%s is shorter than a claim may take, %s", c.AcceptLockTTL, minLockTTL))
+	}
+	if c.Migrate, err = readMigrate(get(MigrateVar, "auto")); err != nil {
+		bad(MigrateVar, err)
+	}
+	c.JobLock, c.QuorumURLs = get("FIRSTTAP_JOB_LOCK", c.usualJobLock()), list(get("FIRSTTAP_QUORUM_URLS", ""))
+	if err = c.checkJobLock(); err != nil {
+		bad("FIRSTTAP_JOB_LOCK", err)
+	}
+	if err = checkQuorum(c.QuorumURLs); err != nil && (c.JobLock == "quorum" || len(c.QuorumURLs) > 0) {
+		bad("FIRSTTAP_QUORUM_URLS", err)
+	}
+	if c.DriverRate, err = limit.ParseRate(get("FIRSTTAP_RATE_LIMIT_DRIVER", "20/s")); err != nil {
+		bad("FIRSTTAP_RATE_LIMIT_DRIVER", err)
+	}
+	if c.AdminRate, err = limit.ParseRate(get("FIRSTTAP_RATE_LIMIT_ADMIN", "100/s")); err != nil {
+		bad("FIRSTTAP_RATE_LIMIT_ADMIN", err)
+	}
+	if err = c.LogLevel.UnmarshalText([]byte(get("FIRSTTAP_LOG", "info"))); err != nil {
+		bad("FIRSTTAP_LOG", errors.New("want debug, info, warn or error"))
+	}
+	if c.Drain, err = readDrain(get("FIRSTTAP_DRAIN", "5s")); err != nil {
+		bad("FIRSTTAP_DRAIN", err)
+	}
+	c.Tracing = readTracing(get, bad)
+	c.Push = readPush(get, bad)
+	c.PreviousJWTSecret = get(previousSecretVar, "")
+	c.checkSecrets(bad)
+	for _, err := range c.checkDatabase() {
+		bad("FIRSTTAP_DATABASE_URL", err)
+	}
+	return c, errors.Join(problems...)
+}
+
+// CheckAddress wants host:port, with a port that there is.
+func CheckAddress(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return fmt.Errorf("%q is not a port", port)
+	}
+	return nil
+}
+
+func (c *Config) usualJobLock() string {
+	if c.RedisURL != "" {
+		return "redis"
+	}
+	return "table"
+}
+
+func (c *Config) checkJobLock() error {
+	switch c.JobLock {
+	case "table", "quorum", "memory":
+		return nil
+	case "redis":
+		if c.RedisURL == "" {
+			return errors.New("redis needs FIRSTTAP_REDIS_URL")
+		}
+		return nil
+	case "named", "rows":
+		if !strings.HasPrefix(c.DatabaseURL, "mysql://") {
+			return fmt.Errorf("%s needs MySQL or MariaDB", c.JobLock)
+		}
+		return nil
+	}
+	return errors.New("want redis, quorum, table, named, rows or memory")
+}
+
+// checkQuorum wants an odd number of servers, none of them twice.
+func checkQuorum(urls []string) error {
+	if len(urls) < 3 || len(urls)%2 == 0 {
+		return fmt.Errorf("a quorum has 3, 5, 7, ... servers, not %d", len(urls))
+	}
+	seen := map[string]bool{}
+	for _, url := range urls {
+		scheme, _, _ := strings.Cut(url, "://")
+		client, err := redisclient.Dial(url, time.Second)
+		switch {
+		case err != nil:
+			return err
+		case scheme != "redis" && scheme != "rediss":
+			err = errors.New("a server of a quorum stands alone: want redis:// or rediss://")
+		case seen[url]:
+			err = errors.New("a server is named twice")
+		}
+		client.Close()
+		if err != nil {
+			return err
+		}
+		seen[url] = true
+	}
+	return nil
+}
+
+// list is what stands between the commas.
+func list(s string) []string {
+	var items []string
+	for item := range strings.SplitSeq(s, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// minLockTTL keeps a healthy claim from outliving its lock.
+const minLockTTL = time.Second
+
+func (c *Config) checkDatabase() []error {
+	scheme, path, _ := strings.Cut(c.DatabaseURL, "://")
+	switch scheme {
+	case "sqlite":
+		if path == "" || strings.Contains(path, ":memory:") {
+			return []error{errors.New("SQLite needs a file: what was accepted has to survive")}
+		}
+		return nil
+	case "mysql":
+	default:
+		return []error{errors.New("want sqlite://path or mysql://user:password@host:port/name")}
+	}
+	var problems []error
+	if err := repository.CheckURL(c.DatabaseURL); err != nil {
+		problems = append(problems, err)
+	}
+	for name, v := range map[string]string{adminKeyVar: c.AdminKey, jwtSecretVar: c.JWTSecret} {
+		if v == "" {
+			problems = append(problems, fmt.Errorf("%s must be set too: every instance on a server needs the same one", name))
+		}
+	}
+	return problems
+}

@@ -1,0 +1,71 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxDrain is more than any load balancer needs to notice, and less than who waits for the process takes for an accident.
+const maxDrain = time.Minute
+
+func readDrain(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err == nil && (d < 0 || d > maxDrain) {
+		err = fmt.Errorf("%s is not from 0 to %s", d, maxDrain)
+	}
+	return d, err
+}
+
+const MigrateVar = "FIRSTTAP_MIGRATE"
+
+func readMigrate(s string) (atStart bool, err error) {
+	switch s {
+	case "auto":
+		return true, nil
+	case "off":
+		return false, nil
+	}
+	return false, errors.New("want auto or off")
+}
+
+// The variables of the OpenTelemetry SDK that decide whether there are traces at all. It reads the others of the standard
+// itself: the headers, the timeout, the certificates, the sampler, the queue, the resource.
+const (
+	OtlpEndpointVar       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	otlpTracesEndpointVar = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+	otlpProtocolVar       = "OTEL_EXPORTER_OTLP_PROTOCOL"
+	otlpTracesProtocolVar = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+	tracesExporterVar     = "OTEL_TRACES_EXPORTER"
+	sdkDisabledVar        = "OTEL_SDK_DISABLED"
+)
+
+// readTracing reports whether traces are wanted: an endpoint is named, and nothing turns them off.
+func readTracing(get func(name, otherwise string) string, bad func(name string, err error)) bool {
+	wanted := false
+	for _, name := range []string{OtlpEndpointVar, otlpTracesEndpointVar} {
+		endpoint := get(name, "")
+		if endpoint == "" {
+			continue
+		}
+		wanted = true
+		if u, err := url.Parse(endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			bad(name, errors.New("want a URL like http://127.0.0.1:4318"))
+		}
+	}
+	for _, name := range []string{otlpProtocolVar, otlpTracesProtocolVar} {
+		if get(name, "http/protobuf") != "http/protobuf" {
+			bad(name, errors.New("want http/protobuf, the only one that is spoken here"))
+		}
+	}
+	switch get(tracesExporterVar, "otlp") {
+	case "otlp":
+	case "none":
+		wanted = false
+	default:
+		bad(tracesExporterVar, errors.New("want otlp or none"))
+	}
+	return wanted && !strings.EqualFold(get(sdkDisabledVar, ""), "true")
+}

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+	_ "time/tzdata" // a container may have no time zones
+)
+
+// Push is how drivers are told.
+type Push struct {
+	FCM         bool // or else what would be pushed is logged
+	Project     string
+	Credentials string // a file; "" where none is needed or the platform gives them
+	Endpoint    string // "" is FCM's
+	// AuthEmulator is host:port of a Firebase Auth emulator, "" for Firebase Auth itself.
+	AuthEmulator string
+	// WebKey is the project's Web API key, which browsers sign in with; "" where they don't.
+	WebKey string
+	// Leader has one instance send, under a renewed lock, and not each what it has leased.
+	Leader       bool
+	Zone         *time.Location
+	RemindBefore time.Duration
+}
+
+func readPush(get func(name, otherwise string) string, bad func(name string, err error)) Push {
+	c := Push{
+		Project:     get("FIRSTTAP_FIREBASE_PROJECT", ""),
+		Credentials: get("GOOGLE_APPLICATION_CREDENTIALS", ""),
+		Endpoint:    get("FIRSTTAP_FCM_ENDPOINT", ""),
+
+		AuthEmulator: get(authEmulatorVar, ""),
+	}
+	usual := "log"
+	if c.Project != "" && (c.AuthEmulator == "" || c.Endpoint != "") {
+		usual = "fcm"
+	}
+	switch get("FIRSTTAP_PUSH", usual) {
+	case "log":
+	case "fcm":
+		c.FCM = true
+		if c.Project == "" {
+			bad("FIRSTTAP_PUSH", errors.New("fcm needs FIRSTTAP_FIREBASE_PROJECT"))
+		}
+	default:
+		bad("FIRSTTAP_PUSH", errors.New("want log or fcm"))
+	}
+	for _, err := range c.checkEmulator() {
+		bad(authEmulatorVar, err)
+	}
+	if err := c.readWebKey(get); err != nil {
+		bad(firebaseWebKeyVar, err)
+	}
+	if c.Endpoint != "" {
+		if u, err := url.Parse(c.Endpoint); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			bad("FIRSTTAP_FCM_ENDPOINT", errors.New("want a URL like http://127.0.0.1:9099/v1"))
+		}
+	}
+	switch get("FIRSTTAP_RELAY", "all") {
+	case "all":
+	case "leader":
+		c.Leader = true
+	default:
+		bad("FIRSTTAP_RELAY", errors.New("want all or leader"))
+	}
+	var err error
+	if c.Zone, err = time.LoadLocation(get("FIRSTTAP_TIMEZONE", "Asia/Seoul")); err != nil {
+		bad("FIRSTTAP_TIMEZONE", err)
+	}
+	if c.RemindBefore, err = time.ParseDuration(get("FIRSTTAP_REMIND_BEFORE", "60m")); err != nil {
+		bad("FIRSTTAP_REMIND_BEFORE", err)
+	} else if c.RemindBefore < 0 {
+		bad("FIRSTTAP_REMIND_BEFORE", fmt.Errorf("%s is negative; 0 turns reminders off", c.RemindBefore))
+	}
+	return c
+}

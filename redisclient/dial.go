@@ -1,0 +1,108 @@
+package redisclient
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Dial returns a client for redis://, rediss://, redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3, all
+// with user:password@ where wanted. It does not connect. The client never retries and never waits longer than
+// timeout, the dialing included.
+func Dial(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
+	opts, err := universal(rawURL)
+	if err != nil {
+		return nil, err
+	}
+	opts.MaxRetries = -1
+	opts.ContextTimeoutEnabled = true
+	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout, opts.PoolTimeout = timeout, timeout, timeout, timeout
+	opts.DialerRetries = 1
+	opts.DisableIdentity = true
+	return redis.NewUniversalClient(opts), nil
+}
+
+var errURL = errors.New("a Redis URL is redis://host:port/db, rediss://..., redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3")
+
+func universal(rawURL string) (*redis.UniversalOptions, error) {
+	scheme, rest, ok := strings.Cut(rawURL, "://")
+	if !ok {
+		return nil, errURL
+	}
+	opts := &redis.UniversalOptions{}
+	switch scheme {
+	case "redis", "rediss":
+		single, err := redis.ParseURL(rawURL)
+		if err != nil {
+			return nil, errURL // err would show the password
+		}
+		opts.Addrs = []string{single.Addr}
+		opts.DB, opts.Username, opts.Password, opts.TLSConfig = single.DB, single.Username, single.Password, single.TLSConfig
+		return opts, nil
+	case "redis+sentinel", "redis+cluster":
+	default:
+		return nil, errURL
+	}
+	// Several hosts with ports are no URL authority: the credentials and the path are read as of the first host.
+	credentials, hosts, found := cutLast(rest, "@")
+	if !found {
+		credentials, hosts = "", rest
+	}
+	hosts, path, _ := strings.Cut(hosts, "/")
+	u, err := url.Parse("redis://" + credentials + "@host/" + path)
+	if err != nil || hosts == "" {
+		return nil, errURL
+	}
+	port := "26379"
+	if scheme == "redis+cluster" {
+		port = "6379"
+	}
+	for host := range strings.SplitSeq(hosts, ",") {
+		addr, err := withPort(host, port)
+		if err != nil {
+			return nil, errURL
+		}
+		opts.Addrs = append(opts.Addrs, addr)
+	}
+	opts.Username = u.User.Username()
+	opts.Password, _ = u.User.Password()
+	if scheme == "redis+cluster" {
+		opts.IsClusterMode = true
+		return opts, nil
+	}
+	master, db, _ := strings.Cut(strings.Trim(u.Path, "/"), "/")
+	if opts.MasterName = master; master == "" {
+		return nil, fmt.Errorf("%w: the master's name is missing", errURL)
+	}
+	if db != "" {
+		if opts.DB, err = strconv.Atoi(db); err != nil {
+			return nil, errURL
+		}
+	}
+	return opts, nil
+}
+
+// withPort returns host:port, with the port that is missing.
+func withPort(addr, port string) (string, error) {
+	u, err := url.Parse("redis://" + addr)
+	if err != nil || u.Hostname() == "" || u.Host != addr {
+		return "", errURL
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	return net.JoinHostPort(u.Hostname(), port), nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

@@ -1,0 +1,96 @@
+package redisclient
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestDialReadsURLs(t *testing.T) {
+	for url, want := range map[string]redis.UniversalOptions{
+		"redis://h:1":                             {Addrs: []string{"h:1"}},
+		"redis://h":                               {Addrs: []string{"h:6379"}},
+		"redis://u:p@h:1/3":                       {Addrs: []string{"h:1"}, Username: "u", Password: "p", DB: 3},
+		"redis+cluster://a:1,b:2,c:3":             {Addrs: []string{"a:1", "b:2", "c:3"}, IsClusterMode: true},
+		"redis+cluster://u:p%40q@a:1,b:2":         {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p@q", IsClusterMode: true},
+		"redis+sentinel://a:1,b:2,c:3/mymaster":   {Addrs: []string{"a:1", "b:2", "c:3"}, MasterName: "mymaster"},
+		"redis+sentinel://u:p@a:1,b:2/mymaster/2": {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p", MasterName: "mymaster", DB: 2},
+	} {
+		got, err := universal(url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if strings.Join(got.Addrs, ",") != strings.Join(want.Addrs, ",") || got.Username != want.Username || got.Password != want.Password ||
+			got.DB != want.DB || got.MasterName != want.MasterName || got.IsClusterMode != want.IsClusterMode {
+			t.Errorf("%s: %+v", url, got)
+		}
+	}
+	if opts, err := universal("rediss://h:1"); err != nil || opts.TLSConfig == nil {
+		t.Errorf("no TLS: %v", err)
+	}
+	for _, url := range []string{
+		"", "h:1", "http://h", "redis+sentinel://u:hunter2@a:1", "redis+sentinel://u:hunter2@a:1/m/x", "redis+cluster://",
+		"redis://u:hunter2@h:x", "redis://u:hunter2@h:1/x", "redis+cluster://u:hunter2%zz@a",
+	} {
+		if _, err := Dial(url, time.Second); err == nil {
+			t.Errorf("%q is no URL of ours", url)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the password is told: %v", err)
+		}
+	}
+}
+
+func FuzzDial(f *testing.F) {
+	for _, s := range []string{
+		"redis://h:1", "rediss://u:p@h:1/3", "redis+cluster://a:1,b:2", "redis+sentinel://u:p@a:1,b:2/m/2", "redis+sentinel:///@/",
+		"redis+cluster://,", "redis+sentinel://u:x/y@h/m", "redis://:secret@[::1]:6379?db=1", "://", "redis+cluster://%zz@h",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, rawURL string) {
+		opts, err := universal(rawURL)
+		if err != nil {
+			if text := err.Error(); text != errURL.Error() && text != errURL.Error()+": the master's name is missing" {
+				t.Errorf("%q: the error tells something of the URL: %v", rawURL, err)
+			}
+			return
+		}
+		if len(opts.Addrs) == 0 {
+			t.Errorf("%q: no address", rawURL)
+		}
+		for _, addr := range opts.Addrs {
+			if strings.Trim(addr, " ") == "" || strings.ContainsAny(addr, "@/") {
+				t.Errorf("%q: the address %q", rawURL, addr)
+			}
+		}
+		if strings.ContainsAny(opts.MasterName, "@") {
+			t.Errorf("%q: the master %q", rawURL, opts.MasterName)
+		}
+		client, err := Dial(rawURL, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.Close()
+	})
+}
+
+// The contract's own examples name no ports.
+func TestHostsWithoutPorts(t *testing.T) {
+	for rawURL, want := range map[string]string{
+		"redis+cluster://h1,h2:7000,h3":          "h1:6379 h2:7000 h3:6379",
+		"redis+sentinel://h1,h2:7000,h3/master":  "h1:26379 h2:7000 h3:26379",
+		"redis+sentinel://u:p@[::1],h2/master/3": "[::1]:26379 h2:26379",
+	} {
+		opts, err := universal(rawURL)
+		if err != nil {
+			t.Errorf("%s: %v", rawURL, err)
+			continue
+		}
+		if got := strings.Join(opts.Addrs, " "); got != want {
+			t.Errorf("%s: got %s, want %s", rawURL, got, want)
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package systemtest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"firsttap/app"
+	"firsttap/testkit"
+)
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Chdir(t.TempDir())
+	broken := testkit.Settings("FIRSTTAP_DATABASE_URL", "nonsense") // neither needs settings
+	if out, err := command(t, broken, "version"); err != nil || out != "firsttap "+app.Version+"\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+	for _, arg := range []string{"help", "-h", "--help"} {
+		if out, err := command(t, broken, arg); err != nil || !strings.HasPrefix(out, "firsttap decides which driver gets a dispatch.\n\n  firsttap [serve]") {
+			t.Errorf("%s: %q, %v", arg, out, err)
+		}
+	}
+	for _, arg := range []string{"", "bogus", "Serve", "--version"} {
+		if out, err := command(t, testkit.Settings(), arg); err == nil || !strings.Contains(err.Error(), "migrate up|down|status") || out != "" {
+			t.Errorf("%q: %q, %v", arg, out, err)
+		}
+	}
+	if _, err := command(t, testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0"), "serve", "now"); err == nil {
+		t.Error("serve takes an argument")
+	}
+	testkit.MustHoldFiles(t, ".")
+}
+
+func TestBadSettingsStopEveryCommand(t *testing.T) {
+	t.Chdir(t.TempDir())
+	broken := testkit.Settings("FIRSTTAP_LOG", "loud", "FIRSTTAP_ADDR", "nonsense", "FIRSTTAP_DATABASE_URL", "nonsense")
+	for _, args := range [][]string{{}, {"serve"}, {"migrate", "up"}, {"race"}} {
+		_, err := command(t, broken, args...)
+		for _, name := range []string{"FIRSTTAP_LOG", "FIRSTTAP_ADDR", "FIRSTTAP_DATABASE_URL"} {
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%v: %s is not named: %v", args, name, err)
+			}
+		}
+	}
+	testkit.MustHoldFiles(t, ".")
+}
+
+func TestMigrateUpAndDown(t *testing.T) {
+	t.Chdir(t.TempDir())
+	env := testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://my.db")
+	migrate := func(arg, want string) {
+		t.Helper()
+		out, err := command(t, env, "migrate", arg)
+		if err != nil || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("migrate %s: %q, %v; want %s", arg, out, err, want)
+		}
+	}
+	migrate("status", `(?m)^pending +\S+\.sql$`)
+	migrate("down", `^nothing to take back\n$`)
+	migrate("up", `^[1-9]\d* applied\n$`)
+	migrate("up", `^0 applied\n$`)
+	migrate("status", `(?m)^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ +\S+\.sql$`)
+
+	db, err := sql.Open("sqlite", "my.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tables := func() (n int) {
+		t.Helper()
+		if err := db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM sqlite_master WHERE name IN ('dispatches', 'claims', 'outbox')").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := tables(); n != 3 {
+		t.Errorf("%d tables after up", n)
+	}
+	migrate("down", `^$`)
+	migrate("status", `(?m)^pending +\S+\.sql$`)
+	migrate("up", `^[1-9]\d* applied\n$`)
+	if n := tables(); n != 3 {
+		t.Errorf("%d tables after down and up", n)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"migrate"}, {"migrate", "sideways"}, {"migrate", "up", "down"}, {"migrate", "UP"}, {"migrate", ""}} {
+		if _, err := command(t, env, args...); err == nil || !strings.Contains(err.Error(), "up, down or status") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+func TestMigrateWhereThereIsNoFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "not", "there", "my.db")
+	if _, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://"+path), "migrate", "up"); err == nil {
+		t.Error("no error")
+	}
+}
+
+// TestRaceAlone races at a service of its own, and leaves nothing behind.
+func TestRaceAlone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("TMPDIR", t.TempDir())
+	out, err := command(t, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), "race", "--drivers", "10")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	winner := regexp.MustCompile(`(?m)^ *1 +(drv_\w{26}) .* 200 SUCCESS *$`).FindStringSubmatch(out)
+	losers := regexp.MustCompile(`(?m)^ *\d+ +drv_\w{26} +\+\d+ +\d+ +409 ALREADY_TAKEN *$`).FindAllString(out, -1)
+	if winner == nil || len(losers) != 9 || !strings.HasSuffix(out, "exactly one winner: "+winner[1]+"\n") {
+		t.Errorf("%d losers in:\n%s", len(losers), out)
+	}
+	testkit.MustHoldFiles(t, ".")
+}
+
+func TestRaceWhereNobodyIs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here := testkit.FreeAddress(t)
+	env := testkit.Settings("FIRSTTAP_ADDR", here, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret)
+	for _, args := range [][]string{
+		{"--url", "http://" + here}, {"--url", "http://" + here + ",http://" + here}, {"--url", "nonsense"},
+		{"--url", "http://" + here, "--drivers", "1"}, {"--drivers", "0"}, {"--drivers", "-1"}, {"--drivers", "1001"},
+		{"--drivers", "ten"}, {"--nonsense"},
+	} {
+		out, err := command(t, env, append([]string{"race"}, args...)...)
+		if err == nil || strings.Contains(out, "exactly one winner") {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+	if out, err := command(t, env, "race", "-h"); err != nil || !strings.Contains(out, "-drivers") {
+		t.Errorf("-h: %q, %v", out, err)
+	}
+	testkit.MustHoldFiles(t, ".")
+}
+
+func TestRaceThatIsCalledOff(t *testing.T) {
+	t.Chdir(t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out bytes.Buffer
+	err := app.Run(ctx, []string{"race"}, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), &out)
+	if err == nil || strings.Contains(out.String(), "exactly one winner") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Logf("called off: %v", err)
+	}
+}
+
+func TestMigrateCommand(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, step := range []struct{ args, says string }{
+		{"migrate status", "pending"}, {"migrate up", "9 applied"}, {"migrate up", "0 applied"}, {"migrate status", "20"},
+		{"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", "nothing"}, {"migrate up", "9 applied"}, {"version", "firsttap"},
+	} {
+		var out testkit.LogBuffer
+		if err := app.Run(t.Context(), strings.Fields(step.args), testkit.Environment(), &out); err != nil {
+			t.Fatalf("%s: %v", step.args, err)
+		}
+		if !strings.Contains(out.String(), step.says) {
+			t.Errorf("%s said %q", step.args, out.String())
+		}
+	}
+	for _, args := range []string{"migrate", "migrate sideways", "fly", "serve now", "race --drivers 0", "race --fast"} {
+		if err := app.Run(t.Context(), strings.Fields(args), testkit.Environment(), &testkit.LogBuffer{}); err == nil {
+			t.Errorf("%s was taken", args)
+		}
+	}
+}
+
+// TestRaceElsewhereMakesNoSecrets: a key that was made here opens nothing there; the user has to be told to give one.
+func TestRaceElsewhereMakesNoSecrets(t *testing.T) {
+	t.Chdir(t.TempDir())
+	_, err := command(t, testkit.Settings(), "race", "--url", "http://"+testkit.FreeAddress(t))
+	if err == nil {
+		t.Error("no error")
+	}
+	testkit.MustHoldFiles(t, ".")
+}
+
+// TestRaceTakesNoArguments: "race 10" is not a race of 30.
+func TestRaceTakesNoArguments(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if out, err := command(t, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), "race", "--drivers", "2", "10"); err == nil {
+		t.Errorf("an argument that means nothing was taken:\n%s", out)
+	}
+}

@@ -1,0 +1,183 @@
+package systemtest
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"firsttap/app"
+	"firsttap/demo"
+	"firsttap/testkit"
+)
+
+// shownDemo is a demo that runs, as its visitor has it: three links.
+type shownDemo struct {
+	*Instance
+	key    string
+	tokens [2]string
+	// end is Ctrl-C, and returns what the command returned.
+	end func() error
+}
+
+// showDemo runs a demo in this process, with people who are 25 times as fast, on a port of its own and with its temporary
+// folder in dir.
+func showDemo(t *testing.T, dir string) *shownDemo {
+	t.Helper()
+	t.Setenv("TMPDIR", dir)
+	t.Chdir(t.TempDir())
+	c, err := demo.ReadConfig(testkit.Environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Addr = "127.0.0.1:0"
+	c.DriverRate, c.AdminRate = 100_000, 100_000 // the test asks again and again
+	ctx, cancel := context.WithCancel(context.Background())
+	return follow(t, &Instance{T: t}, cancel, func(out io.Writer) error {
+		return demo.Demo{Service: app.ServeBeside, Config: c, Pace: 25, Seed: 7, Stdout: out}.Run(ctx)
+	})
+}
+
+// startDemo runs the command itself, in a process with these settings.
+func startDemo(t *testing.T, dir string, settings ...string) *shownDemo {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "demo", "--addr", "127.0.0.1:0")
+	cmd.Env = append([]string{asProcess + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}, settings...)
+	cmd.Dir = t.TempDir()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	told := func() { cmd.Process.Signal(os.Interrupt) }
+	return follow(t, &Instance{T: t, cmd: cmd}, told, func(out io.Writer) error {
+		cmd.Stdout, cmd.Stderr = out, out
+		return cmd.Run()
+	})
+}
+
+// follow runs a demo until the test ends, and reads its links.
+func follow(t *testing.T, i *Instance, tell func(), run func(out io.Writer) error) *shownDemo {
+	t.Helper()
+	out, w := io.Pipe()
+	i.log, i.done = &testkit.LogBuffer{}, make(chan struct{})
+	s := &shownDemo{Instance: i}
+	var result error
+	go func() {
+		result = run(w)
+		w.Close()
+	}()
+	ready := make(chan struct{})
+	go func() {
+		defer close(i.done)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			fmt.Fprintln(i.log, lines.Text())
+			if strings.HasPrefix(lines.Text(), "Ctrl-C") {
+				close(ready)
+			}
+		}
+	}()
+	s.end = func() error {
+		Client.CloseIdleConnections()
+		tell()
+		testkit.Await(t, "the demo ends", i.done)
+		return result
+	}
+	t.Cleanup(func() { s.end() })
+	select {
+	case <-ready:
+	case <-i.done:
+		t.Fatalf("the demo ended at once: %v\n%s", result, i.log)
+	case <-time.After(hung):
+		t.Fatalf("no links:\n%s", i.log)
+	}
+	s.readLinks(t)
+	return s
+}
+
+func (s *shownDemo) readLinks(t *testing.T) {
+	t.Helper()
+	links := regexp.MustCompile(`(http://127\.0\.0\.1:\d+)(/\w+/)#(key|token)=(\S+)`).FindAllStringSubmatch(s.log.String(), -1)
+	if len(links) != 3 || links[0][2] != "/console/" || links[1][2] != "/driver/" || links[2][2] != "/driver/" {
+		t.Fatalf("%d links in:\n%s", len(links), s.log)
+	}
+	s.URL, s.key, s.tokens = links[0][1], links[0][4], [2]string{links[1][4], links[2][4]}
+	for _, l := range links {
+		if a := send("GET", l[1]+l[2], "", ""); a.status != 200 || !strings.Contains(a.body, "<html") {
+			t.Errorf("%s: %.200s", l[0], a)
+		}
+	}
+}
+
+func (s *shownDemo) get(path, token string, into any) {
+	s.T.Helper()
+	if a := send("GET", s.URL+path, token, ""); a.status != 200 {
+		s.T.Fatalf("GET %s: %s", path, a)
+	} else if err := json.Unmarshal([]byte(a.body), into); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+type listener struct {
+	addr string
+	fd   int
+}
+
+// listeners looks into /proc, where nothing can hide.
+func listeners(t *testing.T, pid int) (found []listener) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/", pid)
+	fds, err := os.ReadDir(dir + "fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sockets := map[string]int{}
+	for _, fd := range fds {
+		if to, err := os.Readlink(dir + "fd/" + fd.Name()); err == nil { // it may be closed by now
+			sockets[to], _ = strconv.Atoi(fd.Name())
+		}
+	}
+	for _, table := range []string{"net/tcp", "net/tcp6"} {
+		raw, err := os.ReadFile(dir + table)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // a machine may be without IPv6
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(raw)) {
+			const state, inode, listening = 3, 9, "0A"
+			f := strings.Fields(line)
+			if len(f) <= inode || f[state] != listening {
+				continue
+			}
+			if fd, ours := sockets["socket:["+f[inode]+"]"]; ours {
+				found = append(found, listener{addr: readAddress(t, f[1]), fd: fd})
+			}
+		}
+	}
+	return found
+}
+
+// readAddress reads the kernel's 0100007F:1F90: words in this machine's order, and the port.
+func readAddress(t *testing.T, s string) string {
+	t.Helper()
+	host, port, _ := strings.Cut(s, ":")
+	raw, err := hex.DecodeString(host)
+	n, err2 := strconv.ParseUint(port, 16, 16)
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	for word := range slices.Chunk(raw, 4) {
+		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
+	}
+	ip, _ := netip.AddrFromSlice(raw)
+	return netip.AddrPortFrom(ip, uint16(n)).String()
+}

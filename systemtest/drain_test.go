@@ -1,0 +1,190 @@
+package systemtest
+
+import (
+	"bufio"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"firsttap/testkit"
+)
+
+// Told to end, an instance first says that it is not ready, and serves on; then it tells its streams and ends well.
+func TestDrain(t *testing.T) {
+	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=1s")
+	d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
+	if r := send("GET", i.URL+"/readyz", "", ""); r.status != 200 || parts(t, i) {
+		t.Fatalf("before it is told: %s", r)
+	}
+	stream := openStream(t, i, AdminKey, "")
+	told := time.Now()
+	i.signal(syscall.SIGTERM)
+	testkit.Eventually(t, "it is not ready", func() bool {
+		r := send("GET", i.URL+"/readyz", "", "")
+		return r.status == 503 && r.Status == "draining"
+	})
+	if !parts(t, i) {
+		t.Error("it keeps connections that it is about to close")
+	}
+	if r := Accept(i, id, d, 1); !r.Won() {
+		t.Errorf("while it drains: %s", r)
+	}
+	if live := send("GET", i.URL+"/livez", "", ""); live.status != 200 {
+		t.Errorf("it is alive: %s", live)
+	}
+	testkit.Await(t, "it ends", i.done)
+	if took := time.Since(told); took < time.Second || i.cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("it ended after %s with %d:\n%s", took, i.cmd.ProcessState.ExitCode(), i.log)
+	}
+	events, comments := stream.rest()
+	if len(events) == 0 || events[len(events)-1] != "reconnect" || !strings.HasPrefix(comments[len(comments)-1], "retry: ") {
+		t.Errorf("the stream ends with %q, %q", events, comments)
+	}
+	if n := OpenBooks(t, i.database(t)).Count("attempts WHERE dispatch_id=? AND result='SUCCESS'", id); n != 1 {
+		t.Errorf("%d taps in the ledger", n)
+	}
+}
+
+// parts reports whether the instance closes the connection after its answer. The client takes that header away.
+func parts(t *testing.T, i *Instance) bool {
+	t.Helper()
+	resp, err := Client.Get(i.URL + "/livez")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.Close
+}
+
+// A claim that is being written when the instance is told to end is written, and its driver hears so.
+func TestRequestsFinish(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		h := newStage(t, url).holdClaim(t, "COMMIT")
+		stream := openStream(t, h.one, h.drivers[1].Token, "")
+		h.one.signal(syscall.SIGTERM)
+		testkit.Eventually(t, "it takes no more requests", func() bool {
+			return send("GET", h.one.URL+"/livez", "", "").err != nil
+		})
+		if events, _ := stream.rest(); !slices.Contains(events, "reconnect") {
+			t.Errorf("its streams end with %q while a request is under way", events)
+		}
+		h.hold.Release()
+		if a := <-h.answered; !a.Won() {
+			t.Errorf("it was cut off: %s", a)
+		} else {
+			h.b.isWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
+		}
+		testkit.Await(t, "it ends", h.one.done)
+		if n := h.b.Count("attempts WHERE dispatch_id=?", h.id); n != 1 {
+			t.Errorf("%d taps in the ledger of an instance that has ended", n)
+		}
+		// What it did not push is somebody else's at once, and not when its lease ends.
+		testkit.Eventually(t, "everything is told", func() bool { return h.b.Count("outbox WHERE state=0") == 0 })
+	})
+}
+
+// A person at the keyboard does not wait, and neither does who asks twice.
+func TestDrainIsSkipped(t *testing.T) {
+	for name, signals := range map[string][]syscall.Signal{
+		"interrupted": {syscall.SIGINT}, "told twice": {syscall.SIGTERM, syscall.SIGTERM},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=1m")
+			for k, s := range signals {
+				if k > 0 {
+					testkit.Eventually(t, "it has heard the first", func() bool {
+						return send("GET", i.URL+"/readyz", "", "").status == 503
+					})
+				}
+				i.signal(s)
+			}
+			testkit.Eventually(t, "it ends", func() bool {
+				if len(signals) > 1 {
+					_ = i.cmd.Process.Signal(syscall.SIGTERM) // at once after the first it is the same wish
+				}
+				select {
+				case <-i.done:
+					return true
+				default:
+					return false
+				}
+			})
+			state, _ := i.cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if orderly := len(signals) == 1; orderly != (i.cmd.ProcessState.ExitCode() == 0) || orderly == state.Signaled() {
+				t.Errorf("it ended with %v", i.cmd.ProcessState)
+			}
+		})
+	}
+}
+
+// database is where the instance keeps its books.
+func (i *Instance) database(t testing.TB) string {
+	t.Helper()
+	for _, setting := range i.cmd.Env {
+		if url, ok := strings.CutPrefix(setting, "FIRSTTAP_DATABASE_URL="); ok {
+			return url
+		}
+	}
+	t.Fatal("the instance has no database of its own")
+	return ""
+}
+
+// openedStream is a live stream that is read as it comes.
+type openedStream struct {
+	t     testing.TB
+	lines chan string // closed when the stream is over
+}
+
+// openStream opens the caller's live stream of i.
+func openStream(t testing.TB, i *Instance, token, lastID string) *openedStream {
+	t.Helper()
+	path := "/v1/stream"
+	if token == AdminKey {
+		path = "/v1/admin/stream"
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, i.URL+path, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if lastID != "" {
+		req.Header.Set("Last-Event-ID", lastID)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req) //nolint:bodyclose // by who reads it
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatalf("the stream: %v, %v", resp, err)
+	}
+	s := &openedStream{t: t, lines: make(chan string, 4096)}
+	go func() {
+		defer close(s.lines)
+		defer resp.Body.Close()
+		for scan := bufio.NewScanner(resp.Body); scan.Scan(); {
+			s.lines <- scan.Text()
+		}
+	}()
+	return s
+}
+
+// rest returns the names of the events until the stream's end, and its comments and retries.
+func (s *openedStream) rest() (events, comments []string) {
+	s.t.Helper()
+	end := time.After(hung)
+	for {
+		select {
+		case line, more := <-s.lines:
+			if !more {
+				return events, comments
+			}
+			if name, ok := strings.CutPrefix(line, "event: "); ok {
+				events = append(events, name)
+			} else if strings.HasPrefix(line, ":") || strings.HasPrefix(line, "retry: ") {
+				comments = append(comments, line)
+			}
+		case <-end:
+			s.t.Fatal("the stream does not end")
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package systemtest
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// onOwnServers runs test on a MariaDB and on a MySQL of its own, which it may break.
+func onOwnServers(t *testing.T, test func(t *testing.T, db *servertest.Database)) {
+	t.Run("mariadb", func(t *testing.T) { test(t, servertest.StartMariaDB(t)) })
+	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQL(t)) })
+}
+
+// behindProxy starts an instance whose way to the database can be broken.
+func behindProxy(t *testing.T, url string, settings ...string) (*Instance, *servertest.Proxy) {
+	t.Helper()
+	_, rest, _ := strings.Cut(url, "@")
+	addr, _, _ := strings.Cut(rest, "/")
+	proxy := servertest.StartProxy(t, addr)
+	return Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+proxy.URL(url))...), proxy
+}
+
+func TestReplyOfCommitIsLost(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		b := OpenBooks(t, url)
+		drivers := MakeDrivers(t, i, 2)
+		for range 30 {
+			id := MakeDispatch(t, i)
+			cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
+			a := Accept(i, id, drivers[0], 1)
+			testkit.Await(t, "the reply was cut", cut.Done())
+			if !a.Won() || *a.Replayed {
+				t.Fatalf("the claim was committed, and its driver heard %s", a)
+			}
+			b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+			if again := Accept(i, id, drivers[0], 1); !again.Won() || !*again.Replayed || again.Claim.ID != a.Claim.ID {
+				t.Fatalf("the repetition: %s", again)
+			}
+			if other := Accept(i, id, drivers[1], 1); other.Code != "ALREADY_TAKEN" || !*other.Final {
+				t.Fatal(other)
+			}
+		}
+	})
+}
+
+// When nobody can say whether the claim was committed, nobody does; and the retry gets the truth.
+func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		b := OpenBooks(t, url)
+		drivers := MakeDrivers(t, i, 2)
+		id := MakeDispatch(t, i)
+		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
+		away := proxy.Hold("SELECT id FROM dispatches") // the instance asks what became of it, and the question does not arrive
+		answered := make(chan Answer, 1)
+		go func() { answered <- Accept(i, id, drivers[0], 1) }()
+		testkit.Await(t, "the reply was cut", cut.Done())
+		testkit.Await(t, "the instance asks", away.Reached())
+		proxy.Refuse(true)
+		a := <-answered
+		if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" || a.header.Get("Retry-After") == "" {
+			t.Fatalf("nobody can know, and the driver heard %s", a)
+		}
+		if other := Accept(i, id, drivers[1], 1); other.Won() || other.Final != nil && *other.Final {
+			t.Fatalf("another driver heard %s", other)
+		}
+		proxy.Refuse(false)
+		a = Accept(i, id, drivers[0], 1)
+		if !a.Won() || !*a.Replayed {
+			t.Fatalf("the truth is that the claim was committed: %s", a)
+		}
+		b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+	})
+}
+
+// An UPDATE without a reply is never committed: no 200, nobody else refused for good, and somebody can win.
+func TestReplyOfUpdateIsLost(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		b := OpenBooks(t, url)
+		drivers := MakeDrivers(t, i, 2)
+		for range 10 {
+			id := MakeDispatch(t, i)
+			cut := proxy.CutReply("UPDATE dispatches")
+			a := Accept(i, id, drivers[0], 1)
+			testkit.Await(t, "the reply was cut", cut.Done())
+			if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
+				t.Fatalf("without proof the driver heard %s", a)
+			}
+			if n := b.Count("claims WHERE dispatch_id=?", id); n != 0 {
+				t.Fatal("a claim that nobody was told of")
+			}
+			a = Accept(i, id, drivers[1], 1)
+			if !a.Won() {
+				t.Fatalf("the dispatch is free: %s", a)
+			}
+			b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		}
+	})
+}
+
+func TestClientHangsUpDuringTheUpdate(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		b := OpenBooks(t, url)
+		drivers := MakeDrivers(t, i, 2)
+		for range 10 {
+			id := MakeDispatch(t, i)
+			hold := proxy.Hold("UPDATE dispatches")
+			ctx, hangUp := context.WithCancel(t.Context())
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				req, err := http.NewRequestWithContext(ctx, "POST", i.URL+"/v1/dispatches/"+id+"/accept", strings.NewReader(`{"round":1}`))
+				if err != nil {
+					return
+				}
+				req.Header.Set("Authorization", "Bearer "+drivers[0].Token)
+				if resp, err := Client.Do(req); err == nil {
+					resp.Body.Close()
+				}
+			}()
+			testkit.Await(t, "the UPDATE is on its way", hold.Reached())
+			hangUp()
+			<-gone
+			hold.Release()
+			// The driver asks again, while it is being decided or afterwards.
+			a := Accept(i, id, drivers[0], 1)
+			if !a.Won() || !*a.Replayed {
+				t.Fatalf("the retry of one who hung up: %s", a)
+			}
+			if other := Accept(i, id, drivers[1], 1); other.Code != "ALREADY_TAKEN" {
+				t.Fatal(other)
+			}
+			b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+		}
+	})
+}
+
+// kill -9 of the database in the middle of races: whoever was told 200 has the dispatch after the restart.
+func TestDatabaseIsKilledMidRace(t *testing.T) {
+	onOwnServers(t, func(t *testing.T, db *servertest.Database) {
+		url := db.URL(t)
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		instances := []*Instance{Start(t, settings...), Start(t, settings...)}
+		b := OpenBooks(t, url)
+		drivers := MakeDrivers(t, instances[0], 30)
+		unknown := 0
+		for range 6 {
+			var ids []string
+			for range 10 {
+				ids = append(ids, MakeDispatch(t, instances[0]))
+			}
+			told := make([][]Answer, len(ids))
+			var racing sync.WaitGroup
+			begun := make(chan struct{})
+			var once sync.Once
+			for n, id := range ids {
+				racing.Go(func() {
+					told[n] = Together(len(drivers), func(k int) Answer {
+						a := Accept(instances[k%2], id, drivers[k], 1)
+						if a.Won() {
+							once.Do(func() { close(begun) })
+						}
+						return a
+					})
+				})
+			}
+			testkit.Await(t, "somebody has won", begun)
+			db.Kill()
+			racing.Wait()
+			db.Start()
+			for _, i := range instances {
+				testkit.Eventually(t, "ready again", func() bool { return send("GET", i.URL+"/readyz", "", "").status == 200 })
+			}
+			for n, id := range ids {
+				unknown += settleAfterKill(t, b, instances[0], id, drivers, told[n])
+			}
+		}
+		t.Logf("60 dispatches, %d answers were 503, no acknowledged win lost", unknown)
+	})
+}
+
+// settleAfterKill checks what was told against the books, and that the retries of those who heard 503 agree.
+func settleAfterKill(t *testing.T, b *Books, i *Instance, id string, drivers []Person, told []Answer) (unknown int) {
+	t.Helper()
+	winner := -1
+	for k, a := range told {
+		switch {
+		case a.Won() && winner >= 0:
+			t.Fatalf("two were told that they had won %s", id)
+		case a.Won():
+			winner = k
+		case a.status == 503 && a.Code == "CLAIM_UNAVAILABLE":
+			unknown++
+		case a.Code != "ALREADY_TAKEN":
+			t.Fatalf("while the database was killed a driver heard %s", a)
+		}
+	}
+	if winner >= 0 {
+		b.isWonBy(id, 1, drivers[winner].ID, told[winner].Claim.ID)
+	}
+	var claim string
+	testkit.Eventually(t, "retries win the dispatch or find it won", func() bool {
+		for k, d := range drivers {
+			a := Accept(i, id, d, 1)
+			if a.Won() {
+				if winner >= 0 && winner != k {
+					t.Fatalf("%s was told to be %s's and then %s's", id, drivers[winner].ID, d.ID)
+				}
+				winner, claim = k, a.Claim.ID
+			}
+		}
+		return winner >= 0
+	})
+	b.isWonBy(id, 1, drivers[winner].ID, claim)
+	return unknown
+}
+
+// A holder whose commit fails has turned others away for nothing: they hear of the dispatch again, once.
+func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		one, proxy := behindProxy(t, url, settings...)
+		two := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
+		b := OpenBooks(t, url)
+		drivers := MakeDrivers(t, one, 3)
+		id := MakeDispatch(t, one)
+		hold := proxy.Hold("UPDATE dispatches")
+		answered := make(chan Answer, 1)
+		go func() { answered <- Accept(one, id, drivers[0], 1) }()
+		testkit.Await(t, "the claim is being decided", hold.Reached())
+		for k, i := range []*Instance{one, two} {
+			if a := Accept(i, id, drivers[k+1], 1); a.Code != "ALREADY_TAKEN" || *a.Final {
+				t.Fatalf("while it is being decided: %s", a)
+			}
+		}
+		proxy.CutAll()
+		if a := <-answered; a.status != 503 {
+			t.Fatal(a)
+		}
+		testkit.Eventually(t, "the drivers hear again", func() bool { return b.reannounced(id) > 0 })
+		a := Accept(two, id, drivers[1], 1)
+		if !a.Won() {
+			t.Fatalf("the dispatch is free: %s", a)
+		}
+		b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		if n := b.reannounced(id); n != 1 {
+			t.Errorf("announced again %d times", n)
+		}
+		hold.Release()
+	})
+}
+
+// What was accepted survives kill -9 of the service on its embedded database.
+func TestEmbeddedDefaultSurvivesKill(t *testing.T) {
+	dir := t.TempDir()
+	setting := "FIRSTTAP_DATABASE_URL=sqlite://" + dir + "/firsttap.db"
+	i := Start(t, setting)
+	drivers := MakeDrivers(t, i, 30)
+	won := map[string]int{}
+	claims := map[string]string{}
+	for range 10 {
+		id := MakeDispatch(t, i)
+		for k, a := range Together(len(drivers), func(k int) Answer { return Accept(i, id, drivers[k], 1) }) {
+			if a.Won() {
+				won[id], claims[id] = k, a.Claim.ID
+			}
+		}
+		i.Kill()
+		i = Start(t, setting)
+	}
+	if len(won) != 10 {
+		t.Fatalf("%d of 10 won", len(won))
+	}
+	for id, k := range won {
+		if a := Accept(i, id, drivers[k], 1); !a.Won() || !*a.Replayed || a.Claim.ID != claims[id] {
+			t.Errorf("after the restart the winner hears %s", a)
+		}
+		if a := Accept(i, id, drivers[(k+1)%30], 1); a.Code != "ALREADY_TAKEN" {
+			t.Errorf("after the restart a loser hears %s", a)
+		}
+	}
+}

@@ -1,0 +1,258 @@
+package systemtest
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// kept is what drivers and backoffice were told while the primary moves, and when.
+type kept struct {
+	mu      sync.Mutex
+	answers map[string]map[string]int // by call and kind
+	wins    []win
+	away    []time.Time // of the answers 503
+}
+
+// win is one SUCCESS that a driver heard.
+type win struct {
+	dispatch      string
+	round         int
+	driver, claim string
+	at            time.Time
+}
+
+func (k *kept) note(call string, a Answer) {
+	kind := fmt.Sprint(a.status)
+	switch {
+	case a.err != nil:
+		kind = "none"
+	case a.Won() && *a.Replayed:
+		kind = "200 replayed"
+	case a.Code == "ALREADY_TAKEN" && !*a.Final:
+		kind = "409 ALREADY_TAKEN, not final"
+	case a.Code != "":
+		kind += " " + a.Code
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.answers[call] == nil {
+		k.answers[call] = map[string]int{}
+	}
+	k.answers[call][kind]++
+	if a.status == 503 {
+		k.away = append(k.away, time.Now())
+	}
+}
+
+// settled repeats what was answered 503, or "not final", until it is answered otherwise, as it says that one should.
+func (k *kept) settled(call string, ask func() Answer) (a Answer) {
+	patience := time.NewTicker(20 * time.Millisecond)
+	defer patience.Stop()
+	for end := time.Now().Add(2 * hung); time.Now().Before(end); <-patience.C {
+		a = ask()
+		k.note(call, a)
+		if a.err == nil && a.status != 503 && (a.Final == nil || *a.Final) {
+			break
+		}
+	}
+	return a
+}
+
+func (k *kept) won(w win) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.wins = append(k.wins, w)
+}
+
+func (k *kept) winsSince(since time.Time) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, w := range k.wins {
+		if w.at.After(since) {
+			n++
+		}
+	}
+	return n
+}
+
+// move is a primary's way from one member to another, until new connections lead there.
+type move struct{ began, done time.Time }
+
+// crew is drivers who have a dispatch among them, over any of the instances.
+type crew struct {
+	*kept
+	instances []*Instance
+	drivers   []Person
+}
+
+func (c *crew) any() *Instance { return c.instances[rand.IntN(len(c.instances))] }
+
+// work has the drivers race for one dispatch: who wins gives it back, and the others race for the next round, until two are
+// left. Whatever is told must be true at that moment, by any instance.
+func (c *crew) work(t *testing.T) {
+	made := c.settled("create", func() Answer {
+		starts := nextHour()
+		return send("POST", c.any().URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m",
+			"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}}`,
+			starts.UTC().Format(time.RFC3339), starts.Add(time.Hour).UTC().Format(time.RFC3339)))
+	})
+	if made.status != 201 {
+		t.Errorf("create: %s", made)
+		return
+	}
+	racers := slices.Clone(c.drivers)
+	for round := 1; len(racers) > 1; round++ {
+		answers := Together(len(racers), func(k int) Answer {
+			return c.settled("accept", func() Answer { return Accept(c.any(), made.ID, racers[k], round) })
+		})
+		winner := -1
+		for k, a := range answers {
+			switch {
+			case a.Won():
+				c.won(win{made.ID, round, racers[k].ID, a.Claim.ID, time.Now()})
+				if winner >= 0 {
+					t.Errorf("%s round %d: two drivers were told SUCCESS", made.ID, round)
+				}
+				winner = k
+			case a.Code != "ALREADY_TAKEN":
+				t.Errorf("%s round %d: a loser heard %s", made.ID, round, a)
+			}
+		}
+		if winner < 0 {
+			t.Errorf("%s round %d: nobody has it, and all were told that somebody has", made.ID, round)
+			return
+		}
+		v := racers[winner]
+		racers = slices.Delete(racers, winner, winner+1)
+		for _, i := range c.instances {
+			a := c.settled("accept again", func() Answer { return Accept(i, made.ID, v, round) })
+			if !a.Won() || !*a.Replayed || a.Claim.ID != answers[winner].Claim.ID {
+				t.Errorf("%s round %d: who has it asks again, and hears %s", made.ID, round, a)
+			}
+		}
+		a := c.settled("withdraw", func() Answer {
+			return send("POST", c.any().URL+"/v1/dispatches/"+made.ID+"/withdraw", v.Token, `{"reason_code":"BREAKDOWN"}`)
+		})
+		if a.status != 200 || a.Round != round+1 {
+			t.Errorf("%s round %d: withdraw: %s", made.ID, round, a)
+			return
+		}
+		for _, i := range c.instances {
+			a := c.settled("accept what was given back", func() Answer { return Accept(i, made.ID, v, round) })
+			if a.Won() || a.status == 404 {
+				t.Errorf("%s round %d: who gave it back hears %s", made.ID, round, a)
+			}
+		}
+	}
+}
+
+// A group's primary is moved under load, by a proxy that leaves connections to the old one as they are. No round is won
+// twice, no win is lost, and nothing that is told was true only before the move.
+func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
+	g := servertest.StartMySQLGroup(t)
+	first := g.Primary()
+	url := first.URL(t)
+	proxy := servertest.StartProxy(t, first.Addr())
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
+	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
+	k := &kept{answers: map[string]map[string]int{}}
+	const crews, each, enough = 100, 5, 30
+	drivers := MakeDrivers(t, instances[0], crews*each)
+
+	began, stop := time.Now(), make(chan struct{})
+	var working sync.WaitGroup
+	var next atomic.Int64 // each crew in its turn: nobody gives back more often than a driver may
+	for range 3 {
+		working.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					n := int(next.Add(1)) % crews
+					(&crew{k, instances, drivers[n*each : (n+1)*each]}).work(t)
+				}
+			}
+		})
+	}
+	stopped := sync.OnceFunc(func() { close(stop); working.Wait() })
+	defer stopped()
+	testkit.Within(t, 2*hung, "the drivers are at work", func() bool { return k.winsSince(began) >= enough })
+	var moves []move
+	for _, to := range []*servertest.Database{g.Members[1], first} {
+		m := move{began: time.Now()}
+		g.Move(to)
+		proxy.Redirect(to.Addr())
+		m.done = time.Now()
+		moves = append(moves, m)
+		testkit.Within(t, 2*hung, "the drivers go on after a move", func() bool { return k.winsSince(m.done) >= enough })
+	}
+	stopped()
+
+	b := OpenBooks(t, url)
+	winners := map[string]string{}
+	for _, w := range k.wins {
+		round := fmt.Sprintf("%s round %d", w.dispatch, w.round)
+		if other, ok := winners[round]; ok && other != w.driver {
+			t.Errorf("%s was won twice", round)
+		}
+		winners[round] = w.driver
+		if n := b.Count("claims WHERE id=? AND dispatch_id=? AND round=? AND driver_id=?", w.claim, w.dispatch, w.round, w.driver); n != 1 {
+			t.Errorf("%s: the driver was told SUCCESS, and %d claims are stored", round, n)
+		}
+	}
+	for _, i := range instances {
+		if strings.Contains(i.log.String(), "ALERT") {
+			t.Error("an alert, although nothing is lost")
+		}
+	}
+	k.report(t, moves)
+}
+
+// report prints what was told, and how long a move was felt.
+func (k *kept) report(t *testing.T, moves []move) {
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "call\tanswer\ttimes")
+	for _, call := range slices.Sorted(maps.Keys(k.answers)) {
+		for _, kind := range slices.Sorted(maps.Keys(k.answers[call])) {
+			fmt.Fprintf(w, "%s\t%s\t%d\n", call, kind, k.answers[call][kind])
+		}
+	}
+	slices.SortFunc(k.wins, func(a, b win) int { return a.at.Compare(b.at) })
+	var longest time.Duration
+	for i := 1; i < len(k.wins); i++ {
+		longest = max(longest, k.wins[i].at.Sub(k.wins[i-1].at))
+	}
+	fmt.Fprintf(w, "%d wins, longest time without one\t\t%s\n", len(k.wins), longest.Round(time.Millisecond))
+	for n, m := range moves {
+		last, first := m.began, time.Time{}
+		for _, at := range k.away {
+			if at.After(last) && (n+1 == len(moves) || at.Before(moves[n+1].began)) {
+				last = at
+			}
+		}
+		for _, w := range slices.Backward(k.wins) {
+			if w.at.After(m.done) {
+				first = w.at
+			}
+		}
+		after := func(at time.Time) time.Duration { return at.Sub(m.began).Round(time.Millisecond) }
+		fmt.Fprintf(w, "move %d: new connections lead there\t\t%s\n", n+1, after(m.done))
+		fmt.Fprintf(w, "move %d: the first win after that\t\t%s\n", n+1, after(first))
+		fmt.Fprintf(w, "move %d: the last 503\t\t%s\n", n+1, after(last))
+	}
+	w.Flush()
+	t.Logf("a group's primary moves under load, %d times:\n%s", len(moves), &table)
+}

@@ -1,0 +1,291 @@
+package systemtest
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// stage is two instances over one database, the first of which can be cut off from it.
+type stage struct {
+	one, two *Instance
+	proxy    *servertest.Proxy // instance one's way to the database
+	b        *Books
+	c        *redis.Client
+}
+
+func newStage(t *testing.T, url string, settings ...string) *stage {
+	t.Helper()
+	redisURL := servertest.RedisURL(t)
+	settings = append(settings, "FIRSTTAP_REDIS_URL="+redisURL)
+	s := &stage{b: OpenBooks(t, url), c: redisAt(t, redisURL)}
+	s.one, s.proxy = behindProxy(t, url, settings...)
+	s.two = Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
+	return s
+}
+
+// held is a claim that is being made: drivers[0] has the lock, and instance one is about to send what matches.
+type held struct {
+	*stage
+	hold     *servertest.Hold
+	drivers  []Person
+	id, key  string
+	answered chan Answer
+}
+
+func (s *stage) holdClaim(t *testing.T, match string, after ...string) *held {
+	t.Helper()
+	h := &held{stage: s, answered: make(chan Answer, 1)}
+	h.drivers = MakeDrivers(t, s.two, 3)
+	h.id = MakeDispatch(t, s.two)
+	h.key = "dispatch:lock:{" + h.id + "}"
+	h.hold = s.proxy.Hold(match, after...)
+	t.Cleanup(h.hold.Release)
+	go func() { h.answered <- Accept(s.one, h.id, h.drivers[0], 1) }()
+	testkit.Await(t, "the claim is being decided", h.hold.Reached())
+	return h
+}
+
+// loseLock drops the lock as a failover does, which keeps other tests' keys alive.
+func (h *held) loseLock(t *testing.T) {
+	t.Helper()
+	if n, err := h.c.Del(t.Context(), h.key).Result(); n != 1 || err != nil {
+		t.Fatalf("%d locks to lose, %v", n, err)
+	}
+}
+
+func (h *held) exec(t *testing.T, query string, args ...any) {
+	t.Helper()
+	if _, err := h.b.DB.Exec(query, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *held) nothingStored(t *testing.T) {
+	t.Helper()
+	if n := h.b.Count("claims WHERE dispatch_id=?", h.id); n != 0 {
+		t.Errorf("%d claims in the books", n)
+	}
+	if n := h.b.Count("events WHERE dispatch_id=? AND type='dispatch.accepted'", h.id); n != 0 {
+		t.Errorf("%d acceptances in the books", n)
+	}
+	if n := h.b.Count("dispatches WHERE id=? AND accepted_by IS NULL AND claim_id IS NULL", h.id); n != 1 {
+		t.Error("the dispatch is somebody's")
+	}
+}
+
+// A claim is on its way to the database, and something else comes first.
+func TestAClaimIsOvertaken(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		s := newStage(t, url)
+		for name, test := range map[string]func(*testing.T, *stage){
+			"the row has changed": rowHasChanged, "the version has moved": movesTheVersionItFinds,
+			"the lock was lost": staleHolderLeavesTheKeyAlone, "the commit does not arrive": commitDoesNotArrive,
+			"the row is locked": rowIsLockedByAStranger,
+		} {
+			t.Run(name, func(t *testing.T) { test(t, s) })
+		}
+	})
+}
+
+// The row is the judge of what has changed since the rule decided. No claim has been in these rounds, so that the
+// claims' own unique key can't save the day.
+func rowHasChanged(t *testing.T, s *stage) {
+	changes := map[string]struct {
+		do     func(t *testing.T, h *held)
+		status int
+		code   string
+	}{
+		// As the backoffice's reopening and change of terms do.
+		"next round": {func(t *testing.T, h *held) {
+			h.exec(t, "UPDATE dispatches SET round = 2, version = version + 1 WHERE id = ?", h.id)
+		}, 409, "OFFER_STALE"},
+		"expired": {func(t *testing.T, h *held) {
+			h.exec(t, "UPDATE dispatches SET expires_at = opens_at + 1 WHERE id = ?", h.id)
+		}, 410, "DISPATCH_EXPIRED"},
+		"off duty": {func(t *testing.T, h *held) {
+			if a := send("PUT", h.two.URL+"/v1/me/duty", h.drivers[0].Token, `{"on_duty":false}`); a.status != 200 {
+				t.Fatal(a)
+			}
+		}, 403, "NOT_ELIGIBLE"},
+	}
+	for name, change := range changes {
+		t.Run(name, func(t *testing.T) {
+			h := s.holdClaim(t, "UPDATE dispatches")
+			change.do(t, h)
+			h.hold.Release()
+			if a := <-h.answered; a.status != change.status || a.Code != change.code {
+				t.Errorf("the driver heard %s", a)
+			}
+			h.nothingStored(t)
+			if v := h.c.Get(t.Context(), h.key).Val(); v != "" {
+				t.Errorf("the lock still says %q", v)
+			}
+		})
+	}
+}
+
+// Two changes must not share a version: an admin's If-Match names one state.
+func movesTheVersionItFinds(t *testing.T, s *stage) {
+	h := s.holdClaim(t, "UPDATE dispatches")
+	// As announcing again does, and extending: the round and the state stay.
+	h.exec(t, "UPDATE dispatches SET version = version + 1 WHERE id = ?", h.id)
+	before := send("GET", h.two.URL+"/v1/admin/dispatches/"+h.id, AdminKey, "")
+	h.hold.Release()
+	if a := <-h.answered; !a.Won() {
+		t.Fatal(a)
+	}
+	after := send("GET", h.two.URL+"/v1/admin/dispatches/"+h.id, AdminKey, "")
+	if after.Version <= before.Version {
+		t.Errorf("%s at version %d was %s at version %d", after.Status, after.Version, before.Status, before.Version)
+	}
+}
+
+// One whose lock was lost marks and releases nothing: the key is somebody else's by now.
+func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
+	t.Run("that it would mark", func(t *testing.T) {
+		h := s.holdClaim(t, "UPDATE dispatches")
+		h.loseLock(t)
+		const others = "claim:drv_00000000000000000000000000:1.clm_00000000000000000000000000"
+		if err := h.c.Set(t.Context(), h.key, others, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		h.hold.Release()
+		a := <-h.answered
+		if !a.Won() {
+			t.Fatal(a)
+		}
+		h.b.isWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
+		if v := h.c.Get(t.Context(), h.key).Val(); v != others {
+			t.Errorf("the other's lock became %q", v)
+		}
+	})
+	t.Run("that it would release", func(t *testing.T) {
+		h := s.holdClaim(t, "UPDATE dispatches")
+		h.loseLock(t)
+		a := Accept(h.two, h.id, h.drivers[1], 1)
+		if !a.Won() {
+			t.Fatal(a)
+		}
+		h.proxy.CutAll()
+		if late := <-h.answered; late.status != 503 {
+			t.Errorf("one whose UPDATE was cut off heard %s", late)
+		}
+		if v := h.c.Get(t.Context(), h.key).Val(); v != "taken:"+h.drivers[1].ID+":1" {
+			t.Errorf("the winner's marker says %q", v)
+		}
+		if late := Accept(h.one, h.id, h.drivers[0], 1); late.Code != "ALREADY_TAKEN" || !*late.Final {
+			t.Errorf("and then %s", late)
+		}
+		h.b.isWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
+	})
+	t.Run("after losing the row", func(t *testing.T) {
+		h := s.holdClaim(t, "UPDATE dispatches")
+		h.loseLock(t)
+		a := Accept(h.two, h.id, h.drivers[1], 1)
+		if !a.Won() {
+			t.Fatal(a)
+		}
+		h.hold.Release()
+		if late := <-h.answered; late.Code != "ALREADY_TAKEN" || !*late.Final {
+			t.Errorf("the stale holder heard %s", late)
+		}
+		h.b.isWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
+	})
+}
+
+// A COMMIT that never arrives has committed nothing, and the driver may try again.
+func commitDoesNotArrive(t *testing.T, s *stage) {
+	h := s.holdClaim(t, "COMMIT", "UPDATE dispatches")
+	h.proxy.CutAll()
+	a := <-h.answered
+	if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" || a.header.Get("Retry-After") == "" {
+		t.Errorf("the driver heard %s", a)
+	}
+	h.nothingStored(t)
+	if again := Accept(h.one, h.id, h.drivers[0], 1); !again.Won() {
+		t.Errorf("the retry: %s", again)
+	}
+	if log := h.one.log.String(); strings.Contains(log, "%!") {
+		t.Errorf("the log has a broken format:\n%s", log)
+	}
+}
+
+// The database stops answering: whatever the claim waits for, its driver hears within seconds.
+func TestTheDatabaseStopsAnswering(t *testing.T) {
+	s := newStage(t, servertest.MariaDBURL(t)) // what is tested is the client's patience
+	for _, match := range []string{"FROM dispatches d JOIN", "UPDATE dispatches", "COMMIT"} {
+		t.Run(match, func(t *testing.T) {
+			h := s.holdClaim(t, match)
+			began := time.Now()
+			h.proxy.Blackhole(true)
+			h.hold.Release()
+			a := <-h.answered
+			if took := time.Since(began); took > 8*time.Second {
+				t.Errorf("answered after %s", took)
+			}
+			if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
+				t.Errorf("the driver heard %s", a)
+			}
+			h.proxy.Blackhole(false)
+			testkit.Eventually(t, "somebody wins", func() bool { return Accept(h.one, h.id, h.drivers[0], 1).Won() })
+		})
+	}
+}
+
+// Somebody else's transaction sits on the row. The claim fails, its lock goes, and those turned away hear again.
+func rowIsLockedByAStranger(t *testing.T, s *stage) {
+	h := s.holdClaim(t, "UPDATE dispatches")
+	stranger, err := h.b.DB.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Rollback()
+	if _, err := stranger.Exec("SELECT id FROM dispatches WHERE id = ? FOR UPDATE", h.id); err != nil {
+		t.Fatal(err)
+	}
+	for k, i := range []*Instance{h.one, h.two} {
+		if a := Accept(i, h.id, h.drivers[k+1], 1); a.Code != "ALREADY_TAKEN" || *a.Final {
+			t.Fatalf("while it is being decided: %s", a)
+		}
+	}
+	h.hold.Release()
+	if a := <-h.answered; a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
+		t.Errorf("the driver heard %s", a)
+	}
+	if err := stranger.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	h.nothingStored(t)
+	testkit.Eventually(t, "the drivers hear again", func() bool { return h.b.reannounced(h.id) > 0 })
+	a := Accept(h.two, h.id, h.drivers[1], 1)
+	if !a.Won() {
+		t.Fatal(a)
+	}
+	h.b.isWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
+	if n := h.b.reannounced(h.id); n != 1 {
+		t.Errorf("announced again %d times", n)
+	}
+}
+
+// An instance that is told to end finishes what it is deciding.
+func TestInstanceIsToldToEndWhileItDecides(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		h := newStage(t, url).holdClaim(t, "UPDATE dispatches")
+		h.one.signal(syscall.SIGTERM)
+		testkit.Eventually(t, "it takes no more", func() bool { return send("GET", h.one.URL+"/livez", "", "").err != nil })
+		h.hold.Release()
+		a := <-h.answered
+		if !a.Won() {
+			t.Fatal(a)
+		}
+		h.b.isWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
+		testkit.Await(t, "it ends", h.one.done)
+	})
+}

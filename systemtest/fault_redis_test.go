@@ -1,0 +1,270 @@
+package systemtest
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+func redisAt(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	opts, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(opts)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// everyKeyEnds fails where a lock could be held for ever.
+func everyKeyEnds(t *testing.T, c *redis.Client) {
+	t.Helper()
+	keys, err := c.Keys(t.Context(), "dispatch:lock:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range keys {
+		if ttl := c.PTTL(t.Context(), k).Val(); ttl == -1 { // -2: it has just ended
+			t.Errorf("%s has no end", k)
+		}
+	}
+}
+
+// Redis goes away in the middle of races, in each way it can. It costs speed, never a second winner or an error.
+func TestRedisFailsMidRace(t *testing.T) {
+	faults := map[string]func(r *servertest.Redis, c *redis.Client) (undo func()){
+		"frozen": func(r *servertest.Redis, _ *redis.Client) func() { r.Freeze(); return r.Thaw },
+		"killed": func(r *servertest.Redis, _ *redis.Client) func() { r.Kill(); return r.Start },
+		"flushed": func(_ *servertest.Redis, c *redis.Client) func() {
+			c.FlushAll(context.Background())
+			return func() {}
+		},
+	}
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			server := servertest.StartRedis(t)
+			c := redisAt(t, server.URL())
+			url := servertest.MariaDBURL(t)
+			settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
+			instances := []*Instance{Start(t, settings...), Start(t, settings...)}
+			b := OpenBooks(t, url)
+			drivers := MakeDrivers(t, instances[0], 30)
+			var took []time.Duration
+			for range 15 {
+				id := MakeDispatch(t, instances[0])
+				var undo func()
+				var broken sync.WaitGroup
+				var mu sync.Mutex
+				answers := Together(len(drivers), func(k int) Answer {
+					if k == 5 { // the fault comes in among the taps
+						broken.Add(1)
+						defer broken.Done()
+						undo = fault(server, c)
+					}
+					sent := time.Now()
+					a := Accept(instances[k%2], id, drivers[k], 1)
+					mu.Lock()
+					defer mu.Unlock()
+					took = append(took, time.Since(sent))
+					return a
+				})
+				broken.Wait()
+				oneWinner(t, b, id, 1, drivers, answers)
+				// Away all along: now everything goes through the database.
+				raceRound(t, b, instances, drivers)
+				if name != "flushed" {
+					testkit.Eventually(t, "readyz is 200 and degraded", func() bool {
+						a := send("GET", instances[0].URL+"/readyz", "", "")
+						return a.status == 200 && a.Status == "degraded"
+					})
+				}
+				undo()
+				testkit.Eventually(t, "readyz is ok again", func() bool {
+					return send("GET", instances[0].URL+"/readyz", "", "").Status == "ok" &&
+						send("GET", instances[1].URL+"/readyz", "", "").Status == "ok"
+				})
+			}
+			everyKeyEnds(t, c)
+			slices.Sort(took)
+			t.Logf("%d answers while redis is %s: p50 %s, p99 %s", len(took), name, took[len(took)/2], took[len(took)*99/100])
+		})
+	}
+}
+
+// Whoever holds the lock without knowing it must not be told that somebody else has the dispatch.
+func TestReplyOfSetIsLost(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	url := servertest.MariaDBURL(t)
+	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+proxy.URL(server.URL()))
+	b, c := OpenBooks(t, url), redisAt(t, server.URL())
+	drivers := MakeDrivers(t, i, 2)
+	for range 30 {
+		testkit.Eventually(t, "redis is used", func() bool { return send("GET", i.URL+"/readyz", "", "").Status == "ok" })
+		id := MakeDispatch(t, i)
+		cut := proxy.CutReply("dispatch:lock:")
+		a := Accept(i, id, drivers[0], 1)
+		testkit.Await(t, "the reply was cut", cut.Done())
+		if !a.Won() {
+			t.Fatalf("told by its own key: %s", a)
+		}
+		if a := Accept(i, id, drivers[1], 1); a.Code != "ALREADY_TAKEN" {
+			t.Fatal(a)
+		}
+		b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+	}
+	everyKeyEnds(t, c)
+}
+
+// commands returns how often each Redis command has been called that decides or marks.
+func commands(t *testing.T, c *redis.Client) (set, others int) {
+	t.Helper()
+	info, err := c.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, stats := range info["Commandstats"] {
+		calls, _, _ := strings.Cut(strings.TrimPrefix(stats, "calls="), ",")
+		var n int
+		if err := json.Unmarshal([]byte(calls), &n); err != nil {
+			t.Fatal(err)
+		}
+		switch name {
+		case "cmdstat_set":
+			set += n
+		case "cmdstat_eval", "cmdstat_evalsha", "cmdstat_get", "cmdstat_del", "cmdstat_script":
+			others += n
+		}
+	}
+	return set, others
+}
+
+// verifies is the statement that asks whether claims are still there.
+const verifies = "SELECT id, status, round, accepted_by FROM dispatches WHERE id IN%"
+
+// What a race may cost, exactly: one claim UPDATE and one COMMIT for the winner; for a loser no SQL, and at most one
+// Redis command, none where the process knows already.
+func TestWhatARaceCosts(t *testing.T) {
+	server := servertest.StartRedis(t)
+	c := redisAt(t, server.URL())
+	db := servertest.StartMariaDB(t)
+	url := db.URL(t)
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
+	one, two := Start(t, settings...), Start(t, settings...)
+	b := OpenBooks(t, url)
+	drivers := MakeDrivers(t, one, 30)
+	if _, err := b.DB.Exec("SET GLOBAL log_output = 'TABLE'"); err != nil {
+		t.Fatal(err)
+	}
+	// The relay has connections of its own: what it does for the pushes is not the race's. Of what it was at when the
+	// record began or ended, only a transaction's ends may be seen. So has what verifies, behind the taps.
+	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%' OR argument LIKE '` + verifies + `'
+		OR argument LIKE '% FROM outbox %' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO ` + "`attempts`" + `%')`
+	// What the jobs say meanwhile is of no one dispatch: only connections that have spoken of this one count.
+	statements := func(id, like string) int {
+		return b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE ? AND argument NOT LIKE '%general_log%' AND thread_id NOT IN "+relays+
+			" AND thread_id IN (SELECT thread_id FROM mysql.general_log WHERE argument LIKE ?)", like, "%"+id+"%")
+	}
+	record := func(on string) {
+		if _, err := b.DB.Exec("SET GLOBAL general_log = '" + on + "'"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, instances := range [][]*Instance{{one}, {one, two}} {
+		id := MakeDispatch(t, one)
+		testkit.Eventually(t, "the dispatch is told of", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
+		if _, err := b.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
+			t.Fatal(err)
+		}
+		sets, others := commands(t, c)
+		record("ON")
+		answers := Together(len(drivers), func(k int) Answer { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+		// Thirty more, when everybody knows.
+		late := Together(len(drivers), func(k int) Answer { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+		record("OFF")
+		oneWinner(t, b, id, 1, drivers, answers)
+		replays := 0
+		for _, a := range late {
+			if a.Won() {
+				replays++
+			}
+		}
+		if replays != 1 {
+			t.Fatalf("%d were told late that they had won", replays)
+		}
+		if n := statements(id, "UPDATE dispatches%"); n != 1 {
+			t.Errorf("%d claim UPDATEs", n)
+		}
+		if n := statements(id, "COMMIT%"); n != 1 {
+			t.Errorf("%d COMMITs", n)
+		}
+		// The winner's tap and the winner's repetition look at the row once each; a loser never does.
+		if n := statements(id, "%FROM dispatches d JOIN drivers%"); n != 2 {
+			t.Errorf("%d looks at the row for one winner", n)
+		}
+		// One look, one transaction of five statements and its ends, one look again.
+		if n := statements(id, "%"); n != 8 {
+			t.Errorf("%d statements for one winner and 59 losers", n)
+		}
+		sets2, others2 := commands(t, c)
+		// The winner's, its marker's, its repetition's; on another instance, of its taps that come before it knows.
+		if n := sets2 - sets; n < 3 || n > 3+15*(len(instances)-1) {
+			t.Errorf("%d SETs over %d instances", n, len(instances))
+		}
+		t.Logf("over %d instances: 8 statements, %d SETs, %d other Redis commands for 60 taps", len(instances), sets2-sets, others2-others)
+	}
+	whatTheLedgerCosts(t, b, one, drivers, statements, record)
+}
+
+// whatTheLedgerCosts: a thousand taps of losers are no statement of their own, and are written by the hundred.
+func whatTheLedgerCosts(t *testing.T, b *Books, i *Instance, drivers []Person, statements func(id, like string) int, record func(string)) {
+	t.Helper()
+	const taps = 1000
+	id := MakeDispatch(t, i)
+	winner := Accept(i, id, drivers[0], 1)
+	kept := func() int { return b.Count("attempts WHERE dispatch_id = ?", id) }
+	testkit.Eventually(t, "the winner's tap is kept, and told of", func() bool { return kept() == 1 && b.Count("outbox WHERE state = 0") == 0 })
+	if _, err := b.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
+		t.Fatal(err)
+	}
+	record("ON")
+	began := time.Now()
+	answers := Together(len(drivers)-1, func(k int) (a Answer) {
+		for range (taps + len(drivers) - 2) / (len(drivers) - 1) {
+			a = Accept(i, id, drivers[k+1], 1)
+		}
+		return a
+	})
+	took := time.Since(began)
+	sent := (taps + len(drivers) - 2) / (len(drivers) - 1) * (len(drivers) - 1)
+	testkit.Eventually(t, "every tap is kept", func() bool { return kept() == sent+1 })
+	record("OFF")
+	for _, a := range answers {
+		if a.Code != "ALREADY_TAKEN" || !winner.Won() {
+			t.Fatalf("%s, %s", winner, a)
+		}
+	}
+	if n := statements(id, "%"); n != 0 {
+		t.Errorf("%d statements for %d losers", n, sent)
+	}
+	inserts := b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `attempts`%'")
+	// One every 200 ms at most, each of up to a thousand.
+	if most := int(took/(200*time.Millisecond)) + 3; inserts == 0 || inserts > most {
+		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)
+	}
+	looks := b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE '" + verifies + "'")
+	if most := int(took/time.Second) + 2; looks > most {
+		t.Errorf("%d taps in %s were verified by %d statements, more than %d", sent, took, looks, most)
+	}
+	t.Logf("%d taps in %s: written by %d statements, %.1f per 1000 taps", sent, took, inserts, float64(inserts)*1000/float64(sent))
+}

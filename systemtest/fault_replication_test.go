@@ -1,0 +1,150 @@
+package systemtest
+
+import (
+	"strings"
+	"testing"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// onReplication runs test on a MariaDB and on a MySQL with an asynchronous replica each.
+func onReplication(t *testing.T, test func(t *testing.T, r *servertest.Replication)) {
+	t.Run("mariadb", func(t *testing.T) { test(t, servertest.StartMariaDBReplication(t)) })
+	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQLReplication(t)) })
+}
+
+// A failover to a replica that lags loses claims whose drivers were told SUCCESS. That can't be prevented here; but it is
+// said at the start, and when it has happened the operator hears of it, nobody is refused because of the lost claim any
+// more, and the drivers are told that the dispatch is open.
+func TestFailoverLosesAClaim(t *testing.T) {
+	onReplication(t, func(t *testing.T, r *servertest.Replication) {
+		url, redisURL := r.Primary.URL(t), servertest.RedisURL(t)
+		proxy := servertest.StartProxy(t, r.Primary.Addr())
+		settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + redisURL}
+		ops := testkit.FreeAddress(t)
+		one, two := Start(t, append(settings, "FIRSTTAP_OPS_ADDR="+ops)...), Start(t, settings...)
+		c := redisAt(t, redisURL)
+		drivers := MakeDrivers(t, one, 4)
+		tapped, silent, spare := MakeDispatch(t, one), MakeDispatch(t, one), MakeDispatch(t, one)
+		r.Follow() // the replica has all of that, and nothing of what comes
+		r.Lag()
+		for _, i := range []*Instance{one, two} {
+			if log := i.log.String(); !strings.Contains(log, "MAY LOSE COMMITTED CLAIMS") || !strings.Contains(log, "_enabled is not ON") {
+				t.Errorf("an asynchronous replica is no warning at the start: %s", log)
+			}
+		}
+		for k, id := range []string{tapped, silent} {
+			if a := Accept(one, id, drivers[k], 1); !a.Won() {
+				t.Fatal(a)
+			}
+			if a := Accept(two, id, drivers[2], 1); a.Code != "ALREADY_TAKEN" || !*a.Final {
+				t.Fatal(a)
+			}
+		}
+		r.Primary.Kill()
+		if a := Accept(one, spare, drivers[3], 1); a.status != 503 {
+			t.Fatalf("without a database: %s", a)
+		}
+		r.Promote()
+		proxy.Redirect(r.Replica.Addr())
+		b := OpenBooks(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
+
+		alerted := func(i *Instance, id, driver string) bool {
+			for line := range strings.Lines(i.log.String()) {
+				if strings.Contains(line, "ALERT the database has lost a claim") && strings.Contains(line, id) && strings.Contains(line, driver) {
+					return true
+				}
+			}
+			return false
+		}
+		refused := 0
+		testkit.Eventually(t, "an alert for the claim that taps meet", func() bool {
+			a := Accept(two, tapped, drivers[2], 1)
+			if a.Code == "ALREADY_TAKEN" {
+				refused++
+			} else if a.status != 503 && !a.Won() {
+				t.Fatalf("while the claim is lost: %s", a)
+			}
+			return alerted(two, tapped, drivers[0].ID) || a.Won()
+		})
+		testkit.Eventually(t, "an alert for each, on the instance that has made them", func() bool {
+			return alerted(one, tapped, drivers[0].ID) && alerted(one, silent, drivers[1].ID)
+		})
+		for _, id := range []string{tapped, silent} {
+			testkit.Eventually(t, "the marker is gone, or the next winner's", func() bool {
+				value, _ := c.Get(t.Context(), "dispatch:lock:{"+id+"}").Result()
+				return !strings.HasPrefix(value, "taken:"+drivers[0].ID) && !strings.HasPrefix(value, "taken:"+drivers[1].ID)
+			})
+		}
+		// The other one may have been won before that could be told.
+		testkit.Eventually(t, "the drivers are told again", func() bool { return b.reannounced(silent) > 0 })
+		for _, id := range []string{tapped, silent} {
+			var a Answer
+			testkit.Eventually(t, "somebody wins", func() bool { a = Accept(two, id, drivers[2], 1); return a.Won() })
+			b.isWonBy(id, 1, drivers[2].ID, a.Claim.ID)
+		}
+		if served := send("GET", "http://"+ops+"/metrics", "", "").body; !strings.Contains(served, "\nfirsttap_lost_claims_total 2\n") {
+			t.Error("two lost claims were not counted")
+		}
+		t.Logf("%d taps were refused before the alert", refused)
+	})
+}
+
+// A primary that waits for its replica's acknowledgment loses nothing that a driver was told: a claim that no replica has is
+// not promised, and one that was promised is there after the failover.
+func TestFailoverKeepsClaims(t *testing.T) {
+	r := servertest.StartMariaDBReplication(t)
+	url := r.Primary.URL(t)
+	r.Follow()
+	old, replica := OpenBooks(t, url), OpenBooks(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
+	exec := func(b *Books, statements ...string) {
+		t.Helper()
+		for _, s := range statements {
+			if _, err := b.DB.Exec(s); err != nil {
+				t.Fatalf("%s: %v", s, err)
+			}
+		}
+	}
+	exec(old, "SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_SYNC", "SET GLOBAL rpl_semi_sync_master_timeout = 3600000",
+		"SET GLOBAL rpl_semi_sync_master_enabled = 1")
+	exec(replica, "SET GLOBAL rpl_semi_sync_slave_enabled = 1", "STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")
+	proxy := servertest.StartProxy(t, r.Primary.Addr())
+	settings := []string{
+		"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s",
+	}
+	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
+	drivers := MakeDrivers(t, instances[0], 3)
+	promised, unsure := MakeDispatch(t, instances[0]), MakeDispatch(t, instances[0])
+	a := Accept(instances[0], promised, drivers[0], 1)
+	if !a.Won() {
+		t.Fatal(a)
+	}
+	testkit.Eventually(t, "the replica has it", func() bool { return replica.Count("claims WHERE id = ?", a.Claim.ID) == 1 })
+	exec(replica, "STOP SLAVE IO_THREAD")
+	if a := Accept(instances[0], unsure, drivers[1], 1); a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
+		t.Fatalf("no replica has the claim, and the driver heard %s", a)
+	}
+	r.Primary.Kill()
+	r.Promote()
+	proxy.Redirect(r.Replica.Addr())
+	testkit.Eventually(t, "who was told SUCCESS has it still", func() bool {
+		again := Accept(instances[1], promised, drivers[0], 1)
+		if again.status != 503 && (!again.Won() || !*again.Replayed || again.Claim.ID != a.Claim.ID) {
+			t.Fatalf("who was told SUCCESS hears %s", again)
+		}
+		return again.Won()
+	})
+	var b Answer
+	testkit.Eventually(t, "somebody wins what was promised to nobody", func() bool {
+		b = Accept(instances[1], unsure, drivers[2], 1)
+		return b.Won()
+	})
+	replica.isWonBy(promised, 1, drivers[0].ID, a.Claim.ID)
+	replica.isWonBy(unsure, 1, drivers[2].ID, b.Claim.ID)
+	for _, i := range instances {
+		if log := i.log.String(); strings.Contains(log, "ALERT") || strings.Contains(log, "MAY LOSE") || strings.Contains(log, "could not check") {
+			t.Errorf("nothing is lost, and the log says %s", log)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package systemtest
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"firsttap/notify/fcmtest"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// settled is how long a call may take to be answered well again, on a busy machine; the table says how long it took.
+const settled = 90 * time.Second
+
+// The database moves to another server, and the first one stays up, read-only, with every connection that it has. No
+// instance may answer from it.
+func TestSwitchover(t *testing.T) {
+	for name, c := range map[string]struct {
+		jobLock string
+		back    bool // the first server replicates the second from then on
+	}{
+		"the old server stays as it was": {"table", false},
+		"the old server follows the new": {"named", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSwitchover(t, "FIRSTTAP_JOB_LOCK="+c.jobLock)
+			stop := s.call()
+			s.untilWell(t, before, "before anything happens", hung)
+			s.phase.Store(during)
+			s.pair.Demote()
+			demoted := time.Now()
+			if !holds(hung, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
+				t.Error("/readyz does not tell that the server takes no writes")
+			}
+			up := Metric(t, s.ops, "firsttap_database_up")
+			t.Logf("/readyz after %.1f s; firsttap_database_up %g", time.Since(demoted).Seconds(), up)
+			if up != 0 {
+				t.Error("firsttap_database_up does not tell that the server takes no writes")
+			}
+			s.pair.Promote()
+			s.toOne.Redirect(s.pair.Replica.Addr())
+			s.toTwo.Redirect(s.pair.Replica.Addr())
+			s.toTwo.CutAll()
+			s.moved = time.Now()
+			s.phase.Store(after)
+			if c.back {
+				s.pair.Reverse()
+			}
+			s.makeNews(t)
+			s.untilWell(t, after, "on the new server", settled)
+			stop()
+			t.Log(s.table())
+			for _, c := range s.calls {
+				if c.stale > 0 {
+					t.Errorf("%s: %d answers were stale", c.name, c.stale)
+				}
+			}
+		})
+	}
+}
+
+const (
+	before = iota
+	during // the first server is read-only, and new connections lead to it
+	after  // new connections lead to the second
+)
+
+// switchover is two instances on a database that moves. The connections of the first instance are never cut.
+type switchover struct {
+	pair         *servertest.MariaDBPair
+	toOne, toTwo *servertest.Proxy
+	one, two     *Instance
+	ops          string
+	fcm          *fcmtest.Server
+
+	// Both were won by winner before the database moves; afterwards another has the one, and nobody the other.
+	won, returned                        string
+	winner, other, idle, looker, claimer Person
+	courier                              Person // has a phone, in a region of its own
+
+	phase atomic.Int32
+	moved time.Time
+	news  atomic.Pointer[tidings]
+	calls []*call
+}
+
+// tidings are what the second instance has committed on the new server.
+type tidings struct {
+	open, free string // dispatches; claimer may take the second
+	key        string // an administrator's
+}
+
+func newSwitchover(t *testing.T, settings ...string) *switchover {
+	t.Helper()
+	s := &switchover{pair: servertest.StartMariaDBPair(t), ops: testkit.FreeAddress(t), fcm: ListenFCM(t)}
+	url := s.pair.URL(t)
+	s.toOne, s.toTwo = servertest.StartProxy(t, s.pair.Primary.Addr()), servertest.StartProxy(t, s.pair.Primary.Addr())
+	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+	s.one = Start(t, append(Pushing(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
+	s.two = Start(t, Pushing(s.toTwo.URL(url), s.fcm, "two", settings...)...)
+	drivers := MakeDrivers(t, s.one, 5)
+	s.winner, s.other, s.idle, s.looker, s.claimer = drivers[0], drivers[1], drivers[2], drivers[3], drivers[4]
+	s.courier = DriversIn(t, s.one, "daegu", 1)[0]
+	s.won, s.returned = MakeDispatch(t, s.one), MakeDispatch(t, s.one)
+	for _, id := range []string{s.won, s.returned} {
+		if a := Accept(s.one, id, s.winner, 1); !a.Won() {
+			t.Fatal(a)
+		}
+	}
+	s.calls = s.errands()
+	return s
+}
+
+// makeNews has the second instance change, on the new server, what the first is asked for.
+func (s *switchover) makeNews(t *testing.T) {
+	t.Helper()
+	for _, id := range []string{s.won, s.returned} {
+		url := s.two.URL + "/v1/admin/dispatches/" + id
+		testkit.Eventually(t, "the backoffice takes the dispatch back", func() bool {
+			seen := send("GET", url, AdminKey, "")
+			return sendWith("POST", url+"/unassign", AdminKey, "{}", "If-Match", seen.header.Get("ETag")).status == 200
+		})
+	}
+	testkit.Eventually(t, "another driver takes it", func() bool { return Accept(s.two, s.won, s.other, 2).Won() })
+	n := tidings{open: MakeDispatch(t, s.two), free: MakeDispatch(t, s.two)}
+	if a := send("PUT", s.two.URL+"/v1/me/duty", s.idle.Token, `{"on_duty":false}`); a.status != 200 {
+		t.Fatal(a)
+	}
+	a := send("POST", s.two.URL+"/v1/admin/api-keys", AdminKey, `{"name":"new","role":"viewer"}`)
+	var made struct{ Key string }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || made.Key == "" {
+		t.Fatalf("key: %s", a)
+	}
+	n.key = made.Key
+	s.news.Store(&n)
+}
+
+// call is something that the first instance is asked again and again.
+type call struct {
+	name string
+	// ask asks once. n is nil as long as there are no news.
+	ask func(n *tidings) (said string, v verdict)
+	// enough is how many good answers in a row are.
+	enough int
+
+	mu    sync.Mutex
+	said  [after + 1]map[string]int
+	stale int
+	well  int       // in a row, in the present phase and by the present news
+	since time.Time // when the first of these was asked for
+	news  *tidings
+	phase int32
+}
+
+type verdict int
+
+const (
+	refused verdict = iota // there was no answer, for now
+	well
+	stale // the answer was true once
+)
+
+func judge(isWell, isStale bool) verdict {
+	switch {
+	case isStale:
+		return stale
+	case isWell:
+		return well
+	}
+	return refused
+}
+
+func (s *switchover) errands() []*call {
+	get := func(path, token string) Answer { return send("GET", s.one.URL+path, token, "") }
+	short := func(a Answer) string {
+		return strings.TrimSpace(fmt.Sprint(a.status, " ", a.Code, a.Result, a.Outcome))
+	}
+	// has reads something that must have what is new, where it is.
+	has := func(token func(n *tidings) string, path string, what func(n *tidings) string) func(*tidings) (string, verdict) {
+		return func(n *tidings) (string, verdict) {
+			a := get(path, token(n))
+			return short(a), judge(a.status == 200, a.status == 200 && n != nil && !strings.Contains(a.body, what(n)))
+		}
+	}
+	admin := func(*tidings) string { return AdminKey }
+	open := func(n *tidings) string { return n.open }
+	again := func(id string) func(n *tidings) (string, verdict) {
+		return func(n *tidings) (string, verdict) {
+			a := Accept(s.one, id, s.winner, 1)
+			if n == nil {
+				return short(a), judge(a.Won(), a.status == 404)
+			}
+			return short(a), judge(a.status == 409, a.Won() || a.status == 404)
+		}
+	}
+	return []*call{
+		{name: "the former winner's tap on what another has", ask: again(s.won)},
+		{name: "the former winner's tap on what is open again", ask: again(s.returned)},
+		{name: "a tap on a new dispatch", ask: func(n *tidings) (string, verdict) {
+			if n == nil {
+				a := Accept(s.one, s.won, s.claimer, 1)
+				return short(a), judge(a.Code == "ALREADY_TAKEN", a.status == 404)
+			}
+			a := Accept(s.one, n.free, s.claimer, 1)
+			return short(a), judge(a.Won(), a.status == 404 || a.status == 409)
+		}},
+		{name: "the former winner's receipt", ask: func(n *tidings) (string, verdict) {
+			a := get("/v1/me/dispatches/"+s.won+"/claim", s.winner.Token)
+			return short(a), judge(a.status == 200, n != nil && a.Outcome == "WON")
+		}},
+		{name: "GET /v1/me", ask: has(func(*tidings) string { return s.idle.Token }, "/v1/me", func(*tidings) string { return `"on_duty":false` })},
+		{name: "GET /v1/me/offers", ask: has(func(*tidings) string { return s.looker.Token }, "/v1/me/offers", open)},
+		{name: "the list of dispatches", ask: has(admin, "/v1/admin/dispatches?region=seoul&limit=5", open)},
+		{name: "the list of drivers", ask: has(admin, "/v1/admin/drivers?limit=100", func(*tidings) string { return `"on_duty":false` })},
+		{name: "a new dispatch by its id", ask: func(n *tidings) (string, verdict) {
+			id := s.won
+			if n != nil {
+				id = n.open
+			}
+			a := get("/v1/admin/dispatches/"+id, AdminKey)
+			return short(a), judge(a.status == 200, a.status == 404)
+		}},
+		{name: "a new key", ask: func(n *tidings) (string, verdict) {
+			if n == nil {
+				return "", well
+			}
+			a := get("/v1/admin/board", n.key)
+			return short(a), judge(a.status == 200, a.status == 401)
+		}},
+		{name: "a dispatch is made and pushed", ask: func(*tidings) (string, verdict) { return s.push() }, enough: 3},
+		{name: "a job is run", ask: func(*tidings) (string, verdict) { return s.runJob() }, enough: 2},
+		{name: "/readyz", ask: func(*tidings) (string, verdict) {
+			a := get("/readyz", "")
+			return short(a), judge(a.status == 200, false)
+		}},
+	}
+}
+
+// push has the first instance make a dispatch, and waits until a phone shows it.
+func (s *switchover) push() (string, verdict) {
+	id, err := offer(s.one, Job{Region: "daegu"})
+	if err != nil {
+		return "no dispatch", refused
+	}
+	if !holds(hung, func() bool { return len(shows(s.fcm, pushToken(s.courier), id)) > 0 }) {
+		return "201, no push", refused
+	}
+	return "201, pushed", well
+}
+
+// runJob has a job run, by whichever instance, and waits until the first instance knows that it has.
+func (s *switchover) runJob() (string, verdict) {
+	a := send("POST", s.one.URL+"/v1/admin/jobs/expire-offers/run", AdminKey, "")
+	var asked jobRun
+	if err := json.Unmarshal([]byte(a.body), &asked); err != nil || a.status != 202 {
+		return fmt.Sprint(a.status, " ", a.Code), refused
+	}
+	status := "is not known"
+	holds(hung, func() bool {
+		var list struct{ Items []jobRun }
+		a := send("GET", s.one.URL+"/v1/admin/jobs/expire-offers/runs?limit=100", AdminKey, "")
+		if json.Unmarshal([]byte(a.body), &list) != nil {
+			return false
+		}
+		if k := slices.IndexFunc(list.Items, func(r jobRun) bool { return r.ScheduledAt.Equal(asked.ScheduledAt) }); k >= 0 {
+			status = list.Items[k].Status
+		}
+		return status == "SUCCEEDED" || status == "FAILED"
+	})
+	return "202, " + status, judge(status == "SUCCEEDED", false)
+}
+
+// call has the first instance asked everything until stop is called.
+func (s *switchover) call() (stop func()) {
+	end := make(chan struct{})
+	var calling sync.WaitGroup
+	for _, c := range s.calls {
+		calling.Go(func() {
+			pace := time.NewTicker(100 * time.Millisecond)
+			defer pace.Stop()
+			for {
+				select {
+				case <-end:
+					return
+				case <-pace.C:
+				}
+				phase, n, asked := s.phase.Load(), s.news.Load(), time.Now()
+				said, v := c.ask(n)
+				c.note(phase, n, asked, said, v)
+			}
+		})
+	}
+	return sync.OnceFunc(func() { close(end); calling.Wait() })
+}
+
+func (c *call) note(phase int32, n *tidings, asked time.Time, said string, v verdict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.said[phase] == nil {
+		c.said[phase] = map[string]int{}
+	}
+	if v == stale {
+		c.stale++
+		said += " STALE"
+	}
+	c.said[phase][said]++
+	if phase != c.phase {
+		c.well = 0
+	}
+	c.phase, c.news = phase, n
+	switch {
+	case v != well:
+		c.well = 0
+	case c.well == 0:
+		c.since = asked
+		fallthrough
+	default:
+		c.well++
+	}
+}
+
+// untilWell waits until each call is answered well, several times in a row, and by the news where there are some.
+func (s *switchover) untilWell(t *testing.T, phase int32, when string, patience time.Duration) {
+	t.Helper()
+	bad := func(c *call) bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.phase != phase || c.news != s.news.Load() || c.well < cmp.Or(c.enough, 10)
+	}
+	if !holds(patience, func() bool { return !slices.ContainsFunc(s.calls, bad) }) {
+		for _, c := range s.calls {
+			if bad(c) {
+				t.Errorf("%s: not answered well %s", c.name, when)
+			}
+		}
+	}
+}
+
+// table says what each call was answered, and when it was well again after the move.
+func (s *switchover) table() string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\ncall\tbefore\tdemoted\tmoved\tstale\twell after")
+	for _, c := range s.calls {
+		again := "never"
+		if c.phase == after && c.well > 0 {
+			again = fmt.Sprintf("%.1f s", max(0, c.since.Sub(s.moved)).Seconds())
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", c.name, counts(c.said[before]), counts(c.said[during]), counts(c.said[after]), c.stale, again)
+	}
+	w.Flush()
+	return text.String()
+}
+
+func counts(said map[string]int) string {
+	var all []string
+	for _, s := range slices.Sorted(maps.Keys(said)) {
+		all = append(all, fmt.Sprintf("%d× %s", said[s], s))
+	}
+	return strings.Join(all, ", ")
+}
+
+// holds reports whether ok became true, and polls until then or until patience is over.
+func holds(patience time.Duration, ok func() bool) bool {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !ok(); {
+		if time.Now().After(end) {
+			return false
+		}
+		<-tick.C
+	}
+	return true
+}

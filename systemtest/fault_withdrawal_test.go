@@ -1,0 +1,30 @@
+package systemtest
+
+import (
+	"testing"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// A withdrawal whose COMMIT's reply was lost has happened. A driver who names no round must not be told for good that
+// the dispatch is taken.
+func TestReplyOfWithdrawalIsLost(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
+		drivers := MakeDrivers(t, i, 2)
+		id := MakeDispatch(t, i)
+		if a := Accept(i, id, drivers[0], 1); !a.Won() {
+			t.Fatal(a)
+		}
+		cut := proxy.CutReply("COMMIT", "UPDATE `dispatches`")
+		send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", drivers[0].Token, "")
+		testkit.Await(t, "the reply was cut", cut.Done())
+		if a := send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", drivers[0].Token, ""); a.status != 200 || a.Round != 2 {
+			t.Fatalf("the retry of the withdrawal: %s", a)
+		}
+		if a := Accept(i, id, drivers[1], 0); !a.Won() {
+			t.Errorf("round 2 is open, and the driver heard %s", a)
+		}
+	})
+}

@@ -1,0 +1,141 @@
+package systemtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+)
+
+// told is one 200 that a driver has heard.
+type told struct {
+	driver   string
+	round    int
+	replayed bool
+}
+
+// Everything at once: drivers tap with and without a round over two instances, winners give the dispatch back, locks
+// are lost and connections to the database are cut, round after round. What was told is in the books, and nothing else.
+func TestRoundsUnderFire(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		const rounds = 60
+		server := servertest.StartRedis(t)
+		c := redisAt(t, server.URL())
+		settings := []string{"FIRSTTAP_REDIS_URL=" + server.URL(), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
+		one, proxy := behindProxy(t, url, settings...)
+		instances := []*Instance{one, Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)}
+		b := OpenBooks(t, url)
+		// Whoever gives a dispatch back may have it again, but has to name the round.
+		drivers := MakeDrivers(t, one, 12)
+		id := MakeDispatch(t, one)
+
+		var (
+			running sync.WaitGroup
+			current atomic.Int64
+			mu      sync.Mutex
+			wins    = map[string]told{} // by claim
+			wrong   []string
+			busy    int
+		)
+		current.Store(1)
+		hear := func(d Person, a Answer) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch before, again := wins[a.Claim.ID]; {
+			case a.status == 503:
+				busy++
+			case a.err != nil || a.status >= 500 || a.Code == "INVALID_STATE" || a.Code == "DRIVER_BUSY":
+				wrong = append(wrong, a.String())
+			case !a.Won():
+			case again && (before.driver != d.ID || !before.replayed && !*a.Replayed):
+				wrong = append(wrong, fmt.Sprintf("%v, and then %s: %s", before, d.ID, a))
+			default:
+				wins[a.Claim.ID] = told{d.ID, claimRound(a), *a.Replayed && (!again || before.replayed)}
+			}
+		}
+		end := time.Now().Add(2 * time.Minute)
+		for k, d := range drivers {
+			running.Go(func() {
+				for n := k; current.Load() <= rounds && time.Now().Before(end); n++ {
+					i, round := instances[n%2], int(current.Load())
+					if n%5 == 4 {
+						round = 0
+					}
+					a := Accept(i, id, d, round)
+					hear(d, a)
+					if !a.Won() {
+						continue
+					}
+					if n%3 == 0 { // has lost the answer
+						hear(d, Accept(instances[(n/2)%2], id, d, claimRound(a)))
+					}
+					for time.Now().Before(end) {
+						w := send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", d.Token, "")
+						if w.status == 200 {
+							current.Store(int64(w.Round))
+							break
+						}
+						if w.status == 429 { // as if an hour had passed
+							if _, err := b.DB.Exec("UPDATE claims SET ended_at=0 WHERE dispatch_id=? AND ended_at IS NOT NULL", id); err != nil {
+								t.Error(err)
+							}
+						}
+					}
+				}
+			})
+		}
+		running.Go(func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for n := 0; current.Load() <= rounds && time.Now().Before(end); n++ {
+				switch n % 4 {
+				case 0:
+					c.FlushAll(t.Context())
+				case 1:
+					proxy.CutReply("COMMIT", "UPDATE dispatches")
+				case 2:
+					proxy.CutReply("UPDATE dispatches")
+				case 3:
+					proxy.CutAll()
+				}
+				for was := current.Load(); current.Load() == was && time.Now().Before(end); {
+					<-tick.C
+				}
+			}
+		})
+		running.Wait()
+
+		if n := current.Load(); n <= rounds {
+			t.Errorf("stuck in round %d", n)
+		}
+		for _, w := range wrong {
+			t.Error(w)
+		}
+		for claim, w := range wins {
+			if n := b.Count("claims WHERE id=? AND dispatch_id=? AND driver_id=? AND round=?", claim, id, w.driver, w.round); n != 1 {
+				t.Errorf("told and not in the books: %s %v", claim, w)
+			}
+		}
+		claims := b.Count("claims WHERE dispatch_id=?", id)
+		if n := b.Count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.type='dispatch.accepted'", id); n != claims {
+			t.Errorf("%d claims, and %d to be told of", claims, n)
+		}
+		if n := b.Count("dispatches d JOIN claims c ON c.dispatch_id=d.id AND c.outcome='WON' WHERE d.id=? AND (c.id<>d.claim_id OR d.claim_id IS NULL)", id); n != 0 {
+			t.Errorf("%d claims are still WON that the dispatch does not know", n)
+		}
+		everyKeyEnds(t, c)
+		t.Logf("%d rounds, %d claims, %d of them told, %d times 503", current.Load()-1, claims, len(wins), busy)
+	})
+}
+
+func claimRound(a Answer) int {
+	var won struct{ Claim struct{ Round int } }
+	if err := json.Unmarshal([]byte(a.body), &won); err != nil {
+		return 0
+	}
+	return won.Claim.Round
+}

@@ -1,0 +1,234 @@
+package systemtest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"firsttap/testkit"
+)
+
+const (
+	asProcess = "FIRSTTAP_TEST_MAIN"
+	AdminKey  = "an-admin-key-for-the-tests-of-firsttap"
+	JWTSecret = "a-secret-for-the-tests-of-firsttap"
+	// hung is how long nothing here may take: a request that is not answered by then has been forgotten.
+	hung = 20 * time.Second
+)
+
+// Instance is a firsttap process.
+type Instance struct {
+	T    testing.TB
+	URL  string
+	cmd  *exec.Cmd
+	log  *testkit.LogBuffer
+	done chan struct{}
+}
+
+// Start runs an instance with settings like "FIRSTTAP_REDIS_URL=...", until the test ends.
+func Start(t testing.TB, settings ...string) *Instance {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "serve")
+	cmd.Env = append([]string{
+		asProcess + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
+		"FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY=" + AdminKey,
+		"FIRSTTAP_JWT_SECRET=" + JWTSecret, "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
+		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
+	}, settings...)
+	out, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	// Stopped or not, an instance must not outlive a test process that is killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	i := &Instance{T: t, cmd: cmd, log: &testkit.LogBuffer{}, done: make(chan struct{})}
+	listening := make(chan string, 1)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			fmt.Fprintln(i.log, lines.Text())
+			if _, url, ok := strings.Cut(lines.Text(), "listens on "); ok {
+				listening <- url
+			}
+		}
+	}()
+	go func() {
+		cmd.Wait()
+		w.Close()
+		close(i.done)
+	}()
+	t.Cleanup(i.end)
+	select {
+	case i.URL = <-listening:
+	case <-i.done:
+		t.Fatalf("firsttap ended at once:\n%s", i.log)
+	case <-time.After(hung):
+		t.Fatalf("firsttap does not listen:\n%s", i.log)
+	}
+	return i
+}
+
+func (i *Instance) signal(s syscall.Signal) {
+	i.T.Helper()
+	if err := i.cmd.Process.Signal(s); err != nil {
+		i.T.Fatal(err)
+	}
+}
+
+func (i *Instance) Kill() {
+	i.T.Helper()
+	i.signal(syscall.SIGKILL)
+	<-i.done
+}
+
+func (i *Instance) end() {
+	i.cmd.Process.Signal(syscall.SIGCONT)
+	i.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-i.done:
+	case <-time.After(hung):
+		i.cmd.Process.Kill()
+		<-i.done
+		i.T.Errorf("firsttap did not end when it was told to:\n%s", i.log)
+	}
+	if log := i.log.String(); i.T.Failed() || strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic") {
+		i.T.Errorf("log of %s:\n%s", i.URL, log)
+	}
+}
+
+// Answer is what came back, with the fields that tests look at.
+type Answer struct {
+	status int
+	header http.Header
+	body   string
+	Code   string
+	Final  *bool
+	Result string
+	Round  int
+	Status string
+	ID     string
+	// Replayed is nil where the answer does not say.
+	Replayed *bool
+	Claim    struct{ ID string }
+	Outcome  string
+	Version  int
+	err      error
+}
+
+func (a Answer) String() string { return fmt.Sprintf("%d %s %v", a.status, a.body, a.err) }
+
+func (a Answer) Won() bool { return a.status == 200 && a.Result == "SUCCESS" }
+
+var Client = &http.Client{Timeout: hung, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+
+func send(method, url, token, body string) Answer { return sendWith(method, url, token, body) }
+
+// sendWith sends headers besides: name, value, name, value.
+func sendWith(method, url, token, body string, headers ...string) (a Answer) {
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		return Answer{err: err}
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := Client.Do(req)
+	if err != nil {
+		return Answer{err: err}
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	a = Answer{status: resp.StatusCode, header: resp.Header, body: string(raw), err: err}
+	json.Unmarshal(raw, &a)
+	return a
+}
+
+type Person struct{ ID, Token string }
+
+func MakeDrivers(t testing.TB, i *Instance, n int) []Person {
+	t.Helper()
+	return makeDriversIn(t, i, "seoul", n)
+}
+
+func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Person {
+	t.Helper()
+	var body strings.Builder
+	for k := range n {
+		if k > 0 {
+			body.WriteByte(',')
+		}
+		fmt.Fprintf(&body, `{"name":"D%d","phone":"+8210%08d","regions":[%q],"vehicle_class":"45m","on_duty":true}`, k, k, region)
+	}
+	a := send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, `{"issue_tokens":true,"drivers":[`+body.String()+`]}`)
+	var made struct{ Items []Person }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Items) != n {
+		t.Fatalf("drivers: %s", a)
+	}
+	return made.Items
+}
+
+var hours struct {
+	sync.Mutex
+	next int
+}
+
+// MakeDispatch opens a dispatch whose work overlaps with no other's.
+func MakeDispatch(t testing.TB, i *Instance) string {
+	t.Helper()
+	return makeDispatchAt(t, i, nextHour())
+}
+
+// nextHour is an hour that no other caller is given.
+func nextHour() time.Time {
+	hours.Lock()
+	defer hours.Unlock()
+	hours.next++
+	return time.Now().Truncate(time.Hour).Add(time.Duration(hours.next) * time.Hour)
+}
+
+func makeDispatchAt(t testing.TB, i *Instance, starts time.Time) string {
+	t.Helper()
+	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m",
+		"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}}`,
+		starts.UTC().Format(time.RFC3339), starts.Add(time.Hour).UTC().Format(time.RFC3339)))
+	if a.status != 201 {
+		t.Fatalf("dispatch: %s", a)
+	}
+	return a.ID
+}
+
+func Accept(i *Instance, id string, d Person, round int) Answer {
+	body := ""
+	if round > 0 {
+		body = fmt.Sprintf(`{"round":%d}`, round)
+	}
+	return send("POST", i.URL+"/v1/dispatches/"+id+"/accept", d.Token, body)
+}
+
+// Together calls tap for 0..n-1 from behind one gate.
+func Together(n int, tap func(k int) Answer) []Answer {
+	answers := make([]Answer, n)
+	gate := make(chan struct{})
+	var done sync.WaitGroup
+	for k := range n {
+		done.Go(func() {
+			<-gate
+			answers[k] = tap(k)
+		})
+	}
+	close(gate)
+	done.Wait()
+	return answers
+}

@@ -1,0 +1,280 @@
+package systemtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+type jobRun struct {
+	ScheduledAt time.Time `json:"scheduled_at"`
+	Status      string
+	Attempt     int
+	Instance    string
+	RequestedBy string `json:"requested_by"`
+	Result      string
+	Error       string
+	Skipped     int
+}
+
+// runsOf are a job's latest runs, the latest first.
+func runsOf(t testing.TB, i *Instance, job string) []jobRun {
+	t.Helper()
+	a := send("GET", i.URL+"/v1/admin/jobs/"+job+"/runs?limit=100", AdminKey, "")
+	var list struct{ Items []jobRun }
+	if err := json.Unmarshal([]byte(a.body), &list); err != nil || a.status != 200 {
+		t.Fatalf("runs of %s: %s", job, a)
+	}
+	return list.Items
+}
+
+// runNow has the job run, and returns the run when it has ended.
+func runNow(t testing.TB, i *Instance, job string) jobRun {
+	t.Helper()
+	a := send("POST", i.URL+"/v1/admin/jobs/"+job+"/run", AdminKey, "")
+	var asked, ended jobRun
+	if err := json.Unmarshal([]byte(a.body), &asked); err != nil || a.status != 202 {
+		t.Fatalf("run %s: %s", job, a)
+	}
+	testkit.Eventually(t, job+" has run", func() bool {
+		runs := runsOf(t, i, job)
+		k := slices.IndexFunc(runs, func(r jobRun) bool { return r.ScheduledAt.Equal(asked.ScheduledAt) })
+		if k >= 0 {
+			ended = runs[k]
+		}
+		return ended.Status == "SUCCEEDED" || ended.Status == "FAILED"
+	})
+	return ended
+}
+
+// waysToLock are the settings of every way to lock the jobs.
+func waysToLock(t *testing.T) map[string][]string {
+	redis, quorum := servertest.StartRedis(t).URL(), make([]string, 3)
+	for k := range quorum {
+		quorum[k] = servertest.StartRedis(t).URL()
+	}
+	settings := map[string][]string{
+		"redis":  {"FIRSTTAP_REDIS_URL=" + redis},
+		"quorum": {"FIRSTTAP_JOB_LOCK=quorum", "FIRSTTAP_QUORUM_URLS=" + strings.Join(quorum, ",")},
+	}
+	for _, name := range []string{"table", "named", "rows", "memory"} {
+		settings[name] = []string{"FIRSTTAP_JOB_LOCK=" + name}
+	}
+	return settings
+}
+
+// Two instances, each way to lock: a slot is run by one and left to it by the other, an offer ends once, and when one
+// instance is killed the other goes on.
+func TestJobsOverInstances(t *testing.T) {
+	for name, settings := range waysToLock(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := servertest.MariaDBURL(t)
+			settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)
+			a, b := Start(t, settings...), Start(t, settings...)
+			id := MustOffer(t, a, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+			succeeded := func(i *Instance, n int) func() bool {
+				return func() bool {
+					k := 0
+					for _, r := range runsOf(t, i, "expire-offers") {
+						if r.Status == "SUCCEEDED" && r.Skipped > 0 {
+							k++
+						}
+					}
+					return k >= n
+				}
+			}
+			testkit.Within(t, 2*hung, "two slots are run by one and left out by the other", succeeded(a, 2))
+			books := OpenBooks(t, url)
+			if n := books.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id); n != 1 {
+				t.Errorf("the offer has ended %d times", n)
+			}
+			for _, r := range runsOf(t, b, "expire-offers") {
+				if r.Attempt > 1 || r.Skipped > 1 || r.Error != "" || r.Status == "SUCCEEDED" && r.Result == "" {
+					t.Errorf("%+v", r)
+				}
+			}
+			a.Kill()
+			done := len(runsOf(t, b, "expire-offers"))
+			testkit.Within(t, 2*hung, "the other goes on", func() bool {
+				runs := runsOf(t, b, "expire-offers")
+				return len(runs) >= done+2 && runs[1].Status == "SUCCEEDED"
+			})
+		})
+	}
+}
+
+func TestJobsAreRunByHand(t *testing.T) {
+	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
+	a := send("GET", i.URL+"/v1/admin/jobs", AdminKey, "")
+	var list struct {
+		Items []struct {
+			Name      string
+			Schedule  string
+			TimeZone  string     `json:"time_zone"`
+			NextRunAt *time.Time `json:"next_run_at"`
+		}
+	}
+	if err := json.Unmarshal([]byte(a.body), &list); err != nil {
+		t.Fatal(err)
+	}
+	seoul, err := time.LoadLocation("Asia/Seoul")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, j := range list.Items {
+		names = append(names, j.Name)
+		if j.Name == "nightly" && (j.NextRunAt == nil || j.NextRunAt.In(seoul).Hour() != 4 || j.TimeZone != "Asia/Seoul") {
+			t.Errorf("%+v", j)
+		}
+	}
+	if want := []string{"expire-offers", "nightly", "remind", "retention", "supply"}; !slices.Equal(names, want) {
+		t.Fatalf("the jobs are %v, want %v", names, want)
+	}
+	for name, want := range map[string]string{
+		"nightly": "0 dispatches closed, 0 topics to unsubscribe", "retention": "0 rows deleted", "expire-offers": "0 offers ended",
+		"remind": "0 drivers reminded",
+	} {
+		if r := runNow(t, i, name); r.Status != "SUCCEEDED" || r.Result != want || r.RequestedBy == "" || r.Attempt != 1 || r.Instance == "" {
+			t.Errorf("%s: %+v, want %q", name, r, want)
+		}
+	}
+}
+
+// inTheMiddle makes an offer whose end can't be written until the returned function is called, and waits until
+// expire-offers is at it.
+func inTheMiddle(t *testing.T, i *Instance, books *Books) (id string, goOn func()) {
+	t.Helper()
+	id = MustOffer(t, i, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+	tx, err := books.DB.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.Rollback() }) // done already
+	if _, err := tx.Exec("SELECT id FROM dispatches WHERE id = ? FOR UPDATE", id); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "the job waits for the row", func() bool {
+		return books.Count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
+			books.Count("information_schema.processlist WHERE info LIKE 'SELECT d.%FOR UPDATE'") > 0
+	})
+	return id, func() {
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func (b *Books) expired(id string) func() bool {
+	return func() bool { return b.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1 }
+}
+
+// What an instance has begun and not ended when it is told to stop, another ends.
+func TestJobIsHandedOver(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		books := OpenBooks(t, url)
+		a := Start(t, "FIRSTTAP_DATABASE_URL="+url)
+		id, goOn := inTheMiddle(t, a, books)
+		Start(t, "FIRSTTAP_DATABASE_URL="+url)
+		a.signal(syscall.SIGTERM)
+		testkit.Await(t, "the first has ended", a.done)
+		goOn()
+		testkit.Eventually(t, "the other ends the offer", books.expired(id))
+		testkit.Eventually(t, "no run is left behind", func() bool { return books.Count("job_runs WHERE status='RUNNING'") == 0 })
+	})
+}
+
+// A Java service that has the same job under ShedLock's table excludes ours while it runs, and ours its.
+func TestJobIsSharedWithShedLock(t *testing.T) {
+	// As ShedLock's JdbcTemplateLockProvider sends them, usingDbTime.
+	const (
+		insert = `INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('expire-offers',
+			TIMESTAMPADD(MICROSECOND, 600000 * 1000, UTC_TIMESTAMP(3)), UTC_TIMESTAMP(3), 'java')`
+		update = `UPDATE shedlock SET lock_until = TIMESTAMPADD(MICROSECOND, 600000 * 1000, UTC_TIMESTAMP(3)),
+			locked_at = UTC_TIMESTAMP(3), locked_by = 'java' WHERE name = 'expire-offers' AND lock_until <= UTC_TIMESTAMP(3)`
+		unlock = `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = 'expire-offers' AND locked_by = 'java'`
+	)
+	onServers(t, func(t *testing.T, url string) {
+		books := OpenBooks(t, url)
+		exec := func(statement string) int64 {
+			t.Helper()
+			done, err := books.DB.Exec(statement)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := done.RowsAffected()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		mine := func() int { return books.Count("job_runs WHERE job='expire-offers'") }
+		if _, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret), "migrate", "up"); err != nil {
+			t.Fatal(err)
+		}
+		exec(insert)
+		i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_JOB_LOCK=table")
+		id := MustOffer(t, i, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+		if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
+			t.Errorf("another job: %+v", r)
+		}
+		testkit.Eventually(t, "the job was refused", func() bool {
+			return books.Count("dispatches WHERE id=? AND expires_at < ?", id, time.Now().Add(-6*time.Second).UnixMicro()) == 1
+		})
+		if mine() > 0 {
+			t.Errorf("%d runs beside ShedLock's", mine())
+		}
+		exec(unlock)
+		testkit.Eventually(t, "the offer ends when ShedLock has let go", books.expired(id))
+
+		id, goOn := inTheMiddle(t, i, books)
+		if exec(update) > 0 {
+			t.Error("ShedLock took what is ours")
+		}
+		goOn()
+		testkit.Eventually(t, "the offer ends", books.expired(id))
+		testkit.Eventually(t, "ShedLock gets it", func() bool { return exec(update) == 1 })
+	})
+}
+
+// What the alert rules name is there, and the rules do what they say.
+func TestAlerts(t *testing.T) {
+	ops := testkit.FreeAddress(t)
+	i := Start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")
+	send("GET", i.URL+"/readyz", "", "")
+	var served string
+	testkit.Eventually(t, "a job has run", func() bool {
+		served = send("GET", "http://"+ops+"/metrics", "", "").body
+		return strings.Contains(served, `firsttap_job_runs_total{job_name="retention",status="SUCCEEDED"} 1`)
+	})
+	rules, err := os.ReadFile("deploy/alerts.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`\b(firsttap|lock)_[a-z_]+`).FindAllString(string(rules), -1)
+	if len(named) < 5 {
+		t.Errorf("the rules name %v", named)
+	}
+	for _, name := range named {
+		if !strings.Contains(served, "\n"+name+"{") && !strings.Contains(served, "\n"+name+" ") {
+			t.Errorf("there is no metric %s", name)
+		}
+	}
+	for _, args := range [][]string{{"check", "rules", "deploy/alerts.yml"}, {"test", "rules", "deploy/alerts_test.yml"}} {
+		out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), args...).CombinedOutput()
+		if err != nil {
+			t.Errorf("promtool %s: %v\n%s", fmt.Sprint(args), err, out)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package systemtest
+
+import (
+	"bufio"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// scrape returns the series that are served, by name with labels.
+func scrape(t testing.TB, ops string) map[string]float64 {
+	t.Helper()
+	served := send("GET", "http://"+ops+"/metrics", "", "")
+	if served.status != 200 {
+		t.Fatal(served)
+	}
+	found := map[string]float64{}
+	for lines := bufio.NewScanner(strings.NewReader(served.body)); lines.Scan(); {
+		series, value, ok := strings.Cut(lines.Text(), "} ")
+		if !ok {
+			series, value, _ = strings.Cut(lines.Text(), " ")
+		}
+		if n, err := strconv.ParseFloat(value, 64); err == nil && !strings.HasPrefix(series, "#") {
+			found[strings.TrimSuffix(series, "}")] = n
+		}
+	}
+	return found
+}
+
+// sum adds up the series of a metric whose labels hold all of these.
+func sum(series map[string]float64, metric string, labels ...string) (total float64) {
+	for name, n := range series {
+		own, _, _ := strings.Cut(name, "{")
+		if own == metric && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(name, l) }) {
+			total += n
+		}
+	}
+	return total
+}
+
+// Every tap is counted once by its result and once by its layer, every request by its route; the database and Redis are
+// timed; and what callers make up makes no series.
+func TestAPIMetrics(t *testing.T) {
+	redis, ops := servertest.StartRedis(t), testkit.FreeAddress(t)
+	url := servertest.MariaDBURL(t)
+	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+redis.URL(), "FIRSTTAP_OPS_ADDR="+ops)
+	drivers := MakeDrivers(t, i, 10)
+	const rounds = 5
+	for range rounds {
+		id := MakeDispatch(t, i)
+		Together(len(drivers), func(k int) Answer { return Accept(i, id, drivers[k], 1) })
+		Accept(i, id, drivers[0], 1)
+	}
+	const taps = rounds * 11
+	testkit.Eventually(t, "the taps are in the ledger", func() bool { return OpenBooks(t, url).Count("attempts") == taps })
+	var seen map[string]float64
+	testkit.Eventually(t, "the operations are served", func() bool {
+		seen = scrape(t, ops)
+		return sum(seen, "firsttap_http_requests_total") > 0
+	})
+	acceptRoute := `route="/v1/dispatches/:id/accept"`
+	for what, n := range map[string]float64{
+		"claims":    sum(seen, "firsttap_claims_total"),
+		"decisions": sum(seen, "firsttap_gate_decisions_total"),
+		"requests":  sum(seen, "firsttap_http_requests_total", acceptRoute, `method="POST"`),
+		"durations": sum(seen, "firsttap_http_request_duration_seconds_count", acceptRoute),
+	} {
+		if n != taps {
+			t.Errorf("%g %s of %d taps", n, what, taps)
+		}
+	}
+	won := sum(seen, "firsttap_claims_total", `result="SUCCESS"`)
+	if won != rounds || sum(seen, "firsttap_gate_decisions_total", `layer="database"`, `decision="won"`) != rounds ||
+		sum(seen, "firsttap_database_duration_seconds_count", `operation="commit"`, `pool="claims"`) != rounds {
+		t.Errorf("%g won in %d rounds", won, rounds)
+	}
+	if n := sum(seen, "firsttap_redis_duration_seconds_count", `command="set"`); n < rounds {
+		t.Errorf("Redis was timed %g times", n)
+	}
+	if seen["firsttap_database_up"] != 1 || seen["firsttap_redis_degraded_seconds_total"] != 0 ||
+		sum(seen, "go_sql_open_connections", `db_name="claims"`) < 1 || sum(seen, "firsttap_redis_pool_open", `pool="gate"`) < 1 {
+		t.Errorf("%v", seen)
+	}
+
+	redis.Kill()
+	testkit.Eventually(t, "the outage is counted", func() bool { return scrape(t, ops)["firsttap_redis_degraded_seconds_total"] > 0.1 })
+	redis.Start()
+	makeUp(i, 0)
+	before := slices.Collect(maps.Keys(scrape(t, ops)))
+	for k := range 50 {
+		makeUp(i, k)
+	}
+	for series := range scrape(t, ops) {
+		if strings.HasPrefix(series, "firsttap_http_") && !slices.Contains(before, series) {
+			t.Errorf("a caller has made a series: %s", series)
+		}
+	}
+}
+
+// makeUp asks for what there is not.
+func makeUp(i *Instance, k int) {
+	for _, path := range []string{"/%d", "/v1/%d", "/v1/dispatches/dsp_%d", "/v1/dispatches/%d/nothing", "/v1/me/%%2e%%2e/%d", "/v1/admin/stream/%d"} {
+		for _, method := range []string{"GET", "DELETE", fmt.Sprintf("M%d", k)} {
+			send(method, i.URL+fmt.Sprintf(path, k), "x", "")
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package systemtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/notify/fcmtest"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// slowest is what FCM takes at most to answer here.
+const slowest = 100 * time.Millisecond
+
+// herd is three instances over one database that are killed at random and started again.
+type herd struct {
+	t     *testing.T
+	fcm   *fcmtest.Server
+	mail  *mail
+	books *Books
+	url   string
+
+	mu        sync.Mutex
+	instances [3]*Instance
+	names     [3]string // Firebase projects: no two processes have the same
+	started   int
+	deaths    []death
+}
+
+// death is the end of a process.
+type death struct {
+	name string
+	at   time.Time
+	// unsettled are the messages of which the books did not know at that time that they had been sent.
+	unsettled map[message]bool
+}
+
+func newHerd(t *testing.T, url string) *herd {
+	fcm := ListenFCM(t)
+	h := &herd{t: t, fcm: fcm, mail: OpenMail(fcm), books: OpenBooks(t, url), url: url}
+	for k := range h.instances {
+		h.start(k)
+	}
+	return h
+}
+
+func (h *herd) start(k int) {
+	h.t.Helper()
+	h.started++
+	name := fmt.Sprintf("process-%d", h.started)
+	i := Start(h.t, Pushing(h.url, h.fcm, name, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(h.t))...)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.instances[k], h.names[k] = i, name
+}
+
+func (h *herd) any() *Instance {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.instances[rand.N(len(h.instances))]
+}
+
+// kill kills one of the instances and starts another in its place.
+func (h *herd) kill() {
+	h.t.Helper()
+	k := rand.N(len(h.instances))
+	h.instances[k].Kill()
+	d := death{name: h.names[k], at: time.Now(), unsettled: h.books.unsettled()}
+	h.deaths = append(h.deaths, d)
+	h.start(k)
+}
+
+// make makes n dispatches, one each pace, whatever is killed meanwhile, and closes the channel that it returns. One
+// whose answer was lost may be there beside the one that was made instead.
+func (h *herd) make(n int, pace time.Duration) <-chan struct{} {
+	made := make(chan struct{})
+	var left atomic.Int64
+	left.Store(int64(n))
+	tick := time.NewTicker(pace)
+	var makers sync.WaitGroup
+	for range 4 {
+		makers.Go(func() {
+			for left.Add(-1) >= 0 {
+				<-tick.C
+				for _, err := offer(h.any(), Job{Region: "seoul"}); err != nil && h.t.Context().Err() == nil; {
+					_, err = offer(h.any(), Job{Region: "seoul"})
+				}
+			}
+		})
+	}
+	go func() {
+		makers.Wait()
+		tick.Stop()
+		close(made)
+	}()
+	return made
+}
+
+func (h *herd) events() []string {
+	h.t.Helper()
+	rows, err := h.books.DB.Query("SELECT id FROM events WHERE type='dispatch.created'")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer rows.Close()
+	var ids []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			h.t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		h.t.Fatal(err)
+	}
+	return ids
+}
+
+// account checks that every driver heard of every event, and that who heard again did so because a process died before
+// it could write down that it had told them.
+func (h *herd) account(events []string, drivers []Person) {
+	h.t.Helper()
+	h.mail.mu.Lock()
+	defer h.mail.mu.Unlock()
+	lost, inFlight, answered, again, unexplained := 0, 0, 0, 0, 0
+	var oldest time.Duration // how long before the death the first of a duplicate was sent
+	for _, e := range events {
+		for _, d := range drivers {
+			of := message{e, "dispatch.opened", pushToken(d)}
+			arrivals := h.mail.sent[of]
+			if len(arrivals) == 0 {
+				lost++
+				continue
+			}
+			excuses := 0
+			for _, death := range h.deaths {
+				for _, a := range arrivals {
+					if a.by == death.name && death.unsettled[of] {
+						excuses++
+						if death.at.Sub(a.at) > slowest {
+							answered++
+						}
+						if len(arrivals) > 1 {
+							oldest = max(oldest, death.at.Sub(a.at))
+						}
+					}
+				}
+			}
+			inFlight += excuses
+			again += len(arrivals) - 1
+			unexplained += max(0, len(arrivals)-1-excuses)
+		}
+	}
+	if lost > 0 || unexplained > 0 || len(h.mail.sent) != len(events)*len(drivers) {
+		h.t.Errorf("%d events to %d drivers: %d were lost, %d were told again for no reason, %d are in the mail",
+			len(events), len(drivers), lost, unexplained, len(h.mail.sent))
+	}
+	if inFlight == 0 {
+		h.t.Error("nothing was under way when the instances were killed: this has shown nothing")
+	}
+	last := h.deaths[len(h.deaths)-1].at
+	h.t.Logf("%d pushes, %d kills, %d were in flight at them, %d of these answered and not written down, %d sent again "+
+		"(the first at most %s before the kill), all there %s after the last kill", len(h.mail.sent), len(h.deaths), inFlight,
+		answered, again, oldest.Round(time.Millisecond), h.mail.last.Sub(last).Round(time.Millisecond))
+}
+
+// Instances are killed at random while they send. Nothing is lost, what arrives twice was in flight at a kill, each
+// phone shows each offer once, and what the dead had leased is sent when their leases have ended.
+//
+// FIRSTTAP_TEST_PUSHES=100000 has that many pushes sent, instead of 5,000; use -timeout 60m with it.
+func TestKilledInstancesLoseNothing(t *testing.T) {
+	t.Parallel()
+	pushes, drivers, pace := 5000, 50, 60*time.Millisecond
+	if s := os.Getenv("FIRSTTAP_TEST_PUSHES"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1000 {
+			t.Fatalf("FIRSTTAP_TEST_PUSHES=%s is not a number from 1000", s)
+		}
+		pushes, drivers, pace = n, 200, 100*time.Millisecond
+	}
+	onServers(t, func(t *testing.T, url string) {
+		t.Parallel()
+		h := newHerd(t, url)
+		h.fcm.Set(func(k *fcmtest.Knobs) { k.Latency, k.Jitter = slowest/2, slowest/2 })
+		people := DriversIn(t, h.instances[0], "seoul", drivers)
+		made := h.make(pushes/drivers, pace)
+		for making := true; making || len(h.deaths) < 4; {
+			next := time.NewTimer(200*time.Millisecond + rand.N(time.Second))
+			<-next.C
+			h.kill()
+			select {
+			case <-made:
+				making = false
+			default:
+			}
+		}
+		events := h.events()
+		// What the last to die had leased, and what has piled up meanwhile.
+		patience := leaseEnds + time.Duration(pushes/2000)*time.Second
+		testkit.Within(t, patience, "everybody has heard of everything", func() bool {
+			n, _ := h.mail.Count()
+			return n == len(events)*drivers
+		})
+		testkit.Eventually(t, "all is settled", func() bool { return len(h.books.unsettled()) == 0 })
+		h.account(events, people)
+		for _, d := range people {
+			shown := map[string]int{}
+			for _, n := range h.fcm.Device(pushToken(d)).Visible {
+				shown[n.Event]++
+			}
+			for _, e := range events {
+				if shown[e] != 1 {
+					t.Errorf("%s sees the offer of %s %d times", d.ID, e, shown[e])
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,279 @@
+package systemtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
+)
+
+// leaseEnds is when whatever a killed instance has leased has been sent by another, on a busy machine.
+const leaseEnds = 30*time.Second + hung
+
+// ListenFCM is a push service and the phones behind it, until the test ends.
+func ListenFCM(t testing.TB) *fcmtest.Server {
+	t.Helper()
+	fcm, err := fcmtest.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fcm.Close)
+	return fcm
+}
+
+// Pushing are the settings of an instance that pushes to fcm; its Firebase project tells fcm which one it is.
+func Pushing(url string, fcm *fcmtest.Server, project string, settings ...string) []string {
+	return append([]string{
+		"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_FIREBASE_PROJECT=" + project,
+		"FIRSTTAP_FCM_ENDPOINT=" + fcm.URL() + "/v1",
+	}, settings...)
+}
+
+// pushToken is the token of the phone that phones gives the driver.
+func pushToken(d Person) string { return "token-" + d.ID }
+
+// phones gives each driver a phone.
+func phones(t testing.TB, i *Instance, drivers []Person) {
+	t.Helper()
+	platforms := []string{"android", "ios", "web"}
+	for k, d := range drivers {
+		addPhone(t, i, d, platforms[k%len(platforms)], pushToken(d))
+	}
+}
+
+func addPhone(t testing.TB, i *Instance, d Person, platform, token string) {
+	t.Helper()
+	a := send("PUT", i.URL+"/v1/me/devices/app-on-"+platform, d.Token, fmt.Sprintf(`{"platform":%q,"push_token":%q}`, platform, token))
+	if a.status != 200 {
+		t.Fatalf("device: %s", a)
+	}
+}
+
+// DriversIn are n drivers of a region, each with a phone.
+func DriversIn(t testing.TB, i *Instance, region string, n int) []Person {
+	t.Helper()
+	drivers := makeDriversIn(t, i, region, n)
+	phones(t, i, drivers)
+	return drivers
+}
+
+// Job is a dispatch to be made. Times that are zero are the usual ones.
+type Job struct {
+	Region          string
+	starts, Expires time.Time
+}
+
+// offer makes a dispatch, whose work overlaps with no other's unless the job says when it starts, and returns its id
+// or why there is none.
+func offer(i *Instance, j Job) (string, error) {
+	if j.starts.IsZero() {
+		j.starts = nextHour()
+	}
+	expires := ""
+	if !j.Expires.IsZero() {
+		expires = fmt.Sprintf(`,"expires_at":%q`, j.Expires.UTC().Format(time.RFC3339Nano))
+	}
+	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":%q,"vehicle_class":"45m",
+		"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}%s}`, j.Region,
+		j.starts.UTC().Format(time.RFC3339Nano), j.starts.Add(time.Hour).UTC().Format(time.RFC3339Nano), expires))
+	if a.status != 201 {
+		return "", fmt.Errorf("dispatch: %s", a)
+	}
+	return a.ID, nil
+}
+
+func MustOffer(t testing.TB, i *Instance, j Job) string {
+	t.Helper()
+	id, err := offer(i, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// shows are the types of what a phone shows of a dispatch, the latest last.
+func shows(fcm *fcmtest.Server, token, id string) []string {
+	types := []string{}
+	for _, n := range fcm.Device(token).Visible {
+		if n.Dispatch == id {
+			types = append(types, n.Type)
+		}
+	}
+	return types
+}
+
+// mustShow waits until the phones show of the dispatch what they should.
+func mustShow(t testing.TB, fcm *fcmtest.Server, id string, want map[string][]string) {
+	t.Helper()
+	var wrong string
+	defer func() {
+		if wrong != "" {
+			t.Log(wrong)
+		}
+	}()
+	testkit.Eventually(t, "the phones show what they should", func() bool {
+		wrong = ""
+		for token, types := range want {
+			if got := shows(fcm, token, id); !slices.Equal(got, types) {
+				wrong = fmt.Sprintf("of %s the phone %s shows %v, not %v", id, token, got, types)
+			}
+		}
+		return wrong == ""
+	})
+}
+
+// message is what a phone is to get once.
+type message struct{ event, typ, token string }
+
+type arrival struct {
+	by string // project
+	at time.Time
+}
+
+// mail notes what each phone has been sent, by whom and when.
+type mail struct {
+	mu   sync.Mutex
+	sent map[message][]arrival
+	all  int
+	last time.Time // when something arrived for the first time
+}
+
+// OpenMail notes what fcm takes from now on.
+func OpenMail(fcm *fcmtest.Server) *mail {
+	m := &mail{sent: map[message][]arrival{}}
+	fcm.OnSend(func(r fcmtest.Request) {
+		if !r.Accepted {
+			return
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		of := message{r.Data["event_id"], r.Data["type"], r.Token}
+		if len(m.sent[of]) == 0 && r.At.After(m.last) {
+			m.last = r.At
+		}
+		m.sent[of] = append(m.sent[of], arrival{r.Project, r.At})
+		m.all++
+	})
+	return m
+}
+
+// By counts the messages that each project has sent, repeated ones too.
+func (m *mail) By() map[string]int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	projects := map[string]int{}
+	for _, arrivals := range m.sent {
+		for _, a := range arrivals {
+			projects[a.by]++
+		}
+	}
+	return projects
+}
+
+// Count returns how many messages have arrived at all, and how many of them again.
+func (m *mail) Count() (messages, again int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.sent), m.all - len(m.sent)
+}
+
+// latest is when the last message arrived that had not arrived before.
+func (m *mail) latest() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
+}
+
+// unsettled are the messages that the books do not know to be sent.
+func (b *Books) unsettled() map[message]bool {
+	b.t.Helper()
+	rows, err := b.DB.Query(`SELECT n.event_id, n.type, d.push_token FROM notifications n JOIN devices d ON d.id = n.device_id
+		WHERE n.state = 0`)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer rows.Close()
+	found := map[message]bool{}
+	for rows.Next() {
+		var m message
+		if err := rows.Scan(&m.event, &m.typ, &m.token); err != nil {
+			b.t.Fatal(err)
+		}
+		found[m] = true
+	}
+	if err := rows.Err(); err != nil {
+		b.t.Fatal(err)
+	}
+	return found
+}
+
+// Metric sums what the operations listener says of a metric, over its labels.
+func Metric(t testing.TB, ops, name string) (sum float64) {
+	t.Helper()
+	resp, err := Client.Get("http://" + ops + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("metrics: %d %v", resp.StatusCode, err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == '{' || rest[0] == ' ') {
+			fields := strings.Fields(rest)
+			value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += value
+		}
+	}
+	return sum
+}
+
+// notifications are what the backoffice sees of a dispatch.
+type notifications struct {
+	Items []struct {
+		ID, Type, Status string
+		Round            int
+		Attempts         int
+		Silent           bool
+	}
+	Funnel []funnelRound
+}
+
+type funnelRound struct {
+	Round         int `json:"round"`
+	Told          int `json:"told"`
+	AcceptedByFCM int `json:"accepted_by_fcm"`
+	Seen          int `json:"seen"`
+	Won           int `json:"won"`
+}
+
+func notificationsOf(t testing.TB, i *Instance, id string) (n notifications) {
+	t.Helper()
+	a := send("GET", i.URL+"/v1/admin/dispatches/"+id+"/notifications?limit=100", AdminKey, "")
+	if a.status != 200 || json.Unmarshal([]byte(a.body), &n) != nil {
+		t.Fatalf("notifications: %s", a)
+	}
+	return n
+}
+
+// are counts the notifications by type and status.
+func (n *notifications) are() map[string]int {
+	count := map[string]int{}
+	for _, item := range n.Items {
+		count[item.Type+" "+item.Status]++
+	}
+	return count
+}

@@ -1,0 +1,373 @@
+package systemtest
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"firsttap/notify/fcmtest"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// onDatabases runs test on each database that there is.
+func onDatabases(t *testing.T, test func(t *testing.T, url string)) {
+	onServers(t, test)
+	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db")) })
+}
+
+// A phone shows what is true of a dispatch, whatever becomes of it, and the backoffice sees who was told.
+func TestPhonesShowWhatIsTrue(t *testing.T) {
+	onDatabases(t, func(t *testing.T, url string) {
+		fcm := ListenFCM(t)
+		i := Start(t, Pushing(url, fcm, "demo")...)
+		drivers := MakeDrivers(t, i, 4)
+		phones(t, i, drivers)
+		winner, loser, third, idle := drivers[0], drivers[1], drivers[2], drivers[3]
+		tablet := "tablet-" + winner.ID
+		addPhone(t, i, winner, "ios", tablet)
+		if a := send("PUT", i.URL+"/v1/me/duty", idle.Token, `{"on_duty":false}`); a.status != 200 {
+			t.Fatal(a)
+		}
+		// What each phone shows: the winner's two, the others' and that of the driver who is off duty.
+		show := func(id string, winners, others []string) {
+			t.Helper()
+			mustShow(t, fcm, id, map[string][]string{
+				pushToken(winner): winners, tablet: winners, pushToken(loser): others, pushToken(third): others, pushToken(idle): {},
+			})
+		}
+		opened, reopened, nothing := []string{"dispatch.opened"}, []string{"dispatch.reopened"}, []string{}
+
+		id := MakeDispatch(t, i)
+		show(id, opened, opened)
+		if a := send("POST", i.URL+"/v1/dispatches/"+id+"/seen", loser.Token, ""); a.status != 204 {
+			t.Fatal(a)
+		}
+		if a := Accept(i, id, winner, 1); !a.Won() {
+			t.Fatal(a)
+		}
+		show(id, []string{"dispatch.accepted"}, nothing)
+		if a := send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", winner.Token, `{"reason_code":"BREAKDOWN"}`); a.Round != 2 {
+			t.Fatal(a)
+		}
+		show(id, reopened, reopened)
+		cancel(t, i, id)
+		show(id, nothing, nothing)
+
+		seen := notificationsOf(t, i, id)
+		testkit.Eventually(t, "all is settled", func() bool {
+			seen = notificationsOf(t, i, id)
+			return !strings.Contains(fmt.Sprint(seen.are()), "PENDING")
+		})
+		want := map[string]int{
+			"dispatch.opened SENT": 4, "dispatch.accepted SENT": 2, "dispatch.taken SENT": 2,
+			"dispatch.reopened SENT": 4, "dispatch.canceled SENT": 4,
+		}
+		if diff := cmp.Diff(want, seen.are()); diff != "" {
+			t.Errorf("the backoffice sees (-want +got):\n%s", diff)
+		}
+		funnel := []funnelRound{{Round: 1, Told: 3, AcceptedByFCM: 3, Seen: 1, Won: 1}, {Round: 2, Told: 3, AcceptedByFCM: 3}}
+		if diff := cmp.Diff(funnel, seen.Funnel); diff != "" {
+			t.Errorf("the funnel (-want +got):\n%s", diff)
+		}
+
+		// Who has the dispatch is told in so many words that it is canceled.
+		id = MakeDispatch(t, i)
+		show(id, opened, opened)
+		if a := Accept(i, id, winner, 1); !a.Won() {
+			t.Fatal(a)
+		}
+		show(id, []string{"dispatch.accepted"}, nothing)
+		cancel(t, i, id)
+		show(id, []string{"dispatch.canceled"}, nothing)
+		if s := fcm.Stats(); s.Duplicates != 0 || s.Statuses[200] != s.Requests {
+			t.Errorf("told twice, or refused: %+v", s)
+		}
+	})
+}
+
+func cancel(t *testing.T, i *Instance, id string) {
+	t.Helper()
+	seen := send("GET", i.URL+"/v1/admin/dispatches/"+id, AdminKey, "")
+	a := sendWith("POST", i.URL+"/v1/admin/dispatches/"+id+"/cancel", AdminKey, `{"reason_code":"SITE_CLOSED"}`,
+		"If-Match", seen.header.Get("ETag"))
+	if a.status != 200 || a.Status != "CANCELED" {
+		t.Fatalf("cancel: %s", a)
+	}
+}
+
+// The end of an offer is written down and told, once, however many instances look at the clock.
+func TestOfferExpires(t *testing.T) {
+	onDatabases(t, func(t *testing.T, url string) {
+		fcm := ListenFCM(t)
+		one, two := Start(t, Pushing(url, fcm, "one")...), Start(t, Pushing(url, fcm, "two")...)
+		b := OpenBooks(t, url)
+		drivers := DriversIn(t, one, "seoul", 3)
+		var ids []string
+		for k := range 6 {
+			j := Job{Region: "seoul", Expires: time.Now().Add(2 * time.Second)}
+			ids = append(ids, MustOffer(t, []*Instance{one, two}[k%2], j))
+		}
+		kept := MakeDispatch(t, one)
+		show := func(id string, want ...string) {
+			t.Helper()
+			mustShow(t, fcm, id, map[string][]string{
+				pushToken(drivers[0]): want, pushToken(drivers[1]): want, pushToken(drivers[2]): want,
+			})
+		}
+		for _, id := range ids {
+			testkit.Eventually(t, "the end is written down", func() bool { return b.Count("dispatches WHERE id=? AND status='EXPIRED'", id) == 1 })
+			show(id)
+			if n := b.Count("events WHERE dispatch_id=? AND type='dispatch.expired' AND round=1", id); n != 1 {
+				t.Errorf("%d ends of one offer", n)
+			}
+			for _, d := range drivers {
+				silent := 0
+				for _, n := range fcm.Device(pushToken(d)).Silent {
+					if n.Dispatch == id && n.Type == "dispatch.expired" {
+						silent++
+					}
+				}
+				if silent != 1 {
+					t.Errorf("told %d times that %s is over", silent, id)
+				}
+			}
+		}
+		show(kept, "dispatch.opened")
+		if a := Accept(one, ids[0], drivers[0], 1); a.status != 410 {
+			t.Errorf("after the end: %s", a)
+		}
+	})
+}
+
+// With FIRSTTAP_RELAY=leader one instance sends, whoever commits. When it is killed, another takes over, and with it
+// what was under way.
+func TestLeaderIsKilled(t *testing.T) {
+	t.Parallel()
+	fcm := ListenFCM(t)
+	mail := OpenMail(fcm)
+	url := servertest.MariaDBURL(t)
+	b := OpenBooks(t, url)
+	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
+	names := []string{"one", "two"}
+	instances := map[string]*Instance{}
+	ops := map[string]string{}
+	for _, name := range names {
+		ops[name] = testkit.FreeAddress(t)
+		instances[name] = Start(t, Pushing(url, fcm, name, append(settings, "FIRSTTAP_OPS_ADDR="+ops[name])...)...)
+	}
+	drivers := DriversIn(t, instances["one"], "seoul", 40)
+	var ids []string
+	for k := range 6 {
+		ids = append(ids, MakeDispatch(t, instances[names[k%2]]))
+	}
+	sent := func(n int) func() bool {
+		return func() bool { messages, _ := mail.Count(); return messages >= n }
+	}
+	testkit.Eventually(t, "the leader sends", sent(240))
+	leader, other := "one", "two"
+	if mail.By()[leader] == 0 {
+		leader, other = other, leader
+	}
+	if diff := cmp.Diff(map[string]int{leader: 240}, mail.By()); diff != "" {
+		t.Fatalf("only the leader sends (-want +got):\n%s", diff)
+	}
+	if a := send("GET", instances[other].URL+"/v1/admin/locks", AdminKey, ""); a.status != 200 || !strings.Contains(a.body, `"name":"relay"`) {
+		t.Errorf("who relays is not shown: %s", a)
+	}
+	for name, want := range map[string]float64{leader: 240, other: 0} {
+		testkit.Eventually(t, "the metrics agree", func() bool { return Metric(t, ops[name], "firsttap_push_attempts_total") == want })
+	}
+
+	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = hung })
+	ids = append(ids, MakeDispatch(t, instances[other]))
+	testkit.Eventually(t, "some are under way", sent(250))
+	instances[leader].Kill()
+	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 0 })
+	testkit.Within(t, leaseEnds, "the other takes over", func() bool { return sent(280)() && len(b.unsettled()) == 0 })
+	messages, again := mail.Count()
+	underWay := mail.By()[leader] - 240 // none was answered before the kill
+	if messages != 280 || again != underWay || mail.By()[other] != 40 {
+		t.Errorf("%d messages, %d of them again, %d were under way; by whom: %v", messages, again, underWay, mail.By())
+	}
+	for _, d := range drivers {
+		for _, id := range ids {
+			if diff := cmp.Diff([]string{"dispatch.opened"}, shows(fcm, pushToken(d), id)); diff != "" {
+				t.Errorf("%s of %s (-want +got):\n%s", d.ID, id, diff)
+			}
+		}
+	}
+	t.Logf("%d of 40 were under way, %d were sent again", underWay, again)
+}
+
+// Without Redis pushes go out all the same, also those that one instance leaves to another.
+func TestRedisIsAway(t *testing.T) {
+	for name, settings := range map[string][]string{
+		"all":                           {"FIRSTTAP_RELAY=all"},
+		"leader":                        {"FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=table"},
+		"leader with its lock in Redis": {"FIRSTTAP_RELAY=leader"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fcm := ListenFCM(t)
+			mail := OpenMail(fcm)
+			url := servertest.MariaDBURL(t)
+			redis := servertest.StartRedis(t)
+			settings = append(settings, "FIRSTTAP_REDIS_URL="+redis.URL())
+			one := Start(t, Pushing(url, fcm, "one", settings...)...)
+			two := Start(t, Pushing(url, fcm, "two", settings...)...)
+			drivers := DriversIn(t, one, "seoul", 200)
+			arrived := func(n int) func() bool {
+				return func() bool { messages, _ := mail.Count(); return messages == n }
+			}
+			ids := []string{MakeDispatch(t, one)}
+			testkit.Eventually(t, "everybody is told", arrived(200))
+			before := mail.By()
+
+			redis.Kill()
+			fcm.Set(func(k *fcmtest.Knobs) { k.Latency = time.Second })
+			commits := one
+			if name != "all" && before["one"] > 0 {
+				commits = two // and does not send itself
+			}
+			for range 2 {
+				ids = append(ids, MakeDispatch(t, commits))
+			}
+			testkit.Eventually(t, "everybody is told without Redis", arrived(600))
+			if _, again := mail.Count(); again != 0 {
+				t.Errorf("%d were told again", again)
+			}
+			by := mail.By()
+			both := by["one"] > before["one"] && by["two"] > before["two"]
+			if name == "all" && !both || name == "leader" && both {
+				t.Errorf("who has sent: %v, and with Redis %v", by, before)
+			}
+			for _, d := range drivers {
+				for _, id := range ids {
+					if diff := cmp.Diff([]string{"dispatch.opened"}, shows(fcm, pushToken(d), id)); diff != "" {
+						t.Errorf("%s of %s (-want +got):\n%s", d.ID, id, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+// An instance that is told to end lets what is under way end, and leaves the rest to others at once.
+func TestStoppedInstanceGivesBack(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, url string) {
+		const drivers, dispatches = 125, 4
+		fcm := ListenFCM(t)
+		mail := OpenMail(fcm)
+		b := OpenBooks(t, url)
+		one := Start(t, Pushing(url, fcm, "one")...)
+		DriversIn(t, one, "seoul", drivers)
+		Start(t, Pushing(url, fcm, "two")...)
+		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 2 * time.Second })
+		for range dispatches {
+			MakeDispatch(t, one)
+		}
+		leased := func() int { return b.Count("(SELECT DISTINCT claim FROM notifications WHERE state=0 AND claim<>'') x") }
+		testkit.Eventually(t, "both send", func() bool { return mail.By()["one"] > 10 && mail.By()["two"] > 10 && leased() == 2 })
+		one.signal(syscall.SIGTERM)
+		told := time.Now()
+		testkit.Await(t, "the instance ends", one.done)
+		if n := leased(); n > 1 {
+			t.Error("what the instance had leased is still leased")
+		}
+		if n := b.Count("outbox WHERE state=0 AND claim<>''"); n != 0 {
+			t.Errorf("%d events are still leased", n)
+		}
+		byOne := mail.By()["one"]
+		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 100 * time.Millisecond })
+		testkit.Eventually(t, "the other sends the rest", func() bool { n, _ := mail.Count(); return n == drivers*dispatches })
+		took := mail.latest().Sub(told)
+		if took > 30*time.Second {
+			t.Errorf("the last came %s after the instance was told to end: when its lease ended", took)
+		}
+		testkit.Eventually(t, "all is settled", func() bool { return len(b.unsettled()) == 0 })
+		if _, again := mail.Count(); again != 0 || mail.By()["one"] != byOne {
+			t.Errorf("%d were told again, although what was under way had ended; by whom: %v", again, mail.By())
+		}
+		t.Logf("one sent %d, the last came %s after it was told to end", byOne, took)
+	})
+}
+
+// Whoever accepted is reminded once, also when the instance that knew of it has died and all the others remind.
+func TestReminderOutlivesItsInstance(t *testing.T) {
+	t.Parallel()
+	onServers(t, func(t *testing.T, url string) {
+		fcm := ListenFCM(t)
+		b := OpenBooks(t, url)
+		settings := "FIRSTTAP_REMIND_BEFORE=1h"
+		i := Start(t, Pushing(url, fcm, "one", settings)...)
+		drivers := DriversIn(t, i, "seoul", 3)
+		due := time.Now().Add(6 * time.Second)
+		id := MustOffer(t, i, Job{Region: "seoul", starts: due.Add(time.Hour)})
+		if a := Accept(i, id, drivers[0], 1); !a.Won() {
+			t.Fatal(a)
+		}
+		testkit.Eventually(t, "all is told", func() bool { return b.Count("outbox WHERE state = 0") == 0 && len(b.unsettled()) == 0 })
+		i.Kill()
+		if time.Now().After(due) {
+			t.Fatal("the instance was not killed before the reminder was due")
+		}
+		two := Start(t, Pushing(url, fcm, "two", settings)...)
+		three := Start(t, Pushing(url, fcm, "three", settings)...)
+		testkit.Eventually(t, "the reminder is due", func() bool { return time.Now().After(due) })
+		for _, i := range []*Instance{two, three, two} {
+			if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
+				t.Errorf("%+v", r)
+			}
+		}
+		count := func() (n int) {
+			for _, r := range fcm.Sends() {
+				if r.Data["type"] == "dispatch.reminder" {
+					n++
+					if r.Token != pushToken(drivers[0]) || r.Data["dispatch_id"] != id {
+						t.Errorf("reminded was %s of %s", r.Token, r.Data["dispatch_id"])
+					}
+					if r.At.Before(due.Add(-time.Second)) {
+						t.Errorf("reminded %s early", due.Sub(r.At))
+					}
+				}
+			}
+			return n
+		}
+		testkit.Eventually(t, "the driver is reminded", func() bool { return count() > 0 && len(b.unsettled()) == 0 })
+		if n := count(); n != 1 || b.Count("notifications WHERE type='dispatch.reminder'") != 1 {
+			t.Errorf("reminded %d times", n)
+		}
+		if shown := shows(fcm, pushToken(drivers[0]), id); len(shown) == 0 || shown[len(shown)-1] != "dispatch.reminder" {
+			t.Errorf("the phone shows %v", shown)
+		}
+	})
+}
+
+// With FIRSTTAP_PUSH=log nothing leaves the house, and all else is as if it had.
+func TestPushesAreLogged(t *testing.T) {
+	fcm := ListenFCM(t)
+	url := servertest.MariaDBURL(t)
+	i := Start(t, Pushing(url, fcm, "demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_LOG=info")...)
+	driver := DriversIn(t, i, "seoul", 1)[0]
+	id := MakeDispatch(t, i)
+	testkit.Eventually(t, "it counts as sent", func() bool {
+		n := notificationsOf(t, i, id)
+		return n.are()["dispatch.opened SENT"] == 1
+	})
+	if n := fcm.Requests(); n != 0 {
+		t.Errorf("%d requests to FCM", n)
+	}
+	log := i.log.String()
+	if !strings.Contains(log, "dispatch.opened") || !strings.Contains(log, id) {
+		t.Errorf("the log does not say what would be pushed:\n%s", log)
+	}
+	if strings.Contains(log, pushToken(driver)) {
+		t.Error("the log has a push token")
+	}
+}

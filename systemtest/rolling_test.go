@@ -1,0 +1,213 @@
+package systemtest
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// balancer sends requests where /readyz says that they are welcome, as a proxy does.
+type balancer struct {
+	urls  []string
+	ready []atomic.Bool
+}
+
+const probeEvery = 50 * time.Millisecond
+
+// openBalancer asks the instances until the test ends.
+func openBalancer(t *testing.T, urls []string) *balancer {
+	t.Helper()
+	b := &balancer{urls: urls, ready: make([]atomic.Bool, len(urls))}
+	stop := make(chan struct{})
+	var probing sync.WaitGroup
+	for k := range urls {
+		probing.Go(func() {
+			tick := time.NewTicker(probeEvery)
+			defer tick.Stop()
+			for {
+				b.ready[k].Store(send("GET", urls[k]+"/readyz", "", "").status == http.StatusOK)
+				select {
+				case <-tick.C:
+				case <-stop:
+					return
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { close(stop); probing.Wait() })
+	return b
+}
+
+// pick returns an instance that is ready, any of them.
+func (b *balancer) pick() *Instance {
+	for {
+		for _, k := range rand.Perm(len(b.urls)) {
+			if b.ready[k].Load() {
+				return &Instance{URL: b.urls[k]}
+			}
+		}
+	}
+}
+
+// taken is what one dispatch came to, as its drivers were told.
+type taken struct {
+	dispatch, winner, claim string
+}
+
+// racing makes dispatches and has all drivers tap on each of them together, until stop. It returns what they were told; an
+// answer that is none of ours fails the test.
+func racing(t *testing.T, b *balancer, drivers []Person, stop <-chan struct{}) (won []taken) {
+	for {
+		select {
+		case <-stop:
+			return won
+		default:
+		}
+		id, err := offer(b.pick(), Job{Region: "seoul"})
+		if err != nil {
+			t.Error(err)
+			return won
+		}
+		answers := Together(len(drivers), func(k int) Answer { return Accept(b.pick(), id, drivers[k], 1) })
+		for k, a := range answers {
+			switch {
+			case a.Won():
+				won = append(won, taken{id, drivers[k].ID, a.Claim.ID})
+			case a.status != http.StatusConflict || a.Code != "ALREADY_TAKEN":
+				t.Errorf("%s taps on %s: %s", drivers[k].ID, id, a)
+			}
+		}
+	}
+}
+
+// listening follows the backoffice's stream from one instance to the next, and counts the accepted by dispatch.
+type listening struct {
+	accepted       map[string]int
+	resyncs, moved int
+	last           string
+	reconnect      bool          // was the last thing that a stream said
+	begun          chan struct{} // closed when the first stream is open
+}
+
+func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool) {
+	for !over(l) {
+		s := openStream(t, b.pick(), AdminKey, l.last)
+		if l.moved == 0 {
+			close(l.begun)
+		}
+		l.reconnect = false
+		event := ""
+		for line := range s.lines {
+			switch name, value, _ := strings.Cut(line, ": "); name {
+			case "id":
+				l.last = value
+			case "event":
+				event = value
+				l.reconnect = value == "reconnect"
+				if value == "resync" {
+					l.resyncs++
+				}
+			case "data":
+				if event == "dispatch.accepted" {
+					_, id, _ := strings.Cut(value, `"dispatch_id":"`)
+					id, _, _ = strings.Cut(id, `"`)
+					l.accepted[id]++
+				}
+			}
+			if over(l) {
+				return
+			}
+		}
+		if !l.reconnect {
+			t.Error("a stream ended and did not say that it is to be opened again")
+		}
+		l.moved++
+	}
+}
+
+// Three instances are replaced one after the other, as a deployment does it, under load: nothing fails, nothing is lost,
+// everything is told once.
+func TestRollingRestart(t *testing.T) {
+	url, fcm := servertest.MariaDBURL(t), ListenFCM(t)
+	mail := OpenMail(fcm)
+	settings := Pushing(url, fcm, "rolling", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_DRAIN=400ms")
+	fleet, urls := make([]*Instance, 3), make([]string, 3)
+	begin := func(k int, addr string) {
+		fleet[k] = Start(t, append(slices.Clone(settings), "FIRSTTAP_ADDR="+addr)...)
+	}
+	for k := range fleet {
+		begin(k, testkit.FreeAddress(t))
+		urls[k] = fleet[k].URL
+	}
+	balance := openBalancer(t, urls)
+	drivers := DriversIn(t, fleet[0], "seoul", 6)
+
+	var load, hearing sync.WaitGroup
+	stop := make(chan struct{})
+	won := make([][]taken, 3)
+	var made atomic.Int64 // known when the load is over
+	made.Store(-1)
+	heard := &listening{accepted: map[string]int{}, begun: make(chan struct{})}
+	gaveUp := time.Now().Add(3 * hung)
+	hearing.Go(func() {
+		heard.follow(t, balance, func(l *listening) bool {
+			return int64(len(l.accepted)) == made.Load() || time.Now().After(gaveUp)
+		})
+	})
+	testkit.Await(t, "the stream is open", heard.begun)
+	for k := range won {
+		load.Go(func() { won[k] = racing(t, balance, drivers, stop) })
+	}
+	for k, i := range fleet {
+		i.signal(syscall.SIGTERM)
+		testkit.Await(t, "an instance ends", i.done)
+		if code := i.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("an instance ended with %d:\n%s", code, i.log)
+		}
+		begin(k, strings.TrimPrefix(urls[k], "http://"))
+		testkit.Eventually(t, "the new one is ready", balance.ready[k].Load)
+	}
+	close(stop)
+	load.Wait()
+	all := slices.Concat(won...)
+	made.Store(int64(len(all)))
+	// The last word may have been said before anybody knew that it was: one more event makes the stream look again.
+	if _, err := offer(balance.pick(), Job{Region: "nowhere"}); err != nil {
+		t.Error(err)
+	}
+	hearing.Wait()
+
+	books := OpenBooks(t, url)
+	if len(all) < 20 {
+		t.Errorf("only %d dispatches were raced for", len(all))
+	}
+	for _, w := range all {
+		books.isWonBy(w.dispatch, 1, w.winner, w.claim)
+		if n := heard.accepted[w.dispatch]; n != 1 && heard.resyncs == 0 {
+			t.Errorf("%s: the stream told %d times who has it", w.dispatch, n)
+		}
+	}
+	testkit.Eventually(t, "every tap is in the ledger", func() bool { return books.Count("attempts") == len(all)*len(drivers) })
+	// What an instance had too much of, or could not give back, is told when its lease has ended.
+	testkit.Within(t, leaseEnds, "everything is told", func() bool {
+		return books.Count("outbox WHERE state = 0") == 0 && books.Count("notifications WHERE state = 0") == 0
+	})
+	messages, again := mail.Count()
+	t.Logf("%d dispatches, %d taps, %d pushes, %d of them again; the stream moved %d times, %d resyncs",
+		len(all), len(all)*len(drivers), messages, again, heard.moved, heard.resyncs)
+	if n := books.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
+		t.Errorf("%d winners' phones are told of %d wins", n, len(all))
+	}
+	if again > 0 || heard.resyncs > 0 || heard.moved == 0 {
+		t.Errorf("told again: %d, resyncs: %d, moved: %d", again, heard.resyncs, heard.moved)
+	}
+}

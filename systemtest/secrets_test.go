@@ -1,0 +1,215 @@
+package systemtest
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+const (
+	dbPassword    = "db-pass-3f9a1c77"
+	redisPassword = "redis-pass-8be2d604"
+)
+
+// withPassword is the empty database of the URL, for a user who has a password.
+func withPassword(t *testing.T, raw string) string {
+	t.Helper()
+	b := OpenBooks(t, raw)
+	for _, statement := range []string{
+		"CREATE USER 'app'@'%' IDENTIFIED BY '" + dbPassword + "'", "GRANT ALL ON *.* TO 'app'@'%'",
+	} {
+		if _, err := b.DB.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("app", dbPassword)
+	return u.String()
+}
+
+// TestNoSecretIsLogged leads a whole life at level debug, with everything that goes wrong on the way, and looks in all that
+// was written for what nobody should read there.
+func TestNoSecretIsLogged(t *testing.T) {
+	redis := servertest.StartRedis(t, "--requirepass", redisPassword)
+	db := servertest.StartMariaDB(t)
+	emulator := servertest.StartFirebaseAuth(t)
+	fcm := ListenFCM(t)
+	dbURL := withPassword(t, db.URL(t))
+	redisURL := strings.Replace(redis.URL(), "redis://", "redis://:"+redisPassword+"@", 1)
+	settings := []string{
+		"FIRSTTAP_LOG=debug", "FIRSTTAP_DATABASE_URL=" + dbURL, "FIRSTTAP_REDIS_URL=" + redisURL,
+		"FIRSTTAP_FIREBASE_PROJECT=" + servertest.FirebaseProject, "FIREBASE_AUTH_EMULATOR_HOST=" + emulator.Addr(),
+	}
+	instances := []*Instance{
+		Start(t, settings...), // logs its pushes
+		Start(t, append(settings, "FIRSTTAP_FCM_ENDPOINT="+fcm.URL()+"/v1", "FIRSTTAP_RATE_LIMIT_DRIVER=5/s")...),
+	}
+	uid, idToken := emulator.SignUp("secret-driver@example.com")
+	secrets := map[string]string{
+		"the admin key": AdminKey, "the JWT secret": "a-secret-for-the-tests-of-firsttap", "the database's password": dbPassword,
+		"Redis' password": redisPassword, "an ID token": idToken, "an e-mail address": "secret-driver@example.com",
+	}
+	for n, i := range instances {
+		for what, secret := range liveAt(t, i, n, uid, idToken) {
+			secrets[fmt.Sprintf("%s at instance %d", what, n)] = secret
+		}
+	}
+	// Everything that can go away does, while requests are under way.
+	redis.Kill()
+	d := MakeDrivers(t, instances[0], 1)[0]
+	secrets["a token, without Redis"] = d.Token
+	for _, i := range instances {
+		Accept(i, MakeDispatch(t, instances[0]), d, 1)
+	}
+	db.Kill()
+	for _, i := range instances {
+		for _, path := range []string{"/v1/me", "/v1/me/offers"} {
+			if a := send("GET", i.URL+path, d.Token, ""); a.status < 500 {
+				t.Errorf("without a database: %s", a)
+			}
+		}
+		send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, aDriver("+821055599999", ""))
+	}
+	for n, i := range instances {
+		i.end()
+		log := i.log.String()
+		for _, must := range []string{`"level":"DEBUG"`, `"level":"ERROR"`, "redis is away", "EMULATOR IS TRUSTED"} {
+			if !strings.Contains(log, must) {
+				t.Errorf("instance %d: the log has no %s: nothing was looked at", n, must)
+			}
+		}
+		for what, secret := range secrets {
+			for _, form := range forms(secret) {
+				if at := strings.Index(log, form); at >= 0 {
+					t.Errorf("instance %d: the log has %s: ...%s...", n, what, log[max(0, at-150):min(len(log), at+len(form)+20)])
+				}
+			}
+		}
+	}
+}
+
+// forms are the ways in which a secret may be written.
+func forms(secret string) []string {
+	all := []string{secret, url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret))}
+	if p := strings.Split(secret, "."); len(p) == 3 && len(p[1]) > 40 {
+		all = append(all, p[1]) // a token's claims; its header is everybody's
+		if len(p[2]) > 10 {
+			all = append(all, p[2])
+		}
+	}
+	return all
+}
+
+func aDriver(phone, uid string) string {
+	return fmt.Sprintf(`{"issue_tokens":true,"drivers":[{"name":"Kim","phone":%q,"regions":["seoul"],"vehicle_class":"45m","on_duty":true,"firebase_uid":%q}]}`, phone, uid)
+}
+
+// liveAt does all there is to do at an instance, well and badly, and returns what must not be written.
+func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]string {
+	t.Helper()
+	phone, push := fmt.Sprintf("+8210555%05d", 12345+n), fmt.Sprintf("push-token-of-the-phone-%d:APA91bExample", n)
+	secrets := map[string]string{"a phone number": phone, "its digits": phone[3:], "a push token": push}
+	if n > 0 {
+		uid = ""
+	}
+	made := send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, aDriver(phone, uid))
+	_, rest, _ := strings.Cut(made.body, `"token":"`)
+	token, _, _ := strings.Cut(rest, `"`)
+	_, rest, _ = strings.Cut(made.body, `"id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	if made.status != 200 || token == "" {
+		t.Fatal(made)
+	}
+	d := Person{id, token}
+	secrets["a token"] = token
+	issued := send("POST", i.URL+"/v1/admin/drivers/"+id+"/tokens", AdminKey, "")
+	_, rest, _ = strings.Cut(issued.body, `"token":"`)
+	secrets["an issued token"], _, _ = strings.Cut(rest, `"`)
+	if a := send("GET", i.URL+"/v1/me", idToken, ""); a.status != 200 {
+		t.Errorf("by the ID token: %s", a)
+	}
+	testkit.Eventually(t, "the phone is known", func() bool {
+		a := send("PUT", i.URL+"/v1/me/devices/phone", token, fmt.Sprintf(`{"platform":"android","push_token":%q,"app_version":"1.0"}`, push))
+		return a.status == 200
+	})
+	dispatch := MakeDispatch(t, i)
+	testkit.Eventually(t, "an accept is won", func() bool { return Accept(i, dispatch, d, 1).Won() })
+	send("POST", i.URL+"/v1/dispatches/"+dispatch+"/withdraw", token, `{"reason_code":"BREAKDOWN"}`)
+
+	forged := token[:len(token)-4] + "AAAA"
+	secrets["a forged token"], secrets["a wrong key"] = forged, "a-wrong-admin-key-of-somebody"
+	for _, bad := range []string{forged, "a-wrong-admin-key-of-somebody", token + ".", strings.ToLower(token), idToken + "eA"} {
+		for _, path := range []string{"/v1/me", "/v1/admin/dispatches", "/v1/stream"} {
+			if a := send("GET", i.URL+path, bad, ""); a.status != 401 {
+				t.Errorf("%s by %.20s: %s", path, bad, a)
+			}
+		}
+	}
+	// Secrets where none belong: in addresses, in bodies that are refused, in headers of other names.
+	for _, body := range []string{
+		`{"platform":"android","push_token":"` + push + `"`, `{"platform":"` + push + `","push_token":1}`, `{"` + push + `":1}`, `"` + phone + `"`,
+		`{"platform":"android","push_token":"` + push + `","phone":"` + phone + `"}`,
+	} {
+		send("PUT", i.URL+"/v1/me/devices/phone", token, body)
+	}
+	send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, strings.Replace(aDriver(phone, uid), "seoul", "", 1))
+	send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, aDriver(phone, "one-uid"))
+	send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, aDriver(phone, "one-uid"))
+	send("GET", i.URL+"/v1/me?access_token="+token, "", "")
+	send("GET", i.URL+"/v1/admin/dispatches?q="+url.QueryEscape(phone), AdminKey, "")
+	sendWith("GET", i.URL+"/v1/me", token, "", "Cookie", "session="+token)
+	signInAndOut(t, i, token, secrets)
+	for range 60 { // beyond the rate
+		send("GET", i.URL+"/v1/me", token, "")
+	}
+	req, err := http.NewRequestWithContext(t.Context(), "GET", i.URL+"/v1/stream", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+secrets["an issued token"])
+	if resp, err := (&http.Client{Timeout: 300 * time.Millisecond}).Do(req); err == nil {
+		resp.Body.Close()
+	}
+	return secrets
+}
+
+// signInAndOut does what a browser does, well and badly, and adds what must not be written.
+func signInAndOut(t *testing.T, i *Instance, token string, secrets map[string]string) {
+	t.Helper()
+	made := send("POST", i.URL+"/v1/admin/api-keys", AdminKey, `{"name":"a browser's","role":"dispatcher"}`)
+	_, rest, _ := strings.Cut(made.body, `"key":"`)
+	secrets["a key"], _, _ = strings.Cut(rest, `"`)
+	signIn := fmt.Sprintf(`{"key":%q}`, secrets["a key"])
+	cookie := ""
+	testkit.Eventually(t, "a browser signs in", func() bool {
+		a := send("POST", i.URL+"/v1/session", "", signIn)
+		cookie, _, _ = strings.Cut(a.header.Get("Set-Cookie"), ";")
+		return a.status == 200
+	})
+	_, value, _ := strings.Cut(cookie, "=")
+	secrets["a session"] = value
+	for want, headers := range map[int][]string{200: {"Cookie", cookie}, 403: {"Cookie", cookie, "Sec-Fetch-Site", "cross-site"}, 401: {"Cookie", cookie + "AAAA"}} {
+		if a := sendWith("GET", i.URL+"/v1/admin/board", "", "", headers...); a.status != want {
+			t.Errorf("want %d: %s", want, a)
+		}
+	}
+	for _, body := range []string{signIn[1:], `{"` + secrets["a key"] + `":1}`, `{"key":"` + token + `"}`, `"` + secrets["a key"] + `"`, strings.Replace(signIn, "ftk", "FTK", 1)} {
+		if a := send("POST", i.URL+"/v1/session", "", body); a.status < 400 || a.status >= 500 {
+			t.Errorf("%s", a)
+		}
+	}
+	secrets["a wrong key of a browser"] = strings.Replace(secrets["a key"], "ftk", "FTK", 1)
+	sendWith("GET", i.URL+"/v1/session?key="+secrets["a key"], "", "", "Cookie", cookie)
+	sendWith("POST", i.URL+"/v1/admin/dispatches", "", `{"region":1}`, "Cookie", cookie, "Idempotency-Key", "of a session")
+	sendWith("DELETE", i.URL+"/v1/session", "", "", "Cookie", cookie)
+}

@@ -1,0 +1,148 @@
+package systemtest
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"firsttap/app"
+	"firsttap/config"
+	"firsttap/testkit"
+)
+
+// startup is a service in this process that may not be ready yet.
+type startup struct {
+	url   string
+	said  testkit.LogBuffer
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// Write implements io.Writer.
+func (s *startup) Write(p []byte) (int, error) {
+	s.said.Write(p)
+	return len(p), nil
+}
+
+func startUp(t *testing.T, databaseURL string, more ...string) *startup {
+	t.Helper()
+	addr := testkit.FreeAddress(t)
+	c, err := config.Read(testkit.Environment(append(more, "FIRSTTAP_ADDR="+addr, "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY="+AdminKey,
+		"FIRSTTAP_JWT_SECRET=a-secret-for-the-tests-of-firsttap", "FIRSTTAP_DATABASE_URL="+databaseURL, "FIRSTTAP_DRAIN=0")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &startup{url: "http://" + addr, stop: stop, ended: make(chan error, 1)}
+	var running sync.WaitGroup
+	running.Go(func() { s.ended <- app.Serve(ctx, c, slog.New(slog.DiscardHandler), s) })
+	t.Cleanup(func() { Client.CloseIdleConnections(); stop(); running.Wait() })
+	return s
+}
+
+// While another process keeps it from migrating, an instance lives, is not ready, and says so to everybody.
+func TestServesWhileItMigrates(t *testing.T) {
+	onServers(t, func(t *testing.T, url string) {
+		other, err := OpenBooks(t, url).DB.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		const name = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
+		lock := func() {
+			t.Helper()
+			if _, err := other.ExecContext(t.Context(), "DO GET_LOCK("+name+", 60)"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lock()
+		s := startUp(t, url)
+		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.url+"/livez", "", "").status == 200 })
+		if a := send("GET", s.url+"/readyz", "", ""); a.status != 503 || a.Status != "migrating" {
+			t.Errorf("readyz: %s", a)
+		}
+		for _, path := range []string{"/v1/me/offers", "/console/", "/v1/admin/board", "/nothing"} {
+			a := send("GET", s.url+path, AdminKey, "")
+			if a.status != 503 || a.Code != "UNAVAILABLE" || a.header.Get("Retry-After") == "" ||
+				a.header.Get("Content-Type") != "application/problem+json" || a.header.Get("X-Request-Id") == "" {
+				t.Errorf("%s: %s", path, a)
+			}
+		}
+		if said := s.said.String(); strings.Contains(said, "listens") {
+			t.Errorf("it says %q before it is ready", said)
+		}
+		// It ends when it is told to, and the next one begins again.
+		s.stop()
+		if err := <-s.ended; err != nil {
+			t.Errorf("told to end while it migrates: %v", err)
+		}
+		s = startUp(t, url)
+		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.url+"/livez", "", "").status == 200 })
+		if _, err := other.ExecContext(t.Context(), "DO RELEASE_LOCK("+name+")"); err != nil {
+			t.Fatal(err)
+		}
+		testkit.Eventually(t, "it is ready", func() bool { return send("GET", s.url+"/readyz", "", "").status == 200 })
+		testkit.Eventually(t, "it says so", func() bool { return strings.Contains(s.said.String(), "listens on "+s.url) })
+		if a := send("GET", s.url+"/v1/admin/board", AdminKey, ""); a.status != 200 {
+			t.Errorf("the board: %s", a)
+		}
+	})
+}
+
+// With FIRSTTAP_MIGRATE=off, an instance starts on a database that has every migration, a newer one's too, and on no other.
+func TestMigrateOff(t *testing.T) {
+	test := func(t *testing.T, url string) {
+		const off = "FIRSTTAP_MIGRATE" + "=off"
+		refused := func() {
+			t.Helper()
+			err := <-startUp(t, url, off).ended
+			if err == nil || !strings.Contains(err.Error(), "firsttap migrate up") || !strings.Contains(err.Error(), "of the migrations") {
+				t.Fatalf("got %v", err)
+			}
+		}
+		starts := func(more ...string) {
+			t.Helper()
+			s := startUp(t, url, more...)
+			testkit.Eventually(t, "it is ready", func() bool { return send("GET", s.url+"/readyz", "", "").status == 200 })
+			s.stop()
+			if err := <-s.ended; err != nil {
+				t.Error(err)
+			}
+		}
+		env := testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey,
+			"FIRSTTAP_JWT_SECRET", "a-secret-for-the-tests-of-firsttap", "FIRSTTAP_MIGRATE", "off")
+		migrate := func(arg string) {
+			t.Helper()
+			if _, err := command(t, env, "migrate", arg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		refused()
+		b := OpenBooks(t, url)
+		if strings.HasPrefix(url, "mysql") {
+			if n := b.Count("information_schema.tables WHERE table_schema = DATABASE()"); n != 0 {
+				t.Errorf("a start that was refused has made %d tables", n)
+			}
+		}
+		migrate("up")
+		starts(off)
+		migrate("down")
+		refused()
+		migrate("up")
+		if _, err := b.DB.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)"); err != nil {
+			t.Fatal(err)
+		}
+		starts(off)
+		starts()
+	}
+	onServers(t, test)
+	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "off.db")) })
+	t.Run("another value", func(t *testing.T) {
+		if _, err := config.Read(testkit.Environment("FIRSTTAP_MIGRATE" + "=maybe")); err == nil || !strings.Contains(err.Error(), "want auto or off") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

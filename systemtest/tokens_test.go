@@ -1,0 +1,131 @@
+package systemtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// newToken is one that the instance issues to the driver.
+func newToken(t *testing.T, i *Instance, driver string) string {
+	t.Helper()
+	a := send("POST", i.URL+"/v1/admin/drivers/"+driver+"/tokens", AdminKey, "")
+	var made struct{ Token string }
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.status != 201 {
+		t.Fatalf("a token: %s", a)
+	}
+	return made.Token
+}
+
+// newSession is the cookie of a session that begins at the instance.
+func newSession(t *testing.T, i *Instance) string {
+	t.Helper()
+	a := send("POST", i.URL+"/v1/session", "", fmt.Sprintf(`{"key":%q}`, AdminKey))
+	cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
+	if a.status != 200 || cookie == "" {
+		t.Fatalf("a session: %s", a)
+	}
+	return cookie
+}
+
+// TestSecretIsReplaced one instance after the other: whoever is signed in stays signed in at both, all the while, with what
+// either of them has issued. What was issued under a secret ends when that is taken away.
+func TestSecretIsReplaced(t *testing.T) {
+	db := servertest.MariaDBURL(t)
+	const next = "the-next-secret-of-the-tests-of-firsttap"
+	run := func(current, previous string) *Instance {
+		return Start(t, "FIRSTTAP_DATABASE_URL="+db, "FIRSTTAP_JWT_SECRET"+"="+current, "FIRSTTAP_JWT_SECRET_PREVIOUS"+"="+previous)
+	}
+	both := []*Instance{run(JWTSecret, ""), run(JWTSecret, "")}
+	driver := MakeDrivers(t, both[0], 1)[0]
+	var tokens, sessions []string
+	check := func(what string, tokens, sessions []string, want int) {
+		t.Helper()
+		for n, i := range both {
+			for k, token := range tokens {
+				if a := send("GET", i.URL+"/v1/me", token, ""); a.status != want {
+					t.Errorf("%s: token %d at instance %d: %s", what, k, n, a)
+				}
+			}
+			for k, cookie := range sessions {
+				if a := sendWith("GET", i.URL+"/v1/admin/board", "", "", "Cookie", cookie); a.status != want {
+					t.Errorf("%s: session %d at instance %d: %s", what, k, n, a)
+				}
+			}
+		}
+	}
+	issue := func() {
+		for _, i := range both {
+			tokens, sessions = append(tokens, newToken(t, i, driver.ID)), append(sessions, newSession(t, i))
+		}
+	}
+	issue()
+	for _, step := range []struct{ current, previous string }{{JWTSecret, next}, {next, JWTSecret}} {
+		for n := range both {
+			both[n].end()
+			both[n] = run(step.current, step.previous)
+			issue()
+			check(fmt.Sprintf("instance %d has been given %q", n, step), tokens, sessions, 200)
+		}
+	}
+	of := len(tokens) - len(both) // both have issued under the new secret since
+	for n := range both {
+		both[n].end()
+		both[n] = run(next, "")
+	}
+	check("the new secret's", tokens[of:], sessions[of:], 200)
+	check("the old secret's", tokens[:1], sessions[:1], 401)
+}
+
+// TestTokensEndEverywhere: at the instance that is asked at once, at another one within a minute, an open stream too. A
+// new token is good everywhere at once, and after a restart the old one is still bad.
+func TestTokensEndEverywhere(t *testing.T) {
+	settings := []string{"FIRSTTAP_DATABASE_URL=" + servertest.MariaDBURL(t)}
+	here, there := Start(t, settings...), Start(t, settings...)
+	drivers := MakeDrivers(t, here, 2)
+	me, another := drivers[0], drivers[1]
+	stream := openStream(t, there, me.Token, "")
+	if a := send("DELETE", here.URL+"/v1/admin/drivers/"+me.ID+"/tokens", AdminKey, ""); a.status != 204 {
+		t.Fatal(a)
+	}
+	if a := send("GET", here.URL+"/v1/me", me.Token, ""); a.status != 401 {
+		t.Errorf("where it was revoked: %s", a)
+	}
+	fresh := newToken(t, here, me.ID)
+	good := func(what string, i *Instance) {
+		t.Helper()
+		for _, token := range []string{fresh, another.Token} {
+			if a := send("GET", i.URL+"/v1/me", token, ""); a.status != 200 {
+				t.Errorf("%s: %s", what, a)
+			}
+		}
+	}
+	good("here", here)
+	good("there, before it knows", there)
+	const promised = time.Minute
+	testkit.Within(t, promised, "the old token is refused there", func() bool { return send("GET", there.URL+"/v1/me", me.Token, "").status == 401 })
+	if a := Accept(there, MakeDispatch(t, here), me, 1); a.status != 401 {
+		t.Errorf("a tap: %s", a)
+	}
+	good("there, when it knows", there)
+	for end := time.After(promised); stream.lines != nil; {
+		select {
+		case _, more := <-stream.lines:
+			if !more {
+				stream.lines = nil
+			}
+		case <-end:
+			t.Fatal("the stream does not end")
+		}
+	}
+	later := Start(t, settings...)
+	good("at a new instance", later)
+	if a := send("GET", later.URL+"/v1/me", me.Token, ""); a.status != 401 {
+		t.Errorf("the old token at a new instance: %s", a)
+	}
+}

@@ -1,0 +1,246 @@
+package systemtest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"firsttap/config"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// receiver takes spans as an OpenTelemetry collector does, over HTTP.
+type receiver struct {
+	url   string
+	mu    sync.Mutex
+	spans []*otlp.Span
+	all   strings.Builder // everything that was received, as text
+}
+
+func listenOTLP(t *testing.T) *receiver {
+	t.Helper()
+	r := &receiver{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if err := r.take(req); err != nil {
+			t.Errorf("what was sent to %s: %v", req.URL.Path, err)
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	}))
+	t.Cleanup(server.Close)
+	r.url = server.URL
+	return r
+}
+
+func (r *receiver) take(req *http.Request) error {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return err
+	}
+	if req.Header.Get("Content-Encoding") == "gzip" {
+		unpacked, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		if body, err = io.ReadAll(unpacked); err != nil {
+			return err
+		}
+	}
+	var batch collector.ExportTraceServiceRequest
+	if err := proto.Unmarshal(body, &batch); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all.WriteString(prototext.Format(&batch))
+	for _, resource := range batch.ResourceSpans {
+		for _, scope := range resource.ScopeSpans {
+			r.spans = append(r.spans, scope.Spans...)
+		}
+	}
+	return nil
+}
+
+// of returns the spans of a trace, by when they began.
+func (r *receiver) of(trace string) []*otlp.Span {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var found []*otlp.Span
+	for _, s := range r.spans {
+		if hex.EncodeToString(s.TraceId) == trace {
+			found = append(found, s)
+		}
+	}
+	slices.SortFunc(found, func(a, b *otlp.Span) int { return int(a.StartTimeUnixNano) - int(b.StartTimeUnixNano) })
+	return found
+}
+
+func (r *receiver) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.all.String()
+}
+
+func attributeOf(attributes []*common.KeyValue, name string) string {
+	for _, a := range attributes {
+		if a.Key == name {
+			return a.Value.GetStringValue()
+		}
+	}
+	return ""
+}
+
+const (
+	aTrace  = "4bf92f3577b34da6a3ce929d0e0e4736"
+	aParent = "00f067aa0ba902b7"
+)
+
+// A tap is one trace, the caller's, with what it asked of Redis and the database, and none of what must stay here.
+func TestTraceOfAnAccept(t *testing.T) {
+	r, fcm := listenOTLP(t), ListenFCM(t)
+	i := Start(t, Pushing(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_LOG=info",
+		config.OtlpEndpointVar+"="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
+	drivers := DriversIn(t, i, "seoul", 2)
+	id := MakeDispatch(t, i)
+	won := sendWith("POST", i.URL+"/v1/dispatches/"+id+"/accept", drivers[0].Token, `{"round":1}`,
+		"traceparent", "00-"+aTrace+"-"+aParent+"-01")
+	if !won.Won() {
+		t.Fatal(won)
+	}
+	if lost := Accept(i, id, drivers[1], 1); lost.status != 409 {
+		t.Error(lost)
+	}
+	// An error's text has the value that it is about.
+	for _, want := range []int{201, 409} {
+		a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, `{"external_id":"an-order-number","region":"seoul","vehicle_class":"45m",
+			"site_address":"Seoul 1","work_starts_at":"2040-01-01T00:00:00Z","work_ends_at":"2040-01-01T01:00:00Z",
+			"fee":{"amount":1,"currency":"KRW"}}`)
+		if a.status != want {
+			t.Error(a)
+		}
+	}
+	testkit.Eventually(t, "the phones are told", func() bool { return strings.Contains(r.text(), "/projects/traced/messages:send") })
+	testkit.Eventually(t, "the trace is there", func() bool {
+		return slices.ContainsFunc(r.of(aTrace), func(s *otlp.Span) bool { return s.Kind == otlp.Span_SPAN_KIND_SERVER })
+	})
+	i.signal(15)
+	testkit.Await(t, "it ends", i.done)
+
+	spans := r.of(aTrace)
+	server := spans[0]
+	if server.Name != "POST /v1/dispatches/:id/accept" || hex.EncodeToString(server.ParentSpanId) != aParent ||
+		attributeOf(server.Attributes, "http.route") != "/v1/dispatches/:id/accept" ||
+		attributeOf(server.Attributes, "firsttap.request_id") != won.header.Get("X-Request-Id") {
+		t.Errorf("the request is %s", prototext.Format(server))
+	}
+	asked := map[string][]string{}
+	for _, s := range spans[1:] {
+		if !bytes.Equal(s.ParentSpanId, server.SpanId) || s.Kind != otlp.Span_SPAN_KIND_CLIENT {
+			t.Errorf("what it asked is not its: %s", prototext.Format(s))
+		}
+		system := attributeOf(s.Attributes, "db.system.name")
+		asked[system] = append(asked[system], attributeOf(s.Attributes, "db.operation.name"))
+	}
+	if got, want := asked["redis"], []string{"set", "evalsha"}; !slices.Equal(got[:min(len(got), 2)], want) {
+		t.Errorf("of redis it asked %v", got)
+	}
+	if got, want := asked["mysql"], []string{"select", "begin", "update", "insert", "insert", "insert", "commit"}; !slices.Equal(got, want) {
+		t.Errorf("of the database it asked %v, want %v", got, want)
+	}
+	if !strings.Contains(i.log.String(), `"trace_id":"`+aTrace+`"`) {
+		t.Errorf("no line of the log names the trace:\n%s", i.log)
+	}
+	r.keeps(t, []string{
+		"UPDATE dispatches FORCE INDEX (PRIMARY) SET status = ?", "firsttap", "deployment.environment.name", "INSERT INTO", "error.type",
+	}, []string{
+		drivers[0].Token, drivers[1].Token, AdminKey, pushToken(drivers[0]), "+8210", "010000", won.Claim.ID, "Bearer", "a-secret-for",
+		drivers[0].ID, "Seoul 1", "an-order-number",
+	})
+}
+
+// keeps checks what was received for what must be there and for what must not.
+func (r *receiver) keeps(t *testing.T, must, mustNot []string) {
+	t.Helper()
+	all := r.text()
+	for _, s := range must {
+		if !strings.Contains(all, s) {
+			t.Errorf("no span says %q", s)
+		}
+	}
+	for _, s := range mustNot {
+		if at := strings.Index(all, s); at >= 0 {
+			t.Errorf("%q gets out: ...%s...", s, all[max(0, at-200):min(len(all), at+50)])
+		}
+	}
+}
+
+// Whoever takes the traces may hang or be gone: requests are answered as ever, and the end is not held up.
+func TestTracesAreNotTaken(t *testing.T) {
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // connections are taken, and nothing is ever said
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hangs.Close()
+	for name, addr := range map[string]string{"hangs": hangs.Addr().String(), "is gone": testkit.FreeAddress(t)} {
+		t.Run(name, func(t *testing.T) {
+			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", config.OtlpEndpointVar+"=http://"+addr,
+				"OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
+			d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
+			var slowest time.Duration
+			for range 200 {
+				began := time.Now()
+				if r := Accept(i, id, d, 1); !r.Won() {
+					t.Fatal(r)
+				}
+				slowest = max(slowest, time.Since(began))
+			}
+			if slowest > 2*time.Second {
+				t.Errorf("a request took %s", slowest)
+			}
+			began := time.Now()
+			i.signal(15)
+			testkit.Await(t, "it ends", i.done)
+			if took := time.Since(began); took > 2*time.Second+5*time.Second || i.cmd.ProcessState.ExitCode() != 0 {
+				t.Errorf("it ended after %s with %d", took, i.cmd.ProcessState.ExitCode())
+			}
+		})
+	}
+}
+
+// Nothing of it runs where nobody has asked for traces, nor where they are turned off.
+func TestNoTraces(t *testing.T) {
+	for name, set := range map[string][]string{
+		"not asked for": {},
+		"turned off":    {config.OtlpEndpointVar + "=http://127.0.0.1:1", "OTEL_SDK_DISABLED" + "=true"},
+		"no exporter":   {config.OtlpEndpointVar + "=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER" + "=none"},
+		"asked for":     {config.OtlpEndpointVar + "=http://127.0.0.1:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ops := testkit.FreeAddress(t)
+			Start(t, append(set, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")...)
+			var running Answer
+			testkit.Eventually(t, "the operations are served", func() bool {
+				running = send("GET", "http://"+ops+"/debug/pprof/goroutine?debug=2", "", "")
+				return running.status == 200
+			})
+			if strings.Contains(running.body, "opentelemetry") != (name == "asked for") {
+				t.Errorf("an exporter runs: %t", strings.Contains(running.body, "opentelemetry"))
+			}
+		})
+	}
+}

@@ -1,0 +1,182 @@
+package telemetry
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/redisclient"
+	"firsttap/repository"
+	"firsttap/service"
+)
+
+// apiMetrics is what operators see of the API: what was asked and told, who decided, and what that took. Every label is of
+// few values: a route is its pattern, a method is one of HTTP's.
+type apiMetrics struct {
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	claims    *prometheus.CounterVec
+	decisions *prometheus.CounterVec
+	signIns   *prometheus.CounterVec
+	database  *prometheus.HistogramVec
+	redis     *prometheus.HistogramVec
+}
+
+var (
+	_ service.Counter       = (*apiMetrics)(nil)
+	_ service.SignInCounter = (*apiMetrics)(nil)
+)
+
+// newAPIMetrics registers with r.
+func newAPIMetrics(r prometheus.Registerer) *apiMetrics {
+	m := &apiMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "firsttap_http_requests_total", Help: "Requests answered.",
+		}, []string{"route", "method", "status"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "firsttap_http_request_duration_seconds", Help: "From a request to its answer, but for the live streams.",
+			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
+		}, []string{"route", "method"}),
+		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "firsttap_claims_total", Help: "Taps on Accept, by what they were told.",
+		}, []string{"result"}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by where they were decided, and how.",
+		}, []string{"layer", "decision"}),
+		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "firsttap_sign_ins_total", Help: "Sign-ins for a session, and keys and tokens that were refused.",
+		}, []string{"door", "result"}),
+		database: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "firsttap_database_duration_seconds", Help: "From a statement to the first of its answer; begin waits for a connection too.",
+			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
+		}, []string{"operation", "pool"}),
+		redis: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "firsttap_redis_duration_seconds", Help: "From a command to its answer, or to giving up on it.",
+			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1},
+		}, []string{"command"}),
+	}
+	for _, result := range claimResults() {
+		m.claims.WithLabelValues(string(result)) // a rate needs the zero before the first
+	}
+	for layer, decisions := range map[service.Layer][]service.Decision{
+		service.LayerKnown: {service.DecisionRefused}, service.LayerFlight: {service.DecisionRefused, service.DecisionJoined},
+		service.LayerMarker: {service.DecisionRefused}, service.LayerLock: {service.DecisionRefused},
+		service.LayerDatabase: {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
+		service.LayerAside:    {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
+	} {
+		for _, d := range decisions {
+			m.decisions.WithLabelValues(string(layer), string(d))
+		}
+	}
+	m.signIns.WithLabelValues(string(service.DoorSession), string(service.SignInOK))
+	for _, door := range []service.Door{service.DoorSession, service.DoorKey, service.DoorToken} {
+		for _, result := range []service.SignInResult{service.SignInFailed, service.SignInLimited} {
+			m.signIns.WithLabelValues(string(door), string(result))
+		}
+	}
+	r.MustRegister(m.requests, m.durations, m.claims, m.decisions, m.signIns, m.database, m.redis)
+	return m
+}
+
+func claimResults() []service.ClaimResult {
+	return []service.ClaimResult{
+		service.ClaimResult(dispatch.AttemptWon), service.ClaimReplayed, "ALREADY_TAKEN", "OFFER_STALE", "DRIVER_BUSY", "NOT_OPEN_YET",
+		"NOT_ELIGIBLE", "DISPATCH_EXPIRED", "DISPATCH_CANCELED", service.ClaimNotFound, service.ClaimResult(dispatch.AttemptUnavailable),
+	}
+}
+
+// CountClaim implements service.Counter.
+func (m *apiMetrics) CountClaim(r service.ClaimResult) { m.claims.WithLabelValues(string(r)).Inc() }
+
+// CountDecision implements service.Counter.
+func (m *apiMetrics) CountDecision(l service.Layer, d service.Decision) {
+	m.decisions.WithLabelValues(string(l), string(d)).Inc()
+}
+
+// CountSignIn implements service.SignInCounter.
+func (m *apiMetrics) CountSignIn(d service.Door, r service.SignInResult) {
+	m.signIns.WithLabelValues(string(d), string(r)).Inc()
+}
+
+// methods are those that may be a label; anybody can make up others.
+var methods = []string{
+	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
+}
+
+// Answered counts a request. What has no route has none of the labels that a caller could choose.
+func (m *apiMetrics) Answered(method, route string, status int, took time.Duration) {
+	if route == "" {
+		route = "none"
+	}
+	if !slices.Contains(methods, method) {
+		method = "other"
+	}
+	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+	if !strings.HasSuffix(route, "/stream") {
+		m.durations.WithLabelValues(route, method).Observe(took.Seconds())
+	}
+}
+
+// statement times what the database is asked.
+func (m *apiMetrics) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+	began := time.Now()
+	return ctx, func(error) {
+		m.database.WithLabelValues(s.Operation, s.Pool).Observe(time.Since(began).Seconds())
+	}
+}
+
+// command times what Redis is asked.
+func (m *apiMetrics) command(ctx context.Context, name string) (context.Context, func(error)) {
+	began := time.Now()
+	return ctx, func(error) { m.redis.WithLabelValues(name).Observe(time.Since(began).Seconds()) }
+}
+
+// watchStore serves what is known of the database: its pools, and whether it is up.
+func watchStore(r prometheus.Registerer, store *repository.Store, up func() bool) {
+	for name, pool := range store.Pools() {
+		r.MustRegister(collectors.NewDBStatsCollector(pool, name))
+	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "firsttap_database_up", Help: "1 while the database takes writes, which it is asked once a second.",
+	}, func() float64 {
+		if up() {
+			return 1
+		}
+		return 0
+	}))
+}
+
+// WatchGate serves what is known of the gate's Redis; gate is nil where there is none.
+func WatchGate(r prometheus.Registerer, gate *lock.Gate) {
+	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "firsttap_redis_degraded_seconds_total", Help: "For how long the service has gone on without Redis.",
+	}, func() float64 {
+		if gate == nil {
+			return 0
+		}
+		return gate.DegradedFor().Seconds()
+	}))
+}
+
+// watchConnections serves the connections of a client under the name of what it is for.
+func watchConnections(r prometheus.Registerer, name string, client redisclient.Client) {
+	r = prometheus.WrapRegistererWith(prometheus.Labels{"pool": name}, r)
+	gauge := func(metric, help string, value func(redisclient.Connections) uint32) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric, Help: help},
+			func() float64 { return float64(value(redisclient.Pool(client))) })
+	}
+	r.MustRegister(
+		gauge("firsttap_redis_pool_open", "Connections there are.", func(c redisclient.Connections) uint32 { return c.Open }),
+		gauge("firsttap_redis_pool_idle", "Connections that nobody uses.", func(c redisclient.Connections) uint32 { return c.Idle }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "firsttap_redis_pool_timeouts_total", Help: "Times a connection was waited for in vain.",
+		}, func() float64 { return float64(redisclient.Pool(client).Timeouts) }))
+}

@@ -1,0 +1,166 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
+
+	"firsttap/redisclient"
+	"firsttap/repository"
+)
+
+const (
+	// traceTime is how long spans that are left may keep the end waiting.
+	traceTime = 2 * time.Second
+	// maxQueryText is what is kept of a statement: one that adds a thousand drivers is mostly placeholders.
+	maxQueryText = 500
+)
+
+// traces are the spans of requests: what a request asked of the database, of Redis, and what is asked of FCM. They say
+// what was asked, never with which values. Spans that there is no room for are dropped: nobody waits for whoever takes
+// them, and nobody notices that they are away.
+type traces struct {
+	provider *sdk.TracerProvider
+	tracer   trace.Tracer
+}
+
+// openTraces sends spans where the environment says, in the SDK's own variables. It does not connect.
+func openTraces(ctx context.Context, o Options) (*traces, error) {
+	exporter, err := otlptracehttp.New(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("traces: %w", err)
+	}
+	about, err := resource.New(ctx, resource.WithAttributes(
+		attribute.String("service.name", "firsttap"), attribute.String("service.version", o.Version),
+		attribute.String("service.instance.id", o.Instance),
+	), resource.WithTelemetrySDK(), resource.WithFromEnv()) // what is set by hand comes last and wins
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("traces: %w", err), exporter.Shutdown(ctx))
+	}
+	// The SDK has one place for what goes wrong in the background. It would be told of each batch.
+	now := &rate.Sometimes{First: 1, Interval: time.Minute}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		now.Do(func() { o.Log.Warn("traces are not delivered", "error", err) })
+	}))
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
+	return &traces{provider: provider, tracer: provider.Tracer("firsttap")}, nil
+}
+
+// Close sends the spans that are left, for traceTime at most. That nobody took them is no failure of the service's.
+func (t *traces) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), traceTime)
+	defer cancel()
+	_ = t.provider.Shutdown(ctx)
+	return nil
+}
+
+// options are without metrics, which Prometheus has.
+func (t *traces) options(more ...otelhttp.Option) []otelhttp.Option {
+	return append(more, otelhttp.WithTracerProvider(t.provider), otelhttp.WithMeterProvider(noop.NewMeterProvider()))
+}
+
+// server makes each request a span, under its route: one of the caller's trace, where a traceparent names one. Probes are
+// none, nor are the live streams, which last for an hour.
+func (t *traces) server(api http.Handler) http.Handler {
+	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api.ServeHTTP(w, r)
+		trace.SpanFromContext(r.Context()).SetAttributes(
+			attribute.String("http.route", r.Pattern), attribute.String("firsttap.request_id", w.Header().Get("X-Request-Id")))
+	})
+	return otelhttp.NewHandler(routed, "request", t.options(
+		otelhttp.WithPropagators(propagation.TraceContext{}),
+		otelhttp.WithFilter(func(r *http.Request) bool {
+			return r.URL.Path != "/livez" && r.URL.Path != "/readyz" && !strings.HasSuffix(r.URL.Path, "/stream")
+		}),
+	)...)
+}
+
+// client makes each request to FCM a span. FCM is not told of the trace.
+func (t *traces) client(to http.RoundTripper) http.RoundTripper {
+	return otelhttp.NewTransport(to, t.options(otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator()))...)
+}
+
+// statements makes each statement of a trace a span, besides what next does about it.
+func (t *traces) statements(system string, next repository.Watch) repository.Watch {
+	return func(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+		ctx, answered := next(ctx, s)
+		span := t.step(&ctx, s.Operation)
+		if span == nil {
+			return ctx, answered
+		}
+		span.SetAttributes(attribute.String("db.system.name", system), attribute.String("db.operation.name", s.Operation),
+			attribute.String("firsttap.pool", s.Pool))
+		if s.Query != "" {
+			span.SetAttributes(attribute.String("db.query.text", s.Query[:min(len(s.Query), maxQueryText)]))
+		}
+		return ctx, func(err error) { end(span, err, answered) }
+	}
+}
+
+// commands makes each Redis command of a trace a span, besides what next does about it.
+func (t *traces) commands(next redisclient.Watch) redisclient.Watch {
+	return func(ctx context.Context, command string) (context.Context, func(error)) {
+		ctx, answered := next(ctx, command)
+		span := t.step(&ctx, command)
+		if span == nil {
+			return ctx, answered
+		}
+		span.SetAttributes(attribute.String("db.system.name", "redis"), attribute.String("db.operation.name", command))
+		return ctx, func(err error) { end(span, err, answered) }
+	}
+}
+
+// step begins a span within that of ctx. It returns nil where there is none: what is done in the background is not traced.
+func (t *traces) step(ctx *context.Context, name string) trace.Span {
+	if !trace.SpanFromContext(*ctx).IsRecording() {
+		return nil
+	}
+	var span trace.Span
+	*ctx, span = t.tracer.Start(*ctx, name, trace.WithSpanKind(trace.SpanKindClient))
+	return span
+}
+
+// end says of what kind an error was, and no more: its text may hold what was asked for.
+func end(span trace.Span, err error, answered func(error)) {
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(attribute.String("error.type", fmt.Sprintf("%T", err)))
+	}
+	span.End()
+	answered(err)
+}
+
+// tracedLog names the trace in each line that is written on behalf of one.
+type tracedLog struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (l tracedLog) Handle(ctx context.Context, r slog.Record) error {
+	if s := trace.SpanContextFromContext(ctx); s.IsValid() {
+		r.AddAttrs(slog.String("trace_id", s.TraceID().String()))
+	}
+	return l.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (l tracedLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return tracedLog{l.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (l tracedLog) WithGroup(name string) slog.Handler { return tracedLog{l.Handler.WithGroup(name)} }
