@@ -120,3 +120,6 @@ func (d *Dispatch) HeldBy(driver DriverID) bool {
 func (t Terms) Overlaps(o Terms) bool {
 	return t.WorkStartsAt.Before(o.WorkEndsAt) && o.WorkStartsAt.Before(t.WorkEndsAt)
 }
+
+// WireTime is a time as the API, the stream and pushes write it: UTC, to the millisecond.
+func WireTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

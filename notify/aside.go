@@ -123,7 +123,7 @@ func (a *aside) done(o Outcome) {
 		a.width = 1
 	}
 	a.mu.Unlock()
-	signal(a.freed)
+	wakeUp(a.freed)
 }
 
 // setAside has a push that the channel has a place for go apart from the others.

@@ -246,6 +246,6 @@ func (c *channel) state(now time.Time) channelState {
 }
 
 func (c *channel) signal() {
-	signal(c.freed)
-	signal(c.roomy)
+	wakeUp(c.freed)
+	wakeUp(c.roomy)
 }

@@ -250,13 +250,3 @@ const (
 	shownOfToken = 6
 	shortToken   = 16
 )
-
-// mask returns what of a push token may be logged: its first characters and its length, or only the length where the
-// rest could be guessed.
-func mask(token string) string {
-	shown := ""
-	if len(token) >= shortToken {
-		shown = strings.ToValidUTF8(token[:shownOfToken], "")
-	}
-	return shown + ellipsis + strconv.Itoa(len(token))
-}

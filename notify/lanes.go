@@ -50,7 +50,7 @@ func (l *lanes) add(pushes []dispatch.Push) {
 	}
 	l.size += len(pushes)
 	l.mu.Unlock()
-	signal(l.arrived)
+	wakeUp(l.arrived)
 }
 
 func (r *eventRing) add(p *dispatch.Push) {

@@ -3,6 +3,8 @@ package notify
 import (
 	"context"
 	"log/slog"
+	"strconv"
+	"strings"
 
 	"firsttap/dispatch"
 )
@@ -47,3 +49,13 @@ func (l *Log) Unsubscribe(ctx context.Context, topic string, tokens []string) (r
 
 // Close does nothing: there is no connection.
 func (l *Log) Close() {}
+
+// mask returns what of a push token may be logged: its first characters and its length, or only the length where the
+// rest could be guessed.
+func mask(token string) string {
+	shown := ""
+	if len(token) >= shortToken {
+		shown = strings.ToValidUTF8(token[:shownOfToken], "")
+	}
+	return shown + ellipsis + strconv.Itoa(len(token))
+}

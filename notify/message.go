@@ -64,8 +64,8 @@ func data(p dispatch.Push) map[string]string {
 		"type":            string(p.Type),
 		"dispatch_id":     string(p.Dispatch.ID),
 		"round":           strconv.Itoa(p.Round),
-		"opens_at":        wireTime(p.Dispatch.OpensAt),
-		"expires_at":      wireTime(p.Dispatch.ExpiresAt),
+		"opens_at":        dispatch.WireTime(p.Dispatch.OpensAt),
+		"expires_at":      dispatch.WireTime(p.Dispatch.ExpiresAt),
 	}
 }
 

@@ -151,8 +151,8 @@ func (r *Relay) toExpand(to chan<- dispatch.EventID, event dispatch.EventID) {
 
 // Wake says that something may be due. It never blocks.
 func (r *Relay) Wake() {
-	signal(r.events)
-	signal(r.due)
+	wakeUp(r.events)
+	wakeUp(r.due)
 }
 
 // Run sends until ctx ends, then lets the attempts under way end, and gives back what it has leased and not sent. It
@@ -275,7 +275,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.toExpand(r.fresh, event) // behind all that wait
 	}
 	if told.Left > 0 {
-		signal(r.due)
+		wakeUp(r.due)
 		if r.WakeOthers != nil {
 			r.WakeOthers()
 		}
@@ -344,5 +344,13 @@ func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
 	case <-c:
 	case <-t.C:
 	case <-ctx.Done():
+	}
+}
+
+// wakeUp leaves a value in c, which has room for one, unless one is there.
+func wakeUp(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

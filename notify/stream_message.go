@@ -139,7 +139,7 @@ func (a *announcement) frame(id string, t dispatch.EventType, admin bool) []byte
 	common := driverData{
 		EventID: a.ID, Type: t, DispatchID: a.Dispatch, Round: a.Round, Version: a.Version, Status: a.Status,
 		Region: a.Region, VehicleClass: a.VehicleClass,
-		OpensAt: wireTime(a.OpensAt), ExpiresAt: wireTime(a.ExpiresAt), At: wireTime(a.At),
+		OpensAt: dispatch.WireTime(a.OpensAt), ExpiresAt: dispatch.WireTime(a.ExpiresAt), At: dispatch.WireTime(a.At),
 	}
 	var data any = common
 	if admin {
@@ -158,8 +158,6 @@ func (a *announcement) frame(id string, t dispatch.EventType, admin bool) []byte
 	f = append(f, body...)
 	return append(f, "\n\n"...)
 }
-
-func wireTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func nullable(s string) *string {
 	if s == "" {

@@ -84,7 +84,7 @@ func moment(t *time.Time) any {
 	if t == nil {
 		return nil
 	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+	return dispatch.WireTime(*t)
 }
 
 // detailText is the detail as JSON that the column has room for: long values are cut, all alike and no more than is needed.
