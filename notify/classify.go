@@ -245,8 +245,3 @@ func clip(s string, n int) string {
 	}
 	return s[:n] + ellipsis
 }
-
-const (
-	shownOfToken = 6
-	shortToken   = 16
-)

@@ -50,6 +50,11 @@ func (l *Log) Unsubscribe(ctx context.Context, topic string, tokens []string) (r
 // Close does nothing: there is no connection.
 func (l *Log) Close() {}
 
+const (
+	shownOfToken = 6
+	shortToken   = 16
+)
+
 // mask returns what of a push token may be logged: its first characters and its length, or only the length where the
 // rest could be guessed.
 func mask(token string) string {
@@ -57,5 +62,5 @@ func mask(token string) string {
 	if len(token) >= shortToken {
 		shown = strings.ToValidUTF8(token[:shownOfToken], "")
 	}
-	return shown + ellipsis + strconv.Itoa(len(token))
+	return shown + "…" + strconv.Itoa(len(token))
 }
