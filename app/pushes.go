@@ -12,6 +12,8 @@ import (
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/notify"
+	"firsttap/notify/fcm"
+	"firsttap/notify/stream"
 	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/telemetry"
@@ -39,14 +41,14 @@ func openSender(ctx context.Context, c config.Push, seen *telemetry.Telemetry, l
 	if !c.FCM {
 		return notify.NewLog(log), nil
 	}
-	return notify.NewFCM(ctx, seen.Push(notify.FCMOptions{
+	return fcm.New(ctx, seen.Push(fcm.Options{
 		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone,
 	}))
 }
 
 // news is everything that tells drivers and the backoffice what has happened.
 type news struct {
-	hub     *notify.Hub
+	hub     *stream.Hub
 	relay   *notify.Relay
 	locks   *jobLocks // for the one relay there is; nil where every instance relays
 	closers []func()
@@ -66,7 +68,7 @@ func openNews(ctx context.Context, c config.Config, store *repository.Store, loc
 			n.Close()
 		}
 	}()
-	options := notify.HubOptions{OnWake: func() { n.relay.Wake() }, Metrics: metrics, Log: log}
+	options := stream.Options{OnWake: func() { n.relay.Wake() }, Metrics: metrics, Log: log}
 	if c.RedisURL != "" {
 		if options.Redis, err = redisclient.Dial(c.RedisURL, streamTimeout); err != nil {
 			return n, err
@@ -74,7 +76,7 @@ func openNews(ctx context.Context, c config.Config, store *repository.Store, loc
 		n.closers = append(n.closers, func() { options.Redis.Close() })
 		metrics.Redis("stream", options.Redis)
 	}
-	n.hub = notify.NewHub(options)
+	n.hub = stream.NewHub(options)
 	sender, err := openSender(ctx, c.Push, metrics, log)
 	if err != nil {
 		return n, err

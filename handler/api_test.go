@@ -17,7 +17,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/migrations"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 	"firsttap/repository"
 	"firsttap/servertest"
 	"firsttap/service"
@@ -63,7 +63,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	api := API{
 		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now),
 		Dispatcher: service.NewDispatcher(store, taps), Tokens: w.tokens, Keys: service.NewKeys(store),
-		Streams: notify.NewHub(notify.HubOptions{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
+		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
 		SignIns: signIns(1e6),
 	}

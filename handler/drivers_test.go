@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 )
 
 var driverMembers = []string{
@@ -229,7 +229,7 @@ func TestAStreamGoesByTheChange(t *testing.T) {
 		"another region": {"PATCH ", `{"regions":["jeju"]}`, "PATCH ", `{"regions":["seoul"]}`},
 	} {
 		t.Run(what, func(t *testing.T) {
-			l := newLive(t, notify.HubOptions{})
+			l := newLive(t, stream.Options{})
 			d := l.drivers(1)[0]
 			change := func(call, body string) {
 				method, path, _ := strings.Cut(call, " ")

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"firsttap/migrations"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 	"firsttap/repository"
 	"firsttap/service"
 )
@@ -99,7 +99,7 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 	api := API{
 		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now), Dispatcher: service.NewDispatcher(store, taps),
 		Tokens: service.NewTokens([]byte("secret"), time.Now), Keys: service.NewKeys(store),
-		Streams: notify.NewHub(notify.HubOptions{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
+		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 	}
 	if err := api.Keys.PutFirst(context.Background(), key); err != nil {
 		rt.Fatal(err)

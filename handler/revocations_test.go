@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 	"firsttap/servertest"
 )
 
@@ -102,7 +102,7 @@ func within(t *testing.T, what string, ok func() bool) {
 
 // TestStreamOfARevokedToken ends when it next asks; one of a token of afterwards goes on.
 func TestStreamOfARevokedToken(t *testing.T) {
-	l := newLive(t, notify.HubOptions{})
+	l := newLive(t, stream.Options{})
 	d := l.drivers(1)[0]
 	old := l.open("/v1/stream", d.token, "")
 	if r := l.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 204 {

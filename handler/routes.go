@@ -12,7 +12,7 @@ import (
 	"firsttap/console"
 	"firsttap/dispatch"
 	"firsttap/limit"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 	"firsttap/service"
 )
 
@@ -48,7 +48,7 @@ type API struct {
 	Keys       *service.Keys
 	Jobs       Jobs
 	// Streams are the live streams that clients open. The hub's owner runs it.
-	Streams *notify.Hub
+	Streams *stream.Hub
 	// DatabaseUp reports whether the database takes writes, without asking it; nil where nobody tells.
 	DatabaseUp func() bool
 	// Revocations end drivers' tokens. Their owner runs them, and has Tokens heed them.

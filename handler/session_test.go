@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 )
 
 // signIn returns the cookie of a new session, as a browser sends it.
@@ -124,7 +124,7 @@ func TestASiblingsCookie(t *testing.T) {
 
 // TestBrowser: a browser's own jar takes the cookie, sends it to the API, and to nothing besides.
 func TestBrowser(t *testing.T) {
-	l := newLive(t, notify.HubOptions{})
+	l := newLive(t, stream.Options{})
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestSessionEnds(t *testing.T) {
 
 // TestStreamOfASession ends with the key, and with the session's time.
 func TestStreamOfASession(t *testing.T) {
-	l := newLive(t, notify.HubOptions{})
+	l := newLive(t, stream.Options{})
 	l.putKey(dispatch.Viewer, "viewer")
 	hers, his := l.signIn("viewer"), l.signIn(key)
 	revoked, timed := l.open("/v1/admin/stream", "", "", "Cookie", hers), l.open("/v1/admin/stream", "", "", "Cookie", his)

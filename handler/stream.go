@@ -10,7 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 	"firsttap/service"
 )
 
@@ -46,7 +46,7 @@ func (h *handler) adminStream(c echo.Context, actor string) error {
 func lastEventID(c echo.Context) string { return c.Request().Header.Get("Last-Event-ID") }
 
 func noStream(err error) error {
-	if errors.Is(err, notify.ErrFull) || errors.Is(err, notify.ErrClosed) {
+	if errors.Is(err, stream.ErrFull) || errors.Is(err, stream.ErrClosed) {
 		return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
 	}
 	return err
@@ -61,7 +61,7 @@ const askAgain = 5 * time.Second
 
 // serveStream writes the stream until it ends, or until welcome refuses its client. It goes by deadlines of its own, as the
 // server's is for answers that end.
-func (h *handler) serveStream(c echo.Context, s *notify.Stream, welcome func(context.Context) error) error {
+func (h *handler) serveStream(c echo.Context, s *stream.Stream, welcome func(context.Context) error) error {
 	defer s.Close()
 	ctx := c.Request().Context()
 	conn := http.NewResponseController(c.Response().Writer) // echo's own Flush keeps errors to itself

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 )
 
 // clientsOf is set in the process that is the 10,000 drivers: one process may not have all the files that both sides need.
@@ -29,7 +29,7 @@ func TestTenThousandStreams(t *testing.T) {
 		return
 	}
 	const n = 10_000
-	l := newLive(t, notify.HubOptions{})
+	l := newLive(t, stream.Options{})
 	var tokens strings.Builder
 	for range n / 1000 {
 		for _, d := range l.drivers(1000) {

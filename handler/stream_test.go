@@ -16,21 +16,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
-	"firsttap/notify"
+	"firsttap/notify/stream"
 	"firsttap/service"
 )
 
 // live is a world whose API is served on a real connection, with a hub that runs until the test ends.
 type live struct {
 	*world
-	hub   *notify.Hub
+	hub   *stream.Hub
 	url   string
 	ahead *atomic.Int64 // of the time, in nanoseconds
 }
 
-func newLive(t testing.TB, o notify.HubOptions, server ...func(*http.Server)) *live {
+func newLive(t testing.TB, o stream.Options, server ...func(*http.Server)) *live {
 	t.Helper()
-	hub := notify.NewHub(o)
+	hub := stream.NewHub(o)
 	ahead := &atomic.Int64{}
 	w := newWorld(t, func(a *API) {
 		a.Streams = hub
@@ -130,7 +130,7 @@ func (l *live) tells(t dispatch.EventType, driver string) {
 }
 
 func TestStream(t *testing.T) {
-	l := newLive(t, notify.HubOptions{})
+	l := newLive(t, stream.Options{})
 	drivers := l.drivers(2)
 	won, lost, admin := l.open("/v1/stream", drivers[0].token, ""), l.open("/v1/stream", drivers[1].token, ""), l.open("/v1/admin/stream", key, "")
 	want := map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -174,7 +174,7 @@ func TestStream(t *testing.T) {
 }
 
 func TestNoStream(t *testing.T) {
-	l := newLive(t, notify.HubOptions{Streams: 1})
+	l := newLive(t, stream.Options{Streams: 1})
 	d := l.drivers(1)[0]
 	l.putKey(dispatch.Viewer, "viewer")
 	l.refused("no token", l.call("GET", "/v1/stream", "", ""), 401, "UNAUTHENTICATED")
@@ -210,7 +210,7 @@ func TestNoStream(t *testing.T) {
 // TestStreamOutlivesDeadlines that the server has for answers that end.
 func TestStreamOutlivesDeadlines(t *testing.T) {
 	const deadline = 200 * time.Millisecond
-	l := newLive(t, notify.HubOptions{Heartbeat: 50 * time.Millisecond}, func(s *http.Server) {
+	l := newLive(t, stream.Options{Heartbeat: 50 * time.Millisecond}, func(s *http.Server) {
 		s.ReadTimeout, s.WriteTimeout = deadline, deadline
 	})
 	o := l.open("/v1/stream", l.drivers(1)[0].token, "")
@@ -229,7 +229,7 @@ func TestStreamOutlivesDeadlines(t *testing.T) {
 // TestStreamOfOneTurnedOut: a key that was revoked while its stream was open, and a token that has ended meanwhile, hear
 // nothing more, and others do.
 func TestStreamOfOneTurnedOut(t *testing.T) {
-	l := newLive(t, notify.HubOptions{})
+	l := newLive(t, stream.Options{})
 	d := l.drivers(1)[0]
 	l.putKey(dispatch.Viewer, "viewer")
 	admin, turnedOut, driver := l.open("/v1/admin/stream", key, ""), l.open("/v1/admin/stream", "viewer", ""), l.open("/v1/stream", d.token, "")
@@ -255,7 +255,7 @@ func TestStreamOfOneTurnedOut(t *testing.T) {
 
 // TestHangingUpEndsTheStream on the server, where it counts.
 func TestHangingUpEndsTheStream(t *testing.T) {
-	l := newLive(t, notify.HubOptions{Streams: 1})
+	l := newLive(t, stream.Options{Streams: 1})
 	d := l.drivers(1)[0]
 	for range 3 {
 		o := l.open("/v1/stream", d.token, "")
@@ -278,7 +278,7 @@ func TestHangingUpEndsTheStream(t *testing.T) {
 // TestShutdown does not wait for streams that have been told to end.
 func TestShutdown(t *testing.T) {
 	var server *http.Server
-	l := newLive(t, notify.HubOptions{}, func(s *http.Server) { server = s })
+	l := newLive(t, stream.Options{}, func(s *http.Server) { server = s })
 	server.RegisterOnShutdown(l.hub.Close)
 	o := l.open("/v1/stream", l.drivers(1)[0].token, "")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -295,7 +295,7 @@ func TestShutdown(t *testing.T) {
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel() // it has to wait for writePatience
 	metrics := prometheus.NewRegistry()
-	l := newLive(t, notify.HubOptions{Ring: 1 << 15, Queue: 1 << 15, Metrics: metrics})
+	l := newLive(t, stream.Options{Ring: 1 << 15, Queue: 1 << 15, Metrics: metrics})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
 	if err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func (l *Log) Send(ctx context.Context, p dispatch.Push) Outcome {
 	if p.Topic != "" {
 		attrs = append(attrs, slog.String("topic", p.Topic))
 	} else {
-		attrs = append(attrs, slog.String("driver", string(p.Driver)), slog.String("token", mask(p.Device.PushToken)))
+		attrs = append(attrs, slog.String("driver", string(p.Driver)), slog.String("token", MaskToken(p.Device.PushToken)))
 	}
 	l.log.LogAttrs(ctx, level, "push", attrs...)
 	return Outcome{Class: Sent}
@@ -55,9 +55,9 @@ const (
 	shortToken   = 16
 )
 
-// mask returns what of a push token may be logged: its first characters and its length, or only the length where the
+// MaskToken returns what of a push token may be logged: its first characters and its length, or only the length where the
 // rest could be guessed.
-func mask(token string) string {
+func MaskToken(token string) string {
 	shown := ""
 	if len(token) >= shortToken {
 		shown = strings.ToValidUTF8(token[:shownOfToken], "")

@@ -65,7 +65,7 @@ func TestMask(t *testing.T) {
 		"": "…0", "short": "…5", "fifteen-letters": "…15", "sixteen-letters!": "sixtee…16", strings.Repeat("x", 163): "xxxxxx…163",
 		"가나다라마바사아자차": "가나…30", "\xff\xffabcdefghijklmnop": "abcd…18",
 	} {
-		if got := mask(token); got != want || !utf8.ValidString(got) {
+		if got := MaskToken(token); got != want || !utf8.ValidString(got) {
 			t.Errorf("mask(%q) is %q, want %q", token, got, want)
 		}
 	}

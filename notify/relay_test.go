@@ -12,6 +12,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/migrations"
 	"firsttap/notify"
+	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
 	"firsttap/repository"
 	"firsttap/servertest"
@@ -126,7 +127,7 @@ type relaying struct {
 // relay runs a relay over a store, as edit has it, until the test ends or it is stopped. It waits little.
 func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
 	o.t.Helper()
-	sender, err := notify.NewFCM(o.t.Context(), notify.FCMOptions{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: o.timeout})
+	sender, err := fcm.New(o.t.Context(), fcm.Options{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: o.timeout})
 	if err != nil {
 		o.t.Fatal(err)
 	}

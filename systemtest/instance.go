@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	asProcess = "FIRSTTAP_TEST_MAIN"
 	AdminKey  = "an-admin-key-for-the-tests-of-firsttap"
 	JWTSecret = "a-secret-for-the-tests-of-firsttap"
 	// hung is how long nothing here may take: a request that is not answered by then has been forgotten.

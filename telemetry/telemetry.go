@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"firsttap/notify"
+	"firsttap/notify/fcm"
 	"firsttap/redisclient"
 	"firsttap/repository"
 )
@@ -87,7 +87,7 @@ func (t *Telemetry) Redis(name string, client redisclient.Client) {
 }
 
 // Push has what is asked of FCM seen.
-func (t *Telemetry) Push(o notify.FCMOptions) notify.FCMOptions {
+func (t *Telemetry) Push(o fcm.Options) fcm.Options {
 	if t.traces != nil {
 		o.Through = t.traces.client
 	}

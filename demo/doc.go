@@ -1,0 +1,2 @@
+// Package demo runs a service of its own with simulated drivers and an office, to be tried in the browser.
+package demo

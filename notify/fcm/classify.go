@@ -1,0 +1,249 @@
+package fcm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"cloud.google.com/go/auth"
+
+	"firsttap/notify"
+)
+
+const (
+	maxReason = 200 // bytes
+	// maxRetryAfter bounds what a push service can ask for: one that errs must not stop everything for a day.
+	maxRetryAfter = time.Hour
+)
+
+// outcome says what the attempt came to, given the SDK's error. It goes by what the transport saw: of an error of the
+// connection the SDK keeps only the words, and its own predicates don't tell what it refused itself.
+func (a *attempt) outcome(err error, now time.Time) notify.Outcome {
+	switch {
+	case err == nil:
+		return notify.Outcome{Class: notify.Sent}
+	case a.err != nil:
+		return notify.Outcome{Class: a.unanswered(), Reason: a.err.Error()}
+	case a.status == 0:
+		return notify.Outcome{Class: notify.Poison, Reason: "not sent: " + err.Error()}
+	case a.status < http.StatusMultipleChoices:
+		return notify.Outcome{Class: notify.Unsure, Reason: "taken, but the answer can't be read: " + err.Error()}
+	}
+	r := readRefusal(a.body)
+	return notify.Outcome{Class: r.class(a.status), RetryAfter: retryAfter(a.header, now), Reason: r.reason(a.status)}
+}
+
+func (a *attempt) unanswered() notify.Class {
+	var own credentialsError
+	switch {
+	case errors.As(a.err, &own) && refused(own):
+		return notify.Auth
+	case !a.connected.Load():
+		return notify.Unreached
+	}
+	return notify.Unsure
+}
+
+// refused reports whether err, of asking for an access token, is the fault of the credentials. A token service that is
+// away or busy may come back.
+func refused(err error) bool {
+	var answered *auth.Error
+	if errors.As(err, &answered) && answered.Response != nil {
+		switch status := answered.Response.StatusCode; status {
+		case http.StatusRequestTimeout, http.StatusTooManyRequests:
+			return false
+		default:
+			return status < http.StatusInternalServerError
+		}
+	}
+	var network net.Error
+	return !errors.As(err, &network) && !errors.Is(err, context.Canceled) && !errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// refusal is the body of an error answer.
+type refusal struct {
+	Status  string
+	Message string
+	Details []struct {
+		Type       string `json:"@type"`
+		Code       string `json:"errorCode"`
+		Violations []struct {
+			Field       string `json:"field"`
+			Description string `json:"description"`
+		} `json:"fieldViolations"`
+	}
+	ours bool // it is of the form that the push service uses
+}
+
+const fcmErrorType = "type.googleapis.com/google.firebase.fcm.v1.FcmError"
+
+// readRefusal reads what FCM says, {"error": {...}}, and what the service of the topics says, {"error": "..."}. What
+// something between here and there says is kept as the message, unless it is a page.
+func readRefusal(body []byte) (r refusal) {
+	var outer struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(body, &outer); err != nil || len(outer.Error) == 0 {
+		if text := strings.TrimSpace(string(body)); !strings.HasPrefix(text, "<") {
+			r.Message = text
+		}
+		return r
+	}
+	if err := json.Unmarshal(outer.Error, &r); err == nil {
+		r.ours = r.Status != ""
+		return r
+	}
+	r = refusal{}
+	r.ours = json.Unmarshal(outer.Error, &r.Message) == nil && r.Message != ""
+	return r
+}
+
+// code is FCM's own error code, "" if it gives none.
+func (r *refusal) code() string {
+	for _, d := range r.Details {
+		if d.Type == fcmErrorType {
+			return d.Code
+		}
+	}
+	return ""
+}
+
+// ofToken reports whether an invalid argument is the registration token.
+func (r *refusal) ofToken() bool {
+	named := false
+	for _, d := range r.Details {
+		for _, v := range d.Violations {
+			if v.Field == "message.token" {
+				return true
+			}
+			named = named || v.Field != "" && v.Field != "message"
+		}
+	}
+	return !named && strings.Contains(strings.ToLower(r.Message), "registration token")
+}
+
+func (r *refusal) class(status int) notify.Class {
+	switch status {
+	case http.StatusBadRequest:
+		switch {
+		case !r.ours: // a proxy, or another server: it says nothing about this payload
+			return notify.Unsure
+		case r.ofToken():
+			return notify.BadToken
+		}
+		return notify.Poison
+	case http.StatusRequestEntityTooLarge:
+		return notify.Poison
+	case http.StatusUnauthorized:
+		switch r.code() {
+		case "THIRD_PARTY_AUTH_ERROR", "APNS_AUTH_ERROR":
+			return notify.PlatformAuth
+		}
+		return notify.Auth
+	case http.StatusForbidden:
+		if r.code() == "SENDER_ID_MISMATCH" {
+			return notify.WrongSender
+		}
+		return notify.Auth
+	case http.StatusNotFound:
+		if r.code() == "UNREGISTERED" {
+			return notify.DeadToken
+		}
+		return notify.Auth // no such project, or an endpoint that is not FCM's
+	case http.StatusTooManyRequests:
+		return notify.Quota
+	case http.StatusServiceUnavailable:
+		return notify.Unavailable
+	}
+	return notify.Unsure
+}
+
+func (r *refusal) reason(status int) string {
+	words := []string{strconv.Itoa(status)}
+	switch code := r.code(); {
+	case code != "":
+		words = append(words, code)
+	case r.Status != "":
+		words = append(words, r.Status)
+	default:
+		words = append(words, http.StatusText(status))
+	}
+	said := strings.Join(words, " ")
+	if r.Message != "" {
+		said += ": " + r.Message
+	}
+	for _, d := range r.Details {
+		for _, v := range d.Violations {
+			said += fmt.Sprintf(" (%s: %s)", v.Field, v.Description)
+		}
+	}
+	return said
+}
+
+// retryAfter reads the header of that name: seconds, or a date. What can't be read, or is over, is 0.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	value := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
+		return time.Duration(min(max(seconds, 0), int64(maxRetryAfter/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
+
+// withoutTarget corrects what was said of a push that has no token: nothing may be concluded about a device.
+func withoutTarget(c notify.Class) notify.Class {
+	switch c {
+	case notify.DeadToken, notify.BadToken:
+		return notify.Poison
+	case notify.WrongSender:
+		return notify.Auth
+	}
+	return c
+}
+
+// tidyReason makes s fit for operators: one short line, with the tokens masked.
+func tidyReason(s string, tokens ...string) string {
+	for _, t := range tokens {
+		if t != "" {
+			s = strings.ReplaceAll(s, t, notify.MaskToken(t))
+		}
+	}
+	return clip(oneLine(s), maxReason)
+}
+
+// oneLine returns s as valid UTF-8 without control characters, its white space single blanks.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r // of what is not UTF-8, U+FFFD
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+const ellipsis = "…"
+
+// clip returns s, or as many of its runes as leave room for an ellipsis in n bytes.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	n -= len(ellipsis)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + ellipsis
+}

@@ -1,0 +1,394 @@
+package fcm
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"cloud.google.com/go/auth"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+	"firsttap/notify/fcmtest"
+)
+
+// keyFile writes the key file of a service account whose access tokens come from tokenURL.
+func keyFile(t *testing.T, tokenURL string) string {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := json.Marshal(map[string]string{
+		"type": "service_account", "project_id": "demo", "client_email": "push@demo.iam.gserviceaccount.com",
+		"private_key_id": "1", "token_uri": tokenURL, "quota_project_id": "payer",
+		"private_key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.json")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// google is FCM under its own name, and the service that gives access tokens.
+type google struct {
+	fcm     *fcmtest.Server
+	sender  *Sender
+	mu      sync.Mutex
+	headers []http.Header
+	hosts   []string
+}
+
+// newGoogle has the sender's connections to Google end here, without TLS.
+func newGoogle(t *testing.T, tokenURL string, timeout time.Duration) *google {
+	t.Helper()
+	g := &google{fcm: fcmtest.New()}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		g.headers, g.hosts = append(g.headers, r.Header.Clone()), append(g.hosts, r.Host)
+		g.mu.Unlock()
+		g.fcm.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(g.fcm.Close)
+	sender, err := New(t.Context(), Options{Project: "demo", CredentialsFile: keyFile(t, tokenURL), Timeout: timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(sender.Close)
+	sender.transport.base.Proxy = nil
+	sender.transport.base.DialTLSContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	g.sender = sender
+	return g
+}
+
+func (g *google) send(t *testing.T) notify.Outcome {
+	t.Helper()
+	return g.sender.Send(t.Context(), dispatch.Push{
+		Type: dispatch.EventTaken, Silent: true, Device: dispatch.Device{Platform: dispatch.Android, PushToken: "a-push-token"},
+	})
+}
+
+// tokenService serves access tokens, as answer has it, and counts how many were asked for.
+func tokenService(t *testing.T, answer http.HandlerFunc) (url string, asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body) // only then does the server notice that a client hangs up
+		answer(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, asked
+}
+
+func TestCredentialsThatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]struct{ content, says string }{
+		"missing.json": {"", "no such file"},
+		"text.json":    {"hello", "not the JSON of a key file"},
+		"empty.json":   {"{}", `no "type"`},
+		"odd.json":     {`{"type":"a_friend"}`, "a_friend"},
+		"mail.json":    {`{"type":"service_account"}`, "client_email"},
+		"key.json":     {`{"type":"service_account","client_email":"a@b","private_key":"s3cret"}`, "private_key"},
+		"key2.json":    {`{"type":"service_account","client_email":"a@b","private_key":"-----BEGIN PRIVATE KEY-----\nczNjcmV0\n-----END PRIVATE KEY-----\n"}`, "private_key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(dir, name)
+			if c.content != "" {
+				if err := os.WriteFile(file, []byte(c.content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := New(t.Context(), Options{Project: "demo", CredentialsFile: file})
+			if err == nil {
+				s.Close()
+				t.Fatal("accepted")
+			}
+			if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), "s3cret") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAccessToken(t *testing.T) {
+	url, asked := tokenService(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"access_token":"let-me-in","token_type":"Bearer","expires_in":3600}`))
+	})
+	g := newGoogle(t, url, 0)
+	gate := make(chan struct{})
+	var sending sync.WaitGroup
+	for range 64 {
+		sending.Go(func() {
+			<-gate
+			if o := g.send(t); o.Class != notify.Sent {
+				t.Errorf("%+v", o)
+			}
+		})
+	}
+	close(gate)
+	sending.Wait()
+	if _, o := g.sender.Subscribe(t.Context(), "dsp_1", []string{"a-push-token"}); o.Class != notify.Sent {
+		t.Errorf("a topic call: %+v", o)
+	}
+	if asked.Load() != 1 {
+		t.Errorf("asked for %d access tokens", asked.Load())
+	}
+	if len(g.headers) != 65 {
+		t.Fatalf("%d requests", len(g.headers))
+	}
+	for i, h := range g.headers {
+		if h.Get("Authorization") != "Bearer let-me-in" || h.Get("X-Goog-User-Project") != "payer" {
+			t.Errorf("request %d to %s has %v", i, g.hosts[i], h)
+		}
+	}
+	if g.hosts[0] != "fcm.googleapis.com" || g.hosts[64] != iidHost {
+		t.Errorf("sent to %s and %s", g.hosts[0], g.hosts[64])
+	}
+}
+
+func TestNoAccessToken(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		class  notify.Class
+	}{
+		"refused":   {400, `{"error":"invalid_grant","error_description":"Invalid JWT Signature."}`, notify.Auth},
+		"forbidden": {403, `{"error":"access_denied"}`, notify.Auth},
+		"busy":      {429, `{}`, notify.Unreached},
+		"rubbish":   {200, `<html>`, notify.Auth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, asked := tokenService(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.status)
+				_, _ = w.Write([]byte(c.body))
+			})
+			g := newGoogle(t, url, 0)
+			for range 3 { // within the pause after a failure
+				if o := g.send(t); o.Class != c.class || o.Reason == "" {
+					t.Errorf("got %+v, want %s", o, c.class)
+				}
+			}
+			if g.fcm.Requests() != 0 {
+				t.Error("sent without an access token")
+			}
+			if n := asked.Load(); c.class == notify.Auth && n != 1 {
+				t.Errorf("asked %d times", n)
+			}
+		})
+	}
+	t.Run("away", func(t *testing.T) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := "http://" + listener.Addr().String()
+		listener.Close()
+		if o := newGoogle(t, url, 0).send(t); o.Class != notify.Unreached {
+			t.Errorf("got %+v", o)
+		}
+	})
+	t.Run("hangs", func(t *testing.T) {
+		done := make(chan struct{})
+		url, _ := tokenService(t, func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			close(done)
+		})
+		g := newGoogle(t, url, 200*time.Millisecond)
+		if o := g.send(t); o.Class != notify.Unreached || !strings.Contains(o.Reason, "no access token yet") {
+			t.Errorf("got %+v", o)
+		}
+		g.sender.Close()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Error("Close did not hang up")
+		}
+	})
+}
+
+// provider gives what its function gives, and counts.
+type provider struct {
+	asked int
+	give  func(ctx context.Context) (*auth.Token, error)
+}
+
+func (p *provider) Token(ctx context.Context) (*auth.Token, error) {
+	p.asked++
+	return p.give(ctx)
+}
+
+func TestAccessTokenIsRenewedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := false
+		p := &provider{give: func(context.Context) (*auth.Token, error) {
+			time.Sleep(time.Second)
+			if fails {
+				return nil, errors.New("away")
+			}
+			return &auth.Token{Value: "until " + time.Now().Add(time.Hour).Format(clock), Expiry: time.Now().Add(time.Hour)}, nil
+		}}
+		b := &bearer{source: p, now: time.Now}
+		b.life, b.end = context.WithCancel(t.Context())
+		defer b.close()
+		check := func(what, value string, took time.Duration, asked int) {
+			t.Helper()
+			start := time.Now()
+			token, err := b.current(t.Context())
+			if value == "" && err == nil || value != "" && (err != nil || token.Value != value) {
+				t.Errorf("%s: got %v, %v", what, token, err)
+			}
+			if d := time.Since(start); d != took {
+				t.Errorf("%s: took %v", what, d)
+			}
+			synctest.Wait()
+			if p.asked != asked {
+				t.Errorf("%s: asked %d times", what, p.asked)
+			}
+		}
+		// The clock of synctest starts at midnight.
+		check("the first", "until 01:00", time.Second, 1)
+		check("again", "until 01:00", 0, 1)
+		time.Sleep(57 * time.Minute)
+		check("soon over", "until 01:00", 0, 2)
+		time.Sleep(2 * time.Second)
+		check("renewed meanwhile", "until 01:57", 0, 2)
+		fails = true
+		time.Sleep(57 * time.Minute)
+		check("soon over, and none to be had", "until 01:57", 0, 3)
+		time.Sleep(1500 * time.Millisecond)
+		check("in the pause", "until 01:57", 0, 3)
+		time.Sleep(time.Second)
+		check("after it", "until 01:57", 0, 4)
+		time.Sleep(10 * time.Minute)
+		check("over", "", time.Second, 5)
+		check("over, in the pause", "", 0, 5)
+		fails = false
+		time.Sleep(2 * time.Second)
+		check("back", "until 03:04", time.Second, 6)
+	})
+}
+
+func TestCloseEndsTheFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bearer{now: time.Now, source: &provider{give: func(ctx context.Context) (*auth.Token, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}}
+		b.life, b.end = context.WithCancel(t.Context())
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if token, err := b.current(t.Context()); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, %v", token, err)
+			}
+		})
+		synctest.Wait()
+		start := time.Now()
+		b.close()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("took %v", d)
+		}
+		waiting.Wait()
+	})
+}
+
+// With an endpoint of one's own nothing is sent that opens Google's, whatever the environment has.
+func TestNoCredentialsToAnotherEndpoint(t *testing.T) {
+	tokenURL, asked := tokenService(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"access_token":"secret","expires_in":3600}`))
+	})
+	file := keyFile(t, tokenURL)
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
+	fcm := fcmtest.New()
+	var mu sync.Mutex
+	var seen []http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		seen = append(seen, r.Header.Clone())
+		mu.Unlock()
+		fcm.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	defer fcm.Close()
+	for _, credentials := range []string{"", file, "/nowhere"} {
+		f, err := New(t.Context(), Options{Project: "demo", Endpoint: server.URL + "/v1", CredentialsFile: credentials})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := f.Send(t.Context(), dispatch.Push{Type: dispatch.EventTaken, Silent: true, Device: dispatch.Device{PushToken: "x"}})
+		_, topical := f.Subscribe(t.Context(), "dsp_1", []string{"x"})
+		f.Close()
+		if o.Class != notify.Sent || topical.Class != notify.Sent {
+			t.Errorf("%+v, %+v", o, topical)
+		}
+	}
+	if len(seen) != 6 || asked.Load() != 0 {
+		t.Fatalf("%d requests, %d for an access token", len(seen), asked.Load())
+	}
+	for _, h := range seen {
+		if h.Get("Authorization") != "" || h.Get("X-Goog-User-Project") != "" || strings.Contains(fmt.Sprint(h), "secret") {
+			t.Errorf("sent %v", h)
+		}
+	}
+}
+
+func TestSecondRequestIsNotMade(t *testing.T) {
+	fcm, err := fcmtest.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fcm.Close()
+	f, err := New(t.Context(), Options{Project: "demo", Endpoint: fcm.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	a := &attempt{}
+	for _, want := range []int{http.StatusOK, notOK} {
+		req, err := http.NewRequestWithContext(withAttempt(t.Context(), a), http.MethodPost, fcm.URL()+"/v1/projects/demo/messages:send",
+			strings.NewReader(`{"message":{"token":"x","data":{"type":"dispatch.taken"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := f.transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("status %d, want %d", resp.StatusCode, want)
+		}
+	}
+	if fcm.Requests() != 1 || a.status != http.StatusOK {
+		t.Errorf("%d requests, status %d stands", fcm.Requests(), a.status)
+	}
+}

@@ -1,0 +1,228 @@
+package fcm
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	firebase "firebase.google.com/go/v4"
+	"firebase.google.com/go/v4/messaging"
+	"google.golang.org/api/option"
+
+	"firsttap/dispatch"
+	"firsttap/notify"
+)
+
+const (
+	// DefaultTimeout is how long an attempt takes at most. FCM answers late rather than never: less made duplicates.
+	DefaultTimeout  = 15 * time.Second
+	defaultMaxConns = 512
+)
+
+// Options says how to reach FCM.
+type Options struct {
+	// Project is the Firebase project's identifier.
+	Project string
+	// CredentialsFile is a key file; "" is Application Default Credentials.
+	CredentialsFile string
+	// Endpoint is "" for FCM, or where something else speaks its wire, such as http://127.0.0.1:9099/v1. No credentials
+	// are looked for then, nor sent.
+	Endpoint string
+	// Timeout bounds an attempt, 0 is DefaultTimeout.
+	Timeout time.Duration
+	// MaxConns is how many connections are kept, and at most used where the endpoint is not FCM's; 0 is 512.
+	MaxConns int
+	// Zone is that of the times in the texts, nil is UTC.
+	Zone *time.Location
+	// Now is the clock, nil is time.Now.
+	Now func() time.Time
+	// Through is what each request of a push passes on its way, nil for nothing. It must pass it on, once.
+	Through func(http.RoundTripper) http.RoundTripper
+}
+
+// Sender is the sender through Firebase Cloud Messaging. It is safe for concurrent use.
+type Sender struct {
+	client    *messaging.Client
+	transport *transport
+	composer  composer
+	timeout   time.Duration
+	now       func() time.Time
+}
+
+var _ notify.Sender = (*Sender)(nil)
+
+// New returns a sender that must be closed. It fails where a setting is wrong or the credentials can't be read;
+// whether FCM accepts them shows in the first outcome. Ctx bounds the start only.
+func New(ctx context.Context, o Options) (*Sender, error) {
+	if o.Project == "" || url.PathEscape(o.Project) != o.Project {
+		return nil, fmt.Errorf("fcm: %q is not a Firebase project's identifier", o.Project)
+	}
+	moved, err := parseEndpoint(o.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("fcm: %w", err)
+	}
+	f := &Sender{
+		transport: &transport{base: newBase(cmp.Or(o.MaxConns, defaultMaxConns), moved != nil), moved: moved},
+		composer:  composer{zone: time.UTC},
+		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
+		now:       time.Now,
+	}
+	if o.Through != nil {
+		f.transport.through = o.Through(f.transport.base)
+	}
+	if o.Zone != nil {
+		f.composer.zone = o.Zone
+	}
+	if o.Now != nil {
+		f.now = o.Now
+	}
+	if err := f.connect(ctx, o); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("fcm: %w", err)
+	}
+	return f, nil
+}
+
+func (f *Sender) connect(ctx context.Context, o Options) error {
+	options := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: f.transport})}
+	if moved := f.transport.moved; moved != nil {
+		options = append(options, option.WithEndpoint(moved.String()))
+	} else {
+		creds, err := loadCredentials(o.CredentialsFile, &http.Client{Transport: f.transport.base, Timeout: fetchTimeout})
+		if err != nil {
+			return err
+		}
+		if f.transport.bearer, err = newBearer(ctx, creds, f.now); err != nil {
+			return err
+		}
+	}
+	app, err := firebase.NewApp(ctx, &firebase.Config{ProjectID: o.Project}, options...)
+	if err != nil {
+		return err
+	}
+	f.client, err = app.Messaging(ctx)
+	return err
+}
+
+// parseEndpoint returns the endpoint with the /v1 that the SDK wants and without a slash at its end; nil for "".
+func parseEndpoint(endpoint string) (*url.URL, error) {
+	if endpoint == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("endpoint %q: want a URL like http://127.0.0.1:9099/v1", endpoint)
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("endpoint at %s: want no user, query or fragment", u.Host)
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	if u.Path == "" {
+		u.Path = "/v1"
+	}
+	if !strings.HasSuffix(u.Path, "/v1") {
+		return nil, fmt.Errorf("endpoint %q: want a path that ends in /v1", endpoint)
+	}
+	return u, nil
+}
+
+// Close ends what is asked about credentials, and the connections that nothing uses. Nothing may be sent any more.
+func (f *Sender) Close() {
+	if f.transport.bearer != nil {
+		f.transport.bearer.close()
+	}
+	f.transport.base.CloseIdleConnections()
+}
+
+// Send implements Sender. It makes one request and waits for its answer until the timeout, or until ctx ends.
+func (f *Sender) Send(ctx context.Context, p dispatch.Push) notify.Outcome {
+	o, _ := f.attempt(ctx, func(ctx context.Context) error {
+		name, err := f.client.Send(ctx, f.composer.message(p, f.now()))
+		if err == nil && name == "" {
+			err = errors.New("it names no message")
+		}
+		return err
+	}, p.Device.PushToken)
+	if p.Topic != "" {
+		o.Class = withoutTarget(o.Class)
+	}
+	return o
+}
+
+// Subscribe implements Sender.
+func (f *Sender) Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o notify.Outcome) {
+	return f.manage(ctx, f.client.SubscribeToTopic, topic, tokens)
+}
+
+// Unsubscribe implements Sender.
+func (f *Sender) Unsubscribe(ctx context.Context, topic string, tokens []string) (refused []int, o notify.Outcome) {
+	return f.manage(ctx, f.client.UnsubscribeFromTopic, topic, tokens)
+}
+
+type manageTopic = func(context.Context, []string, string) (*messaging.TopicManagementResponse, error)
+
+func (f *Sender) manage(ctx context.Context, call manageTopic, topic string, tokens []string) (refused []int, o notify.Outcome) {
+	if len(tokens) == 0 {
+		return nil, notify.Outcome{Class: notify.Sent}
+	}
+	o, body := f.attempt(ctx, func(ctx context.Context) error {
+		// What the SDK returns is the same again, without how many results there were.
+		_, err := call(ctx, tokens, topic)
+		return err
+	}, tokens...)
+	if o.Class == notify.Sent {
+		var err error
+		if refused, err = readResults(body, len(tokens)); err != nil {
+			return nil, notify.Outcome{Class: notify.Unsure, Reason: "taken, but the answer can't be read: " + err.Error()}
+		}
+	}
+	o.Class = withoutTarget(o.Class)
+	return refused, o
+}
+
+// readResults returns the indexes of the tokens that a topic call did not take.
+func readResults(body []byte, tokens int) (refused []int, err error) {
+	var answer struct {
+		Results []struct{ Error string } `json:"results"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, err
+	}
+	if len(answer.Results) != tokens {
+		return nil, fmt.Errorf("%d results of %d tokens", len(answer.Results), tokens)
+	}
+	for i, r := range answer.Results {
+		if r.Error != "" {
+			refused = append(refused, i)
+		}
+	}
+	return slices.Clip(refused), nil
+}
+
+// attempt makes one call of the SDK, and returns the body of the answer too. The tokens are kept out of the reason.
+func (f *Sender) attempt(ctx context.Context, call func(context.Context) error, tokens ...string) (notify.Outcome, []byte) {
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	a := &attempt{}
+	err := recovered(func() error { return call(withAttempt(ctx, a)) })
+	o := a.outcome(err, f.now())
+	o.Reason = tidyReason(o.Reason, tokens...)
+	return o, a.body
+}
+
+// recovered turns a panic into an error: the SDK panics on a topic's result that is neither empty nor an error.
+func recovered(call func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the SDK panicked: %v", r)
+		}
+	}()
+	return call()
+}

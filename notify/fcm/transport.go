@@ -1,0 +1,137 @@
+package fcm
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	// maxAnswer bounds an answer's body: that to 1,000 tokens has some 100 bytes of each.
+	maxAnswer = 1 << 20
+	// iidHost is where the SDK sends topic calls, whatever the endpoint.
+	iidHost = "iid.googleapis.com"
+	// notOK takes the place of every status but 200. The SDK repeats a request, up to four times, on 503 and on each
+	// error of the connection; this one it does not know.
+	notOK = 599
+)
+
+// attempt is what one call of the SDK came to, as the transport saw it.
+type attempt struct {
+	requests int
+	// connected is whether there ever was a connection to write the request to.
+	connected atomic.Bool
+	err       error // why there was no answer
+	status    int   // of the answer, 0 without one
+	header    http.Header
+	body      []byte
+}
+
+type attemptKey struct{}
+
+func withAttempt(ctx context.Context, a *attempt) context.Context {
+	return context.WithValue(ctx, attemptKey{}, a)
+}
+
+// transport makes one request of one call of the SDK, notes in the call's attempt what came of it, and never gives the
+// SDK a reason to repeat it. It is safe for concurrent use.
+type transport struct {
+	base *http.Transport
+	// through leads to base, nil for straight.
+	through http.RoundTripper
+	// moved is the endpoint that is used in place of Google's; nil: theirs.
+	moved *url.URL
+	// bearer gives the credentials, nil for none.
+	bearer *bearer
+}
+
+// newBase returns a transport that keeps up to conns connections. The proxy of the environment is for what is outside.
+func newBase(conns int, moved bool) *http.Transport {
+	t := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    dialTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           conns,
+		MaxIdleConnsPerHost:    conns,
+		IdleConnTimeout:        90 * time.Second,
+		MaxResponseHeaderBytes: 64 << 10,
+		// All that is sent to FCM shares a few connections: one that died unnoticed would fail a hundred attempts at once.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
+	}
+	if moved {
+		// Not for HTTP/2, where a connection carries many requests.
+		t.Proxy, t.MaxConnsPerHost = nil, conns
+	}
+	return t
+}
+
+// RoundTrip implements http.RoundTripper. It returns no error, but a status that the SDK doesn't repeat.
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	a, ok := req.Context().Value(attemptKey{}).(*attempt)
+	if !ok {
+		a = &attempt{}
+	}
+	a.requests++
+	if a.requests > 1 {
+		closeBody(req)
+		return answer(req, notOK, &attempt{}), nil // what came of the first stands
+	}
+	a.err = t.exchange(req, a)
+	status := notOK
+	if a.status == http.StatusOK {
+		status = http.StatusOK
+	}
+	return answer(req, status, a), nil
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+}
+
+func answer(req *http.Request, status int, a *attempt) *http.Response {
+	return &http.Response{
+		Status: http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: a.header.Clone(), Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: req,
+	}
+}
+
+// exchange writes the request and reads the answer into a. An answer whose body breaks off is one: its status was read.
+func (t *transport) exchange(req *http.Request, a *attempt) error {
+	traced := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { a.connected.Store(true) },
+	})
+	out := req.Clone(traced)
+	if t.moved != nil && out.URL.Host == iidHost {
+		out.URL.Scheme, out.URL.Host, out.Host = t.moved.Scheme, t.moved.Host, ""
+	}
+	if t.bearer != nil {
+		if err := t.bearer.authorize(out); err != nil {
+			closeBody(req)
+			return err
+		}
+	}
+	var to http.RoundTripper = t.base
+	if t.through != nil {
+		to = t.through
+	}
+	resp, err := to.RoundTrip(out)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	a.status, a.header = resp.StatusCode, resp.Header
+	if body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)); err == nil {
+		a.body = body
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/dispatch"
+)
+
+// The kinds of entries. An instance passes over what it does not know, as a newer one may have added it.
+const (
+	kindEvent  = "event"
+	kindDriver = "driver" // what a driver may be offered has changed
+	kindWake   = "wake"   // something is due in the outbox
+	kindGap    = "gap"    // something was lost: everybody reads again
+	kindMark   = "mark"   // nothing: there has to be an entry to read on from
+)
+
+// entry is one thing that all instances are told.
+type entry struct {
+	n      uint64 // counts this instance's own, from 1; 0 for a wake or a mark, which are told once or not at all
+	kind   string
+	event  *announcement
+	driver *profile
+	told   bool // this instance's streams have been told already
+}
+
+// profile is what decides what a driver is offered. Who they are stays in the database.
+type profile struct {
+	ID             dispatch.DriverID `json:"id"`
+	Version        int               `json:"version"`
+	OnDuty         bool              `json:"on_duty"`
+	SuspendedUntil *time.Time        `json:"suspended_until,omitempty"`
+	Regions        []string          `json:"regions"`
+	VehicleClass   string            `json:"class"`
+	WorkingHeightM *float64          `json:"height,omitempty"`
+}
+
+func profileOf(v dispatch.Driver) *profile {
+	return &profile{v.ID, v.Version, v.OnDuty, v.SuspendedUntil, v.Regions, v.VehicleClass, v.WorkingHeightM}
+}
+
+func (p *profile) driver() dispatch.Driver {
+	return dispatch.Driver{
+		ID: p.ID, Version: p.Version, OnDuty: p.OnDuty, SuspendedUntil: p.SuspendedUntil, Regions: p.Regions,
+		VehicleClass: p.VehicleClass, WorkingHeightM: p.WorkingHeightM,
+	}
+}
+
+const (
+	busKey = "firsttap:stream"
+	// busLength is about how many entries Redis keeps.
+	busLength = 10_000
+	// busBlock is how long a read waits, and so how long the end of Run may take.
+	busBlock = 500 * time.Millisecond
+	// busPatience is how long an answer may take before Redis counts as away.
+	busPatience = time.Second
+	// busPage is how many of the newest entries are read at once.
+	busPage = 1000
+)
+
+// bus is one Redis stream that every instance writes to and reads, so that all see the same entries in the same order
+// under the same ids.
+type bus struct {
+	client redis.UniversalClient
+	origin string // this instance, in its entries
+}
+
+// heard is an entry as it was read.
+type heard struct {
+	id   string
+	own  bool
+	kind string
+	n    uint64
+	body string
+}
+
+// add appends entries in their order. After an error some may have been appended.
+func (b *bus) add(ctx context.Context, entries []*entry) error {
+	ctx, cancel := context.WithTimeout(ctx, busPatience)
+	defer cancel()
+	_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, e := range entries {
+			body, err := e.body()
+			if err != nil {
+				return err
+			}
+			p.XAdd(ctx, &redis.XAddArgs{Stream: busKey, MaxLen: busLength, Approx: true, Values: []any{
+				"kind", e.kind, "from", b.origin, "n", strconv.FormatUint(e.n, 10), "body", body,
+			}})
+		}
+		return nil
+	})
+	return err
+}
+
+func (e *entry) body() ([]byte, error) {
+	switch {
+	case e.event != nil:
+		return json.Marshal(e.event)
+	case e.driver != nil:
+		return json.Marshal(e.driver)
+	}
+	return nil, nil
+}
+
+// newest returns up to count entries, the oldest first, and the id of the last of them. There is at least one: where
+// there is none it makes a mark.
+func (b *bus) newest(ctx context.Context, count int) ([]heard, string, error) {
+	for {
+		found, err := b.back(ctx, count)
+		if err != nil {
+			return nil, "", err
+		}
+		if len(found) > 0 {
+			return found, found[len(found)-1].id, nil
+		}
+		if err := b.add(ctx, []*entry{{kind: kindMark}}); err != nil {
+			return nil, "", err
+		}
+	}
+}
+
+// back reads backwards, in pages that a client with a short timeout can take.
+func (b *bus) back(ctx context.Context, count int) ([]heard, error) {
+	var entries []heard
+	for end := "+"; len(entries) < count; end = "(" + entries[len(entries)-1].id {
+		page, err := b.page(ctx, end, min(busPage, count-len(entries)))
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, m := range page {
+			entries = append(entries, b.hear(m))
+		}
+	}
+	slices.Reverse(entries)
+	return entries, nil
+}
+
+func (b *bus) page(ctx context.Context, end string, count int) ([]redis.XMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, busPatience)
+	defer cancel()
+	return b.client.XRevRangeN(ctx, busKey, end, "-", int64(count)).Result()
+}
+
+// after waits a moment for entries after id and returns up to count of them, or none.
+func (b *bus) after(ctx context.Context, id string, count int) ([]heard, error) {
+	ctx, cancel := context.WithTimeout(ctx, busBlock+busPatience)
+	defer cancel()
+	found, err := b.client.XRead(ctx, &redis.XReadArgs{Streams: []string{busKey, id}, Count: int64(count), Block: busBlock}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	entries := make([]heard, len(found[0].Messages))
+	for i, m := range found[0].Messages {
+		entries[i] = b.hear(m)
+	}
+	return entries, nil
+}
+
+// has reports whether the entry is still there.
+func (b *bus) has(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, busPatience)
+	defer cancel()
+	found, err := b.client.XRangeN(ctx, busKey, id, id, 1).Result()
+	return len(found) > 0, err
+}
+
+func (b *bus) hear(m redis.XMessage) heard {
+	field := func(name string) string { s, _ := m.Values[name].(string); return s }
+	h := heard{id: m.ID, own: field("from") == b.origin, kind: field("kind"), body: field("body")}
+	h.n, _ = strconv.ParseUint(field("n"), 10, 64) // 0 is nobody's
+	return h
+}
+
+// before reports whether entry id a is older than b.
+func before(a, b string) bool {
+	am, as := splitID(a)
+	bm, bs := splitID(b)
+	return am < bm || am == bm && as < bs
+}
+
+// splitID returns 0-0 for what is not an id.
+func splitID(id string) (ms, n uint64) {
+	first, second, _ := strings.Cut(id, "-")
+	ms, _ = strconv.ParseUint(first, 10, 64)
+	n, _ = strconv.ParseUint(second, 10, 64)
+	return ms, n
+}

@@ -1,0 +1,235 @@
+package stream
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/dispatch"
+	"firsttap/redisclient"
+	"firsttap/servertest"
+)
+
+// dial is how main makes a client.
+func dial(t testing.TB, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := redisclient.Dial(url, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// instance is a hub on the Redis at url, which has found it.
+func instance(t testing.TB, url string, change ...func(*Options)) *Hub {
+	t.Helper()
+	o := Options{Redis: dial(t, url)}
+	for _, c := range change {
+		c(&o)
+	}
+	h := runHub(t, o)
+	until(t, "shared", func() bool { return !h.queue.standsApart() })
+	<-h.loaded
+	return h
+}
+
+// ids returns the ids that a client has heard.
+func (c *client) ids() (ids []string) {
+	for _, e := range c.all() {
+		ids = append(ids, e.id+" "+e.event+" "+e.subject())
+	}
+	return ids
+}
+
+// publish publishes n openings from each hub, all hubs at once, without filling a queue.
+func publish(t testing.TB, n int, hubs ...*Hub) {
+	gate := make(chan struct{})
+	var all sync.WaitGroup
+	for _, h := range hubs {
+		for range 2 {
+			all.Go(func() {
+				<-gate
+				for range n / 2 / len(hubs) {
+					happens(h, job(), dispatch.EventOpened, "")
+					tick := time.NewTicker(time.Millisecond)
+					for h.queue.len() > 1000 && t.Context().Err() == nil {
+						<-tick.C
+					}
+					tick.Stop()
+				}
+			})
+		}
+	}
+	close(gate)
+	all.Wait()
+}
+
+func TestTheSameOnEveryInstance(t *testing.T) {
+	server := servertest.StartRedis(t)
+	a, b := instance(t, server.URL()), instance(t, server.URL())
+	here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, b, kim(), "")
+	publish(t, 1000, a, b)
+	for _, c := range []*client{here, there, driver} {
+		until(t, "all", func() bool { return len(c.all()) == 1000 })
+	}
+	if diff := cmp.Diff(here.ids(), there.ids()); diff != "" {
+		t.Errorf("two instances differ:\n%s", diff)
+	}
+	if diff := cmp.Diff(here.ids(), driver.ids()); diff != "" {
+		t.Errorf("a driver's differ:\n%s", diff)
+	}
+	until(t, "empty queues", func() bool { return a.queue.len() == 0 && b.queue.len() == 0 })
+}
+
+// TestLastWords: what an instance has published when it ends is told, also what is on its way to Redis at that moment.
+func TestLastWords(t *testing.T) {
+	server := servertest.StartRedis(t)
+	there := adminStream(t, instance(t, server.URL()), "")
+	for range 20 {
+		ends, stop := startHub(Options{Redis: dial(t, server.URL())})
+		until(t, "shared", func() bool { return !ends.queue.standsApart() })
+		var all []dispatch.Event
+		for range 300 {
+			all = append(all, happens(ends, job(), dispatch.EventOpened, ""))
+		}
+		stop()
+		until(t, "told", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
+		for _, e := range all {
+			if !there.has(e.ID) {
+				t.Fatal("not all was told")
+			}
+		}
+	}
+}
+
+// TestMovesToWhoIsBehind: what one instance has told, another one may not have read yet.
+func TestMovesToWhoIsBehind(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	ahead, behind := instance(t, server.URL()), instance(t, proxy.URL(server.URL()))
+	v := kim()
+	driver, admin := driverStream(t, ahead, v, ""), adminStream(t, ahead, "")
+	proxy.Delay(300 * time.Millisecond)
+	heard := happens(ahead, job(), dispatch.EventOpened, "")
+	until(t, "told", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
+	driver, admin = driverStream(t, behind, v, driver.hangUp()), adminStream(t, behind, admin.hangUp())
+	next := happens(ahead, job(), dispatch.EventOpened, "")
+	for _, c := range []*client{driver, admin} {
+		until(t, "told what is next", func() bool { return c.has(next.ID) })
+		if c.count("resync") > 0 || c.has(heard.ID) {
+			t.Errorf("%d times told to read again, told again: %v", c.count("resync"), c.has(heard.ID))
+		}
+	}
+}
+
+// TestMovingClient goes from one instance to the other and back while 5,000 events happen, and misses none, hears none
+// twice, and is never told to read again.
+func TestMovingClient(t *testing.T) {
+	server := servertest.StartRedis(t)
+	// A Redis that a busy machine keeps from answering for a second is taken to be away, and streams are told to read again.
+	patient := func(o *Options) {
+		client, err := redisclient.Dial(server.URL(), 20*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { client.Close() })
+		o.Redis = client
+	}
+	hubs := []*Hub{instance(t, server.URL(), patient), instance(t, server.URL(), patient)}
+	stays := adminStream(t, hubs[0], "")
+	v := kim()
+	driver, admin := driverStream(t, hubs[1], v, ""), adminStream(t, hubs[0], "")
+	var ofDriver, ofAdmin []string
+	var all sync.WaitGroup
+	all.Go(func() { publish(t, 5000, hubs...) })
+	hops := 0
+	for len(ofDriver) < 5000 || len(ofAdmin) < 5000 {
+		until(t, "something", func() bool {
+			return len(ofDriver)+len(driver.all()) > min(5000-1, 20*hops) && len(ofAdmin)+len(admin.all()) > min(5000-1, 20*hops)
+		})
+		hops++
+		driverAt, adminAt := driver.hangUp(), admin.hangUp()
+		ofDriver, ofAdmin = append(ofDriver, driver.ids()...), append(ofAdmin, admin.ids()...)
+		driver, admin = driverStream(t, hubs[hops%2], v, driverAt), adminStream(t, hubs[(hops+1)%2], adminAt)
+	}
+	all.Wait()
+	until(t, "all", func() bool { return len(stays.all()) == 5000 })
+	if diff := cmp.Diff(stays.ids(), ofAdmin); diff != "" {
+		t.Errorf("an admin who moved (-stayed +moved):\n%.2000s", diff)
+	}
+	if diff := cmp.Diff(stays.ids(), ofDriver); diff != "" {
+		t.Errorf("a driver who moved (-stayed +moved):\n%.2000s", diff)
+	}
+	if hops < 5 {
+		t.Errorf("only %d moves", hops)
+	}
+	t.Logf("moved %d times", hops)
+}
+
+// TestNewInstance: a client may resume from an instance that has started after what it missed.
+func TestNewInstance(t *testing.T) {
+	server := servertest.StartRedis(t)
+	a := instance(t, server.URL())
+	c := adminStream(t, a, "")
+	first := happens(a, job(), dispatch.EventOpened, "")
+	until(t, "the first", func() bool { return c.has(first.ID) })
+	at := c.hangUp()
+	stays := adminStream(t, a, at)
+	publish(t, 1200, a)
+	until(t, "all", func() bool { return len(stays.all()) == 1200 })
+	b := instance(t, server.URL())
+	moved := adminStream(t, b, at)
+	until(t, "all, again", func() bool { return len(moved.all()) == 1200 })
+	if diff := cmp.Diff(stays.ids(), moved.ids()); diff != "" {
+		t.Error(diff)
+	}
+	small := instance(t, server.URL(), func(o *Options) { o.Ring = 100 })
+	if late := adminStream(t, small, at); true {
+		until(t, "to read again", func() bool { return len(late.all()) > 0 })
+		if diff := cmp.Diff([]string{"resync"}, late.names()); diff != "" {
+			t.Error(diff)
+		}
+		if late.lastID() != moved.lastID() {
+			t.Errorf("goes on after %s, want %s", late.lastID(), moved.lastID())
+		}
+	}
+}
+
+// TestOpenedWhileStarting: a client who comes back before the instance has read what there is does not have to read
+// everything again.
+func TestOpenedWhileStarting(t *testing.T) {
+	server := servertest.StartRedis(t)
+	a := instance(t, server.URL())
+	c := adminStream(t, a, "")
+	at := c.lastID()
+	e := happens(a, job(), dispatch.EventOpened, "")
+	until(t, "told", func() bool { return c.has(e.ID) })
+
+	proxy := servertest.StartProxy(t, server.Addr())
+	hold := proxy.Hold("xrevrange")
+	b := runHub(t, Options{Redis: dial(t, proxy.URL(server.URL()))})
+	<-hold.Reached()
+	opened := make(chan *Stream, 1)
+	go func() {
+		s, err := b.Admin(t.Context(), "key_1", at)
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- s
+	}()
+	select {
+	case <-opened:
+		t.Fatal("opened before there was anything to resume from")
+	case <-time.After(20 * time.Millisecond): // for it to come to where it waits
+	}
+	hold.Release()
+	moved := listen(t, <-opened, nil)
+	until(t, "what was missed", func() bool { return moved.has(e.ID) })
+	if n := moved.count("resync"); n != 0 {
+		t.Error("told to read again")
+	}
+}

@@ -1,0 +1,35 @@
+package stream
+
+import (
+	"testing"
+
+	"firsttap/dispatch"
+	"firsttap/servertest"
+)
+
+// TestOnACluster: one stream has one key, so any instance finds it.
+func TestOnACluster(t *testing.T) {
+	cluster := servertest.StartRedisCluster(t)
+	a, b := instance(t, cluster.URL()), instance(t, cluster.URL())
+	here, there := adminStream(t, a, ""), adminStream(t, b, "")
+	publish(t, 500, a, b)
+	for _, c := range []*client{here, there} {
+		until(t, "all", func() bool { return len(c.all()) == 500 })
+	}
+	if here.ids()[499] != there.ids()[499] || here.count("resync")+there.count("resync") > 0 {
+		t.Errorf("%s here, %s there", here.ids()[499], there.ids()[499])
+	}
+}
+
+// TestFailover: when the replica has taken over, everybody reads again, and it is shared through the new master.
+func TestFailover(t *testing.T) {
+	sentinel := servertest.StartRedisSentinel(t)
+	a, b := instance(t, sentinel.URL()), instance(t, sentinel.URL())
+	here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
+	e := happens(a, job(), dispatch.EventOpened, "")
+	until(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	sentinel.Master().Kill()
+	e = happens(a, job(), dispatch.EventOpened, "")
+	until(t, "told here", func() bool { return here.has(e.ID) })
+	sharedAgain(t, a, b, here, there)
+}

@@ -1,0 +1,37 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// BenchmarkTell is what one event costs with 10,000 drivers' streams, without the writing.
+func BenchmarkTell(b *testing.B) {
+	for what, v := range map[string]dispatch.Driver{"all hear it": kim(), "nobody hears it": kim(elsewhere)} {
+		b.Run(what, func(b *testing.B) {
+			h := NewHub(Options{})
+			for i := range 10_000 {
+				v.ID = dispatch.DriverID(fmt.Sprintf("drv_%d", i))
+				if _, err := h.Driver(b.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			d := job()
+			for b.Loop() {
+				e := dispatch.Event{ID: dispatch.NewEventID(time.Now()), Type: dispatch.EventOpened, Dispatch: d.ID, Round: 1}
+				h.tellApart([]*entry{{kind: kindEvent, event: announce(d, e)}})
+				for _, s := range h.streams {
+					select {
+					case <-s.wake:
+						s.take()
+					default:
+					}
+				}
+			}
+		})
+	}
+}

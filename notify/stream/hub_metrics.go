@@ -1,0 +1,32 @@
+package stream
+
+import "github.com/prometheus/client_golang/prometheus"
+
+type hubMetrics struct {
+	drivers, admins                       prometheus.Gauge
+	replaced, lagging, stalled            prometheus.Counter
+	delivered, resyncs, overflow, outages prometheus.Counter
+}
+
+// newHubMetrics registers with r; nil keeps them to itself.
+func newHubMetrics(r prometheus.Registerer) *hubMetrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "stream_" + name, Help: help})
+	}
+	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "stream_open", Help: "Open live streams."}, []string{"kind"})
+	cut := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "stream_cut_total", Help: "Live streams that were ended before their time.",
+	}, []string{"reason"})
+	m := &hubMetrics{
+		drivers: open.WithLabelValues("driver"), admins: open.WithLabelValues("admin"),
+		replaced: cut.WithLabelValues("replaced"), lagging: cut.WithLabelValues("lagging"), stalled: cut.WithLabelValues("stalled"),
+		delivered: counter("messages_total", "Messages written to live streams."),
+		resyncs:   counter("resyncs_total", "Times a live stream was told to read again."),
+		outages:   counter("outages_total", "Times the instance went on without Redis."),
+		overflow:  counter("overflow_total", "Events that there was no room for on their way to the live streams."),
+	}
+	if r != nil {
+		r.MustRegister(open, cut, m.delivered, m.resyncs, m.overflow, m.outages)
+	}
+	return m
+}

@@ -1,0 +1,304 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"firsttap/dispatch"
+)
+
+func TestAloneOnOneInstance(t *testing.T) {
+	h := runHub(t, Options{})
+	winner, loser := kim(), kim()
+	won, lost, admin := driverStream(t, h, winner, ""), driverStream(t, h, loser, ""), adminStream(t, h, "")
+	d := job()
+	happens(h, d, dispatch.EventCreated, "")
+	d.Status = dispatch.Accepted
+	happens(h, d, dispatch.EventAccepted, winner.ID)
+	last := happens(h, d, dispatch.EventStarted, winner.ID)
+	over := happens(h, d, dispatch.EventCanceled, winner.ID)
+	for _, c := range []*client{won, lost, admin} {
+		until(t, "the last event", func() bool { return c.has(over.ID) })
+	}
+	for _, c := range []struct {
+		what string
+		got  *client
+		want []string
+	}{
+		{"winner", won, []string{"dispatch.opened", "dispatch.accepted", "dispatch.started", "dispatch.canceled"}},
+		{"loser", lost, []string{"dispatch.opened", "dispatch.taken", "dispatch.canceled"}},
+		{"admin", admin, []string{"dispatch.created", "dispatch.accepted", "dispatch.started", "dispatch.canceled"}},
+	} {
+		if diff := cmp.Diff(c.want, c.got.names()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.what, diff)
+		}
+	}
+	for _, e := range lost.all() {
+		for _, secret := range []string{string(winner.ID), "driver_id", "actor", "BECAUSE"} {
+			if strings.Contains(e.raw, secret) {
+				t.Errorf("a loser is told %s: %s", secret, e.raw)
+			}
+		}
+	}
+	if e := admin.all()[2]; e.data["driver_id"] != string(winner.ID) || e.data["reason_code"] != "BECAUSE" || e.subject() != string(last.ID) {
+		t.Errorf("an admin is told %s", e.raw)
+	}
+}
+
+// TestResume: a client who comes back hears what it has missed and nothing twice; with an id that nobody knows it is told
+// to read again, once.
+func TestResume(t *testing.T) {
+	h := runHub(t, Options{Ring: 16})
+	v, d := kim(), job()
+	c := driverStream(t, h, v, "")
+	start := c.lastID()
+	if start == "" {
+		t.Fatal("who has heard nothing has nothing to come back with")
+	}
+	first := happens(h, d, dispatch.EventOpened, "")
+	until(t, "the first event", func() bool { return c.has(first.ID) })
+	at := c.hangUp()
+	missed := []dispatch.Event{happens(h, d, dispatch.EventOpened, ""), happens(h, d, dispatch.EventOpened, "")}
+	happens(h, d, dispatch.EventStarted, "drv_another") // not for this one
+
+	back := driverStream(t, h, v, at)
+	until(t, "what was missed", func() bool { return back.has(missed[1].ID) })
+	if diff := cmp.Diff(subjects(missed), heardSubjects(back)); diff != "" {
+		t.Errorf("(-missed +heard):\n%s", diff)
+	}
+	if fromStart := driverStream(t, h, v, start); true {
+		until(t, "everything", func() bool { return len(fromStart.all()) == 3 })
+	}
+	for what, id := range map[string]string{
+		"unknown": "1-1", "malformed": "'; DROP", "of the future": "99999999999999-0", "too long": fmt.Sprintf("%0512d", 1),
+	} {
+		c := driverStream(t, h, v, id)
+		until(t, what, func() bool { return c.count("resync") == 1 })
+		last := happens(h, d, dispatch.EventOpened, "")
+		until(t, "live after a resync", func() bool { return c.has(last.ID) })
+		if diff := cmp.Diff([]string{"resync", "dispatch.opened"}, c.names()); diff != "" {
+			t.Errorf("%s: %s", what, diff)
+		}
+	}
+	for range 20 {
+		e := happens(h, d, dispatch.EventOpened, "")
+		until(t, "who keeps up", func() bool { return back.has(e.ID) })
+	}
+	if old := driverStream(t, h, v, at); true {
+		until(t, "too old", func() bool { return old.count("resync") == 1 })
+		if old.lastID() != back.lastID() {
+			t.Errorf("goes on after %s, want the newest, %s", old.lastID(), back.lastID())
+		}
+	}
+}
+
+func subjects(events []dispatch.Event) (ids []string) {
+	for _, e := range events {
+		ids = append(ids, string(e.ID))
+	}
+	return ids
+}
+
+func heardSubjects(c *client) (ids []string) {
+	for _, e := range c.all() {
+		ids = append(ids, e.subject())
+	}
+	return ids
+}
+
+func TestTheSameEventTwice(t *testing.T) {
+	h := runHub(t, Options{})
+	c := adminStream(t, h, "")
+	d := job()
+	e := happens(h, d, dispatch.EventCreated, "")
+	h.Publish(d, []dispatch.Event{e, e})
+	last := happens(h, d, dispatch.EventOpened, "")
+	until(t, "the last event", func() bool { return c.has(last.ID) })
+	if n := len(c.all()); n != 2 {
+		t.Errorf("%d events, want 2", n)
+	}
+}
+
+// TestDutyMatters from the moment it changes, in the streams that are open.
+func TestDutyMatters(t *testing.T) {
+	h := runHub(t, Options{})
+	v := kim()
+	c, admin := driverStream(t, h, v, ""), adminStream(t, h, "")
+	change := func(version int, change func(*dispatch.Driver)) {
+		v.Version = version
+		change(&v)
+		h.DriverChanged(v)
+	}
+	opens := func() bool {
+		d := job()
+		e := happens(h, d, dispatch.EventOpened, "")
+		// Everybody who may see it hears of the end, so that silence about the opening can be told from delay.
+		end := happens(h, d, dispatch.EventExpired, "")
+		until(t, "the end", func() bool { return admin.has(end.ID) })
+		if len(v.Ineligible(d.Terms, time.Now())) == 0 || v.MaySee(d.Terms) {
+			until(t, "the end for the driver", func() bool { return c.has(end.ID) })
+		}
+		return c.has(e.ID)
+	}
+	if !opens() {
+		t.Error("on duty: not told")
+	}
+	if change(2, offDuty); opens() {
+		t.Error("off duty: told")
+	}
+	if change(3, func(v *dispatch.Driver) { v.OnDuty = true }); !opens() {
+		t.Error("on duty again: not told")
+	}
+	later := time.Now().Add(time.Hour)
+	if change(4, func(v *dispatch.Driver) { v.SuspendedUntil = &later }); opens() {
+		t.Error("suspended: told")
+	}
+	stale := kim(func(old *dispatch.Driver) { old.ID, old.Version = v.ID, 3 })
+	if h.DriverChanged(stale); opens() {
+		t.Error("an older version has come back")
+	}
+	if change(5, func(v *dispatch.Driver) { v.SuspendedUntil, v.Regions = nil, []string{"busan"} }); opens() {
+		t.Error("another region: told")
+	}
+}
+
+// TestChangeWhileOpening: a driver who goes off duty between the reading and the opening isn't offered anything.
+func TestChangeWhileOpening(t *testing.T) {
+	h := runHub(t, Options{})
+	v := kim()
+	s, err := h.Driver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) {
+		read := v // and now it changes
+		off := kim(offDuty, func(o *dispatch.Driver) { o.ID, o.Version = v.ID, 2 })
+		h.DriverChanged(off)
+		until(t, "the change", func() bool { return h.queue.len() == 0 })
+		return read, nil
+	})
+	c := listen(t, s, err).greeted()
+	d := job()
+	opened, end := happens(h, d, dispatch.EventOpened, ""), happens(h, d, dispatch.EventExpired, "")
+	until(t, "the end", func() bool { return c.has(end.ID) })
+	if c.has(opened.ID) {
+		t.Error("offered to a driver off duty")
+	}
+}
+
+// TestOneSlowClient is cut; the others get everything, without delay.
+func TestOneSlowClient(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	h := runHub(t, Options{Ring: 128, Metrics: metrics})
+	stuck := make(chan struct{})
+	writes := 0
+	s, err := h.Admin(t.Context(), "key_slow", "")
+	slow := listenSlowly(t, s, err, func() error {
+		if writes++; writes > 1 {
+			<-stuck
+		}
+		return nil
+	}).greeted()
+	var quick []*client
+	for range 5 {
+		quick = append(quick, driverStream(t, h, kim(), ""))
+	}
+	var published []dispatch.Event
+	for range 10 {
+		for range 100 {
+			published = append(published, happens(h, job(), dispatch.EventOpened, ""))
+		}
+		for _, c := range quick {
+			until(t, "everything", func() bool { return len(c.all()) == len(published) })
+		}
+	}
+	for _, c := range quick {
+		if diff := cmp.Diff(subjects(published), heardSubjects(c)); diff != "" {
+			t.Fatalf("(-published +heard):\n%s", diff)
+		}
+	}
+	close(stuck)
+	<-slow.ended
+	if !errors.Is(slow.err, ErrLagging) {
+		t.Errorf("the slow one ended with %v", slow.err)
+	}
+	if n := len(slow.all()); n >= len(published) {
+		t.Errorf("the slow one has heard %d", n)
+	}
+	if n := gathered(t, metrics, "stream_cut_total", "lagging"); n != 1 {
+		t.Errorf("%v cut for lagging", n)
+	}
+	// It comes back, too late to be told one by one.
+	if back := adminStream(t, h, slow.lastID()); true {
+		until(t, "to read again", func() bool { return back.count("resync") == 1 })
+	}
+}
+
+// gathered returns the value of the metric whose label has that value.
+func gathered(t *testing.T, r *prometheus.Registry, name, label string) float64 {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == name && (label == "" || len(m.Label) == 1 && m.Label[0].GetValue() == label) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no %s of %s", name, label)
+	return 0
+}
+
+// TestBurst: a client who keeps up is not cut by many events at once.
+func TestBurst(t *testing.T) {
+	h := NewHub(Options{})
+	for range 4000 {
+		happens(h, job(), dispatch.EventOpened, "")
+	}
+	c := driverStream(t, h, kim(), "")
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { h.Run(ctx) })
+	until(t, "all", func() bool { return len(c.all()) == 4000 })
+	stop()
+	running.Wait()
+}
+
+// TestNoRoom: more than the queue takes is counted, delays nobody, and everybody is told to read again.
+func TestNoRoom(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	h := NewHub(Options{Queue: 10, Metrics: metrics})
+	v := kim()
+	c := driverStream(t, h, v, "")
+	var kept []dispatch.Event
+	for i := range 25 {
+		if e := happens(h, job(), dispatch.EventOpened, ""); i < 10 {
+			kept = append(kept, e)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	running.Go(func() { h.Run(ctx) })
+	until(t, "to read again", func() bool { return c.count("resync") == 1 })
+	if diff := cmp.Diff(append(subjects(kept), ""), heardSubjects(c)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := gathered(t, metrics, "stream_overflow_total", ""); n != 15 {
+		t.Errorf("%v counted, want 15", n)
+	}
+	if n := testutil.ToFloat64(h.metrics.resyncs); n != 1 {
+		t.Errorf("%v resyncs", n)
+	}
+	last := happens(h, job(), dispatch.EventOpened, "")
+	until(t, "live again", func() bool { return c.has(last.ID) })
+}

@@ -1,0 +1,167 @@
+package stream
+
+import (
+	"encoding/json"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+// announcement is an event with what the live stream tells of its dispatch. The tags are its form in Redis, which
+// instances of two versions may share.
+type announcement struct {
+	ID            dispatch.EventID   `json:"id"`
+	Type          dispatch.EventType `json:"type"`
+	Dispatch      dispatch.ID        `json:"dispatch"`
+	Round         int                `json:"round"`
+	Driver        dispatch.DriverID  `json:"driver,omitempty"`
+	Actor         string             `json:"actor,omitempty"`
+	Reason        string             `json:"reason,omitempty"`
+	At            time.Time          `json:"at"`
+	Version       int                `json:"version"`
+	Status        dispatch.Status    `json:"status"`
+	Region        string             `json:"region"`
+	VehicleClass  string             `json:"class"`
+	MinHeight     *float64           `json:"height,omitempty"`
+	OpensAt       time.Time          `json:"opens"`
+	ExpiresAt     time.Time          `json:"expires"`
+	NothingToTake bool               `json:"overtaken,omitempty"`
+}
+
+func announce(d dispatch.Dispatch, e dispatch.Event) *announcement {
+	return &announcement{
+		ID: e.ID, Type: e.Type, Dispatch: e.Dispatch, Round: e.Round, Driver: e.Driver, Actor: e.Actor, Reason: e.ReasonCode,
+		At: e.At, Version: d.Version, Status: d.Status, Region: d.Region, VehicleClass: d.VehicleClass,
+		MinHeight: d.MinWorkingHeightM, OpensAt: d.OpensAt, ExpiresAt: d.ExpiresAt,
+		NothingToTake: d.Round != e.Round || d.Status != dispatch.Pending && d.Status != dispatch.Scheduled,
+	}
+}
+
+// about is the driver whom the event concerns alone, "" if nobody. Who declined is not whom the dispatch may belong to
+// by then.
+func (a *announcement) about() dispatch.DriverID {
+	if a.Type == dispatch.EventDeclined {
+		return dispatch.DriverID(a.Actor)
+	}
+	return a.Driver
+}
+
+// message is one place in the ring: an event in the form in which each kind of audience gets it, encoded once.
+type message struct {
+	id     string // in the stream
+	event  dispatch.EventID
+	resync bool // for everybody: what has been told so far may have gaps
+
+	about dispatch.DriverID
+	terms dispatch.Terms
+	offer bool // others are those who could take it now, and not all who may see it
+
+	admin, mine, others []byte
+}
+
+// forDriver returns what the driver is told of m, nil if nothing.
+func (m *message) forDriver(v *dispatch.Driver, now time.Time) []byte {
+	switch {
+	case m.resync:
+		return m.others
+	case m.mine != nil && m.about == v.ID:
+		return m.mine
+	case m.others == nil, !v.MaySee(m.terms): // asked first, as it is what most are turned away for
+		return nil
+	case m.offer && len(v.Ineligible(m.terms, now)) > 0:
+		return nil
+	}
+	return m.others
+}
+
+// point is a message that nobody is told. Streams that have been told everything before it are resumed from its id.
+func point(id string) *message { return &message{id: id} }
+
+func resyncMessage(id string) *message {
+	f := resyncFrame(id)
+	return &message{id: id, resync: true, admin: f, mine: f, others: f}
+}
+
+func resyncFrame(id string) []byte {
+	return []byte("id: " + id + "\nevent: resync\ndata: {}\n\n")
+}
+
+func newMessage(id string, a *announcement) *message {
+	m := &message{
+		id: id, event: a.ID, about: a.about(), admin: a.frame(id, a.Type, true),
+		terms: dispatch.Terms{Region: a.Region, VehicleClass: a.VehicleClass, MinWorkingHeightM: a.MinHeight},
+	}
+	for _, t := range a.Type.Tellings() {
+		switch t.To {
+		case dispatch.ToClaimant:
+			m.mine = a.frame(id, t.Type, false)
+		case dispatch.ToTold:
+			m.others = a.frame(id, t.Type, false)
+		case dispatch.ToEligible:
+			m.offer = true
+			if !a.NothingToTake {
+				m.others = a.frame(id, t.Type, false)
+			}
+		}
+	}
+	switch a.Type {
+	case dispatch.EventWithdrawn, dispatch.EventDeclined, dispatch.EventStarted, dispatch.EventCompleted, dispatch.EventUpdated:
+		// Not worth a push to who did it, but another device of theirs may be looking.
+		m.mine = a.frame(id, a.Type, false)
+	}
+	return m
+}
+
+// driverData is what drivers are told: nothing that says who did it, or to whom.
+type driverData struct {
+	EventID      dispatch.EventID   `json:"event_id"`
+	Type         dispatch.EventType `json:"type"`
+	DispatchID   dispatch.ID        `json:"dispatch_id"`
+	Round        int                `json:"round"`
+	Version      int                `json:"version"`
+	Status       dispatch.Status    `json:"status"`
+	Region       string             `json:"region"`
+	VehicleClass string             `json:"vehicle_class"`
+	OpensAt      string             `json:"opens_at"`
+	ExpiresAt    string             `json:"expires_at"`
+	At           string             `json:"at"`
+}
+
+type adminData struct {
+	driverData
+	DriverID   *string `json:"driver_id"`
+	Actor      *string `json:"actor"`
+	ReasonCode *string `json:"reason_code"`
+}
+
+// frame is the event as server-sent, under the name t.
+func (a *announcement) frame(id string, t dispatch.EventType, admin bool) []byte {
+	common := driverData{
+		EventID: a.ID, Type: t, DispatchID: a.Dispatch, Round: a.Round, Version: a.Version, Status: a.Status,
+		Region: a.Region, VehicleClass: a.VehicleClass,
+		OpensAt: dispatch.WireTime(a.OpensAt), ExpiresAt: dispatch.WireTime(a.ExpiresAt), At: dispatch.WireTime(a.At),
+	}
+	var data any = common
+	if admin {
+		data = adminData{common, nullable(string(a.Driver)), nullable(a.Actor), nullable(a.Reason)}
+	}
+	body, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	f := make([]byte, 0, len(id)+len(t)+len(body)+24)
+	f = append(f, "id: "...)
+	f = append(f, id...)
+	f = append(f, "\nevent: "...)
+	f = append(f, t...)
+	f = append(f, "\ndata: "...)
+	f = append(f, body...)
+	return append(f, "\n\n"...)
+}
+
+func nullable(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,2 @@
+// Package telemetry is what operators see of a process: its metrics, its traces and its log.
+package telemetry

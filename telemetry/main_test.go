@@ -1,0 +1,10 @@
+package telemetry
+
+import (
+	"os"
+	"testing"
+
+	"firsttap/servertest"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
