@@ -2,8 +2,10 @@ package dispatch
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -76,6 +78,19 @@ func Unique(prefix string, now time.Time) string {
 	raw := timed(now)
 	rand.Read(raw[timeLen:]) // never fails: crypto/rand ends the process instead
 	return prefix + encoding.EncodeToString(raw[:])
+}
+
+// Derive returns the nth identifier with prefix that comes from seed, an identifier itself. It is always the same one, and
+// of the seed's time. It reports false where seed is no identifier.
+func Derive(seed, prefix string, n int) (string, bool) {
+	_, text, _ := strings.Cut(seed, "_")
+	raw, err := encoding.DecodeString(text)
+	if err != nil || len(raw) != timeLen+randomLen {
+		return "", false
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d", seed, prefix, n))
+	copy(raw[timeLen:], sum[:])
+	return prefix + encoding.EncodeToString(raw), true
 }
 
 func first(prefix string, at time.Time) string {

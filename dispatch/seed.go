@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"strings"
 	"time"
 )
@@ -46,15 +44,14 @@ func AuditIDFor(ctx context.Context, now time.Time) string {
 	return identifier(ctx, auditPrefix, now, 0)
 }
 
-// identifier is Unique where ctx has no seed. Otherwise it is always the same for the seed, the prefix and n.
+// identifier is Unique where ctx has no seed, and derived from the seed where it has one.
 func identifier(ctx context.Context, prefix string, now time.Time, n int) string {
-	seed := SeedOf(ctx)
-	text, ok := strings.CutPrefix(string(seed), seedPrefix)
-	made, err := encoding.DecodeString(text)
-	if !ok || err != nil || len(made) != timeLen+randomLen {
+	seed := string(SeedOf(ctx))
+	if !strings.HasPrefix(seed, seedPrefix) {
 		return Unique(prefix, now)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d", seed, prefix, n))
-	copy(made[timeLen:], sum[:])
-	return prefix + encoding.EncodeToString(made)
+	if id, ok := Derive(seed, prefix, n); ok {
+		return id
+	}
+	return Unique(prefix, now)
 }
