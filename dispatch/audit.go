@@ -2,7 +2,7 @@ package dispatch
 
 import "time"
 
-const auditPrefix = "aud_"
+const AuditPrefix = "aud_"
 
 // AuditAction names a change that is no event of a dispatch, or a sign-in.
 type AuditAction string
@@ -41,7 +41,7 @@ type AuditEntry struct {
 }
 
 // FirstAuditID returns the smallest identifier that an entry made at that time can have.
-func FirstAuditID(at time.Time) string { return first(auditPrefix, at) }
+func FirstAuditID(at time.Time) string { return first(AuditPrefix, at) }
 
 // Refusals are how often it was tried in vain to sign in from an address: looked at and found wrong, or at the limit, and how
 // often at which door.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // later is someTerms an hour later.
@@ -257,11 +258,11 @@ func second[T any](_ T, err error) error { return err }
 // What changes nothing for whoever has been told is not pushed.
 func TestAWindowIsNotPushed(t *testing.T) {
 	for reason, pushed := range map[string]bool{"": true, ReasonWindowChanged: false, ReasonExtended: false} {
-		if got := (Event{Type: EventUpdated, Actor: actor, ReasonCode: reason}).Pushed(); (len(got) == 1) != pushed {
+		if got := (Event{Type: EventUpdated, Actor: actor, ReasonCode: reason}).Deliveries(); (len(got) == 1) != pushed {
 			t.Errorf("%q: %v", reason, got)
 		}
 	}
-	if got := (Event{Type: EventUnassigned, Actor: actor, ReasonCode: ReasonExtended}).Pushed(); len(got) != 1 {
+	if got := (Event{Type: EventUnassigned, Actor: actor, ReasonCode: ReasonExtended}).Deliveries(); len(got) != 1 {
 		t.Errorf("a reason of somebody's own silences: %v", got)
 	}
 }
@@ -273,7 +274,7 @@ func TestPushReread(t *testing.T) {
 		round int
 		moves bool
 	}{{EventOpened, 2, true}, {EventUpdated, 2, true}, {EventOpened, 1, false}, {EventAccepted, 2, false}} {
-		p := Push{Type: c.kind, Round: c.round, Until: noon}
+		p := outbox.Push{Type: c.kind, Round: c.round, Until: noon}
 		p.Reread(d)
 		if moved := p.Until.Equal(d.ExpiresAt); moved != c.moves || p.Dispatch.ID != d.ID {
 			t.Errorf("%s of round %d: until %v", c.kind, c.round, p.Until)

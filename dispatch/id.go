@@ -30,8 +30,8 @@ type (
 )
 
 const (
-	dispatchPrefix = "dsp_"
-	driverPrefix   = "drv_"
+	DispatchPrefix = "dsp_"
+	DriverPrefix   = "drv_"
 	claimPrefix    = "clm_"
 	eventPrefix    = "evt_"
 	attemptPrefix  = "att_"
@@ -45,10 +45,10 @@ var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPaddin
 const encodedLen = 26
 
 // NewID returns an identifier no dispatch has.
-func NewID(now time.Time) ID { return ID(Unique(dispatchPrefix, now)) }
+func NewID(now time.Time) ID { return ID(Unique(DispatchPrefix, now)) }
 
 // NewDriverID returns an identifier no driver has.
-func NewDriverID(now time.Time) DriverID { return DriverID(Unique(driverPrefix, now)) }
+func NewDriverID(now time.Time) DriverID { return DriverID(Unique(DriverPrefix, now)) }
 
 // NewClaimID returns an identifier no claim has.
 func NewClaimID(now time.Time) ClaimID { return ClaimID(Unique(claimPrefix, now)) }
@@ -68,7 +68,7 @@ func NewNotificationID(now time.Time) NotificationID {
 }
 
 // FirstID returns the smallest identifier that a dispatch made at that time can have.
-func FirstID(at time.Time) ID { return ID(first(dispatchPrefix, at)) }
+func FirstID(at time.Time) ID { return ID(first(DispatchPrefix, at)) }
 
 // FirstAttemptID returns the smallest identifier that an attempt noted at that time can have.
 func FirstAttemptID(at time.Time) AttemptID { return AttemptID(first(attemptPrefix, at)) }
@@ -123,7 +123,7 @@ func timed(at time.Time) (raw [timeLen + randomLen]byte) {
 
 // ParseID returns s as a dispatch's identifier, or ErrNotFound: what is malformed names nothing.
 func ParseID(s string) (ID, error) {
-	if !wellFormed(s, dispatchPrefix) {
+	if !wellFormed(s, DispatchPrefix) {
 		return "", ErrNotFound
 	}
 	return ID(s), nil
@@ -131,7 +131,7 @@ func ParseID(s string) (ID, error) {
 
 // ParseDriverID returns s as a driver's identifier, or ErrDriverNotFound.
 func ParseDriverID(s string) (DriverID, error) {
-	if !wellFormed(s, driverPrefix) {
+	if !wellFormed(s, DriverPrefix) {
 		return "", ErrDriverNotFound
 	}
 	return DriverID(s), nil

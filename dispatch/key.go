@@ -37,7 +37,7 @@ type Key struct {
 	Hash string
 }
 
-const keyPrefix = "key_"
+const KeyPrefix = "key_"
 
 // FirstKeyID names the key that the settings give.
 const FirstKeyID = "key_first"

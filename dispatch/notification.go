@@ -15,8 +15,8 @@ const (
 	ToEligible
 )
 
-// Telling is what an event is to one audience. A driver who belongs to several hears the first.
-type Telling struct {
+// Delivery is what an event is to one audience. A driver who belongs to several hears the first.
+type Delivery struct {
 	To Audience
 	// Type is the event's name to them: who lost hears dispatch.taken of a dispatch.accepted.
 	Type EventType
@@ -27,39 +27,39 @@ type Telling struct {
 // EventReminder is pushed to who has a dispatch, some time before the work starts.
 const EventReminder EventType = "dispatch.reminder"
 
-// Pushed returns what is pushed of the event, and to whom. The end of what nobody has closed is not: it is written at
+// Deliveries returns what is pushed of the event, and to whom. The end of what nobody has closed is not: it is written at
 // night, and the work is long over. Nor is a change that leaves everybody the offer they have.
-func (e Event) Pushed() []Telling {
+func (e Event) Deliveries() []Delivery {
 	switch {
 	case e.Actor == System && e.ReasonCode == ReasonOverdue:
 		return nil
 	case e.Type == EventUpdated && (e.ReasonCode == ReasonWindowChanged || e.ReasonCode == ReasonExtended):
 		return nil
 	}
-	return e.Type.Tellings()
+	return e.Type.Deliveries()
 }
 
-// Tellings returns what is told of an event, and to whom; nothing of most.
-func (t EventType) Tellings() []Telling {
+// Deliveries returns what is told of an event, and to whom; nothing of most.
+func (t EventType) Deliveries() []Delivery {
 	switch t {
 	case EventCreated, EventOpened:
-		return []Telling{{To: ToEligible, Type: EventOpened}}
+		return []Delivery{{To: ToEligible, Type: EventOpened}}
 	case EventReopened, EventUpdated:
-		return []Telling{{To: ToEligible, Type: t}}
+		return []Delivery{{To: ToEligible, Type: t}}
 	case EventAccepted:
-		return []Telling{{To: ToClaimant, Type: EventAccepted}, {To: ToTold, Type: EventTaken, Silent: true}}
+		return []Delivery{{To: ToClaimant, Type: EventAccepted}, {To: ToTold, Type: EventTaken, Silent: true}}
 	case EventUnassigned, EventReminder:
-		return []Telling{{To: ToClaimant, Type: t}}
+		return []Delivery{{To: ToClaimant, Type: t}}
 	case EventCanceled:
-		return []Telling{{To: ToClaimant, Type: t}, {To: ToTold, Type: t, Silent: true}}
+		return []Delivery{{To: ToClaimant, Type: t}, {To: ToTold, Type: t, Silent: true}}
 	case EventExpired:
-		return []Telling{{To: ToTold, Type: t, Silent: true}}
+		return []Delivery{{To: ToTold, Type: t, Silent: true}}
 	}
 	return nil
 }
 
-// Offers reports whether who hears it may accept.
-func (t EventType) Offers() bool {
+// IsOffer reports whether who hears it may accept.
+func (t EventType) IsOffer() bool {
 	switch t {
 	case EventOpened, EventReopened, EventUpdated:
 		return true
@@ -70,11 +70,11 @@ func (t EventType) Offers() bool {
 // afterglow is how long an app is told that an offer is over: by itself it forgets the offer when it ends.
 const afterglow = 10 * time.Minute
 
-// TellUntil returns when telling t of the dispatch is of no use any more.
-func (d *Dispatch) TellUntil(t Telling, at time.Time) time.Time {
+// DeliverUntil returns when telling t of the dispatch is of no use any more.
+func (d *Dispatch) DeliverUntil(t Delivery, at time.Time) time.Time {
 	end := d.ExpiresAt
 	switch {
-	case t.Type.Offers():
+	case t.Type.IsOffer():
 		return end
 	case t.Type == EventReminder:
 		return d.WorkStartsAt
@@ -92,7 +92,7 @@ func (d *Dispatch) TellUntil(t Telling, at time.Time) time.Time {
 // Superseded reports whether telling driver t about the given round has been overtaken by what became of the dispatch.
 func (d *Dispatch) Superseded(t EventType, silent bool, driver DriverID, round int) bool {
 	switch {
-	case t.Offers():
+	case t.IsOffer():
 		return d.Round != round || d.Status != Pending && d.Status != Scheduled
 	case t == EventReminder:
 		return d.Round != round || d.Status != Accepted || !d.HeldBy(driver)

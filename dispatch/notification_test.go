@@ -7,6 +7,7 @@ import (
 	"time"
 
 	. "firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 var allEvents = []EventType{
@@ -15,7 +16,7 @@ var allEvents = []EventType{
 }
 
 func TestTellings(t *testing.T) {
-	want := map[EventType][]Telling{
+	want := map[EventType][]Delivery{
 		EventCreated:    {{To: ToEligible, Type: EventOpened}},
 		EventOpened:     {{To: ToEligible, Type: EventOpened}},
 		EventReopened:   {{To: ToEligible, Type: EventReopened}},
@@ -27,7 +28,7 @@ func TestTellings(t *testing.T) {
 		EventExpired:    {{To: ToTold, Type: EventExpired, Silent: true}},
 	}
 	for _, e := range allEvents {
-		if got := e.Tellings(); !reflect.DeepEqual(got, want[e]) {
+		if got := e.Deliveries(); !reflect.DeepEqual(got, want[e]) {
 			t.Errorf("%s: %+v, want %+v", e, got, want[e])
 		}
 	}
@@ -37,11 +38,11 @@ func TestTellings(t *testing.T) {
 func TestOffers(t *testing.T) {
 	want := map[EventType]bool{EventOpened: true, EventReopened: true, EventUpdated: true}
 	for _, e := range allEvents {
-		if e.Offers() != want[e] {
-			t.Errorf("%s: %v", e, e.Offers())
+		if e.IsOffer() != want[e] {
+			t.Errorf("%s: %v", e, e.IsOffer())
 		}
-		for _, telling := range e.Tellings() {
-			if telling.Type.Offers() != (telling.To == ToEligible) {
+		for _, telling := range e.Deliveries() {
+			if telling.Type.IsOffer() != (telling.To == ToEligible) {
 				t.Errorf("%s: %+v", e, telling)
 			}
 		}
@@ -52,26 +53,26 @@ func TestTellUntil(t *testing.T) {
 	d := inState(Pending, "")
 	expires, starts, ends := d.ExpiresAt, d.WorkStartsAt, d.WorkEndsAt // in 9 minutes, 1 hour, 2 hours
 	for _, tt := range []struct {
-		telling Telling
+		telling Delivery
 		after   time.Duration // noon
 		want    time.Time
 	}{
-		{Telling{Type: EventOpened}, 0, expires},
-		{Telling{Type: EventReopened}, 0, expires},
-		{Telling{Type: EventUpdated}, time.Hour, expires}, // however late
-		{Telling{Type: EventReminder}, 0, starts},
-		{Telling{Type: EventReminder}, 3 * time.Hour, starts},
-		{Telling{Type: EventTaken, Silent: true}, -5 * time.Minute, expires},
-		{Telling{Type: EventTaken, Silent: true}, -time.Minute, expires},
-		{Telling{Type: EventTaken, Silent: true}, 0, noon.Add(10 * time.Minute)},
-		{Telling{Type: EventExpired, Silent: true}, time.Hour, noon.Add(70 * time.Minute)},
-		{Telling{Type: EventCanceled, Silent: true}, 0, noon.Add(10 * time.Minute)},
-		{Telling{Type: EventCanceled}, 0, ends},
-		{Telling{Type: EventAccepted}, 0, ends},
-		{Telling{Type: EventUnassigned}, time.Hour, ends},
-		{Telling{Type: EventAccepted}, 90 * time.Minute, noon.Add(150 * time.Minute)},
+		{Delivery{Type: EventOpened}, 0, expires},
+		{Delivery{Type: EventReopened}, 0, expires},
+		{Delivery{Type: EventUpdated}, time.Hour, expires}, // however late
+		{Delivery{Type: EventReminder}, 0, starts},
+		{Delivery{Type: EventReminder}, 3 * time.Hour, starts},
+		{Delivery{Type: EventTaken, Silent: true}, -5 * time.Minute, expires},
+		{Delivery{Type: EventTaken, Silent: true}, -time.Minute, expires},
+		{Delivery{Type: EventTaken, Silent: true}, 0, noon.Add(10 * time.Minute)},
+		{Delivery{Type: EventExpired, Silent: true}, time.Hour, noon.Add(70 * time.Minute)},
+		{Delivery{Type: EventCanceled, Silent: true}, 0, noon.Add(10 * time.Minute)},
+		{Delivery{Type: EventCanceled}, 0, ends},
+		{Delivery{Type: EventAccepted}, 0, ends},
+		{Delivery{Type: EventUnassigned}, time.Hour, ends},
+		{Delivery{Type: EventAccepted}, 90 * time.Minute, noon.Add(150 * time.Minute)},
 	} {
-		if got := d.TellUntil(tt.telling, noon.Add(tt.after)); !got.Equal(tt.want) {
+		if got := d.DeliverUntil(tt.telling, noon.Add(tt.after)); !got.Equal(tt.want) {
 			t.Errorf("%+v %v after noon: until %v, want %v", tt.telling, tt.after, got, tt.want)
 		}
 	}
@@ -130,12 +131,12 @@ func TestPushed(t *testing.T) {
 			{"key_1", ReasonOverdue, true}, // somebody's word for it, by day
 			{System, ReasonOverdue, false},
 		} {
-			var want []Telling
+			var want []Delivery
 			if tt.pushed {
-				want = kind.Tellings()
+				want = kind.Deliveries()
 			}
 			e := Event{Type: kind, Actor: tt.actor, ReasonCode: tt.reason}
-			if got := e.Pushed(); !reflect.DeepEqual(got, want) {
+			if got := e.Deliveries(); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s by %s, %q: %+v, want %+v", kind, tt.actor, tt.reason, got, want)
 			}
 		}
@@ -143,7 +144,7 @@ func TestPushed(t *testing.T) {
 }
 
 func TestATopicHasItsDispatchsName(t *testing.T) {
-	if a, b := TopicOf("dsp_a"), TopicOf("dsp_b"); a != "dispatch-dsp_a" || b != "dispatch-dsp_b" {
+	if a, b := outbox.TopicOf("dsp_a"), outbox.TopicOf("dsp_b"); a != "dispatch-dsp_a" || b != "dispatch-dsp_b" {
 		t.Error(a, b)
 	}
 }

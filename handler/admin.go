@@ -9,6 +9,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 	"firsttap/service"
 )
 
@@ -164,7 +165,7 @@ type driverRequest struct {
 // driver returns the nth driver that the request of ctx makes.
 func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispatch.Driver {
 	return dispatch.Driver{
-		ID: dispatch.DriverIDFor(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
+		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
 		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
 	}
 }

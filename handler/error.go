@@ -9,7 +9,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 	"firsttap/service"
 )
 
@@ -57,14 +59,14 @@ var kinds = []kind{
 	{dispatch.ErrDriverNotFound, 404, "DRIVER_NOT_FOUND", "There is no such driver."},
 	{dispatch.ErrNotificationNotFound, 404, "NOTIFICATION_NOT_FOUND", "There is no such notification."},
 	{dispatch.ErrNotDead, 409, "INVALID_STATE", ""},
-	{dispatch.ErrJobNotFound, 404, "JOB_NOT_FOUND", "There is no such scheduled job."},
+	{cronjob.ErrNotFound, 404, "JOB_NOT_FOUND", "There is no such scheduled job."},
 	{dispatch.ErrBadCursor, 400, "MALFORMED_REQUEST", "The cursor is not one that this list has handed out."},
 	{dispatch.ErrVersionMoved, 412, "VERSION_MOVED", "The dispatch has changed since that version. Read it again."},
 	{dispatch.ErrDriverMoved, 412, "VERSION_MOVED", "The driver has changed since that version. Read it again."},
 	{dispatch.ErrKeyNotFound, 404, "KEY_NOT_FOUND", "There is no such key."},
 	{dispatch.ErrFirstKey, 409, "INVALID_STATE", ""},
-	{dispatch.ErrKeyReused, 422, "IDEMPOTENCY_KEY_REUSED", "This Idempotency-Key was sent with another request before. Use a new one."},
-	{dispatch.ErrKeyInUse, 409, "IDEMPOTENCY_KEY_IN_USE", "A request with this Idempotency-Key is under way. Try again after Retry-After seconds."},
+	{idempotency.ErrKeyReused, 422, "IDEMPOTENCY_KEY_REUSED", "This Idempotency-Key was sent with another request before. Use a new one."},
+	{idempotency.ErrKeyInUse, 409, "IDEMPOTENCY_KEY_IN_USE", "A request with this Idempotency-Key is under way. Try again after Retry-After seconds."},
 	{dispatch.ErrDuplicateExternalID, 409, "DUPLICATE_EXTERNAL_ID", "A dispatch has this external_id already."},
 	{dispatch.ErrDuplicateDriver, 409, "DUPLICATE_FIREBASE_UID", "A driver has this firebase_uid already."},
 	{errUnknownKey, 401, "UNAUTHENTICATED", "There is no such key, or it was revoked."},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
 )
@@ -185,14 +186,14 @@ func TestOnServers(t *testing.T) {
 // noJobs is a schedule without jobs.
 type noJobs struct{}
 
-func (noJobs) Jobs(context.Context) ([]dispatch.Job, error) { return nil, nil }
+func (noJobs) Jobs(context.Context) ([]cronjob.Job, error) { return nil, nil }
 
-func (noJobs) Held(context.Context) ([]dispatch.HeldLock, error) { return nil, nil }
+func (noJobs) Held(context.Context) ([]cronjob.HeldLock, error) { return nil, nil }
 
-func (noJobs) Runs(context.Context, string, dispatch.Page) ([]dispatch.JobRun, string, error) {
-	return nil, "", dispatch.ErrJobNotFound
+func (noJobs) Runs(context.Context, string, dispatch.Page) ([]cronjob.Run, string, error) {
+	return nil, "", cronjob.ErrNotFound
 }
 
-func (noJobs) RunNow(context.Context, string, string) (dispatch.JobRun, error) {
-	return dispatch.JobRun{}, dispatch.ErrJobNotFound
+func (noJobs) RunNow(context.Context, string, string) (cronjob.Run, error) {
+	return cronjob.Run{}, cronjob.ErrNotFound
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 func TestAttempts(t *testing.T) {
@@ -71,7 +72,7 @@ func TestAttempts(t *testing.T) {
 
 func TestReactionToAPush(t *testing.T) {
 	w := newWorld(t, withLedger(t))
-	id, d, _ := w.told(dispatch.NotificationSent, dispatch.NotificationPending)
+	id, d, _ := w.told(outbox.Sent, outbox.Pending)
 	w.exec("UPDATE dispatches SET opens_at = opens_at - 60000000")
 	w.exec("UPDATE events SET at = at - 60000000")
 	w.exec("UPDATE notifications SET sent_at = sent_at - 30000000 WHERE state = 1")

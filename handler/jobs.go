@@ -8,15 +8,16 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
 // Jobs are the scheduled jobs, and their locks, as operators see them.
 type Jobs interface {
-	Jobs(ctx context.Context) ([]dispatch.Job, error)
-	Held(ctx context.Context) ([]dispatch.HeldLock, error)
-	Runs(ctx context.Context, name string, page dispatch.Page) ([]dispatch.JobRun, string, error)
-	RunNow(ctx context.Context, name, actor string) (dispatch.JobRun, error)
+	Jobs(ctx context.Context) ([]cronjob.Job, error)
+	Held(ctx context.Context) ([]cronjob.HeldLock, error)
+	Runs(ctx context.Context, name string, page dispatch.Page) ([]cronjob.Run, string, error)
+	RunNow(ctx context.Context, name, actor string) (cronjob.Run, error)
 }
 
 type jobView struct {
@@ -42,7 +43,7 @@ type jobLockView struct {
 	LeaseLeftMS *int64 `json:"lease_left_ms"`
 }
 
-func viewHolder(h dispatch.JobHolder) jobLockView {
+func viewHolder(h cronjob.Holder) jobLockView {
 	v := jobLockView{Holder: h.Owner}
 	if h.Left > 0 {
 		left := h.Left.Milliseconds()
@@ -64,21 +65,21 @@ type blockedView struct {
 }
 
 type runView struct {
-	Job         string             `json:"job"`
-	ScheduledAt timestamp          `json:"scheduled_at"`
-	Status      dispatch.RunStatus `json:"status"`
-	Attempt     int                `json:"attempt"`
-	Instance    *string            `json:"instance"`
-	RequestedBy *string            `json:"requested_by"`
-	BeganAt     *timestamp         `json:"began_at"`
-	EndedAt     *timestamp         `json:"ended_at"`
-	DurationMS  *float64           `json:"duration_ms"`
-	Result      *string            `json:"result"`
-	Error       *string            `json:"error"`
-	Skipped     int                `json:"skipped"`
+	Job         string         `json:"job"`
+	ScheduledAt timestamp      `json:"scheduled_at"`
+	Status      cronjob.Status `json:"status"`
+	Attempt     int            `json:"attempt"`
+	Instance    *string        `json:"instance"`
+	RequestedBy *string        `json:"requested_by"`
+	BeganAt     *timestamp     `json:"began_at"`
+	EndedAt     *timestamp     `json:"ended_at"`
+	DurationMS  *float64       `json:"duration_ms"`
+	Result      *string        `json:"result"`
+	Error       *string        `json:"error"`
+	Skipped     int            `json:"skipped"`
 }
 
-func viewJob(j dispatch.Job) jobView {
+func viewJob(j cronjob.Job) jobView {
 	v := jobView{
 		Name: j.Name, Schedule: j.Schedule, TimeZone: j.Zone.String(), OnLeader: j.OnLeader,
 		NextRunAt: optionalTimestamp(j.NextAt), LockProblem: nullable(j.LockProblem), LastSuccessAt: optionalTimestamp(j.SucceededAt),
@@ -89,7 +90,7 @@ func viewJob(j dispatch.Job) jobView {
 	}
 	for _, open := range j.Open {
 		run := viewRun(open)
-		if open.Status == dispatch.RunQueued {
+		if open.Status == cronjob.Queued {
 			v.Queued = &run
 		} else {
 			v.Running = &run
@@ -105,7 +106,7 @@ func viewJob(j dispatch.Job) jobView {
 	return v
 }
 
-func viewRun(r dispatch.JobRun) runView {
+func viewRun(r cronjob.Run) runView {
 	instance, _, _ := strings.Cut(r.Owner, "/")
 	v := runView{
 		Job: r.Job, ScheduledAt: timestamp(r.Slot), Status: r.Status, Attempt: r.Attempt, Instance: nullable(instance),
@@ -128,7 +129,7 @@ func (h *handler) jobs(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	jobs = slices.DeleteFunc(jobs, func(j dispatch.Job) bool { return j.Name <= p.Cursor })
+	jobs = slices.DeleteFunc(jobs, func(j cronjob.Job) bool { return j.Name <= p.Cursor })
 	next := ""
 	if len(jobs) > p.Limit {
 		jobs = jobs[:p.Limit]
@@ -143,8 +144,8 @@ func (h *handler) locks(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, 200, viewList(held, "", h.Now(), func(l dispatch.HeldLock) heldLockView {
-		return heldLockView{l.Name, viewHolder(l.JobHolder), l.Fence}
+	return writeJSON(c, 200, viewList(held, "", h.Now(), func(l cronjob.HeldLock) heldLockView {
+		return heldLockView{l.Name, viewHolder(l.Holder), l.Fence}
 	}))
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/repository"
@@ -29,7 +30,7 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 		job := func(name string, when schedule.When, onLeader bool) schedule.Job {
 			return schedule.Job{
 				Name: name, When: when, OnLeader: onLeader, Hold: lock.Renewed(10*time.Second, time.Minute),
-				Work: func(context.Context, dispatch.JobRun) (string, error) { return "", errors.New("it ran") },
+				Work: func(context.Context, cronjob.Run) (string, error) { return "", errors.New("it ran") },
 			}
 		}
 		store := api.Store.(*repository.Store)
@@ -52,9 +53,9 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 }
 
 // began begins the run of a slot an hour ago, or what somebody has asked for.
-func (w *world) began(job, owner string) dispatch.JobRun {
+func (w *world) began(job, owner string) cronjob.Run {
 	w.t.Helper()
-	run, err := w.store.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ dispatch.JobState, now time.Time) time.Time {
+	run, err := w.store.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ cronjob.State, now time.Time) time.Time {
 		return now.Add(-time.Hour)
 	})
 	if err != nil {
@@ -110,7 +111,7 @@ func TestJobs(t *testing.T) {
 	}
 	defer lease.Release(context.Background())
 	first := w.began("count", "host:2/a")
-	if err := w.store.EndRun(t.Context(), first, dispatch.RunEnd{Status: dispatch.RunSucceeded, Result: "3 counted"}); err != nil {
+	if err := w.store.EndRun(t.Context(), first, cronjob.End{Status: cronjob.Succeeded, Result: "3 counted"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.store.BlockJob(t.Context(), "count", "host:3", "no answer"); err != nil {
@@ -156,7 +157,7 @@ func TestJobsWhenNobodyCanTellWhoHoldsTheLock(t *testing.T) {
 
 func TestRunsOfAJob(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
-	ends := []dispatch.RunEnd{{Status: dispatch.RunSucceeded, Result: "1"}, {Status: dispatch.RunFailed, Error: "disk full"}, {Status: dispatch.RunSucceeded, Result: "3"}}
+	ends := []cronjob.End{{Status: cronjob.Succeeded, Result: "1"}, {Status: cronjob.Failed, Error: "disk full"}, {Status: cronjob.Succeeded, Result: "3"}}
 	for i, end := range ends {
 		if err := w.store.EndRun(t.Context(), w.began("count", fmt.Sprintf("host:1/%d", i)), end); err != nil {
 			t.Fatal(err)

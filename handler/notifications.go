@@ -4,31 +4,32 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 type notificationView struct {
-	ID         dispatch.NotificationID     `json:"id"`
-	EventID    dispatch.EventID            `json:"event_id"`
-	Type       dispatch.EventType          `json:"type"`
-	DispatchID dispatch.ID                 `json:"dispatch_id"`
-	Round      int                         `json:"round"`
-	DriverID   *string                     `json:"driver_id"`
-	DeviceID   *string                     `json:"device_id"`
-	Topic      *string                     `json:"topic"`
-	Silent     bool                        `json:"silent"`
-	Status     dispatch.NotificationStatus `json:"status"`
-	Attempts   int                         `json:"attempts"`
-	Result     *string                     `json:"result"`
-	Reason     *string                     `json:"reason"`
-	CreatedAt  timestamp                   `json:"created_at"`
-	NextAt     *timestamp                  `json:"next_at"`
-	SentAt     *timestamp                  `json:"sent_at"`
-	ExpiresAt  timestamp                   `json:"expires_at"`
+	ID         dispatch.NotificationID `json:"id"`
+	EventID    dispatch.EventID        `json:"event_id"`
+	Type       dispatch.EventType      `json:"type"`
+	DispatchID dispatch.ID             `json:"dispatch_id"`
+	Round      int                     `json:"round"`
+	DriverID   *string                 `json:"driver_id"`
+	DeviceID   *string                 `json:"device_id"`
+	Topic      *string                 `json:"topic"`
+	Silent     bool                    `json:"silent"`
+	Status     outbox.Status           `json:"status"`
+	Attempts   int                     `json:"attempts"`
+	Result     *string                 `json:"result"`
+	Reason     *string                 `json:"reason"`
+	CreatedAt  timestamp               `json:"created_at"`
+	NextAt     *timestamp              `json:"next_at"`
+	SentAt     *timestamp              `json:"sent_at"`
+	ExpiresAt  timestamp               `json:"expires_at"`
 	// DelayMS is from what happened to when the push service took it.
 	DelayMS *float64 `json:"delay_ms"`
 }
 
-func viewNotification(n dispatch.Notification) notificationView {
+func viewNotification(n outbox.Notification) notificationView {
 	v := notificationView{
 		ID: n.ID, EventID: n.Event, Type: n.Type, DispatchID: n.Dispatch, Round: n.Round,
 		DriverID: nullable(string(n.Driver)), DeviceID: nullable(string(n.Device)), Topic: nullable(n.Topic),
@@ -93,9 +94,9 @@ func (h *handler) notifications(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	s := dispatch.NotificationStatus(c.QueryParam("status"))
+	s := outbox.Status(c.QueryParam("status"))
 	switch s {
-	case "", dispatch.NotificationPending, dispatch.NotificationSent, dispatch.NotificationDead, dispatch.NotificationDropped:
+	case "", outbox.Pending, outbox.Sent, outbox.Dead, outbox.Dropped:
 	default:
 		return invalidField("status", "is not a state of a notification")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 	"firsttap/repository"
 )
 
@@ -16,7 +17,7 @@ func (w *world) outbox() *repository.Outbox {
 }
 
 // tell does what the outbox holds, and returns what is to be pushed.
-func (w *world) tell() (pushes []dispatch.Push) {
+func (w *world) tell() (pushes []outbox.Push) {
 	w.t.Helper()
 	events, err := w.outbox().LeaseEvents(w.t.Context(), 100)
 	if err != nil {
@@ -32,9 +33,9 @@ func (w *world) tell() (pushes []dispatch.Push) {
 	return pushes
 }
 
-func (w *world) settle(p dispatch.Push, status dispatch.NotificationStatus) {
+func (w *world) settle(p outbox.Push, status outbox.Status) {
 	w.t.Helper()
-	err := w.outbox().Settle(w.t.Context(), []dispatch.Settled{{
+	err := w.outbox().Settle(w.t.Context(), []outbox.SendResult{{
 		ID: p.ID, Status: status, After: time.Hour, Attempts: 2, Result: "poison", Reason: "INVALID_ARGUMENT",
 	}})
 	if err != nil {
@@ -43,14 +44,14 @@ func (w *world) settle(p dispatch.Push, status dispatch.NotificationStatus) {
 }
 
 // told is a dispatch whose offer was pushed to one device for each status.
-func (w *world) told(statuses ...dispatch.NotificationStatus) (id string, d []who, pushes []dispatch.Push) {
+func (w *world) told(statuses ...outbox.Status) (id string, d []who, pushes []outbox.Push) {
 	w.t.Helper()
 	d = w.drivers(len(statuses))
 	for i := range d {
 		w.device(d[i], "phone", d[i].id)
 	}
 	id = w.dispatch(1)
-	byDriver := map[string]dispatch.Push{}
+	byDriver := map[string]outbox.Push{}
 	for _, p := range w.tell() {
 		byDriver[string(p.Driver)] = p
 	}
@@ -195,7 +196,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 	w.putKey(dispatch.Viewer, "v")
 	w.putKey(dispatch.Dispatcher, "d")
 	id, _, pushes := w.told("DEAD", "SENT", "DROPPED", "PENDING", "DEAD")
-	redrive := func(p dispatch.Push, token, body string) reply {
+	redrive := func(p outbox.Push, token, body string) reply {
 		return w.call("POST", "/v1/admin/notifications/"+string(p.ID)+"/redrive", token, body)
 	}
 	w.refused("a viewer", redrive(pushes[0], "v", ""), 403, "FORBIDDEN")
@@ -204,7 +205,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 		w.refused("not dead", redrive(p, key, ""), 409, "INVALID_STATE")
 	}
 	for _, other := range []string{"x", "ntf_" + strings.Repeat("0", 26), id} {
-		w.refused(other, redrive(dispatch.Push{ID: dispatch.NotificationID(other)}, key, ""), 404, "NOTIFICATION_NOT_FOUND")
+		w.refused(other, redrive(outbox.Push{ID: dispatch.NotificationID(other)}, key, ""), 404, "NOTIFICATION_NOT_FOUND")
 	}
 	if woken != 0 {
 		t.Errorf("woken %d times for nothing", woken)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/service"
 )
@@ -92,7 +93,7 @@ func TestDecline(t *testing.T) {
 
 func TestWhereOffersStand(t *testing.T) {
 	w := newWorld(t)
-	id, d, pushes := w.told(dispatch.NotificationSent, dispatch.NotificationPending)
+	id, d, pushes := w.told(outbox.Sent, outbox.Pending)
 	sent, waiting := d[0], d[1]
 	if pushes[0].Driver != dispatch.DriverID(sent.id) {
 		sent, waiting = waiting, sent

@@ -14,6 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 const (
@@ -31,8 +32,8 @@ const (
 
 // onceStore keeps what was answered.
 type onceStore interface {
-	Reserve(ctx context.Context, once dispatch.Once, lease, keep time.Duration) (dispatch.Reservation, error)
-	Settle(ctx context.Context, r dispatch.Reservation, answer []byte) error
+	Reserve(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error)
+	Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error
 }
 
 // once runs next, and a request with an Idempotency-Key once: the same one again gets the answer of the first, and one that
@@ -50,15 +51,15 @@ func (h *handler) once(c echo.Context, actor, secret string, next func(c echo.Co
 	if err != nil {
 		return decodeError(err)
 	}
-	r, err := h.reserve(c, dispatch.Once{Caller: actor, Name: digest(keys[0]), Fingerprint: fingerprint(c.Request(), body)})
+	r, err := h.reserve(c, idempotency.Request{Caller: actor, Name: digest(keys[0]), Fingerprint: fingerprint(c.Request(), body)})
 	if err != nil {
 		return err
 	}
-	seal := newSeal(secret, keys[0], r.Once)
+	seal := newSeal(secret, keys[0], r.Request)
 	if len(r.Answer) > 0 {
 		return replay(c, seal, r.Answer)
 	}
-	ctx, cancel := context.WithTimeout(dispatch.WithSeed(c.Request().Context(), r.Seed), requestTime)
+	ctx, cancel := context.WithTimeout(idempotency.WithSeed(c.Request().Context(), r.Seed), requestTime)
 	defer cancel()
 	c.SetRequest(c.Request().WithContext(ctx))
 	c.Request().Body = io.NopCloser(bytes.NewReader(body))
@@ -86,10 +87,10 @@ func fingerprint(r *http.Request, body []byte) string {
 	return digest(fmt.Sprintf("%s %s\n%s", r.Method, r.URL.EscapedPath(), body))
 }
 
-func (h *handler) reserve(c echo.Context, once dispatch.Once) (dispatch.Reservation, error) {
+func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency.Reservation, error) {
 	r, err := h.Store.Reserve(c.Request().Context(), once, requestLease, keepAnswer)
 	switch {
-	case errors.Is(err, dispatch.ErrKeyInUse):
+	case errors.Is(err, idempotency.ErrKeyInUse):
 		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
 	case errors.Is(err, dispatch.ErrUnknown) && len(r.Answer) == 0:
 		h.settle(c, r, nil, nil) // or the key would be in use until the lease ends
@@ -99,7 +100,7 @@ func (h *handler) reserve(c echo.Context, once dispatch.Once) (dispatch.Reservat
 
 // settle keeps the answer, or lets the next one try again. The request is answered in any case: whoever sends it again meets
 // what was made.
-func (h *handler) settle(c echo.Context, r dispatch.Reservation, s *seal, made *answer) {
+func (h *handler) settle(c echo.Context, r idempotency.Reservation, s *seal, made *answer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), settleTime)
 	defer cancel()
 	var sealed []byte
@@ -118,7 +119,7 @@ func (h *handler) settle(c echo.Context, r dispatch.Reservation, s *seal, made *
 func replay(c echo.Context, s *seal, sealed []byte) error {
 	made, err := s.open(sealed)
 	if err != nil {
-		return fmt.Errorf("%w: the caller's secret is another by now", dispatch.ErrKeyReused)
+		return fmt.Errorf("%w: the caller's secret is another by now", idempotency.ErrKeyReused)
 	}
 	for name, value := range made.Header {
 		c.Response().Header().Set(name, value)

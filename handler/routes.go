@@ -13,6 +13,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/limit"
 	"firsttap/notify/stream"
+	"firsttap/outbox"
 	"firsttap/service"
 )
 
@@ -27,10 +28,10 @@ type Store interface {
 	PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error)
 	DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error
 	Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
-	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Notification, string, error)
-	NotificationsBy(ctx context.Context, status dispatch.NotificationStatus, page dispatch.Page) ([]dispatch.Notification, string, error)
-	Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error)
-	Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error)
+	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error)
+	NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error)
+	Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error)
+	Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error)
 	Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error)
 	NoteSignIn(ctx context.Context, key, address string) error
 	driverStore

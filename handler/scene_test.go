@@ -11,6 +11,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/lock"
+	"firsttap/outbox"
 )
 
 // scene is a world in which one request of an operation makes sense: what its path names is there and in the right state.
@@ -95,7 +96,7 @@ var scenes = map[string]func(s *scene, path string){
 		for s.path == "" {
 			for _, p := range s.tell() {
 				if string(p.Driver) == s.driver.id {
-					s.settle(p, dispatch.NotificationDead)
+					s.settle(p, outbox.Dead)
 					s.at(path, string(p.ID))
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 
-	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 // seal closes answers, which hold drivers' tokens and admins' keys, so that only who knows the caller's secret and the
@@ -20,7 +20,7 @@ type seal struct {
 	bound  []byte // an answer is good for its own request alone
 }
 
-func newSeal(secret, key string, once dispatch.Once) *seal {
+func newSeal(secret, key string, once idempotency.Request) *seal {
 	return &seal{
 		secret: []byte(secret), salt: []byte(key),
 		bound: fmt.Appendf(nil, "%s\n%s\n%s", once.Caller, once.Name, once.Fingerprint),

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"firsttap/dispatch"
+	"firsttap/idempotency"
 	"firsttap/service"
 )
 
@@ -26,7 +26,7 @@ func TestAnswersAreSealed(t *testing.T) {
 				t.Errorf("%s can be read: %q", plain, all)
 			}
 		}
-		once := dispatch.Once{Caller: caller, Name: name, Fingerprint: fingerprint}
+		once := idempotency.Request{Caller: caller, Name: name, Fingerprint: fingerprint}
 		if a, err := newSeal(key, "the-name-of-the-request", once).open([]byte(sealed)); err != nil || !strings.Contains(string(a.Body), secret) {
 			t.Errorf("its caller can't: %v", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // place comes back when there is likely to be one.
 type aside struct {
 	gap        time.Duration
-	good, rest chan dispatch.Push
+	good, rest chan outbox.Push
 
 	mu              sync.Mutex
 	width, underWay int
@@ -35,13 +36,13 @@ type aside struct {
 
 func newAside(gap time.Duration) *aside {
 	return &aside{
-		gap: gap, good: make(chan dispatch.Push, asideQueue), rest: make(chan dispatch.Push, asideQueue), width: 1,
+		gap: gap, good: make(chan outbox.Push, asideQueue), rest: make(chan outbox.Push, asideQueue), width: 1,
 		ends: map[dispatch.DriverID]time.Time{}, freed: make(chan struct{}, 1),
 	}
 }
 
 // put has a push wait for its turn, and reports whether there is room.
-func (a *aside) put(p dispatch.Push, now time.Time) bool {
+func (a *aside) put(p outbox.Push, now time.Time) bool {
 	queue := a.rest
 	if wasGood(p.Device, now) {
 		queue = a.good
@@ -82,7 +83,7 @@ func latest(a, b time.Time) time.Time {
 }
 
 // next waits for the next push and for its turn; ok is false when ctx has ended.
-func (a *aside) next(ctx context.Context) (p dispatch.Push, ok bool) {
+func (a *aside) next(ctx context.Context) (p outbox.Push, ok bool) {
 	for !a.free() {
 		select {
 		case <-a.freed:
@@ -127,7 +128,7 @@ func (a *aside) done(o Outcome) {
 }
 
 // setAside has a push that the channel has a place for go apart from the others.
-func (r *Relay) setAside(p dispatch.Push, now time.Time) {
+func (r *Relay) setAside(p outbox.Push, now time.Time) {
 	r.channel.release(1)
 	if early := r.tokens.tooEarly(p, now); early > 0 || !r.aside.put(p, now) {
 		r.comeBack(p, early, now)
@@ -136,11 +137,11 @@ func (r *Relay) setAside(p dispatch.Push, now time.Time) {
 
 // comeBack has a push tried after the least wait or later, for which there is no turn now. One of a driver whose tokens have never been good is
 // dropped where there are too many, unless nobody's are taken.
-func (r *Relay) comeBack(p dispatch.Push, least time.Duration, now time.Time) {
+func (r *Relay) comeBack(p outbox.Push, least time.Duration, now time.Time) {
 	wait, ok := r.aside.later(p.Driver, least, now)
 	s := unsent(p, wait.Round(r.Suspicion/60))
 	if !ok && !wasGood(p.Device, now) && r.tokens.worksFor(p.Driver, now) {
-		s.Status, s.After, s.Result = dispatch.NotificationDropped, 0, "suspected"
+		s.Status, s.After, s.Result = outbox.Dropped, 0, "suspected"
 		r.metrics.dropped(s.Result, 1)
 	}
 	r.settler.uncounted(s)
@@ -175,7 +176,7 @@ func (r *Relay) try(ctx, lasting context.Context) {
 
 // leaveAside gives back what waits, now that try has ended.
 func (r *Relay) leaveAside() {
-	for _, queue := range []chan dispatch.Push{r.aside.good, r.aside.rest} {
+	for _, queue := range []chan outbox.Push{r.aside.good, r.aside.rest} {
 		for len(queue) > 0 {
 			r.settler.uncounted(unsent(<-queue, 0))
 		}

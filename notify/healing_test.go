@@ -12,6 +12,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify"
+	"firsttap/outbox"
 	"firsttap/repository"
 )
 
@@ -24,7 +25,7 @@ type gateway struct {
 	asked int
 }
 
-func (a *gateway) Send(_ context.Context, p dispatch.Push) notify.Outcome {
+func (a *gateway) Send(_ context.Context, p outbox.Push) notify.Outcome {
 	time.Sleep(50 * time.Millisecond)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -32,7 +33,7 @@ func (a *gateway) Send(_ context.Context, p dispatch.Push) notify.Outcome {
 	if a.dead[p.Device.PushToken] {
 		return notify.Outcome{Class: notify.DeadToken, Reason: "404 UNREGISTERED"}
 	}
-	if p.Type.Offers() {
+	if p.Type.IsOffer() {
 		a.taken = append(a.taken, time.Since(p.At))
 		a.told[p.Dispatch.ID]++
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 const (
@@ -36,7 +37,7 @@ func (r *Relay) keepTopics(ctx context.Context) {
 }
 
 // keepTopic goes on where whoever had the topic before has ended.
-func (r *Relay) keepTopic(ctx context.Context, t dispatch.Topic) error {
+func (r *Relay) keepTopic(ctx context.Context, t outbox.Topic) error {
 	change := r.Sender.Subscribe
 	if t.Ended {
 		change = r.Sender.Unsubscribe

@@ -6,14 +6,15 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // lanes hold what is leased and waits for the channel: as much as was reserved there. Each lane has its share of what
 // leaves it, and within a lane one event after the other has one push sent.
 type lanes struct {
 	mu      sync.Mutex
-	rings   [dispatch.Lanes]eventRing
-	turns   dispatch.LaneTurns
+	rings   [outbox.Lanes]eventRing
+	turns   outbox.LaneTurns
 	size    int
 	arrived chan struct{} // says that it is not empty any more
 }
@@ -27,7 +28,7 @@ type eventRing struct {
 
 type eventLine struct {
 	event dispatch.EventID
-	wait  []*dispatch.Push
+	wait  []*outbox.Push
 }
 
 func newLanes() *lanes {
@@ -39,21 +40,21 @@ func newLanes() *lanes {
 }
 
 // add puts pushes behind those of the same event. It never blocks.
-func (l *lanes) add(pushes []dispatch.Push) {
+func (l *lanes) add(pushes []outbox.Push) {
 	if len(pushes) == 0 {
 		return
 	}
 	l.mu.Lock()
 	for i := range pushes {
 		p := &pushes[i]
-		l.rings[dispatch.LaneOf(p.Type, p.Silent)].add(p)
+		l.rings[outbox.LaneOf(p.Type, p.Silent)].add(p)
 	}
 	l.size += len(pushes)
 	l.mu.Unlock()
 	wakeUp(l.arrived)
 }
 
-func (r *eventRing) add(p *dispatch.Push) {
+func (r *eventRing) add(p *outbox.Push) {
 	e := r.of[p.Event]
 	if e == nil {
 		e = &eventLine{event: p.Event}
@@ -71,10 +72,10 @@ func (l *lanes) empty() bool {
 }
 
 // next removes and returns the push whose turn it is, nil where nothing waits.
-func (l *lanes) next() *dispatch.Push {
+func (l *lanes) next() *outbox.Push {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var waiting [dispatch.Lanes]bool
+	var waiting [outbox.Lanes]bool
 	for i := range l.rings {
 		waiting[i] = len(l.rings[i].ring) > 0
 	}
@@ -86,7 +87,7 @@ func (l *lanes) next() *dispatch.Push {
 	return l.rings[lane].next()
 }
 
-func (r *eventRing) next() *dispatch.Push {
+func (r *eventRing) next() *outbox.Push {
 	r.at %= len(r.ring)
 	e := r.ring[r.at]
 	p := e.wait[0]
@@ -101,7 +102,7 @@ func (r *eventRing) next() *dispatch.Push {
 }
 
 // remove removes and returns the pushes for which over says so.
-func (l *lanes) remove(over func(*dispatch.Push) bool) (removed []*dispatch.Push) {
+func (l *lanes) remove(over func(*outbox.Push) bool) (removed []*outbox.Push) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.rings {
@@ -111,7 +112,7 @@ func (l *lanes) remove(over func(*dispatch.Push) bool) (removed []*dispatch.Push
 	return removed
 }
 
-func (r *eventRing) remove(over func(*dispatch.Push) bool, removed []*dispatch.Push) []*dispatch.Push {
+func (r *eventRing) remove(over func(*outbox.Push) bool, removed []*outbox.Push) []*outbox.Push {
 	ring := r.ring[:0]
 	for _, e := range r.ring {
 		wait := e.wait[:0]
@@ -135,9 +136,9 @@ func (r *eventRing) remove(over func(*dispatch.Push) bool, removed []*dispatch.P
 }
 
 // all is what remove takes to empty the lanes.
-func all(*dispatch.Push) bool { return true }
+func all(*outbox.Push) bool { return true }
 
 // overdue is what remove takes to give back what its dispatch may have overtaken, and what has a lease that runs short.
-func overdue(now time.Time, attempt time.Duration) func(*dispatch.Push) bool {
-	return func(p *dispatch.Push) bool { return now.Sub(p.Read) > believed || p.Leased.Sub(now) < attempt }
+func overdue(now time.Time, attempt time.Duration) func(*outbox.Push) bool {
+	return func(p *outbox.Push) bool { return now.Sub(p.Read) > believed || p.Leased.Sub(now) < attempt }
 }

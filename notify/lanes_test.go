@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // some are n pushes of an event, named by it and their number.
-func some(event string, kind dispatch.EventType, silent bool, n int) []dispatch.Push {
-	pushes := make([]dispatch.Push, n)
+func some(event string, kind dispatch.EventType, silent bool, n int) []outbox.Push {
+	pushes := make([]outbox.Push, n)
 	for i := range pushes {
-		pushes[i] = dispatch.Push{
+		pushes[i] = outbox.Push{
 			ID: dispatch.NotificationID(fmt.Sprint(event, i)), Event: dispatch.EventID(event), Type: kind, Silent: silent,
 		}
 	}
@@ -54,7 +55,7 @@ func TestEventsTakeTurns(t *testing.T) {
 	if slices.Index(got, "a2") > 1 || slices.Index(got, "b1") > 1 || !slices.Contains(got, "a3") || !l.empty() {
 		t.Errorf("they come as %v", got)
 	}
-	if len(l.rings[dispatch.LaneOffer].of) != 0 {
+	if len(l.rings[outbox.LaneOffer].of) != 0 {
 		t.Error("an event that is done is still known")
 	}
 }
@@ -79,7 +80,7 @@ func TestWhatIsRemovedDoesNotLeave(t *testing.T) {
 	l.add(some("a", dispatch.EventOpened, false, 3))
 	l.add(some("b", dispatch.EventTaken, true, 2))
 	l.add(some("c", dispatch.EventAccepted, false, 1))
-	gone := l.remove(func(p *dispatch.Push) bool { return p.ID == "a1" || p.Event == "b" })
+	gone := l.remove(func(p *outbox.Push) bool { return p.ID == "a1" || p.Event == "b" })
 	if len(gone) != 3 {
 		t.Errorf("%d are removed", len(gone))
 	}
@@ -97,7 +98,7 @@ func TestWhatIsRemovedDoesNotLeave(t *testing.T) {
 // refusing is a push service that takes nothing.
 type refusing struct{ Sender }
 
-func (refusing) Send(context.Context, dispatch.Push) Outcome { return Outcome{Class: Poison} }
+func (refusing) Send(context.Context, outbox.Push) Outcome { return Outcome{Class: Poison} }
 
 // TestSendFindsNothing: what waited may be given back in the moment in which the channel has let it go. No place is lost.
 func TestSendFindsNothing(t *testing.T) {

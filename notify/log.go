@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // Log is the sender where no push service is set up: it logs what would be pushed. It is safe for concurrent use.
@@ -18,7 +18,7 @@ var _ Sender = (*Log)(nil)
 func NewLog(log *slog.Logger) *Log { return &Log{log} }
 
 // Send implements Sender. The outcome is always Sent.
-func (l *Log) Send(ctx context.Context, p dispatch.Push) Outcome {
+func (l *Log) Send(ctx context.Context, p outbox.Push) Outcome {
 	level := slog.LevelInfo
 	if p.Silent {
 		level = slog.LevelDebug

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 func TestLog(t *testing.T) {
@@ -22,7 +23,7 @@ func TestLog(t *testing.T) {
 		}
 		return a
 	}})))
-	p := dispatch.Push{
+	p := outbox.Push{
 		Type: dispatch.EventOpened, Round: 2, Driver: "drv_1", Dispatch: dispatch.Dispatch{ID: "dsp_1"},
 		Device: dispatch.Device{PushToken: token},
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // relayMetrics are what operators see of a Relay.
@@ -98,7 +99,7 @@ func (m *relayMetrics) dropped(reason string, n int) {
 	}
 }
 
-func (m *relayMetrics) started(p dispatch.Push, now time.Time) {
+func (m *relayMetrics) started(p outbox.Push, now time.Time) {
 	if p.Attempts == 0 {
 		m.delay.WithLabelValues(string(p.Type)).Observe(max(0, now.Sub(p.At).Seconds()))
 	}

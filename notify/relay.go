@@ -13,24 +13,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // Outbox is where a Relay finds what is to be told; see repository.Outbox.
 type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
 	GiveBackEvents(ctx context.Context) error
-	Expand(ctx context.Context, event dispatch.EventID, take int) (dispatch.Told, error)
-	Lease(ctx context.Context, limit int) (pushes []dispatch.Push, dropped map[string]int, err error)
-	Settle(ctx context.Context, settled []dispatch.Settled) error
+	Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error)
+	Lease(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
+	Settle(ctx context.Context, settled []outbox.SendResult) error
 	Backlog(ctx context.Context) (due int, oldest time.Duration, err error)
 }
 
 // Topics is where a Relay finds whom to subscribe and unsubscribe; see repository.Outbox.
 type Topics interface {
-	LeaseTopics(ctx context.Context, limit int) ([]dispatch.Topic, error)
-	Members(ctx context.Context, t dispatch.Topic, limit int) ([]dispatch.Device, error)
-	SettleMembers(ctx context.Context, t dispatch.Topic, members, refused []dispatch.DeviceID) error
-	EndTopic(ctx context.Context, t dispatch.Topic) error
+	LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, error)
+	Members(ctx context.Context, t outbox.Topic, limit int) ([]dispatch.Device, error)
+	SettleMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error
+	EndTopic(ctx context.Context, t outbox.Topic) error
 }
 
 // Devices is told which tokens are taken and which are said to be dead; see repository.Store.
@@ -134,7 +135,7 @@ func NewRelay(o RelayOptions) *Relay {
 func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
 		to := r.fresh
-		if tellings := e.Pushed(); len(tellings) > 0 && tellings[0].To == dispatch.ToClaimant {
+		if tellings := e.Deliveries(); len(tellings) > 0 && tellings[0].To == dispatch.ToClaimant {
 			to = r.own
 		}
 		r.toExpand(to, e.ID)
@@ -261,7 +262,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
 	}
 	r.metrics.dropped("superseded", told.Dropped)
-	overtakes := !told.Event.Type.Offers() && told.Event.Type != dispatch.EventCreated
+	overtakes := !told.Event.Type.IsOffer() && told.Event.Type != dispatch.EventCreated
 	if overtakes {
 		r.overtake(&told.Dispatch)
 	}
@@ -285,8 +286,8 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 // overtake gives back the offers of a dispatch that wait for the channel and are over. What tells so overtakes them: one
 // that came after it would take its place on the phone.
 func (r *Relay) overtake(d *dispatch.Dispatch) {
-	r.giveBackAll(func(p *dispatch.Push) bool {
-		return p.Dispatch.ID == d.ID && p.Type.Offers() && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
+	r.giveBackAll(func(p *outbox.Push) bool {
+		return p.Dispatch.ID == d.ID && p.Type.IsOffer() && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
 	}, 0)
 }
 
@@ -319,7 +320,7 @@ func (r *Relay) lease(ctx, lasting context.Context) {
 // leaseTime bounds one lease. It does not end with the Relay: what was leased by then has to be given back.
 const leaseTime = 10 * time.Second
 
-func (r *Relay) leaseOnce(ctx context.Context, places int) (pushes []dispatch.Push, dropped map[string]int, err error) {
+func (r *Relay) leaseOnce(ctx context.Context, places int) (pushes []outbox.Push, dropped map[string]int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTime)
 	defer cancel()
 	r.leasing.Lock()

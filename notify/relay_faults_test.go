@@ -8,6 +8,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
+	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/servertest"
 )
@@ -15,7 +16,7 @@ import (
 // attempts sums what the rows say of how often they were tried in vain.
 func (o *office) attempts() (n int) {
 	o.t.Helper()
-	for _, s := range []dispatch.NotificationStatus{dispatch.NotificationPending, dispatch.NotificationSent} {
+	for _, s := range []outbox.Status{outbox.Pending, outbox.Sent} {
 		items, _, err := o.store.NotificationsBy(o.t.Context(), s, dispatch.Page{Limit: 200})
 		if err != nil {
 			o.t.Fatal(err)
@@ -100,7 +101,7 @@ func TestPoison(t *testing.T) {
 		o.offer()
 		o.eventually("one is dead", func() bool { return o.rows()["DEAD poison"] == 1 })
 		o.eventually("the others are sent", func() bool { return o.rows()["SENT sent"] == len(o.cars)-1 })
-		dead, _, err := o.store.NotificationsBy(t.Context(), dispatch.NotificationDead, dispatch.Page{Limit: 2})
+		dead, _, err := o.store.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: 2})
 		if err != nil || len(dead) != 1 || dead[0].Reason == "" || dead[0].Driver != o.cars[1].ID {
 			t.Fatalf("%v %v", dead, err)
 		}
@@ -162,7 +163,7 @@ func TestTopic(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicFrom = 20 })
 		d := o.offer()
-		topic := dispatch.TopicOf(d.ID)
+		topic := outbox.TopicOf(d.ID)
 		o.eventually("the audience is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == len(o.cars) })
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		o.eventually("all is settled", func() bool { return o.rows()["SENT sent"] == len(o.cars) })

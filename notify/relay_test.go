@@ -14,6 +14,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
+	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/servertest"
 )
@@ -219,8 +220,8 @@ func (o *office) eventually(what string, ok func() bool) {
 func (o *office) rows() map[string]int {
 	o.t.Helper()
 	rows := map[string]int{}
-	for _, s := range []dispatch.NotificationStatus{
-		dispatch.NotificationPending, dispatch.NotificationSent, dispatch.NotificationDead, dispatch.NotificationDropped,
+	for _, s := range []outbox.Status{
+		outbox.Pending, outbox.Sent, outbox.Dead, outbox.Dropped,
 	} {
 		page := dispatch.Page{Limit: 200}
 		for {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // send starts an attempt for each push that is ready, as the channel allows: the one whose turn it is then.
@@ -41,7 +42,7 @@ func (r *Relay) send(ctx, lasting context.Context) {
 
 // begin has the push attempted that the channel was started for, unless it is to go apart from the others, its platform
 // can't be reached, or it is overdue.
-func (r *Relay) begin(lasting context.Context, p *dispatch.Push, now time.Time) {
+func (r *Relay) begin(lasting context.Context, p *outbox.Push, now time.Time) {
 	apart, closed := r.tokens.apart(*p, now), r.closedFor(p.Device.Platform, now)
 	if !apart && closed <= 0 && !overdue(now, r.Attempt)(p) {
 		r.running.Go(func() { r.attempt(lasting, *p) })
@@ -59,18 +60,18 @@ func (r *Relay) begin(lasting context.Context, p *dispatch.Push, now time.Time) 
 const believed = time.Second
 
 // giveBack returns a push that was not attempted: it is due again after wait, or when it is its turn.
-func (r *Relay) giveBack(p *dispatch.Push, wait time.Duration) {
+func (r *Relay) giveBack(p *outbox.Push, wait time.Duration) {
 	r.channel.release(1)
 	r.settler.uncounted(unsent(*p, wait.Round(givenBackTogether)))
 }
 
 // unsent is what becomes of a push that was not attempted.
-func unsent(p dispatch.Push, wait time.Duration) dispatch.Settled {
-	return dispatch.Settled{ID: p.ID, Status: dispatch.NotificationPending, After: wait, Attempts: p.Attempts}
+func unsent(p outbox.Push, wait time.Duration) outbox.SendResult {
+	return outbox.SendResult{ID: p.ID, Status: outbox.Pending, After: wait, Attempts: p.Attempts}
 }
 
 // giveBackAll returns those that wait and for which over says so.
-func (r *Relay) giveBackAll(over func(*dispatch.Push) bool, wait time.Duration) {
+func (r *Relay) giveBackAll(over func(*outbox.Push) bool, wait time.Duration) {
 	for _, p := range r.ready.remove(over) {
 		r.giveBack(p, wait)
 	}
@@ -79,7 +80,7 @@ func (r *Relay) giveBackAll(over func(*dispatch.Push) bool, wait time.Duration) 
 // givenBackTogether lets pushes that are given back at almost the same time be settled by one statement.
 const givenBackTogether = 100 * time.Millisecond
 
-func (r *Relay) attempt(ctx context.Context, p dispatch.Push) {
+func (r *Relay) attempt(ctx context.Context, p outbox.Push) {
 	if p.Topic == "" {
 		r.metrics.started(p, time.Now())
 	}
@@ -89,7 +90,7 @@ func (r *Relay) attempt(ctx context.Context, p dispatch.Push) {
 }
 
 // conclude says what becomes of a push after an attempt, and tells whoever has to know of it.
-func (r *Relay) conclude(p dispatch.Push, o Outcome) dispatch.Settled {
+func (r *Relay) conclude(p outbox.Push, o Outcome) outbox.SendResult {
 	r.metrics.attempted(o)
 	switch o.Class {
 	case Sent:
@@ -123,15 +124,15 @@ const (
 )
 
 // decide says what becomes of a push after an attempt.
-func (r *Relay) decide(p dispatch.Push, o Outcome) dispatch.Settled {
-	s := dispatch.Settled{
-		ID: p.ID, Status: dispatch.NotificationPending, Attempts: p.Attempts, Result: string(o.Class), Reason: o.Reason,
+func (r *Relay) decide(p outbox.Push, o Outcome) outbox.SendResult {
+	s := outbox.SendResult{
+		ID: p.ID, Status: outbox.Pending, Attempts: p.Attempts, Result: string(o.Class), Reason: o.Reason,
 	}
 	switch o.Class {
 	case Sent:
-		s.Status, s.Reason = dispatch.NotificationSent, ""
+		s.Status, s.Reason = outbox.Sent, ""
 	case Poison:
-		s.Status = dispatch.NotificationDead
+		s.Status = outbox.Dead
 		s.Attempts++
 	case Quota:
 		s.After = jittered(cmp.Or(o.RetryAfter, r.channel.pauses.quota))
@@ -145,7 +146,7 @@ func (r *Relay) decide(p dispatch.Push, o Outcome) dispatch.Settled {
 		s.Attempts++
 		s.After = max(o.RetryAfter, r.backoff(s.Attempts))
 		if o.Class == Unsure && s.Attempts >= mostUnsure {
-			s.Status = dispatch.NotificationDead
+			s.Status = outbox.Dead
 		}
 	}
 	return s

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // Class is what one attempt to push came to.
@@ -48,7 +48,7 @@ type Outcome struct {
 // Sender pushes. One call is one request, whatever comes of it. Safe for concurrent use.
 type Sender interface {
 	// Send pushes p to its device, or to its topic.
-	Send(ctx context.Context, p dispatch.Push) Outcome
+	Send(ctx context.Context, p outbox.Push) Outcome
 	// Subscribe makes up to 1,000 tokens hear a topic, Unsubscribe no longer. Where the outcome is Sent, refused are the
 	// indexes of the tokens that the push service did not take.
 	Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome)

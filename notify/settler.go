@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 const (
@@ -28,7 +28,7 @@ type settler struct {
 
 // settlement is what is to be written of a push, and whether it was an attempt of the channel's.
 type settlement struct {
-	dispatch.Settled
+	outbox.SendResult
 	attempted bool
 }
 
@@ -37,10 +37,10 @@ func newSettler(o Outbox, c *channel, log *slog.Logger) *settler {
 }
 
 // add hands over what came of one attempt of the channel's. It blocks while the queue is full.
-func (s *settler) add(settled dispatch.Settled) { s.queue <- settlement{settled, true} }
+func (s *settler) add(settled outbox.SendResult) { s.queue <- settlement{settled, true} }
 
 // uncounted hands over a push that was not attempted, or not by the channel. It blocks while the queue is full.
-func (s *settler) uncounted(settled dispatch.Settled) { s.queue <- settlement{settled, false} }
+func (s *settler) uncounted(settled outbox.SendResult) { s.queue <- settlement{settled, false} }
 
 // finish has run write what is left and end. Nothing may be added afterwards.
 func (s *settler) finish() { close(s.queue) }
@@ -62,9 +62,9 @@ func (s *settler) run(ctx context.Context) {
 }
 
 // gather collects what comes within settleEvery of the first, and counts what was attempted.
-func (s *settler) gather(first settlement) (batch []dispatch.Settled, attempted int, open bool) {
+func (s *settler) gather(first settlement) (batch []outbox.SendResult, attempted int, open bool) {
 	take := func(next settlement) {
-		batch = append(batch, next.Settled)
+		batch = append(batch, next.SendResult)
 		if next.attempted {
 			attempted++
 		}
@@ -87,7 +87,7 @@ func (s *settler) gather(first settlement) (batch []dispatch.Settled, attempted 
 }
 
 // write tries until the batch is written, or its leases are about to end: then it is sent again.
-func (s *settler) write(ctx context.Context, batch []dispatch.Settled) {
+func (s *settler) write(ctx context.Context, batch []outbox.SendResult) {
 	for end := time.Now().Add(settleGivesUp); ; {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 		err := s.outbox.Settle(bounded, batch)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 const (
@@ -80,7 +81,7 @@ func newTokens(v *verdicts, c *channel, gap time.Duration, log *slog.Logger, m *
 }
 
 // apart reports whether a push is to go apart from the others.
-func (t *tokens) apart(p dispatch.Push, now time.Time) bool {
+func (t *tokens) apart(p outbox.Push, now time.Time) bool {
 	if p.Topic != "" {
 		return false
 	}
@@ -94,7 +95,7 @@ func (t *tokens) apart(p dispatch.Push, now time.Time) bool {
 }
 
 // tooEarly is how long to wait with a token that was refused and was never good: to ask sooner would show nothing.
-func (t *tokens) tooEarly(p dispatch.Push, now time.Time) time.Duration {
+func (t *tokens) tooEarly(p outbox.Push, now time.Time) time.Duration {
 	if wasGood(p.Device, now) {
 		return 0
 	}
@@ -113,7 +114,7 @@ func wasGood(v dispatch.Device, now time.Time) bool {
 }
 
 // accept hears of a push that was taken.
-func (t *tokens) accept(p dispatch.Push, now time.Time) {
+func (t *tokens) accept(p outbox.Push, now time.Time) {
 	if p.Topic != "" {
 		return // which says nothing about any token
 	}
@@ -133,13 +134,13 @@ func (t *tokens) accept(p dispatch.Push, now time.Time) {
 }
 
 // judge hears of a push whose token was refused, and says what becomes of the push.
-func (t *tokens) judge(p dispatch.Push, o Outcome, now time.Time) dispatch.Settled {
+func (t *tokens) judge(p outbox.Push, o Outcome, now time.Time) outbox.SendResult {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweep(now)
 	t.note(p, o, now)
-	s := dispatch.Settled{
-		ID: p.ID, Status: dispatch.NotificationPending, After: t.again(), Attempts: p.Attempts,
+	s := outbox.SendResult{
+		ID: p.ID, Status: outbox.Pending, After: t.again(), Attempts: p.Attempts,
 		Result: string(o.Class), Reason: o.Reason,
 	}
 	suspected := p.Device.SuspectedAt
@@ -148,7 +149,7 @@ func (t *tokens) judge(p dispatch.Push, o Outcome, now time.Time) dispatch.Settl
 		t.verdicts.add(verdict{p.Device, underSuspicion})
 	case now.Sub(*suspected) >= t.gap && !now.Before(t.distrust.until) && t.works(p.Driver, *suspected, now):
 		t.verdicts.add(verdict{p.Device, quarantined})
-		s.Status, s.After = dispatch.NotificationDropped, 0
+		s.Status, s.After = outbox.Dropped, 0
 		s.Attempts++
 	}
 	return s
@@ -175,7 +176,7 @@ func (t *tokens) worksFor(others dispatch.DriverID, now time.Time) bool {
 }
 
 // note has the refusal count as what it shows. t.mu is held.
-func (t *tokens) note(p dispatch.Push, o Outcome, now time.Time) {
+func (t *tokens) note(p outbox.Push, o Outcome, now time.Time) {
 	first := p.Device.SuspectedAt == nil
 	if _, known := t.refused[p.Device.PushToken]; known {
 		first = false

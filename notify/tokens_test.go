@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // court is tokens with a clock of its own, and what came of them.
@@ -36,23 +37,23 @@ func (c *court) last() (what judgement) {
 }
 
 // device is a driver's with a token that was good as long ago, -1 for never.
-func (c *court) device(driver string, good time.Duration) dispatch.Push {
+func (c *court) device(driver string, good time.Duration) outbox.Push {
 	id := dispatch.DriverID(driver)
-	p := dispatch.Push{Driver: id, Device: dispatch.Device{ID: dispatch.DeviceID(driver), Driver: id, PushToken: "token of " + driver}}
+	p := outbox.Push{Driver: id, Device: dispatch.Device{ID: dispatch.DeviceID(driver), Driver: id, PushToken: "token of " + driver}}
 	if at := c.now.Add(-good); good >= 0 {
 		p.Device.GoodAt = &at
 	}
 	return p
 }
 
-func (c *court) takes(p dispatch.Push) { c.accept(p, c.now) }
+func (c *court) takes(p outbox.Push) { c.accept(p, c.now) }
 
-func (c *court) refuses(p dispatch.Push) dispatch.Settled {
+func (c *court) refuses(p outbox.Push) outbox.SendResult {
 	return c.judge(p, Outcome{Class: DeadToken, Reason: "404"}, c.now)
 }
 
 // suspect is p read again after its device came under suspicion.
-func (c *court) suspect(p dispatch.Push) dispatch.Push {
+func (c *court) suspect(p outbox.Push) outbox.Push {
 	at := c.now
 	p.Device.SuspectedAt = &at
 	return p
@@ -65,13 +66,13 @@ func TestTwoVerdicts(t *testing.T) {
 			c := newCourt(t)
 			other, p := c.device("other", 0), c.device("p", good)
 			c.takes(other)
-			mustBe := func(when string, p dispatch.Push, status dispatch.NotificationStatus, what judgement) {
+			mustBe := func(when string, p outbox.Push, status outbox.Status, what judgement) {
 				t.Helper()
 				s := c.refuses(p)
 				if got := c.last(); s.Status != status || got != what {
 					t.Errorf("%s: the push is %s, the token %q, want %s, %q", when, s.Status, got, status, what)
 				}
-				if waits := s.Status == dispatch.NotificationPending; waits != (s.After >= c.gap) {
+				if waits := s.Status == outbox.Pending; waits != (s.After >= c.gap) {
 					t.Errorf("%s: again after %s", when, s.After)
 				}
 			}
@@ -79,7 +80,7 @@ func TestTwoVerdicts(t *testing.T) {
 			if c.apart(p, c.now) {
 				t.Error("apart without a reason")
 			}
-			mustBe("the first", p, dispatch.NotificationPending, underSuspicion)
+			mustBe("the first", p, outbox.Pending, underSuspicion)
 			if !c.apart(p, c.now) {
 				t.Error("a push that was read before the verdict goes with the others")
 			}
@@ -87,15 +88,15 @@ func TestTwoVerdicts(t *testing.T) {
 			c.now = c.now.Add(time.Second)
 			c.takes(other)
 			c.last()
-			mustBe("at the same time", p, dispatch.NotificationPending, "")
+			mustBe("at the same time", p, outbox.Pending, "")
 			c.now = c.now.Add(11 * time.Minute)
-			mustBe("while nobody is reached", p, dispatch.NotificationPending, "")
+			mustBe("while nobody is reached", p, outbox.Pending, "")
 			c.takes(c.device("p", 0))
 			c.last()
-			mustBe("while only the same driver is reached", p, dispatch.NotificationPending, "")
+			mustBe("while only the same driver is reached", p, outbox.Pending, "")
 			c.takes(other)
 			c.last()
-			mustBe("the second", p, dispatch.NotificationDropped, quarantined)
+			mustBe("the second", p, outbox.Dropped, quarantined)
 
 			c.takes(p)
 			if c.last() != trusted {
@@ -141,7 +142,7 @@ func TestMadeUpTokensAreNoEvidence(t *testing.T) {
 // Who has made up too many tokens is believed no more, but for a token that was good.
 func TestMadeUpTokensAreRemembered(t *testing.T) {
 	c := newCourt(t)
-	token := func(i int, good time.Duration) dispatch.Push {
+	token := func(i int, good time.Duration) outbox.Push {
 		p := c.device("cheat", good)
 		p.Device.PushToken = fmt.Sprint("made up ", i)
 		return p

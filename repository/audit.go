@@ -8,7 +8,9 @@ import (
 
 	"gorm.io/gorm"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 type auditRow struct {
@@ -42,7 +44,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	ctx := tx.Statement.Context
 	caller := dispatch.CallerOf(ctx)
 	return unavailable(tx.Create(&auditRow{
-		ID: dispatch.AuditIDFor(ctx, now), At: micros(now), Actor: caller.Actor, RequestID: caller.Request,
+		ID: idempotency.AuditID(ctx, now), At: micros(now), Actor: caller.Actor, RequestID: caller.Request,
 		Action: action, Target: target, Detail: said,
 	}).Error)
 }
@@ -52,11 +54,11 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 // entry's primary key says so, and persist asks again.
 func made(tx *gorm.DB) (*dispatch.AuditEntry, error) {
 	ctx := tx.Statement.Context
-	if dispatch.SeedOf(ctx) == "" {
+	if idempotency.SeedOf(ctx) == "" {
 		return nil, nil //nolint:nilnil // nothing was made
 	}
 	var rows []auditRow
-	err := tx.Where("id = ?", dispatch.AuditIDFor(ctx, time.Time{})).Find(&rows).Error
+	err := tx.Where("id = ?", idempotency.AuditID(ctx, time.Time{})).Find(&rows).Error
 	if err != nil || len(rows) == 0 {
 		return nil, unavailable(err)
 	}
@@ -115,17 +117,17 @@ func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error
 const slotDetail = "scheduled_at"
 
 // requested returns the run that a request has asked for.
-func requested(tx *gorm.DB, e *dispatch.AuditEntry) (dispatch.JobRun, error) {
+func requested(tx *gorm.DB, e *dispatch.AuditEntry) (cronjob.Run, error) {
 	var detail map[string]time.Time
 	if err := json.Unmarshal([]byte(e.Detail), &detail); err != nil {
-		return dispatch.JobRun{}, fmt.Errorf("audit entry %s: %w", e.ID, err)
+		return cronjob.Run{}, fmt.Errorf("audit entry %s: %w", e.ID, err)
 	}
 	var rows []runRow
 	if err := tx.Where("job = ? AND slot = ?", e.Target, micros(detail[slotDetail])).Find(&rows).Error; err != nil {
-		return dispatch.JobRun{}, unavailable(err)
+		return cronjob.Run{}, unavailable(err)
 	}
 	if len(rows) == 0 {
-		return dispatch.JobRun{}, dispatch.ErrJobNotFound
+		return cronjob.Run{}, cronjob.ErrNotFound
 	}
 	return rows[0].run(), nil
 }

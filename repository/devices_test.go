@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 func someDevice(driver dispatch.DriverID, installation, token string) dispatch.Device {
@@ -307,7 +308,7 @@ func TestFunnel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for id, want := range map[dispatch.ID][]dispatch.Funnel{
+		for id, want := range map[dispatch.ID][]outbox.Funnel{
 			d.ID:     {{Told: 4, Accepted: 1, Seen: 2, Tapped: 2, Won: 1}, {Told: 1, Accepted: 1, Seen: 1, Tapped: 1}},
 			other.ID: {{Told: 4, Accepted: 4}},
 		} {

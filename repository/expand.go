@@ -15,6 +15,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // Expand writes a notification for each device that is to be told of an event of the owner's, in one transaction with
@@ -24,18 +25,18 @@ import (
 //
 // ErrNotLeased: the event is not the owner's any more, and nothing was done. ErrUnavailable: nothing was done.
 // ErrUnknown: it is done, or will be when the lease has ended.
-func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (dispatch.Told, error) {
+func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	for range claimTries {
 		told, err := o.expand(ctx, event, take)
 		if !o.dialect.retryable(err) {
 			return told, err
 		}
 	}
-	return dispatch.Told{}, fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
+	return outbox.Expansion{}, fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
 }
 
-func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (dispatch.Told, error) {
-	var told dispatch.Told
+func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
+	var told outbox.Expansion
 	leased := time.Now().Add(o.Term)
 	err := transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
 		if err := o.finish(tx, event); err != nil {
@@ -51,14 +52,14 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 		return o.keep(tx, event)
 	})
 	if err != nil {
-		return dispatch.Told{}, err
+		return outbox.Expansion{}, err
 	}
 	return o.stillOfUse(ctx, told), nil
 }
 
 // stillOfUse drops those of the pushes that have been overtaken. Who told of what was committed while these were written
 // has not seen them: neither to drop them, nor to tell that the offer is over to who was about to get it.
-func (o *Outbox) stillOfUse(ctx context.Context, told dispatch.Told) dispatch.Told {
+func (o *Outbox) stillOfUse(ctx context.Context, told outbox.Expansion) outbox.Expansion {
 	if len(told.Pushes) == 0 {
 		return told
 	}
@@ -101,11 +102,11 @@ type expansion struct {
 	tx     *gorm.DB
 	now    time.Time
 	leased time.Time
-	told   *dispatch.Told
+	told   *outbox.Expansion
 	// heard are those who were told of the event by now.
 	heard map[dispatch.DeviceID]bool
 	// turns are the last that were given out in each lane: to the event, or to those that are being leased.
-	turns [dispatch.Lanes]int64
+	turns [outbox.Lanes]int64
 	// left is how many notifications this part may still write.
 	left int
 }
@@ -117,10 +118,10 @@ func (e *expansion) read(id dispatch.EventID) error {
 		Offer, Done *int64
 		Begun       bool
 	}
-	first := func(l dispatch.Lane) string {
+	first := func(l outbox.Lane) string {
 		return "(SELECT next_at FROM notifications WHERE " + e.dueIn(l) + " ORDER BY next_at LIMIT 1)"
 	}
-	err := e.tx.Raw("SELECT e.*, "+first(dispatch.LaneOffer)+" offer, "+first(dispatch.LaneOver)+` done,
+	err := e.tx.Raw("SELECT e.*, "+first(outbox.LaneOffer)+" offer, "+first(outbox.LaneOver)+` done,
 		EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun FROM events e WHERE e.id = ?`, id).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
@@ -130,8 +131,8 @@ func (e *expansion) read(id dispatch.EventID) error {
 	}
 	row := &rows[0]
 	e.told.Event = row.Row.event()
-	e.turns[dispatch.LaneOffer] = lastTurn(dispatch.LaneOffer, row.Offer)
-	e.turns[dispatch.LaneOver] = lastTurn(dispatch.LaneOver, row.Done)
+	e.turns[outbox.LaneOffer] = lastTurn(outbox.LaneOffer, row.Offer)
+	e.turns[outbox.LaneOver] = lastTurn(outbox.LaneOver, row.Done)
 	if e.told.Dispatch, e.now, err = e.find(e.tx, row.Row.DispatchID, ""); err != nil || !row.Begun {
 		return err
 	}
@@ -149,7 +150,7 @@ func (e *expansion) readBegun(id dispatch.EventID) error {
 	err := e.tx.Raw("SELECT device_id, type, silent, turn FROM notifications WHERE event_id = ?", id).Scan(&written).Error
 	for _, n := range written {
 		e.heard[n.DeviceID] = true
-		l := dispatch.LaneOf(n.Type, n.Silent)
+		l := outbox.LaneOf(n.Type, n.Silent)
 		e.turns[l] = max(e.turns[l], n.Turn)
 	}
 	return err
@@ -174,14 +175,14 @@ func (r *recipient) doubtful() int {
 // run tells those first whose job it is: the offers to all others may be many.
 func (e *expansion) run(take int) error {
 	ev := &e.told.Event
-	tellings := ev.Pushed()
+	tellings := ev.Deliveries()
 	for len(tellings) > 0 && tellings[0].To == dispatch.ToClaimant {
 		if err := e.tell(tellings[0], &take); err != nil {
 			return err
 		}
 		tellings = tellings[1:]
 	}
-	if !ev.Type.Offers() && ev.Type != dispatch.EventCreated {
+	if !ev.Type.IsOffer() && ev.Type != dispatch.EventCreated {
 		if err := e.closeOffer(); err != nil {
 			return err
 		}
@@ -198,7 +199,7 @@ func (e *expansion) run(take int) error {
 }
 
 // tell writes what is told to one audience, as far as this part goes.
-func (e *expansion) tell(t dispatch.Telling, take *int) error {
+func (e *expansion) tell(t dispatch.Delivery, take *int) error {
 	ev, d := &e.told.Event, &e.told.Dispatch
 	if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
 		e.told.Dropped++
@@ -258,7 +259,7 @@ func (e *expansion) closeOffer() error {
 
 const offerTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')`
 
-func (e *expansion) audience(t dispatch.Telling) ([]recipient, error) {
+func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
 	ev := &e.told.Event
 	switch t.To {
 	case dispatch.ToEligible:
@@ -338,7 +339,7 @@ func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ..
 // notificationsAtOnce bounds one INSERT: SQLite takes 32,766 parameters.
 const notificationsAtOnce = 1000
 
-func (e *expansion) write(t dispatch.Telling, to []recipient, take *int) error {
+func (e *expansion) write(t dispatch.Delivery, to []recipient, take *int) error {
 	for len(to) > 0 {
 		n := min(len(to), notificationsAtOnce)
 		if err := e.insert(t, to[:n], take); err != nil {
@@ -349,10 +350,10 @@ func (e *expansion) write(t dispatch.Telling, to []recipient, take *int) error {
 	return nil
 }
 
-func (e *expansion) insert(t dispatch.Telling, to []recipient, take *int) error {
+func (e *expansion) insert(t dispatch.Delivery, to []recipient, take *int) error {
 	ev, d := &e.told.Event, &e.told.Dispatch
-	until := d.TellUntil(t, ev.At)
-	lane := dispatch.LaneOf(t.Type, t.Silent)
+	until := d.DeliverUntil(t, ev.At)
+	lane := outbox.LaneOf(t.Type, t.Silent)
 	args := make([]any, 0, len(to)*notificationColumns)
 	for i, r := range to {
 		turn, claim := e.turn(lane, i), ""
@@ -364,7 +365,7 @@ func (e *expansion) insert(t dispatch.Telling, to []recipient, take *int) error 
 		if *take > 0 && r.wait == 0 {
 			*take--
 			next, claim = micros(e.now.Add(e.Term)), e.Owner
-			p := dispatch.Push{
+			p := outbox.Push{
 				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, Read: time.Now(), Driver: r.device.Driver,
 				Device: r.device, Topic: r.topic, At: ev.At, Until: until, Leased: e.leased,
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // mustBeUndone fails the test unless nothing was written for the event, whose row is the owner's.
@@ -217,7 +218,7 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		s, proxy := db.proxied(t)
 		hold := proxy.Hold("COMMIT")
-		ended := make(chan dispatch.Told, 1)
+		ended := make(chan outbox.Expansion, 1)
 		go func() {
 			told, err := s.as("ins_a").Expand(t.Context(), event, 2)
 			if err != nil {

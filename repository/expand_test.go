@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // lend leases the newest event of that type to the owner.
@@ -22,7 +23,7 @@ func (db *database) lend(t testing.TB, owner string, kind dispatch.EventType) (e
 }
 
 // mustExpand leases the newest event of that type to o, and expands it.
-func (o *Outbox) mustExpand(t testing.TB, db *database, kind dispatch.EventType, take int) dispatch.Told {
+func (o *Outbox) mustExpand(t testing.TB, db *database, kind dispatch.EventType, take int) outbox.Expansion {
 	t.Helper()
 	told, err := o.Expand(t.Context(), db.lend(t, o.Owner, kind), take)
 	if err != nil {
@@ -269,11 +270,11 @@ func TestWhoMayHaveBeenToldHearsThatItIsTaken(t *testing.T) {
 }
 
 // mustBePushes fails the test unless the pushes that Do returned are those that Lease would have.
-func mustBePushes(t *testing.T, db *database, o *Outbox, told dispatch.Told, d dispatch.Dispatch) {
+func mustBePushes(t *testing.T, db *database, o *Outbox, told outbox.Expansion, d dispatch.Dispatch) {
 	t.Helper()
 	for _, p := range told.Pushes {
 		n := db.stored(t, p.ID)
-		want := dispatch.Push{
+		want := outbox.Push{
 			ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Read: p.Read, Driver: n.DriverID,
 			Device: p.Device, Attempts: n.Attempts, At: fromMicros(n.At), Until: fromMicros(n.ExpiresAt), Leased: p.Leased,
 		}
@@ -291,9 +292,9 @@ func mustBePushes(t *testing.T, db *database, o *Outbox, told dispatch.Told, d d
 }
 
 // mustHoldOne fails the test unless o may settle the push.
-func (db *database) mustHoldOne(t *testing.T, o *Outbox, p dispatch.Push) {
+func (db *database) mustHoldOne(t *testing.T, o *Outbox, p outbox.Push) {
 	t.Helper()
-	err := o.Settle(t.Context(), []dispatch.Settled{{ID: p.ID, Status: dispatch.NotificationSent}})
+	err := o.Settle(t.Context(), []outbox.SendResult{{ID: p.ID, Status: outbox.Sent}})
 	if n := db.stored(t, p.ID); err != nil || n.State != stateDone {
 		t.Errorf("settled: %v, %+v", err, n)
 	}

@@ -7,13 +7,14 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 type idempotencyRow struct {
 	Caller      string `gorm:"primaryKey"`
 	Name        string `gorm:"primaryKey"`
 	Fingerprint string
-	Seed        dispatch.Seed
+	Seed        idempotency.Seed
 	Leased      string
 	LeaseEnds   int64
 	Answer      []byte
@@ -26,7 +27,7 @@ func (idempotencyRow) TableName() string { return "idempotency_keys" }
 // Reserve gives the right to do a request for as long as lease to one who asks, and remembers it for as long as keep; or
 // it returns what was answered. Whoever gets a request that another has begun and not ended in time gets its seed.
 // ErrKeyReused, ErrKeyInUse; ErrUnavailable; ErrUnknown: it may be reserved until the lease ends.
-func (s *Store) Reserve(ctx context.Context, once dispatch.Once, lease, keep time.Duration) (dispatch.Reservation, error) {
+func (s *Store) Reserve(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error) {
 	var row idempotencyRow
 	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
 		var rows []idempotencyRow
@@ -40,7 +41,7 @@ func (s *Store) Reserve(ctx context.Context, once dispatch.Once, lease, keep tim
 			return err
 		}
 		fresh := idempotencyRow{
-			Caller: once.Caller, Name: once.Name, Fingerprint: once.Fingerprint, Seed: dispatch.NewSeed(now),
+			Caller: once.Caller, Name: once.Name, Fingerprint: once.Fingerprint, Seed: idempotency.NewSeed(now),
 			Leased: dispatch.Unique("lse_", now), LeaseEnds: micros(now.Add(lease)), ExpiresAt: micros(now.Add(keep)),
 		}
 		if len(rows) == 0 {
@@ -59,7 +60,7 @@ func (s *Store) Reserve(ctx context.Context, once dispatch.Once, lease, keep tim
 		}
 		return unavailable(taken.Error)
 	})
-	return dispatch.Reservation{Once: once, Seed: row.Seed, Lease: row.Leased, Answer: row.Answer}, err
+	return idempotency.Reservation{Request: once, Seed: row.Seed, Lease: row.Leased, Answer: row.Answer}, err
 }
 
 // next returns what becomes of the row when a request with its key comes.
@@ -68,11 +69,11 @@ func (row idempotencyRow) next(fresh idempotencyRow, now time.Time) (idempotency
 	case row.ExpiresAt <= micros(now):
 		return fresh, nil
 	case row.Fingerprint != fresh.Fingerprint:
-		return row, dispatch.ErrKeyReused
+		return row, idempotency.ErrKeyReused
 	case len(row.Answer) > 0:
 		return row, nil
 	case row.LeaseEnds > micros(now):
-		return row, dispatch.ErrKeyInUse
+		return row, idempotency.ErrKeyInUse
 	}
 	row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds
 	return row, nil
@@ -80,7 +81,7 @@ func (row idempotencyRow) next(fresh idempotencyRow, now time.Time) (idempotency
 
 // Settle keeps what was answered to the request, or, if that is nil, lets the next one who asks do it again. ErrNotLeased
 // if another has it by now.
-func (s *Store) Settle(ctx context.Context, r dispatch.Reservation, answer []byte) error {
+func (s *Store) Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error {
 	if r.Lease == "" {
 		return dispatch.ErrNotLeased // what is answered is nobody's
 	}
@@ -97,7 +98,7 @@ func (s *Store) Settle(ctx context.Context, r dispatch.Reservation, answer []byt
 // changed reports whether the request of ctx has changed its dispatch already: whoever does it again is answered with the
 // dispatch as it stands. It asks nobody where the request has no seed.
 func changed(db *gorm.DB) (bool, error) {
-	seed := dispatch.SeedOf(db.Statement.Context)
+	seed := idempotency.SeedOf(db.Statement.Context)
 	if seed == "" {
 		return false, nil
 	}
@@ -108,7 +109,7 @@ func changed(db *gorm.DB) (bool, error) {
 
 // noteChange writes that, in the change's own transaction.
 func noteChange(tx *gorm.DB) error {
-	seed := dispatch.SeedOf(tx.Statement.Context)
+	seed := idempotency.SeedOf(tx.Statement.Context)
 	if seed == "" {
 		return nil
 	}

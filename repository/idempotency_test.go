@@ -12,12 +12,14 @@ import (
 
 	"gorm.io/gorm"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
-var someRequest = dispatch.Once{Caller: "key_1", Name: strings.Repeat("a", 64), Fingerprint: strings.Repeat("b", 64)}
+var someRequest = idempotency.Request{Caller: "key_1", Name: strings.Repeat("a", 64), Fingerprint: strings.Repeat("b", 64)}
 
-func (db *database) reserve(t testing.TB, once dispatch.Once) dispatch.Reservation {
+func (db *database) reserve(t testing.TB, once idempotency.Request) idempotency.Reservation {
 	t.Helper()
 	r, err := db.Reserve(t.Context(), once, time.Minute, 24*time.Hour)
 	if err != nil {
@@ -28,14 +30,14 @@ func (db *database) reserve(t testing.TB, once dispatch.Once) dispatch.Reservati
 
 func TestReserve(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		var first dispatch.Reservation
+		var first idempotency.Reservation
 		var got, refused atomic.Int32
 		together(20, func(int) {
 			switch r, err := db.Reserve(t.Context(), someRequest, time.Minute, 24*time.Hour); {
 			case err == nil:
 				first = r
 				got.Add(1)
-			case errors.Is(err, dispatch.ErrKeyInUse) && !errors.Is(err, dispatch.ErrUnavailable):
+			case errors.Is(err, idempotency.ErrKeyInUse) && !errors.Is(err, dispatch.ErrUnavailable):
 				refused.Add(1)
 			default:
 				t.Error(err)
@@ -52,7 +54,7 @@ func TestReserve(t *testing.T) {
 		another = someRequest
 		another.Fingerprint = strings.Repeat("c", 64)
 		_, err := db.Reserve(t.Context(), another, time.Minute, time.Hour)
-		mustBeError(t, "another request", err, dispatch.ErrKeyReused)
+		mustBeError(t, "another request", err, idempotency.ErrKeyReused)
 
 		// Who has it dies; at the end of the lease another goes on in its place.
 		db.exec(t, "UPDATE idempotency_keys SET lease_ends = ? WHERE caller = 'key_1'", micros(db.now(t).Add(-time.Millisecond)))
@@ -78,7 +80,7 @@ func TestReserve(t *testing.T) {
 			}
 		}
 		_, err = db.Reserve(t.Context(), another, time.Minute, time.Hour)
-		mustBeError(t, "another request, afterwards", err, dispatch.ErrKeyReused)
+		mustBeError(t, "another request, afterwards", err, idempotency.ErrKeyReused)
 
 		// A day later it is a key as any.
 		db.exec(t, "UPDATE idempotency_keys SET expires_at = ?", micros(db.now(t).Add(-time.Millisecond)))
@@ -86,7 +88,7 @@ func TestReserve(t *testing.T) {
 			t.Errorf("afterwards it is %+v", r)
 		}
 		_, err = db.Reserve(t.Context(), another, time.Minute, time.Hour)
-		mustBeError(t, "the new one", err, dispatch.ErrKeyInUse)
+		mustBeError(t, "the new one", err, idempotency.ErrKeyInUse)
 	})
 }
 
@@ -104,7 +106,7 @@ func TestReserveAgainTogether(t *testing.T) {
 					switch _, err := db.Reserve(t.Context(), once, time.Minute, time.Hour); {
 					case err == nil:
 						got.Add(1)
-					case !errors.Is(err, dispatch.ErrKeyInUse):
+					case !errors.Is(err, idempotency.ErrKeyInUse):
 						t.Error(err)
 					}
 				})
@@ -127,7 +129,7 @@ func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (an
 		"dispatches": func(ctx context.Context) (any, error) {
 			d, err := db.Create(ctx, func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 				w := dispatch.Window{OpensAt: now, ExpiresAt: now.Add(time.Hour)}
-				d, events := dispatch.New(dispatch.IDFor(ctx, now), "ERP-1", order, w, "key_1", now)
+				d, events := dispatch.New(idempotency.DispatchID(ctx, now), "ERP-1", order, w, "key_1", now)
 				return d, events, nil
 			})
 			return d.ID, err
@@ -136,13 +138,13 @@ func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (an
 			many := make([]dispatch.Driver, 3)
 			for i := range many {
 				many[i] = someDriver(i)
-				many[i].ID = dispatch.DriverIDFor(ctx, time.Now(), i)
+				many[i].ID = idempotency.DriverID(ctx, time.Now(), i)
 			}
 			return nil, db.AddDrivers(ctx, many)
 		},
 		"drivers, one": func(ctx context.Context) (any, error) {
 			one := someDriver(9)
-			one.ID, one.FirebaseUID = dispatch.DriverIDFor(ctx, time.Now(), 0), "uid"
+			one.ID, one.FirebaseUID = idempotency.DriverID(ctx, time.Now(), 0), "uid"
 			r, err := db.CreateDriver(ctx, one)
 			return r.ID, err
 		},
@@ -154,7 +156,7 @@ func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (an
 			return r.Version, err
 		},
 		"api_keys": func(ctx context.Context) (any, error) {
-			k, err := db.AddKey(ctx, dispatch.Key{ID: dispatch.KeyIDFor(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"})
+			k, err := db.AddKey(ctx, dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"})
 			return k.ID, err
 		},
 		"notifications WHERE state = 0": func(ctx context.Context) (any, error) {
@@ -174,7 +176,7 @@ func TestDoneAgain(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for name, do := range db.twice(t) {
 			table, _, _ := strings.Cut(name, ",")
-			ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+			ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 			before, audited := db.count(t, table), db.count(t, "audit")
 			want, err := do(ctx)
 			if err != nil {
@@ -186,7 +188,7 @@ func TestDoneAgain(t *testing.T) {
 				t.Errorf("%s: %d made, %d audited", name, made, rows)
 			}
 			if name == "job_runs" { // the run that was asked for has begun, and ended
-				db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), dispatch.RunSucceeded)
+				db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Succeeded)
 			}
 			together(8, func(int) {
 				if got, err := do(ctx); err != nil || got != want {
@@ -206,7 +208,7 @@ func TestDoneTogether(t *testing.T) {
 		for name, do := range db.twice(t) {
 			table, _, _ := strings.Cut(name, ",")
 			want := map[string]int{"drivers": 3}[name]
-			ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+			ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 			before := db.count(t, table)
 			var results [8]any
 			together(len(results), func(i int) {
@@ -239,7 +241,7 @@ func TestDoneAgainAfterALostReply(t *testing.T) {
 			}
 			db.exec(t, "DELETE FROM api_keys")
 			table, _, _ := strings.Cut(name, ",")
-			ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+			ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 			db.exec(t, "UPDATE drivers SET firebase_uid = NULL")
 			db.exec(t, "UPDATE dispatches SET external_id = NULL")
 			do := db.twice(t)[name]
@@ -261,14 +263,14 @@ func TestDoneAgainAfterALostReply(t *testing.T) {
 // A key that was made by another secret can't be shown again.
 func TestAddKeyOfAnotherSecret(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
-		k := dispatch.Key{ID: dispatch.KeyIDFor(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"}
+		ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
+		k := dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: "n", Role: dispatch.Viewer, Hash: "h"}
 		if _, err := db.AddKey(ctx, k); err != nil {
 			t.Fatal(err)
 		}
 		k.Hash = "another"
 		_, err := db.AddKey(ctx, k)
-		mustBeError(t, "another's", err, dispatch.ErrKeyReused)
+		mustBeError(t, "another's", err, idempotency.ErrKeyReused)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 type keyRow struct {
@@ -56,7 +57,7 @@ func (s *Store) AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord,
 		if e != nil {
 			row, _, err := s.lockKey(tx, k.ID)
 			if err == nil && row.Hash != k.Hash {
-				return dispatch.ErrKeyReused
+				return idempotency.ErrKeyReused
 			}
 			record = row.record()
 			return err

@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // A notification has two kinds of next_at. Once it was leased it is a time: the end of the lease, or when it is tried
@@ -25,21 +26,21 @@ const (
 
 // laneRange is which next_at a lane's notifications have: from the first to before the second, or until now for 0. A row
 // that is due in 1970 for another reason than its turn comes first.
-func laneRange(l dispatch.Lane) (from, before int64) {
+func laneRange(l outbox.Lane) (from, before int64) {
 	switch l {
-	case dispatch.LaneOwn:
+	case outbox.LaneOwn:
 		return 0, 2 * laneWidth
-	case dispatch.LaneOffer:
+	case outbox.LaneOffer:
 		return 2 * laneWidth, 3 * laneWidth
-	case dispatch.LaneOver:
+	case outbox.LaneOver:
 		return 3 * laneWidth, firstTime
-	case dispatch.LaneAgain:
+	case outbox.LaneAgain:
 	}
 	return firstTime, 0
 }
 
 // lastTurn is the last turn that was given out in a lane, where the first that waits has the given one, nil for none.
-func lastTurn(l dispatch.Lane, first *int64) int64 {
+func lastTurn(l outbox.Lane, first *int64) int64 {
 	if first != nil {
 		return *first
 	}
@@ -48,15 +49,15 @@ func lastTurn(l dispatch.Lane, first *int64) int64 {
 }
 
 // turn is the turn of an event's i-th notification after its last turn.
-func (e *expansion) turn(l dispatch.Lane, i int) int64 {
-	if l == dispatch.LaneOwn {
+func (e *expansion) turn(l outbox.Lane, i int) int64 {
+	if l == outbox.LaneOwn {
 		return laneWidth // these are few: first come, first served
 	}
 	return e.turns[l] + 1 + int64(i/atOneTurn)
 }
 
 // dueIn is the condition that a notification is due in a lane.
-func (o *Outbox) dueIn(l dispatch.Lane) string {
+func (o *Outbox) dueIn(l outbox.Lane) string {
 	from, before := laneRange(l)
 	if before == 0 {
 		return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at <= ", from) + o.dialect.now()
@@ -85,11 +86,11 @@ func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.Not
 }
 
 // waiting says in which lanes something is due.
-func (o *Outbox) waiting(ctx context.Context) (waiting [dispatch.Lanes]bool, err error) {
-	exists := make([]string, dispatch.Lanes)
-	into := make([]any, dispatch.Lanes)
+func (o *Outbox) waiting(ctx context.Context) (waiting [outbox.Lanes]bool, err error) {
+	exists := make([]string, outbox.Lanes)
+	into := make([]any, outbox.Lanes)
 	for l := range waiting {
-		exists[l] = "EXISTS (SELECT 1 FROM notifications WHERE " + o.dueIn(dispatch.Lane(l)) + ")"
+		exists[l] = "EXISTS (SELECT 1 FROM notifications WHERE " + o.dueIn(outbox.Lane(l)) + ")"
 		into[l] = &waiting[l]
 	}
 	err = o.relay.WithContext(ctx).Raw("SELECT " + strings.Join(exists, ", ")).Row().Scan(into...)
@@ -97,7 +98,7 @@ func (o *Outbox) waiting(ctx context.Context) (waiting [dispatch.Lanes]bool, err
 }
 
 // shares divides n among the lanes in which something waits, and says how many those are.
-func (o *Outbox) shares(n int, waiting [dispatch.Lanes]bool) (shares [dispatch.Lanes]int, lanes int) {
+func (o *Outbox) shares(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes]int, lanes int) {
 	o.turns.Lock()
 	defer o.turns.Unlock()
 	for range n {
@@ -114,14 +115,14 @@ func (o *Outbox) shares(n int, waiting [dispatch.Lanes]bool) (shares [dispatch.L
 }
 
 // leaseOf leases of each lane up to its share.
-func (o *Outbox) leaseOf(ctx context.Context, shares [dispatch.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
+func (o *Outbox) leaseOf(ctx context.Context, shares [outbox.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
 	parts := make([]string, 0, lanes)
 	limits := make([]any, 0, lanes)
 	for l, share := range shares {
 		if share == 0 {
 			continue
 		}
-		due := "SELECT id FROM notifications WHERE " + o.dueIn(dispatch.Lane(l)) + " ORDER BY next_at, id LIMIT ?" + o.dialect.skipLocked
+		due := "SELECT id FROM notifications WHERE " + o.dueIn(outbox.Lane(l)) + " ORDER BY next_at, id LIMIT ?" + o.dialect.skipLocked
 		switch {
 		case lanes == 1:
 		case o.dialect.skipLocked == "": // SQLite takes no brackets around a part of a UNION

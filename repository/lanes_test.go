@@ -7,20 +7,21 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // inLanes writes n notifications in each lane that are due: those of LaneAgain as a version wrote them that knows no turns.
 func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
 	t.Helper()
 	devices := db.equipped(t, n)
-	for l, kind := range map[dispatch.Lane]dispatch.EventType{
-		dispatch.LaneOwn: dispatch.EventCanceled, dispatch.LaneAgain: dispatch.EventUpdated,
-		dispatch.LaneOffer: dispatch.EventOpened, dispatch.LaneOver: dispatch.EventCanceled,
+	for l, kind := range map[outbox.Lane]dispatch.EventType{
+		outbox.LaneOwn: dispatch.EventCanceled, outbox.LaneAgain: dispatch.EventUpdated,
+		outbox.LaneOffer: dispatch.EventOpened, outbox.LaneOver: dispatch.EventCanceled,
 	} {
 		db.notifications(t, d, n, func(i int, row *notificationRow) {
 			toDevices(devices)(i, row)
-			row.Type, row.Silent = kind, l == dispatch.LaneOver
-			if from, _ := laneRange(l); l != dispatch.LaneAgain {
+			row.Type, row.Silent = kind, l == outbox.LaneOver
+			if from, _ := laneRange(l); l != outbox.LaneAgain {
 				row.Turn = from + 1 + int64(i)
 				row.NextAt = row.Turn
 			}
@@ -28,11 +29,11 @@ func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
 	}
 }
 
-func laneOf(p dispatch.Push) dispatch.Lane {
+func laneOf(p outbox.Push) outbox.Lane {
 	if p.Type == dispatch.EventUpdated {
-		return dispatch.LaneAgain
+		return outbox.LaneAgain
 	}
-	return dispatch.LaneOf(p.Type, p.Silent)
+	return outbox.LaneOf(p.Type, p.Silent)
 }
 
 func TestEachLaneHasItsShare(t *testing.T) {
@@ -40,7 +41,7 @@ func TestEachLaneHasItsShare(t *testing.T) {
 		d := db.add(t, nil)
 		db.inLanes(t, d, 20)
 		o := db.as("ins_a")
-		lease := func(limit int) (of [dispatch.Lanes]int) {
+		lease := func(limit int) (of [outbox.Lanes]int) {
 			pushes, dropped, err := o.Lease(t.Context(), limit)
 			if err != nil || len(dropped) != 0 {
 				t.Fatalf("%v, %v", dropped, err)
@@ -53,7 +54,7 @@ func TestEachLaneHasItsShare(t *testing.T) {
 		if of := lease(10); of != [...]int{4, 2, 3, 1} {
 			t.Errorf("of ten: %v", of)
 		}
-		var of [dispatch.Lanes]int
+		var of [outbox.Lanes]int
 		for range 10 { // however few there is room for
 			for l, n := range lease(1) {
 				of[l] += n
@@ -68,7 +69,7 @@ func TestEachLaneHasItsShare(t *testing.T) {
 		if of := lease(50); of[0]+of[1]+of[2]+of[3] != 10 {
 			t.Errorf("of the rest: %v", of)
 		}
-		if of := lease(50); of != [dispatch.Lanes]int{} {
+		if of := lease(50); of != [outbox.Lanes]int{} {
 			t.Errorf("of nothing: %v", of)
 		}
 	})
@@ -98,7 +99,7 @@ func TestLanesAreLeasedOnce(t *testing.T) {
 					}
 					all := len(times)
 					mu.Unlock()
-					if all == dispatch.Lanes*inEach {
+					if all == outbox.Lanes*inEach {
 						return
 					}
 				}
@@ -156,16 +157,16 @@ func TestWhatIsGivenBackHasItsTurn(t *testing.T) {
 		if err != nil || len(pushes) != 8 {
 			t.Fatalf("%d, %v", len(pushes), err)
 		}
-		settled := make([]dispatch.Settled, len(pushes))
+		settled := make([]outbox.SendResult, len(pushes))
 		for i, p := range pushes {
-			settled[i] = dispatch.Settled{ID: p.ID, Status: dispatch.NotificationPending}
+			settled[i] = outbox.SendResult{ID: p.ID, Status: outbox.Pending}
 		}
 		if err := o.Settle(t.Context(), settled); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range pushes {
 			row := db.stored(t, p.ID)
-			if laneOf(p) == dispatch.LaneAgain {
+			if laneOf(p) == outbox.LaneAgain {
 				db.mustBeAbout(t, "next_at of one without a turn", row.NextAt, 0)
 			} else if row.NextAt != row.Turn {
 				t.Errorf("its turn is %d, next_at %d", row.Turn, row.NextAt)

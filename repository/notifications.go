@@ -10,10 +10,11 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
-func (row *notificationRow) notification() dispatch.Notification {
-	n := dispatch.Notification{
+func (row *notificationRow) notification() outbox.Notification {
+	n := outbox.Notification{
 		ID: row.ID, Event: row.EventID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round,
 		Driver: row.DriverID, Device: row.DeviceID, Topic: row.Topic, Silent: row.Silent, Status: statusOf(row.State),
 		Attempts: row.Attempts, Result: row.Result, Reason: row.Reason, At: fromMicros(row.At), CreatedAt: fromMicros(row.CreatedAt),
@@ -26,34 +27,34 @@ func (row *notificationRow) notification() dispatch.Notification {
 	return n
 }
 
-func statusOf(state int) dispatch.NotificationStatus {
+func statusOf(state int) outbox.Status {
 	switch state {
 	case statePending:
-		return dispatch.NotificationPending
+		return outbox.Pending
 	case stateDone:
-		return dispatch.NotificationSent
+		return outbox.Sent
 	case stateDead:
-		return dispatch.NotificationDead
+		return outbox.Dead
 	}
-	return dispatch.NotificationDropped
+	return outbox.Dropped
 }
 
-func stateOf(s dispatch.NotificationStatus) int {
+func stateOf(s outbox.Status) int {
 	switch s {
-	case dispatch.NotificationPending:
+	case outbox.Pending:
 		return statePending
-	case dispatch.NotificationSent:
+	case outbox.Sent:
 		return stateDone
-	case dispatch.NotificationDead:
+	case outbox.Dead:
 		return stateDead
-	case dispatch.NotificationDropped:
+	case outbox.Dropped:
 	}
 	return stateDropped
 }
 
 // Notifications returns what was pushed about a dispatch, and is to be, the oldest first, and the cursor of the next
 // page, "" after the last. An unknown dispatch has none.
-func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Notification, string, error) {
+func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
 	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.along("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
 		at, last, err := parsePlace(page.Cursor)
@@ -69,7 +70,7 @@ func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch
 // after the last. A page costs the same however many there are. First come those that got to where they stand last; of
 // those that are PENDING, those whose turn comes last; of those that are SENT, those whose offer ends last. With no
 // status, the newest first.
-func (s *Store) NotificationsBy(ctx context.Context, status dispatch.NotificationStatus, page dispatch.Page) ([]dispatch.Notification, string, error) {
+func (s *Store) NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error) {
 	db, err := notificationsBy(s.general.WithContext(ctx), status, page)
 	if err != nil {
 		return nil, "", err
@@ -77,7 +78,7 @@ func (s *Store) NotificationsBy(ctx context.Context, status dispatch.Notificatio
 	return readPage(db, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
 }
 
-func notificationsBy(db *gorm.DB, status dispatch.NotificationStatus, page dispatch.Page) (*gorm.DB, error) {
+func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*gorm.DB, error) {
 	var at int64
 	var last dispatch.NotificationID
 	if page.Cursor != "" {
@@ -100,7 +101,7 @@ func notificationsBy(db *gorm.DB, status dispatch.NotificationStatus, page dispa
 	return db.Order("next_at DESC, id DESC"), nil
 }
 
-func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]dispatch.Notification, string, error) {
+func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]outbox.Notification, string, error) {
 	var rows []notificationRow
 	if err := db.Limit(limit + 1).Find(&rows).Error; err != nil {
 		return nil, "", unavailable(err)
@@ -111,7 +112,7 @@ func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]dispat
 		last := &rows[limit-1]
 		next = place(at(last), last.ID)
 	}
-	items := make([]dispatch.Notification, len(rows))
+	items := make([]outbox.Notification, len(rows))
 	for i := range rows {
 		items[i] = rows[i].notification()
 	}
@@ -138,8 +139,8 @@ func parsePlace(s string) (int64, dispatch.NotificationID, error) {
 
 // Redrive makes a dead notification due again, as if it had never been tried. ErrNotificationNotFound; ErrNotDead also
 // when pushing it is of no use any more.
-func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (dispatch.Notification, error) {
-	var n dispatch.Notification
+func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error) {
+	var n outbox.Notification
 	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
 		e, err := made(tx)
 		if err != nil {
@@ -155,12 +156,12 @@ func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (dispat
 	return n, err
 }
 
-func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (dispatch.Notification, error) {
+func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification, error) {
 	now := s.dialect.now()
 	moved := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
 		" WHERE id = ? AND state = 2 AND expires_at > "+now, id)
 	if moved.Error != nil {
-		return dispatch.Notification{}, unavailable(moved.Error)
+		return outbox.Notification{}, unavailable(moved.Error)
 	}
 	n, err := notification(tx, id)
 	if err != nil {
@@ -175,24 +176,24 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (dispatch.Notif
 	if e, err := made(tx); err != nil || e != nil { // just now, while this waited for the row
 		return n, err
 	}
-	if n.Status == dispatch.NotificationDead {
+	if n.Status == outbox.Dead {
 		return n, &notDeadError{"what it tells of was over at " + n.Until.Format(time.RFC3339) + ": to push it is of no use any more"}
 	}
 	return n, &notDeadError{fmt.Sprintf("the notification is %s: only one that is DEAD can be sent again", n.Status)}
 }
 
-func notification(tx *gorm.DB, id dispatch.NotificationID) (dispatch.Notification, error) {
+func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification, error) {
 	var rows []notificationRow
 	if err := tx.Where("id = ?", id).Find(&rows).Error; err != nil {
-		return dispatch.Notification{}, unavailable(err)
+		return outbox.Notification{}, unavailable(err)
 	}
 	if len(rows) == 0 {
-		return dispatch.Notification{}, dispatch.ErrNotificationNotFound
+		return outbox.Notification{}, dispatch.ErrNotificationNotFound
 	}
 	return rows[0].notification(), nil
 }
 
-func (s *Store) stillUseful(tx *gorm.DB, n dispatch.Notification) error {
+func (s *Store) stillUseful(tx *gorm.DB, n outbox.Notification) error {
 	d, _, err := s.find(tx, n.Dispatch, "")
 	if err == nil && d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
 		return &notDeadError{"what it tells of is over: to push it is of no use any more"}

@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // notification writes one that is dead, of an offer that stands, as edit changes it.
@@ -35,7 +36,7 @@ func (db *database) notification(t testing.TB, id dispatch.ID, edit func(*notifi
 }
 
 // pages reads a list to its end.
-func pages(t *testing.T, limit int, read func(dispatch.Page) ([]dispatch.Notification, string, error)) (all []dispatch.NotificationID) {
+func pages(t *testing.T, limit int, read func(dispatch.Page) ([]outbox.Notification, string, error)) (all []dispatch.NotificationID) {
 	t.Helper()
 	for p := (dispatch.Page{Limit: limit}); ; {
 		items, next, err := read(p)
@@ -65,17 +66,17 @@ func TestNotificationAsItIsShown(t *testing.T) {
 		if err != nil || next != "" || len(items) != 2 {
 			t.Fatalf("%+v, %q, %v", items, next, err)
 		}
-		want := dispatch.Notification{
+		want := outbox.Notification{
 			ID: sent.ID, Event: sent.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Driver: sent.DriverID, Device: sent.DeviceID,
-			Silent: true, Status: dispatch.NotificationSent, Attempts: 3, Result: "sent", At: fromMicros(sent.At), CreatedAt: fromMicros(sent.CreatedAt),
+			Silent: true, Status: outbox.Sent, Attempts: 3, Result: "sent", At: fromMicros(sent.At), CreatedAt: fromMicros(sent.CreatedAt),
 			SentAt: fromOptionalMicros(sent.SentAt), Until: fromMicros(sent.ExpiresAt),
 		}
 		if !reflect.DeepEqual(items[0], want) {
 			t.Errorf("got\n%+v, want\n%+v", items[0], want)
 		}
-		want = dispatch.Notification{
+		want = outbox.Notification{
 			ID: waiting.ID, Event: waiting.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Topic: "dsp_x",
-			Status: dispatch.NotificationPending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", At: fromMicros(waiting.At), CreatedAt: fromMicros(waiting.CreatedAt),
+			Status: outbox.Pending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", At: fromMicros(waiting.At), CreatedAt: fromMicros(waiting.CreatedAt),
 			NextAt: fromOptionalMicros(&waiting.NextAt), Until: fromMicros(waiting.ExpiresAt),
 		}
 		if !reflect.DeepEqual(items[1], want) {
@@ -97,7 +98,7 @@ func TestNotificationPages(t *testing.T) {
 			}))
 		}
 		expect := func(what string, keep func(notificationRow) bool, less func(a, b notificationRow) int,
-			read func(dispatch.Page) ([]dispatch.Notification, string, error)) {
+			read func(dispatch.Page) ([]outbox.Notification, string, error)) {
 			t.Helper()
 			var want []dispatch.NotificationID
 			for _, row := range slices.SortedFunc(slices.Values(rows), less) {
@@ -114,17 +115,17 @@ func TestNotificationPages(t *testing.T) {
 		byID := func(a, b notificationRow) int { return strings.Compare(string(a.ID), string(b.ID)) }
 		expect("of a dispatch", func(r notificationRow) bool { return r.DispatchID == id },
 			func(a, b notificationRow) int { return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), byID(a, b)) },
-			func(p dispatch.Page) ([]dispatch.Notification, string, error) {
+			func(p dispatch.Page) ([]outbox.Notification, string, error) {
 				return db.Notifications(t.Context(), id, p)
 			})
-		for _, status := range []dispatch.NotificationStatus{"DEAD", "PENDING", "SENT", "DROPPED", ""} {
+		for _, status := range []outbox.Status{"DEAD", "PENDING", "SENT", "DROPPED", ""} {
 			expect(string(status), func(r notificationRow) bool { return status == "" || r.notification().Status == status },
 				func(a, b notificationRow) int {
 					if status == "" {
 						return byID(b, a)
 					}
 					return cmp.Or(cmp.Compare(b.NextAt, a.NextAt), byID(b, a))
-				}, func(p dispatch.Page) ([]dispatch.Notification, string, error) {
+				}, func(p dispatch.Page) ([]outbox.Notification, string, error) {
 					return db.NotificationsBy(t.Context(), status, p)
 				})
 		}
@@ -169,15 +170,15 @@ func TestAPageCostsTheSame(t *testing.T) {
 		if db.dialect.skipLocked != "" {
 			db.exec(t, "ANALYZE TABLE notifications")
 		}
-		_, next, err := db.NotificationsBy(t.Context(), dispatch.NotificationDead, dispatch.Page{Limit: limit})
+		_, next, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, later, err := db.NotificationsBy(t.Context(), dispatch.NotificationDead, dispatch.Page{Limit: limit, Cursor: next})
+		_, later, err := db.NotificationsBy(t.Context(), outbox.Dead, dispatch.Page{Limit: limit, Cursor: next})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, status := range []dispatch.NotificationStatus{dispatch.NotificationDead, ""} {
+		for _, status := range []outbox.Status{outbox.Dead, ""} {
 			for _, cursor := range []string{"", next, later} {
 				query := db.general.ToSQL(func(tx *gorm.DB) *gorm.DB {
 					q, err := notificationsBy(tx, status, dispatch.Page{Limit: limit, Cursor: cursor})
@@ -254,7 +255,7 @@ func TestRedrive(t *testing.T) {
 		d := db.add(t, nil)
 		dead := db.notification(t, d.ID, nil)
 		n, err := db.Redrive(t.Context(), dead.ID)
-		if err != nil || n.Status != dispatch.NotificationPending || n.Attempts != 0 || n.NextAt == nil || time.Until(*n.NextAt) > time.Second {
+		if err != nil || n.Status != outbox.Pending || n.Attempts != 0 || n.NextAt == nil || time.Until(*n.NextAt) > time.Second {
 			t.Errorf("%+v, %v", n, err)
 		}
 		if ids, err := db.as("me").leaseShares(t.Context(), 10); !slices.Equal(ids, []dispatch.NotificationID{dead.ID}) || err != nil {

@@ -6,6 +6,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // Seen writes that the driver's app has shown the offer of that round, which there must be. The first time is kept.
@@ -47,7 +48,7 @@ UNION ALL SELECT round, 0, 0, 0, 0, 0, MIN(at),
 // Funnel counts the drivers of each round, the first round first. Who was told, and of
 // whom the push service took the push, is known for as long as the notifications are kept: in the first forgotten
 // rounds both are 0 and mean nothing. Who saw it and who tapped is known for as long as Prune keeps that. ErrNotFound.
-func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.Funnel, forgotten int, err error) {
+func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error) {
 	db := s.general.WithContext(ctx)
 	d, now, err := s.find(db, id, "")
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []dispatch.F
 	if err := db.Raw(funnelSQL, id, id, id, id, id).Scan(&rows).Error; err != nil {
 		return nil, 0, unavailable(err)
 	}
-	rounds = make([]dispatch.Funnel, d.Round)
+	rounds = make([]outbox.Funnel, d.Round)
 	over := make([]*int64, d.Round+1)
 	over[d.Round] = optionalMicros(&d.ExpiresAt)
 	for _, r := range rows {

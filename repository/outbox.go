@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 type outboxRow struct {
@@ -85,7 +86,7 @@ type Outbox struct {
 	OutboxOptions
 	turns struct {
 		sync.Mutex
-		dispatch.LaneTurns
+		outbox.LaneTurns
 	}
 }
 
@@ -104,7 +105,7 @@ func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID
 // Lease leases up to limit of the notifications that are due, of each lane its share, those whose turn it is first, and
 // returns them ready to send. dropped counts by reason those that were of no use any more. Fewer than limit, with those
 // that were dropped, say that no more are due.
-func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []dispatch.Push, dropped map[string]int, err error) {
+func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
 	until := time.Now().Add(o.Term) // before it is asked for: the lease ends no earlier
 	ids, err := o.leaseShares(ctx, limit)
 	if len(ids) == 0 {
@@ -129,7 +130,7 @@ type pushRow struct {
 }
 
 // pushes reads what was leased, with the devices and the dispatches as they are now, and the database's time.
-func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leased time.Time) ([]dispatch.Push, time.Time, error) {
+func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leased time.Time) ([]outbox.Push, time.Time, error) {
 	var rows []pushRow
 	var now time.Time
 	db := o.relay.WithContext(ctx)
@@ -158,16 +159,16 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 	for i := range found {
 		about[found[i].Row.ID] = found[i].Row.at(fromMicros(found[i].Now))
 	}
-	pushes := make([]dispatch.Push, len(rows))
+	pushes := make([]outbox.Push, len(rows))
 	for i := range rows {
 		pushes[i] = rows[i].push(about[rows[i].Row.DispatchID], leased)
 	}
 	return pushes, now, nil
 }
 
-func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) dispatch.Push {
+func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) outbox.Push {
 	n := &row.Row
-	p := dispatch.Push{
+	p := outbox.Push{
 		ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Read: time.Now(), Driver: n.DriverID,
 		Topic: n.Topic, Attempts: n.Attempts, At: fromMicros(n.At), Until: fromMicros(n.ExpiresAt), Leased: leased,
 	}
@@ -191,8 +192,8 @@ func ownClock(at *int64, now int64) *time.Time {
 }
 
 // dropUseless settles what is of no use any more, and returns the rest.
-func (o *Outbox) dropUseless(ctx context.Context, leased []dispatch.Push, now time.Time) (pushes []dispatch.Push, dropped map[string]int, err error) {
-	var settled []dispatch.Settled
+func (o *Outbox) dropUseless(ctx context.Context, leased []outbox.Push, now time.Time) (pushes []outbox.Push, dropped map[string]int, err error) {
+	var settled []outbox.SendResult
 	dropped = map[string]int{}
 	for i := range leased {
 		p := &leased[i]
@@ -210,19 +211,19 @@ func (o *Outbox) dropUseless(ctx context.Context, leased []dispatch.Push, now ti
 			continue
 		}
 		dropped[why]++
-		settled = append(settled, dispatch.Settled{
-			ID: p.ID, Status: dispatch.NotificationDropped, Attempts: p.Attempts, Result: why,
+		settled = append(settled, outbox.SendResult{
+			ID: p.ID, Status: outbox.Dropped, Attempts: p.Attempts, Result: why,
 		})
 	}
 	return pushes, dropped, o.Settle(ctx, settled)
 }
 
 // Settle writes what became of what the owner has leased. What is no longer the owner's is left as it is.
-func (o *Outbox) Settle(ctx context.Context, settled []dispatch.Settled) error {
+func (o *Outbox) Settle(ctx context.Context, settled []outbox.SendResult) error {
 	if len(settled) == 0 {
 		return nil
 	}
-	groups := map[dispatch.Settled][]dispatch.NotificationID{}
+	groups := map[outbox.SendResult][]dispatch.NotificationID{}
 	for _, s := range settled {
 		id := s.ID
 		// One that can't be settled, whatever the push service's words, would be sent again.
@@ -244,25 +245,25 @@ func (o *Outbox) Settle(ctx context.Context, settled []dispatch.Settled) error {
 	})
 }
 
-func (o *Outbox) settle(db *gorm.DB, s dispatch.Settled, ids []dispatch.NotificationID) error {
+func (o *Outbox) settle(db *gorm.DB, s outbox.SendResult, ids []dispatch.NotificationID) error {
 	now := o.dialect.now()
 	next, sent, state := now+" + ?", "sent_at", statePending
 	wait := s.After
 	switch s.Status {
-	case dispatch.NotificationSent:
+	case outbox.Sent:
 		state, sent, wait = stateDone, now, keepDone
-	case dispatch.NotificationDropped:
+	case outbox.Dropped:
 		state, wait = stateDropped, keepDone
-	case dispatch.NotificationDead:
+	case outbox.Dead:
 		state, wait = stateDead, keepDead
-	case dispatch.NotificationPending:
+	case outbox.Pending:
 		if s.After == 0 {
 			next = "CASE WHEN turn > 0 THEN turn ELSE " + now + " END + ?"
 		}
 	default:
 		return fmt.Errorf("a notification can't become %q", s.Status)
 	}
-	if s.Status == dispatch.NotificationSent {
+	if s.Status == outbox.Sent {
 		// Who was told of an offer is asked for until the offer is over, and an offer may have no end.
 		longest := fmt.Sprintf("%s + %d", now, keepTold.Microseconds())
 		next = "CASE WHEN expires_at > " + longest + " THEN " + longest +

@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // statements calls fn and returns what it had the pools' connections do.
@@ -125,9 +126,9 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 		if err != nil {
 			t.Fatal(err)
 		}
-		settled := make([]dispatch.Settled, len(pushes))
+		settled := make([]outbox.SendResult, len(pushes))
 		for i, p := range pushes {
-			settled[i] = dispatch.Settled{ID: p.ID, Status: dispatch.NotificationSent}
+			settled[i] = outbox.SendResult{ID: p.ID, Status: outbox.Sent}
 		}
 		if err := o.Settle(t.Context(), settled); err != nil {
 			t.Fatal(err)
@@ -181,7 +182,7 @@ func TestPlansOfLanes(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		db.backlogged(t, d, backlog)
-		for l := range dispatch.Lane(dispatch.Lanes) {
+		for l := range outbox.Lane(outbox.Lanes) {
 			if from, before := laneRange(l); before > 0 {
 				db.exec(t, fmt.Sprintf("UPDATE notifications SET next_at = %d + MOD(CRC32(id), 1000) WHERE state = 0 AND MOD(CRC32(id), 4) = %d", from, l))
 			}

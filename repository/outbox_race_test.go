@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // Whoever works on rows that others have locked, or are about to write, goes on with the rest.
@@ -52,7 +53,7 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 		if pushes, _, err := o.Lease(bounded(t), 10); err != nil || len(pushes) != 2 {
 			t.Errorf("leased %d, %v; want 2", len(pushes), err)
 		}
-		if err := o.Settle(bounded(t), []dispatch.Settled{{ID: sending[1], Status: dispatch.NotificationSent}}); err != nil {
+		if err := o.Settle(bounded(t), []outbox.SendResult{{ID: sending[1], Status: outbox.Sent}}); err != nil {
 			t.Error(err)
 		}
 		if told, err := o.Expand(bounded(t), created, 10); err != nil || len(told.Pushes) != 3 {
@@ -158,12 +159,12 @@ func (in *instance) expand(t *testing.T, event dispatch.EventID) {
 	in.send(t, told.Pushes)
 }
 
-func (in *instance) send(t *testing.T, pushes []dispatch.Push) {
-	var settled []dispatch.Settled
+func (in *instance) send(t *testing.T, pushes []outbox.Push) {
+	var settled []outbox.SendResult
 	for i, p := range pushes {
-		s := dispatch.Settled{ID: p.ID, Status: dispatch.NotificationPending, Attempts: p.Attempts + 1}
+		s := outbox.SendResult{ID: p.ID, Status: outbox.Pending, Attempts: p.Attempts + 1}
 		if i%5 != 4 {
-			s.Status = dispatch.NotificationSent
+			s.Status = outbox.Sent
 			in.sent.mu.Lock()
 			in.sent.times[p.ID]++
 			in.sent.mu.Unlock()

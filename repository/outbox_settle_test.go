@@ -12,6 +12,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 	"firsttap/servertest"
 )
 
@@ -41,11 +42,11 @@ func TestSettle(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 5)
-		settled := []dispatch.Settled{
-			{ID: ids[0], Status: dispatch.NotificationSent, Attempts: 1, Result: "sent"},
-			{ID: ids[1], Status: dispatch.NotificationDropped, Attempts: 2, Result: "dead_token", Reason: "UNREGISTERED"},
-			{ID: ids[2], Status: dispatch.NotificationDead, Attempts: 20, Result: "unsure", Reason: "timeout"},
-			{ID: ids[3], Status: dispatch.NotificationPending, After: time.Hour, Attempts: 3, Result: "quota", Reason: "429"},
+		settled := []outbox.SendResult{
+			{ID: ids[0], Status: outbox.Sent, Attempts: 1, Result: "sent"},
+			{ID: ids[1], Status: outbox.Dropped, Attempts: 2, Result: "dead_token", Reason: "UNREGISTERED"},
+			{ID: ids[2], Status: outbox.Dead, Attempts: 20, Result: "unsure", Reason: "timeout"},
+			{ID: ids[3], Status: outbox.Pending, After: time.Hour, Attempts: 3, Result: "quota", Reason: "429"},
 		}
 		if err := o.Settle(t.Context(), settled); err != nil {
 			t.Fatal(err)
@@ -56,7 +57,7 @@ func TestSettle(t *testing.T) {
 		for i, s := range settled {
 			got := db.stored(t, s.ID)
 			db.mustBeAbout(t, fmt.Sprintf("next_at of one that is %s", s.Status), got.NextAt, next[i])
-			if sent := s.Status == dispatch.NotificationSent; sent != (got.SentAt != nil) {
+			if sent := s.Status == outbox.Sent; sent != (got.SentAt != nil) {
 				t.Errorf("%s: sent at %v", s.Status, got.SentAt)
 			} else if sent {
 				db.mustBeAbout(t, "sent_at", *got.SentAt, 0)
@@ -78,7 +79,7 @@ func TestWhatWasSentAfterItsOfferIsKeptForAsLong(t *testing.T) {
 		o := db.as("ins_a")
 		id := db.leased(t, o, 1)[0]
 		db.exec(t, "UPDATE notifications SET expires_at = 1")
-		if err := o.Settle(t.Context(), []dispatch.Settled{{ID: id, Status: dispatch.NotificationSent}}); err != nil {
+		if err := o.Settle(t.Context(), []outbox.SendResult{{ID: id, Status: outbox.Sent}}); err != nil {
 			t.Fatal(err)
 		}
 		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 48*time.Hour)
@@ -91,12 +92,12 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 		ids := db.leased(t, a, 2)
 		every := func(o *Outbox, ids ...dispatch.NotificationID) {
 			t.Helper()
-			for _, s := range []dispatch.NotificationStatus{
-				dispatch.NotificationPending, dispatch.NotificationSent, dispatch.NotificationDropped, dispatch.NotificationDead,
+			for _, s := range []outbox.Status{
+				outbox.Pending, outbox.Sent, outbox.Dropped, outbox.Dead,
 			} {
 				for _, id := range ids {
 					before := db.stored(t, id)
-					err := o.Settle(t.Context(), []dispatch.Settled{{ID: id, Status: s, Attempts: 9, Result: "x", Reason: "y"}})
+					err := o.Settle(t.Context(), []outbox.SendResult{{ID: id, Status: s, Attempts: 9, Result: "x", Reason: "y"}})
 					if err != nil {
 						t.Errorf("%s: %v", s, err)
 					}
@@ -117,7 +118,7 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 		every(a, ids[0])
 		// The other is a's still, although its lease has ended: it was sent, and nobody sends it again.
 		for range 2 {
-			err := a.Settle(t.Context(), []dispatch.Settled{{ID: ids[1], Status: dispatch.NotificationSent}})
+			err := a.Settle(t.Context(), []outbox.SendResult{{ID: ids[1], Status: outbox.Sent}})
 			if got := db.stored(t, ids[1]); err != nil || got.State != stateDone {
 				t.Errorf("it is %+v, %v", got, err)
 			}
@@ -134,20 +135,20 @@ func TestManyAreSettledByOneStatement(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 300)
-		var sent, mixed []dispatch.Settled
+		var sent, mixed []outbox.SendResult
 		for i, id := range ids {
-			s := dispatch.Settled{ID: id, Status: dispatch.NotificationSent, Result: "sent"}
+			s := outbox.SendResult{ID: id, Status: outbox.Sent, Result: "sent"}
 			if i < 200 {
 				sent = append(sent, s)
 				continue
 			}
 			if i%2 == 0 {
-				s.Status, s.After = dispatch.NotificationPending, time.Hour
+				s.Status, s.After = outbox.Pending, time.Hour
 			}
 			mixed = append(mixed, s)
 		}
 		for _, step := range []struct {
-			settled []dispatch.Settled
+			settled []outbox.SendResult
 			want    int
 		}{{sent, 1}, {mixed, 2}} {
 			all := statements(t, []*gorm.DB{o.relay}, func() {
@@ -173,7 +174,7 @@ func TestSettleWithAnyReason(t *testing.T) {
 			strings.Repeat("x", 300), strings.Repeat("\u20a9", 300), strings.Repeat("\U0001f69a", 255), "not UTF-8: \xff\xfe", "a\x00b", "it's",
 		} {
 			id := db.leased(t, o, 1)[0]
-			err := o.Settle(t.Context(), []dispatch.Settled{{ID: id, Status: dispatch.NotificationDead, Reason: reason}})
+			err := o.Settle(t.Context(), []outbox.SendResult{{ID: id, Status: outbox.Dead, Reason: reason}})
 			if got := db.stored(t, id); err != nil || got.State != stateDead || got.Reason == "" {
 				t.Errorf("%.20q: %v, %+v", reason, err, got)
 			}
@@ -185,8 +186,8 @@ func TestOneThatCannotBeSettledSettlesNone(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 2)
-		err := o.Settle(t.Context(), []dispatch.Settled{
-			{ID: ids[0], Status: dispatch.NotificationSent}, {ID: ids[1], Status: "LOST"},
+		err := o.Settle(t.Context(), []outbox.SendResult{
+			{ID: ids[0], Status: outbox.Sent}, {ID: ids[1], Status: "LOST"},
 		})
 		if n := db.count(t, "notifications WHERE state = 0 AND claim = 'ins_a'"); err == nil || n != 2 {
 			t.Errorf("got %v, %d are leased", err, n)
@@ -215,7 +216,7 @@ func TestLeaseReturnsThemReadyToSend(t *testing.T) {
 		if err != nil || len(pushes) != 3 || len(dropped) != 0 {
 			t.Fatalf("%d pushes, dropped %v, %v", len(pushes), dropped, err)
 		}
-		byID := map[dispatch.NotificationID]dispatch.Push{}
+		byID := map[dispatch.NotificationID]outbox.Push{}
 		for _, p := range pushes {
 			if p.Leased.Before(before.Add(term)) || p.Leased.After(time.Now().Add(term)) {
 				t.Errorf("leased until %v", p.Leased)
@@ -229,7 +230,7 @@ func TestLeaseReturnsThemReadyToSend(t *testing.T) {
 		on := func(p dispatch.Device, locale string) dispatch.Device {
 			return dispatch.Device{ID: p.ID, Driver: v.ID, Platform: p.Platform, PushToken: p.PushToken, Locale: locale}
 		}
-		for i, want := range []dispatch.Push{
+		for i, want := range []outbox.Push{
 			{Type: dispatch.EventOpened, Driver: v.ID, Device: on(phone, "ko-KR")},
 			{Type: dispatch.EventOpened, Driver: v.ID, Device: on(tablet, v.Locale), Silent: true},
 			{Type: dispatch.EventTaken, Topic: "dispatch-x"},
@@ -349,8 +350,8 @@ func TestWithoutADatabase(t *testing.T) {
 		_, expanding := o.Expand(t.Context(), "evt_x", 1)
 		for i, err := range []error{
 			leasing, taking, counting, gathering, expanding, o.GiveBackEvents(t.Context()),
-			o.Settle(t.Context(), []dispatch.Settled{{ID: "ntf_x", Status: dispatch.NotificationSent}}),
-			o.SettleMembers(t.Context(), dispatch.Topic{}, nil, nil), o.EndTopic(t.Context(), dispatch.Topic{}),
+			o.Settle(t.Context(), []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}),
+			o.SettleMembers(t.Context(), outbox.Topic{}, nil, nil), o.EndTopic(t.Context(), outbox.Topic{}),
 		} {
 			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
 				t.Errorf("%d: got %v, want %v", i, err, dispatch.ErrUnavailable)

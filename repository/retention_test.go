@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/idempotency"
+	"firsttap/outbox"
 )
 
 // fill writes n done notifications and n done rows of the outbox, all due to be deleted, and beside each what is not.
@@ -69,13 +72,13 @@ func (db *database) aged(t *testing.T, n int, what string, age func(kept time.Du
 		phone := db.mustPut(t, someDevice(v.ID, name, name))
 		db.exec(t, "UPDATE devices SET quarantined_at = ? WHERE id = ?", micros(age(7*day)), phone.ID)
 		slot := age(7*day).UnixMicro() + int64(i)
-		for _, status := range []dispatch.RunStatus{dispatch.RunSucceeded, dispatch.RunFailed, dispatch.RunInterrupted} {
+		for _, status := range []cronjob.Status{cronjob.Succeeded, cronjob.Failed, cronjob.Interrupted} {
 			create(&runRow{Job: fmt.Sprint(status, " ", what), Slot: slot, Status: status})
 		}
 		db.exec(t, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(age(30*day)), name)
 		create(&attemptRow{ID: dispatch.NewAttemptID(age(90 * day)), DispatchID: "dsp_1", Result: dispatch.AttemptWon})
 		db.exec(t, "INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, 1, ?)", dispatch.NewID(age(90*day)), v.ID)
-		create(&idempotencyRow{Caller: "key_1", Name: name, Seed: dispatch.Seed(name), ExpiresAt: micros(age(0))})
+		create(&idempotencyRow{Caller: "key_1", Name: name, Seed: idempotency.Seed(name), ExpiresAt: micros(age(0))})
 	}
 }
 
@@ -268,7 +271,7 @@ func TestOfferWithoutAnEnd(t *testing.T) {
 		o := db.as("ins_a")
 		id := db.leased(t, o, 1)[0]
 		db.exec(t, "UPDATE notifications SET expires_at = ?", micros(never))
-		sent := []dispatch.Settled{{ID: id, Status: dispatch.NotificationSent, Attempts: 1, Result: "sent"}}
+		sent := []outbox.SendResult{{ID: id, Status: outbox.Sent, Attempts: 1, Result: "sent"}}
 		if err := o.Settle(t.Context(), sent); err != nil {
 			t.Fatal(err)
 		}

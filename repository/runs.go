@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
@@ -30,13 +31,13 @@ type jobRow struct {
 
 func (jobRow) TableName() string { return "jobs" }
 
-func (row *jobRow) state() dispatch.JobState {
-	s := dispatch.JobState{
+func (row *jobRow) state() cronjob.State {
+	s := cronjob.State{
 		Name: row.Name, RegisteredAt: fromMicros(row.RegisteredAt), Slot: fromOptionalMicros(row.Slot),
 		EndedAt: fromOptionalMicros(row.EndedAt), SucceededAt: fromOptionalMicros(row.SucceededAt),
 	}
 	if row.BlockedAt != nil {
-		s.Blocked = &dispatch.JobBlock{Since: fromMicros(*row.BlockedAt), By: row.BlockedBy, Reason: row.BlockedReason}
+		s.Blocked = &cronjob.Block{Since: fromMicros(*row.BlockedAt), By: row.BlockedBy, Reason: row.BlockedReason}
 	}
 	return s
 }
@@ -44,7 +45,7 @@ func (row *jobRow) state() dispatch.JobState {
 type runRow struct {
 	Job         string `gorm:"primaryKey"`
 	Slot        int64  `gorm:"primaryKey;autoIncrement:false"`
-	Status      dispatch.RunStatus
+	Status      cronjob.Status
 	Attempt     int
 	Owner       string
 	Fence       int64
@@ -59,8 +60,8 @@ type runRow struct {
 
 func (runRow) TableName() string { return "job_runs" }
 
-func (row *runRow) run() dispatch.JobRun {
-	return dispatch.JobRun{
+func (row *runRow) run() cronjob.Run {
+	return cronjob.Run{
 		Job: row.Job, Slot: fromMicros(row.Slot), Status: row.Status, Attempt: row.Attempt, Owner: row.Owner, Fence: row.Fence,
 		AliveUntil: fromOptionalMicros(row.AliveUntil), RequestedBy: row.RequestedBy, BeganAt: fromOptionalMicros(row.BeganAt),
 		EndedAt: fromOptionalMicros(row.EndedAt), Result: row.Result, Error: row.Error, Skipped: row.Skipped,
@@ -83,7 +84,7 @@ func (s *Store) RegisterJobs(ctx context.Context, names []string) (now time.Time
 }
 
 // JobStates returns what is remembered of the jobs, by name, and the database's time.
-func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]dispatch.JobState, now time.Time, err error) {
+func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]cronjob.State, now time.Time, err error) {
 	db := s.general.WithContext(ctx)
 	if now, err = s.clock(db); err != nil {
 		return nil, now, err
@@ -96,7 +97,7 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 	if err := db.Where("job IN ? AND status IN ?", names, openRuns).Order("slot").Find(&open).Error; err != nil {
 		return nil, now, unavailable(err)
 	}
-	states = make(map[string]dispatch.JobState, len(jobs))
+	states = make(map[string]cronjob.State, len(jobs))
 	for i := range jobs {
 		states[jobs[i].Name] = jobs[i].state()
 	}
@@ -108,10 +109,10 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 	return states, now, nil
 }
 
-var openRuns = []dispatch.RunStatus{dispatch.RunRunning, dispatch.RunQueued}
+var openRuns = []cronjob.Status{cronjob.Running, cronjob.Queued}
 
 // LastRun returns the job's latest run that has ended, nil if none has.
-func (s *Store) LastRun(ctx context.Context, job string) (*dispatch.JobRun, error) {
+func (s *Store) LastRun(ctx context.Context, job string) (*cronjob.Run, error) {
 	var rows []runRow
 	err := s.general.WithContext(ctx).Where("job = ? AND ended_at IS NOT NULL", job).Order("slot DESC").Limit(1).Find(&rows).Error
 	if err != nil || len(rows) == 0 {
@@ -128,12 +129,12 @@ func (s *Store) LastRun(ctx context.Context, job string) (*dispatch.JobRun, erro
 // ErrJobNotFound, ErrRunning, ErrNothingDue; ErrUnavailable when nothing was begun; ErrUnknown: it may have been, and
 // InterruptRun with that owner gives it back.
 func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Duration,
-	due func(state dispatch.JobState, now time.Time) time.Time,
-) (dispatch.JobRun, error) {
-	var run dispatch.JobRun
+	due func(state cronjob.State, now time.Time) time.Time,
+) (cronjob.Run, error) {
+	var run cronjob.Run
 	var verdict error
 	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		run, verdict = dispatch.JobRun{}, nil
+		run, verdict = cronjob.Run{}, nil
 		state, fence, now, err := s.lockJob(tx, job)
 		if err != nil {
 			return err
@@ -149,7 +150,7 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 		run, err = begin(tx, next, owner, max(fence+1, micros(now)), now, term)
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
 			// Somebody asked for a run at the very time of the slot: that was the slot's.
-			verdict = dispatch.ErrNothingDue
+			verdict = cronjob.ErrNotDue
 			return unavailable(tx.Model(&jobRow{}).Where("name = ?", job).Update("slot", micros(next.Slot)).Error)
 		}
 		return unavailable(err)
@@ -161,17 +162,17 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 }
 
 // lockJob keeps others from beginning a run of the job until tx ends.
-func (s *Store) lockJob(tx *gorm.DB, job string) (dispatch.JobState, int64, time.Time, error) {
+func (s *Store) lockJob(tx *gorm.DB, job string) (cronjob.State, int64, time.Time, error) {
 	var rows []jobRow
 	if err := tx.Raw("SELECT * FROM jobs WHERE name = ?"+s.dialect.forUpdate, job).Scan(&rows).Error; err != nil {
-		return dispatch.JobState{}, 0, time.Time{}, unavailable(err)
+		return cronjob.State{}, 0, time.Time{}, unavailable(err)
 	}
 	if len(rows) == 0 {
-		return dispatch.JobState{}, 0, time.Time{}, dispatch.ErrJobNotFound
+		return cronjob.State{}, 0, time.Time{}, cronjob.ErrNotFound
 	}
 	now, err := s.clock(tx) // now that the row is ours
 	if err != nil {
-		return dispatch.JobState{}, 0, now, err
+		return cronjob.State{}, 0, now, err
 	}
 	var open []runRow
 	err = tx.Raw("SELECT * FROM job_runs WHERE job = ? AND status IN ? ORDER BY slot"+s.dialect.forUpdate, job, openRuns).Scan(&open).Error
@@ -182,14 +183,14 @@ func (s *Store) lockJob(tx *gorm.DB, job string) (dispatch.JobState, int64, time
 	return state, rows[0].Fence, now, unavailable(err)
 }
 
-func giveUp(tx *gorm.DB, lost []dispatch.JobRun, now time.Time) error {
+func giveUp(tx *gorm.DB, lost []cronjob.Run, now time.Time) error {
 	for _, r := range lost {
 		err := tx.Model(&jobRow{}).Where("name = ?", r.Job).Update("ended_at", micros(now)).Error
 		if err != nil {
 			return err
 		}
 		err = tx.Model(&runRow{}).Where("job = ? AND slot = ?", r.Job, micros(r.Slot)).Updates(map[string]any{
-			"status": dispatch.RunFailed, "alive_until": nil, "ended_at": micros(now),
+			"status": cronjob.Failed, "alive_until": nil, "ended_at": micros(now),
 			"error": fmt.Sprintf("given up: %d instances in a row died or were cut off while they were at it", r.Attempt),
 		}).Error
 		if err != nil {
@@ -199,9 +200,9 @@ func giveUp(tx *gorm.DB, lost []dispatch.JobRun, now time.Time) error {
 	return nil
 }
 
-func begin(tx *gorm.DB, next dispatch.JobRun, owner string, fence int64, now time.Time, term time.Duration) (dispatch.JobRun, error) {
+func begin(tx *gorm.DB, next cronjob.Run, owner string, fence int64, now time.Time, term time.Duration) (cronjob.Run, error) {
 	fresh := next.Status == ""
-	next.Status, next.Owner, next.Fence = dispatch.RunRunning, owner, fence
+	next.Status, next.Owner, next.Fence = cronjob.Running, owner, fence
 	next.Attempt++
 	alive := now.Add(term)
 	next.BeganAt, next.AliveUntil = &now, &alive
@@ -221,14 +222,14 @@ func begin(tx *gorm.DB, next dispatch.JobRun, owner string, fence int64, now tim
 		}).Error
 	}
 	if err != nil {
-		return dispatch.JobRun{}, err
+		return cronjob.Run{}, err
 	}
 	return next, tx.Model(&jobRow{}).Where("name = ?", next.Job).Updates(job).Error
 }
 
 // ExtendRun says that the run is heard of: it may be taken over no sooner than term from now. ErrNotLeased if it is
 // another's by now, or has ended.
-func (s *Store) ExtendRun(ctx context.Context, run dispatch.JobRun, term time.Duration) error {
+func (s *Store) ExtendRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
 	return ofOwner(s.writes.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = "+s.dialect.now()+" + ?"+
 		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'", term.Microseconds(), run.Job, micros(run.Slot), run.Owner))
 }
@@ -245,18 +246,18 @@ func ofOwner(done *gorm.DB) error {
 }
 
 // EndRun writes how the run ended. ErrNotLeased if it is another's by now, or has ended otherwise.
-func (s *Store) EndRun(ctx context.Context, run dispatch.JobRun, end dispatch.RunEnd) error {
+func (s *Store) EndRun(ctx context.Context, run cronjob.Run, end cronjob.End) error {
 	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
 		// It may have ended so already: in a transaction of its work, or before a reply that was lost.
-		return s.endRun(tx, run, end, dispatch.RunRunning, end.Status)
+		return s.endRun(tx, run, end, cronjob.Running, end.Status)
 	})
 }
 
 // endRun ends a run that stands as it should.
-func (s *Store) endRun(tx *gorm.DB, run dispatch.JobRun, end dispatch.RunEnd, standing ...dispatch.RunStatus) error {
+func (s *Store) endRun(tx *gorm.DB, run cronjob.Run, end cronjob.End, standing ...cronjob.Status) error {
 	now := s.dialect.now()
 	ended := "UPDATE jobs SET ended_at = " + now
-	if end.Status == dispatch.RunSucceeded {
+	if end.Status == cronjob.Succeeded {
 		ended += ", succeeded_at = " + now
 	}
 	// The job's row goes first, as it does when a run begins.
@@ -280,12 +281,12 @@ func (s *Store) InterruptRun(ctx context.Context, job, owner string) error {
 // Conclude writes what the run came to, and that it has SUCCEEDED, in one transaction: however often a slot is begun, that
 // is committed once. It is the last thing that the work does. write is called again where the database says "again".
 // ErrNotLeased if the run is another's by now or has ended, and nothing was written; ErrUnavailable, ErrUnknown.
-func (s *Store) Conclude(ctx context.Context, run dispatch.JobRun, result string,
+func (s *Store) Conclude(ctx context.Context, run cronjob.Run, result string,
 	write func(ctx context.Context, tx Execer) error,
 ) error {
 	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		end := dispatch.RunEnd{Status: dispatch.RunSucceeded, Result: result}
-		if err := s.endRun(tx, run, end, dispatch.RunRunning); err != nil {
+		end := cronjob.End{Status: cronjob.Succeeded, Result: result}
+		if err := s.endRun(tx, run, end, cronjob.Running); err != nil {
 			return err
 		}
 		return unavailable(write(ctx, tx.Statement.ConnPool))
@@ -321,8 +322,8 @@ func (s *Store) BlockJob(ctx context.Context, job, by, reason string) error {
 }
 
 // RequestRun asks for a run of the job, or returns the one that was asked for and has not begun. ErrJobNotFound.
-func (s *Store) RequestRun(ctx context.Context, job, actor string) (dispatch.JobRun, error) {
-	var run dispatch.JobRun
+func (s *Store) RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error) {
+	var run cronjob.Run
 	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
 		state, _, now, err := s.lockJob(tx, job)
 		if err != nil {
@@ -336,12 +337,12 @@ func (s *Store) RequestRun(ctx context.Context, job, actor string) (dispatch.Job
 			run, err = requested(tx, before)
 			return err
 		}
-		queued := slices.IndexFunc(state.Open, func(r dispatch.JobRun) bool { return r.Status == dispatch.RunQueued })
+		queued := slices.IndexFunc(state.Open, func(r cronjob.Run) bool { return r.Status == cronjob.Queued })
 		if queued >= 0 {
 			run = state.Open[queued]
 			return nil
 		}
-		row := runRow{Job: job, Slot: micros(now), Status: dispatch.RunQueued, RequestedBy: actor}
+		row := runRow{Job: job, Slot: micros(now), Status: cronjob.Queued, RequestedBy: actor}
 		run = row.run()
 		if err := tx.Create(&row).Error; err != nil {
 			return unavailable(err)
@@ -352,7 +353,7 @@ func (s *Store) RequestRun(ctx context.Context, job, actor string) (dispatch.Job
 }
 
 // Runs returns the runs of a job, the latest slot first, and the cursor of the next page, "" after the last.
-func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]dispatch.JobRun, string, error) {
+func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error) {
 	db := s.general.WithContext(ctx)
 	now, err := s.clock(db)
 	if err != nil {
@@ -375,7 +376,7 @@ func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]dis
 		rows = rows[:page.Limit]
 		next = strconv.FormatInt(rows[page.Limit-1].Slot, 10)
 	}
-	runs := make([]dispatch.JobRun, len(rows))
+	runs := make([]cronjob.Run, len(rows))
 	for i := range rows {
 		runs[i] = rows[i].run().At(now)
 	}

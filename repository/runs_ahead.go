@@ -6,7 +6,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 )
 
 // mostAhead is by how much the clock of a database that takes over may be behind the one that a job's times are of. A
@@ -15,7 +15,7 @@ const mostAhead = time.Minute
 
 // takeBack corrects the times of a locked job that are further ahead than that: a clock was wrong once, and the job would
 // stand still until they come. What has run for slots that are still to come does not count.
-func (s *Store) takeBack(tx *gorm.DB, state *dispatch.JobState, now time.Time, term time.Duration) error {
+func (s *Store) takeBack(tx *gorm.DB, state *cronjob.State, now time.Time, term time.Duration) error {
 	latest := now.Add(mostAhead)
 	changes := map[string]any{}
 	if state.RegisteredAt.After(latest) {

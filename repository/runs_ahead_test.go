@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 )
 
 // A database whose clock was a day ahead for a while leaves times that have not come yet. The job goes on all the same.
@@ -13,9 +13,9 @@ func TestJobOfAClockThatWasAhead(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		now := db.now(t)
-		db.mustEnd(t, db.mustBegin(t, "ins_a", now.Add(-time.Hour)), dispatch.RunSucceeded)
+		db.mustEnd(t, db.mustBegin(t, "ins_a", now.Add(-time.Hour)), cronjob.Succeeded)
 		run := db.mustBegin(t, "ins_a", now.Add(-30*time.Minute))
-		db.mustEnd(t, run, dispatch.RunSucceeded)
+		db.mustEnd(t, run, cronjob.Succeeded)
 		tomorrow := micros(now.Add(24 * time.Hour))
 		db.exec(t, "UPDATE job_runs SET slot = ? WHERE slot = ?", tomorrow, micros(run.Slot))
 		db.exec(t, "UPDATE jobs SET slot = ?, ended_at = ?, succeeded_at = ?, registered_at = ?", tomorrow, tomorrow, tomorrow, tomorrow)
@@ -34,16 +34,16 @@ func TestJobOfAClockThatWasAhead(t *testing.T) {
 		}
 		// A run of that time, whose instance is gone: it may be taken over when its term is over, and not tomorrow.
 		db.exec(t, "UPDATE job_runs SET alive_until = ? WHERE status = 'RUNNING'", tomorrow)
-		var running *dispatch.RunningError
+		var running *cronjob.RunningError
 		if _, err := db.begin(t, "ins_c", now); !errors.As(err, &running) || running.Left > term {
 			t.Errorf("got %v, want it to be running for %s at most", err, term)
 		}
-		db.mustEnd(t, got, dispatch.RunSucceeded)
+		db.mustEnd(t, got, cronjob.Succeeded)
 		// A little ahead is waited for.
 		soon := micros(db.now(t).Add(mostAhead / 2))
 		db.exec(t, "UPDATE jobs SET slot = ?", soon)
-		if _, err := db.begin(t, "ins_d", now); !errors.Is(err, dispatch.ErrNothingDue) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrNothingDue)
+		if _, err := db.begin(t, "ins_d", now); !errors.Is(err, cronjob.ErrNotDue) {
+			t.Errorf("got %v, want %v", err, cronjob.ErrNotDue)
 		}
 		if n := db.count(t, "jobs WHERE slot = ?", soon); n != 1 {
 			t.Error("a slot that is soon was taken back")

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
@@ -14,11 +15,11 @@ func TestEndRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		for i, tt := range []struct {
-			end       dispatch.RunEnd
+			end       cronjob.End
 			succeeded bool
 		}{
-			{dispatch.RunEnd{Status: dispatch.RunSucceeded, Result: "3 told"}, true},
-			{dispatch.RunEnd{Status: dispatch.RunFailed, Result: "2 told", Error: "no more"}, false},
+			{cronjob.End{Status: cronjob.Succeeded, Result: "3 told"}, true},
+			{cronjob.End{Status: cronjob.Failed, Result: "2 told", Error: "no more"}, false},
 		} {
 			run := db.mustBegin(t, "a/1", someSlot(i))
 			before, _ := db.only(t)
@@ -47,9 +48,9 @@ func TestEndRun(t *testing.T) {
 				t.Errorf("again: %v", err)
 			}
 			after := db.ledger(t)
-			other := dispatch.RunEnd{Status: dispatch.RunFailed}
+			other := cronjob.End{Status: cronjob.Failed}
 			if !tt.succeeded {
-				other.Status = dispatch.RunSucceeded
+				other.Status = cronjob.Succeeded
 			}
 			mustBeError(t, "ended otherwise", db.EndRun(t.Context(), run, other), dispatch.ErrNotLeased)
 			mustBeError(t, "extended", db.ExtendRun(t.Context(), run, term), dispatch.ErrNotLeased)
@@ -80,7 +81,7 @@ func TestExtendRun(t *testing.T) {
 				t.Errorf("%+v became %+v", run, got)
 			}
 			_, err := db.begin(t, "b/2", someSlot(2))
-			mustBeError(t, "another", err, dispatch.ErrRunning)
+			mustBeError(t, "another", err, cronjob.ErrRunning)
 		}
 	})
 }
@@ -89,8 +90,8 @@ func TestExtendRun(t *testing.T) {
 func TestInterruptRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
-		var last dispatch.JobRun
-		for i := range 2 * dispatch.MaxAttempts {
+		var last cronjob.Run
+		for i := range 2 * cronjob.MaxAttempts {
 			run := db.mustBegin(t, "host:7/x", someSlot(1))
 			if run.Attempt != 1 || !run.Slot.Equal(someSlot(1)) || run.Fence <= last.Fence {
 				t.Errorf("attempt %d is %+v after %+v", i, run, last)
@@ -98,7 +99,7 @@ func TestInterruptRun(t *testing.T) {
 			if err := db.InterruptRun(t.Context(), report, "host:7/x"); err != nil {
 				t.Fatal(err)
 			}
-			if _, row := db.only(t); row.Owner != "host:7" || row.Status != dispatch.RunRunning || row.EndedAt != nil {
+			if _, row := db.only(t); row.Owner != "host:7" || row.Status != cronjob.Running || row.EndedAt != nil {
 				t.Errorf("given back, it is %+v", row)
 			}
 			before := db.ledger(t)
@@ -107,7 +108,7 @@ func TestInterruptRun(t *testing.T) {
 			last = run
 		}
 		runs, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 10})
-		if err != nil || len(runs) != 1 || runs[0].Status != dispatch.RunInterrupted {
+		if err != nil || len(runs) != 1 || runs[0].Status != cronjob.Interrupted {
 			t.Errorf("the runs are %+v: %v", runs, err)
 		}
 		// Those that have died count still.
@@ -132,10 +133,10 @@ func TestWhoWasOvertakenChangesNothing(t *testing.T) {
 		run := db.mustBegin(t, "a/2", someSlot(1))
 		for _, ended := range []bool{false, true} {
 			if ended {
-				db.mustEnd(t, run, dispatch.RunSucceeded)
+				db.mustEnd(t, run, cronjob.Succeeded)
 			}
 			before := db.ledger(t)
-			succeeded, failed := dispatch.RunEnd{Status: dispatch.RunSucceeded}, dispatch.RunEnd{Status: dispatch.RunFailed}
+			succeeded, failed := cronjob.End{Status: cronjob.Succeeded}, cronjob.End{Status: cronjob.Failed}
 			mustBeError(t, "extends", db.ExtendRun(t.Context(), late, time.Hour), dispatch.ErrNotLeased)
 			mustBeError(t, "succeeds", db.EndRun(t.Context(), late, succeeded), dispatch.ErrNotLeased)
 			mustBeError(t, "fails", db.EndRun(t.Context(), late, failed), dispatch.ErrNotLeased)
@@ -150,7 +151,7 @@ func TestWhoWasOvertakenChangesNothing(t *testing.T) {
 }
 
 // insert counts a region's supply under the run's slot.
-func insert(run dispatch.JobRun) func(context.Context, Execer) error {
+func insert(run cronjob.Run) func(context.Context, Execer) error {
 	return func(ctx context.Context, tx Execer) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO supply (at, region, on_duty, open) VALUES (?, ?, 1, 1)", micros(run.Slot), run.Owner)
 		return err
@@ -169,7 +170,7 @@ func TestConclude(t *testing.T) {
 			t.Fatal(err)
 		}
 		job, row := db.only(t)
-		if row.Status != dispatch.RunSucceeded || row.Result != "done" || row.Owner != "b/2" || row.EndedAt == nil || row.AliveUntil != nil {
+		if row.Status != cronjob.Succeeded || row.Result != "done" || row.Owner != "b/2" || row.EndedAt == nil || row.AliveUntil != nil {
 			t.Errorf("it is %+v", row)
 		}
 		if job.SucceededAt == nil || job.EndedAt == nil {
@@ -181,12 +182,12 @@ func TestConclude(t *testing.T) {
 			t.Errorf("%d were written", n)
 		}
 		// The schedule writes the end, too.
-		if err := db.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunSucceeded, Result: "done"}); err != nil {
+		if err := db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Succeeded, Result: "done"}); err != nil {
 			t.Error(err)
 		}
-		mustBeError(t, "a failure after it", db.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunFailed}), dispatch.ErrNotLeased)
+		mustBeError(t, "a failure after it", db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 		_, err := db.begin(t, "c/3", someSlot(1))
-		mustBeError(t, "the slot once more", err, dispatch.ErrNothingDue)
+		mustBeError(t, "the slot once more", err, cronjob.ErrNotDue)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
@@ -17,11 +18,11 @@ func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 		_, err := s.begin(t, "a/1", someSlot(1))
 		mustClose(t, "the cut", cut.Done())
 		mustBeError(t, "begin", err, dispatch.ErrUnknown)
-		if _, row := db.only(t); row.Owner != "a/1" || row.Status != dispatch.RunRunning {
+		if _, row := db.only(t); row.Owner != "a/1" || row.Status != cronjob.Running {
 			t.Fatalf("it was begun, and is %+v", row)
 		}
 		_, err = db.begin(t, "b/2", someSlot(1))
-		mustBeError(t, "another", err, dispatch.ErrRunning)
+		mustBeError(t, "another", err, cronjob.ErrRunning)
 		if err := s.InterruptRun(t.Context(), report, "a/1"); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,7 @@ func TestTheReplyOfAnEndIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		s, proxy := db.proxied(t)
-		end := dispatch.RunEnd{Status: dispatch.RunFailed, Error: "no"}
+		end := cronjob.End{Status: cronjob.Failed, Error: "no"}
 		for i, lost := range []string{"COMMIT", "UPDATE job_runs", "UPDATE jobs"} {
 			run := db.mustBegin(t, "a/1", someSlot(i))
 			cut := proxy.CutReply(lost)
@@ -78,7 +79,7 @@ func TestTheReplyOfAnEndIsLost(t *testing.T) {
 			}
 			mustBeError(t, lost, err, want)
 			eventually(t, func() error { return s.EndRun(t.Context(), run, end) })
-			if _, row := db.only(t); row.Status != dispatch.RunFailed || row.Error != "no" {
+			if _, row := db.only(t); row.Status != cronjob.Failed || row.Error != "no" {
 				t.Errorf("%s: it is %+v", lost, row)
 			}
 		}
@@ -112,10 +113,10 @@ func TestConcludeWhoseCommitIsLost(t *testing.T) {
 		mustClose(t, "the cut", cut.Done())
 		mustBeError(t, "conclude", err, dispatch.ErrUnknown)
 		mustBeError(t, "once more", s.Conclude(t.Context(), run, "done", insert(run)), dispatch.ErrNotLeased)
-		mustBeError(t, "failed", s.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunFailed}), dispatch.ErrNotLeased)
+		mustBeError(t, "failed", s.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 		mustBeError(t, "given back", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 		job, row := db.only(t)
-		if row.Status != dispatch.RunSucceeded || job.SucceededAt == nil || db.count(t, "supply") != 1 {
+		if row.Status != cronjob.Succeeded || job.SucceededAt == nil || db.count(t, "supply") != 1 {
 			t.Errorf("it is %+v, and %d were written", row, db.count(t, "supply"))
 		}
 	})
@@ -135,7 +136,7 @@ func TestNoLedger(t *testing.T) {
 			"states":    func() error { _, _, err := s.JobStates(ctx, []string{report}); return err },
 			"begin":     func() error { _, err := s.begin(t, "b/2", someSlot(2)); return err },
 			"extend":    func() error { return s.ExtendRun(ctx, run, term) },
-			"end":       func() error { return s.EndRun(ctx, run, dispatch.RunEnd{Status: dispatch.RunSucceeded}) },
+			"end":       func() error { return s.EndRun(ctx, run, cronjob.End{Status: cronjob.Succeeded}) },
 			"interrupt": func() error { return s.InterruptRun(ctx, report, "a/1") },
 			"conclude":  func() error { return s.Conclude(ctx, run, "", insert(run)) },
 			"skip":      func() error { _, err := s.SkipRun(ctx, report, run.Slot); return err },

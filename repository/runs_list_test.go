@@ -9,10 +9,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
-func (s *Store) mustRequest(t testing.TB, actor string) dispatch.JobRun {
+func (s *Store) mustRequest(t testing.TB, actor string) cronjob.Run {
 	t.Helper()
 	run, err := s.RequestRun(t.Context(), report, actor)
 	if err != nil {
@@ -22,7 +23,7 @@ func (s *Store) mustRequest(t testing.TB, actor string) dispatch.JobRun {
 }
 
 // mustState is what is remembered of the job.
-func (s *Store) mustState(t testing.TB) dispatch.JobState {
+func (s *Store) mustState(t testing.TB) cronjob.State {
 	t.Helper()
 	states, _, err := s.JobStates(t.Context(), []string{report})
 	if err != nil || len(states) != 1 {
@@ -57,7 +58,7 @@ func TestRegisterJobs(t *testing.T) {
 func TestRequestRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
-		var asked [6]dispatch.JobRun
+		var asked [6]cronjob.Run
 		together(len(asked), func(i int) { asked[i] = db.mustRequest(t, "key_1") })
 		for _, run := range asked {
 			if !reflect.DeepEqual(run, asked[0]) {
@@ -65,7 +66,7 @@ func TestRequestRun(t *testing.T) {
 			}
 		}
 		db.mustBeAbout(t, "the slot", micros(asked[0].Slot), 0)
-		want := runRow{Job: report, Slot: micros(asked[0].Slot), Status: dispatch.RunQueued, RequestedBy: "key_1"}
+		want := runRow{Job: report, Slot: micros(asked[0].Slot), Status: cronjob.Queued, RequestedBy: "key_1"}
 		if job, row := db.only(t); row != want || job.Slot != nil || db.count(t, "job_runs") != 1 {
 			t.Errorf("stored %+v, want %+v; the job is %+v", row, want, job)
 		}
@@ -78,24 +79,24 @@ func TestRequestRun(t *testing.T) {
 		}
 		// While it runs, the next is another; and it is taken over as any.
 		next := db.mustRequest(t, "")
-		if next.Slot.Equal(run.Slot) || next.Status != dispatch.RunQueued {
+		if next.Slot.Equal(run.Slot) || next.Status != cronjob.Queued {
 			t.Errorf("asked for %+v while %+v is under way", next, run)
 		}
 		if err := db.InterruptRun(t.Context(), report, "a/1"); err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []dispatch.JobRun{run, next} {
+		for _, want := range []cronjob.Run{run, next} {
 			got := db.mustBegin(t, "b/2", someSlot(1))
 			if !got.Slot.Equal(want.Slot) {
 				t.Errorf("begun was %+v, want %+v", got, want)
 			}
-			db.mustEnd(t, got, dispatch.RunSucceeded)
+			db.mustEnd(t, got, cronjob.Succeeded)
 		}
 		if slot := db.mustBegin(t, "c/3", someSlot(1)); !slot.Slot.Equal(someSlot(1)) {
 			t.Errorf("then comes %+v", slot)
 		}
 		_, err := db.RequestRun(t.Context(), "unknown", "key_1")
-		mustBeError(t, "a job that nobody knows", err, dispatch.ErrJobNotFound)
+		mustBeError(t, "a job that nobody knows", err, cronjob.ErrNotFound)
 	})
 }
 
@@ -108,10 +109,10 @@ func TestARunThatIsAskedForAtASlot(t *testing.T) {
 		if run.RequestedBy == "" {
 			t.Errorf("begun was %+v", run)
 		}
-		db.mustEnd(t, run, dispatch.RunSucceeded)
+		db.mustEnd(t, run, cronjob.Succeeded)
 		_, err := db.begin(t, "a/2", slot)
-		mustBeError(t, "the slot again", err, dispatch.ErrNothingDue)
-		if job, row := db.only(t); job.Slot == nil || *job.Slot != micros(slot) || row.Attempt != 1 || row.Status != dispatch.RunSucceeded {
+		mustBeError(t, "the slot again", err, cronjob.ErrNotDue)
+		if job, row := db.only(t); job.Slot == nil || *job.Slot != micros(slot) || row.Attempt != 1 || row.Status != cronjob.Succeeded {
 			t.Errorf("remembered %+v and %+v", job, row)
 		}
 		if next := db.mustBegin(t, "a/3", slot.Add(time.Second)); !next.Slot.Equal(slot.Add(time.Second)) {
@@ -132,11 +133,11 @@ func TestSkipRun(t *testing.T) {
 				t.Errorf("%v, %v", found, err)
 			}
 		})
-		db.mustEnd(t, run, dispatch.RunFailed)
+		db.mustEnd(t, run, cronjob.Failed)
 		if found, err := db.SkipRun(t.Context(), report, someSlot(1)); !found || err != nil {
 			t.Errorf("it has ended: %v, %v", found, err)
 		}
-		if _, row := db.only(t); row.Skipped != 6 || row.Status != dispatch.RunFailed {
+		if _, row := db.only(t); row.Skipped != 6 || row.Status != cronjob.Failed {
 			t.Errorf("it is %+v", row)
 		}
 	})
@@ -149,7 +150,7 @@ func TestBlockJob(t *testing.T) {
 		if b := db.mustState(t).Blocked; b != nil {
 			t.Errorf("blocked: %+v", b)
 		}
-		block := func(by, reason string) dispatch.JobBlock {
+		block := func(by, reason string) cronjob.Block {
 			t.Helper()
 			if err := db.BlockJob(t.Context(), report, by, reason); err != nil {
 				t.Fatal(err)
@@ -165,7 +166,7 @@ func TestBlockJob(t *testing.T) {
 		if second := block("b", "refused"); !second.Since.Equal(first.Since) {
 			t.Errorf("blocked since %v, then since %v", first.Since, second.Since)
 		}
-		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), dispatch.RunFailed)
+		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Failed)
 		if b := db.mustState(t).Blocked; b != nil {
 			t.Errorf("it has begun, and is blocked: %+v", b)
 		}
@@ -185,14 +186,14 @@ func TestLongTextsAreCut(t *testing.T) {
 		if b := db.mustState(t).Blocked; utf8.RuneCountInString(b.Reason) != maxResult || !strings.HasPrefix(long, b.Reason) {
 			t.Errorf("blocked: %q", b.Reason)
 		}
-		for i, end := range []func(dispatch.JobRun) error{
-			func(run dispatch.JobRun) error {
-				return db.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunFailed, Result: long, Error: long})
+		for i, end := range []func(cronjob.Run) error{
+			func(run cronjob.Run) error {
+				return db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed, Result: long, Error: long})
 			},
-			func(run dispatch.JobRun) error {
-				return db.EndRun(t.Context(), run, dispatch.RunEnd{Status: dispatch.RunFailed, Result: "\xff\x00", Error: "a\xffb"})
+			func(run cronjob.Run) error {
+				return db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"})
 			},
-			func(run dispatch.JobRun) error {
+			func(run cronjob.Run) error {
 				return db.Conclude(t.Context(), run, long, func(context.Context, Execer) error { return nil })
 			},
 		} {
@@ -224,7 +225,7 @@ func TestRunsAndTheLast(t *testing.T) {
 				t.Errorf("the last before %v is %+v: %v", run.Slot, last, err)
 			}
 			if i < total-1 {
-				db.mustEnd(t, run, dispatch.RunSucceeded)
+				db.mustEnd(t, run, cronjob.Succeeded)
 			}
 		}
 		if _, err := db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(3))); err != nil {
@@ -249,12 +250,12 @@ func TestRunsAndTheLast(t *testing.T) {
 			}
 		}
 		runs, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
-		if err != nil || runs[0].Status != dispatch.RunRunning {
+		if err != nil || runs[0].Status != cronjob.Running {
 			t.Errorf("%+v: %v", runs, err)
 		}
 		db.die(t)
 		runs, _, err = db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
-		if err != nil || runs[0].Status != dispatch.RunInterrupted {
+		if err != nil || runs[0].Status != cronjob.Interrupted {
 			t.Errorf("whose time is over: %+v: %v", runs, err)
 		}
 		for _, cursor := range []string{"x", "1.5", "9223372036854775808", "1; DROP TABLE jobs"} {
@@ -270,7 +271,7 @@ func TestRunsAndTheLast(t *testing.T) {
 func TestJobStates(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report, "other", "third")
-		for i, status := range []dispatch.RunStatus{dispatch.RunSucceeded, dispatch.RunFailed} {
+		for i, status := range []cronjob.Status{cronjob.Succeeded, cronjob.Failed} {
 			db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(i)), status)
 		}
 		run, asked := db.mustBegin(t, "a/1", someSlot(2)), db.mustRequest(t, "key_1")
@@ -283,9 +284,9 @@ func TestJobStates(t *testing.T) {
 			t.Errorf("of one that has not begun: %+v", other)
 		}
 		job := db.ledger(t).Jobs[1]
-		want := dispatch.JobState{
+		want := cronjob.State{
 			Name: report, RegisteredAt: fromMicros(job.RegisteredAt), Slot: ptr(someSlot(2)), EndedAt: fromOptionalMicros(job.EndedAt),
-			SucceededAt: fromOptionalMicros(job.SucceededAt), Open: []dispatch.JobRun{run, asked},
+			SucceededAt: fromOptionalMicros(job.SucceededAt), Open: []cronjob.Run{run, asked},
 		}
 		if got := states[report]; !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v, want %+v", got, want)

@@ -8,6 +8,7 @@ import (
 
 	"gorm.io/gorm"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
@@ -42,16 +43,16 @@ func (db *database) everything(t *testing.T) []string {
 	ctx := t.Context()
 	return statements(t, []*gorm.DB{db.writes, db.general}, func() {
 		// Slots are later than those of the old runs, and so is what is asked for.
-		for i, end := range []func(dispatch.JobRun) error{
-			func(run dispatch.JobRun) error {
-				return db.EndRun(ctx, run, dispatch.RunEnd{Status: dispatch.RunSucceeded})
+		for i, end := range []func(cronjob.Run) error{
+			func(run cronjob.Run) error {
+				return db.EndRun(ctx, run, cronjob.End{Status: cronjob.Succeeded})
 			},
-			func(run dispatch.JobRun) error {
+			func(run cronjob.Run) error {
 				return db.Conclude(ctx, run, "", func(context.Context, Execer) error { return nil })
 			},
-			func(run dispatch.JobRun) error { return db.InterruptRun(ctx, report, run.Owner) },
-			func(run dispatch.JobRun) error {
-				return db.EndRun(ctx, run, dispatch.RunEnd{Status: dispatch.RunFailed})
+			func(run cronjob.Run) error { return db.InterruptRun(ctx, report, run.Owner) },
+			func(run cronjob.Run) error {
+				return db.EndRun(ctx, run, cronjob.End{Status: cronjob.Failed})
 			},
 		} {
 			run := db.mustBegin(t, "b/2", someSlot(i))

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
@@ -17,8 +18,8 @@ import (
 const report = "report"
 
 // at says that a slot is due unless it, or a later one, was begun.
-func at(slot time.Time) func(dispatch.JobState, time.Time) time.Time {
-	return func(s dispatch.JobState, _ time.Time) time.Time {
+func at(slot time.Time) func(cronjob.State, time.Time) time.Time {
+	return func(s cronjob.State, _ time.Time) time.Time {
 		if s.Slot != nil && !slot.After(*s.Slot) {
 			return time.Time{}
 		}
@@ -41,12 +42,12 @@ func (db *database) known(t testing.TB, jobs ...string) {
 	}
 }
 
-func (s *Store) begin(t testing.TB, owner string, slot time.Time) (dispatch.JobRun, error) {
+func (s *Store) begin(t testing.TB, owner string, slot time.Time) (cronjob.Run, error) {
 	t.Helper()
 	return s.BeginRun(t.Context(), report, owner, term, at(slot))
 }
 
-func (s *Store) mustBegin(t testing.TB, owner string, slot time.Time) dispatch.JobRun {
+func (s *Store) mustBegin(t testing.TB, owner string, slot time.Time) cronjob.Run {
 	t.Helper()
 	run, err := s.begin(t, owner, slot)
 	if err != nil {
@@ -55,9 +56,9 @@ func (s *Store) mustBegin(t testing.TB, owner string, slot time.Time) dispatch.J
 	return run
 }
 
-func (s *Store) mustEnd(t testing.TB, run dispatch.JobRun, status dispatch.RunStatus) {
+func (s *Store) mustEnd(t testing.TB, run cronjob.Run, status cronjob.Status) {
 	t.Helper()
-	if err := s.EndRun(t.Context(), run, dispatch.RunEnd{Status: status}); err != nil {
+	if err := s.EndRun(t.Context(), run, cronjob.End{Status: status}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,7 +121,7 @@ func TestBeginRun(t *testing.T) {
 		db.known(t, report)
 		db.known(t, report, "other")
 		asked := 0
-		run, err := db.BeginRun(t.Context(), report, "a/1", term, func(s dispatch.JobState, now time.Time) time.Time {
+		run, err := db.BeginRun(t.Context(), report, "a/1", term, func(s cronjob.State, now time.Time) time.Time {
 			asked++
 			if s.Name != report || s.Slot != nil || s.Open != nil {
 				t.Errorf("nothing is remembered, and due is told %+v", s)
@@ -138,7 +139,7 @@ func TestBeginRun(t *testing.T) {
 		}
 		began := *row.BeganAt
 		want := runRow{
-			Job: report, Slot: micros(someSlot(1)), Status: dispatch.RunRunning, Attempt: 1, Owner: "a/1", Fence: row.Fence,
+			Job: report, Slot: micros(someSlot(1)), Status: cronjob.Running, Attempt: 1, Owner: "a/1", Fence: row.Fence,
 			BeganAt: &began, AliveUntil: ptr(began + term.Microseconds()),
 		}
 		if !reflect.DeepEqual(row, want) {
@@ -151,9 +152,9 @@ func TestBeginRun(t *testing.T) {
 			}
 		}
 		_, err = db.BeginRun(t.Context(), "unknown", "a/1", term, at(someSlot(1)))
-		mustBeError(t, "a job that nobody knows", err, dispatch.ErrJobNotFound)
+		mustBeError(t, "a job that nobody knows", err, cronjob.ErrNotFound)
 		_, err = db.BeginRun(t.Context(), "other", "a/1", term, never)
-		mustBeError(t, "a job that is not due", err, dispatch.ErrNothingDue)
+		mustBeError(t, "a job that is not due", err, cronjob.ErrNotDue)
 		if n := db.count(t, "job_runs"); n != 1 {
 			t.Errorf("%d runs", n)
 		}
@@ -166,7 +167,7 @@ func TestOneRunOfAJobAtATime(t *testing.T) {
 		db.known(t, report)
 		stores := []*Store{db.Store, open(t, db.url), open(t, db.url)}
 		const instances = 12
-		var begun [instances]dispatch.JobRun
+		var begun [instances]cronjob.Run
 		var errs [instances]error
 		together(instances, func(i int) {
 			begun[i], errs[i] = stores[i%len(stores)].begin(t, fmt.Sprintf("%d/x", i), someSlot(i))
@@ -179,7 +180,7 @@ func TestOneRunOfAJobAtATime(t *testing.T) {
 			if i == winner {
 				continue
 			}
-			var running *dispatch.RunningError
+			var running *cronjob.RunningError
 			if !errors.As(err, &running) || running.Owner != fmt.Sprintf("%d/x", winner) || running.Left <= 0 || running.Left > term {
 				t.Errorf("instance %d is told %v", i, err)
 			}
@@ -203,7 +204,7 @@ func TestASlotIsBegunOnce(t *testing.T) {
 				for try := 0; ; try++ {
 					s := stores[i%len(stores)]
 					run, err := s.begin(t, fmt.Sprintf("%d.%d/%d", i, slot, try), someSlot(slot))
-					if errors.Is(err, dispatch.ErrRunning) || errors.Is(err, dispatch.ErrUnavailable) {
+					if errors.Is(err, cronjob.ErrRunning) || errors.Is(err, dispatch.ErrUnavailable) {
 						continue // at it, or waited for
 					}
 					if err == nil {
@@ -212,8 +213,8 @@ func TestASlotIsBegunOnce(t *testing.T) {
 							t.Error("two at a time")
 						}
 						atIt.Add(-1)
-						s.mustEnd(t, run, dispatch.RunSucceeded)
-					} else if !errors.Is(err, dispatch.ErrNothingDue) {
+						s.mustEnd(t, run, cronjob.Succeeded)
+					} else if !errors.Is(err, cronjob.ErrNotDue) {
 						t.Errorf("%d: %v", i, err)
 					}
 					break
@@ -246,7 +247,7 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 		if _, err := tx.Exec("INSERT INTO job_runs SELECT 'other', 1, 'RUNNING', 1, 'x', 1, 1, '', 1, NULL, '', '', 0"); err != nil {
 			t.Fatal(err)
 		}
-		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), dispatch.RunFailed)
+		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Failed)
 		_, err = db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))
 		mustBeError(t, "whose row is held", err, dispatch.ErrUnavailable)
 	})
@@ -272,8 +273,8 @@ func TestWhoseTimeIsOverIsTakenOver(t *testing.T) {
 			t.Errorf("first %+v, then %+v", first, second)
 		}
 		_, err := db.begin(t, "c/3", someSlot(2))
-		mustBeError(t, "a third", err, dispatch.ErrRunning)
-		db.mustEnd(t, second, dispatch.RunSucceeded)
+		mustBeError(t, "a third", err, cronjob.ErrRunning)
+		db.mustEnd(t, second, cronjob.Succeeded)
 		if next := db.mustBegin(t, "c/3", someSlot(2)); !next.Slot.Equal(someSlot(2)) || next.Attempt != 1 {
 			t.Errorf("then comes %+v", next)
 		}
@@ -284,22 +285,22 @@ func TestWhoseTimeIsOverIsTakenOver(t *testing.T) {
 func TestARunIsGivenUp(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
-		for i := range dispatch.MaxAttempts {
+		for i := range cronjob.MaxAttempts {
 			if run := db.mustBegin(t, fmt.Sprintf("%d/x", i), someSlot(1)); run.Attempt != i+1 {
 				t.Errorf("attempt %d is %+v", i+1, run)
 			}
 			db.die(t)
 		}
 		_, err := db.BeginRun(t.Context(), report, "z/1", term, never)
-		mustBeError(t, "nothing else is due", err, dispatch.ErrNothingDue)
+		mustBeError(t, "nothing else is due", err, cronjob.ErrNotDue)
 		job, row := db.only(t)
-		if row.Status != dispatch.RunFailed || row.AliveUntil != nil || row.EndedAt == nil || row.Attempt != dispatch.MaxAttempts || !strings.Contains(row.Error, "given up") {
+		if row.Status != cronjob.Failed || row.AliveUntil != nil || row.EndedAt == nil || row.Attempt != cronjob.MaxAttempts || !strings.Contains(row.Error, "given up") {
 			t.Errorf("it is %+v", row)
 		}
 		if job.SucceededAt != nil || !reflect.DeepEqual(job.EndedAt, row.EndedAt) {
 			t.Errorf("the job is %+v", job)
 		}
-		for range dispatch.MaxAttempts {
+		for range cronjob.MaxAttempts {
 			db.mustBegin(t, "a/1", someSlot(2))
 			db.die(t)
 		}
@@ -318,7 +319,7 @@ func TestFencesGrow(t *testing.T) {
 		db.known(t, report)
 		last := db.mustBegin(t, "a/1", someSlot(1))
 		db.mustBeAbout(t, "the fence", last.Fence, 0)
-		db.mustEnd(t, last, dispatch.RunSucceeded)
+		db.mustEnd(t, last, cronjob.Succeeded)
 		ahead := last.Fence + time.Hour.Microseconds()
 		db.exec(t, "UPDATE jobs SET fence = ?", ahead)
 		for i := range 3 {

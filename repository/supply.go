@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
@@ -15,7 +16,7 @@ type supply struct{ onDuty, open int }
 // TakeSupply writes how many drivers are on duty in each region and how many dispatches are open there, under the run's
 // slot, and in the same transaction that the run has SUCCEEDED. Region "" is all of them: a driver may be in several. It
 // returns the number of regions. ErrNotLeased if the run is another's by now, and nothing was written.
-func (s *Store) TakeSupply(ctx context.Context, run dispatch.JobRun) (int, error) {
+func (s *Store) TakeSupply(ctx context.Context, run cronjob.Run) (int, error) {
 	regions := map[string]supply{"": {}}
 	if err := s.countDrivers(ctx, regions); err != nil {
 		return 0, err

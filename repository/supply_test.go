@@ -7,16 +7,17 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 )
 
 // running begins a run of a job that is known then.
-func (db *database) running(t testing.TB, job, owner string) dispatch.JobRun {
+func (db *database) running(t testing.TB, job, owner string) cronjob.Run {
 	t.Helper()
 	if _, err := db.RegisterJobs(t.Context(), []string{job}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := db.BeginRun(t.Context(), job, owner, time.Minute, func(_ dispatch.JobState, now time.Time) time.Time { return now })
+	run, err := db.BeginRun(t.Context(), job, owner, time.Minute, func(_ cronjob.State, now time.Time) time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +85,11 @@ func TestTakeSupply(t *testing.T) {
 		if got := db.supplied(t, run.Slot); got != want || n != 4 {
 			t.Errorf("%d regions: %q, want %q", n, got, want)
 		}
-		if last, err := db.LastRun(t.Context(), "supply"); err != nil || last == nil || last.Status != dispatch.RunSucceeded || last.Result != "4 regions" {
+		if last, err := db.LastRun(t.Context(), "supply"); err != nil || last == nil || last.Status != cronjob.Succeeded || last.Result != "4 regions" {
 			t.Errorf("the run: %+v, %v", last, err)
 		}
 		// Who is late, or comes again, writes nothing.
-		for _, late := range []dispatch.JobRun{run, {Job: "supply", Slot: run.Slot, Owner: "host:2/b"}} {
+		for _, late := range []cronjob.Run{run, {Job: "supply", Slot: run.Slot, Owner: "host:2/b"}} {
 			if _, err := db.TakeSupply(t.Context(), late); !errors.Is(err, dispatch.ErrNotLeased) {
 				t.Errorf("%s counts again: %v", late.Owner, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"gorm.io/gorm/clause"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 type topicRow struct {
@@ -30,7 +31,7 @@ func (memberRow) TableName() string { return "topic_members" }
 
 // byTopic replaces those of a large audience who are subscribed to the dispatch's topic by one message to it.
 func (e *expansion) byTopic(to []recipient) ([]recipient, error) {
-	topic := dispatch.TopicOf(e.told.Dispatch.ID)
+	topic := outbox.TopicOf(e.told.Dispatch.ID)
 	var ids []dispatch.DeviceID
 	err := e.tx.Raw(`SELECT dv.id FROM topic_members m JOIN devices dv ON dv.id = m.device_id AND dv.push_token = m.push_token
 		WHERE m.topic = ? AND m.subscribed`, topic).Scan(&ids).Error
@@ -52,7 +53,7 @@ func (e *expansion) byTopic(to []recipient) ([]recipient, error) {
 
 // gather writes which of a large audience of an offer are to be subscribed to the dispatch's topic. The offers go first.
 func (e *expansion) gather(to []recipient) error {
-	topic := dispatch.TopicOf(e.told.Dispatch.ID)
+	topic := outbox.TopicOf(e.told.Dispatch.ID)
 	row := topicRow{Name: topic, NextAt: micros(e.now.Add(underWay))}
 	err := e.tx.Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"ended", "state", "next_at", "claim"}),
@@ -73,7 +74,7 @@ func (e *expansion) disband() error {
 		return nil
 	}
 	return e.tx.Exec(`UPDATE topics SET ended = ?, state = 1, claim = '' WHERE name = ? AND NOT ended`,
-		true, dispatch.TopicOf(e.told.Dispatch.ID)).Error
+		true, outbox.TopicOf(e.told.Dispatch.ID)).Error
 }
 
 // ReleaseTopics has the members of the topics whose offer is over unsubscribed, and returns how many topics that are.
@@ -87,7 +88,7 @@ func (s *Store) ReleaseTopics(ctx context.Context) (n int, err error) {
 }
 
 // LeaseTopics leases up to limit of the topics whose members are to be subscribed or unsubscribed.
-func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []dispatch.Topic, err error) {
+func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.Topic, err error) {
 	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
 		now := o.dialect.now()
 		err := tx.Raw(`SELECT name, ended FROM topics WHERE state = 0 AND next_at <= `+now+` ORDER BY next_at LIMIT ?`+
@@ -114,7 +115,7 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []dispatch.
 }
 
 // Members returns up to limit of those who are still to be subscribed to a topic, or unsubscribed where it has ended.
-func (o *Outbox) Members(ctx context.Context, t dispatch.Topic, limit int) (members []dispatch.Device, err error) {
+func (o *Outbox) Members(ctx context.Context, t outbox.Topic, limit int) (members []dispatch.Device, err error) {
 	db := o.relay.WithContext(ctx).Table("topic_members").Select("device_id id, push_token").Where("topic = ?", t.Name)
 	if !t.Ended {
 		db = db.Where("NOT subscribed")
@@ -125,7 +126,7 @@ func (o *Outbox) Members(ctx context.Context, t dispatch.Topic, limit int) (memb
 
 // SettleMembers writes that members were subscribed, or unsubscribed where the topic has ended; refused are those
 // whom the push service does not know. It renews the lease. ErrNotLeased when the topic is not the owner's any more.
-func (o *Outbox) SettleMembers(ctx context.Context, t dispatch.Topic, members, refused []dispatch.DeviceID) error {
+func (o *Outbox) SettleMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error {
 	return transact(ctx, o.relay, func(tx *gorm.DB) error {
 		renewed := tx.Exec(`UPDATE topics SET next_at = `+o.dialect.now()+` + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
 			o.Term.Microseconds(), t.Name, t.Ended, o.Owner)
@@ -152,7 +153,7 @@ func (o *Outbox) SettleMembers(ctx context.Context, t dispatch.Topic, members, r
 }
 
 // EndTopic ends the owner's work on a topic whose members are all subscribed, or all gone.
-func (o *Outbox) EndTopic(ctx context.Context, t dispatch.Topic) error {
+func (o *Outbox) EndTopic(ctx context.Context, t outbox.Topic) error {
 	db := o.relay.WithContext(ctx)
 	if t.Ended {
 		return unavailable(db.Exec(`DELETE FROM topics WHERE name = ? AND ended = ? AND claim = ?`, t.Name, true, o.Owner).Error)

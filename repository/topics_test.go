@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 const largeAudience = 4
@@ -35,7 +36,7 @@ func (db *database) gathered(t testing.TB, o *Outbox, n int) (dispatch.Dispatch,
 func (db *database) topic(t testing.TB, d dispatch.Dispatch) topicRow {
 	t.Helper()
 	var rows []topicRow
-	if err := db.general.WithContext(t.Context()).Where("name = ?", dispatch.TopicOf(d.ID)).Find(&rows).Error; err != nil {
+	if err := db.general.WithContext(t.Context()).Where("name = ?", outbox.TopicOf(d.ID)).Find(&rows).Error; err != nil {
 		t.Fatal(err)
 	}
 	return append(rows, topicRow{})[0]
@@ -50,19 +51,19 @@ func (db *database) mustRelease(t testing.TB, want int) {
 }
 
 // mustLeaseTopic makes the topic due, has o lease it, and fails the test unless it is the one that is wanted.
-func (db *database) mustLeaseTopic(t testing.TB, o *Outbox, d dispatch.Dispatch, ended bool) dispatch.Topic {
+func (db *database) mustLeaseTopic(t testing.TB, o *Outbox, d dispatch.Dispatch, ended bool) outbox.Topic {
 	t.Helper()
 	db.exec(t, "UPDATE topics SET next_at = 1 WHERE state = 0")
-	want := dispatch.Topic{Name: dispatch.TopicOf(d.ID), Ended: ended}
+	want := outbox.Topic{Name: outbox.TopicOf(d.ID), Ended: ended}
 	leased, err := o.LeaseTopics(t.Context(), 10)
-	if err != nil || !slices.Equal(leased, []dispatch.Topic{want}) {
+	if err != nil || !slices.Equal(leased, []outbox.Topic{want}) {
 		t.Fatalf("leased %v, %v; want %v", leased, err, want)
 	}
 	return want
 }
 
 // members returns up to limit of those of the topic who are still to be changed.
-func members(t testing.TB, o *Outbox, topic dispatch.Topic, limit int) []dispatch.DeviceID {
+func members(t testing.TB, o *Outbox, topic outbox.Topic, limit int) []dispatch.DeviceID {
 	t.Helper()
 	all, err := o.Members(t.Context(), topic, limit)
 	if err != nil {
@@ -168,7 +169,7 @@ func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
 		}
 		db.exec(t, "UPDATE notifications SET next_at = 1, claim = '' WHERE state = 0")
 		pushes, _, err := o.Lease(t.Context(), 100)
-		if i := slices.IndexFunc(pushes, func(p dispatch.Push) bool { return p.Topic != "" }); err != nil || i < 0 || pushes[i].Topic != topic.Name {
+		if i := slices.IndexFunc(pushes, func(p outbox.Push) bool { return p.Topic != "" }); err != nil || i < 0 || pushes[i].Topic != topic.Name {
 			t.Errorf("leased %+v, %v", pushes, err)
 		}
 	})
@@ -201,8 +202,8 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 			return d.Start(dispatch.Driver{ID: devices[0].Driver}, now)
 		})
 		o.mustExpand(t, db, dispatch.EventStarted, 0)
-		want := dispatch.Topic{Name: dispatch.TopicOf(d.ID), Ended: true}
-		if leased, err := o.LeaseTopics(t.Context(), 10); err != nil || !slices.Equal(leased, []dispatch.Topic{want}) {
+		want := outbox.Topic{Name: outbox.TopicOf(d.ID), Ended: true}
+		if leased, err := o.LeaseTopics(t.Context(), 10); err != nil || !slices.Equal(leased, []outbox.Topic{want}) {
 			t.Fatalf("leased %v, %v; want %v at once", leased, err, want)
 		}
 		topic := db.mustLeaseTopic(t, o, d, true)
@@ -270,9 +271,9 @@ func TestAnotherGoesOnWithTheTopic(t *testing.T) {
 
 func TestEachTopicIsLeasedByOne(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		var want []dispatch.Topic
+		var want []outbox.Topic
 		for i := range 40 {
-			topic := dispatch.Topic{Name: dispatch.TopicOf(dispatch.NewID(time.Now())), Ended: i%2 == 0}
+			topic := outbox.Topic{Name: outbox.TopicOf(dispatch.NewID(time.Now())), Ended: i%2 == 0}
 			want = append(want, topic)
 			db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES (?, ?, 0, ?, '')", topic.Name, topic.Ended, i)
 		}
@@ -282,7 +283,7 @@ func TestEachTopicIsLeasedByOne(t *testing.T) {
 		if err != nil || len(first) != 4 || !slices.Contains(first, want[0]) || !slices.Contains(first, want[3]) {
 			t.Errorf("leased %v, %v: not those that have been due for the longest", first, err)
 		}
-		drain(t, db.instances(t, 8), want[4:], func(o *Outbox) ([]dispatch.Topic, error) { return o.LeaseTopics(t.Context(), 2) })
+		drain(t, db.instances(t, 8), want[4:], func(o *Outbox) ([]outbox.Topic, error) { return o.LeaseTopics(t.Context(), 2) })
 	})
 }
 

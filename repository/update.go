@@ -8,6 +8,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 // Update runs change on the locked row and commits the row and what change returns, or nothing. A change that
@@ -214,10 +215,10 @@ func (s *Store) Create(ctx context.Context,
 
 // created returns the dispatch that the request of ctx has made already. It asks nobody where the request has no seed.
 func (s *Store) created(ctx context.Context) (d dispatch.Dispatch, done bool, err error) {
-	if dispatch.SeedOf(ctx) == "" {
+	if idempotency.SeedOf(ctx) == "" {
 		return d, false, nil
 	}
-	d, err = s.Dispatch(ctx, dispatch.IDFor(ctx, time.Time{}))
+	d, err = s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
 	if errors.Is(err, dispatch.ErrNotFound) {
 		return d, false, nil
 	}

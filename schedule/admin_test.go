@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/schedule"
@@ -73,7 +74,7 @@ func TestLongNames(t *testing.T) {
 	name := strings.Repeat("j", lock.MaxName)
 	who := strings.Repeat("w", 60)
 	p.start(who, schedule.Options{Locks: p.tableLocks(), Jobs: []schedule.Job{{Name: name, When: schedule.After(once), Hold: usual, Work: done}}})
-	if runs := p.awaitRuns(name, 1, dispatch.RunSucceeded); by(runs[0].Owner) != who {
+	if runs := p.awaitRuns(name, 1, cronjob.Succeeded); by(runs[0].Owner) != who {
 		t.Errorf("it ran on %s", runs[0].Owner)
 	}
 }
@@ -92,23 +93,23 @@ func TestRunNow(t *testing.T) {
 	}
 	idle := p.create("idle", options("idle"))
 	_, err := idle.RunNow(t.Context(), "unknown", "key_1")
-	if !errors.Is(err, dispatch.ErrJobNotFound) {
+	if !errors.Is(err, cronjob.ErrNotFound) {
 		t.Errorf("an unknown job: %v", err)
 	}
 	a := p.start("a", options("a"))
 	p.start("b", options("b"))
-	p.awaitRuns("start", 1, dispatch.RunSucceeded)
+	p.awaitRuns("start", 1, cronjob.Succeeded)
 	for _, job := range []string{"job", "led", "start"} {
 		for i, from := range []*instance{idle, a} {
 			asked, err := from.RunNow(t.Context(), job, "key_1")
-			if err != nil || asked.Job != job || asked.RequestedBy != "key_1" || asked.Status != dispatch.RunQueued {
+			if err != nil || asked.Job != job || asked.RequestedBy != "key_1" || asked.Status != cronjob.Queued {
 				t.Fatalf("asked for %+v: %v", asked, err)
 			}
 			n := i + 1
 			if job == "start" {
 				n++
 			}
-			runs := p.awaitRuns(job, n, dispatch.RunSucceeded)
+			runs := p.awaitRuns(job, n, cronjob.Succeeded)
 			if r := runs[n-1]; len(runs) != n || !r.Slot.Equal(asked.Slot) || r.RequestedBy != "key_1" || r.Attempt != 1 || len(d.of(job)) != n {
 				t.Errorf("%s: asked for %+v, and there are %+v", job, asked, runs)
 			}
@@ -123,10 +124,10 @@ func TestRunNowIsNow(t *testing.T) {
 	i := p.start("a", schedule.Options{Look: time.Hour, Jobs: []schedule.Job{{Name: "job", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done}}})
 	p.eventually(func() error {
 		// Before the schedule has begun, and on a machine that stands still, it may not be heard.
-		if _, err := i.RunNow(t.Context(), "job", "key_1"); err != nil && !errors.Is(err, dispatch.ErrJobNotFound) {
+		if _, err := i.RunNow(t.Context(), "job", "key_1"); err != nil && !errors.Is(err, cronjob.ErrNotFound) {
 			return err
 		}
-		if runs := having(p.runs("job"), dispatch.RunSucceeded); len(runs) == 0 {
+		if runs := having(p.runs("job"), cronjob.Succeeded); len(runs) == 0 {
 			return errors.New("it has not run")
 		}
 		return nil
@@ -142,7 +143,7 @@ func TestRunNowWhileItRuns(t *testing.T) {
 	for _, who := range []string{"a", "b"} {
 		all = append(all, p.start(who, schedule.Options{Jobs: []schedule.Job{{
 			Name: "job", When: schedule.After(once), Hold: usual,
-			Work: d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+			Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) {
 				begun <- struct{}{}
 				select {
 				case <-end:
@@ -154,7 +155,7 @@ func TestRunNowWhileItRuns(t *testing.T) {
 		}}}))
 	}
 	receive(t, "it begins", begun)
-	var asked dispatch.JobRun
+	var asked cronjob.Run
 	for i := range 4 {
 		run, err := all[i%2].RunNow(t.Context(), "job", "key_1")
 		if err != nil || i > 0 && !run.Slot.Equal(asked.Slot) {
@@ -163,11 +164,11 @@ func TestRunNowWhileItRuns(t *testing.T) {
 		asked = run
 	}
 	jobs, err := all[0].Jobs(t.Context())
-	if err != nil || len(jobs[0].Open) != 2 || jobs[0].Open[0].Status != dispatch.RunRunning || jobs[0].Open[1].Status != dispatch.RunQueued {
+	if err != nil || len(jobs[0].Open) != 2 || jobs[0].Open[0].Status != cronjob.Running || jobs[0].Open[1].Status != cronjob.Queued {
 		t.Errorf("%+v: %v", jobs, err)
 	}
 	close(end)
-	runs := p.awaitRuns("job", 2, dispatch.RunSucceeded)
+	runs := p.awaitRuns("job", 2, cronjob.Succeeded)
 	if len(runs) != 2 || !runs[1].Slot.Equal(asked.Slot) || runs[1].BeganAt.Before(*runs[0].EndedAt) {
 		t.Errorf("asked for %+v, and there are %+v", asked, runs)
 	}
@@ -181,7 +182,7 @@ func TestJobs(t *testing.T) {
 	begun, end := make(chan struct{}, 10), make(chan struct{})
 	options := schedule.Options{Locks: locks, Jobs: []schedule.Job{
 		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Work: done},
-		{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: func(context.Context, dispatch.JobRun) (string, error) {
+		{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: func(context.Context, cronjob.Run) (string, error) {
 			begun <- struct{}{}
 			<-end
 			return "3 told", errWork
@@ -195,20 +196,20 @@ func TestJobs(t *testing.T) {
 	}
 	p.start("a", options)
 	receive(t, "it runs", begun)
-	p.awaitRuns("start", 1, dispatch.RunSucceeded)
+	p.awaitRuns("start", 1, cronjob.Succeeded)
 	if jobs, err = other.Jobs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	led, minutely, start := jobs[0], jobs[1], jobs[2]
 	if led.Name != "led" || led.Schedule != "after 1h0m0s" || !led.OnLeader || led.Zone != time.UTC || led.Last != nil || led.EndedAt != nil ||
-		len(led.Open) != 1 || led.Open[0].Status != dispatch.RunRunning || by(led.Open[0].Owner) != "a" {
+		len(led.Open) != 1 || led.Open[0].Status != cronjob.Running || by(led.Open[0].Owner) != "a" {
 		t.Errorf("what runs is %+v", led)
 	}
 	if h := led.Holder; h == nil || by(h.Owner) != "a" || h.Left <= 0 || h.Left > 3*time.Second {
 		t.Errorf("the leader is %+v", h)
 	}
 	held, err := other.Held(t.Context())
-	if i := slices.IndexFunc(held, func(l dispatch.HeldLock) bool { return l.Name == "jobs" }); err != nil || i < 0 || by(held[i].Owner) != "a" ||
+	if i := slices.IndexFunc(held, func(l cronjob.HeldLock) bool { return l.Name == "jobs" }); err != nil || i < 0 || by(held[i].Owner) != "a" ||
 		held[i].Left <= 0 || held[i].Fence <= 0 {
 		t.Errorf("the locks are %+v, %v", held, err)
 	}
@@ -221,12 +222,12 @@ func TestJobs(t *testing.T) {
 		t.Errorf("what has run is %+v", start)
 	}
 	close(end)
-	p.awaitRuns("led", 1, dispatch.RunFailed)
+	p.awaitRuns("led", 1, cronjob.Failed)
 	if jobs, err = other.Jobs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	led = jobs[0]
-	if l := led.Last; l == nil || l.Status != dispatch.RunFailed || l.Result != "3 told" || l.Error != errWork.Error() || led.SucceededAt != nil || len(led.Open) != 0 {
+	if l := led.Last; l == nil || l.Status != cronjob.Failed || l.Result != "3 told" || l.Error != errWork.Error() || led.SucceededAt != nil || len(led.Open) != 0 {
 		t.Errorf("what has ended is %+v", led)
 	}
 	if led.NextAt == nil || led.NextAt.Sub(*led.EndedAt) != once {
@@ -248,11 +249,11 @@ func TestJobsOfTheDead(t *testing.T) {
 	if _, err := p.store.RegisterJobs(t.Context(), []string{"job"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.store.BeginRun(t.Context(), "job", "dead/1", time.Minute, func(_ dispatch.JobState, now time.Time) time.Time { return now })
+	_, err := p.store.BeginRun(t.Context(), "job", "dead/1", time.Minute, func(_ cronjob.State, now time.Time) time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []dispatch.RunStatus{dispatch.RunRunning, dispatch.RunInterrupted} {
+	for _, want := range []cronjob.Status{cronjob.Running, cronjob.Interrupted} {
 		jobs, err := i.Jobs(t.Context())
 		if err != nil || len(jobs[0].Open) != 1 || jobs[0].Open[0].Status != want {
 			t.Errorf("%+v, %v, want one that is %s", jobs, err, want)
@@ -265,11 +266,11 @@ func TestRuns(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	i := p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "job", When: schedule.After(once), Hold: usual, Work: done}}})
-	p.awaitRuns("job", 1, dispatch.RunSucceeded)
+	p.awaitRuns("job", 1, cronjob.Succeeded)
 	if runs, next, err := i.Runs(t.Context(), "job", dispatch.Page{Limit: 5}); err != nil || len(runs) != 1 || next != "" {
 		t.Errorf("%+v, %q, %v", runs, next, err)
 	}
-	if _, _, err := i.Runs(t.Context(), "unknown", dispatch.Page{Limit: 5}); !errors.Is(err, dispatch.ErrJobNotFound) {
+	if _, _, err := i.Runs(t.Context(), "unknown", dispatch.Page{Limit: 5}); !errors.Is(err, cronjob.ErrNotFound) {
 		t.Errorf("of an unknown job: %v", err)
 	}
 	if _, _, err := i.Runs(t.Context(), "job", dispatch.Page{Limit: 5, Cursor: "x"}); !errors.Is(err, dispatch.ErrBadCursor) {

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 )
 
 // account is what became of the slots.
@@ -33,11 +33,11 @@ func (s *storm) account(first, last time.Time) *account {
 // settle compares what was committed with what there was to do, and with what the ledger says.
 func (s *storm) settle(a *account, first, last time.Time, effects map[int64][]string) {
 	s.t.Helper()
-	ledger := map[int64]dispatch.JobRun{}
+	ledger := map[int64]cronjob.Run{}
 	for _, run := range s.runs() {
 		ledger[run.Slot.UnixMicro()] = run
 		a.skips += run.Skipped
-		if want := run.Status == dispatch.RunSucceeded; want != (len(effects[run.Slot.UnixMicro()]) == 1) {
+		if want := run.Status == cronjob.Succeeded; want != (len(effects[run.Slot.UnixMicro()]) == 1) {
 			s.t.Errorf("slot %s is %s, %q, and was committed by %v", clockTime(run.Slot), run.Status, run.Error, effects[run.Slot.UnixMicro()])
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/redisclient"
@@ -186,7 +187,7 @@ func (p *player) say(r report) {
 
 // work takes a while, and then commits its effect together with the end of the run. Mostly it does not heed its context,
 // as a work does that has not noticed yet that it was overtaken.
-func (p *player) work(ctx context.Context, run dispatch.JobRun) (string, error) {
+func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 	say := func(what string, err error) {
 		r := report{What: what, Slot: run.Slot, Owner: run.Owner, Attempt: run.Attempt, Fence: run.Fence, Began: *run.BeganAt}
 		if err != nil {
@@ -215,7 +216,7 @@ func (p *player) work(ctx context.Context, run dispatch.JobRun) (string, error) 
 }
 
 // conclude tries until it is known what became of the run.
-func (p *player) conclude(ctx context.Context, run dispatch.JobRun, within time.Duration, say func(string, error)) error {
+func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Duration, say func(string, error)) error {
 	for {
 		err := p.store.Conclude(ctx, run, "done", func(ctx context.Context, tx repository.Execer) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO witness (slot, owner, pid, at) VALUES (?, ?, ?, ?)",

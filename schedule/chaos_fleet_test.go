@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/migrations"
 	"firsttap/repository"
@@ -144,7 +145,7 @@ func (f *fleet) disband() {
 }
 
 // state is what the ledger remembers of the job.
-func (f *fleet) state() dispatch.JobState {
+func (f *fleet) state() cronjob.State {
 	f.t.Helper()
 	states, _, err := f.store.JobStates(f.t.Context(), []string{chaosJob})
 	if err != nil {
@@ -154,7 +155,7 @@ func (f *fleet) state() dispatch.JobState {
 }
 
 // runs are all that the ledger has of the job, the earliest first.
-func (f *fleet) runs() []dispatch.JobRun {
+func (f *fleet) runs() []cronjob.Run {
 	f.t.Helper()
 	runs, _, err := f.store.Runs(f.t.Context(), chaosJob, dispatch.Page{Limit: 100_000})
 	if err != nil {

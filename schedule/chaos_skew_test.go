@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 )
 
 // The clock of one instance of three is 3 s ahead of the others', or behind, which is more than from one slot to the next.
@@ -97,7 +97,7 @@ func (f *fleet) shares() map[string]int {
 	runs := f.runs()
 	for i, run := range runs {
 		// What was under way when the last instance ended is left to the next.
-		if owners := effects[run.Slot.UnixMicro()]; len(owners) != 1 && run.Status != dispatch.RunInterrupted {
+		if owners := effects[run.Slot.UnixMicro()]; len(owners) != 1 && run.Status != cronjob.Interrupted {
 			f.t.Errorf("slot %s is %s and was committed by %v", clockTime(run.Slot), run.Status, owners)
 		}
 		if ahead := run.Slot.Sub(*run.BeganAt); ahead > tooEarly {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/redisclient"
 )
 
@@ -199,7 +199,7 @@ func (s *storm) restore() {
 // overtaken reports whether somebody is at a run that another has begun.
 func (s *storm) overtaken() bool {
 	s.t.Helper()
-	return slices.ContainsFunc(s.state().Open, func(run dispatch.JobRun) bool { return run.Attempt > 1 })
+	return slices.ContainsFunc(s.state().Open, func(run cronjob.Run) bool { return run.Attempt > 1 })
 }
 
 // calm ends it: all go on.

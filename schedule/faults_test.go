@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/redisclient"
 	"firsttap/repository"
@@ -36,7 +36,7 @@ func TestRedisForgets(t *testing.T) {
 	for _, who := range []string{"a", "b", "c"} {
 		p.start(who, schedule.Options{Locks: redisLocks(t, redis.URL()), Jobs: []schedule.Job{{
 			Name: "long", When: schedule.After(once), Hold: brief,
-			Work: d.keep(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
+			Work: d.keep(who, func(ctx context.Context, run cronjob.Run) (string, error) {
 				begun <- who
 				if len(d.of("long")) > 1 {
 					return "", nil
@@ -60,7 +60,7 @@ func TestRedisForgets(t *testing.T) {
 		t.Errorf("it is told %v", cause)
 	}
 	receive(t, "it begins again", begun)
-	runs := p.awaitRuns("long", 1, dispatch.RunSucceeded)
+	runs := p.awaitRuns("long", 1, cronjob.Succeeded)
 	if len(runs) != 1 || len(d.of("long")) != 2 {
 		t.Errorf("%d works and the runs %+v", len(d.of("long")), runs)
 	}
@@ -85,10 +85,10 @@ func TestRedisIsGone(t *testing.T) {
 		}})
 	}
 	for _, job := range names {
-		p.awaitRuns(job, 2, dispatch.RunSucceeded)
+		p.awaitRuns(job, 2, cronjob.Succeeded)
 	}
 	redis.Kill()
-	blocked := map[string]dispatch.JobBlock{}
+	blocked := map[string]cronjob.Block{}
 	for _, job := range names {
 		for _, who := range []string{"a", "b"} {
 			count[who].atLeast("firsttap_job_skips_total", job, "unavailable", 3)
@@ -124,7 +124,7 @@ func TestRedisIsGone(t *testing.T) {
 	}
 	redis.Start()
 	for _, job := range names {
-		runs := p.awaitRuns(job, before[job]+3, dispatch.RunSucceeded)
+		runs := p.awaitRuns(job, before[job]+3, cronjob.Succeeded)
 		if b := p.state(job).Blocked; b != nil && b.Since.Equal(blocked[job].Since) {
 			t.Errorf("%s runs, and is blocked: %+v", job, b)
 		}
@@ -155,7 +155,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			store, proxy := p.proxied()
 			begun, told := make(chan time.Time, 10), make(chan time.Time, 1)
 			work := func(who string) Work {
-				return d.keep(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
+				return d.keep(who, func(ctx context.Context, run cronjob.Run) (string, error) {
 					begun <- time.Now()
 					if len(d.of("job")) > 1 {
 						return "by " + who, nil
@@ -179,7 +179,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			if before := again.Sub(receive(t, "it is told", told)); before < 0 {
 				t.Errorf("told %v after another began", -before)
 			}
-			runs := p.awaitRuns("job", 1, dispatch.RunSucceeded)
+			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
 			if len(runs) != 1 || runs[0].Attempt != 2 || runs[0].Result != "by b" {
 				t.Errorf("the runs are %+v", runs)
 			}
@@ -188,7 +188,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 				t.Fatal(err)
 			}
 			away(proxy, false)
-			if runs := p.awaitRuns("job", 2, dispatch.RunSucceeded); runs[1].Result != "by a" {
+			if runs := p.awaitRuns("job", 2, cronjob.Succeeded); runs[1].Result != "by a" {
 				t.Errorf("the runs are %+v", runs)
 			}
 			a.stop()
@@ -203,7 +203,7 @@ func TestAnOvertakenWorkIsTold(t *testing.T) {
 	begun, causes := make(chan struct{}, 1), make(chan error, 1)
 	a := p.start("a", schedule.Options{Jobs: []schedule.Job{{
 		Name: "job", When: schedule.After(once), Hold: brief,
-		Work: func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			begun <- struct{}{}
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
@@ -216,7 +216,7 @@ func TestAnOvertakenWorkIsTold(t *testing.T) {
 		t.Errorf("it is told %v", cause)
 	}
 	a.stop()
-	if r := p.runs("job")[0]; r.Status != dispatch.RunRunning || r.Owner != "thief/1" || r.Attempt != 2 {
+	if r := p.runs("job")[0]; r.Status != cronjob.Running || r.Owner != "thief/1" || r.Attempt != 2 {
 		t.Errorf("the run is %+v", r)
 	}
 }
@@ -240,12 +240,12 @@ func TestAReplyIsLost(t *testing.T) {
 			cut := proxy.CutReply(lost[0], after...)
 			p.start("a", schedule.Options{Ledger: store, Jobs: []schedule.Job{{
 				Name: "job", When: schedule.After(once), Hold: lock.Renewed(3*time.Second, time.Minute),
-				Work: d.keep("a", func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+				Work: d.keep("a", func(ctx context.Context, _ cronjob.Run) (string, error) {
 					return "", pause(ctx, 2*time.Second)
 				}),
 			}}})
 			receive(t, "the reply is lost", cut.Done())
-			runs := p.awaitRuns("job", 1, dispatch.RunSucceeded)
+			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
 			if n := len(d.of("job")); n != 1 || len(runs) != 1 || runs[0].Attempt != 1 {
 				t.Errorf("%d works and the runs %+v", n, runs)
 			}
@@ -271,5 +271,5 @@ func TestNothingCanBeBegun(t *testing.T) {
 		t.Errorf("blocked: %+v; said: %q", b, i.log.about("ERROR"))
 	}
 	p.exec("DROP TRIGGER no_runs")
-	mustBeConsecutive(t, having(p.awaitRuns("job", 4, dispatch.RunSucceeded), dispatch.RunSucceeded))
+	mustBeConsecutive(t, having(p.awaitRuns("job", 4, cronjob.Succeeded), cronjob.Succeeded))
 }

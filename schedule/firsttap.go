@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/lock"
 )
 
@@ -16,7 +16,7 @@ type Work interface {
 	Remind(ctx context.Context, before time.Duration, limit int) (int, error)
 	CloseOverdue(ctx context.Context, after time.Duration, limit int) (int, error)
 	ReleaseTopics(ctx context.Context) (int, error)
-	TakeSupply(ctx context.Context, run dispatch.JobRun) (int, error)
+	TakeSupply(ctx context.Context, run cronjob.Run) (int, error)
 	Prune(ctx context.Context, limit int) (int, error)
 }
 
@@ -34,25 +34,25 @@ const (
 func FirstTap(work Work, remindBefore time.Duration) []Job {
 	return []Job{{
 		Name: "expire-offers", When: Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
-		Work: func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inParts(ctx, work.ExpireOffers)
 			return fmt.Sprintf("%d offers ended", n), err
 		},
 	}, {
 		Name: "remind", When: Cron("0 * * * * *"), Hold: lock.Expected(10 * time.Second),
-		Work: func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inParts(ctx, func(ctx context.Context, limit int) (int, error) { return work.Remind(ctx, remindBefore, limit) })
 			return fmt.Sprintf("%d drivers reminded", n), err
 		},
 	}, {
 		Name: "nightly", When: Cron("0 0 4 * * *"), Hold: lock.Renewed(10*time.Second, time.Hour), OnLeader: true, Late: 12 * time.Hour,
-		Work: func(ctx context.Context, _ dispatch.JobRun) (string, error) { return nightly(ctx, work) },
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) { return nightly(ctx, work) },
 	}, {
 		Name: "supply", When: Cron("0 * * * * *"), Hold: lock.Between(50*time.Second, 55*time.Second),
-		Work: func(ctx context.Context, run dispatch.JobRun) (string, error) { return supply(ctx, work, run) },
+		Work: func(ctx context.Context, run cronjob.Run) (string, error) { return supply(ctx, work, run) },
 	}, {
 		Name: "retention", When: After(time.Minute), Hold: lock.Renewed(30*time.Second, 10*time.Minute),
-		Work: func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
 			n, err := inParts(ctx, work.Prune)
 			return fmt.Sprintf("%d rows deleted", n), err
 		},
@@ -66,7 +66,7 @@ func nightly(ctx context.Context, work Work) (string, error) {
 }
 
 // supply leaves out a minute that is long over: what is counted is what there is now.
-func supply(ctx context.Context, work Work, run dispatch.JobRun) (string, error) {
+func supply(ctx context.Context, work Work, run cronjob.Run) (string, error) {
 	if late := run.BeganAt.Sub(run.Slot); late > supplyLate {
 		return fmt.Sprintf("left out: %s too late", late.Round(time.Second)), nil
 	}

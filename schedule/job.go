@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/lock/gocronlock"
 )
@@ -203,12 +203,12 @@ func (j *job) once() bool {
 }
 
 // due is the slot that may be begun now by what is remembered, the zero time if none may.
-func (j *job) due(state dispatch.JobState, now time.Time) time.Time {
+func (j *job) due(state cronjob.State, now time.Time) time.Time {
 	return j.dueBy(state, now, now.Add(j.early))
 }
 
 // dueBy is the slot that is due by the end.
-func (j *job) dueBy(state dispatch.JobState, now, end time.Time) time.Time {
+func (j *job) dueBy(state cronjob.State, now, end time.Time) time.Time {
 	if j.once() && j.started.Load() {
 		return time.Time{}
 	}
@@ -235,7 +235,7 @@ func (j *job) work(ctx context.Context) error {
 	})
 	switch {
 	case j.ran || ctx.Err() != nil:
-	case errors.Is(err, lock.ErrHeld) || errors.Is(err, dispatch.ErrNothingDue):
+	case errors.Is(err, lock.ErrHeld) || errors.Is(err, cronjob.ErrNotDue):
 		j.skip()
 	default:
 		j.metrics.skips.WithLabelValues(j.Name, "unavailable").Inc()
@@ -257,15 +257,15 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 	result, err := j.call(ctx, a.run)
 	took := time.Since(began)
 	a.end, a.left = j.endOf(ctx, result, err), errors.Is(err, errLeft)
-	status := dispatch.RunInterrupted
+	status := cronjob.Interrupted
 	if a.end != nil {
 		status = a.end.Status
 	}
 	j.metrics.ran(status, took)
 	switch status {
-	case dispatch.RunSucceeded:
+	case cronjob.Succeeded:
 		log.Debug("job done", "took", took, "result", result)
-	case dispatch.RunFailed:
+	case cronjob.Failed:
 		log.Error("job failed", "took", took, "error", a.end.Error)
 	default:
 		log.Warn("job interrupted: another instance takes it over", "took", took, "cause", context.Cause(ctx), "error", err)
@@ -273,12 +273,12 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 }
 
 // endOf is how a run has ended whose work returned that; nil for one that was interrupted.
-func (j *job) endOf(ctx context.Context, result string, err error) *dispatch.RunEnd {
+func (j *job) endOf(ctx context.Context, result string, err error) *cronjob.End {
 	switch {
 	case err == nil:
-		return &dispatch.RunEnd{Status: dispatch.RunSucceeded, Result: result}
+		return &cronjob.End{Status: cronjob.Succeeded, Result: result}
 	case ctx.Err() == nil || j.cut(context.Cause(ctx)):
-		return &dispatch.RunEnd{Status: dispatch.RunFailed, Result: result, Error: err.Error()}
+		return &cronjob.End{Status: cronjob.Failed, Result: result, Error: err.Error()}
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (j *job) cut(cause error) bool {
 }
 
 // call lets the work do a run. It does not wait for ever for work that should stop.
-func (j *job) call(ctx context.Context, run dispatch.JobRun) (string, error) {
+func (j *job) call(ctx context.Context, run cronjob.Run) (string, error) {
 	type returned struct {
 		result string
 		err    error

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
 )
@@ -17,12 +18,12 @@ type ledgerLock struct{ Ledger }
 // attempt is one instance's part in a run, and its lock.Grant. It goes to Acquire with the context.
 type attempt struct {
 	ledger Ledger
-	due    func(dispatch.JobState, time.Time) time.Time
+	due    func(cronjob.State, time.Time) time.Time
 	job    string
 	owner  string
-	run    dispatch.JobRun
-	end    *dispatch.RunEnd // nil for a run that another is to take over
-	left   bool             // the work did not stop
+	run    cronjob.Run
+	end    *cronjob.End // nil for a run that another is to take over
+	left   bool         // the work did not stop
 }
 
 type attemptKey struct{}
@@ -34,7 +35,7 @@ func (l ledgerLock) Acquire(ctx context.Context, job, owner string, term time.Du
 		return nil, fmt.Errorf("%w: no attempt", lock.ErrInvalid)
 	}
 	a.ledger, a.job, a.owner = l.Ledger, job, owner
-	var running *dispatch.RunningError
+	var running *cronjob.RunningError
 	var err error
 	a.run, err = l.BeginRun(ctx, job, owner, term, a.due)
 	switch {

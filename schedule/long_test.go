@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
 	"firsttap/servertest"
@@ -23,14 +23,14 @@ func TestAWorkOutlivesItsLock(t *testing.T) {
 	url := servertest.StartRedis(t).URL()
 	const ttl, takes = 3 * time.Second, 7 * time.Second
 	for _, who := range []string{"a", "b"} {
-		work := d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) { return "", pause(ctx, takes) })
+		work := d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) { return "", pause(ctx, takes) })
 		p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: []schedule.Job{
 			{Name: "long", When: schedule.After(once), Hold: lock.Renewed(ttl, time.Minute), Work: work},
 			{Name: "led", When: schedule.After(once), Hold: lock.Renewed(ttl, time.Minute), OnLeader: true, Work: work},
 		}})
 	}
 	for _, job := range []string{"long", "led"} {
-		runs := p.awaitRuns(job, 1, dispatch.RunSucceeded)
+		runs := p.awaitRuns(job, 1, cronjob.Succeeded)
 		if len(runs) != 1 || runs[0].Attempt != 1 || runs[0].EndedAt.Sub(*runs[0].BeganAt) < takes || len(d.of(job)) != 1 {
 			t.Errorf("%s: %d works and the runs %+v", job, len(d.of(job)), runs)
 		}
@@ -40,7 +40,7 @@ func TestAWorkOutlivesItsLock(t *testing.T) {
 // hanging is a work whose first run does what hangs does, and the others are done at once.
 func hanging(hangs Work) Work {
 	var hung atomic.Bool
-	return func(ctx context.Context, run dispatch.JobRun) (string, error) {
+	return func(ctx context.Context, run cronjob.Run) (string, error) {
 		if hung.CompareAndSwap(false, true) {
 			return hangs(ctx, run)
 		}
@@ -52,7 +52,7 @@ func hanging(hangs Work) Work {
 func deaf(t *testing.T) Work {
 	end := make(chan struct{})
 	t.Cleanup(func() { close(end) })
-	return func(context.Context, dispatch.JobRun) (string, error) {
+	return func(context.Context, cronjob.Run) (string, error) {
 		<-end
 		return "at last", nil
 	}
@@ -85,14 +85,14 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 				Name: "hangs", When: schedule.Cron(everySecond), Hold: tt.hold, OnLeader: tt.onLeader, Late: aWhile,
 				Work: d.note("a", hanging(tt.hangs)),
 			}}})
-			runs := p.awaitRuns("hangs", 2, dispatch.RunSucceeded)
-			if first := runs[0]; first.Status != dispatch.RunFailed || first.Attempt != 1 || !strings.Contains(first.Error, tt.says) {
+			runs := p.awaitRuns("hangs", 2, cronjob.Succeeded)
+			if first := runs[0]; first.Status != cronjob.Failed || first.Attempt != 1 || !strings.Contains(first.Error, tt.says) {
 				t.Errorf("the first is %+v", first)
 			}
 			if took := runs[0].EndedAt.Sub(*runs[0].BeganAt); took > 8*time.Second { // half a second, and what a busy machine adds
 				t.Errorf("it was cut after %v", took)
 			}
-			mustBeConsecutive(t, having(runs[1:], dispatch.RunSucceeded))
+			mustBeConsecutive(t, having(runs[1:], cronjob.Succeeded))
 			if runs[1].Slot.Sub(runs[0].Slot) != time.Second {
 				t.Errorf("after %s comes %s", runs[0].Slot, runs[1].Slot)
 			}
@@ -108,13 +108,13 @@ func TestACutWorkIsWaitedFor(t *testing.T) {
 	for _, who := range []string{"a", "b"} {
 		p.start(who, schedule.Options{Grace: 30 * time.Second, Jobs: []schedule.Job{{
 			Name: "slow", When: schedule.After(once), Hold: lock.Renewed(ttl, 300*time.Millisecond),
-			Work: d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+			Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) {
 				<-ctx.Done()
 				return "", errors.Join(pause(context.WithoutCancel(ctx), stopping), errWork)
 			}),
 		}}})
 	}
-	runs := p.awaitRuns("slow", 1, dispatch.RunFailed)
+	runs := p.awaitRuns("slow", 1, cronjob.Failed)
 	if r := runs[0]; len(runs) != 1 || r.Attempt != 1 || len(d.of("slow")) != 1 || !strings.Contains(r.Error, "too long") || !strings.Contains(r.Error, errWork.Error()) {
 		t.Errorf("%d works and the runs %+v", len(d.of("slow")), runs)
 	}
@@ -127,7 +127,7 @@ func TestStuckWorksAreBounded(t *testing.T) {
 	end := make(chan struct{})
 	i := p.start("a", schedule.Options{Grace: 50 * time.Millisecond, Metrics: m, Jobs: []schedule.Job{{
 		Name: "deaf", When: schedule.Cron(everySecond), Hold: lock.Fixed(100 * time.Millisecond), Late: aWhile,
-		Work: d.note("a", func(context.Context, dispatch.JobRun) (string, error) { <-end; return "", nil }),
+		Work: d.note("a", func(context.Context, cronjob.Run) (string, error) { <-end; return "", nil }),
 	}}})
 	m.atLeast("firsttap_job_skips_total", "deaf", "stuck", 3)
 	if n := len(d.of("deaf")); n != 3 {
@@ -138,7 +138,7 @@ func TestStuckWorksAreBounded(t *testing.T) {
 		t.Errorf("blocked: %+v; said: %q", b, lines)
 	}
 	close(end)
-	p.awaitRuns("deaf", 1, dispatch.RunSucceeded)
+	p.awaitRuns("deaf", 1, cronjob.Succeeded)
 	if b := p.state("deaf").Blocked; b != nil {
 		t.Errorf("it has begun, and is blocked: %+v", b)
 	}
@@ -151,13 +151,13 @@ func TestAWorkThatFails(t *testing.T) {
 		work Work
 		says string
 	}{
-		"error": {func(context.Context, dispatch.JobRun) (string, error) { return "half", errWork }, errWork.Error()},
-		"panic": {func(context.Context, dispatch.JobRun) (string, error) { panic("a thing that cannot be") }, "a thing that cannot be"},
-		"exit":  {func(context.Context, dispatch.JobRun) (string, error) { runtime.Goexit(); return "", nil }, "ended its goroutine"},
+		"error": {func(context.Context, cronjob.Run) (string, error) { return "half", errWork }, errWork.Error()},
+		"panic": {func(context.Context, cronjob.Run) (string, error) { panic("a thing that cannot be") }, "a thing that cannot be"},
+		"exit":  {func(context.Context, cronjob.Run) (string, error) { runtime.Goexit(); return "", nil }, "ended its goroutine"},
 		// What a work is told by a lock of its own is no news of the job's.
-		"held":        {func(context.Context, dispatch.JobRun) (string, error) { return "", &lock.HeldError{Owner: "x"} }, "held by x"},
-		"unavailable": {func(context.Context, dispatch.JobRun) (string, error) { return "", lock.ErrUnavailable }, "unavailable"},
-		"undue":       {func(context.Context, dispatch.JobRun) (string, error) { return "", dispatch.ErrNothingDue }, "not due"},
+		"held":        {func(context.Context, cronjob.Run) (string, error) { return "", &lock.HeldError{Owner: "x"} }, "held by x"},
+		"unavailable": {func(context.Context, cronjob.Run) (string, error) { return "", lock.ErrUnavailable }, "unavailable"},
+		"undue":       {func(context.Context, cronjob.Run) (string, error) { return "", cronjob.ErrNotDue }, "not due"},
 	}
 	p, m := newPlace(t), newMetrics(t)
 	var jobs []schedule.Job
@@ -166,15 +166,15 @@ func TestAWorkThatFails(t *testing.T) {
 	}
 	i := p.start("a", schedule.Options{Metrics: m, Jobs: jobs})
 	for name, f := range fails {
-		runs := p.awaitRuns(name, 2, dispatch.RunSucceeded)
+		runs := p.awaitRuns(name, 2, cronjob.Succeeded)
 		first := runs[0]
-		if first.Status != dispatch.RunFailed || first.Attempt != 1 || !strings.Contains(first.Error, f.says) || (first.Result == "half") != (name == "error") {
+		if first.Status != cronjob.Failed || first.Attempt != 1 || !strings.Contains(first.Error, f.says) || (first.Result == "half") != (name == "error") {
 			t.Errorf("%s: the first is %+v", name, first)
 		}
 		if name == "panic" && !strings.Contains(first.Error, "long_test.go") {
 			t.Errorf("where it was is not said: %s", first.Error)
 		}
-		mustBeConsecutive(t, having(runs[1:], dispatch.RunSucceeded))
+		mustBeConsecutive(t, having(runs[1:], cronjob.Succeeded))
 		if n, _ := m.of("firsttap_job_runs_total", name, "FAILED"); n != 1 {
 			t.Errorf("%s: %v failures are counted", name, n)
 		}
@@ -198,7 +198,7 @@ func TestWhatAWorkIsTold(t *testing.T) {
 		300 * time.Millisecond: time.Second, 6 * time.Second: 6 * time.Second, time.Minute: 10 * time.Second,
 	} {
 		name := ttl.String()
-		work := func(ctx context.Context, run dispatch.JobRun) (string, error) {
+		work := func(ctx context.Context, run cronjob.Run) (string, error) {
 			lease, stored := lock.FromContext(ctx), p.runs(name)[0]
 			if lease == nil || lease.Fence() != run.Fence || lease.Owner() != run.Owner || stored.Fence != run.Fence || stored.Owner != run.Owner ||
 				!stored.Slot.Equal(run.Slot) || run.Attempt != stored.Attempt || run.Job != name || run.AliveUntil.Sub(*run.BeganAt) != term {

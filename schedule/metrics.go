@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 )
 
 // vectors are the metrics of all jobs.
@@ -45,7 +45,7 @@ type jobMetrics struct {
 
 func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 	m := &jobMetrics{vectors: s.vectors, job: j.Name}
-	for _, status := range []dispatch.RunStatus{dispatch.RunSucceeded, dispatch.RunFailed, dispatch.RunInterrupted} {
+	for _, status := range []cronjob.Status{cronjob.Succeeded, cronjob.Failed, cronjob.Interrupted} {
 		m.runs.WithLabelValues(j.Name, string(status)) // a rate needs the zero before the first
 	}
 	for _, reason := range []string{"held", "unavailable", "stuck", "invalid"} {
@@ -73,12 +73,12 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 	return m
 }
 
-func (m *jobMetrics) ran(status dispatch.RunStatus, took time.Duration) {
+func (m *jobMetrics) ran(status cronjob.Status, took time.Duration) {
 	m.runs.WithLabelValues(m.job, string(status)).Inc()
 	m.took.WithLabelValues(m.job).Observe(took.Seconds())
 }
 
-func (m *jobMetrics) seen(state dispatch.JobState) {
+func (m *jobMetrics) seen(state cronjob.State) {
 	at := state.RegisteredAt
 	if state.SucceededAt != nil {
 		at = *state.SucceededAt

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
 	"firsttap/servertest"
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Work: done},
 		{Name: "daily", When: schedule.Cron(when.Format("5 4 15 * * *")), Hold: usual, Work: done},
 		{Name: "after", When: schedule.After(once), Hold: usual, Work: done},
-		{Name: "fails", When: schedule.After(once), Hold: usual, Work: func(context.Context, dispatch.JobRun) (string, error) { return "", errWork }},
+		{Name: "fails", When: schedule.After(once), Hold: usual, Work: func(context.Context, cronjob.Run) (string, error) { return "", errWork }},
 		{Name: "stops", When: schedule.After(once), Hold: usual, Work: untilTold},
 		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
 	}})
@@ -104,7 +104,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("known for %v s, it has not succeeded for %v", known, age)
 	}
 	// An instance that runs nothing knows it, too.
-	p.awaitRuns("daily", 1, dispatch.RunSucceeded)
+	p.awaitRuns("daily", 1, cronjob.Succeeded)
 	if age, _ := m.of("firsttap_job_success_age_seconds", "tick", ""); age > 10 {
 		t.Errorf("it succeeds each second, %v s ago", age)
 	}
@@ -135,7 +135,7 @@ func TestSuccessIsKnownEverywhere(t *testing.T) {
 	jobs := []schedule.Job{{Name: "led", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, Work: done}}
 	locks := p.tableLocks()
 	p.start("a", schedule.Options{Locks: locks, Jobs: jobs})
-	p.awaitRuns("led", 1, dispatch.RunSucceeded)
+	p.awaitRuns("led", 1, cronjob.Succeeded)
 	p.start("b", schedule.Options{Locks: locks, Metrics: m, Jobs: jobs})
 	m.atLeast("firsttap_job_skips_total", "led", "held", 4)
 	if age, found := m.of("firsttap_job_success_age_seconds", "led", ""); age > 3 || !found {
@@ -162,7 +162,7 @@ func TestIdleInstances(t *testing.T) {
 	server := servertest.StartMariaDB(t)
 	p := newPlaceOn(t, server.URL(t))
 	begun := make(chan struct{}, 2)
-	work := func(ctx context.Context, run dispatch.JobRun) (string, error) {
+	work := func(ctx context.Context, run cronjob.Run) (string, error) {
 		begun <- struct{}{}
 		return untilTold(ctx, run)
 	}
@@ -178,8 +178,8 @@ func TestIdleInstances(t *testing.T) {
 	}
 	receive(t, "one is at work", begun)
 	receive(t, "two are at work", begun)
-	p.awaitRuns("waits", 1, dispatch.RunSucceeded)
-	p.awaitRuns("start", 1, dispatch.RunSucceeded)
+	p.awaitRuns("waits", 1, cronjob.Succeeded)
+	p.awaitRuns("start", 1, cronjob.Succeeded)
 	first, began := p.questions(), time.Now()
 	if err := pause(t.Context(), 3*time.Second); err != nil {
 		t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/schedule"
 )
 
@@ -31,7 +31,7 @@ func TestDowntime(t *testing.T) {
 	a := p.start("a", schedule.Options{Jobs: jobs("a")})
 	last := map[string]time.Time{}
 	for _, j := range jobs("") {
-		p.awaitRuns(j.Name, 1, dispatch.RunSucceeded)
+		p.awaitRuns(j.Name, 1, cronjob.Succeeded)
 	}
 	a.stop()
 	for _, j := range jobs("") {
@@ -42,9 +42,9 @@ func TestDowntime(t *testing.T) {
 		p.start(who, schedule.Options{Look: time.Hour, Jobs: jobs(who)})
 	}
 	for _, j := range jobs("") {
-		var runs []dispatch.JobRun
+		var runs []cronjob.Run
 		p.eventually(func() error { // until it has caught up
-			runs = having(p.runs(j.Name), dispatch.RunSucceeded)
+			runs = having(p.runs(j.Name), cronjob.Succeeded)
 			if n := len(runs); n < 3 || runs[n-1].Slot.Before(last[j.Name].Add(down)) {
 				return fmt.Errorf("the runs of %s are %+v", j.Name, runs)
 			}
@@ -84,7 +84,7 @@ func TestTheLatestSlotIsMadeUpFor(t *testing.T) {
 	}
 	p.exec("UPDATE jobs SET registered_at = 0")
 	p.start("a", options)
-	runs := p.awaitRuns("rare", 1, dispatch.RunSucceeded)
+	runs := p.awaitRuns("rare", 1, cronjob.Succeeded)
 	if want := second.Truncate(day); len(runs) != 1 || !runs[0].Slot.Equal(want) {
 		t.Errorf("the runs are %+v, want %v", runs, want)
 	}
@@ -98,7 +98,7 @@ func TestTheFirstSlotIsAfterTheRegistration(t *testing.T) {
 		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Late: aWhile, Work: done},
 		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: done},
 	}})
-	runs := p.awaitRuns("tick", 2, dispatch.RunSucceeded)
+	runs := p.awaitRuns("tick", 2, cronjob.Succeeded)
 	if known := p.state("tick").RegisteredAt; !runs[0].Slot.After(known) || runs[0].Slot.Sub(known) > time.Second {
 		t.Errorf("known since %v, the first is %+v", known, runs[0])
 	}
@@ -116,22 +116,22 @@ func TestARunThatKillsIsGivenUp(t *testing.T) {
 	if _, err := p.store.RegisterJobs(t.Context(), []string{"deadly"}); err != nil {
 		t.Fatal(err)
 	}
-	for range dispatch.MaxAttempts {
-		_, err := p.store.BeginRun(t.Context(), "deadly", "dead/1", time.Minute, func(s dispatch.JobState, _ time.Time) time.Time { return s.RegisteredAt })
+	for range cronjob.MaxAttempts {
+		_, err := p.store.BeginRun(t.Context(), "deadly", "dead/1", time.Minute, func(s cronjob.State, _ time.Time) time.Time { return s.RegisteredAt })
 		if err != nil {
 			t.Fatal(err)
 		}
 		p.exec("UPDATE job_runs SET alive_until = 1")
 	}
 	i := p.start("a", schedule.Options{Jobs: []schedule.Job{{Name: "deadly", When: schedule.After(once), Hold: usual, Work: d.keep("a", done)}}})
-	p.awaitRuns("deadly", 1, dispatch.RunFailed)
+	p.awaitRuns("deadly", 1, cronjob.Failed)
 	if n := len(d.of("deadly")); n != 0 {
 		t.Errorf("%d works", n)
 	}
 	if _, err := i.RunNow(t.Context(), "deadly", "key_1"); err != nil {
 		t.Fatal(err)
 	}
-	p.awaitRuns("deadly", 1, dispatch.RunSucceeded)
+	p.awaitRuns("deadly", 1, cronjob.Succeeded)
 }
 
 // The time is the database's: instances whose clocks are wrong run each second once, and at its time.
@@ -153,12 +153,12 @@ func TestClocksThatAreWrong(t *testing.T) {
 		Look: time.Hour, Now: func() time.Time { return time.Now().Add(time.Duration(jumped.Load())) },
 		Jobs: []schedule.Job{{Name: "jumps", When: schedule.Cron(everySecond), Hold: usual, Work: done}},
 	})
-	before := len(p.awaitRuns("jumps", 1, dispatch.RunSucceeded))
+	before := len(p.awaitRuns("jumps", 1, cronjob.Succeeded))
 	jumped.Store(int64(3500 * time.Millisecond))
-	mustBeConsecutive(t, having(p.awaitRuns("tick", 5, dispatch.RunSucceeded), dispatch.RunSucceeded))
+	mustBeConsecutive(t, having(p.awaitRuns("tick", 5, cronjob.Succeeded), cronjob.Succeeded))
 	for who, from := range map[string]int{"right": 0, "ahead": 0, "behind": 0, "jumps": before + 1} {
 		best := time.Hour
-		for _, r := range p.awaitRuns(who, from+4, dispatch.RunSucceeded)[from:] {
+		for _, r := range p.awaitRuns(who, from+4, cronjob.Succeeded)[from:] {
 			late := r.BeganAt.Sub(r.Slot)
 			if best = min(best, late); late < -100*time.Millisecond {
 				t.Errorf("%s: %s was begun %v early", who, r.Slot, -late)

@@ -24,6 +24,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
 )
@@ -44,23 +45,23 @@ type Job struct {
 	// Work does what is to be done for one slot. Its context ends when the lock or the run is lost, with a lock.ErrLost for
 	// a cause, when it has taken too long, and when the process is to stop; it should then return at once. lock.FromContext
 	// returns the lease of the run, whose Fence refuses what was overtaken. The result is for operators.
-	Work func(ctx context.Context, run dispatch.JobRun) (result string, err error)
+	Work func(ctx context.Context, run cronjob.Run) (result string, err error)
 }
 
 // Ledger is where runs are kept; see repository.Store.
 type Ledger interface {
 	RegisterJobs(ctx context.Context, names []string) (time.Time, error)
-	JobStates(ctx context.Context, names []string) (map[string]dispatch.JobState, time.Time, error)
+	JobStates(ctx context.Context, names []string) (map[string]cronjob.State, time.Time, error)
 	BeginRun(ctx context.Context, job, owner string, term time.Duration,
-		due func(dispatch.JobState, time.Time) time.Time) (dispatch.JobRun, error)
-	ExtendRun(ctx context.Context, run dispatch.JobRun, term time.Duration) error
-	EndRun(ctx context.Context, run dispatch.JobRun, end dispatch.RunEnd) error
+		due func(cronjob.State, time.Time) time.Time) (cronjob.Run, error)
+	ExtendRun(ctx context.Context, run cronjob.Run, term time.Duration) error
+	EndRun(ctx context.Context, run cronjob.Run, end cronjob.End) error
 	InterruptRun(ctx context.Context, job, owner string) error
 	SkipRun(ctx context.Context, job string, slot time.Time) (bool, error)
 	BlockJob(ctx context.Context, job, by, reason string) error
-	RequestRun(ctx context.Context, job, actor string) (dispatch.JobRun, error)
-	LastRun(ctx context.Context, job string) (*dispatch.JobRun, error)
-	Runs(ctx context.Context, job string, page dispatch.Page) ([]dispatch.JobRun, string, error)
+	RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error)
+	LastRun(ctx context.Context, job string) (*cronjob.Run, error)
+	Runs(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error)
 }
 
 // Strategy holds the jobs' locks, and says who has them.

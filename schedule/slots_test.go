@@ -6,17 +6,17 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
 	"firsttap/servertest"
 )
 
 // mustBeConsecutive fails the test unless the runs are of one second after the other, each begun once and SUCCEEDED.
-func mustBeConsecutive(t *testing.T, runs []dispatch.JobRun) {
+func mustBeConsecutive(t *testing.T, runs []cronjob.Run) {
 	t.Helper()
 	for i, r := range runs {
-		if r.Status != dispatch.RunSucceeded || r.Attempt != 1 || r.RequestedBy != "" {
+		if r.Status != cronjob.Succeeded || r.Attempt != 1 || r.RequestedBy != "" {
 			t.Errorf("a run is %+v", r)
 		}
 		if i > 0 && r.Slot.Sub(runs[i-1].Slot) != time.Second || r.Slot.Nanosecond() != 0 {
@@ -57,7 +57,7 @@ func TestASlotRunsOnce(t *testing.T) {
 				}}))
 			}
 			for _, job := range []string{"tick", "led"} {
-				p.awaitRuns(job, 4, dispatch.RunSucceeded)
+				p.awaitRuns(job, 4, cronjob.Succeeded)
 				p.eventually(func() error {
 					for _, r := range p.runs(job) {
 						if r.Skipped == 2 {
@@ -100,7 +100,7 @@ func TestNobodySkipsHisOwnSlots(t *testing.T) {
 	a := p.start("a", schedule.Options{Look: 20 * time.Millisecond, Jobs: []schedule.Job{
 		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done},
 	}})
-	p.awaitRuns("tick", 4, dispatch.RunSucceeded)
+	p.awaitRuns("tick", 4, cronjob.Succeeded)
 	a.stop()
 	for _, r := range p.runs("tick") {
 		if r.Skipped != 0 {
@@ -117,12 +117,12 @@ func TestAFixedDelay(t *testing.T) {
 	for _, who := range []string{"a", "b"} {
 		p.start(who, schedule.Options{Look: 50 * time.Millisecond, Jobs: []schedule.Job{{
 			Name: "after", When: schedule.After(delay), Hold: usual,
-			Work: d.keep(who, func(ctx context.Context, _ dispatch.JobRun) (string, error) {
+			Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) {
 				return "", pause(ctx, 300*time.Millisecond)
 			}),
 		}}})
 	}
-	runs := p.awaitRuns("after", 4, dispatch.RunSucceeded)
+	runs := p.awaitRuns("after", 4, cronjob.Succeeded)
 	if first := runs[0]; !first.Slot.Equal(p.state("after").RegisteredAt) {
 		t.Errorf("registered at %v, first is %+v", p.state("after").RegisteredAt, first)
 	}
@@ -158,9 +158,9 @@ func TestAtStart(t *testing.T) {
 	mustHaveRun := func(what string, n int, all ...string) {
 		t.Helper()
 		for _, who := range all { // that long each has had time to run it
-			p.awaitRuns("tick-"+who, len(p.runs("tick-"+who))+3, dispatch.RunSucceeded)
+			p.awaitRuns("tick-"+who, len(p.runs("tick-"+who))+3, cronjob.Succeeded)
 		}
-		if runs := p.runs("start"); len(runs) != n || len(having(runs, dispatch.RunSucceeded)) != n {
+		if runs := p.runs("start"); len(runs) != n || len(having(runs, cronjob.Succeeded)) != n {
 			t.Errorf("%s: %d works and the runs %+v, want %d", what, len(d.of("start")), runs, n)
 		}
 	}
@@ -178,7 +178,7 @@ func TestAtStart(t *testing.T) {
 	if _, err := p.start("f", options("f")).RunNow(t.Context(), "start", "key_1"); err != nil {
 		t.Fatal(err)
 	}
-	p.awaitRuns("start", 3, dispatch.RunSucceeded)
+	p.awaitRuns("start", 3, cronjob.Succeeded)
 }
 
 // What somebody has asked for is not what is run at the start.
@@ -193,7 +193,7 @@ func TestAtStartWhenARunIsAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.start("a", options)
-	if runs := p.awaitRuns("start", 2, dispatch.RunSucceeded); (runs[0].RequestedBy == "") == (runs[1].RequestedBy == "") {
+	if runs := p.awaitRuns("start", 2, cronjob.Succeeded); (runs[0].RequestedBy == "") == (runs[1].RequestedBy == "") {
 		t.Errorf("the runs are %+v", runs)
 	}
 }
@@ -218,7 +218,7 @@ func TestAtStartWhileAnotherHoldsTheLock(t *testing.T) {
 	if err := lease.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	p.awaitRuns("start", 1, dispatch.RunSucceeded)
+	p.awaitRuns("start", 1, cronjob.Succeeded)
 }
 
 // A cron expression is of the zone.
@@ -235,7 +235,7 @@ func TestTheZone(t *testing.T) {
 		{Name: "nightly", When: schedule.Cron("0 0 4 * * *"), Hold: usual, Work: done},
 		{Name: "now", When: schedule.Cron(fmt.Sprintf("* * %d,%d * * *", hour, (hour+1)%24)), Hold: usual, Work: done},
 	}})
-	p.awaitRuns("now", 2, dispatch.RunSucceeded)
+	p.awaitRuns("now", 2, cronjob.Succeeded)
 	jobs, err := i.Jobs(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -263,6 +263,6 @@ func TestEveryHold(t *testing.T) {
 		p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: jobs})
 	}
 	for name := range holds {
-		mustBeConsecutive(t, having(p.awaitRuns(name, 4, dispatch.RunSucceeded), dispatch.RunSucceeded))
+		mustBeConsecutive(t, having(p.awaitRuns(name, 4, cronjob.Succeeded), cronjob.Succeeded))
 	}
 }

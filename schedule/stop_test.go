@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/schedule"
 	"firsttap/servertest"
@@ -26,7 +26,7 @@ func TestAnInstanceThatStopsGivesItsRunBack(t *testing.T) {
 			for _, who := range []string{"a", "b", "c"} {
 				all[who] = p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: []schedule.Job{{
 					Name: "long", When: schedule.After(once), Hold: lock.Renewed(time.Minute, time.Hour), OnLeader: onLeader,
-					Work: d.keep(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
+					Work: d.keep(who, func(ctx context.Context, run cronjob.Run) (string, error) {
 						begun <- who
 						if len(d.of("long")) > 1 {
 							return "by " + who, nil
@@ -43,7 +43,7 @@ func TestAnInstanceThatStopsGivesItsRunBack(t *testing.T) {
 			receive(t, "it is told to stop", told)
 			second := receive(t, "another takes it over", begun)
 			t.Logf("another was at it %v after the first was told", time.Since(began).Round(time.Millisecond))
-			runs := p.awaitRuns("long", 1, dispatch.RunSucceeded)
+			runs := p.awaitRuns("long", 1, cronjob.Succeeded)
 			if r := runs[0]; len(runs) != 1 || r.Attempt != 1 || r.Result != "by "+second || second == first {
 				t.Errorf("the runs are %+v", runs)
 			}
@@ -68,7 +68,7 @@ func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
 	job := func(who string) []schedule.Job {
 		return []schedule.Job{{
 			Name: "deaf", When: schedule.After(once), Hold: lock.Renewed(3*time.Second, time.Hour),
-			Work: d.note(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
+			Work: d.note(who, func(ctx context.Context, run cronjob.Run) (string, error) {
 				begun <- struct{}{}
 				return work(ctx, run)
 			}),
@@ -83,9 +83,9 @@ func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
 	}
 	left := p.runs("deaf")[0]
 	receive(t, "it begins again", begun)
-	runs := p.awaitRuns("deaf", 1, dispatch.RunSucceeded)
+	runs := p.awaitRuns("deaf", 1, cronjob.Succeeded)
 	r := runs[0]
-	if len(runs) != 1 || r.Attempt != 2 || left.Status != dispatch.RunRunning || left.AliveUntil == nil {
+	if len(runs) != 1 || r.Attempt != 2 || left.Status != cronjob.Running || left.AliveUntil == nil {
 		t.Fatalf("left behind was %+v, and became %+v", left, runs)
 	}
 	if r.BeganAt.Before(*left.AliveUntil) {
@@ -108,7 +108,7 @@ func TestTheLeader(t *testing.T) {
 	had := map[string]int{}
 	for len(all) > 0 {
 		for _, job := range []string{"one", "two"} {
-			p.awaitRuns(job, had[job]+2, dispatch.RunSucceeded)
+			p.awaitRuns(job, had[job]+2, cronjob.Succeeded)
 		}
 		entries := d.of("one")
 		leader := entries[len(entries)-1].who
@@ -129,7 +129,7 @@ func TestTheLeader(t *testing.T) {
 		}
 		for _, job := range []string{"one", "two"} {
 			had[job] = len(d.of(job))
-			if runs := p.runs(job); len(having(runs, dispatch.RunSucceeded)) != len(runs) {
+			if runs := p.runs(job); len(having(runs, cronjob.Succeeded)) != len(runs) {
 				t.Errorf("the leader has left behind %+v", runs)
 			}
 		}
@@ -175,5 +175,5 @@ func TestAnInstanceStopsThatHasNotBegun(t *testing.T) {
 		{Name: "job", When: schedule.After(once), Hold: usual, Work: done},
 	}})
 	proxy.Refuse(false)
-	p.awaitRuns("job", 1, dispatch.RunSucceeded)
+	p.awaitRuns("job", 1, cronjob.Succeeded)
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/migrations"
@@ -96,7 +97,7 @@ func (p *place) exec(query string, args ...any) {
 }
 
 // runs are those of a job, the earliest first.
-func (p *place) runs(job string) []dispatch.JobRun {
+func (p *place) runs(job string) []cronjob.Run {
 	p.t.Helper()
 	runs, _, err := p.store.Runs(p.t.Context(), job, dispatch.Page{Limit: 10_000})
 	if err != nil {
@@ -106,7 +107,7 @@ func (p *place) runs(job string) []dispatch.JobRun {
 	return runs
 }
 
-func (p *place) state(job string) dispatch.JobState {
+func (p *place) state(job string) cronjob.State {
 	p.t.Helper()
 	states, _, err := p.store.JobStates(p.t.Context(), []string{job})
 	if err != nil {
@@ -116,7 +117,7 @@ func (p *place) state(job string) dispatch.JobState {
 }
 
 // awaitRuns waits until n runs of the job have ended so, and returns all there are.
-func (p *place) awaitRuns(job string, n int, status dispatch.RunStatus) (runs []dispatch.JobRun) {
+func (p *place) awaitRuns(job string, n int, status cronjob.Status) (runs []cronjob.Run) {
 	p.t.Helper()
 	p.eventually(func() error {
 		runs = p.runs(job)
@@ -128,7 +129,7 @@ func (p *place) awaitRuns(job string, n int, status dispatch.RunStatus) (runs []
 	return runs
 }
 
-func having(runs []dispatch.JobRun, status dispatch.RunStatus) (found []dispatch.JobRun) {
+func having(runs []cronjob.Run, status cronjob.Status) (found []cronjob.Run) {
 	for _, r := range runs {
 		if r.Status == status {
 			found = append(found, r)
@@ -285,17 +286,17 @@ type diary struct {
 type entry struct {
 	who string
 	at  time.Time
-	run dispatch.JobRun
+	run cronjob.Run
 }
 
 func newDiary(t *testing.T) *diary { return &diary{t: t, atIt: map[string]string{}} }
 
 // Work is what a Job does.
-type Work = func(ctx context.Context, run dispatch.JobRun) (string, error)
+type Work = func(ctx context.Context, run cronjob.Run) (string, error)
 
 // note writes down when work begins.
 func (d *diary) note(who string, work Work) Work {
-	return func(ctx context.Context, run dispatch.JobRun) (string, error) {
+	return func(ctx context.Context, run cronjob.Run) (string, error) {
 		d.mu.Lock()
 		d.begun = append(d.begun, entry{who, time.Now(), run})
 		d.mu.Unlock()
@@ -305,7 +306,7 @@ func (d *diary) note(who string, work Work) Work {
 
 // keep is note, and fails the test when two are at a job at a time.
 func (d *diary) keep(who string, work Work) Work {
-	return d.note(who, func(ctx context.Context, run dispatch.JobRun) (string, error) {
+	return d.note(who, func(ctx context.Context, run cronjob.Run) (string, error) {
 		d.mu.Lock()
 		if other := d.atIt[run.Job]; other != "" {
 			d.t.Errorf("%s is at %s of %s, and %s begins it", other, run.Slot, run.Job, who)
@@ -334,10 +335,10 @@ func (d *diary) of(job string) (found []entry) {
 }
 
 // done is a work that is done at once.
-func done(context.Context, dispatch.JobRun) (string, error) { return "done", nil }
+func done(context.Context, cronjob.Run) (string, error) { return "done", nil }
 
 // untilTold is a work that ends when it is told to.
-func untilTold(ctx context.Context, _ dispatch.JobRun) (string, error) {
+func untilTold(ctx context.Context, _ cronjob.Run) (string, error) {
 	<-ctx.Done()
 	return "", context.Cause(ctx)
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 )
 
 // look has the ledger looked at now.
@@ -62,7 +62,7 @@ func (s *Scheduler) catchUp(ctx context.Context) {
 }
 
 // toRun reports whether something of the job is to be run, or given up, by whoever comes first.
-func (j *job) toRun(state dispatch.JobState, now time.Time) bool {
+func (j *job) toRun(state cronjob.State, now time.Time) bool {
 	_, lost, err := state.Next(now, j.dueBy(state, now, now)) // before its time, the job's own timer sees to it
 	return err == nil || len(lost) > 0
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 )
 
 // When says at what times a job is to run: [Cron], [After] or [AtStart].
@@ -17,7 +17,7 @@ type When interface {
 	// in prepares it for a time zone.
 	in(zone *time.Location) (When, error)
 	// next is the slot that comes after what is remembered, not begun later than late; the zero time if there is none.
-	next(state dispatch.JobState, now time.Time, late time.Duration) time.Time
+	next(state cronjob.State, now time.Time, late time.Duration) time.Time
 	// slot is the latest that is not after now; the zero time where only the ledger knows.
 	slot(now time.Time) time.Time
 	// period is how long it is from the latest slot to the next, 0 if there is no next.
@@ -50,7 +50,7 @@ func (c *cron) in(zone *time.Location) (When, error) {
 	return &cron{c.expression, times}, times.IsValid(c.expression, zone, time.Now())
 }
 
-func (c *cron) next(state dispatch.JobState, now time.Time, late time.Duration) time.Time {
+func (c *cron) next(state cronjob.State, now time.Time, late time.Duration) time.Time {
 	from := now.Add(-late)
 	if state.RegisteredAt.After(from) {
 		from = state.RegisteredAt
@@ -91,7 +91,7 @@ func (a after) in(*time.Location) (When, error) {
 	return a, nil
 }
 
-func (a after) next(state dispatch.JobState, _ time.Time, _ time.Duration) time.Time {
+func (a after) next(state cronjob.State, _ time.Time, _ time.Duration) time.Time {
 	if state.Slot == nil && state.EndedAt == nil {
 		return state.RegisteredAt
 	}
@@ -123,7 +123,7 @@ func (a atStart) in(*time.Location) (When, error) {
 	return a, nil
 }
 
-func (a atStart) next(state dispatch.JobState, now time.Time, _ time.Duration) time.Time {
+func (a atStart) next(state cronjob.State, now time.Time, _ time.Duration) time.Time {
 	if state.Slot != nil && now.Sub(*state.Slot) < time.Duration(a) {
 		return time.Time{}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"firsttap/dispatch"
+	"firsttap/cronjob"
 )
 
 func mustIn(t testing.TB, w When, zone string) When {
@@ -34,7 +34,7 @@ func at(t testing.TB, s string) time.Time {
 // slots are those of w after from and not after to.
 func slots(w When, from, to time.Time) string {
 	var all []string
-	state := dispatch.JobState{RegisteredAt: from}
+	state := cronjob.State{RegisteredAt: from}
 	for slot := w.next(state, to, to.Sub(from)); !slot.IsZero() && !slot.After(to); slot = w.next(state, to, to.Sub(from)) {
 		all = append(all, slot.UTC().Format("02 15:04"))
 		state.Slot = &slot
@@ -128,7 +128,7 @@ func TestCronNext(t *testing.T) {
 		{"the database's clock went back", long, second(60), time.Minute, second(61)},
 	} {
 		w := mustIn(t, Cron("* * * * * *"), "UTC")
-		got := w.next(dispatch.JobState{RegisteredAt: tt.registered, Slot: tt.slot}, now, tt.late)
+		got := w.next(cronjob.State{RegisteredAt: tt.registered, Slot: tt.slot}, now, tt.late)
 		if !got.Equal(*tt.want) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
@@ -140,19 +140,19 @@ func TestAfterAndAtStart(t *testing.T) {
 	ago := func(d time.Duration) *time.Time { v := now.Add(-d); return &v }
 	for _, tt := range []struct {
 		when  When
-		state dispatch.JobState
+		state cronjob.State
 		want  *time.Time
 	}{
-		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour)}, ago(time.Hour)},
-		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
-		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
-		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
+		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour)}, ago(time.Hour)},
+		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
+		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
+		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
 		// Somebody has asked for it before it was first due.
-		{After(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
-		{AtStart(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour)}, &now},
-		{AtStart(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(59 * time.Second)}, &time.Time{}},
-		{AtStart(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(time.Minute)}, &now},
-		{AtStart(time.Minute), dispatch.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(-time.Hour)}, &time.Time{}},
+		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
+		{AtStart(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour)}, &now},
+		{AtStart(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(59 * time.Second)}, &time.Time{}},
+		{AtStart(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(time.Minute)}, &now},
+		{AtStart(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(-time.Hour)}, &time.Time{}},
 	} {
 		if got := tt.when.next(tt.state, now, 0); !got.Equal(*tt.want) {
 			t.Errorf("%s of %+v: %s, want %s", tt.when, tt.state, got, tt.want)

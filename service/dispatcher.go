@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 // DispatchStore is what running dispatches needs of the storage.
@@ -59,7 +60,7 @@ func (s *Dispatcher) Create(ctx context.Context, o Order, actor string) (dispatc
 		if err != nil {
 			return dispatch.Dispatch{}, nil, err
 		}
-		d, events := dispatch.New(dispatch.IDFor(ctx, now), o.ExternalID, o.Terms, window, actor, now)
+		d, events := dispatch.New(idempotency.DispatchID(ctx, now), o.ExternalID, o.Terms, window, actor, now)
 		return d, events, nil
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 // KeyStore keeps the hashes of keys.
@@ -95,7 +96,7 @@ const secretPrefix = "ftk_"
 func (k *Keys) Make(ctx context.Context, name string, role dispatch.Role, by string) (dispatch.KeyRecord, string, error) {
 	secret := newSecret(ctx, by)
 	hash := hashKey(secret)
-	made, err := k.store.AddKey(ctx, dispatch.Key{ID: dispatch.KeyIDFor(ctx, time.Now()), Name: name, Role: role, Hash: hash})
+	made, err := k.store.AddKey(ctx, dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: name, Role: role, Hash: hash})
 	if err == nil {
 		k.book.add(hash)
 	}
@@ -106,7 +107,7 @@ func (k *Keys) Make(ctx context.Context, name string, role dispatch.Role, by str
 // times, and from the secret of whoever asks, so that the seed, which is stored, gives nothing away.
 func newSecret(ctx context.Context, by string) string {
 	raw := make([]byte, sha256.Size)
-	if seed := dispatch.SeedOf(ctx); seed != "" {
+	if seed := idempotency.SeedOf(ctx); seed != "" {
 		mac := hmac.New(sha256.New, []byte(by))
 		fmt.Fprintf(mac, "firsttap api key\n%s", seed)
 		raw = mac.Sum(nil)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
 func TestOnlyTheHashOfAKeyIsStored(t *testing.T) {
@@ -88,11 +89,11 @@ func TestKeys(t *testing.T) {
 // A key comes from chance; of a request that may be done twice from its seed and from the secret of whoever asks, so that
 // nobody makes it who has read the seed.
 func TestWhatAKeyIsMadeOf(t *testing.T) {
-	ctx := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+	ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 	if first := newSecret(ctx, "mine"); first != newSecret(ctx, "mine") {
 		t.Error("another key when it is made again")
 	}
-	other := dispatch.WithSeed(t.Context(), dispatch.NewSeed(time.Now()))
+	other := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 	seen := map[string]bool{}
 	for _, s := range []string{
 		newSecret(ctx, "mine"), newSecret(ctx, "yours"), newSecret(ctx, ""), newSecret(other, "mine"),

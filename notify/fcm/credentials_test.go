@@ -27,6 +27,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
+	"firsttap/outbox"
 )
 
 // keyFile writes the key file of a service account whose access tokens come from tokenURL.
@@ -91,7 +92,7 @@ func newGoogle(t *testing.T, tokenURL string, timeout time.Duration) *google {
 
 func (g *google) send(t *testing.T) notify.Outcome {
 	t.Helper()
-	return g.sender.Send(t.Context(), dispatch.Push{
+	return g.sender.Send(t.Context(), outbox.Push{
 		Type: dispatch.EventTaken, Silent: true, Device: dispatch.Device{Platform: dispatch.Android, PushToken: "a-push-token"},
 	})
 }
@@ -344,7 +345,7 @@ func TestNoCredentialsToAnotherEndpoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := f.Send(t.Context(), dispatch.Push{Type: dispatch.EventTaken, Silent: true, Device: dispatch.Device{PushToken: "x"}})
+		o := f.Send(t.Context(), outbox.Push{Type: dispatch.EventTaken, Silent: true, Device: dispatch.Device{PushToken: "x"}})
 		_, topical := f.Subscribe(t.Context(), "dsp_1", []string{"x"})
 		f.Close()
 		if o.Class != notify.Sent || topical.Class != notify.Sent {

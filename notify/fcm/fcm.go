@@ -16,8 +16,8 @@ import (
 	"firebase.google.com/go/v4/messaging"
 	"google.golang.org/api/option"
 
-	"firsttap/dispatch"
 	"firsttap/notify"
+	"firsttap/outbox"
 )
 
 const (
@@ -142,7 +142,7 @@ func (f *Sender) Close() {
 }
 
 // Send implements Sender. It makes one request and waits for its answer until the timeout, or until ctx ends.
-func (f *Sender) Send(ctx context.Context, p dispatch.Push) notify.Outcome {
+func (f *Sender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
 	o, _ := f.attempt(ctx, func(ctx context.Context) error {
 		name, err := f.client.Send(ctx, f.composer.message(p, f.now()))
 		if err == nil && name == "" {

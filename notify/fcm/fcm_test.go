@@ -18,6 +18,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
+	"firsttap/outbox"
 )
 
 // noon is the clock of these tests: 12:00 in Seoul.
@@ -50,7 +51,7 @@ func senderTo(t *testing.T, endpoint string, edit ...func(*fcm.Options)) *fcm.Se
 
 const aToken = "dGhpcyBpcyBh:token-of_a-phone"
 
-func pushTo(token string) dispatch.Push {
+func pushTo(token string) outbox.Push {
 	p := offered()
 	p.Device.PushToken = token
 	return p

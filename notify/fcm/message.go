@@ -7,6 +7,7 @@ import (
 	"firebase.google.com/go/v4/messaging"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // The notification channels that the app registers with Android; iOS groups by the same names.
@@ -27,7 +28,7 @@ type composer struct{ zone *time.Location }
 
 // message returns p as FCM takes it: for a device what its platform needs, for a topic what any does. A push that is
 // visible but of a type that has no text is sent as a silent one.
-func (c composer) message(p dispatch.Push, now time.Time) *messaging.Message {
+func (c composer) message(p outbox.Push, now time.Time) *messaging.Message {
 	m := &messaging.Message{Token: p.Device.PushToken, Topic: p.Topic, Data: data(p)}
 	shown := text{}
 	if !p.Silent {
@@ -57,7 +58,7 @@ func (c composer) message(p dispatch.Push, now time.Time) *messaging.Message {
 }
 
 // data is what the app gets, and knows a push by that comes twice. It says nothing of who won.
-func data(p dispatch.Push) map[string]string {
+func data(p outbox.Push) map[string]string {
 	return map[string]string{
 		"event_id":        string(p.Event),
 		"notification_id": string(p.ID),
@@ -79,8 +80,8 @@ type envelope struct {
 	life    time.Duration // until then, in whole seconds
 }
 
-func newEnvelope(p dispatch.Push, now time.Time) envelope {
-	e := envelope{offer: p.Type.Offers(), tag: string(p.Dispatch.ID), channel: jobsChannel}
+func newEnvelope(p outbox.Push, now time.Time) envelope {
+	e := envelope{offer: p.Type.IsOffer(), tag: string(p.Dispatch.ID), channel: jobsChannel}
 	if e.offer {
 		e.channel = offersChannel
 	}

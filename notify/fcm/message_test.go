@@ -15,6 +15,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
+	"firsttap/outbox"
 )
 
 func seoul(t testing.TB) *time.Location {
@@ -27,9 +28,9 @@ func seoul(t testing.TB) *time.Location {
 }
 
 // offered is the push of an offer to an Android phone, half a minute before noon. The dispatch belongs to somebody by now.
-func offered() dispatch.Push {
+func offered() outbox.Push {
 	at := noon().Add(-30 * time.Second)
-	return dispatch.Push{
+	return outbox.Push{
 		ID: "ntf_1", Event: "evt_1", Type: dispatch.EventOpened, Round: 2, Driver: "drv_1",
 		Device: dispatch.Device{ID: "dev_1", Driver: "drv_1", Platform: dispatch.Android, PushToken: "a-push-token", Locale: "ko-KR"},
 		At:     at, Until: at.Add(10 * time.Minute),
@@ -47,7 +48,7 @@ func offered() dispatch.Push {
 }
 
 // wire sends p, and returns the body of the request as FCM got it.
-func wire(t testing.TB, server *fcmtest.Server, s *fcm.Sender, p dispatch.Push) []byte {
+func wire(t testing.TB, server *fcmtest.Server, s *fcm.Sender, p outbox.Push) []byte {
 	t.Helper()
 	before := server.Requests()
 	if o := s.Send(t.Context(), p); o.Class != notify.Sent {
@@ -68,39 +69,39 @@ const (
 )
 
 func TestWireForm(t *testing.T) {
-	silent := func(p *dispatch.Push) { p.Silent = true }
+	silent := func(p *outbox.Push) { p.Silent = true }
 	for name, c := range map[string]struct {
-		edit func(*dispatch.Push)
+		edit func(*outbox.Push)
 		want string
 	}{
-		"android": {func(*dispatch.Push) {}, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
+		"android": {func(*outbox.Push) {}, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
 			"android": {"priority": "high", "ttl": "570s", "notification": {"tag": "dsp_1", "channel_id": "offers"}}}}`},
-		"ios": {func(p *dispatch.Push) { p.Device.Platform = dispatch.IOS }, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
+		"ios": {func(p *outbox.Push) { p.Device.Platform = dispatch.IOS }, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
 			"apns": {"headers": {"apns-push-type": "alert", "apns-priority": "10", "apns-expiration": "1795230570", "apns-collapse-id": "dsp_1"},
 				"payload": {"aps": {"sound": "default", "thread-id": "offers", "interruption-level": "time-sensitive"}}}}}`},
-		"web": {func(p *dispatch.Push) { p.Device.Platform = dispatch.Web }, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
+		"web": {func(p *outbox.Push) { p.Device.Platform = dispatch.Web }, `{"message": {"token": "a-push-token", ` + wantData + `, ` + wantNotification + `,
 			"webpush": {"headers": {"TTL": "570", "Urgency": "high"}, "notification": {"tag": "dsp_1", "renotify": true}}}}`},
 		"android, silent": {silent, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"android": {"priority": "normal", "ttl": "570s"}}}`},
-		"ios, silent": {func(p *dispatch.Push) { p.Device.Platform, p.Silent = dispatch.IOS, true }, `{"message": {"token": "a-push-token", ` + wantData + `,
+		"ios, silent": {func(p *outbox.Push) { p.Device.Platform, p.Silent = dispatch.IOS, true }, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"apns": {"headers": {"apns-push-type": "background", "apns-priority": "5", "apns-expiration": "1795230570"},
 				"payload": {"aps": {"content-available": 1}}}}}`},
-		"web, silent": {func(p *dispatch.Push) { p.Device.Platform, p.Silent = dispatch.Web, true }, `{"message": {"token": "a-push-token", ` + wantData + `,
+		"web, silent": {func(p *outbox.Push) { p.Device.Platform, p.Silent = dispatch.Web, true }, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"webpush": {"headers": {"TTL": "570", "Urgency": "normal"}}}}`},
-		"topic": {func(p *dispatch.Push) {
+		"topic": {func(p *outbox.Push) {
 			p.Silent, p.Device, p.Driver, p.Topic = true, dispatch.Device{}, "", "dsp_1"
 		}, `{"message": {"topic": "dsp_1", ` + wantData + `,
 			"android": {"priority": "normal", "ttl": "570s"},
 			"apns": {"headers": {"apns-push-type": "background", "apns-priority": "5", "apns-expiration": "1795230570"},
 				"payload": {"aps": {"content-available": 1}}},
 			"webpush": {"headers": {"TTL": "570", "Urgency": "normal"}}}}`},
-		"of no use any more": {func(p *dispatch.Push) { p.Silent, p.Until = true, noon().Add(-time.Hour) }, `{"message": {"token": "a-push-token", ` + wantData + `,
+		"of no use any more": {func(p *outbox.Push) { p.Silent, p.Until = true, noon().Add(-time.Hour) }, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"android": {"priority": "normal", "ttl": "0s"}}}`},
-		"never of no use": {func(p *dispatch.Push) { p.Silent, p.Until = true, noon().AddDate(1, 0, 0) }, `{"message": {"token": "a-push-token", ` + wantData + `,
+		"never of no use": {func(p *outbox.Push) { p.Silent, p.Until = true, noon().AddDate(1, 0, 0) }, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"android": {"priority": "normal", "ttl": "2419200s"}}}`},
-		"half a second is none": {func(p *dispatch.Push) { p.Silent, p.Until = true, noon().Add(1500*time.Millisecond) }, `{"message": {"token": "a-push-token", ` + wantData + `,
+		"half a second is none": {func(p *outbox.Push) { p.Silent, p.Until = true, noon().Add(1500*time.Millisecond) }, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"android": {"priority": "normal", "ttl": "1s"}}}`},
-		"of a type without a text": {func(p *dispatch.Push) { p.Type = dispatch.EventDeclined }, `{"message": {"token": "a-push-token", ` +
+		"of a type without a text": {func(p *outbox.Push) { p.Type = dispatch.EventDeclined }, `{"message": {"token": "a-push-token", ` +
 			strings.Replace(wantData, "opened", "declined", 1) + `, "android": {"priority": "normal", "ttl": "570s"}}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-func wantText(t *testing.T, p dispatch.Push, title, body string) {
+func wantText(t *testing.T, p outbox.Push, title, body string) {
 	t.Helper()
 	server := simulate(t)
 	wire(t, server, senderTo(t, server.URL()), p)
@@ -183,35 +184,35 @@ func wantText(t *testing.T, p dispatch.Push, title, body string) {
 func TestTextsVary(t *testing.T) {
 	const title, address = "New job · 서울 강남 45m", "\n테헤란로 1"
 	for name, c := range map[string]struct {
-		edit  func(*dispatch.Push)
+		edit  func(*outbox.Push)
 		title string
 		body  string
 	}{
-		"opens today": {func(p *dispatch.Push) { p.Dispatch.OpensAt = noon().Add(5 * time.Minute) }, title,
+		"opens today": {func(p *outbox.Push) { p.Dispatch.OpensAt = noon().Add(5 * time.Minute) }, title,
 			"Sun 22 Nov 09:00–13:30 · KRW 350,000" + address + "\nOpens 12:05"},
-		"opens today, in Korean": {func(p *dispatch.Push) { p.Dispatch.OpensAt, p.Device.Locale = noon().Add(5*time.Minute), "ko" },
+		"opens today, in Korean": {func(p *outbox.Push) { p.Dispatch.OpensAt, p.Device.Locale = noon().Add(5*time.Minute), "ko" },
 			"새 배차 · 서울 강남 45m", "11월 22일(일) 09:00–13:30 · 350,000원" + address + "\n12:05부터 수락할 수 있습니다"},
-		"opens tomorrow": {func(p *dispatch.Push) { p.Dispatch.OpensAt = noon().Add(20 * time.Hour) }, title,
+		"opens tomorrow": {func(p *outbox.Push) { p.Dispatch.OpensAt = noon().Add(20 * time.Hour) }, title,
 			"Sun 22 Nov 09:00–13:30 · KRW 350,000" + address + "\nOpens Sun 22 Nov 08:00"},
-		"opens now": {func(p *dispatch.Push) { p.Dispatch.OpensAt = noon() }, title,
+		"opens now": {func(p *outbox.Push) { p.Dispatch.OpensAt = noon() }, title,
 			"Sun 22 Nov 09:00–13:30 · KRW 350,000" + address},
-		"over night": {func(p *dispatch.Push) {
+		"over night": {func(p *outbox.Push) {
 			p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = noon().Add(10*time.Hour), noon().Add(16*time.Hour)
 		}, title, "Sat 21 Nov 22:00 – Sun 22 Nov 04:00 · KRW 350,000" + address},
-		"starts today": {func(p *dispatch.Push) {
+		"starts today": {func(p *outbox.Push) {
 			p.Type, p.Dispatch.WorkStartsAt, p.Dispatch.WorkEndsAt = dispatch.EventReminder, noon().Add(time.Hour), noon().Add(2*time.Hour)
 		}, "Job starts 13:00", "서울 강남 45m · Sat 21 Nov 13:00–14:00" + address},
-		"small fee":   {func(p *dispatch.Push) { p.Dispatch.Fee.Amount = 999 }, title, "Sun 22 Nov 09:00–13:30 · KRW 999" + address},
-		"large fee":   {func(p *dispatch.Push) { p.Dispatch.Fee.Amount = 1_234_567 }, title, "Sun 22 Nov 09:00–13:30 · KRW 1,234,567" + address},
-		"dollars":     {func(p *dispatch.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 350_005, Currency: "USD"} }, title, "Sun 22 Nov 09:00–13:30 · USD 3,500.05" + address},
-		"dinars":      {func(p *dispatch.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 1_500, Currency: "KWD"} }, title, "Sun 22 Nov 09:00–13:30 · KWD 1.500" + address},
-		"yen":         {func(p *dispatch.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 40_000, Currency: "JPY"} }, title, "Sun 22 Nov 09:00–13:30 · JPY 40,000" + address},
-		"two lines":   {func(p *dispatch.Push) { p.Dispatch.Site.Address = " a\r\n\tb\x00 " }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000\na b"},
-		"like a mark": {func(p *dispatch.Push) { p.Dispatch.Site.Address = "{fee}" }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000\n{fee}"},
-		"no address":  {func(p *dispatch.Push) { p.Dispatch.Site.Address = "" }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000"},
-		"long address": {func(p *dispatch.Push) { p.Dispatch.Site.Address = strings.Repeat("가", 121) }, title,
+		"small fee":   {func(p *outbox.Push) { p.Dispatch.Fee.Amount = 999 }, title, "Sun 22 Nov 09:00–13:30 · KRW 999" + address},
+		"large fee":   {func(p *outbox.Push) { p.Dispatch.Fee.Amount = 1_234_567 }, title, "Sun 22 Nov 09:00–13:30 · KRW 1,234,567" + address},
+		"dollars":     {func(p *outbox.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 350_005, Currency: "USD"} }, title, "Sun 22 Nov 09:00–13:30 · USD 3,500.05" + address},
+		"dinars":      {func(p *outbox.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 1_500, Currency: "KWD"} }, title, "Sun 22 Nov 09:00–13:30 · KWD 1.500" + address},
+		"yen":         {func(p *outbox.Push) { p.Dispatch.Fee = dispatch.Money{Amount: 40_000, Currency: "JPY"} }, title, "Sun 22 Nov 09:00–13:30 · JPY 40,000" + address},
+		"two lines":   {func(p *outbox.Push) { p.Dispatch.Site.Address = " a\r\n\tb\x00 " }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000\na b"},
+		"like a mark": {func(p *outbox.Push) { p.Dispatch.Site.Address = "{fee}" }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000\n{fee}"},
+		"no address":  {func(p *outbox.Push) { p.Dispatch.Site.Address = "" }, title, "Sun 22 Nov 09:00–13:30 · KRW 350,000"},
+		"long address": {func(p *outbox.Push) { p.Dispatch.Site.Address = strings.Repeat("가", 121) }, title,
 			"Sun 22 Nov 09:00–13:30 · KRW 350,000\n" + strings.Repeat("가", 119) + "…"},
-		"an address that fits": {func(p *dispatch.Push) { p.Dispatch.Site.Address = strings.Repeat("가", 120) }, title,
+		"an address that fits": {func(p *outbox.Push) { p.Dispatch.Site.Address = strings.Repeat("가", 120) }, title,
 			"Sun 22 Nov 09:00–13:30 · KRW 350,000\n" + strings.Repeat("가", 120)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +248,7 @@ func TestEverythingVisibleHasAText(t *testing.T) {
 		dispatch.EventWithdrawn, dispatch.EventReopened, dispatch.EventUnassigned, dispatch.EventUpdated, dispatch.EventExpired,
 		dispatch.EventCanceled, dispatch.EventStarted, dispatch.EventCompleted, dispatch.EventReminder,
 	} {
-		for _, telling := range is.Tellings() {
+		for _, telling := range is.Deliveries() {
 			for _, locale := range []string{"ko", "en"} {
 				p := offered()
 				p.Type, p.Silent, p.Device.Locale = telling.Type, telling.Silent, locale
@@ -273,7 +274,7 @@ func TestEverythingVisibleHasAText(t *testing.T) {
 }
 
 // filled is a push whose dispatch is as large as the database lets it be, of what filler is made of.
-func filled(filler string, is dispatch.EventType, platform dispatch.Platform) dispatch.Push {
+func filled(filler string, is dispatch.EventType, platform dispatch.Platform) outbox.Push {
 	p := offered()
 	p.Type, p.Device.Platform = is, platform
 	fill := func(runes int) string { return string([]rune(strings.Repeat(filler, runes))[:runes]) }
@@ -288,7 +289,7 @@ func filled(filler string, is dispatch.EventType, platform dispatch.Platform) di
 	return p
 }
 
-func checkSize(t testing.TB, server *fcmtest.Server, s *fcm.Sender, p dispatch.Push) {
+func checkSize(t testing.TB, server *fcmtest.Server, s *fcm.Sender, p outbox.Push) {
 	t.Helper()
 	body := wire(t, server, s, p)
 	// FCM does not count the token, nor how JSON writes it; this does with the latter, and so has room.

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // What of a field is shown, in runes: so much that FCM's 4,096 bytes suffice whatever is in them.
@@ -82,7 +83,7 @@ func languageOf(locale string) language {
 }
 
 // text returns what is shown of p in the device's language, nothing of a type that has no text.
-func (c composer) text(p dispatch.Push, now time.Time) text {
+func (c composer) text(p outbox.Push, now time.Time) text {
 	l := languageOf(p.Device.Locale)
 	says, ok := l.events[p.Type]
 	if !ok {

@@ -91,7 +91,7 @@ func newMessage(id string, a *announcement) *message {
 		id: id, event: a.ID, about: a.about(), admin: a.frame(id, a.Type, true),
 		terms: dispatch.Terms{Region: a.Region, VehicleClass: a.VehicleClass, MinWorkingHeightM: a.MinHeight},
 	}
-	for _, t := range a.Type.Tellings() {
+	for _, t := range a.Type.Deliveries() {
 		switch t.To {
 		case dispatch.ToClaimant:
 			m.mine = a.frame(id, t.Type, false)

@@ -75,7 +75,7 @@ func TestOverdueIsShown(t *testing.T) {
 		}
 		m := newMessage("1-1", announce(job(), e))
 		got := []string{nameIn(m.forDriver(&mine, time.Now())), nameIn(m.forDriver(&free, time.Now())), nameIn(m.admin)}
-		if diff := cmp.Diff([]string{string(c.event), c.free, string(c.event)}, got); diff != "" || len(e.Pushed()) > 0 {
+		if diff := cmp.Diff([]string{string(c.event), c.free, string(c.event)}, got); diff != "" || len(e.Deliveries()) > 0 {
 			t.Errorf("%s (-want +got):\n%s", c.event, diff)
 		}
 	}

@@ -1,19 +1,23 @@
-package dispatch
+package outbox
 
-import "time"
+import (
+	"time"
+
+	"firsttap/dispatch"
+)
 
 // Push is one event to be told to one device, or to a topic of many.
 type Push struct {
-	ID       NotificationID
-	Event    EventID
-	Type     EventType
+	ID       dispatch.NotificationID
+	Event    dispatch.EventID
+	Type     dispatch.EventType
 	Silent   bool
 	Round    int
-	Dispatch Dispatch  // as it was at Read
-	Read     time.Time // by this process's clock
-	Driver   DriverID  // "" for a topic
-	Device   Device    // of a topic: none
-	Topic    string    // "" for a device
+	Dispatch dispatch.Dispatch // as it was at Read
+	Read     time.Time         // by this process's clock
+	Driver   dispatch.DriverID // "" for a topic
+	Device   dispatch.Device   // of a topic: none
+	Topic    string            // "" for a device
 	// Attempts counts those that failed.
 	Attempts int
 	// At is when what it tells of happened, Until when it is of no use any more.
@@ -24,17 +28,17 @@ type Push struct {
 
 // Reread has p be about the dispatch as it is now. What offers it is of use for as long as it is open, which may have
 // changed since the push was written.
-func (p *Push) Reread(d Dispatch) {
+func (p *Push) Reread(d dispatch.Dispatch) {
 	p.Dispatch = d
-	if p.Type.Offers() && p.Round == d.Round {
+	if p.Type.IsOffer() && p.Round == d.Round {
 		p.Until = d.ExpiresAt
 	}
 }
 
-// Told is what expanding an event into pushes has come to.
-type Told struct {
-	Dispatch Dispatch
-	Event    Event
+// Expansion is what expanding an event into pushes has come to.
+type Expansion struct {
+	Dispatch dispatch.Dispatch
+	Event    dispatch.Event
 	// Pushes are leased by who expanded it, Left are due for whoever leases them first.
 	Pushes []Push
 	Left   int
@@ -44,11 +48,11 @@ type Told struct {
 	More bool
 }
 
-// Settled is what became of one push that was leased.
-type Settled struct {
-	ID NotificationID
+// SendResult is what became of one push that was leased.
+type SendResult struct {
+	ID dispatch.NotificationID
 	// Status is PENDING for one that is to be tried again, After from now.
-	Status   NotificationStatus
+	Status   Status
 	After    time.Duration
 	Attempts int
 	Result   string
@@ -63,4 +67,4 @@ type Topic struct {
 }
 
 // TopicOf names the audience of a dispatch.
-func TopicOf(id ID) string { return "dispatch-" + string(id) }
+func TopicOf(id dispatch.ID) string { return "dispatch-" + string(id) }

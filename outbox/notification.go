@@ -1,31 +1,35 @@
-package dispatch
+package outbox
 
-import "time"
+import (
+	"time"
 
-// NotificationStatus is where a notification stands.
-type NotificationStatus string
+	"firsttap/dispatch"
+)
+
+// Status is where a notification stands.
+type Status string
 
 // A notification is PENDING until it is SENT, DEAD for somebody to look at, or DROPPED because it was of no use any
 // more.
 const (
-	NotificationPending NotificationStatus = "PENDING"
-	NotificationSent    NotificationStatus = "SENT"
-	NotificationDead    NotificationStatus = "DEAD"
-	NotificationDropped NotificationStatus = "DROPPED"
+	Pending Status = "PENDING"
+	Sent    Status = "SENT"
+	Dead    Status = "DEAD"
+	Dropped Status = "DROPPED"
 )
 
 // Notification is one row of the outbox as operators see it.
 type Notification struct {
-	ID        NotificationID
-	Event     EventID
-	Type      EventType
-	Dispatch  ID
+	ID        dispatch.NotificationID
+	Event     dispatch.EventID
+	Type      dispatch.EventType
+	Dispatch  dispatch.ID
 	Round     int
-	Driver    DriverID // "" for a topic
-	Device    DeviceID
+	Driver    dispatch.DriverID // "" for a topic
+	Device    dispatch.DeviceID
 	Topic     string
 	Silent    bool
-	Status    NotificationStatus
+	Status    Status
 	Attempts  int
 	Result    string    // of the last attempt
 	Reason    string    // in the push service's words

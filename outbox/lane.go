@@ -1,4 +1,8 @@
-package dispatch
+package outbox
+
+import (
+	"firsttap/dispatch"
+)
 
 // Lane is a queue of pushes. All lanes go to the same push service, and each has a share of it: nobody waits for a whole
 // lane, however much is in it.
@@ -21,11 +25,11 @@ const (
 )
 
 // LaneOf is the lane of what is told for the first time.
-func LaneOf(t EventType, silent bool) Lane {
+func LaneOf(t dispatch.EventType, silent bool) Lane {
 	switch {
 	case silent:
 		return LaneOver
-	case t.Offers():
+	case t.IsOffer():
 		return LaneOffer
 	}
 	return LaneOwn

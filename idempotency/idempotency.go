@@ -1,4 +1,4 @@
-package dispatch
+package idempotency
 
 import "errors"
 
@@ -9,8 +9,8 @@ var (
 	ErrKeyInUse = errors.New("a request with this Idempotency-Key is under way")
 )
 
-// Once is a request that is to be done once, however often it is sent.
-type Once struct {
+// Request is a request that is to be done once, however often it is sent.
+type Request struct {
 	Caller      string // the key's identifier
 	Name        string // what the caller calls the request, hashed
 	Fingerprint string // of what is asked for
@@ -18,7 +18,7 @@ type Once struct {
 
 // Reservation is the right to do a request, until its lease ends; or what was answered to it.
 type Reservation struct {
-	Once
+	Request
 	Seed  Seed
 	Lease string
 	// Answer is sealed; nil unless the request has been answered.
