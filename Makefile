@@ -50,7 +50,7 @@ bench-locks: servers
 
 # What docs/outbox.md says of pushes: how long from the commit to FCM, how many a second, what they cost a claim.
 bench-push: servers
-	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m .
+	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
 
 # The board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs node 20 and chromium.
 bench-console:
@@ -83,6 +83,7 @@ format:
 check: servers
 	@test -z "$$(gofmt -l .)" || { gofmt -l . && echo "not formatted: make format" && exit 1; }
 	go vet ./...
+	loadtest/mutants.sh --check
 	$(MAKE) lint
 	$(MAKE) vendored
 	CGO_ENABLED=0 go build -trimpath -o bin/firsttap .

@@ -9,9 +9,16 @@ trap 'rm -rf "$tmp"' EXIT
 export FIRSTTAP_TEST_REQUIRE=redis,mariadb,faketime
 lived=0
 
+# --check breaks nothing: it fails where a mutant's pattern is not in its file any more.
+check=${1:-}
+
 # mutant WHAT FILE PATTERN REPLACEMENT PACKAGE TESTS: the pattern is a fixed string, and must be there.
 mutant() {
   local what=$1 file=$2 pattern=$3 replacement=$4 package=$5 tests=$6 caught
+  if [ "$check" = --check ]; then
+    PATTERN=$pattern perl -0ne '/\Q$ENV{PATTERN}\E/ or exit 1' "$file" && return
+    printf '%-62s NOT IN %s\n' "$what" "$file" && lived=1 && return
+  fi
   rm -rf "$tmp/src" && mkdir "$tmp/src"
   git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$tmp/src"
   PATTERN=$pattern REPLACEMENT=$replacement perl -0pi -e \
@@ -34,24 +41,24 @@ mutant "the UPDATE without opens_at" $claim '"opens_at <= "+s.dialect.now()' '"1
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
 mutant "the driver's other claims overlooked" $claim "seen.claims + 1" "seen.claims + 2" ./repository "$conditions"
-mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" . TestReplyOfCommitIsLost
+mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest TestReplyOfCommitIsLost
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
-mutant "a lost COMMIT taken for a failed one" repository/store.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' . TestReplyOfCommitIsLost
-mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" . TestClientHangsUp
+mutant "a lost COMMIT taken for a failed one" repository/store.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
+mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" ./systemtest TestClientHangsUp
 mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
-mutant "the marker's round not read" service/marker.go "m.committed && tap.Round < m.round" "m.committed" . TestWhatRedisSays
-mutant "the cache's round not read" service/gate.go " && tap.Round <= h.round" "" . TestRounds
+mutant "the marker's round not read" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestWhatRedisSays
+mutant "the cache's round not read" service/gate.go " && tap.Round <= h.round" "" ./systemtest TestRounds
 mutant "the cache believed without a round" service/gate.go "tap.Round != 0 && " "" ./service .
-mutant "an own key taken for a rival's" service/marker.go "m.driver == tap.Driver" "false" . TestWhatRedisSays
+mutant "an own key taken for a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestWhatRedisSays
 mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
-mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" . 'TestReplyOfUpdateIsLost|TestCommitFails'
+mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
 mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0, f.turnedAway...)" "_ = a.chaser" ./service .
-mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" . TestInstanceIsKilled
-mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" . TestExactlyOneWinner
-mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" . TestRounds
+mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" ./systemtest TestInstanceIsKilled
+mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
+mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" ./systemtest TestRounds
 mutant "losers ask Redis though the process knows" service/gate.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an end" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
@@ -100,7 +107,7 @@ mutant "a crowd asks one by one" lock/wait.go "case t.asking <- struct{}{}:
 mutant "the lead given up after the run" lock/leader.go "l.kept = time.Now().Add(l.hold.TTL)" "l.kept = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
 mutant "a stale writer let through" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
-mutant "the operator's release leaves the fence" locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" . TestLockCommand
+mutant "the operator's release leaves the fence" app/job_locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
 
 outbox=repository/outbox.go
 mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
@@ -109,7 +116,7 @@ mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = 
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "what was not sent is kept at the end" notify/relay.go "r.giveBackAll(all, 0)" "_ = all" ./notify 'TestRelayEnds/sqlite'
 mutant "all of a large audience has one turn" repository/lanes.go "return e.turns[l] + 1 + int64(i/atOneTurn)" "return e.turns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
-mutant "drivers' own jobs in the lane of offers" dispatch/lane.go "return LaneOwn" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
+mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneOwn" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
 mutant "one event after the other" notify/lanes.go "r.at++" "_ = r" ./notify TestEventsTakeTurns
 mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.left {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
 mutant "a storm of 503 pauses nothing" notify/channel.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestChannelBacksOff'
@@ -117,7 +124,7 @@ mutant "a full quota burns attempts" notify/send.go "case Quota:
 		s.After" "case Quota:
 		s.Attempts++
 		s.After" ./notify 'TestQuota/sqlite'
-mutant "the SDK may repeat a 503" notify/transport.go "notOK = 599" "notOK = 503" ./notify 'TestClasses|TestNoAnswer'
+mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK = 503" ./notify/fcm 'TestClasses|TestNoAnswer'
 mutant "every dead token is believed" notify/tokens.go "t.works(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
 mutant "a push service with a fault is believed" notify/tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
 mutant "made-up tokens are evidence" notify/tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
@@ -127,7 +134,7 @@ mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
 		s.Status = dispatch.NotificationDead
 		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
-mutant "a notification without a tag" notify/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify 'TestReplyIsLost/sqlite|TestWireForm'
+mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost/sqlite|TestWireForm'
 due=repository/due.go
 mutant "an offer ends though its window has not passed" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestAnOfferThatMovesBeforeItEnds/mariadb/extended'
 mutant "an offer ends as often as somebody looks" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'
@@ -137,11 +144,11 @@ mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Bef
 mutant "a push at night for what nobody closed" dispatch/notification.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
 mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
 jobs=repository/runs.go
-mutant "a run is begun beside one that is alive" dispatch/job.go "r.Status == RunRunning && now.Before(*r.AliveUntil)" "false && now.Before(*r.AliveUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
-mutant "a run that kills is taken over for ever" dispatch/job.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
+mutant "a run is begun beside one that is alive" cronjob/cronjob.go "r.Status == Running && now.Before(*r.AliveUntil)" "false && now.Before(*r.AliveUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
+mutant "a run that kills is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
 mutant "a slot is begun again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job' ./repository 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
 mutant "who was overtaken ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestWhoWasOvertakenChangesNothing/mariadb'
-mutant "what is concluded twice is written twice" $jobs "s.endRun(tx, run, end, dispatch.RunRunning); err" "s.endRun(tx, run, end, dispatch.RunRunning, dispatch.RunSucceeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
+mutant "what is concluded twice is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
 mutant "a run stopped is not handed over" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
 mutant "a cut run is taken over, and not FAILED" schedule/job.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
 mutant "nobody says that a job does not run" schedule/job.go 'j.say("nobody can tell who holds its lock", err)' "_ = err" ./schedule TestRedisIsGone
@@ -178,6 +185,6 @@ mutant "another origin's page works in a session" handler/session.go "s.cross.Ch
 mutant "a session without an end" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'
 mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
-mutant "the demo keeps its folder" demo.go "os.RemoveAll(dir)" "error(nil)" . 'TestDemo$'
+mutant "the demo keeps its folder" demo/demo.go "os.RemoveAll(dir)" "error(nil)" ./systemtest 'TestDemo$'
 mutant "any role for a change" handler/caller.go "if key.Role < role {" "if false {" ./handler TestMatrix
 exit $lived
