@@ -23,7 +23,7 @@ var knows = map[string][]string{
 	},
 	"config":             {"limit", "redisclient", "repository"},
 	"telemetry":          {"dispatch", "lock", "redisclient", "repository", "service"},
-	"demo":               {"config", "telemetry"},
+	"demo":               {"config", "loadtest", "telemetry"},
 	"dispatch":           {},
 	"cronjob":            {},
 	"idempotency":        {"dispatch"},

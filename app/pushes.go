@@ -41,9 +41,9 @@ func openSender(ctx context.Context, c config.Push, seen *telemetry.Telemetry, l
 	if !c.FCM {
 		return notify.NewLog(log), nil
 	}
-	return fcm.New(ctx, seen.Push(fcm.Options{
-		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone,
-	}))
+	return fcm.New(ctx, fcm.Options{
+		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone, Through: seen.Outgoing,
+	})
 }
 
 // news is everything that tells drivers and the backoffice what has happened.

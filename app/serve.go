@@ -245,7 +245,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 			case err != nil:
 				return err
 			case n > 0:
-				return fmt.Errorf("%s=off, and the database lacks %d of the migrations: run \"firsttap migrate up\" first", config.MigrateVar, n)
+				return fmt.Errorf("FIRSTTAP_MIGRATE=off, and the database lacks %d of the migrations: run \"firsttap migrate up\" first", n)
 			}
 			return nil
 		}

@@ -88,8 +88,8 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	} else if c.AcceptLockTTL < minLockTTL {
 		bad("FIRSTTAP_ACCEPT_LOCK_TTL", fmt.Errorf("%s is shorter than a claim may take, %s", c.AcceptLockTTL, minLockTTL))
 	}
-	if c.Migrate, err = readMigrate(get(MigrateVar, "auto")); err != nil {
-		bad(MigrateVar, err)
+	if c.Migrate, err = readMigrate(get(migrateVar, "auto")); err != nil {
+		bad(migrateVar, err)
 	}
 	c.JobLock, c.QuorumURLs = get("FIRSTTAP_JOB_LOCK", c.usualJobLock()), list(get("FIRSTTAP_QUORUM_URLS", ""))
 	if err = c.checkJobLock(); err != nil {

@@ -19,7 +19,8 @@ func readDrain(s string) (time.Duration, error) {
 	return d, err
 }
 
-const MigrateVar = "FIRSTTAP_MIGRATE"
+// migrateVar names the setting that Migrate comes from.
+const migrateVar = "FIRSTTAP_MIGRATE"
 
 func readMigrate(s string) (atStart bool, err error) {
 	switch s {
@@ -34,7 +35,7 @@ func readMigrate(s string) (atStart bool, err error) {
 // The variables of the OpenTelemetry SDK that decide whether there are traces at all. It reads the others of the standard
 // itself: the headers, the timeout, the certificates, the sampler, the queue, the resource.
 const (
-	OtlpEndpointVar       = "OTEL_EXPORTER_OTLP_ENDPOINT"
+	otlpEndpointVar       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	otlpTracesEndpointVar = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 	otlpProtocolVar       = "OTEL_EXPORTER_OTLP_PROTOCOL"
 	otlpTracesProtocolVar = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
@@ -45,7 +46,7 @@ const (
 // readTracing reports whether traces are wanted: an endpoint is named, and nothing turns them off.
 func readTracing(get func(name, otherwise string) string, bad func(name string, err error)) bool {
 	wanted := false
-	for _, name := range []string{OtlpEndpointVar, otlpTracesEndpointVar} {
+	for _, name := range []string{otlpEndpointVar, otlpTracesEndpointVar} {
 		endpoint := get(name, "")
 		if endpoint == "" {
 			continue

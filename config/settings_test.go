@@ -94,7 +94,7 @@ func TestEachBadSetting(t *testing.T) {
 		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00"},
 		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
 		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},
-		OtlpEndpointVar:              {"h:4318", "grpc://h:4317", "http://"},
+		otlpEndpointVar:              {"h:4318", "grpc://h:4317", "http://"},
 		otlpTracesEndpointVar:        {"h:4318"},
 		otlpProtocolVar:              {"grpc", "http/json"},
 		otlpTracesProtocolVar:        {"grpc"},

@@ -2,8 +2,6 @@ package dispatch
 
 import "time"
 
-const AuditPrefix = "aud_"
-
 // AuditAction names a change that is no event of a dispatch, or a sign-in.
 type AuditAction string
 

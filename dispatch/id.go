@@ -29,14 +29,20 @@ type (
 	NotificationID string
 )
 
+// The prefixes of identifiers that other packages derive from a seed.
 const (
 	DispatchPrefix = "dsp_"
 	DriverPrefix   = "drv_"
-	claimPrefix    = "clm_"
-	eventPrefix    = "evt_"
-	attemptPrefix  = "att_"
-	devicePrefix   = "dev_"
-	notifyPrefix   = "ntf_"
+	KeyPrefix      = "key_"
+	AuditPrefix    = "aud_"
+)
+
+const (
+	claimPrefix   = "clm_"
+	eventPrefix   = "evt_"
+	attemptPrefix = "att_"
+	devicePrefix  = "dev_"
+	notifyPrefix  = "ntf_"
 )
 
 // encoding keeps the byte order: base32 in the "extended hex" alphabet of RFC 4648, in lower case.

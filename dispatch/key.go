@@ -37,8 +37,6 @@ type Key struct {
 	Hash string
 }
 
-const KeyPrefix = "key_"
-
 // FirstKeyID names the key that the settings give.
 const FirstKeyID = "key_first"
 

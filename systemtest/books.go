@@ -16,6 +16,7 @@ type Books struct {
 	DB *sql.DB
 }
 
+// OpenBooks looks into the database at url until the test ends.
 func OpenBooks(t testing.TB, url string) *Books {
 	t.Helper()
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
@@ -41,6 +42,7 @@ func OpenBooks(t testing.TB, url string) *Books {
 	return &Books{t, db}
 }
 
+// Count counts the rows of a query that begins after FROM.
 func (b *Books) Count(query string, args ...any) (n int) {
 	b.t.Helper()
 	if err := b.DB.QueryRow("SELECT COUNT(*) FROM "+query, args...).Scan(&n); err != nil {

@@ -17,9 +17,11 @@ import (
 	"firsttap/testkit"
 )
 
+// The secrets of the instances that Start runs.
 const (
 	AdminKey  = "an-admin-key-for-the-tests-of-firsttap"
 	JWTSecret = "a-secret-for-the-tests-of-firsttap"
+
 	// hung is how long nothing here may take: a request that is not answered by then has been forgotten.
 	hung = 20 * time.Second
 )
@@ -61,7 +63,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 		}
 	}()
 	go func() {
-		cmd.Wait()
+		_ = cmd.Wait() // how it ended is in its state
 		w.Close()
 		close(i.done)
 	}()
@@ -83,6 +85,7 @@ func (i *Instance) signal(s syscall.Signal) {
 	}
 }
 
+// Kill ends the instance by SIGKILL, and waits until it has ended.
 func (i *Instance) Kill() {
 	i.T.Helper()
 	i.signal(syscall.SIGKILL)
@@ -90,12 +93,12 @@ func (i *Instance) Kill() {
 }
 
 func (i *Instance) end() {
-	i.cmd.Process.Signal(syscall.SIGCONT)
-	i.cmd.Process.Signal(syscall.SIGTERM)
+	_ = i.cmd.Process.Signal(syscall.SIGCONT)
+	_ = i.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-i.done:
 	case <-time.After(hung):
-		i.cmd.Process.Kill()
+		_ = i.cmd.Process.Kill()
 		<-i.done
 		i.T.Errorf("firsttap did not end when it was told to:\n%s", i.log)
 	}
@@ -125,8 +128,10 @@ type Answer struct {
 
 func (a Answer) String() string { return fmt.Sprintf("%d %s %v", a.status, a.body, a.err) }
 
+// Won reports whether a tap won.
 func (a Answer) Won() bool { return a.status == 200 && a.Result == "SUCCESS" }
 
+// Client sends the harness's requests.
 var Client = &http.Client{Timeout: hung, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
 func send(method, url, token, body string) Answer { return sendWith(method, url, token, body) }
@@ -150,12 +155,14 @@ func sendWith(method, url, token, body string, headers ...string) (a Answer) {
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
 	a = Answer{status: resp.StatusCode, header: resp.Header, body: string(raw), err: err}
-	json.Unmarshal(raw, &a)
+	_ = json.Unmarshal(raw, &a)
 	return a
 }
 
+// Person is a driver, with a token.
 type Person struct{ ID, Token string }
 
+// MakeDrivers adds n drivers on duty in Seoul.
 func MakeDrivers(t testing.TB, i *Instance, n int) []Person {
 	t.Helper()
 	return makeDriversIn(t, i, "seoul", n)
@@ -208,6 +215,7 @@ func makeDispatchAt(t testing.TB, i *Instance, starts time.Time) string {
 	return a.ID
 }
 
+// Accept taps; round 0 sends none.
 func Accept(i *Instance, id string, d Person, round int) Answer {
 	body := ""
 	if round > 0 {

@@ -91,6 +91,7 @@ func offer(i *Instance, j Job) (string, error) {
 	return a.ID, nil
 }
 
+// MustOffer makes a dispatch, and returns its identifier.
 func MustOffer(t testing.TB, i *Instance, j Job) string {
 	t.Helper()
 	id, err := offer(i, j)

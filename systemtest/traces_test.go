@@ -20,7 +20,6 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
-	"firsttap/config"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -114,7 +113,7 @@ const (
 func TestTraceOfAnAccept(t *testing.T) {
 	r, fcm := listenOTLP(t), ListenFCM(t)
 	i := Start(t, Pushing(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_LOG=info",
-		config.OtlpEndpointVar+"="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
+		"OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
 	drivers := DriversIn(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
 	won := sendWith("POST", i.URL+"/v1/dispatches/"+id+"/accept", drivers[0].Token, `{"round":1}`,
@@ -198,7 +197,7 @@ func TestTracesAreNotTaken(t *testing.T) {
 	defer hangs.Close()
 	for name, addr := range map[string]string{"hangs": hangs.Addr().String(), "is gone": testkit.FreeAddress(t)} {
 		t.Run(name, func(t *testing.T) {
-			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", config.OtlpEndpointVar+"=http://"+addr,
+			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "OTEL_EXPORTER_OTLP_ENDPOINT"+"=http://"+addr,
 				"OTEL_BSP_SCHEDULE_DELAY=10", "OTEL_BSP_MAX_QUEUE_SIZE=16", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=8")
 			d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
 			var slowest time.Duration
@@ -226,9 +225,9 @@ func TestTracesAreNotTaken(t *testing.T) {
 func TestNoTraces(t *testing.T) {
 	for name, set := range map[string][]string{
 		"not asked for": {},
-		"turned off":    {config.OtlpEndpointVar + "=http://127.0.0.1:1", "OTEL_SDK_DISABLED" + "=true"},
-		"no exporter":   {config.OtlpEndpointVar + "=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER" + "=none"},
-		"asked for":     {config.OtlpEndpointVar + "=http://127.0.0.1:1"},
+		"turned off":    {"OTEL_EXPORTER_OTLP_ENDPOINT" + "=http://127.0.0.1:1", "OTEL_SDK_DISABLED" + "=true"},
+		"no exporter":   {"OTEL_EXPORTER_OTLP_ENDPOINT" + "=http://127.0.0.1:1", "OTEL_TRACES_EXPORTER" + "=none"},
+		"asked for":     {"OTEL_EXPORTER_OTLP_ENDPOINT" + "=http://127.0.0.1:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ops := testkit.FreeAddress(t)

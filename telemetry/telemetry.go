@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"firsttap/notify/fcm"
 	"firsttap/redisclient"
 	"firsttap/repository"
 )
@@ -86,10 +85,10 @@ func (t *Telemetry) Redis(name string, client redisclient.Client) {
 	watchConnections(t, name, client)
 }
 
-// Push has what is asked of FCM seen.
-func (t *Telemetry) Push(o fcm.Options) fcm.Options {
-	if t.traces != nil {
-		o.Through = t.traces.client
+// Outgoing makes each request through to a span. It returns to itself where there are no traces.
+func (t *Telemetry) Outgoing(to http.RoundTripper) http.RoundTripper {
+	if t.traces == nil {
+		return to
 	}
-	return o
+	return t.traces.client(to)
 }

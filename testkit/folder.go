@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// MustHoldFiles fails the test when the folder holds other files.
 func MustHoldFiles(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
