@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -87,7 +86,7 @@ func TestNobodysJobs(t *testing.T) {
 
 // TestSearchOnMariaDB: a search in Korean, and one for what is not text, are no reason for "try again".
 func TestSearchOnMariaDB(t *testing.T) {
-	store, err := repository.Open(t.Context(), servertest.StartMariaDB(t).URL(t), slog.New(slog.DiscardHandler))
+	store, err := repository.Open(t.Context(), servertest.StartMariaDB(t).URL(t), repository.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,12 +85,15 @@ func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gatew
 		o := emptyOffice(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db"))
 		o.hire("seoul", drivers)
 		push := &gateway{dead: map[string]bool{}, told: map[dispatch.ID]int{}}
+		var r *notify.Relay
+		o.store = o.open(repository.Options{
+			OutboxOwner: "ins_1", OutboxLease: 30 * time.Second,
+			OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.Committed(d, events) },
+		})
 		box := o.store.Outbox(repository.OutboxOptions{Owner: "ins_1", Term: 30 * time.Second})
-		r := notify.NewRelay(notify.RelayOptions{
+		r = notify.NewRelay(notify.RelayOptions{
 			Outbox: box, Topics: box, Devices: o.store, Sender: push, Log: slog.New(slog.DiscardHandler),
 		})
-		o.store.BornLeased("ins_1", 30*time.Second)
-		o.store.OnCommit(r.Committed)
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan struct{})
 		go func() {

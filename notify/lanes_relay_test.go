@@ -115,9 +115,9 @@ func TestALargeAudienceHoldsNobodyUp(t *testing.T) {
 				o.timeout = time.Minute
 				near := o.hire("busan", few)
 				s := newTurnstile(o)
-				o.relay(o.store, narrow)
+				o.relay(narrow)
 				for range instances - 1 {
-					o.relay(o.open(), narrow)
+					o.relayBeside(narrow)
 				}
 				open, taken := o.offerIn("busan"), o.offerIn("busan")
 				o.accept(taken, near[0])
@@ -166,7 +166,7 @@ func TestOffersHaveTheirShare(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.timeout = time.Minute
 		s := newTurnstile(o)
-		o.relay(o.store, narrow)
+		o.relay(narrow)
 		own := map[dispatch.ID]dispatch.Driver{}
 		for i := range winners {
 			region := fmt.Sprint("region ", i)
@@ -209,7 +209,7 @@ func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		few := o.hire("busan", 3)
 		first, second, small := o.offer(), o.offer(), o.offerIn("busan") // all due when the relay starts
-		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = 1 })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = 1 })
 		large := len(o.cars) - len(few)
 		o.eventually("all phones show the offers", func() bool { return o.shows(dispatch.EventOpened) == 2*large+len(few) })
 		last := o.written(small.ID, dispatch.EventOpened)[len(few)-1]

@@ -76,7 +76,7 @@ func TestDeadToken(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		dead, living := o.cars[3], len(o.cars)-1
 		o.fcm.Kill(phone(dead))
-		o.relay(o.store, soon)
+		o.relay(soon)
 		offers := o.offerUntil("45m", func(offers int) bool {
 			o.eventually("the others show the offer", func() bool { return o.shows(dispatch.EventOpened) == offers*living })
 			return o.devices(o.cars, isQuarantined) > 0
@@ -107,7 +107,7 @@ func TestDeadToken(t *testing.T) {
 func TestALivingTokenIsCalledDead(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Kill(phone(o.cars[0]))
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Suspicion = 3 * time.Second })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Suspicion = 3 * time.Second })
 		o.offer()
 		o.eventually("it is under suspicion", func() bool {
 			return o.devices(o.cars[:1], func(v dispatch.Device) bool { return v.SuspectedAt != nil }) == 1
@@ -131,7 +131,7 @@ func TestEveryTokenIsRefused(t *testing.T) {
 					o.trustAll()
 				}
 				o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 403 }) // SENDER_ID_MISMATCH
-				o.relay(o.store, soon)
+				o.relay(soon)
 				o.offer()
 				// Long enough for each to have its second verdict.
 				o.eventually("they were asked more than twice", func() bool { return o.fcm.Requests() > int64(2*len(o.cars)) })
@@ -171,7 +171,7 @@ func (o *office) trustAll() {
 func TestMadeUpTokensHoldUpNobody(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		cheats := o.cheats(3, "cheats")
-		o.relay(o.store, soon)
+		o.relay(soon)
 		o.offerTo("cheats")
 		o.eventually("the dead are refused", func() bool { return o.fcm.Stats().Statuses[404] >= 30 })
 		o.offerUntil("45m", func(offers int) bool {
@@ -214,7 +214,7 @@ func TestSixHundredDeadTokens(t *testing.T) {
 		cheats := o.cheats(60, "45m")
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 10 * time.Millisecond })
 		metrics := prometheus.NewRegistry()
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
 			n.Metrics, n.Suspicion = metrics, 2*time.Second
 		})
 		var took delays

@@ -32,7 +32,7 @@ func (o *office) attempts() (n int) {
 func TestPushServiceIsUnavailable(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
 			n.Width, n.Pause = 8, 100*time.Millisecond
 		})
 		o.offer()
@@ -59,7 +59,7 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 func TestQuota(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.QuotaPerSecond = 20 })
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 8 })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 8 })
 		o.offer()
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
@@ -80,7 +80,7 @@ func TestQuota(t *testing.T) {
 func TestReplyIsLost(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.DropAfterAccept = 0.5 })
-		o.relay(o.store, nil)
+		o.relay(nil)
 		o.offer()
 		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
 		_, again, visible, told := o.fcm.Totals()
@@ -97,7 +97,7 @@ func TestReplyIsLost(t *testing.T) {
 func TestPoison(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Poison(phone(o.cars[1]))
-		r := o.relay(o.store, nil)
+		r := o.relay(nil)
 		o.offer()
 		o.eventually("one is dead", func() bool { return o.rows()["DEAD poison"] == 1 })
 		o.eventually("the others are sent", func() bool { return o.rows()["SENT sent"] == len(o.cars)-1 })
@@ -118,7 +118,7 @@ func TestPoison(t *testing.T) {
 func TestSuperseded(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 4 })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 4 })
 		d := o.offer()
 		o.eventually("the push service hangs", func() bool { return o.fcm.Requests() >= 4 })
 		o.accept(d, o.cars[0])
@@ -148,12 +148,12 @@ func TestRelayEnds(t *testing.T) {
 		long := func(n *notify.RelayOptions, b *repository.OutboxOptions) {
 			n.Width, b.Term, n.Drain = 4, time.Hour, 50*time.Millisecond
 		}
-		r := o.relay(o.store, long)
+		r := o.relay(long)
 		o.offer()
 		o.eventually("the push service hangs", func() bool { return o.fcm.Requests() >= 4 })
 		r.stop()
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
-		o.relay(o.open(), long)
+		o.relayBeside(long)
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 	}, 40)
 }
@@ -161,7 +161,7 @@ func TestRelayEnds(t *testing.T) {
 // The audience of a large dispatch is told by one message that it is over, and is unsubscribed when it is released.
 func TestTopic(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicFrom = 20 })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicFrom = 20 })
 		d := o.offer()
 		topic := outbox.TopicOf(d.ID)
 		o.eventually("the audience is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == len(o.cars) })
@@ -194,8 +194,8 @@ func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	}
 	proxy := servertest.StartProxy(t, u.Host)
 	o.url = proxy.URL(o.url)
-	o.store = o.open()
-	o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Term = time.Hour })
+	o.store = o.open(repository.Options{})
+	o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Term = time.Hour })
 	hold := proxy.Hold("UPDATE outbox SET state = 1")
 	o.offer()
 	<-hold.Reached()

@@ -70,7 +70,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		}
 		switch {
 		case err == nil:
-			s.tellers.committed(d, events)
+			s.announce(d, events)
 			return d, nil
 		case errors.Is(err, dispatch.ErrUnknown):
 			return d, err

@@ -143,7 +143,7 @@ func TestDueOnce(t *testing.T) {
 func TestDueIsTold(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
-		teller.BornLeased("ins_a", term)
+		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
 		h.listen(t, teller)
 		id := c.ready(t, db, 1)[0]

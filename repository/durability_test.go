@@ -22,7 +22,7 @@ func openWarned(t *testing.T, rawURL string) *warned {
 	t.Helper()
 	w := &warned{raw: direct(t, rawURL)}
 	var err error
-	if w.Store, err = Open(t.Context(), rawURL, slog.New(slog.NewTextHandler(&w.logged, nil))); err != nil {
+	if w.Store, err = Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&w.logged, nil))}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })

@@ -116,7 +116,7 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 		return unavailable(s.tell(tx, events))
 	})
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.announce(d, events)
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func TestDeclineOnce(t *testing.T) {
 			defer tx.Rollback()
 		}
 		var heard atomic.Int64
-		db.OnCommit(func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) })
+		db.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) }
 		errs := make([]error, 4*len(drivers))
 		together(len(errs), func(i int) {
 			errs[i] = db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))

@@ -32,7 +32,7 @@ type Store struct {
 	// doors is where it is looked up which keys there are, on a single connection: strangers take none from anybody else.
 	doors   *gorm.DB
 	dialect dialect
-	tellers tellers
+	options Options
 	log     *slog.Logger
 	closers []func() error
 }
@@ -65,17 +65,51 @@ type dialect struct {
 	durability func(context.Context, *sql.DB) ([]string, error)
 }
 
-// Open connects to the database that url names: mysql://user:password@host:port/name or sqlite://path. It keeps
-// trying until ctx ends while the server is not there yet.
-func Open(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
+// Options are what a Store works with besides its database. The zero value announces nothing, and leaves the outbox rows
+// that it writes to the first relay that polls for them.
+type Options struct {
+	// OnCommit is called with every change that this process has committed, after its COMMIT and before the caller learns
+	// of it. It is called by many goroutines at once and must not block.
+	OnCommit func(dispatch.Dispatch, []dispatch.Event)
+	// OutboxOwner leases each outbox row for OutboxLease as the row is written, so that the relay that hears of it by OnCommit
+	// need not poll. Another relay may take the row over when the lease expires. "" writes rows that are due at once.
+	OutboxOwner string
+	OutboxLease time.Duration
+	// Watch observes every statement.
+	Watch Watch
+	// Log is where the Store warns. Nil discards.
+	Log *slog.Logger
+}
+
+// Open connects to the database that url names: mysql://user:password@host:port/name or sqlite://path. While the server
+// does not answer it tries again, until ctx ends.
+func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	scheme, rest, found := strings.Cut(url, "://")
 	switch {
 	case found && scheme == "mysql":
-		return openMySQL(ctx, url, log)
+		s, err = openMySQL(ctx, url, o.Log)
 	case found && scheme == "sqlite" && rest != "":
-		return openSQLite(rest, log)
+		s, err = openSQLite(rest, o.Log)
+	default:
+		err = errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
 	}
-	return nil, errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
+	if err != nil {
+		return nil, err
+	}
+	if s.options = o; o.Watch != nil {
+		s.observe(o.Watch)
+	}
+	return s, nil
+}
+
+// announce calls OnCommit with what has just been committed.
+func (s *Store) announce(d dispatch.Dispatch, events []dispatch.Event) {
+	if s.options.OnCommit != nil && len(events) > 0 {
+		s.options.OnCommit(d, events)
+	}
 }
 
 // Close waits for nothing: what is under way fails.

@@ -17,7 +17,7 @@ func TestDriverByFirebaseUID(t *testing.T) {
 	for name, url := range map[string]string{
 		"sqlite": "sqlite://" + filepath.Join(t.TempDir(), "test.db"), "mariadb": servertest.MariaDBURL(t), "mysql": servertest.MySQLURL(t),
 	} {
-		store, err := Open(t.Context(), url, slog.New(slog.DiscardHandler))
+		store, err := Open(t.Context(), url, Options{Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}

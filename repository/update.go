@@ -65,7 +65,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 		return s.save(tx, before, d, events)
 	})
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.announce(d, events)
 	}
 	return d, err
 }
@@ -129,7 +129,7 @@ func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
 			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At),
 		}
 		outbox[i] = outboxRow{
-			EventID: e.ID, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
+			EventID: e.ID, NextAt: micros(e.At.Add(s.options.OutboxLease)), Claim: s.options.OutboxOwner,
 		}
 		if e.TellAt.After(e.At) {
 			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.TellAt)} // nobody's until then
@@ -208,7 +208,7 @@ func (s *Store) Create(ctx context.Context,
 		}
 	}
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.announce(d, events)
 	}
 	return d, err
 }

@@ -22,8 +22,8 @@ type Statement struct {
 // the answer is there. It may put something into the context. It is called by many at once.
 type Watch func(ctx context.Context, s Statement) (context.Context, func(err error))
 
-// Watch has w told of every statement. Call it before anything else is asked of the store.
-func (s *Store) Watch(w Watch) {
+// observe passes every statement by w. No statement may be under way.
+func (s *Store) observe(w Watch) {
 	for name, db := range s.pools() {
 		p := &watchedPool{ConnPool: db.ConnPool, name: name, watch: w}
 		db.ConnPool, db.Statement.ConnPool = p, p

@@ -59,7 +59,7 @@ func TestWatch(t *testing.T) {
 			writes = "claims"
 		}
 		pools := len(db.Pools())
-		db.Watch(w.watch)
+		db.observe(w.watch)
 		if len(db.Pools()) != pools || pools < 2 {
 			t.Errorf("%d pools of %d are left", len(db.Pools()), pools)
 		}

@@ -113,7 +113,7 @@ func TestWithdrawalsAtOnceAreCounted(t *testing.T) {
 func TestReopenedIsPushedLater(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
-		teller.BornLeased("ins_a", term)
+		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
 		h.listen(t, teller)
 		reopened := func() dispatch.Event { return h.events[len(h.events)-1] }

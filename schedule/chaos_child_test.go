@@ -95,7 +95,7 @@ func (r role) play(t *testing.T) {
 	p := &player{role: r, rand: rand.New(rand.NewPCG(r.Seed, 0))}
 	log := slog.New(lead{slog.NewTextHandler(os.Stderr, nil), func() { p.say(report{What: leads}) }})
 	var err error
-	if p.store, err = repository.Open(ctx, r.Database, log); err != nil {
+	if p.store, err = repository.Open(ctx, r.Database, repository.Options{Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.store.Close() })

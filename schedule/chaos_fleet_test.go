@@ -71,7 +71,7 @@ func (w way) assemble(t testing.TB, r role) *fleet {
 		f.redis, f.Redis = append(f.redis, server), append(f.Redis, server.URL())
 	}
 	var err error
-	if f.store, err = repository.Open(t.Context(), f.Database, slog.New(slog.DiscardHandler)); err != nil {
+	if f.store, err = repository.Open(t.Context(), f.Database, repository.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.store.Close() })

@@ -81,7 +81,7 @@ func newPlaceOn(t *testing.T, url string) *place {
 
 func openStore(t *testing.T, url string) *repository.Store {
 	t.Helper()
-	s, err := repository.Open(t.Context(), url, slog.New(slog.DiscardHandler))
+	s, err := repository.Open(t.Context(), url, repository.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

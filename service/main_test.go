@@ -36,7 +36,7 @@ type place struct {
 func newPlace(t testing.TB) *place {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
-	store, err := repository.Open(t.Context(), "sqlite://"+path, quiet)
+	store, err := repository.Open(t.Context(), "sqlite://"+path, repository.Options{Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 	"firsttap/service"
 )
 
-// apiMetrics is what operators see of the API: what was asked and told, who decided, and what that took. Every label is of
+// RequestMetrics is what operators see of the API: what was asked and told, who decided, and what that took. Every label is of
 // few values: a route is its pattern, a method is one of HTTP's.
-type apiMetrics struct {
+type RequestMetrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	claims    *prometheus.CounterVec
@@ -31,13 +31,13 @@ type apiMetrics struct {
 }
 
 var (
-	_ service.Counter       = (*apiMetrics)(nil)
-	_ service.SignInCounter = (*apiMetrics)(nil)
+	_ service.Counter       = (*RequestMetrics)(nil)
+	_ service.SignInCounter = (*RequestMetrics)(nil)
 )
 
-// newAPIMetrics registers with r.
-func newAPIMetrics(r prometheus.Registerer) *apiMetrics {
-	m := &apiMetrics{
+// newRequestMetrics registers with r.
+func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
+	m := &RequestMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_http_requests_total", Help: "Requests answered.",
 		}, []string{"route", "method", "status"}),
@@ -94,15 +94,15 @@ func claimResults() []service.ClaimResult {
 }
 
 // CountClaim implements service.Counter.
-func (m *apiMetrics) CountClaim(r service.ClaimResult) { m.claims.WithLabelValues(string(r)).Inc() }
+func (m *RequestMetrics) CountClaim(r service.ClaimResult) { m.claims.WithLabelValues(string(r)).Inc() }
 
 // CountDecision implements service.Counter.
-func (m *apiMetrics) CountDecision(l service.Layer, d service.Decision) {
+func (m *RequestMetrics) CountDecision(l service.Layer, d service.Decision) {
 	m.decisions.WithLabelValues(string(l), string(d)).Inc()
 }
 
 // CountSignIn implements service.SignInCounter.
-func (m *apiMetrics) CountSignIn(d service.Door, r service.SignInResult) {
+func (m *RequestMetrics) CountSignIn(d service.Door, r service.SignInResult) {
 	m.signIns.WithLabelValues(string(d), string(r)).Inc()
 }
 
@@ -112,7 +112,7 @@ var methods = []string{
 }
 
 // Answered counts a request. What has no route has none of the labels that a caller could choose.
-func (m *apiMetrics) Answered(method, route string, status int, took time.Duration) {
+func (m *RequestMetrics) Answered(method, route string, status int, took time.Duration) {
 	if route == "" {
 		route = "none"
 	}
@@ -126,7 +126,7 @@ func (m *apiMetrics) Answered(method, route string, status int, took time.Durati
 }
 
 // statement times what the database is asked.
-func (m *apiMetrics) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+func (m *RequestMetrics) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
 	began := time.Now()
 	return ctx, func(error) {
 		m.database.WithLabelValues(s.Operation, s.Pool).Observe(time.Since(began).Seconds())
@@ -134,17 +134,17 @@ func (m *apiMetrics) statement(ctx context.Context, s repository.Statement) (con
 }
 
 // command times what Redis is asked.
-func (m *apiMetrics) command(ctx context.Context, name string) (context.Context, func(error)) {
+func (m *RequestMetrics) command(ctx context.Context, name string) (context.Context, func(error)) {
 	began := time.Now()
 	return ctx, func(error) { m.redis.WithLabelValues(name).Observe(time.Since(began).Seconds()) }
 }
 
-// watchStore serves what is known of the database: its pools, and whether it is up.
-func watchStore(r prometheus.Registerer, store *repository.Store, up func() bool) {
+// WatchStore serves what is known of the database: its pools, and whether it is up.
+func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 	for name, pool := range store.Pools() {
-		r.MustRegister(collectors.NewDBStatsCollector(pool, name))
+		t.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	t.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "firsttap_database_up", Help: "1 while the database takes writes, which it is asked once a second.",
 	}, func() float64 {
 		if up() {
@@ -155,8 +155,8 @@ func watchStore(r prometheus.Registerer, store *repository.Store, up func() bool
 }
 
 // WatchGate serves what is known of the gate's Redis; gate is nil where there is none.
-func WatchGate(r prometheus.Registerer, gate *lock.Gate) {
-	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+func (t *Telemetry) WatchGate(gate *lock.Gate) {
+	t.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "firsttap_redis_degraded_seconds_total", Help: "For how long the service has gone on without Redis.",
 	}, func() float64 {
 		if gate == nil {

@@ -19,14 +19,14 @@ type heard struct {
 }
 
 func (h *heard) listen(t testing.TB, db *database) {
-	db.OnCommit(func(d dispatch.Dispatch, events []dispatch.Event) {
+	db.options.OnCommit = func(d dispatch.Dispatch, events []dispatch.Event) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.about, h.events = append(h.about, d), append(h.events, events...)
 		for _, e := range events {
 			h.stored = append(h.stored, db.count(t, "events WHERE id = ?", e.ID))
 		}
-	})
+	}
 }
 
 func (h *heard) types() (types []dispatch.EventType) {
@@ -81,7 +81,7 @@ func TestBornLeasedOrDueAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		// Another process, which tells of what it commits itself.
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
-		teller.BornLeased("ins_a", term)
+		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
 		h.listen(t, teller)
 		v := db.drivers(t, 1)[0]
