@@ -72,7 +72,7 @@ func TestLockCommand(t *testing.T) {
 			defer locks.Close()
 			locker := lock.New(locks.strategy, lock.Options{Who: "instance-7"})
 			defer locker.Close()
-			hold := lock.Renewed(time.Second, time.Hour)
+			hold := lock.Renewed(6*time.Second, time.Hour)
 			lease, err := locker.Acquire(t.Context(), job, hold)
 			if err != nil {
 				t.Fatal(err)
