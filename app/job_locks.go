@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// jobLockTimeout bounds a command of a job's lock, which may be slower than a tap's.
+	// jobLockTimeout bounds a Redis command of a job's lock. It may be slower than that of a tap.
 	jobLockTimeout = time.Second
-	// nodeTimeout is what a server of a quorum that is away costs at most.
+	// nodeTimeout bounds the wait for one server of a quorum.
 	nodeTimeout = 250 * time.Millisecond
-	// sessionTTL is how long a database keeps the session, and with it the locks, of a holder that it does not hear from:
-	// no job's lock may have a longer TTL.
+	// sessionTTL is how long the database keeps the session of a silent holder, and with it the holder's locks. No job's lock
+	// may have a longer TTL.
 	sessionTTL = time.Minute
-	// jobLockConns is how many of the jobs may have a session of their own at a time.
+	// jobLockConns bounds how many jobs hold a session at the same time.
 	jobLockConns  = 16
 	jobKeysPrefix = "job-lock"
 	jobKeysEnv    = "firsttap"
 )
 
-// jobLocks are the locks of the scheduled jobs, with the fences that go with them.
+// jobLocks are the locks of the scheduled jobs, and their fences.
 type jobLocks struct {
 	strategy schedule.Strategy
 	fences   *lock.Fences
-	metrics  *lock.Metrics // nil where nobody looks
+	metrics  *lock.Metrics // nil: nothing is counted
 	closers  []func() error
 }
 
@@ -89,7 +89,7 @@ func (l *jobLocks) redis(url string, timeout time.Duration) (*lock.Redis, error)
 	return lock.NewRedis(client, lock.ShedLock(jobKeysPrefix, jobKeysEnv)), nil
 }
 
-// Close ends the connections, and with them the locks that are bound to one.
+// Close ends the connections, and with them the locks that are bound to a session.
 func (l *jobLocks) Close() error {
 	var errs []error
 	for _, c := range l.closers {

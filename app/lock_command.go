@@ -13,14 +13,14 @@ import (
 	"firsttap/lock"
 )
 
-// lockCommand does what an operator asks of the jobs' locks: ls, show NAME, release NAME.
+// lockCommand runs "firsttap lock": ls, show NAME or release NAME.
 func lockCommand(ctx context.Context, c config.Config, args []string, stdout io.Writer) (err error) {
 	asked := strings.Join(args, " ")
 	if len(args) == 0 || (asked != "ls") != (len(args) == 2 && (args[0] == "show" || args[0] == "release")) {
 		return errors.New("lock takes ls, show NAME or release NAME")
 	}
 	if c.JobLock == "memory" {
-		return errors.New("FIRSTTAP_JOB_LOCK is memory: such locks can't be seen from outside the process that holds them")
+		return errors.New("FIRSTTAP_JOB_LOCK is memory: only the process that holds such a lock can see it")
 	}
 	locks, err := openJobLocks(c)
 	if err != nil {

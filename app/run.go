@@ -27,7 +27,7 @@ const usage = `firsttap decides which driver gets a dispatch.
 Settings are environment variables; see README.md.
 `
 
-// Run does what args ask for until it is done or ctx ends.
+// Run runs the command that args name, until it is done or ctx ends. lookup is the environment.
 func Run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error {
 	command := "serve"
 	if len(args) > 0 {

@@ -2,11 +2,10 @@ package config
 
 import "time"
 
-// Patience is how long a client may take. Whoever takes longer loses the connection, and nobody else waits meanwhile.
+// Patience holds how long a client may take before its connection is closed.
 //
-// The number of connections is not bounded: a bound that somebody fills keeps every driver out, where an idle or a slow
-// connection costs a few kilobytes until its time is over. How many one address may open is for the proxy to say, which
-// sees it.
+// The number of connections is not bounded: an attacker who fills such a bound would keep every driver out, while an idle or
+// slow connection costs a few kilobytes until its timeout. The proxy bounds the connections of one address, which it sees.
 type Patience struct {
 	Headers, Request, Answer, Idle time.Duration
 }

@@ -18,8 +18,8 @@ import (
 	"firsttap/service"
 )
 
-// RequestMetrics is what operators see of the API: what was asked and told, who decided, and what that took. Every label is of
-// few values: a route is its pattern, a method is one of HTTP's.
+// RequestMetrics counts requests, claims and sign-ins, and times requests, statements and Redis commands. Every label has few
+// values: a route is its pattern, a method one of HTTP's.
 type RequestMetrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
@@ -64,7 +64,7 @@ func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 		}, []string{"command"}),
 	}
 	for _, result := range claimResults() {
-		m.claims.WithLabelValues(string(result)) // a rate needs the zero before the first
+		m.claims.WithLabelValues(string(result)) // rate() needs the zero before the first claim
 	}
 	for layer, decisions := range map[service.Layer][]service.Decision{
 		service.LayerKnown: {service.DecisionRefused}, service.LayerFlight: {service.DecisionRefused, service.DecisionJoined},
@@ -106,12 +106,12 @@ func (m *RequestMetrics) CountSignIn(d service.Door, r service.SignInResult) {
 	m.signIns.WithLabelValues(string(d), string(r)).Inc()
 }
 
-// methods are those that may be a label; anybody can make up others.
+// methods are the values of the method label. A caller can send any other.
 var methods = []string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
 }
 
-// Answered counts a request. What has no route has none of the labels that a caller could choose.
+// Answered counts an answered request. Without a route, no label has a value that the caller could choose.
 func (m *RequestMetrics) Answered(method, route string, status int, took time.Duration) {
 	if route == "" {
 		route = "none"
@@ -125,7 +125,7 @@ func (m *RequestMetrics) Answered(method, route string, status int, took time.Du
 	}
 }
 
-// statement times what the database is asked.
+// statement times a statement of the database.
 func (m *RequestMetrics) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
 	began := time.Now()
 	return ctx, func(error) {
@@ -133,13 +133,13 @@ func (m *RequestMetrics) statement(ctx context.Context, s repository.Statement) 
 	}
 }
 
-// command times what Redis is asked.
+// command times a Redis command.
 func (m *RequestMetrics) command(ctx context.Context, name string) (context.Context, func(error)) {
 	began := time.Now()
 	return ctx, func(error) { m.redis.WithLabelValues(name).Observe(time.Since(began).Seconds()) }
 }
 
-// WatchStore serves what is known of the database: its pools, and whether it is up.
+// WatchStore exports the database's connection pools and whether it is up.
 func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 	for name, pool := range store.Pools() {
 		t.MustRegister(collectors.NewDBStatsCollector(pool, name))
@@ -154,7 +154,7 @@ func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 	}))
 }
 
-// WatchGate serves what is known of the gate's Redis; gate is nil where there is none.
+// WatchGate exports how long the gate was without Redis. A nil gate counts nothing.
 func (t *Telemetry) WatchGate(gate *lock.Gate) {
 	t.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "firsttap_redis_degraded_seconds_total", Help: "For how long the service has gone on without Redis.",
@@ -166,7 +166,7 @@ func (t *Telemetry) WatchGate(gate *lock.Gate) {
 	}))
 }
 
-// watchConnections serves the connections of a client under the name of what it is for.
+// watchConnections exports the connections of a Redis client under the name of its purpose.
 func watchConnections(r prometheus.Registerer, name string, client redisclient.Client) {
 	r = prometheus.WrapRegistererWith(prometheus.Labels{"pool": name}, r)
 	gauge := func(metric, help string, value func(redisclient.Connections) uint32) prometheus.Collector {

@@ -19,9 +19,9 @@ type Telemetry struct {
 	statement repository.Watch
 }
 
-// Options say what is observed, and under which names.
+// Options configure a Telemetry.
 type Options struct {
-	// Database is the scheme of the database's URL: what kind of database spans name.
+	// Database is the scheme of the database's URL. Spans name it as the kind of database.
 	Database string
 	// Version and Instance identify the process in its traces.
 	Version, Instance string
