@@ -213,7 +213,7 @@ func TestDemoEndsWithItsService(t *testing.T) {
 		}
 	}
 	testkit.Await(t, "the demo ends by itself", s.done)
-	if err := s.end(); err == nil || !strings.Contains(err.Error(), "the service has ended") {
+	if err := s.end(); err == nil || !strings.Contains(err.Error(), "the demo's service has ended") {
 		t.Errorf("%v", err)
 	}
 	testkit.MustHoldFiles(t, dir)

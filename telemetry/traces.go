@@ -55,7 +55,7 @@ func openTraces(ctx context.Context, o Options) (*traces, error) {
 	// The SDK has one error handler for the process, and calls it for each batch.
 	now := &rate.Sometimes{First: 1, Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		now.Do(func() { o.Log.Warn("traces are not delivered", "error", err) })
+		now.Do(func() { o.Log.Warn("spans were not exported and are lost; the next batch is tried", "error", err) })
 	}))
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	return &traces{provider: provider, tracer: provider.Tracer("firsttap")}, nil
