@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	usualHeaders = 5 * time.Second
-	usualRequest = 15 * time.Second
-	usualAnswer  = 30 * time.Second
-	usualIdle    = 2 * time.Minute
+	defaultHeaders = 5 * time.Second
+	defaultRequest = 15 * time.Second
+	defaultAnswer  = 30 * time.Second
+	defaultIdle    = 2 * time.Minute
 	// maxHeaders is 4 KiB less than the limit that holds: net/http adds as much.
 	maxHeaders = 12 << 10
 )
@@ -60,7 +60,7 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger) (*listeners,
 	l.ops.set(starting)
 	servers := []*http.Server{newServer(c, &l.api, log)}
 	if c.OpsAddr != "" {
-		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: &l.ops, ReadHeaderTimeout: usualHeaders})
+		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: &l.ops, ReadHeaderTimeout: defaultHeaders})
 	}
 	l.failed = make(chan error, len(servers))
 	for _, s := range servers {
@@ -85,8 +85,8 @@ func listen(ctx context.Context, c config.Config, log *slog.Logger) (*listeners,
 func newServer(c config.Config, api http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Addr: c.Addr, Handler: api, MaxHeaderBytes: maxHeaders,
-		ReadHeaderTimeout: cmp.Or(c.Patience.Headers, usualHeaders), ReadTimeout: cmp.Or(c.Patience.Request, usualRequest),
-		WriteTimeout: cmp.Or(c.Patience.Answer, usualAnswer), IdleTimeout: cmp.Or(c.Patience.Idle, usualIdle),
+		ReadHeaderTimeout: cmp.Or(c.Timeouts.Headers, defaultHeaders), ReadTimeout: cmp.Or(c.Timeouts.Request, defaultRequest),
+		WriteTimeout: cmp.Or(c.Timeouts.Answer, defaultAnswer), IdleTimeout: cmp.Or(c.Timeouts.Idle, defaultIdle),
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }

@@ -101,7 +101,7 @@ func raceAlone(ctx context.Context, c config.Config, drivers int, stdout io.Writ
 
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
-	url, over, err := ServeBeside(serving, c, slog.New(slog.DiscardHandler))
+	url, over, err := ServeInBackground(serving, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -112,9 +112,9 @@ func raceAlone(ctx context.Context, c config.Config, drivers int, stdout io.Writ
 	return errors.Join(err, <-over)
 }
 
-// ServeBeside runs Serve in the background until ctx ends, and returns when it listens. The channel receives the error of
+// ServeInBackground runs Serve in the background until ctx ends, and returns when it listens. The channel receives the error of
 // Serve.
-func ServeBeside(ctx context.Context, c config.Config, log *slog.Logger) (url string, over <-chan error, err error) {
+func ServeInBackground(ctx context.Context, c config.Config, log *slog.Logger) (url string, over <-chan error, err error) {
 	listening := make(announcement, 1)
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, c, log, listening) }()

@@ -41,7 +41,7 @@ func Run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		fmt.Fprint(stdout, usage)
 		return nil
 	case "demo":
-		return demo.Command(ctx, args, lookup, ServeBeside, stdout)
+		return demo.Command(ctx, args, lookup, ServeInBackground, stdout)
 	case "serve", "migrate", "lock", "race":
 	default:
 		return fmt.Errorf("no such command: %s\n\n%s", command, usage)

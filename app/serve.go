@@ -122,7 +122,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 		return api, err
 	}
 	i.ending.locks = i.locks.Close
-	i.locks.metrics = lock.NewMetrics(telemetry.OfStrategy(i.config.JobLock, i.telemetry))
+	i.locks.metrics = lock.NewMetrics(telemetry.WithStrategy(i.config.JobLock, i.telemetry))
 	if err := i.openNotifier(ctx, owner); err != nil {
 		return api, err
 	}
@@ -213,7 +213,7 @@ func (i *instance) openGate(ctx context.Context) (gate *lock.Gate, err error) {
 	if err != nil {
 		return nil, err
 	}
-	gate = lock.NewGate(client, redisTimeout, i.log, lock.NewMetrics(telemetry.OfStrategy("gate", i.telemetry)))
+	gate = lock.NewGate(client, redisTimeout, i.log, lock.NewMetrics(telemetry.WithStrategy("gate", i.telemetry)))
 	i.work.Go(func() { gate.Run(i.work.ctx) })
 	switch policy, err := gate.EvictionPolicy(ctx); {
 	case err != nil:

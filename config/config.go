@@ -33,8 +33,8 @@ type Config struct {
 	// Drain is how long an instance goes on serving after SIGTERM while it reports that it is not ready.
 	Drain   time.Duration
 	Tracing bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
-	// Patience holds the timeouts of the API's server. Zero means the default; no setting changes it.
-	Patience Patience
+	// Timeouts holds the timeouts of the API's server. Zero means the default; no setting changes it.
+	Timeouts Timeouts
 	// SecretFiles names the files of secrets that the environment does not give.
 	SecretFiles []string
 	// PreviousJWTSecret still verifies tokens and sessions, but signs none; "" for none.
@@ -91,7 +91,7 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	if c.Migrate, err = readMigrate(get(migrateVar, "auto")); err != nil {
 		bad(migrateVar, err)
 	}
-	c.JobLock, c.QuorumURLs = get("FIRSTTAP_JOB_LOCK", c.usualJobLock()), list(get("FIRSTTAP_QUORUM_URLS", ""))
+	c.JobLock, c.QuorumURLs = get("FIRSTTAP_JOB_LOCK", c.defaultJobLock()), splitList(get("FIRSTTAP_QUORUM_URLS", ""))
 	if err = c.checkJobLock(); err != nil {
 		bad("FIRSTTAP_JOB_LOCK", err)
 	}
@@ -132,7 +132,7 @@ func CheckAddress(addr string) error {
 	return nil
 }
 
-func (c *Config) usualJobLock() string {
+func (c *Config) defaultJobLock() string {
 	if c.RedisURL != "" {
 		return "redis"
 	}
@@ -183,8 +183,8 @@ func checkQuorum(urls []string) error {
 	return nil
 }
 
-// list splits s at its commas.
-func list(s string) []string {
+// splitList splits s at its commas.
+func splitList(s string) []string {
 	var items []string
 	for item := range strings.SplitSeq(s, ",") {
 		if item = strings.TrimSpace(item); item != "" {

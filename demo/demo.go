@@ -38,13 +38,13 @@ func Command(ctx context.Context, args []string, lookup func(string) (string, bo
 	if flags.NArg() > 0 {
 		return fmt.Errorf("demo takes flags only, not %q", flags.Arg(0))
 	}
-	d := Demo{Service: serve, Pace: 1, Seed: mathrand.Uint64(), Stdout: stdout}
+	d := Demo{Start: serve, Pace: 1, Seed: mathrand.Uint64(), Stdout: stdout}
 	var err error
 	if d.Config, err = ReadConfig(lookup); err != nil {
 		return err
 	}
 	if *addr == "" {
-		d.Config.Addr, d.Movable = demoAddr, true
+		d.Config.Addr, d.AnyPort = demoAddr, true
 	} else if d.Config.Addr, err = Loopback(*addr); err != nil {
 		return fmt.Errorf("--addr: %w", err)
 	}
@@ -95,9 +95,9 @@ type StartService = func(ctx context.Context, c config.Config, log *slog.Logger)
 
 // Demo configures a demo.
 type Demo struct {
-	Service StartService
+	Start   StartService
 	Config  config.Config // without a database
-	Movable bool          // if the address is in use, take another port
+	AnyPort bool          // if the address is in use, take another port
 	Pace    int           // how many times faster than real people the simulation is
 	Seed    uint64        // of the random sources
 	Stdout  io.Writer
@@ -134,11 +134,11 @@ func (d Demo) Run(ctx context.Context) (err error) {
 }
 
 func (d Demo) serve(ctx context.Context, log *slog.Logger) (url string, over <-chan error, err error) {
-	url, over, err = d.Service(ctx, d.Config, log)
-	if d.Movable && errors.Is(err, syscall.EADDRINUSE) {
+	url, over, err = d.Start(ctx, d.Config, log)
+	if d.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
 		host, _, _ := net.SplitHostPort(d.Config.Addr) // valid: it was in use
 		d.Config.Addr = net.JoinHostPort(host, "0")
-		return d.Service(ctx, d.Config, log)
+		return d.Start(ctx, d.Config, log)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return "", nil, fmt.Errorf("--addr %s: %w", d.Config.Addr, syscall.EADDRINUSE)

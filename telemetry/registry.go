@@ -12,7 +12,7 @@ func newRegistry() *prometheus.Registry {
 	return r
 }
 
-// OfStrategy adds the label strategy to what is registered with r.
-func OfStrategy(name string, r prometheus.Registerer) prometheus.Registerer {
+// WithStrategy adds the label strategy to what is registered with r.
+func WithStrategy(name string, r prometheus.Registerer) prometheus.Registerer {
 	return prometheus.WrapRegistererWith(prometheus.Labels{"strategy": name}, r)
 }
