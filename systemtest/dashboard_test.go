@@ -30,7 +30,7 @@ type dashboard struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	raw, err := os.ReadFile("deploy/grafana.json")
+	raw, err := os.ReadFile("../deploy/grafana.json")
 	if err == nil {
 		err = json.Unmarshal(raw, &d)
 	}
@@ -118,11 +118,16 @@ func TestDashboard(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), "check", "rules", "--lint=none", file).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
-	alerts, err := os.ReadFile("deploy/alerts.yml")
+	alerts, err := os.ReadFile("../deploy/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	exprs = append(exprs, regexp.MustCompile(`\b(firsttap|lock|stream)_[a-z_]+`).FindAllString(string(alerts), -1)...)
+	exprs = append(exprs, regexp.MustCompile(`\bfirsttap_[a-z_]+`).FindAllString(string(alerts), -1)...)
+	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(served, -1) {
+		if !regexp.MustCompile(`^(firsttap|go|process)_`).MatchString(family[1]) {
+			t.Errorf("the metric %s has another prefix", family[1])
+		}
+	}
 	for _, e := range exprs {
 		for _, name := range metricsOf(e) {
 			if !isServed(served, name) {

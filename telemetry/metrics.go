@@ -39,27 +39,27 @@ var (
 func newAPIMetrics(r prometheus.Registerer) *apiMetrics {
 	m := &apiMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_http_requests_total", Help: "Requests answered.",
+			Name: "firsttap_http_requests_total", Help: "HTTP requests answered, by route, method and status.",
 		}, []string{"route", "method", "status"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_http_request_duration_seconds", Help: "From a request to its answer, but for the live streams.",
+			Name: "firsttap_http_request_duration_seconds", Help: "Time from a request to its answer, without the live streams.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
 		}, []string{"route", "method"}),
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_claims_total", Help: "Taps on Accept, by what they were told.",
+			Name: "firsttap_claims_total", Help: "Taps on Accept, by answer.",
 		}, []string{"result"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by where they were decided, and how.",
+			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by the layer that decided and its decision.",
 		}, []string{"layer", "decision"}),
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_sign_ins_total", Help: "Sign-ins for a session, and keys and tokens that were refused.",
+			Name: "firsttap_sign_ins_total", Help: "Session sign-ins, and refused keys and tokens, by door and result.",
 		}, []string{"door", "result"}),
 		database: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_database_duration_seconds", Help: "From a statement to the first of its answer; begin waits for a connection too.",
+			Name: "firsttap_database_duration_seconds", Help: "Time from a statement to the start of its answer; begin includes the wait for a connection.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"operation", "pool"}),
 		redis: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_redis_duration_seconds", Help: "From a command to its answer, or to giving up on it.",
+			Name: "firsttap_redis_duration_seconds", Help: "Time from a Redis command to its answer or its timeout.",
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1},
 		}, []string{"command"}),
 	}
@@ -145,7 +145,7 @@ func watchStore(r prometheus.Registerer, store *repository.Store, up func() bool
 		r.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_database_up", Help: "1 while the database takes writes, which it is asked once a second.",
+		Name: "firsttap_database_up", Help: "1 while the database takes writes, checked once a second.",
 	}, func() float64 {
 		if up() {
 			return 1
@@ -157,7 +157,7 @@ func watchStore(r prometheus.Registerer, store *repository.Store, up func() bool
 // WatchGate serves what is known of the gate's Redis; gate is nil where there is none.
 func WatchGate(r prometheus.Registerer, gate *lock.Gate) {
 	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_redis_degraded_seconds_total", Help: "For how long the service has gone on without Redis.",
+		Name: "firsttap_redis_degraded_seconds_total", Help: "Time that this instance has run without Redis.",
 	}, func() float64 {
 		if gate == nil {
 			return 0
@@ -174,9 +174,9 @@ func watchConnections(r prometheus.Registerer, name string, client redisclient.C
 			func() float64 { return float64(value(redisclient.Pool(client))) })
 	}
 	r.MustRegister(
-		gauge("firsttap_redis_pool_open", "Connections there are.", func(c redisclient.Connections) uint32 { return c.Open }),
-		gauge("firsttap_redis_pool_idle", "Connections that nobody uses.", func(c redisclient.Connections) uint32 { return c.Idle }),
+		gauge("firsttap_redis_pool_open", "Open connections to Redis.", func(c redisclient.Connections) uint32 { return c.Open }),
+		gauge("firsttap_redis_pool_idle", "Idle connections to Redis.", func(c redisclient.Connections) uint32 { return c.Idle }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "firsttap_redis_pool_timeouts_total", Help: "Times a connection was waited for in vain.",
+			Name: "firsttap_redis_pool_timeouts_total", Help: "Timeouts of the wait for a connection to Redis.",
 		}, func() float64 { return float64(redisclient.Pool(client).Timeouts) }))
 }
