@@ -145,7 +145,8 @@ var (
 	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// TestPages checks that the links, sections, files and packages that README.md, CONTRIBUTING.md and docs/ name exist.
+// TestPages checks that docs/architecture.md names every package, and that the links, sections and files that README.md,
+// CONTRIBUTING.md and docs/ name exist.
 func TestPages(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil || len(pages) == 0 {
@@ -161,6 +162,11 @@ func TestPages(t *testing.T) {
 		for _, h := range mdHeading.FindAllStringSubmatch(text[page], -1) {
 			slug := strings.ReplaceAll(notInSlug.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")
 			sections[page] = append(sections[page], "#"+slug)
+		}
+	}
+	for dir := range knows {
+		if dir != "" && !strings.Contains(text["docs/architecture.md"], "`"+dir+"`") {
+			t.Errorf("docs/architecture.md does not name package %s", dir)
 		}
 	}
 	for page := range text {
