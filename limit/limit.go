@@ -172,7 +172,7 @@ type Metrics struct{ failures prometheus.Counter }
 // NewMetrics returns metrics that r has, if it is not nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "firsttap_rate_limit_redis_failures_total", Help: "Rate limit commands that Redis did not answer.",
+		Name: "firsttap_rate_limit_redis_failures_total", Help: "Questions for the common rate limit that Redis did not answer.",
 	})}
 	if r != nil {
 		r.MustRegister(m.failures)

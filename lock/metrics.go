@@ -24,24 +24,24 @@ const nearMiss = 0.2
 // several strategies apart.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "firsttap_lock_" + name, Help: help})
 	}
 	m := &Metrics{
-		attempts:    counter("firsttap_lock_attempts_total", "Attempts to acquire a lock."),
-		acquired:    counter("firsttap_lock_acquired_total", "Attempts that acquired the lock."),
-		held:        counter("firsttap_lock_held_total", "Attempts refused because another holder had the lock."),
-		unavailable: counter("firsttap_lock_unavailable_total", "Attempts that failed because the lock server did not answer."),
-		nearMisses:  counter("firsttap_lock_near_misses_total", "Renewals answered with less than a fifth of the TTL left."),
+		attempts:    counter("attempts_total", "Times a name was asked for."),
+		acquired:    counter("acquired_total", "Attempts that got the name."),
+		held:        counter("held_total", "Attempts that found somebody else in possession."),
+		unavailable: counter("unavailable_total", "Attempts that nobody answered."),
+		nearMisses:  counter("near_misses_total", "Renewals that came with less than a fifth of the TTL left."),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_lock_lost_total", Help: "Leases that ended before they were released, by reason.",
+			Name: "firsttap_lock_lost_total", Help: "Leases that were lost before their release.",
 		}, []string{"reason"}),
-		holding: prometheus.NewGauge(prometheus.GaugeOpts{Name: "firsttap_lock_leases", Help: "Leases held now."}),
+		holding: prometheus.NewGauge(prometheus.GaugeOpts{Name: "firsttap_lock_leases", Help: "Leases that are not released."}),
 		holdTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "firsttap_lock_hold_seconds", Help: "Time from the acquisition of a lock to its release.",
+			Name: "firsttap_lock_hold_seconds", Help: "Time from the acquisition of a lease to its release.",
 			Buckets: prometheus.ExponentialBuckets(.001, 4, 12),
 		}),
 		slackLeft: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "firsttap_lock_renewal_slack_ratio", Help: "Trusted time left when a renewal was answered, as a fraction of the TTL.",
+			Name: "firsttap_lock_renewal_slack_ratio", Help: "Time that a lease still had when its renewal was answered, as a fraction of the TTL.",
 			Buckets: prometheus.LinearBuckets(0, .1, 10),
 		}),
 	}

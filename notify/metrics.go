@@ -30,38 +30,38 @@ type relayMetrics struct {
 func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
 	m := &relayMetrics{
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_push_attempts_total", Help: "Requests to the push service, by result.",
+			Name: "firsttap_push_attempts_total", Help: "Requests to the push service, by what they came to.",
 		}, []string{"class"}),
 		unsent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_push_dropped_total", Help: "Notifications dropped before they were sent, by reason.",
+			Name: "firsttap_push_dropped_total", Help: "Notifications that were of no use any more before they were sent.",
 		}, []string{"reason"}),
 		delay: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_push_delay_seconds", Help: "Time from the commit of an event to the first request to the push service.",
+			Name: "firsttap_push_delay_seconds", Help: "From the commit of what is told to the first request to the push service.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300},
 		}, []string{"type"}),
 		overflow: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_overflow_total", Help: "Events that wait until their lease expires because too many were committed at once.",
+			Name: "firsttap_push_overflow_total", Help: "Events that wait for their lease to end because too many were committed at once.",
 		}),
 		suspected: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_tokens_suspected_total", Help: "Tokens suspected: the push service reported them dead for the first time.",
+			Name: "firsttap_push_tokens_suspected_total", Help: "Tokens that the push service called dead for the first time.",
 		}),
 		cleared: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_tokens_cleared_total", Help: "Suspected tokens cleared: the push service accepted them again.",
+			Name: "firsttap_push_tokens_cleared_total", Help: "Tokens that it took again after it had called them dead.",
 		}),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_tokens_quarantined_total", Help: "Tokens quarantined: the push service reported them dead again, and they get no more pushes.",
+			Name: "firsttap_push_tokens_quarantined_total", Help: "Tokens that it called dead again: nothing is pushed to them.",
 		}),
 		platforms: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_push_platform_closed_total", Help: "Times that pushes to a platform stopped because the push service refused its credentials.",
+			Name: "firsttap_push_platform_closed_total", Help: "How often a platform could not be reached with the credentials there are.",
 		}, []string{"platform"}),
 		topics: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_push_topic_calls_total", Help: "Requests that subscribe or unsubscribe devices of a topic, by result.",
+			Name: "firsttap_push_topic_calls_total", Help: "Calls that subscribe or unsubscribe an audience, by what they came to.",
 		}, []string{"class"}),
 		backlog: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "firsttap_push_backlog", Help: "Notifications that are due and not leased, over all instances.",
 		}),
 		backlogAge: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "firsttap_push_backlog_age_seconds", Help: "How long the oldest notification in the backlog has been due.",
+			Name: "firsttap_push_backlog_age_seconds", Help: "For how long the oldest of them has been due.",
 		}),
 	}
 	for _, class := range []Class{
@@ -77,12 +77,12 @@ func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
 			func() float64 { return value(c.state(time.Now())) })
 	}
 	distrusted := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_push_distrusted", Help: "1 while so many tokens are reported dead that the reports are not trusted and no device is quarantined.",
+		Name: "firsttap_push_distrusted", Help: "1 while too many tokens are called dead to be believed: no device is quarantined.",
 	}, func() float64 { return oneIf(time.Now().UnixNano() < m.distrusted.Load()) })
 	r.MustRegister(distrusted, m.results, m.unsent, m.delay, m.overflow, m.suspected, m.cleared, m.quarantined, m.platforms, m.topics, m.backlog, m.backlogAge,
-		state("firsttap_push_width", "Requests to the push service that may be in flight at once.", func(s channelState) float64 { return float64(s.width) }),
-		state("firsttap_push_paused_seconds", "Time until pushes resume after a pause.", func(s channelState) float64 { return s.paused.Seconds() }),
-		state("firsttap_push_circuit_open", "1 while the circuit is open: the push service refuses the credentials or every token.", func(s channelState) float64 { return oneIf(s.circuit != "") }))
+		state("firsttap_push_width", "How many requests may be under way.", func(s channelState) float64 { return float64(s.width) }),
+		state("firsttap_push_paused_seconds", "How long nothing is sent yet.", func(s channelState) float64 { return s.paused.Seconds() }),
+		state("firsttap_push_circuit_open", "1 while the push service refuses us.", func(s channelState) float64 { return oneIf(s.circuit != "") }))
 	return m
 }
 

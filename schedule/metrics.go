@@ -19,14 +19,14 @@ type vectors struct {
 func newVectors(r prometheus.Registerer) *vectors {
 	v := &vectors{
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_job_runs_total", Help: "Runs of scheduled jobs on this instance, by status.",
+			Name: "firsttap_job_runs_total", Help: "Runs of scheduled jobs by this instance, by how they ended.",
 		}, []string{"job_name", "status"}),
 		skips: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_job_skips_total",
-			Help: "Runs that this instance skipped, by reason: held (another instance has the lock), unavailable (the lock or the ledger did not answer), stuck (earlier runs did not return), invalid (the lock can't have this name or hold).",
+			Help: "Times this instance did not run a job: another had it (held), nobody could tell who has it (unavailable), works of it don't return here (stuck), or its lock can't be (invalid).",
 		}, []string{"job_name", "reason"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_job_duration_seconds", Help: "Duration of runs of scheduled jobs.",
+			Name: "firsttap_job_duration_seconds", Help: "How long runs of scheduled jobs took.",
 			Buckets: prometheus.ExponentialBuckets(.001, 4, 11),
 		}, []string{"job_name"}),
 	}
@@ -58,7 +58,7 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 	of := prometheus.WrapRegistererWith(prometheus.Labels{"job_name": j.Name}, s.Metrics)
 	of.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "firsttap_job_success_age_seconds", Help: "Time since a scheduled job last succeeded on any instance.",
+			Name: "firsttap_job_success_age_seconds", Help: "How long ago a scheduled job has succeeded, on whichever instance.",
 		}, func() float64 {
 			at := m.succeeded.Load()
 			if at == 0 {
@@ -67,7 +67,7 @@ func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 			return s.clock.Since(time.UnixMicro(at)).Seconds()
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "firsttap_job_period_seconds", Help: "Time between two slots of a scheduled job.",
+			Name: "firsttap_job_period_seconds", Help: "How long it is from one time of a scheduled job to the next.",
 		}, func() float64 { return j.When.period(s.clock.Now()).Seconds() }),
 	)
 	return m

@@ -174,9 +174,9 @@ func watchConnections(r prometheus.Registerer, name string, client redisclient.C
 			func() float64 { return float64(value(redisclient.Pool(client))) })
 	}
 	r.MustRegister(
-		gauge("firsttap_redis_pool_open", "Open connections to Redis.", func(c redisclient.Connections) uint32 { return c.Open }),
-		gauge("firsttap_redis_pool_idle", "Idle connections to Redis.", func(c redisclient.Connections) uint32 { return c.Idle }),
+		gauge("firsttap_redis_pool_open", "Connections there are.", func(c redisclient.Connections) uint32 { return c.Open }),
+		gauge("firsttap_redis_pool_idle", "Connections that nobody uses.", func(c redisclient.Connections) uint32 { return c.Idle }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "firsttap_redis_pool_timeouts_total", Help: "Timeouts of the wait for a connection to Redis.",
+			Name: "firsttap_redis_pool_timeouts_total", Help: "Times a connection was waited for in vain.",
 		}, func() float64 { return float64(redisclient.Pool(client).Timeouts) }))
 }

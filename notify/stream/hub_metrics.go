@@ -11,19 +11,19 @@ type hubMetrics struct {
 // newHubMetrics registers with r; nil keeps them to itself.
 func newHubMetrics(r prometheus.Registerer) *hubMetrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "firsttap_stream_" + name, Help: help})
 	}
-	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "firsttap_stream_open", Help: "Open live streams, by kind."}, []string{"kind"})
+	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "firsttap_stream_open", Help: "Open live streams."}, []string{"kind"})
 	cut := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "firsttap_stream_cut_total", Help: "Live streams that this instance closed early, by reason.",
 	}, []string{"reason"})
 	m := &hubMetrics{
 		drivers: open.WithLabelValues("driver"), admins: open.WithLabelValues("admin"),
 		replaced: cut.WithLabelValues("replaced"), lagging: cut.WithLabelValues("lagging"), stalled: cut.WithLabelValues("stalled"),
-		delivered: counter("firsttap_stream_messages_total", "Messages written to live streams."),
-		resyncs:   counter("firsttap_stream_resyncs_total", "Resync events sent to live streams."),
-		outages:   counter("firsttap_stream_outages_total", "Times that the live streams switched to local-only mode because Redis was down."),
-		overflow:  counter("firsttap_stream_overflow_total", "Events dropped on the way to the live streams because a queue was full."),
+		delivered: counter("messages_total", "Messages written to live streams."),
+		resyncs:   counter("resyncs_total", "Times a live stream was told to read again."),
+		outages:   counter("outages_total", "Times the instance went on without Redis."),
+		overflow:  counter("overflow_total", "Events that there was no room for on their way to the live streams."),
 	}
 	if r != nil {
 		r.MustRegister(open, cut, m.delivered, m.resyncs, m.overflow, m.outages)
