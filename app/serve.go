@@ -182,7 +182,7 @@ func followRevocations(ctx context.Context, work *background, tokens *service.To
 	tokens.Heed(revocations)
 	work.Go(func() { revocations.Run(work.ctx, service.ReadRevocations) })
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_revocations_age_seconds", Help: "Age of this instance's list of revoked tokens.",
+		Name: "firsttap_revocations_age_seconds", Help: "How long ago it was read whose tokens were revoked.",
 	}, func() float64 { return revocations.Age().Seconds() }))
 	return revocations, nil
 }
@@ -193,7 +193,7 @@ func keepTaps(work *background, taps *service.Acceptor, store *repository.Store,
 	taps.Keep(ledger)
 	work.Go(func() { ledger.Run(work.ctx) })
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that were not written to the ledger.",
+		Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
 	}, func() float64 { return float64(ledger.Dropped()) }))
 }
 
@@ -299,6 +299,6 @@ func announce(c config.Config, addr net.Addr, stdout io.Writer) {
 func verifyClaims(taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer) {
 	taps.Verify(store)
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_lost_claims_total", Help: "Claims answered with SUCCESS that the database has lost.",
+		Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
 	}, func() float64 { return float64(taps.LostClaims()) }))
 }
