@@ -323,12 +323,12 @@ func TestClientThatReadsNothing(t *testing.T) {
 	cut := time.Now()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for valueOf(t, metrics, "stream_open", "admin") != 1 {
+	for valueOf(t, metrics, "firsttap_stream_open", "admin") != 1 {
 		if <-tick.C; time.Since(cut) > 60*time.Second {
 			t.Fatal("never cut")
 		}
 	}
-	if n := valueOf(t, metrics, "stream_cut_total", "stalled"); n != 1 {
+	if n := valueOf(t, metrics, "firsttap_stream_cut_total", "stalled"); n != 1 {
 		t.Errorf("%v counted as stalled", n)
 	}
 	l.tells(dispatch.EventOpened, "")

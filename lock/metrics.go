@@ -24,7 +24,7 @@ const nearMiss = 0.2
 // several strategies apart.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "lock_" + name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "firsttap_lock_" + name, Help: help})
 	}
 	m := &Metrics{
 		attempts:    counter("attempts_total", "Times a name was asked for."),
@@ -33,15 +33,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		unavailable: counter("unavailable_total", "Attempts that nobody answered."),
 		nearMisses:  counter("near_misses_total", "Renewals that came with less than a fifth of the TTL left."),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lock_lost_total", Help: "Leases that ended without a release.",
+			Name: "firsttap_lock_lost_total", Help: "Leases that were lost before their release.",
 		}, []string{"reason"}),
-		holding: prometheus.NewGauge(prometheus.GaugeOpts{Name: "lock_leases", Help: "Leases not released yet."}),
+		holding: prometheus.NewGauge(prometheus.GaugeOpts{Name: "firsttap_lock_leases", Help: "Leases that are not released."}),
 		holdTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "lock_hold_seconds", Help: "From the acquisition to the release.",
+			Name: "firsttap_lock_hold_seconds", Help: "Time from the acquisition of a lease to its release.",
 			Buckets: prometheus.ExponentialBuckets(.001, 4, 12),
 		}),
 		slackLeft: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "lock_renewal_slack_ratio", Help: "What was left of the trusted time at a renewal, as a part of the TTL.",
+			Name: "firsttap_lock_renewal_slack_ratio", Help: "Time that a lease still had when its renewal was answered, as a fraction of the TTL.",
 			Buckets: prometheus.LinearBuckets(0, .1, 10),
 		}),
 	}

@@ -32,10 +32,10 @@ func counted(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func(
 		}
 		values := map[string]float64{}
 		for _, f := range families {
-			name := strings.TrimPrefix(f.GetName(), "lock_")
+			name := strings.TrimPrefix(f.GetName(), "firsttap_lock_")
 			for _, m := range f.GetMetric() {
 				for _, label := range m.GetLabel() {
-					name = strings.TrimPrefix(f.GetName(), "lock_") + " " + label.GetValue()
+					name = strings.TrimPrefix(f.GetName(), "firsttap_lock_") + " " + label.GetValue()
 				}
 				if v := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()); v != 0 {
 					values[name] = v

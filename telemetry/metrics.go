@@ -39,27 +39,27 @@ var (
 func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 	m := &RequestMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_http_requests_total", Help: "Requests answered.",
+			Name: "firsttap_http_requests_total", Help: "HTTP requests answered, by route, method and status.",
 		}, []string{"route", "method", "status"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_http_request_duration_seconds", Help: "From a request to its answer, but for the live streams.",
+			Name: "firsttap_http_request_duration_seconds", Help: "Time from a request to its answer, without the live streams.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
 		}, []string{"route", "method"}),
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_claims_total", Help: "Taps on Accept, by what they were told.",
+			Name: "firsttap_claims_total", Help: "Taps on Accept, by answer.",
 		}, []string{"result"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by where they were decided, and how.",
+			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by the layer that decided and its decision.",
 		}, []string{"layer", "decision"}),
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_sign_ins_total", Help: "Sign-ins for a session, and keys and tokens that were refused.",
+			Name: "firsttap_sign_ins_total", Help: "Session sign-ins, and refused keys and tokens, by door and result.",
 		}, []string{"door", "result"}),
 		database: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_database_duration_seconds", Help: "From a statement to the first of its answer; begin waits for a connection too.",
+			Name: "firsttap_database_duration_seconds", Help: "Time from a statement to the start of its answer; begin includes the wait for a connection.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"operation", "pool"}),
 		redis: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_redis_duration_seconds", Help: "From a command to its answer, or to giving up on it.",
+			Name: "firsttap_redis_duration_seconds", Help: "Time from a Redis command to its answer or its timeout.",
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1},
 		}, []string{"command"}),
 	}
@@ -145,7 +145,7 @@ func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 		t.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
 	t.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_database_up", Help: "1 while the database takes writes, which it is asked once a second.",
+		Name: "firsttap_database_up", Help: "1 while the database takes writes, checked once a second.",
 	}, func() float64 {
 		if up() {
 			return 1
@@ -157,7 +157,7 @@ func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 // WatchGate exports how long the gate was without Redis. A nil gate counts nothing.
 func (t *Telemetry) WatchGate(gate *lock.Gate) {
 	t.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_redis_degraded_seconds_total", Help: "For how long the service has gone on without Redis.",
+		Name: "firsttap_redis_degraded_seconds_total", Help: "Time that this instance has run without Redis.",
 	}, func() float64 {
 		if gate == nil {
 			return 0

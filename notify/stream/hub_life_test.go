@@ -96,14 +96,14 @@ func TestLimits(t *testing.T) {
 	if _, err := h.Driver(t.Context(), "drv_x", "", nil); !errors.Is(err, ErrFull) {
 		t.Errorf("one too many: %v", err)
 	}
-	if n := gathered(t, metrics, "stream_open", "driver"); n != 4 {
+	if n := gathered(t, metrics, "firsttap_stream_open", "driver"); n != 4 {
 		t.Errorf("%v drivers' streams", n)
 	}
 	// Who has as many as one may have takes nobody's place but their own.
 	driverStream(t, h, v, "")
 	<-second.ended
 	third.hangUp()
-	until(t, "room", func() bool { return gathered(t, metrics, "stream_open", "driver") == 3 })
+	until(t, "room", func() bool { return gathered(t, metrics, "firsttap_stream_open", "driver") == 3 })
 	last := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
 	until(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })

@@ -11,11 +11,11 @@ type hubMetrics struct {
 // newHubMetrics registers with r; nil keeps them to itself.
 func newHubMetrics(r prometheus.Registerer) *hubMetrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "stream_" + name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "firsttap_stream_" + name, Help: help})
 	}
-	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "stream_open", Help: "Open live streams."}, []string{"kind"})
+	open := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "firsttap_stream_open", Help: "Open live streams."}, []string{"kind"})
 	cut := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "stream_cut_total", Help: "Live streams that were ended before their time.",
+		Name: "firsttap_stream_cut_total", Help: "Live streams that this instance closed early, by reason.",
 	}, []string{"reason"})
 	m := &hubMetrics{
 		drivers: open.WithLabelValues("driver"), admins: open.WithLabelValues("admin"),

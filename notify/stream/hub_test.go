@@ -230,7 +230,7 @@ func TestOneSlowClient(t *testing.T) {
 	if n := len(slow.all()); n >= len(published) {
 		t.Errorf("the slow one has heard %d", n)
 	}
-	if n := gathered(t, metrics, "stream_cut_total", "lagging"); n != 1 {
+	if n := gathered(t, metrics, "firsttap_stream_cut_total", "lagging"); n != 1 {
 		t.Errorf("%v cut for lagging", n)
 	}
 	// It comes back, too late to be told one by one.
@@ -293,7 +293,7 @@ func TestNoRoom(t *testing.T) {
 	if diff := cmp.Diff(append(subjects(kept), ""), heardSubjects(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if n := gathered(t, metrics, "stream_overflow_total", ""); n != 15 {
+	if n := gathered(t, metrics, "firsttap_stream_overflow_total", ""); n != 15 {
 		t.Errorf("%v counted, want 15", n)
 	}
 	if n := testutil.ToFloat64(h.metrics.resyncs); n != 1 {
