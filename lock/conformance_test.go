@@ -63,13 +63,6 @@ func TestQuorumConforms(t *testing.T) {
 	locktest.Run(t, rig)
 }
 
-func TestBothConforms(t *testing.T) {
-	locktest.Run(t, redisRig(2, func(t testing.TB, urls []string) lock.Strategy {
-		return lock.NewBoth(
-			lock.NewRedis(dial(t, urls[0]), lock.Tagged("lock")), lock.NewRedis(dial(t, urls[1]), lock.ShedLock("job-lock", "default")))
-	}))
-}
-
 // Clients of a cluster go where its nodes tell them, and those of a Sentinel where the sentinels do.
 const pastAnyLink = "clients find their way past any link"
 

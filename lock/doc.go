@@ -1,8 +1,8 @@
 // Package lock holds named leases, so that of many processes one at a time does what a name stands for.
 //
 // A [Locker] holds names by a [Strategy]: [Redis] on one server, Sentinel or Cluster; a [Quorum] of independent Redis
-// servers; a [Table] that ShedLock understands; [Named] locks and [Rows] of MySQL and MariaDB; [Memory] within a process;
-// [Both] of two while migrating. A [Hold] says how long: [Fixed], [Renewed], [Expected], [Between]. [Locker.Do] runs work
+// servers; a [Table] that ShedLock understands; [Named] locks and [Rows] of MySQL and MariaDB; [Memory] within a process.
+// A [Hold] says how long: [Fixed], [Renewed], [Expected], [Between]. [Locker.Do] runs work
 // under a lease, [Locker.Acquire] returns one, [Locker.Leader] elects.
 //
 // # What is promised

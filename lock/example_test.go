@@ -197,24 +197,3 @@ func ExampleFences_Enforce() {
 	// the next: <nil>
 	// the slow one: lock: fenced off by a newer lease
 }
-
-func ExampleNewBoth() {
-	old, next := lock.NewMemory(), lock.NewMemory() // say, a Table and Redis
-	locker := func(s lock.Strategy) *lock.Locker { return lock.New(s, lock.Options{}) }
-	before, during, after := locker(old), locker(lock.NewBoth(old, next)), locker(next)
-	ctx := context.Background()
-
-	lease, err := during.Acquire(ctx, "job", lock.Fixed(time.Minute))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, instance := range []*lock.Locker{before, after} {
-		_, err := instance.Acquire(ctx, "job", lock.Fixed(time.Minute))
-		fmt.Println(errors.Is(err, lock.ErrHeld))
-	}
-	_ = lease.Release(ctx)
-	// Output:
-	// true
-	// true
-}
