@@ -22,8 +22,8 @@ import (
 const (
 	// maxCallers bounds the buckets. A caller whose bucket is dropped starts with a full one.
 	maxCallers = 65536
-	// chunks is how many times an instance asks for a whole burst.
-	chunks = 8
+	// chunksPerBurst is how many times an instance asks for a whole burst.
+	chunksPerBurst = 8
 	// slack makes up for what Redis' clock and ours cut off: who waits as long as was asked gets through.
 	slack = time.Millisecond
 )
@@ -44,24 +44,24 @@ type Options struct {
 // settles what was taken on credit, and finds out when Redis is back.
 type Limiter struct {
 	Options
-	chunk   int
-	local   int           // the burst of an instance's own bucket
-	refill  time.Duration // of a whole bucket
-	callers *lru.Cache[string, *caller]
-	down    atomic.Bool
-	debts   debts
+	chunk      int
+	localBurst int           // the burst of an instance's own bucket
+	refill     time.Duration // of a whole bucket
+	callers    *lru.Cache[string, *caller]
+	down       atomic.Bool
+	debts      debts
 }
 
 // caller is one who is limited.
 type caller struct {
-	mu    sync.Mutex
-	now   time.Time // of the latest request: one that has waited for another must not turn the local bucket's clock back
-	local *rate.Limiter
+	mu     sync.Mutex
+	latest time.Time // of the latest request: one that has waited for another must not turn the local bucket's clock back
+	local  *rate.Limiter
 	// credit are tokens that were taken from the common bucket, or will be, and were not used yet.
-	credit int
-	owes   atomic.Int64 // of the credit, what is not settled
-	last   time.Time    // when the caller asked last
-	until  time.Time    // the common bucket is empty until then
+	credit     int
+	debt       atomic.Int64 // of the credit, what is not settled
+	lastSeen   time.Time    // when the caller asked last
+	emptyUntil time.Time    // the common bucket is empty until then
 	// waiting are the requests that wait for mu: who asks Redis asks for them too, so that nobody waits for it many times.
 	waiting atomic.Int64
 }
@@ -77,12 +77,12 @@ func New(o Options) *Limiter {
 		o.Metrics = NewMetrics(nil)
 	}
 	l := &Limiter{
-		Options: o, local: o.Burst, callers: callers, chunk: max(1, o.Burst/chunks),
+		Options: o, localBurst: o.Burst, callers: callers, chunk: max(1, o.Burst/chunksPerBurst),
 		refill: time.Duration(float64(o.Burst) / o.Rate * float64(time.Second)),
 		debts:  debts{owed: map[string]*caller{}, wake: make(chan struct{}, 1)},
 	}
 	if o.Redis != nil {
-		l.local += l.chunk // so that the common bucket is empty first, which knows for how long
+		l.localBurst += l.chunk // so that the common bucket is empty first, which knows for how long
 	}
 	return l
 }
@@ -96,10 +96,10 @@ func (l *Limiter) Allow(ctx context.Context, name string, now time.Time) (wait t
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting.Add(-1)
-	if now.Before(c.now) {
-		now = c.now
+	if now.Before(c.latest) {
+		now = c.latest
 	}
-	c.now = now
+	c.latest = now
 	own := c.local.ReserveN(now, 1)
 	if wait := own.DelayFrom(now); !own.OK() || wait > 0 {
 		own.CancelAt(now)
@@ -108,7 +108,7 @@ func (l *Limiter) Allow(ctx context.Context, name string, now time.Time) (wait t
 	if l.Redis == nil {
 		return 0, true
 	}
-	if wait := l.common(ctx, name, c, now); wait > 0 {
+	if wait := l.takeShared(ctx, name, c, now); wait > 0 {
 		own.CancelAt(now) // a refusal costs nothing, or waiting as long as was asked would not be enough
 		return wait, false
 	}
@@ -119,23 +119,23 @@ func (l *Limiter) caller(name string) *caller {
 	if c, ok := l.callers.Get(name); ok {
 		return c
 	}
-	c := &caller{local: rate.NewLimiter(rate.Limit(l.Rate), l.local)}
+	c := &caller{local: rate.NewLimiter(rate.Limit(l.Rate), l.localBurst)}
 	if first, had, _ := l.callers.PeekOrAdd(name, c); had {
 		return first
 	}
 	return c
 }
 
-// common takes a token from the common bucket, or says how long there is none. c is locked.
-func (l *Limiter) common(ctx context.Context, name string, c *caller, now time.Time) time.Duration {
-	quiet := now.Sub(c.last) >= l.refill
-	c.last = now
+// takeShared takes a token from the common bucket, or says how long there is none. c is locked.
+func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now time.Time) time.Duration {
+	quiet := now.Sub(c.lastSeen) >= l.refill
+	c.lastSeen = now
 	switch {
-	case now.Before(c.until):
-		return c.until.Sub(now)
+	case now.Before(c.emptyUntil):
+		return c.emptyUntil.Sub(now)
 	case quiet:
 		c.credit = l.chunk - 1
-		c.owes.Store(int64(l.chunk))
+		c.debt.Store(int64(l.chunk))
 		l.debts.add(name, c)
 		return 0
 	case c.credit > 0:
@@ -145,23 +145,23 @@ func (l *Limiter) common(ctx context.Context, name string, c *caller, now time.T
 		return 0
 	}
 	asked := time.Now()
-	got, wait, err := l.take(ctx, name, c)
+	got, wait, err := l.fetchTokens(ctx, name, c)
 	switch {
 	case err != nil:
 		return 0
 	case got == 0:
 		wait += slack
-		c.until = now.Add(time.Since(asked) + wait) // now is when the request came
+		c.emptyUntil = now.Add(time.Since(asked) + wait) // now is when the request came
 		return wait
 	}
 	c.credit = got - 1
 	return 0
 }
 
-// away takes Redis to be gone, unless the caller is, or Redis has answered, if with an error.
-func (l *Limiter) away(ctx context.Context, err error) {
+// redisFailed takes Redis to be gone, unless the caller is, or Redis has answered, if with an error.
+func (l *Limiter) redisFailed(ctx context.Context, err error) {
 	l.Metrics.failures.Inc()
-	if ctx.Err() == nil && !answered(err) && !l.down.Swap(true) {
+	if ctx.Err() == nil && !redisAnswered(err) && !l.down.Swap(true) {
 		l.Log.Warn("redis is away: each instance limits by itself", "error", err)
 	}
 }

@@ -205,7 +205,7 @@ func TestDebtsAreSettled(t *testing.T) {
 	url := servertest.StartRedis(t).URL()
 	c := dial(t, url, time.Second)
 	l, _ := instance(t, url, 0.1, 40)
-	const callers = settleBatch + 50
+	const callers = maxChargeBatch + 50
 	for round := range 2 {
 		if err := c.ScriptFlush(t.Context()).Err(); err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestDebtCounts(t *testing.T) {
 	c := dial(t, url, time.Second)
 	one, _ := instance(t, url, 0.1, 8)
 	one.Allow(t.Context(), caller, time.Now())
-	eventually(t, "the debt is settled", func() bool { return c.Exists(t.Context(), key(caller)).Val() == 1 })
+	eventually(t, "the debt is settled", func() bool { return c.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
 	two, _ := instance(t, url, 0.1, 8)
 	allowed := 0
 	for range 20 {
@@ -279,7 +279,7 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 	}
 	server.Kill()
 	allowed, took := hammer(limiters, "drv_1", 500*time.Millisecond)
-	share := 3 * (float64(limiters[0].local) + rate*took.Seconds())
+	share := 3 * (float64(limiters[0].localBurst) + rate*took.Seconds())
 	if float64(allowed) < share*0.8 || float64(allowed) > share+3 {
 		t.Errorf("%d without Redis, want %.0f", allowed, share)
 	}
@@ -348,7 +348,7 @@ func TestRates(t *testing.T) {
 		if rate > 1 {
 			continue
 		}
-		eventually(t, "the debt is settled", func() bool { return l.Redis.Exists(t.Context(), key(caller)).Val() == 1 })
+		eventually(t, "the debt is settled", func() bool { return l.Redis.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
 		wait, ok := l.Allow(t.Context(), caller, now)
 		if want := time.Duration(float64(time.Second) / rate); ok || wait > want+2*slack || wait < want/2 {
 			t.Errorf("%v/s: %s, %v, want at most %s", rate, wait, ok, want)

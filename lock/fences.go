@@ -37,7 +37,7 @@ func (f *Fences) Enforce(ctx context.Context, tx Execer, name string, fence int6
 	if fence <= 0 {
 		return fmt.Errorf("%w: %d is no fence", ErrInvalid, fence)
 	}
-	largest, err := f.remember(ctx, tx, name, fence)
+	largest, err := f.recordLargest(ctx, tx, name, fence)
 	switch {
 	case err != nil:
 		return unavailable(ctx, err)
@@ -58,11 +58,11 @@ func (f *Fences) Raise(ctx context.Context, name string, fence int64) error {
 	return err
 }
 
-// remember writes fence unless a larger one is there, and returns the larger of the two. The INSERT comes first although
+// recordLargest writes fence unless a larger one is there, and returns the larger of the two. The INSERT comes first although
 // the row is nearly always there: an UPDATE that finds none would lock the gap, and two of those deadlock.
-func (f *Fences) remember(ctx context.Context, tx Execer, name string, fence int64) (largest int64, err error) {
+func (f *Fences) recordLargest(ctx context.Context, tx Execer, name string, fence int64) (largest int64, err error) {
 	if f.dialect == SQLite {
-		return f.rememberSQLite(ctx, tx, name, fence)
+		return f.recordLargestSQLite(ctx, tx, name, fence)
 	}
 	result, err := tx.ExecContext(ctx, `INSERT INTO fences (name, fence) VALUES (?, LAST_INSERT_ID(?))
 ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(fence, ?))`, name, fence, fence)
@@ -72,7 +72,7 @@ ON DUPLICATE KEY UPDATE fence = LAST_INSERT_ID(GREATEST(fence, ?))`, name, fence
 	return result.LastInsertId()
 }
 
-func (f *Fences) rememberSQLite(ctx context.Context, tx Execer, name string, fence int64) (largest int64, err error) {
+func (f *Fences) recordLargestSQLite(ctx context.Context, tx Execer, name string, fence int64) (largest int64, err error) {
 	result, err := tx.ExecContext(ctx, `INSERT INTO fences (name, fence) VALUES (?, ?)
 ON CONFLICT (name) DO UPDATE SET fence = excluded.fence WHERE excluded.fence >= fence`, name, fence)
 	if err != nil {

@@ -67,7 +67,7 @@ func (g *Gate) obtain(ctx context.Context, name, owner string, ttl time.Duration
 	case errors.Is(err, redis.Nil):
 		return pass, nil
 	case err != nil:
-		return pass, g.unavailable(ctx, err)
+		return pass, g.fail(ctx, err)
 	case holder == owner:
 		return pass, nil
 	}
@@ -83,7 +83,7 @@ func (g *Gate) Owner(ctx context.Context, name string) (string, error) {
 	defer cancel()
 	owner, err := g.client.Get(bounded, name).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return "", g.unavailable(ctx, err)
+		return "", g.fail(ctx, err)
 	}
 	return owner, nil
 }
@@ -91,10 +91,10 @@ func (g *Gate) Owner(ctx context.Context, name string) (string, error) {
 var (
 	// A release or replacement acts on the caller's own value only: its time may be over and the name may be
 	// somebody else's by now.
-	releaseScript = redis.NewScript(`
+	gateReleaseScript = redis.NewScript(`
 if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end
 return 0`)
-	replaceScript = redis.NewScript(`
+	gateReplaceScript = redis.NewScript(`
 if redis.call("GET", KEYS[1]) == ARGV[1] then
   redis.call("SET", KEYS[1], ARGV[2], "PX", ARGV[3])
   return 1
@@ -110,15 +110,15 @@ func (p *Pass) Release(ctx context.Context) error {
 
 // Replace leaves owner's mark on the name for ttl, in place of the pass's. Errors as of Release.
 func (p *Pass) Replace(ctx context.Context, owner string, ttl time.Duration) error {
-	return p.gate.run(ctx, replaceScript, p.name, p.owner, owner, ttl.Milliseconds())
+	return p.gate.runScript(ctx, gateReplaceScript, p.name, p.owner, owner, ttl.Milliseconds())
 }
 
 // Release removes owner from name, wherever owner was obtained. Errors as of [Pass.Release].
 func (g *Gate) Release(ctx context.Context, name, owner string) error {
-	return g.run(ctx, releaseScript, name, owner)
+	return g.runScript(ctx, gateReleaseScript, name, owner)
 }
 
-func (g *Gate) run(ctx context.Context, script *redis.Script, name string, args ...any) error {
+func (g *Gate) runScript(ctx context.Context, script *redis.Script, name string, args ...any) error {
 	if g.down.Load() {
 		return ErrUnavailable
 	}
@@ -128,7 +128,7 @@ func (g *Gate) run(ctx context.Context, script *redis.Script, name string, args 
 	n, err := script.Run(bounded, g.client, []string{name}, args...).Int()
 	switch {
 	case err != nil:
-		return g.unavailable(ctx, err)
+		return g.fail(ctx, err)
 	case n == 0:
 		return ErrLost
 	}
@@ -138,9 +138,9 @@ func (g *Gate) run(ctx context.Context, script *redis.Script, name string, args 
 // Degraded reports whether Redis is taken to be away.
 func (g *Gate) Degraded() bool { return g.down.Load() }
 
-// unavailable says what became of a call, and takes Redis to be away unless the call ended for the caller's own reasons
+// fail says what became of a call, and takes Redis to be away unless the call ended for the caller's own reasons
 // or Redis has answered, if with an error.
-func (g *Gate) unavailable(caller context.Context, err error) error {
+func (g *Gate) fail(caller context.Context, err error) error {
 	var answered redis.Error
 	if caller.Err() != nil || errors.As(err, &answered) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -179,7 +179,7 @@ func (g *Gate) probe(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := g.client.Ping(bounded).Err(); err != nil {
-		_ = g.unavailable(ctx, err)
+		_ = g.fail(ctx, err)
 	} else if g.away.end(&g.down) {
 		g.log.Info("redis is back")
 	}
@@ -192,7 +192,7 @@ func (g *Gate) EvictionPolicy(ctx context.Context) (string, error) {
 	defer cancel()
 	info, err := g.client.InfoMap(bounded, "memory").Result()
 	if err != nil {
-		return "", g.unavailable(ctx, err)
+		return "", g.fail(ctx, err)
 	}
 	return info["Memory"]["maxmemory_policy"], nil
 }

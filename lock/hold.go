@@ -45,7 +45,7 @@ func Between(atLeast, atMost time.Duration) Hold {
 // minTTL is what a scheduler and a network may take.
 const minTTL = 10 * time.Millisecond
 
-func (h Hold) check() error {
+func (h Hold) validate() error {
 	problem := ""
 	switch {
 	case h.TTL < minTTL:
@@ -60,8 +60,8 @@ func (h Hold) check() error {
 		problem = "only a renewed hold has a Beat"
 	case h.Beat > 0 && h.Beat < h.Every:
 		problem = fmt.Sprintf("a Beat of %s is shorter than a renewal, %s", h.Beat, h.Every)
-	case h.AtLeast > h.longest():
-		problem = fmt.Sprintf("AtLeast %s is longer than the longest hold, %s", h.AtLeast, h.longest())
+	case h.AtLeast > h.maxDuration():
+		problem = fmt.Sprintf("AtLeast %s is longer than the longest hold, %s", h.AtLeast, h.maxDuration())
 	}
 	if problem != "" {
 		return fmt.Errorf("%w: %s", ErrInvalid, problem)
@@ -69,8 +69,8 @@ func (h Hold) check() error {
 	return nil
 }
 
-// longest is how long the name can be held.
-func (h Hold) longest() time.Duration {
+// maxDuration is how long the name can be held.
+func (h Hold) maxDuration() time.Duration {
 	switch {
 	case h.Every == 0 && (h.AtMost == 0 || h.AtMost > h.TTL):
 		return h.TTL
@@ -80,6 +80,6 @@ func (h Hold) longest() time.Duration {
 	return h.AtMost
 }
 
-// margin is how long before the server may give the name away the holder stops trusting its lease: for clocks that run
+// safetyMargin is how long before the server may give the name away the holder stops trusting its lease: for clocks that run
 // at different rates, a scheduler that is late, and the work to stop.
-func margin(ttl time.Duration) time.Duration { return ttl / 10 }
+func safetyMargin(ttl time.Duration) time.Duration { return ttl / 10 }

@@ -19,21 +19,21 @@ type Leader struct {
 	name   string
 	hold   Hold
 
-	turn chan struct{} // held while the lead is taken or given up
+	transition chan struct{} // held while the lead is taken or given up
 
-	mu    sync.Mutex
-	lease *Lease
-	runs  int         // under way
-	kept  time.Time   // until then the lead was promised to a run that is over
-	idle  *time.Timer // ends the lead at kept
-	last  error       // what the last attempt to take the lead was told
+	mu        sync.Mutex
+	lease     *Lease
+	runs      int         // under way
+	keptUntil time.Time   // until then the lead was promised to a run that is over
+	idleTimer *time.Timer // ends the lead at kept
+	lastErr   error       // what the last attempt to take the lead was told
 }
 
 // Leader returns a candidate for name who waits for the lead, and keeps it for lease after a run; 1 s and 3 s are usual.
 // Should the leader die, the lead is free after lease.
 func (l *Locker) Leader(name string, wait, lease time.Duration) *Leader {
 	return &Leader{
-		locker: l, name: name, turn: make(chan struct{}, 1),
+		locker: l, name: name, transition: make(chan struct{}, 1),
 		// Renewed without an AtMost: a leader holds as long as its runs take, and a lease longer.
 		hold: Hold{TTL: lease, Every: lease / 3, Wait: wait},
 	}
@@ -43,7 +43,7 @@ func (l *Locker) Leader(name string, wait, lease time.Duration) *Leader {
 // lease, or, if ctx has ended, handed over at once. Errors of Acquire mean that work has not run; ErrLost, that it may
 // not have been the only one.
 func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) error) (err error) {
-	lease, err := l.lead(ctx)
+	lease, err := l.join(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) er
 // now, whatever takes longer; Campaign keeps it for as long as its work runs. Otherwise the errors of Acquire. It is
 // gocron's Elector.
 func (l *Leader) IsLeader(ctx context.Context) error {
-	if _, err := l.lead(ctx); err != nil {
+	if _, err := l.join(ctx); err != nil {
 		return err
 	}
 	l.runEnded(true)
@@ -82,35 +82,35 @@ func (l *Leader) Resign(ctx context.Context) error { return l.resign(ctx, false)
 
 // resign gives the lead up; if asked, only when nothing runs under it and nothing was promised it any more.
 func (l *Leader) resign(ctx context.Context, onlyIdle bool) error {
-	l.turn <- struct{}{} // from here on nobody begins a run
-	defer func() { <-l.turn }()
+	l.transition <- struct{}{} // from here on nobody begins a run
+	defer func() { <-l.transition }()
 	l.mu.Lock()
 	lease := l.lease
-	if lease == nil || onlyIdle && (l.runs > 0 || time.Now().Before(l.kept)) {
+	if lease == nil || onlyIdle && (l.runs > 0 || time.Now().Before(l.keptUntil)) {
 		l.mu.Unlock()
 		return nil
 	}
 	l.lease = nil
-	if l.idle != nil {
-		l.idle.Stop()
+	if l.idleTimer != nil {
+		l.idleTimer.Stop()
 	}
 	l.mu.Unlock()
 	return lease.Release(ctx)
 }
 
-// lead returns the lease of a lead that is there or was taken within hold.Wait, and counts a run. A crowd waits no longer
+// join returns the lease of a lead that is there or was taken within hold.Wait, and counts a run. A crowd waits no longer
 // than one: whoever is told late would run a slot that others have run.
-func (l *Leader) lead(ctx context.Context) (*Lease, error) {
+func (l *Leader) join(ctx context.Context) (*Lease, error) {
 	if l.hold.TTL < minTTL {
 		return nil, fmt.Errorf("%w: a lead of %s is less than %s", ErrInvalid, l.hold.TTL, minTTL)
 	}
-	patience, stop := context.WithTimeoutCause(ctx, cmp.Or(l.hold.Wait, l.locker.timeout), errWaited)
+	patience, stop := context.WithTimeoutCause(ctx, cmp.Or(l.hold.Wait, l.locker.timeout), errWaitTimeout)
 	defer stop()
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.transition <- struct{}{}:
+		defer func() { <-l.transition }()
 	case <-patience.Done():
-		return nil, l.waited(ctx)
+		return nil, l.waitError(ctx)
 	}
 	l.mu.Lock()
 	lease := l.lease
@@ -122,7 +122,7 @@ func (l *Leader) lead(ctx context.Context) (*Lease, error) {
 	l.lease = nil
 	l.mu.Unlock()
 	if patience.Err() != nil {
-		return nil, l.waited(ctx)
+		return nil, l.waitError(ctx)
 	}
 	if lease != nil {
 		_ = lease.Release(ctx) // lost: why has been logged
@@ -130,7 +130,7 @@ func (l *Leader) lead(ctx context.Context) (*Lease, error) {
 	lease, err := l.locker.acquire(patience, context.WithoutCancel(ctx), l.name, l.hold)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last = err; err != nil {
+	if l.lastErr = err; err != nil {
 		return nil, err
 	}
 	l.lease = lease
@@ -138,14 +138,14 @@ func (l *Leader) lead(ctx context.Context) (*Lease, error) {
 	return lease, nil
 }
 
-// waited is what whoever's turn did not come is told.
-func (l *Leader) waited(ctx context.Context) error {
+// waitError is what whoever's turn did not come is told.
+func (l *Leader) waitError(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ctx.Err() == nil && l.last != nil {
-		return l.last
+	if ctx.Err() == nil && l.lastErr != nil {
+		return l.lastErr
 	}
-	return unavailable(ctx, errWaited)
+	return unavailable(ctx, errWaitTimeout)
 }
 
 // runEnded keeps the lead for a lease from now, if that is wanted, and else for as long as it was promised.
@@ -154,12 +154,12 @@ func (l *Leader) runEnded(keep bool) {
 	defer l.mu.Unlock()
 	l.runs--
 	if keep {
-		l.kept = time.Now().Add(l.hold.TTL)
+		l.keptUntil = time.Now().Add(l.hold.TTL)
 	}
-	if l.idle != nil {
-		l.idle.Stop()
+	if l.idleTimer != nil {
+		l.idleTimer.Stop()
 	}
-	l.idle = time.AfterFunc(time.Until(l.kept), func() {
+	l.idleTimer = time.AfterFunc(time.Until(l.keptUntil), func() {
 		_ = l.resign(context.Background(), true) // logged by the lease
 	})
 }

@@ -22,33 +22,33 @@ type Lease struct {
 
 	renewing chan struct{} // has room for a renewal that is under way, or, for good, for the release; nil without renewal
 
-	mu      sync.Mutex
-	trusted time.Time   // until then nobody else can have the name, and the context lasts
-	timer   *time.Timer // ends the lease at trusted
-	due     *time.Timer // begins a renewal; nil without renewal
-	over    bool        // the release has begun
-	beat    time.Time
-	failed  error // of the latest renewal; nil when it went well
-	lost    error // why the lease ended without a release
+	mu           sync.Mutex
+	trustedUntil time.Time   // until then nobody else can have the name, and the context lasts
+	expiryTimer  *time.Timer // ends the lease at trusted
+	renewTimer   *time.Timer // begins a renewal; nil without renewal
+	releasing    bool        // the release has begun
+	lastBeat     time.Time
+	renewErr     error // of the latest renewal; nil when it went well
+	lostErr      error // why the lease ended without a release
 
 	releaseOnce sync.Once
-	released    error
+	releaseErr  error
 }
 
 // newLease returns the lease of a grant that was asked for at sent. From then on counts the TTL: the server's began later.
 func newLease(parent context.Context, l *Locker, grant Grant, name, owner string, hold Hold, sent time.Time) *Lease {
 	lease := &Lease{
-		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, beat: sent,
+		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, lastBeat: sent,
 	}
 	lease.ctx, lease.cancel = context.WithCancelCause(parent)
 	l.metrics.holding.Inc()
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
-	lease.trusted = lease.end(sent)
-	lease.timer = time.AfterFunc(time.Until(lease.trusted), lease.runOut)
+	lease.trustedUntil = lease.trustEnd(sent)
+	lease.expiryTimer = time.AfterFunc(time.Until(lease.trustedUntil), lease.expire)
 	if hold.Every > 0 {
 		lease.renewing = make(chan struct{}, 1)
-		lease.due = time.AfterFunc(lease.untilDue(), lease.renew)
+		lease.renewTimer = time.AfterFunc(lease.renewDelay(), lease.renew)
 	}
 	return lease
 }
@@ -68,7 +68,7 @@ func (l *Lease) Fence() int64 { return l.grant.Fence() }
 // Beat says that the work makes progress; see [Hold.Beat].
 func (l *Lease) Beat() {
 	l.mu.Lock()
-	l.beat = time.Now()
+	l.lastBeat = time.Now()
 	l.mu.Unlock()
 }
 
@@ -76,16 +76,16 @@ func (l *Lease) Beat() {
 // the reason; then the work may not have been alone. ErrUnavailable if nobody can tell: the name is then released in the
 // background, or ends by its TTL. It works after ctx has ended. Releasing again returns the same.
 func (l *Lease) Release(ctx context.Context) error {
-	l.releaseOnce.Do(func() { l.released = l.release(ctx) })
-	return l.released
+	l.releaseOnce.Do(func() { l.releaseErr = l.release(ctx) })
+	return l.releaseErr
 }
 
 func (l *Lease) release(ctx context.Context) error {
 	l.mu.Lock()
-	l.over = true
-	l.timer.Stop()
-	if l.due != nil {
-		l.due.Stop()
+	l.releasing = true
+	l.expiryTimer.Stop()
+	if l.renewTimer != nil {
+		l.renewTimer.Stop()
 	}
 	l.mu.Unlock()
 	if l.renewing != nil {
@@ -93,7 +93,7 @@ func (l *Lease) release(ctx context.Context) error {
 	}
 	l.mu.Lock()
 	now := time.Now()
-	trusted, lost, end := now.Before(l.trusted), l.lost, l.trusted.Add(margin(l.hold.TTL))
+	trusted, lost, end := now.Before(l.trustedUntil), l.lostErr, l.trustedUntil.Add(safetyMargin(l.hold.TTL))
 	l.mu.Unlock()
 	l.locker.metrics.release(now.Sub(l.acquired))
 	l.cancel(context.Canceled) // before anybody else can get the name
@@ -105,7 +105,7 @@ func (l *Lease) release(ctx context.Context) error {
 	case errors.Is(err, ErrUnavailable):
 		l.locker.log.Warn("lock not released yet", "name", l.name, "owner", l.owner, "error", err)
 		if keep == 0 {
-			l.locker.leftovers.clean(l.locker, l.grant, end, true)
+			l.locker.orphans.release(l.locker, l.grant, end, true)
 		}
 	case errors.Is(err, ErrLost):
 		l.locker.metrics.lose(err)
@@ -143,38 +143,38 @@ func (l *Lease) lose(reason error) {
 }
 
 func (l *Lease) loseLocked(reason error) {
-	if l.lost != nil {
+	if l.lostErr != nil {
 		return
 	}
-	l.lost = reason
-	l.timer.Stop()
+	l.lostErr = reason
+	l.expiryTimer.Stop()
 	l.cancel(reason)
 	l.locker.metrics.lose(reason)
 	l.locker.log.Error("lock lost", "name", l.name, "owner", l.owner, "error", reason)
 }
 
-// end is until when a lease that was asked for at sent can be trusted.
-func (l *Lease) end(sent time.Time) time.Time {
-	end := sent.Add(l.hold.TTL - margin(l.hold.TTL))
+// trustEnd is until when a lease that was asked for at sent can be trusted.
+func (l *Lease) trustEnd(sent time.Time) time.Time {
+	end := sent.Add(l.hold.TTL - safetyMargin(l.hold.TTL))
 	if limit := l.acquired.Add(l.hold.AtMost); l.hold.AtMost > 0 && limit.Before(end) {
 		return limit
 	}
 	return end
 }
 
-// runOut is called when the lease can no longer be trusted, unless it has been renewed in that moment.
-func (l *Lease) runOut() {
+// expire is called when the lease can no longer be trusted, unless it has been renewed in that moment.
+func (l *Lease) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	switch {
-	case l.over || now.Before(l.trusted):
+	case l.releasing || now.Before(l.trustedUntil):
 	case l.hold.AtMost > 0 && !now.Before(l.acquired.Add(l.hold.AtMost)):
 		l.loseLocked(ErrMaxHold)
 	case l.hold.Every == 0:
 		l.loseLocked(ErrExpired)
-	case l.failed != nil:
-		l.loseLocked(fmt.Errorf("%w: %s", ErrUnreachable, l.failed.Error())) // lost, and not unavailable as well
+	case l.renewErr != nil:
+		l.loseLocked(fmt.Errorf("%w: %s", ErrUnreachable, l.renewErr.Error())) // lost, and not unavailable as well
 	default:
 		l.loseLocked(ErrUnreachable)
 	}

@@ -8,30 +8,30 @@ import (
 )
 
 const (
-	// mostLeftovers bounds the goroutines that clean up; what is more ends by its TTL.
-	mostLeftovers = 1000
-	// longestCleaning is how long a request that nobody answered may still arrive.
-	longestCleaning = time.Minute
+	// maxOrphans bounds the goroutines that clean up; what is more ends by its TTL.
+	maxOrphans = 1000
+	// maxOrphanAge is how long a request that nobody answered may still arrive.
+	maxOrphanAge = time.Minute
 )
 
-// leftovers are grants that the server may or may not have made, or still have: an acquisition or a release got no
+// orphans are grants that the server may or may not have made, or still have: an acquisition or a release got no
 // answer. Each is released in the background until that is certain.
-type leftovers struct {
+type orphans struct {
 	mu    sync.Mutex
 	count int
 	work  sync.WaitGroup
 }
 
 // wait returns when the last is done. The Locker is closing: no more come.
-func (c *leftovers) wait() {
+func (c *orphans) wait() {
 	c.mu.Lock()   // whoever saw that it was not closing has been counted
 	c.mu.Unlock() //nolint:staticcheck // an empty critical section is what is wanted
 	c.work.Wait()
 }
 
-// clean releases grant, which ends by itself at end. A grant that was not acquired for certain may still come to be: that
+// release releases grant, which ends by itself at end. A grant that was not acquired for certain may still come to be: that
 // it is not found proves nothing then.
-func (c *leftovers) clean(l *Locker, grant Grant, end time.Time, acquired bool) {
+func (c *orphans) release(l *Locker, grant Grant, end time.Time, acquired bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	select {
@@ -39,25 +39,25 @@ func (c *leftovers) clean(l *Locker, grant Grant, end time.Time, acquired bool) 
 		return
 	default:
 	}
-	if c.count == mostLeftovers {
+	if c.count == maxOrphans {
 		return
 	}
 	c.count++
 	c.work.Go(func() {
-		l.cleanUp(grant, end, acquired)
+		l.releaseOrphan(grant, end, acquired)
 		c.mu.Lock()
 		c.count--
 		c.mu.Unlock()
 	})
 }
 
-func (l *Locker) cleanUp(grant Grant, end time.Time, acquired bool) {
-	if latest := time.Now().Add(longestCleaning); end.After(latest) {
+func (l *Locker) releaseOrphan(grant Grant, end time.Time, acquired bool) {
+	if latest := time.Now().Add(maxOrphanAge); end.After(latest) {
 		end = latest
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, time.Second) {
+	for pause := minBackoff; ; pause = min(2*pause, time.Second) {
 		bounded, done := context.WithTimeout(ctx, l.timeout)
 		err := grant.Release(bounded, 0)
 		done()

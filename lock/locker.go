@@ -26,30 +26,30 @@ type Options struct {
 // Locker holds names by a strategy. Safe for concurrent use.
 type Locker struct {
 	strategy Strategy
-	who      string
+	instance string
 	timeout  time.Duration
 	log      *slog.Logger
 	metrics  *Metrics
-	start    time.Time
+	started  time.Time
 
 	closing   chan struct{}
 	closeOnce sync.Once
-	leftovers leftovers
+	orphans   orphans
 
-	mu     sync.Mutex
-	turns  map[string]*turn
-	warned map[string]time.Time // that a name can't be had, when
+	mu         sync.Mutex
+	waiters    map[string]*waiters
+	lastWarned map[string]time.Time // that a name can't be had, when
 }
 
 // New returns a Locker that holds names by strategy. Close ends it.
 func New(strategy Strategy, o Options) *Locker {
 	l := &Locker{
-		strategy: strategy, who: o.Who, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
-		start: time.Now(), closing: make(chan struct{}), turns: map[string]*turn{}, warned: map[string]time.Time{},
+		strategy: strategy, instance: o.Who, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
+		started: time.Now(), closing: make(chan struct{}), waiters: map[string]*waiters{}, lastWarned: map[string]time.Time{},
 	}
-	if l.who == "" {
+	if l.instance == "" {
 		host, _ := os.Hostname()
-		l.who = fmt.Sprintf("%.40s:%d", host, os.Getpid())
+		l.instance = fmt.Sprintf("%.40s:%d", host, os.Getpid())
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -64,7 +64,7 @@ func New(strategy Strategy, o Options) *Locker {
 // is held stays held until it is released or lost; acquiring goes on to work.
 func (l *Locker) Close() {
 	l.closeOnce.Do(func() { close(l.closing) })
-	l.leftovers.wait()
+	l.orphans.wait()
 }
 
 // Acquire takes name, at once or within hold.Wait. A HeldError says who has it, ErrUnavailable that nobody can tell,
@@ -74,7 +74,7 @@ func (l *Locker) Close() {
 //
 // The lease has ctx's values and does not end with it. The caller must release it.
 func (l *Locker) Acquire(ctx context.Context, name string, hold Hold) (*Lease, error) {
-	if err := hold.check(); err != nil {
+	if err := hold.validate(); err != nil {
 		return nil, err
 	}
 	return l.acquire(ctx, context.WithoutCancel(ctx), name, hold)
@@ -86,7 +86,7 @@ func (l *Locker) Acquire(ctx context.Context, name string, hold Hold) (*Lease, e
 // Do returns the errors of Acquire, or else that of work, with the reason if the lease was lost before work returned.
 // The name is released also when ctx has ended or work panics.
 func (l *Locker) Do(ctx context.Context, name string, hold Hold, work func(ctx context.Context) error) error {
-	if err := hold.check(); err != nil {
+	if err := hold.validate(); err != nil {
 		return err
 	}
 	return l.do(ctx, name, hold, func(ctx context.Context, _ *Lease) error { return work(ctx) })
@@ -127,16 +127,16 @@ func (l *Locker) acquire(ctx, parent context.Context, name string, hold Hold) (*
 
 // try asks the strategy once.
 func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Lease, error) {
-	owner := l.who + "/" + rand.Text()
+	owner := l.instance + "/" + rand.Text()
 	bounded, cancel := context.WithTimeout(ctx, min(l.timeout, hold.TTL))
 	defer cancel()
 	sent := time.Now()
 	grant, err := l.strategy.Acquire(bounded, name, owner, hold.TTL)
-	if err == nil && time.Since(sent) >= hold.TTL-margin(hold.TTL) {
+	if err == nil && time.Since(sent) >= hold.TTL-safetyMargin(hold.TTL) {
 		err = fmt.Errorf("%w: the answer came too late", ErrUnavailable)
 	}
 	// One that its own patience has cut short says nothing about the server.
-	cut := errors.Is(context.Cause(ctx), errWaited) && time.Since(sent) < min(l.timeout, hold.TTL)/2
+	cut := errors.Is(context.Cause(ctx), errWaitTimeout) && time.Since(sent) < min(l.timeout, hold.TTL)/2
 	if err == nil || !cut {
 		l.metrics.attempt(err)
 	}
@@ -147,7 +147,7 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 		return newLease(parent, l, grant, name, owner, hold, sent), nil
 	}
 	if grant != nil {
-		l.leftovers.clean(l, grant, sent.Add(hold.TTL), false)
+		l.orphans.release(l, grant, sent.Add(hold.TTL), false)
 	}
 	if errors.Is(err, ErrUnavailable) && !cut {
 		l.warn(name, err)
@@ -159,22 +159,22 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 }
 
 const (
-	// warnEvery is how often it is said that a name can't be had: whoever waits asks again and again.
-	warnEvery = 10 * time.Second
-	// mostWarned bounds the names for which that is remembered.
-	mostWarned = 1000
+	// warnInterval is how often it is said that a name can't be had: whoever waits asks again and again.
+	warnInterval = 10 * time.Second
+	// maxWarned bounds the names for which that is remembered.
+	maxWarned = 1000
 )
 
 func (l *Locker) warn(name string, err error) {
 	now := time.Now()
 	l.mu.Lock()
-	last, said := l.warned[name]
-	said = said && now.Sub(last) < warnEvery
+	last, said := l.lastWarned[name]
+	said = said && now.Sub(last) < warnInterval
 	if !said {
-		if len(l.warned) >= mostWarned {
-			clear(l.warned)
+		if len(l.lastWarned) >= maxWarned {
+			clear(l.lastWarned)
 		}
-		l.warned[name] = now
+		l.lastWarned[name] = now
 	}
 	l.mu.Unlock()
 	if !said {

@@ -79,8 +79,8 @@ func (m *Memory) Watch(_ context.Context, name string) (<-chan struct{}, func(),
 	}, nil
 }
 
-// free takes name from whoever has it.
-func (m *Memory) free(name string) {
+// release takes name from whoever has it.
+func (m *Memory) release(name string) {
 	delete(m.held, name)
 	for freed := range m.watching[name] {
 		wake(freed)
@@ -101,7 +101,7 @@ func (m *Memory) List(context.Context) ([]Holder, error) {
 	defer m.mu.Unlock()
 	var found []Holder
 	for name := range m.held {
-		if h := m.show(name); h.Owner != "" {
+		if h := m.lookup(name); h.Owner != "" {
 			found = append(found, h)
 		}
 	}
@@ -113,10 +113,10 @@ func (m *Memory) List(context.Context) ([]Holder, error) {
 func (m *Memory) Show(_ context.Context, name string) (Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.show(name), nil
+	return m.lookup(name), nil
 }
 
-func (m *Memory) show(name string) Holder {
+func (m *Memory) lookup(name string) Holder {
 	now := time.Now()
 	h := Holder{Name: name, Fence: m.fence}
 	if g := m.holder(name, now); g != nil {
@@ -129,9 +129,9 @@ func (m *Memory) show(name string) Holder {
 func (m *Memory) Break(_ context.Context, name string) (Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.show(name)
+	h := m.lookup(name)
 	h.Fence = m.nextFence(time.Now())
-	m.free(name)
+	m.release(name)
 	return h, nil
 }
 
@@ -143,7 +143,7 @@ func (g *memoryGrant) Extend(_ context.Context, ttl time.Duration) error {
 	g.memory.mu.Lock()
 	defer g.memory.mu.Unlock()
 	now := time.Now()
-	if err := g.mine(now); err != nil {
+	if err := g.checkHeld(now); err != nil {
 		return err
 	}
 	g.end = now.Add(ttl)
@@ -155,18 +155,18 @@ func (g *memoryGrant) Release(_ context.Context, keep time.Duration) error {
 	g.memory.mu.Lock()
 	defer g.memory.mu.Unlock()
 	now := time.Now()
-	if err := g.mine(now); err != nil {
+	if err := g.checkHeld(now); err != nil {
 		return err
 	}
 	if keep > 0 {
 		g.end = now.Add(keep)
 		return nil
 	}
-	g.memory.free(g.name)
+	g.memory.release(g.name)
 	return nil
 }
 
-func (g *memoryGrant) mine(now time.Time) error {
+func (g *memoryGrant) checkHeld(now time.Time) error {
 	switch holder := g.memory.holder(g.name, now); holder {
 	case g:
 		return nil

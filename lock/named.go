@@ -24,12 +24,12 @@ const (
 )
 
 const (
-	namedTake = "SELECT GET_LOCK(" + serverName + "?" + serverNameEnd + ", 0), CONNECTION_ID(), " +
+	namedLockSQL = "SELECT GET_LOCK(" + serverName + "?" + serverNameEnd + ", 0), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'named' AND name = ? " +
-		"AND session_id = IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ")), " + takesWrites
-	namedCheck = "SELECT COALESCE(IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ") = CONNECTION_ID(), 0) AND " + takesWrites
-	namedFree  = "SELECT COALESCE(RELEASE_LOCK(" + serverName + "?" + serverNameEnd + "), 0)"
-	namedKept  = "SELECT s.name, IS_USED_LOCK(" + serverName + "s.name" + serverNameEnd + "), s.session_id, s.locked_by, s.fence " +
+		"AND session_id = IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ")), " + isWritable
+	namedVerifySQL  = "SELECT COALESCE(IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ") = CONNECTION_ID(), 0) AND " + isWritable
+	namedUnlockSQL  = "SELECT COALESCE(RELEASE_LOCK(" + serverName + "?" + serverNameEnd + "), 0)"
+	namedHoldersSQL = "SELECT s.name, IS_USED_LOCK(" + serverName + "s.name" + serverNameEnd + "), s.session_id, s.locked_by, s.fence " +
 		"FROM lock_sessions s WHERE s.strategy = 'named'"
 )
 
@@ -51,15 +51,15 @@ func (n *Named) Break(ctx context.Context, name string) (Holder, error) {
 	return n.sessions.breakSession(ctx, n, name)
 }
 
-func (n *Named) strategy() string { return "named" }
-func (n *Named) pool() *sql.DB    { return n.sessions.named }
-func (n *Named) kept() string     { return namedKept }
+func (n *Named) strategy() string     { return "named" }
+func (n *Named) pool() *sql.DB        { return n.sessions.named }
+func (n *Named) holdersQuery() string { return namedHoldersSQL }
 
-func (n *Named) take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
+func (n *Named) tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
 	var got sql.NullInt64
 	var owner sql.NullString
 	var writes bool
-	if err := conn.QueryRowContext(ctx, namedTake, name, name, name).Scan(&got, &id, &owner, &writes); err != nil {
+	if err := conn.QueryRowContext(ctx, namedLockSQL, name, name, name).Scan(&got, &id, &owner, &writes); err != nil {
 		return 0, err
 	}
 	switch {
@@ -73,22 +73,22 @@ func (n *Named) take(ctx context.Context, conn *sql.Conn, name string) (id int64
 	return id, nil
 }
 
-func (n *Named) check(ctx context.Context, conn *sql.Conn, name string) error {
-	return mustAnswer(ctx, conn, namedCheck, name)
+func (n *Named) verify(ctx context.Context, conn *sql.Conn, name string) error {
+	return expectOne(ctx, conn, namedVerifySQL, name)
 }
 
-func (n *Named) free(ctx context.Context, conn *sql.Conn, name string) error {
-	return mustAnswer(ctx, conn, namedFree, name)
+func (n *Named) unlock(ctx context.Context, conn *sql.Conn, name string) error {
+	return expectOne(ctx, conn, namedUnlockSQL, name)
 }
 
-var errNotKept = errors.New("the session does not keep the name")
+var errNotHeld = errors.New("the session does not keep the name")
 
-// mustAnswer is an error unless the answer is 1.
-func mustAnswer(ctx context.Context, conn *sql.Conn, query string, args ...any) error {
+// expectOne is an error unless the answer is 1.
+func expectOne(ctx context.Context, conn *sql.Conn, query string, args ...any) error {
 	var yes int
 	err := conn.QueryRowContext(ctx, query, args...).Scan(&yes)
 	if err == nil && yes != 1 {
-		err = errNotKept
+		err = errNotHeld
 	}
 	return err
 }

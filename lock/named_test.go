@@ -168,7 +168,7 @@ func TestSessionStatements(t *testing.T) {
 			s.statements(t, func() { mustBe(t, "extend", g.Extend(t.Context(), time.Minute), nil) }),
 			s.statements(t, func() { mustBe(t, "release", g.Release(t.Context(), 0), nil) }),
 		}
-		if want := want[strategy.(keeper).strategy()]; got != want {
+		if want := want[strategy.(sessionLock).strategy()]; got != want {
 			t.Errorf("winning, losing, extending, releasing cost %v, want %v", got, want)
 		}
 	})

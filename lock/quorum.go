@@ -36,9 +36,9 @@ const (
 	splitPause = 20 * time.Millisecond
 )
 
-// raiseScript moves a fence up to at least the given one, if the owner, where one is given, still has the name. A fence
+// raiseFenceScript moves a fence up to at least the given one, if the owner, where one is given, still has the name. A fence
 // that is ahead of the server's clock lives until the clock is past it.
-var raiseScript = redis.NewScript(`
+var raiseFenceScript = redis.NewScript(`
 if ARGV[2] ~= "" then
   local value = redis.call("GET", KEYS[1])
   if not value or string.sub(value, 1, #ARGV[2]) ~= ARGV[2] then return 0 end
@@ -51,9 +51,9 @@ if (tonumber(redis.call("GET", KEYS[2])) or 0) < fence then
 end
 return 1`)
 
-func (r *Redis) raise(ctx context.Context, name, mark string, fence int64) error {
-	return verdict(ctx, raiseScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		fenceLife, mark, fence))
+func (r *Redis) raiseFence(ctx context.Context, name, mark string, fence int64) error {
+	return scriptError(ctx, raiseFenceScript.Run(ctx, r.client, []string{r.keys.lockKey(name), r.keys.fenceKey(name)},
+		fenceTTLSeconds, mark, fence))
 }
 
 // Acquire implements Strategy. It costs two commands a server, one where it fails. A loser may hear of the winner, or of
@@ -63,19 +63,19 @@ func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		g := &quorumGrant{quorum: q, name: name, owner: owner, empty: make([]atomic.Bool, len(q.nodes))}
+		g := &quorumGrant{quorum: q, name: name, owner: owner, missing: make([]atomic.Bool, len(q.nodes))}
 		if try > 1 { // votes of an earlier try, taken back late, are none of this one's
 			g.owner = fmt.Sprintf("%s.%d", owner, try)
 		}
 		for _, node := range q.nodes {
 			g.grants = append(g.grants, &redisGrant{redis: node, name: name, owner: g.owner})
-			g.asked = append(g.asked, make(chan struct{}))
+			g.acquired = append(g.acquired, make(chan struct{}))
 		}
-		err := g.acquire(ctx, ttl)
+		err := g.vote(ctx, ttl)
 		if err == nil {
 			return g, nil
 		}
-		undone := g.undo(context.WithoutCancel(ctx))
+		undone := g.rollBack(context.WithoutCancel(ctx))
 		switch {
 		case !errors.Is(err, ErrHeld):
 			return g, err
@@ -103,31 +103,31 @@ func pause(ctx context.Context, d time.Duration) bool {
 var errSplit = fmt.Errorf("%w: the vote is split", ErrHeld)
 
 type quorumGrant struct {
-	quorum *Quorum
-	name   string
-	owner  string
-	fence  int64
-	grants []*redisGrant
-	asked  []chan struct{} // closed when a server's acquisition is over: it may be late, and must not come after a release
-	empty  []atomic.Bool   // the servers that had no trace of the name at the last renewal
+	quorum   *Quorum
+	name     string
+	owner    string
+	fence    int64
+	grants   []*redisGrant
+	acquired []chan struct{} // closed when a server's acquisition is over: it may be late, and must not come after a release
+	missing  []atomic.Bool   // the servers that had no trace of the name at the last renewal
 }
 
-// acquire votes, and makes the fence known to a majority: the next majority has one of them in it.
-func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
-	granted, v := ask(ctx, len(g.grants), func(ctx context.Context, i int) (Grant, error) {
-		defer close(g.asked[i])
+// vote votes, and makes the fence known to a majority: the next majority has one of them in it.
+func (g *quorumGrant) vote(ctx context.Context, ttl time.Duration) error {
+	granted, v := askAll(ctx, len(g.grants), func(ctx context.Context, i int) (Grant, error) {
+		defer close(g.acquired[i])
 		return g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
 	}, votes.decided)
 	if v.yes < v.majority {
-		return v.refusal()
+		return v.heldError()
 	}
 	for i, err := range v.answers {
 		if err == nil {
 			g.fence = max(g.fence, granted[i].Fence())
 		}
 	}
-	raised := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
-		return g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)
+	raised := g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
+		return g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)
 	}, votes.decided)
 	if raised.yes < raised.majority {
 		return raised.unavailable(ctx)
@@ -141,19 +141,19 @@ func (g *quorumGrant) Fence() int64 { return g.fence }
 // Extend implements Grant. A server that came back empty gets the lease and its fence again, and its vote counts from the
 // next renewal.
 func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	v := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
-		if g.empty[i].Load() {
+	v := g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
+		if g.missing[i].Load() {
 			return errors.Join(ErrExpired, g.heal(ctx, i, ttl))
 		}
 		err := g.grants[i].Extend(ctx, ttl)
-		g.empty[i].Store(errors.Is(err, ErrExpired))
+		g.missing[i].Store(errors.Is(err, ErrExpired))
 		return err
 	}, votes.decided)
 	switch {
 	case v.yes >= v.majority:
 		return nil
 	case v.no > len(g.grants)-v.majority:
-		return v.worst(ErrStolen, ErrExpired)
+		return v.firstOf(ErrStolen, ErrExpired)
 	}
 	return v.unavailable(ctx)
 }
@@ -161,9 +161,9 @@ func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
 func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) error {
 	_, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
 	if err == nil {
-		err = g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)
+		err = g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)
 	}
-	g.empty[i].Store(err != nil)
+	g.missing[i].Store(err != nil)
 	return err
 }
 
@@ -175,13 +175,13 @@ func (g *quorumGrant) Release(ctx context.Context, keep time.Duration) error {
 	case v.yes >= v.majority:
 		return nil
 	case v.no > len(g.grants)-v.majority:
-		return v.worst(ErrStolen, ErrExpired)
+		return v.firstOf(ErrStolen, ErrExpired)
 	}
 	return v.unavailable(ctx)
 }
 
-// undo takes back the votes of an acquisition that failed; nil when a majority has answered.
-func (g *quorumGrant) undo(ctx context.Context) error {
+// rollBack takes back the votes of an acquisition that failed; nil when a majority has answered.
+func (g *quorumGrant) rollBack(ctx context.Context) error {
 	if v := g.release(ctx, 0, votes.answered); !v.answered() {
 		return v.unavailable(ctx)
 	}
@@ -189,9 +189,9 @@ func (g *quorumGrant) undo(ctx context.Context) error {
 }
 
 func (g *quorumGrant) release(ctx context.Context, keep time.Duration, enough func(votes) bool) votes {
-	return g.quorum.ask(ctx, func(ctx context.Context, i int) error {
+	return g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
 		select {
-		case <-g.asked[i]:
+		case <-g.acquired[i]:
 			return g.grants[i].Release(ctx, keep)
 		case <-ctx.Done():
 			return unavailable(ctx, ctx.Err())

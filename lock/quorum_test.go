@@ -236,7 +236,7 @@ func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 		name := fmt.Sprint("a", i)
 		first, second := take(t, others[0], name, "x", time.Minute), take(t, others[1], name, "y", time.Minute)
 		// The vote is split: the third server's is taken back, late.
-		late := e.links[2].Hold(Tagged("lock").channel(name))
+		late := e.links[2].Hold(Tagged("lock").releaseChannel(name))
 		type result struct {
 			g   Grant
 			err error

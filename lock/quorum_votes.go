@@ -25,9 +25,9 @@ func (v votes) answered() bool { return v.yes+v.no >= v.majority }
 // all waits for every server, as long as its client does.
 func (v votes) all() bool { return false }
 
-// ask asks every server at once, and returns when enough have answered or all have: a server that hangs does not hold the
+// askAll asks every server at once, and returns when enough have answered or all have: a server that hangs does not hold the
 // others up. The values are those of the servers that said yes.
-func ask[T any](ctx context.Context, servers int, server func(ctx context.Context, i int) (T, error), enough func(votes) bool) ([]T, votes) {
+func askAll[T any](ctx context.Context, servers int, server func(ctx context.Context, i int) (T, error), enough func(votes) bool) ([]T, votes) {
 	values, v := make([]T, servers), votes{answers: make([]error, servers), majority: servers/2 + 1}
 	type answer struct {
 		i     int
@@ -72,8 +72,8 @@ func (v *votes) count(i int, err error) {
 	}
 }
 
-func (q *Quorum) ask(ctx context.Context, server func(ctx context.Context, i int) error, enough func(votes) bool) votes {
-	_, v := ask(ctx, len(q.nodes), func(ctx context.Context, i int) (struct{}, error) { return struct{}{}, server(ctx, i) }, enough)
+func (q *Quorum) askAll(ctx context.Context, server func(ctx context.Context, i int) error, enough func(votes) bool) votes {
+	_, v := askAll(ctx, len(q.nodes), func(ctx context.Context, i int) (struct{}, error) { return struct{}{}, server(ctx, i) }, enough)
 	return v
 }
 
@@ -92,8 +92,8 @@ func (v votes) unavailable(ctx context.Context) error {
 	return unavailable(ctx, errors.New(errors.Join(v.answers...).Error()))
 }
 
-// refusal says why there was no majority: held, if enough have answered for one.
-func (v votes) refusal() error {
+// heldError says why there was no majority: held, if enough have answered for one.
+func (v votes) heldError() error {
 	if v.unknown > len(v.answers)-v.majority {
 		return v.unavailable(context.Background())
 	}
@@ -115,8 +115,8 @@ func (v votes) refusal() error {
 	return most
 }
 
-// worst is the first of kinds that an answer is.
-func (v votes) worst(kinds ...error) error {
+// firstOf is the first of kinds that an answer is.
+func (v votes) firstOf(kinds ...error) error {
 	for _, kind := range kinds {
 		if slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, kind) }) {
 			return kind
@@ -127,7 +127,7 @@ func (v votes) worst(kinds ...error) error {
 
 // List implements Registry. It needs a majority.
 func (q *Quorum) List(ctx context.Context) ([]Holder, error) {
-	lists, v := ask(ctx, len(q.nodes), func(ctx context.Context, i int) ([]Holder, error) { return q.nodes[i].List(ctx) }, votes.all)
+	lists, v := askAll(ctx, len(q.nodes), func(ctx context.Context, i int) ([]Holder, error) { return q.nodes[i].List(ctx) }, votes.all)
 	if v.yes < v.majority {
 		return nil, v.unavailable(ctx)
 	}
@@ -150,24 +150,24 @@ func (v votes) agreed(lists [][]Holder) []Holder {
 
 // Show implements Registry. It needs a majority.
 func (q *Quorum) Show(ctx context.Context, name string) (Holder, error) {
-	return q.look(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Show(ctx, name) })
+	return q.inspect(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Show(ctx, name) })
 }
 
 // Break implements Registry. It needs a majority; where it fails, the name may be gone from a minority.
 func (q *Quorum) Break(ctx context.Context, name string) (Holder, error) {
-	h, err := q.look(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Break(ctx, name) })
+	h, err := q.inspect(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Break(ctx, name) })
 	if err != nil {
 		return h, err
 	}
-	v := q.ask(ctx, func(ctx context.Context, i int) error { return q.nodes[i].raise(ctx, name, "", h.Fence) }, votes.all)
+	v := q.askAll(ctx, func(ctx context.Context, i int) error { return q.nodes[i].raiseFence(ctx, name, "", h.Fence) }, votes.all)
 	if v.yes < v.majority {
 		return h, v.unavailable(ctx)
 	}
 	return h, nil
 }
 
-func (q *Quorum) look(ctx context.Context, name string, server func(ctx context.Context, i int) (Holder, error)) (Holder, error) {
-	seen, v := ask(ctx, len(q.nodes), server, votes.all)
+func (q *Quorum) inspect(ctx context.Context, name string, server func(ctx context.Context, i int) (Holder, error)) (Holder, error) {
+	seen, v := askAll(ctx, len(q.nodes), server, votes.all)
 	if v.yes < v.majority {
 		return Holder{}, v.unavailable(ctx)
 	}

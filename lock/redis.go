@@ -20,14 +20,14 @@ import (
 type Redis struct {
 	client   redis.UniversalClient
 	keys     Keys
-	renewals renewals
+	renewals renewalBatcher
 	watches  watches
 }
 
 // NewRedis returns leases on client, which must heed contexts (ContextTimeoutEnabled) and must not retry, as those of
 // [Dial].
 func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
-	return &Redis{client: client, keys: keys, renewals: renewals{client: client}, watches: watches{client: client}}
+	return &Redis{client: client, keys: keys, renewals: renewalBatcher{client: client}, watches: watches{client: client}}
 }
 
 // Keys says which key a name has.
@@ -39,24 +39,24 @@ func Tagged(prefix string) Keys { return Keys{prefix + ":{", "}"} }
 // ShedLock is the key of ShedLock's Redis providers, prefix:environment:name; theirs are "job-lock" and "default".
 func ShedLock(prefix, environment string) Keys { return Keys{prefix + ":" + environment + ":", ""} }
 
-func (k Keys) lock(name string) string { return k.prefix + name + k.suffix }
+func (k Keys) lockKey(name string) string { return k.prefix + name + k.suffix }
 
-// fence is in the same slot as the lock: the tag of a key without one is all of it.
-func (k Keys) fence(name string) string {
+// fenceKey is in the same slot as the lock: the tag of a key without one is all of it.
+func (k Keys) fenceKey(name string) string {
 	if k.suffix == "" {
-		return "{" + k.lock(name) + "}:fence"
+		return "{" + k.lockKey(name) + "}:fence"
 	}
-	return k.lock(name) + ":fence"
+	return k.lockKey(name) + ":fence"
 }
 
-// channel is where a release is announced.
-func (k Keys) channel(name string) string { return k.lock(name) + ":freed" }
+// releaseChannel is where a release is announced.
+func (k Keys) releaseChannel(name string) string { return k.lockKey(name) + ":freed" }
 
-// fenceLife is for how many seconds a server remembers a name's last fence. It is more than clocks are wrong by: a server
+// fenceTTLSeconds is for how many seconds a server remembers a name's last fence. It is more than clocks are wrong by: a server
 // whose clock has gone back, and a replica that takes over with a clock that is behind, still know the fence that the
 // next has to be larger than. The key ends, since there may be any number of names; one that is ahead of the clock lives
 // for that much longer.
-const fenceLife = 24 * 60 * 60
+const fenceTTLSeconds = 24 * 60 * 60
 
 // nextFence is the part of a script that moves the fence: to the server's clock in microseconds, and always past the last.
 // The clock is past everything before a flush, and close to the fences of other strategies; a double counts it exactly
@@ -104,11 +104,11 @@ redis.pcall("PUBLISH", ARGV[2], "")
 return {fence, left, value or ""}`)
 )
 
-// marked is how the value of owner's key begins.
-func marked(owner string) string { return owner + " " }
+// ownerPrefix is how the value of owner's key begins.
+func ownerPrefix(owner string) string { return owner + " " }
 
-// parse takes a key's value apart.
-func parse(value string) (owner string, fence int64) {
+// parseValue takes a key's value apart.
+func parseValue(value string) (owner string, fence int64) {
 	owner, number := value, ""
 	if i := strings.LastIndexByte(value, ' '); i >= 0 {
 		owner, number = value[:i], value[i+1:]
@@ -130,8 +130,8 @@ func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 		return nil, err
 	}
 	g := &redisGrant{redis: r, name: name, owner: owner}
-	answer, err := acquireScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		fenceLife, marked(owner), millis(ttl)).Result()
+	answer, err := acquireScript.Run(ctx, r.client, []string{r.keys.lockKey(name), r.keys.fenceKey(name)},
+		fenceTTLSeconds, ownerPrefix(owner), millis(ttl)).Result()
 	if err != nil {
 		return g, unavailable(ctx, err)
 	}
@@ -142,15 +142,15 @@ func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 	case []any:
 		if len(answer) == 2 {
 			value, _ := answer[0].(string)
-			holder, _ := parse(value)
-			return nil, &HeldError{Owner: holder, Left: left(answer[1])}
+			holder, _ := parseValue(value)
+			return nil, &HeldError{Owner: holder, Left: remainingOf(answer[1])}
 		}
 	}
 	return g, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
 }
 
-// left is a PTTL's answer.
-func left(answer any) time.Duration {
+// remainingOf is a PTTL's answer.
+func remainingOf(answer any) time.Duration {
 	ms, _ := answer.(int64)
 	return time.Duration(max(ms, 0)) * time.Millisecond
 }
@@ -163,20 +163,20 @@ func (g *redisGrant) Fence() int64 { return g.fence }
 
 // Extend implements Grant. Leases that are extended at the same time share a request.
 func (g *redisGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	return g.redis.renewals.extend(ctx, g.redis.keys.lock(g.name), marked(g.owner), millis(ttl))
+	return g.redis.renewals.extend(ctx, g.redis.keys.lockKey(g.name), ownerPrefix(g.owner), millis(ttl))
 }
 
 // Release implements Grant, by one command.
 func (g *redisGrant) Release(ctx context.Context, keep time.Duration) error {
-	key := []string{g.redis.keys.lock(g.name)}
+	key := []string{g.redis.keys.lockKey(g.name)}
 	if keep > 0 {
-		return verdict(ctx, extendScript.Run(ctx, g.redis.client, key, marked(g.owner), millis(keep)))
+		return scriptError(ctx, extendScript.Run(ctx, g.redis.client, key, ownerPrefix(g.owner), millis(keep)))
 	}
-	return verdict(ctx, freeScript.Run(ctx, g.redis.client, key, marked(g.owner), g.redis.keys.channel(g.name)))
+	return scriptError(ctx, freeScript.Run(ctx, g.redis.client, key, ownerPrefix(g.owner), g.redis.keys.releaseChannel(g.name)))
 }
 
-// verdict reads the answer of a script that looks at the owner.
-func verdict(ctx context.Context, answer *redis.Cmd) error {
+// scriptError reads the answer of a script that looks at the owner.
+func scriptError(ctx context.Context, answer *redis.Cmd) error {
 	n, err := answer.Int()
 	switch {
 	case err != nil:
@@ -194,30 +194,30 @@ func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
 	var value *redis.StringCmd
 	var left *redis.DurationCmd
 	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		value, left = p.Get(ctx, r.keys.lock(name)), p.PTTL(ctx, r.keys.lock(name))
+		value, left = p.Get(ctx, r.keys.lockKey(name)), p.PTTL(ctx, r.keys.lockKey(name))
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Holder{}, unavailable(ctx, err)
 	}
 	h := Holder{Name: name, Left: max(left.Val(), 0)}
-	h.Owner, h.Fence = parse(value.Val())
+	h.Owner, h.Fence = parseValue(value.Val())
 	return h, nil
 }
 
 // Break implements Registry.
 func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
-	answer, err := breakScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		fenceLife, r.keys.channel(name)).Slice()
+	answer, err := breakScript.Run(ctx, r.client, []string{r.keys.lockKey(name), r.keys.fenceKey(name)},
+		fenceTTLSeconds, r.keys.releaseChannel(name)).Slice()
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
 	if len(answer) != 3 {
 		return Holder{}, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
 	}
-	h := Holder{Name: name, Left: left(answer[1])}
+	h := Holder{Name: name, Left: remainingOf(answer[1])}
 	h.Fence, _ = answer[0].(int64)
 	value, _ := answer[2].(string)
-	h.Owner, _ = parse(value)
+	h.Owner, _ = parseValue(value)
 	return h, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // List implements Registry. It looks at every key of the servers, a part at a time.
 func (r *Redis) List(ctx context.Context) ([]Holder, error) {
-	names, err := r.names(ctx)
+	names, err := r.heldNames(ctx)
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
@@ -28,7 +28,7 @@ func (r *Redis) List(ctx context.Context) ([]Holder, error) {
 	return found, nil
 }
 
-func (r *Redis) names(ctx context.Context) ([]string, error) {
+func (r *Redis) heldNames(ctx context.Context) ([]string, error) {
 	cluster, ok := r.client.(*redis.ClusterClient)
 	if !ok {
 		return r.scan(ctx, r.client)
@@ -50,7 +50,7 @@ func (r *Redis) names(ctx context.Context) ([]string, error) {
 func (r *Redis) scan(ctx context.Context, server redis.Cmdable) ([]string, error) {
 	var names []string
 	const some = 1000
-	keys := server.Scan(ctx, 0, globbed.Replace(r.keys.prefix)+"*"+r.keys.suffix, some).Iterator()
+	keys := server.Scan(ctx, 0, globEscaper.Replace(r.keys.prefix)+"*"+r.keys.suffix, some).Iterator()
 	for keys.Next(ctx) {
 		name := strings.TrimSuffix(strings.TrimPrefix(keys.Val(), r.keys.prefix), r.keys.suffix)
 		if checkName(name) == nil {
@@ -61,5 +61,5 @@ func (r *Redis) scan(ctx context.Context, server redis.Cmdable) ([]string, error
 	return slices.Compact(names), keys.Err()
 }
 
-// globbed quotes what has a meaning in a pattern.
-var globbed = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
+// globEscaper quotes what has a meaning in a pattern.
+var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// mostRenewals is how many leases share a request.
-	mostRenewals = 500
-	// mostRequests may be under way at once: one that hangs does not hold the others up.
-	mostRequests = 4
+	// maxRenewalsPerRequest is how many leases share a request.
+	maxRenewalsPerRequest = 500
+	// maxRenewalRequests may be under way at once: one that hangs does not hold the others up.
+	maxRenewalRequests = 4
 )
 
-// renewals sends extensions together: those that come while requests are under way share the next one. A thousand leases
+// renewalBatcher sends extensions together: those that come while requests are under way share the next one. A thousand leases
 // that are due at once cost a few round trips, and a single one does not wait for company.
-type renewals struct {
+type renewalBatcher struct {
 	client redis.UniversalClient
 
 	mu       sync.Mutex
 	waiting  []*renewal
-	requests int // under way
+	inFlight int // under way
 }
 
 type renewal struct {
@@ -34,12 +34,12 @@ type renewal struct {
 }
 
 // extend returns when the answer is there, or ctx ends.
-func (r *renewals) extend(ctx context.Context, key, owner string, ttl int64) error {
+func (r *renewalBatcher) extend(ctx context.Context, key, owner string, ttl int64) error {
 	mine := &renewal{ctx, key, owner, ttl, make(chan error, 1)}
 	r.mu.Lock()
 	r.waiting = append(r.waiting, mine)
-	if r.requests < mostRequests {
-		r.requests++
+	if r.inFlight < maxRenewalRequests {
+		r.inFlight++
 		go r.send()
 	}
 	r.mu.Unlock()
@@ -52,51 +52,51 @@ func (r *renewals) extend(ctx context.Context, key, owner string, ttl int64) err
 }
 
 // send makes requests until nobody waits.
-func (r *renewals) send() {
+func (r *renewalBatcher) send() {
 	for {
-		batch := r.take()
+		batch := r.nextBatch()
 		if len(batch) == 0 {
 			return
 		}
-		r.request(batch)
+		r.sendBatch(batch)
 	}
 }
 
-// take returns those who wait and still want an answer; nobody, and the request has ended.
-func (r *renewals) take() []*renewal {
+// nextBatch returns those who wait and still want an answer; nobody, and the request has ended.
+func (r *renewalBatcher) nextBatch() []*renewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var batch []*renewal
-	for len(r.waiting) > 0 && len(batch) < mostRenewals {
+	for len(r.waiting) > 0 && len(batch) < maxRenewalsPerRequest {
 		if first := r.waiting[0]; first.ctx.Err() == nil {
 			batch = append(batch, first)
 		}
 		r.waiting = r.waiting[1:]
 	}
 	if len(batch) == 0 {
-		r.requests--
+		r.inFlight--
 		r.waiting = nil
 	}
 	return batch
 }
 
-func (r *renewals) request(batch []*renewal) {
-	ctx, cancel := patientest(batch)
+func (r *renewalBatcher) sendBatch(batch []*renewal) {
+	ctx, cancel := latestDeadline(batch)
 	defer cancel()
 	var unknown []*renewal // where the server does not know the script
 	for i, answer := range r.pipeline(ctx, batch, extendScript.EvalSha) {
 		if redis.HasErrorPrefix(answer.Err(), "NOSCRIPT") {
 			unknown = append(unknown, batch[i])
 		} else {
-			batch[i].done <- verdict(ctx, answer)
+			batch[i].done <- scriptError(ctx, answer)
 		}
 	}
 	for i, answer := range r.pipeline(ctx, unknown, extendScript.Eval) {
-		unknown[i].done <- verdict(ctx, answer)
+		unknown[i].done <- scriptError(ctx, answer)
 	}
 }
 
-func (r *renewals) pipeline(ctx context.Context, batch []*renewal,
+func (r *renewalBatcher) pipeline(ctx context.Context, batch []*renewal,
 	run func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd) []*redis.Cmd {
 	answers := make([]*redis.Cmd, len(batch))
 	// What went wrong is in each answer.
@@ -109,8 +109,8 @@ func (r *renewals) pipeline(ctx context.Context, batch []*renewal,
 	return answers
 }
 
-// patientest returns a context that lasts as long as the last of the batch waits.
-func patientest(batch []*renewal) (context.Context, context.CancelFunc) {
+// latestDeadline returns a context that lasts as long as the last of the batch waits.
+func latestDeadline(batch []*renewal) (context.Context, context.CancelFunc) {
 	var latest time.Time
 	for _, b := range batch {
 		end, bounded := b.ctx.Deadline()

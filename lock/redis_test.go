@@ -147,8 +147,8 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	mustBe(t, "release", g.Release(t.Context(), 0), nil)
 	before, direct := client(t, ahead.URL()), client(t, replica.URL())
 	eventually(t, "the fence is remembered for long, or is gone", func() bool {
-		left := before.TTL(t.Context(), keys.fence("a")).Val()
-		return left > fenceLife*time.Second/2 || left < 0
+		left := before.TTL(t.Context(), keys.fenceKey("a")).Val()
+		return left > fenceTTLSeconds*time.Second/2 || left < 0
 	})
 	host, port, err := net.SplitHostPort(ahead.Addr())
 	if err != nil {
@@ -177,7 +177,7 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 		last = g.Fence()
 		mustBe(t, "release", g.Release(t.Context(), 0), nil)
 	}
-	if left := direct.TTL(t.Context(), keys.fence("a")).Val(); left < fenceLife*time.Second || left > (fenceLife+7200)*time.Second {
+	if left := direct.TTL(t.Context(), keys.fenceKey("a")).Val(); left < fenceTTLSeconds*time.Second || left > (fenceTTLSeconds+7200)*time.Second {
 		t.Errorf("a fence that is an hour ahead is remembered for %s", left)
 	}
 }

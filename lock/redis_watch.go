@@ -19,7 +19,7 @@ type watches struct {
 
 // Watch implements Watcher.
 func (r *Redis) Watch(ctx context.Context, name string) (<-chan struct{}, func(), error) {
-	return r.watches.watch(ctx, r.keys.channel(name))
+	return r.watches.watch(ctx, r.keys.releaseChannel(name))
 }
 
 func (w *watches) watch(ctx context.Context, channel string) (<-chan struct{}, func(), error) {

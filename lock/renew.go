@@ -17,21 +17,21 @@ func (l *Lease) renew() {
 	pause, goOn := l.renewOnce()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if goOn && !l.over {
-		l.due.Reset(pause)
+	if goOn && !l.releasing {
+		l.renewTimer.Reset(pause)
 	}
 }
 
-// next is when the lease is due. The dues of a Locker fall on a grid, so that leases that are renewed as often are
+// nextRenewal is when the lease is due. The dues of a Locker fall on a grid, so that leases that are renewed as often are
 // renewed in one go.
-func (l *Lease) next() time.Time {
-	start, grid := l.locker.start, l.hold.Every/8
+func (l *Lease) nextRenewal() time.Time {
+	start, grid := l.locker.started, l.hold.Every/8
 	return start.Add(time.Since(start).Truncate(grid) + l.hold.Every)
 }
 
 func (l *Lease) renewOnce() (pause time.Duration, goOn bool) {
 	l.mu.Lock()
-	trusted, beat, lost, over := l.trusted, l.beat, l.lost, l.over
+	trusted, beat, lost, over := l.trustedUntil, l.lastBeat, l.lostErr, l.releasing
 	l.mu.Unlock()
 	sent := time.Now()
 	switch {
@@ -41,7 +41,7 @@ func (l *Lease) renewOnce() (pause time.Duration, goOn bool) {
 		l.lose(ErrStalled)
 		return 0, false
 	case !sent.Before(trusted):
-		l.runOut() // the process stood still: what the server still says is too late
+		l.expire() // the process stood still: what the server still says is too late
 		return 0, false
 	}
 	// Bounded by the end of the trust, or a call that hangs would be waited for beyond it.
@@ -49,19 +49,19 @@ func (l *Lease) renewOnce() (pause time.Duration, goOn bool) {
 	defer cancel()
 	err := l.grant.Extend(ctx, l.hold.TTL)
 	if errors.Is(err, ErrLost) {
-		l.runOut() // a session that was given up at the end of the trust is lost for the reason that ended it
+		l.expire() // a session that was given up at the end of the trust is lost for the reason that ended it
 		l.lose(err)
 		return 0, false
 	}
-	return l.renewed(sent, err), true
+	return l.applyRenewal(sent, err), true
 }
 
-// renewed takes over what a renewal came to, and returns how long to wait for the next.
-func (l *Lease) renewed(sent time.Time, err error) time.Duration {
+// applyRenewal takes over what a renewal came to, and returns how long to wait for the next.
+func (l *Lease) applyRenewal(sent time.Time, err error) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slack := time.Until(l.trusted)
-	if l.failed = err; err != nil {
+	slack := time.Until(l.trustedUntil)
+	if l.renewErr = err; err != nil {
 		l.locker.log.Warn("lock not renewed", "name", l.name, "owner", l.owner, "left", slack, "error", err)
 		return min(l.hold.Every/4, max(slack/4, time.Millisecond))
 	}
@@ -69,16 +69,16 @@ func (l *Lease) renewed(sent time.Time, err error) time.Duration {
 	if slack <= 0 {
 		return 0 // too late: runOut has been called, or is about to be
 	}
-	l.trusted = l.end(sent)
-	l.timer.Reset(time.Until(l.trusted))
-	return l.untilDue()
+	l.trustedUntil = l.trustEnd(sent)
+	l.expiryTimer.Reset(time.Until(l.trustedUntil))
+	return l.renewDelay()
 }
 
-// untilDue is the pause until the next renewal, or until the next Beat has to have come.
-func (l *Lease) untilDue() time.Duration {
-	due := l.next()
+// renewDelay is the pause until the next renewal, or until the next Beat has to have come.
+func (l *Lease) renewDelay() time.Duration {
+	due := l.nextRenewal()
 	if l.hold.Beat > 0 {
-		due = earlier(due, l.beat.Add(l.hold.Beat))
+		due = earlier(due, l.lastBeat.Add(l.hold.Beat))
 	}
 	return max(time.Until(due), time.Millisecond)
 }

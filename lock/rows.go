@@ -19,13 +19,13 @@ type Rows struct{ sessions *Sessions }
 func (s *Sessions) Rows() *Rows { return &Rows{sessions: s} }
 
 const (
-	// rowsTake is whether the name has a row, which session asks, who has the name, 1 if it is the session's now, and
+	// rowLockSQL is whether the name has a row, which session asks, who has the name, 1 if it is the session's now, and
 	// whether the server takes writes.
-	rowsTake = "SELECT (SELECT COUNT(*) FROM lock_rows WHERE name = ?), CONNECTION_ID(), " +
+	rowLockSQL = "SELECT (SELECT COUNT(*) FROM lock_rows WHERE name = ?), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'rows' AND name = ? AND session_id IS NOT NULL), " +
-		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED), " + takesWrites
-	rowsFree = "UPDATE lock_sessions SET session_id = NULL WHERE strategy = 'rows' AND name = ? AND session_id = CONNECTION_ID()"
-	rowsKept = "SELECT s.name, IF(s.session_id IS NULL, NULL, " +
+		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED), " + isWritable
+	rowUnlockSQL  = "UPDATE lock_sessions SET session_id = NULL WHERE strategy = 'rows' AND name = ? AND session_id = CONNECTION_ID()"
+	rowHoldersSQL = "SELECT s.name, IF(s.session_id IS NULL, NULL, " +
 		"IF((SELECT 1 FROM lock_rows r WHERE r.name = s.name FOR UPDATE SKIP LOCKED) IS NULL, s.session_id, NULL)), " +
 		"s.session_id, s.locked_by, s.fence FROM lock_sessions s WHERE s.strategy = 'rows'"
 )
@@ -48,9 +48,9 @@ func (r *Rows) Break(ctx context.Context, name string) (Holder, error) {
 	return r.sessions.breakSession(ctx, r, name)
 }
 
-func (r *Rows) strategy() string { return "rows" }
-func (r *Rows) pool() *sql.DB    { return r.sessions.rows }
-func (r *Rows) kept() string     { return rowsKept }
+func (r *Rows) strategy() string     { return "rows" }
+func (r *Rows) pool() *sql.DB        { return r.sessions.rows }
+func (r *Rows) holdersQuery() string { return rowHoldersSQL }
 
 const (
 	// rowsTries and rowsPause are for a row that is locked, and nobody says by whom: someone has just taken it and is about
@@ -59,18 +59,18 @@ const (
 	rowsPause = 2 * time.Millisecond
 )
 
-// take asks at once for the row itself. A cheaper look at whether it is locked would have to lock it for a moment, and
+// tryLock asks at once for the row itself. A cheaper look at whether it is locked would have to lock it for a moment, and
 // of several that look at the same time none would get it.
-func (r *Rows) take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
+func (r *Rows) tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
 	for try := 1; ; try++ {
-		found, err := r.try(ctx, conn, name)
+		found, err := r.lockRow(ctx, conn, name)
 		switch {
 		case err != nil:
 			return 0, err
 		case found.mine.Valid:
 			return found.id, nil
 		case found.rows == 0:
-			err = r.create(ctx, conn, name)
+			err = r.createRow(ctx, conn, name)
 		case found.owner.Valid || try == rowsTries:
 			return 0, &HeldError{Owner: found.owner.String}
 		default:
@@ -82,17 +82,17 @@ func (r *Rows) take(ctx context.Context, conn *sql.Conn, name string) (id int64,
 	}
 }
 
-// taking is the answer to rowsTake.
-type taking struct {
+// rowLockResult is the answer to rowsTake.
+type rowLockResult struct {
 	rows  int
 	id    int64
 	owner sql.NullString
 	mine  sql.NullInt64
 }
 
-func (r *Rows) try(ctx context.Context, conn *sql.Conn, name string) (found taking, err error) {
+func (r *Rows) lockRow(ctx context.Context, conn *sql.Conn, name string) (found rowLockResult, err error) {
 	var writes bool
-	err = conn.QueryRowContext(ctx, rowsTake, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine, &writes)
+	err = conn.QueryRowContext(ctx, rowLockSQL, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine, &writes)
 	if err == nil && !writes {
 		return found, errReadOnly
 	}
@@ -103,9 +103,9 @@ func (r *Rows) try(ctx context.Context, conn *sql.Conn, name string) (found taki
 	return found, err
 }
 
-// create makes the name's row. An INSERT of one that is there would wait for whoever holds it, so those who find none
+// createRow makes the name's row. An INSERT of one that is there would wait for whoever holds it, so those who find none
 // come one after another, by the lock of its row in lock_sessions, and look again.
-func (r *Rows) create(ctx context.Context, conn *sql.Conn, name string) error {
+func (r *Rows) createRow(ctx context.Context, conn *sql.Conn, name string) error {
 	_, err := conn.ExecContext(ctx, `INSERT INTO lock_sessions (strategy, name, fence) VALUES ('rows', ?, 0)
 ON DUPLICATE KEY UPDATE fence = fence`, name)
 	if err == nil {
@@ -129,13 +129,13 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// check needs no look at the row: the transaction is there as long as the session is.
-func (r *Rows) check(ctx context.Context, conn *sql.Conn, _ string) error {
-	return mustAnswer(ctx, conn, "SELECT "+takesWrites)
+// verify needs no look at the row: the transaction is there as long as the session is.
+func (r *Rows) verify(ctx context.Context, conn *sql.Conn, _ string) error {
+	return expectOne(ctx, conn, "SELECT "+isWritable)
 }
 
-func (r *Rows) free(ctx context.Context, conn *sql.Conn, name string) error {
-	_, err := conn.ExecContext(ctx, rowsFree, name)
+func (r *Rows) unlock(ctx context.Context, conn *sql.Conn, name string) error {
+	_, err := conn.ExecContext(ctx, rowUnlockSQL, name)
 	if err == nil {
 		_, err = conn.ExecContext(ctx, "COMMIT")
 	}

@@ -46,7 +46,7 @@ func TestReleaseOfASessionThatIsStillThere(t *testing.T) {
 		g := take(t, strategy, "job", "me", time.Minute).(*sessionGrant)
 		g.mu.Lock()
 		conn := g.conn
-		g.forget() // what hanging up does, but for the server's part
+		g.detach() // what hanging up does, but for the server's part
 		g.mu.Unlock()
 		mustBeHeld(t, strategy, "job", "me")
 		mustBe(t, "release", g.Release(t.Context(), 0), nil)
@@ -61,7 +61,7 @@ func TestReleaseSparesAnothersSession(t *testing.T) {
 	eachSession(t, func(t *testing.T, s *store, pick pick) {
 		sessions := open(t, s.config, time.Minute, 1)
 		g := take(t, pick(sessions), "job", "me", time.Minute).(*sessionGrant)
-		old := &sessionGrant{sessions: sessions, keeper: g.keeper, name: "job", owner: "old", id: g.id}
+		old := &sessionGrant{sessions: sessions, lock: g.lock, name: "job", owner: "old", id: g.id}
 		mustBe(t, "release", old.Release(t.Context(), 0), ErrStolen)
 		mustBe(t, "extend", g.Extend(t.Context(), time.Minute), nil)
 	})
@@ -78,7 +78,7 @@ func TestSessionThatHasJustTakenAName(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { hangUp(conn) })
-		id, err := named.take(t.Context(), conn, "job")
+		id, err := named.tryLock(t.Context(), conn, "job")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestReplyOfASessionIsLost(t *testing.T) {
 		proxy := servertest.StartProxy(t, s.config.Addr)
 		strategy, direct := pick(open(t, via(s.config, proxy), time.Minute, 2)), pick(open(t, s.config, time.Minute, 2))
 		statements := []string{"GET_LOCK(", "RELEASE_LOCK("}
-		if strategy.(keeper).strategy() == "rows" {
+		if strategy.(sessionLock).strategy() == "rows" {
 			statements = []string{"FOR UPDATE SKIP LOCKED", "COMMIT"}
 		}
 		for _, statement := range []string{statements[0], "INSERT INTO lock_sessions"} {

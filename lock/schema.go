@@ -47,8 +47,8 @@ func (d Dialect) Schema() []string {
 // maxOwner is what locked_by holds.
 const maxOwner = 255
 
-// checkRow refuses what a column would cut or fold: then two names would be one, and an owner not know its own row.
-func checkRow(name, owner string) error {
+// checkNameAndOwner refuses what a column would cut or fold: then two names would be one, and an owner not know its own row.
+func checkNameAndOwner(name, owner string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -58,22 +58,22 @@ func checkRow(name, owner string) error {
 	return nil
 }
 
-// database is what a *sql.DB, a *sql.Conn and a *sql.Tx have in common.
-type database interface {
+// querier is what a *sql.DB, a *sql.Conn and a *sql.Tx have in common.
+type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// number runs a statement that writes at most one row, and returns what it computes for that: never 0, which says that
+// execNumber runs a statement that writes at most one row, and returns what it computes for that: never 0, which says that
 // nothing was written, because there is no such row or, for an INSERT, because there is one.
 //
 // On MySQL the statement hands it over by LAST_INSERT_ID(expression), which the server sends with its answer; that also
 // tells a row that was written as it was before from none, as the count of affected rows does not. On SQLite it has a
 // RETURNING.
-func (d Dialect) number(ctx context.Context, db database, query string, args ...any) (int64, error) {
+func (d Dialect) execNumber(ctx context.Context, db querier, query string, args ...any) (int64, error) {
 	if d == SQLite {
-		return returned(ctx, db, query, args...)
+		return queryNumber(ctx, db, query, args...)
 	}
 	result, err := db.ExecContext(ctx, query, args...)
 	if isMySQL(err, duplicateKey) {
@@ -85,8 +85,8 @@ func (d Dialect) number(ctx context.Context, db database, query string, args ...
 	return result.LastInsertId()
 }
 
-// returned reads to the end of the rows: only then is the statement committed, or not.
-func returned(ctx context.Context, db database, query string, args ...any) (n int64, err error) {
+// queryNumber reads to the end of the rows: only then is the statement committed, or not.
+func queryNumber(ctx context.Context, db querier, query string, args ...any) (n int64, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return 0, err

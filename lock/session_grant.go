@@ -12,27 +12,27 @@ import (
 // whose statement was given up: an Extend without an answer is the end of the grant.
 type sessionGrant struct {
 	sessions *Sessions
-	keeper   keeper
+	lock     sessionLock
 	name     string
 	owner    string
 	id       int64 // of the session
 	fence    int64
 
-	mu      sync.Mutex // for the timer and Close, besides the one goroutine that uses the grant
-	conn    *sql.Conn  // nil once the session does not keep the name for the grant any more
-	freed   bool       // a release was confirmed
-	keeping bool       // released, but for the time that it is kept
-	end     time.Time
-	timer   *time.Timer
+	mu        sync.Mutex // for the timer and Close, besides the one goroutine that uses the grant
+	conn      *sql.Conn  // nil once the session does not keep the name for the grant any more
+	unlocked  bool       // a release was confirmed
+	lingering bool       // released, but for the time that it is kept
+	end       time.Time
+	timer     *time.Timer
 }
 
-// begin makes the grant end at that time, whatever becomes of its holder; false if the sessions are closed. The server
+// activate makes the grant end at that time, whatever becomes of its holder; false if the sessions are closed. The server
 // alone would end a session later, if the TTL of the sessions is longer or another's clock slower.
-func (g *sessionGrant) begin(end time.Time) bool {
+func (g *sessionGrant) activate(end time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.end = end
-	g.timer = time.AfterFunc(time.Until(end), g.tick)
+	g.timer = time.AfterFunc(time.Until(end), g.onTimer)
 	s := g.sessions
 	s.mu.Lock()
 	open := s.grants != nil
@@ -57,18 +57,18 @@ func (g *sessionGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.keeping {
+	if g.lingering {
 		return ErrExpired
 	}
-	if err := g.check(ctx); err != nil {
+	if err := g.verify(ctx); err != nil {
 		return err
 	}
-	g.extend(ttl)
+	g.setEnd(ttl)
 	return nil
 }
 
-// check is ErrLost unless the session keeps the name; ErrUnavailable if ctx ended before anything was sent.
-func (g *sessionGrant) check(ctx context.Context) error {
+// verify is ErrLost unless the session keeps the name; ErrUnavailable if ctx ended before anything was sent.
+func (g *sessionGrant) verify(ctx context.Context) error {
 	if g.conn == nil {
 		return ErrExpired
 	}
@@ -77,37 +77,37 @@ func (g *sessionGrant) check(ctx context.Context) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
 	defer cancel()
-	if err := g.keeper.check(bounded, g.conn, g.name); err != nil {
+	if err := g.lock.verify(bounded, g.conn, g.name); err != nil {
 		g.hangUp()
 		return fmt.Errorf("%w: the session is gone: %w", ErrExpired, err)
 	}
 	return nil
 }
 
-func (g *sessionGrant) extend(d time.Duration) {
+func (g *sessionGrant) setEnd(d time.Duration) {
 	g.end = time.Now().Add(d)
-	g.arm()
+	g.resetTimer()
 }
 
-// arm sets the timer for the end, or, for a name that is kept longer than the server waits for a word, for the next one.
-func (g *sessionGrant) arm() {
+// resetTimer sets the timer for the end, or, for a name that is kept longer than the server waits for a word, for the next one.
+func (g *sessionGrant) resetTimer() {
 	d := time.Until(g.end)
-	if g.keeping {
+	if g.lingering {
 		d = min(d, g.sessions.ttl/3)
 	}
 	g.timer.Reset(d)
 }
 
-func (g *sessionGrant) tick() {
+func (g *sessionGrant) onTimer() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.conn == nil:
 	case !time.Now().Before(g.end):
 		g.hangUp()
-	case g.keeping && g.check(context.Background()) != nil:
+	case g.lingering && g.verify(context.Background()) != nil:
 	default:
-		g.arm()
+		g.resetTimer()
 	}
 }
 
@@ -119,53 +119,53 @@ func (g *sessionGrant) Release(ctx context.Context, keep time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.freed:
+	case g.unlocked:
 		return ErrExpired
 	case g.conn == nil:
-		return g.evict(ctx)
+		return g.killSession(ctx)
 	case keep > 0:
-		if err := g.check(ctx); err != nil {
+		if err := g.verify(ctx); err != nil {
 			return err
 		}
-		g.keeping = true
-		g.extend(keep)
+		g.lingering = true
+		g.setEnd(keep)
 		return nil
 	}
-	return g.free(ctx)
+	return g.unlock(ctx)
 }
 
-func (g *sessionGrant) free(ctx context.Context) error {
+func (g *sessionGrant) unlock(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
 	defer cancel()
-	if err := g.keeper.free(bounded, g.conn, g.name); err != nil {
+	if err := g.lock.unlock(bounded, g.conn, g.name); err != nil {
 		g.hangUp()
 		return unavailable(ctx, err)
 	}
 	conn := g.conn
-	g.forget()
-	g.freed = true
+	g.detach()
+	g.unlocked = true
 	_ = conn.Close() // back to the pool, which fails for no reason
 	return nil
 }
 
-// evict ends a session that the server may not have seen end. The number alone does not tell whose a session is: a
+// killSession ends a session that the server may not have seen end. The number alone does not tell whose a session is: a
 // server that was started again counts from the beginning.
-func (g *sessionGrant) evict(ctx context.Context) error {
+func (g *sessionGrant) killSession(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
 	defer cancel()
-	row, err := g.sessions.one(bounded, g.keeper, g.name)
+	row, err := g.sessions.find(bounded, g.lock, g.name)
 	switch {
 	case err != nil:
 		return unavailable(ctx, err)
-	case !row.by.Valid:
+	case !row.heldBy.Valid:
 		return ErrExpired
-	case row.by.Int64 != g.id || row.whose() != g.owner:
+	case row.heldBy.Int64 != g.id || row.currentOwner() != g.owner:
 		return ErrStolen
 	}
-	if err := g.sessions.kill(bounded, g.keeper, row); err != nil {
+	if err := g.sessions.kill(bounded, g.lock, row); err != nil {
 		return unavailable(ctx, err)
 	}
-	g.freed = true
+	g.unlocked = true
 	return nil
 }
 
@@ -180,11 +180,11 @@ func (g *sessionGrant) close() {
 
 func (g *sessionGrant) hangUp() {
 	hangUp(g.conn)
-	g.forget()
+	g.detach()
 }
 
-// forget gives up the connection, which was hung up on or is about to go back to the pool.
-func (g *sessionGrant) forget() {
+// detach gives up the connection, which was hung up on or is about to go back to the pool.
+func (g *sessionGrant) detach() {
 	g.conn = nil
 	g.timer.Stop()
 	g.sessions.mu.Lock()

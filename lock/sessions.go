@@ -42,10 +42,10 @@ const (
 	sharedAge = time.Minute
 )
 
-// takesWrites is the SQL for whether the server is one that names may be held on. A server that was demoted keeps its
+// isWritable is the SQL for whether the server is one that names may be held on. A server that was demoted keeps its
 // sessions, and others hold the same names on the server that took its place. The variables are compared as text: some
 // servers have words for them.
-const takesWrites = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF'))"
+const isWritable = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF'))"
 
 var errReadOnly = errors.New("the server is read-only")
 
@@ -69,8 +69,8 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 	}
 	named, rows := config.Clone(), config.Clone()
 	seconds := strconv.Itoa(int((ttl + time.Second - 1) / time.Second))
-	named.Params = with(config.Params, "wait_timeout", seconds)
-	rows.Params = with(named.Params, "autocommit", "0")
+	named.Params = withParam(config.Params, "wait_timeout", seconds)
+	rows.Params = withParam(named.Params, "autocommit", "0")
 	namedConnector, err := mysql.NewConnector(named)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 		return nil, err
 	}
 	s := &Sessions{
-		ttl: ttl, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(committed{rowsConnector}),
+		ttl: ttl, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(readCommitted{rowsConnector}),
 		grants: map[*sessionGrant]bool{},
 	}
 	s.shared.SetMaxOpenConns(sharedConns)
@@ -95,18 +95,18 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 	return s, nil
 }
 
-func with(params map[string]string, name, value string) map[string]string {
+func withParam(params map[string]string, name, value string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, params)
 	all[name] = value
 	return all
 }
 
-// committed makes sessions see what is committed when a statement begins. Otherwise a transaction that holds a row would
+// readCommitted makes sessions see what is committed when a statement begins. Otherwise a transaction that holds a row would
 // keep the server from purging whatever changes meanwhile, in any table.
-type committed struct{ driver.Connector }
+type readCommitted struct{ driver.Connector }
 
-func (c committed) Connect(ctx context.Context) (driver.Conn, error) {
+func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -131,24 +131,24 @@ func (s *Sessions) Close() error {
 	return errors.Join(s.named.Close(), s.rows.Close(), s.shared.Close())
 }
 
-// keeper is a way of having a session keep a name: Named, or Rows.
-type keeper interface {
+// sessionLock is a way of having a session keep a name: Named, or Rows.
+type sessionLock interface {
 	// strategy is what lock_sessions calls it.
 	strategy() string
 	pool() *sql.DB
-	// take makes conn's session keep name, and returns the session's id. An ErrHeld leaves the connection usable.
-	take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error)
-	// check is nil if conn's session keeps name. It makes the server's wait_timeout begin anew.
-	check(ctx context.Context, conn *sql.Conn, name string) error
-	// free makes conn's session keep name no longer.
-	free(ctx context.Context, conn *sql.Conn, name string) error
-	// kept selects what lock_sessions has of each name: the name, the id of the session that keeps it or NULL, and, of
+	// tryLock makes conn's session keep name, and returns the session's id. An ErrHeld leaves the connection usable.
+	tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error)
+	// verify is nil if conn's session keeps name. It makes the server's wait_timeout begin anew.
+	verify(ctx context.Context, conn *sql.Conn, name string) error
+	// unlock makes conn's session keep name no longer.
+	unlock(ctx context.Context, conn *sql.Conn, name string) error
+	// holdersQuery selects what lock_sessions has of each name: the name, the id of the session that keeps it or NULL, and, of
 	// the latest that acquired it, its session_id, its locked_by, and its fence. It ends in a WHERE to be gone on with.
-	kept() string
+	holdersQuery() string
 }
 
-func (s *Sessions) acquire(ctx context.Context, k keeper, name, owner string, ttl time.Duration) (Grant, error) {
-	if err := checkRow(name, owner); err != nil {
+func (s *Sessions) acquire(ctx context.Context, k sessionLock, name, owner string, ttl time.Duration) (Grant, error) {
+	if err := checkNameAndOwner(name, owner); err != nil {
 		return nil, err
 	}
 	if ttl > s.ttl {
@@ -160,21 +160,21 @@ func (s *Sessions) acquire(ctx context.Context, k keeper, name, owner string, tt
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
-	g := &sessionGrant{sessions: s, keeper: k, name: name, owner: owner, conn: conn}
-	g.id, err = k.take(bounded, conn, name)
+	g := &sessionGrant{sessions: s, lock: k, name: name, owner: owner, conn: conn}
+	g.id, err = k.tryLock(bounded, conn, name)
 	if errors.Is(err, ErrHeld) {
 		_ = conn.Close() // back to the pool, which fails for no reason
 		return nil, err
 	}
 	taken := time.Now()
 	if err == nil {
-		g.fence, err = s.number(bounded, k, name, owner, g.id)
+		g.fence, err = s.assignFence(bounded, k, name, owner, g.id)
 	}
 	if err != nil {
 		hangUp(conn)
 		return nil, unavailable(ctx, err)
 	}
-	if !g.begin(taken.Add(ttl)) {
+	if !g.activate(taken.Add(ttl)) {
 		return nil, fmt.Errorf("%w: the sessions are closed", ErrUnavailable)
 	}
 	return g, nil
@@ -187,56 +187,58 @@ func hangUp(conn *sql.Conn) {
 	_ = conn.Close()
 }
 
-const mysqlMicros = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+const mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-// number gives the session that keeps name its fence, and says in the table whose it is. It is committed at once, on a
+// assignFence gives the session that keeps name its fence, and says in the table whose it is. It is committed at once, on a
 // connection of its own: whatever becomes of the session, no number is given twice.
-func (s *Sessions) number(ctx context.Context, k keeper, name, owner string, id int64) (int64, error) {
-	return MySQL.number(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence, locked_by, session_id, locked_at)
-VALUES (?, ?, LAST_INSERT_ID(`+mysqlMicros+`), ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE
-	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlMicros+`)), locked_by = ?, session_id = ?, locked_at = UTC_TIMESTAMP(6)`,
+func (s *Sessions) assignFence(ctx context.Context, k sessionLock, name, owner string, id int64) (int64, error) {
+	return MySQL.execNumber(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence, locked_by, session_id, locked_at)
+VALUES (?, ?, LAST_INSERT_ID(`+mysqlNow+`), ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE
+	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlNow+`)), locked_by = ?, session_id = ?, locked_at = UTC_TIMESTAMP(6)`,
 		k.strategy(), name, owner, id, owner, id)
 }
 
-// raise moves the fence, and leaves alone whose the name is.
-func (s *Sessions) raise(ctx context.Context, k keeper, name string) (int64, error) {
-	return MySQL.number(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence)
-VALUES (?, ?, LAST_INSERT_ID(`+mysqlMicros+`)) ON DUPLICATE KEY UPDATE
-	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlMicros+`))`, k.strategy(), name)
+// raiseFence moves the fence, and leaves alone whose the name is.
+func (s *Sessions) raiseFence(ctx context.Context, k sessionLock, name string) (int64, error) {
+	return MySQL.execNumber(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence)
+VALUES (?, ?, LAST_INSERT_ID(`+mysqlNow+`)) ON DUPLICATE KEY UPDATE
+	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlNow+`))`, k.strategy(), name)
 }
 
-// keeping is a row of keeper.kept.
-type keeping struct {
-	name     string
-	by       sql.NullInt64 // the session that keeps the name
-	recorded sql.NullInt64 // the latest that was given a fence
-	owner    sql.NullString
-	fence    int64
+// sessionRow is a row of keeper.kept.
+type sessionRow struct {
+	name       string
+	heldBy     sql.NullInt64 // the session that keeps the name
+	recordedBy sql.NullInt64 // the latest that was given a fence
+	owner      sql.NullString
+	fence      int64
 }
 
-// whose is the owner of the name, "" if nobody keeps it. Between taking a name and saying so, a session has no owner yet.
-func (k *keeping) whose() string {
+// currentOwner is the owner of the name, "" if nobody keeps it. Between taking a name and saying so, a session has no owner yet.
+func (k *sessionRow) currentOwner() string {
 	switch {
-	case !k.by.Valid:
+	case !k.heldBy.Valid:
 		return ""
-	case k.by == k.recorded && k.owner.Valid:
+	case k.heldBy == k.recordedBy && k.owner.Valid:
 		return k.owner.String
 	}
-	return fmt.Sprintf("session %d", k.by.Int64)
+	return fmt.Sprintf("session %d", k.heldBy.Int64)
 }
 
-func (k *keeping) holder() Holder { return Holder{Name: k.name, Owner: k.whose(), Fence: k.fence} }
+func (k *sessionRow) holder() Holder {
+	return Holder{Name: k.name, Owner: k.currentOwner(), Fence: k.fence}
+}
 
 // query asks for what is kept, each name or the one.
-func (s *Sessions) query(ctx context.Context, k keeper, condition string, args ...any) (found []keeping, err error) {
-	rows, err := s.shared.QueryContext(ctx, k.kept()+condition, args...)
+func (s *Sessions) query(ctx context.Context, k sessionLock, condition string, args ...any) (found []sessionRow, err error) {
+	rows, err := s.shared.QueryContext(ctx, k.holdersQuery()+condition, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var row keeping
-		if err := rows.Scan(&row.name, &row.by, &row.recorded, &row.owner, &row.fence); err != nil {
+		var row sessionRow
+		if err := rows.Scan(&row.name, &row.heldBy, &row.recordedBy, &row.owner, &row.fence); err != nil {
 			return nil, err
 		}
 		found = append(found, row)
@@ -244,51 +246,51 @@ func (s *Sessions) query(ctx context.Context, k keeper, condition string, args .
 	return found, rows.Err()
 }
 
-func (s *Sessions) one(ctx context.Context, k keeper, name string) (keeping, error) {
+func (s *Sessions) find(ctx context.Context, k sessionLock, name string) (sessionRow, error) {
 	found, err := s.query(ctx, k, " AND s.name = ?", name)
 	if err != nil || len(found) == 0 {
-		return keeping{name: name}, err
+		return sessionRow{name: name}, err
 	}
 	return found[0], nil
 }
 
-func (s *Sessions) list(ctx context.Context, k keeper) (held []Holder, err error) {
+func (s *Sessions) list(ctx context.Context, k sessionLock) (held []Holder, err error) {
 	found, err := s.query(ctx, k, " ORDER BY s.name")
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
 	for _, row := range found {
-		if row.by.Valid {
+		if row.heldBy.Valid {
 			held = append(held, row.holder())
 		}
 	}
 	return held, nil
 }
 
-func (s *Sessions) show(ctx context.Context, k keeper, name string) (Holder, error) {
-	row, err := s.one(ctx, k, name)
+func (s *Sessions) show(ctx context.Context, k sessionLock, name string) (Holder, error) {
+	row, err := s.find(ctx, k, name)
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
 	return row.holder(), nil
 }
 
-func (s *Sessions) breakSession(ctx context.Context, k keeper, name string) (Holder, error) {
+func (s *Sessions) breakSession(ctx context.Context, k sessionLock, name string) (Holder, error) {
 	if err := checkName(name); err != nil {
 		return Holder{}, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
 	defer cancel()
-	fence, err := s.raise(bounded, k, name)
+	fence, err := s.raiseFence(bounded, k, name)
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
-	row, err := s.one(bounded, k, name)
+	row, err := s.find(bounded, k, name)
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
 	row.fence = fence
-	if row.by.Valid {
+	if row.heldBy.Valid {
 		err = s.kill(bounded, k, row)
 	}
 	if err != nil {
@@ -301,14 +303,14 @@ func (s *Sessions) breakSession(ctx context.Context, k keeper, name string) (Hol
 const killPause = 2 * time.Millisecond
 
 // kill ends the session that keeps a name, and returns when it does so no longer.
-func (s *Sessions) kill(ctx context.Context, k keeper, row keeping) error {
-	_, err := s.shared.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", row.by.Int64))
+func (s *Sessions) kill(ctx context.Context, k sessionLock, row sessionRow) error {
+	_, err := s.shared.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", row.heldBy.Int64))
 	if err != nil && !isMySQL(err, noSuchThread) {
 		return err
 	}
 	for {
-		now, err := s.one(ctx, k, row.name)
-		if err != nil || now.by != row.by {
+		now, err := s.find(ctx, k, row.name)
+		if err != nil || now.heldBy != row.heldBy {
 			return err
 		}
 		if err := pauseFor(ctx, killPause); err != nil {

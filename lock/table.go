@@ -37,26 +37,26 @@ func NewTable(db *sql.DB, dialect Dialect) *Table {
 // tableSQL is the statements. Durations are in microseconds; insert, take, extend, release and raise are for
 // Dialect.number.
 type tableSQL struct {
-	all     string // the columns of tableRow
-	held    string // the condition that a row is taken
-	insert  string // name, ttl, owner: takes a name that has no row
-	take    string // ttl, owner, name, owner: takes a name that is free or the owner's
-	extend  string // ttl, name, owner
-	release string // keep, name, owner
-	raise   string // name: moves the fence
-	free    string // name; also of its owner: to a renewal that waited for this the time seems to be that of its beginning
+	selectRows    string // the columns of tableRow
+	heldCondition string // the condition that a row is taken
+	acquireNew    string // name, ttl, owner: takes a name that has no row
+	acquireFree   string // ttl, owner, name, owner: takes a name that is free or the owner's
+	extend        string // ttl, name, owner
+	release       string // keep, name, owner
+	raiseFence    string // name: moves the fence
+	clearOwner    string // name; also of its owner: to a renewal that waited for this the time seems to be that of its beginning
 }
 
 // A hold lasts from now to the microsecond. A release counts from the millisecond: rounded up to one, as MySQL does, the
 // name would seem taken a moment longer. lock_until is set also where it stays: where explicit_defaults_for_timestamp is
 // OFF, as on MariaDB before 10.10, ShedLock's column is ON UPDATE CURRENT_TIMESTAMP.
 var mysqlTable = tableSQL{
-	all: `SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until),
+	selectRows: `SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) FROM shedlock`,
-	held: `lock_until > UTC_TIMESTAMP(6)`,
-	insert: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND,
+	heldCondition: `lock_until > UTC_TIMESTAMP(6)`,
+	acquireNew: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND,
 	'1970-01-01' + INTERVAL LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3))) MICROSECOND, ?)`,
-	take: `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, locked_at = ` + mysqlNextFence + `,
+	acquireFree: `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, locked_at = ` + mysqlNextFence + `,
 	locked_by = ? WHERE name = ? AND (lock_until <= UTC_TIMESTAMP(6) OR locked_by = ?)`,
 	extend: `UPDATE shedlock SET lock_until = '1970-01-01' + INTERVAL
 	LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?) MICROSECOND
@@ -64,8 +64,8 @@ var mysqlTable = tableSQL{
 	release: `UPDATE shedlock SET lock_until = '1970-01-01' + INTERVAL
 	LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) + ?) MICROSECOND
 	WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)`,
-	raise: `UPDATE shedlock SET lock_until = lock_until, locked_at = ` + mysqlNextFence + ` WHERE name = ?`,
-	free:  `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3), locked_by = '' WHERE name = ? AND lock_until > UTC_TIMESTAMP(6)`,
+	raiseFence: `UPDATE shedlock SET lock_until = lock_until, locked_at = ` + mysqlNextFence + ` WHERE name = ?`,
+	clearOwner: `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3), locked_by = '' WHERE name = ? AND lock_until > UTC_TIMESTAMP(6)`,
 }
 
 const mysqlNextFence = `'1970-01-01' + INTERVAL LAST_INSERT_ID(GREATEST(
@@ -74,17 +74,17 @@ const mysqlNextFence = `'1970-01-01' + INTERVAL LAST_INSERT_ID(GREATEST(
 
 // Times are text, 'YYYY-MM-DD HH:MM:SS.SSS' in UTC, and compare as such; the clock has no more than milliseconds.
 var sqliteTable = tableSQL{
-	all: `SELECT name, locked_by, CAST(ROUND((unixepoch(lock_until, 'subsec') - unixepoch('now', 'subsec')) * 1000) AS INTEGER) * 1000,
+	selectRows: `SELECT name, locked_by, CAST(ROUND((unixepoch(lock_until, 'subsec') - unixepoch('now', 'subsec')) * 1000) AS INTEGER) * 1000,
 	` + sqliteFence + ` FROM shedlock`,
-	held: `lock_until > ` + sqliteNow,
-	insert: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, ` + sqliteLater + `, ` + sqliteNow + `, ?)
+	heldCondition: `lock_until > ` + sqliteNow,
+	acquireNew: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, ` + sqliteLater + `, ` + sqliteNow + `, ?)
 	ON CONFLICT (name) DO NOTHING RETURNING ` + sqliteFence,
-	take: `UPDATE shedlock SET lock_until = ` + sqliteLater + `, locked_at = ` + sqliteNextTime + `, locked_by = ?
+	acquireFree: `UPDATE shedlock SET lock_until = ` + sqliteLater + `, locked_at = ` + sqliteNextTime + `, locked_by = ?
 	WHERE name = ? AND (lock_until <= ` + sqliteNow + ` OR locked_by = ?) RETURNING ` + sqliteFence,
-	extend:  sqliteExtend,
-	release: sqliteExtend,
-	raise:   `UPDATE shedlock SET locked_at = ` + sqliteNextTime + ` WHERE name = ? RETURNING ` + sqliteFence,
-	free:    `UPDATE shedlock SET lock_until = ` + sqliteNow + `, locked_by = '' WHERE name = ? AND lock_until > ` + sqliteNow,
+	extend:     sqliteExtend,
+	release:    sqliteExtend,
+	raiseFence: `UPDATE shedlock SET locked_at = ` + sqliteNextTime + ` WHERE name = ? RETURNING ` + sqliteFence,
+	clearOwner: `UPDATE shedlock SET lock_until = ` + sqliteNow + `, locked_by = '' WHERE name = ? AND lock_until > ` + sqliteNow,
 }
 
 const (
@@ -111,8 +111,8 @@ func (r *tableRow) scan(scan func(...any) error) error {
 	return err
 }
 
-func (t *Table) look(ctx context.Context, db database, name string) (r tableRow, err error) {
-	err = r.scan(db.QueryRowContext(ctx, t.sql.all+" WHERE name = ?", name).Scan)
+func (t *Table) row(ctx context.Context, db querier, name string) (r tableRow, err error) {
+	err = r.scan(db.QueryRowContext(ctx, t.sql.selectRows+" WHERE name = ?", name).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return tableRow{}, nil
 	}
@@ -124,11 +124,11 @@ const tableTries = 2
 
 // Acquire implements Strategy.
 func (t *Table) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
-	if err := checkRow(name, owner); err != nil {
+	if err := checkNameAndOwner(name, owner); err != nil {
 		return nil, err
 	}
 	for range tableTries {
-		row, err := t.look(ctx, t.db, name)
+		row, err := t.row(ctx, t.db, name)
 		if err != nil {
 			return nil, unavailable(ctx, err)
 		}
@@ -137,9 +137,9 @@ func (t *Table) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 		}
 		g := &tableGrant{table: t, name: name, owner: owner}
 		if row.name == "" {
-			g.fence, err = t.dialect.number(ctx, t.db, t.sql.insert, name, micros(ttl), owner)
+			g.fence, err = t.dialect.execNumber(ctx, t.db, t.sql.acquireNew, name, micros(ttl), owner)
 		} else {
-			g.fence, err = t.dialect.number(ctx, t.db, t.sql.take, micros(ttl), owner, name, owner)
+			g.fence, err = t.dialect.execNumber(ctx, t.db, t.sql.acquireFree, micros(ttl), owner, name, owner)
 		}
 		if err != nil {
 			return g, unavailable(ctx, err)
@@ -166,24 +166,24 @@ func (g *tableGrant) Fence() int64 { return g.fence }
 
 // Extend implements Grant.
 func (g *tableGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	return g.move(ctx, g.table.sql.extend, ttl)
+	return g.moveEnd(ctx, g.table.sql.extend, ttl)
 }
 
 // Release implements Grant.
 func (g *tableGrant) Release(ctx context.Context, keep time.Duration) error {
-	return g.move(ctx, g.table.sql.release, keep)
+	return g.moveEnd(ctx, g.table.sql.release, keep)
 }
 
-// move moves the end of a hold that has not ended.
-func (g *tableGrant) move(ctx context.Context, query string, d time.Duration) error {
-	moved, err := g.table.dialect.number(ctx, g.table.db, query, micros(d), g.name, g.owner)
+// moveEnd moves the end of a hold that has not ended.
+func (g *tableGrant) moveEnd(ctx context.Context, query string, d time.Duration) error {
+	moved, err := g.table.dialect.execNumber(ctx, g.table.db, query, micros(d), g.name, g.owner)
 	if err != nil {
 		return unavailable(ctx, err)
 	}
 	if moved > 0 {
 		return nil
 	}
-	row, err := g.table.look(ctx, g.table.db, g.name)
+	row, err := g.table.row(ctx, g.table.db, g.name)
 	switch {
 	case err != nil:
 		return unavailable(ctx, err)
@@ -195,7 +195,7 @@ func (g *tableGrant) move(ctx context.Context, query string, d time.Duration) er
 
 // List implements Registry.
 func (t *Table) List(ctx context.Context) (found []Holder, err error) {
-	rows, err := t.db.QueryContext(ctx, t.sql.all+" WHERE "+t.sql.held+" ORDER BY name")
+	rows, err := t.db.QueryContext(ctx, t.sql.selectRows+" WHERE "+t.sql.heldCondition+" ORDER BY name")
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
@@ -215,7 +215,7 @@ func (t *Table) List(ctx context.Context) (found []Holder, err error) {
 
 // Show implements Registry.
 func (t *Table) Show(ctx context.Context, name string) (Holder, error) {
-	row, err := t.look(ctx, t.db, name)
+	row, err := t.row(ctx, t.db, name)
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
@@ -240,7 +240,7 @@ func (t *Table) Break(ctx context.Context, name string) (Holder, error) {
 		return Holder{}, unavailable(ctx, err)
 	}
 	defer func() { _ = tx.Rollback() }() // nothing to undo once it is committed
-	h, err := t.breakIn(ctx, tx, name)
+	h, err := t.breakInTx(ctx, tx, name)
 	if err == nil {
 		err = tx.Commit()
 	}
@@ -250,12 +250,12 @@ func (t *Table) Break(ctx context.Context, name string) (Holder, error) {
 	return h, nil
 }
 
-// breakIn writes first and reads then: the row is locked, and a SQLite transaction that has read can't write when
+// breakInTx writes first and reads then: the row is locked, and a SQLite transaction that has read can't write when
 // somebody else has.
-func (t *Table) breakIn(ctx context.Context, tx *sql.Tx, name string) (Holder, error) {
-	fence, err := t.dialect.number(ctx, tx, t.sql.raise, name)
+func (t *Table) breakInTx(ctx context.Context, tx *sql.Tx, name string) (Holder, error) {
+	fence, err := t.dialect.execNumber(ctx, tx, t.sql.raiseFence, name)
 	if fence == 0 && err == nil {
-		fence, err = t.dialect.number(ctx, tx, t.sql.insert, name, 0, "")
+		fence, err = t.dialect.execNumber(ctx, tx, t.sql.acquireNew, name, 0, "")
 	}
 	if err != nil {
 		return Holder{}, err
@@ -263,11 +263,11 @@ func (t *Table) breakIn(ctx context.Context, tx *sql.Tx, name string) (Holder, e
 	if fence == 0 {
 		return Holder{}, fmt.Errorf("%q was acquired for the first time in this moment", name)
 	}
-	row, err := t.look(ctx, tx, name)
+	row, err := t.row(ctx, tx, name)
 	if err != nil {
 		return Holder{}, err
 	}
-	if _, err := tx.ExecContext(ctx, t.sql.free, name); err != nil {
+	if _, err := tx.ExecContext(ctx, t.sql.clearOwner, name); err != nil {
 		return Holder{}, err
 	}
 	return row.holder(name), nil
