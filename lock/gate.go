@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,8 +22,7 @@ type Gate struct {
 	timeout time.Duration
 	log     *slog.Logger
 	metrics *Metrics
-	down    atomic.Bool
-	away    outages
+	outages outages
 }
 
 // NewGate returns a gate on client. No call waits longer than timeout. The client must heed contexts
@@ -56,7 +56,7 @@ func (g *Gate) Obtain(ctx context.Context, name, owner string, ttl time.Duration
 
 func (g *Gate) obtain(ctx context.Context, name, owner string, ttl time.Duration) (*Pass, error) {
 	pass := &Pass{gate: g, name: name, owner: owner}
-	if g.down.Load() {
+	if g.outages.now.Load() {
 		return pass, ErrUnavailable
 	}
 	bounded, cancel := context.WithTimeout(ctx, g.timeout)
@@ -76,7 +76,7 @@ func (g *Gate) obtain(ctx context.Context, name, owner string, ttl time.Duration
 
 // Owner returns who has name, "" if nobody has. ErrUnavailable that nobody can tell.
 func (g *Gate) Owner(ctx context.Context, name string) (string, error) {
-	if g.down.Load() {
+	if g.outages.now.Load() {
 		return "", ErrUnavailable
 	}
 	bounded, cancel := context.WithTimeout(ctx, g.timeout)
@@ -119,7 +119,7 @@ func (g *Gate) Release(ctx context.Context, name, owner string) error {
 }
 
 func (g *Gate) runScript(ctx context.Context, script *redis.Script, name string, args ...any) error {
-	if g.down.Load() {
+	if g.outages.now.Load() {
 		return ErrUnavailable
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -135,8 +135,11 @@ func (g *Gate) runScript(ctx context.Context, script *redis.Script, name string,
 	return nil
 }
 
-// Degraded reports whether Redis is taken to be away.
-func (g *Gate) Degraded() bool { return g.down.Load() }
+// Degraded reports whether the gate considers Redis unreachable.
+func (g *Gate) Degraded() bool { return g.outages.now.Load() }
+
+// DegradedFor returns how long Redis was considered unreachable since the gate was made. It never decreases.
+func (g *Gate) DegradedFor() time.Duration { return g.outages.total() }
 
 // fail says what became of a call, and takes Redis to be away unless the call ended for the caller's own reasons
 // or Redis has answered, if with an error.
@@ -145,7 +148,7 @@ func (g *Gate) fail(caller context.Context, err error) error {
 	if caller.Err() != nil || errors.As(err, &answered) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	if g.away.begin(&g.down) {
+	if g.outages.begin() {
 		g.log.Warn("redis is away, going on without it", "error", err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -173,14 +176,14 @@ func (g *Gate) Run(ctx context.Context) {
 
 func (g *Gate) probe(ctx context.Context) {
 	timeout := healthyProbe
-	if g.down.Load() {
+	if g.outages.now.Load() {
 		timeout = g.timeout
 	}
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := g.client.Ping(bounded).Err(); err != nil {
 		_ = g.fail(ctx, err)
-	} else if g.away.end(&g.down) {
+	} else if g.outages.end() {
 		g.log.Info("redis is back")
 	}
 }
@@ -195,4 +198,47 @@ func (g *Gate) EvictionPolicy(ctx context.Context) (string, error) {
 		return "", g.fail(ctx, err)
 	}
 	return info["Memory"]["maxmemory_policy"], nil
+}
+
+// outages records whether there is an outage now, and how long all of them have lasted.
+type outages struct {
+	now atomic.Bool
+
+	mu    sync.Mutex
+	since time.Time     // start of the current outage
+	past  time.Duration // sum of the earlier outages
+}
+
+// begin starts an outage. It reports false if there is one already.
+func (o *outages) begin() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now.Swap(true) {
+		return false
+	}
+	o.since = time.Now()
+	return true
+}
+
+// end ends the outage. It reports false if there was none.
+func (o *outages) end() bool {
+	if !o.now.Load() {
+		return false // the usual case, without the mutex
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.now.Swap(false) {
+		return false
+	}
+	o.past += time.Since(o.since)
+	return true
+}
+
+func (o *outages) total() time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now.Load() {
+		return o.past + time.Since(o.since)
+	}
+	return o.past
 }

@@ -105,7 +105,7 @@ func (l *Lease) release(ctx context.Context) error {
 	case errors.Is(err, ErrUnavailable):
 		l.locker.log.Warn("lock not released yet", "name", l.name, "owner", l.owner, "error", err)
 		if keep == 0 {
-			l.locker.orphans.release(l.locker, l.grant, end, true)
+			l.locker.orphans.release(l.grant, end, true)
 		}
 	case errors.Is(err, ErrLost):
 		l.locker.metrics.lose(err)

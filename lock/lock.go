@@ -125,3 +125,24 @@ func unavailable(ctx context.Context, err error) error {
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
+
+// sleep waits for d. It returns the context's error if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// detach returns a context with ctx's deadline that is not canceled with ctx.
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	detached := context.WithoutCancel(ctx)
+	if end, bounded := ctx.Deadline(); bounded {
+		return context.WithDeadline(detached, end)
+	}
+	return detached, func() {}
+}

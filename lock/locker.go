@@ -32,9 +32,7 @@ type Locker struct {
 	metrics  *Metrics
 	started  time.Time
 
-	closing   chan struct{}
-	closeOnce sync.Once
-	orphans   orphans
+	orphans orphans
 
 	mu         sync.Mutex
 	waiters    map[string]*waiters
@@ -45,8 +43,10 @@ type Locker struct {
 func New(strategy Strategy, o Options) *Locker {
 	l := &Locker{
 		strategy: strategy, instance: o.Who, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
-		started: time.Now(), closing: make(chan struct{}), waiters: map[string]*waiters{}, lastWarned: map[string]time.Time{},
+		started: time.Now(), waiters: map[string]*waiters{}, lastWarned: map[string]time.Time{},
 	}
+	l.orphans.timeout = l.timeout
+	l.orphans.ctx, l.orphans.cancel = context.WithCancel(context.Background())
 	if l.instance == "" {
 		host, _ := os.Hostname()
 		l.instance = fmt.Sprintf("%.40s:%d", host, os.Getpid())
@@ -63,8 +63,7 @@ func New(strategy Strategy, o Options) *Locker {
 // Close gives up what acquisitions and releases without an answer may have left on the server: it ends by itself. What
 // is held stays held until it is released or lost; acquiring goes on to work.
 func (l *Locker) Close() {
-	l.closeOnce.Do(func() { close(l.closing) })
-	l.orphans.wait()
+	l.orphans.close()
 }
 
 // Acquire takes name, at once or within hold.Wait. A HeldError says who has it, ErrUnavailable that nobody can tell,
@@ -147,7 +146,7 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 		return newLease(parent, l, grant, name, owner, hold, sent), nil
 	}
 	if grant != nil {
-		l.orphans.release(l, grant, sent.Add(hold.TTL), false)
+		l.orphans.release(grant, sent.Add(hold.TTL), false)
 	}
 	if errors.Is(err, ErrUnavailable) && !cut {
 		l.warn(name, err)

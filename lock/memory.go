@@ -13,12 +13,12 @@ type Memory struct {
 	mu       sync.Mutex
 	held     map[string]*memoryGrant
 	fence    int64 // the latest of any name
-	watching map[string]map[chan struct{}]bool
+	watchers watchers
 }
 
 // NewMemory returns a Memory in which nothing is held.
 func NewMemory() *Memory {
-	return &Memory{held: map[string]*memoryGrant{}, watching: map[string]map[chan struct{}]bool{}}
+	return &Memory{held: map[string]*memoryGrant{}, watchers: watchers{}}
 }
 
 type memoryGrant struct {
@@ -64,35 +64,18 @@ func (m *Memory) nextFence(now time.Time) int64 {
 func (m *Memory) Watch(_ context.Context, name string) (<-chan struct{}, func(), error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	freed := make(chan struct{}, 1)
-	wake(freed)
-	if m.watching[name] == nil {
-		m.watching[name] = map[chan struct{}]bool{}
-	}
-	m.watching[name][freed] = true
-	return freed, func() {
+	released, _ := m.watchers.add(name)
+	notify(released) // the watch has begun
+	return released, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if delete(m.watching[name], freed); len(m.watching[name]) == 0 {
-			delete(m.watching, name)
-		}
+		m.watchers.remove(name, released)
 	}, nil
 }
 
-// release takes name from whoever has it.
 func (m *Memory) release(name string) {
 	delete(m.held, name)
-	for freed := range m.watching[name] {
-		wake(freed)
-	}
-}
-
-// wake leaves a value in freed, which has room for one.
-func wake(freed chan<- struct{}) {
-	select {
-	case freed <- struct{}{}:
-	default:
-	}
+	m.watchers.notifyAll(name)
 }
 
 // List implements Registry.

@@ -81,21 +81,9 @@ func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 			return g, err
 		case undone != nil:
 			return g, undone
-		case !errors.Is(err, errSplit) || try == splitTries || !pause(ctx, rand.N(splitPause)):
+		case !errors.Is(err, errSplit) || try == splitTries || sleep(ctx, rand.N(splitPause)) != nil:
 			return nil, err
 		}
-	}
-}
-
-// pause reports whether d has passed; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -77,15 +77,6 @@ func (q *Quorum) askAll(ctx context.Context, server func(ctx context.Context, i 
 	return v
 }
 
-// detach returns a context with ctx's deadline that does not end with ctx: what is not waited for is sent all the same.
-func detach(ctx context.Context) (context.Context, context.CancelFunc) {
-	detached := context.WithoutCancel(ctx)
-	if end, bounded := ctx.Deadline(); bounded {
-		return context.WithDeadline(detached, end)
-	}
-	return detached, func() {}
-}
-
 // unavailable is ErrUnavailable with what each server said, which is not what they said together: one who says held or
 // lost does not make it so.
 func (v votes) unavailable(ctx context.Context) error {

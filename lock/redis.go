@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -18,16 +17,19 @@ import (
 // of it, and so does a flush, or an eviction. The holder learns it at its next renewal. What must not happen twice even
 // then is for the fence to refuse.
 type Redis struct {
-	client   redis.UniversalClient
-	keys     Keys
-	renewals renewalBatcher
-	watches  watches
+	client        redis.UniversalClient
+	keys          Keys
+	renewals      renewalBatcher
+	subscriptions subscriptions
 }
 
 // NewRedis returns leases on client, which must heed contexts (ContextTimeoutEnabled) and must not retry, as those of
 // [Dial].
 func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
-	return &Redis{client: client, keys: keys, renewals: renewalBatcher{client: client}, watches: watches{client: client}}
+	return &Redis{
+		client: client, keys: keys,
+		renewals: renewalBatcher{client: client}, subscriptions: subscriptions{client: client},
+	}
 }
 
 // Keys says which key a name has.
@@ -187,37 +189,4 @@ func scriptError(ctx context.Context, answer *redis.Cmd) error {
 		return ErrStolen
 	}
 	return nil
-}
-
-// Show implements Registry.
-func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
-	var value *redis.StringCmd
-	var left *redis.DurationCmd
-	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		value, left = p.Get(ctx, r.keys.lockKey(name)), p.PTTL(ctx, r.keys.lockKey(name))
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return Holder{}, unavailable(ctx, err)
-	}
-	h := Holder{Name: name, Left: max(left.Val(), 0)}
-	h.Owner, h.Fence = parseValue(value.Val())
-	return h, nil
-}
-
-// Break implements Registry.
-func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
-	answer, err := breakScript.Run(ctx, r.client, []string{r.keys.lockKey(name), r.keys.fenceKey(name)},
-		fenceTTLSeconds, r.keys.releaseChannel(name)).Slice()
-	if err != nil {
-		return Holder{}, unavailable(ctx, err)
-	}
-	if len(answer) != 3 {
-		return Holder{}, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
-	}
-	h := Holder{Name: name, Left: remainingOf(answer[1])}
-	h.Fence, _ = answer[0].(int64)
-	value, _ := answer[2].(string)
-	h.Owner, _ = parseValue(value)
-	return h, nil
 }

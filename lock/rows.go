@@ -74,7 +74,7 @@ func (r *Rows) tryLock(ctx context.Context, conn *sql.Conn, name string) (id int
 		case found.owner.Valid || try == rowsTries:
 			return 0, &HeldError{Owner: found.owner.String}
 		default:
-			err = pauseFor(ctx, rowsPause)
+			err = sleep(ctx, rowsPause)
 		}
 		if err != nil {
 			return 0, err
@@ -116,17 +116,6 @@ WHERE NOT EXISTS (SELECT 1 FROM lock_rows WHERE name = ?)`, name, name)
 		_, err = conn.ExecContext(ctx, "COMMIT")
 	}
 	return err
-}
-
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // verify needs no look at the row: the transaction is there as long as the session is.

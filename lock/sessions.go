@@ -313,7 +313,7 @@ func (s *Sessions) kill(ctx context.Context, k sessionLock, row sessionRow) erro
 		if err != nil || now.heldBy != row.heldBy {
 			return err
 		}
-		if err := pauseFor(ctx, killPause); err != nil {
+		if err := sleep(ctx, killPause); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,8 @@ package lock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -63,3 +65,36 @@ func (r *Redis) scan(ctx context.Context, server redis.Cmdable) ([]string, error
 
 // globEscaper quotes what has a meaning in a pattern.
 var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
+
+// Show implements Registry.
+func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
+	var value *redis.StringCmd
+	var left *redis.DurationCmd
+	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		value, left = p.Get(ctx, r.keys.lockKey(name)), p.PTTL(ctx, r.keys.lockKey(name))
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return Holder{}, unavailable(ctx, err)
+	}
+	h := Holder{Name: name, Left: max(left.Val(), 0)}
+	h.Owner, h.Fence = parseValue(value.Val())
+	return h, nil
+}
+
+// Break implements Registry.
+func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
+	answer, err := breakScript.Run(ctx, r.client, []string{r.keys.lockKey(name), r.keys.fenceKey(name)},
+		fenceTTLSeconds, r.keys.releaseChannel(name)).Slice()
+	if err != nil {
+		return Holder{}, unavailable(ctx, err)
+	}
+	if len(answer) != 3 {
+		return Holder{}, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
+	}
+	h := Holder{Name: name, Left: remainingOf(answer[1])}
+	h.Fence, _ = answer[0].(int64)
+	value, _ := answer[2].(string)
+	h.Owner, _ = parseValue(value)
+	return h, nil
+}
