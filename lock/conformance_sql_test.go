@@ -43,15 +43,15 @@ func TestTableOfSQLiteConforms(t *testing.T) {
 			create(t, db, lock.SQLite)
 			return locktest.Server{URL: path, Flush: func() { exec(t, db, "DELETE FROM shedlock") }}
 		},
-		Brief: 3 * brief, // one writes at a time
-		Lacks: map[string]string{
+		MinTTL: 3 * minTTL, // one writes at a time
+		Missing: map[string]string{
 			"Skewed": file, "Link": file, "Partition": file, "Delay": file, "Cut": file, "LoseReply": file, "Hold": file, "Freeze": file, "Kill": file,
 		},
 	})
 }
 
-// unhurried is the shortest TTL of what commits, which waits for the disk, on a machine that has more to do.
-const unhurried = 5 * brief
+// minDatabaseTTL is the shortest TTL of what commits, which waits for the disk, on a machine that has more to do.
+const minDatabaseTTL = 5 * minTTL
 
 func tableRig(engine string) locktest.Rig {
 	rig := databaseRig(engine)
@@ -66,13 +66,13 @@ func tableRig(engine string) locktest.Rig {
 		s.Flush = func() { exec(t, db, "DELETE FROM shedlock") }
 		return s
 	}
-	rig.Brief = unhurried
+	rig.MinTTL = minDatabaseTTL
 	return rig
 }
 
 func sessionRig(engine string, strategy func(*lock.Sessions) lock.Strategy) locktest.Rig {
 	rig := databaseRig(engine)
-	rig.Skewed, rig.Lacks["Skewed"] = nil, "a session ends by how much time passes"
+	rig.StartSkewed, rig.Missing["Skewed"] = nil, "a session ends by how much time passes"
 	rig.Open = func(t testing.TB, url string, longest time.Duration) lock.Strategy {
 		t.Helper()
 		const names = 30
@@ -83,8 +83,8 @@ func sessionRig(engine string, strategy func(*lock.Sessions) lock.Strategy) lock
 		t.Cleanup(func() { s.Close() })
 		return strategy(s)
 	}
-	rig.Brief, rig.Session = time.Second, true
-	rig.Lacks["Flush"] = "what the tables hold does not say who has a name"
+	rig.MinTTL, rig.EndsWithConnection = time.Second, true
+	rig.Missing["Flush"] = "what the tables hold does not say who has a name"
 	return rig
 }
 
@@ -113,15 +113,15 @@ func rowsRig(engine string) locktest.Rig {
 
 func databaseRig(engine string) locktest.Rig {
 	rig := locktest.Rig{
-		Start: func(t testing.TB) locktest.Server { return databaseServer(t, engines[engine](t)) },
-		Lacks: map[string]string{},
+		Start:   func(t testing.TB) locktest.Server { return databaseServer(t, engines[engine](t)) },
+		Missing: map[string]string{},
 	}
 	if engine == "MariaDB" {
-		rig.Skewed = func(t testing.TB, offset time.Duration) locktest.Server {
+		rig.StartSkewed = func(t testing.TB, offset time.Duration) locktest.Server {
 			return databaseServer(t, servertest.StartMariaDBSkewed(t, offset))
 		}
 	} else {
-		rig.Lacks["Skewed"] = "MariaDB's is enough"
+		rig.Missing["Skewed"] = "MariaDB's is enough"
 	}
 	return rig
 }

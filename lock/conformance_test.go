@@ -15,8 +15,8 @@ import (
 	"firsttap/servertest"
 )
 
-// brief is the shortest TTL of the strategies whose server counts milliseconds.
-const brief = 250 * time.Millisecond
+// minTTL is the shortest TTL of the strategies whose server counts milliseconds.
+const minTTL = 250 * time.Millisecond
 
 func dial(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
@@ -35,9 +35,9 @@ func TestMemoryConforms(t *testing.T) {
 			m, _ := memories.LoadOrStore(url, lock.NewMemory())
 			return m.(*lock.Memory)
 		},
-		Start: func(testing.TB) locktest.Server { return locktest.Server{URL: "memory"} },
-		Brief: brief,
-		Local: true,
+		Start:     func(testing.TB) locktest.Server { return locktest.Server{URL: "memory"} },
+		MinTTL:    minTTL,
+		InProcess: true,
 	})
 }
 
@@ -59,28 +59,28 @@ func TestQuorumConforms(t *testing.T) {
 		}
 		return q
 	})
-	rig.Splits = true
+	rig.MayRefuseAll = true
 	locktest.Run(t, rig)
 }
 
 // Clients of a cluster go where its nodes tell them, and those of a Sentinel where the sentinels do.
-const pastAnyLink = "clients find their way past any link"
+const bypassesLinks = "clients find their way past any link"
 
 func TestRedisClusterConforms(t *testing.T) {
 	locktest.Run(t, locktest.Rig{
-		Open: openTagged,
+		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			cluster := servertest.StartRedisCluster(t)
-			nodes := servers{t, cluster.Nodes[:]}
+			nodes := redisServers{t, cluster.Nodes[:]}
 			return locktest.Server{
 				URL: cluster.URL(), Flush: nodes.flush,
 				Freeze: nodes.each((*servertest.Redis).Freeze), Thaw: nodes.each((*servertest.Redis).Thaw),
 			}
 		},
-		Brief: brief,
-		Lacks: map[string]string{
-			"Skewed": "one server's is enough", "Link": pastAnyLink, "Partition": pastAnyLink, "Delay": pastAnyLink, "Cut": pastAnyLink,
-			"LoseReply": pastAnyLink, "Hold": pastAnyLink, "Kill": "nodes that are new to each other again are no cluster",
+		MinTTL: minTTL,
+		Missing: map[string]string{
+			"Skewed": "one server's is enough", "Link": bypassesLinks, "Partition": bypassesLinks, "Delay": bypassesLinks, "Cut": bypassesLinks,
+			"LoseReply": bypassesLinks, "Hold": bypassesLinks, "Kill": "nodes that are new to each other again are no cluster",
 		},
 	})
 }
@@ -88,20 +88,20 @@ func TestRedisClusterConforms(t *testing.T) {
 func TestRedisSentinelConforms(t *testing.T) {
 	const failover = "the sentinels would make the replica the master"
 	locktest.Run(t, locktest.Rig{
-		Open: openTagged,
+		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			s := servertest.StartRedisSentinel(t)
-			return locktest.Server{URL: s.URL(), Flush: servers{t, []*servertest.Redis{s.Master()}}.flush}
+			return locktest.Server{URL: s.URL(), Flush: redisServers{t, []*servertest.Redis{s.Master()}}.flush}
 		},
-		Brief: brief,
-		Lacks: map[string]string{
-			"Skewed": "one server's is enough", "Link": pastAnyLink, "Partition": pastAnyLink, "Delay": pastAnyLink, "Cut": pastAnyLink,
-			"LoseReply": pastAnyLink, "Hold": pastAnyLink, "Kill": failover, "Freeze": failover,
+		MinTTL: minTTL,
+		Missing: map[string]string{
+			"Skewed": "one server's is enough", "Link": bypassesLinks, "Partition": bypassesLinks, "Delay": bypassesLinks, "Cut": bypassesLinks,
+			"LoseReply": bypassesLinks, "Hold": bypassesLinks, "Kill": failover, "Freeze": failover,
 		},
 	})
 }
 
-func openTagged(t testing.TB, url string, _ time.Duration) lock.Strategy {
+func openRedis(t testing.TB, url string, _ time.Duration) lock.Strategy {
 	return lock.NewRedis(dial(t, url), lock.Tagged("lock"))
 }
 
@@ -113,28 +113,28 @@ func redisRig(n int, open func(t testing.TB, urls []string) lock.Strategy) lockt
 		for range n - 1 {
 			all = append(all, servertest.StartRedis(t))
 		}
-		return servers{t, all}.server()
+		return redisServers{t, all}.server()
 	}
 	return locktest.Rig{
 		Open: func(t testing.TB, url string, _ time.Duration) lock.Strategy {
 			return open(t, strings.Fields(url))
 		},
 		Start: func(t testing.TB) locktest.Server { return start(t, servertest.StartRedis(t)) },
-		Skewed: func(t testing.TB, offset time.Duration) locktest.Server {
+		StartSkewed: func(t testing.TB, offset time.Duration) locktest.Server {
 			return start(t, servertest.StartRedisSkewed(t, offset))
 		},
-		Brief:   brief,
-		Forgets: true,
+		MinTTL:   minTTL,
+		Volatile: true,
 	}
 }
 
-// servers are broken together.
-type servers struct {
+// redisServers are broken together.
+type redisServers struct {
 	t   testing.TB
 	all []*servertest.Redis
 }
 
-func (s servers) server() locktest.Server {
+func (s redisServers) server() locktest.Server {
 	var urls []string
 	for _, r := range s.all {
 		urls = append(urls, r.URL())
@@ -146,7 +146,7 @@ func (s servers) server() locktest.Server {
 	}
 }
 
-func (s servers) each(do func(*servertest.Redis)) func() {
+func (s redisServers) each(do func(*servertest.Redis)) func() {
 	return func() {
 		for _, r := range s.all {
 			do(r)
@@ -154,7 +154,7 @@ func (s servers) each(do func(*servertest.Redis)) func() {
 	}
 }
 
-func (s servers) flush() {
+func (s redisServers) flush() {
 	for _, r := range s.all {
 		if err := dial(s.t, r.URL()).FlushAll(context.Background()).Err(); err != nil {
 			s.t.Error(err)
@@ -163,7 +163,7 @@ func (s servers) flush() {
 }
 
 // link is the ways to all the servers. A reply is lost when the first of them has lost its own.
-func (s servers) link(t testing.TB) locktest.Link {
+func (s redisServers) link(t testing.TB) locktest.Link {
 	var proxies []*servertest.Proxy
 	var urls []string
 	for _, r := range s.all {
@@ -196,7 +196,7 @@ func linkOf(t testing.TB, proxies []*servertest.Proxy) locktest.Link {
 		LoseReply: func(name string, _ locktest.Request) <-chan struct{} {
 			return loseReply(t, proxies, name)
 		},
-		Hold: func(name string, _ locktest.Request) (<-chan struct{}, func()) {
+		HoldRequest: func(name string, _ locktest.Request) (<-chan struct{}, func()) {
 			var holds []*servertest.Hold
 			for _, p := range proxies {
 				holds = append(holds, p.Hold(name))

@@ -20,8 +20,8 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const timeout = 100 * time.Millisecond
 
-// at returns leases on the server at url, with Run running.
-func at(t *testing.T, url string) (*Gate, redis.UniversalClient) {
+// newGate returns leases on the server at url, with Run running.
+func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	t.Helper()
 	client, err := redisclient.Dial(url, timeout)
 	if err != nil {
@@ -53,7 +53,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func must(t *testing.T, r *Gate, name, owner string) *Pass {
+func mustObtain(t *testing.T, r *Gate, name, owner string) *Pass {
 	t.Helper()
 	l, err := r.Obtain(t.Context(), name, owner, time.Minute)
 	if err != nil {
@@ -63,9 +63,9 @@ func must(t *testing.T, r *Gate, name, owner string) *Pass {
 }
 
 func TestOneOwner(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
-	l := must(t, r, "a", "me")
-	must(t, r, "b", "you")
+	r, client := newGate(t, servertest.StartRedis(t).URL())
+	l := mustObtain(t, r, "a", "me")
+	mustObtain(t, r, "b", "you")
 	var held *HeldError
 	if _, err := r.Obtain(t.Context(), "a", "you", time.Minute); !errors.As(err, &held) || held.Owner != "me" || !errors.Is(err, ErrHeld) {
 		t.Fatalf("a second owner: %v", err)
@@ -82,13 +82,13 @@ func TestOneOwner(t *testing.T) {
 	if owner, err := r.Owner(t.Context(), "a"); owner != "" || err != nil {
 		t.Error(owner, err)
 	}
-	must(t, r, "a", "you")
+	mustObtain(t, r, "a", "you")
 }
 
 // A lease that has ended must not touch what somebody else has by now.
 func TestOnlyTheOwnerReleasesAndReplaces(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
-	l := must(t, r, "a", "me")
+	r, client := newGate(t, servertest.StartRedis(t).URL())
+	l := mustObtain(t, r, "a", "me")
 	client.Set(t.Context(), "a", "rival", time.Minute)
 	for what, err := range map[string]error{"release": l.Release(t.Context()), "replace": l.Replace(t.Context(), "mark", time.Minute)} {
 		if !errors.Is(err, ErrLost) {
@@ -105,8 +105,8 @@ func TestOnlyTheOwnerReleasesAndReplaces(t *testing.T) {
 }
 
 func TestReplace(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
-	if err := must(t, r, "a", "me").Replace(t.Context(), "mark", time.Hour); err != nil {
+	r, client := newGate(t, servertest.StartRedis(t).URL())
+	if err := mustObtain(t, r, "a", "me").Replace(t.Context(), "mark", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if owner, ttl := client.Get(t.Context(), "a").Val(), client.PTTL(t.Context(), "a").Val(); owner != "mark" || ttl <= time.Minute {
@@ -115,7 +115,7 @@ func TestReplace(t *testing.T) {
 }
 
 func TestALeaseEnds(t *testing.T) {
-	r, _ := at(t, servertest.StartRedis(t).URL())
+	r, _ := newGate(t, servertest.StartRedis(t).URL())
 	if _, err := r.Obtain(t.Context(), "a", "me", 20*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,8 @@ func TestALeaseEnds(t *testing.T) {
 }
 
 func TestReleaseAfterItsContextEnded(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
-	l := must(t, r, "a", "me")
+	r, client := newGate(t, servertest.StartRedis(t).URL())
+	l := mustObtain(t, r, "a", "me")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Release(ctx); err != nil || client.Exists(t.Context(), "a").Val() != 0 {
@@ -142,8 +142,8 @@ func TestReleaseAfterItsContextEnded(t *testing.T) {
 func TestReplyIsLost(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	r, _ := at(t, proxy.URL(server.URL()))
-	_, direct := at(t, server.URL())
+	r, _ := newGate(t, proxy.URL(server.URL()))
+	_, direct := newGate(t, server.URL())
 	cut := proxy.CutReply("SET")
 	l, err := r.Obtain(t.Context(), "a", "me", time.Minute)
 	<-cut.Done()
@@ -163,7 +163,7 @@ func TestReplyIsLost(t *testing.T) {
 func TestRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	r, _ := at(t, proxy.URL(server.URL()))
+	r, _ := newGate(t, proxy.URL(server.URL()))
 	for name, fault := range map[string]struct{ begin, end func() }{
 		"frozen":    {server.Freeze, server.Thaw},
 		"killed":    {server.Kill, server.Start},
@@ -171,7 +171,7 @@ func TestRedisGoesAway(t *testing.T) {
 		"refused":   {func() { proxy.Refuse(true) }, func() { proxy.Refuse(false) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must(t, r, name, "me")
+			mustObtain(t, r, name, "me")
 			fault.begin()
 			began := time.Now()
 			if _, err := r.Obtain(t.Context(), name, "you", time.Minute); !errors.Is(err, ErrUnavailable) {
@@ -195,7 +195,7 @@ func TestRedisGoesAway(t *testing.T) {
 // Nobody asks, and it is noticed all the same.
 func TestAnIdleRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
-	r, _ := at(t, server.URL())
+	r, _ := newGate(t, server.URL())
 	server.Kill()
 	eventually(t, "noticed", r.Degraded)
 	server.Start()
@@ -204,7 +204,7 @@ func TestAnIdleRedisGoesAway(t *testing.T) {
 
 // A counter without any other guard adds up.
 func TestManyTakeTurns(t *testing.T) {
-	r, _ := at(t, servertest.StartRedis(t).URL())
+	r, _ := newGate(t, servertest.StartRedis(t).URL())
 	const goroutines, turns = 8, 25
 	counter := 0
 	var done sync.WaitGroup
@@ -235,7 +235,7 @@ func TestManyTakeTurns(t *testing.T) {
 }
 
 func TestEvictionPolicy(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
+	r, client := newGate(t, servertest.StartRedis(t).URL())
 	for _, policy := range []string{"noeviction", "allkeys-lru"} {
 		client.ConfigSet(t.Context(), "maxmemory-policy", policy)
 		if got, err := r.EvictionPolicy(t.Context()); got != policy || err != nil {
@@ -247,7 +247,7 @@ func TestEvictionPolicy(t *testing.T) {
 // For how long Redis has been away counts on while it is, stands still when it is back, and never goes back.
 func TestDegradedFor(t *testing.T) {
 	server := servertest.StartRedis(t)
-	g, _ := at(t, server.URL())
+	g, _ := newGate(t, server.URL())
 	var past time.Duration
 	for range 2 {
 		if g.DegradedFor() != past {

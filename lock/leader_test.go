@@ -10,18 +10,18 @@ import (
 	"firsttap/lock"
 )
 
-// lockerOn returns a Locker that ends with the test.
-func lockerOn(t *testing.T, s lock.Strategy) *lock.Locker {
+// newLocker returns a Locker that ends with the test.
+func newLocker(t *testing.T, s lock.Strategy) *lock.Locker {
 	l := lock.New(s, lock.Options{})
 	t.Cleanup(l.Close)
 	return l
 }
 
-// candidates returns two leaders of the same jobs, as of two processes, and what they hold by.
-func candidates(t *testing.T) (a, b *lock.Leader, memory *lock.Memory) {
+// newLeaders returns two leaders of the same jobs, as of two processes, and what they hold by.
+func newLeaders(t *testing.T) (a, b *lock.Leader, memory *lock.Memory) {
 	memory = lock.NewMemory()
 	for _, l := range []**lock.Leader{&a, &b} {
-		*l = lockerOn(t, memory).Leader("jobs", time.Second, 3*time.Second)
+		*l = newLocker(t, memory).Leader("jobs", time.Second, 3*time.Second)
 		t.Cleanup(func() { _ = (*l).Resign(context.Background()) })
 	}
 	return a, b, memory
@@ -30,7 +30,7 @@ func candidates(t *testing.T) (a, b *lock.Leader, memory *lock.Memory) {
 // A crowd of jobs that follow is told within the wait: whoever is told late would run a slot that others have run.
 func TestACrowdWaitsNoLongerThanOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := candidates(t)
+		a, b, _ := newLeaders(t)
 		const jobs = 6
 		for range jobs {
 			if err := a.IsLeader(t.Context()); err != nil {
@@ -57,8 +57,8 @@ func TestACrowdWaitsNoLongerThanOne(t *testing.T) {
 // The time of the last slot is over just when the next slot comes: the lead is kept for another lease.
 func TestALeadIsKeptAsPromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _, memory := candidates(t)
-		rival := lockerOn(t, memory)
+		a, _, memory := newLeaders(t)
+		rival := newLocker(t, memory)
 		broken := 0
 		if err := a.IsLeader(t.Context()); err != nil {
 			t.Fatal(err)
@@ -83,8 +83,8 @@ func TestALeadIsKeptAsPromised(t *testing.T) {
 // The time of a lead that was broken ends while the next one is taken.
 func TestALeadTakenAgainIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _, memory := candidates(t)
-		rival := lockerOn(t, memory)
+		a, _, memory := newLeaders(t)
+		rival := newLocker(t, memory)
 		if err := a.IsLeader(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestALeadTakenAgainIsKept(t *testing.T) {
 // A campaign that is called off does not give up the lead that another job of the process was promised a moment ago.
 func TestACampaignThatEndsKeepsWhatWasPromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := candidates(t)
+		a, b, _ := newLeaders(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
@@ -139,7 +139,7 @@ func TestACampaignThatEndsKeepsWhatWasPromised(t *testing.T) {
 // Work that winds down after a Resign may not be alone: Campaign says so.
 func TestResignUnderACampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := candidates(t)
+		a, b, _ := newLeaders(t)
 		done := make(chan error, 1)
 		go func() {
 			done <- a.Campaign(t.Context(), func(ctx context.Context) error {
@@ -162,7 +162,7 @@ func TestResignUnderACampaign(t *testing.T) {
 // A context that is bound to a lease that was lost has ended.
 func TestBindToALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := lockerOn(t, lock.NewMemory()).Acquire(t.Context(), "x", lock.Fixed(time.Second))
+		l, err := newLocker(t, lock.NewMemory()).Acquire(t.Context(), "x", lock.Fixed(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +179,7 @@ func TestBindToALostLease(t *testing.T) {
 // A lead that no strategy can keep is refused as such, and not as an outage.
 func TestALeadThatCannotBe(t *testing.T) {
 	for _, lease := range []time.Duration{0, -time.Second, time.Millisecond} {
-		leader := lockerOn(t, lock.NewMemory()).Leader("jobs", 10*time.Millisecond, lease)
+		leader := newLocker(t, lock.NewMemory()).Leader("jobs", 10*time.Millisecond, lease)
 		if err := leader.IsLeader(t.Context()); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("a lease of %s: %v", lease, err)
 		}

@@ -8,20 +8,20 @@ import (
 	"firsttap/lock"
 )
 
-// heedful is a Memory whose grants do nothing for a context that has ended, as a database's.
-type heedful struct{ *lock.Memory }
+// ctxAwareMemory is a Memory whose grants do nothing for a context that has ended, as a database's.
+type ctxAwareMemory struct{ *lock.Memory }
 
-type heedfulGrant struct{ lock.Grant }
+type ctxAwareGrant struct{ lock.Grant }
 
-func (h heedful) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
+func (h ctxAwareMemory) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
 	g, err := h.Memory.Acquire(ctx, name, owner, ttl)
 	if err != nil {
 		return nil, err
 	}
-	return heedfulGrant{g}, nil
+	return ctxAwareGrant{g}, nil
 }
 
-func (g heedfulGrant) Release(ctx context.Context, keep time.Duration) error {
+func (g ctxAwareGrant) Release(ctx context.Context, keep time.Duration) error {
 	if ctx.Err() != nil {
 		return lock.ErrUnavailable
 	}
@@ -30,7 +30,7 @@ func (g heedfulGrant) Release(ctx context.Context, keep time.Duration) error {
 
 // A caller who was called off releases what he has, and is told that he has.
 func TestReleaseAfterItsContextEnded(t *testing.T) {
-	l := lockerOn(t, heedful{lock.NewMemory()})
+	l := newLocker(t, ctxAwareMemory{lock.NewMemory()})
 	ctx, cancel := context.WithCancel(t.Context())
 	lease, err := l.Acquire(ctx, "a", lock.Fixed(time.Minute))
 	if err != nil {

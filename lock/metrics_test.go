@@ -17,9 +17,9 @@ import (
 	"firsttap/lock"
 )
 
-// counted returns a Locker and what its metrics say: by name, with the reason where there is one. Of a histogram it is
+// newCountedLocker returns a Locker and what its metrics say: by name, with the reason where there is one. Of a histogram it is
 // how many were observed.
-func counted(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func() map[string]float64) {
+func newCountedLocker(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func() map[string]float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	o.Metrics = lock.NewMetrics(registry)
@@ -46,15 +46,15 @@ func counted(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func(
 	}
 }
 
-func says(t *testing.T, what string, values, want map[string]float64) {
+func wantMetrics(t *testing.T, what string, values, want map[string]float64) {
 	t.Helper()
 	if !maps.Equal(values, want) {
 		t.Errorf("%s: the metrics say\n%v, want\n%v", what, values, want)
 	}
 }
 
-// slow is a Memory whose grants are extended late.
-type slow struct {
+// slowMemory is a Memory whose grants are extended late.
+type slowMemory struct {
 	*lock.Memory
 	by time.Duration
 }
@@ -64,7 +64,7 @@ type slowGrant struct {
 	by time.Duration
 }
 
-func (s slow) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
+func (s slowMemory) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
 	g, err := s.Memory.Acquire(ctx, name, owner, ttl)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (g slowGrant) Extend(ctx context.Context, ttl time.Duration) error {
 
 func TestMetricsOfAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, values := counted(t, lock.NewMemory(), lock.Options{})
+		l, values := newCountedLocker(t, lock.NewMemory(), lock.Options{})
 		lease, err := l.Acquire(t.Context(), "a", lock.Renewed(3*time.Second, time.Hour))
 		if err != nil {
 			t.Fatal(err)
@@ -98,13 +98,13 @@ func TestMetricsOfAHold(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(1500 * time.Millisecond) // one renewal
-		says(t, "held", values(), map[string]float64{
+		wantMetrics(t, "held", values(), map[string]float64{
 			"attempts_total": 3, "acquired_total": 1, "held_total": 1, "unavailable_total": 1, "leases": 1, "renewal_slack_ratio": 1,
 		})
 		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		says(t, "released", values(), map[string]float64{
+		wantMetrics(t, "released", values(), map[string]float64{
 			"attempts_total": 3, "acquired_total": 1, "held_total": 1, "unavailable_total": 1, "renewal_slack_ratio": 1, "hold_seconds": 1,
 		})
 	})
@@ -123,15 +123,15 @@ func TestMetricsOfRenewals(t *testing.T) {
 		t.Run(by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				s := slow{lock.NewMemory(), by}
-				l, values := counted(t, s, lock.Options{Timeout: 2 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
+				s := slowMemory{lock.NewMemory(), by}
+				l, values := newCountedLocker(t, s, lock.Options{Timeout: 2 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
 				lease, err := l.Acquire(t.Context(), "a", lock.Hold{TTL: ttl, Every: every, AtMost: time.Hour})
 				if err != nil {
 					t.Fatal(err)
 				}
 				<-time.After(2800 * time.Millisecond)
 				synctest.Wait() // until it is written what happened just then
-				says(t, "after a renewal", values(), want)
+				wantMetrics(t, "after a renewal", values(), want)
 				if told, lost := strings.Contains(log.String(), "lock lost"), lease.Context().Err() != nil; told != lost {
 					t.Errorf("lost: %t, and the log says\n%s", lost, log.String())
 				}
@@ -145,12 +145,12 @@ func TestMetricsOfRenewals(t *testing.T) {
 func TestOneOfACrowdAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lock.NewMemory()
-		holder := lockerOn(t, s)
+		holder := newLocker(t, s)
 		lease, err := holder.Acquire(t.Context(), "a", lock.Fixed(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, values := counted(t, s, lock.Options{})
+		l, values := newCountedLocker(t, s, lock.Options{})
 		hold := lock.Fixed(time.Minute)
 		hold.Wait = 30 * time.Second
 		const crowd = 100

@@ -13,18 +13,18 @@ import (
 // A server that came back empty learns of the lease again, so that another one may fail.
 func TestQuorumHeals(t *testing.T) {
 	e := newElectorate(t)
-	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", renewedOften())
+	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range e.servers { // one after another, each of them
-		e.unanimous(t, lease)
+		e.awaitAllVotes(t, lease)
 		e.servers[i].Kill()
 		e.servers[i].Start()
 		eventually(t, fmt.Sprintf("server %d has the lease again", i), func() bool {
-			return e.votesFor(t, "a")[i] == lease.Owner()
+			return e.owners(t, "a")[i] == lease.Owner()
 		})
-		mustBe(t, "a rival", acquireErr(t, e.another(t), "a", "rival", time.Minute), ErrHeld)
+		wantErr(t, "a rival", acquireErr(t, e.newQuorum(t), "a", "rival", time.Minute), ErrHeld)
 	}
 	e.servers[0].Kill()
 	select {
@@ -32,8 +32,8 @@ func TestQuorumHeals(t *testing.T) {
 		t.Errorf("lost: %v", context.Cause(lease.Context()))
 	case <-time.After(200 * time.Millisecond):
 	}
-	mustBe(t, "release", lease.Release(t.Context()), nil)
-	g := becomesFree(t, e.another(t), "a")
+	wantErr(t, "release", lease.Release(t.Context()), nil)
+	g := acquireEventually(t, e.newQuorum(t), "a")
 	if g.Fence() <= lease.Fence() {
 		t.Errorf("fence %d after %d", g.Fence(), lease.Fence())
 	}
@@ -43,55 +43,55 @@ func TestQuorumHeals(t *testing.T) {
 // empty one is healed.
 func TestQuorumHealsWithoutOne(t *testing.T) {
 	e := newElectorate(t)
-	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", renewedOften())
+	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.unanimous(t, lease)
+	e.awaitAllVotes(t, lease)
 	e.links[2].Refuse(true)
-	e.direct[1].FlushAll(t.Context())
+	e.clients[1].FlushAll(t.Context())
 	eventually(t, "the empty server has the lease again", func() bool {
-		return e.votesFor(t, "a")[1] == lease.Owner() || lease.Context().Err() != nil
+		return e.owners(t, "a")[1] == lease.Owner() || lease.Context().Err() != nil
 	})
 	select {
 	case <-lease.Context().Done():
 		t.Errorf("lost: %v", context.Cause(lease.Context()))
 	case <-time.After(200 * time.Millisecond):
 	}
-	mustBe(t, "release", lease.Release(t.Context()), nil)
+	wantErr(t, "release", lease.Release(t.Context()), nil)
 }
 
 // A server whose clock is ahead makes the fence of a lease. Those that were empty and were healed know that fence too.
 func TestQuorumHealsTheFence(t *testing.T) {
-	e := &electorate{}
+	e := &quorumFixture{}
 	e.add(t, servertest.StartRedisSkewed(t, 10*time.Second))
 	e.add(t, servertest.StartRedis(t))
 	e.add(t, servertest.StartRedis(t))
 	e.quorum = quorumOf(t, e.nodes...)
 	e.servers[2].Kill() // so that the server ahead votes
-	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", renewedOften())
+	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.servers[2].Start()
 	for _, i := range []int{2, 1} {
 		if i == 1 {
-			e.direct[i].FlushAll(t.Context())
+			e.clients[i].FlushAll(t.Context())
 		}
 		eventually(t, fmt.Sprintf("server %d has the lease again", i), func() bool {
-			return e.votesFor(t, "a")[i] == lease.Owner()
+			return e.owners(t, "a")[i] == lease.Owner()
 		})
 	}
-	mustBe(t, "release", lease.Release(t.Context()), nil)
+	wantErr(t, "release", lease.Release(t.Context()), nil)
 	e.servers[0].Kill()
-	if g := becomesFree(t, e.another(t), "a"); g.Fence() <= lease.Fence() {
+	if g := acquireEventually(t, e.newQuorum(t), "a"); g.Fence() <= lease.Fence() {
 		t.Errorf("fence %d after %d", g.Fence(), lease.Fence())
 	}
 }
 
 // Whichever two of the three are up, and whatever their clocks say, the fences grow.
 func TestQuorumFencesGrow(t *testing.T) {
-	e := &electorate{}
+	e := &quorumFixture{}
 	for _, offset := range []time.Duration{0, 10 * time.Second, -10 * time.Second} {
 		server := servertest.StartRedis(t)
 		if offset != 0 {
@@ -113,7 +113,7 @@ func TestQuorumFencesGrow(t *testing.T) {
 			t.Errorf("without server %d: fence %d after %d", away, g.Fence(), last)
 		}
 		last = g.Fence()
-		mustBe(t, "release", g.Release(t.Context(), 0), nil)
+		wantErr(t, "release", g.Release(t.Context(), 0), nil)
 		e.links[away].Refuse(false)
 	}
 }

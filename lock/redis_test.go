@@ -57,15 +57,15 @@ func requests(t *testing.T, direct redis.UniversalClient, f func()) (requests, c
 func TestRedisCommands(t *testing.T) {
 	server := servertest.StartRedis(t)
 	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
-	mustBe(t, "release", take(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
+	wantErr(t, "release", mustAcquire(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
 	var g Grant
 	for _, step := range []struct {
 		what string
 		do   func()
 	}{
-		{"acquire", func() { g = take(t, strategy, "a", "me", time.Minute) }},
-		{"lose", func() { mustBe(t, "lose", acquireErr(t, strategy, "a", "you", time.Minute), ErrHeld) }},
-		{"release", func() { mustBe(t, "release", g.Release(t.Context(), 0), nil) }},
+		{"acquire", func() { g = mustAcquire(t, strategy, "a", "me", time.Minute) }},
+		{"lose", func() { wantErr(t, "lose", acquireErr(t, strategy, "a", "you", time.Minute), ErrHeld) }},
+		{"release", func() { wantErr(t, "release", g.Release(t.Context(), 0), nil) }},
 	} {
 		if requests, commands := requests(t, direct, step.do); requests != 1 || commands != 1 {
 			t.Errorf("%s: %d requests, %d commands; want one", step.what, requests, commands)
@@ -78,8 +78,8 @@ func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 	const crowd = 200
 	server := servertest.StartRedis(t)
 	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
-	mustBe(t, "release", take(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
-	take(t, strategy, "a", "me", time.Minute)
+	wantErr(t, "release", mustAcquire(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
+	mustAcquire(t, strategy, "a", "me", time.Minute)
 	l, hold := newLocker(t, strategy), Fixed(time.Minute)
 	hold.Wait = 300 * time.Millisecond
 	told := make([]error, crowd)
@@ -99,7 +99,7 @@ func TestRedisRenewsTogether(t *testing.T) {
 	const leases, rounds = 1000, 2
 	server := servertest.StartRedis(t)
 	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
-	mustBe(t, "extend", take(t, strategy, "warm", "up", time.Minute).Extend(t.Context(), time.Minute), nil)
+	wantErr(t, "extend", mustAcquire(t, strategy, "warm", "up", time.Minute).Extend(t.Context(), time.Minute), nil)
 	l, all := newLocker(t, strategy), make([]*Lease, leases)
 	for i := range all {
 		lease, err := l.Acquire(t.Context(), fmt.Sprint("lease", i), Renewed(3*time.Second, time.Hour))
@@ -134,7 +134,7 @@ func TestRedisRenewsTogether(t *testing.T) {
 			t.Fatalf("lost: %v", lease.Context().Err())
 		}
 	}
-	together(leases, func(i int) { mustBe(t, "release", all[i].Release(t.Context()), nil) })
+	together(leases, func(i int) { wantErr(t, "release", all[i].Release(t.Context()), nil) })
 }
 
 // A server whose clock is an hour ahead is lost, and its replica, whose clock is right, takes over: the fences grow on,
@@ -143,8 +143,8 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	ahead, replica := servertest.StartRedisSkewed(t, time.Hour), servertest.StartRedis(t)
 	keys := Tagged("lock")
 	first := NewRedis(client(t, ahead.URL()), keys)
-	g := take(t, first, "a", "me", time.Minute)
-	mustBe(t, "release", g.Release(t.Context(), 0), nil)
+	g := mustAcquire(t, first, "a", "me", time.Minute)
+	wantErr(t, "release", g.Release(t.Context(), 0), nil)
 	before, direct := client(t, ahead.URL()), client(t, replica.URL())
 	eventually(t, "the fence is remembered for long, or is gone", func() bool {
 		left := before.TTL(t.Context(), keys.fenceKey("a")).Val()
@@ -170,12 +170,12 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	second := NewRedis(direct, keys)
 	last := g.Fence()
 	for range 3 {
-		g := take(t, second, "a", "you", time.Minute)
+		g := mustAcquire(t, second, "a", "you", time.Minute)
 		if g.Fence() <= last {
 			t.Errorf("fence %d after %d", g.Fence(), last)
 		}
 		last = g.Fence()
-		mustBe(t, "release", g.Release(t.Context(), 0), nil)
+		wantErr(t, "release", g.Release(t.Context(), 0), nil)
 	}
 	if left := direct.TTL(t.Context(), keys.fenceKey("a")).Val(); left < fenceTTLSeconds*time.Second || left > (fenceTTLSeconds+7200)*time.Second {
 		t.Errorf("a fence that is an hour ahead is remembered for %s", left)

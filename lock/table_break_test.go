@@ -9,12 +9,12 @@ import (
 
 // A renewal that waits for a break to be done comes too late, although it was sent before.
 func TestTableBreakWhileExtending(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		proxy := servertest.StartProxy(t, s.config.Addr)
-		c := via(s.config, proxy)
+		c := through(s.config, proxy)
 		c.InterpolateParams = true
 		table, operator := NewTable(s.DB, s.dialect), NewTable(openStore(t, c).DB, s.dialect)
-		g := take(t, table, "job", "me", time.Minute)
+		g := mustAcquire(t, table, "job", "me", time.Minute)
 		looking := proxy.Hold("SELECT name, locked_by") // whose it is, before the name is freed
 		broken, extended := make(chan error, 1), make(chan error, 1)
 		go func() {
@@ -27,10 +27,10 @@ func TestTableBreakWhileExtending(t *testing.T) {
 			t.Fatalf("nothing was held back: %v", err)
 		}
 		go func() { extended <- g.Extend(t.Context(), time.Minute) }()
-		s.waiting(t)
+		s.awaitRowLockWait(t)
 		looking.Release()
-		mustBe(t, "break", <-broken, nil)
-		mustBe(t, "extend", <-extended, ErrExpired)
-		take(t, table, "job", "a rival", time.Minute)
+		wantErr(t, "break", <-broken, nil)
+		wantErr(t, "extend", <-extended, ErrExpired)
+		mustAcquire(t, table, "job", "a rival", time.Minute)
 	})
 }

@@ -27,22 +27,22 @@ var processes = []test{
 // child is a process that holds a name by a renewed lease, and says what becomes of that.
 type child struct {
 	*exec.Cmd
-	says  *bufio.Scanner
-	stdin io.Closer
+	stdout *bufio.Scanner
+	stdin  io.Closer
 }
 
 // The arguments of a child, after this one: the server's URL, the name, the TTL.
-const childMark = "locktest-child"
+const childArg = "locktest-child"
 
 // isChild reports whether this process was started by startChild.
-func isChild() bool { return flag.NArg() == 4 && flag.Arg(0) == childMark }
+func isChild() bool { return flag.NArg() == 4 && flag.Arg(0) == childArg }
 
 // startChild runs the present test in a process of its own, which is this program once more: there Run is beChild. It
 // returns when the child holds the name. The child ends with the test, and with this process.
 func (s *suite) startChild(t testing.TB, name string, ttl time.Duration) *child {
 	t.Helper()
 	top, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+top+"$", "-test.timeout=5m", childMark, s.URL, name, ttl.String())
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+top+"$", "-test.timeout=5m", childArg, s.URL, name, ttl.String())
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func (s *suite) startChild(t testing.TB, name string, ttl time.Duration) *child 
 		c.signal(t, syscall.SIGKILL)
 		_ = c.Wait() // killed
 	})
-	c.next(t, "held")
+	c.await(t, "held")
 	return c
 }
 
@@ -72,23 +72,23 @@ func (c *child) signal(t testing.TB, sig syscall.Signal) {
 	}
 }
 
-// next waits for the child to say that what has happened, and returns how. A child that says nothing is killed.
-func (c *child) next(t testing.TB, what string) string {
+// await waits for the child to say that what has happened, and returns how. A child that says nothing is killed.
+func (c *child) await(t testing.TB, what string) string {
 	t.Helper()
-	defer time.AfterFunc(patience, func() { c.signal(t, syscall.SIGKILL) }).Stop()
+	defer time.AfterFunc(timeout, func() { c.signal(t, syscall.SIGKILL) }).Stop()
 	var others []string
-	for c.says.Scan() {
-		if how, ok := strings.CutPrefix(c.says.Text(), childMark+" "+what+": "); ok {
+	for c.stdout.Scan() {
+		if how, ok := strings.CutPrefix(c.stdout.Text(), childArg+" "+what+": "); ok {
 			return how
 		}
-		others = append(others, c.says.Text())
+		others = append(others, c.stdout.Text())
 	}
 	t.Fatalf("the child ended, and nothing was %s:\n%s", what, strings.Join(others, "\n"))
 	return ""
 }
 
-// beChild holds the name until the lease ends or the parent wants it released.
-func (r Rig) beChild(t *testing.T) {
+// runChild holds the name until the lease ends or the parent wants it released.
+func (r Rig) runChild(t *testing.T) {
 	ttl, err := time.ParseDuration(flag.Arg(3))
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func (r Rig) beChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say := func(what string, how any) { fmt.Printf("%s %s: %v\n", childMark, what, how) }
+	say := func(what string, how any) { fmt.Printf("%s %s: %v\n", childArg, what, how) }
 	say("held", lease.Fence())
 	finish := make(chan struct{})
 	go func() {
@@ -108,14 +108,14 @@ func (r Rig) beChild(t *testing.T) {
 	}()
 	select {
 	case <-lease.Context().Done():
-		say("ended", kind(context.Cause(lease.Context())))
+		say("ended", errKind(context.Cause(lease.Context())))
 	case <-finish:
 	}
-	say("released", kind(lease.Release(context.Background())))
+	say("released", errKind(lease.Release(context.Background())))
 }
 
-// kind tells the parent what an error is.
-func kind(err error) string {
+// errKind tells the parent what an error is.
+func errKind(err error) string {
 	if errors.Is(err, lock.ErrLost) {
 		return "lost"
 	}
@@ -126,21 +126,21 @@ func kind(err error) string {
 // best of three counts.
 func (s *suite) processKilled(t *testing.T) {
 	const tries, slack = 3, 500 * time.Millisecond
-	ttl, waiter := s.steady(), s.locker(t)
+	ttl, waiter := s.renewableTTL(), s.locker(t)
 	var took time.Duration
 	for range tries {
-		n := name()
+		n := newName()
 		c := s.startChild(t, n, ttl)
-		got := inBackground(t.Context(), waiter, n, waiting(lock.Fixed(long), patience))
-		during(t, ttl+ttl/2, "got in beside the holder", got)
+		got := acquireAsync(t.Context(), waiter, n, withWait(lock.Fixed(long), timeout))
+		mustNotHappen(t, ttl+ttl/2, "got in beside the holder", got)
 		began := time.Now()
 		c.signal(t, syscall.SIGKILL)
-		next := wait(t, "the lease", got)
+		next := receive(t, "the lease", got)
 		took = time.Since(began)
 		if next.err != nil {
 			t.Fatal(next.err)
 		}
-		released(t, next.lease)
+		mustRelease(t, next.lease)
 		if took <= ttl+slack {
 			return
 		}
@@ -152,28 +152,28 @@ func (s *suite) processKilled(t *testing.T) {
 // A holder that stood still for longer than its TTL finds out before it does anything else, and touches nothing of the
 // rival's.
 func (s *suite) processStopped(t *testing.T) {
-	n := name()
-	c := s.startChild(t, n, s.steady())
+	n := newName()
+	c := s.startChild(t, n, s.renewableTTL())
 	c.signal(t, syscall.SIGSTOP)
-	lease := acquire(t, s.locker(t), n, waiting(lock.Renewed(s.steady(), long), patience))
+	lease := mustLease(t, s.locker(t), n, withWait(lock.Renewed(s.renewableTTL(), long), timeout))
 	c.signal(t, syscall.SIGCONT)
 	for _, what := range []string{"ended", "released"} {
-		if how := c.next(t, what); how != "lost" {
+		if how := c.await(t, what); how != "lost" {
 			t.Errorf("%s: %s, want that the lease was lost", what, how)
 		}
 	}
-	during(t, 2*s.steady(), "the rival's lease ended", lease.Context().Done())
+	mustNotHappen(t, 2*s.renewableTTL(), "the rival's lease ended", lease.Context().Done())
 	mustBeHeld(t, s.open(t), n)
-	released(t, lease)
+	mustRelease(t, lease)
 }
 
 // A process that ends in good order releases first.
 func (s *suite) processEnds(t *testing.T) {
-	n := name()
+	n := newName()
 	c := s.startChild(t, n, long)
 	mustBeHeld(t, s.open(t), n)
 	_ = c.stdin.Close()
-	if how := c.next(t, "released"); how != "<nil>" {
+	if how := c.await(t, "released"); how != "<nil>" {
 		t.Errorf("release: %s", how)
 	}
 	mustBeFree(t, s.open(t), n)

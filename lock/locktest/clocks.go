@@ -9,33 +9,33 @@ import (
 
 // clocks are what becomes of TTLs when a server's clock is off.
 var clocks = []test{
-	{name: "ClockAhead", needs: "Skewed", run: func(s *suite, t *testing.T) { s.skewed(t, 10*time.Second) }},
-	{name: "ClockBehind", needs: "Skewed", run: func(s *suite, t *testing.T) { s.skewed(t, -10*time.Second) }},
+	{name: "ClockAhead", needs: "Skewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, 10*time.Second) }},
+	{name: "ClockBehind", needs: "Skewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, -10*time.Second) }},
 }
 
 // Whatever the server's clock says, a TTL lasts as long as it should, and one holds at a time.
-func (s *suite) skewed(t *testing.T, offset time.Duration) {
-	server := s.Skewed(t, offset)
-	ttl := s.steady()
-	mine, rival, n := s.lockerAt(t, server.URL, long), s.Open(t, server.URL, long), name()
-	fixed := acquire(t, mine, n, lock.Fixed(ttl))
+func (s *suite) skewedClock(t *testing.T, offset time.Duration) {
+	server := s.StartSkewed(t, offset)
+	ttl := s.renewableTTL()
+	mine, rival, n := s.lockerAt(t, server.URL, long), s.Open(t, server.URL, long), newName()
+	fixed := mustLease(t, mine, n, lock.Fixed(ttl))
 	end := endOf(fixed)
-	g, at := takeOver(t, rival, n, ttl)
-	if ended := wait(t, "the end of the lease", end); !ended.Before(at) {
+	g, at := acquireEventually(t, rival, n, ttl)
+	if ended := receive(t, "the end of the lease", end); !ended.Before(at) {
 		t.Errorf("the rival got in %s before the holder was told", ended.Sub(at))
 	}
 	if g.Fence() <= fixed.Fence() {
 		t.Errorf("the rival's fence is %d, the holder's was %d", g.Fence(), fixed.Fence())
 	}
-	renewed := acquire(t, mine, n, waiting(lock.Renewed(ttl, long), patience)) // not only after ten seconds
+	renewed := mustLease(t, mine, n, withWait(lock.Renewed(ttl, long), timeout)) // not only after ten seconds
 	if since := time.Since(at); since > ttl+5*time.Second {
 		t.Errorf("a TTL of %s has lasted %s", ttl, since)
 	}
-	during(t, ttl+ttl/2, "the lease ended", renewed.Context().Done())
+	mustNotHappen(t, ttl+ttl/2, "the lease ended", renewed.Context().Done())
 	mustBeHeld(t, rival, n)
-	released(t, renewed)
+	mustRelease(t, renewed)
 	began := time.Now()
-	released(t, acquire(t, mine, n, lock.Between(s.Brief, long)))
-	_, at = takeOver(t, rival, n, long)
-	s.notBefore(t, at, began.Add(s.Brief))
+	mustRelease(t, mustLease(t, mine, n, lock.Between(s.MinTTL, long)))
+	_, at = acquireEventually(t, rival, n, long)
+	s.notBefore(t, at, began.Add(s.MinTTL))
 }

@@ -18,9 +18,9 @@ func (s *suite) handover(t *testing.T) {
 	mine, waiter := s.locker(t), s.locker(t)
 	leases, got := make([]*lock.Lease, handovers), make([]chan time.Time, handovers)
 	for i := range leases {
-		n := name()
-		leases[i], got[i] = acquire(t, mine, n, lock.Fixed(long)), make(chan time.Time, 1)
-		next := inBackground(t.Context(), waiter, n, waiting(lock.Fixed(long), patience))
+		n := newName()
+		leases[i], got[i] = mustLease(t, mine, n, lock.Fixed(long)), make(chan time.Time, 1)
+		next := acquireAsync(t.Context(), waiter, n, withWait(lock.Fixed(long), timeout))
 		go func() {
 			a := <-next
 			got[i] <- time.Now()
@@ -31,12 +31,12 @@ func (s *suite) handover(t *testing.T) {
 			_ = a.lease.Release(t.Context())
 		}()
 	}
-	during(t, 3*glance, "got in beside the holder", got[0]) // by then who waits asks rarely
+	mustNotHappen(t, 3*quiet, "got in beside the holder", got[0]) // by then who waits asks rarely
 	took := make([]time.Duration, handovers)
 	for i, lease := range leases {
 		began := time.Now()
-		released(t, lease)
-		took[i] = wait(t, "the handover", got[i]).Sub(began)
+		mustRelease(t, lease)
+		took[i] = receive(t, "the handover", got[i]).Sub(began)
 	}
 	slices.Sort(took)
 	if median := took[handovers/2]; median >= soon {

@@ -22,24 +22,24 @@ type Rig struct {
 	Open func(t testing.TB, url string, longest time.Duration) lock.Strategy
 	// Start starts a server that ends with the test.
 	Start func(t testing.TB) Server
-	// Skewed is Start with a server whose clock is ahead by offset, which may be negative.
-	Skewed func(t testing.TB, offset time.Duration) Server
+	// StartSkewed is Start with a server whose clock is ahead by offset, which may be negative.
+	StartSkewed func(t testing.TB, offset time.Duration) Server
 
-	// Brief is the shortest TTL that the strategy keeps; all others are multiples of it. 100 ms is short enough.
-	Brief time.Duration
-	// Session says that a name ends with its holder's connection, besides by its TTL.
-	Session bool
-	// Forgets says that a server that was killed comes back without its leases.
-	Forgets bool
-	// Anonymous says that a refusal tells neither who has the name nor for how long.
-	Anonymous bool
-	// Splits says that of several who ask at the same time all may be refused.
-	Splits bool
-	// Local says that only this process sees the names: there is no server, and none of the hooks that break one.
-	Local bool
-	// Lacks says why there is no hook: by its name (Skewed, Link, Partition, Delay, Cut, LoseReply, Hold, Freeze, Flush, Kill). What
+	// MinTTL is the shortest TTL that the strategy keeps; all others are multiples of it. 100 ms is short enough.
+	MinTTL time.Duration
+	// EndsWithConnection says that a name ends with its holder's connection, besides by its TTL.
+	EndsWithConnection bool
+	// Volatile says that a server that was killed comes back without its leases.
+	Volatile bool
+	// HidesHolder says that a refusal tells neither who has the name nor for how long.
+	HidesHolder bool
+	// MayRefuseAll says that of several who ask at the same time all may be refused.
+	MayRefuseAll bool
+	// InProcess says that only this process sees the names: there is no server, and none of the hooks that break one.
+	InProcess bool
+	// Missing says why there is no hook: by its name (Skewed, Link, Partition, Delay, Cut, LoseReply, Hold, Freeze, Flush, Kill). What
 	// takes the hook is then not run.
-	Lacks map[string]string
+	Missing map[string]string
 }
 
 // Server is a running server, and the ways to break it.
@@ -68,9 +68,9 @@ type Link struct {
 	// LoseReply loses the reply to the next request of that kind about name: the server has done what was asked, and the
 	// client sees its connection close. The channel is closed when that has happened.
 	LoseReply func(name string, request Request) <-chan struct{}
-	// Hold keeps the next request of that kind about name until release; reached is closed when it has come. It goes on to
+	// HoldRequest keeps the next request of that kind about name until release; reached is closed when it has come. It goes on to
 	// the server then even if the client has hung up.
-	Hold func(name string, request Request) (reached <-chan struct{}, release func())
+	HoldRequest func(name string, request Request) (reached <-chan struct{}, release func())
 }
 
 // Request is a kind of request to a server.
@@ -90,17 +90,17 @@ func (r Rig) hooks(t testing.TB, s Server) map[string]bool {
 		link = s.Link(t)
 	}
 	return map[string]bool{
-		"Skewed": r.Skewed != nil, "Link": s.Link != nil, "Partition": link.Partition != nil,
-		"Delay": link.Delay != nil, "Cut": link.Cut != nil, "LoseReply": link.LoseReply != nil, "Hold": link.Hold != nil,
+		"Skewed": r.StartSkewed != nil, "Link": s.Link != nil, "Partition": link.Partition != nil,
+		"Delay": link.Delay != nil, "Cut": link.Cut != nil, "LoseReply": link.LoseReply != nil, "Hold": link.HoldRequest != nil,
 		"Freeze": s.Freeze != nil && s.Thaw != nil, "Flush": s.Flush != nil, "Kill": s.Kill != nil && s.Start != nil,
 	}
 }
 
-// account fails the test for a hook that is missing without a reason, or that is there in spite of one.
-func (r Rig) account(t testing.TB, hooks map[string]bool) {
+// checkHooks fails the test for a hook that is missing without a reason, or that is there in spite of one.
+func (r Rig) checkHooks(t testing.TB, hooks map[string]bool) {
 	for _, hook := range slices.Sorted(maps.Keys(hooks)) {
-		reason := r.Lacks[hook]
-		if r.Local {
+		reason := r.Missing[hook]
+		if r.InProcess {
 			reason = "names are this process's own"
 		}
 		switch {
@@ -112,7 +112,7 @@ func (r Rig) account(t testing.TB, hooks map[string]bool) {
 			t.Logf("not tested, as there is no %s: %s", hook, reason)
 		}
 	}
-	for hook := range r.Lacks {
+	for hook := range r.Missing {
 		if _, known := hooks[hook]; !known {
 			t.Errorf("Lacks names %q, which is no hook", hook)
 		}
@@ -136,33 +136,33 @@ type test struct {
 // name and fail run the same test again.
 func Run(t *testing.T, rig Rig) {
 	if isChild() {
-		rig.beChild(t)
+		rig.runChild(t)
 		return
 	}
 	s := &suite{rig, rig.Start(t)}
 	there := rig.hooks(t, s.Server)
-	rig.account(t, there)
+	rig.checkHooks(t, there)
 	_, there["Watcher"] = s.open(t).(lock.Watcher)
 	_, there["Registry"] = s.open(t).(lock.Registry)
-	there["Processes"], there["TTL"] = !rig.Local, !rig.Session
+	there["Processes"], there["TTL"] = !rig.InProcess, !rig.EndsWithConnection
 	sensible := func(tests ...[]test) []test {
 		return slices.DeleteFunc(slices.Concat(tests...), func(c test) bool {
 			return slices.ContainsFunc(strings.Fields(c.needs), func(what string) bool { return !there[what] })
 		})
 	}
 	t.Run("Together", func(t *testing.T) {
-		s.together(t, sensible(partitions, processes, clocks, leaders, holds, cuts, does, basics, names, registry), sensible(servers))
+		s.runTogether(t, sensible(partitions, processes, clocks, leaders, holds, cuts, does, basics, names, registry), sensible(servers))
 	})
 	for _, c := range sensible(contention) {
 		t.Run(c.name, func(t *testing.T) { c.run(s, t) })
 	}
 }
 
-// mostTogether is how many tests run at once. -parallel counts processors, and waiting takes none.
-const mostTogether = 6
+// maxTogether is how many tests run at once. -parallel counts processors, and waiting takes none.
+const maxTogether = 6
 
-// together runs tests that mostly wait, and beside them, one after another, those that break a server.
-func (s *suite) together(t *testing.T, tests, breaking []test) {
+// runTogether runs tests that mostly wait, and beside them, one after another, those that break a server.
+func (s *suite) runTogether(t *testing.T, tests, breaking []test) {
 	var running sync.WaitGroup
 	if len(breaking) > 0 {
 		victim := &suite{s.Rig, s.Rig.Start(t)}
@@ -172,7 +172,7 @@ func (s *suite) together(t *testing.T, tests, breaking []test) {
 			}
 		})
 	}
-	room := make(chan bool, mostTogether)
+	room := make(chan bool, maxTogether)
 	for _, c := range tests {
 		room <- true
 		running.Go(func() {

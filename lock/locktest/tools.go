@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// patience bounds what must happen. It is well below long, so that what ends by its TTL does not pass for what was
+	// timeout bounds what must happen. It is well below long, so that what ends by its TTL does not pass for what was
 	// given up.
-	patience = 30 * time.Second
-	long     = 2 * time.Minute
-	// glance is how long a test looks at what must not happen.
-	glance = 100 * time.Millisecond
+	timeout = 30 * time.Second
+	long    = 2 * time.Minute
+	// quiet is how long a test looks at what must not happen.
+	quiet = 100 * time.Millisecond
 )
 
-// steady is a TTL that a busy machine does not miss the renewals of.
-func (s *suite) steady() time.Duration { return max(time.Second, 2*s.Brief) }
+// renewableTTL is a TTL that a busy machine does not miss the renewals of.
+func (s *suite) renewableTTL() time.Duration { return max(time.Second, 2*s.MinTTL) }
 
-// name is one that nobody else uses.
-func name() string { return "locktest-" + rand.Text() }
+// newName is one that nobody else uses.
+func newName() string { return "locktest-" + rand.Text() }
 
-// owner is one that nobody else is.
-func owner() string { return "tester/" + rand.Text() }
+// newOwner is one that nobody else is.
+func newOwner() string { return "tester/" + rand.Text() }
 
 // open returns a strategy of its own, straight to the shared server.
 func (s *suite) open(t testing.TB) lock.Strategy {
@@ -49,18 +49,18 @@ func (s *suite) lockerAt(t testing.TB, url string, longest time.Duration) *lock.
 	return l
 }
 
-// take acquires what must be free.
-func take(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) lock.Grant {
+// mustAcquire acquires what must be free.
+func mustAcquire(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) lock.Grant {
 	t.Helper()
-	g, err := strategy.Acquire(t.Context(), name, owner(), ttl)
+	g, err := strategy.Acquire(t.Context(), name, newOwner(), ttl)
 	if err != nil {
 		t.Fatalf("acquire %s: %v", name, err)
 	}
 	return g
 }
 
-// acquire acquires what must be free, and releases it with the test at the latest.
-func acquire(t testing.TB, l *lock.Locker, name string, hold lock.Hold) *lock.Lease {
+// mustLease acquires what must be free, and releases it with the test at the latest.
+func mustLease(t testing.TB, l *lock.Locker, name string, hold lock.Hold) *lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), name, hold)
 	if err != nil {
@@ -73,7 +73,7 @@ func acquire(t testing.TB, l *lock.Locker, name string, hold lock.Hold) *lock.Le
 // mustBeHeld fails the test unless strategy is refused.
 func mustBeHeld(t testing.TB, strategy lock.Strategy, name string) {
 	t.Helper()
-	if g, err := strategy.Acquire(t.Context(), name, owner(), long); !errors.Is(err, lock.ErrHeld) {
+	if g, err := strategy.Acquire(t.Context(), name, newOwner(), long); !errors.Is(err, lock.ErrHeld) {
 		if err == nil {
 			_ = g.Release(t.Context(), 0)
 		}
@@ -84,26 +84,26 @@ func mustBeHeld(t testing.TB, strategy lock.Strategy, name string) {
 // mustBeFree fails the test unless strategy gets name at once, and gives it back.
 func mustBeFree(t testing.TB, strategy lock.Strategy, name string) {
 	t.Helper()
-	if err := take(t, strategy, name, long).Release(t.Context(), 0); err != nil {
+	if err := mustAcquire(t, strategy, name, long).Release(t.Context(), 0); err != nil {
 		t.Errorf("release %s: %v", name, err)
 	}
 }
 
-// takeOver asks for name until it gets it, and returns when that was. What a failed attempt may have left is removed.
-func takeOver(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time) {
+// acquireEventually asks for name until it gets it, and returns when that was. What a failed attempt may have left is removed.
+func acquireEventually(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time) {
 	t.Helper()
-	g, at, err := keepAsking(t.Context(), strategy, name, ttl)
+	g, at, err := pollAcquire(t.Context(), strategy, name, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g, at
 }
 
-// keepAsking is takeOver for goroutines, which may not end the test.
-func keepAsking(ctx context.Context, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time, error) {
+// pollAcquire is takeOver for goroutines, which may not end the test.
+func pollAcquire(ctx context.Context, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time, error) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
-	last, end := error(nil), time.After(patience)
+	last, end := error(nil), time.After(timeout)
 	for {
 		select {
 		case <-tick.C:
@@ -111,7 +111,7 @@ func keepAsking(ctx context.Context, strategy lock.Strategy, name string, ttl ti
 			return nil, time.Time{}, fmt.Errorf("%s was not to be had: %w", name, last)
 		}
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
-		g, err := strategy.Acquire(bounded, name, owner(), ttl)
+		g, err := strategy.Acquire(bounded, name, newOwner(), ttl)
 		cancel()
 		if err == nil {
 			return g, time.Now(), nil
@@ -120,12 +120,12 @@ func keepAsking(ctx context.Context, strategy lock.Strategy, name string, ttl ti
 			_ = g.Release(ctx, 0)
 		}
 		last = err
-		tick.Reset(pause(err))
+		tick.Reset(pollPause(err))
 	}
 }
 
-// pause is how long to wait before asking again: not long before the end that a refusal tells.
-func pause(err error) time.Duration {
+// pollPause is how long to wait before asking again: not long before the end that a refusal tells.
+func pollPause(err error) time.Duration {
 	const least, most = 2 * time.Millisecond, 30 * time.Millisecond
 	var held *lock.HeldError
 	if !errors.As(err, &held) || held.Left == 0 {
@@ -134,11 +134,11 @@ func pause(err error) time.Duration {
 	return min(max(held.Left/2, least), most)
 }
 
-// pass waits for d, where that much time must pass for something to become wrong.
-func pass(d time.Duration) { <-time.After(d) }
+// sleep waits for d, where that much time must pass for something to become wrong.
+func sleep(d time.Duration) { <-time.After(d) }
 
-// during fails the test if what happens within d.
-func during[T any](t testing.TB, d time.Duration, what string, happens <-chan T) {
+// mustNotHappen fails the test if what happens within d.
+func mustNotHappen[T any](t testing.TB, d time.Duration, what string, happens <-chan T) {
 	t.Helper()
 	select {
 	case <-happens:
@@ -147,10 +147,10 @@ func during[T any](t testing.TB, d time.Duration, what string, happens <-chan T)
 	}
 }
 
-// mustEnd waits for a lease that has to be lost, and returns why.
-func mustEnd(t testing.TB, lease *lock.Lease) error {
+// waitLost waits for a lease that has to be lost, and returns why.
+func waitLost(t testing.TB, lease *lock.Lease) error {
 	t.Helper()
-	wait(t, "the end of the lease", lease.Context().Done())
+	receive(t, "the end of the lease", lease.Context().Done())
 	return context.Cause(lease.Context())
 }
 
@@ -161,21 +161,21 @@ func endOf(lease *lock.Lease) <-chan time.Time {
 	return ended
 }
 
-// wait fails the test unless c is closed or has a value.
-func wait[T any](t testing.TB, what string, c <-chan T) T {
+// receive fails the test unless c is closed or has a value.
+func receive[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s: never", what)
 		panic("not reached")
 	}
 }
 
-// is fails the test unless err is want. Held, unavailable, lost and invalid are different answers: an error that is wanted
+// wantErr fails the test unless err is want. Held, unavailable, lost and invalid are different answers: an error that is wanted
 // to be one of them must be no other.
-func is(t testing.TB, what string, err, want error) {
+func wantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: got %v, want %v", what, err, want)
@@ -192,16 +192,16 @@ func is(t testing.TB, what string, err, want error) {
 	}
 }
 
-// alive fails the test if the lease's context has ended.
-func alive(t testing.TB, lease *lock.Lease) {
+// mustBeAlive fails the test if the lease's context has ended.
+func mustBeAlive(t testing.TB, lease *lock.Lease) {
 	t.Helper()
 	if lease.Context().Err() != nil {
 		t.Errorf("the lease ended: %v", context.Cause(lease.Context()))
 	}
 }
 
-// released fails the test unless the lease is released in good order.
-func released(t testing.TB, lease *lock.Lease) {
+// mustRelease fails the test unless the lease is released in good order.
+func mustRelease(t testing.TB, lease *lock.Lease) {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {
 		t.Errorf("release: %v", err)
@@ -213,7 +213,7 @@ func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(patience)
+	end := time.After(timeout)
 	for {
 		err := check()
 		if err == nil {
