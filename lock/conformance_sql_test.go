@@ -45,7 +45,7 @@ func TestTableOfSQLiteConforms(t *testing.T) {
 		},
 		MinTTL: 3 * minTTL, // one writes at a time
 		Missing: map[string]string{
-			"Skewed": file, "Link": file, "Partition": file, "Delay": file, "Cut": file, "LoseReply": file, "Hold": file, "Freeze": file, "Kill": file,
+			"StartSkewed": file, "Link": file, "Partition": file, "Delay": file, "Cut": file, "LoseReply": file, "HoldRequest": file, "Freeze": file, "Kill": file,
 		},
 	})
 }
@@ -72,7 +72,7 @@ func tableRig(engine string) locktest.Rig {
 
 func sessionRig(engine string, strategy func(*lock.Sessions) lock.Strategy) locktest.Rig {
 	rig := databaseRig(engine)
-	rig.StartSkewed, rig.Missing["Skewed"] = nil, "a session ends by how much time passes"
+	rig.StartSkewed, rig.Missing["StartSkewed"] = nil, "a session ends by how much time passes"
 	rig.Open = func(t testing.TB, url string, longest time.Duration) lock.Strategy {
 		t.Helper()
 		const names = 30
@@ -121,7 +121,7 @@ func databaseRig(engine string) locktest.Rig {
 			return databaseServer(t, servertest.StartMariaDBSkewed(t, offset))
 		}
 	} else {
-		rig.Missing["Skewed"] = "MariaDB's is enough"
+		rig.Missing["StartSkewed"] = "MariaDB's is enough"
 	}
 	return rig
 }

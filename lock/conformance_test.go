@@ -79,8 +79,8 @@ func TestRedisClusterConforms(t *testing.T) {
 		},
 		MinTTL: minTTL,
 		Missing: map[string]string{
-			"Skewed": "one server's is enough", "Link": bypassesLinks, "Partition": bypassesLinks, "Delay": bypassesLinks, "Cut": bypassesLinks,
-			"LoseReply": bypassesLinks, "Hold": bypassesLinks, "Kill": "nodes that are new to each other again are no cluster",
+			"StartSkewed": "one server's is enough", "Link": bypassesLinks, "Partition": bypassesLinks, "Delay": bypassesLinks, "Cut": bypassesLinks,
+			"LoseReply": bypassesLinks, "HoldRequest": bypassesLinks, "Kill": "nodes that are new to each other again are no cluster",
 		},
 	})
 }
@@ -95,8 +95,8 @@ func TestRedisSentinelConforms(t *testing.T) {
 		},
 		MinTTL: minTTL,
 		Missing: map[string]string{
-			"Skewed": "one server's is enough", "Link": bypassesLinks, "Partition": bypassesLinks, "Delay": bypassesLinks, "Cut": bypassesLinks,
-			"LoseReply": bypassesLinks, "Hold": bypassesLinks, "Kill": failover, "Freeze": failover,
+			"StartSkewed": "one server's is enough", "Link": bypassesLinks, "Partition": bypassesLinks, "Delay": bypassesLinks, "Cut": bypassesLinks,
+			"LoseReply": bypassesLinks, "HoldRequest": bypassesLinks, "Kill": failover, "Freeze": failover,
 		},
 	})
 }

@@ -9,8 +9,8 @@ import (
 
 // clocks are what becomes of TTLs when a server's clock is off.
 var clocks = []test{
-	{name: "ClockAhead", needs: "Skewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, 10*time.Second) }},
-	{name: "ClockBehind", needs: "Skewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, -10*time.Second) }},
+	{name: "ClockAhead", needs: "StartSkewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, 10*time.Second) }},
+	{name: "ClockBehind", needs: "StartSkewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, -10*time.Second) }},
 }
 
 // Whatever the server's clock says, a TTL lasts as long as it should, and one holds at a time.

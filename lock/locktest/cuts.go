@@ -11,7 +11,7 @@ import (
 // cuts are what becomes of leases when connections break.
 var cuts = []test{
 	{name: "ReplyOfAnAcquireLost", needs: "LoseReply", run: (*suite).acquireUnanswered},
-	{name: "AcquireThatIsLate", needs: "Hold", run: (*suite).acquireLate},
+	{name: "AcquireThatIsLate", needs: "HoldRequest", run: (*suite).acquireLate},
 	{name: "ReplyOfARenewalLost", needs: "LoseReply", run: (*suite).renewalUnanswered},
 	{name: "ReplyOfAReleaseLost", needs: "LoseReply", run: (*suite).releaseUnanswered},
 	{name: "ReplyOfAKeepingReleaseLost", needs: "LoseReply TTL", run: (*suite).keepUnanswered},

@@ -90,8 +90,8 @@ func (r Rig) hooks(t testing.TB, s Server) map[string]bool {
 		link = s.Link(t)
 	}
 	return map[string]bool{
-		"Skewed": r.StartSkewed != nil, "Link": s.Link != nil, "Partition": link.Partition != nil,
-		"Delay": link.Delay != nil, "Cut": link.Cut != nil, "LoseReply": link.LoseReply != nil, "Hold": link.HoldRequest != nil,
+		"StartSkewed": r.StartSkewed != nil, "Link": s.Link != nil, "Partition": link.Partition != nil,
+		"Delay": link.Delay != nil, "Cut": link.Cut != nil, "LoseReply": link.LoseReply != nil, "HoldRequest": link.HoldRequest != nil,
 		"Freeze": s.Freeze != nil && s.Thaw != nil, "Flush": s.Flush != nil, "Kill": s.Kill != nil && s.Start != nil,
 	}
 }
