@@ -1,14 +1,18 @@
-// Package limit bounds how often each caller may do something, over all instances that share a Redis.
+// Package limit limits the request rate of each caller, across all instances that share a Redis.
 //
-// An instance has a bucket of tokens of its own for each caller, and that alone when there is no Redis or it is away; it is
-// as large as the limit, and a chunk larger with Redis. With Redis it takes tokens from the common bucket in chunks, an eighth of the burst. The first chunk of a caller
-// who has been quiet is on credit, and is settled behind the request: a first tap waits for nobody. So a caller who uses
-// all instances at once has the burst, the rate, and one chunk for each instance at most.
+// Each instance keeps a local token bucket per caller. Without Redis, or while Redis is unavailable, the local bucket is
+// the limit. With Redis, the instance fetches tokens from the caller's shared bucket in chunks of an eighth of the burst,
+// and its local bucket is one chunk larger than the limit. The first chunk after a pause is taken on credit and charged to
+// the shared bucket in the background, so that a first request does not wait for Redis. A caller that uses all instances
+// at once therefore gets at most the burst, the rate, and one chunk per instance.
 package limit
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,53 +24,53 @@ import (
 )
 
 const (
-	// maxCallers bounds the buckets. A caller whose bucket is dropped starts with a full one.
+	// maxCallers bounds the number of local buckets. A caller whose bucket was evicted starts with a full one.
 	maxCallers = 65536
-	// chunksPerBurst is how many times an instance asks for a whole burst.
+	// chunksPerBurst is how many requests to Redis fetch a whole burst.
 	chunksPerBurst = 8
-	// slack makes up for what Redis' clock and ours cut off: who waits as long as was asked gets through.
+	// slack covers the rounding of the two clocks: a caller that waits as long as it was told must be allowed.
 	slack = time.Millisecond
 )
 
-// Options are the limit and where it is kept.
+// Options configure a Limiter.
 type Options struct {
-	Rate  float64 // a second
-	Burst int     // at once; at least 1
-	// Redis has the common buckets; nil for this instance's own. It must heed contexts (ContextTimeoutEnabled).
+	Rate  float64 // requests per second
+	Burst int     // requests at once; at least 1
+	// Redis holds the shared buckets; nil for local buckets only. The client must obey contexts (ContextTimeoutEnabled).
 	Redis redis.UniversalClient
-	// Timeout is what a call may lose to Redis.
+	// Timeout bounds how long a call waits for Redis.
 	Timeout time.Duration
-	Log     *slog.Logger
-	Metrics *Metrics // nil where nobody counts
+	Log     *slog.Logger // required with Redis
+	Metrics *Metrics     // optional
 }
 
-// Limiter keeps a bucket for each of the callers seen last. Safe for concurrent use. With Redis, Run must be running: it
-// settles what was taken on credit, and finds out when Redis is back.
+// Limiter keeps a local bucket for each of the most recent callers. It is safe for concurrent use. With Redis, Run must be
+// running: it charges what was taken on credit, and it notices when Redis is available again.
 type Limiter struct {
 	Options
 	chunk      int
-	localBurst int           // the burst of an instance's own bucket
-	refill     time.Duration // of a whole bucket
+	localBurst int           // the size of a local bucket
+	refill     time.Duration // how long an empty bucket takes to fill
 	callers    *lru.Cache[string, *caller]
 	down       atomic.Bool
 	debts      debts
 }
 
-// caller is one who is limited.
+// caller is the local state of one caller.
 type caller struct {
 	mu     sync.Mutex
-	latest time.Time // of the latest request: one that has waited for another must not turn the local bucket's clock back
+	latest time.Time // the latest time passed to Allow: the local bucket's clock must not go back
 	local  *rate.Limiter
-	// credit are tokens that were taken from the common bucket, or will be, and were not used yet.
+	// credit counts the tokens that were fetched from the shared bucket, or taken on credit, and not used yet.
 	credit     int
-	debt       atomic.Int64 // of the credit, what is not settled
-	lastSeen   time.Time    // when the caller asked last
-	emptyUntil time.Time    // the common bucket is empty until then
-	// waiting are the requests that wait for mu: who asks Redis asks for them too, so that nobody waits for it many times.
+	debt       atomic.Int64 // tokens taken on credit and not charged yet
+	lastSeen   time.Time    // the latest request that reached the shared bucket or its credit
+	emptyUntil time.Time    // the shared bucket is empty until then
+	// waiting counts the requests that wait for mu. The request that asks Redis fetches tokens for them too.
 	waiting atomic.Int64
 }
 
-// New returns a limiter for o.
+// New returns a limiter.
 func New(o Options) *Limiter {
 	callers, err := lru.New[string, *caller](maxCallers)
 	if err != nil {
@@ -82,14 +86,14 @@ func New(o Options) *Limiter {
 		debts:  debts{owed: map[string]*caller{}, wake: make(chan struct{}, 1)},
 	}
 	if o.Redis != nil {
-		l.localBurst += l.chunk // so that the common bucket is empty first, which knows for how long
+		l.localBurst += l.chunk // the shared bucket is empty first, and it knows for how long
 	}
 	return l
 }
 
-// Allow reports whether the caller may go on at now; if not, how long until asking again is of use. It asks Redis at most
-// once, and not for a caller who has been quiet for as long as an empty bucket takes to fill. Of one caller's requests, one
-// asks and the others wait for it.
+// Allow reports whether the named caller may make a request at now and, if not, how long it has to wait. It asks Redis at
+// most once, and not at all after a pause in which an empty bucket would fill. Of several requests of one caller, one asks
+// Redis and the others wait for it.
 func (l *Limiter) Allow(ctx context.Context, name string, now time.Time) (wait time.Duration, ok bool) {
 	c := l.caller(name)
 	c.waiting.Add(1)
@@ -109,7 +113,7 @@ func (l *Limiter) Allow(ctx context.Context, name string, now time.Time) (wait t
 		return 0, true
 	}
 	if wait := l.takeShared(ctx, name, c, now); wait > 0 {
-		own.CancelAt(now) // a refusal costs nothing, or waiting as long as was asked would not be enough
+		own.CancelAt(now) // a refused request takes no token, or the caller would have to wait longer than it was told
 		return wait, false
 	}
 	return 0, true
@@ -126,7 +130,7 @@ func (l *Limiter) caller(name string) *caller {
 	return c
 }
 
-// takeShared takes a token from the common bucket, or says how long there is none. c is locked.
+// takeShared takes a token from the shared bucket, or returns how long it is empty. c is locked.
 func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now time.Time) time.Duration {
 	quiet := now.Sub(c.lastSeen) >= l.refill
 	c.lastSeen = now
@@ -151,31 +155,49 @@ func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now ti
 		return 0
 	case got == 0:
 		wait += slack
-		c.emptyUntil = now.Add(time.Since(asked) + wait) // now is when the request came
+		c.emptyUntil = now.Add(time.Since(asked) + wait) // now is when the request arrived
 		return wait
 	}
 	c.credit = got - 1
 	return 0
 }
 
-// redisFailed takes Redis to be gone, unless the caller is, or Redis has answered, if with an error.
+// redisFailed marks Redis as down, unless ctx has ended or Redis answered with an error.
 func (l *Limiter) redisFailed(ctx context.Context, err error) {
 	l.Metrics.failures.Inc()
 	if ctx.Err() == nil && !redisAnswered(err) && !l.down.Swap(true) {
-		l.Log.Warn("redis is away: each instance limits by itself", "error", err)
+		l.Log.Warn("redis unavailable; each instance limits on its own until redis answers", "error", err)
 	}
 }
 
-// Metrics counts for any number of limiters.
+// Metrics are shared by any number of limiters.
 type Metrics struct{ failures prometheus.Counter }
 
-// NewMetrics returns metrics that r has, if it is not nil.
+// NewMetrics registers the metrics with r, if r is not nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "firsttap_rate_limit_redis_failures_total", Help: "Questions for the common rate limit that Redis did not answer.",
+		Name: "firsttap_rate_limit_redis_failures_total", Help: "Requests to the shared rate limit that Redis did not answer.",
 	})}
 	if r != nil {
 		r.MustRegister(m.failures)
 	}
 	return m
+}
+
+// Rate is how many requests per second a caller may make. The burst is twice that.
+type Rate float64
+
+// ParseRate reads "20/s".
+func ParseRate(s string) (Rate, error) {
+	number, ok := strings.CutSuffix(s, "/s")
+	n, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(n > 0 && n <= 1e9) {
+		return 0, fmt.Errorf("%q is not a rate like 20/s", s)
+	}
+	return Rate(n), nil
+}
+
+// Options returns the options for this rate, with local buckets only.
+func (r Rate) Limit() Options {
+	return Options{Rate: float64(r), Burst: int(2 * r)}
 }
