@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lease is a name that is held. Safe for concurrent use.
+// Lease is a name that this process holds. It is safe for concurrent use.
 type Lease struct {
 	locker   *Locker
 	grant    Grant
