@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Memory is a Strategy for a single process, and for tests. Others see nothing of it.
+// Memory is a Strategy, a Watcher and an Admin for names within one process.
 type Memory struct {
 	mu       sync.Mutex
 	held     map[string]*memoryGrant
-	fence    int64 // the latest of any name
+	fence    int64 // the latest, of all names
 	watchers watchers
 }
 
-// NewMemory returns a Memory in which nothing is held.
+// NewMemory returns a Memory without held names.
 func NewMemory() *Memory {
 	return &Memory{held: map[string]*memoryGrant{}, watchers: watchers{}}
 }
@@ -45,7 +45,7 @@ func (m *Memory) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 	return g, nil
 }
 
-// holder is who has name, nil if nobody has.
+// holder returns the grant that holds name, nil if the name is free.
 func (m *Memory) holder(name string, now time.Time) *memoryGrant {
 	g := m.held[name]
 	if g == nil || g.end.After(now) {

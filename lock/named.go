@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Named is a Strategy by the server's own locks, GET_LOCK. Winning a name costs two statements, losing, extending and
-// releasing one each.
+// Named is a Strategy and an Admin that uses GET_LOCK. Acquiring a name costs two statements; a refusal, an extension and
+// a release cost one each.
 //
-// The server's names are shared by all its databases, cut and case-insensitive: a name's is the hash of the database's
-// and its own. A holder that was just granted a name is not told to those who lose yet: their HeldError has no Owner.
+// GET_LOCK's names are server-wide, limited in length and case-insensitive, so the lock's name is a hash of the database
+// and the name. For a moment after a name was acquired, refusals have a HeldError without an Owner.
 type Named struct{ sessions *Sessions }
 
-// Named returns the strategy that holds names by the sessions' GET_LOCK.
+// Named returns the strategy that holds names by GET_LOCK in these sessions.
 func (s *Sessions) Named() *Named { return &Named{sessions: s} }
 
-// serverName is the name of a lock on the server: of the name that follows, up to serverNameEnd.
+// serverLockName and serverNameEnd enclose the SQL of a name and form the SQL of its GET_LOCK name.
 const (
 	serverName    = "CONCAT('firsttap:', LEFT(SHA2(CONCAT(DATABASE(), '/', "
 	serverNameEnd = "), 256), 48))"
@@ -46,7 +46,7 @@ func (n *Named) Show(ctx context.Context, name string) (Holder, error) {
 	return n.sessions.show(ctx, n, name)
 }
 
-// Break implements Registry. It kills the holder's session, which the server allows its user and administrators.
+// Break implements Registry. It kills the holder's session, which requires the same database user or an administrator.
 func (n *Named) Break(ctx context.Context, name string) (Holder, error) {
 	return n.sessions.breakSession(ctx, n, name)
 }
@@ -81,9 +81,9 @@ func (n *Named) unlock(ctx context.Context, conn *sql.Conn, name string) error {
 	return expectOne(ctx, conn, namedUnlockSQL, name)
 }
 
-var errNotHeld = errors.New("the session does not keep the name")
+var errNotHeld = errors.New("the session does not hold the name")
 
-// expectOne is an error unless the answer is 1.
+// expectOne returns an error unless the query's result is 1.
 func expectOne(ctx context.Context, conn *sql.Conn, query string, args ...any) error {
 	var yes int
 	err := conn.QueryRowContext(ctx, query, args...).Scan(&yes)

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis keeps leases as keys that end, on one server, or on whichever of a Sentinel's or a Cluster's servers has the key.
-// It is a Strategy, a Watcher and a Registry.
+// Redis keeps leases as keys with a TTL, on a single server, a Sentinel's master or a Cluster. It is a Strategy, a Watcher
+// and an Admin.
 //
-// Replication is asynchronous: a failover to a replica that had not heard of a lease gives the name away in the middle
-// of it, and so does a flush, or an eviction. The holder learns it at its next renewal. What must not happen twice even
-// then is for the fence to refuse.
+// A failover to a replica that had not received a lease frees the name in the middle of the lease, because replication is
+// asynchronous; so does a flush or an eviction. The holder learns of it at its next renewal. Where that could do harm,
+// check the fence on every write.
 type Redis struct {
 	client        redis.UniversalClient
 	keys          Keys
@@ -23,8 +23,7 @@ type Redis struct {
 	subscriptions subscriptions
 }
 
-// NewRedis returns leases on client, which must heed contexts (ContextTimeoutEnabled) and must not retry, as those of
-// [Dial].
+// NewRedis returns a strategy on client, which must obey contexts (ContextTimeoutEnabled) and must not retry.
 func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
 	return &Redis{
 		client: client, keys: keys,
@@ -32,18 +31,19 @@ func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
 	}
 }
 
-// Keys says which key a name has.
+// Keys is a naming scheme for the Redis keys of names.
 type Keys struct{ prefix, suffix string }
 
-// Tagged is prefix:{name}: what else is kept under the same hash tag is on the same server of a Cluster.
+// Tagged returns the scheme prefix:{name}. A Cluster keeps all keys with the same hash tag on the same server.
 func Tagged(prefix string) Keys { return Keys{prefix + ":{", "}"} }
 
-// ShedLock is the key of ShedLock's Redis providers, prefix:environment:name; theirs are "job-lock" and "default".
+// ShedLock returns the scheme of ShedLock's Redis providers, prefix:environment:name. Their defaults are "job-lock" and
+// "default".
 func ShedLock(prefix, environment string) Keys { return Keys{prefix + ":" + environment + ":", ""} }
 
 func (k Keys) lockKey(name string) string { return k.prefix + name + k.suffix }
 
-// fenceKey is in the same slot as the lock: the tag of a key without one is all of it.
+// fenceKey is in the same Cluster slot as the lock's key: the whole of a key without a hash tag counts as its tag.
 func (k Keys) fenceKey(name string) string {
 	if k.suffix == "" {
 		return "{" + k.lockKey(name) + "}:fence"
@@ -51,19 +51,18 @@ func (k Keys) fenceKey(name string) string {
 	return k.lockKey(name) + ":fence"
 }
 
-// releaseChannel is where a release is announced.
+// releaseChannel is the Pub/Sub channel on which releases are announced.
 func (k Keys) releaseChannel(name string) string { return k.lockKey(name) + ":freed" }
 
-// fenceTTLSeconds is for how many seconds a server remembers a name's last fence. It is more than clocks are wrong by: a server
-// whose clock has gone back, and a replica that takes over with a clock that is behind, still know the fence that the
-// next has to be larger than. The key ends, since there may be any number of names; one that is ahead of the clock lives
-// for that much longer.
+// fenceTTLSeconds is how long a server remembers a name's latest fence. It exceeds the likely error of a clock, so that a
+// server whose clock was set back, or a replica with a slow clock that takes over, still continues from that fence. The key
+// expires because the number of names is not bounded. If its fence is ahead of the clock, it lives longer by that much.
 const fenceTTLSeconds = 24 * 60 * 60
 
-// nextFence is the part of a script that moves the fence: to the server's clock in microseconds, and always past the last.
-// The clock is past everything before a flush, and close to the fences of other strategies; a double counts it exactly
-// until the year 2255. A server that has lost its data and whose clock is behind, too, gives a fence that is too small:
-// what remembers fences, as [Fences] does, refuses its writes until the clock has caught up.
+// nextFence is the part of a script that computes the next fence: the server's clock in microseconds, or the latest fence
+// plus one if that is larger. The clock is ahead of every fence before a flush, and comparable to the fences of other
+// strategies; Lua's numbers represent it exactly until the year 2255. If a server has lost its data and its clock is
+// behind, its fences are too small, and [Fences] rejects writes under them until the clock has caught up.
 const nextFence = `
 local fence = redis.call("INCR", KEYS[2])
 local t = redis.call("TIME")
@@ -72,9 +71,9 @@ local ahead = math.ceil(fence / 1000000) - t[1]
 redis.call("SET", KEYS[2], string.format("%.0f", fence), "EX", ahead + ARGV[1])
 `
 
-// A key's value is its owner, a space and the fence.
+// The value of a key is the owner, a space and the fence.
 var (
-	// A request that is repeated finds its own owner, and counts as the later one.
+	// A repeated request finds its own owner, and extends the lease.
 	acquireScript = redis.NewScript(`
 local value = redis.call("GET", KEYS[1])
 if value then
@@ -90,7 +89,7 @@ local value = redis.call("GET", KEYS[1])
 if not value then return 0 end
 if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 return redis.call("PEXPIRE", KEYS[1], ARGV[2])`)
-	// An announcement that is not allowed must not keep the name taken.
+	// pcall: if the user may not PUBLISH, the name is freed nevertheless.
 	freeScript = redis.NewScript(`
 local value = redis.call("GET", KEYS[1])
 if not value then return 0 end
@@ -106,16 +105,16 @@ redis.pcall("PUBLISH", ARGV[2], "")
 return {fence, left, value or ""}`)
 )
 
-// ownerPrefix is how the value of owner's key begins.
+// ownerPrefix is the beginning of a value that belongs to owner.
 func ownerPrefix(owner string) string { return owner + " " }
 
-// parseValue takes a key's value apart.
+// parseValue returns the parts of a key's value.
 func parseValue(value string) (owner string, fence int64) {
 	owner, number := value, ""
 	if i := strings.LastIndexByte(value, ' '); i >= 0 {
 		owner, number = value[:i], value[i+1:]
 	}
-	fence, _ = strconv.ParseInt(number, 10, 64) // what somebody else wrote has none
+	fence, _ = strconv.ParseInt(number, 10, 64) // 0 if another program wrote the value
 	return owner, fence
 }
 
@@ -126,7 +125,7 @@ type redisGrant struct {
 	fence int64
 }
 
-// Acquire implements Strategy, by one command, won or lost.
+// Acquire implements Strategy. It costs one command.
 func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -148,27 +147,27 @@ func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 			return nil, &HeldError{Owner: holder, Left: remainingOf(answer[1])}
 		}
 	}
-	return g, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
+	return g, fmt.Errorf("%w: unexpected reply %v", ErrUnavailable, answer)
 }
 
-// remainingOf is a PTTL's answer.
+// remainingOf converts the reply of PTTL.
 func remainingOf(answer any) time.Duration {
 	ms, _ := answer.(int64)
 	return time.Duration(max(ms, 0)) * time.Millisecond
 }
 
-// millis is ttl in Redis' unit, no less than one.
+// millis returns ttl in milliseconds, at least one.
 func millis(ttl time.Duration) int64 { return max(ttl.Milliseconds(), 1) }
 
 // Fence implements Grant.
 func (g *redisGrant) Fence() int64 { return g.fence }
 
-// Extend implements Grant. Leases that are extended at the same time share a request.
+// Extend implements Grant. Concurrent extensions share requests.
 func (g *redisGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	return g.redis.renewals.extend(ctx, g.redis.keys.lockKey(g.name), ownerPrefix(g.owner), millis(ttl))
 }
 
-// Release implements Grant, by one command.
+// Release implements Grant. It costs one command.
 func (g *redisGrant) Release(ctx context.Context, keep time.Duration) error {
 	key := []string{g.redis.keys.lockKey(g.name)}
 	if keep > 0 {
@@ -177,7 +176,7 @@ func (g *redisGrant) Release(ctx context.Context, keep time.Duration) error {
 	return scriptError(ctx, freeScript.Run(ctx, g.redis.client, key, ownerPrefix(g.owner), g.redis.keys.releaseChannel(g.name)))
 }
 
-// scriptError reads the answer of a script that looks at the owner.
+// scriptError converts the reply of a script that checks the owner.
 func scriptError(ctx context.Context, answer *redis.Cmd) error {
 	n, err := answer.Int()
 	switch {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// List implements Registry. It looks at every key of the servers, a part at a time.
+// List implements Registry. It scans all keys of the servers.
 func (r *Redis) List(ctx context.Context) ([]Holder, error) {
 	names, err := r.heldNames(ctx)
 	if err != nil {
@@ -48,11 +48,11 @@ func (r *Redis) heldNames(ctx context.Context) ([]string, error) {
 	return slices.Compact(all), err
 }
 
-// scan returns the names whose lock has a key on the server, in order.
+// scan returns the sorted names that have a key on the server.
 func (r *Redis) scan(ctx context.Context, server redis.Cmdable) ([]string, error) {
 	var names []string
-	const some = 1000
-	keys := server.Scan(ctx, 0, globEscaper.Replace(r.keys.prefix)+"*"+r.keys.suffix, some).Iterator()
+	const pageSize = 1000
+	keys := server.Scan(ctx, 0, globEscaper.Replace(r.keys.prefix)+"*"+r.keys.suffix, pageSize).Iterator()
 	for keys.Next(ctx) {
 		name := strings.TrimSuffix(strings.TrimPrefix(keys.Val(), r.keys.prefix), r.keys.suffix)
 		if checkName(name) == nil {
@@ -63,7 +63,7 @@ func (r *Redis) scan(ctx context.Context, server redis.Cmdable) ([]string, error
 	return slices.Compact(names), keys.Err()
 }
 
-// globEscaper quotes what has a meaning in a pattern.
+// globEscaper escapes the special characters of a SCAN pattern.
 var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
 // Show implements Registry.
@@ -90,7 +90,7 @@ func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
 		return Holder{}, unavailable(ctx, err)
 	}
 	if len(answer) != 3 {
-		return Holder{}, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
+		return Holder{}, fmt.Errorf("%w: unexpected reply %v", ErrUnavailable, answer)
 	}
 	h := Holder{Name: name, Left: remainingOf(answer[1])}
 	h.Fence, _ = answer[0].(int64)

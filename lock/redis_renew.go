@@ -9,20 +9,19 @@ import (
 )
 
 const (
-	// maxRenewalsPerRequest is how many leases share a request.
 	maxRenewalsPerRequest = 500
-	// maxRenewalRequests may be under way at once: one that hangs does not hold the others up.
+	// maxRenewalRequests are sent concurrently, so that one that hangs does not delay the others.
 	maxRenewalRequests = 4
 )
 
-// renewalBatcher sends extensions together: those that come while requests are under way share the next one. A thousand leases
-// that are due at once cost a few round trips, and a single one does not wait for company.
+// renewalBatcher combines renewals: those that arrive while requests are in flight share the next request. A thousand
+// leases that are due at once cost a few round trips, and a single renewal is sent at once.
 type renewalBatcher struct {
 	client redis.UniversalClient
 
 	mu       sync.Mutex
 	waiting  []*renewal
-	inFlight int // under way
+	inFlight int // requests
 }
 
 type renewal struct {
@@ -30,10 +29,10 @@ type renewal struct {
 	key   string
 	owner string
 	ttl   int64
-	done  chan error // has room for the answer
+	done  chan error // buffered: the result may come after ctx has ended
 }
 
-// extend returns when the answer is there, or ctx ends.
+// extend returns when the renewal was answered, or when ctx ends.
 func (r *renewalBatcher) extend(ctx context.Context, key, owner string, ttl int64) error {
 	mine := &renewal{ctx, key, owner, ttl, make(chan error, 1)}
 	r.mu.Lock()
@@ -51,7 +50,7 @@ func (r *renewalBatcher) extend(ctx context.Context, key, owner string, ttl int6
 	}
 }
 
-// send makes requests until nobody waits.
+// send sends requests until no renewal is waiting.
 func (r *renewalBatcher) send() {
 	for {
 		batch := r.nextBatch()
@@ -62,7 +61,7 @@ func (r *renewalBatcher) send() {
 	}
 }
 
-// nextBatch returns those who wait and still want an answer; nobody, and the request has ended.
+// nextBatch returns renewals whose contexts have not ended. If there are none, send has to return.
 func (r *renewalBatcher) nextBatch() []*renewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,9 +80,9 @@ func (r *renewalBatcher) nextBatch() []*renewal {
 }
 
 func (r *renewalBatcher) sendBatch(batch []*renewal) {
-	ctx, cancel := latestDeadline(batch)
+	ctx, cancel := withLatestDeadline(batch)
 	defer cancel()
-	var unknown []*renewal // where the server does not know the script
+	var unknown []*renewal // the server did not know the script
 	for i, answer := range r.pipeline(ctx, batch, extendScript.EvalSha) {
 		if redis.HasErrorPrefix(answer.Err(), "NOSCRIPT") {
 			unknown = append(unknown, batch[i])
@@ -99,7 +98,7 @@ func (r *renewalBatcher) sendBatch(batch []*renewal) {
 func (r *renewalBatcher) pipeline(ctx context.Context, batch []*renewal,
 	run func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd) []*redis.Cmd {
 	answers := make([]*redis.Cmd, len(batch))
-	// What went wrong is in each answer.
+	// Each answer has its own error.
 	_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, b := range batch {
 			answers[i] = run(ctx, p, []string{b.key}, b.owner, b.ttl)
@@ -109,8 +108,8 @@ func (r *renewalBatcher) pipeline(ctx context.Context, batch []*renewal,
 	return answers
 }
 
-// latestDeadline returns a context that lasts as long as the last of the batch waits.
-func latestDeadline(batch []*renewal) (context.Context, context.CancelFunc) {
+// withLatestDeadline returns a context with the latest deadline of the batch.
+func withLatestDeadline(batch []*renewal) (context.Context, context.CancelFunc) {
 	var latest time.Time
 	for _, b := range batch {
 		end, bounded := b.ctx.Deadline()
