@@ -17,19 +17,19 @@ type Named struct{ sessions *Sessions }
 // Named returns the strategy that holds names by GET_LOCK in these sessions.
 func (s *Sessions) Named() *Named { return &Named{sessions: s} }
 
-// serverLockName and serverNameEnd enclose the SQL of a name and form the SQL of its GET_LOCK name.
+// lockName and lockNameEnd enclose the SQL of a name and form the SQL of its lock's name on the server.
 const (
-	serverName    = "CONCAT('firsttap:', LEFT(SHA2(CONCAT(DATABASE(), '/', "
-	serverNameEnd = "), 256), 48))"
+	lockName    = "CONCAT('firsttap:', LEFT(SHA2(CONCAT(DATABASE(), '/', "
+	lockNameEnd = "), 256), 48))"
 )
 
 const (
-	namedLockSQL = "SELECT GET_LOCK(" + serverName + "?" + serverNameEnd + ", 0), CONNECTION_ID(), " +
+	namedLockSQL = "SELECT GET_LOCK(" + lockName + "?" + lockNameEnd + ", 0), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'named' AND name = ? " +
-		"AND session_id = IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ")), " + isWritable
-	namedVerifySQL  = "SELECT COALESCE(IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ") = CONNECTION_ID(), 0) AND " + isWritable
-	namedUnlockSQL  = "SELECT COALESCE(RELEASE_LOCK(" + serverName + "?" + serverNameEnd + "), 0)"
-	namedHoldersSQL = "SELECT s.name, IS_USED_LOCK(" + serverName + "s.name" + serverNameEnd + "), s.session_id, s.locked_by, s.fence " +
+		"AND session_id = IS_USED_LOCK(" + lockName + "?" + lockNameEnd + ")), " + isWritable
+	namedVerifySQL  = "SELECT COALESCE(IS_USED_LOCK(" + lockName + "?" + lockNameEnd + ") = CONNECTION_ID(), 0) AND " + isWritable
+	namedUnlockSQL  = "SELECT COALESCE(RELEASE_LOCK(" + lockName + "?" + lockNameEnd + "), 0)"
+	namedHoldersSQL = "SELECT s.name, IS_USED_LOCK(" + lockName + "s.name" + lockNameEnd + "), s.session_id, s.locked_by, s.fence " +
 		"FROM lock_sessions s WHERE s.strategy = 'named'"
 )
 

@@ -11,17 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Quorum holds a name on most of several independent Redis servers: it goes on while a minority of them is away. The
-// algorithm is Redlock (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with two additions: a
-// fence that grows from holder to holder, whichever majority each of them had, and a server that comes back empty is
-// asked again by whoever holds.
+// Quorum holds a name on a majority of independent Redis servers, so that it works while a minority is unavailable. It is
+// a Strategy and an Admin. The algorithm is Redlock (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/)
+// with two additions: the fence grows from holder to holder, whatever majorities they had; and a holder acquires its name
+// again on a server that has lost its data.
 //
-// It takes clocks that run at about the same rate. A server that forgets a lease, in a restart without persistence, must
-// stay away for the longest TTL, or a majority can be had twice. It is a Strategy and a Registry.
+// The servers' clocks must run at about the same rate. A server that restarts without persistence must stay stopped for
+// the longest TTL, or two holders can have a majority.
 type Quorum struct{ nodes []*Redis }
 
-// NewQuorum returns a quorum of nodes: an odd number of at least three, no two of which are the same server or
-// replicas of each other, all with the same keys. The timeout of their clients is what one that is away costs at most.
+// NewQuorum returns a quorum of nodes: an odd number, at least three, with the same keys on different servers that do not
+// replicate each other. The timeout of a node's client bounds how long an unavailable server delays an operation.
 func NewQuorum(nodes ...*Redis) (*Quorum, error) {
 	if len(nodes) < 3 || len(nodes)%2 == 0 {
 		return nil, fmt.Errorf("%w: a quorum has 3, 5, 7, ... servers, not %d", ErrInvalid, len(nodes))
@@ -30,14 +30,14 @@ func NewQuorum(nodes ...*Redis) (*Quorum, error) {
 }
 
 const (
-	// splitTries is how often a vote that nobody won is held again, after a pause of up to splitPause: among many who
-	// ask at once one should get the name, as elsewhere.
+	// splitTries is how many times an acquisition votes if no candidate gets a majority, with pauses of up to splitPause,
+	// so that of many concurrent candidates one usually succeeds, as with other strategies.
 	splitTries = 5
 	splitPause = 20 * time.Millisecond
 )
 
-// raiseFenceScript moves a fence up to at least the given one, if the owner, where one is given, still has the name. A fence
-// that is ahead of the server's clock lives until the clock is past it.
+// raiseFenceScript raises a fence to at least the given value. If an owner is given, it must still hold the name. A fence
+// that is ahead of the server's clock lives longer by that much.
 var raiseFenceScript = redis.NewScript(`
 if ARGV[2] ~= "" then
   local value = redis.call("GET", KEYS[1])
@@ -56,15 +56,15 @@ func (r *Redis) raiseFence(ctx context.Context, name, mark string, fence int64) 
 		fenceTTLSeconds, mark, fence))
 }
 
-// Acquire implements Strategy. It costs two commands a server, one where it fails. A loser may hear of the winner, or of
-// another loser who has got in the way.
+// Acquire implements Strategy. It costs two commands per server, or one if it fails. The HeldError of a refusal may name
+// another candidate that failed too.
 func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
 		g := &quorumGrant{quorum: q, name: name, owner: owner, missing: make([]atomic.Bool, len(q.nodes))}
-		if try > 1 { // votes of an earlier try, taken back late, are none of this one's
+		if try > 1 { // a late rollback of an earlier try must not remove this try's votes
 			g.owner = fmt.Sprintf("%s.%d", owner, try)
 		}
 		for _, node := range q.nodes {
@@ -75,20 +75,20 @@ func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 		if err == nil {
 			return g, nil
 		}
-		undone := g.rollBack(context.WithoutCancel(ctx))
+		rollbackErr := g.rollBack(context.WithoutCancel(ctx))
 		switch {
 		case !errors.Is(err, ErrHeld):
 			return g, err
-		case undone != nil:
-			return g, undone
+		case rollbackErr != nil:
+			return g, rollbackErr
 		case !errors.Is(err, errSplit) || try == splitTries || sleep(ctx, rand.N(splitPause)) != nil:
 			return nil, err
 		}
 	}
 }
 
-// errSplit says that nobody has the majority.
-var errSplit = fmt.Errorf("%w: the vote is split", ErrHeld)
+// errSplit means that no candidate has a majority.
+var errSplit = fmt.Errorf("%w: no candidate has a majority of the servers", ErrHeld)
 
 type quorumGrant struct {
 	quorum   *Quorum
@@ -96,11 +96,12 @@ type quorumGrant struct {
 	owner    string
 	fence    int64
 	grants   []*redisGrant
-	acquired []chan struct{} // closed when a server's acquisition is over: it may be late, and must not come after a release
-	missing  []atomic.Bool   // the servers that had no trace of the name at the last renewal
+	acquired []chan struct{} // closed when a server's acquisition has returned, which its release has to wait for
+	missing  []atomic.Bool   // whether a server did not know the name at the last renewal
 }
 
-// vote votes, and makes the fence known to a majority: the next majority has one of them in it.
+// vote acquires the name on a majority, and then raises the fence on a majority. The next holder's majority shares a server
+// with that one, so its fence is larger.
 func (g *quorumGrant) vote(ctx context.Context, ttl time.Duration) error {
 	granted, v := askAll(ctx, len(g.grants), func(ctx context.Context, i int) (Grant, error) {
 		defer close(g.acquired[i])
@@ -126,8 +127,8 @@ func (g *quorumGrant) vote(ctx context.Context, ttl time.Duration) error {
 // Fence implements Grant.
 func (g *quorumGrant) Fence() int64 { return g.fence }
 
-// Extend implements Grant. A server that came back empty gets the lease and its fence again, and its vote counts from the
-// next renewal.
+// Extend implements Grant. On a server that has lost its data, it acquires the name again; that server's vote counts from
+// the next renewal on.
 func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	v := g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
 		if g.missing[i].Load() {
@@ -155,8 +156,8 @@ func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) error 
 	return err
 }
 
-// Release implements Grant. It asks every server, and is done when that is decided: what a minority still has ends by
-// itself.
+// Release implements Grant. It asks every server and returns when a majority has decided. What remains on a minority
+// expires.
 func (g *quorumGrant) Release(ctx context.Context, keep time.Duration) error {
 	v := g.release(ctx, keep, votes.decided)
 	switch {
@@ -168,7 +169,7 @@ func (g *quorumGrant) Release(ctx context.Context, keep time.Duration) error {
 	return v.unavailable(ctx)
 }
 
-// rollBack takes back the votes of an acquisition that failed; nil when a majority has answered.
+// rollBack releases the votes of a failed acquisition. It returns nil if a majority answered.
 func (g *quorumGrant) rollBack(ctx context.Context) error {
 	if v := g.release(ctx, 0, votes.answered); !v.answered() {
 		return v.unavailable(ctx)

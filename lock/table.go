@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Table is a Strategy with a row per name, until when it is taken and by whom: ShedLock's table, which it can share
-// with ShedLock. It works with any number of connections, through proxies and with Galera.
+// Table is a Strategy and an Admin that keeps a row per name, with the owner and the time at which its lease ends. It uses
+// ShedLock's table and may share it with ShedLock. It works with any connection pool, through proxies and with Galera.
 //
-// Winning a free name costs two statements, losing one, extending and releasing one each. The time is the database's.
-// The fence is locked_at, in whole milliseconds, of which ShedLock's columns hold no more; rows are never deleted, so it
-// does not go back when the clock does. ShedLock must use the database's time as well, and if the columns are
-// TIMESTAMP rather than DATETIME, every session the same time zone, one without summer time: best UTC.
+// An acquisition costs two statements; a refusal, an extension and a release cost one each. All times are the database's.
+// The fence is locked_at in whole milliseconds, the precision of ShedLock's columns. Rows are never deleted, so the fence
+// grows even if the clock goes back. ShedLock must use the database's time too. If the columns are TIMESTAMP rather than
+// DATETIME, all sessions must use the same time zone without daylight saving time, preferably UTC.
 //
-// A SQLite file has one writer at a time: its busy_timeout should be shorter than the Locker's Timeout.
+// A SQLite file has one writer at a time, so its busy_timeout should be shorter than the Locker's Timeout.
 //
-// Safe for concurrent use.
+// It is safe for concurrent use.
 type Table struct {
 	db      *sql.DB
 	dialect Dialect
 	sql     tableSQL
 }
 
-// NewTable returns the Table shedlock of db; see [Dialect.Schema].
+// NewTable returns a strategy on db's table shedlock; see [Dialect.Schema].
 func NewTable(db *sql.DB, dialect Dialect) *Table {
 	t := &Table{db: db, dialect: dialect, sql: mysqlTable}
 	if dialect == SQLite {
@@ -34,22 +34,24 @@ func NewTable(db *sql.DB, dialect Dialect) *Table {
 	return t
 }
 
-// tableSQL is the statements. Durations are in microseconds; insert, take, extend, release and raise are for
-// Dialect.number.
+// tableSQL are the statements of a dialect, with their arguments. Durations are in microseconds. The statements from
+// acquireNew to raiseFence are for Dialect.execNumber.
 type tableSQL struct {
 	selectRows    string // the columns of tableRow
-	heldCondition string // the condition that a row is taken
-	acquireNew    string // name, ttl, owner: takes a name that has no row
-	acquireFree   string // ttl, owner, name, owner: takes a name that is free or the owner's
+	heldCondition string // is true for a name that is held
+	acquireNew    string // name, ttl, owner: for a name without a row
+	acquireFree   string // ttl, owner, name, owner: for a name that is free or the owner's
 	extend        string // ttl, name, owner
 	release       string // keep, name, owner
-	raiseFence    string // name: moves the fence
-	clearOwner    string // name; also of its owner: to a renewal that waited for this the time seems to be that of its beginning
+	raiseFence    string // name
+	// clearOwner: name. It also removes the owner, because a renewal that waited for the row's lock still sees the time at
+	// which it began.
+	clearOwner string
 }
 
-// A hold lasts from now to the microsecond. A release counts from the millisecond: rounded up to one, as MySQL does, the
-// name would seem taken a moment longer. lock_until is set also where it stays: where explicit_defaults_for_timestamp is
-// OFF, as on MariaDB before 10.10, ShedLock's column is ON UPDATE CURRENT_TIMESTAMP.
+// A lease lasts from the current microsecond, but a release counts from the current millisecond, because MySQL would round
+// up to the next one in ShedLock's columns and the name would seem held for longer. Every UPDATE sets lock_until: where
+// explicit_defaults_for_timestamp is OFF, as on MariaDB before 10.10, ShedLock's column is ON UPDATE CURRENT_TIMESTAMP.
 var mysqlTable = tableSQL{
 	selectRows: `SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) FROM shedlock`,
@@ -72,7 +74,7 @@ const mysqlNextFence = `'1970-01-01' + INTERVAL LAST_INSERT_ID(GREATEST(
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) + 1000)) MICROSECOND`
 
-// Times are text, 'YYYY-MM-DD HH:MM:SS.SSS' in UTC, and compare as such; the clock has no more than milliseconds.
+// Times are text, 'YYYY-MM-DD HH:MM:SS.SSS' in UTC, and compared as text. SQLite's clock has milliseconds.
 var sqliteTable = tableSQL{
 	selectRows: `SELECT name, locked_by, CAST(ROUND((unixepoch(lock_until, 'subsec') - unixepoch('now', 'subsec')) * 1000) AS INTEGER) * 1000,
 	` + sqliteFence + ` FROM shedlock`,
@@ -96,7 +98,7 @@ const (
 	WHERE name = ? AND locked_by = ? AND lock_until > ` + sqliteNow + ` RETURNING 1`
 )
 
-// tableRow is what the table says about a name; the zero value, that it has no row.
+// tableRow is a row of the table. The zero value means that the name has no row.
 type tableRow struct {
 	name  string
 	owner string
@@ -119,7 +121,7 @@ func (t *Table) row(ctx context.Context, db querier, name string) (r tableRow, e
 	return r, err
 }
 
-// tableTries is how often a name that somebody else was quicker to take is looked at: once more, to learn who.
+// tableTries is how many times a row is read: again if another owner acquired the name in between, to learn its owner.
 const tableTries = 2
 
 // Acquire implements Strategy.
@@ -148,10 +150,10 @@ func (t *Table) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 			return g, nil
 		}
 	}
-	return nil, &HeldError{} // somebody else was quicker twice, and has let go since
+	return nil, &HeldError{} // other owners acquired the name between the reads, and released it since
 }
 
-// micros is d in microseconds, a part of one counted as one.
+// micros returns d in microseconds, rounded up.
 func micros(d time.Duration) int64 { return (d + time.Microsecond - 1).Microseconds() }
 
 type tableGrant struct {
@@ -174,7 +176,7 @@ func (g *tableGrant) Release(ctx context.Context, keep time.Duration) error {
 	return g.moveEnd(ctx, g.table.sql.release, keep)
 }
 
-// moveEnd moves the end of a hold that has not ended.
+// moveEnd changes the end of a lease that has not ended.
 func (g *tableGrant) moveEnd(ctx context.Context, query string, d time.Duration) error {
 	moved, err := g.table.dialect.execNumber(ctx, g.table.db, query, micros(d), g.name, g.owner)
 	if err != nil {
@@ -239,7 +241,7 @@ func (t *Table) Break(ctx context.Context, name string) (Holder, error) {
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
-	defer func() { _ = tx.Rollback() }() // nothing to undo once it is committed
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
 	h, err := t.breakInTx(ctx, tx, name)
 	if err == nil {
 		err = tx.Commit()
@@ -250,8 +252,8 @@ func (t *Table) Break(ctx context.Context, name string) (Holder, error) {
 	return h, nil
 }
 
-// breakInTx writes first and reads then: the row is locked, and a SQLite transaction that has read can't write when
-// somebody else has.
+// breakInTx writes before it reads: the write locks the row, and a SQLite transaction that has read can't write after
+// another transaction has written.
 func (t *Table) breakInTx(ctx context.Context, tx *sql.Tx, name string) (Holder, error) {
 	fence, err := t.dialect.execNumber(ctx, tx, t.sql.raiseFence, name)
 	if fence == 0 && err == nil {
@@ -261,7 +263,7 @@ func (t *Table) breakInTx(ctx context.Context, tx *sql.Tx, name string) (Holder,
 		return Holder{}, err
 	}
 	if fence == 0 {
-		return Holder{}, fmt.Errorf("%q was acquired for the first time in this moment", name)
+		return Holder{}, fmt.Errorf("%q was acquired for the first time during the call", name)
 	}
 	row, err := t.row(ctx, tx, name)
 	if err != nil {
