@@ -10,7 +10,7 @@ import (
 	"firsttap/lock"
 )
 
-// basics are what a Strategy and its Grants promise.
+// basics test the contract of a Strategy and its Grants.
 var basics = []test{
 	{name: "RefuseASecond", run: (*suite).refuseASecond},
 	{name: "Relock", run: (*suite).relock},
@@ -49,7 +49,7 @@ func (s *suite) refuseASecond(t *testing.T) {
 	}
 }
 
-// Released is free at once, for anybody, again and again.
+// A released name is free at once, for every process, and repeatedly.
 func (s *suite) relock(t *testing.T) {
 	strategies, n := []lock.Strategy{s.open(t), s.open(t)}, newName()
 	for i := range 10 {
@@ -62,7 +62,7 @@ func (s *suite) relock(t *testing.T) {
 	}
 }
 
-// Not before its time, and without anybody's help.
+// A grant expires after its ttl, not earlier.
 func (s *suite) itsTimeEnds(t *testing.T) {
 	n, sent := newName(), time.Now()
 	mustAcquire(t, s.open(t), n, 2*s.MinTTL)
@@ -70,7 +70,7 @@ func (s *suite) itsTimeEnds(t *testing.T) {
 	s.notBefore(t, at, sent.Add(2*s.MinTTL))
 }
 
-// notBefore fails the test if what a server timed happened before end, by more than its clock's unit.
+// notBefore fails the test if at is before end by more than the unit of a server's clock.
 func (s *suite) notBefore(t testing.TB, at, end time.Time) {
 	t.Helper()
 	const unit = 2 * time.Millisecond
@@ -83,7 +83,7 @@ func (s *suite) extend(t *testing.T) {
 	n := newName()
 	g := mustAcquire(t, s.open(t), n, 2*s.MinTTL)
 	rival := s.open(t)
-	for range 2 { // repeating it does no harm
+	for range 2 { // may be repeated
 		if err := g.Extend(t.Context(), 4*s.MinTTL); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func (s *suite) extend(t *testing.T) {
 	s.notBefore(t, at, sent.Add(4*s.MinTTL))
 }
 
-// The end is ttl from now, also when it was later.
+// Extend can also shorten a grant.
 func (s *suite) extendShortens(t *testing.T) {
 	n := newName()
 	g := mustAcquire(t, s.open(t), n, long)
@@ -106,7 +106,7 @@ func (s *suite) extendShortens(t *testing.T) {
 	acquireEventually(t, s.open(t), n, long)
 }
 
-// What has ended stays ended, whoever has the name by now.
+// An expired grant stays expired, whether the name is free or has another owner.
 func (s *suite) extendTooLate(t *testing.T) {
 	n, mine, rivals := newName(), s.open(t), s.open(t)
 	g := mustAcquire(t, mine, n, s.MinTTL)
@@ -119,7 +119,7 @@ func (s *suite) extendTooLate(t *testing.T) {
 	mustBeFree(t, rivals, n)
 }
 
-// unreachableErr is what a holder is told when the server can't be reached. A session is given up when it does not answer.
+// unreachableErr is why a lease is lost when the server can't be reached. A session that does not answer is closed.
 func (s *suite) unreachableErr() error {
 	if s.EndsWithConnection {
 		return lock.ErrLost
@@ -127,7 +127,7 @@ func (s *suite) unreachableErr() error {
 	return lock.ErrUnreachable
 }
 
-// stolenErr is what a holder is told when a rival has the name. A session that has ended can't tell more than that.
+// stolenErr is the error of a holder whose name has another owner. A session that has ended can't distinguish that.
 func (s *suite) stolenErr() error {
 	if s.EndsWithConnection {
 		return lock.ErrLost
@@ -146,7 +146,7 @@ func (s *suite) keepAfterRelease(t *testing.T) {
 	s.notBefore(t, at, released.Add(2*s.MinTTL))
 }
 
-// A grant that is over touches nothing that a rival has.
+// A grant that is over changes nothing for the new owner.
 func (s *suite) onlyTheOwner(t *testing.T) {
 	n, mine, rivals := newName(), s.open(t), s.open(t)
 	g := mustAcquire(t, mine, n, s.MinTTL)
@@ -154,7 +154,7 @@ func (s *suite) onlyTheOwner(t *testing.T) {
 	wantErr(t, "release", g.Release(t.Context(), 0), s.stolenErr())
 	wantErr(t, "release and keep", g.Release(t.Context(), s.MinTTL), s.stolenErr())
 	wantErr(t, "extend", g.Extend(t.Context(), s.MinTTL), s.stolenErr())
-	sleep(s.MinTTL + quiet) // the Brief that it asked for passes
+	sleep(s.MinTTL + quiet) // the MinTTL of those requests is over
 	mustBeHeld(t, mine, n)
 	if err := rival.Extend(t.Context(), long); err != nil {
 		t.Errorf("the rival's lease: %v", err)
@@ -178,7 +178,7 @@ func (s *suite) repeatedRelease(t *testing.T) {
 	}
 }
 
-// Nobody can tell what became of a request that the caller gave up, and nothing of it stays.
+// A request whose caller has given up is unavailable, and leaves nothing behind.
 func (s *suite) endedContext(t *testing.T) {
 	n, l := newName(), s.locker(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -191,7 +191,7 @@ func (s *suite) endedContext(t *testing.T) {
 	acquireEventually(t, s.open(t), n, long)
 }
 
-// Of twenty who ask at the same time one gets in.
+// Of twenty concurrent attempts, one succeeds.
 func (s *suite) allAtOnce(t *testing.T) {
 	clients := []lock.Strategy{s.open(t), s.open(t), s.open(t)}
 	for range 5 {
@@ -219,7 +219,7 @@ func (s *suite) allAtOnce(t *testing.T) {
 	}
 }
 
-// However a lease ends, the next one has the larger fence.
+// However a lease ends, the next one has a larger fence.
 func (s *suite) fencesGrow(t *testing.T) {
 	n, clients := newName(), []lock.Strategy{s.open(t), s.open(t)}
 	last := int64(0)
@@ -234,7 +234,7 @@ func (s *suite) fencesGrow(t *testing.T) {
 		}
 		last = g.Fence()
 		if ttl == s.MinTTL {
-			continue // it ends by itself
+			continue // it expires
 		}
 		if err := g.Release(t.Context(), 0); err != nil {
 			t.Fatal(err)

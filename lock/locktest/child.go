@@ -17,28 +17,28 @@ import (
 	"firsttap/lock"
 )
 
-// processes are what becomes of leases when their holder's process fails.
+// processes test leases whose holder's process fails.
 var processes = []test{
 	{name: "ProcessKilled", needs: "Processes", run: (*suite).processKilled},
 	{name: "ProcessStopped", needs: "Processes", run: (*suite).processStopped},
 	{name: "ProcessEnds", needs: "Processes", run: (*suite).processEnds},
 }
 
-// child is a process that holds a name by a renewed lease, and says what becomes of that.
+// child is a process that holds a name by a renewed lease, and reports what happens to the lease.
 type child struct {
 	*exec.Cmd
 	stdout *bufio.Scanner
 	stdin  io.Closer
 }
 
-// The arguments of a child, after this one: the server's URL, the name, the TTL.
+// The arguments of a child are childArg, the server's URL, the name, and the TTL.
 const childArg = "locktest-child"
 
-// isChild reports whether this process was started by startChild.
+// isChild reports whether startChild started this process.
 func isChild() bool { return flag.NArg() == 4 && flag.Arg(0) == childArg }
 
-// startChild runs the present test in a process of its own, which is this program once more: there Run is beChild. It
-// returns when the child holds the name. The child ends with the test, and with this process.
+// startChild starts the current test in a process of its own, where Run calls runChild. It returns when the child holds
+// the name. The child ends with the test and with this process.
 func (s *suite) startChild(t testing.TB, name string, ttl time.Duration) *child {
 	t.Helper()
 	top, _, _ := strings.Cut(t.Name(), "/")
@@ -58,7 +58,7 @@ func (s *suite) startChild(t testing.TB, name string, ttl time.Duration) *child 
 	c := &child{cmd, bufio.NewScanner(stdout), stdin}
 	t.Cleanup(func() {
 		c.signal(t, syscall.SIGKILL)
-		_ = c.Wait() // killed
+		_ = c.Wait() // it was killed
 	})
 	c.await(t, "held")
 	return c
@@ -72,7 +72,8 @@ func (c *child) signal(t testing.TB, sig syscall.Signal) {
 	}
 }
 
-// await waits for the child to say that what has happened, and returns how. A child that says nothing is killed.
+// await waits for the child to report an event, and returns the rest of the report. A child that reports nothing is
+// killed.
 func (c *child) await(t testing.TB, what string) string {
 	t.Helper()
 	defer time.AfterFunc(timeout, func() { c.signal(t, syscall.SIGKILL) }).Stop()
@@ -87,7 +88,7 @@ func (c *child) await(t testing.TB, what string) string {
 	return ""
 }
 
-// runChild holds the name until the lease ends or the parent wants it released.
+// runChild holds the name until the lease ends or the parent closes stdin.
 func (r Rig) runChild(t *testing.T) {
 	ttl, err := time.ParseDuration(flag.Arg(3))
 	if err != nil {
@@ -103,7 +104,7 @@ func (r Rig) runChild(t *testing.T) {
 	say("held", lease.Fence())
 	finish := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it, or dies
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it or dies
 		close(finish)
 	}()
 	select {
@@ -114,7 +115,7 @@ func (r Rig) runChild(t *testing.T) {
 	say("released", errKind(lease.Release(context.Background())))
 }
 
-// errKind tells the parent what an error is.
+// errKind returns an error's kind for a report.
 func errKind(err error) string {
 	if errors.Is(err, lock.ErrLost) {
 		return "lost"
@@ -122,8 +123,8 @@ func errKind(err error) string {
 	return fmt.Sprint(err)
 }
 
-// A holder that is killed frees the name within its TTL and half a second. Noise can only make that later, so that the
-// best of three counts.
+// If a holder is killed, its name is free within the TTL and half a second. A busy machine only delays that, so one
+// success of three is enough.
 func (s *suite) processKilled(t *testing.T) {
 	const tries, slack = 3, 500 * time.Millisecond
 	ttl, waiter := s.renewableTTL(), s.locker(t)
@@ -149,8 +150,8 @@ func (s *suite) processKilled(t *testing.T) {
 	t.Errorf("took %s, want %s at most", took, ttl+slack)
 }
 
-// A holder that stood still for longer than its TTL finds out before it does anything else, and touches nothing of the
-// rival's.
+// A holder that was suspended for longer than its TTL notices it before it does anything else, and changes nothing for
+// the new owner.
 func (s *suite) processStopped(t *testing.T) {
 	n := newName()
 	c := s.startChild(t, n, s.renewableTTL())
@@ -167,7 +168,7 @@ func (s *suite) processStopped(t *testing.T) {
 	mustRelease(t, lease)
 }
 
-// A process that ends in good order releases first.
+// A process that ends regularly releases its name first.
 func (s *suite) processEnds(t *testing.T) {
 	n := newName()
 	c := s.startChild(t, n, long)

@@ -7,13 +7,13 @@ import (
 	"firsttap/lock"
 )
 
-// clocks are what becomes of TTLs when a server's clock is off.
+// clocks test TTLs on servers whose clock is wrong.
 var clocks = []test{
 	{name: "ClockAhead", needs: "StartSkewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, 10*time.Second) }},
 	{name: "ClockBehind", needs: "StartSkewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, -10*time.Second) }},
 }
 
-// Whatever the server's clock says, a TTL lasts as long as it should, and one holds at a time.
+// Whatever the server's clock says, a TTL has the right length, and one process holds the name at a time.
 func (s *suite) skewedClock(t *testing.T, offset time.Duration) {
 	server := s.StartSkewed(t, offset)
 	ttl := s.renewableTTL()
@@ -27,7 +27,7 @@ func (s *suite) skewedClock(t *testing.T, offset time.Duration) {
 	if g.Fence() <= fixed.Fence() {
 		t.Errorf("the rival's fence is %d, the holder's was %d", g.Fence(), fixed.Fence())
 	}
-	renewed := mustLease(t, mine, n, withWait(lock.Renewed(ttl, long), timeout)) // not only after ten seconds
+	renewed := mustLease(t, mine, n, withWait(lock.Renewed(ttl, long), timeout)) // after the TTL, not only after ten seconds
 	if since := time.Since(at); since > ttl+5*time.Second {
 		t.Errorf("a TTL of %s has lasted %s", ttl, since)
 	}

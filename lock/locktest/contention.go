@@ -13,7 +13,7 @@ import (
 	"firsttap/lock"
 )
 
-// contention are the tests that want the machine for themselves.
+// contention are tests that run alone, because they load the machine.
 var contention = []test{
 	{name: "ACounterAddsUp", run: (*suite).counter},
 	{name: "AThousandAsk", run: (*suite).thousandTry},
@@ -21,8 +21,8 @@ var contention = []test{
 	{name: "Handover", needs: "Watcher", run: (*suite).handover},
 }
 
-// criticalSection is what a name guards: how many are inside, and a counter that is read and written in two steps, so that two who
-// are inside at the same time lose a count.
+// criticalSection is what a name protects. It counts those inside, and has a counter that is read and written in two
+// steps, so that it misses a count if two are inside at once.
 type criticalSection struct {
 	inside, overlaps atomic.Int64
 	count            atomic.Int64
@@ -38,7 +38,7 @@ func (r *criticalSection) enter(stay func()) {
 	r.inside.Add(-1)
 }
 
-// Many take turns, by several clients and for several names, in every way to hold.
+// Many goroutines of several clients take turns for several names, with every kind of hold.
 func (s *suite) counter(t *testing.T) {
 	const clients, goroutines, turns = 3, 8, 10
 	rooms, entered := map[string]*criticalSection{newName(): {}, newName(): {}}, map[string]*atomic.Int64{}
@@ -80,8 +80,8 @@ func (s *suite) counter(t *testing.T) {
 	}
 }
 
-// A thousand wait, though not for as long as the work takes, which is much longer than a TTL. Without renewal two would
-// get in. A machine that stands still for longer than the TTL cancels the work rightly, so that the best of five counts.
+// A thousand wait, for less time than the work takes, which is much longer than a TTL. Without renewal, two would get
+// in. A machine that stalls for longer than a TTL rightly cancels the work, so one success of five is enough.
 func (s *suite) thousandWait(t *testing.T) {
 	const tries = 5
 	work := max(time.Second, 2*s.MinTTL)
@@ -97,7 +97,8 @@ func (s *suite) thousandWait(t *testing.T) {
 	}
 }
 
-// A thousand ask at once. That may be more than a server answers in time, but then it says so.
+// A thousand make one attempt at once. The server may be too slow for that; then the attempts must return
+// ErrUnavailable.
 func (s *suite) thousandTry(t *testing.T) {
 	got, overloaded := s.contend(t, lock.Renewed(s.renewableTTL(), long), s.renewableTTL()*3/2)
 	if got != 1 && overloaded == nil && (got != 0 || !s.MayRefuseAll) {
@@ -105,8 +106,8 @@ func (s *suite) thousandTry(t *testing.T) {
 	}
 }
 
-// contend want the same name at once, and never two of them have it. It returns how many got it one after another, and
-// an error if the server left some without an answer, or the holder without a renewal.
+// contend lets a thousand want the same name at once, and checks that never two of them have it. It returns how many got
+// it, and an error if the server did not answer some of them or did not renew the holder's lease.
 func (s *suite) contend(t *testing.T, hold lock.Hold, work time.Duration) (got int64, overloaded error) {
 	const clients, goroutines = 4, 1000
 	n := newName()

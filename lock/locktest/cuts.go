@@ -8,7 +8,7 @@ import (
 	"firsttap/lock"
 )
 
-// cuts are what becomes of leases when connections break.
+// cuts test leases whose connections break.
 var cuts = []test{
 	{name: "ReplyOfAnAcquireLost", needs: "LoseReply", run: (*suite).acquireUnanswered},
 	{name: "AcquireThatIsLate", needs: "HoldRequest", run: (*suite).acquireLate},
@@ -20,8 +20,8 @@ var cuts = []test{
 	{name: "WaitOnAKilledConnection", needs: "Cut", run: (*suite).waitOnKilled},
 }
 
-// lockerWithLink returns a Locker with a link of its own. It has been used: connections and prepared statements are there, so
-// that the next request about a name is what it is for.
+// lockerWithLink returns a Locker with a link of its own. The Locker has been used, so that connections and prepared
+// statements exist and the next request about a name is the one that a test waits for.
 func (s *suite) lockerWithLink(t testing.TB) (*lock.Locker, Link) {
 	t.Helper()
 	return s.lockerWithLinkFor(t, long)
@@ -34,14 +34,14 @@ func (s *suite) lockerWithLinkFor(t testing.TB, longest time.Duration) (*lock.Lo
 	for _, hold := range []lock.Hold{lock.Between(s.MinTTL, longest), {TTL: longest, Every: 50 * time.Millisecond, AtMost: long}} {
 		lease := mustLease(t, l, newName(), hold)
 		if hold.Every > 0 {
-			sleep(3 * hold.Every) // renewals
+			sleep(3 * hold.Every) // for some renewals
 		}
 		mustRelease(t, lease)
 	}
 	return l, link
 }
 
-// Nobody knows whether the name was taken, and it does not stay taken by nobody.
+// An acquisition without a reply is unavailable, and the name does not stay held.
 func (s *suite) acquireUnanswered(t *testing.T) {
 	n, rival := newName(), s.open(t)
 	l, link := s.lockerWithLink(t)
@@ -52,8 +52,8 @@ func (s *suite) acquireUnanswered(t *testing.T) {
 	acquireEventually(t, rival, n, long)
 }
 
-// A request that arrives when its caller has long gone takes nothing for long. That nothing was found to release before
-// proves nothing.
+// A request that reaches the server after its caller has given up does not hold the name for long, although an earlier
+// release found nothing.
 func (s *suite) acquireLate(t *testing.T) {
 	n, rival := newName(), s.open(t)
 	l, link := s.lockerWithLink(t)
@@ -62,13 +62,13 @@ func (s *suite) acquireLate(t *testing.T) {
 	got := acquireAsync(t.Context(), l, n, lock.Fixed(long))
 	receive(t, "the request", reached)
 	wantErr(t, "acquire", receive(t, "the end of the wait", got).err, lock.ErrUnavailable)
-	sleep(3 * quiet) // what cleans up has begun
+	sleep(3 * quiet) // until the release has been tried
 	release()
 	sleep(quiet)
 	acquireEventually(t, rival, n, long)
 }
 
-// The lease goes on, unless it is over with its connection; then its holder is told.
+// The lease continues; with a session, it is lost with the connection and the holder is notified.
 func (s *suite) renewalUnanswered(t *testing.T) {
 	n, rival := newName(), s.open(t)
 	l, link := s.lockerWithLink(t)
@@ -102,7 +102,7 @@ func (s *suite) releaseUnanswered(t *testing.T) {
 	mustBeFree(t, s.open(t), n)
 }
 
-// The name stays taken for as long as it should, and not for the rest of the TTL.
+// The name stays held for as long as it should, not for the rest of the TTL.
 func (s *suite) keepUnanswered(t *testing.T) {
 	n, rival, keep := newName(), s.open(t), 2*s.MinTTL+quiet
 	l, link := s.lockerWithLink(t)
@@ -123,7 +123,7 @@ func (s *suite) connectionKilled(t *testing.T) {
 	s.survivesACut(t, lease, rival)
 }
 
-// A killed connection does not keep the name from being released.
+// A broken connection does not prevent the release.
 func (s *suite) releaseOnKilled(t *testing.T) {
 	l, link := s.lockerWithLink(t)
 	lease := mustLease(t, l, newName(), lock.Fixed(long))
@@ -134,7 +134,7 @@ func (s *suite) releaseOnKilled(t *testing.T) {
 	acquireEventually(t, s.open(t), lease.Name(), long)
 }
 
-// Who waits goes on waiting, and gets in.
+// A waiter keeps waiting when its connection breaks, and acquires the name.
 func (s *suite) waitOnKilled(t *testing.T) {
 	n := newName()
 	lease := mustLease(t, s.locker(t), n, lock.Fixed(long))

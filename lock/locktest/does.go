@@ -8,7 +8,7 @@ import (
 	"firsttap/lock"
 )
 
-// does are what Do promises of the work it runs.
+// does test Locker.Do.
 var does = []test{
 	{name: "Do", run: (*suite).do},
 	{name: "DoLosesItsLease", run: (*suite).doLosesItsLease},
@@ -38,7 +38,7 @@ func (s *suite) do(t *testing.T) {
 			inside = ctx
 			return want
 		})
-		if got != want { //nolint:errorlint // nothing is added
+		if got != want { //nolint:errorlint // not wrapped
 			t.Errorf("got %v, want %v", got, want)
 		}
 		if inside.Err() == nil {
@@ -51,7 +51,7 @@ func (s *suite) do(t *testing.T) {
 	}
 }
 
-// The work is told why its lease ended, and so is the caller, whatever the work makes of it.
+// The work's context and the caller get the reason why the lease was lost, whatever the work returns.
 func (s *suite) doLosesItsLease(t *testing.T) {
 	for _, of := range []error{nil, errOfWork} {
 		err := s.locker(t).Do(t.Context(), newName(), lock.Hold{TTL: long, AtMost: s.MinTTL}, func(ctx context.Context) error {
@@ -88,8 +88,8 @@ func (s *suite) doIsRefused(t *testing.T) {
 	}), lock.ErrHeld)
 }
 
-// A program that is to end tells its work so, and holds on until the work has ended. Only then, and at once, does the
-// next one get in.
+// On shutdown, Do cancels the work and holds the name until the work has returned. Then the next waiter acquires it at
+// once.
 func (s *suite) shutdown(t *testing.T) {
 	n, ttl, errShutdown := newName(), s.renewableTTL(), errors.New("shutdown")
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -118,7 +118,7 @@ func (s *suite) shutdown(t *testing.T) {
 	mustRelease(t, got.lease)
 }
 
-// What is acquired for a request is not lost with it.
+// A lease does not end with the context of its acquisition.
 func (s *suite) acquireOutlivesContext(t *testing.T) {
 	n, ttl := newName(), s.renewableTTL()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -132,7 +132,7 @@ func (s *suite) acquireOutlivesContext(t *testing.T) {
 	mustRelease(t, lease)
 }
 
-// Close ends what a Locker does on its own account, and nothing that is held.
+// Close stops the background work of a Locker, and leaves its leases alone.
 func (s *suite) afterClose(t *testing.T) {
 	n, ttl, l := newName(), s.renewableTTL(), s.locker(t)
 	lease := mustLease(t, l, n, lock.Renewed(ttl, long))

@@ -8,8 +8,8 @@ import (
 	"firsttap/lock"
 )
 
-// The one who waits gets in as soon as the name is released. The median of several is what a user sees; a single one may
-// be late on a busy machine.
+// A waiter acquires the name as soon as it is released. The test takes the median, because single handovers may be late
+// on a busy machine.
 func (s *suite) handover(t *testing.T) {
 	const (
 		handovers = 15
@@ -31,7 +31,7 @@ func (s *suite) handover(t *testing.T) {
 			_ = a.lease.Release(t.Context())
 		}()
 	}
-	mustNotHappen(t, 3*quiet, "got in beside the holder", got[0]) // by then who waits asks rarely
+	mustNotHappen(t, 3*quiet, "got in beside the holder", got[0]) // until the waiters' pauses are long
 	took := make([]time.Duration, handovers)
 	for i, lease := range leases {
 		began := time.Now()

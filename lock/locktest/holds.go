@@ -9,7 +9,7 @@ import (
 	"firsttap/lock"
 )
 
-// holds are the ways to hold a name.
+// holds test the kinds of Hold.
 var holds = []test{
 	{name: "Fixed", run: (*suite).fixed},
 	{name: "Renewed", run: (*suite).renewed},
@@ -26,12 +26,12 @@ var holds = []test{
 	{name: "ReleaseTwice", run: (*suite).releaseTwice},
 }
 
-// frequentlyRenewed is for leases that are to learn soon what became of them, and never end by their TTL.
+// frequentlyRenewed is for leases that must notice soon when they are lost, and that never expire.
 func (s *suite) frequentlyRenewed() lock.Hold {
 	return lock.Hold{TTL: long, Every: 50 * time.Millisecond, AtMost: time.Hour}
 }
 
-// The holder stops before anybody else gets in.
+// The holder's lease ends before another owner can have the name.
 func (s *suite) fixed(t *testing.T) {
 	n := newName()
 	rival := s.open(t)
@@ -46,7 +46,7 @@ func (s *suite) fixed(t *testing.T) {
 	mustBeHeld(t, rival, n)
 }
 
-// Renewal holds on for longer than the TTL, and no longer than the holder wants.
+// A renewed lease lasts longer than the TTL, until its release.
 func (s *suite) renewed(t *testing.T) {
 	n, ttl := newName(), s.renewableTTL()
 	lease := mustLease(t, s.locker(t), n, lock.Renewed(ttl, long))
@@ -72,7 +72,7 @@ func (s *suite) expected(t *testing.T) {
 	mustRelease(t, lease)
 }
 
-// A short job's name stays taken for a while.
+// The name of a short job stays held for a while.
 func (s *suite) between(t *testing.T) {
 	n, atLeast := newName(), 2*s.MinTTL
 	began := time.Now()
@@ -85,10 +85,10 @@ func (s *suite) between(t *testing.T) {
 	lease = mustLease(t, s.locker(t), newName(), lock.Between(s.MinTTL, long))
 	mustNotHappen(t, s.MinTTL, "the lease ended", lease.Context().Done())
 	mustRelease(t, lease)
-	mustBeFree(t, rival, lease.Name()) // a long job's is free at once
+	mustBeFree(t, rival, lease.Name()) // the name of a longer job is free at once
 }
 
-// A work that hangs does not hold for ever, although it hears nothing.
+// Work that hangs does not hold the name for ever, although its context is not canceled by others.
 func (s *suite) atMost(t *testing.T) {
 	n, ttl := newName(), s.renewableTTL()
 	began := time.Now()
@@ -112,7 +112,7 @@ func (s *suite) atMostOfFixed(t *testing.T) {
 	mustBeFree(t, s.open(t), lease.Name())
 }
 
-// Work that makes progress goes on, and work that does not is ended.
+// Work that reports progress continues, and work that does not is canceled.
 func (s *suite) beat(t *testing.T) {
 	hold := lock.Hold{TTL: 2 * s.renewableTTL(), Every: s.renewableTTL() / 4, Beat: s.renewableTTL() / 2}
 	lease := mustLease(t, s.locker(t), newName(), hold)
@@ -138,7 +138,7 @@ type acquired struct {
 	err   error
 }
 
-// acquireAsync acquires while the test goes on.
+// acquireAsync acquires while the test continues.
 func acquireAsync(ctx context.Context, l *lock.Locker, name string, hold lock.Hold) <-chan acquired {
 	got := make(chan acquired, 1)
 	go func() {
@@ -153,7 +153,7 @@ func withWait(hold lock.Hold, wait time.Duration) lock.Hold {
 	return hold
 }
 
-// Whoever waits gets in one after another, those of one Locker too.
+// Waiters acquire the name one after another, also those of the same Locker.
 func (s *suite) waitForARelease(t *testing.T) {
 	n, l := newName(), s.locker(t)
 	lease := mustLease(t, s.locker(t), n, lock.Fixed(long))
@@ -173,7 +173,7 @@ func (s *suite) waitForARelease(t *testing.T) {
 	}
 }
 
-// Whoever holds without renewal is gone at the end, and who waits need not be told so.
+// A waiter acquires a name that expires without a release.
 func (s *suite) waitForTheEnd(t *testing.T) {
 	n := newName()
 	mustAcquire(t, s.open(t), n, 2*s.MinTTL)
@@ -184,7 +184,7 @@ func (s *suite) waitForTheEnd(t *testing.T) {
 	}
 }
 
-// Who waits in vain is told who has the name.
+// A waiter that times out gets the holder's identity.
 func (s *suite) waitInVain(t *testing.T) {
 	n, patience := newName(), 300*time.Millisecond
 	lease := mustLease(t, s.locker(t), n, lock.Fixed(long))
@@ -205,7 +205,7 @@ func (s *suite) waitInVain(t *testing.T) {
 	mustBeFree(t, s.open(t), n)
 }
 
-// Who gives up is told why: by the context's cause, too.
+// A waiter that gives up gets the cause of its context.
 func (s *suite) giveUpWaiting(t *testing.T) {
 	n, gaveUp := newName(), errors.New("gave up")
 	lease := mustLease(t, s.locker(t), n, lock.Fixed(long))
@@ -224,11 +224,11 @@ func (s *suite) giveUpWaiting(t *testing.T) {
 	mustBeFree(t, s.open(t), n)
 }
 
-// Who lost the name to a rival is told so by the next renewal.
+// A holder learns at its next renewal that another owner has the name.
 func (s *suite) stolenByRival(t *testing.T) {
 	n, operator := newName(), s.open(t).(lock.Registry)
 	hold := s.frequentlyRenewed()
-	hold.Every = 2 * time.Second // not before the rival is there
+	hold.Every = 2 * time.Second // the rival acquires the name before the next renewal
 	lease := mustLease(t, s.locker(t), n, hold)
 	rival := s.open(t)
 	if _, err := operator.Break(t.Context(), n); err != nil {
@@ -248,11 +248,11 @@ func (s *suite) releaseTwice(t *testing.T) {
 	lease := mustLease(t, s.locker(t), n, lock.Fixed(long))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := lease.Release(ctx); err != nil { // although its context has ended
+	if err := lease.Release(ctx); err != nil { // works although the context has ended
 		t.Fatal(err)
 	}
 	rival := mustAcquire(t, s.open(t), n, long)
-	mustRelease(t, lease) // says the same again, and does nothing
+	mustRelease(t, lease) // returns the same, and sends nothing
 	if err := rival.Release(t.Context(), 0); err != nil {
 		t.Errorf("the rival's lease: %v", err)
 	}

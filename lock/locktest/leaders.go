@@ -10,7 +10,7 @@ import (
 	"firsttap/lock"
 )
 
-// leaders are what an election promises.
+// leaders test elections.
 var leaders = []test{
 	{name: "OneLeads", run: (*suite).oneLeads},
 	{name: "TheLeadIsKept", run: (*suite).theLeadIsKept},
@@ -22,7 +22,7 @@ var leaders = []test{
 	{name: "ALeadThatWasLost", needs: "Registry", run: (*suite).leadAfterLoss},
 }
 
-// leader is a candidate with a process of its own, who doesn't wait.
+// leader returns a candidate that does not wait, on a Locker of its own.
 func (s *suite) leader(t *testing.T, name string) *lock.Leader {
 	return s.leaderFor(t, name, 0, s.renewableTTL())
 }
@@ -35,7 +35,7 @@ func (s *suite) leaderFor(t *testing.T, name string, wait, lease time.Duration) 
 
 func doNothing(context.Context) error { return nil }
 
-// Of several who campaign in the same moment one leads, and it goes on leading.
+// Of several candidates that campaign at once, one leads, and it stays the leader.
 func (s *suite) oneLeads(t *testing.T) {
 	n := newName()
 	candidates := []*lock.Leader{s.leader(t, n), s.leader(t, n), s.leader(t, n)}
@@ -70,7 +70,7 @@ func (s *suite) oneLeads(t *testing.T) {
 	}
 }
 
-// A neighbor whose clock is a little late does not run the same slot: not before the leader has been idle for a lease.
+// A candidate whose clock is late does not run the same slot: it can lead only after the leader was idle for a lease.
 func (s *suite) theLeadIsKept(t *testing.T) {
 	n, lease := newName(), s.renewableTTL()
 	mine, rival := s.leader(t, n), s.leaderFor(t, n, timeout, lease)
@@ -85,7 +85,7 @@ func (s *suite) theLeadIsKept(t *testing.T) {
 	wantErr(t, "the former leader", mine.IsLeader(t.Context()), lock.ErrHeld)
 }
 
-// Asking is as good as a run: gocron asks, and runs on its own account.
+// IsLeader keeps the lead like a run, for gocron, which runs the job itself.
 func (s *suite) longRun(t *testing.T) {
 	n, lease := newName(), s.renewableTTL()
 	mine, rival := s.leader(t, n), s.leader(t, n)
@@ -98,14 +98,14 @@ func (s *suite) longRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	sleep(lease / 2)
-	if err := mine.IsLeader(t.Context()); err != nil { // from now on, a lease
+	if err := mine.IsLeader(t.Context()); err != nil { // keeps the lead for a lease from now
 		t.Fatal(err)
 	}
 	sleep(lease * 3 / 4)
 	wantErr(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
 }
 
-// A leader that resigns hands over at once, and may lead again.
+// After Resign, another candidate can lead at once, and the former leader can lead again.
 func (s *suite) resign(t *testing.T) {
 	n := newName()
 	mine, rival := s.leaderFor(t, n, 0, long), s.leaderFor(t, n, 0, long)
@@ -128,7 +128,7 @@ func (s *suite) resign(t *testing.T) {
 	}
 }
 
-// With the end of its context a leader stops, and then hands over at once.
+// When its context ends, a leader stops its work and then releases the lead at once.
 func (s *suite) campaignUntilShutdown(t *testing.T) {
 	n := newName()
 	mine, rival := s.leaderFor(t, n, 0, long), s.leaderFor(t, n, timeout, long)
@@ -149,7 +149,7 @@ func (s *suite) campaignUntilShutdown(t *testing.T) {
 	}
 }
 
-// Jobs run beside each other under one lead. One that gives up takes nothing from the others.
+// Several runs share one lead. If one ends early, the others keep it.
 func (s *suite) severalRuns(t *testing.T) {
 	n := newName()
 	mine := s.leaderFor(t, n, 0, long)
@@ -190,7 +190,7 @@ func (s *suite) leadIsLost(t *testing.T) {
 	wantErr(t, "campaign", err, errOfWork)
 }
 
-// Who has lost the lead while it did nothing takes it again.
+// A leader that lost the lead while it was idle can lead again.
 func (s *suite) leadAfterLoss(t *testing.T) {
 	n, operator := newName(), s.open(t).(lock.Registry)
 	mine, rival := s.leaderFor(t, n, 0, max(300*time.Millisecond, s.MinTTL)), s.open(t)

@@ -10,7 +10,7 @@ import (
 	"firsttap/lock"
 )
 
-// names are what may be locked, and what a watch tells of it.
+// names test which names are valid and distinct, and what a watch announces.
 var names = []test{
 	{name: "Independent", run: (*suite).independent},
 	{name: "TooLong", run: (*suite).tooLong},
@@ -19,7 +19,7 @@ var names = []test{
 	{name: "WatchAfterBreak", needs: "Watcher Registry", run: (*suite).watchAfterBreak},
 }
 
-// similarNames are names that a careless server folds, cuts, or takes for a pattern or for what it keeps beside a name.
+// similarNames are names that a server could truncate, fold, read as a pattern, or confuse with its own keys.
 func similarNames() []string {
 	n := strings.ToLower(newName()[:20])
 	longest := n + strings.Repeat("x", lock.MaxName-len(n)-1)
@@ -29,7 +29,7 @@ func similarNames() []string {
 	}
 }
 
-// Whoever holds one name is in nobody's way who wants another.
+// The holder of one name does not block other names.
 func (s *suite) independent(t *testing.T) {
 	mine, rivals, all := s.open(t), s.open(t), similarNames()
 	grants := make([]lock.Grant, len(all))
@@ -58,7 +58,7 @@ func (s *suite) independent(t *testing.T) {
 	}
 }
 
-// A name that a strategy can't keep is refused, and not cut: two names that begin alike are not the same.
+// A name that is too long is refused and not truncated, so that two names with the same beginning are different.
 func (s *suite) tooLong(t *testing.T) {
 	n := newName()
 	begin := n + strings.Repeat("x", lock.MaxName-len(n))
@@ -75,7 +75,7 @@ func (s *suite) tooLong(t *testing.T) {
 	}
 }
 
-// What makes no sense is refused, by Acquire and Do alike, and neither taken nor tried.
+// Acquire and Do refuse invalid arguments without a request.
 func (s *suite) invalid(t *testing.T) {
 	l := s.locker(t)
 	fixed := lock.Fixed(long)
@@ -115,7 +115,7 @@ func (s *suite) invalid(t *testing.T) {
 	}
 }
 
-// A watch has a value when it has begun, and after each release from then on.
+// A watch receives a value when it has begun, and after each release.
 func (s *suite) watch(t *testing.T) {
 	mine, watching, n := s.open(t), s.open(t), newName()
 	freed, stop, err := watching.(lock.Watcher).Watch(t.Context(), n)

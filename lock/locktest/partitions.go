@@ -9,7 +9,7 @@ import (
 	"firsttap/lock"
 )
 
-// partitions are what becomes of leases when nothing arrives any more, and nobody is told.
+// partitions test leases while all data is dropped without an error.
 var partitions = []test{
 	{name: "NoOverlap", needs: "Partition", run: (*suite).noOverlap},
 	{name: "NoOverlapWithoutRenewal", needs: "Partition", run: (*suite).noOverlapOfFixed},
@@ -24,7 +24,8 @@ const (
 	pairs        = 20
 )
 
-// The holder's work is canceled before the rival gets in, 20 of 20, whenever between two renewals the partition begins.
+// The holder's work is canceled before the rival acquires the name, 20 times of 20, at whatever time between two
+// renewals the partition begins.
 func (s *suite) noOverlap(t *testing.T) {
 	hold := lock.Renewed(partitionTTL, long)
 	var all []*pair
@@ -36,28 +37,28 @@ func (s *suite) noOverlap(t *testing.T) {
 	runPairs(t, all)
 }
 
-// A holder without renewal need not notice the partition.
+// A holder without renewal does not have to notice the partition.
 func (s *suite) noOverlapOfFixed(t *testing.T) {
 	link := s.Link(t)
 	runPairs(t, []*pair{{newName(), s.lockerAt(t, link.URL, partitionTTL), link, s.open(t), lock.Fixed(partitionTTL), 0, lock.ErrExpired}})
 }
 
-// A lease began when it was asked for, or renewed when that was: not when the answer came.
+// A lease counts from when its request was sent, not from when the answer came.
 func (s *suite) noOverlapOfSlow(t *testing.T) {
-	const late = 400 * time.Millisecond // more than the margin, and twice that less than the Locker's timeout
+	const late = 400 * time.Millisecond // more than the safety margin, and less than half of the Locker's timeout
 	fixed := &pair{hold: lock.Fixed(partitionTTL), wantErr: lock.ErrExpired}
 	renewed := &pair{hold: lock.Renewed(partitionTTL, long), wantErr: s.unreachableErr()}
-	renewed.partitionAfter = renewed.hold.Every + 2*late // one renewal has been answered, and no more
+	renewed.partitionAfter = renewed.hold.Every + 2*late // exactly one renewal has been answered
 	for _, p := range []*pair{fixed, renewed} {
 		p.name, p.rival = newName(), s.open(t)
-		mustBeFree(t, p.rival, p.name) // the first to have a name may need more answers
+		mustBeFree(t, p.rival, p.name) // the first use of a name may need more answers
 		p.holder, p.link = s.lockerWithLinkFor(t, partitionTTL)
 		p.link.Delay(late)
 	}
 	runPairs(t, []*pair{fixed, renewed})
 }
 
-// pair is a holder whose link breaks after a while, and a rival whose doesn't.
+// pair is a holder whose link breaks after a while, and a rival whose link does not.
 type pair struct {
 	name           string
 	holder         *lock.Locker
@@ -65,7 +66,7 @@ type pair struct {
 	rival          lock.Strategy
 	hold           lock.Hold
 	partitionAfter time.Duration
-	wantErr        error // that the holder is to be told
+	wantErr        error // why the holder's lease is lost
 }
 
 func runPairs(t *testing.T, pairs []*pair) {
@@ -112,20 +113,20 @@ func (p *pair) compete(t *testing.T) {
 	wantErr(t, "Do", <-done, p.wantErr)
 }
 
-// A partition that ends before the lease does is no reason to stop.
+// A lease survives a partition that is shorter than its TTL.
 func (s *suite) shortPartition(t *testing.T) {
 	l, link := s.lockerWithLink(t)
 	hold := lock.Hold{TTL: partitionTTL, Every: 400 * time.Millisecond, AtMost: long}
 	lease := mustLease(t, l, newName(), hold)
 	link.Partition(true)
-	mustNotHappen(t, 2*hold.Every, "the lease ended", lease.Context().Done()) // at least one renewal is swallowed
+	mustNotHappen(t, 2*hold.Every, "the lease ended", lease.Context().Done()) // at least one renewal is dropped
 	link.Partition(false)
 	mustNotHappen(t, partitionTTL, "the lease ended", lease.Context().Done())
 	mustBeHeld(t, s.open(t), lease.Name())
 	mustRelease(t, lease)
 }
 
-// Nobody can tell, and nobody is told that somebody else has it; nor does the caller wait for long.
+// An attempt in a partition returns soon, as unavailable and not as held.
 func (s *suite) acquirePartitioned(t *testing.T) {
 	n := newName()
 	l, link := s.lockerWithLink(t)
@@ -145,7 +146,7 @@ func (s *suite) acquirePartitioned(t *testing.T) {
 	acquireEventually(t, s.open(t), n, long)
 }
 
-// What could not be released is, as soon as the server can be reached again.
+// A release that failed in a partition succeeds when the server can be reached again.
 func (s *suite) releasePartitioned(t *testing.T) {
 	n := newName()
 	l, link := s.lockerWithLink(t)

@@ -9,7 +9,7 @@ import (
 	"firsttap/lock"
 )
 
-// registry is what an operator sees and does.
+// registry test the interface for operators.
 var registry = []test{
 	{name: "List", needs: "Registry", run: (*suite).list},
 	{name: "Show", needs: "Registry", run: (*suite).show},
@@ -81,7 +81,7 @@ func (s *suite) show(t *testing.T) {
 	}
 }
 
-// Broken is free at once; who had it learns so with the next renewal, and is fenced off at once.
+// A name that was broken is free at once; its holder learns of it at the next renewal, and its fence is stale at once.
 func (s *suite) breakHeld(t *testing.T) {
 	n, operator := newName(), s.open(t).(lock.Registry)
 	lease := mustLease(t, s.locker(t), n, s.frequentlyRenewed())
@@ -101,7 +101,7 @@ func (s *suite) breakHeld(t *testing.T) {
 	}
 }
 
-// To break what nobody has is no error: it fences off whoever had the name last.
+// Breaking a free name is no error: it raises the fence above that of the last holder.
 func (s *suite) breakFree(t *testing.T) {
 	n, operator := newName(), s.open(t).(lock.Registry)
 	strategy := s.open(t)

@@ -9,7 +9,7 @@ import (
 	"firsttap/lock"
 )
 
-// servers are what becomes of leases when the server fails. They leave it running.
+// servers test leases while the server fails. They leave it running.
 var servers = []test{
 	{name: "Frozen", needs: "Freeze", run: (*suite).frozen},
 	{name: "FrozenWhileAcquiring", needs: "Freeze", run: (*suite).frozenWhileAcquiring},
@@ -18,7 +18,7 @@ var servers = []test{
 	{name: "KilledForLong", needs: "Kill", run: (*suite).killedForLong},
 }
 
-// The holder stops in time, and a rival gets in when the server is back, not while it is not.
+// The holder stops in time, and a rival acquires the name after the server has resumed.
 func (s *suite) frozen(t *testing.T) {
 	l, rival, ttl := s.locker(t), s.open(t), s.renewableTTL()
 	lease := mustLease(t, l, newName(), lock.Renewed(ttl, long))
@@ -39,10 +39,10 @@ func (s *suite) frozen(t *testing.T) {
 	mustBeHeld(t, rival, lease.Name())
 }
 
-// What was asked of a frozen server it does when it thaws; nothing of that stays behind.
+// A frozen server executes its pending requests when it resumes; they leave nothing behind.
 func (s *suite) frozenWhileAcquiring(t *testing.T) {
 	l, rival := s.locker(t), s.open(t)
-	mustRelease(t, mustLease(t, l, newName(), lock.Fixed(long))) // there is a connection
+	mustRelease(t, mustLease(t, l, newName(), lock.Fixed(long))) // opens a connection
 	mustBeFree(t, rival, newName())
 	lease := mustLease(t, l, newName(), lock.Fixed(long))
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -67,11 +67,11 @@ func (s *suite) frozenWhileAcquiring(t *testing.T) {
 	}
 	sleep(quiet)
 	for _, n := range []string{timedOut, waited, gaveUp, lease.Name()} {
-		mustBeHeld(t, rival, n) // no late cleaning has hit the rival
+		mustBeHeld(t, rival, n) // no late release has freed the rival's name
 	}
 }
 
-// A server that has forgotten gives the name away; the holder learns so with its next renewal, and the fences grow.
+// A server that lost its data grants the name again; the holder learns of it at its next renewal, and the fences grow.
 func (s *suite) flushed(t *testing.T) {
 	l, rival := s.locker(t), s.open(t)
 	lease := mustLease(t, l, newName(), s.frequentlyRenewed())
@@ -87,7 +87,7 @@ func (s *suite) flushed(t *testing.T) {
 	mustRelease(t, mustLease(t, l, newName(), lock.Fixed(long)))
 }
 
-// What a server does not forget with its life goes on, and of the rest the holder is told.
+// A lease that survives the restart of the server continues, and the holder of one that does not is notified.
 func (s *suite) killed(t *testing.T) {
 	l, rival := s.locker(t), s.open(t)
 	idle := mustLease(t, l, newName(), lock.Fixed(long))
@@ -110,16 +110,16 @@ func (s *suite) killed(t *testing.T) {
 	why := waitLost(t, lease)
 	wantErr(t, "why the lease ended", why, lock.ErrLost)
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrLost)
-	// A client that could not connect for a while may take a second to find that it can.
+	// A client that could not connect for a while may need a second to connect again.
 	mustRelease(t, mustLease(t, l, newName(), withWait(lock.Fixed(long), timeout)))
 	if err := idle.Release(t.Context()); !errors.Is(err, lock.ErrLost) && !s.EndsWithConnection {
-		t.Errorf("release: got %v, want %v", err, lock.ErrLost) // a session can't tell a release without an answer from that
+		t.Errorf("release: got %v, want %v", err, lock.ErrLost) // a session can't distinguish that from a release without an answer
 	}
 	mustBeHeld(t, rival, lease.Name())
 	mustBeHeld(t, rival, idle.Name())
 }
 
-// wantLargerFence takes what the lease had, and compares the fences.
+// wantLargerFence acquires the lease's name and compares the fences.
 func (s *suite) wantLargerFence(t *testing.T, rival lock.Strategy, lease *lock.Lease) {
 	t.Helper()
 	if g, _ := acquireEventually(t, rival, lease.Name(), long); g.Fence() <= lease.Fence() {
@@ -127,7 +127,7 @@ func (s *suite) wantLargerFence(t *testing.T, rival lock.Strategy, lease *lock.L
 	}
 }
 
-// Without a server the holder stops in time, and who waits gets in when it is back.
+// While the server is down, the holder stops in time; a waiter acquires the name when the server is back.
 func (s *suite) killedForLong(t *testing.T) {
 	l, ttl := s.locker(t), s.renewableTTL()
 	lease := mustLease(t, l, newName(), lock.Renewed(ttl, long))

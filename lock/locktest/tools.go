@@ -13,30 +13,29 @@ import (
 )
 
 const (
-	// timeout bounds what must happen. It is well below long, so that what ends by its TTL does not pass for what was
-	// given up.
+	// timeout bounds what must happen. It is well below long, so that a lease that expires does not pass for one that
+	// was released.
 	timeout = 30 * time.Second
 	long    = 2 * time.Minute
-	// quiet is how long a test looks at what must not happen.
+	// quiet is how long a test waits for what must not happen.
 	quiet = 100 * time.Millisecond
 )
 
-// renewableTTL is a TTL that a busy machine does not miss the renewals of.
+// renewableTTL is long enough that a busy machine does not miss renewals.
 func (s *suite) renewableTTL() time.Duration { return max(time.Second, 2*s.MinTTL) }
 
-// newName is one that nobody else uses.
+// newName returns a name that no other test uses.
 func newName() string { return "locktest-" + rand.Text() }
 
-// newOwner is one that nobody else is.
 func newOwner() string { return "tester/" + rand.Text() }
 
-// open returns a strategy of its own, straight to the shared server.
+// open returns a strategy with a client of its own, directly to the shared server.
 func (s *suite) open(t testing.TB) lock.Strategy {
 	t.Helper()
 	return s.Open(t, s.URL, long)
 }
 
-// locker returns a Locker of its own, straight to the shared server.
+// locker returns a Locker with a client of its own, directly to the shared server.
 func (s *suite) locker(t testing.TB) *lock.Locker {
 	t.Helper()
 	return s.lockerAt(t, s.URL, long)
@@ -49,7 +48,7 @@ func (s *suite) lockerAt(t testing.TB, url string, longest time.Duration) *lock.
 	return l
 }
 
-// mustAcquire acquires what must be free.
+// mustAcquire acquires a name that must be free.
 func mustAcquire(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) lock.Grant {
 	t.Helper()
 	g, err := strategy.Acquire(t.Context(), name, newOwner(), ttl)
@@ -59,7 +58,7 @@ func mustAcquire(t testing.TB, strategy lock.Strategy, name string, ttl time.Dur
 	return g
 }
 
-// mustLease acquires what must be free, and releases it with the test at the latest.
+// mustLease acquires a name that must be free, and releases it at the latest when the test ends.
 func mustLease(t testing.TB, l *lock.Locker, name string, hold lock.Hold) *lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), name, hold)
@@ -70,7 +69,7 @@ func mustLease(t testing.TB, l *lock.Locker, name string, hold lock.Hold) *lock.
 	return lease
 }
 
-// mustBeHeld fails the test unless strategy is refused.
+// mustBeHeld fails the test if strategy can acquire name.
 func mustBeHeld(t testing.TB, strategy lock.Strategy, name string) {
 	t.Helper()
 	if g, err := strategy.Acquire(t.Context(), name, newOwner(), long); !errors.Is(err, lock.ErrHeld) {
@@ -81,7 +80,7 @@ func mustBeHeld(t testing.TB, strategy lock.Strategy, name string) {
 	}
 }
 
-// mustBeFree fails the test unless strategy gets name at once, and gives it back.
+// mustBeFree fails the test if strategy can't acquire name at once.
 func mustBeFree(t testing.TB, strategy lock.Strategy, name string) {
 	t.Helper()
 	if err := mustAcquire(t, strategy, name, long).Release(t.Context(), 0); err != nil {
@@ -89,7 +88,8 @@ func mustBeFree(t testing.TB, strategy lock.Strategy, name string) {
 	}
 }
 
-// acquireEventually asks for name until it gets it, and returns when that was. What a failed attempt may have left is removed.
+// acquireEventually polls until it acquires name, and returns when that was. It releases what a failed attempt may have
+// left.
 func acquireEventually(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time) {
 	t.Helper()
 	g, at, err := pollAcquire(t.Context(), strategy, name, ttl)
@@ -99,7 +99,7 @@ func acquireEventually(t testing.TB, strategy lock.Strategy, name string, ttl ti
 	return g, at
 }
 
-// pollAcquire is takeOver for goroutines, which may not end the test.
+// pollAcquire is acquireEventually for goroutines, which must not call t.Fatal.
 func pollAcquire(ctx context.Context, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time, error) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -124,7 +124,7 @@ func pollAcquire(ctx context.Context, strategy lock.Strategy, name string, ttl t
 	}
 }
 
-// pollPause is how long to wait before asking again: not long before the end that a refusal tells.
+// pollPause is the pause after a refusal: shorter than the remaining time of the holder.
 func pollPause(err error) time.Duration {
 	const least, most = 2 * time.Millisecond, 30 * time.Millisecond
 	var held *lock.HeldError
@@ -134,34 +134,34 @@ func pollPause(err error) time.Duration {
 	return min(max(held.Left/2, least), most)
 }
 
-// sleep waits for d, where that much time must pass for something to become wrong.
+// sleep waits where time has to pass before something can go wrong.
 func sleep(d time.Duration) { <-time.After(d) }
 
-// mustNotHappen fails the test if what happens within d.
-func mustNotHappen[T any](t testing.TB, d time.Duration, what string, happens <-chan T) {
+// mustNotHappen fails the test if c is closed or receives a value within d.
+func mustNotHappen[T any](t testing.TB, d time.Duration, what string, c <-chan T) {
 	t.Helper()
 	select {
-	case <-happens:
+	case <-c:
 		t.Errorf("%s", what)
 	case <-time.After(d):
 	}
 }
 
-// waitLost waits for a lease that has to be lost, and returns why.
+// waitLost waits until the lease is lost, and returns why.
 func waitLost(t testing.TB, lease *lock.Lease) error {
 	t.Helper()
 	receive(t, "the end of the lease", lease.Context().Done())
 	return context.Cause(lease.Context())
 }
 
-// endOf tells when a lease's context ended, by the clock of this process.
+// endOf returns a channel that receives the time at which the lease's context ended.
 func endOf(lease *lock.Lease) <-chan time.Time {
 	ended := make(chan time.Time, 1)
 	context.AfterFunc(lease.Context(), func() { ended <- time.Now() })
 	return ended
 }
 
-// receive fails the test unless c is closed or has a value.
+// receive fails the test if c is neither closed nor receives a value.
 func receive[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	select {
@@ -173,8 +173,8 @@ func receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// wantErr fails the test unless err is want. Held, unavailable, lost and invalid are different answers: an error that is wanted
-// to be one of them must be no other.
+// wantErr fails the test unless err is want. Held, unavailable, lost and invalid exclude each other: an error that
+// should be one of them must not be another.
 func wantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -200,7 +200,7 @@ func mustBeAlive(t testing.TB, lease *lock.Lease) {
 	}
 }
 
-// mustRelease fails the test unless the lease is released in good order.
+// mustRelease fails the test if the release fails.
 func mustRelease(t testing.TB, lease *lock.Lease) {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {
@@ -208,7 +208,7 @@ func mustRelease(t testing.TB, lease *lock.Lease) {
 	}
 }
 
-// eventually asks until check finds nothing wrong.
+// eventually polls until check returns nil.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
