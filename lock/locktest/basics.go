@@ -75,7 +75,7 @@ func (s *suite) notBefore(t testing.TB, at, end time.Time) {
 	t.Helper()
 	const unit = 2 * time.Millisecond
 	if early := end.Sub(at); early > unit {
-		t.Errorf("taken %s too early", early)
+		t.Errorf("happened %s too early", early)
 	}
 }
 
@@ -111,11 +111,11 @@ func (s *suite) extendTooLate(t *testing.T) {
 	n, mine, rivals := newName(), s.open(t), s.open(t)
 	g := mustAcquire(t, mine, n, s.MinTTL)
 	rival, _ := acquireEventually(t, rivals, n, long)
-	wantErr(t, "extend what a rival has", g.Extend(t.Context(), long), s.stolenErr())
+	wantErr(t, "extend a name that a rival holds", g.Extend(t.Context(), long), s.stolenErr())
 	if err := rival.Release(t.Context(), 0); err != nil {
-		t.Fatalf("the rival's lease is gone: %v", err)
+		t.Fatalf("the rival's lease is lost: %v", err)
 	}
-	wantErr(t, "extend what nobody has any more", g.Extend(t.Context(), long), lock.ErrLost)
+	wantErr(t, "extend a name that is free", g.Extend(t.Context(), long), lock.ErrLost)
 	mustBeFree(t, rivals, n)
 }
 
@@ -214,7 +214,7 @@ func (s *suite) allAtOnce(t *testing.T) {
 		close(start)
 		asking.Wait()
 		if len(granted) > 1 || len(granted) == 0 && !s.MayRefuseAll {
-			t.Errorf("%d of %d got in", len(granted), cap(granted))
+			t.Errorf("%d of %d acquired the name", len(granted), cap(granted))
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (c *child) await(t testing.TB, what string) string {
 		}
 		others = append(others, c.stdout.Text())
 	}
-	t.Fatalf("the child ended, and nothing was %s:\n%s", what, strings.Join(others, "\n"))
+	t.Fatalf("the child ended without the report %q:\n%s", what, strings.Join(others, "\n"))
 	return ""
 }
 
@@ -133,15 +133,12 @@ func (s *suite) processKilled(t *testing.T) {
 		n := newName()
 		c := s.startChild(t, n, ttl)
 		got := acquireAsync(t.Context(), waiter, n, withWait(lock.Fixed(long), timeout))
-		mustNotHappen(t, ttl+ttl/2, "got in beside the holder", got)
+		mustNotHappen(t, ttl+ttl/2, "acquired a name that is held", got)
 		began := time.Now()
 		c.signal(t, syscall.SIGKILL)
-		next := receive(t, "the lease", got)
+		next := receiveLease(t, got)
 		took = time.Since(began)
-		if next.err != nil {
-			t.Fatal(next.err)
-		}
-		mustRelease(t, next.lease)
+		mustRelease(t, next)
 		if took <= ttl+slack {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -72,11 +73,11 @@ func (s *suite) counter(t *testing.T) {
 	for n, r := range rooms {
 		total += entered[n].Load()
 		if r.count.Load() != entered[n].Load() || r.overlaps.Load() > 0 {
-			t.Errorf("%d turns came to %d, with others inside in %d of them", entered[n].Load(), r.count.Load(), r.overlaps.Load())
+			t.Errorf("%d turns, a counter of %d, and %d overlaps", entered[n].Load(), r.count.Load(), r.overlaps.Load())
 		}
 	}
 	if total != clients*goroutines*turns {
-		t.Errorf("%d turns of %d", total, clients*goroutines*turns)
+		t.Errorf("%d of %d turns", total, clients*goroutines*turns)
 	}
 }
 
@@ -90,8 +91,8 @@ func (s *suite) thousandWait(t *testing.T) {
 		if got == 1 && overloaded == nil {
 			return
 		}
-		if t.Logf("%d got in: %v", got, overloaded); overloaded == nil || try == tries {
-			t.Errorf("%d got in: %v", got, overloaded)
+		if t.Logf("%d acquired the name: %v", got, overloaded); overloaded == nil || try == tries {
+			t.Errorf("%d acquired the name: %v", got, overloaded)
 			return
 		}
 	}
@@ -102,7 +103,7 @@ func (s *suite) thousandWait(t *testing.T) {
 func (s *suite) thousandTry(t *testing.T) {
 	got, overloaded := s.contend(t, lock.Renewed(s.renewableTTL(), long), s.renewableTTL()*3/2)
 	if got != 1 && overloaded == nil && (got != 0 || !s.MayRefuseAll) {
-		t.Errorf("%d got in", got)
+		t.Errorf("%d acquired the name", got)
 	}
 }
 
@@ -146,7 +147,7 @@ func (s *suite) contend(t *testing.T, hold lock.Hold, work time.Duration) (got i
 	close(start)
 	running.Wait()
 	if r.overlaps.Load() > 0 {
-		t.Errorf("%d of %d got in while another was inside", r.overlaps.Load(), entered.Load())
+		t.Errorf("%d of %d entered while another was inside", r.overlaps.Load(), entered.Load())
 	}
 	if err, ok := lost.Load().(error); ok {
 		return entered.Load(), fmt.Errorf("the work was canceled: %w", err)
@@ -155,4 +156,40 @@ func (s *suite) contend(t *testing.T, hold lock.Hold, work time.Duration) (got i
 		return entered.Load(), fmt.Errorf("%d were not answered", n)
 	}
 	return entered.Load(), nil
+}
+
+// A waiter acquires the name as soon as it is released. The test takes the median, because single handovers may be late
+// on a busy machine.
+func (s *suite) handover(t *testing.T) {
+	const (
+		handovers = 15
+		soon      = 10 * time.Millisecond
+	)
+	mine, waiter := s.locker(t), s.locker(t)
+	leases, got := make([]*lock.Lease, handovers), make([]chan time.Time, handovers)
+	for i := range leases {
+		n := newName()
+		leases[i], got[i] = mustLease(t, mine, n, lock.Fixed(long)), make(chan time.Time, 1)
+		next := acquireAsync(t.Context(), waiter, n, withWait(lock.Fixed(long), timeout))
+		go func() {
+			a := <-next
+			got[i] <- time.Now()
+			if a.err != nil {
+				t.Error(a.err)
+				return
+			}
+			_ = a.lease.Release(t.Context())
+		}()
+	}
+	mustNotHappen(t, 3*quiet, "acquired a name that is held", got[0]) // until the waiters' pauses are long
+	took := make([]time.Duration, handovers)
+	for i, lease := range leases {
+		began := time.Now()
+		mustRelease(t, lease)
+		took[i] = receive(t, "the handover", got[i]).Sub(began)
+	}
+	slices.Sort(took)
+	if median := took[handovers/2]; median >= soon {
+		t.Errorf("a handover took %s, want less than %s; all of them: %v", median, soon, took)
+	}
 }

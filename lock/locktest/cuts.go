@@ -141,15 +141,12 @@ func (s *suite) waitOnKilled(t *testing.T) {
 	l, link := s.lockerWithLink(t)
 	got := acquireAsync(t.Context(), l, n, withWait(lock.Fixed(long), timeout))
 	for range 3 {
-		mustNotHappen(t, quiet, "got in beside the holder", got)
+		mustNotHappen(t, quiet, "acquired a name that is held", got)
 		link.Cut()
 	}
 	mustRelease(t, lease)
-	next := receive(t, "a lease", got)
-	if next.err != nil {
-		t.Fatal(next.err)
-	}
-	if err := next.lease.Release(context.Background()); err != nil {
+	next := receiveLease(t, got)
+	if err := next.Release(context.Background()); err != nil {
 		t.Error(err)
 	}
 }

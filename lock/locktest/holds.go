@@ -39,7 +39,7 @@ func (s *suite) fixed(t *testing.T) {
 	end := endOf(lease)
 	_, at := acquireEventually(t, rival, n, long)
 	if ended := receive(t, "the end of the lease", end); !ended.Before(at) {
-		t.Errorf("the rival got in %s before the holder was told", ended.Sub(at))
+		t.Errorf("the rival acquired the name %s before the holder's lease ended", ended.Sub(at))
 	}
 	wantErr(t, "why the lease ended", waitLost(t, lease), lock.ErrExpired)
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrExpired)
@@ -57,7 +57,7 @@ func (s *suite) renewed(t *testing.T) {
 	mustRelease(t, lease)
 	wantErr(t, "the released lease's context", lease.Context().Err(), context.Canceled)
 	if errors.Is(context.Cause(lease.Context()), lock.ErrLost) {
-		t.Error("a released lease was not lost")
+		t.Error("a released lease counts as lost")
 	}
 	if g := mustAcquire(t, rival, n, long); g.Fence() <= fence {
 		t.Errorf("the next holder's fence is %d, want more than %d", g.Fence(), fence)
@@ -99,7 +99,7 @@ func (s *suite) atMost(t *testing.T) {
 	wantErr(t, "why the lease ended", waitLost(t, lease), lock.ErrMaxHold)
 	s.notBefore(t, ended, began.Add(ttl+ttl/2))
 	if !ended.Before(at) {
-		t.Errorf("the rival got in %s before the holder was told", ended.Sub(at))
+		t.Errorf("the rival acquired the name %s before the holder's lease ended", ended.Sub(at))
 	}
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrMaxHold)
 }
@@ -148,6 +148,16 @@ func acquireAsync(ctx context.Context, l *lock.Locker, name string, hold lock.Ho
 	return got
 }
 
+// receiveLease fails the test unless an acquisition succeeds.
+func receiveLease(t testing.TB, c <-chan acquired) *lock.Lease {
+	t.Helper()
+	a := receive(t, "the lease", c)
+	if a.err != nil {
+		t.Fatal(a.err)
+	}
+	return a.lease
+}
+
 func withWait(hold lock.Hold, wait time.Duration) lock.Hold {
 	hold.Wait = wait
 	return hold
@@ -161,15 +171,12 @@ func (s *suite) waitForARelease(t *testing.T) {
 	for _, waiter := range []*lock.Locker{l, l, s.locker(t)} {
 		go func() { got <- <-acquireAsync(t.Context(), waiter, n, withWait(lock.Fixed(long), timeout)) }()
 	}
-	mustNotHappen(t, quiet, "got in beside the holder", got)
+	mustNotHappen(t, quiet, "acquired a name that is held", got)
 	mustRelease(t, lease)
 	for range 3 {
-		next := receive(t, "a lease", got)
-		if next.err != nil {
-			t.Fatal(next.err)
-		}
-		mustNotHappen(t, quiet, "two got in", got)
-		mustRelease(t, next.lease)
+		next := receiveLease(t, got)
+		mustNotHappen(t, quiet, "two acquired the name", got)
+		mustRelease(t, next)
 	}
 }
 
@@ -192,10 +199,10 @@ func (s *suite) waitInVain(t *testing.T) {
 	_, err := s.locker(t).Acquire(t.Context(), n, withWait(lock.Fixed(long), patience))
 	var held *lock.HeldError
 	if !errors.As(err, &held) || !s.HidesHolder && held.Owner != lease.Owner() {
-		t.Errorf("got %v, want that %s has it", err, lease.Owner())
+		t.Errorf("got %v, want that %s holds the name", err, lease.Owner())
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, lock.ErrUnavailable) {
-		t.Errorf("got %v: the server was there, and the caller's context has not ended", err)
+		t.Errorf("got %v, although the server answered and the caller's context has not ended", err)
 	}
 	if took := time.Since(began); took < patience {
 		t.Errorf("gave up after %s", took)
@@ -213,7 +220,7 @@ func (s *suite) giveUpWaiting(t *testing.T) {
 	l := s.locker(t)
 	first := acquireAsync(ctx, l, n, withWait(lock.Fixed(long), timeout))
 	second := acquireAsync(ctx, l, n, withWait(lock.Fixed(long), timeout))
-	mustNotHappen(t, quiet, "got in beside the holder", first)
+	mustNotHappen(t, quiet, "acquired a name that is held", first)
 	cancel(gaveUp)
 	for _, waiter := range []<-chan acquired{first, second} {
 		got := receive(t, "the end of the wait", waiter)

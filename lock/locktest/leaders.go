@@ -65,7 +65,7 @@ func (s *suite) oneLeads(t *testing.T) {
 		case first == nil:
 			first = ran[0]
 		case ran[0] != first:
-			t.Error("the lead has changed hands")
+			t.Error("the leader changed")
 		}
 	}
 }
@@ -78,7 +78,7 @@ func (s *suite) theLeadIsKept(t *testing.T) {
 	if err := mine.Campaign(t.Context(), func(context.Context) error { ended = time.Now(); return errOfWork }); !errors.Is(err, errOfWork) {
 		t.Fatal(err)
 	}
-	wantErr(t, "a neighbor", s.leader(t, n).IsLeader(t.Context()), lock.ErrHeld)
+	wantErr(t, "another candidate", s.leader(t, n).IsLeader(t.Context()), lock.ErrHeld)
 	if err := rival.Campaign(t.Context(), func(context.Context) error { s.notBefore(t, time.Now(), ended.Add(lease)); return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (s *suite) longRun(t *testing.T) {
 	mine, rival := s.leader(t, n), s.leader(t, n)
 	err := mine.Campaign(t.Context(), func(ctx context.Context) error {
 		mustNotHappen(t, lease+lease/2, "the lead was lost", ctx.Done())
-		wantErr(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+		wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
 		return nil
 	})
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *suite) longRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	sleep(lease * 3 / 4)
-	wantErr(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+	wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
 }
 
 // After Resign, another candidate can lead at once, and the former leader can lead again.
@@ -113,7 +113,7 @@ func (s *suite) resign(t *testing.T) {
 		if err := mine.IsLeader(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+		wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
 		if err := mine.Resign(t.Context()); err != nil {
 			t.Error(err)
 		}

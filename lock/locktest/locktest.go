@@ -102,20 +102,20 @@ func (r Rig) checkHooks(t testing.TB, hooks map[string]bool) {
 	for _, hook := range slices.Sorted(maps.Keys(hooks)) {
 		reason := r.Missing[hook]
 		if r.InProcess {
-			reason = "names are this process's own"
+			reason = "the names are within this process"
 		}
 		switch {
 		case hooks[hook] && reason != "":
-			t.Errorf("there is a %s, and a reason why there is none: %s", hook, reason)
+			t.Errorf("the hook %s exists, but Missing says: %s", hook, reason)
 		case !hooks[hook] && reason == "":
-			t.Errorf("there is no %s, and Lacks does not say why", hook)
+			t.Errorf("the hook %s is missing, and Missing does not say why", hook)
 		case !hooks[hook]:
-			t.Logf("not tested, as there is no %s: %s", hook, reason)
+			t.Logf("tests that need %s are skipped: %s", hook, reason)
 		}
 	}
 	for hook := range r.Missing {
 		if _, known := hooks[hook]; !known {
-			t.Errorf("Lacks names %q, which is no hook", hook)
+			t.Errorf("Missing contains %q, which is not a hook", hook)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func Run(t *testing.T, rig Rig) {
 		})
 	}
 	t.Run("Together", func(t *testing.T) {
-		s.runTogether(t, sensible(partitions, processes, clocks, leaders, holds, cuts, does, basics, names, registry), sensible(servers))
+		s.runTogether(t, sensible(partitions, processes, clocks, leaders, holds, cuts, doTests, basics, names, registry), sensible(servers))
 	})
 	for _, c := range sensible(contention) {
 		t.Run(c.name, func(t *testing.T) { c.run(s, t) })

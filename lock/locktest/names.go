@@ -127,13 +127,13 @@ func (s *suite) watch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	receive(t, "the watch's begin", freed)
-	receive(t, "the second watch's begin", again)
+	receive(t, "the beginning of the watch", freed)
+	receive(t, "the beginning of the second watch", again)
 	for i := range 3 {
 		g := mustAcquire(t, mine, n, long)
 		other := mustAcquire(t, mine, newName(), long)
 		_ = other.Release(t.Context(), 0)
-		mustNotHappen(t, quiet, "told of another name's release", freed)
+		mustNotHappen(t, quiet, "notified of another name's release", freed)
 		if err := g.Release(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +146,7 @@ func (s *suite) watch(t *testing.T) {
 			stopAgain()
 		}
 	}
-	mustNotHappen(t, quiet, "told after the watch had ended", again)
+	mustNotHappen(t, quiet, "notified after the watch was stopped", again)
 }
 
 func (s *suite) watchAfterBreak(t *testing.T) {
@@ -157,7 +157,7 @@ func (s *suite) watchAfterBreak(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	receive(t, "the watch's begin", freed)
+	receive(t, "the beginning of the watch", freed)
 	if _, err := strategy.(lock.Registry).Break(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}

@@ -104,10 +104,10 @@ func (p *pair) compete(t *testing.T) {
 	select {
 	case canceled := <-ended:
 		if !canceled.Before(got) {
-			t.Errorf("the rival got in %s before the holder's work was canceled", canceled.Sub(got))
+			t.Errorf("the rival acquired the name %s before the holder's work was canceled", canceled.Sub(got))
 		}
 	case <-time.After(timeout):
-		t.Error("the rival got in, and the holder's work was never canceled")
+		t.Error("the rival acquired the name, and the holder's work was never canceled")
 		return
 	}
 	wantErr(t, "Do", <-done, p.wantErr)
@@ -138,11 +138,8 @@ func (s *suite) acquirePartitioned(t *testing.T) {
 	got := acquireAsync(t.Context(), l, n, withWait(lock.Fixed(long), timeout))
 	mustNotHappen(t, quiet, "an answer", got)
 	link.Partition(false)
-	next := receive(t, "the lease", got)
-	if next.err != nil {
-		t.Fatal(next.err)
-	}
-	mustRelease(t, next.lease)
+	next := receiveLease(t, got)
+	mustRelease(t, next)
 	acquireEventually(t, s.open(t), n, long)
 }
 

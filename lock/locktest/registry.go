@@ -30,7 +30,7 @@ func (s *suite) list(t *testing.T) {
 	_ = mustAcquire(t, mine, free, long).Release(t.Context(), 0)
 	mustAcquire(t, mine, over, s.MinTTL)
 	var found []lock.Holder
-	eventually(t, "a lease that has ended is listed no more", func() (err error) {
+	eventually(t, "an expired lease is not listed", func() (err error) {
 		found, err = operator.List(t.Context())
 		if slices.ContainsFunc(found, func(h lock.Holder) bool { return h.Name == over }) {
 			err = errors.New("it is listed")
@@ -38,7 +38,7 @@ func (s *suite) list(t *testing.T) {
 		return err
 	})
 	if !slices.IsSortedFunc(found, func(a, b lock.Holder) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Errorf("in no order: %v", found)
+		t.Errorf("not sorted: %v", found)
 	}
 	seen := map[string]int{}
 	for _, h := range found {
@@ -53,7 +53,7 @@ func (s *suite) list(t *testing.T) {
 		}
 	}
 	if seen[free] > 0 {
-		t.Error("a name is listed that was released")
+		t.Error("a released name is listed")
 	}
 }
 
@@ -71,7 +71,7 @@ func (s *suite) show(t *testing.T) {
 		t.Errorf("got %+v, %v; want the owner %q and the fence %d", h, err, me, g.Fence())
 	}
 	if !s.EndsWithConnection && (h.Left <= long-timeout || h.Left > long) {
-		t.Errorf("%s are left of %s", h.Left, long)
+		t.Errorf("%s remain of %s", h.Left, long)
 	}
 	if err := g.Release(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func (s *suite) breakHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if broken.Owner != lease.Owner() {
-		t.Errorf("taken away from %q, want %q", broken.Owner, lease.Owner())
+		t.Errorf("the former holder is %q, want %q", broken.Owner, lease.Owner())
 	}
 	why := waitLost(t, lease)
 	wantErr(t, "why the lease ended", why, lock.ErrExpired)

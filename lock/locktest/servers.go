@@ -28,7 +28,7 @@ func (s *suite) frozen(t *testing.T) {
 	ended := time.Now()
 	wantErr(t, "why the lease ended", why, s.unreachableErr())
 	if held := ended.Sub(began); held > ttl {
-		t.Errorf("the lease was trusted for %s, which is longer than its TTL", held)
+		t.Errorf("the lease lasted %s longer than the server answered, more than its TTL", held)
 	}
 	s.Thaw()
 	g, _ := acquireEventually(t, rival, lease.Name(), long)
@@ -132,19 +132,49 @@ func (s *suite) killedForLong(t *testing.T) {
 	l, ttl := s.locker(t), s.renewableTTL()
 	lease := mustLease(t, l, newName(), lock.Renewed(ttl, long))
 	got := acquireAsync(t.Context(), s.locker(t), lease.Name(), withWait(lock.Fixed(long), 2*timeout))
-	mustNotHappen(t, quiet, "got in beside the holder", got)
+	mustNotHappen(t, quiet, "acquired a name that is held", got)
 	began := time.Now()
 	s.Kill()
 	why := waitLost(t, lease)
 	ended := time.Now()
 	wantErr(t, "why the lease ended", why, lock.ErrLost)
 	if held := ended.Sub(began); held > ttl {
-		t.Errorf("the lease was trusted for %s, which is longer than its TTL", held)
+		t.Errorf("the lease lasted %s longer than the server answered, more than its TTL", held)
 	}
 	s.Server.Start()
-	next := receive(t, "the lease of the one who waits", got)
-	if next.err != nil {
-		t.Fatal(next.err)
+	next := receiveLease(t, got)
+	mustRelease(t, next)
+}
+
+// clocks test TTLs on servers whose clock is wrong.
+var clocks = []test{
+	{name: "ClockAhead", needs: "StartSkewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, 10*time.Second) }},
+	{name: "ClockBehind", needs: "StartSkewed", run: func(s *suite, t *testing.T) { s.skewedClock(t, -10*time.Second) }},
+}
+
+// Whatever the server's clock says, a TTL has the right length, and one process holds the name at a time.
+func (s *suite) skewedClock(t *testing.T, offset time.Duration) {
+	server := s.StartSkewed(t, offset)
+	ttl := s.renewableTTL()
+	mine, rival, n := s.lockerAt(t, server.URL, long), s.Open(t, server.URL, long), newName()
+	fixed := mustLease(t, mine, n, lock.Fixed(ttl))
+	end := endOf(fixed)
+	g, at := acquireEventually(t, rival, n, ttl)
+	if ended := receive(t, "the end of the lease", end); !ended.Before(at) {
+		t.Errorf("the rival acquired the name %s before the holder's lease ended", ended.Sub(at))
 	}
-	mustRelease(t, next.lease)
+	if g.Fence() <= fixed.Fence() {
+		t.Errorf("the rival's fence is %d, the holder's was %d", g.Fence(), fixed.Fence())
+	}
+	renewed := mustLease(t, mine, n, withWait(lock.Renewed(ttl, long), timeout)) // after the TTL, not only after ten seconds
+	if since := time.Since(at); since > ttl+5*time.Second {
+		t.Errorf("a TTL of %s has lasted %s", ttl, since)
+	}
+	mustNotHappen(t, ttl+ttl/2, "the lease ended", renewed.Context().Done())
+	mustBeHeld(t, rival, n)
+	mustRelease(t, renewed)
+	began := time.Now()
+	mustRelease(t, mustLease(t, mine, n, lock.Between(s.MinTTL, long)))
+	_, at = acquireEventually(t, rival, n, long)
+	s.notBefore(t, at, began.Add(s.MinTTL))
 }

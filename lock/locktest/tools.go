@@ -108,7 +108,7 @@ func pollAcquire(ctx context.Context, strategy lock.Strategy, name string, ttl t
 		select {
 		case <-tick.C:
 		case <-end:
-			return nil, time.Time{}, fmt.Errorf("%s was not to be had: %w", name, last)
+			return nil, time.Time{}, fmt.Errorf("%s was not acquired: %w", name, last)
 		}
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
 		g, err := strategy.Acquire(bounded, name, newOwner(), ttl)
@@ -222,7 +222,7 @@ func eventually(t testing.TB, what string, check func() error) {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("%s: never, but %v", what, err)
+			t.Fatalf("%s: never; the last check: %v", what, err)
 		}
 	}
 }

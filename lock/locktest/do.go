@@ -8,8 +8,8 @@ import (
 	"firsttap/lock"
 )
 
-// does test Locker.Do.
-var does = []test{
+// doTests test Locker.Do.
+var doTests = []test{
 	{name: "Do", run: (*suite).do},
 	{name: "DoLosesItsLease", run: (*suite).doLosesItsLease},
 	{name: "DoPanics", run: (*suite).doPanics},
@@ -47,7 +47,7 @@ func (s *suite) do(t *testing.T) {
 		mustBeFree(t, rival, n)
 	}
 	if lock.FromContext(t.Context()) != nil {
-		t.Error("a lease out of nowhere")
+		t.Error("a context without a lease has one")
 	}
 }
 
@@ -108,14 +108,11 @@ func (s *suite) shutdown(t *testing.T) {
 	next := acquireAsync(t.Context(), s.locker(t), n, withWait(lock.Fixed(long), timeout))
 	stop(errShutdown)
 	wantErr(t, "the work's cause", receive(t, "the shutdown", told), errShutdown)
-	mustNotHappen(t, 2*ttl, "the next one got in while the work was stopping", next)
+	mustNotHappen(t, 2*ttl, "the waiter acquired the name while the work was stopping", next)
 	close(finish)
 	wantErr(t, "Do", receive(t, "the end of Do", done), context.Canceled)
-	got := receive(t, "the next lease", next)
-	if got.err != nil {
-		t.Fatal(got.err)
-	}
-	mustRelease(t, got.lease)
+	got := receiveLease(t, next)
+	mustRelease(t, got)
 }
 
 // A lease does not end with the context of its acquisition.
