@@ -15,7 +15,7 @@ import (
 	"firsttap/servertest"
 )
 
-// minTTL is the shortest TTL of the strategies whose server counts milliseconds.
+// minTTL is the shortest TTL of strategies whose servers have millisecond clocks.
 const minTTL = 250 * time.Millisecond
 
 func dial(t testing.TB, url string) redis.UniversalClient {
@@ -63,7 +63,7 @@ func TestQuorumConforms(t *testing.T) {
 	locktest.Run(t, rig)
 }
 
-// Clients of a cluster go where its nodes tell them, and those of a Sentinel where the sentinels do.
+// The clients of a Cluster connect to the addresses of its nodes, and those of a Sentinel to the master's.
 const bypassesLinks = "clients find their way past any link"
 
 func TestRedisClusterConforms(t *testing.T) {
@@ -105,8 +105,8 @@ func openRedis(t testing.TB, url string, _ time.Duration) lock.Strategy {
 	return lock.NewRedis(dial(t, url), lock.Tagged("lock"))
 }
 
-// redisRig is for a strategy on n Redis servers, which are broken together; one of them has the clock that is off. Their
-// URLs are joined by spaces.
+// redisRig is for a strategy on n Redis servers that are broken together. Of skewed servers, only the first has the
+// wrong clock. Their URLs are joined by spaces.
 func redisRig(n int, open func(t testing.TB, urls []string) lock.Strategy) locktest.Rig {
 	start := func(t testing.TB, first *servertest.Redis) locktest.Server {
 		all := []*servertest.Redis{first}
@@ -162,7 +162,7 @@ func (s redisServers) flush() {
 	}
 }
 
-// link is the ways to all the servers. A reply is lost when the first of them has lost its own.
+// link returns a Link to all the servers.
 func (s redisServers) link(t testing.TB) locktest.Link {
 	var proxies []*servertest.Proxy
 	var urls []string
@@ -175,7 +175,7 @@ func (s redisServers) link(t testing.TB) locktest.Link {
 	return link
 }
 
-// linkOf is the Link by the proxies, without a URL. Requests about a name have the name in them.
+// linkOf returns a Link through the proxies, without a URL. It matches the requests that contain the name.
 func linkOf(t testing.TB, proxies []*servertest.Proxy) locktest.Link {
 	return locktest.Link{
 		Partition: func(on bool) {
@@ -210,7 +210,7 @@ func linkOf(t testing.TB, proxies []*servertest.Proxy) locktest.Link {
 	}
 }
 
-// loseReply loses the replies to requests that contain text, of each proxy the next one. The channel is closed with the first.
+// loseReply loses each proxy's reply to its next request that contains text. The channel is closed with the first loss.
 func loseReply(t testing.TB, proxies []*servertest.Proxy, text string) <-chan struct{} {
 	lost := make(chan struct{})
 	once := sync.OnceFunc(func() { close(lost) })

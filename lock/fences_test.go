@@ -21,17 +21,17 @@ import (
 type testDB struct {
 	*sql.DB
 	dialect Dialect
-	config  *mysql.Config // nil on SQLite
+	config  *mysql.Config // nil for SQLite
 }
 
-// onEachDatabase runs the test on each kind of database.
+// onEachDatabase runs the test on MariaDB, MySQL and SQLite.
 func onEachDatabase(t *testing.T, test func(*testing.T, *testDB)) {
 	t.Helper()
 	onEachServer(t, test)
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "locks.db"), "5000")) })
 }
 
-// onEachServer runs the test on the databases that are servers, in a database of its own.
+// onEachServer runs the test on MariaDB and MySQL, in a new database.
 func onEachServer(t *testing.T, test func(*testing.T, *testDB)) {
 	t.Helper()
 	for name, fresh := range map[string]func(testing.TB) string{
@@ -63,11 +63,11 @@ func configOf(t testing.TB, rawURL string) *mysql.Config {
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
 	c.Passwd, _ = u.User.Password()
-	c.Logger = &mysql.NopLogger{} // what breaks here is broken on purpose
+	c.Logger = &mysql.NopLogger{} // the tests break connections on purpose
 	return c
 }
 
-// through is c by way of the proxy.
+// through returns c with the proxy's address.
 func through(c *mysql.Config, p *servertest.Proxy) *mysql.Config {
 	c = c.Clone()
 	c.Addr = p.Addr()
@@ -106,7 +106,7 @@ func openSQLite(t testing.TB, path, busy string) *testDB {
 
 func (s *testDB) create(t testing.TB) {
 	t.Helper()
-	for range 2 { // a second time does no harm
+	for range 2 { // the statements may be repeated
 		for _, statement := range s.dialect.Schema() {
 			s.exec(t, statement)
 		}
@@ -131,7 +131,7 @@ func (s *testDB) queryInt(t testing.TB, query string, args ...any) (n int64) {
 	return n
 }
 
-// countStatements is how many statements the server is sent while f runs. Connections should have been opened before.
+// countStatements returns how many statements the server receives while f runs. Connections should be open before.
 func (s *testDB) countStatements(t testing.TB, f func()) int64 {
 	t.Helper()
 	questions := func() (n int64) {
@@ -163,7 +163,7 @@ func (s *testDB) commit(t testing.TB, tx *sql.Tx) {
 	}
 }
 
-// together runs f n times at once, and returns when all have ended.
+// together runs f n times concurrently, and returns when all calls have returned.
 func together(n int, f func(i int)) {
 	var running sync.WaitGroup
 	gate := make(chan struct{})
@@ -177,7 +177,7 @@ func together(n int, f func(i int)) {
 	running.Wait()
 }
 
-// wantErr fails the test unless err is want, nil or one of this package's errors, and no other kind of error.
+// wantErr fails the test unless err is want and no other of this package's kinds of errors.
 func wantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -240,8 +240,8 @@ func TestRaise(t *testing.T) {
 	})
 }
 
-// A stale writer that has to wait for the newer one's commit is refused then, at each level of isolation, also where
-// nobody has written before; after a rollback it goes on.
+// A stale transaction that waits for a newer one is rejected after the newer one's commit, at each isolation level, also
+// if the name has no row yet. After a rollback it continues.
 func TestWriterThatWaits(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
@@ -254,7 +254,7 @@ func TestWriterThatWaits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var n int // a snapshot from before the commit changes nothing
+				var n int // takes a snapshot before the newer one's commit
 				if err := stale.QueryRow("SELECT COUNT(*) FROM fences").Scan(&n); err != nil {
 					t.Fatal(err)
 				}
@@ -278,10 +278,10 @@ func TestWriterThatWaits(t *testing.T) {
 	})
 }
 
-// awaitRowLockWait waits until somebody waits for a row lock in this database.
+// awaitRowLockWait waits until a transaction in this database waits for a row lock.
 func (s *testDB) awaitRowLockWait(t testing.TB) {
 	t.Helper()
-	// The server makes the table anew only when nobody has read it for 100 ms.
+	// The server refreshes innodb_trx only if it was not read for 100 ms.
 	tick := time.NewTicker(120 * time.Millisecond)
 	defer tick.Stop()
 	for range 100 {
@@ -294,7 +294,7 @@ func (s *testDB) awaitRowLockWait(t testing.TB) {
 	t.Fatal("nobody waits for a row")
 }
 
-// Many first writers at once: none is a deadlock's victim, and the largest fence stays.
+// Concurrent first writes under a name do not deadlock, and the largest fence stays.
 func TestFirstWritersAtOnce(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
@@ -312,7 +312,7 @@ func TestFirstWritersAtOnce(t *testing.T) {
 	})
 }
 
-// One statement, whatever the pool's settings: RowsAffected may mean rows found, and arguments go into the text or not.
+// Enforce costs one statement, with and without ClientFoundRows and InterpolateParams.
 func TestFencesCostOneStatement(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		for _, interpolate := range []bool{false, true} {
@@ -346,7 +346,7 @@ func TestEnforceEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// The file has another writer: nobody can tell.
+// While the file has another writer, changes are unavailable.
 func TestTableInABusyFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	s, other := openSQLite(t, path, "10"), openSQLite(t, path, "10")
@@ -356,7 +356,7 @@ func TestTableInABusyFile(t *testing.T) {
 	if _, err := tx.Exec("UPDATE shedlock SET locked_by = locked_by"); err != nil {
 		t.Fatal(err)
 	}
-	mustBeHeld(t, table, "job", "me") // reading goes on
+	mustBeHeld(t, table, "job", "me") // reads still work
 	_, err := table.Acquire(t.Context(), "free", "me", time.Minute)
 	wantErr(t, "acquire", err, ErrUnavailable)
 	wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrUnavailable)

@@ -17,7 +17,7 @@ import (
 	"firsttap/servertest"
 )
 
-// commandStats is how often the server has run each command, but for the probe's and the test's own.
+// commandStats returns how often the server has run each command, without those of the probe and the test.
 func commandStats(t *testing.T, client redis.UniversalClient) map[string]string {
 	t.Helper()
 	info, err := client.InfoMap(t.Context(), "commandstats").Result()
@@ -35,7 +35,7 @@ func commandStats(t *testing.T, client redis.UniversalClient) map[string]string 
 	return calls
 }
 
-// newIdleGate returns leases on the server at url without Run.
+// newIdleGate returns a gate on the server at url whose Run is not called.
 func newIdleGate(t *testing.T, url string) *Gate {
 	t.Helper()
 	client, err := redisclient.Dial(url, timeout)
@@ -71,7 +71,7 @@ func TestNoCommandWhileRedisIsAway(t *testing.T) {
 	if _, err := r.Owner(t.Context(), "a"); !errors.Is(err, ErrUnavailable) || !r.Degraded() {
 		t.Fatalf("got %v, degraded %v", err, r.Degraded())
 	}
-	proxy.Refuse(false) // it would be answered, and nobody has looked yet
+	proxy.Refuse(false) // Redis would answer, but no probe has run
 	_, direct := newGate(t, server.URL())
 	direct.ConfigResetStat(t.Context())
 	calls := map[string]func() error{
@@ -103,7 +103,7 @@ func TestACallersOwnDeadlineSaysNothingAboutRedis(t *testing.T) {
 	}
 }
 
-// A name that somebody keeps something else under is that name's trouble, and none of the others'.
+// A key of another type makes its own name unavailable, and no other name.
 func TestANameOfAnotherKind(t *testing.T) {
 	server := servertest.StartRedis(t)
 	r := newIdleGate(t, server.URL())
@@ -125,7 +125,7 @@ func TestTheOwnersOwnNameIsTheirsAgain(t *testing.T) {
 	}
 }
 
-// The server forgets its scripts; the first release after that is one all the same.
+// After the server has lost its scripts, the next replacement and release work.
 func TestReleaseAfterTheScriptsAreGone(t *testing.T) {
 	r, direct := newGate(t, servertest.StartRedis(t).URL())
 	for range 2 {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const timeout = 100 * time.Millisecond
 
-// newGate returns leases on the server at url, with Run running.
+// newGate returns a gate on the server at url, with Run running.
 func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	t.Helper()
 	client, err := redisclient.Dial(url, timeout)
@@ -85,7 +85,7 @@ func TestOneOwner(t *testing.T) {
 	mustObtain(t, r, "a", "you")
 }
 
-// A lease that has ended must not touch what somebody else has by now.
+// A lease that has expired must not change another owner's key.
 func TestOnlyTheOwnerReleasesAndReplaces(t *testing.T) {
 	r, client := newGate(t, servertest.StartRedis(t).URL())
 	l := mustObtain(t, r, "a", "me")
@@ -138,7 +138,7 @@ func TestReleaseAfterItsContextEnded(t *testing.T) {
 	}
 }
 
-// The reply is lost: nobody knows, and the lease that comes with the error cleans up.
+// After a lost reply the outcome is unknown, and the lease that Obtain returns with the error cleans up.
 func TestReplyIsLost(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -159,7 +159,7 @@ func TestReplyIsLost(t *testing.T) {
 	}
 }
 
-// However Redis goes away, a call fails in time, the next ones at once, and it is used again when it is back.
+// In each kind of outage the first call fails in time, later calls fail at once, and the gate recovers afterwards.
 func TestRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -192,7 +192,7 @@ func TestRedisGoesAway(t *testing.T) {
 	}
 }
 
-// Nobody asks, and it is noticed all the same.
+// The probe notices an outage without any calls.
 func TestAnIdleRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	r, _ := newGate(t, server.URL())
@@ -202,7 +202,7 @@ func TestAnIdleRedisGoesAway(t *testing.T) {
 	eventually(t, "back", func() bool { return !r.Degraded() })
 }
 
-// A counter without any other guard adds up.
+// A counter that only the gate protects adds up.
 func TestManyTakeTurns(t *testing.T) {
 	r, _ := newGate(t, servertest.StartRedis(t).URL())
 	const goroutines, turns = 8, 25
@@ -244,7 +244,7 @@ func TestEvictionPolicy(t *testing.T) {
 	}
 }
 
-// For how long Redis has been away counts on while it is, stands still when it is back, and never goes back.
+// DegradedFor grows during an outage, is constant outside of outages, and never decreases.
 func TestDegradedFor(t *testing.T) {
 	server := servertest.StartRedis(t)
 	g, _ := newGate(t, server.URL())

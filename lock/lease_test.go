@@ -8,7 +8,7 @@ import (
 	"firsttap/lock"
 )
 
-// ctxAwareMemory is a Memory whose grants do nothing for a context that has ended, as a database's.
+// ctxAwareMemory is a Memory whose grants fail after the end of the context, like those of a database.
 type ctxAwareMemory struct{ *lock.Memory }
 
 type ctxAwareGrant struct{ lock.Grant }
@@ -28,7 +28,7 @@ func (g ctxAwareGrant) Release(ctx context.Context, keep time.Duration) error {
 	return g.Grant.Release(ctx, keep)
 }
 
-// A caller who was called off releases what he has, and is told that he has.
+// Release works after the caller's context has ended.
 func TestReleaseAfterItsContextEnded(t *testing.T) {
 	l := newLocker(t, ctxAwareMemory{lock.NewMemory()})
 	ctx, cancel := context.WithCancel(t.Context())

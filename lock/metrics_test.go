@@ -17,8 +17,8 @@ import (
 	"firsttap/lock"
 )
 
-// newCountedLocker returns a Locker and what its metrics say: by name, with the reason where there is one. Of a histogram it is
-// how many were observed.
+// newCountedLocker returns a Locker and a function that returns the values of its metrics, by name and reason. The value
+// of a histogram is the number of its observations.
 func newCountedLocker(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func() map[string]float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -53,7 +53,7 @@ func wantMetrics(t *testing.T, what string, values, want map[string]float64) {
 	}
 }
 
-// slowMemory is a Memory whose grants are extended late.
+// slowMemory is a Memory whose extensions are answered late.
 type slowMemory struct {
 	*lock.Memory
 	by time.Duration
@@ -73,7 +73,7 @@ func (s slowMemory) Acquire(ctx context.Context, name, owner string, ttl time.Du
 }
 
 func (g slowGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	err := g.Grant.Extend(ctx, ttl) // the server has done it, and its answer takes a while
+	err := g.Grant.Extend(ctx, ttl) // the server executes it, and answers late
 	select {
 	case <-time.After(g.by):
 		return err
@@ -97,7 +97,7 @@ func TestMetricsOfAHold(t *testing.T) {
 		if _, err := l.Acquire(ended, "b", lock.Fixed(time.Second)); !errors.Is(err, lock.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		<-time.After(1500 * time.Millisecond) // one renewal
+		<-time.After(1500 * time.Millisecond) // for one renewal
 		wantMetrics(t, "held", values(), map[string]float64{
 			"attempts_total": 3, "acquired_total": 1, "held_total": 1, "unavailable_total": 1, "leases": 1, "renewal_slack_ratio": 1,
 		})
@@ -110,11 +110,11 @@ func TestMetricsOfAHold(t *testing.T) {
 	})
 }
 
-// A renewal that comes with less than a fifth of the TTL left is a near miss; one that comes too late is a loss, and an
-// operator hears of it.
+// A renewal that is answered with less than a fifth of the TTL left is a near miss. One that is answered too late is a
+// loss, which is logged.
 func TestMetricsOfRenewals(t *testing.T) {
 	const ttl, every = 3 * time.Second, time.Second
-	// Trusted for 2.7 s, and asked at 1 s at the latest: what is left is 1.7 s less what the answer takes.
+	// The lease is valid for 2.7 s and renewed after at most 1 s, so 1.7 s remain, less the time of the answer.
 	for by, want := range map[time.Duration]map[string]float64{
 		500 * time.Millisecond:  {"attempts_total": 1, "acquired_total": 1, "leases": 1, "renewal_slack_ratio": 1},
 		1400 * time.Millisecond: {"attempts_total": 1, "acquired_total": 1, "leases": 1, "renewal_slack_ratio": 1, "near_misses_total": 1},
@@ -130,7 +130,7 @@ func TestMetricsOfRenewals(t *testing.T) {
 					t.Fatal(err)
 				}
 				<-time.After(2800 * time.Millisecond)
-				synctest.Wait() // until it is written what happened just then
+				synctest.Wait() // until the loss is logged
 				wantMetrics(t, "after a renewal", values(), want)
 				if told, lost := strings.Contains(log.String(), "lock lost"), lease.Context().Err() != nil; told != lost {
 					t.Errorf("lost: %t, and the log says\n%s", lost, log.String())
@@ -141,7 +141,7 @@ func TestMetricsOfRenewals(t *testing.T) {
 	}
 }
 
-// A crowd of one process costs a server no more than one who waits.
+// Concurrent waiters of one process cost the server as much as a single waiter.
 func TestOneOfACrowdAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lock.NewMemory()
@@ -163,7 +163,7 @@ func TestOneOfACrowdAsks(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if got := values()["attempts_total"]; got != 2 { // before it watches, and when it does
+		if got := values()["attempts_total"]; got != 2 { // one before the watch, and one when it begins
 			t.Errorf("%v attempts by %d who wait", got, crowd)
 		}
 		if err := lease.Release(t.Context()); err != nil {

@@ -13,13 +13,13 @@ import (
 	"firsttap/servertest"
 )
 
-// sessionStrategy is what Named and Rows have in common.
+// sessionStrategy is Named or Rows.
 type sessionStrategy interface {
 	Strategy
 	Registry
 }
 
-// open opens sessions that end with the test.
+// open opens sessions that are closed with the test.
 func open(t testing.TB, c *mysql.Config, ttl time.Duration, names int) *Sessions {
 	t.Helper()
 	s, err := OpenSessions(c, ttl, names)
@@ -41,7 +41,7 @@ var sessionStrategies = map[string]func(*Sessions) sessionStrategy{
 
 type pick = func(*Sessions) sessionStrategy
 
-// onEachSessionStrategy runs the test on each strategy with sessions, on each server.
+// onEachSessionStrategy runs the test with Named and Rows on each server.
 func onEachSessionStrategy(t *testing.T, test func(*testing.T, *testDB, pick)) {
 	t.Helper()
 	onEachServer(t, func(t *testing.T, s *testDB) {
@@ -51,7 +51,7 @@ func onEachSessionStrategy(t *testing.T, test func(*testing.T, *testDB, pick)) {
 	})
 }
 
-// onEachBreakableSession is eachSession on servers that the test may break.
+// onEachBreakableSession is onEachSessionStrategy on servers that the test may break.
 func onEachBreakableSession(t *testing.T, test func(*testing.T, *servertest.Database, *testDB, pick)) {
 	t.Helper()
 	onEachOwnServer(t, func(t *testing.T, server *servertest.Database, s *testDB) {
@@ -61,7 +61,7 @@ func onEachBreakableSession(t *testing.T, test func(*testing.T, *servertest.Data
 	})
 }
 
-// acquireEventually waits until somebody else can have name, and returns that grant.
+// acquireEventually polls until it acquires name.
 func acquireEventually(t *testing.T, s Strategy, name string) (g Grant) {
 	t.Helper()
 	eventually(t, name+" is free", func() bool {
@@ -113,7 +113,7 @@ func acquireErr(t testing.TB, s Strategy, name, owner string, ttl time.Duration)
 	return err
 }
 
-// Exactly one wins, also the first time: never two, and never none.
+// Of concurrent attempts exactly one succeeds, also the first time that a name is used.
 func TestSessionsOneWins(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		const rivals = 16
@@ -139,7 +139,7 @@ func TestSessionsOneWins(t *testing.T) {
 	})
 }
 
-// The server's names are common to its databases.
+// GET_LOCK's names are common to all databases of a server.
 func TestSessionsOfTwoDatabases(t *testing.T) {
 	for server, fresh := range map[string]func(testing.TB) string{"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL} {
 		for name, pick := range sessionStrategies {
@@ -174,7 +174,7 @@ func TestSessionStatements(t *testing.T) {
 	})
 }
 
-// The grant outlives the context that it was acquired with, and one that ends between two statements.
+// The grant outlives the context of its acquisition, and a context that ends between two statements.
 func TestSessionOutlivesContexts(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		strategy := pick(open(t, s.config, time.Minute, 2))
@@ -191,7 +191,7 @@ func TestSessionOutlivesContexts(t *testing.T) {
 	})
 }
 
-// A holder that goes on living but neither extends nor releases loses the name after its TTL, not after the sessions'.
+// A holder that is alive but does not extend loses the name after its TTL, not after the sessions' TTL.
 func TestSessionGrantEnds(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		strategy := pick(open(t, s.config, time.Hour, 3))
@@ -213,7 +213,7 @@ func TestSessionGrantEnds(t *testing.T) {
 	})
 }
 
-// Kept longer than the server waits for a word.
+// A name can be kept for longer than the server's wait_timeout.
 func TestSessionIsKept(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		t.Parallel()
@@ -282,7 +282,7 @@ func TestSessionsBreak(t *testing.T) {
 	})
 }
 
-// All connections hold names: nobody can tell, in time, and nobody waits for one who waits for him.
+// If all connections hold names, an acquisition is unavailable in time, and two do not wait for each other.
 func TestSessionsThatAreAllTaken(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"firsttap/lock"
 )
 
-// remoteMemory is a Memory whose answers take a while, or that does not answer at all.
+// remoteMemory is a Memory that answers late or not at all.
 type remoteMemory struct {
 	*lock.Memory
 	latency     time.Duration
@@ -33,7 +33,8 @@ func (f *remoteMemory) Acquire(ctx context.Context, name, owner string, ttl time
 	}
 }
 
-// waitRepeatedly returns what waiting for a name that is held comes to, 20 times a second, and what is logged of it.
+// waitRepeatedly waits 20 times for a name that is held. It returns the number of warnings, the value of the metric, and
+// the last error.
 func waitRepeatedly(t *testing.T, f *remoteMemory) (warnings int, unavailable float64, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -54,7 +55,7 @@ func waitRepeatedly(t *testing.T, f *remoteMemory) (warnings int, unavailable fl
 	return warnings, unavailable, err
 }
 
-// Whoever waits for a name that is held has the last attempt cut short by the end of the wait: that is no outage.
+// The last attempt of a waiter is canceled by the end of the wait, which is not an outage.
 func TestWaitingIsNoOutage(t *testing.T) {
 	warnings, unavailable, err := waitRepeatedly(t, &remoteMemory{Memory: lock.NewMemory(), latency: 300 * time.Millisecond})
 	if !errors.Is(err, lock.ErrHeld) || warnings != 0 || unavailable != 0 {
@@ -62,7 +63,7 @@ func TestWaitingIsNoOutage(t *testing.T) {
 	}
 }
 
-// An outage is counted, and logged now and then, although whoever waits asks again and again: 19 s are two warnings.
+// An outage is counted for each attempt and logged every 10 s: two warnings in 19 s.
 func TestAnOutageIsLoggedNowAndThen(t *testing.T) {
 	f := &remoteMemory{Memory: lock.NewMemory(), unreachable: true}
 	warnings, unavailable, err := waitRepeatedly(t, f)

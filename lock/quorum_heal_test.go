@@ -10,14 +10,14 @@ import (
 	"firsttap/servertest"
 )
 
-// A server that came back empty learns of the lease again, so that another one may fail.
+// A server that has lost its data gets the lease again, so that another server may fail.
 func TestQuorumHeals(t *testing.T) {
 	e := newElectorate(t)
 	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range e.servers { // one after another, each of them
+	for i := range e.servers { // one after another
 		e.awaitAllVotes(t, lease)
 		e.servers[i].Kill()
 		e.servers[i].Start()
@@ -39,8 +39,8 @@ func TestQuorumHeals(t *testing.T) {
 	}
 }
 
-// One server does not answer, and another has no trace of the lease: nobody can tell, and nobody says that it is lost. The
-// empty one is healed.
+// If one server does not answer and another does not know the lease, an extension is unavailable and the lease is not
+// lost. The lease is restored on the second server.
 func TestQuorumHealsWithoutOne(t *testing.T) {
 	e := newElectorate(t)
 	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
@@ -61,14 +61,15 @@ func TestQuorumHealsWithoutOne(t *testing.T) {
 	wantErr(t, "release", lease.Release(t.Context()), nil)
 }
 
-// A server whose clock is ahead makes the fence of a lease. Those that were empty and were healed know that fence too.
+// A server whose clock is ahead determines the fence of a lease. Servers on which the lease was restored know that fence
+// too.
 func TestQuorumHealsTheFence(t *testing.T) {
 	e := &quorumFixture{}
 	e.add(t, servertest.StartRedisSkewed(t, 10*time.Second))
 	e.add(t, servertest.StartRedis(t))
 	e.add(t, servertest.StartRedis(t))
 	e.quorum = quorumOf(t, e.nodes...)
-	e.servers[2].Kill() // so that the server ahead votes
+	e.servers[2].Kill() // so that the server with the fast clock votes
 	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestQuorumHealsTheFence(t *testing.T) {
 	}
 }
 
-// Whichever two of the three are up, and whatever their clocks say, the fences grow.
+// Whichever two of three servers answer, and whatever their clocks say, the fences grow.
 func TestQuorumFencesGrow(t *testing.T) {
 	e := &quorumFixture{}
 	for _, offset := range []time.Duration{0, 10 * time.Second, -10 * time.Second} {

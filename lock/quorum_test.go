@@ -14,12 +14,12 @@ import (
 	"firsttap/servertest"
 )
 
-// quorumFixture is three servers, each behind a link of its own.
+// quorumFixture is a quorum of three servers, each behind a proxy.
 type quorumFixture struct {
 	servers []*servertest.Redis
 	links   []*servertest.Proxy
 	clients []redis.UniversalClient
-	nodes   []*Redis // by way of the links
+	nodes   []*Redis // through the proxies
 	quorum  *Quorum
 }
 
@@ -62,7 +62,7 @@ func quorumOf(t *testing.T, nodes ...*Redis) *Quorum {
 	return q
 }
 
-// newQuorum is the quorum of another client, straight to the servers.
+// newQuorum returns the quorum of another client, without the proxies.
 func (e *quorumFixture) newQuorum(t *testing.T) *Quorum {
 	t.Helper()
 	var nodes []*Redis
@@ -72,17 +72,17 @@ func (e *quorumFixture) newQuorum(t *testing.T) *Quorum {
 	return quorumOf(t, nodes...)
 }
 
-// owners is who has the vote of each server for name.
+// owners returns the owner of name on each server.
 func (e *quorumFixture) owners(t *testing.T, name string) (owners [3]string) {
 	t.Helper()
 	for i, direct := range e.clients {
-		h, _ := NewRedis(direct, Tagged("lock")).Show(t.Context(), name) // one that is away has voted for nobody
+		h, _ := NewRedis(direct, Tagged("lock")).Show(t.Context(), name) // no owner if the server does not answer
 		owners[i] = h.Owner
 	}
 	return owners
 }
 
-// awaitAllVotes waits until every server has voted for the lease.
+// awaitAllVotes waits until the lease holds its name on every server.
 func (e *quorumFixture) awaitAllVotes(t *testing.T, lease *Lease) {
 	t.Helper()
 	mine := [3]string{lease.Owner(), lease.Owner(), lease.Owner()}
@@ -100,7 +100,7 @@ func frequentlyRenewed() Hold {
 	return Hold{TTL: time.Minute, Every: 20 * time.Millisecond, AtMost: time.Hour}
 }
 
-// quorumFaults is what holds while one of three servers can't be used, and after it can again.
+// quorumFaults make one of the servers unusable, and usable again.
 var quorumFaults = map[string]struct{ begin, end func(*quorumFixture, int) }{
 	"killed":      {func(e *quorumFixture, i int) { e.servers[i].Kill() }, func(e *quorumFixture, i int) { e.servers[i].Start() }},
 	"frozen":      {func(e *quorumFixture, i int) { e.servers[i].Freeze() }, func(e *quorumFixture, i int) { e.servers[i].Thaw() }},
@@ -118,7 +118,7 @@ func TestQuorumGoesOnWithoutOne(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.awaitAllVotes(t, lease) // or the one that is flushed might be one of two
+			e.awaitAllVotes(t, lease) // otherwise the flushed server might be one of only two
 			fault.begin(e, 1)
 			began := time.Now()
 			during, err := l.Acquire(t.Context(), "during", hold)
@@ -152,11 +152,11 @@ func TestQuorumGoesOnWithoutOne(t *testing.T) {
 	}
 }
 
-// Nobody can tell, though some server says that it is held, or that it is not.
+// Without a majority the quorum is unavailable, whatever a single server answers.
 func TestQuorumWithoutTwoIsUnavailable(t *testing.T) {
 	for what, fault := range quorumFaults {
 		if what == "flushed" {
-			continue // it answers, and nobody holds
+			continue // it answers, and no name is held
 		}
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -186,14 +186,14 @@ func TestQuorumWithoutTwoIsUnavailable(t *testing.T) {
 			fault.end(e, 0)
 			fault.end(e, 2)
 			wantErr(t, "release", lease.Release(t.Context()), ErrUnreachable)
-			for _, name := range []string{"held", "free"} { // nothing is left behind
+			for _, name := range []string{"held", "free"} { // nothing is left on the servers
 				acquireEventually(t, e.quorum, name)
 			}
 		})
 	}
 }
 
-// Ten who ask once get in each other's way, and one of them gets in all the same.
+// Of ten concurrent candidates that split the votes, one usually succeeds.
 func TestQuorumElectsOneOfTen(t *testing.T) {
 	e := newElectorate(t)
 	const rounds, contenders = 20, 10
@@ -221,13 +221,13 @@ func TestQuorumElectsOneOfTen(t *testing.T) {
 		}
 		won += len(winners)
 	}
-	// All may be refused, but that is rare.
+	// All may be refused, but rarely.
 	if won < rounds*9/10 {
 		t.Errorf("somebody got in in %d rounds of %d", won, rounds)
 	}
 }
 
-// A vote that is taken back late must not be one that counts: the next try of the same contender needs votes of its own.
+// A late rollback of a candidate's first try must not remove a vote of its next try.
 func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 	e := newElectorate(t)
 	others := [2]*Redis{NewRedis(e.clients[0], Tagged("lock")), NewRedis(e.clients[1], Tagged("lock"))}
@@ -235,7 +235,7 @@ func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 	for i := range 20 {
 		name := fmt.Sprint("a", i)
 		first, second := mustAcquire(t, others[0], name, "x", time.Minute), mustAcquire(t, others[1], name, "y", time.Minute)
-		// The vote is split: the third server's is taken back, late.
+		// The vote is split, and the rollback on the third server is late.
 		late := e.links[2].Hold(Tagged("lock").releaseChannel(name))
 		type result struct {
 			g   Grant
@@ -259,9 +259,9 @@ func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 		late.Release()
 		wantErr(t, "release", second.Release(t.Context(), 0), nil)
 		if r.err != nil {
-			continue // refused: its own vote, not taken back yet, stood in its way
+			continue // refused because of its own vote, which is not rolled back yet
 		}
-		rivals, end := e.newQuorum(t), time.After(50*time.Millisecond) // for what is late to arrive
+		rivals, end := e.newQuorum(t), time.After(50*time.Millisecond) // until late requests have arrived
 		for asking := true; asking; {
 			if rival, err := rivals.Acquire(t.Context(), name, "rival", time.Minute); err == nil {
 				t.Fatalf("two have the name: fences %d and %d; the votes are %v", r.g.Fence(), rival.Fence(), e.owners(t, name))
@@ -275,12 +275,12 @@ func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 	}
 }
 
-// Who is refused leaves no vote behind on a server that was slow, where it would count against the next one.
+// A refused candidate leaves no vote on a slow server, where it would count against the next candidate.
 func TestQuorumLoserLeavesNoVote(t *testing.T) {
 	e := newElectorate(t)
 	mustAcquire(t, e.quorum, "warm", "up", time.Minute).Release(t.Context(), 0)
 	holder := [2]Grant{}
-	for i := range holder { // has the majority, but not the third server
+	for i := range holder { // on a majority, without the third server
 		holder[i] = mustAcquire(t, NewRedis(e.clients[i], Tagged("lock")), "a", "holder", time.Minute)
 	}
 	slow := e.links[2].Hold("loser")
@@ -291,10 +291,10 @@ func TestQuorumLoserLeavesNoVote(t *testing.T) {
 		wantErr(t, "release", holder[i].Release(t.Context(), 0), nil)
 	}
 	e.servers[0].Kill()
-	acquireEventually(t, e.quorum, "a") // the two others are enough
+	acquireEventually(t, e.quorum, "a") // the two other servers are enough
 }
 
-// One that does not answer costs an operator's question its time, and nothing else.
+// A server that does not answer delays Show and List, and does not make them fail.
 func TestQuorumShowsWithoutOne(t *testing.T) {
 	e := newElectorate(t)
 	mustAcquire(t, e.quorum, "a", "me", time.Minute)

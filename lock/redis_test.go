@@ -15,7 +15,7 @@ import (
 	"firsttap/servertest"
 )
 
-// stat is a number of the server's INFO.
+// stat returns a number of the server's INFO.
 func stat(t *testing.T, direct redis.UniversalClient, section, name string) int {
 	t.Helper()
 	info, err := direct.InfoMap(t.Context(), section).Result()
@@ -35,13 +35,13 @@ func stat(t *testing.T, direct redis.UniversalClient, section, name string) int 
 	return 0
 }
 
-// reads is how often the server has read a request, this one not counted; a pipeline is one.
+// reads returns how many requests the server has read before this one. A pipeline is one request.
 func reads(t *testing.T, direct redis.UniversalClient) int {
 	t.Helper()
 	return stat(t, direct, "stats", "total_reads_processed")
 }
 
-// requests is how many requests f makes, each with how many commands.
+// requests returns how many requests and script calls f makes.
 func requests(t *testing.T, direct redis.UniversalClient, f func()) (requests, commands int) {
 	t.Helper()
 	calls := func() int {
@@ -49,11 +49,11 @@ func requests(t *testing.T, direct redis.UniversalClient, f func()) (requests, c
 	}
 	commands, requests = calls(), reads(t, direct)
 	f()
-	requests = reads(t, direct) - requests - 1 // the one that asked before
+	requests = reads(t, direct) - requests - 1 // without the first INFO
 	return requests, calls() - commands
 }
 
-// To win, to lose and to release a name is one command each.
+// An acquisition, a refusal and a release cost one command each.
 func TestRedisCommands(t *testing.T) {
 	server := servertest.StartRedis(t)
 	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
@@ -73,7 +73,7 @@ func TestRedisCommands(t *testing.T) {
 	}
 }
 
-// Of a crowd in one process that waits for a name, one asks.
+// Of the waiters of one process, one asks.
 func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 	const crowd = 200
 	server := servertest.StartRedis(t)
@@ -94,7 +94,7 @@ func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 	}
 }
 
-// A thousand leases are renewed by a few requests, also when the server has forgotten its scripts.
+// A thousand leases are renewed by a few requests, also after the server has lost its scripts.
 func TestRedisRenewsTogether(t *testing.T) {
 	const leases, rounds = 1000, 2
 	server := servertest.StartRedis(t)
@@ -137,8 +137,8 @@ func TestRedisRenewsTogether(t *testing.T) {
 	together(leases, func(i int) { wantErr(t, "release", all[i].Release(t.Context()), nil) })
 }
 
-// A server whose clock is an hour ahead is lost, and its replica, whose clock is right, takes over: the fences grow on,
-// however long ago the name was held.
+// A server whose clock is an hour ahead fails, and a replica with the right clock takes over. The fences grow, however
+// long ago the name was held.
 func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	ahead, replica := servertest.StartRedisSkewed(t, time.Hour), servertest.StartRedis(t)
 	keys := Tagged("lock")

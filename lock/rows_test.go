@@ -12,7 +12,7 @@ import (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// A holder that is cut off loses the name by the server's clock, and learns so.
+// A holder that is cut off loses the name by the server's clock, and notices it.
 func TestCutOffSession(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		t.Parallel()
@@ -39,14 +39,14 @@ func TestCutOffSession(t *testing.T) {
 	})
 }
 
-// A release that gets no answer is repeated, and ends a session that the server has not seen end.
+// A repeated release ends a session whose end the server has not noticed.
 func TestReleaseOfASessionThatIsStillThere(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		strategy := pick(open(t, s.config, time.Minute, 3))
 		g := mustAcquire(t, strategy, "job", "me", time.Minute).(*sessionGrant)
 		g.mu.Lock()
 		conn := g.conn
-		g.detach() // what hanging up does, but for the server's part
+		g.detach() // like hangUp, without closing the connection
 		g.mu.Unlock()
 		mustBeHeld(t, strategy, "job", "me")
 		wantErr(t, "release", g.Release(t.Context(), 0), nil)
@@ -56,7 +56,7 @@ func TestReleaseOfASessionThatIsStillThere(t *testing.T) {
 	})
 }
 
-// A server that was started again may have given the session's number to somebody else.
+// A restarted server may have assigned the session's id again.
 func TestReleaseSparesAnothersSession(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		sessions := open(t, s.config, time.Minute, 1)
@@ -67,7 +67,8 @@ func TestReleaseSparesAnothersSession(t *testing.T) {
 	})
 }
 
-// Between taking a name and saying so: whoever had it before is not said to have it, and the session can be ended.
+// A session that has acquired a name but not recorded its owner is not confused with the former owner, and Break can end
+// it.
 func TestSessionThatHasJustTakenAName(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		sessions := open(t, s.config, time.Minute, 2)
@@ -120,11 +121,11 @@ func TestReplyOfASessionIsLost(t *testing.T) {
 	})
 }
 
-// The caller has gone when the server comes to execute what it was asked: nothing stays.
+// A server that executes an acquisition after its caller has given up leaves nothing behind.
 func TestAcquireFromAFrozenServer(t *testing.T) {
 	onEachBreakableSession(t, func(t *testing.T, server *servertest.Database, s *testDB, pick pick) {
 		strategy := pick(open(t, s.config, time.Hour, 2))
-		g := mustAcquire(t, strategy, "job", "me", time.Minute) // and the connections are there
+		g := mustAcquire(t, strategy, "job", "me", time.Minute) // opens the connections
 		wantErr(t, "release", g.Release(t.Context(), 0), nil)
 		server.Freeze()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -152,13 +153,13 @@ func TestAcquireFromAFrozenServer(t *testing.T) {
 	})
 }
 
-// A server that was killed remembers the fence, and counts its sessions from the beginning.
+// A killed server keeps the fence, and starts again with session id 1.
 func TestSessionsOverAKilledServer(t *testing.T) {
 	onEachBreakableSession(t, func(t *testing.T, server *servertest.Database, s *testDB, pick pick) {
 		strategy := pick(open(t, s.config, time.Minute, 4))
 		g := mustAcquire(t, strategy, "job", "me", time.Minute)
 		ahead := g.Fence() + time.Hour.Microseconds()
-		s.exec(t, "UPDATE lock_sessions SET fence = ? WHERE name = 'job'", ahead) // the clock has gone back since
+		s.exec(t, "UPDATE lock_sessions SET fence = ? WHERE name = 'job'", ahead) // as if the clock had gone back since
 		server.Kill()
 		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired)
 		wantErr(t, "release", g.Release(t.Context(), 0), ErrUnavailable)
@@ -174,7 +175,7 @@ func TestSessionsOverAKilledServer(t *testing.T) {
 	})
 }
 
-// Operators look as often as they like: a name that is free can be had all the while.
+// List and Show do not prevent acquisitions.
 func TestListDisturbsNobody(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		strategy, operator := pick(open(t, s.config, time.Minute, 2)), pick(open(t, s.config, time.Minute, 2))
@@ -209,7 +210,7 @@ func TestListDisturbsNobody(t *testing.T) {
 	})
 }
 
-// What a row's holder must not do to the server: keep it from purging, for as long as the name is held.
+// A row's holder must not keep the server from purging old row versions.
 func TestRowsHoldNoSnapshot(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		g := mustAcquire(t, open(t, s.config, time.Minute, 1).Rows(), "job", "me", time.Minute)
@@ -222,7 +223,7 @@ func TestRowsHoldNoSnapshot(t *testing.T) {
 	})
 }
 
-// Whoever moves from one strategy to another takes the fences along.
+// Fences stay comparable when a name moves from one strategy to another.
 func TestFencesOfStrategiesCompare(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		sessions, last := open(t, s.config, time.Minute, 2), int64(0)

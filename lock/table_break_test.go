@@ -7,7 +7,7 @@ import (
 	"firsttap/servertest"
 )
 
-// A renewal that waits for a break to be done comes too late, although it was sent before.
+// A renewal that waits for Break's transaction fails, although it was sent before the transaction ended.
 func TestTableBreakWhileExtending(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		proxy := servertest.StartProxy(t, s.config.Addr)
@@ -15,7 +15,7 @@ func TestTableBreakWhileExtending(t *testing.T) {
 		c.InterpolateParams = true
 		table, operator := NewTable(s.DB, s.dialect), NewTable(openStore(t, c).DB, s.dialect)
 		g := mustAcquire(t, table, "job", "me", time.Minute)
-		looking := proxy.Hold("SELECT name, locked_by") // whose it is, before the name is freed
+		looking := proxy.Hold("SELECT name, locked_by") // Break reads the row before it frees the name
 		broken, extended := make(chan error, 1), make(chan error, 1)
 		go func() {
 			_, err := operator.Break(t.Context(), "job")

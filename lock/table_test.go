@@ -10,13 +10,14 @@ import (
 	"firsttap/servertest"
 )
 
-// shedLockDDL is ShedLock's own, from its README: names fold, and times have milliseconds. What it says of lock_until is
-// what servers with explicit_defaults_for_timestamp=OFF, such as MariaDB before 10.10, make of TIMESTAMP(3) NOT NULL.
+// shedLockDDL is from ShedLock's README: names are case-insensitive, and times have milliseconds. The attributes of
+// lock_until are those that servers with explicit_defaults_for_timestamp=OFF, such as MariaDB before 10.10, give to
+// TIMESTAMP(3) NOT NULL.
 const shedLockDDL = `CREATE TABLE shedlock(name VARCHAR(64) NOT NULL,
 	lock_until TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3),
 	locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))`
 
-// eachTable runs the test on a Table in each kind of database, with our columns and, on servers, with ShedLock's.
+// eachTable runs the test on a Table in each kind of database, with our schema and, on servers, with ShedLock's.
 func eachTable(t *testing.T, test func(*testing.T, *testDB, *Table)) {
 	t.Helper()
 	onEachDatabase(t, func(t *testing.T, s *testDB) {
@@ -38,7 +39,7 @@ func (s *testDB) shedLock(t testing.TB) {
 	s.exec(t, shedLockDDL)
 }
 
-// mustAcquire acquires name by the strategy, or fails the test.
+// mustAcquire acquires a name that must be free.
 func mustAcquire(t testing.TB, s Strategy, name, owner string, ttl time.Duration) Grant {
 	t.Helper()
 	g, err := s.Acquire(t.Context(), name, owner, ttl)
@@ -48,7 +49,7 @@ func mustAcquire(t testing.TB, s Strategy, name, owner string, ttl time.Duration
 	return g
 }
 
-// mustBeHeld fails the test unless the strategy says that owner has name.
+// mustBeHeld fails the test unless an acquisition is refused because owner holds name.
 func mustBeHeld(t testing.TB, s Strategy, name, owner string) *HeldError {
 	t.Helper()
 	var held *HeldError
@@ -64,7 +65,7 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 		if held := mustBeHeld(t, table, "job", "a"); held.Left < 50*time.Second || held.Left > time.Minute {
 			t.Errorf("%s left", held.Left)
 		}
-		for range 20 { // within one millisecond too, where nothing changes
+		for range 20 { // also within a millisecond, where the row does not change
 			wantErr(t, "extend", a.Extend(t.Context(), time.Hour), nil)
 		}
 		if held := mustBeHeld(t, table, "job", "a"); held.Left < 50*time.Minute {
@@ -92,8 +93,8 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// A name that was released is free at once, also where its end is rounded, and each fence is larger than the last and
-// what is stored.
+// A released name is free at once, even if its end is rounded, and each fence is larger than the one before and equal to
+// the stored one.
 func TestTableFence(t *testing.T) {
 	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
 		before := time.Now().Add(-time.Second).UnixMicro()
@@ -107,7 +108,7 @@ func TestTableFence(t *testing.T) {
 			if h, err := table.Show(t.Context(), "job"); err != nil || h.Fence != last || h.Owner != "me" {
 				t.Fatalf("%+v, %v, want the fence %d", h, err, last)
 			}
-			if i%2 == 0 { // the same owner has it again, and for the whole time
+			if i%2 == 0 { // the same owner acquires it again, for the whole TTL
 				wantErr(t, "shorten", g.Release(t.Context(), time.Second), nil)
 				again := mustAcquire(t, table, "job", "me", time.Hour)
 				if h, _ := table.Show(t.Context(), "job"); again.Fence() <= last || h.Left < 50*time.Minute {
@@ -121,7 +122,7 @@ func TestTableFence(t *testing.T) {
 	})
 }
 
-// A clock that stands still, where a column has to round: what was released is free, and the fence moves on.
+// While the clock stands still and a column rounds, a released name is free and the fence grows.
 func TestTableWithinAMillisecond(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		s.shedLock(t)
@@ -141,7 +142,7 @@ func TestTableWithinAMillisecond(t *testing.T) {
 	})
 }
 
-// The fence does not follow a clock that goes back.
+// The fence grows even if the clock goes back.
 func TestTableFenceWithAClockThatGoesBack(t *testing.T) {
 	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
 		g := mustAcquire(t, table, "job", "a", time.Minute)
@@ -210,7 +211,7 @@ func TestTableNames(t *testing.T) {
 	})
 }
 
-// What ShedLock holds, with its own statements, is respected, and the other way round.
+// A name that ShedLock's own statements hold is held for Table, and the other way round.
 func TestTableIsSharedWithShedLock(t *testing.T) {
 	const (
 		insert = `INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES(?,
@@ -233,7 +234,7 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 			}
 			theirs.exec(t, unlock, "job")
 			g := mustAcquire(t, table, "job", "host-1/mine", time.Minute)
-			mustBeHeld(t, table, "JOB", "host-1/mine") // their names fold: one lock, and not two holders
+			mustBeHeld(t, table, "JOB", "host-1/mine") // ShedLock's names are case-insensitive: one lock, not two holders
 			if n := theirs.exec(t, update, 1000, "job"); n != 0 {
 				t.Error("ShedLock took what is held")
 			}
@@ -251,7 +252,7 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 	})
 }
 
-// With columns of ours, sessions may have whatever time zones they like.
+// With our schema, sessions may have any time zone.
 func TestTableInTwoTimeZones(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		table := NewTable(s.DB, MySQL)
@@ -339,7 +340,7 @@ func TestTableStatements(t *testing.T) {
 	})
 }
 
-// Nobody knows whether the name was taken: the grant that comes with the error cleans up.
+// After a lost reply the outcome is unknown, and the grant that comes with the error cleans up.
 func TestTableReplyIsLost(t *testing.T) {
 	onEachServer(t, func(t *testing.T, s *testDB) {
 		proxy := servertest.StartProxy(t, s.config.Addr)
