@@ -291,7 +291,7 @@ func (s *testDB) awaitRowLockWait(t testing.TB) {
 			return
 		}
 	}
-	t.Fatal("nobody waits for a row")
+	t.Fatal("no transaction waits for a row lock")
 }
 
 // Concurrent first writes under a name do not deadlock, and the largest fence stays.
@@ -342,43 +342,6 @@ func TestEnforceEndsWithItsContext(t *testing.T) {
 		wantErr(t, "waiting", err, ErrUnavailable)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, which does not say why", err)
-		}
-	})
-}
-
-// While the file has another writer, changes are unavailable.
-func TestTableInABusyFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "locks.db")
-	s, other := openSQLite(t, path, "10"), openSQLite(t, path, "10")
-	table := NewTable(s.DB, SQLite)
-	g := mustAcquire(t, table, "job", "me", time.Minute)
-	tx := other.begin(t)
-	if _, err := tx.Exec("UPDATE shedlock SET locked_by = locked_by"); err != nil {
-		t.Fatal(err)
-	}
-	mustBeHeld(t, table, "job", "me") // reads still work
-	_, err := table.Acquire(t.Context(), "free", "me", time.Minute)
-	wantErr(t, "acquire", err, ErrUnavailable)
-	wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrUnavailable)
-	wantErr(t, "release", g.Release(t.Context(), 0), ErrUnavailable)
-	_, err = table.Break(t.Context(), "job")
-	wantErr(t, "break", err, ErrUnavailable)
-	s2 := NewFences(s.DB, SQLite)
-	wantErr(t, "raise", s2.Raise(t.Context(), "job", 1), ErrUnavailable)
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	wantErr(t, "release", g.Release(t.Context(), 0), nil)
-}
-
-func TestTableEndsWithItsContext(t *testing.T) {
-	onEachDatabase(t, func(t *testing.T, s *testDB) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		g, err := NewTable(s.DB, s.dialect).Acquire(ctx, "job", "me", time.Minute)
-		wantErr(t, "acquire", err, ErrUnavailable)
-		if g != nil {
-			t.Error("a grant, although nothing was sent")
 		}
 	})
 }

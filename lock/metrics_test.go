@@ -132,7 +132,7 @@ func TestMetricsOfRenewals(t *testing.T) {
 				<-time.After(2800 * time.Millisecond)
 				synctest.Wait() // until the loss is logged
 				wantMetrics(t, "after a renewal", values(), want)
-				if told, lost := strings.Contains(log.String(), "lock lost"), lease.Context().Err() != nil; told != lost {
+				if logged, lost := strings.Contains(log.String(), "lock lost"), lease.Context().Err() != nil; logged != lost {
 					t.Errorf("lost: %t, and the log says\n%s", lost, log.String())
 				}
 				_ = lease.Release(t.Context())
@@ -164,14 +164,14 @@ func TestOneOfACrowdAsks(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := values()["attempts_total"]; got != 2 { // one before the watch, and one when it begins
-			t.Errorf("%v attempts by %d who wait", got, crowd)
+			t.Errorf("%v attempts by %d waiters", got, crowd)
 		}
 		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		waiting.Wait()
 		if got := values()["attempts_total"]; got > 2*crowd+2 {
-			t.Errorf("%v attempts until %d had the name", got, crowd)
+			t.Errorf("%v attempts until %d waiters acquired the name", got, crowd)
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // quorumFixture is a quorum of three servers, each behind a proxy.
@@ -86,7 +87,7 @@ func (e *quorumFixture) owners(t *testing.T, name string) (owners [3]string) {
 func (e *quorumFixture) awaitAllVotes(t *testing.T, lease *Lease) {
 	t.Helper()
 	mine := [3]string{lease.Owner(), lease.Owner(), lease.Owner()}
-	eventually(t, "all have voted", func() bool { return e.owners(t, lease.Name()) == mine })
+	testkit.Eventually(t, "all have voted", func() bool { return e.owners(t, lease.Name()) == mine })
 }
 
 func newLocker(t *testing.T, s Strategy) *Locker {
@@ -126,7 +127,7 @@ func TestQuorumGoesOnWithoutOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(began); took >= nodeTimeout {
-				t.Errorf("an acquisition waited %s for the one that is away", took)
+				t.Errorf("an acquisition waited %s for the failed server", took)
 			}
 			wantErr(t, "a rival", acquireErr(t, e.quorum, "before", "rival", time.Minute), ErrHeld)
 			select {
@@ -217,13 +218,13 @@ func TestQuorumElectsOneOfTen(t *testing.T) {
 			}
 		})
 		if len(winners) > 1 {
-			t.Errorf("%d of %d got in", len(winners), contenders)
+			t.Errorf("%d of %d acquired the name", len(winners), contenders)
 		}
 		won += len(winners)
 	}
 	// All may be refused, but rarely.
 	if won < rounds*9/10 {
-		t.Errorf("somebody got in in %d rounds of %d", won, rounds)
+		t.Errorf("a candidate succeeded in %d of %d rounds", won, rounds)
 	}
 }
 
@@ -250,7 +251,7 @@ func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 		case <-late.Reached():
 		case r := <-got:
 			if r.err == nil {
-				t.Fatal("got in although two others have a vote each")
+				t.Fatal("acquired the name although two others have a vote each")
 			}
 			got <- r
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // stat returns a number of the server's INFO.
@@ -87,10 +88,10 @@ func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 		together(crowd, func(i int) { _, told[i] = l.Acquire(t.Context(), "a", hold) })
 	})
 	if i := slices.IndexFunc(told, func(err error) bool { return !errors.Is(err, ErrHeld) }); i >= 0 {
-		t.Errorf("somebody was told %v, want %v: the server was there", told[i], ErrHeld)
+		t.Errorf("got %v, want %v: the server answered", told[i], ErrHeld)
 	}
 	if commands >= crowd/4 {
-		t.Errorf("%d who waited made %d commands", crowd, commands)
+		t.Errorf("%d waiters made %d commands", crowd, commands)
 	}
 }
 
@@ -146,7 +147,7 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	g := mustAcquire(t, first, "a", "me", time.Minute)
 	wantErr(t, "release", g.Release(t.Context(), 0), nil)
 	before, direct := client(t, ahead.URL()), client(t, replica.URL())
-	eventually(t, "the fence is remembered for long, or is gone", func() bool {
+	testkit.Eventually(t, "the fence is remembered for long, or is gone", func() bool {
 		left := before.TTL(t.Context(), keys.fenceKey("a")).Val()
 		return left > fenceTTLSeconds*time.Second/2 || left < 0
 	})
@@ -161,7 +162,7 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 		}
 	}
 	must(direct.Do(t.Context(), "REPLICAOF", host, port).Err())
-	eventually(t, "the replica has what the server has", func() bool {
+	testkit.Eventually(t, "the replica has what the server has", func() bool {
 		replication, err := direct.InfoMap(t.Context(), "replication").Result()
 		return err == nil && replication["Replication"]["master_link_status"] == "up"
 	})
@@ -178,6 +179,6 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 		wantErr(t, "release", g.Release(t.Context(), 0), nil)
 	}
 	if left := direct.TTL(t.Context(), keys.fenceKey("a")).Val(); left < fenceTTLSeconds*time.Second || left > (fenceTTLSeconds+7200)*time.Second {
-		t.Errorf("a fence that is an hour ahead is remembered for %s", left)
+		t.Errorf("the key of a fence that is an hour ahead expires in %s", left)
 	}
 }

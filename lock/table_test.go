@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // shedLockDDL is from ShedLock's README: names are case-insensitive, and times have milliseconds. The attributes of
@@ -73,7 +74,7 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 		}
 		wantErr(t, "release after 20 ms", a.Release(t.Context(), 20*time.Millisecond), nil)
 		var b Grant
-		eventually(t, "free again", func() (ok bool) {
+		testkit.Eventually(t, "free again", func() (ok bool) {
 			var err error
 			b, err = table.Acquire(t.Context(), "job", "b", 20*time.Millisecond)
 			return err == nil
@@ -83,7 +84,7 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 		}
 		wantErr(t, "extend what another has", a.Extend(t.Context(), time.Hour), ErrStolen)
 		wantErr(t, "release what another has", a.Release(t.Context(), 0), ErrStolen)
-		eventually(t, "the end", func() bool {
+		testkit.Eventually(t, "the end", func() bool {
 			h, err := table.Show(t.Context(), "job")
 			return err == nil && h.Owner == ""
 		})
@@ -236,14 +237,14 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 			g := mustAcquire(t, table, "job", "host-1/mine", time.Minute)
 			mustBeHeld(t, table, "JOB", "host-1/mine") // ShedLock's names are case-insensitive: one lock, not two holders
 			if n := theirs.exec(t, update, 1000, "job"); n != 0 {
-				t.Error("ShedLock took what is held")
+				t.Error("ShedLock acquired a name that is held")
 			}
 			if n := theirs.exec(t, unlock, "job"); n != 0 {
 				t.Error("ShedLock released what is another's")
 			}
 			wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
 			wantErr(t, "release", g.Release(t.Context(), 0), nil)
-			eventually(t, "ShedLock has it", func() bool { return theirs.exec(t, update, 60_000, "job") == 1 })
+			testkit.Eventually(t, "ShedLock has it", func() bool { return theirs.exec(t, update, 60_000, "job") == 1 })
 			wantErr(t, "extend what ShedLock has", g.Extend(t.Context(), time.Minute), ErrStolen)
 			if list, err := table.List(t.Context()); err != nil || len(list) != 1 || list[0].Owner != "host-1" {
 				t.Errorf("%+v, %v", list, err)

@@ -99,7 +99,7 @@ func TestACallersOwnDeadlineSaysNothingAboutRedis(t *testing.T) {
 		t.Errorf("got %v, want %v", err, ErrUnavailable)
 	}
 	if r.Degraded() {
-		t.Error("Redis is taken to be away because a caller was late")
+		t.Error("a caller's deadline counts as an outage")
 	}
 }
 
@@ -139,6 +139,6 @@ func TestReleaseAfterTheScriptsAreGone(t *testing.T) {
 		}
 	}
 	if n := direct.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d keys are left", n)
+		t.Errorf("%d keys remain", n)
 	}
 }

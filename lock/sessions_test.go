@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // sessionStrategy is Named or Rows.
@@ -64,7 +65,7 @@ func onEachBreakableSession(t *testing.T, test func(*testing.T, *servertest.Data
 // acquireEventually polls until it acquires name.
 func acquireEventually(t *testing.T, s Strategy, name string) (g Grant) {
 	t.Helper()
-	eventually(t, name+" is free", func() bool {
+	testkit.Eventually(t, name+" is free", func() bool {
 		var err error
 		g, err = s.Acquire(t.Context(), name, "the next", time.Second)
 		return err == nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
@@ -28,7 +29,7 @@ func TestCutOffSession(t *testing.T) {
 		wantErr(t, "release", g.Release(ctx, 0), ErrUnavailable)
 		next := acquireEventually(t, rival, "job")
 		if took := time.Since(began); took < time.Second {
-			t.Errorf("the server freed it after %s: it saw the connection end", took)
+			t.Errorf("the server freed it after %s, because the connection was closed", took)
 		}
 		if next.Fence() <= g.Fence() {
 			t.Errorf("fence %d after %d", next.Fence(), g.Fence())
@@ -230,12 +231,31 @@ func TestFencesOfStrategiesCompare(t *testing.T) {
 		fences := NewFences(s.DB, MySQL)
 		for _, strategy := range []Strategy{NewTable(s.DB, MySQL), sessions.Named(), sessions.Rows(), NewMemory(), NewTable(s.DB, MySQL)} {
 			before := time.Now()
-			eventually(t, "a millisecond", func() bool { return time.Since(before) > 2*time.Millisecond })
+			testkit.Eventually(t, "a millisecond", func() bool { return time.Since(before) > 2*time.Millisecond })
 			g := mustAcquire(t, strategy, "job", "me", time.Minute)
 			wantErr(t, "a write", fences.Enforce(t.Context(), s, "job", g.Fence()), nil)
 			wantErr(t, "an old write", fences.Enforce(t.Context(), s, "job", last+1), ErrFenced)
 			last = g.Fence()
 			wantErr(t, "release", g.Release(t.Context(), 0), nil)
 		}
+	})
+}
+
+// The tests' database user may write to a read-only server, so no error shows that the server was demoted.
+func TestSessionsOfAServerThatBecomesReadOnly(t *testing.T) {
+	onEachBreakableSession(t, func(t *testing.T, _ *servertest.Database, s *testDB, pick pick) {
+		strategy := pick(open(t, s.config, time.Minute, 3))
+		held := mustAcquire(t, strategy, "held", "me", time.Minute)
+		idle := mustAcquire(t, strategy, "idle", "me", time.Minute)
+		wantErr(t, "release", idle.Release(t.Context(), 0), nil)
+		s.exec(t, "SET GLOBAL read_only = 1")
+		defer s.exec(t, "SET GLOBAL read_only = 0")
+		for range 4 { // on existing sessions and on new ones
+			wantErr(t, "acquire", acquireErr(t, strategy, "idle", "me", time.Minute), ErrUnavailable)
+		}
+		wantErr(t, "extend", held.Extend(t.Context(), time.Minute), ErrExpired)
+		s.exec(t, "SET GLOBAL read_only = 0")
+		acquireEventually(t, strategy, "held")
+		mustAcquire(t, strategy, "idle", "you", time.Minute)
 	})
 }

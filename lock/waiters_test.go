@@ -59,7 +59,7 @@ func waitRepeatedly(t *testing.T, f *remoteMemory) (warnings int, unavailable fl
 func TestWaitingIsNoOutage(t *testing.T) {
 	warnings, unavailable, err := waitRepeatedly(t, &remoteMemory{Memory: lock.NewMemory(), latency: 300 * time.Millisecond})
 	if !errors.Is(err, lock.ErrHeld) || warnings != 0 || unavailable != 0 {
-		t.Errorf("%v, with %d warnings and %v attempts that nobody answered", err, warnings, unavailable)
+		t.Errorf("%v, with %d warnings and %v unanswered attempts", err, warnings, unavailable)
 	}
 }
 
@@ -68,6 +68,6 @@ func TestAnOutageIsLoggedNowAndThen(t *testing.T) {
 	f := &remoteMemory{Memory: lock.NewMemory(), unreachable: true}
 	warnings, unavailable, err := waitRepeatedly(t, f)
 	if !errors.Is(err, lock.ErrUnavailable) || warnings != 2 || unavailable < 100 {
-		t.Errorf("%v, with %d warnings and %v attempts that nobody answered", err, warnings, unavailable)
+		t.Errorf("%v, with %d warnings and %v unanswered attempts", err, warnings, unavailable)
 	}
 }
