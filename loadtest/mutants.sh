@@ -73,7 +73,7 @@ mutant "a demoted server answers reads" repository/primary.go "c.primary.every <
 
 suite=TestRedisConforms/Together
 mutant "a lease trusted until the server ends it, and longer" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
-mutant "a lease trusted from when the answer came" lock/renew.go "l.trusted = l.end(sent)" "l.trusted = l.end(time.Now())" ./lock "$suite/NoOverlapAfterSlow"
+mutant "a lease trusted from when the answer came" lock/renew.go "l.trustedUntil = l.trustEnd(sent)" "l.trustedUntil = l.trustEnd(time.Now())" ./lock "$suite/NoOverlapAfterSlow"
 mutant "a renewal that is anybody's" lock/redis.go 'if not value then return 0 end
 if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 return redis.call("PEXPIRE"' 'if not value then return 0 end
@@ -81,8 +81,8 @@ return redis.call("PEXPIRE"' ./lock "$suite/(OnlyTheOwner|Stolen)"
 mutant "a lease's release that is anybody's" lock/redis.go 'if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 redis.call("DEL"' 'redis.call("DEL"' ./lock "$suite/OnlyTheOwner"
 mutant "fences that begin anew after a flush" lock/redis.go "fence = math.max(fence, t[1] * 1000000 + t[2])" "" ./lock "$suite/Flushed"
-mutant "what an acquisition left stays behind" lock/locker.go "l.leftovers.clean(l, grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
-mutant "what a release left stays behind" lock/lease.go "l.locker.leftovers.clean(l.locker, l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
+mutant "what an acquisition left stays behind" lock/locker.go "l.orphans.release(grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
+mutant "what a release left stays behind" lock/lease.go "l.locker.orphans.release(l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
 mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable) {
 		return err
 	}
@@ -91,20 +91,20 @@ mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable
 	}
 	if err = once()" ./lock "$suite/ReplyOfAReleaseLost"
 mutant "a release ends with its caller's context" lock/lease.go "ctx = context.WithoutCancel(ctx) // a release" "_ = 0 // a release" ./lock TestReleaseAfterItsContext
-mutant "renewal stops when the work is called off" lock/renew.go "case lost != nil || over:" "case lost != nil || over || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
+mutant "renewal stops when the work is called off" lock/renew.go "case lost != nil || releasing:" "case lost != nil || releasing || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
 mutant "no end to a hold" lock/lease.go "l.hold.AtMost > 0 && limit.Before(end)" "false && limit.Before(end)" ./lock "$suite/AtMost"
 mutant "no beat asked for" lock/renew.go "l.hold.Beat > 0 && sent.Sub(beat) >= l.hold.Beat" "false && sent.Sub(beat) >= l.hold.Beat" ./lock "$suite/Beat"
 mutant "AtLeast forgotten" lock/lease.go "keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)" "keep := time.Duration(0)" ./lock "$suite/Between"
 mutant "a release wakes nobody" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2], "")
 return 1' 'return 1' ./lock TestRedisConforms/Handover
-mutant "each lease renewed on its own" lock/redis_renew.go "mostRenewals = 500" "mostRenewals = 1" ./lock TestRedisRenewsTogether
+mutant "each lease renewed on its own" lock/redis_renew.go "maxRenewalsPerRequest = 500" "maxRenewalsPerRequest = 1" ./lock TestRedisRenewsTogether
 mutant "a minority is enough" lock/quorum_votes.go "majority: servers/2 + 1" "majority: servers / 2" ./lock 'TestQuorum[A-BD-Z]'
-mutant "an empty server is not healed" lock/quorum.go "g.empty[i].Store(errors.Is(err, ErrExpired))" "g.empty[i].Store(false)" ./lock TestQuorumHeals
-mutant "a majority's fence kept to itself" lock/quorum.go "return g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)" "return nil" ./lock TestQuorumFencesGrow
-mutant "a crowd asks one by one" lock/wait.go "case t.asking <- struct{}{}:
-		defer func() { <-t.asking }()" "case t.asking <- struct{}{}:
-		<-t.asking" ./lock TestOneOfACrowd
-mutant "the lead given up after the run" lock/leader.go "l.kept = time.Now().Add(l.hold.TTL)" "l.kept = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
+mutant "an empty server is not healed" lock/quorum.go "g.missing[i].Store(errors.Is(err, ErrExpired))" "g.missing[i].Store(false)" ./lock TestQuorumHeals
+mutant "a majority's fence kept to itself" lock/quorum.go "return g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)" "return nil" ./lock TestQuorumFencesGrow
+mutant "a crowd asks one by one" lock/waiters.go "case w.token <- struct{}{}:
+		defer func() { <-w.token }()" "case w.token <- struct{}{}:
+		<-w.token" ./lock TestOneOfACrowd
+mutant "the lead given up after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
 mutant "a stale writer let through" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
 mutant "the operator's release leaves the fence" app/job_locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand

@@ -169,14 +169,13 @@ func (t *Telemetry) WatchGate(gate *lock.Gate) {
 // watchConnections exports the connections of a Redis client under the name of its purpose.
 func watchConnections(r prometheus.Registerer, name string, client redisclient.Client) {
 	r = prometheus.WrapRegistererWith(prometheus.Labels{"pool": name}, r)
-	gauge := func(metric, help string, value func(redisclient.Connections) uint32) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric, Help: help},
-			func() float64 { return float64(value(redisclient.Pool(client))) })
+	gauge := func(metric, help string, value func() uint32) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric, Help: help}, func() float64 { return float64(value()) })
 	}
 	r.MustRegister(
-		gauge("firsttap_redis_pool_open", "Connections there are.", func(c redisclient.Connections) uint32 { return c.Open }),
-		gauge("firsttap_redis_pool_idle", "Connections that nobody uses.", func(c redisclient.Connections) uint32 { return c.Idle }),
+		gauge("firsttap_redis_pool_open", "Connections there are.", func() uint32 { return client.PoolStats().TotalConns }),
+		gauge("firsttap_redis_pool_idle", "Connections that nobody uses.", func() uint32 { return client.PoolStats().IdleConns }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "firsttap_redis_pool_timeouts_total", Help: "Times a connection was waited for in vain.",
-		}, func() float64 { return float64(redisclient.Pool(client).Timeouts) }))
+		}, func() float64 { return float64(client.PoolStats().Timeouts) }))
 }

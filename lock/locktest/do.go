@@ -8,23 +8,23 @@ import (
 	"firsttap/lock"
 )
 
-// does are what Do promises of the work it runs.
-var does = []test{
+// doTests test Locker.Do.
+var doTests = []test{
 	{name: "Do", run: (*suite).do},
 	{name: "DoLosesItsLease", run: (*suite).doLosesItsLease},
 	{name: "DoPanics", run: (*suite).doPanics},
 	{name: "DoIsRefused", run: (*suite).doIsRefused},
 	{name: "Shutdown", run: (*suite).shutdown},
-	{name: "AcquireOutlivesItsContext", run: (*suite).outlives},
+	{name: "AcquireOutlivesItsContext", run: (*suite).acquireOutlivesContext},
 	{name: "AfterClose", run: (*suite).afterClose},
 }
 
-var errWork = errors.New("the work's own")
+var errOfWork = errors.New("the work's own")
 
 func (s *suite) do(t *testing.T) {
-	n, l, rival := name(), s.locker(t), s.open(t)
+	n, l, rival := newName(), s.locker(t), s.open(t)
 	type key struct{}
-	for _, want := range []error{nil, errWork} {
+	for _, want := range []error{nil, errOfWork} {
 		var inside context.Context
 		got := l.Do(context.WithValue(t.Context(), key{}, "a value"), n, lock.Fixed(long), func(ctx context.Context) error {
 			mustBeHeld(t, rival, n)
@@ -38,7 +38,7 @@ func (s *suite) do(t *testing.T) {
 			inside = ctx
 			return want
 		})
-		if got != want { //nolint:errorlint // nothing is added
+		if got != want { //nolint:errorlint // not wrapped
 			t.Errorf("got %v, want %v", got, want)
 		}
 		if inside.Err() == nil {
@@ -47,27 +47,27 @@ func (s *suite) do(t *testing.T) {
 		mustBeFree(t, rival, n)
 	}
 	if lock.FromContext(t.Context()) != nil {
-		t.Error("a lease out of nowhere")
+		t.Error("a context without a lease has one")
 	}
 }
 
-// The work is told why its lease ended, and so is the caller, whatever the work makes of it.
+// The work's context and the caller get the reason why the lease was lost, whatever the work returns.
 func (s *suite) doLosesItsLease(t *testing.T) {
-	for _, of := range []error{nil, errWork} {
-		err := s.locker(t).Do(t.Context(), name(), lock.Hold{TTL: long, AtMost: s.Brief}, func(ctx context.Context) error {
-			wait(t, "the work's end", ctx.Done())
-			is(t, "the work's cause", context.Cause(ctx), lock.ErrMaxHold)
+	for _, of := range []error{nil, errOfWork} {
+		err := s.locker(t).Do(t.Context(), newName(), lock.Hold{TTL: long, AtMost: s.MinTTL}, func(ctx context.Context) error {
+			receive(t, "the work's end", ctx.Done())
+			wantErr(t, "the work's cause", context.Cause(ctx), lock.ErrMaxHold)
 			return of
 		})
-		is(t, "Do", err, lock.ErrMaxHold)
+		wantErr(t, "Do", err, lock.ErrMaxHold)
 		if of != nil {
-			is(t, "Do", err, of)
+			wantErr(t, "Do", err, of)
 		}
 	}
 }
 
 func (s *suite) doPanics(t *testing.T) {
-	n := name()
+	n := newName()
 	func() {
 		defer func() {
 			if recover() != "the work's own" {
@@ -80,18 +80,18 @@ func (s *suite) doPanics(t *testing.T) {
 }
 
 func (s *suite) doIsRefused(t *testing.T) {
-	n := name()
-	take(t, s.open(t), n, long)
-	is(t, "Do", s.locker(t).Do(t.Context(), n, lock.Fixed(long), func(context.Context) error {
+	n := newName()
+	mustAcquire(t, s.open(t), n, long)
+	wantErr(t, "Do", s.locker(t).Do(t.Context(), n, lock.Fixed(long), func(context.Context) error {
 		t.Error("the work ran")
 		return nil
 	}), lock.ErrHeld)
 }
 
-// A program that is to end tells its work so, and holds on until the work has ended. Only then, and at once, does the
-// next one get in.
+// On shutdown, Do cancels the work and holds the name until the work has returned. Then the next waiter acquires it at
+// once.
 func (s *suite) shutdown(t *testing.T) {
-	n, ttl, errShutdown := name(), s.steady(), errors.New("shutdown")
+	n, ttl, errShutdown := newName(), s.renewableTTL(), errors.New("shutdown")
 	ctx, stop := context.WithCancelCause(t.Context())
 	working, told, finish, done := make(chan bool), make(chan error, 1), make(chan bool), make(chan error, 1)
 	l := s.locker(t)
@@ -104,42 +104,39 @@ func (s *suite) shutdown(t *testing.T) {
 			return ctx.Err()
 		})
 	}()
-	wait(t, "the work", working)
-	next := inBackground(t.Context(), s.locker(t), n, waiting(lock.Fixed(long), patience))
+	receive(t, "the work", working)
+	next := acquireAsync(t.Context(), s.locker(t), n, withWait(lock.Fixed(long), timeout))
 	stop(errShutdown)
-	is(t, "the work's cause", wait(t, "the shutdown", told), errShutdown)
-	during(t, 2*ttl, "the next one got in while the work was stopping", next)
+	wantErr(t, "the work's cause", receive(t, "the shutdown", told), errShutdown)
+	mustNotHappen(t, 2*ttl, "the waiter acquired the name while the work was stopping", next)
 	close(finish)
-	is(t, "Do", wait(t, "the end of Do", done), context.Canceled)
-	got := wait(t, "the next lease", next)
-	if got.err != nil {
-		t.Fatal(got.err)
-	}
-	released(t, got.lease)
+	wantErr(t, "Do", receive(t, "the end of Do", done), context.Canceled)
+	got := receiveLease(t, next)
+	mustRelease(t, got)
 }
 
-// What is acquired for a request is not lost with it.
-func (s *suite) outlives(t *testing.T) {
-	n, ttl := name(), s.steady()
+// A lease does not end with the context of its acquisition.
+func (s *suite) acquireOutlivesContext(t *testing.T) {
+	n, ttl := newName(), s.renewableTTL()
 	ctx, cancel := context.WithCancel(t.Context())
 	lease, err := s.locker(t).Acquire(ctx, n, lock.Renewed(ttl, long))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cancel()
-	during(t, 2*ttl, "the lease ended with the context that it was acquired with", lease.Context().Done())
+	mustNotHappen(t, 2*ttl, "the lease ended with the context that it was acquired with", lease.Context().Done())
 	mustBeHeld(t, s.open(t), n)
-	released(t, lease)
+	mustRelease(t, lease)
 }
 
-// Close ends what a Locker does on its own account, and nothing that is held.
+// Close stops the background work of a Locker, and leaves its leases alone.
 func (s *suite) afterClose(t *testing.T) {
-	n, ttl, l := name(), s.steady(), s.locker(t)
-	lease := acquire(t, l, n, lock.Renewed(ttl, long))
+	n, ttl, l := newName(), s.renewableTTL(), s.locker(t)
+	lease := mustLease(t, l, n, lock.Renewed(ttl, long))
 	l.Close()
 	l.Close()
-	during(t, ttl+ttl/2, "the lease ended", lease.Context().Done())
+	mustNotHappen(t, ttl+ttl/2, "the lease ended", lease.Context().Done())
 	mustBeHeld(t, s.open(t), n)
-	released(t, lease)
-	released(t, acquire(t, l, n, lock.Fixed(long)))
+	mustRelease(t, lease)
+	mustRelease(t, mustLease(t, l, n, lock.Fixed(long)))
 }

@@ -11,20 +11,22 @@ import (
 // Client is what Dial returns.
 type Client = redis.UniversalClient
 
-// Watch is told of a command before it is sent, and calls what it returns with the command's error when it was answered.
-// It may put something into the context that the command is sent with. It is called by many at once.
+// Watch is called before a command is sent. The function that it returns is called with the command's error when the
+// command has been answered. The command is sent with the context that it returns. It must be safe for concurrent use.
 type Watch func(ctx context.Context, command string) (context.Context, func(err error))
 
-// Observe has watch told of every command of client's but those that wait for something to happen, and those with which
-// a connection begins. What was pipelined is one command named pipeline; that there was nothing to find is no error.
+// Observe calls watch for each command of client, except for XREAD, which waits for entries, and for the commands that
+// open a connection. A pipeline counts as one command with the name "pipeline". A missing key is no error.
 func Observe(client Client, watch Watch) { client.AddHook(hook{watch}) }
 
 type hook struct{ watch Watch }
 
+// DialHook implements redis.Hook.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
 }
 
+// ProcessHook implements redis.Hook.
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		name := cmd.Name()
@@ -32,18 +34,19 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		case "xread", "hello", "client":
 			return next(ctx, cmd)
 		}
-		ctx, answered := h.watch(ctx, name)
+		ctx, done := h.watch(ctx, name)
 		err := next(ctx, cmd)
-		answered(failure(err))
+		done(failure(err))
 		return err
 	}
 }
 
+// ProcessPipelineHook implements redis.Hook.
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		ctx, answered := h.watch(ctx, "pipeline")
+		ctx, done := h.watch(ctx, "pipeline")
 		err := next(ctx, cmds)
-		answered(failure(err))
+		done(failure(err))
 		return err
 	}
 }

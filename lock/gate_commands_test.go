@@ -17,8 +17,8 @@ import (
 	"firsttap/servertest"
 )
 
-// commands is how often the server has run each command, but for the probe's and the test's own.
-func commands(t *testing.T, client redis.UniversalClient) map[string]string {
+// commandStats returns how often the server has run each command, without those of the probe and the test.
+func commandStats(t *testing.T, client redis.UniversalClient) map[string]string {
 	t.Helper()
 	info, err := client.InfoMap(t.Context(), "commandstats").Result()
 	if err != nil {
@@ -35,8 +35,8 @@ func commands(t *testing.T, client redis.UniversalClient) map[string]string {
 	return calls
 }
 
-// alone returns leases on the server at url without Run.
-func alone(t *testing.T, url string) *Gate {
+// newIdleGate returns a gate on the server at url whose Run is not called.
+func newIdleGate(t *testing.T, url string) *Gate {
 	t.Helper()
 	client, err := redisclient.Dial(url, timeout)
 	if err != nil {
@@ -48,8 +48,8 @@ func alone(t *testing.T, url string) *Gate {
 
 func TestOneCommandWonOrLost(t *testing.T) {
 	server := servertest.StartRedis(t)
-	r, direct := at(t, server.URL())
-	must(t, r, "a", "me")
+	r, direct := newGate(t, server.URL())
+	mustObtain(t, r, "a", "me")
 	const losers = 30
 	for i := range losers {
 		if _, err := r.Obtain(t.Context(), "a", fmt.Sprint(i), time.Minute); !errors.Is(err, ErrHeld) {
@@ -57,7 +57,7 @@ func TestOneCommandWonOrLost(t *testing.T) {
 		}
 	}
 	want := map[string]string{"set": fmt.Sprint(losers + 1)}
-	if got := commands(t, direct); !maps.Equal(got, want) {
+	if got := commandStats(t, direct); !maps.Equal(got, want) {
 		t.Errorf("the server ran %v, want %v", got, want)
 	}
 }
@@ -65,14 +65,14 @@ func TestOneCommandWonOrLost(t *testing.T) {
 func TestNoCommandWhileRedisIsAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	r := alone(t, proxy.URL(server.URL()))
-	lease := must(t, r, "a", "me")
+	r := newIdleGate(t, proxy.URL(server.URL()))
+	lease := mustObtain(t, r, "a", "me")
 	proxy.Refuse(true)
 	if _, err := r.Owner(t.Context(), "a"); !errors.Is(err, ErrUnavailable) || !r.Degraded() {
 		t.Fatalf("got %v, degraded %v", err, r.Degraded())
 	}
-	proxy.Refuse(false) // it would be answered, and nobody has looked yet
-	_, direct := at(t, server.URL())
+	proxy.Refuse(false) // Redis would answer, but no probe has run
+	_, direct := newGate(t, server.URL())
 	direct.ConfigResetStat(t.Context())
 	calls := map[string]func() error{
 		"Obtain":  func() error { _, err := r.Obtain(t.Context(), "a", "you", time.Minute); return err },
@@ -85,29 +85,29 @@ func TestNoCommandWhileRedisIsAway(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, ErrUnavailable)
 		}
 	}
-	if got := commands(t, direct); len(got) > 0 {
+	if got := commandStats(t, direct); len(got) > 0 {
 		t.Errorf("the server ran %v", got)
 	}
 }
 
 func TestACallersOwnDeadlineSaysNothingAboutRedis(t *testing.T) {
-	r, _ := at(t, servertest.StartRedis(t).URL())
-	must(t, r, "a", "me")
+	r, _ := newGate(t, servertest.StartRedis(t).URL())
+	mustObtain(t, r, "a", "me")
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
 	if _, err := r.Obtain(ctx, "b", "me", time.Minute); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, ErrUnavailable)
 	}
 	if r.Degraded() {
-		t.Error("Redis is taken to be away because a caller was late")
+		t.Error("a caller's deadline counts as an outage")
 	}
 }
 
-// A name that somebody keeps something else under is that name's trouble, and none of the others'.
+// A key of another type makes its own name unavailable, and no other name.
 func TestANameOfAnotherKind(t *testing.T) {
 	server := servertest.StartRedis(t)
-	r := alone(t, server.URL())
-	_, direct := at(t, server.URL())
+	r := newIdleGate(t, server.URL())
+	_, direct := newGate(t, server.URL())
 	direct.RPush(t.Context(), "list", "x")
 	if _, err := r.Obtain(t.Context(), "list", "me", time.Minute); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, ErrUnavailable)
@@ -118,18 +118,18 @@ func TestANameOfAnotherKind(t *testing.T) {
 }
 
 func TestTheOwnersOwnNameIsTheirsAgain(t *testing.T) {
-	r, _ := at(t, servertest.StartRedis(t).URL())
-	must(t, r, "a", "me")
-	if err := must(t, r, "a", "me").Release(t.Context()); err != nil {
+	r, _ := newGate(t, servertest.StartRedis(t).URL())
+	mustObtain(t, r, "a", "me")
+	if err := mustObtain(t, r, "a", "me").Release(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// The server forgets its scripts; the first release after that is one all the same.
+// After the server has lost its scripts, the next replacement and release work.
 func TestReleaseAfterTheScriptsAreGone(t *testing.T) {
-	r, direct := at(t, servertest.StartRedis(t).URL())
+	r, direct := newGate(t, servertest.StartRedis(t).URL())
 	for range 2 {
-		lease := must(t, r, "a", "me")
+		lease := mustObtain(t, r, "a", "me")
 		direct.ScriptFlush(t.Context())
 		if err := lease.Replace(t.Context(), "mark", time.Minute); err != nil {
 			t.Error(err)
@@ -139,6 +139,6 @@ func TestReleaseAfterTheScriptsAreGone(t *testing.T) {
 		}
 	}
 	if n := direct.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d keys are left", n)
+		t.Errorf("%d keys remain", n)
 	}
 }

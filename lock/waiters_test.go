@@ -14,31 +14,32 @@ import (
 	"firsttap/lock"
 )
 
-// far is a Memory whose answers take a while, or that does not answer at all.
-type far struct {
+// remoteMemory is a Memory that answers late or not at all.
+type remoteMemory struct {
 	*lock.Memory
-	takes time.Duration
-	away  bool
+	latency     time.Duration
+	unreachable bool
 }
 
-func (f *far) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
-	if f.away {
+func (f *remoteMemory) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
+	if f.unreachable {
 		return nil, fmt.Errorf("%w: connection refused", lock.ErrUnavailable)
 	}
 	select {
-	case <-time.After(f.takes):
+	case <-time.After(f.latency):
 		return f.Memory.Acquire(ctx, name, owner, ttl)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", lock.ErrUnavailable, ctx.Err())
 	}
 }
 
-// patient returns what waiting for a name that is held comes to, 20 times a second, and what is logged of it.
-func patient(t *testing.T, f *far) (warnings int, unavailable float64, err error) {
+// waitRepeatedly waits 20 times for a name that is held. It returns the number of warnings, the value of the metric, and
+// the last error.
+func waitRepeatedly(t *testing.T, f *remoteMemory) (warnings int, unavailable float64, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		l, values := counted(t, f, lock.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		l, values := newCountedLocker(t, f, lock.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
 		rival := lock.New(f.Memory, lock.Options{})
 		defer rival.Close()
 		held, acquired := rival.Acquire(t.Context(), "name", lock.Renewed(time.Minute, time.Hour))
@@ -54,19 +55,19 @@ func patient(t *testing.T, f *far) (warnings int, unavailable float64, err error
 	return warnings, unavailable, err
 }
 
-// Whoever waits for a name that is held has the last attempt cut short by the end of the wait: that is no outage.
+// The last attempt of a waiter is canceled by the end of the wait, which is not an outage.
 func TestWaitingIsNoOutage(t *testing.T) {
-	warnings, unavailable, err := patient(t, &far{Memory: lock.NewMemory(), takes: 300 * time.Millisecond})
+	warnings, unavailable, err := waitRepeatedly(t, &remoteMemory{Memory: lock.NewMemory(), latency: 300 * time.Millisecond})
 	if !errors.Is(err, lock.ErrHeld) || warnings != 0 || unavailable != 0 {
-		t.Errorf("%v, with %d warnings and %v attempts that nobody answered", err, warnings, unavailable)
+		t.Errorf("%v, with %d warnings and %v unanswered attempts", err, warnings, unavailable)
 	}
 }
 
-// An outage is counted, and logged now and then, although whoever waits asks again and again: 19 s are two warnings.
+// An outage is counted for each attempt and logged every 10 s: two warnings in 19 s.
 func TestAnOutageIsLoggedNowAndThen(t *testing.T) {
-	f := &far{Memory: lock.NewMemory(), away: true}
-	warnings, unavailable, err := patient(t, f)
+	f := &remoteMemory{Memory: lock.NewMemory(), unreachable: true}
+	warnings, unavailable, err := waitRepeatedly(t, f)
 	if !errors.Is(err, lock.ErrUnavailable) || warnings != 2 || unavailable < 100 {
-		t.Errorf("%v, with %d warnings and %v attempts that nobody answered", err, warnings, unavailable)
+		t.Errorf("%v, with %d warnings and %v unanswered attempts", err, warnings, unavailable)
 	}
 }
