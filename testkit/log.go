@@ -1,25 +1,25 @@
 package testkit
 
 import (
-	"bytes"
+	"strings"
 	"sync"
 )
 
-// LogBuffer keeps what is written to it. Many may write and read at once.
+// LogBuffer keeps what a logger writes. It is safe for concurrent use.
 type LogBuffer struct {
-	mu  sync.Mutex
-	all bytes.Buffer
+	mu   sync.Mutex
+	text strings.Builder
 }
 
 // Write implements io.Writer.
 func (b *LogBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.all.Write(p)
+	return b.text.Write(p)
 }
 
 func (b *LogBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.all.String()
+	return b.text.String()
 }
