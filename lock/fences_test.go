@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // store is a database with the tables of this package.
@@ -163,20 +163,6 @@ func (s *store) commit(t testing.TB, tx *sql.Tx) {
 	}
 }
 
-// together runs f n times at once, and returns when all have ended.
-func together(n int, f func(i int)) {
-	var running sync.WaitGroup
-	gate := make(chan struct{})
-	for i := range n {
-		running.Go(func() {
-			<-gate
-			f(i)
-		})
-	}
-	close(gate)
-	running.Wait()
-}
-
 // mustBe fails the test unless err is want, nil or one of this package's errors, and no other kind of error.
 func mustBe(t testing.TB, what string, err, want error) {
 	t.Helper()
@@ -299,7 +285,7 @@ func TestFirstWritersAtOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *store) {
 		f := NewFences(s.DB, s.dialect)
 		const writers = 16
-		together(writers, func(i int) {
+		testkit.Together(writers, func(i int) {
 			name := []string{"a", "b", "c", "d"}[i%4]
 			err := f.Enforce(t.Context(), s, name, int64(i+1))
 			if err != nil && !errors.Is(err, ErrFenced) {

@@ -14,6 +14,7 @@ import (
 
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -37,20 +38,6 @@ func at(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 		client.Close()
 	})
 	return r, client
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 func must(t *testing.T, r *Gate, name, owner string) *Pass {
@@ -119,7 +106,7 @@ func TestALeaseEnds(t *testing.T) {
 	if _, err := r.Obtain(t.Context(), "a", "me", 20*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the lease ends", func() bool {
+	testkit.Eventually(t, "the lease ends", func() bool {
 		_, err := r.Obtain(t.Context(), "a", "you", time.Minute)
 		return err == nil
 	})
@@ -153,7 +140,7 @@ func TestReplyIsLost(t *testing.T) {
 	if direct.Get(t.Context(), "a").Val() != "me" {
 		t.Fatal("the test lost the command, not its reply")
 	}
-	eventually(t, "redis is used again", func() bool { return !r.Degraded() })
+	testkit.Eventually(t, "redis is used again", func() bool { return !r.Degraded() })
 	if err := l.Release(t.Context()); err != nil || direct.Exists(t.Context(), "a").Val() != 0 {
 		t.Errorf("left behind: %v", err)
 	}
@@ -184,7 +171,7 @@ func TestRedisGoesAway(t *testing.T) {
 				t.Error("not noticed")
 			}
 			fault.end()
-			eventually(t, "redis is used again", func() bool {
+			testkit.Eventually(t, "redis is used again", func() bool {
 				_, err := r.Obtain(t.Context(), name+" again", name, time.Minute)
 				return err == nil || errors.Is(err, ErrHeld)
 			})
@@ -197,9 +184,9 @@ func TestAnIdleRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	r, _ := at(t, server.URL())
 	server.Kill()
-	eventually(t, "noticed", r.Degraded)
+	testkit.Eventually(t, "noticed", r.Degraded)
 	server.Start()
-	eventually(t, "back", func() bool { return !r.Degraded() })
+	testkit.Eventually(t, "back", func() bool { return !r.Degraded() })
 }
 
 // A counter without any other guard adds up.
@@ -254,9 +241,9 @@ func TestDegradedFor(t *testing.T) {
 			t.Errorf("it counts while Redis is there: %s after %s", g.DegradedFor(), past)
 		}
 		server.Kill()
-		eventually(t, "it counts", func() bool { return g.DegradedFor() > past+50*time.Millisecond })
+		testkit.Eventually(t, "it counts", func() bool { return g.DegradedFor() > past+50*time.Millisecond })
 		server.Start()
-		eventually(t, "Redis is back", func() bool { return !g.Degraded() })
+		testkit.Eventually(t, "Redis is back", func() bool { return !g.Degraded() })
 		if g.DegradedFor() < past+50*time.Millisecond {
 			t.Errorf("it goes back, to %s", g.DegradedFor())
 		}

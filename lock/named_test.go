@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // sessionStrategy is what Named and Rows have in common.
@@ -64,7 +65,7 @@ func eachBreakableSession(t *testing.T, test func(*testing.T, *servertest.Databa
 // becomesFree waits until somebody else can have name, and returns that grant.
 func becomesFree(t *testing.T, s Strategy, name string) (g Grant) {
 	t.Helper()
-	eventually(t, name+" is free", func() bool {
+	testkit.Eventually(t, name+" is free", func() bool {
 		var err error
 		g, err = s.Acquire(t.Context(), name, "the next", time.Second)
 		return err == nil
@@ -121,7 +122,7 @@ func TestSessionsOneWins(t *testing.T) {
 		for round := range 10 {
 			var won atomic.Int32
 			var winner atomic.Value
-			together(rivals, func(i int) {
+			testkit.Together(rivals, func(i int) {
 				g, err := strategy.Acquire(t.Context(), "job", string(rune('a'+i)), time.Minute)
 				switch {
 				case err == nil:
@@ -292,7 +293,7 @@ func TestSessionsThatAreAllTaken(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		together(8, func(int) {
+		testkit.Together(8, func(int) {
 			_, err := strategy.Acquire(ctx, "c", "me", time.Minute)
 			mustBe(t, "acquire", err, ErrUnavailable)
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // A server that came back empty learns of the lease again, so that another one may fail.
@@ -21,7 +22,7 @@ func TestQuorumHeals(t *testing.T) {
 		e.unanimous(t, lease)
 		e.servers[i].Kill()
 		e.servers[i].Start()
-		eventually(t, fmt.Sprintf("server %d has the lease again", i), func() bool {
+		testkit.Eventually(t, fmt.Sprintf("server %d has the lease again", i), func() bool {
 			return e.votesFor(t, "a")[i] == lease.Owner()
 		})
 		mustBe(t, "a rival", acquireErr(t, e.another(t), "a", "rival", time.Minute), ErrHeld)
@@ -50,7 +51,7 @@ func TestQuorumHealsWithoutOne(t *testing.T) {
 	e.unanimous(t, lease)
 	e.links[2].Refuse(true)
 	e.direct[1].FlushAll(t.Context())
-	eventually(t, "the empty server has the lease again", func() bool {
+	testkit.Eventually(t, "the empty server has the lease again", func() bool {
 		return e.votesFor(t, "a")[1] == lease.Owner() || lease.Context().Err() != nil
 	})
 	select {
@@ -78,7 +79,7 @@ func TestQuorumHealsTheFence(t *testing.T) {
 		if i == 1 {
 			e.direct[i].FlushAll(t.Context())
 		}
-		eventually(t, fmt.Sprintf("server %d has the lease again", i), func() bool {
+		testkit.Eventually(t, fmt.Sprintf("server %d has the lease again", i), func() bool {
 			return e.votesFor(t, "a")[i] == lease.Owner()
 		})
 	}
@@ -104,7 +105,7 @@ func TestQuorumFencesGrow(t *testing.T) {
 	for _, away := range []int{0, 1, 2, 1, 0, 2, 0} {
 		e.links[away].Refuse(true)
 		var g Grant
-		eventually(t, "a is free", func() bool {
+		testkit.Eventually(t, "a is free", func() bool {
 			var err error
 			g, err = e.quorum.Acquire(t.Context(), "a", rand.Text(), 5*time.Second)
 			return err == nil

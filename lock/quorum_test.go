@@ -12,6 +12,7 @@ import (
 
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // electorate is three servers, each behind a link of its own.
@@ -86,7 +87,7 @@ func (e *electorate) votesFor(t *testing.T, name string) (owners [3]string) {
 func (e *electorate) unanimous(t *testing.T, lease *Lease) {
 	t.Helper()
 	mine := [3]string{lease.Owner(), lease.Owner(), lease.Owner()}
-	eventually(t, "all have voted", func() bool { return e.votesFor(t, lease.Name()) == mine })
+	testkit.Eventually(t, "all have voted", func() bool { return e.votesFor(t, lease.Name()) == mine })
 }
 
 func newLocker(t *testing.T, s Strategy) *Locker {
@@ -206,7 +207,7 @@ func TestQuorumElectsOneOfTen(t *testing.T) {
 		name := fmt.Sprint("round", round)
 		var mu sync.Mutex
 		var winners []Grant
-		together(contenders, func(i int) {
+		testkit.Together(contenders, func(i int) {
 			g, err := clients[i].Acquire(t.Context(), name, fmt.Sprint("owner", i), time.Minute)
 			mu.Lock()
 			defer mu.Unlock()

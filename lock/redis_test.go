@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // stat is a number of the server's INFO.
@@ -84,7 +85,7 @@ func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 	hold.Wait = 300 * time.Millisecond
 	told := make([]error, crowd)
 	_, commands := requests(t, direct, func() {
-		together(crowd, func(i int) { _, told[i] = l.Acquire(t.Context(), "a", hold) })
+		testkit.Together(crowd, func(i int) { _, told[i] = l.Acquire(t.Context(), "a", hold) })
 	})
 	if i := slices.IndexFunc(told, func(err error) bool { return !errors.Is(err, ErrHeld) }); i >= 0 {
 		t.Errorf("somebody was told %v, want %v: the server was there", told[i], ErrHeld)
@@ -134,7 +135,7 @@ func TestRedisRenewsTogether(t *testing.T) {
 			t.Fatalf("lost: %v", lease.Context().Err())
 		}
 	}
-	together(leases, func(i int) { mustBe(t, "release", all[i].Release(t.Context()), nil) })
+	testkit.Together(leases, func(i int) { mustBe(t, "release", all[i].Release(t.Context()), nil) })
 }
 
 // A server whose clock is an hour ahead is lost, and its replica, whose clock is right, takes over: the fences grow on,
@@ -146,7 +147,7 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	g := take(t, first, "a", "me", time.Minute)
 	mustBe(t, "release", g.Release(t.Context(), 0), nil)
 	before, direct := client(t, ahead.URL()), client(t, replica.URL())
-	eventually(t, "the fence is remembered for long, or is gone", func() bool {
+	testkit.Eventually(t, "the fence is remembered for long, or is gone", func() bool {
 		left := before.TTL(t.Context(), keys.fence("a")).Val()
 		return left > fenceLife*time.Second/2 || left < 0
 	})
@@ -161,7 +162,7 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 		}
 	}
 	must(direct.Do(t.Context(), "REPLICAOF", host, port).Err())
-	eventually(t, "the replica has what the server has", func() bool {
+	testkit.Eventually(t, "the replica has what the server has", func() bool {
 		replication, err := direct.InfoMap(t.Context(), "replication").Result()
 		return err == nil && replication["Replication"]["master_link_status"] == "up"
 	})

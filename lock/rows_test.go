@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
@@ -229,7 +230,7 @@ func TestFencesOfStrategiesCompare(t *testing.T) {
 		fences := NewFences(s.DB, MySQL)
 		for _, strategy := range []Strategy{NewTable(s.DB, MySQL), sessions.Named(), sessions.Rows(), NewMemory(), NewTable(s.DB, MySQL)} {
 			before := time.Now()
-			eventually(t, "a millisecond", func() bool { return time.Since(before) > 2*time.Millisecond })
+			testkit.Eventually(t, "a millisecond", func() bool { return time.Since(before) > 2*time.Millisecond })
 			g := take(t, strategy, "job", "me", time.Minute)
 			mustBe(t, "a write", fences.Enforce(t.Context(), s, "job", g.Fence()), nil)
 			mustBe(t, "an old write", fences.Enforce(t.Context(), s, "job", last+1), ErrFenced)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // shedLockDDL is ShedLock's own, from its README: names fold, and times have milliseconds. What it says of lock_until is
@@ -72,7 +73,7 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 		}
 		mustBe(t, "release after 20 ms", a.Release(t.Context(), 20*time.Millisecond), nil)
 		var b Grant
-		eventually(t, "free again", func() (ok bool) {
+		testkit.Eventually(t, "free again", func() (ok bool) {
 			var err error
 			b, err = table.Acquire(t.Context(), "job", "b", 20*time.Millisecond)
 			return err == nil
@@ -82,7 +83,7 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 		}
 		mustBe(t, "extend what another has", a.Extend(t.Context(), time.Hour), ErrStolen)
 		mustBe(t, "release what another has", a.Release(t.Context(), 0), ErrStolen)
-		eventually(t, "the end", func() bool {
+		testkit.Eventually(t, "the end", func() bool {
 			h, err := table.Show(t.Context(), "job")
 			return err == nil && h.Owner == ""
 		})
@@ -164,7 +165,7 @@ func TestTableOneWins(t *testing.T) {
 			const rivals = 20
 			var won atomic.Int32
 			var winner atomic.Value
-			together(rivals, func(i int) {
+			testkit.Together(rivals, func(i int) {
 				g, err := table.Acquire(t.Context(), "job", string(rune('a'+i)), time.Minute)
 				switch {
 				case err == nil:
@@ -242,7 +243,7 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 			}
 			mustBe(t, "extend", g.Extend(t.Context(), time.Minute), nil)
 			mustBe(t, "release", g.Release(t.Context(), 0), nil)
-			eventually(t, "ShedLock has it", func() bool { return theirs.exec(t, update, 60_000, "job") == 1 })
+			testkit.Eventually(t, "ShedLock has it", func() bool { return theirs.exec(t, update, 60_000, "job") == 1 })
 			mustBe(t, "extend what ShedLock has", g.Extend(t.Context(), time.Minute), ErrStolen)
 			if list, err := table.List(t.Context()); err != nil || len(list) != 1 || list[0].Owner != "host-1" {
 				t.Errorf("%+v, %v", list, err)

@@ -111,16 +111,6 @@ func failed() (gocron.JobOption, <-chan error) {
 	return gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })), errs
 }
 
-func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("never: %s", what)
-	}
-	return v
-}
-
 func mustBeHeld(t *testing.T, rival *lock.Locker, name string) {
 	t.Helper()
 	lease, err := rival.Acquire(t.Context(), name, lock.Fixed(time.Minute))
