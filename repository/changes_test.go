@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 type changeRule = func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)
@@ -37,7 +38,7 @@ func TestChangesAmongTaps(t *testing.T) {
 				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, n), d.WorkEndsAt.AddDate(0, 0, n)
 			})
 			var changed, won, stale atomic.Int32
-			together(len(drivers), func(i int) {
+			testkit.Together(len(drivers), func(i int) {
 				if i%2 == 0 {
 					_, err := db.Update(t.Context(), d.ID, noted(1, fmt.Sprint("note ", i)))
 					switch {
@@ -77,7 +78,7 @@ func TestExtensionsAmongTaps(t *testing.T) {
 				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, n), d.WorkEndsAt.AddDate(0, 0, n)
 			})
 			var longer, won atomic.Int32
-			together(len(drivers), func(i int) {
+			testkit.Together(len(drivers), func(i int) {
 				if i < 2 {
 					_, err := db.Update(t.Context(), d.ID, extended(1))
 					if err == nil {

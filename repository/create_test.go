@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // fill gives every optional field of a dispatch a value, with whatever may get lost on the way.
@@ -65,7 +66,7 @@ func TestDuplicateExternalID(t *testing.T) {
 			return err
 		}
 		var created atomic.Int32
-		together(8, func(int) {
+		testkit.Together(8, func(int) {
 			switch err := create("ERP-1"); {
 			case err == nil:
 				created.Add(1)

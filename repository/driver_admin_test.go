@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func edit(apply func(*dispatch.Driver)) dispatch.DriverChange {
@@ -93,7 +94,7 @@ func TestChangeDriver(t *testing.T) {
 func TestChangeDriverTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
-		together(8, func(i int) {
+		testkit.Together(8, func(i int) {
 			_, err := db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) }))
 			if err != nil {
 				t.Error(err)
@@ -251,7 +252,7 @@ func TestDevicesOfADriver(t *testing.T) {
 func TestKeysAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		first := dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: "a"}
-		together(8, func(int) { // several instances start at once
+		testkit.Together(8, func(int) { // several instances start at once
 			if err := db.PutKey(t.Context(), first); err != nil {
 				t.Error(err)
 			}
@@ -264,7 +265,7 @@ func TestKeysAreAudited(t *testing.T) {
 		if err != nil || k.CreatedAt.IsZero() || k.RevokedAt != nil {
 			t.Fatalf("%+v, %v", k, err)
 		}
-		together(8, func(int) {
+		testkit.Together(8, func(int) {
 			if err := db.RevokeKey(t.Context(), "key_1"); err != nil {
 				t.Error(err)
 			}

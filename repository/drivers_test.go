@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func TestAddDriversAllOrNone(t *testing.T) {
@@ -74,7 +75,7 @@ func TestSetDuty(t *testing.T) {
 				t.Errorf("on duty %v: got %+v, %v; want %+v", step.onDuty, got, err, v)
 			}
 		}
-		together(10, func(int) {
+		testkit.Together(10, func(int) {
 			if _, err := db.SetDuty(t.Context(), v.ID, false); err != nil {
 				t.Error(err)
 			}
@@ -108,7 +109,7 @@ func TestKeys(t *testing.T) {
 		}
 		read(hash('a'), dispatch.Key{}, dispatch.ErrKeyNotFound)
 		key := dispatch.Key{ID: "key_1", Name: "첫째", Role: dispatch.Viewer, Hash: hash('a')}
-		together(8, func(int) { // several instances start at once
+		testkit.Together(8, func(int) { // several instances start at once
 			if err := db.PutKey(t.Context(), key); err != nil {
 				t.Error(err)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // notification writes one that is dead, of an offer that stands, as edit changes it.
@@ -297,7 +298,7 @@ func TestOneRedrives(t *testing.T) {
 		for range 5 {
 			id := db.notification(t, d.ID, nil).ID
 			errs := make([]error, 16)
-			together(len(errs), func(i int) { _, errs[i] = db.Redrive(t.Context(), id) })
+			testkit.Together(len(errs), func(i int) { _, errs[i] = db.Redrive(t.Context(), id) })
 			done := 0
 			for _, err := range errs {
 				if err == nil {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"firsttap/testkit"
 )
 
 // started runs a probe until the test ends.
@@ -30,7 +32,7 @@ func started(t *testing.T, s *Store) *Probe {
 
 func (p *Probe) becomes(t *testing.T, up bool) {
 	t.Helper()
-	eventually(t, func() error {
+	testkit.Retry(t, func() error {
 		if p.Up() != up {
 			return errors.New("the probe does not see what became of the database")
 		}

@@ -12,6 +12,7 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // report is the job of these tests.
@@ -169,7 +170,7 @@ func TestOneRunOfAJobAtATime(t *testing.T) {
 		const instances = 12
 		var begun [instances]cronjob.Run
 		var errs [instances]error
-		together(instances, func(i int) {
+		testkit.Together(instances, func(i int) {
 			begun[i], errs[i] = stores[i%len(stores)].begin(t, fmt.Sprintf("%d/x", i), someSlot(i))
 		})
 		winner := slices.Index(errs[:], nil)
@@ -199,7 +200,7 @@ func TestASlotIsBegunOnce(t *testing.T) {
 		const slots, instances = 4, 9
 		var begun [slots]atomic.Int32
 		var atIt atomic.Int32
-		together(instances, func(i int) {
+		testkit.Together(instances, func(i int) {
 			for slot := range slots {
 				for try := 0; ; try++ {
 					s := stores[i%len(stores)]
