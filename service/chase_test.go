@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // turnAway has ann claim the dispatch while bob is turned away, and returns what ann is told.
@@ -201,17 +202,17 @@ func TestAnnouncementIsWritten(t *testing.T) {
 			_, err := a.Accept(t.Context(), Tap{id, holder, 1})
 			refused <- err
 		}()
-		must(t, "the claim", claims.entered)
-		together(len(v), func(i int) {
+		testkit.Await(t, "the claim", claims.entered)
+		testkit.Together(len(v), func(i int) {
 			if _, err := a.Accept(t.Context(), Tap{id, v[i], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 				t.Error(err)
 			}
 		})
 		close(claims.release)
-		if err := must(t, "the refusal", refused); !errors.Is(err, dispatch.ErrNotEligible) {
+		if err := testkit.Await(t, "the refusal", refused); !errors.Is(err, dispatch.ErrNotEligible) {
 			t.Fatal(err)
 		}
-		if round := must(t, "the announcement", claims.announced); round != 1 {
+		if round := testkit.Await(t, "the announcement", claims.announced); round != 1 {
 			t.Errorf("announced in round %d", round)
 		}
 	}

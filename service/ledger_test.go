@@ -2,11 +2,13 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // keeping returns an Acceptor that keeps a ledger until stop.
@@ -79,22 +81,14 @@ func TestLedgerIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { l.Run(ctx) })
-	end := time.After(patience)
-	for tick := time.NewTicker(time.Millisecond); len(l.queue) == ledgerQueue; {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal("nothing is written")
-		}
-	}
+	testkit.Eventually(t, "attempts are taken from the queue", func() bool { return len(l.queue) < ledgerQueue })
 	p.exec("ALTER TABLE attempts_gone RENAME TO attempts")
-	for tick := time.NewTicker(10 * time.Millisecond); p.count("attempts") < ledgerQueue; {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%d of %d taps are kept, %d dropped", p.count("attempts"), ledgerQueue, l.Dropped())
+	testkit.Retry(t, func() error {
+		if n := p.count("attempts"); n < ledgerQueue {
+			return fmt.Errorf("%d of %d attempts are stored, %d dropped", n, ledgerQueue, l.Dropped())
 		}
-	}
+		return nil
+	})
 	cancel()
 	running.Wait()
 	if n := l.Dropped(); n != 10 {

@@ -196,33 +196,6 @@ func running(t testing.TB, a *Acceptor) (stop func()) {
 	return stop
 }
 
-// together runs f n times at once, and returns when all have ended.
-func together(n int, f func(i int)) {
-	var run, ready sync.WaitGroup
-	gate := make(chan struct{})
-	ready.Add(n)
-	for i := range n {
-		run.Go(func() {
-			ready.Done()
-			<-gate
-			f(i)
-		})
-	}
-	ready.Wait()
-	close(gate)
-	run.Wait()
-}
-
-func must[T any](t testing.TB, what string, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s did not happen", what)
-	}
-	return v
-}
-
 // pass lets that much of a bubble's time pass, and everything that happens in it happen.
 func pass(d time.Duration) {
 	time.Sleep(d)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // site is a place with everything that works on it.
@@ -303,7 +304,7 @@ func TestEndsOnce(t *testing.T) {
 		id, v := s.dispatch(), s.drivers(1)[0]
 		s.win(id, v, 1)
 		errs := make([]error, 3)
-		together(3, func(i int) {
+		testkit.Together(3, func(i int) {
 			switch i {
 			case 0:
 				_, errs[i] = s.work.Withdraw(t.Context(), v, id, 0, "")
