@@ -17,6 +17,7 @@ import (
 
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -89,19 +90,6 @@ func hammer(limiters []*Limiter, caller string, d time.Duration) (allowed int, t
 	}
 	all.Wait()
 	return int(n.Load()), time.Since(began)
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.After(patience); !ok(); {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // holdsOver checks that a caller who hammers three instances has one share, and not three.
@@ -213,7 +201,7 @@ func TestDebtsAreSettled(t *testing.T) {
 		for i := range callers {
 			l.Allow(t.Context(), fmt.Sprintf("drv_%d_%d", round, i), time.Now())
 		}
-		eventually(t, "all debts are settled", func() bool {
+		testkit.Eventually(t, "all debts are settled", func() bool {
 			keys, err := c.Keys(t.Context(), fmt.Sprintf("rate:{drv_%d_*}", round)).Result()
 			return err == nil && len(keys) == callers
 		})
@@ -231,7 +219,7 @@ func TestDebtCounts(t *testing.T) {
 	c := dial(t, url, time.Second)
 	one, _ := instance(t, url, 0.1, 8)
 	one.Allow(t.Context(), caller, time.Now())
-	eventually(t, "the debt is settled", func() bool { return c.Exists(t.Context(), key(caller)).Val() == 1 })
+	testkit.Eventually(t, "the debt is settled", func() bool { return c.Exists(t.Context(), key(caller)).Val() == 1 })
 	two, _ := instance(t, url, 0.1, 8)
 	allowed := 0
 	for range 20 {
@@ -292,7 +280,7 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 	}
 	server.Start()
 	for i, l := range limiters {
-		eventually(t, "Redis is noticed", func() bool { return !l.down.Load() && logs[i].count("redis is back") > 0 })
+		testkit.Eventually(t, "Redis is noticed", func() bool { return !l.down.Load() && logs[i].count("redis is back") > 0 })
 		if away, back := logs[i].count("redis is away"), logs[i].count("redis is back"); away != 1 || back != 1 {
 			t.Errorf("said %d times that Redis is away, %d times that it is back", away, back)
 		}
@@ -321,7 +309,7 @@ func TestRedisHangs(t *testing.T) {
 		t.Errorf("%d of 6 were let through, and Redis was asked %.0f times in vain", allowed, n)
 	}
 	server.Thaw()
-	eventually(t, "Redis is noticed", func() bool { return !l.down.Load() })
+	testkit.Eventually(t, "Redis is noticed", func() bool { return !l.down.Load() })
 }
 
 func TestCallersAreBounded(t *testing.T) {
@@ -348,7 +336,7 @@ func TestRates(t *testing.T) {
 		if rate > 1 {
 			continue
 		}
-		eventually(t, "the debt is settled", func() bool { return l.Redis.Exists(t.Context(), key(caller)).Val() == 1 })
+		testkit.Eventually(t, "the debt is settled", func() bool { return l.Redis.Exists(t.Context(), key(caller)).Val() == 1 })
 		wait, ok := l.Allow(t.Context(), caller, now)
 		if want := time.Duration(float64(time.Second) / rate); ok || wait > want+2*slack || wait < want/2 {
 			t.Errorf("%v/s: %s, %v, want at most %s", rate, wait, ok, want)

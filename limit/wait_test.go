@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // TestNobodyWaitsTwice: of many requests at once one asks Redis for all that wait, and nobody waits for it many times.
@@ -30,7 +31,7 @@ func TestNobodyWaitsTwice(t *testing.T) {
 			l.Allow(t.Context(), "drv_1", came)
 		})
 	}
-	eventually(t, "all have come", func() bool { return come.Load() == 36 })
+	testkit.Eventually(t, "all have come", func() bool { return come.Load() == 36 })
 	<-hold.Reached()
 	hold.Release()
 	all.Wait()
