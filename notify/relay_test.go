@@ -17,10 +17,8 @@ import (
 	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
-
-// relayPatience bounds what must happen.
-const relayPatience = 30 * time.Second
 
 // office is a database with drivers and their phones, a simulated push service, and the relays of some instances.
 type office struct {
@@ -199,21 +197,19 @@ func (o *office) accept(d dispatch.Dispatch, v dispatch.Driver) {
 	}
 }
 
-// eventually polls until ok.
+// eventually is testkit's, and logs what was sent when ok stays false.
 func (o *office) eventually(what string, ok func() bool) {
 	o.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(relayPatience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
+	came := false
+	defer func() {
+		if !came {
 			received, duplicates, visible, told := o.fcm.Totals()
-			o.t.Fatalf("never: %s (%d requests; received %d, twice %d, visible %d, phones %d; %v)",
-				what, o.fcm.Requests(), received, duplicates, visible, told, o.rows())
+			o.t.Logf("%d requests; received %d, twice %d, visible %d, phones %d; %v",
+				o.fcm.Requests(), received, duplicates, visible, told, o.rows())
 		}
-	}
+	}()
+	testkit.Eventually(o.t, what, ok)
+	came = true
 }
 
 // rows counts the notifications by status and result.

@@ -28,6 +28,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // keyFile writes the key file of a service account whose access tokens come from tokenURL.
@@ -229,11 +230,7 @@ func TestNoAccessToken(t *testing.T) {
 			t.Errorf("got %+v", o)
 		}
 		g.sender.Close()
-		select {
-		case <-done:
-		case <-time.After(20 * time.Second):
-			t.Error("Close did not hang up")
-		}
+		testkit.Await(t, "Close hangs up", done)
 	})
 }
 

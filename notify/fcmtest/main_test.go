@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -142,29 +141,4 @@ func answerOf(t testing.TB, err error) (body, retryAfter string) {
 		t.Fatal(err)
 	}
 	return string(b), resp.Header.Get("Retry-After")
-}
-
-// together runs do n times at once.
-func together(n int, do func(i int)) {
-	start := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			<-start
-			do(i)
-		})
-	}
-	close(start)
-	all.Wait()
-}
-
-func mustReceive[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("%s did not happen", what)
-		panic("unreachable")
-	}
 }

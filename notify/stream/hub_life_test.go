@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // TestHeartbeats come at least every 15 s on a stream on which nothing happens, and an hour later it ends.
@@ -103,10 +104,10 @@ func TestLimits(t *testing.T) {
 	driverStream(t, h, v, "")
 	<-second.ended
 	third.hangUp()
-	until(t, "room", func() bool { return gathered(t, metrics, "stream_open", "driver") == 3 })
+	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "stream_open", "driver") == 3 })
 	last := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	until(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })
+	testkit.Eventually(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })
 	if first.has(e.ID) || third.has(e.ID) {
 		t.Error("told after the end")
 	}
@@ -128,7 +129,7 @@ func TestClose(t *testing.T) {
 	h := runHub(t, Options{})
 	c := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	until(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
 	h.Close()
 	h.Close()
 	<-c.ended
@@ -184,7 +185,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	close(gate)
 	all.Wait()
-	until(t, "everything", func() bool { return len(stays.all()) == 320 })
+	testkit.Eventually(t, "everything", func() bool { return len(stays.all()) == 320 })
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if len(h.streams) != 1 || len(h.byOwner) != 1 {
