@@ -22,6 +22,7 @@ import (
 	"firsttap/repository"
 	"firsttap/schedule"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -119,7 +120,7 @@ func (p *place) state(job string) cronjob.State {
 // awaitRuns waits until n runs of the job have ended so, and returns all there are.
 func (p *place) awaitRuns(job string, n int, status cronjob.Status) (runs []cronjob.Run) {
 	p.t.Helper()
-	p.eventually(func() error {
+	testkit.Retry(p.t, func() error {
 		runs = p.runs(job)
 		if got := len(having(runs, status)); got < n {
 			return fmt.Errorf("%d runs of %s are %s, want %d: %+v", got, job, status, n, runs)
@@ -136,42 +137,6 @@ func having(runs []cronjob.Run, status cronjob.Status) (found []cronjob.Run) {
 		}
 	}
 	return found
-}
-
-func (p *place) eventually(check func() error) {
-	p.t.Helper()
-	eventually(p.t, check)
-}
-
-// eventually fails the test unless check returns nil in time.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal(err)
-		case <-t.Context().Done():
-			t.Fatal(err)
-		}
-	}
-}
-
-func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("never: %s", what)
-	}
-	return v
 }
 
 // instance is a Scheduler at work, on connections of its own.
@@ -192,13 +157,8 @@ func (p *place) start(who string, o schedule.Options) *instance {
 	go func() { ended <- i.Run(ctx) }()
 	i.stop = sync.OnceFunc(func() {
 		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				p.t.Errorf("%s: %v", who, err)
-			}
-		case <-time.After(patience):
-			p.t.Errorf("%s does not stop", who)
+		if err := testkit.Await(p.t, who+" stops", ended); err != nil {
+			p.t.Errorf("%s: %v", who, err)
 		}
 	})
 	p.t.Cleanup(i.stop)
