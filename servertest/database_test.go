@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"firsttap/testkit"
+
 	driver "github.com/go-sql-driver/mysql"
 )
 
@@ -120,7 +122,7 @@ func cutsCommit(t *testing.T, d *Database, database string) {
 	if err := tx.Commit(); err == nil {
 		t.Fatal("the commit's reply came through")
 	}
-	mustClose(t, "the cut", cut.Done())
+	testkit.Await(t, "the cut", cut.Done())
 	mustScan(t, direct, "SELECT COUNT(*) FROM cut", "1")
 }
 

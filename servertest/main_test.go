@@ -90,34 +90,6 @@ func (c *client) mustEnd(t testing.TB) {
 	}
 }
 
-func mustClose(t testing.TB, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s did not happen", what)
-	}
-}
-
-// eventually fails the test unless check returns nil in time.
-func eventually(t testing.TB, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	end := time.After(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal(err)
-		}
-	}
-}
-
 func isGone(addr string) error {
 	if conn, err := net.DialTimeout("tcp", addr, patience); err == nil {
 		conn.Close()
