@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -203,31 +202,13 @@ func sqliteHalves(t *testing.T) (up, down [][]string) {
 	return up, down
 }
 
-// book is a log that can be waited on.
-type book struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *book) has(s string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Contains(b.text.String(), s)
-}
-
 // blocked is a database whose next migration's first statement waits for a transaction that reads its table.
 type blocked struct {
 	t       *testing.T
 	url     string
 	db      *sql.DB
 	reader  *sql.Tx
-	log     book
+	log     testkit.LogBuffer
 	ended   chan error
 	waiting string // the statement
 }
@@ -295,7 +276,7 @@ func TestWaitsForALockInTurns(t *testing.T) {
 		b := block(t, newURL(t))
 		b.up()
 		testkit.Eventually(t, "a log line says that the migration waits", func() bool {
-			return b.log.has("waits for a lock") && b.log.has("table=events") && b.log.has("00006_api.sql")
+			return b.log.Count("waits for a lock") > 0 && b.log.Count("table=events") > 0 && b.log.Count("00006_api.sql") > 0
 		})
 		if _, err := b.db.Exec("SELECT COUNT(*) FROM events"); err != nil { // whoever comes later
 			t.Error(err)
@@ -332,13 +313,13 @@ func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 		}()
 		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
 		b.up()
-		testkit.Eventually(t, "a log line says so", func() bool { return b.log.has("still executes a statement") })
+		testkit.Eventually(t, "a log line says so", func() bool { return b.log.Count("still executes a statement") > 0 })
 		b.unblock()
 		if err := <-orphan; err != nil {
 			t.Error(err)
 		}
 		b.mustEnd()
-		if !b.log.has("was done before") {
+		if b.log.Count("was done before") == 0 {
 			t.Error("the statement was executed again")
 		}
 	})
