@@ -31,21 +31,15 @@ func TestEveryTapIsKept(t *testing.T) {
 	p := newPlace(t)
 	a, l, stop := p.keeping()
 	drivers, id := p.drivers(30), p.dispatch()
-	gate, told := make(chan struct{}), map[dispatch.AttemptResult]int{}
+	told := map[dispatch.AttemptResult]int{}
 	var mu sync.Mutex
-	var taps sync.WaitGroup
-	for i, v := range drivers {
-		taps.Go(func() {
-			<-gate
-			_, err := a.Accept(t.Context(), Tap{Dispatch: id, Driver: v, Round: i % 2}) // 0 is the current one: 1
-			result, _ := dispatch.ResultOf(err)
-			mu.Lock()
-			defer mu.Unlock()
-			told[result]++
-		})
-	}
-	close(gate)
-	taps.Wait()
+	testkit.Together(len(drivers), func(i int) {
+		_, err := a.Accept(t.Context(), Tap{Dispatch: id, Driver: drivers[i], Round: i % 2}) // 0 is the current one: 1
+		result, _ := dispatch.ResultOf(err)
+		mu.Lock()
+		defer mu.Unlock()
+		told[result]++
+	})
 	if _, err := a.Accept(t.Context(), Tap{Dispatch: dispatch.NewID(time.Now()), Driver: drivers[0]}); err == nil {
 		t.Fatal("there is no such dispatch")
 	}

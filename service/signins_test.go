@@ -1,7 +1,6 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,37 +12,25 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
-// lines is a log, safe for many.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+type jsonLog struct{ testkit.LogBuffer }
 
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-// take returns what was logged since the last time.
-func (l *lines) take() (all []map[string]any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.buf.String()) {
+// drain returns the lines logged since the last drain.
+func (l *jsonLog) drain() (all []map[string]any) {
+	for line := range strings.Lines(l.Drain()) {
 		var said map[string]any
 		if err := json.Unmarshal([]byte(line), &said); err != nil {
 			panic(err)
 		}
 		all = append(all, said)
 	}
-	l.buf.Reset()
 	return all
 }
 
-func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *lines) {
-	log := &lines{}
+func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *jsonLog) {
+	log := &jsonLog{}
 	return NewSignIns(l, store, nil, time.Now, slog.New(slog.NewJSONHandler(log, nil))), log
 }
 
@@ -67,7 +54,7 @@ func TestTheLogOfFailures(t *testing.T) {
 		}
 		stop()
 		running.Wait()
-		all := log.take()
+		all := log.drain()
 		if len(all) < 5 || len(all) > 6 {
 			t.Errorf("%d lines", len(all))
 		}
@@ -87,7 +74,7 @@ func TestTheLogOfFailures(t *testing.T) {
 		time.Sleep(time.Hour)
 		stop()
 		running.Wait()
-		if all := log.take(); len(all) != 0 {
+		if all := log.drain(); len(all) != 0 {
 			t.Errorf("%v", all)
 		}
 	})
@@ -126,7 +113,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	if want := "map[failed:1000 limited:1000 others:840 session:1000 token:1000]"; fmt.Sprint(sums) != want {
 		t.Errorf("%v, want %s", sums, want)
 	}
-	log.take()
+	log.drain()
 	s.note(t.Context())
 	if n := p.count("audit WHERE actor = 'unknown'"); n != auditedApart+1 {
 		t.Errorf("%d entries for nothing", n)
@@ -136,7 +123,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	}
 	s.Done(DoorKey, "198.51.100.1", SignInFailed)
 	s.note(t.Context())
-	if all := log.take(); len(all) != 1 || all[0]["level"] != "WARN" {
+	if all := log.drain(); len(all) != 1 || all[0]["level"] != "WARN" {
 		t.Errorf("what can't be written: %v", all)
 	}
 }
@@ -221,18 +208,11 @@ func TestManyNewKeysAtTheStart(t *testing.T) {
 		}
 	}
 	fresh := NewKeys(p)
-	var all sync.WaitGroup
-	start := make(chan struct{})
-	for _, secret := range secrets {
-		all.Go(func() {
-			<-start
-			if _, err := fresh.Holder(t.Context(), secret, func() bool { return false }); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	close(start)
-	all.Wait()
+	testkit.Together(len(secrets), func(k int) {
+		if _, err := fresh.Holder(t.Context(), secrets[k], func() bool { return false }); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestMoreKeysThanTheBookHas are found all the same.
