@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,23 +24,6 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // patience bounds what must happen.
 const patience = 20 * time.Second
 
-type logBuffer struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *logBuffer) count(s string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Count(b.all.String(), s)
-}
-
 // dial returns a client as the service has it.
 func dial(t *testing.T, url string, timeout time.Duration) redis.UniversalClient {
 	t.Helper()
@@ -54,9 +36,9 @@ func dial(t *testing.T, url string, timeout time.Duration) redis.UniversalClient
 }
 
 // instance is a limiter as an instance has it, running until the test ends.
-func instance(t *testing.T, url string, rate float64, burst int) (*Limiter, *logBuffer) {
+func instance(t *testing.T, url string, rate float64, burst int) (*Limiter, *testkit.LogBuffer) {
 	t.Helper()
-	log := &logBuffer{}
+	log := &testkit.LogBuffer{}
 	l := New(Options{
 		Rate: rate, Burst: burst, Redis: dial(t, url, 100*time.Millisecond), Timeout: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
@@ -260,7 +242,7 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 	server := servertest.StartRedis(t)
 	const rate, burst = 100.0, 80
 	var limiters []*Limiter
-	var logs []*logBuffer
+	var logs []*testkit.LogBuffer
 	for range 3 {
 		l, log := instance(t, server.URL(), rate, burst)
 		limiters, logs = append(limiters, l), append(logs, log)
@@ -280,8 +262,8 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 	}
 	server.Start()
 	for i, l := range limiters {
-		testkit.Eventually(t, "Redis is noticed", func() bool { return !l.down.Load() && logs[i].count("redis is back") > 0 })
-		if away, back := logs[i].count("redis is away"), logs[i].count("redis is back"); away != 1 || back != 1 {
+		testkit.Eventually(t, "Redis is noticed", func() bool { return !l.down.Load() && logs[i].Count("redis is back") > 0 })
+		if away, back := logs[i].Count("redis is away"), logs[i].Count("redis is back"); away != 1 || back != 1 {
 			t.Errorf("said %d times that Redis is away, %d times that it is back", away, back)
 		}
 	}
