@@ -147,18 +147,11 @@ func TestAccessToken(t *testing.T) {
 		_, _ = w.Write([]byte(`{"access_token":"let-me-in","token_type":"Bearer","expires_in":3600}`))
 	})
 	g := newGoogle(t, url, 0)
-	gate := make(chan struct{})
-	var sending sync.WaitGroup
-	for range 64 {
-		sending.Go(func() {
-			<-gate
-			if o := g.send(t); o.Class != notify.Sent {
-				t.Errorf("%+v", o)
-			}
-		})
-	}
-	close(gate)
-	sending.Wait()
+	testkit.Together(64, func(int) {
+		if o := g.send(t); o.Class != notify.Sent {
+			t.Errorf("%+v", o)
+		}
+	})
 	if _, o := g.sender.Subscribe(t.Context(), "dsp_1", []string{"a-push-token"}); o.Class != notify.Sent {
 		t.Errorf("a topic call: %+v", o)
 	}

@@ -48,25 +48,17 @@ func (c *client) ids() (ids []string) {
 
 // publish publishes n openings from each hub, all hubs at once, without filling a queue.
 func publish(t testing.TB, n int, hubs ...*Hub) {
-	gate := make(chan struct{})
-	var all sync.WaitGroup
-	for _, h := range hubs {
-		for range 2 {
-			all.Go(func() {
-				<-gate
-				for range n / 2 / len(hubs) {
-					happens(h, job(), dispatch.EventOpened, "")
-					tick := time.NewTicker(time.Millisecond)
-					for h.queue.len() > 1000 && t.Context().Err() == nil {
-						<-tick.C
-					}
-					tick.Stop()
-				}
-			})
+	testkit.Together(2*len(hubs), func(k int) {
+		h := hubs[k/2]
+		for range n / 2 / len(hubs) {
+			happens(h, job(), dispatch.EventOpened, "")
+			tick := time.NewTicker(time.Millisecond)
+			for h.queue.len() > 1000 && t.Context().Err() == nil {
+				<-tick.C
+			}
+			tick.Stop()
 		}
-	}
-	close(gate)
-	all.Wait()
+	})
 }
 
 func TestTheSameOnEveryInstance(t *testing.T) {

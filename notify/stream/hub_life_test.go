@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -168,23 +167,16 @@ func TestWake(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	h := runHub(t, Options{})
 	stays := adminStream(t, h, "")
-	gate := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range 16 {
-		all.Go(func() {
-			<-gate
-			v := kim(func(v *dispatch.Driver) { v.Version = i })
-			for range 20 {
-				c := driverStream(t, h, v, "")
-				happens(h, job(), dispatch.EventOpened, "")
-				h.DriverChanged(v)
-				h.Wake()
-				c.hangUp()
-			}
-		})
-	}
-	close(gate)
-	all.Wait()
+	testkit.Together(16, func(i int) {
+		v := kim(func(v *dispatch.Driver) { v.Version = i })
+		for range 20 {
+			c := driverStream(t, h, v, "")
+			happens(h, job(), dispatch.EventOpened, "")
+			h.DriverChanged(v)
+			h.Wake()
+			c.hangUp()
+		}
+	})
 	testkit.Eventually(t, "everything", func() bool { return len(stays.all()) == 320 })
 	h.mu.RLock()
 	defer h.mu.RUnlock()
