@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -221,17 +220,10 @@ func TestSecretsMadeAtOnce(t *testing.T) {
 	for range 20 {
 		dir := t.TempDir()
 		configs, errs := make([]Config, 8), make([]error, 8)
-		start := make(chan struct{})
-		var run sync.WaitGroup
-		for i := range configs {
+		testkit.Together(len(configs), func(i int) {
 			configs[i] = configIn(dir)
-			run.Go(func() {
-				<-start
-				errs[i] = configs[i].MakeSecrets()
-			})
-		}
-		close(start)
-		run.Wait()
+			errs[i] = configs[i].MakeSecrets()
+		})
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
 		}
