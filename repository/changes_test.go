@@ -258,11 +258,11 @@ func TestEachCandidate(t *testing.T) {
 		drivers := db.drivers(t, 4)
 		db.device(t, drivers[0].ID, nil)
 		db.device(t, drivers[0].ID, nil)
-		db.device(t, drivers[1].ID, func(v *dispatch.Device) { v.QuarantinedAt = ptr(time.Now()) })
+		db.device(t, drivers[1].ID, func(v *dispatch.Device) { v.QuarantinedAt = new(time.Now()) })
 		work := db.mustAccept(t, db.add(t, nil).ID, drivers[2].ID)
 		long := someDriver(9)
-		long.Regions, long.WorkingHeightM, long.OnDuty = []string{"a&b"}, ptr(12.5), false
-		long.SuspendedUntil = ptr(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
+		long.Regions, long.WorkingHeightM, long.OnDuty = []string{"a&b"}, new(12.5), false
+		long.SuspendedUntil = new(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
 		if err := db.AddDrivers(t.Context(), []dispatch.Driver{long}); err != nil {
 			t.Fatal(err)
 		}

@@ -45,12 +45,12 @@ func TestDriverRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		full := dispatch.Driver{
 			ID: dispatch.NewDriverID(time.Now()), Name: "김철수 \\'\" 🏗", Phone: "+821012345678",
-			Regions: []string{"seoul", "경기 \"남부\"", "a,b"}, VehicleClass: "굴절", WorkingHeightM: ptr(21.7), FirebaseUID: "uid",
-			Locale: "ko-KR", OnDuty: true, SuspendedUntil: ptr(time.Date(2030, 1, 2, 3, 4, 5, 678_901_000, time.UTC)), Version: 7,
+			Regions: []string{"seoul", "경기 \"남부\"", "a,b"}, VehicleClass: "굴절", WorkingHeightM: new(21.7), FirebaseUID: "uid",
+			Locale: "ko-KR", OnDuty: true, SuspendedUntil: new(time.Date(2030, 1, 2, 3, 4, 5, 678_901_000, time.UTC)), Version: 7,
 		}
 		bare := dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Version: 1}
 		zero := bare
-		zero.ID, zero.WorkingHeightM = dispatch.NewDriverID(time.Now()), ptr(0.0)
+		zero.ID, zero.WorkingHeightM = dispatch.NewDriverID(time.Now()), new(0.0)
 		if err := db.AddDrivers(t.Context(), []dispatch.Driver{full, bare, zero}); err != nil {
 			t.Fatal(err)
 		}

@@ -157,8 +157,6 @@ func (db *database) mustHold(t testing.TB, claims int, event dispatch.EventType,
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // someTerms are what every driver of someDriver is eligible for.
 func someTerms(now time.Time) dispatch.Terms {
 	return dispatch.Terms{

@@ -58,7 +58,7 @@ func TestNotificationAsItIsShown(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		id := db.add(t, nil).ID
 		sent := db.notification(t, id, func(row *notificationRow) {
-			row.State, row.SentAt, row.Silent, row.Result, row.Reason = stateDone, ptr(micros(time.Now())), true, "sent", ""
+			row.State, row.SentAt, row.Silent, row.Result, row.Reason = stateDone, new(micros(time.Now())), true, "sent", ""
 		})
 		waiting := db.notification(t, id, func(row *notificationRow) {
 			row.State, row.DriverID, row.DeviceID, row.Topic, row.Reason = statePending, "", "", "dsp_x", "까닭 🏗"

@@ -213,7 +213,7 @@ func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 			if _, err := p.Connect(t.Context()); !errors.Is(err, errReadOnly) {
 				t.Fatal(err)
 			}
-			p.refused.Store(ptr(time.Now().Add(time.Hour))) // just now, however long this takes
+			p.refused.Store(new(time.Now().Add(time.Hour))) // just now, however long this takes
 		}
 		if counted.dials != 1 {
 			t.Errorf("%d dials", counted.dials)

@@ -286,7 +286,7 @@ func TestJobStates(t *testing.T) {
 		}
 		job := db.ledger(t).Jobs[1]
 		want := cronjob.State{
-			Name: report, RegisteredAt: fromMicros(job.RegisteredAt), Slot: ptr(someSlot(2)), EndedAt: fromOptionalMicros(job.EndedAt),
+			Name: report, RegisteredAt: fromMicros(job.RegisteredAt), Slot: new(someSlot(2)), EndedAt: fromOptionalMicros(job.EndedAt),
 			SucceededAt: fromOptionalMicros(job.SucceededAt), Open: []cronjob.Run{run, asked},
 		}
 		if got := states[report]; !reflect.DeepEqual(got, want) {

@@ -141,7 +141,7 @@ func TestBeginRun(t *testing.T) {
 		began := *row.BeganAt
 		want := runRow{
 			Job: report, Slot: micros(someSlot(1)), Status: cronjob.Running, Attempt: 1, Owner: "a/1", Fence: row.Fence,
-			BeganAt: &began, AliveUntil: ptr(began + term.Microseconds()),
+			BeganAt: &began, AliveUntil: new(began + term.Microseconds()),
 		}
 		if !reflect.DeepEqual(row, want) {
 			t.Errorf("stored %+v, want %+v", row, want)
