@@ -223,7 +223,7 @@ func TestRefusals(t *testing.T) {
 	a := NewAcceptor(p, nil, time.Second, quiet)
 	v := p.drivers(3)
 	offDuty := p.drivers(1, func(v *dispatch.Driver) { v.OnDuty = false })[0]
-	suspended := p.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) })[0]
+	suspended := p.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) })[0]
 	later := func(id dispatch.ID, column string, by time.Duration) dispatch.ID {
 		_, err := p.raw.ExecContext(t.Context(),
 			fmt.Sprintf("UPDATE dispatches SET %s = ? WHERE id = ?", column), time.Now().Add(by).UnixMicro(), id)

@@ -30,7 +30,7 @@ func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { 
 
 // hopefuls are drivers whose taps can't win, by why, each with the round that they tap on.
 func hopefuls(p *place) map[string]Tap {
-	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) }
+	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) }
 	taps := map[string]Tap{
 		"off duty":              {Driver: p.drivers(1, onDuty(false))[0], Round: 1},
 		"suspended":             {Driver: p.drivers(1, suspended)[0], Round: 1},
@@ -113,7 +113,7 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 	a := NewAcceptor(p, nil, time.Second, quiet)
 	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
 	order := anOrder()
-	order.OpensAt = ptr(time.Now().Add(time.Hour))
+	order.OpensAt = new(time.Now().Add(time.Hour))
 	d, err := NewDispatcher(p, a).Create(t.Context(), order, "key_1")
 	if err != nil {
 		t.Fatal(err)

@@ -190,7 +190,7 @@ func TestPreview(t *testing.T) {
 	if n := s.count("dispatches"); n != 0 {
 		t.Errorf("%d dispatches", n)
 	}
-	o.ExpiresAt = ptr(time.Now().Add(-time.Minute))
+	o.ExpiresAt = new(time.Now().Add(-time.Minute))
 	if _, err := s.backoffice.Preview(t.Context(), o); !errors.Is(err, dispatch.ErrWindow) {
 		t.Errorf("of an order that can't be made: %v", err)
 	}

@@ -52,8 +52,6 @@ func newPlace(t testing.TB) *place {
 	return &place{store, t, raw}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // drivers adds n drivers who are fit for what dispatch adds, unless change says otherwise.
 func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.DriverID {
 	p.t.Helper()

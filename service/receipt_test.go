@@ -75,7 +75,7 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newRace(time.Now().Add(-c.decided))
 				if c.declined {
-					store.o.Contact.DeclinedAt = ptr(time.Now())
+					store.o.Contact.DeclinedAt = new(time.Now())
 				}
 				there, stopThere := keep(store)
 				defer stopThere()
