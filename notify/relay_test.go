@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/migrations"
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -60,14 +60,7 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 func emptyOffice(t *testing.T, url string) *office {
 	t.Helper()
 	o := &office{t: t, url: url, timeout: time.Second}
-	o.store = o.open()
-	err := o.store.Migrate(func(m *migrations.Migrator) error {
-		_, err := m.Up(t.Context())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o.store = repositorytest.OpenMigrated(t, url, slog.New(slog.DiscardHandler))
 	return o
 }
 
@@ -109,12 +102,7 @@ func (o *office) put(v dispatch.Driver, installation, token string) {
 
 func (o *office) open() *repository.Store {
 	o.t.Helper()
-	s, err := repository.Open(o.t.Context(), o.url, slog.New(slog.DiscardHandler))
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.t.Cleanup(func() { s.Close() })
-	return s
+	return repositorytest.Open(o.t, o.url, slog.New(slog.DiscardHandler))
 }
 
 // relaying is one instance's relay.

@@ -12,6 +12,7 @@ import (
 	"firsttap/lock"
 	"firsttap/redisclient"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 	"firsttap/servertest"
 	"firsttap/testkit"
@@ -25,7 +26,7 @@ func (p *place) proxied() (*repository.Store, *servertest.Proxy) {
 		p.t.Fatal(err)
 	}
 	proxy := servertest.StartProxy(p.t, u.Host)
-	return openStore(p.t, proxy.URL(p.url)), proxy
+	return repositorytest.Open(p.t, proxy.URL(p.url), quiet), proxy
 }
 
 // Redis forgets the lock in the middle of a run: the work is told, and the slot is completed once, by one at a time.

@@ -17,9 +17,9 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
-	"firsttap/migrations"
 	"firsttap/redisclient"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 	"firsttap/servertest"
 	"firsttap/testkit"
@@ -52,6 +52,8 @@ var (
 	brief = lock.Renewed(2*time.Second, time.Minute)
 )
 
+var quiet = slog.New(slog.DiscardHandler)
+
 // place is a database that instances share.
 type place struct {
 	t     *testing.T
@@ -65,29 +67,13 @@ func newPlace(t *testing.T) *place { return newPlaceOn(t, servertest.MariaDBURL(
 
 func newPlaceOn(t *testing.T, url string) *place {
 	t.Helper()
-	p := &place{t: t, url: url, store: openStore(t, url)}
-	err := p.store.Migrate(func(m *migrations.Migrator) error {
-		_, err := m.Up(t.Context())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := &place{t: t, url: url, store: repositorytest.OpenMigrated(t, url, quiet)}
+	var err error
 	if p.raw, _, err = repository.OpenPool(url, 2); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.raw.Close() })
 	return p
-}
-
-func openStore(t *testing.T, url string) *repository.Store {
-	t.Helper()
-	s, err := repository.Open(t.Context(), url, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 func (p *place) exec(query string, args ...any) {
@@ -171,7 +157,7 @@ func (p *place) create(who string, o schedule.Options) *instance {
 	i := &instance{who: who, log: &notes{t: p.t, who: who}, stop: func() {}}
 	o.Who, o.Log = who, slog.New(i.log)
 	if o.Ledger == nil {
-		o.Ledger = openStore(p.t, p.url)
+		o.Ledger = repositorytest.Open(p.t, p.url, quiet)
 	}
 	if o.Locks == nil {
 		o.Locks = lock.NewMemory()

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/migrations"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 )
 
@@ -36,19 +36,12 @@ type place struct {
 func newPlace(t testing.TB) *place {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
-	store, err := repository.Open(t.Context(), "sqlite://"+path, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := repositorytest.OpenMigrated(t, "sqlite://"+path, quiet)
 	raw, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close(); raw.Close() })
-	err = store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { raw.Close() })
 	return &place{store, t, raw}
 }
 

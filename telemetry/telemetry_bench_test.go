@@ -14,9 +14,8 @@ import (
 	"firsttap/dispatch"
 	"firsttap/handler"
 	"firsttap/lock"
-	"firsttap/migrations"
 	"firsttap/redisclient"
-	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/service"
 	"firsttap/systemtest"
@@ -33,10 +32,7 @@ type tapped struct {
 func openTapped(b *testing.B, watched bool) *tapped {
 	b.Helper()
 	ctx, log := b.Context(), slog.New(slog.DiscardHandler)
-	store, err := repository.Open(ctx, "sqlite://"+filepath.Join(b.TempDir(), "my.db"), log)
-	must(b, err)
-	b.Cleanup(func() { store.Close() })
-	must(b, store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(ctx); return err }))
+	store := repositorytest.OpenMigrated(b, "sqlite://"+filepath.Join(b.TempDir(), "my.db"), log)
 	client, err := redisclient.Dial(servertest.RedisURL(b), time.Second)
 	must(b, err)
 	b.Cleanup(func() { client.Close() })
