@@ -21,9 +21,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// patience bounds what must happen.
-const patience = 20 * time.Second
-
 // dial returns a client as the service has it.
 func dial(t *testing.T, url string, timeout time.Duration) redis.UniversalClient {
 	t.Helper()
