@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,8 +18,6 @@ import (
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
-
-const patience = 20 * time.Second
 
 // start runs fcmsim; out are its lines. Ending it returns what is left of them.
 func start(t *testing.T, args ...string) (base string, out *bufio.Scanner, end func() []string) {
