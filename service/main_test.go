@@ -21,9 +21,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// patience bounds what must happen.
-const patience = 20 * time.Second
-
 var quiet = slog.New(slog.DiscardHandler)
 
 // place is a database of the test's own, with a second way into it.
