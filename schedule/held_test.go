@@ -103,7 +103,7 @@ func TestHeldCostsTheSame(t *testing.T) {
 			for i := range nodes {
 				urls[i] = servertest.StartRedis(t).URL()
 				var err error
-				if clients[i], err = redisclient.Dial(urls[i], patience); err != nil {
+				if clients[i], err = redisclient.Dial(urls[i], testkit.Patience); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { clients[i].Close() })

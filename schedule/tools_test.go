@@ -35,8 +35,6 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience bounds what must happen.
-	patience = 40 * time.Second
 	// everySecond is the Cron of most tests.
 	everySecond = "* * * * * *"
 	// once is the delay of an After that runs at the start, and not again in a test.
