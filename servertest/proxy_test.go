@@ -118,7 +118,7 @@ func TestHeldRequestArrivesAfterTheClientHungUp(t *testing.T) {
 	h.Release()
 	testkit.Retry(t, func() error {
 		direct.send(t, "GET k")
-		if got, err := direct.reply(patience); err != nil || got != "v" {
+		if got, err := direct.reply(testkit.Patience); err != nil || got != "v" {
 			return io.ErrUnexpectedEOF
 		}
 		return nil
