@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -73,4 +74,15 @@ func Together(n int, do func(k int)) {
 	started.Wait()
 	close(gate)
 	running.Wait()
+}
+
+// Run calls run in a goroutine. It ends run's context, and waits until run has returned, when stop is called and when
+// the test ends.
+func Run(t testing.TB, run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return stop
 }
