@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -132,18 +131,10 @@ func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, 
 	r := &relaying{Relay: notify.NewRelay(options)}
 	store.BornLeased(owner, outbox.Term)
 	store.OnCommit(r.Committed)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	r.stop = testkit.Run(o.t, func(ctx context.Context) {
 		r.Run(ctx)
-	}()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		<-ended
 		sender.Close()
 	})
-	o.t.Cleanup(r.stop)
 	return r
 }
 

@@ -310,7 +310,7 @@ func TestDutyElsewhere(t *testing.T) {
 // TestEndWithoutRedis: a hub ends in time though nothing answers, and tells its clients what was on its way.
 func TestEndWithoutRedis(t *testing.T) {
 	server := servertest.StartRedis(t)
-	h, stop := startHub(Options{Redis: dial(t, server.URL())})
+	h, stop := startHub(t, Options{Redis: dial(t, server.URL())})
 	testkit.Eventually(t, "shared", func() bool { return !h.queue.standsApart() })
 	c := adminStream(t, h, "")
 	server.Freeze()

@@ -83,7 +83,7 @@ func TestLastWords(t *testing.T) {
 	server := servertest.StartRedis(t)
 	there := adminStream(t, instance(t, server.URL()), "")
 	for range 20 {
-		ends, stop := startHub(Options{Redis: dial(t, server.URL())})
+		ends, stop := startHub(t, Options{Redis: dial(t, server.URL())})
 		testkit.Eventually(t, "shared", func() bool { return !ends.queue.standsApart() })
 		var all []dispatch.Event
 		for range 300 {

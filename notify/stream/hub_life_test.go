@@ -20,7 +20,7 @@ import (
 // TestHeartbeats come at least every 15 s on a stream on which nothing happens, and an hour later it ends.
 func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, stop := startHub(Options{})
+		h, stop := startHub(t, Options{})
 		defer stop()
 		v := kim()
 		s, err := h.Driver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil })
@@ -52,7 +52,7 @@ func TestHeartbeats(t *testing.T) {
 // TestHeartbeatsTellWhereItIs, so that a driver who hears little can come back after much has happened.
 func TestHeartbeatsTellWhereItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, stop := startHub(Options{Ring: 8})
+		h, stop := startHub(t, Options{Ring: 8})
 		defer stop()
 		v := kim()
 		load := func(context.Context) (dispatch.Driver, error) { return v, nil }
@@ -151,7 +151,7 @@ func TestClose(t *testing.T) {
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var woken atomic.Int32
-		h, stop := startHub(Options{OnWake: func() { woken.Add(1) }})
+		h, stop := startHub(t, Options{OnWake: func() { woken.Add(1) }})
 		for range 1000 {
 			h.Wake()
 		}

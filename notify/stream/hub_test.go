@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -265,12 +264,8 @@ func TestBurst(t *testing.T) {
 		happens(h, job(), dispatch.EventOpened, "")
 	}
 	c := driverStream(t, h, kim(), "")
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { h.Run(ctx) })
+	testkit.Run(t, h.Run)
 	testkit.Eventually(t, "all", func() bool { return len(c.all()) == 4000 })
-	stop()
-	running.Wait()
 }
 
 // TestNoRoom: more than the queue takes is counted, delays nobody, and everybody is told to read again.
@@ -285,11 +280,7 @@ func TestNoRoom(t *testing.T) {
 			kept = append(kept, e)
 		}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop()
-	running.Go(func() { h.Run(ctx) })
+	testkit.Run(t, h.Run)
 	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
 	if diff := cmp.Diff(append(subjects(kept), ""), heardSubjects(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

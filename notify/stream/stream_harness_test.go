@@ -17,18 +17,13 @@ import (
 
 // runHub starts a hub that ends with the test.
 func runHub(t testing.TB, o Options) *Hub {
-	t.Helper()
-	h, stop := startHub(o)
-	t.Cleanup(stop)
+	h, _ := startHub(t, o)
 	return h
 }
 
-func startHub(o Options) (h *Hub, stop func()) {
+func startHub(t testing.TB, o Options) (h *Hub, stop func()) {
 	h = NewHub(o)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { h.Run(ctx) })
-	return h, func() { cancel(); running.Wait() }
+	return h, testkit.Run(t, h.Run)
 }
 
 // told is one event as a client reads it.
