@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 const madeUp = 1<<31 - 1
@@ -328,7 +329,7 @@ func TestToldOnceByAll(t *testing.T) {
 		id, v := p.dispatch(), p.drivers(2)
 		for range 3 {
 			a := NewAcceptor(p, nil, time.Second, quiet)
-			running(t, a)
+			testkit.Run(t, a.Run)
 			a.chaser.chase(Tap{id, v[0], 1}, 0)
 			a.chaser.chase(Tap{id, v[1], noRound}, chaseEvery)
 		}
@@ -351,7 +352,7 @@ func TestAnnouncementsAreApart(t *testing.T) {
 		}
 		claims := &meanwhile{Claims: p, do: func(v dispatch.DriverID) {}}
 		a := NewAcceptor(claims, nil, time.Second, quiet)
-		running(t, a)
+		testkit.Run(t, a.Run)
 		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }
 		claims.do = func(v dispatch.DriverID) {
 			if _, err := a.Accept(t.Context(), Tap{id, honest, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {

@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -15,15 +14,7 @@ import (
 func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
 	a, l = NewAcceptor(p, nil, time.Second, quiet), NewLedger(p, "here", quiet)
 	a.Keep(l)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
-	stop = sync.OnceFunc(func() {
-		cancel()
-		running.Wait()
-	})
-	p.t.Cleanup(stop)
-	return a, l, stop
+	return a, l, testkit.Run(p.t, l.Run)
 }
 
 // Every tap is in the ledger, with what its driver was told, though the process ends right after.
@@ -72,9 +63,7 @@ func TestLedgerIsBounded(t *testing.T) {
 		t.Errorf("%d taps were dropped, want 10", n)
 	}
 	p.exec("ALTER TABLE attempts RENAME TO attempts_gone")
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
+	stop := testkit.Run(t, l.Run)
 	testkit.Eventually(t, "attempts are taken from the queue", func() bool { return len(l.queue) < ledgerQueue })
 	p.exec("ALTER TABLE attempts_gone RENAME TO attempts")
 	testkit.Retry(t, func() error {
@@ -83,8 +72,7 @@ func TestLedgerIsBounded(t *testing.T) {
 		}
 		return nil
 	})
-	cancel()
-	running.Wait()
+	stop()
 	if n := l.Dropped(); n != 10 {
 		t.Errorf("%d taps were dropped, want 10", n)
 	}

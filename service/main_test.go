@@ -174,16 +174,6 @@ func (r *row) Reannounce(_ context.Context, _ dispatch.ID, round int, _ time.Dur
 	return len(r.d.Reannounce(round, time.Now())) > 0, nil
 }
 
-// running runs the acceptor's background work until the returned function is called or the test ends.
-func running(t testing.TB, a *Acceptor) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() { a.Run(ctx) })
-	stop = func() { cancel(); done.Wait() }
-	t.Cleanup(stop)
-	return stop
-}
-
 // pass lets that much of a bubble's time pass, and everything that happens in it happen.
 func pass(d time.Duration) {
 	time.Sleep(d)

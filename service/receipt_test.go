@@ -77,10 +77,10 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 				if c.declined {
 					store.o.Contact.DeclinedAt = new(time.Now())
 				}
-				there, stopThere := keep(store)
+				there, stopThere := keep(t, store)
 				defer stopThere()
 				here := NewAcceptor(nil, nil, time.Second, quiet)
-				ledger, stop := keep(store)
+				ledger, stop := keep(t, store)
 				defer stop()
 				here.Keep(ledger)
 				work := NewWork(store, here, time.Now)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,9 +37,7 @@ func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *jsonLog) {
 func TestTheLogOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := newSignIns(UsualSignInLimits(), nil)
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { s.Run(ctx) })
+		stop := testkit.Run(t, s.Run)
 		for i := range 10_000 { // in ten seconds
 			r := SignInFailed
 			if i >= 20 {
@@ -53,7 +50,6 @@ func TestTheLogOfFailures(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		stop()
-		running.Wait()
 		all := log.drain()
 		if len(all) < 5 || len(all) > 6 {
 			t.Errorf("%d lines", len(all))
@@ -68,12 +64,10 @@ func TestTheLogOfFailures(t *testing.T) {
 		if failed != 20+100 || limited != 9980 {
 			t.Errorf("%v failed, %v limited", failed, limited)
 		}
-		ctx, stop = context.WithCancel(t.Context())
-		running.Go(func() { s.Run(ctx) })
+		stop = testkit.Run(t, s.Run)
 		s.Done(DoorSession, "203.0.113.8", SignInOK)
 		time.Sleep(time.Hour)
 		stop()
-		running.Wait()
 		if all := log.drain(); len(all) != 0 {
 			t.Errorf("%v", all)
 		}
