@@ -38,15 +38,13 @@ func newLive(t testing.TB, o stream.Options, server ...func(*http.Server)) *live
 		a.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		a.Tokens = service.NewTokens([]byte("secret"), a.Now)
 	})
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); hub.Run(ctx) }()
+	stop := testkit.Run(t, hub.Run)
 	s := httptest.NewUnstartedServer(w.api)
 	for _, change := range server {
 		change(s.Config)
 	}
 	s.Start()
-	t.Cleanup(func() { stop(); <-ended; s.Close() })
+	t.Cleanup(func() { stop(); s.Close() })
 	return &live{world: w, hub: hub, url: s.URL, ahead: ahead}
 }
 
