@@ -17,16 +17,7 @@ import (
 func started(t *testing.T, s *Store) *Probe {
 	t.Helper()
 	p := s.Probe(t.Context())
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		p.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-ended
-	})
+	testkit.Run(t, p.Run)
 	return p
 }
 
