@@ -16,12 +16,12 @@ func TestInstanceSleepsThroughItsLock(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		sleeper, proxy := behindProxy(t, url, settings...)
 		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b, c := OpenBooks(t, url), redisAt(t, servertest.RedisURL(t))
+		b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		key := "dispatch:lock:{" + id + "}"
 		hold := proxy.Hold("UPDATE dispatches")
-		answered := make(chan Answer, 1)
+		answered := make(chan Response, 1)
 		go func() { answered <- Accept(sleeper, id, drivers[0], 1) }()
 		testkit.Await(t, "the claim is being decided", hold.Reached())
 		if v := c.Get(t.Context(), key).Val(); !strings.HasPrefix(v, "claim:"+drivers[0].ID+":") {
@@ -38,7 +38,7 @@ func TestInstanceSleepsThroughItsLock(t *testing.T) {
 		if late := <-answered; late.Won() || late.status == 409 && !*late.Final {
 			t.Fatalf("the sleeper's driver heard %s", late)
 		}
-		b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		b.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 		if v := c.Get(t.Context(), key).Val(); v != "taken:"+drivers[1].ID+":1" {
 			t.Errorf("the marker says %q", v)
 		}
@@ -52,7 +52,7 @@ func TestInstanceIsKilledWithItsLock(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		victim, proxy := behindProxy(t, url, settings...)
 		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b := OpenBooks(t, url)
+		b := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		hold := proxy.Hold("UPDATE dispatches")
@@ -64,9 +64,9 @@ func TestInstanceIsKilledWithItsLock(t *testing.T) {
 		victim.Kill()
 		hold.Release()
 		testkit.Eventually(t, "the drivers hear again", func() bool { return b.reannounced(id) == 1 })
-		var a Answer
+		var a Response
 		testkit.Eventually(t, "the dispatch can be won", func() bool { a = Accept(other, id, drivers[1], 1); return a.Won() })
-		b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		b.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 	})
 }
 
@@ -76,11 +76,11 @@ func TestStaleHolderDoesNotWinTheNextRound(t *testing.T) {
 		// Without Redis: nothing but the row's condition stands in the way.
 		sleeper, proxy := behindProxy(t, url)
 		other := Start(t, "FIRSTTAP_DATABASE_URL="+url)
-		b := OpenBooks(t, url)
+		b := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		hold := proxy.Hold("UPDATE dispatches")
-		answered := make(chan Answer, 1)
+		answered := make(chan Response, 1)
 		go func() { answered <- Accept(sleeper, id, drivers[0], 1) }()
 		testkit.Await(t, "the claim is being decided", hold.Reached())
 		if a := Accept(other, id, drivers[1], 1); !a.Won() {

@@ -84,8 +84,8 @@ type switchover struct {
 
 	// Both were won by winner before the database moves; afterwards another has the one, and nobody the other.
 	won, returned                        string
-	winner, other, idle, looker, claimer Person
-	courier                              Person // has a phone, in a region of its own
+	winner, other, idle, looker, claimer Driver
+	courier                              Driver // has a phone, in a region of its own
 
 	phase atomic.Int32
 	moved time.Time
@@ -101,15 +101,15 @@ type tidings struct {
 
 func newSwitchover(t *testing.T, settings ...string) *switchover {
 	t.Helper()
-	s := &switchover{pair: servertest.StartMariaDBPair(t), ops: testkit.FreeAddress(t), fcm: ListenFCM(t)}
+	s := &switchover{pair: servertest.StartMariaDBPair(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
 	url := s.pair.URL(t)
 	s.toOne, s.toTwo = servertest.StartProxy(t, s.pair.Primary.Addr()), servertest.StartProxy(t, s.pair.Primary.Addr())
 	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-	s.one = Start(t, append(Pushing(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
-	s.two = Start(t, Pushing(s.toTwo.URL(url), s.fcm, "two", settings...)...)
+	s.one = Start(t, append(PushSettings(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
+	s.two = Start(t, PushSettings(s.toTwo.URL(url), s.fcm, "two", settings...)...)
 	drivers := MakeDrivers(t, s.one, 5)
 	s.winner, s.other, s.idle, s.looker, s.claimer = drivers[0], drivers[1], drivers[2], drivers[3], drivers[4]
-	s.courier = DriversIn(t, s.one, "daegu", 1)[0]
+	s.courier = MakeDriversWithPhones(t, s.one, "daegu", 1)[0]
 	s.won, s.returned = MakeDispatch(t, s.one), MakeDispatch(t, s.one)
 	for _, id := range []string{s.won, s.returned} {
 		if a := Accept(s.one, id, s.winner, 1); !a.Won() {
@@ -180,8 +180,8 @@ func judge(isWell, isStale bool) verdict {
 }
 
 func (s *switchover) errands() []*call {
-	get := func(path, token string) Answer { return send("GET", s.one.URL+path, token, "") }
-	short := func(a Answer) string {
+	get := func(path, token string) Response { return send("GET", s.one.URL+path, token, "") }
+	short := func(a Response) string {
 		return strings.TrimSpace(fmt.Sprint(a.status, " ", a.Code, a.Result, a.Outcome))
 	}
 	// has reads something that must have what is new, where it is.
@@ -247,11 +247,11 @@ func (s *switchover) errands() []*call {
 
 // push has the first instance make a dispatch, and waits until a phone shows it.
 func (s *switchover) push() (string, verdict) {
-	id, err := offer(s.one, Job{Region: "daegu"})
+	id, err := createDispatch(s.one, Dispatch{Region: "daegu"})
 	if err != nil {
 		return "no dispatch", refused
 	}
-	if !holds(hung, func() bool { return len(shows(s.fcm, pushToken(s.courier), id)) > 0 }) {
+	if !holds(hung, func() bool { return len(shownTypes(s.fcm, pushToken(s.courier), id)) > 0 }) {
 		return "201, no push", refused
 	}
 	return "201, pushed", well

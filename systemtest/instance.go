@@ -40,7 +40,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "serve")
 	cmd.Env = append([]string{
-		asProcess + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
+		runAsInstance + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 		"FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY=" + AdminKey,
 		"FIRSTTAP_JWT_SECRET=" + JWTSecret, "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
@@ -107,8 +107,8 @@ func (i *Instance) end() {
 	}
 }
 
-// Answer is what came back, with the fields that tests look at.
-type Answer struct {
+// Response is what came back, with the fields that tests look at.
+type Response struct {
 	status int
 	header http.Header
 	body   string
@@ -126,21 +126,21 @@ type Answer struct {
 	err      error
 }
 
-func (a Answer) String() string { return fmt.Sprintf("%d %s %v", a.status, a.body, a.err) }
+func (a Response) String() string { return fmt.Sprintf("%d %s %v", a.status, a.body, a.err) }
 
 // Won reports whether a tap won.
-func (a Answer) Won() bool { return a.status == 200 && a.Result == "SUCCESS" }
+func (a Response) Won() bool { return a.status == 200 && a.Result == "SUCCESS" }
 
 // Client sends the harness's requests.
 var Client = &http.Client{Timeout: hung, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
-func send(method, url, token, body string) Answer { return sendWith(method, url, token, body) }
+func send(method, url, token, body string) Response { return sendWith(method, url, token, body) }
 
 // sendWith sends headers besides: name, value, name, value.
-func sendWith(method, url, token, body string, headers ...string) (a Answer) {
+func sendWith(method, url, token, body string, headers ...string) (a Response) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
-		return Answer{err: err}
+		return Response{err: err}
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -150,25 +150,25 @@ func sendWith(method, url, token, body string, headers ...string) (a Answer) {
 	}
 	resp, err := Client.Do(req)
 	if err != nil {
-		return Answer{err: err}
+		return Response{err: err}
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	a = Answer{status: resp.StatusCode, header: resp.Header, body: string(raw), err: err}
+	a = Response{status: resp.StatusCode, header: resp.Header, body: string(raw), err: err}
 	_ = json.Unmarshal(raw, &a)
 	return a
 }
 
-// Person is a driver, with a token.
-type Person struct{ ID, Token string }
+// Driver is a driver, with a token.
+type Driver struct{ ID, Token string }
 
 // MakeDrivers adds n drivers on duty in Seoul.
-func MakeDrivers(t testing.TB, i *Instance, n int) []Person {
+func MakeDrivers(t testing.TB, i *Instance, n int) []Driver {
 	t.Helper()
 	return makeDriversIn(t, i, "seoul", n)
 }
 
-func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Person {
+func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Driver {
 	t.Helper()
 	var body strings.Builder
 	for k := range n {
@@ -178,7 +178,7 @@ func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Person {
 		fmt.Fprintf(&body, `{"name":"D%d","phone":"+8210%08d","regions":[%q],"vehicle_class":"45m","on_duty":true}`, k, k, region)
 	}
 	a := send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, `{"issue_tokens":true,"drivers":[`+body.String()+`]}`)
-	var made struct{ Items []Person }
+	var made struct{ Items []Driver }
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Items) != n {
 		t.Fatalf("drivers: %s", a)
 	}
@@ -216,7 +216,7 @@ func makeDispatchAt(t testing.TB, i *Instance, starts time.Time) string {
 }
 
 // Accept taps; round 0 sends none.
-func Accept(i *Instance, id string, d Person, round int) Answer {
+func Accept(i *Instance, id string, d Driver, round int) Response {
 	body := ""
 	if round > 0 {
 		body = fmt.Sprintf(`{"round":%d}`, round)
@@ -225,8 +225,8 @@ func Accept(i *Instance, id string, d Person, round int) Answer {
 }
 
 // Together calls tap for 0..n-1 from behind one gate.
-func Together(n int, tap func(k int) Answer) []Answer {
-	answers := make([]Answer, n)
+func Together(n int, tap func(k int) Response) []Response {
+	answers := make([]Response, n)
 	gate := make(chan struct{})
 	var done sync.WaitGroup
 	for k := range n {

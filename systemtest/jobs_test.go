@@ -82,7 +82,7 @@ func TestJobsOverInstances(t *testing.T) {
 			url := servertest.MariaDBURL(t)
 			settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)
 			a, b := Start(t, settings...), Start(t, settings...)
-			id := MustOffer(t, a, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+			id := MakeDispatchOf(t, a, Dispatch{Region: "nowhere", Expires: time.Now().Add(time.Second)})
 			succeeded := func(i *Instance, n int) func() bool {
 				return func() bool {
 					k := 0
@@ -95,7 +95,7 @@ func TestJobsOverInstances(t *testing.T) {
 				}
 			}
 			testkit.Within(t, 2*hung, "two slots are run by one and left out by the other", succeeded(a, 2))
-			books := OpenBooks(t, url)
+			books := OpenDatabase(t, url)
 			if n := books.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id); n != 1 {
 				t.Errorf("the offer has ended %d times", n)
 			}
@@ -154,9 +154,9 @@ func TestJobsAreRunByHand(t *testing.T) {
 
 // inTheMiddle makes an offer whose end can't be written until the returned function is called, and waits until
 // expire-offers is at it.
-func inTheMiddle(t *testing.T, i *Instance, books *Books) (id string, goOn func()) {
+func inTheMiddle(t *testing.T, i *Instance, books *Database) (id string, goOn func()) {
 	t.Helper()
-	id = MustOffer(t, i, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+	id = MakeDispatchOf(t, i, Dispatch{Region: "nowhere", Expires: time.Now().Add(time.Second)})
 	tx, err := books.DB.Begin()
 	if err != nil {
 		t.Fatal(err)
@@ -176,14 +176,14 @@ func inTheMiddle(t *testing.T, i *Instance, books *Books) (id string, goOn func(
 	}
 }
 
-func (b *Books) expired(id string) func() bool {
+func (b *Database) expired(id string) func() bool {
 	return func() bool { return b.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1 }
 }
 
 // What an instance has begun and not ended when it is told to stop, another ends.
 func TestJobIsHandedOver(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		books := OpenBooks(t, url)
+		books := OpenDatabase(t, url)
 		a := Start(t, "FIRSTTAP_DATABASE_URL="+url)
 		id, goOn := inTheMiddle(t, a, books)
 		Start(t, "FIRSTTAP_DATABASE_URL="+url)
@@ -206,7 +206,7 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 		unlock = `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = 'expire-offers' AND locked_by = 'java'`
 	)
 	onServers(t, func(t *testing.T, url string) {
-		books := OpenBooks(t, url)
+		books := OpenDatabase(t, url)
 		exec := func(statement string) int64 {
 			t.Helper()
 			done, err := books.DB.Exec(statement)
@@ -225,7 +225,7 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 		}
 		exec(insert)
 		i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_JOB_LOCK=table")
-		id := MustOffer(t, i, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+		id := MakeDispatchOf(t, i, Dispatch{Region: "nowhere", Expires: time.Now().Add(time.Second)})
 		if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
 			t.Errorf("another job: %+v", r)
 		}

@@ -31,13 +31,13 @@ func TestTooEarly(t *testing.T) {
 		c := redisAt(t, server.URL())
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
 		one, two := Start(t, settings...), Start(t, settings...)
-		b := OpenBooks(t, url)
+		b := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, one, 20)
 		phones(t, one, drivers)
 		opens := time.Now().Add(3 * time.Second).Truncate(time.Millisecond)
 		id := makeDispatchLater(t, one, opens)
 		wire := opens.UTC().Format("2006-01-02T15:04:05.000Z")
-		early := func(a Answer) {
+		early := func(a Response) {
 			t.Helper()
 			var p struct {
 				OpensAt string `json:"opens_at"`

@@ -46,7 +46,7 @@ func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 // While another process keeps it from migrating, an instance lives, is not ready, and says so to everybody.
 func TestServesWhileItMigrates(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		other, err := OpenBooks(t, url).DB.Conn(t.Context())
+		other, err := OpenDatabase(t, url).DB.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestMigrateOff(t *testing.T) {
 			}
 		}
 		refused()
-		b := OpenBooks(t, url)
+		b := OpenDatabase(t, url)
 		if strings.HasPrefix(url, "mysql") {
 			if n := b.Count("information_schema.tables WHERE table_schema = DATABASE()"); n != 0 {
 				t.Errorf("a start that was refused has made %d tables", n)

@@ -36,7 +36,7 @@ func listenToRings(fcm *fcmtest.Server) *rings {
 }
 
 // of returns when the driver's phone has rung for any of the types.
-func (r *rings) of(d Person, types ...string) (times []time.Time) {
+func (r *rings) of(d Driver, types ...string) (times []time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range types {
@@ -62,7 +62,7 @@ func mostInAMinute(times []time.Time) (most int) {
 
 // loop has the accounts take the dispatch and give it back in turn until then, each time after pause, and returns how often
 // they did. It ends when one of them has to keep it.
-func loop(t *testing.T, i *Instance, id string, accounts []Person, until time.Time, pause func()) (cycles int) {
+func loop(t *testing.T, i *Instance, id string, accounts []Driver, until time.Time, pause func()) (cycles int) {
 	round := 1
 	for n := 0; time.Now().Before(until); n++ {
 		d := accounts[n%len(accounts)]
@@ -71,7 +71,7 @@ func loop(t *testing.T, i *Instance, id string, accounts []Person, until time.Ti
 			if what == "accept" {
 				body = fmt.Sprintf(`{"round":%d}`, round)
 			}
-			a := Answer{status: 503}
+			a := Response{status: 503}
 			for try := func() bool { return a.status == 429 || a.status >= 500 }; try() && time.Now().Before(until); {
 				a = send("POST", i.URL+"/v1/dispatches/"+id+"/"+what, d.Token, body)
 				if wait, _ := strconv.Atoi(a.header.Get("Retry-After")); a.status == 429 && wait > 60 {
@@ -99,8 +99,8 @@ func loop(t *testing.T, i *Instance, id string, accounts []Person, until time.Ti
 // Whoever takes a dispatch and gives it back in a loop, alone or with others, rings nobody's phone more than a few times, and
 // what is open in the end has rung.
 func TestWithdrawLoopsRingFewTimes(t *testing.T) {
-	fcm := ListenFCM(t)
-	i := Start(t, Pushing(servertest.MariaDBURL(t), fcm, "demo", "FIRSTTAP_RATE_LIMIT_DRIVER=20/s")...)
+	fcm := StartFCM(t)
+	i := Start(t, PushSettings(servertest.MariaDBURL(t), fcm, "demo", "FIRSTTAP_RATE_LIMIT_DRIVER=20/s")...)
 	heard := listenToRings(fcm)
 	var running sync.WaitGroup
 	for name, c := range map[string]struct {
@@ -114,10 +114,10 @@ func TestWithdrawLoopsRingFewTimes(t *testing.T) {
 		"three accounts, each on six dispatches": {3, 18, false, 18 + 15}, // each of them may give five back
 	} {
 		region := fmt.Sprint("r", c.dispatches, c.accounts, c.paced)
-		cheats, honest := makeDriversIn(t, i, region, c.accounts), DriversIn(t, i, region, 3)
+		cheats, honest := makeDriversIn(t, i, region, c.accounts), MakeDriversWithPhones(t, i, region, 3)
 		ids := make([]string, c.dispatches)
 		for n := range ids {
-			ids[n] = MustOffer(t, i, Job{Region: region})
+			ids[n] = MakeDispatchOf(t, i, Dispatch{Region: region})
 		}
 		rung := func() int { return len(heard.of(honest[0], "dispatch.opened", "dispatch.reopened")) }
 		testkit.Eventually(t, "the offers ring", func() bool { return rung() >= len(ids) })

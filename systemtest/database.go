@@ -10,14 +10,14 @@ import (
 	"firsttap/servertest"
 )
 
-// Books is a look into the database past the service.
-type Books struct {
+// Database is a look into the database past the service.
+type Database struct {
 	t  testing.TB
 	DB *sql.DB
 }
 
-// OpenBooks looks into the database at url until the test ends.
-func OpenBooks(t testing.TB, url string) *Books {
+// OpenDatabase looks into the database at url until the test ends.
+func OpenDatabase(t testing.TB, url string) *Database {
 	t.Helper()
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
 		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
@@ -25,7 +25,7 @@ func OpenBooks(t testing.TB, url string) *Books {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { db.Close() })
-		return &Books{t, db}
+		return &Database{t, db}
 	}
 	rest := strings.TrimPrefix(url, "mysql://")
 	account, rest, _ := strings.Cut(rest, "@")
@@ -39,11 +39,11 @@ func OpenBooks(t testing.TB, url string) *Books {
 	}
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
-	return &Books{t, db}
+	return &Database{t, db}
 }
 
 // Count counts the rows of a query that begins after FROM.
-func (b *Books) Count(query string, args ...any) (n int) {
+func (b *Database) Count(query string, args ...any) (n int) {
 	b.t.Helper()
 	if err := b.DB.QueryRow("SELECT COUNT(*) FROM "+query, args...).Scan(&n); err != nil {
 		b.t.Fatal(err)
@@ -51,8 +51,8 @@ func (b *Books) Count(query string, args ...any) (n int) {
 	return n
 }
 
-// isWonBy checks that the books say of the round what the winner was told, all of it and once.
-func (b *Books) isWonBy(id string, round int, winner, claim string) {
+// mustBeWonBy checks that the books say of the round what the winner was told, all of it and once.
+func (b *Database) mustBeWonBy(id string, round int, winner, claim string) {
 	b.t.Helper()
 	for what, n := range map[string]int{
 		"dispatch": b.Count("dispatches WHERE id=? AND round=? AND status='ACCEPTED' AND accepted_by=? AND claim_id=?", id, round, winner, claim),
@@ -68,7 +68,7 @@ func (b *Books) isWonBy(id string, round int, winner, claim string) {
 	}
 }
 
-func (b *Books) reannounced(id string) int {
+func (b *Database) reannounced(id string) int {
 	b.t.Helper()
 	return b.Count(`outbox o JOIN events e ON e.id=o.event_id
 		WHERE e.dispatch_id=? AND e.type='dispatch.opened' AND e.reason_code='CLAIM_FAILED'`, id)

@@ -28,7 +28,7 @@ func TestRoundsUnderFire(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + server.URL(), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		one, proxy := behindProxy(t, url, settings...)
 		instances := []*Instance{one, Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)}
-		b := OpenBooks(t, url)
+		b := OpenDatabase(t, url)
 		// Whoever gives a dispatch back may have it again, but has to name the round.
 		drivers := MakeDrivers(t, one, 12)
 		id := MakeDispatch(t, one)
@@ -42,7 +42,7 @@ func TestRoundsUnderFire(t *testing.T) {
 			busy    int
 		)
 		current.Store(1)
-		hear := func(d Person, a Answer) {
+		hear := func(d Driver, a Response) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch before, again := wins[a.Claim.ID]; {
@@ -132,7 +132,7 @@ func TestRoundsUnderFire(t *testing.T) {
 	})
 }
 
-func claimRound(a Answer) int {
+func claimRound(a Response) int {
 	var won struct{ Claim struct{ Round int } }
 	if err := json.Unmarshal([]byte(a.body), &won); err != nil {
 		return 0
