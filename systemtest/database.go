@@ -43,34 +43,34 @@ func OpenDatabase(t testing.TB, url string) *Database {
 }
 
 // Count counts the rows of a query that begins after FROM.
-func (b *Database) Count(query string, args ...any) (n int) {
-	b.t.Helper()
-	if err := b.DB.QueryRow("SELECT COUNT(*) FROM "+query, args...).Scan(&n); err != nil {
-		b.t.Fatal(err)
+func (db *Database) Count(query string, args ...any) (n int) {
+	db.t.Helper()
+	if err := db.DB.QueryRow("SELECT COUNT(*) FROM "+query, args...).Scan(&n); err != nil {
+		db.t.Fatal(err)
 	}
 	return n
 }
 
 // mustBeWonBy checks that the books say of the round what the winner was told, all of it and once.
-func (b *Database) mustBeWonBy(id string, round int, winner, claim string) {
-	b.t.Helper()
+func (db *Database) mustBeWonBy(id string, round int, winner, claim string) {
+	db.t.Helper()
 	for what, n := range map[string]int{
-		"dispatch": b.Count("dispatches WHERE id=? AND round=? AND status='ACCEPTED' AND accepted_by=? AND claim_id=?", id, round, winner, claim),
-		"claim":    b.Count("claims WHERE dispatch_id=? AND round=? AND outcome='WON' AND driver_id=? AND id=?", id, round, winner, claim),
-		"claims":   b.Count("claims WHERE dispatch_id=? AND round=?", id, round),
-		"event":    b.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted' AND driver_id=?", id, round, winner),
-		"events":   b.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted'", id, round),
-		"outbox":   b.Count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.round=? AND e.type='dispatch.accepted'", id, round),
+		"dispatch": db.Count("dispatches WHERE id=? AND round=? AND status='ACCEPTED' AND accepted_by=? AND claim_id=?", id, round, winner, claim),
+		"claim":    db.Count("claims WHERE dispatch_id=? AND round=? AND outcome='WON' AND driver_id=? AND id=?", id, round, winner, claim),
+		"claims":   db.Count("claims WHERE dispatch_id=? AND round=?", id, round),
+		"event":    db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted' AND driver_id=?", id, round, winner),
+		"events":   db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted'", id, round),
+		"outbox":   db.Count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.round=? AND e.type='dispatch.accepted'", id, round),
 	} {
 		if n != 1 {
-			b.t.Errorf("%s round %d: %d in the books for %s", id, round, n, what)
+			db.t.Errorf("%s round %d: %d in the database for %s", id, round, n, what)
 		}
 	}
 }
 
-func (b *Database) reannounced(id string) int {
-	b.t.Helper()
-	return b.Count(`outbox o JOIN events e ON e.id=o.event_id
+func (db *Database) reannounced(id string) int {
+	db.t.Helper()
+	return db.Count(`outbox o JOIN events e ON e.id=o.event_id
 		WHERE e.dispatch_id=? AND e.type='dispatch.opened' AND e.reason_code='CLAIM_FAILED'`, id)
 }
 

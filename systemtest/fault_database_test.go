@@ -29,7 +29,7 @@ func behindProxy(t *testing.T, url string, settings ...string) (*Instance, *serv
 func TestReplyOfCommitIsLost(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 30 {
 			id := MakeDispatch(t, i)
@@ -39,7 +39,7 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 			if !a.Won() || *a.Replayed {
 				t.Fatalf("the claim was committed, and its driver heard %s", a)
 			}
-			b.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+			db.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
 			if again := Accept(i, id, drivers[0], 1); !again.Won() || !*again.Replayed || again.Claim.ID != a.Claim.ID {
 				t.Fatalf("the repetition: %s", again)
 			}
@@ -54,7 +54,7 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		id := MakeDispatch(t, i)
 		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
@@ -76,7 +76,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 		if !a.Won() || !*a.Replayed {
 			t.Fatalf("the truth is that the claim was committed: %s", a)
 		}
-		b.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+		db.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
 	})
 }
 
@@ -84,7 +84,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 func TestReplyOfUpdateIsLost(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 10 {
 			id := MakeDispatch(t, i)
@@ -94,14 +94,14 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 			if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
 				t.Fatalf("without proof the driver heard %s", a)
 			}
-			if n := b.Count("claims WHERE dispatch_id=?", id); n != 0 {
+			if n := db.Count("claims WHERE dispatch_id=?", id); n != 0 {
 				t.Fatal("a claim that nobody was told of")
 			}
 			a = Accept(i, id, drivers[1], 1)
 			if !a.Won() {
 				t.Fatalf("the dispatch is free: %s", a)
 			}
-			b.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+			db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 		}
 	})
 }
@@ -109,7 +109,7 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 10 {
 			id := MakeDispatch(t, i)
@@ -139,7 +139,7 @@ func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 			if other := Accept(i, id, drivers[1], 1); other.Code != "ALREADY_TAKEN" {
 				t.Fatal(other)
 			}
-			b.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+			db.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
 		}
 	})
 }
@@ -189,7 +189,7 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 }
 
 // settleAfterKill checks what was told against the books, and that the retries of those who heard 503 agree.
-func settleAfterKill(t *testing.T, b *Database, i *Instance, id string, drivers []Driver, told []Response) (unknown int) {
+func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers []Driver, told []Response) (unknown int) {
 	t.Helper()
 	winner := -1
 	for k, a := range told {
@@ -205,7 +205,7 @@ func settleAfterKill(t *testing.T, b *Database, i *Instance, id string, drivers 
 		}
 	}
 	if winner >= 0 {
-		b.mustBeWonBy(id, 1, drivers[winner].ID, told[winner].Claim.ID)
+		db.mustBeWonBy(id, 1, drivers[winner].ID, told[winner].Claim.ID)
 	}
 	var claim string
 	testkit.Eventually(t, "retries win the dispatch or find it won", func() bool {
@@ -220,7 +220,7 @@ func settleAfterKill(t *testing.T, b *Database, i *Instance, id string, drivers 
 		}
 		return winner >= 0
 	})
-	b.mustBeWonBy(id, 1, drivers[winner].ID, claim)
+	db.mustBeWonBy(id, 1, drivers[winner].ID, claim)
 	return unknown
 }
 
@@ -230,7 +230,7 @@ func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		one, proxy := behindProxy(t, url, settings...)
 		two := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, one, 3)
 		id := MakeDispatch(t, one)
 		hold := proxy.Hold("UPDATE dispatches")
@@ -246,13 +246,13 @@ func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 		if a := <-answered; a.status != 503 {
 			t.Fatal(a)
 		}
-		testkit.Eventually(t, "the drivers hear again", func() bool { return b.reannounced(id) > 0 })
+		testkit.Eventually(t, "the drivers hear again", func() bool { return db.reannounced(id) > 0 })
 		a := Accept(two, id, drivers[1], 1)
 		if !a.Won() {
 			t.Fatalf("the dispatch is free: %s", a)
 		}
-		b.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
-		if n := b.reannounced(id); n != 1 {
+		db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		if n := db.reannounced(id); n != 1 {
 			t.Errorf("announced again %d times", n)
 		}
 		hold.Release()

@@ -200,7 +200,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	}
 	stopped()
 
-	b := OpenDatabase(t, url)
+	db := OpenDatabase(t, url)
 	winners := map[string]string{}
 	for _, w := range k.wins {
 		round := fmt.Sprintf("%s round %d", w.dispatch, w.round)
@@ -208,7 +208,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 			t.Errorf("%s was won twice", round)
 		}
 		winners[round] = w.driver
-		if n := b.Count("claims WHERE id=? AND dispatch_id=? AND round=? AND driver_id=?", w.claim, w.dispatch, w.round, w.driver); n != 1 {
+		if n := db.Count("claims WHERE id=? AND dispatch_id=? AND round=? AND driver_id=?", w.claim, w.dispatch, w.round, w.driver); n != 1 {
 			t.Errorf("%s: the driver was told SUCCESS, and %d claims are stored", round, n)
 		}
 	}

@@ -70,10 +70,10 @@ func (h *held) exec(t *testing.T, query string, args ...any) {
 func (h *held) nothingStored(t *testing.T) {
 	t.Helper()
 	if n := h.b.Count("claims WHERE dispatch_id=?", h.id); n != 0 {
-		t.Errorf("%d claims in the books", n)
+		t.Errorf("%d claims in the database", n)
 	}
 	if n := h.b.Count("events WHERE dispatch_id=? AND type='dispatch.accepted'", h.id); n != 0 {
-		t.Errorf("%d acceptances in the books", n)
+		t.Errorf("%d acceptances in the database", n)
 	}
 	if n := h.b.Count("dispatches WHERE id=? AND accepted_by IS NULL AND claim_id IS NULL", h.id); n != 1 {
 		t.Error("the dispatch is somebody's")

@@ -52,7 +52,7 @@ func TestInstanceIsKilledWithItsLock(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		victim, proxy := behindProxy(t, url, settings...)
 		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		hold := proxy.Hold("UPDATE dispatches")
@@ -63,10 +63,10 @@ func TestInstanceIsKilledWithItsLock(t *testing.T) {
 		}
 		victim.Kill()
 		hold.Release()
-		testkit.Eventually(t, "the drivers hear again", func() bool { return b.reannounced(id) == 1 })
+		testkit.Eventually(t, "the drivers hear again", func() bool { return db.reannounced(id) == 1 })
 		var a Response
 		testkit.Eventually(t, "the dispatch can be won", func() bool { a = Accept(other, id, drivers[1], 1); return a.Won() })
-		b.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 	})
 }
 
@@ -76,7 +76,7 @@ func TestStaleHolderDoesNotWinTheNextRound(t *testing.T) {
 		// Without Redis: nothing but the row's condition stands in the way.
 		sleeper, proxy := behindProxy(t, url)
 		other := Start(t, "FIRSTTAP_DATABASE_URL="+url)
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		hold := proxy.Hold("UPDATE dispatches")
@@ -93,7 +93,7 @@ func TestStaleHolderDoesNotWinTheNextRound(t *testing.T) {
 		if late := <-answered; late.Code != "OFFER_STALE" {
 			t.Fatalf("the stale holder heard %s", late)
 		}
-		if n := b.Count("dispatches WHERE id=? AND status='PENDING' AND round=2 AND accepted_by IS NULL", id); n != 1 {
+		if n := db.Count("dispatches WHERE id=? AND status='PENDING' AND round=2 AND accepted_by IS NULL", id); n != 1 {
 			t.Error("round 2 is not open")
 		}
 	})

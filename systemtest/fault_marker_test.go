@@ -54,7 +54,7 @@ func TestCancelOvertakesAClaim(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url)
 		other := Start(t, "FIRSTTAP_DATABASE_URL="+url)
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		driver := MakeDrivers(t, other, 1)[0]
 		id := MakeDispatch(t, other)
 		hold := proxy.Hold("UPDATE dispatches")
@@ -68,7 +68,7 @@ func TestCancelOvertakesAClaim(t *testing.T) {
 		if a := <-answered; a.Code != "DISPATCH_CANCELED" {
 			t.Fatalf("the driver heard %s", a)
 		}
-		if n := b.Count("dispatches WHERE id=? AND status='CANCELED' AND accepted_by IS NULL", id); n != 1 {
+		if n := db.Count("dispatches WHERE id=? AND status='CANCELED' AND accepted_by IS NULL", id); n != 1 {
 			t.Error("the canceled dispatch was taken")
 		}
 	})

@@ -57,7 +57,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 			url := servertest.MariaDBURL(t)
 			settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
 			instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-			b := OpenDatabase(t, url)
+			db := OpenDatabase(t, url)
 			drivers := MakeDrivers(t, instances[0], 30)
 			var took []time.Duration
 			for range 15 {
@@ -79,9 +79,9 @@ func TestRedisFailsMidRace(t *testing.T) {
 					return a
 				})
 				broken.Wait()
-				oneWinner(t, b, id, 1, drivers, answers)
+				oneWinner(t, db, id, 1, drivers, answers)
 				// Away all along: now everything goes through the database.
-				raceRound(t, b, instances, drivers)
+				raceRound(t, db, instances, drivers)
 				if name != "flushed" {
 					testkit.Eventually(t, "readyz is 200 and degraded", func() bool {
 						a := send("GET", instances[0].URL+"/readyz", "", "")
@@ -227,14 +227,14 @@ func TestWhatARaceCosts(t *testing.T) {
 }
 
 // whatTheLedgerCosts: a thousand taps of losers are no statement of their own, and are written by the hundred.
-func whatTheLedgerCosts(t *testing.T, b *Database, i *Instance, drivers []Driver, statements func(id, like string) int, record func(string)) {
+func whatTheLedgerCosts(t *testing.T, db *Database, i *Instance, drivers []Driver, statements func(id, like string) int, record func(string)) {
 	t.Helper()
 	const taps = 1000
 	id := MakeDispatch(t, i)
 	winner := Accept(i, id, drivers[0], 1)
-	kept := func() int { return b.Count("attempts WHERE dispatch_id = ?", id) }
-	testkit.Eventually(t, "the winner's tap is kept, and told of", func() bool { return kept() == 1 && b.Count("outbox WHERE state = 0") == 0 })
-	if _, err := b.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
+	kept := func() int { return db.Count("attempts WHERE dispatch_id = ?", id) }
+	testkit.Eventually(t, "the winner's tap is kept, and told of", func() bool { return kept() == 1 && db.Count("outbox WHERE state = 0") == 0 })
+	if _, err := db.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
 		t.Fatal(err)
 	}
 	record("ON")
@@ -257,12 +257,12 @@ func whatTheLedgerCosts(t *testing.T, b *Database, i *Instance, drivers []Driver
 	if n := statements(id, "%"); n != 0 {
 		t.Errorf("%d statements for %d losers", n, sent)
 	}
-	inserts := b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `attempts`%'")
+	inserts := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `attempts`%'")
 	// One every 200 ms at most, each of up to a thousand.
 	if most := int(took/(200*time.Millisecond)) + 3; inserts == 0 || inserts > most {
 		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)
 	}
-	looks := b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE '" + verifies + "'")
+	looks := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE '" + verifies + "'")
 	if most := int(took/time.Second) + 2; looks > most {
 		t.Errorf("%d taps in %s were verified by %d statements, more than %d", sent, took, looks, most)
 	}

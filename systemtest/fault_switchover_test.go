@@ -247,7 +247,7 @@ func (s *switchover) errands() []*call {
 
 // push has the first instance make a dispatch, and waits until a phone shows it.
 func (s *switchover) push() (string, verdict) {
-	id, err := createDispatch(s.one, Dispatch{Region: "daegu"})
+	id, err := createDispatch(s.one, DispatchOptions{Region: "daegu"})
 	if err != nil {
 		return "no dispatch", refused
 	}

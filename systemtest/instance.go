@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -185,34 +186,64 @@ func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Driver {
 	return made.Items
 }
 
+// DispatchOptions are a dispatch's settings. Zero means Seoul, open from now on, and work that overlaps with no other's.
+type DispatchOptions struct {
+	Region                 string
+	opens, starts, Expires time.Time
+}
+
+// MakeDispatch opens a dispatch in Seoul and returns its id.
+func MakeDispatch(t testing.TB, i *Instance) string {
+	t.Helper()
+	return MakeDispatchWith(t, i, DispatchOptions{})
+}
+
+// MakeDispatchWith makes a dispatch and returns its id.
+func MakeDispatchWith(t testing.TB, i *Instance, o DispatchOptions) string {
+	t.Helper()
+	id, err := createDispatch(i, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func createDispatch(i *Instance, o DispatchOptions) (string, error) {
+	if o.starts.IsZero() {
+		o.starts = nextHour()
+	}
+	body := map[string]any{
+		"region": cmp.Or(o.Region, "seoul"), "vehicle_class": "45m", "site_address": "Seoul 1",
+		"work_starts_at": o.starts.UTC(), "work_ends_at": o.starts.Add(time.Hour).UTC(),
+		"fee": map[string]any{"amount": 350000, "currency": "KRW"},
+	}
+	for name, at := range map[string]time.Time{"opens_at": o.opens, "expires_at": o.Expires} {
+		if !at.IsZero() {
+			body[name] = at.UTC()
+		}
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return "", err
+	}
+	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, string(raw))
+	if a.status != 201 {
+		return "", fmt.Errorf("dispatch: %s", a)
+	}
+	return a.ID, nil
+}
+
 var hours struct {
 	sync.Mutex
 	next int
 }
 
-// MakeDispatch opens a dispatch whose work overlaps with no other's.
-func MakeDispatch(t testing.TB, i *Instance) string {
-	t.Helper()
-	return makeDispatchAt(t, i, nextHour())
-}
-
-// nextHour is an hour that no other caller is given.
+// nextHour returns an hour that no other call returns.
 func nextHour() time.Time {
 	hours.Lock()
 	defer hours.Unlock()
 	hours.next++
 	return time.Now().Truncate(time.Hour).Add(time.Duration(hours.next) * time.Hour)
-}
-
-func makeDispatchAt(t testing.TB, i *Instance, starts time.Time) string {
-	t.Helper()
-	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m",
-		"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}}`,
-		starts.UTC().Format(time.RFC3339), starts.Add(time.Hour).UTC().Format(time.RFC3339)))
-	if a.status != 201 {
-		t.Fatalf("dispatch: %s", a)
-	}
-	return a.ID
 }
 
 // Accept taps; round 0 sends none.
@@ -224,18 +255,9 @@ func Accept(i *Instance, id string, d Driver, round int) Response {
 	return send("POST", i.URL+"/v1/dispatches/"+id+"/accept", d.Token, body)
 }
 
-// Together calls tap for 0..n-1 from behind one gate.
-func Together(n int, tap func(k int) Response) []Response {
-	answers := make([]Response, n)
-	gate := make(chan struct{})
-	var done sync.WaitGroup
-	for k := range n {
-		done.Go(func() {
-			<-gate
-			answers[k] = tap(k)
-		})
-	}
-	close(gate)
-	done.Wait()
-	return answers
+// Together sends n requests at the same time, request(0) to request(n-1), and returns the responses.
+func Together(n int, request func(k int) Response) []Response {
+	responses := make([]Response, n)
+	testkit.Together(n, func(k int) { responses[k] = request(k) })
+	return responses
 }

@@ -20,11 +20,11 @@ const slowest = 100 * time.Millisecond
 
 // herd is three instances over one database that are killed at random and started again.
 type herd struct {
-	t     *testing.T
-	fcm   *fcmtest.Server
-	mail  *Deliveries
-	books *Database
-	url   string
+	t    *testing.T
+	fcm  *fcmtest.Server
+	mail *Deliveries
+	db   *Database
+	url  string
 
 	mu        sync.Mutex
 	instances [3]*Instance
@@ -43,7 +43,7 @@ type death struct {
 
 func newHerd(t *testing.T, url string) *herd {
 	fcm := StartFCM(t)
-	h := &herd{t: t, fcm: fcm, mail: RecordDeliveries(fcm), books: OpenDatabase(t, url), url: url}
+	h := &herd{t: t, fcm: fcm, mail: RecordDeliveries(fcm), db: OpenDatabase(t, url), url: url}
 	for k := range h.instances {
 		h.start(k)
 	}
@@ -71,7 +71,7 @@ func (h *herd) kill() {
 	h.t.Helper()
 	k := rand.N(len(h.instances))
 	h.instances[k].Kill()
-	d := death{name: h.names[k], at: time.Now(), unsettled: h.books.unsentMessages()}
+	d := death{name: h.names[k], at: time.Now(), unsettled: h.db.unsentMessages()}
 	h.deaths = append(h.deaths, d)
 	h.start(k)
 }
@@ -88,8 +88,8 @@ func (h *herd) make(n int, pace time.Duration) <-chan struct{} {
 		makers.Go(func() {
 			for left.Add(-1) >= 0 {
 				<-tick.C
-				for _, err := createDispatch(h.any(), Dispatch{Region: "seoul"}); err != nil && h.t.Context().Err() == nil; {
-					_, err = createDispatch(h.any(), Dispatch{Region: "seoul"})
+				for _, err := createDispatch(h.any(), DispatchOptions{Region: "seoul"}); err != nil && h.t.Context().Err() == nil; {
+					_, err = createDispatch(h.any(), DispatchOptions{Region: "seoul"})
 				}
 			}
 		})
@@ -104,7 +104,7 @@ func (h *herd) make(n int, pace time.Duration) <-chan struct{} {
 
 func (h *herd) events() []string {
 	h.t.Helper()
-	rows, err := h.books.DB.Query("SELECT id FROM events WHERE type='dispatch.created'")
+	rows, err := h.db.DB.Query("SELECT id FROM events WHERE type='dispatch.created'")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 			n, _ := h.mail.Count()
 			return n == len(events)*drivers
 		})
-		testkit.Eventually(t, "all is settled", func() bool { return len(h.books.unsentMessages()) == 0 })
+		testkit.Eventually(t, "all is settled", func() bool { return len(h.db.unsentMessages()) == 0 })
 		h.account(events, people)
 		for _, d := range people {
 			shown := map[string]int{}

@@ -66,41 +66,6 @@ func MakeDriversWithPhones(t testing.TB, i *Instance, region string, n int) []Dr
 	return drivers
 }
 
-// Dispatch is a dispatch to be made. Times that are zero are the usual ones.
-type Dispatch struct {
-	Region          string
-	starts, Expires time.Time
-}
-
-// createDispatch makes a dispatch, whose work overlaps with no other's unless the job says when it starts, and returns its id
-// or why there is none.
-func createDispatch(i *Instance, j Dispatch) (string, error) {
-	if j.starts.IsZero() {
-		j.starts = nextHour()
-	}
-	expires := ""
-	if !j.Expires.IsZero() {
-		expires = fmt.Sprintf(`,"expires_at":%q`, j.Expires.UTC().Format(time.RFC3339Nano))
-	}
-	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":%q,"vehicle_class":"45m",
-		"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}%s}`, j.Region,
-		j.starts.UTC().Format(time.RFC3339Nano), j.starts.Add(time.Hour).UTC().Format(time.RFC3339Nano), expires))
-	if a.status != 201 {
-		return "", fmt.Errorf("dispatch: %s", a)
-	}
-	return a.ID, nil
-}
-
-// MakeDispatchOf makes a dispatch, and returns its identifier.
-func MakeDispatchOf(t testing.TB, i *Instance, j Dispatch) string {
-	t.Helper()
-	id, err := createDispatch(i, j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
 // shownTypes are the types of what a phone shows of a dispatch, the latest last.
 func shownTypes(fcm *fcmtest.Server, token, id string) []string {
 	types := []string{}
@@ -195,24 +160,24 @@ func (m *Deliveries) lastNew() time.Time {
 }
 
 // unsentMessages are the messages that the books do not know to be sent.
-func (b *Database) unsentMessages() map[message]bool {
-	b.t.Helper()
-	rows, err := b.DB.Query(`SELECT n.event_id, n.type, d.push_token FROM notifications n JOIN devices d ON d.id = n.device_id
+func (db *Database) unsentMessages() map[message]bool {
+	db.t.Helper()
+	rows, err := db.DB.Query(`SELECT n.event_id, n.type, d.push_token FROM notifications n JOIN devices d ON d.id = n.device_id
 		WHERE n.state = 0`)
 	if err != nil {
-		b.t.Fatal(err)
+		db.t.Fatal(err)
 	}
 	defer rows.Close()
 	found := map[message]bool{}
 	for rows.Next() {
 		var m message
 		if err := rows.Scan(&m.event, &m.typ, &m.token); err != nil {
-			b.t.Fatal(err)
+			db.t.Fatal(err)
 		}
 		found[m] = true
 	}
 	if err := rows.Err(); err != nil {
-		b.t.Fatal(err)
+		db.t.Fatal(err)
 	}
 	return found
 }

@@ -106,12 +106,12 @@ func TestOfferExpires(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
 		fcm := StartFCM(t)
 		one, two := Start(t, PushSettings(url, fcm, "one")...), Start(t, PushSettings(url, fcm, "two")...)
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDriversWithPhones(t, one, "seoul", 3)
 		var ids []string
 		for k := range 6 {
-			j := Dispatch{Region: "seoul", Expires: time.Now().Add(2 * time.Second)}
-			ids = append(ids, MakeDispatchOf(t, []*Instance{one, two}[k%2], j))
+			j := DispatchOptions{Region: "seoul", Expires: time.Now().Add(2 * time.Second)}
+			ids = append(ids, MakeDispatchWith(t, []*Instance{one, two}[k%2], j))
 		}
 		kept := MakeDispatch(t, one)
 		show := func(id string, want ...string) {
@@ -121,9 +121,9 @@ func TestOfferExpires(t *testing.T) {
 			})
 		}
 		for _, id := range ids {
-			testkit.Eventually(t, "the end is written down", func() bool { return b.Count("dispatches WHERE id=? AND status='EXPIRED'", id) == 1 })
+			testkit.Eventually(t, "the end is written down", func() bool { return db.Count("dispatches WHERE id=? AND status='EXPIRED'", id) == 1 })
 			show(id)
-			if n := b.Count("events WHERE dispatch_id=? AND type='dispatch.expired' AND round=1", id); n != 1 {
+			if n := db.Count("events WHERE dispatch_id=? AND type='dispatch.expired' AND round=1", id); n != 1 {
 				t.Errorf("%d ends of one offer", n)
 			}
 			for _, d := range drivers {
@@ -152,7 +152,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	fcm := StartFCM(t)
 	mail := RecordDeliveries(fcm)
 	url := servertest.MariaDBURL(t)
-	b := OpenDatabase(t, url)
+	db := OpenDatabase(t, url)
 	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 	names := []string{"one", "two"}
 	instances := map[string]*Instance{}
@@ -189,7 +189,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	testkit.Eventually(t, "some are under way", sent(250))
 	instances[leader].Kill()
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 0 })
-	testkit.Within(t, leaseTakeover, "the other takes over", func() bool { return sent(280)() && len(b.unsentMessages()) == 0 })
+	testkit.Within(t, leaseTakeover, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
 	messages, again := mail.Count()
 	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
 	if messages != 280 || again != underWay || mail.ByProject()[other] != 40 {
@@ -264,7 +264,7 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		const drivers, dispatches = 125, 4
 		fcm := StartFCM(t)
 		mail := RecordDeliveries(fcm)
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		one := Start(t, PushSettings(url, fcm, "one")...)
 		MakeDriversWithPhones(t, one, "seoul", drivers)
 		Start(t, PushSettings(url, fcm, "two")...)
@@ -272,7 +272,9 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		for range dispatches {
 			MakeDispatch(t, one)
 		}
-		leased := func() int { return b.Count("(SELECT DISTINCT claim FROM notifications WHERE state=0 AND claim<>'') x") }
+		leased := func() int {
+			return db.Count("(SELECT DISTINCT claim FROM notifications WHERE state=0 AND claim<>'') x")
+		}
 		testkit.Eventually(t, "both send", func() bool { return mail.ByProject()["one"] > 10 && mail.ByProject()["two"] > 10 && leased() == 2 })
 		one.signal(syscall.SIGTERM)
 		told := time.Now()
@@ -280,7 +282,7 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		if n := leased(); n > 1 {
 			t.Error("what the instance had leased is still leased")
 		}
-		if n := b.Count("outbox WHERE state=0 AND claim<>''"); n != 0 {
+		if n := db.Count("outbox WHERE state=0 AND claim<>''"); n != 0 {
 			t.Errorf("%d events are still leased", n)
 		}
 		byOne := mail.ByProject()["one"]
@@ -290,7 +292,7 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		if took > 30*time.Second {
 			t.Errorf("the last came %s after the instance was told to end: when its lease ended", took)
 		}
-		testkit.Eventually(t, "all is settled", func() bool { return len(b.unsentMessages()) == 0 })
+		testkit.Eventually(t, "all is settled", func() bool { return len(db.unsentMessages()) == 0 })
 		if _, again := mail.Count(); again != 0 || mail.ByProject()["one"] != byOne {
 			t.Errorf("%d were told again, although what was under way had ended; by whom: %v", again, mail.ByProject())
 		}
@@ -303,16 +305,16 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
 		fcm := StartFCM(t)
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		settings := "FIRSTTAP_REMIND_BEFORE=1h"
 		i := Start(t, PushSettings(url, fcm, "one", settings)...)
 		drivers := MakeDriversWithPhones(t, i, "seoul", 3)
 		due := time.Now().Add(6 * time.Second)
-		id := MakeDispatchOf(t, i, Dispatch{Region: "seoul", starts: due.Add(time.Hour)})
+		id := MakeDispatchWith(t, i, DispatchOptions{Region: "seoul", starts: due.Add(time.Hour)})
 		if a := Accept(i, id, drivers[0], 1); !a.Won() {
 			t.Fatal(a)
 		}
-		testkit.Eventually(t, "all is told", func() bool { return b.Count("outbox WHERE state = 0") == 0 && len(b.unsentMessages()) == 0 })
+		testkit.Eventually(t, "all is told", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
 		i.Kill()
 		if time.Now().After(due) {
 			t.Fatal("the instance was not killed before the reminder was due")
@@ -339,8 +341,8 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 			}
 			return n
 		}
-		testkit.Eventually(t, "the driver is reminded", func() bool { return count() > 0 && len(b.unsentMessages()) == 0 })
-		if n := count(); n != 1 || b.Count("notifications WHERE type='dispatch.reminder'") != 1 {
+		testkit.Eventually(t, "the driver is reminded", func() bool { return count() > 0 && len(db.unsentMessages()) == 0 })
+		if n := count(); n != 1 || db.Count("notifications WHERE type='dispatch.reminder'") != 1 {
 			t.Errorf("reminded %d times", n)
 		}
 		if shown := shownTypes(fcm, pushToken(drivers[0]), id); len(shown) == 0 || shown[len(shown)-1] != "dispatch.reminder" {

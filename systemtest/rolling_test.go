@@ -72,7 +72,7 @@ func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}) (
 			return won
 		default:
 		}
-		id, err := createDispatch(b.pick(), Dispatch{Region: "seoul"})
+		id, err := createDispatch(b.pick(), DispatchOptions{Region: "seoul"})
 		if err != nil {
 			t.Error(err)
 			return won
@@ -181,30 +181,30 @@ func TestRollingRestart(t *testing.T) {
 	all := slices.Concat(won...)
 	made.Store(int64(len(all)))
 	// The last word may have been said before anybody knew that it was: one more event makes the stream look again.
-	if _, err := createDispatch(balance.pick(), Dispatch{Region: "nowhere"}); err != nil {
+	if _, err := createDispatch(balance.pick(), DispatchOptions{Region: "nowhere"}); err != nil {
 		t.Error(err)
 	}
 	hearing.Wait()
 
-	books := OpenDatabase(t, url)
+	db := OpenDatabase(t, url)
 	if len(all) < 20 {
 		t.Errorf("only %d dispatches were raced for", len(all))
 	}
 	for _, w := range all {
-		books.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
+		db.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
 		if n := heard.accepted[w.dispatch]; n != 1 && heard.resyncs == 0 {
 			t.Errorf("%s: the stream told %d times who has it", w.dispatch, n)
 		}
 	}
-	testkit.Eventually(t, "every tap is in the ledger", func() bool { return books.Count("attempts") == len(all)*len(drivers) })
+	testkit.Eventually(t, "every tap is in the ledger", func() bool { return db.Count("attempts") == len(all)*len(drivers) })
 	// What an instance had too much of, or could not give back, is told when its lease has ended.
 	testkit.Within(t, leaseTakeover, "everything is told", func() bool {
-		return books.Count("outbox WHERE state = 0") == 0 && books.Count("notifications WHERE state = 0") == 0
+		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
 	})
 	messages, again := mail.Count()
 	t.Logf("%d dispatches, %d taps, %d pushes, %d of them again; the stream moved %d times, %d resyncs",
 		len(all), len(all)*len(drivers), messages, again, heard.moved, heard.resyncs)
-	if n := books.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
+	if n := db.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
 		t.Errorf("%d winners' phones are told of %d wins", n, len(all))
 	}
 	if again > 0 || heard.resyncs > 0 || heard.moved == 0 {

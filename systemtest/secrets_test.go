@@ -21,11 +21,11 @@ const (
 // withPassword is the empty database of the URL, for a user who has a password.
 func withPassword(t *testing.T, raw string) string {
 	t.Helper()
-	b := OpenDatabase(t, raw)
+	db := OpenDatabase(t, raw)
 	for _, statement := range []string{
 		"CREATE USER 'app'@'%' IDENTIFIED BY '" + dbPassword + "'", "GRANT ALL ON *.* TO 'app'@'%'",
 	} {
-		if _, err := b.DB.Exec(statement); err != nil {
+		if _, err := db.DB.Exec(statement); err != nil {
 			t.Fatal(err)
 		}
 	}

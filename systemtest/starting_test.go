@@ -121,9 +121,9 @@ func TestMigrateOff(t *testing.T) {
 			}
 		}
 		refused()
-		b := OpenDatabase(t, url)
+		db := OpenDatabase(t, url)
 		if strings.HasPrefix(url, "mysql") {
-			if n := b.Count("information_schema.tables WHERE table_schema = DATABASE()"); n != 0 {
+			if n := db.Count("information_schema.tables WHERE table_schema = DATABASE()"); n != 0 {
 				t.Errorf("a start that was refused has made %d tables", n)
 			}
 		}
@@ -132,7 +132,7 @@ func TestMigrateOff(t *testing.T) {
 		migrate("down")
 		refused()
 		migrate("up")
-		if _, err := b.DB.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)"); err != nil {
+		if _, err := db.DB.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)"); err != nil {
 			t.Fatal(err)
 		}
 		starts(off)

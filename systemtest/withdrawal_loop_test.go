@@ -117,7 +117,7 @@ func TestWithdrawLoopsRingFewTimes(t *testing.T) {
 		cheats, honest := makeDriversIn(t, i, region, c.accounts), MakeDriversWithPhones(t, i, region, 3)
 		ids := make([]string, c.dispatches)
 		for n := range ids {
-			ids[n] = MakeDispatchOf(t, i, Dispatch{Region: region})
+			ids[n] = MakeDispatchWith(t, i, DispatchOptions{Region: region})
 		}
 		rung := func() int { return len(heard.of(honest[0], "dispatch.opened", "dispatch.reopened")) }
 		testkit.Eventually(t, "the offers ring", func() bool { return rung() >= len(ids) })

@@ -59,7 +59,7 @@ type stand struct {
 // sample makes a dispatch and notes what its pushes took.
 func (s *stand) sample(t testing.TB) {
 	t.Helper()
-	id := systemtest.MakeDispatchOf(t, s.commit, systemtest.Dispatch{Region: s.region})
+	id := systemtest.MakeDispatchWith(t, s.commit, systemtest.DispatchOptions{Region: s.region})
 	answered := time.Now()
 	testkit.Eventually(t, "all are pushed", func() bool { return len(s.landed.of(id)) >= s.phones })
 	var us int64
@@ -237,7 +237,7 @@ func newStand(b *testing.B, db *servertest.Database, name string, instances int,
 	s := &stand{name: name, commit: all["i0"], books: systemtest.OpenDatabase(b, url), region: "seoul", phones: 1}
 	systemtest.MakeDriversWithPhones(b, s.commit, s.region, 1)
 	// Who sends is known when something was sent; of several, one that does not commits.
-	systemtest.MakeDispatchOf(b, s.commit, systemtest.Dispatch{Region: s.region})
+	systemtest.MakeDispatchWith(b, s.commit, systemtest.DispatchOptions{Region: s.region})
 	testkit.Eventually(b, "it pushes", func() bool { n, _ := mail.Count(); return n == 1 })
 	if instances > 1 && mail.ByProject()["i0"] > 0 {
 		s.commit = all["i1"]

@@ -28,7 +28,7 @@ func BenchmarkPushRate(b *testing.B) {
 	nowhere := systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_FIREBASE_PROJECT=demo", "FIRSTTAP_FCM_ENDPOINT=http://127.0.0.1:1/v1")
 	systemtest.MakeDriversWithPhones(b, nowhere, "seoul", phones)
 	for range dispatches {
-		systemtest.MakeDispatchOf(b, nowhere, systemtest.Dispatch{Region: "seoul", Expires: time.Now().Add(time.Hour)})
+		systemtest.MakeDispatchWith(b, nowhere, systemtest.DispatchOptions{Region: "seoul", Expires: time.Now().Add(time.Hour)})
 	}
 	books := systemtest.OpenDatabase(b, url)
 	due := func() int { return books.Count("notifications WHERE state=0") }
