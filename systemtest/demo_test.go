@@ -189,7 +189,7 @@ func TestDemoWhoseTerminalCloses(t *testing.T) {
 		}
 		select {
 		case <-d.done:
-		case <-time.After(hung):
+		case <-time.After(testkit.Patience):
 			d.cmd.Process.Signal(syscall.SIGQUIT) // it says what it waits for
 			testkit.Await(t, "the demo ends", d.done)
 			t.Fatalf("%s: the demo goes on:\n%s", s, d.log)
@@ -275,7 +275,7 @@ func TestDemoWhereThePortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	patience, stop := context.WithTimeout(t.Context(), hung)
+	patience, stop := context.WithTimeout(t.Context(), testkit.Patience)
 	defer stop()
 	if err := app.Run(patience, []string{"demo", "--addr", taken.Addr().String()}, testkit.Settings(), io.Discard); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%v", err)

@@ -59,7 +59,7 @@ func (k *kept) note(call string, a Response) {
 func (k *kept) settled(call string, ask func() Response) (a Response) {
 	patience := time.NewTicker(20 * time.Millisecond)
 	defer patience.Stop()
-	for end := time.Now().Add(2 * hung); time.Now().Before(end); <-patience.C {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); <-patience.C {
 		a = ask()
 		k.note(call, a)
 		if a.err == nil && a.status != 503 && (a.Final == nil || *a.Final) {
@@ -188,7 +188,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	}
 	stopped := sync.OnceFunc(func() { close(stop); working.Wait() })
 	defer stopped()
-	testkit.Within(t, 2*hung, "the drivers are at work", func() bool { return k.winsSince(began) >= enough })
+	testkit.Eventually(t, "the drivers are at work", func() bool { return k.winsSince(began) >= enough })
 	var moves []move
 	for _, to := range []*servertest.Database{g.Members[1], first} {
 		m := move{began: time.Now()}
@@ -196,7 +196,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 		proxy.Redirect(to.Addr())
 		m.done = time.Now()
 		moves = append(moves, m)
-		testkit.Within(t, 2*hung, "the drivers go on after a move", func() bool { return k.winsSince(m.done) >= enough })
+		testkit.Eventually(t, "the drivers go on after a move", func() bool { return k.winsSince(m.done) >= enough })
 	}
 	stopped()
 

@@ -34,11 +34,11 @@ func TestSwitchover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSwitchover(t, "FIRSTTAP_JOB_LOCK="+c.jobLock)
 			stop := s.call()
-			s.untilWell(t, before, "before anything happens", hung)
+			s.untilWell(t, before, "before anything happens", requestTimeout)
 			s.phase.Store(during)
 			s.pair.Demote()
 			demoted := time.Now()
-			if !holds(hung, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
+			if !holds(requestTimeout, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
 				t.Error("/readyz does not tell that the server takes no writes")
 			}
 			up := Metric(t, s.ops, "firsttap_database_up")
@@ -251,7 +251,7 @@ func (s *switchover) push() (string, verdict) {
 	if err != nil {
 		return "no dispatch", refused
 	}
-	if !holds(hung, func() bool { return len(shownTypes(s.fcm, pushToken(s.courier), id)) > 0 }) {
+	if !holds(requestTimeout, func() bool { return len(shownTypes(s.fcm, pushToken(s.courier), id)) > 0 }) {
 		return "201, no push", refused
 	}
 	return "201, pushed", well
@@ -265,7 +265,7 @@ func (s *switchover) runJob() (string, verdict) {
 		return fmt.Sprint(a.status, " ", a.Code), refused
 	}
 	status := "is not known"
-	holds(hung, func() bool {
+	holds(requestTimeout, func() bool {
 		var list struct{ Items []jobRun }
 		a := send("GET", s.one.URL+"/v1/admin/jobs/expire-offers/runs?limit=100", AdminKey, "")
 		if json.Unmarshal([]byte(a.body), &list) != nil {

@@ -23,8 +23,8 @@ const (
 	AdminKey  = "an-admin-key-for-the-tests-of-firsttap"
 	JWTSecret = "a-secret-for-the-tests-of-firsttap"
 
-	// hung is how long nothing here may take: a request that is not answered by then has been forgotten.
-	hung = 20 * time.Second
+	// requestTimeout is after how long Client gives up a request.
+	requestTimeout = 20 * time.Second
 )
 
 // Instance is a firsttap process.
@@ -73,7 +73,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 	case i.URL = <-listening:
 	case <-i.done:
 		t.Fatalf("firsttap ended at once:\n%s", i.log)
-	case <-time.After(hung):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("firsttap does not listen:\n%s", i.log)
 	}
 	return i
@@ -98,7 +98,7 @@ func (i *Instance) end() {
 	_ = i.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-i.done:
-	case <-time.After(hung):
+	case <-time.After(testkit.Patience):
 		_ = i.cmd.Process.Kill()
 		<-i.done
 		i.T.Errorf("firsttap did not end when it was told to:\n%s", i.log)
@@ -133,7 +133,7 @@ func (a Response) String() string { return fmt.Sprintf("%d %s %v", a.status, a.b
 func (a Response) Won() bool { return a.status == 200 && a.Result == "SUCCESS" }
 
 // Client sends the harness's requests.
-var Client = &http.Client{Timeout: hung, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+var Client = &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
 func send(method, url, token, body string) Response { return sendWith(method, url, token, body) }
 

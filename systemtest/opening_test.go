@@ -53,7 +53,7 @@ func TestTooEarly(t *testing.T) {
 			t.Error("all that took too long to have been before the opening")
 		}
 		// The same tap again and again, until it is let in.
-		testkit.Within(t, hung, "the dispatch opens", func() bool {
+		testkit.Eventually(t, "the dispatch opens", func() bool {
 			a := Accept(two, id, drivers[7], 1)
 			if !a.Won() {
 				early(a)

@@ -17,7 +17,7 @@ import (
 )
 
 // leaseTakeover is when whatever a killed instance has leased has been sent by another, on a busy machine.
-const leaseTakeover = 30*time.Second + hung
+const leaseTakeover = 30*time.Second + requestTimeout
 
 // StartFCM is a push service and the phones behind it, until the test ends.
 func StartFCM(t testing.TB) *fcmtest.Server {

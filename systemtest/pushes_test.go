@@ -184,7 +184,7 @@ func TestLeaderIsKilled(t *testing.T) {
 		testkit.Eventually(t, "the metrics agree", func() bool { return Metric(t, ops[name], "firsttap_push_attempts_total") == want })
 	}
 
-	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = hung })
+	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = requestTimeout })
 	ids = append(ids, MakeDispatch(t, instances[other]))
 	testkit.Eventually(t, "some are under way", sent(250))
 	instances[leader].Kill()

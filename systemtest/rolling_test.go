@@ -157,7 +157,7 @@ func TestRollingRestart(t *testing.T) {
 	var made atomic.Int64 // known when the load is over
 	made.Store(-1)
 	heard := &listening{accepted: map[string]int{}, begun: make(chan struct{})}
-	gaveUp := time.Now().Add(3 * hung)
+	gaveUp := time.Now().Add(3 * requestTimeout)
 	hearing.Go(func() {
 		heard.follow(t, balance, func(l *listening) bool {
 			return int64(len(l.accepted)) == made.Load() || time.Now().After(gaveUp)
