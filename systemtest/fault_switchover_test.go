@@ -38,7 +38,7 @@ func TestSwitchover(t *testing.T) {
 			s.phase.Store(during)
 			s.pair.Demote()
 			demoted := time.Now()
-			if !holds(requestTimeout, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
+			if !testkit.Poll(requestTimeout, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
 				t.Error("/readyz does not tell that the server takes no writes")
 			}
 			up := Metric(t, s.ops, "firsttap_database_up")
@@ -251,7 +251,7 @@ func (s *switchover) push() (string, verdict) {
 	if err != nil {
 		return "no dispatch", refused
 	}
-	if !holds(requestTimeout, func() bool { return len(shownTypes(s.fcm, pushToken(s.courier), id)) > 0 }) {
+	if !testkit.Poll(requestTimeout, func() bool { return len(shownTypes(s.fcm, pushToken(s.courier), id)) > 0 }) {
 		return "201, no push", refused
 	}
 	return "201, pushed", well
@@ -265,7 +265,7 @@ func (s *switchover) runJob() (string, verdict) {
 		return fmt.Sprint(a.status, " ", a.Code), refused
 	}
 	status := "is not known"
-	holds(requestTimeout, func() bool {
+	testkit.Poll(requestTimeout, func() bool {
 		var list struct{ Items []jobRun }
 		a := send("GET", s.one.URL+"/v1/admin/jobs/expire-offers/runs?limit=100", AdminKey, "")
 		if json.Unmarshal([]byte(a.body), &list) != nil {
@@ -336,7 +336,7 @@ func (s *switchover) untilWell(t *testing.T, phase int32, when string, patience 
 		defer c.mu.Unlock()
 		return c.phase != phase || c.news != s.news.Load() || c.well < cmp.Or(c.enough, 10)
 	}
-	if !holds(patience, func() bool { return !slices.ContainsFunc(s.calls, bad) }) {
+	if !testkit.Poll(patience, func() bool { return !slices.ContainsFunc(s.calls, bad) }) {
 		for _, c := range s.calls {
 			if bad(c) {
 				t.Errorf("%s: not answered well %s", c.name, when)
@@ -367,17 +367,4 @@ func counts(said map[string]int) string {
 		all = append(all, fmt.Sprintf("%d× %s", said[s], s))
 	}
 	return strings.Join(all, ", ")
-}
-
-// holds reports whether ok became true, and polls until then or until patience is over.
-func holds(patience time.Duration, ok func() bool) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			return false
-		}
-		<-tick.C
-	}
-	return true
 }

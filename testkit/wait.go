@@ -19,7 +19,7 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 // Within is Eventually with a patience of the test's own.
 func Within(t testing.TB, patience time.Duration, what string, ok func() bool) {
 	t.Helper()
-	if !poll(patience, ok) {
+	if !Poll(patience, ok) {
 		t.Fatalf("never: %s", what)
 	}
 }
@@ -28,12 +28,13 @@ func Within(t testing.TB, patience time.Duration, what string, ok func() bool) {
 func Retry(t testing.TB, check func() error) {
 	t.Helper()
 	var err error
-	if !poll(Patience, func() bool { err = check(); return err == nil }) {
+	if !Poll(Patience, func() bool { err = check(); return err == nil }) {
 		t.Fatal(err)
 	}
 }
 
-func poll(patience time.Duration, ok func() bool) bool {
+// Poll polls until ok, and reports whether it was within patience. Any goroutine may call it.
+func Poll(patience time.Duration, ok func() bool) bool {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	end := time.After(patience)
