@@ -54,6 +54,8 @@ var knows = map[string][]string{
 	"servertest":         {},
 	"testkit":            {},
 	"systemtest":         {"notify/fcmtest", "servertest", "testkit"},
+
+	"repository/repositorytest": {"migrations", "repository"},
 }
 
 // uses lists who may import a framework, besides the comparison, which uses them all.
@@ -72,7 +74,7 @@ var uses = map[string][]string{
 	"github.com/pressly/goose/":  {"migrations"},
 	"github.com/golang-jwt/":     {"firebase", "service"},
 	"go.yaml.in/":                {"openapi"},
-	"testing":                    {"servertest", "lock/locktest", "systemtest", "testkit"},
+	"testing":                    {"servertest", "lock/locktest", "repository/repositorytest", "systemtest", "testkit"},
 }
 
 // TestRoot: whoever opens the project sees rooms, and not what is in them.

@@ -1,86 +1,221 @@
 package config
 
 import (
-	"os"
+	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"firsttap/testkit"
 )
 
-func TestDefaults(t *testing.T) {
-	c, err := Read(testkit.Environment())
+const adminKey, jwtSecret = "an-admin-key-for-the-tests-of-config", "a-jwt-secret-for-the-tests-of-config"
+
+func TestEveryDefault(t *testing.T) {
+	got, err := Read(testkit.Settings())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Addr != ":8080" || c.OpsAddr != "127.0.0.1:9090" || c.DatabaseURL != "sqlite://firsttap.db" || c.RedisURL != "" ||
-		c.AcceptLockTTL.String() != "5s" || c.DriverRate != 20 || c.AdminRate != 100 {
-		t.Errorf("%+v", c)
+	want := Config{
+		Addr: ":8080", OpsAddr: "127.0.0.1:9090", DatabaseURL: "sqlite://firsttap.db", AcceptLockTTL: 5 * time.Second, JobLock: "table",
+		DriverRate: 20, AdminRate: 100, LogLevel: slog.LevelInfo, Drain: 5 * time.Second, Migrate: true,
+		Push: Push{Zone: zone(t, "Asia/Seoul"), RemindBefore: time.Hour},
 	}
-	if c, err = Read(testkit.Environment("FIRSTTAP_OPS_ADDR=")); err != nil || c.OpsAddr != "" {
-		t.Errorf("empty does not turn the operations off: %q, %v", c.OpsAddr, err)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+	if c, err := Read(testkit.Settings("FIRSTTAP_OPS_ADDR", "")); err != nil || c.OpsAddr != "" {
+		t.Errorf("an empty FIRSTTAP_OPS_ADDR does not turn the operations listener off: %q, %v", c.OpsAddr, err)
 	}
 }
 
-// One message names every problem.
-func TestBadSettings(t *testing.T) {
-	_, err := Read(testkit.Environment("FIRSTTAP_ADDR=8080", "FIRSTTAP_OPS_ADDR=x", "FIRSTTAP_REDIS_URL=http://x",
-		"FIRSTTAP_ACCEPT_LOCK_TTL=5", "FIRSTTAP_RATE_LIMIT_DRIVER=20", "FIRSTTAP_RATE_LIMIT_ADMIN=NaN/s", "FIRSTTAP_LOG=loud",
-		"FIRSTTAP_DATABASE_URL=mysql://u:hunter2@h/d"))
-	if err == nil {
-		t.Fatal("started")
+func TestSettings(t *testing.T) {
+	got, err := Read(testkit.Settings(
+		"FIRSTTAP_ADDR", "127.0.0.1:1", "FIRSTTAP_OPS_ADDR", "127.0.0.1:2", "FIRSTTAP_DATABASE_URL", "mysql://u:p@h:3306/n",
+		"FIRSTTAP_REDIS_URL", "redis+sentinel://h1,h2,h3/master", "FIRSTTAP_ADMIN_KEY", adminKey, "FIRSTTAP_JWT_SECRET", jwtSecret,
+		"FIRSTTAP_ACCEPT_LOCK_TTL", "1500ms", "FIRSTTAP_RATE_LIMIT_DRIVER", "0.5/s", "FIRSTTAP_RATE_LIMIT_ADMIN", "7/s",
+		"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json", "FIRSTTAP_FCM_ENDPOINT", "http://h:1/v1",
+		"FIRSTTAP_FIREBASE_WEB_KEY", "AIzaSy-_0", previousSecretVar, "the-secret-of-before-of-these-tests",
+		"FIRSTTAP_RELAY", "leader", "FIRSTTAP_TIMEZONE", "Europe/Berlin", "FIRSTTAP_REMIND_BEFORE", "90m",
+		"FIRSTTAP_DRAIN", "90ms", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://h:4318",
+		"FIRSTTAP_LOG", "WARN", "FIRSTTAP_JOB_LOCK", "quorum", "FIRSTTAP_QUORUM_URLS", "redis://a, redis://b,rediss://c:1"))
+	want := Config{
+		Addr: "127.0.0.1:1", OpsAddr: "127.0.0.1:2", DatabaseURL: "mysql://u:p@h:3306/n",
+		RedisURL: "redis+sentinel://h1,h2,h3/master", AdminKey: adminKey, JWTSecret: jwtSecret,
+		PreviousJWTSecret: "the-secret-of-before-of-these-tests",
+		JobLock:           "quorum", QuorumURLs: []string{"redis://a", "redis://b", "rediss://c:1"},
+		AcceptLockTTL: 1500 * time.Millisecond, DriverRate: 0.5, AdminRate: 7, LogLevel: slog.LevelWarn,
+		Drain: 90 * time.Millisecond, Tracing: true, Migrate: true,
+		Push: Push{
+			FCM: true, Project: "p", Credentials: "key.json", Endpoint: "http://h:1/v1", Leader: true, WebKey: "AIzaSy-_0",
+			Zone: zone(t, "Europe/Berlin"), RemindBefore: 90 * time.Minute,
+		},
 	}
-	for _, name := range []string{
-		"FIRSTTAP_ADDR", "FIRSTTAP_OPS_ADDR", "FIRSTTAP_REDIS_URL", "FIRSTTAP_ACCEPT_LOCK_TTL", "FIRSTTAP_RATE_LIMIT_DRIVER",
-		"FIRSTTAP_RATE_LIMIT_ADMIN", "FIRSTTAP_LOG", "FIRSTTAP_ADMIN_KEY", "FIRSTTAP_JWT_SECRET",
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%v\n got %+v\nwant %+v", err, got, want)
+	}
+}
+
+func zone(t *testing.T, name string) *time.Location {
+	t.Helper()
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+func TestReadingMakesNothing(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, err := Read(testkit.Settings()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.MustHoldFiles(t, ".")
+}
+
+// TestEachBadSetting: the error names the setting; one error names all settings that are bad together.
+func TestEachBadSetting(t *testing.T) {
+	bad := map[string][]string{
+		"FIRSTTAP_ADDR":     {"8080", "localhost", "a:b:c", "::1"},
+		"FIRSTTAP_OPS_ADDR": {"9090", "nonsense", "x"},
+		"FIRSTTAP_REDIS_URL": {"localhost:6379", "http://h", "redis://h:x", "redis://h/x", "redis+sentinel://h1,h2", "redis+cluster://",
+			"redis://:p%zz@h"},
+		"FIRSTTAP_JOB_LOCK":          {"etcd", "Table", "redis", "named", "rows"}, // without Redis, on SQLite
+		"FIRSTTAP_QUORUM_URLS":       {"redis://a,redis://b", "redis://a,redis://b,redis://a", "redis://a,redis://b,redis+cluster://c", "a,b,c"},
+		"FIRSTTAP_ACCEPT_LOCK_TTL":   {"5", "x", "-1s", "0s", "999ms", "1h5"},
+		"FIRSTTAP_RATE_LIMIT_DRIVER": {"20", "0/s", "-1/s", "/s", "NaN/s", "Inf/s", "1e10/s", "20/m", "20 /s"},
+		"FIRSTTAP_RATE_LIMIT_ADMIN":  {"x", "0/s", "100", "NaN/s"},
+		"FIRSTTAP_PUSH":              {"fcm", "sms", "LOG"}, // without a project
+		"FIRSTTAP_FCM_ENDPOINT":      {"127.0.0.1:9099", "ftp://h/v1", "http://"},
+		"FIRSTTAP_RELAY":             {"one", "All"},
+		"FIRSTTAP_FIREBASE_WEB_KEY":  {"AIza", "a key", "{}"}, // without a project
+		"FIRSTTAP_TIMEZONE":          {"Seoul", "+09:00"},
+		"FIRSTTAP_REMIND_BEFORE":     {"60", "-1m", "an hour"},
+		"FIRSTTAP_DRAIN":             {"5", "-1s", "61s", "soon"},
+		otlpEndpointVar:              {"h:4318", "grpc://h:4317", "http://"},
+		otlpTracesEndpointVar:        {"h:4318"},
+		otlpProtocolVar:              {"grpc", "http/json"},
+		otlpTracesProtocolVar:        {"grpc"},
+		tracesExporterVar:            {"zipkin", "OTLP"},
+		adminKeyVar:                  {"a", strings.Repeat("a", minSecret-1), strings.Repeat("열", minSecret-1)},
+		jwtSecretVar:                 {"a", strings.Repeat("a", minSecret-1)},
+		previousSecretVar:            {"b", strings.Repeat("a", minSecret-1)},
+		"FIRSTTAP_LOG":               {"loud", "1", "info,debug"},
+		"FIRSTTAP_DATABASE_URL": {"firsttap.db", "sqlite://", "sqlite://:memory:", "sqlite://file::memory:?cache=shared", "postgres://h/n",
+			"mysql:h/n", "://", "SQLITE://x.db"},
+	}
+	var together []string
+	for name, values := range bad {
+		for _, v := range values {
+			if _, err := Read(testkit.Settings(name, v)); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s=%s: %v", name, v, err)
+			}
+		}
+		together = append(together, name, values[0])
+	}
+	_, err := Read(testkit.Settings(together...))
+	for name := range bad {
+		if err == nil || strings.Count(err.Error(), name+":") != 1 {
+			t.Errorf("%s is not named once in:\n%v", name, err)
+		}
+	}
+}
+
+// TestAddressesThatNothingCanOpen are refused when they are read, and not when the listener or the database is opened.
+func TestAddressesThatNothingCanOpen(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"FIRSTTAP_ADDR", ":99999"}, {"FIRSTTAP_ADDR", ":-1"}, {"FIRSTTAP_ADDR", "http://x"},
+		{"FIRSTTAP_DATABASE_URL", "mysql://"}, {"FIRSTTAP_DATABASE_URL", "mysql://h:3306"}, {"FIRSTTAP_DATABASE_URL", "mysql://u:p@h:x/n"},
 	} {
-		if !strings.Contains(err.Error(), name) {
-			t.Errorf("%s is not named in %q", name, err)
-		}
-	}
-	if strings.Contains(err.Error(), "hunter2") {
-		t.Error("a password is told")
-	}
-	for _, url := range []string{"sqlite://", "sqlite://:memory:", "postgres://x", "firsttap.db"} {
-		if _, err := Read(testkit.Environment("FIRSTTAP_DATABASE_URL=" + url)); err == nil {
-			t.Errorf("%s was taken", url)
+		_, err := Read(testkit.Settings(pair[0], pair[1], adminKeyVar, adminKey, jwtSecretVar, jwtSecret))
+		if err == nil || !strings.Contains(err.Error(), pair[0]) {
+			t.Errorf("%s=%s: %v", pair[0], pair[1], err)
 		}
 	}
 }
 
-func TestSecrets(t *testing.T) {
-	dir := t.TempDir()
-	read := func() Config {
-		c, err := Read(testkit.Environment("FIRSTTAP_DATABASE_URL=sqlite://" + dir + "/a.db"))
-		if err == nil {
-			err = c.MakeSecrets()
+func TestMySQLNeedsSecrets(t *testing.T) {
+	const url = "mysql://u:a-password@h:3306/n"
+	for _, c := range []struct {
+		env     func(string) (string, bool)
+		missing []string
+	}{
+		{testkit.Settings("FIRSTTAP_DATABASE_URL", url), []string{adminKeyVar, jwtSecretVar}},
+		{testkit.Settings("FIRSTTAP_DATABASE_URL", url, adminKeyVar, adminKey), []string{jwtSecretVar}},
+		{testkit.Settings("FIRSTTAP_DATABASE_URL", url, jwtSecretVar, jwtSecret), []string{adminKeyVar}},
+	} {
+		_, err := Read(c.env)
+		for _, name := range c.missing {
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("without %s: %v", name, err)
+			}
 		}
-		if err != nil {
-			t.Error(err)
-		}
-		return c
-	}
-	made := make(chan Config, 8)
-	gate := make(chan struct{})
-	for range cap(made) {
-		go func() { <-gate; made <- read() }()
-	}
-	close(gate)
-	first := <-made
-	for range cap(made) - 1 {
-		if c := <-made; c.AdminKey != first.AdminKey || c.JWTSecret != first.JWTSecret {
-			t.Error("two that started together do not agree")
+		if err != nil && strings.Contains(err.Error(), "a-password") {
+			t.Errorf("the message shows the password: %v", err)
 		}
 	}
-	if len(first.AdminKey) < 32 || first.AdminKey == first.JWTSecret {
-		t.Errorf("%q, %q", first.AdminKey, first.JWTSecret)
-	}
-	for _, name := range first.SecretFiles {
-		if info, err := os.Stat(name); err != nil || info.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v", name, info, err)
+}
+
+func TestMessagesShowNoPassword(t *testing.T) {
+	for _, url := range []string{"redis://u:hunter2@h:x", "redis://u:hunter2%zz@h", "redis+cluster://u:hunter2%zz@h", "http://u:hunter2@h"} {
+		if _, err := Read(testkit.Settings("FIRSTTAP_REDIS_URL", url)); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%v", err)
 		}
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
-		t.Errorf("left behind: %v, %v", entries, err)
+	if _, err := Read(testkit.Settings("FIRSTTAP_DATABASE_URL", "postgres://u:hunter2@h")); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPushIsLogged on request, though a Firebase project is set.
+func TestPushIsLogged(t *testing.T) {
+	c, err := Read(testkit.Settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_PUSH", "log"))
+	if err != nil || c.Push.FCM {
+		t.Errorf("%v, %+v", err, c.Push)
+	}
+}
+
+// TestEmulatorIsRefused beside real credentials or the real FCM, without a project, and at an address that a page's
+// Content-Security-Policy cannot name.
+func TestEmulatorIsRefused(t *testing.T) {
+	for name, pairs := range map[string][]string{
+		"credentials":  {"FIRSTTAP_FIREBASE_PROJECT", "p", "GOOGLE_APPLICATION_CREDENTIALS", "key.json"},
+		"the real FCM": {"FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_PUSH", "fcm"},
+		"no project":   {},
+	} {
+		_, err := Read(testkit.Settings(append(pairs, "FIREBASE_AUTH_EMULATOR_HOST", "127.0.0.1:9099")...))
+		if err == nil || !strings.Contains(err.Error(), "FIREBASE_AUTH_EMULATOR_HOST") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, host := range []string{"127.0.0.1", "http://127.0.0.1:9099", "h:x", "h;script-src *:9099", "*:9099", "a b:9099", "h'self':9099", "auth_emulator:9099", "[2001:db8::1]:9099"} {
+		_, err := Read(testkit.Settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", host))
+		if err == nil || !strings.Contains(err.Error(), "FIREBASE_AUTH_EMULATOR_HOST") {
+			t.Errorf("%s was taken: %v", host, err)
+		}
+	}
+}
+
+// TestEmulatorPushesNothing without an endpoint: there are no credentials for the real FCM.
+func TestEmulatorPushesNothing(t *testing.T) {
+	emulated := []string{"FIRSTTAP_FIREBASE_PROJECT", "p", "FIREBASE_AUTH_EMULATOR_HOST", "127.0.0.1:9099"}
+	c, err := Read(testkit.Settings(emulated...))
+	if err != nil || c.Push.FCM || c.Push.AuthEmulator != "127.0.0.1:9099" {
+		t.Errorf("%v, %+v", err, c.Push)
+	}
+	c, err = Read(testkit.Settings(append(emulated, "FIRSTTAP_FCM_ENDPOINT", "http://127.0.0.1:1/v1")...))
+	if err != nil || !c.Push.FCM {
+		t.Errorf("%v, %+v", err, c.Push)
+	}
+}
+
+// TestInvalidWebKeys: a service account's file, and characters that have a meaning in a URL.
+func TestInvalidWebKeys(t *testing.T) {
+	for _, bad := range []string{`{"type":"service_account"}`, "AIza?x", "AIza&x=1", "AI za", "열쇠", "AIza\n"} {
+		_, err := Read(testkit.Settings("FIRSTTAP_FIREBASE_PROJECT", "p", "FIRSTTAP_FIREBASE_WEB_KEY", bad))
+		if err == nil || !strings.Contains(err.Error(), "FIRSTTAP_FIREBASE_WEB_KEY") {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 }

@@ -21,11 +21,9 @@ var (
 
 var eventForm = regexp.MustCompile(`\Aevt_[0-9a-v]{26}\z`)
 
-func ptr[T any](v T) *T { return &v }
-
 func someTerms() Terms {
 	return Terms{
-		Region: "seoul", VehicleClass: "scissor", MinWorkingHeightM: ptr(20.0), Site: Site{Address: "1 Sejong-daero"},
+		Region: "seoul", VehicleClass: "scissor", MinWorkingHeightM: new(20.0), Site: Site{Address: "1 Sejong-daero"},
 		WorkStartsAt: noon.Add(time.Hour), WorkEndsAt: noon.Add(2 * time.Hour),
 		Fee: Money{Amount: 350000, Currency: "KRW"},
 	}
@@ -54,7 +52,7 @@ func inState(s Status, holder DriverID) Dispatch {
 // fit is a driver who may have someTerms.
 func fit(id DriverID) Candidate {
 	return Candidate{Driver: Driver{
-		ID: id, Regions: []string{"busan", "seoul"}, VehicleClass: "scissor", WorkingHeightM: ptr(20.0), OnDuty: true,
+		ID: id, Regions: []string{"busan", "seoul"}, VehicleClass: "scissor", WorkingHeightM: new(20.0), OnDuty: true,
 	}}
 }
 

@@ -90,12 +90,12 @@ var changes = []action{
 		want: map[state]outcome{expired: {to: Pending, round: 1, events: []EventType{EventReopened}}},
 	},
 	{
-		name: "reopen later", do: func(d *Dispatch) ([]Event, error) { return d.Reopen(7, ptr(noon.Add(1)), nil, actor, noon) },
+		name: "reopen later", do: func(d *Dispatch) ([]Event, error) { return d.Reopen(7, new(noon.Add(1)), nil, actor, noon) },
 		want: map[state]outcome{expired: {to: Scheduled, round: 1, events: []EventType{EventReopened}}},
 	},
 	{
 		name: "reopen until now", do: func(d *Dispatch) ([]Event, error) {
-			return d.Reopen(7, ptr(noon.Add(-time.Hour)), ptr(noon), actor, noon)
+			return d.Reopen(7, new(noon.Add(-time.Hour)), new(noon), actor, noon)
 		},
 		want: map[state]outcome{expired: refused(ErrWindow)},
 	},
@@ -145,7 +145,7 @@ func TestEveryChangeFromEveryState(t *testing.T) {
 func TestWhatIsAgreedTo(t *testing.T) {
 	full := func() Terms {
 		t := someTerms()
-		t.Site.Lat, t.Site.Lng, t.Note = ptr(37.5), ptr(127.0), "gate 2"
+		t.Site.Lat, t.Site.Lng, t.Note = new(37.5), new(127.0), "gate 2"
 		return t
 	}
 	if !full().Equal(full()) {
@@ -153,9 +153,9 @@ func TestWhatIsAgreedTo(t *testing.T) {
 	}
 	for name, edit := range map[string]func(*Terms){
 		"region": func(t *Terms) { t.Region = "busan" }, "class": func(t *Terms) { t.VehicleClass = "boom" },
-		"height": func(t *Terms) { t.MinWorkingHeightM = ptr(20.5) }, "no height": func(t *Terms) { t.MinWorkingHeightM = nil },
-		"address": func(t *Terms) { t.Site.Address += "0" }, "lat": func(t *Terms) { t.Site.Lat = ptr(0.0) },
-		"no lat": func(t *Terms) { t.Site.Lat = nil }, "lng": func(t *Terms) { t.Site.Lng = ptr(0.0) }, "no lng": func(t *Terms) { t.Site.Lng = nil },
+		"height": func(t *Terms) { t.MinWorkingHeightM = new(20.5) }, "no height": func(t *Terms) { t.MinWorkingHeightM = nil },
+		"address": func(t *Terms) { t.Site.Address += "0" }, "lat": func(t *Terms) { t.Site.Lat = new(0.0) },
+		"no lat": func(t *Terms) { t.Site.Lat = nil }, "lng": func(t *Terms) { t.Site.Lng = new(0.0) }, "no lng": func(t *Terms) { t.Site.Lng = nil },
 		"start": func(t *Terms) { t.WorkStartsAt = t.WorkStartsAt.Add(1) }, "end": func(t *Terms) { t.WorkEndsAt = t.WorkEndsAt.Add(1) },
 		"amount": func(t *Terms) { t.Fee.Amount++ }, "currency": func(t *Terms) { t.Fee.Currency = "USD" }, "note": func(t *Terms) { t.Note = "" },
 	} {
@@ -204,10 +204,10 @@ func TestReopenedWindow(t *testing.T) {
 		want           Window
 	}{
 		{nil, nil, Window{noon, noon.Add(10 * time.Minute)}},
-		{ptr(noon.Add(time.Hour)), nil, Window{noon.Add(time.Hour), noon.Add(70 * time.Minute)}},
-		{nil, ptr(noon.Add(1)), Window{noon, noon.Add(1)}},
-		{ptr(noon.Add(-1)), ptr(noon.Add(time.Minute)), Window{noon.Add(-1), noon.Add(time.Minute)}},
-		{ptr(last.Add(-time.Minute)), nil, Window{last.Add(-time.Minute), last}},
+		{new(noon.Add(time.Hour)), nil, Window{noon.Add(time.Hour), noon.Add(70 * time.Minute)}},
+		{nil, new(noon.Add(1)), Window{noon, noon.Add(1)}},
+		{new(noon.Add(-1)), new(noon.Add(time.Minute)), Window{noon.Add(-1), noon.Add(time.Minute)}},
+		{new(last.Add(-time.Minute)), nil, Window{last.Add(-time.Minute), last}},
 	} {
 		d := inState(Expired, "")
 		events, err := d.Reopen(7, c.opens, c.expires, actor, noon)
@@ -244,7 +244,7 @@ func TestAssign(t *testing.T) {
 	if d := inState(Pending, ""); !errors.Is(second(d.Assign(7, busy, myCLM, actor, noon)), ErrDriverBusy) || d.Claim != nil {
 		t.Errorf("a busy one: %+v", d)
 	}
-	busy.SuspendedUntil, busy.Regions, busy.VehicleClass, busy.WorkingHeightM, busy.OnDuty = ptr(noon.Add(1)), nil, "", nil, false
+	busy.SuspendedUntil, busy.Regions, busy.VehicleClass, busy.WorkingHeightM, busy.OnDuty = new(noon.Add(1)), nil, "", nil, false
 	d := inState(Pending, "")
 	var unfit *NotEligibleError
 	want := []Reason{Suspended, WrongRegion, WrongVehicleClass, TooLow}

@@ -95,18 +95,18 @@ func TestEveryReasonWhyNot(t *testing.T) {
 	}{
 		"fit":                           {func(*Driver, *Terms) {}, nil, true},
 		"off duty":                      {func(v *Driver, _ *Terms) { v.OnDuty = false }, []Reason{OffDuty}, true},
-		"suspended":                     {func(v *Driver, _ *Terms) { v.SuspendedUntil = ptr(noon.Add(1)) }, []Reason{Suspended}, true},
-		"suspended until now":           {func(v *Driver, _ *Terms) { v.SuspendedUntil = ptr(noon) }, nil, true},
+		"suspended":                     {func(v *Driver, _ *Terms) { v.SuspendedUntil = new(noon.Add(1)) }, []Reason{Suspended}, true},
+		"suspended until now":           {func(v *Driver, _ *Terms) { v.SuspendedUntil = new(noon) }, nil, true},
 		"other region":                  {func(v *Driver, _ *Terms) { v.Regions = []string{"busan"} }, []Reason{WrongRegion}, false},
 		"no region":                     {func(v *Driver, _ *Terms) { v.Regions = nil }, []Reason{WrongRegion}, false},
 		"region in another case":        {func(v *Driver, _ *Terms) { v.Regions = []string{"Seoul"} }, []Reason{WrongRegion}, false},
 		"other class":                   {func(v *Driver, _ *Terms) { v.VehicleClass = "boom" }, []Reason{WrongVehicleClass}, false},
-		"a bit too low":                 {func(v *Driver, _ *Terms) { v.WorkingHeightM = ptr(19.99) }, []Reason{TooLow}, false},
+		"a bit too low":                 {func(v *Driver, _ *Terms) { v.WorkingHeightM = new(19.99) }, []Reason{TooLow}, false},
 		"height unknown":                {func(v *Driver, _ *Terms) { v.WorkingHeightM = nil }, []Reason{TooLow}, false},
 		"no height wanted, none known":  {func(v *Driver, t *Terms) { v.WorkingHeightM, t.MinWorkingHeightM = nil, nil }, nil, true},
-		"no height wanted, any will do": {func(v *Driver, t *Terms) { v.WorkingHeightM, t.MinWorkingHeightM = ptr(1.0), nil }, nil, true},
+		"no height wanted, any will do": {func(v *Driver, t *Terms) { v.WorkingHeightM, t.MinWorkingHeightM = new(1.0), nil }, nil, true},
 		"everything": {
-			func(v *Driver, _ *Terms) { *v = Driver{SuspendedUntil: ptr(noon.Add(time.Hour))} },
+			func(v *Driver, _ *Terms) { *v = Driver{SuspendedUntil: new(noon.Add(time.Hour))} },
 			[]Reason{OffDuty, Suspended, WrongRegion, WrongVehicleClass, TooLow}, false,
 		},
 	} {
@@ -128,14 +128,14 @@ func TestWhatDriversAreTold(t *testing.T) {
 		return &PastClaim{Claim: claim, Outcome: o, EndedAt: ended}
 	}
 	had := func(o Outcome, at *time.Time) Receipt {
-		return Receipt{Outcome: o, Round: 1, Rank: 1, Behind: ptr(time.Duration(0)), DecidedAt: at}
+		return Receipt{Outcome: o, Round: 1, Rank: 1, Behind: new(time.Duration(0)), DecidedAt: at}
 	}
 	touched, taken := noon.Add(-time.Minute), noon.Add(-time.Second)
 	over := func(o Outcome, at time.Time) Receipt { return Receipt{Outcome: o, Round: 2, DecidedAt: &at} }
 	lost := func(rank int, behind time.Duration) Receipt {
 		return Receipt{Outcome: Lost, Round: 2, Rank: rank, Behind: &behind, DecidedAt: &taken}
 	}
-	at := func(d time.Duration) *time.Time { return ptr(noon.Add(d)) }
+	at := func(d time.Duration) *time.Time { return new(noon.Add(d)) }
 	late := Standing{Now: noon.Add(time.Minute)}
 	tapped := func(mine, winners *time.Time, before int) Standing {
 		return Standing{Tapped: true, Mine: mine, Winners: winners, Before: before, Now: noon}

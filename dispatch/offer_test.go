@@ -9,8 +9,8 @@ import (
 )
 
 func TestWhereAnOfferStands(t *testing.T) {
-	at := ptr(noon)
-	before, after := ptr(noon.Add(-time.Second)), ptr(noon.Add(time.Second))
+	at := new(noon)
+	before, after := new(noon.Add(-time.Second)), new(noon.Add(time.Second))
 	told := Contact{ToldAt: at}
 	sent := Contact{ToldAt: at, SentAt: at}
 	seen := Contact{ToldAt: at, SentAt: at, SeenAt: at}
@@ -70,7 +70,7 @@ func TestWhereAnOfferStands(t *testing.T) {
 
 // Of an earlier round, what the dispatch has come to since says nothing.
 func TestWhereAnOldOfferStands(t *testing.T) {
-	at := ptr(noon)
+	at := new(noon)
 	for name, c := range map[string]struct {
 		c    Contact
 		want OfferStatus

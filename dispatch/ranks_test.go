@@ -37,11 +37,11 @@ func TestReactions(t *testing.T) {
 		sent *time.Time
 		want *time.Duration
 	}{
-		{5, nil, ptr(5 * time.Millisecond)},
-		{5, ptr(at(-9)), ptr(5 * time.Millisecond)}, // pushed before the opening
-		{5, ptr(at(2)), ptr(3 * time.Millisecond)},
-		{5, ptr(at(6)), nil}, // from the list, before the push
-		{0, nil, ptr(time.Duration(0))},
+		{5, nil, new(5 * time.Millisecond)},
+		{5, new(at(-9)), new(5 * time.Millisecond)}, // pushed before the opening
+		{5, new(at(2)), new(3 * time.Millisecond)},
+		{5, new(at(6)), nil}, // from the list, before the push
+		{0, nil, new(time.Duration(0))},
 		{-1, nil, nil},
 	} {
 		if got := Reaction(at(c.tap), noon, c.sent); !reflect.DeepEqual(got, c.want) {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func writeFile(t *testing.T, text string) string {
@@ -34,7 +36,7 @@ func TestServiceAccount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &logBuffer{}
+	log := &testkit.LogBuffer{}
 	ids, err := New(t.Context(), Options{
 		Project: project, CredentialsFile: writeFile(t, string(file)), KeysURL: p.google.URL + "/keys", UsersURL: p.google.URL, Now: p.clock.now,
 		Log: slog.New(slog.NewTextHandler(log, nil)),

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/testkit"
+
 	"github.com/golang-jwt/jwt/v5"
 )
 
@@ -115,9 +117,9 @@ func TestForgedTokens(t *testing.T) {
 }
 
 // newEmulated trusts an emulator at addr.
-func newEmulated(t testing.TB, addr string, c *clock) (*IDTokens, *logBuffer) {
+func newEmulated(t testing.TB, addr string, c *clock) (*IDTokens, *testkit.LogBuffer) {
 	t.Helper()
-	log := &logBuffer{}
+	log := &testkit.LogBuffer{}
 	ids, err := New(t.Context(), Options{Project: project, Emulator: addr, Now: c.now, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
@@ -44,23 +44,6 @@ func (c *clock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.t = c.t.Add(d)
-}
-
-type logBuffer struct {
-	mu  sync.Mutex
-	all strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.all.String()
 }
 
 // signer has a key and its certificate, as Google publishes them.
@@ -161,14 +144,14 @@ type place struct {
 	t      *testing.T
 	clock  *clock
 	google *google
-	log    *logBuffer
+	log    *testkit.LogBuffer
 	counts *metrics
 }
 
 // newPlace has users looked up only if withUsers.
 func newPlace(t *testing.T, withUsers bool) *place {
 	t.Helper()
-	g, log := newGoogle(t), &logBuffer{}
+	g, log := newGoogle(t), &testkit.LogBuffer{}
 	c := &clock{t: time.Now().Truncate(time.Second)}
 	registry := prometheus.NewRegistry()
 	o := Options{

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/migrations"
 	"firsttap/notify/stream"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/service"
 )
@@ -62,15 +62,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	t.Helper()
 	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://"), watch: &atomic.Pointer[repository.Watch]{}}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
-	store, err := repository.Open(t.Context(), url, repository.Options{Log: log, Watch: w.statement})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	err = store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := repositorytest.OpenMigrated(t, url, repository.Options{Log: log, Watch: w.statement})
 	w.store, w.tokens = store, service.NewTokens([]byte("secret"), time.Now)
 	taps := service.NewAcceptor(store, nil, 5*time.Second, log)
 	api := API{
@@ -86,6 +78,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	for _, c := range change {
 		c(&api)
 	}
+	var err error
 	if api.Revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 const aDevice = `{"platform":"android","push_token":"token-1","app_version":"1.2","locale":"ko-KR"}`
@@ -116,16 +116,9 @@ func TestOneTokenOverHTTP(t *testing.T) {
 	defer server.Close()
 	drivers := w.drivers(12)
 	statuses := make([]int, len(drivers))
-	var running sync.WaitGroup
-	gate := make(chan struct{})
-	for i, d := range drivers {
-		running.Go(func() {
-			<-gate
-			statuses[i] = put(t, server, "/v1/me/devices/a%2Fb", d.token)
-		})
-	}
-	close(gate)
-	running.Wait()
+	testkit.Together(len(drivers), func(i int) {
+		statuses[i] = put(t, server, "/v1/me/devices/a%2Fb", drivers[i].token)
+	})
 	for _, status := range statuses {
 		if status != 200 {
 			t.Errorf("answers %v", statuses)

@@ -18,6 +18,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/repository"
 	"firsttap/service"
+	"firsttap/testkit"
 )
 
 // door is a world with the limits that there usually are, whose clock stands still, so that nothing is filled up again. It
@@ -135,7 +136,7 @@ func TestAThousandFailedSignIns(t *testing.T) {
 	}
 
 	w.putNamedKey("key_elsewhere", dispatch.Viewer, "made elsewhere")
-	w.comesTo("a key that was made elsewhere is let in", func() bool {
+	testkit.Eventually(w.t, "a key that was made elsewhere is let in", func() bool {
 		r := w.call("GET", "/v1/admin/board", "made elsewhere", "")
 		if r.status == 401 {
 			t.Errorf("it is said to be none: %s", r.raw)
@@ -230,11 +231,7 @@ func TestStrangersWait(t *testing.T) {
 			}
 		})
 	}
-	select {
-	case <-reached:
-	case <-time.After(30 * time.Second):
-		t.Fatal("nobody looks for the keys on their own connection")
-	}
+	testkit.Await(t, "the keys are looked up on their own connections", reached)
 	for range 5 {
 		if r := w.call("GET", "/v1/admin/board", key, ""); r.status != 200 {
 			t.Errorf("who has a key: %d %s", r.status, r.raw)

@@ -12,6 +12,7 @@ import (
 	"firsttap/firebase"
 	"firsttap/servertest"
 	"firsttap/service"
+	"firsttap/testkit"
 )
 
 // movable is a clock that goes, and that a test can put forward.
@@ -111,6 +112,6 @@ func TestFirebaseUserWhoIsRevoked(t *testing.T) {
 	}
 	w.refused("who signed in before", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
 	// Sign-ins are told to the second: one within that of the revocation is not later than it.
-	within(t, "who signs in again is let in", func() bool { return w.call("GET", "/v1/me", e.SignIn(email), "").status == 200 })
+	testkit.Eventually(t, "who signs in again is let in", func() bool { return w.call("GET", "/v1/me", e.SignIn(email), "").status == 200 })
 	w.refused("who signed in before, all the same", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
 }

@@ -338,18 +338,16 @@ func (l *life) reopen(rt *rapid.T) {
 	var opens, expires *time.Time
 	body := map[string]any{}
 	if rapid.Bool().Draw(rt, "opens") {
-		opens = ptr(now.Add(l.minutes(rt, "opens at", -1, 0, 5)))
+		opens = new(now.Add(l.minutes(rt, "opens at", -1, 0, 5)))
 		body["opens_at"] = opens
 	}
 	if rapid.Bool().Draw(rt, "expires") {
-		expires = ptr(now.Add(l.minutes(rt, "expires at", 0, 3, 7)))
+		expires = new(now.Add(l.minutes(rt, "expires at", 0, 3, 7)))
 		body["expires_at"] = expires
 	}
 	version := l.version(rt, d)
 	l.change(rt, "POST", "/reopen", d, version, body, l.model.reopen(d, version, opens, expires, now))
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func (l *life) extend(rt *rapid.T) {
 	now, d := l.tick(), l.one(rt, "SCHEDULED", "PENDING")

@@ -10,6 +10,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/outbox"
 	"firsttap/repository"
+	"firsttap/testkit"
 )
 
 func (w *world) outbox() *repository.Outbox {
@@ -212,16 +213,9 @@ func TestRedriveOverHTTP(t *testing.T) {
 	}
 
 	answers := make([]reply, 8)
-	var running sync.WaitGroup
-	gate := make(chan struct{})
-	for i := range answers {
-		running.Go(func() {
-			<-gate
-			answers[i] = redrive(pushes[0], "d", "{}")
-		})
-	}
-	close(gate)
-	running.Wait()
+	testkit.Together(len(answers), func(i int) {
+		answers[i] = redrive(pushes[0], "d", "{}")
+	})
 	done := 0
 	for _, r := range answers {
 		if r.status != 200 {

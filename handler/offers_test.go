@@ -1,11 +1,9 @@
 package handler
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/service"
+	"firsttap/testkit"
 )
 
 // withLedger has every tap written down by an instance named here.
@@ -20,10 +19,7 @@ func withLedger(t testing.TB) func(*API) {
 	return func(a *API) {
 		ledger := service.NewLedger(a.Store.(*repository.Store), "here", a.Log)
 		a.Acceptor.Keep(ledger)
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		running.Go(func() { ledger.Run(ctx) })
-		t.Cleanup(func() { cancel(); running.Wait() })
+		testkit.Run(t, ledger.Run)
 	}
 }
 

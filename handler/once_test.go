@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"firsttap/dispatch"
 	"firsttap/repository"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // place is instances of the API over one database, and a way of its own to that.
@@ -119,19 +119,9 @@ func TestTwentyAtOnce(t *testing.T) {
 		instances := []*world{newWorldOn(t, p.url), newWorldOn(t, p.url)}
 		body := order(1)
 		var replies [20]reply
-		var ready, done sync.WaitGroup
-		gate := make(chan struct{})
-		ready.Add(len(replies))
-		for i := range replies {
-			done.Go(func() {
-				ready.Done()
-				<-gate
-				replies[i] = instances[i%2].post("/v1/admin/dispatches", body, "one")
-			})
-		}
-		ready.Wait()
-		close(gate)
-		done.Wait()
+		testkit.Together(len(replies), func(i int) {
+			replies[i] = instances[i%2].post("/v1/admin/dispatches", body, "one")
+		})
 		made := 0
 		for _, r := range replies {
 			switch {

@@ -9,6 +9,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify/stream"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // follows has the instance read, until the test ends, what others revoke.
@@ -60,7 +61,7 @@ func TestTokensEnd(t *testing.T) {
 		}
 		for _, token := range tokens {
 			here.refused("an old token, where it was revoked", here.call("GET", "/v1/me", token, ""), 401, "UNAUTHENTICATED")
-			within(t, "an old token is refused elsewhere", func() bool { return there.call("GET", "/v1/me", token, "").status == 401 })
+			testkit.Eventually(t, "an old token is refused elsewhere", func() bool { return there.call("GET", "/v1/me", token, "").status == 401 })
 			there.refused("an old token's tap", there.call("POST", "/v1/dispatches/"+string(dispatch.NewID(time.Now()))+"/accept", token, ""), 401, "UNAUTHENTICATED")
 		}
 		for i, token := range fresh {
@@ -82,21 +83,6 @@ func TestTokensEnd(t *testing.T) {
 	}
 	if revoked != 3 {
 		t.Errorf("%d revocations in %s", revoked, audit.raw)
-	}
-}
-
-// within polls until ok.
-func within(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(20 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("never: %s", what)
-		}
 	}
 }
 

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"firsttap/dispatch"
 	"firsttap/repository"
+	"firsttap/testkit"
 )
 
 // held is a world whose searches stop before their statement, until release.
@@ -56,20 +56,6 @@ func (h *held) search(key, method, path, body string) {
 	})
 }
 
-// comesTo waits until ok.
-func (w *world) comesTo(what string, ok func() bool) {
-	w.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.After(30 * time.Second); !ok(); {
-		select {
-		case <-tick.C:
-		case <-end:
-			w.t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // TestOneSearchAKey at a time: those that come meanwhile wait, a few of them, and the others are refused; another key's
 // search goes on, and so does what is no search.
 func TestOneSearchAKey(t *testing.T) {
@@ -96,7 +82,7 @@ func TestOneSearchAKey(t *testing.T) {
 			t.Errorf("%s: %d %s", path, r.status, r.raw)
 		}
 	}
-	w.comesTo("those that are too many are refused", func() bool {
+	testkit.Eventually(w.t, "those that are too many are refused", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.refused >= more-searchesWaiting
@@ -120,7 +106,7 @@ func TestSearchesAreBounded(t *testing.T) {
 		w.call("GET", "/v1/admin/api-keys", k, "")
 		w.search(k, "GET", "/v1/admin/drivers?q=kim", "")
 	}
-	w.comesTo("those that wait have given up", func() bool {
+	testkit.Eventually(w.t, "those that wait have given up", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.refused == len(keys)-searchesAtOnce
@@ -144,7 +130,7 @@ func TestPreviewsGoOn(t *testing.T) {
 	<-w.reached
 	<-w.reached
 	w.search("c", "POST", "/v1/admin/dispatches/preview", order(1))
-	w.comesTo("the preview is under way", func() bool { return w.at.Load() == 3 || w.refusals() > 0 })
+	testkit.Eventually(w.t, "the preview is under way", func() bool { return w.at.Load() == 3 || w.refusals() > 0 })
 	close(w.release)
 	w.all.Wait()
 	if w.ended != 3 {

@@ -18,6 +18,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/notify/stream"
 	"firsttap/service"
+	"firsttap/testkit"
 )
 
 // live is a world whose API is served on a real connection, with a hub that runs until the test ends.
@@ -37,15 +38,13 @@ func newLive(t testing.TB, o stream.Options, server ...func(*http.Server)) *live
 		a.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		a.Tokens = service.NewTokens([]byte("secret"), a.Now)
 	})
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); hub.Run(ctx) }()
+	stop := testkit.Run(t, hub.Run)
 	s := httptest.NewUnstartedServer(w.api)
 	for _, change := range server {
 		change(s.Config)
 	}
 	s.Start()
-	t.Cleanup(func() { stop(); <-ended; s.Close() })
+	t.Cleanup(func() { stop(); s.Close() })
 	return &live{world: w, hub: hub, url: s.URL, ahead: ahead}
 }
 
@@ -260,18 +259,13 @@ func TestHangingUpEndsTheStream(t *testing.T) {
 	for range 3 {
 		o := l.open("/v1/stream", d.token, "")
 		o.hang()
-		tick := time.NewTicker(5 * time.Millisecond)
-		for end := time.Now().Add(20 * time.Second); ; <-tick.C {
+		testkit.Retry(t, func() error {
 			s, err := l.hub.Admin(t.Context(), "key_1", "")
 			if err == nil {
 				s.Close()
-				break
 			}
-			if time.Now().After(end) {
-				t.Fatal("the place is never free")
-			}
-		}
-		tick.Stop()
+			return err
+		})
 	}
 }
 
@@ -320,15 +314,8 @@ func TestClientThatReadsNothing(t *testing.T) {
 		}
 	}
 	// The other one's place is free when it has been cut; the one who reads stays.
-	cut := time.Now()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for valueOf(t, metrics, "firsttap_stream_open", "admin") != 1 {
-		if <-tick.C; time.Since(cut) > 60*time.Second {
-			t.Fatal("never cut")
-		}
-	}
-	if n := valueOf(t, metrics, "firsttap_stream_cut_total", "stalled"); n != 1 {
+	testkit.Within(t, time.Minute, "the stalled stream is cut", func() bool { return valueOf(t, metrics, "stream_open", "admin") == 1 })
+	if n := valueOf(t, metrics, "stream_cut_total", "stalled"); n != 1 {
 		t.Errorf("%v counted as stalled", n)
 	}
 	l.tells(dispatch.EventOpened, "")

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"firsttap/limit"
-	"firsttap/migrations"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/service"
 )
@@ -86,15 +86,7 @@ func TestNobodysJobs(t *testing.T) {
 
 // TestSearchOnMariaDB: a search in Korean, and one for what is not text, are no reason for "try again".
 func TestSearchOnMariaDB(t *testing.T) {
-	store, err := repository.Open(t.Context(), servertest.StartMariaDB(t).URL(t), repository.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
-	err = store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := repositorytest.OpenMigrated(t, servertest.StartMariaDB(t).URL(t), repository.Options{})
 	w := newWorld(t, func(a *API) {
 		taps := service.NewAcceptor(store, nil, 5*time.Second, a.Log)
 		a.Store, a.Acceptor, a.Dispatcher = store, taps, service.NewDispatcher(store, taps)

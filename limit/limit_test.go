@@ -38,10 +38,7 @@ func instance(t *testing.T, url string, rate float64, burst int) (*Limiter, *tes
 	l := New(Options{
 		Rate: rate, Burst: burst, Redis: dial(t, url, 100*time.Millisecond), Timeout: 100 * time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
-	t.Cleanup(func() { stop(); running.Wait() })
+	testkit.Run(t, l.Run)
 	return l, log
 }
 

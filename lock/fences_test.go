@@ -15,6 +15,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // testDB is a database with the tables of this package.
@@ -299,7 +300,7 @@ func TestFirstWritersAtOnce(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
 		const writers = 16
-		together(writers, func(i int) {
+		testkit.Together(writers, func(i int) {
 			name := []string{"a", "b", "c", "d"}[i%4]
 			err := f.Enforce(t.Context(), s, name, int64(i+1))
 			if err != nil && !errors.Is(err, ErrFenced) {

@@ -29,14 +29,8 @@ func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 		t.Fatal(err)
 	}
 	r := NewGate(client, timeout, slog.New(slog.DiscardHandler), nil)
-	ctx, stop := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { r.Run(ctx) })
-	t.Cleanup(func() {
-		stop()
-		running.Wait()
-		client.Close()
-	})
+	t.Cleanup(func() { client.Close() })
+	testkit.Run(t, r.Run)
 	return r, client
 }
 

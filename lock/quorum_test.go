@@ -207,7 +207,7 @@ func TestQuorumElectsOneOfTen(t *testing.T) {
 		name := fmt.Sprint("round", round)
 		var mu sync.Mutex
 		var winners []Grant
-		together(contenders, func(i int) {
+		testkit.Together(contenders, func(i int) {
 			g, err := clients[i].Acquire(t.Context(), name, fmt.Sprint("owner", i), time.Minute)
 			mu.Lock()
 			defer mu.Unlock()

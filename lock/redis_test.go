@@ -85,7 +85,7 @@ func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 	hold.Wait = 300 * time.Millisecond
 	told := make([]error, crowd)
 	_, commands := requests(t, direct, func() {
-		together(crowd, func(i int) { _, told[i] = l.Acquire(t.Context(), "a", hold) })
+		testkit.Together(crowd, func(i int) { _, told[i] = l.Acquire(t.Context(), "a", hold) })
 	})
 	if i := slices.IndexFunc(told, func(err error) bool { return !errors.Is(err, ErrHeld) }); i >= 0 {
 		t.Errorf("got %v, want %v: the server answered", told[i], ErrHeld)

@@ -122,7 +122,7 @@ func TestSessionsOneWins(t *testing.T) {
 		for round := range 10 {
 			var won atomic.Int32
 			var winner atomic.Value
-			together(rivals, func(i int) {
+			testkit.Together(rivals, func(i int) {
 				g, err := strategy.Acquire(t.Context(), "job", string(rune('a'+i)), time.Minute)
 				switch {
 				case err == nil:
@@ -293,7 +293,7 @@ func TestSessionsThatAreAllTaken(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		together(8, func(int) {
+		testkit.Together(8, func(int) {
 			_, err := strategy.Acquire(ctx, "c", "me", time.Minute)
 			wantErr(t, "acquire", err, ErrUnavailable)
 		})

@@ -166,7 +166,7 @@ func TestTableOneWins(t *testing.T) {
 			const rivals = 20
 			var won atomic.Int32
 			var winner atomic.Value
-			together(rivals, func(i int) {
+			testkit.Together(rivals, func(i int) {
 				g, err := table.Acquire(t.Context(), "job", string(rune('a'+i)), time.Minute)
 				switch {
 				case err == nil:

@@ -11,14 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	mysql "github.com/go-sql-driver/mysql"
 
 	"firsttap/migrations"
+	"firsttap/testkit"
 )
 
 // A child is this test's program as a process that migrates the database of childURL, up or, with childDown, down, and
@@ -203,46 +202,13 @@ func sqliteHalves(t *testing.T) (up, down [][]string) {
 	return up, down
 }
 
-// book is a log that can be waited on.
-type book struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *book) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *book) has(s string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Contains(b.text.String(), s)
-}
-
-// until polls, for long enough for any machine.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(2 * time.Minute)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // blocked is a database whose next migration's first statement waits for a transaction that reads its table.
 type blocked struct {
 	t       *testing.T
 	url     string
 	db      *sql.DB
 	reader  *sql.Tx
-	log     book
+	log     testkit.LogBuffer
 	ended   chan error
 	waiting string // the statement
 }
@@ -309,8 +275,8 @@ func TestWaitsForALockInTurns(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		b := block(t, newURL(t))
 		b.up()
-		until(t, "a log line says that the migration waits", func() bool {
-			return b.log.has("waits for a lock") && b.log.has("table=events") && b.log.has("00006_api.sql")
+		testkit.Eventually(t, "a log line says that the migration waits", func() bool {
+			return b.log.Count("waits for a lock") > 0 && b.log.Count("table=events") > 0 && b.log.Count("00006_api.sql") > 0
 		})
 		if _, err := b.db.Exec("SELECT COUNT(*) FROM events"); err != nil { // whoever comes later
 			t.Error(err)
@@ -325,7 +291,7 @@ func TestKilledWithTheStatementUnderWay(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		b := block(t, newURL(t))
 		cmd := startChild(t, configOf(t, b.url).FormatDSN())
-		until(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
 		cmd.Process.Kill()
 		cmd.Wait()
 		b.up()
@@ -345,15 +311,15 @@ func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 			_, err := b.db.Exec(b.waiting)
 			orphan <- err
 		}()
-		until(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
 		b.up()
-		until(t, "a log line says so", func() bool { return b.log.has("still executes a statement") })
+		testkit.Eventually(t, "a log line says so", func() bool { return b.log.Count("still executes a statement") > 0 })
 		b.unblock()
 		if err := <-orphan; err != nil {
 			t.Error(err)
 		}
 		b.mustEnd()
-		if !b.log.has("was done before") {
+		if b.log.Count("was done before") == 0 {
 			t.Error("the statement was executed again")
 		}
 	})
@@ -364,7 +330,7 @@ func TestLosesTheLock(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		b := block(t, newURL(t))
 		b.up()
-		until(t, "the statement waits", func() bool { return b.sessions() == 1 })
+		testkit.Eventually(t, "the statement waits", func() bool { return b.sessions() == 1 })
 		var session int
 		err := b.db.QueryRow("SELECT IS_USED_LOCK(CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32)))").Scan(&session)
 		if err != nil {

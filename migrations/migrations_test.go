@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	_ "github.com/glebarez/go-sqlite"
 
 	"firsttap/migrations"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -199,24 +201,16 @@ func TestTogether(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			gate, ended := make(chan struct{}), make(chan int, n)
-			for _, m := range migrators {
-				go func() {
-					<-gate
-					took, err := m.Up(t.Context())
-					if err != nil {
-						t.Error(err)
-					}
-					ended <- took
-				}()
-			}
-			close(gate)
-			total := 0
-			for range n {
-				total += <-ended
-			}
-			if total != steps {
-				t.Errorf("%d steps were taken, want %d", total, steps)
+			var total atomic.Int64
+			testkit.Together(n, func(k int) {
+				took, err := migrators[k].Up(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				total.Add(int64(took))
+			})
+			if n := total.Load(); n != int64(steps) {
+				t.Errorf("%d steps were taken, want %d", n, steps)
 			}
 			s.mustShow(t, "applied")
 			// The lock was given back.

@@ -14,6 +14,7 @@ import (
 	"firsttap/notify"
 	"firsttap/outbox"
 	"firsttap/repository"
+	"firsttap/testkit"
 )
 
 // gateway is a push service that takes its time, by the clock of the test, and knows which tokens are dead.
@@ -94,16 +95,7 @@ func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gatew
 		r = notify.NewRelay(notify.RelayOptions{
 			Outbox: box, Topics: box, Devices: o.store, Sender: push, Log: slog.New(slog.DiscardHandler),
 		})
-		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			r.Run(ctx)
-		}()
-		defer func() {
-			stop()
-			<-ended
-		}()
+		testkit.Run(t, r.Run)
 		test(t, o, push)
 	})
 }

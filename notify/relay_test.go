@@ -5,22 +5,19 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/migrations"
 	"firsttap/notify"
 	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
-
-// relayPatience bounds what must happen.
-const relayPatience = 30 * time.Second
 
 // office is a database with drivers and their phones, a simulated push service, and the relays of some instances.
 type office struct {
@@ -62,14 +59,7 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 func emptyOffice(t *testing.T, url string) *office {
 	t.Helper()
 	o := &office{t: t, url: url, timeout: time.Second}
-	o.store = o.open(repository.Options{})
-	err := o.store.Migrate(func(m *migrations.Migrator) error {
-		_, err := m.Up(t.Context())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	o.store = repositorytest.OpenMigrated(t, url, repository.Options{})
 	return o
 }
 
@@ -111,12 +101,7 @@ func (o *office) put(v dispatch.Driver, installation, token string) {
 
 func (o *office) open(options repository.Options) *repository.Store {
 	o.t.Helper()
-	s, err := repository.Open(o.t.Context(), o.url, options)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	o.t.Cleanup(func() { s.Close() })
-	return s
+	return repositorytest.Open(o.t, o.url, options)
 }
 
 // relaying is one instance's relay.
@@ -158,18 +143,10 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 	box := store.Outbox(outbox)
 	options.Outbox, options.Topics, options.Devices = box, box, store
 	r.Relay = notify.NewRelay(options)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
+	r.stop = testkit.Run(o.t, func(ctx context.Context) {
 		r.Run(ctx)
-	}()
-	r.stop = sync.OnceFunc(func() {
-		cancel()
-		<-ended
 		sender.Close()
 	})
-	o.t.Cleanup(r.stop)
 	return r, store
 }
 
@@ -211,21 +188,19 @@ func (o *office) accept(d dispatch.Dispatch, v dispatch.Driver) {
 	}
 }
 
-// eventually polls until ok.
+// eventually is testkit's, and logs what was sent when ok stays false.
 func (o *office) eventually(what string, ok func() bool) {
 	o.t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(relayPatience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
+	came := false
+	defer func() {
+		if !came {
 			received, duplicates, visible, told := o.fcm.Totals()
-			o.t.Fatalf("never: %s (%d requests; received %d, twice %d, visible %d, phones %d; %v)",
-				what, o.fcm.Requests(), received, duplicates, visible, told, o.rows())
+			o.t.Logf("%d requests; received %d, twice %d, visible %d, phones %d; %v",
+				o.fcm.Requests(), received, duplicates, visible, told, o.rows())
 		}
-	}
+	}()
+	testkit.Eventually(o.t, what, ok)
+	came = true
 }
 
 // rows counts the notifications by status and result.

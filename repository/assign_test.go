@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // assigning is the domain's own rule of an assignment at that version, for a claim with an id of its own.
@@ -68,7 +69,7 @@ func TestAssignAmongTaps(t *testing.T) {
 				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, round), d.WorkEndsAt.AddDate(0, 0, round)
 			})
 			var won atomic.Pointer[dispatch.Dispatch]
-			together(len(drivers), func(i int) {
+			testkit.Together(len(drivers), func(i int) {
 				var got dispatch.Dispatch
 				var err error
 				assigned := i%3 == round%3
@@ -103,7 +104,7 @@ func TestAssignToWhoIsClaimingOtherWork(t *testing.T) {
 		for i, v := range db.drivers(t, 8) {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, soon)}
 			var won atomic.Int32
-			together(len(jobs), func(j int) {
+			testkit.Together(len(jobs), func(j int) {
 				var err error
 				if j == 0 {
 					_, err = db.accept(t.Context(), jobs[j].ID, v.ID)
@@ -201,7 +202,7 @@ func TestTheReplyOfAnAssignmentsCommitIsLost(t *testing.T) {
 		d, v := db.add(t, soon), db.drivers(t, 1)[0]
 		cut := proxy.CutReply("COMMIT")
 		got, err := s.Assign(t.Context(), d.ID, v.ID, assigning(1))
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		if err != nil {
 			t.Fatalf("the assignment was committed, and Assign says %v", err)
 		}
@@ -222,7 +223,7 @@ func TestTheCommitOfAnAssignmentNeverArrives(t *testing.T) {
 			_, err := s.Assign(t.Context(), d.ID, v.ID, assigning(1))
 			ended <- err
 		}()
-		mustClose(t, "the COMMIT", hold.Reached())
+		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.CutAll()
 		if err := <-ended; !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
 			t.Errorf("got %v, want %v: the database says that there is no claim", err, dispatch.ErrUnavailable)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 type changeRule = func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)
@@ -37,7 +38,7 @@ func TestChangesAmongTaps(t *testing.T) {
 				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, n), d.WorkEndsAt.AddDate(0, 0, n)
 			})
 			var changed, won, stale atomic.Int32
-			together(len(drivers), func(i int) {
+			testkit.Together(len(drivers), func(i int) {
 				if i%2 == 0 {
 					_, err := db.Update(t.Context(), d.ID, noted(1, fmt.Sprint("note ", i)))
 					switch {
@@ -77,7 +78,7 @@ func TestExtensionsAmongTaps(t *testing.T) {
 				d.WorkStartsAt, d.WorkEndsAt = d.WorkStartsAt.AddDate(0, 0, n), d.WorkEndsAt.AddDate(0, 0, n)
 			})
 			var longer, won atomic.Int32
-			together(len(drivers), func(i int) {
+			testkit.Together(len(drivers), func(i int) {
 				if i < 2 {
 					_, err := db.Update(t.Context(), d.ID, extended(1))
 					if err == nil {
@@ -257,11 +258,11 @@ func TestEachCandidate(t *testing.T) {
 		drivers := db.drivers(t, 4)
 		db.device(t, drivers[0].ID, nil)
 		db.device(t, drivers[0].ID, nil)
-		db.device(t, drivers[1].ID, func(v *dispatch.Device) { v.QuarantinedAt = ptr(time.Now()) })
+		db.device(t, drivers[1].ID, func(v *dispatch.Device) { v.QuarantinedAt = new(time.Now()) })
 		work := db.mustAccept(t, db.add(t, nil).ID, drivers[2].ID)
 		long := someDriver(9)
-		long.Regions, long.WorkingHeightM, long.OnDuty = []string{"a&b"}, ptr(12.5), false
-		long.SuspendedUntil = ptr(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
+		long.Regions, long.WorkingHeightM, long.OnDuty = []string{"a&b"}, new(12.5), false
+		long.SuspendedUntil = new(time.Now().Add(time.Hour).Truncate(time.Microsecond).UTC())
 		if err := db.AddDrivers(t.Context(), []dispatch.Driver{long}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // hang bounds what must come back by itself: many times over what it may take, which is a lock wait of 1 s.
@@ -62,7 +63,7 @@ func TestARowThatIsHeld(t *testing.T) {
 		go func() {
 			defer close(done)
 			// More than the pool of claims has connections.
-			together(len(drivers), func(i int) {
+			testkit.Together(len(drivers), func(i int) {
 				if _, err := db.accept(t.Context(), d.ID, drivers[i].ID); !errors.Is(err, dispatch.ErrUnavailable) {
 					t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
 				}
@@ -82,7 +83,7 @@ func TestARowThatIsHeld(t *testing.T) {
 			t.Error("the reads waited for the claims")
 		default:
 		}
-		mustClose(t, "the claims' end", done)
+		testkit.Await(t, "the claims' end", done)
 		if took := time.Since(start); took > hang {
 			t.Errorf("the claims took %v", took)
 		}
@@ -149,7 +150,7 @@ func TestTheReplyOfACommitIsLost(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		cut := proxy.CutReply("COMMIT")
 		got, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		if err != nil {
 			t.Fatalf("the claim was committed, and Claim says %v", err)
 		}
@@ -172,7 +173,7 @@ func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
 			_, err := s.Claim(t.Context(), d.ID, v.ID, claim)
 			ended <- err
 		}()
-		mustClose(t, "the COMMIT", hold.Reached())
+		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.Refuse(true)
 		err := <-ended
 		if took := time.Since(start); !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) || took > hang {
@@ -181,7 +182,7 @@ func TestTheCommitIsLostAndTheDatabaseCannotBeAsked(t *testing.T) {
 		hold.Release()
 		proxy.Refuse(false)
 		// Asking again gets the truth: it never arrived.
-		eventually(t, func() error {
+		testkit.Retry(t, func() error {
 			_, err := s.Claim(t.Context(), d.ID, v.ID, claim)
 			return err
 		})
@@ -202,7 +203,7 @@ func (db *database) severed(t *testing.T, id dispatch.ID, driver dispatch.Driver
 		_, err := s.Claim(t.Context(), id, driver, rule(0))
 		ended <- err
 	}()
-	mustClose(t, "the COMMIT", hold.Reached())
+	testkit.Await(t, "the COMMIT", hold.Reached())
 	near.CutAll()
 	return hold, ended
 }
@@ -234,7 +235,7 @@ func TestTheCommitStaysOnItsWay(t *testing.T) {
 			t.Fatal("Claim hangs")
 		}
 		hold.Release()
-		eventually(t, func() error {
+		testkit.Retry(t, func() error {
 			if n := db.count(t, "claims"); n != 1 {
 				return fmt.Errorf("%d claims", n)
 			}
@@ -255,7 +256,7 @@ func TestACommitThatIsNotAnsweredEndsWithItsContext(t *testing.T) {
 			_, err := s.Claim(ctx, d.ID, v.ID, rule(0))
 			ended <- err
 		}()
-		mustClose(t, "the COMMIT", hold.Reached())
+		testkit.Await(t, "the COMMIT", hold.Reached())
 		cancel()
 		select {
 		case err := <-ended:
@@ -280,7 +281,7 @@ func TestTheCommitNeverArrives(t *testing.T) {
 			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
 			ended <- err
 		}()
-		mustClose(t, "the COMMIT", hold.Reached())
+		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.CutAll()
 		err := <-ended
 		if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
@@ -301,7 +302,7 @@ func TestTheReplyOfAStatementIsLost(t *testing.T) {
 			d, v := db.add(t, nil), db.drivers(t, 1)[0]
 			cut := proxy.CutReply(statement)
 			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
-			mustClose(t, "the cut of "+statement, cut.Done())
+			testkit.Await(t, "the cut of "+statement, cut.Done())
 			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
 				t.Errorf("%s: got %v, want %v", statement, err, dispatch.ErrUnavailable)
 			}
@@ -321,7 +322,7 @@ func TestUpdateWhoseCommitIsLost(t *testing.T) {
 		_, err := s.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Cancel(1, dispatch.System, "", now)
 		})
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func TestClaimWritesEverythingTogether(t *testing.T) {
@@ -97,7 +98,7 @@ func TestThirtyClaimAtOnceOneWins(t *testing.T) {
 				d.WorkEndsAt = d.WorkEndsAt.AddDate(0, 0, round)
 			})
 			var won atomic.Pointer[dispatch.Dispatch]
-			together(len(drivers), func(i int) {
+			testkit.Together(len(drivers), func(i int) {
 				got, err := db.accept(t.Context(), d.ID, drivers[i].ID)
 				var taken *dispatch.TakenError
 				switch {
@@ -134,7 +135,7 @@ func TestTheSameDriverManyTimesAtOnceHasOneClaim(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		ids := make([]dispatch.ClaimID, 10)
-		together(len(ids), func(i int) {
+		testkit.Together(len(ids), func(i int) {
 			got, err := db.accept(t.Context(), d.ID, v.ID)
 			if err != nil {
 				t.Error(err)
@@ -200,7 +201,7 @@ func TestOverlappingClaimsOfOneDriver(t *testing.T) {
 		for i, v := range drivers {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, nil)}
 			var won atomic.Int32
-			together(len(jobs), func(j int) {
+			testkit.Together(len(jobs), func(j int) {
 				switch _, err := db.accept(t.Context(), jobs[j].ID, v.ID); {
 				case err == nil:
 					won.Add(1)

@@ -26,7 +26,7 @@ func (db *database) leave(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID
 		switch step {
 		case 'p':
 			db.notification(t, d.ID, func(n *notificationRow) {
-				n.DriverID, n.Round, n.State, n.SentAt = v, d.Round, stateDone, ptr(n.CreatedAt)
+				n.DriverID, n.Round, n.State, n.SentAt = v, d.Round, stateDone, new(n.CreatedAt)
 			})
 		case 's':
 			err = db.Seen(t.Context(), d.ID, d.Round, v)

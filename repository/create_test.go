@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // fill gives every optional field of a dispatch a value, with whatever may get lost on the way.
 func fill(d *dispatch.Dispatch) {
 	d.ExternalID = "ERP/4711 한국"
-	d.MinWorkingHeightM = ptr(16.05)
-	d.Site = dispatch.Site{Address: "서울 중구 세종대로 110 \\ 'a' \"b\" 🏗", Lat: ptr(37.56655555555555), Lng: ptr(-126.97796666666667)}
+	d.MinWorkingHeightM = new(16.05)
+	d.Site = dispatch.Site{Address: "서울 중구 세종대로 110 \\ 'a' \"b\" 🏗", Lat: new(37.56655555555555), Lng: new(-126.97796666666667)}
 	d.Fee = dispatch.Money{Amount: 1<<62 + 1, Currency: "JPY"}
 	d.Note = "line\nline\ttab %_!? \x00"
 	d.WorkStartsAt = time.Date(2100, 2, 28, 23, 59, 59, 999_999_000, time.UTC)
@@ -24,7 +25,7 @@ func fill(d *dispatch.Dispatch) {
 func TestCreateRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		zero := func(d *dispatch.Dispatch) {
-			d.MinWorkingHeightM, d.Site.Lat, d.Site.Lng = ptr(0.0), ptr(0.0), ptr(0.0)
+			d.MinWorkingHeightM, d.Site.Lat, d.Site.Lng = new(0.0), new(0.0), new(0.0)
 			d.Fee, d.Note, d.ExternalID = dispatch.Money{Currency: "KRW"}, "", ""
 			d.WorkStartsAt, d.WorkEndsAt = time.UnixMicro(0).UTC(), time.UnixMicro(-1).UTC()
 		}
@@ -65,7 +66,7 @@ func TestDuplicateExternalID(t *testing.T) {
 			return err
 		}
 		var created atomic.Int32
-		together(8, func(int) {
+		testkit.Together(8, func(int) {
 			switch err := create("ERP-1"); {
 			case err == nil:
 				created.Add(1)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"firsttap/testkit"
+
 	driver "github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
 )
@@ -34,7 +36,7 @@ func TestReadsEndOnTheServer(t *testing.T) {
 				t.Error("it was given up")
 			}
 		}()
-		eventually(t, func() error {
+		testkit.Retry(t, func() error {
 			if !db.works(t, "given-up") {
 				return errors.New("it has not begun")
 			}
@@ -50,7 +52,7 @@ func TestReadsEndOnTheServer(t *testing.T) {
 			t.Errorf("whoever waited is told %v", err)
 		}
 		for _, mark := range []string{"given-up", "waited-for"} {
-			eventually(t, func() error {
+			testkit.Retry(t, func() error {
 				if db.works(t, mark) {
 					return fmt.Errorf("the server goes on with what was %s", mark)
 				}

@@ -11,6 +11,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 func someDevice(driver dispatch.DriverID, installation, token string) dispatch.Device {
@@ -121,7 +122,7 @@ func TestTokensAtOnce(t *testing.T) {
 			}
 		}
 		for range 3 {
-			together(n, func(i int) { put(i, someDevice(drivers[i].ID, "i", "same")) })
+			testkit.Together(n, func(i int) { put(i, someDevice(drivers[i].ID, "i", "same")) })
 			if left := db.devices(t); len(left) != 1 || left["same"].Driver == "" {
 				t.Errorf("the same token: %v", left)
 			}
@@ -130,21 +131,21 @@ func TestTokensAtOnce(t *testing.T) {
 			put(i, someDevice(v.ID, "i", fmt.Sprint(i)))
 		}
 		for round := range 5 {
-			together(n, func(i int) { put(i, someDevice(drivers[i].ID, "i", fmt.Sprint((i+round+1)%n))) })
+			testkit.Together(n, func(i int) { put(i, someDevice(drivers[i].ID, "i", fmt.Sprint((i+round+1)%n))) })
 			if left := db.devices(t); len(left) != n {
 				t.Errorf("each has the token of the next: %d left", len(left))
 			}
 		}
 		db.exec(t, "DELETE FROM devices")
-		together(n, func(i int) { put(i, someDevice(drivers[0].ID, "i", fmt.Sprint("t", i))) })
+		testkit.Together(n, func(i int) { put(i, someDevice(drivers[0].ID, "i", fmt.Sprint("t", i))) })
 		if left := db.devices(t); len(left) != 1 {
 			t.Errorf("one installation: %v", left)
 		}
-		together(n, func(i int) { put(i, someDevice(drivers[0].ID, fmt.Sprint(i), fmt.Sprint("t", i))) })
+		testkit.Together(n, func(i int) { put(i, someDevice(drivers[0].ID, fmt.Sprint(i), fmt.Sprint("t", i))) })
 		if left := db.devices(t); len(left) != maxDevices {
 			t.Errorf("%d of one driver's", len(left))
 		}
-		together(n, func(i int) { put(i, someDevice(drivers[0].ID, "twice", "twice")) })
+		testkit.Together(n, func(i int) { put(i, someDevice(drivers[0].ID, "twice", "twice")) })
 		if n := db.count(t, "devices WHERE push_token = 'twice'"); n != 1 {
 			t.Errorf("%d of the same", n)
 		}
@@ -249,7 +250,7 @@ func TestSeen(t *testing.T) {
 		}
 		var first []int64
 		for range 2 {
-			together(12, func(i int) {
+			testkit.Together(12, func(i int) {
 				if err := db.Seen(t.Context(), id, 1+i%2, drivers[i%3].ID); err != nil {
 					t.Error(err)
 				}

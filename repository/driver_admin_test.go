@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func edit(apply func(*dispatch.Driver)) dispatch.DriverChange {
@@ -47,7 +48,7 @@ func TestChangeDriver(t *testing.T) {
 		mustBeError(t, "a firebase_uid that is another's", err, dispatch.ErrDuplicateDriver)
 
 		full := edit(func(v *dispatch.Driver) {
-			v.Name, v.Phone, v.Regions, v.VehicleClass, v.WorkingHeightM = "김", "+8211", []string{"jeju"}, "45m", ptr(45.5)
+			v.Name, v.Phone, v.Regions, v.VehicleClass, v.WorkingHeightM = "김", "+8211", []string{"jeju"}, "45m", new(45.5)
 			v.FirebaseUID, v.Locale, v.OnDuty = "", "en", false
 		})
 		changed, err := db.ChangeDriver(ctx, v.ID, full)
@@ -93,7 +94,7 @@ func TestChangeDriver(t *testing.T) {
 func TestChangeDriverTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
-		together(8, func(i int) {
+		testkit.Together(8, func(i int) {
 			_, err := db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) }))
 			if err != nil {
 				t.Error(err)
@@ -140,7 +141,7 @@ func TestListDrivers(t *testing.T) {
 			func(v *dispatch.Driver) { v.OnDuty, v.FirebaseUID = false, "uid_X" },
 			func(v *dispatch.Driver) { v.SuspendedUntil = &dispatch.Forever },
 			func(v *dispatch.Driver) {
-				v.SuspendedUntil = ptr(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
+				v.SuspendedUntil = new(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
 			},
 		} {
 			if _, err := db.ChangeDriver(t.Context(), drivers[i].ID, edit(change)); err != nil {
@@ -162,12 +163,12 @@ func TestListDrivers(t *testing.T) {
 			"a region":          {dispatch.DriverQuery{Region: "seoul's \"north\""}, []int{1}},
 			"a Korean region":   {dispatch.DriverQuery{Region: "제주"}, []int{1}},
 			"a class":           {dispatch.DriverQuery{VehicleClass: "45m"}, []int{2}},
-			"on duty":           {dispatch.DriverQuery{OnDuty: ptr(true)}, []int{5, 4, 2, 1, 0}},
-			"off duty":          {dispatch.DriverQuery{OnDuty: ptr(false)}, []int{3}},
-			"suspended":         {dispatch.DriverQuery{Suspended: ptr(true)}, []int{4}},
-			"not suspended":     {dispatch.DriverQuery{Suspended: ptr(false)}, []int{5, 3, 2, 1, 0}},
-			"all at once":       {dispatch.DriverQuery{Text: "driver", Region: "seoul", VehicleClass: "scissor", OnDuty: ptr(true), Suspended: ptr(false)}, []int{5}},
-			"none":              {dispatch.DriverQuery{Text: "driver", VehicleClass: "45m", OnDuty: ptr(false)}, nil},
+			"on duty":           {dispatch.DriverQuery{OnDuty: new(true)}, []int{5, 4, 2, 1, 0}},
+			"off duty":          {dispatch.DriverQuery{OnDuty: new(false)}, []int{3}},
+			"suspended":         {dispatch.DriverQuery{Suspended: new(true)}, []int{4}},
+			"not suspended":     {dispatch.DriverQuery{Suspended: new(false)}, []int{5, 3, 2, 1, 0}},
+			"all at once":       {dispatch.DriverQuery{Text: "driver", Region: "seoul", VehicleClass: "scissor", OnDuty: new(true), Suspended: new(false)}, []int{5}},
+			"none":              {dispatch.DriverQuery{Text: "driver", VehicleClass: "45m", OnDuty: new(false)}, nil},
 			"text as in a LIKE": {dispatch.DriverQuery{Text: "_"}, []int{5, 4, 3, 2, 1, 0}}, // every id has one
 		} {
 			for _, limit := range []int{2, 200} {
@@ -251,7 +252,7 @@ func TestDevicesOfADriver(t *testing.T) {
 func TestKeysAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		first := dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: "a"}
-		together(8, func(int) { // several instances start at once
+		testkit.Together(8, func(int) { // several instances start at once
 			if err := db.PutKey(t.Context(), first); err != nil {
 				t.Error(err)
 			}
@@ -264,7 +265,7 @@ func TestKeysAreAudited(t *testing.T) {
 		if err != nil || k.CreatedAt.IsZero() || k.RevokedAt != nil {
 			t.Fatalf("%+v, %v", k, err)
 		}
-		together(8, func(int) {
+		testkit.Together(8, func(int) {
 			if err := db.RevokeKey(t.Context(), "key_1"); err != nil {
 				t.Error(err)
 			}

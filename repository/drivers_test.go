@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func TestAddDriversAllOrNone(t *testing.T) {
@@ -44,12 +45,12 @@ func TestDriverRoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		full := dispatch.Driver{
 			ID: dispatch.NewDriverID(time.Now()), Name: "김철수 \\'\" 🏗", Phone: "+821012345678",
-			Regions: []string{"seoul", "경기 \"남부\"", "a,b"}, VehicleClass: "굴절", WorkingHeightM: ptr(21.7), FirebaseUID: "uid",
-			Locale: "ko-KR", OnDuty: true, SuspendedUntil: ptr(time.Date(2030, 1, 2, 3, 4, 5, 678_901_000, time.UTC)), Version: 7,
+			Regions: []string{"seoul", "경기 \"남부\"", "a,b"}, VehicleClass: "굴절", WorkingHeightM: new(21.7), FirebaseUID: "uid",
+			Locale: "ko-KR", OnDuty: true, SuspendedUntil: new(time.Date(2030, 1, 2, 3, 4, 5, 678_901_000, time.UTC)), Version: 7,
 		}
 		bare := dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Version: 1}
 		zero := bare
-		zero.ID, zero.WorkingHeightM = dispatch.NewDriverID(time.Now()), ptr(0.0)
+		zero.ID, zero.WorkingHeightM = dispatch.NewDriverID(time.Now()), new(0.0)
 		if err := db.AddDrivers(t.Context(), []dispatch.Driver{full, bare, zero}); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +75,7 @@ func TestSetDuty(t *testing.T) {
 				t.Errorf("on duty %v: got %+v, %v; want %+v", step.onDuty, got, err, v)
 			}
 		}
-		together(10, func(int) {
+		testkit.Together(10, func(int) {
 			if _, err := db.SetDuty(t.Context(), v.ID, false); err != nil {
 				t.Error(err)
 			}
@@ -108,7 +109,7 @@ func TestKeys(t *testing.T) {
 		}
 		read(hash('a'), dispatch.Key{}, dispatch.ErrKeyNotFound)
 		key := dispatch.Key{ID: "key_1", Name: "첫째", Role: dispatch.Viewer, Hash: hash('a')}
-		together(8, func(int) { // several instances start at once
+		testkit.Together(8, func(int) { // several instances start at once
 			if err := db.PutKey(t.Context(), key); err != nil {
 				t.Error(err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 const (
@@ -125,7 +126,7 @@ func TestDueOnce(t *testing.T) {
 		ids := c.ready(t, db, 10)
 		stores := []*Store{db.Store, open(t, db.url)}
 		var changed atomic.Int32
-		together(6, func(i int) {
+		testkit.Together(6, func(i int) {
 			n, err := c.run(t.Context(), stores[i%2], 100)
 			if err != nil {
 				t.Error(err)
@@ -290,7 +291,7 @@ func TestDueAndTheReplyOfTheCommitIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		cut := proxy.CutReply("COMMIT")
 		n, err := c.run(t.Context(), s, 10)
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		if n != 1 || !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("%d, %v; want 1 and %v", n, err, dispatch.ErrUnknown)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // mustBeUndone fails the test unless nothing was written for the event, whose row is the owner's.
@@ -111,11 +112,11 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		for _, statement := range []string{"UPDATE outbox", "INTO notifications"} {
 			cut := proxy.CutReply(statement)
 			_, err := o.Expand(t.Context(), event, 10)
-			mustClose(t, "the cut of "+statement, cut.Done())
+			testkit.Await(t, "the cut of "+statement, cut.Done())
 			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
 				t.Errorf("%s: got %v, want %v", statement, err, dispatch.ErrUnavailable)
 			}
-			eventually(t, func() error { // the server notices that its client is gone
+			testkit.Retry(t, func() error { // the server notices that its client is gone
 				_, err := db.raw.Exec("UPDATE outbox SET claim = 'ins_a'")
 				return err
 			})
@@ -125,7 +126,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		o = s.as("ins_a")
 		cut := proxy.CutReply("COMMIT")
 		_, err := o.Expand(t.Context(), event, 2)
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		if !errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
 		}
@@ -152,12 +153,12 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 			_, err := s.as("ins_a").Expand(t.Context(), event, 10)
 			ended <- err
 		}()
-		mustClose(t, "the COMMIT", hold.Reached())
+		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.CutAll()
 		if err := <-ended; !errors.Is(err, dispatch.ErrUnknown) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
 		}
-		eventually(t, func() error { // the lease ends, and another does it
+		testkit.Retry(t, func() error { // the lease ends, and another does it
 			_, err := db.raw.Exec("UPDATE outbox SET next_at = 1 WHERE state = 0")
 			return err
 		})
@@ -179,7 +180,7 @@ func TestOfManyWhoExpandAnEventOneDoes(t *testing.T) {
 		db.add(t, nil)
 		event := db.lend(t, "ins_0", dispatch.EventCreated)
 		var done atomic.Int32
-		together(len(outboxes), func(i int) {
+		testkit.Together(len(outboxes), func(i int) {
 			outboxes[i].Owner = "ins_0"
 			switch _, err := outboxes[i].Expand(t.Context(), event, 2); {
 			case err == nil:
@@ -226,7 +227,7 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 			}
 			ended <- told
 		}()
-		mustClose(t, "the COMMIT", hold.Reached())
+		testkit.Await(t, "the COMMIT", hold.Reached())
 		db.mustAccept(t, d.ID, devices[0].Driver)
 		db.as("ins_b").mustExpand(t, db, dispatch.EventAccepted, 10)
 		hold.Release()
@@ -271,7 +272,7 @@ func TestTheReplyOfALeaseIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		cut := proxy.CutReply("COMMIT")
 		leased, err := s.as("ins_a").LeaseEvents(t.Context(), 10)
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		if len(leased) > 0 || !errors.Is(err, dispatch.ErrUnknown) {
 			t.Errorf("leased %v, %v; want %v", leased, err, dispatch.ErrUnknown)
 		}

@@ -95,7 +95,7 @@ func TestTheOfferGoesToTheEligible(t *testing.T) {
 		var want []dispatch.Device
 		add := func(eligible bool, edit func(*dispatch.Driver)) dispatch.Driver {
 			v := someDriver(0)
-			v.WorkingHeightM = ptr(20.0)
+			v.WorkingHeightM = new(20.0)
 			if edit != nil {
 				edit(&v)
 			}
@@ -110,18 +110,18 @@ func TestTheOfferGoesToTheEligible(t *testing.T) {
 		fit := add(true, nil)
 		want = append(want, db.device(t, fit.ID, nil)) // a second one
 		db.device(t, fit.ID, func(p *dispatch.Device) { p.QuarantinedAt = &now })
-		add(true, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(now.Add(-time.Second)) })
+		add(true, func(v *dispatch.Driver) { v.SuspendedUntil = new(now.Add(-time.Second)) })
 		add(true, func(v *dispatch.Driver) { v.Regions = []string{"seoul"} })
 		add(false, func(v *dispatch.Driver) { v.OnDuty = false })
-		add(false, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(now.Add(time.Hour)) })
+		add(false, func(v *dispatch.Driver) { v.SuspendedUntil = new(now.Add(time.Hour)) })
 		add(false, func(v *dispatch.Driver) { v.Regions = []string{"busan", "seoul-north"} })
 		add(false, func(v *dispatch.Driver) { v.VehicleClass = "boom" })
-		add(false, func(v *dispatch.Driver) { v.WorkingHeightM = ptr(19.9) })
+		add(false, func(v *dispatch.Driver) { v.WorkingHeightM = new(19.9) })
 		add(false, func(v *dispatch.Driver) { v.WorkingHeightM = nil })
 		if err := db.AddDrivers(t.Context(), []dispatch.Driver{someDriver(1)}); err != nil { // no device
 			t.Fatal(err)
 		}
-		d := db.add(t, func(d *dispatch.Dispatch) { d.MinWorkingHeightM = ptr(20.0) })
+		d := db.add(t, func(d *dispatch.Dispatch) { d.MinWorkingHeightM = new(20.0) })
 		o := db.as("ins_a")
 		for _, step := range []struct {
 			event, as dispatch.EventType

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 var expiry = clockworks[0]
@@ -109,7 +110,7 @@ func TestTheLastTapAndTheEnd(t *testing.T) {
 			}
 			var n int
 			var ended, claimed error
-			together(2, func(k int) {
+			testkit.Together(2, func(k int) {
 				if k == 0 {
 					n, ended = db.ExpireOffers(t.Context(), 10)
 				} else {

@@ -15,6 +15,7 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/idempotency"
+	"firsttap/testkit"
 )
 
 var someRequest = idempotency.Request{Caller: "key_1", Name: strings.Repeat("a", 64), Fingerprint: strings.Repeat("b", 64)}
@@ -32,7 +33,7 @@ func TestReserve(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		var first idempotency.Reservation
 		var got, refused atomic.Int32
-		together(20, func(int) {
+		testkit.Together(20, func(int) {
 			switch r, err := db.Reserve(t.Context(), someRequest, time.Minute, 24*time.Hour); {
 			case err == nil:
 				first = r
@@ -102,7 +103,7 @@ func TestReserveAgainTogether(t *testing.T) {
 				db.reserve(t, once)
 				db.exec(t, "UPDATE idempotency_keys SET "+over+" = 1 WHERE caller = ?", once.Caller)
 				var got atomic.Int32
-				together(8, func(int) {
+				testkit.Together(8, func(int) {
 					switch _, err := db.Reserve(t.Context(), once, time.Minute, time.Hour); {
 					case err == nil:
 						got.Add(1)
@@ -190,7 +191,7 @@ func TestDoneAgain(t *testing.T) {
 			if name == "job_runs" { // the run that was asked for has begun, and ended
 				db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Succeeded)
 			}
-			together(8, func(int) {
+			testkit.Together(8, func(int) {
 				if got, err := do(ctx); err != nil || got != want {
 					t.Errorf("%s again: %v, %v; want %v", name, got, err, want)
 				}
@@ -211,7 +212,7 @@ func TestDoneTogether(t *testing.T) {
 			ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 			before := db.count(t, table)
 			var results [8]any
-			together(len(results), func(i int) {
+			testkit.Together(len(results), func(i int) {
 				var err error
 				if results[i], err = do(ctx); err != nil {
 					t.Errorf("%s: %v", name, err)
@@ -249,7 +250,7 @@ func TestDoneAgainAfterALostReply(t *testing.T) {
 			db.Store = far
 			cut := proxy.CutReply("COMMIT")
 			_, err := do(ctx)
-			mustClose(t, "the lost reply", cut.Done())
+			testkit.Await(t, "the lost reply", cut.Done())
 			db.Store = near
 			mustBeError(t, name, err, dispatch.ErrUnknown)
 			made := db.count(t, table) - before

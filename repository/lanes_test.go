@@ -8,6 +8,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // inLanes writes n notifications in each lane that are due: those of LaneAgain as a version wrote them that knows no turns.
@@ -82,31 +83,25 @@ func TestLanesAreLeasedOnce(t *testing.T) {
 		db.inLanes(t, db.add(t, nil), inEach)
 		var mu sync.Mutex
 		times := map[dispatch.NotificationID]int{}
-		var working sync.WaitGroup
-		gate := make(chan struct{})
-		for _, o := range db.instances(t, 6) {
-			working.Go(func() {
-				<-gate
-				for {
-					pushes, _, err := o.Lease(t.Context(), 7)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					for _, p := range pushes {
-						times[p.ID]++
-					}
-					all := len(times)
-					mu.Unlock()
-					if all == outbox.Lanes*inEach {
-						return
-					}
+		instances := db.instances(t, 6)
+		testkit.Together(len(instances), func(k int) {
+			for {
+				pushes, _, err := instances[k].Lease(t.Context(), 7)
+				if err != nil {
+					t.Error(err)
+					return
 				}
-			})
-		}
-		close(gate)
-		working.Wait()
+				mu.Lock()
+				for _, p := range pushes {
+					times[p.ID]++
+				}
+				all := len(times)
+				mu.Unlock()
+				if all == outbox.Lanes*inEach {
+					return
+				}
+			}
+		})
 		for id, n := range times {
 			if n != 1 {
 				t.Errorf("%s was leased %d times", id, n)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -158,8 +157,6 @@ func (db *database) mustHold(t testing.TB, claims int, event dispatch.EventType,
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // someTerms are what every driver of someDriver is eligible for.
 func someTerms(now time.Time) dispatch.Terms {
 	return dispatch.Terms{
@@ -249,49 +246,4 @@ func (db *database) mustRead(t testing.TB, id dispatch.ID) dispatch.Dispatch {
 		t.Fatal(err)
 	}
 	return d
-}
-
-// together runs f n times at once, and returns when all have ended.
-func together(n int, f func(i int)) {
-	var running, ready sync.WaitGroup
-	gate := make(chan struct{})
-	ready.Add(n)
-	for i := range n {
-		running.Go(func() {
-			ready.Done()
-			<-gate
-			f(i)
-		})
-	}
-	ready.Wait()
-	close(gate)
-	running.Wait()
-}
-
-func mustClose(t testing.TB, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s did not happen", what)
-	}
-}
-
-// eventually fails the test unless check returns nil in time.
-func eventually(t testing.TB, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal(err)
-		}
-	}
 }

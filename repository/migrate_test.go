@@ -7,6 +7,7 @@ import (
 
 	"firsttap/migrations"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // Ten instances start at once on an empty database.
@@ -21,7 +22,7 @@ func TestMigrateTogether(t *testing.T) {
 				stores[i] = open(t, u)
 			}
 			var steps atomic.Int32
-			together(len(stores), func(i int) {
+			testkit.Together(len(stores), func(i int) {
 				err := stores[i].Migrate(func(m *migrations.Migrator) error {
 					n, err := m.Up(t.Context())
 					steps.Add(int32(n))

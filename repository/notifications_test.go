@@ -14,6 +14,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // notification writes one that is dead, of an offer that stands, as edit changes it.
@@ -57,7 +58,7 @@ func TestNotificationAsItIsShown(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		id := db.add(t, nil).ID
 		sent := db.notification(t, id, func(row *notificationRow) {
-			row.State, row.SentAt, row.Silent, row.Result, row.Reason = stateDone, ptr(micros(time.Now())), true, "sent", ""
+			row.State, row.SentAt, row.Silent, row.Result, row.Reason = stateDone, new(micros(time.Now())), true, "sent", ""
 		})
 		waiting := db.notification(t, id, func(row *notificationRow) {
 			row.State, row.DriverID, row.DeviceID, row.Topic, row.Reason = statePending, "", "", "dsp_x", "까닭 🏗"
@@ -297,7 +298,7 @@ func TestOneRedrives(t *testing.T) {
 		for range 5 {
 			id := db.notification(t, d.ID, nil).ID
 			errs := make([]error, 16)
-			together(len(errs), func(i int) { _, errs[i] = db.Redrive(t.Context(), id) })
+			testkit.Together(len(errs), func(i int) { _, errs[i] = db.Redrive(t.Context(), id) })
 			done := 0
 			for _, err := range errs {
 				if err == nil {

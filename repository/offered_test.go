@@ -11,6 +11,7 @@ import (
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // Of many who decline at once, and of one driver who does so many times, each is written once; the dispatch neither moves
@@ -28,7 +29,7 @@ func TestDeclineOnce(t *testing.T) {
 		var heard atomic.Int64
 		db.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) }
 		errs := make([]error, 4*len(drivers))
-		together(len(errs), func(i int) {
+		testkit.Together(len(errs), func(i int) {
 			errs[i] = db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
 		})
 		if err := errors.Join(errs...); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestSessionSettings(t *testing.T) {
@@ -179,13 +180,8 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	}()
 	<-tried
 	d.Start()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(patience):
-		t.Error("Open still waits")
+	if err := testkit.Await(t, "Open returns", ended); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -213,7 +209,7 @@ func TestTwoStoresOnOneFile(t *testing.T) {
 	other := open(t, db.url)
 	d, drivers := db.add(t, nil), db.drivers(t, 20)
 	won := make(chan dispatch.DriverID, len(drivers))
-	together(len(drivers), func(i int) {
+	testkit.Together(len(drivers), func(i int) {
 		s := []*Store{db.Store, other}[i%2]
 		switch _, err := s.Claim(t.Context(), d.ID, drivers[i].ID, rule(0)); {
 		case err == nil:
@@ -234,7 +230,7 @@ func TestTwoStoresUpdateOneFile(t *testing.T) {
 	other := open(t, db.url)
 	d := db.add(t, nil)
 	const n = 40
-	together(n, func(i int) {
+	testkit.Together(n, func(i int) {
 		s := []*Store{db.Store, other}[i%2]
 		_, err := s.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			d.Version++

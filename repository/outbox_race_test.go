@@ -10,6 +10,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // Whoever works on rows that others have locked, or are about to write, goes on with the rest.
@@ -204,7 +205,7 @@ func TestNothingIsLostAndNothingIsToldTwice(t *testing.T) {
 			}
 		}
 		changing.Wait()
-		eventually(t, func() error {
+		testkit.Retry(t, func() error {
 			if n := db.count(t, "outbox WHERE state = 0") + db.count(t, "notifications WHERE state = 0"); n > 0 {
 				return fmt.Errorf("%d rows are never done", n)
 			}

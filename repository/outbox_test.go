@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // term is longer than any test takes: no lease ends unless the test ends it.
@@ -145,7 +146,7 @@ func drain[K comparable](t *testing.T, outboxes []*Outbox, want []K, lease func(
 	var mu sync.Mutex
 	times := map[K]int{}
 	lessees := map[string]bool{}
-	together(len(outboxes), func(i int) {
+	testkit.Together(len(outboxes), func(i int) {
 		for range len(want) + 1 {
 			got, err := lease(outboxes[i])
 			if err != nil {

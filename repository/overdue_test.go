@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 var overdue = clockworks[2]
@@ -119,7 +120,7 @@ func TestClosedAndCompleted(t *testing.T) {
 		for range 5 {
 			id := overdue.ready(t, db, 1)[0]
 			d := db.mustUpdate(t, id, start)
-			together(2, func(k int) {
+			testkit.Together(2, func(k int) {
 				var err error
 				if k == 0 {
 					_, err = db.CloseOverdue(t.Context(), overdueAfter, 10)

@@ -11,6 +11,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/migrations"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // eachOwn runs the test on servers that are the test's own. Its account may write to a server that is read-only, so that
@@ -80,7 +81,7 @@ func TestAServerThatIsReadOnlyAnswersNothing(t *testing.T) {
 		relay.SetMaxIdleConns(-1)
 		for what, ask := range asks {
 			// Each by a connection that is there already.
-			eventually(t, func() error {
+			testkit.Retry(t, func() error {
 				_, err := db.Claim(t.Context(), won.ID, v.ID, rule(0))
 				return errors.Join(err, db.Ping(t.Context()))
 			})
@@ -97,7 +98,7 @@ func TestAServerThatIsReadOnlyAnswersNothing(t *testing.T) {
 			},
 			"a dispatch": asks["a dispatch"], "a driver": asks["a driver"], "the outbox": asks["the outbox"], "a ping": db.Ping,
 		} {
-			eventually(t, func() error { return ask(t.Context()) })
+			testkit.Retry(t, func() error { return ask(t.Context()) })
 			if err := ask(t.Context()); err != nil {
 				t.Errorf("%s of a server that takes writes again: %v", what, err)
 			}
@@ -116,7 +117,7 @@ func TestAServerBecomesReadOnlyBeforeTheUpdate(t *testing.T) {
 			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
 			ended <- err
 		}()
-		mustClose(t, "the UPDATE", hold.Reached())
+		testkit.Await(t, "the UPDATE", hold.Reached())
 		db.readOnly(t, true)
 		hold.Release()
 		mustBeUnavailable(t, "the claim", <-ended)
@@ -137,8 +138,8 @@ func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 			_, err := s.Claim(t.Context(), d.ID, v.ID, rule(0))
 			ended <- err
 		}()
-		mustClose(t, "the cut", cut.Done())
-		mustClose(t, "the question", asks.Reached())
+		testkit.Await(t, "the cut", cut.Done())
+		testkit.Await(t, "the question", asks.Reached())
 		db.readOnly(t, true)
 		asks.Release()
 		if err := <-ended; !errors.Is(err, dispatch.ErrUnknown) {
@@ -161,7 +162,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	db := migrated(t, proxy.URL(u.String()))
 	drivers := db.drivers(t, 2*claimConns)
 	first := db.add(t, nil)
-	together(len(drivers), func(i int) { _, _ = db.accept(t.Context(), first.ID, drivers[i].ID) })
+	testkit.Together(len(drivers), func(i int) { _, _ = db.accept(t.Context(), first.ID, drivers[i].ID) })
 
 	pair.Demote()
 	pair.Promote()
@@ -170,7 +171,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	moved := open(t, u.String())
 	d := (&database{Store: moved}).add(t, nil)
 	won := make(chan dispatch.DriverID, len(drivers))
-	together(len(drivers), func(i int) {
+	testkit.Together(len(drivers), func(i int) {
 		switch _, err := db.accept(t.Context(), d.ID, drivers[i].ID); {
 		case err == nil:
 			won <- drivers[i].ID
@@ -212,7 +213,7 @@ func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 			if _, err := p.Connect(t.Context()); !errors.Is(err, errReadOnly) {
 				t.Fatal(err)
 			}
-			p.refused.Store(ptr(time.Now().Add(time.Hour))) // just now, however long this takes
+			p.refused.Store(new(time.Now().Add(time.Hour))) // just now, however long this takes
 		}
 		if counted.dials != 1 {
 			t.Errorf("%d dials", counted.dials)

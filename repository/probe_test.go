@@ -9,28 +9,21 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"firsttap/testkit"
 )
 
 // started runs a probe until the test ends.
 func started(t *testing.T, s *Store) *Probe {
 	t.Helper()
 	p := s.Probe(t.Context())
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		p.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		stop()
-		<-ended
-	})
+	testkit.Run(t, p.Run)
 	return p
 }
 
 func (p *Probe) becomes(t *testing.T, up bool) {
 	t.Helper()
-	eventually(t, func() error {
+	testkit.Retry(t, func() error {
 		if p.Up() != up {
 			return errors.New("the probe does not see what became of the database")
 		}

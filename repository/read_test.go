@@ -273,7 +273,7 @@ func TestOpenForIsTheDomainsRule(t *testing.T) {
 		var offers []dispatch.Dispatch
 		for _, region := range []string{"seoul", "jeju"} {
 			for _, class := range []string{"scissor", "boom"} {
-				for _, height := range []*float64{nil, ptr(0.0), ptr(16.0), ptr(16.5)} {
+				for _, height := range []*float64{nil, new(0.0), new(16.0), new(16.5)} {
 					offers = append(offers, db.add(t, func(d *dispatch.Dispatch) {
 						d.Region, d.VehicleClass, d.MinWorkingHeightM = region, class, height
 					}))
@@ -282,9 +282,9 @@ func TestOpenForIsTheDomainsRule(t *testing.T) {
 		}
 		for _, regions := range [][]string{nil, {"seoul"}, {"seoul", "jeju"}} {
 			for _, class := range []string{"scissor", "boom", "SCISSOR"} {
-				for _, height := range []*float64{nil, ptr(12.0), ptr(16.0), ptr(20.0)} {
+				for _, height := range []*float64{nil, new(12.0), new(16.0), new(20.0)} {
 					// Neither duty nor a suspension matters here.
-					v := dispatch.Driver{Regions: regions, VehicleClass: class, WorkingHeightM: height, SuspendedUntil: ptr(time.Now().Add(time.Hour))}
+					v := dispatch.Driver{Regions: regions, VehicleClass: class, WorkingHeightM: height, SuspendedUntil: new(time.Now().Add(time.Hour))}
 					var want []dispatch.ID
 					for _, d := range slices.Backward(offers) {
 						if v.MaySee(d.Terms) {

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // revocations are what is revoked, by driver.
@@ -112,17 +112,10 @@ func TestRevokedAtOnce(t *testing.T) {
 		const n = 10
 		v := db.drivers(t, 1)[0].ID
 		got, errs := make([]int, n), make([]error, n)
-		start := make(chan struct{})
-		var run sync.WaitGroup
-		for i := range n {
-			run.Go(func() {
-				<-start
-				r, err := db.RevokeTokens(t.Context(), v)
-				got[i], errs[i] = r.Generation, err
-			})
-		}
-		close(start)
-		run.Wait()
+		testkit.Together(n, func(i int) {
+			r, err := db.RevokeTokens(t.Context(), v)
+			got[i], errs[i] = r.Generation, err
+		})
 		slices.Sort(got)
 		if err := errors.Join(errs...); err != nil || slices.Compact(slices.Clone(got))[0] != 1 || len(slices.Compact(got)) != n {
 			t.Errorf("%v, %v", got, err)

@@ -9,6 +9,7 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func TestEndRun(t *testing.T) {
@@ -243,7 +244,7 @@ func TestNobodyWaitsInACircle(t *testing.T) {
 				func() error { _, err := db.SkipRun(t.Context(), report, run.Slot); return err },
 				func() error { return db.BlockJob(t.Context(), report, "c", "no") },
 			}
-			together(len(does), func(i int) {
+			testkit.Together(len(does), func(i int) {
 				if err := does[i](); i == 0 && err != nil || errors.Is(err, dispatch.ErrUnavailable) {
 					t.Errorf("%d: %v", i, err)
 				}

@@ -7,6 +7,7 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // Whether the run was begun or not, whoever does not know gives it back, and it is anybody's.
@@ -16,7 +17,7 @@ func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		cut := proxy.CutReply("COMMIT")
 		_, err := s.begin(t, "a/1", someSlot(1))
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		mustBeError(t, "begin", err, dispatch.ErrUnknown)
 		if _, row := db.only(t); row.Owner != "a/1" || row.Status != cronjob.Running {
 			t.Fatalf("it was begun, and is %+v", row)
@@ -42,17 +43,17 @@ func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 			_, err := s.BeginRun(t.Context(), report, "a/1", term, at(someSlot(1)))
 			ended <- err
 		}()
-		mustClose(t, "the COMMIT", hold.Reached())
+		testkit.Await(t, "the COMMIT", hold.Reached())
 		proxy.CutAll()
 		mustBeError(t, "begin", <-ended, dispatch.ErrUnknown)
-		eventually(t, func() error { // once the server has seen that the connection is gone
+		testkit.Retry(t, func() error { // once the server has seen that the connection is gone
 			err := s.InterruptRun(t.Context(), report, "a/1")
 			if errors.Is(err, dispatch.ErrNotLeased) {
 				return nil
 			}
 			return errors.Join(errors.New("given back what was not begun"), err)
 		})
-		eventually(t, func() error {
+		testkit.Retry(t, func() error {
 			_, err := db.begin(t, "b/2", someSlot(1))
 			return err
 		})
@@ -72,13 +73,13 @@ func TestTheReplyOfAnEndIsLost(t *testing.T) {
 			run := db.mustBegin(t, "a/1", someSlot(i))
 			cut := proxy.CutReply(lost)
 			err := s.EndRun(t.Context(), run, end)
-			mustClose(t, "the cut of "+lost, cut.Done())
+			testkit.Await(t, "the cut of "+lost, cut.Done())
 			want := dispatch.ErrUnavailable
 			if lost == "COMMIT" {
 				want = dispatch.ErrUnknown
 			}
 			mustBeError(t, lost, err, want)
-			eventually(t, func() error { return s.EndRun(t.Context(), run, end) })
+			testkit.Retry(t, func() error { return s.EndRun(t.Context(), run, end) })
 			if _, row := db.only(t); row.Status != cronjob.Failed || row.Error != "no" {
 				t.Errorf("%s: it is %+v", lost, row)
 			}
@@ -93,7 +94,7 @@ func TestTheReplyToAnInterruptionIsLost(t *testing.T) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		cut := proxy.CutReply("attempt = attempt - 1")
 		err := s.InterruptRun(t.Context(), report, run.Owner)
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		mustBeError(t, "the first time", err, dispatch.ErrUnavailable)
 		mustBeError(t, "the second time", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 		if next := db.mustBegin(t, "b/2", someSlot(1)); next.Attempt != 1 {
@@ -110,7 +111,7 @@ func TestConcludeWhoseCommitIsLost(t *testing.T) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		cut := proxy.CutReply("COMMIT")
 		err := s.Conclude(t.Context(), run, "done", insert(run))
-		mustClose(t, "the cut", cut.Done())
+		testkit.Await(t, "the cut", cut.Done())
 		mustBeError(t, "conclude", err, dispatch.ErrUnknown)
 		mustBeError(t, "once more", s.Conclude(t.Context(), run, "done", insert(run)), dispatch.ErrNotLeased)
 		mustBeError(t, "failed", s.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)

@@ -11,6 +11,7 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func (s *Store) mustRequest(t testing.TB, actor string) cronjob.Run {
@@ -35,7 +36,7 @@ func (s *Store) mustState(t testing.TB) cronjob.State {
 func TestRegisterJobs(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		names := []string{report, "Report", "nightly"}
-		together(6, func(int) {
+		testkit.Together(6, func(int) {
 			now, err := db.RegisterJobs(t.Context(), names)
 			if err != nil {
 				t.Error(err)
@@ -59,7 +60,7 @@ func TestRequestRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		var asked [6]cronjob.Run
-		together(len(asked), func(i int) { asked[i] = db.mustRequest(t, "key_1") })
+		testkit.Together(len(asked), func(i int) { asked[i] = db.mustRequest(t, "key_1") })
 		for _, run := range asked {
 			if !reflect.DeepEqual(run, asked[0]) {
 				t.Errorf("asked for %+v and %+v", asked[0], run)
@@ -128,7 +129,7 @@ func TestSkipRun(t *testing.T) {
 			t.Errorf("nobody has begun it: %v, %v", found, err)
 		}
 		run := db.mustBegin(t, "a/1", someSlot(1))
-		together(5, func(int) {
+		testkit.Together(5, func(int) {
 			if found, err := db.SkipRun(t.Context(), report, someSlot(1)); !found || err != nil {
 				t.Errorf("%v, %v", found, err)
 			}
@@ -285,7 +286,7 @@ func TestJobStates(t *testing.T) {
 		}
 		job := db.ledger(t).Jobs[1]
 		want := cronjob.State{
-			Name: report, RegisteredAt: fromMicros(job.RegisteredAt), Slot: ptr(someSlot(2)), EndedAt: fromOptionalMicros(job.EndedAt),
+			Name: report, RegisteredAt: fromMicros(job.RegisteredAt), Slot: new(someSlot(2)), EndedAt: fromOptionalMicros(job.EndedAt),
 			SucceededAt: fromOptionalMicros(job.SucceededAt), Open: []cronjob.Run{run, asked},
 		}
 		if got := states[report]; !reflect.DeepEqual(got, want) {

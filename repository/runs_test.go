@@ -12,6 +12,7 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // report is the job of these tests.
@@ -140,7 +141,7 @@ func TestBeginRun(t *testing.T) {
 		began := *row.BeganAt
 		want := runRow{
 			Job: report, Slot: micros(someSlot(1)), Status: cronjob.Running, Attempt: 1, Owner: "a/1", Fence: row.Fence,
-			BeganAt: &began, AliveUntil: ptr(began + term.Microseconds()),
+			BeganAt: &began, AliveUntil: new(began + term.Microseconds()),
 		}
 		if !reflect.DeepEqual(row, want) {
 			t.Errorf("stored %+v, want %+v", row, want)
@@ -169,7 +170,7 @@ func TestOneRunOfAJobAtATime(t *testing.T) {
 		const instances = 12
 		var begun [instances]cronjob.Run
 		var errs [instances]error
-		together(instances, func(i int) {
+		testkit.Together(instances, func(i int) {
 			begun[i], errs[i] = stores[i%len(stores)].begin(t, fmt.Sprintf("%d/x", i), someSlot(i))
 		})
 		winner := slices.Index(errs[:], nil)
@@ -199,7 +200,7 @@ func TestASlotIsBegunOnce(t *testing.T) {
 		const slots, instances = 4, 9
 		var begun [slots]atomic.Int32
 		var atIt atomic.Int32
-		together(instances, func(i int) {
+		testkit.Together(instances, func(i int) {
 			for slot := range slots {
 				for try := 0; ; try++ {
 					s := stores[i%len(stores)]

@@ -10,6 +10,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 const largeAudience = 4
@@ -318,7 +319,7 @@ func TestReleaseTopics(t *testing.T) {
 		add("is being unsubscribed", true, statePending, "ins_x")
 		stores := []*Store{db.Store, open(t, db.url)}
 		var released atomic.Int32
-		together(6, func(i int) {
+		testkit.Together(6, func(i int) {
 			n, err := stores[i%2].ReleaseTopics(t.Context())
 			if err != nil {
 				t.Error(err)

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func TestUpdatesAreNotLost(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		const n = 20
-		together(n, func(i int) {
+		testkit.Together(n, func(i int) {
 			_, err := db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 				d.Fee.Amount++
 				d.Version++
@@ -273,7 +274,7 @@ func TestReannounce(t *testing.T) {
 		}
 		say(2, time.Hour, false) // not that round
 		var told atomic.Int32
-		together(10, func(int) {
+		testkit.Together(10, func(int) {
 			switch ok, err := db.Reannounce(t.Context(), d.ID, 1, time.Hour); {
 			case errors.As(err, new(*dispatch.QuietError)):
 			case err != nil:

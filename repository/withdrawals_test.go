@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // giveBack withdraws within the limits.
@@ -94,7 +95,7 @@ func TestWithdrawalsAtOnceAreCounted(t *testing.T) {
 			db.take(t, ids[i], v)
 		}
 		var done atomic.Int32
-		together(len(ids), func(i int) {
+		testkit.Together(len(ids), func(i int) {
 			switch _, err := db.giveBack(t, ids[i], v); {
 			case err == nil:
 				done.Add(1)

@@ -13,6 +13,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/lock"
 	"firsttap/schedule"
+	"firsttap/testkit"
 )
 
 // Whatever makes no sense is said at once.
@@ -122,7 +123,7 @@ func TestRunNowIsNow(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	i := p.start("a", schedule.Options{Look: time.Hour, Jobs: []schedule.Job{{Name: "job", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done}}})
-	p.eventually(func() error {
+	testkit.Retry(p.t, func() error {
 		// Before the schedule has begun, and on a machine that stands still, it may not be heard.
 		if _, err := i.RunNow(t.Context(), "job", "key_1"); err != nil && !errors.Is(err, cronjob.ErrNotFound) {
 			return err
@@ -154,7 +155,7 @@ func TestRunNowWhileItRuns(t *testing.T) {
 			}),
 		}}}))
 	}
-	receive(t, "it begins", begun)
+	testkit.Await(t, "it begins", begun)
 	var asked cronjob.Run
 	for i := range 4 {
 		run, err := all[i%2].RunNow(t.Context(), "job", "key_1")
@@ -195,7 +196,7 @@ func TestJobs(t *testing.T) {
 		t.Fatalf("before anybody runs: %+v, %v", jobs, err)
 	}
 	p.start("a", options)
-	receive(t, "it runs", begun)
+	testkit.Await(t, "it runs", begun)
 	p.awaitRuns("start", 1, cronjob.Succeeded)
 	if jobs, err = other.Jobs(t.Context()); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package schedule_test
 import (
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,8 +11,8 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/dispatch"
-	"firsttap/migrations"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 )
 
@@ -70,14 +69,8 @@ func (w way) assemble(t testing.TB, r role) *fleet {
 		server := servertest.StartRedis(t)
 		f.redis, f.Redis = append(f.redis, server), append(f.Redis, server.URL())
 	}
+	f.store = repositorytest.OpenMigrated(t, f.Database, repository.Options{})
 	var err error
-	if f.store, err = repository.Open(t.Context(), f.Database, repository.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.store.Close() })
-	if err := f.store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err }); err != nil {
-		t.Fatal(err)
-	}
 	if f.db, _, err = repository.OpenPool(f.Database, 2); err != nil {
 		t.Fatal(err)
 	}

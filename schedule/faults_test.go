@@ -12,8 +12,10 @@ import (
 	"firsttap/lock"
 	"firsttap/redisclient"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // proxied is another Store on the place's database, by way of a proxy.
@@ -24,7 +26,7 @@ func (p *place) proxied() (*repository.Store, *servertest.Proxy) {
 		p.t.Fatal(err)
 	}
 	proxy := servertest.StartProxy(p.t, u.Host)
-	return openStore(p.t, proxy.URL(p.url)), proxy
+	return repositorytest.Open(p.t, proxy.URL(p.url), repository.Options{}), proxy
 }
 
 // Redis forgets the lock in the middle of a run: the work is told, and the slot is completed once, by one at a time.
@@ -47,7 +49,7 @@ func TestRedisForgets(t *testing.T) {
 			}),
 		}}})
 	}
-	receive(t, "it begins", begun)
+	testkit.Await(t, "it begins", begun)
 	client, err := redisclient.Dial(redis.URL(), time.Second)
 	if err != nil {
 		t.Fatal(err)
@@ -56,10 +58,10 @@ func TestRedisForgets(t *testing.T) {
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if cause := receive(t, "the work is told", causes); !errors.Is(cause, lock.ErrLost) {
+	if cause := testkit.Await(t, "the work is told", causes); !errors.Is(cause, lock.ErrLost) {
 		t.Errorf("it is told %v", cause)
 	}
-	receive(t, "it begins again", begun)
+	testkit.Await(t, "it begins again", begun)
 	runs := p.awaitRuns("long", 1, cronjob.Succeeded)
 	if len(runs) != 1 || len(d.of("long")) != 2 {
 		t.Errorf("%d works and the runs %+v", len(d.of("long")), runs)
@@ -92,7 +94,7 @@ func TestRedisIsGone(t *testing.T) {
 	for _, job := range names {
 		for _, who := range []string{"a", "b"} {
 			count[who].atLeast("firsttap_job_skips_total", job, "unavailable", 3)
-			eventually(t, func() error {
+			testkit.Retry(t, func() error {
 				if len(all[who].log.about("ERROR", "does not run", "job="+job)) == 0 {
 					return fmt.Errorf("%s does not say that %s does not run", who, job)
 				}
@@ -172,11 +174,11 @@ func TestTheDatabaseIsAway(t *testing.T) {
 				return []schedule.Job{{Name: "job", When: schedule.After(once), Hold: brief, Work: work(who)}}
 			}
 			a := p.start("a", schedule.Options{Ledger: store, Jobs: job("a")})
-			receive(t, "it begins", begun)
+			testkit.Await(t, "it begins", begun)
 			b := p.start("b", schedule.Options{Jobs: job("b")})
 			away(proxy, true)
-			again := receive(t, "another takes it over", begun)
-			if before := again.Sub(receive(t, "it is told", told)); before < 0 {
+			again := testkit.Await(t, "another takes it over", begun)
+			if before := again.Sub(testkit.Await(t, "it is told", told)); before < 0 {
 				t.Errorf("told %v after another began", -before)
 			}
 			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
@@ -210,9 +212,9 @@ func TestAnOvertakenWorkIsTold(t *testing.T) {
 			return "", nil // it was done all the same
 		},
 	}}})
-	receive(t, "it begins", begun)
+	testkit.Await(t, "it begins", begun)
 	p.exec("UPDATE job_runs SET owner = 'thief/1', attempt = 2, alive_until = alive_until + 3600000000")
-	if cause := receive(t, "it is told", causes); !errors.Is(cause, lock.ErrStolen) {
+	if cause := testkit.Await(t, "it is told", causes); !errors.Is(cause, lock.ErrStolen) {
 		t.Errorf("it is told %v", cause)
 	}
 	a.stop()
@@ -244,7 +246,7 @@ func TestAReplyIsLost(t *testing.T) {
 					return "", pause(ctx, 2*time.Second)
 				}),
 			}}})
-			receive(t, "the reply is lost", cut.Done())
+			testkit.Await(t, "the reply is lost", cut.Done())
 			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
 			if n := len(d.of("job")); n != 1 || len(runs) != 1 || runs[0].Attempt != 1 {
 				t.Errorf("%d works and the runs %+v", n, runs)

@@ -14,6 +14,7 @@ import (
 	"firsttap/redisclient"
 	"firsttap/schedule"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // heldOn returns a Scheduler of two jobs, whose locks are on the servers at urls, and that runs none of them. All that it
@@ -44,7 +45,7 @@ func heldOn(t *testing.T, urls ...string) *schedule.Scheduler {
 			t.Fatal(err)
 		}
 		for _, node := range nodes { // for the last of which a quorum does not wait
-			eventually(t, func() error {
+			testkit.Retry(t, func() error {
 				h, err := node.Show(t.Context(), name)
 				if err == nil && h.Owner == "" {
 					err = lock.ErrExpired
@@ -102,7 +103,7 @@ func TestHeldCostsTheSame(t *testing.T) {
 			for i := range nodes {
 				urls[i] = servertest.StartRedis(t).URL()
 				var err error
-				if clients[i], err = redisclient.Dial(urls[i], patience); err != nil {
+				if clients[i], err = redisclient.Dial(urls[i], testkit.Patience); err != nil {
 					t.Fatal(err)
 				}
 				t.Cleanup(func() { clients[i].Close() })

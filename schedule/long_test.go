@@ -14,6 +14,7 @@ import (
 	"firsttap/lock"
 	"firsttap/schedule"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // A work that takes longer than the lock's TTL and the run's term is the only one: both are renewed.
@@ -212,7 +213,7 @@ func TestWhatAWorkIsTold(t *testing.T) {
 	}
 	p.start("a", schedule.Options{Jobs: jobs})
 	for range jobs {
-		if err := receive(t, "it runs", told); err != nil {
+		if err := testkit.Await(t, "it runs", told); err != nil {
 			t.Error(err)
 		}
 	}

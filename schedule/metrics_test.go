@@ -13,6 +13,7 @@ import (
 	"firsttap/lock"
 	"firsttap/schedule"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // metrics are those of one instance.
@@ -48,7 +49,7 @@ func (m metrics) of(name, job, what string) (value float64, found bool) {
 // atLeast waits until the metric is as large.
 func (m metrics) atLeast(name, job, what string, want float64) {
 	m.t.Helper()
-	eventually(m.t, func() error {
+	testkit.Retry(m.t, func() error {
 		if got, found := m.of(name, job, what); !found || got < want {
 			return fmt.Errorf("%s of %s %s is %v (%v), want %v", name, job, what, got, found, want)
 		}
@@ -176,8 +177,8 @@ func TestIdleInstances(t *testing.T) {
 			{Name: "yearly", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done},
 		}})
 	}
-	receive(t, "one is at work", begun)
-	receive(t, "two are at work", begun)
+	testkit.Await(t, "one is at work", begun)
+	testkit.Await(t, "two are at work", begun)
 	p.awaitRuns("waits", 1, cronjob.Succeeded)
 	p.awaitRuns("start", 1, cronjob.Succeeded)
 	first, began := p.questions(), time.Now()

@@ -8,6 +8,7 @@ import (
 
 	"firsttap/cronjob"
 	"firsttap/schedule"
+	"firsttap/testkit"
 )
 
 // ago has the job's last slot begun that long ago, so that nobody has run since; and known for longer.
@@ -43,7 +44,7 @@ func TestDowntime(t *testing.T) {
 	}
 	for _, j := range jobs("") {
 		var runs []cronjob.Run
-		p.eventually(func() error { // until it has caught up
+		testkit.Retry(p.t, func() error { // until it has caught up
 			runs = having(p.runs(j.Name), cronjob.Succeeded)
 			if n := len(runs); n < 3 || runs[n-1].Slot.Before(last[j.Name].Add(down)) {
 				return fmt.Errorf("the runs of %s are %+v", j.Name, runs)

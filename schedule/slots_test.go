@@ -10,6 +10,7 @@ import (
 	"firsttap/lock"
 	"firsttap/schedule"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // mustBeConsecutive fails the test unless the runs are of one second after the other, each begun once and SUCCEEDED.
@@ -58,7 +59,7 @@ func TestASlotRunsOnce(t *testing.T) {
 			}
 			for _, job := range []string{"tick", "led"} {
 				p.awaitRuns(job, 4, cronjob.Succeeded)
-				p.eventually(func() error {
+				testkit.Retry(p.t, func() error {
 					for _, r := range p.runs(job) {
 						if r.Skipped == 2 {
 							return nil

@@ -10,6 +10,7 @@ import (
 	"firsttap/lock"
 	"firsttap/schedule"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // An instance that is told to stop in the middle of a run gives it back, and another takes it over at once: long before
@@ -37,11 +38,11 @@ func TestAnInstanceThatStopsGivesItsRunBack(t *testing.T) {
 					}),
 				}}})
 			}
-			first := receive(t, "it begins", begun)
+			first := testkit.Await(t, "it begins", begun)
 			began := time.Now()
 			all[first].stop()
-			receive(t, "it is told to stop", told)
-			second := receive(t, "another takes it over", begun)
+			testkit.Await(t, "it is told to stop", told)
+			second := testkit.Await(t, "another takes it over", begun)
 			t.Logf("another was at it %v after the first was told", time.Since(began).Round(time.Millisecond))
 			runs := p.awaitRuns("long", 1, cronjob.Succeeded)
 			if r := runs[0]; len(runs) != 1 || r.Attempt != 1 || r.Result != "by "+second || second == first {
@@ -75,14 +76,14 @@ func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
 		}}
 	}
 	a := p.start("a", schedule.Options{Grace: 100 * time.Millisecond, Jobs: job("a")})
-	receive(t, "it begins", begun)
+	testkit.Await(t, "it begins", begun)
 	p.start("b", schedule.Options{Jobs: job("b")})
 	a.stop()
 	if lines := a.log.about("interrupted", "left behind"); len(lines) != 1 {
 		t.Errorf("it is said %q", lines)
 	}
 	left := p.runs("deaf")[0]
-	receive(t, "it begins again", begun)
+	testkit.Await(t, "it begins again", begun)
 	runs := p.awaitRuns("deaf", 1, cronjob.Succeeded)
 	r := runs[0]
 	if len(runs) != 1 || r.Attempt != 2 || left.Status != cronjob.Running || left.AliveUntil == nil {
@@ -136,7 +137,7 @@ func TestTheLeader(t *testing.T) {
 		if delete(all, leader); len(all) == 0 {
 			break
 		}
-		eventually(t, func() error {
+		testkit.Retry(t, func() error {
 			for _, i := range all {
 				if len(i.log.about("this instance leads")) > 0 {
 					return nil
@@ -160,7 +161,7 @@ func TestAnInstanceStopsThatHasNotBegun(t *testing.T) {
 	i := p.start("a", schedule.Options{Ledger: store, Look: 20 * time.Millisecond, Jobs: []schedule.Job{
 		{Name: "job", When: schedule.After(once), Hold: usual, Work: done},
 	}})
-	eventually(t, func() error {
+	testkit.Retry(t, func() error {
 		if len(i.log.about("no job runs yet")) < 2 {
 			return errors.New("that there is no database is not said")
 		}

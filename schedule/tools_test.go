@@ -17,11 +17,12 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/lock"
-	"firsttap/migrations"
 	"firsttap/redisclient"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/schedule"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) {
@@ -34,8 +35,6 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience bounds what must happen.
-	patience = 40 * time.Second
 	// everySecond is the Cron of most tests.
 	everySecond = "* * * * * *"
 	// once is the delay of an After that runs at the start, and not again in a test.
@@ -51,6 +50,8 @@ var (
 	brief = lock.Renewed(2*time.Second, time.Minute)
 )
 
+var quiet = slog.New(slog.DiscardHandler)
+
 // place is a database that instances share.
 type place struct {
 	t     *testing.T
@@ -64,29 +65,13 @@ func newPlace(t *testing.T) *place { return newPlaceOn(t, servertest.MariaDBURL(
 
 func newPlaceOn(t *testing.T, url string) *place {
 	t.Helper()
-	p := &place{t: t, url: url, store: openStore(t, url)}
-	err := p.store.Migrate(func(m *migrations.Migrator) error {
-		_, err := m.Up(t.Context())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := &place{t: t, url: url, store: repositorytest.OpenMigrated(t, url, repository.Options{})}
+	var err error
 	if p.raw, _, err = repository.OpenPool(url, 2); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.raw.Close() })
 	return p
-}
-
-func openStore(t *testing.T, url string) *repository.Store {
-	t.Helper()
-	s, err := repository.Open(t.Context(), url, repository.Options{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 func (p *place) exec(query string, args ...any) {
@@ -119,7 +104,7 @@ func (p *place) state(job string) cronjob.State {
 // awaitRuns waits until n runs of the job have ended so, and returns all there are.
 func (p *place) awaitRuns(job string, n int, status cronjob.Status) (runs []cronjob.Run) {
 	p.t.Helper()
-	p.eventually(func() error {
+	testkit.Retry(p.t, func() error {
 		runs = p.runs(job)
 		if got := len(having(runs, status)); got < n {
 			return fmt.Errorf("%d runs of %s are %s, want %d: %+v", got, job, status, n, runs)
@@ -136,42 +121,6 @@ func having(runs []cronjob.Run, status cronjob.Status) (found []cronjob.Run) {
 		}
 	}
 	return found
-}
-
-func (p *place) eventually(check func() error) {
-	p.t.Helper()
-	eventually(p.t, check)
-}
-
-// eventually fails the test unless check returns nil in time.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal(err)
-		case <-t.Context().Done():
-			t.Fatal(err)
-		}
-	}
-}
-
-func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("never: %s", what)
-	}
-	return v
 }
 
 // instance is a Scheduler at work, on connections of its own.
@@ -192,13 +141,8 @@ func (p *place) start(who string, o schedule.Options) *instance {
 	go func() { ended <- i.Run(ctx) }()
 	i.stop = sync.OnceFunc(func() {
 		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				p.t.Errorf("%s: %v", who, err)
-			}
-		case <-time.After(patience):
-			p.t.Errorf("%s does not stop", who)
+		if err := testkit.Await(p.t, who+" stops", ended); err != nil {
+			p.t.Errorf("%s: %v", who, err)
 		}
 	})
 	p.t.Cleanup(i.stop)
@@ -211,7 +155,7 @@ func (p *place) create(who string, o schedule.Options) *instance {
 	i := &instance{who: who, log: &notes{t: p.t, who: who}, stop: func() {}}
 	o.Who, o.Log = who, slog.New(i.log)
 	if o.Ledger == nil {
-		o.Ledger = openStore(p.t, p.url)
+		o.Ledger = repositorytest.Open(p.t, p.url, repository.Options{})
 	}
 	if o.Locks == nil {
 		o.Locks = lock.NewMemory()

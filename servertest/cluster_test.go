@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func TestRedisCluster(t *testing.T) {
@@ -26,14 +28,14 @@ func TestRedisCluster(t *testing.T) {
 
 	// Without the third node's slots the cluster is down, and whole again with them.
 	owner.Kill()
-	eventually(t, func() error {
+	testkit.Retry(t, func() error {
 		if _, err := ask(t.Context(), c.Nodes[0].Addr(), "GET", key); err == nil || !strings.Contains(err.Error(), "CLUSTERDOWN") {
 			return fmt.Errorf("got %w, want CLUSTERDOWN", err)
 		}
 		return nil
 	})
 	owner.Start()
-	eventually(t, func() error {
+	testkit.Retry(t, func() error {
 		_, err := ask(t.Context(), owner.Addr(), "SET", key, "again")
 		return err
 	})

@@ -7,8 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+
+	"firsttap/testkit"
 
 	driver "github.com/go-sql-driver/mysql"
 )
@@ -120,7 +121,7 @@ func cutsCommit(t *testing.T, d *Database, database string) {
 	if err := tx.Commit(); err == nil {
 		t.Fatal("the commit's reply came through")
 	}
-	mustClose(t, "the cut", cut.Done())
+	testkit.Await(t, "the cut", cut.Done())
 	mustScan(t, direct, "SELECT COUNT(*) FROM cut", "1")
 }
 
@@ -128,23 +129,16 @@ func TestDataTemplateIsBuiltByManyAtOnce(t *testing.T) {
 	e, err := installed[mariadb]()
 	require(t, mariadb, err)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	var running sync.WaitGroup
-	gate := make(chan struct{})
-	for range 3 {
-		running.Go(func() {
-			<-gate
-			template, err := dataTemplate(e)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if _, err := os.Stat(filepath.Join(template, "mysql")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	close(gate)
-	running.Wait()
+	testkit.Together(3, func(int) {
+		template, err := dataTemplate(e)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if _, err := os.Stat(filepath.Join(template, "mysql")); err != nil {
+			t.Error(err)
+		}
+	})
 	left, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "firsttap", "*"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("the cache holds %v, %v", left, err)

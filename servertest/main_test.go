@@ -10,15 +10,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// patience bounds what must happen; glance is how long a test looks at what must not happen.
-const (
-	patience = 20 * time.Second
-	glance   = 50 * time.Millisecond
-)
+// glance is how long a test looks at what must not happen.
+const glance = 50 * time.Millisecond
 
 // client speaks to a Redis, one command at a time.
 type client struct {
@@ -28,7 +27,7 @@ type client struct {
 
 func dial(t testing.TB, addr string) *client {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, patience)
+	conn, err := net.DialTimeout("tcp", addr, testkit.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +68,7 @@ func (c *client) ask(t testing.TB, command, want string) {
 
 func (c *client) mustReply(t testing.TB, want string) {
 	t.Helper()
-	if got, err := c.reply(patience); err != nil || got != want {
+	if got, err := c.reply(testkit.Patience); err != nil || got != want {
 		t.Fatalf("got %q, %v; want %q", got, err, want)
 	}
 }
@@ -85,41 +84,13 @@ func (c *client) mustBeSilent(t testing.TB) {
 // mustEnd fails the test unless the connection ends without another byte.
 func (c *client) mustEnd(t testing.TB) {
 	t.Helper()
-	if got, err := c.reply(patience); got != "" || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+	if got, err := c.reply(testkit.Patience); got != "" || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("got %q, %v; want the connection's end", got, err)
 	}
 }
 
-func mustClose(t testing.TB, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s did not happen", what)
-	}
-}
-
-// eventually fails the test unless check returns nil in time.
-func eventually(t testing.TB, check func() error) {
-	t.Helper()
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	end := time.After(patience)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal(err)
-		}
-	}
-}
-
 func isGone(addr string) error {
-	if conn, err := net.DialTimeout("tcp", addr, patience); err == nil {
+	if conn, err := net.DialTimeout("tcp", addr, testkit.Patience); err == nil {
 		conn.Close()
 		return fmt.Errorf("something listens on %s", addr)
 	}

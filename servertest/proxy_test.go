@@ -4,6 +4,8 @@ import (
 	"io"
 	"testing"
 	"time"
+
+	"firsttap/testkit"
 )
 
 // proxied is a Redis, a proxy to it, and a client that reaches the Redis without the proxy.
@@ -41,7 +43,7 @@ func TestCutReply(t *testing.T) {
 	default:
 	}
 	c.send(t, "SET dispatch:lock:1 me NX")
-	mustClose(t, "the cut", cut.Done())
+	testkit.Await(t, "the cut", cut.Done())
 	direct.ask(t, "GET dispatch:lock:1", "me")
 	c.mustEnd(t)
 
@@ -58,7 +60,7 @@ func TestCutReplyOfARequestInPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	mustClose(t, "the cut", cut.Done())
+	testkit.Await(t, "the cut", cut.Done())
 	c.mustEnd(t)
 	direct.ask(t, "GET dispatch:lock:1", "me")
 }
@@ -72,7 +74,7 @@ func TestCutReplyWaitsForTheServerAfterTheClientHungUp(t *testing.T) {
 	c.send(t, "SET k v")
 	c.Close()
 	r.Thaw()
-	mustClose(t, "the cut", cut.Done())
+	testkit.Await(t, "the cut", cut.Done())
 	direct.ask(t, "GET k", "v")
 }
 
@@ -85,7 +87,7 @@ func TestCutReplyAfter(t *testing.T) {
 	c.ask(t, "SET k v", "+OK")
 	other.ask(t, "PING", "+PONG")
 	c.send(t, "PING")
-	mustClose(t, "the cut", cut.Done())
+	testkit.Await(t, "the cut", cut.Done())
 	c.mustEnd(t)
 }
 
@@ -95,7 +97,7 @@ func TestHold(t *testing.T) {
 	h := p.Hold("SET k")
 	held.ask(t, "PING", "+PONG")
 	held.send(t, "SET k v")
-	mustClose(t, "the hold", h.Reached())
+	testkit.Await(t, "the hold", h.Reached())
 	direct.ask(t, "GET k", "(nil)")
 	held.mustBeSilent(t)
 	other.ask(t, "SET k other", "+OK") // it happens once, to one connection
@@ -110,13 +112,13 @@ func TestHeldRequestArrivesAfterTheClientHungUp(t *testing.T) {
 	c := dial(t, p.Addr())
 	h := p.Hold("SET k")
 	c.send(t, "SET k v")
-	mustClose(t, "the hold", h.Reached())
+	testkit.Await(t, "the hold", h.Reached())
 	c.Close()
 	direct.ask(t, "GET k", "(nil)")
 	h.Release()
-	eventually(t, func() error {
+	testkit.Retry(t, func() error {
 		direct.send(t, "GET k")
-		if got, err := direct.reply(patience); err != nil || got != "v" {
+		if got, err := direct.reply(testkit.Patience); err != nil || got != "v" {
 			return io.ErrUnexpectedEOF
 		}
 		return nil
@@ -128,7 +130,7 @@ func TestHoldIsEndedByCutAll(t *testing.T) {
 	c := dial(t, p.Addr())
 	h := p.Hold("SET k")
 	c.send(t, "SET k v")
-	mustClose(t, "the hold", h.Reached())
+	testkit.Await(t, "the hold", h.Reached())
 	p.CutAll()
 	c.mustEnd(t)
 	h.Release()
@@ -140,10 +142,10 @@ func TestHoldAndCutTheSameRequest(t *testing.T) {
 	c := dial(t, p.Addr())
 	h, cut := p.Hold("SET k"), p.CutReply("SET k")
 	c.send(t, "SET k v")
-	mustClose(t, "the hold", h.Reached())
+	testkit.Await(t, "the hold", h.Reached())
 	direct.ask(t, "GET k", "(nil)")
 	h.Release()
-	mustClose(t, "the cut", cut.Done())
+	testkit.Await(t, "the cut", cut.Done())
 	c.mustEnd(t)
 	direct.ask(t, "GET k", "v")
 }

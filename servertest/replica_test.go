@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"testing"
 
+	"firsttap/testkit"
+
 	driver "github.com/go-sql-driver/mysql"
 )
 
@@ -36,7 +38,7 @@ func TestMariaDBPair(t *testing.T) {
 	mustScan(t, old, "SELECT GROUP_CONCAT(id ORDER BY id) FROM kept", "1") // its connection was not cut
 
 	p.Reverse()
-	eventually(t, func() error {
+	testkit.Retry(t, func() error {
 		var id int
 		return old.QueryRow("SELECT id FROM kept WHERE id = 3").Scan(&id)
 	})

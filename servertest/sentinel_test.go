@@ -5,6 +5,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func TestRedisSentinel(t *testing.T) {
@@ -18,7 +20,7 @@ func TestRedisSentinel(t *testing.T) {
 	}
 	mustBeMaster := func(want *Redis) {
 		t.Helper()
-		eventually(t, func() error {
+		testkit.Retry(t, func() error {
 			for _, sentinel := range s.Sentinels {
 				got, err := ask(t.Context(), sentinel.Addr(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")
 				if err != nil {
@@ -41,7 +43,7 @@ func TestRedisSentinel(t *testing.T) {
 	mustAnswer(t, s.Replica(), "OK", "SET", "k", "w")
 
 	s.Master().Start()
-	eventually(t, func() error {
+	testkit.Retry(t, func() error {
 		return has(t.Context(), s.Master().Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
 	})
 	mustAnswer(t, s.Master(), "w", "GET", "k")
@@ -51,5 +53,5 @@ func TestSentinelKeepsWhatItKnows(t *testing.T) {
 	s := StartRedisSentinel(t)
 	s.Sentinels[0].Kill()
 	s.Sentinels[0].Start()
-	eventually(t, func() error { return s.acquainted(t.Context()) })
+	testkit.Retry(t, func() error { return s.acquainted(t.Context()) })
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"firsttap/testkit"
 )
 
 func TestRedisFreezeAndThaw(t *testing.T) {
@@ -86,7 +88,7 @@ func TestServersDieWithTheTestProcess(t *testing.T) {
 			}
 			dir, addr := killTestProcess(t)
 			t.Cleanup(func() { os.RemoveAll(dir) })
-			eventually(t, func() error { return isGone(addr) })
+			testkit.Retry(t, func() error { return isGone(addr) })
 		})
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"firsttap/testkit"
 )
 
 var offsets = []time.Duration{10 * time.Second, -10 * time.Second}
@@ -48,7 +50,7 @@ func TestRedisSkewed(t *testing.T) {
 			// Time passes as it does elsewhere.
 			started := time.Now()
 			mustAnswer(t, r, "OK", "SET", "k", "v", "PX", "300")
-			eventually(t, func() error {
+			testkit.Retry(t, func() error {
 				if got, err := ask(t.Context(), r.Addr(), "GET", "k"); got != "" || err != nil {
 					return fmt.Errorf("got %q, %w", got, err)
 				}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func TestThirtyTapsOneWinner(t *testing.T) {
@@ -20,7 +21,7 @@ func TestThirtyTapsOneWinner(t *testing.T) {
 		drivers := p.drivers(30) // new ones: who won before is busy
 		var mu sync.Mutex
 		var winner dispatch.DriverID
-		together(len(drivers), func(i int) {
+		testkit.Together(len(drivers), func(i int) {
 			won, err := a.Accept(t.Context(), Tap{id, drivers[i], 1})
 			var taken *dispatch.TakenError
 			mu.Lock()
@@ -52,15 +53,15 @@ func TestLosersDoNotWait(t *testing.T) {
 		_, err := a.Accept(t.Context(), Tap{id, drivers[0], 1})
 		first <- err
 	}()
-	must(t, "the first claim", claims.entered)
-	together(29, func(i int) {
+	testkit.Await(t, "the first claim", claims.entered)
+	testkit.Together(29, func(i int) {
 		var taken *dispatch.TakenError
 		if _, err := a.Accept(t.Context(), Tap{id, drivers[i+1], 1}); !errors.As(err, &taken) || taken.Final {
 			t.Errorf("while the claim is under way: %v", err)
 		}
 	})
 	close(claims.release)
-	if err := must(t, "the first answer", first); err != nil {
+	if err := testkit.Await(t, "the first answer", first); err != nil {
 		t.Fatal(err)
 	}
 	var taken *dispatch.TakenError
@@ -222,7 +223,7 @@ func TestRefusals(t *testing.T) {
 	a := NewAcceptor(p, nil, time.Second, quiet)
 	v := p.drivers(3)
 	offDuty := p.drivers(1, func(v *dispatch.Driver) { v.OnDuty = false })[0]
-	suspended := p.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) })[0]
+	suspended := p.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) })[0]
 	later := func(id dispatch.ID, column string, by time.Duration) dispatch.ID {
 		_, err := p.raw.ExecContext(t.Context(),
 			fmt.Sprintf("UPDATE dispatches SET %s = ? WHERE id = ?", column), time.Now().Add(by).UnixMicro(), id)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 const madeUp = 1<<31 - 1
@@ -30,7 +31,7 @@ func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { 
 
 // hopefuls are drivers whose taps can't win, by why, each with the round that they tap on.
 func hopefuls(p *place) map[string]Tap {
-	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) }
+	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) }
 	taps := map[string]Tap{
 		"off duty":              {Driver: p.drivers(1, onDuty(false))[0], Round: 1},
 		"suspended":             {Driver: p.drivers(1, suspended)[0], Round: 1},
@@ -113,7 +114,7 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 	a := NewAcceptor(p, nil, time.Second, quiet)
 	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
 	order := anOrder()
-	order.OpensAt = ptr(time.Now().Add(time.Hour))
+	order.OpensAt = new(time.Now().Add(time.Hour))
 	d, err := NewDispatcher(p, a).Create(t.Context(), order, "key_1")
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +329,7 @@ func TestToldOnceByAll(t *testing.T) {
 		id, v := p.dispatch(), p.drivers(2)
 		for range 3 {
 			a := NewAcceptor(p, nil, time.Second, quiet)
-			running(t, a)
+			testkit.Run(t, a.Run)
 			a.chaser.chase(Tap{id, v[0], 1}, 0)
 			a.chaser.chase(Tap{id, v[1], noRound}, chaseEvery)
 		}
@@ -351,7 +352,7 @@ func TestAnnouncementsAreApart(t *testing.T) {
 		}
 		claims := &meanwhile{Claims: p, do: func(v dispatch.DriverID) {}}
 		a := NewAcceptor(claims, nil, time.Second, quiet)
-		running(t, a)
+		testkit.Run(t, a.Run)
 		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }
 		claims.do = func(v dispatch.DriverID) {
 			if _, err := a.Accept(t.Context(), Tap{id, honest, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {

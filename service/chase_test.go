@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // turnAway has ann claim the dispatch while bob is turned away, and returns what ann is told.
@@ -48,7 +49,7 @@ func TestToldAgain(t *testing.T) {
 				r := newRow()
 				claims := &slow{Claims: r, fail: c.fail}
 				a := NewAcceptor(claims, nil, 5*time.Second, quiet)
-				stop := running(t, a)
+				stop := testkit.Run(t, a.Run)
 				if err := turnAway(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
 					t.Fatal(err)
 				}
@@ -69,7 +70,7 @@ func TestNobodyTurnedAwayNobodyTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		a := NewAcceptor(&slow{Claims: r, fail: dispatch.ErrDriverBusy}, nil, 5*time.Second, quiet)
-		stop := running(t, a)
+		stop := testkit.Run(t, a.Run)
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); err == nil {
 			t.Fatal("no error")
 		}
@@ -87,7 +88,7 @@ func TestToldSoon(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
 		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
-		stop := running(t, a)
+		stop := testkit.Run(t, a.Run)
 		turnAway(t, a, claims, r.d.ID, 1)
 		pass(chaseTick)
 		synctest.Wait()
@@ -108,7 +109,7 @@ func TestChaseAsksAgainWhileTheDatabaseIsAway(t *testing.T) {
 		r.away = 100
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
 		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
-		running(t, a)
+		testkit.Run(t, a.Run)
 		turnAway(t, a, claims, r.d.ID, 1)
 		pass(99 * (chaseEvery + chaseTick))
 		if len(r.announced) != 0 && r.away > 0 {
@@ -127,7 +128,7 @@ func TestChaseGivesUp(t *testing.T) {
 		r.away = 1 << 20
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
 		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
-		running(t, a)
+		testkit.Run(t, a.Run)
 		turnAway(t, a, claims, r.d.ID, 1)
 		pass(chaseFor + 2*chaseEvery)
 		asked := r.away
@@ -158,7 +159,7 @@ func TestSettledIsNotChased(t *testing.T) {
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, cyd, 1}); err != nil {
 			t.Fatal(err)
 		}
-		running(t, a)
+		testkit.Run(t, a.Run)
 		pass(time.Minute)
 		if len(r.announced) > 0 {
 			t.Errorf("cyd has it, and it was announced in rounds %v", r.announced)
@@ -195,23 +196,23 @@ func TestAnnouncementIsWritten(t *testing.T) {
 			Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{}), announced: make(chan int, 10),
 		}
 		a := NewAcceptor(claims, nil, time.Second, quiet)
-		running(t, a)
+		testkit.Run(t, a.Run)
 		refused := make(chan error, 1)
 		go func() {
 			_, err := a.Accept(t.Context(), Tap{id, holder, 1})
 			refused <- err
 		}()
-		must(t, "the claim", claims.entered)
-		together(len(v), func(i int) {
+		testkit.Await(t, "the claim", claims.entered)
+		testkit.Together(len(v), func(i int) {
 			if _, err := a.Accept(t.Context(), Tap{id, v[i], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 				t.Error(err)
 			}
 		})
 		close(claims.release)
-		if err := must(t, "the refusal", refused); !errors.Is(err, dispatch.ErrNotEligible) {
+		if err := testkit.Await(t, "the refusal", refused); !errors.Is(err, dispatch.ErrNotEligible) {
 			t.Fatal(err)
 		}
-		if round := must(t, "the announcement", claims.announced); round != 1 {
+		if round := testkit.Await(t, "the announcement", claims.announced); round != 1 {
 			t.Errorf("announced in round %d", round)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // final fails the test unless err says that the dispatch is certainly taken.
@@ -85,7 +86,7 @@ func TestAssignAmongTapsOfInstances(t *testing.T) {
 	for range 10 {
 		id, v := s.dispatch(), s.drivers(16)
 		var winners atomic.Int32
-		together(len(v), func(i int) {
+		testkit.Together(len(v), func(i int) {
 			on := instances[i%2]
 			var err error
 			if i < 4 {
@@ -189,7 +190,7 @@ func TestPreview(t *testing.T) {
 	if n := s.count("dispatches"); n != 0 {
 		t.Errorf("%d dispatches", n)
 	}
-	o.ExpiresAt = ptr(time.Now().Add(-time.Minute))
+	o.ExpiresAt = new(time.Now().Add(-time.Minute))
 	if _, err := s.backoffice.Preview(t.Context(), o); !errors.Is(err, dispatch.ErrWindow) {
 		t.Errorf("of an order that can't be made: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // flushed counts what a ledger writes.
@@ -27,19 +28,16 @@ func (c *flushed) AddAttempts(_ context.Context, taps []dispatch.Attempt) error 
 }
 
 // keep runs a ledger over the store until the returned function is called.
-func keep(c AttemptStore) (l *Ledger, stop func()) {
+func keep(t testing.TB, c AttemptStore) (l *Ledger, stop func()) {
 	l = NewLedger(c, "here", quiet)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
-	return l, func() { cancel(); running.Wait() }
+	return l, testkit.Run(t, l.Run)
 }
 
 // Whoever flushes finds everything written that was noted before, and many who do cost one write.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &flushed{}
-		l, stop := keep(c)
+		l, stop := keep(t, c)
 		defer stop()
 		for range 300 {
 			l.Note(t.Context(), Tap{Round: 1}, time.Now(), nil)
@@ -63,7 +61,7 @@ func TestFlush(t *testing.T) {
 func TestFlushOfALedgerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &flushed{release: make(chan struct{})}
-		l, stop := keep(c)
+		l, stop := keep(t, c)
 		l.Note(t.Context(), Tap{Round: 1}, time.Now(), nil)
 		for range 2 { // the first is taken and not answered, the second is not taken
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 const (
@@ -138,7 +139,7 @@ func TestGateAtOnce(t *testing.T) {
 	for range 200 {
 		g := newGate()
 		leads := make([]*flight, 8)
-		together(len(leads), func(i int) {
+		testkit.Together(len(leads), func(i int) {
 			f, ok, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
 			if ok != (err == nil) {
 				t.Error(ok, err)

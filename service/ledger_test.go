@@ -1,27 +1,20 @@
 package service
 
 import (
-	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // keeping returns an Acceptor that keeps a ledger until stop.
 func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
 	a, l = NewAcceptor(p, nil, time.Second, quiet), NewLedger(p, "here", quiet)
 	a.Keep(l)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
-	stop = sync.OnceFunc(func() {
-		cancel()
-		running.Wait()
-	})
-	p.t.Cleanup(stop)
-	return a, l, stop
+	return a, l, testkit.Run(p.t, l.Run)
 }
 
 // Every tap is in the ledger, with what its driver was told, though the process ends right after.
@@ -29,21 +22,15 @@ func TestEveryTapIsKept(t *testing.T) {
 	p := newPlace(t)
 	a, l, stop := p.keeping()
 	drivers, id := p.drivers(30), p.dispatch()
-	gate, told := make(chan struct{}), map[dispatch.AttemptResult]int{}
+	told := map[dispatch.AttemptResult]int{}
 	var mu sync.Mutex
-	var taps sync.WaitGroup
-	for i, v := range drivers {
-		taps.Go(func() {
-			<-gate
-			_, err := a.Accept(t.Context(), Tap{Dispatch: id, Driver: v, Round: i % 2}) // 0 is the current one: 1
-			result, _ := dispatch.ResultOf(err)
-			mu.Lock()
-			defer mu.Unlock()
-			told[result]++
-		})
-	}
-	close(gate)
-	taps.Wait()
+	testkit.Together(len(drivers), func(i int) {
+		_, err := a.Accept(t.Context(), Tap{Dispatch: id, Driver: drivers[i], Round: i % 2}) // 0 is the current one: 1
+		result, _ := dispatch.ResultOf(err)
+		mu.Lock()
+		defer mu.Unlock()
+		told[result]++
+	})
 	if _, err := a.Accept(t.Context(), Tap{Dispatch: dispatch.NewID(time.Now()), Driver: drivers[0]}); err == nil {
 		t.Fatal("there is no such dispatch")
 	}
@@ -76,27 +63,16 @@ func TestLedgerIsBounded(t *testing.T) {
 		t.Errorf("%d taps were dropped, want 10", n)
 	}
 	p.exec("ALTER TABLE attempts RENAME TO attempts_gone")
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { l.Run(ctx) })
-	end := time.After(patience)
-	for tick := time.NewTicker(time.Millisecond); len(l.queue) == ledgerQueue; {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatal("nothing is written")
-		}
-	}
+	stop := testkit.Run(t, l.Run)
+	testkit.Eventually(t, "attempts are taken from the queue", func() bool { return len(l.queue) < ledgerQueue })
 	p.exec("ALTER TABLE attempts_gone RENAME TO attempts")
-	for tick := time.NewTicker(10 * time.Millisecond); p.count("attempts") < ledgerQueue; {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%d of %d taps are kept, %d dropped", p.count("attempts"), ledgerQueue, l.Dropped())
+	testkit.Retry(t, func() error {
+		if n := p.count("attempts"); n < ledgerQueue {
+			return fmt.Errorf("%d of %d attempts are stored, %d dropped", n, ledgerQueue, l.Dropped())
 		}
-	}
-	cancel()
-	running.Wait()
+		return nil
+	})
+	stop()
 	if n := l.Dropped(); n != 10 {
 		t.Errorf("%d taps were dropped, want 10", n)
 	}

@@ -14,15 +14,12 @@ import (
 	"time"
 
 	"firsttap/dispatch"
-	"firsttap/migrations"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
-
-// patience bounds what must happen.
-const patience = 20 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -36,23 +33,14 @@ type place struct {
 func newPlace(t testing.TB) *place {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
-	store, err := repository.Open(t.Context(), "sqlite://"+path, repository.Options{Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := repositorytest.OpenMigrated(t, "sqlite://"+path, repository.Options{})
 	raw, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { store.Close(); raw.Close() })
-	err = store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Cleanup(func() { raw.Close() })
 	return &place{store, t, raw}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // drivers adds n drivers who are fit for what dispatch adds, unless change says otherwise.
 func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.DriverID {
@@ -184,43 +172,6 @@ func (r *row) Reannounce(_ context.Context, _ dispatch.ID, round int, _ time.Dur
 	}
 	r.announced = append(r.announced, round)
 	return len(r.d.Reannounce(round, time.Now())) > 0, nil
-}
-
-// running runs the acceptor's background work until the returned function is called or the test ends.
-func running(t testing.TB, a *Acceptor) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	done.Go(func() { a.Run(ctx) })
-	stop = func() { cancel(); done.Wait() }
-	t.Cleanup(stop)
-	return stop
-}
-
-// together runs f n times at once, and returns when all have ended.
-func together(n int, f func(i int)) {
-	var run, ready sync.WaitGroup
-	gate := make(chan struct{})
-	ready.Add(n)
-	for i := range n {
-		run.Go(func() {
-			ready.Done()
-			<-gate
-			f(i)
-		})
-	}
-	ready.Wait()
-	close(gate)
-	run.Wait()
-}
-
-func must[T any](t testing.TB, what string, c <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-c:
-	case <-time.After(patience):
-		t.Fatalf("%s did not happen", what)
-	}
-	return v
 }
 
 // pass lets that much of a bubble's time pass, and everything that happens in it happen.

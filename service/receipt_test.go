@@ -75,12 +75,12 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newRace(time.Now().Add(-c.decided))
 				if c.declined {
-					store.o.Contact.DeclinedAt = ptr(time.Now())
+					store.o.Contact.DeclinedAt = new(time.Now())
 				}
-				there, stopThere := keep(store)
+				there, stopThere := keep(t, store)
 				defer stopThere()
 				here := NewAcceptor(nil, nil, time.Second, quiet)
-				ledger, stop := keep(store)
+				ledger, stop := keep(t, store)
 				defer stop()
 				here.Keep(ledger)
 				work := NewWork(store, here, time.Now)

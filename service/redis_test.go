@@ -13,6 +13,7 @@ import (
 	"firsttap/lock"
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // instance is one of several processes: an acceptor of its own on a database and a Redis that are everybody's.
@@ -94,7 +95,7 @@ func TestWhatTheKeySays(t *testing.T) {
 			_, err := i.Accept(t.Context(), Tap{id, v, 1})
 			done <- err
 		}()
-		must(t, "the claim", i.claims.entered)
+		testkit.Await(t, "the claim", i.claims.entered)
 		during := s.key(id)
 		if !strings.HasPrefix(during, "claim:"+string(v)+":") {
 			t.Errorf("while it is being decided: %q", during)
@@ -103,7 +104,7 @@ func TestWhatTheKeySays(t *testing.T) {
 			t.Errorf("the lock ends in %s", ttl)
 		}
 		close(i.claims.release)
-		if err := must(t, "the answer", done); !errors.Is(err, fail) {
+		if err := testkit.Await(t, "the answer", done); !errors.Is(err, fail) {
 			t.Fatal(err)
 		}
 		want := map[error]string{nil: "taken:" + string(v) + ":1", dispatch.ErrUnknown: during}[fail]
@@ -124,10 +125,10 @@ func TestLateMarkIsOwnerChecked(t *testing.T) {
 			_, err := i.Accept(t.Context(), Tap{id, v, 1})
 			done <- err
 		}()
-		must(t, "the claim", i.claims.entered)
+		testkit.Await(t, "the claim", i.claims.entered)
 		s.set(id, "claim:drv_next:1.clm_x")
 		close(i.claims.release)
-		must(t, "the answer", done)
+		testkit.Await(t, "the answer", done)
 		if got := s.key(id); got != "claim:drv_next:1.clm_x" {
 			t.Errorf("after %v the next one's lock is %q", fail, got)
 		}
@@ -209,7 +210,7 @@ func TestTwoInstances(t *testing.T) {
 	for range 10 {
 		id, v := s.dispatch(), s.drivers(30)
 		won := make([]bool, len(v))
-		together(len(v), func(i int) {
+		testkit.Together(len(v), func(i int) {
 			a, err := instances[i%2].Accept(t.Context(), Tap{id, v[i], 1})
 			if won[i] = err == nil && a.Dispatch.HeldBy(v[i]); !won[i] && !errors.Is(err, dispatch.ErrAlreadyTaken) {
 				t.Error(err)
@@ -278,7 +279,7 @@ func TestOtherInstanceDies(t *testing.T) {
 	}
 	s.redis.Del(t.Context(), lockName(id))
 	i.chaser.followAll(t.Context(), time.Now().Add(2*chaseEvery))
-	if round := must(t, "the announcement", i.claims.announced); round != 1 || len(i.chaser.open) != 0 {
+	if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 || len(i.chaser.open) != 0 {
 		t.Errorf("announced in round %d, open %v", round, i.chaser.open)
 	}
 	s.set(id, "claim:drv_other:1.clm_x")

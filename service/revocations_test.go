@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // revoked is what a test says has ended.
@@ -261,24 +262,18 @@ func TestRevocationsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start := make(chan struct{})
-	var run sync.WaitGroup
-	for _, id := range all {
-		run.Go(func() {
-			<-start
-			if err := r.Revoke(t.Context(), id); err != nil || !r.ended(id, 0) || r.ended(id, 1) {
-				t.Errorf("%s: %v", id, err)
-			}
-		})
-		run.Go(func() {
-			<-start
+	testkit.Together(2*len(all), func(k int) {
+		if k%2 == 1 {
 			if err := r.read(t.Context()); err != nil {
 				t.Error(err)
 			}
-		})
-	}
-	close(start)
-	run.Wait()
+			return
+		}
+		id := all[k/2]
+		if err := r.Revoke(t.Context(), id); err != nil || !r.ended(id, 0) || r.ended(id, 1) {
+			t.Errorf("%s: %v", id, err)
+		}
+	})
 	for range 2 { // as it was noted, and as it is read
 		for _, id := range all {
 			if !r.ended(id, 0) || r.ended(id, 1) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // TestOldMarkerDoesNotSilenceTheNextRound: the marker of a round that has ended (its instance could not reach Redis to
@@ -24,12 +25,12 @@ func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 		_, err := i.Accept(t.Context(), Tap{id, v[1], 2})
 		failed <- err
 	}()
-	must(t, "the claim", i.claims.entered)
+	testkit.Await(t, "the claim", i.claims.entered)
 	if _, err := i.Accept(t.Context(), Tap{id, v[2], 2}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Fatal(err)
 	}
 	close(i.claims.release)
-	if err := must(t, "the failure", failed); !errors.Is(err, dispatch.ErrUnavailable) {
+	if err := testkit.Await(t, "the failure", failed); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	i.chaser.followAll(t.Context(), time.Now().Add(chaseEvery))

@@ -1,49 +1,35 @@
 package service
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
-// lines is a log, safe for many.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+type jsonLog struct{ testkit.LogBuffer }
 
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-// take returns what was logged since the last time.
-func (l *lines) take() (all []map[string]any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.buf.String()) {
+// drain returns the lines logged since the last drain.
+func (l *jsonLog) drain() (all []map[string]any) {
+	for line := range strings.Lines(l.Drain()) {
 		var said map[string]any
 		if err := json.Unmarshal([]byte(line), &said); err != nil {
 			panic(err)
 		}
 		all = append(all, said)
 	}
-	l.buf.Reset()
 	return all
 }
 
-func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *lines) {
-	log := &lines{}
+func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *jsonLog) {
+	log := &jsonLog{}
 	return NewSignIns(l, store, nil, time.Now, slog.New(slog.NewJSONHandler(log, nil))), log
 }
 
@@ -51,9 +37,7 @@ func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *lines) {
 func TestTheLogOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := newSignIns(UsualSignInLimits(), nil)
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { s.Run(ctx) })
+		stop := testkit.Run(t, s.Run)
 		for i := range 10_000 { // in ten seconds
 			r := SignInFailed
 			if i >= 20 {
@@ -66,8 +50,7 @@ func TestTheLogOfFailures(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		stop()
-		running.Wait()
-		all := log.take()
+		all := log.drain()
 		if len(all) < 5 || len(all) > 6 {
 			t.Errorf("%d lines", len(all))
 		}
@@ -81,13 +64,11 @@ func TestTheLogOfFailures(t *testing.T) {
 		if failed != 20+100 || limited != 9980 {
 			t.Errorf("%v failed, %v limited", failed, limited)
 		}
-		ctx, stop = context.WithCancel(t.Context())
-		running.Go(func() { s.Run(ctx) })
+		stop = testkit.Run(t, s.Run)
 		s.Done(DoorSession, "203.0.113.8", SignInOK)
 		time.Sleep(time.Hour)
 		stop()
-		running.Wait()
-		if all := log.take(); len(all) != 0 {
+		if all := log.drain(); len(all) != 0 {
 			t.Errorf("%v", all)
 		}
 	})
@@ -126,7 +107,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	if want := "map[failed:1000 limited:1000 others:840 session:1000 token:1000]"; fmt.Sprint(sums) != want {
 		t.Errorf("%v, want %s", sums, want)
 	}
-	log.take()
+	log.drain()
 	s.note(t.Context())
 	if n := p.count("audit WHERE actor = 'unknown'"); n != auditedApart+1 {
 		t.Errorf("%d entries for nothing", n)
@@ -136,7 +117,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	}
 	s.Done(DoorKey, "198.51.100.1", SignInFailed)
 	s.note(t.Context())
-	if all := log.take(); len(all) != 1 || all[0]["level"] != "WARN" {
+	if all := log.drain(); len(all) != 1 || all[0]["level"] != "WARN" {
 		t.Errorf("what can't be written: %v", all)
 	}
 }
@@ -221,18 +202,11 @@ func TestManyNewKeysAtTheStart(t *testing.T) {
 		}
 	}
 	fresh := NewKeys(p)
-	var all sync.WaitGroup
-	start := make(chan struct{})
-	for _, secret := range secrets {
-		all.Go(func() {
-			<-start
-			if _, err := fresh.Holder(t.Context(), secret, func() bool { return false }); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	close(start)
-	all.Wait()
+	testkit.Together(len(secrets), func(k int) {
+		if _, err := fresh.Holder(t.Context(), secrets[k], func() bool { return false }); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestMoreKeysThanTheBookHas are found all the same.

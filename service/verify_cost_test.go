@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // TestWhatVerificationCosts: a race asks nothing. Late taps cost one statement for all of them, whatever they are on, and
@@ -20,7 +21,7 @@ func TestWhatVerificationCosts(t *testing.T) {
 	for range 5 {
 		id := s.dispatch()
 		ids = append(ids, id)
-		together(len(v), func(k int) {
+		testkit.Together(len(v), func(k int) {
 			if _, err := i.Accept(t.Context(), Tap{id, v[k], 1}); err != nil && !errors.Is(err, dispatch.ErrAlreadyTaken) && !errors.Is(err, dispatch.ErrDriverBusy) {
 				t.Error(err)
 			}
@@ -81,7 +82,7 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 	for range 5 {
 		id := s.dispatch()
-		together(len(drivers), func(k int) {
+		testkit.Together(len(drivers), func(k int) {
 			i := instances[k%2]
 			for range 6 {
 				d, err := s.Dispatch(t.Context(), id)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // looks counts what the database is asked, and fails it where a test wants that.
@@ -133,7 +134,7 @@ func TestLostClaim(t *testing.T) {
 			if got := s.key(id); got != "" {
 				t.Errorf("the marker is still %q", got)
 			}
-			if round := must(t, "the announcement", i.claims.announced); round != 1 {
+			if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 {
 				t.Errorf("announced in round %d", round)
 			}
 			i.mustWin(t, Tap{id, v[1], 1})
@@ -182,7 +183,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 		if s.key(id) != "" {
 			t.Errorf("the marker of %s is still there", id)
 		}
-		must(t, "the announcement", i.claims.announced)
+		testkit.Await(t, "the announcement", i.claims.announced)
 	}
 	for _, id := range kept {
 		if got := s.key(id); got != takenValue(v[0], 1) {
@@ -283,7 +284,7 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.twice(t)
-	must(t, "the announcement that fails", i.claims.announced)
+	testkit.Await(t, "the announcement that fails", i.claims.announced)
 	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened'") != 0 {
 		t.Fatal("not noticed, or announced all the same")
 	}
@@ -291,7 +292,7 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.twice(t)
-	must(t, "the announcement", i.claims.announced)
+	testkit.Await(t, "the announcement", i.claims.announced)
 	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.doubts) != 0 {
 		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
 	}
@@ -307,7 +308,7 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	one.old(id)
 	one.mustRefuse(t, Tap{id, v[1], 1}, true)
 	one.twice(t)
-	must(t, "the first announcement", one.claims.announced)
+	testkit.Await(t, "the first announcement", one.claims.announced)
 	two.old(id)
 	two.mustRefuse(t, Tap{id, v[1], 1}, true)
 	two.twice(t)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // site is a place with everything that works on it.
@@ -175,7 +176,7 @@ func TestSeeAndReceipt(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
 	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
-	off := s.drivers(1, func(v *dispatch.Driver) { v.OnDuty, v.SuspendedUntil = false, ptr(time.Now().Add(time.Hour)) })[0]
+	off := s.drivers(1, func(v *dispatch.Driver) { v.OnDuty, v.SuspendedUntil = false, new(time.Now().Add(time.Hour)) })[0]
 	outcome := func(v dispatch.DriverID, want dispatch.Outcome) {
 		t.Helper()
 		if r, err := s.work.Receipt(t.Context(), v, id); err != nil || r.Outcome != want {
@@ -215,7 +216,7 @@ func TestOffers(t *testing.T) {
 	s := newSite(t)
 	v := s.drivers(2)
 	off := s.drivers(1, func(v *dispatch.Driver) { v.OnDuty = false })[0]
-	suspended := s.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) })[0]
+	suspended := s.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) })[0]
 	far := s.drivers(1, func(v *dispatch.Driver) { v.Regions = []string{"jeju"} })[0]
 	open, taken := s.dispatch(), s.dispatch()
 	s.win(taken, v[1], 1)
@@ -233,7 +234,7 @@ func TestOffers(t *testing.T) {
 func TestCreate(t *testing.T) {
 	s := newSite(t)
 	now := time.Now()
-	at := func(d time.Duration) *time.Time { return ptr(now.Add(d)) }
+	at := func(d time.Duration) *time.Time { return new(now.Add(d)) }
 	for name, c := range map[string]struct {
 		opens, expires *time.Time
 		want           dispatch.Status // "" for dispatch.ErrWindow
@@ -303,7 +304,7 @@ func TestEndsOnce(t *testing.T) {
 		id, v := s.dispatch(), s.drivers(1)[0]
 		s.win(id, v, 1)
 		errs := make([]error, 3)
-		together(3, func(i int) {
+		testkit.Together(3, func(i int) {
 			switch i {
 			case 0:
 				_, errs[i] = s.work.Withdraw(t.Context(), v, id, 0, "")

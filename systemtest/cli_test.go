@@ -160,7 +160,7 @@ func TestMigrateCommand(t *testing.T) {
 		{"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", "nothing"}, {"migrate up", "9 applied"}, {"version", "firsttap"},
 	} {
 		var out testkit.LogBuffer
-		if err := app.Run(t.Context(), strings.Fields(step.args), testkit.Environment(), &out); err != nil {
+		if err := app.Run(t.Context(), strings.Fields(step.args), testkit.Settings(), &out); err != nil {
 			t.Fatalf("%s: %v", step.args, err)
 		}
 		if !strings.Contains(out.String(), step.says) {
@@ -168,7 +168,7 @@ func TestMigrateCommand(t *testing.T) {
 		}
 	}
 	for _, args := range []string{"migrate", "migrate sideways", "fly", "serve now", "race --drivers 0", "race --fast"} {
-		if err := app.Run(t.Context(), strings.Fields(args), testkit.Environment(), &testkit.LogBuffer{}); err == nil {
+		if err := app.Run(t.Context(), strings.Fields(args), testkit.Settings(), &testkit.LogBuffer{}); err == nil {
 			t.Errorf("%s was taken", args)
 		}
 	}

@@ -60,9 +60,9 @@ func metricsOf(expr string) (found []string) {
 // busy is an instance that has done a little of everything, and what it then serves at /metrics.
 func busy(t *testing.T) (i *Instance, served string) {
 	t.Helper()
-	ops, fcm := testkit.FreeAddress(t), ListenFCM(t)
-	i = Start(t, Pushing(servertest.MariaDBURL(t), fcm, "busy", "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))...)
-	drivers := DriversIn(t, i, "seoul", 2)
+	ops, fcm := testkit.FreeAddress(t), StartFCM(t)
+	i = Start(t, PushSettings(servertest.MariaDBURL(t), fcm, "busy", "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))...)
+	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
 	Accept(i, id, drivers[0], 1)
 	testkit.Eventually(t, "it has pushed, and a job has run", func() bool {

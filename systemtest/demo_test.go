@@ -31,7 +31,7 @@ func TestDemo(t *testing.T) {
 	if a := send("POST", s.URL+"/v1/session", "", fmt.Sprintf(`{"key":%q}`, s.key)); a.status != 200 || a.header.Get("Set-Cookie") == "" {
 		t.Errorf("the key of the link signs nobody in: %s", a)
 	}
-	var me [2]Person
+	var me [2]Driver
 	for i, token := range s.tokens {
 		s.get("/v1/me", token, &me[i])
 		me[i].Token = token
@@ -43,7 +43,7 @@ func TestDemo(t *testing.T) {
 	// What the visitor came for, twice: nobody but A and B is told of it, and one of them gets it.
 	for range 2 {
 		id := s.offerForBoth()
-		answers := Together(2, func(k int) Answer { return Accept(s.Instance, id, me[k], 1) })
+		answers := Together(2, func(k int) Response { return Accept(s.Instance, id, me[k], 1) })
 		testkit.Eventually(t, "both know how it went", func() bool { // as an app does: not known, or not final yet, is asked again
 			for k, a := range answers {
 				if a.status == 503 || a.Final != nil && !*a.Final {
@@ -189,7 +189,7 @@ func TestDemoWhoseTerminalCloses(t *testing.T) {
 		}
 		select {
 		case <-d.done:
-		case <-time.After(hung):
+		case <-time.After(testkit.Patience):
 			d.cmd.Process.Signal(syscall.SIGQUIT) // it says what it waits for
 			testkit.Await(t, "the demo ends", d.done)
 			t.Fatalf("%s: the demo goes on:\n%s", s, d.log)
@@ -275,7 +275,7 @@ func TestDemoWhereThePortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	patience, stop := context.WithTimeout(t.Context(), hung)
+	patience, stop := context.WithTimeout(t.Context(), testkit.Patience)
 	defer stop()
 	if err := app.Run(patience, []string{"demo", "--addr", taken.Addr().String()}, testkit.Settings(), io.Discard); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%v", err)

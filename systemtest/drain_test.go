@@ -43,7 +43,7 @@ func TestDrain(t *testing.T) {
 	if len(events) == 0 || events[len(events)-1] != "reconnect" || !strings.HasPrefix(comments[len(comments)-1], "retry: ") {
 		t.Errorf("the stream ends with %q, %q", events, comments)
 	}
-	if n := OpenBooks(t, i.database(t)).Count("attempts WHERE dispatch_id=? AND result='SUCCESS'", id); n != 1 {
+	if n := OpenDatabase(t, i.database(t)).Count("attempts WHERE dispatch_id=? AND result='SUCCESS'", id); n != 1 {
 		t.Errorf("%d taps in the ledger", n)
 	}
 }
@@ -75,7 +75,7 @@ func TestRequestsFinish(t *testing.T) {
 		if a := <-h.answered; !a.Won() {
 			t.Errorf("it was cut off: %s", a)
 		} else {
-			h.b.isWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
+			h.b.mustBeWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
 		}
 		testkit.Await(t, "it ends", h.one.done)
 		if n := h.b.Count("attempts WHERE dispatch_id=?", h.id); n != 1 {
@@ -171,7 +171,7 @@ func openStream(t testing.TB, i *Instance, token, lastID string) *openedStream {
 // rest returns the names of the events until the stream's end, and its comments and retries.
 func (s *openedStream) rest() (events, comments []string) {
 	s.t.Helper()
-	end := time.After(hung)
+	end := time.After(testkit.Patience)
 	for {
 		select {
 		case line, more := <-s.lines:

@@ -29,7 +29,7 @@ func behindProxy(t *testing.T, url string, settings ...string) (*Instance, *serv
 func TestReplyOfCommitIsLost(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 30 {
 			id := MakeDispatch(t, i)
@@ -39,7 +39,7 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 			if !a.Won() || *a.Replayed {
 				t.Fatalf("the claim was committed, and its driver heard %s", a)
 			}
-			b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+			db.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
 			if again := Accept(i, id, drivers[0], 1); !again.Won() || !*again.Replayed || again.Claim.ID != a.Claim.ID {
 				t.Fatalf("the repetition: %s", again)
 			}
@@ -54,12 +54,12 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		id := MakeDispatch(t, i)
 		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
 		away := proxy.Hold("SELECT id FROM dispatches") // the instance asks what became of it, and the question does not arrive
-		answered := make(chan Answer, 1)
+		answered := make(chan Response, 1)
 		go func() { answered <- Accept(i, id, drivers[0], 1) }()
 		testkit.Await(t, "the reply was cut", cut.Done())
 		testkit.Await(t, "the instance asks", away.Reached())
@@ -76,7 +76,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 		if !a.Won() || !*a.Replayed {
 			t.Fatalf("the truth is that the claim was committed: %s", a)
 		}
-		b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+		db.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
 	})
 }
 
@@ -84,7 +84,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 func TestReplyOfUpdateIsLost(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 10 {
 			id := MakeDispatch(t, i)
@@ -94,14 +94,14 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 			if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
 				t.Fatalf("without proof the driver heard %s", a)
 			}
-			if n := b.Count("claims WHERE dispatch_id=?", id); n != 0 {
+			if n := db.Count("claims WHERE dispatch_id=?", id); n != 0 {
 				t.Fatal("a claim that nobody was told of")
 			}
 			a = Accept(i, id, drivers[1], 1)
 			if !a.Won() {
 				t.Fatalf("the dispatch is free: %s", a)
 			}
-			b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+			db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 		}
 	})
 }
@@ -109,7 +109,7 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, i, 2)
 		for range 10 {
 			id := MakeDispatch(t, i)
@@ -139,7 +139,7 @@ func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 			if other := Accept(i, id, drivers[1], 1); other.Code != "ALREADY_TAKEN" {
 				t.Fatal(other)
 			}
-			b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+			db.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 		url := db.URL(t)
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-		b := OpenBooks(t, url)
+		b := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, instances[0], 30)
 		unknown := 0
 		for range 6 {
@@ -158,13 +158,13 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 			for range 10 {
 				ids = append(ids, MakeDispatch(t, instances[0]))
 			}
-			told := make([][]Answer, len(ids))
+			told := make([][]Response, len(ids))
 			var racing sync.WaitGroup
 			begun := make(chan struct{})
 			var once sync.Once
 			for n, id := range ids {
 				racing.Go(func() {
-					told[n] = Together(len(drivers), func(k int) Answer {
+					told[n] = Together(len(drivers), func(k int) Response {
 						a := Accept(instances[k%2], id, drivers[k], 1)
 						if a.Won() {
 							once.Do(func() { close(begun) })
@@ -189,7 +189,7 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 }
 
 // settleAfterKill checks what was told against the books, and that the retries of those who heard 503 agree.
-func settleAfterKill(t *testing.T, b *Books, i *Instance, id string, drivers []Person, told []Answer) (unknown int) {
+func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers []Driver, told []Response) (unknown int) {
 	t.Helper()
 	winner := -1
 	for k, a := range told {
@@ -205,7 +205,7 @@ func settleAfterKill(t *testing.T, b *Books, i *Instance, id string, drivers []P
 		}
 	}
 	if winner >= 0 {
-		b.isWonBy(id, 1, drivers[winner].ID, told[winner].Claim.ID)
+		db.mustBeWonBy(id, 1, drivers[winner].ID, told[winner].Claim.ID)
 	}
 	var claim string
 	testkit.Eventually(t, "retries win the dispatch or find it won", func() bool {
@@ -220,7 +220,7 @@ func settleAfterKill(t *testing.T, b *Books, i *Instance, id string, drivers []P
 		}
 		return winner >= 0
 	})
-	b.isWonBy(id, 1, drivers[winner].ID, claim)
+	db.mustBeWonBy(id, 1, drivers[winner].ID, claim)
 	return unknown
 }
 
@@ -230,11 +230,11 @@ func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		one, proxy := behindProxy(t, url, settings...)
 		two := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, one, 3)
 		id := MakeDispatch(t, one)
 		hold := proxy.Hold("UPDATE dispatches")
-		answered := make(chan Answer, 1)
+		answered := make(chan Response, 1)
 		go func() { answered <- Accept(one, id, drivers[0], 1) }()
 		testkit.Await(t, "the claim is being decided", hold.Reached())
 		for k, i := range []*Instance{one, two} {
@@ -246,13 +246,13 @@ func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 		if a := <-answered; a.status != 503 {
 			t.Fatal(a)
 		}
-		testkit.Eventually(t, "the drivers hear again", func() bool { return b.reannounced(id) > 0 })
+		testkit.Eventually(t, "the drivers hear again", func() bool { return db.reannounced(id) > 0 })
 		a := Accept(two, id, drivers[1], 1)
 		if !a.Won() {
 			t.Fatalf("the dispatch is free: %s", a)
 		}
-		b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
-		if n := b.reannounced(id); n != 1 {
+		db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		if n := db.reannounced(id); n != 1 {
 			t.Errorf("announced again %d times", n)
 		}
 		hold.Release()
@@ -269,7 +269,7 @@ func TestEmbeddedDefaultSurvivesKill(t *testing.T) {
 	claims := map[string]string{}
 	for range 10 {
 		id := MakeDispatch(t, i)
-		for k, a := range Together(len(drivers), func(k int) Answer { return Accept(i, id, drivers[k], 1) }) {
+		for k, a := range Together(len(drivers), func(k int) Response { return Accept(i, id, drivers[k], 1) }) {
 			if a.Won() {
 				won[id], claims[id] = k, a.Claim.ID
 			}

@@ -32,7 +32,7 @@ type win struct {
 	at            time.Time
 }
 
-func (k *kept) note(call string, a Answer) {
+func (k *kept) note(call string, a Response) {
 	kind := fmt.Sprint(a.status)
 	switch {
 	case a.err != nil:
@@ -56,10 +56,10 @@ func (k *kept) note(call string, a Answer) {
 }
 
 // settled repeats what was answered 503, or "not final", until it is answered otherwise, as it says that one should.
-func (k *kept) settled(call string, ask func() Answer) (a Answer) {
+func (k *kept) settled(call string, ask func() Response) (a Response) {
 	patience := time.NewTicker(20 * time.Millisecond)
 	defer patience.Stop()
-	for end := time.Now().Add(2 * hung); time.Now().Before(end); <-patience.C {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); <-patience.C {
 		a = ask()
 		k.note(call, a)
 		if a.err == nil && a.status != 503 && (a.Final == nil || *a.Final) {
@@ -93,7 +93,7 @@ type move struct{ began, done time.Time }
 type crew struct {
 	*kept
 	instances []*Instance
-	drivers   []Person
+	drivers   []Driver
 }
 
 func (c *crew) any() *Instance { return c.instances[rand.IntN(len(c.instances))] }
@@ -101,7 +101,7 @@ func (c *crew) any() *Instance { return c.instances[rand.IntN(len(c.instances))]
 // work has the drivers race for one dispatch: who wins gives it back, and the others race for the next round, until two are
 // left. Whatever is told must be true at that moment, by any instance.
 func (c *crew) work(t *testing.T) {
-	made := c.settled("create", func() Answer {
+	made := c.settled("create", func() Response {
 		starts := nextHour()
 		return send("POST", c.any().URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m",
 			"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}}`,
@@ -113,8 +113,8 @@ func (c *crew) work(t *testing.T) {
 	}
 	racers := slices.Clone(c.drivers)
 	for round := 1; len(racers) > 1; round++ {
-		answers := Together(len(racers), func(k int) Answer {
-			return c.settled("accept", func() Answer { return Accept(c.any(), made.ID, racers[k], round) })
+		answers := Together(len(racers), func(k int) Response {
+			return c.settled("accept", func() Response { return Accept(c.any(), made.ID, racers[k], round) })
 		})
 		winner := -1
 		for k, a := range answers {
@@ -136,12 +136,12 @@ func (c *crew) work(t *testing.T) {
 		v := racers[winner]
 		racers = slices.Delete(racers, winner, winner+1)
 		for _, i := range c.instances {
-			a := c.settled("accept again", func() Answer { return Accept(i, made.ID, v, round) })
+			a := c.settled("accept again", func() Response { return Accept(i, made.ID, v, round) })
 			if !a.Won() || !*a.Replayed || a.Claim.ID != answers[winner].Claim.ID {
 				t.Errorf("%s round %d: who has it asks again, and hears %s", made.ID, round, a)
 			}
 		}
-		a := c.settled("withdraw", func() Answer {
+		a := c.settled("withdraw", func() Response {
 			return send("POST", c.any().URL+"/v1/dispatches/"+made.ID+"/withdraw", v.Token, `{"reason_code":"BREAKDOWN"}`)
 		})
 		if a.status != 200 || a.Round != round+1 {
@@ -149,7 +149,7 @@ func (c *crew) work(t *testing.T) {
 			return
 		}
 		for _, i := range c.instances {
-			a := c.settled("accept what was given back", func() Answer { return Accept(i, made.ID, v, round) })
+			a := c.settled("accept what was given back", func() Response { return Accept(i, made.ID, v, round) })
 			if a.Won() || a.status == 404 {
 				t.Errorf("%s round %d: who gave it back hears %s", made.ID, round, a)
 			}
@@ -188,7 +188,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	}
 	stopped := sync.OnceFunc(func() { close(stop); working.Wait() })
 	defer stopped()
-	testkit.Within(t, 2*hung, "the drivers are at work", func() bool { return k.winsSince(began) >= enough })
+	testkit.Eventually(t, "the drivers are at work", func() bool { return k.winsSince(began) >= enough })
 	var moves []move
 	for _, to := range []*servertest.Database{g.Members[1], first} {
 		m := move{began: time.Now()}
@@ -196,11 +196,11 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 		proxy.Redirect(to.Addr())
 		m.done = time.Now()
 		moves = append(moves, m)
-		testkit.Within(t, 2*hung, "the drivers go on after a move", func() bool { return k.winsSince(m.done) >= enough })
+		testkit.Eventually(t, "the drivers go on after a move", func() bool { return k.winsSince(m.done) >= enough })
 	}
 	stopped()
 
-	b := OpenBooks(t, url)
+	db := OpenDatabase(t, url)
 	winners := map[string]string{}
 	for _, w := range k.wins {
 		round := fmt.Sprintf("%s round %d", w.dispatch, w.round)
@@ -208,7 +208,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 			t.Errorf("%s was won twice", round)
 		}
 		winners[round] = w.driver
-		if n := b.Count("claims WHERE id=? AND dispatch_id=? AND round=? AND driver_id=?", w.claim, w.dispatch, w.round, w.driver); n != 1 {
+		if n := db.Count("claims WHERE id=? AND dispatch_id=? AND round=? AND driver_id=?", w.claim, w.dispatch, w.round, w.driver); n != 1 {
 			t.Errorf("%s: the driver was told SUCCESS, and %d claims are stored", round, n)
 		}
 	}

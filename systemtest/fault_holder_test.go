@@ -16,7 +16,7 @@ import (
 type stage struct {
 	one, two *Instance
 	proxy    *servertest.Proxy // instance one's way to the database
-	b        *Books
+	b        *Database
 	c        *redis.Client
 }
 
@@ -24,7 +24,7 @@ func newStage(t *testing.T, url string, settings ...string) *stage {
 	t.Helper()
 	redisURL := servertest.RedisURL(t)
 	settings = append(settings, "FIRSTTAP_REDIS_URL="+redisURL)
-	s := &stage{b: OpenBooks(t, url), c: redisAt(t, redisURL)}
+	s := &stage{b: OpenDatabase(t, url), c: redisAt(t, redisURL)}
 	s.one, s.proxy = behindProxy(t, url, settings...)
 	s.two = Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
 	return s
@@ -34,14 +34,14 @@ func newStage(t *testing.T, url string, settings ...string) *stage {
 type held struct {
 	*stage
 	hold     *servertest.Hold
-	drivers  []Person
+	drivers  []Driver
 	id, key  string
-	answered chan Answer
+	answered chan Response
 }
 
 func (s *stage) holdClaim(t *testing.T, match string, after ...string) *held {
 	t.Helper()
-	h := &held{stage: s, answered: make(chan Answer, 1)}
+	h := &held{stage: s, answered: make(chan Response, 1)}
 	h.drivers = MakeDrivers(t, s.two, 3)
 	h.id = MakeDispatch(t, s.two)
 	h.key = "dispatch:lock:{" + h.id + "}"
@@ -70,10 +70,10 @@ func (h *held) exec(t *testing.T, query string, args ...any) {
 func (h *held) nothingStored(t *testing.T) {
 	t.Helper()
 	if n := h.b.Count("claims WHERE dispatch_id=?", h.id); n != 0 {
-		t.Errorf("%d claims in the books", n)
+		t.Errorf("%d claims in the database", n)
 	}
 	if n := h.b.Count("events WHERE dispatch_id=? AND type='dispatch.accepted'", h.id); n != 0 {
-		t.Errorf("%d acceptances in the books", n)
+		t.Errorf("%d acceptances in the database", n)
 	}
 	if n := h.b.Count("dispatches WHERE id=? AND accepted_by IS NULL AND claim_id IS NULL", h.id); n != 1 {
 		t.Error("the dispatch is somebody's")
@@ -161,7 +161,7 @@ func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
 		if !a.Won() {
 			t.Fatal(a)
 		}
-		h.b.isWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
+		h.b.mustBeWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
 		if v := h.c.Get(t.Context(), h.key).Val(); v != others {
 			t.Errorf("the other's lock became %q", v)
 		}
@@ -183,7 +183,7 @@ func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
 		if late := Accept(h.one, h.id, h.drivers[0], 1); late.Code != "ALREADY_TAKEN" || !*late.Final {
 			t.Errorf("and then %s", late)
 		}
-		h.b.isWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
+		h.b.mustBeWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
 	})
 	t.Run("after losing the row", func(t *testing.T) {
 		h := s.holdClaim(t, "UPDATE dispatches")
@@ -196,7 +196,7 @@ func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
 		if late := <-h.answered; late.Code != "ALREADY_TAKEN" || !*late.Final {
 			t.Errorf("the stale holder heard %s", late)
 		}
-		h.b.isWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
+		h.b.mustBeWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
 	})
 }
 
@@ -268,7 +268,7 @@ func rowIsLockedByAStranger(t *testing.T, s *stage) {
 	if !a.Won() {
 		t.Fatal(a)
 	}
-	h.b.isWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
+	h.b.mustBeWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
 	if n := h.b.reannounced(h.id); n != 1 {
 		t.Errorf("announced again %d times", n)
 	}
@@ -285,7 +285,7 @@ func TestInstanceIsToldToEndWhileItDecides(t *testing.T) {
 		if !a.Won() {
 			t.Fatal(a)
 		}
-		h.b.isWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
+		h.b.mustBeWonBy(h.id, 1, h.drivers[0].ID, a.Claim.ID)
 		testkit.Await(t, "it ends", h.one.done)
 	})
 }

@@ -16,12 +16,12 @@ func TestInstanceSleepsThroughItsLock(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		sleeper, proxy := behindProxy(t, url, settings...)
 		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b, c := OpenBooks(t, url), redisAt(t, servertest.RedisURL(t))
+		b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		key := "dispatch:lock:{" + id + "}"
 		hold := proxy.Hold("UPDATE dispatches")
-		answered := make(chan Answer, 1)
+		answered := make(chan Response, 1)
 		go func() { answered <- Accept(sleeper, id, drivers[0], 1) }()
 		testkit.Await(t, "the claim is being decided", hold.Reached())
 		if v := c.Get(t.Context(), key).Val(); !strings.HasPrefix(v, "claim:"+drivers[0].ID+":") {
@@ -38,7 +38,7 @@ func TestInstanceSleepsThroughItsLock(t *testing.T) {
 		if late := <-answered; late.Won() || late.status == 409 && !*late.Final {
 			t.Fatalf("the sleeper's driver heard %s", late)
 		}
-		b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		b.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 		if v := c.Get(t.Context(), key).Val(); v != "taken:"+drivers[1].ID+":1" {
 			t.Errorf("the marker says %q", v)
 		}
@@ -52,7 +52,7 @@ func TestInstanceIsKilledWithItsLock(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		victim, proxy := behindProxy(t, url, settings...)
 		other := Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		hold := proxy.Hold("UPDATE dispatches")
@@ -63,10 +63,10 @@ func TestInstanceIsKilledWithItsLock(t *testing.T) {
 		}
 		victim.Kill()
 		hold.Release()
-		testkit.Eventually(t, "the drivers hear again", func() bool { return b.reannounced(id) == 1 })
-		var a Answer
+		testkit.Eventually(t, "the drivers hear again", func() bool { return db.reannounced(id) == 1 })
+		var a Response
 		testkit.Eventually(t, "the dispatch can be won", func() bool { a = Accept(other, id, drivers[1], 1); return a.Won() })
-		b.isWonBy(id, 1, drivers[1].ID, a.Claim.ID)
+		db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 	})
 }
 
@@ -76,11 +76,11 @@ func TestStaleHolderDoesNotWinTheNextRound(t *testing.T) {
 		// Without Redis: nothing but the row's condition stands in the way.
 		sleeper, proxy := behindProxy(t, url)
 		other := Start(t, "FIRSTTAP_DATABASE_URL="+url)
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, other, 2)
 		id := MakeDispatch(t, other)
 		hold := proxy.Hold("UPDATE dispatches")
-		answered := make(chan Answer, 1)
+		answered := make(chan Response, 1)
 		go func() { answered <- Accept(sleeper, id, drivers[0], 1) }()
 		testkit.Await(t, "the claim is being decided", hold.Reached())
 		if a := Accept(other, id, drivers[1], 1); !a.Won() {
@@ -93,7 +93,7 @@ func TestStaleHolderDoesNotWinTheNextRound(t *testing.T) {
 		if late := <-answered; late.Code != "OFFER_STALE" {
 			t.Fatalf("the stale holder heard %s", late)
 		}
-		if n := b.Count("dispatches WHERE id=? AND status='PENDING' AND round=2 AND accepted_by IS NULL", id); n != 1 {
+		if n := db.Count("dispatches WHERE id=? AND status='PENDING' AND round=2 AND accepted_by IS NULL", id); n != 1 {
 			t.Error("round 2 is not open")
 		}
 	})

@@ -12,7 +12,7 @@ import (
 func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
 	url := servertest.MariaDBURL(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-	b, c := OpenBooks(t, url), redisAt(t, servertest.RedisURL(t))
+	b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))
 	values := map[string]func(before, me string) string{
 		"an old round's marker": func(before, _ string) string { return "taken:" + before + ":1" },
 		"an old round's claim":  func(before, _ string) string { return "claim:" + before + ":1.clm_0" },
@@ -38,7 +38,7 @@ func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
 			t.Errorf("%s stood in the way: %s", name, a)
 			continue
 		}
-		b.isWonBy(id, 2, drivers[1].ID, a.Claim.ID)
+		b.mustBeWonBy(id, 2, drivers[1].ID, a.Claim.ID)
 	}
 	drivers, id := MakeDrivers(t, i, 1), MakeDispatch(t, i)
 	if err := c.Set(t.Context(), "dispatch:lock:{"+id+"}", "claim:drv_rival:0.clm_0", time.Minute).Err(); err != nil {
@@ -54,11 +54,11 @@ func TestCancelOvertakesAClaim(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url)
 		other := Start(t, "FIRSTTAP_DATABASE_URL="+url)
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		driver := MakeDrivers(t, other, 1)[0]
 		id := MakeDispatch(t, other)
 		hold := proxy.Hold("UPDATE dispatches")
-		answered := make(chan Answer, 1)
+		answered := make(chan Response, 1)
 		go func() { answered <- Accept(i, id, driver, 1) }()
 		testkit.Await(t, "the claim is being decided", hold.Reached())
 		if a := sendWith("POST", other.URL+"/v1/admin/dispatches/"+id+"/cancel", AdminKey, "", "If-Match", `"1"`); a.status != 200 {
@@ -68,7 +68,7 @@ func TestCancelOvertakesAClaim(t *testing.T) {
 		if a := <-answered; a.Code != "DISPATCH_CANCELED" {
 			t.Fatalf("the driver heard %s", a)
 		}
-		if n := b.Count("dispatches WHERE id=? AND status='CANCELED' AND accepted_by IS NULL", id); n != 1 {
+		if n := db.Count("dispatches WHERE id=? AND status='CANCELED' AND accepted_by IS NULL", id); n != 1 {
 			t.Error("the canceled dispatch was taken")
 		}
 	})

@@ -57,7 +57,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 			url := servertest.MariaDBURL(t)
 			settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
 			instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-			b := OpenBooks(t, url)
+			db := OpenDatabase(t, url)
 			drivers := MakeDrivers(t, instances[0], 30)
 			var took []time.Duration
 			for range 15 {
@@ -65,7 +65,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 				var undo func()
 				var broken sync.WaitGroup
 				var mu sync.Mutex
-				answers := Together(len(drivers), func(k int) Answer {
+				answers := Together(len(drivers), func(k int) Response {
 					if k == 5 { // the fault comes in among the taps
 						broken.Add(1)
 						defer broken.Done()
@@ -79,9 +79,9 @@ func TestRedisFailsMidRace(t *testing.T) {
 					return a
 				})
 				broken.Wait()
-				oneWinner(t, b, id, 1, drivers, answers)
+				oneWinner(t, db, id, 1, drivers, answers)
 				// Away all along: now everything goes through the database.
-				raceRound(t, b, instances, drivers)
+				raceRound(t, db, instances, drivers)
 				if name != "flushed" {
 					testkit.Eventually(t, "readyz is 200 and degraded", func() bool {
 						a := send("GET", instances[0].URL+"/readyz", "", "")
@@ -107,7 +107,7 @@ func TestReplyOfSetIsLost(t *testing.T) {
 	proxy := servertest.StartProxy(t, server.Addr())
 	url := servertest.MariaDBURL(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+proxy.URL(server.URL()))
-	b, c := OpenBooks(t, url), redisAt(t, server.URL())
+	b, c := OpenDatabase(t, url), redisAt(t, server.URL())
 	drivers := MakeDrivers(t, i, 2)
 	for range 30 {
 		testkit.Eventually(t, "redis is used", func() bool { return send("GET", i.URL+"/readyz", "", "").Status == "ok" })
@@ -121,7 +121,7 @@ func TestReplyOfSetIsLost(t *testing.T) {
 		if a := Accept(i, id, drivers[1], 1); a.Code != "ALREADY_TAKEN" {
 			t.Fatal(a)
 		}
-		b.isWonBy(id, 1, drivers[0].ID, a.Claim.ID)
+		b.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
 	}
 	everyKeyEnds(t, c)
 }
@@ -161,7 +161,7 @@ func TestWhatARaceCosts(t *testing.T) {
 	url := db.URL(t)
 	settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
 	one, two := Start(t, settings...), Start(t, settings...)
-	b := OpenBooks(t, url)
+	b := OpenDatabase(t, url)
 	drivers := MakeDrivers(t, one, 30)
 	if _, err := b.DB.Exec("SET GLOBAL log_output = 'TABLE'"); err != nil {
 		t.Fatal(err)
@@ -188,9 +188,9 @@ func TestWhatARaceCosts(t *testing.T) {
 		}
 		sets, others := commands(t, c)
 		record("ON")
-		answers := Together(len(drivers), func(k int) Answer { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+		answers := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
 		// Thirty more, when everybody knows.
-		late := Together(len(drivers), func(k int) Answer { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+		late := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
 		record("OFF")
 		oneWinner(t, b, id, 1, drivers, answers)
 		replays := 0
@@ -227,19 +227,19 @@ func TestWhatARaceCosts(t *testing.T) {
 }
 
 // whatTheLedgerCosts: a thousand taps of losers are no statement of their own, and are written by the hundred.
-func whatTheLedgerCosts(t *testing.T, b *Books, i *Instance, drivers []Person, statements func(id, like string) int, record func(string)) {
+func whatTheLedgerCosts(t *testing.T, db *Database, i *Instance, drivers []Driver, statements func(id, like string) int, record func(string)) {
 	t.Helper()
 	const taps = 1000
 	id := MakeDispatch(t, i)
 	winner := Accept(i, id, drivers[0], 1)
-	kept := func() int { return b.Count("attempts WHERE dispatch_id = ?", id) }
-	testkit.Eventually(t, "the winner's tap is kept, and told of", func() bool { return kept() == 1 && b.Count("outbox WHERE state = 0") == 0 })
-	if _, err := b.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
+	kept := func() int { return db.Count("attempts WHERE dispatch_id = ?", id) }
+	testkit.Eventually(t, "the winner's tap is kept, and told of", func() bool { return kept() == 1 && db.Count("outbox WHERE state = 0") == 0 })
+	if _, err := db.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
 		t.Fatal(err)
 	}
 	record("ON")
 	began := time.Now()
-	answers := Together(len(drivers)-1, func(k int) (a Answer) {
+	answers := Together(len(drivers)-1, func(k int) (a Response) {
 		for range (taps + len(drivers) - 2) / (len(drivers) - 1) {
 			a = Accept(i, id, drivers[k+1], 1)
 		}
@@ -257,12 +257,12 @@ func whatTheLedgerCosts(t *testing.T, b *Books, i *Instance, drivers []Person, s
 	if n := statements(id, "%"); n != 0 {
 		t.Errorf("%d statements for %d losers", n, sent)
 	}
-	inserts := b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `attempts`%'")
+	inserts := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `attempts`%'")
 	// One every 200 ms at most, each of up to a thousand.
 	if most := int(took/(200*time.Millisecond)) + 3; inserts == 0 || inserts > most {
 		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)
 	}
-	looks := b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE '" + verifies + "'")
+	looks := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE '" + verifies + "'")
 	if most := int(took/time.Second) + 2; looks > most {
 		t.Errorf("%d taps in %s were verified by %d statements, more than %d", sent, took, looks, most)
 	}

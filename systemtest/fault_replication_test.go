@@ -48,7 +48,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		}
 		r.Promote()
 		proxy.Redirect(r.Replica.Addr())
-		b := OpenBooks(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
+		b := OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
 
 		alerted := func(i *Instance, id, driver string) bool {
 			for line := range strings.Lines(i.log.String()) {
@@ -80,9 +80,9 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		// The other one may have been won before that could be told.
 		testkit.Eventually(t, "the drivers are told again", func() bool { return b.reannounced(silent) > 0 })
 		for _, id := range []string{tapped, silent} {
-			var a Answer
+			var a Response
 			testkit.Eventually(t, "somebody wins", func() bool { a = Accept(two, id, drivers[2], 1); return a.Won() })
-			b.isWonBy(id, 1, drivers[2].ID, a.Claim.ID)
+			b.mustBeWonBy(id, 1, drivers[2].ID, a.Claim.ID)
 		}
 		if served := send("GET", "http://"+ops+"/metrics", "", "").body; !strings.Contains(served, "\nfirsttap_lost_claims_total 2\n") {
 			t.Error("two lost claims were not counted")
@@ -97,8 +97,8 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	r := servertest.StartMariaDBReplication(t)
 	url := r.Primary.URL(t)
 	r.Follow()
-	old, replica := OpenBooks(t, url), OpenBooks(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
-	exec := func(b *Books, statements ...string) {
+	old, replica := OpenDatabase(t, url), OpenDatabase(t, strings.Replace(url, r.Primary.Addr(), r.Replica.Addr(), 1))
+	exec := func(b *Database, statements ...string) {
 		t.Helper()
 		for _, s := range statements {
 			if _, err := b.DB.Exec(s); err != nil {
@@ -135,13 +135,13 @@ func TestFailoverKeepsClaims(t *testing.T) {
 		}
 		return again.Won()
 	})
-	var b Answer
+	var b Response
 	testkit.Eventually(t, "somebody wins what was promised to nobody", func() bool {
 		b = Accept(instances[1], unsure, drivers[2], 1)
 		return b.Won()
 	})
-	replica.isWonBy(promised, 1, drivers[0].ID, a.Claim.ID)
-	replica.isWonBy(unsure, 1, drivers[2].ID, b.Claim.ID)
+	replica.mustBeWonBy(promised, 1, drivers[0].ID, a.Claim.ID)
+	replica.mustBeWonBy(unsure, 1, drivers[2].ID, b.Claim.ID)
 	for _, i := range instances {
 		if log := i.log.String(); strings.Contains(log, "ALERT") || strings.Contains(log, "MAY LOSE") || strings.Contains(log, "could not check") {
 			t.Errorf("nothing is lost, and the log says %s", log)

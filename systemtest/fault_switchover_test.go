@@ -34,11 +34,11 @@ func TestSwitchover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSwitchover(t, "FIRSTTAP_JOB_LOCK="+c.jobLock)
 			stop := s.call()
-			s.untilWell(t, before, "before anything happens", hung)
+			s.untilWell(t, before, "before anything happens", requestTimeout)
 			s.phase.Store(during)
 			s.pair.Demote()
 			demoted := time.Now()
-			if !holds(hung, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
+			if !testkit.Poll(requestTimeout, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
 				t.Error("/readyz does not tell that the server takes no writes")
 			}
 			up := Metric(t, s.ops, "firsttap_database_up")
@@ -84,8 +84,8 @@ type switchover struct {
 
 	// Both were won by winner before the database moves; afterwards another has the one, and nobody the other.
 	won, returned                        string
-	winner, other, idle, looker, claimer Person
-	courier                              Person // has a phone, in a region of its own
+	winner, other, idle, looker, claimer Driver
+	courier                              Driver // has a phone, in a region of its own
 
 	phase atomic.Int32
 	moved time.Time
@@ -101,15 +101,15 @@ type tidings struct {
 
 func newSwitchover(t *testing.T, settings ...string) *switchover {
 	t.Helper()
-	s := &switchover{pair: servertest.StartMariaDBPair(t), ops: testkit.FreeAddress(t), fcm: ListenFCM(t)}
+	s := &switchover{pair: servertest.StartMariaDBPair(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
 	url := s.pair.URL(t)
 	s.toOne, s.toTwo = servertest.StartProxy(t, s.pair.Primary.Addr()), servertest.StartProxy(t, s.pair.Primary.Addr())
 	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
-	s.one = Start(t, append(Pushing(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
-	s.two = Start(t, Pushing(s.toTwo.URL(url), s.fcm, "two", settings...)...)
+	s.one = Start(t, append(PushSettings(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
+	s.two = Start(t, PushSettings(s.toTwo.URL(url), s.fcm, "two", settings...)...)
 	drivers := MakeDrivers(t, s.one, 5)
 	s.winner, s.other, s.idle, s.looker, s.claimer = drivers[0], drivers[1], drivers[2], drivers[3], drivers[4]
-	s.courier = DriversIn(t, s.one, "daegu", 1)[0]
+	s.courier = MakeDriversWithPhones(t, s.one, "daegu", 1)[0]
 	s.won, s.returned = MakeDispatch(t, s.one), MakeDispatch(t, s.one)
 	for _, id := range []string{s.won, s.returned} {
 		if a := Accept(s.one, id, s.winner, 1); !a.Won() {
@@ -180,8 +180,8 @@ func judge(isWell, isStale bool) verdict {
 }
 
 func (s *switchover) errands() []*call {
-	get := func(path, token string) Answer { return send("GET", s.one.URL+path, token, "") }
-	short := func(a Answer) string {
+	get := func(path, token string) Response { return send("GET", s.one.URL+path, token, "") }
+	short := func(a Response) string {
 		return strings.TrimSpace(fmt.Sprint(a.status, " ", a.Code, a.Result, a.Outcome))
 	}
 	// has reads something that must have what is new, where it is.
@@ -247,11 +247,11 @@ func (s *switchover) errands() []*call {
 
 // push has the first instance make a dispatch, and waits until a phone shows it.
 func (s *switchover) push() (string, verdict) {
-	id, err := offer(s.one, Job{Region: "daegu"})
+	id, err := createDispatch(s.one, DispatchOptions{Region: "daegu"})
 	if err != nil {
 		return "no dispatch", refused
 	}
-	if !holds(hung, func() bool { return len(shows(s.fcm, pushToken(s.courier), id)) > 0 }) {
+	if !testkit.Poll(requestTimeout, func() bool { return len(shownTypes(s.fcm, pushToken(s.courier), id)) > 0 }) {
 		return "201, no push", refused
 	}
 	return "201, pushed", well
@@ -265,7 +265,7 @@ func (s *switchover) runJob() (string, verdict) {
 		return fmt.Sprint(a.status, " ", a.Code), refused
 	}
 	status := "is not known"
-	holds(hung, func() bool {
+	testkit.Poll(requestTimeout, func() bool {
 		var list struct{ Items []jobRun }
 		a := send("GET", s.one.URL+"/v1/admin/jobs/expire-offers/runs?limit=100", AdminKey, "")
 		if json.Unmarshal([]byte(a.body), &list) != nil {
@@ -336,7 +336,7 @@ func (s *switchover) untilWell(t *testing.T, phase int32, when string, patience 
 		defer c.mu.Unlock()
 		return c.phase != phase || c.news != s.news.Load() || c.well < cmp.Or(c.enough, 10)
 	}
-	if !holds(patience, func() bool { return !slices.ContainsFunc(s.calls, bad) }) {
+	if !testkit.Poll(patience, func() bool { return !slices.ContainsFunc(s.calls, bad) }) {
 		for _, c := range s.calls {
 			if bad(c) {
 				t.Errorf("%s: not answered well %s", c.name, when)
@@ -367,17 +367,4 @@ func counts(said map[string]int) string {
 		all = append(all, fmt.Sprintf("%d× %s", said[s], s))
 	}
 	return strings.Join(all, ", ")
-}
-
-// holds reports whether ok became true, and polls until then or until patience is over.
-func holds(patience time.Duration, ok func() bool) bool {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); !ok(); {
-		if time.Now().After(end) {
-			return false
-		}
-		<-tick.C
-	}
-	return true
 }

@@ -2,6 +2,7 @@ package systemtest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,8 +23,8 @@ const (
 	AdminKey  = "an-admin-key-for-the-tests-of-firsttap"
 	JWTSecret = "a-secret-for-the-tests-of-firsttap"
 
-	// hung is how long nothing here may take: a request that is not answered by then has been forgotten.
-	hung = 20 * time.Second
+	// requestTimeout is after how long Client gives up a request.
+	requestTimeout = 20 * time.Second
 )
 
 // Instance is a firsttap process.
@@ -40,7 +41,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "serve")
 	cmd.Env = append([]string{
-		asProcess + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
+		runAsInstance + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + os.TempDir(),
 		"FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY=" + AdminKey,
 		"FIRSTTAP_JWT_SECRET=" + JWTSecret, "FIRSTTAP_LOG=warn", "FIRSTTAP_DRAIN=0",
 		"FIRSTTAP_RATE_LIMIT_DRIVER=100000/s", "FIRSTTAP_RATE_LIMIT_ADMIN=100000/s",
@@ -72,7 +73,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 	case i.URL = <-listening:
 	case <-i.done:
 		t.Fatalf("firsttap ended at once:\n%s", i.log)
-	case <-time.After(hung):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("firsttap does not listen:\n%s", i.log)
 	}
 	return i
@@ -97,7 +98,7 @@ func (i *Instance) end() {
 	_ = i.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-i.done:
-	case <-time.After(hung):
+	case <-time.After(testkit.Patience):
 		_ = i.cmd.Process.Kill()
 		<-i.done
 		i.T.Errorf("firsttap did not end when it was told to:\n%s", i.log)
@@ -107,8 +108,8 @@ func (i *Instance) end() {
 	}
 }
 
-// Answer is what came back, with the fields that tests look at.
-type Answer struct {
+// Response is what came back, with the fields that tests look at.
+type Response struct {
 	status int
 	header http.Header
 	body   string
@@ -126,21 +127,21 @@ type Answer struct {
 	err      error
 }
 
-func (a Answer) String() string { return fmt.Sprintf("%d %s %v", a.status, a.body, a.err) }
+func (a Response) String() string { return fmt.Sprintf("%d %s %v", a.status, a.body, a.err) }
 
 // Won reports whether a tap won.
-func (a Answer) Won() bool { return a.status == 200 && a.Result == "SUCCESS" }
+func (a Response) Won() bool { return a.status == 200 && a.Result == "SUCCESS" }
 
 // Client sends the harness's requests.
-var Client = &http.Client{Timeout: hung, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
+var Client = &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
-func send(method, url, token, body string) Answer { return sendWith(method, url, token, body) }
+func send(method, url, token, body string) Response { return sendWith(method, url, token, body) }
 
 // sendWith sends headers besides: name, value, name, value.
-func sendWith(method, url, token, body string, headers ...string) (a Answer) {
+func sendWith(method, url, token, body string, headers ...string) (a Response) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
-		return Answer{err: err}
+		return Response{err: err}
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -150,25 +151,25 @@ func sendWith(method, url, token, body string, headers ...string) (a Answer) {
 	}
 	resp, err := Client.Do(req)
 	if err != nil {
-		return Answer{err: err}
+		return Response{err: err}
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	a = Answer{status: resp.StatusCode, header: resp.Header, body: string(raw), err: err}
+	a = Response{status: resp.StatusCode, header: resp.Header, body: string(raw), err: err}
 	_ = json.Unmarshal(raw, &a)
 	return a
 }
 
-// Person is a driver, with a token.
-type Person struct{ ID, Token string }
+// Driver is a driver, with a token.
+type Driver struct{ ID, Token string }
 
 // MakeDrivers adds n drivers on duty in Seoul.
-func MakeDrivers(t testing.TB, i *Instance, n int) []Person {
+func MakeDrivers(t testing.TB, i *Instance, n int) []Driver {
 	t.Helper()
 	return makeDriversIn(t, i, "seoul", n)
 }
 
-func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Person {
+func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Driver {
 	t.Helper()
 	var body strings.Builder
 	for k := range n {
@@ -178,11 +179,58 @@ func makeDriversIn(t testing.TB, i *Instance, region string, n int) []Person {
 		fmt.Fprintf(&body, `{"name":"D%d","phone":"+8210%08d","regions":[%q],"vehicle_class":"45m","on_duty":true}`, k, k, region)
 	}
 	a := send("POST", i.URL+"/v1/admin/drivers/bulk", AdminKey, `{"issue_tokens":true,"drivers":[`+body.String()+`]}`)
-	var made struct{ Items []Person }
+	var made struct{ Items []Driver }
 	if err := json.Unmarshal([]byte(a.body), &made); err != nil || len(made.Items) != n {
 		t.Fatalf("drivers: %s", a)
 	}
 	return made.Items
+}
+
+// DispatchOptions are a dispatch's settings. Zero means Seoul, open from now on, and work that overlaps with no other's.
+type DispatchOptions struct {
+	Region                 string
+	opens, starts, Expires time.Time
+}
+
+// MakeDispatch opens a dispatch in Seoul and returns its id.
+func MakeDispatch(t testing.TB, i *Instance) string {
+	t.Helper()
+	return MakeDispatchWith(t, i, DispatchOptions{})
+}
+
+// MakeDispatchWith makes a dispatch and returns its id.
+func MakeDispatchWith(t testing.TB, i *Instance, o DispatchOptions) string {
+	t.Helper()
+	id, err := createDispatch(i, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func createDispatch(i *Instance, o DispatchOptions) (string, error) {
+	if o.starts.IsZero() {
+		o.starts = nextHour()
+	}
+	body := map[string]any{
+		"region": cmp.Or(o.Region, "seoul"), "vehicle_class": "45m", "site_address": "Seoul 1",
+		"work_starts_at": o.starts.UTC(), "work_ends_at": o.starts.Add(time.Hour).UTC(),
+		"fee": map[string]any{"amount": 350000, "currency": "KRW"},
+	}
+	for name, at := range map[string]time.Time{"opens_at": o.opens, "expires_at": o.Expires} {
+		if !at.IsZero() {
+			body[name] = at.UTC()
+		}
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return "", err
+	}
+	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, string(raw))
+	if a.status != 201 {
+		return "", fmt.Errorf("dispatch: %s", a)
+	}
+	return a.ID, nil
 }
 
 var hours struct {
@@ -190,13 +238,7 @@ var hours struct {
 	next int
 }
 
-// MakeDispatch opens a dispatch whose work overlaps with no other's.
-func MakeDispatch(t testing.TB, i *Instance) string {
-	t.Helper()
-	return makeDispatchAt(t, i, nextHour())
-}
-
-// nextHour is an hour that no other caller is given.
+// nextHour returns an hour that no other call returns.
 func nextHour() time.Time {
 	hours.Lock()
 	defer hours.Unlock()
@@ -204,19 +246,8 @@ func nextHour() time.Time {
 	return time.Now().Truncate(time.Hour).Add(time.Duration(hours.next) * time.Hour)
 }
 
-func makeDispatchAt(t testing.TB, i *Instance, starts time.Time) string {
-	t.Helper()
-	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m",
-		"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}}`,
-		starts.UTC().Format(time.RFC3339), starts.Add(time.Hour).UTC().Format(time.RFC3339)))
-	if a.status != 201 {
-		t.Fatalf("dispatch: %s", a)
-	}
-	return a.ID
-}
-
 // Accept taps; round 0 sends none.
-func Accept(i *Instance, id string, d Person, round int) Answer {
+func Accept(i *Instance, id string, d Driver, round int) Response {
 	body := ""
 	if round > 0 {
 		body = fmt.Sprintf(`{"round":%d}`, round)
@@ -224,18 +255,9 @@ func Accept(i *Instance, id string, d Person, round int) Answer {
 	return send("POST", i.URL+"/v1/dispatches/"+id+"/accept", d.Token, body)
 }
 
-// Together calls tap for 0..n-1 from behind one gate.
-func Together(n int, tap func(k int) Answer) []Answer {
-	answers := make([]Answer, n)
-	gate := make(chan struct{})
-	var done sync.WaitGroup
-	for k := range n {
-		done.Go(func() {
-			<-gate
-			answers[k] = tap(k)
-		})
-	}
-	close(gate)
-	done.Wait()
-	return answers
+// Together sends n requests at the same time, request(0) to request(n-1), and returns the responses.
+func Together(n int, request func(k int) Response) []Response {
+	responses := make([]Response, n)
+	testkit.Together(n, func(k int) { responses[k] = request(k) })
+	return responses
 }

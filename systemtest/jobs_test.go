@@ -82,7 +82,7 @@ func TestJobsOverInstances(t *testing.T) {
 			url := servertest.MariaDBURL(t)
 			settings := append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)
 			a, b := Start(t, settings...), Start(t, settings...)
-			id := MustOffer(t, a, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+			id := MakeDispatchWith(t, a, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
 			succeeded := func(i *Instance, n int) func() bool {
 				return func() bool {
 					k := 0
@@ -94,9 +94,9 @@ func TestJobsOverInstances(t *testing.T) {
 					return k >= n
 				}
 			}
-			testkit.Within(t, 2*hung, "two slots are run by one and left out by the other", succeeded(a, 2))
-			books := OpenBooks(t, url)
-			if n := books.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id); n != 1 {
+			testkit.Eventually(t, "two slots are run by one and left out by the other", succeeded(a, 2))
+			db := OpenDatabase(t, url)
+			if n := db.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id); n != 1 {
 				t.Errorf("the offer has ended %d times", n)
 			}
 			for _, r := range runsOf(t, b, "expire-offers") {
@@ -106,7 +106,7 @@ func TestJobsOverInstances(t *testing.T) {
 			}
 			a.Kill()
 			done := len(runsOf(t, b, "expire-offers"))
-			testkit.Within(t, 2*hung, "the other goes on", func() bool {
+			testkit.Eventually(t, "the other goes on", func() bool {
 				runs := runsOf(t, b, "expire-offers")
 				return len(runs) >= done+2 && runs[1].Status == "SUCCEEDED"
 			})
@@ -154,10 +154,10 @@ func TestJobsAreRunByHand(t *testing.T) {
 
 // inTheMiddle makes an offer whose end can't be written until the returned function is called, and waits until
 // expire-offers is at it.
-func inTheMiddle(t *testing.T, i *Instance, books *Books) (id string, goOn func()) {
+func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func()) {
 	t.Helper()
-	id = MustOffer(t, i, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
-	tx, err := books.DB.Begin()
+	id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+	tx, err := db.DB.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +166,8 @@ func inTheMiddle(t *testing.T, i *Instance, books *Books) (id string, goOn func(
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, "the job waits for the row", func() bool {
-		return books.Count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
-			books.Count("information_schema.processlist WHERE info LIKE 'SELECT d.%FOR UPDATE'") > 0
+		return db.Count("job_runs WHERE job='expire-offers' AND status='RUNNING'") > 0 &&
+			db.Count("information_schema.processlist WHERE info LIKE 'SELECT d.%FOR UPDATE'") > 0
 	})
 	return id, func() {
 		if err := tx.Rollback(); err != nil {
@@ -176,22 +176,22 @@ func inTheMiddle(t *testing.T, i *Instance, books *Books) (id string, goOn func(
 	}
 }
 
-func (b *Books) expired(id string) func() bool {
-	return func() bool { return b.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1 }
+func (db *Database) expired(id string) func() bool {
+	return func() bool { return db.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1 }
 }
 
 // What an instance has begun and not ended when it is told to stop, another ends.
 func TestJobIsHandedOver(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		books := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		a := Start(t, "FIRSTTAP_DATABASE_URL="+url)
-		id, goOn := inTheMiddle(t, a, books)
+		id, goOn := inTheMiddle(t, a, db)
 		Start(t, "FIRSTTAP_DATABASE_URL="+url)
 		a.signal(syscall.SIGTERM)
 		testkit.Await(t, "the first has ended", a.done)
 		goOn()
-		testkit.Eventually(t, "the other ends the offer", books.expired(id))
-		testkit.Eventually(t, "no run is left behind", func() bool { return books.Count("job_runs WHERE status='RUNNING'") == 0 })
+		testkit.Eventually(t, "the other ends the offer", db.expired(id))
+		testkit.Eventually(t, "no run is left behind", func() bool { return db.Count("job_runs WHERE status='RUNNING'") == 0 })
 	})
 }
 
@@ -206,10 +206,10 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 		unlock = `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = 'expire-offers' AND locked_by = 'java'`
 	)
 	onServers(t, func(t *testing.T, url string) {
-		books := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		exec := func(statement string) int64 {
 			t.Helper()
-			done, err := books.DB.Exec(statement)
+			done, err := db.DB.Exec(statement)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,31 +219,31 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 			}
 			return n
 		}
-		mine := func() int { return books.Count("job_runs WHERE job='expire-offers'") }
+		mine := func() int { return db.Count("job_runs WHERE job='expire-offers'") }
 		if _, err := command(t, testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret), "migrate", "up"); err != nil {
 			t.Fatal(err)
 		}
 		exec(insert)
 		i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_JOB_LOCK=table")
-		id := MustOffer(t, i, Job{Region: "nowhere", Expires: time.Now().Add(time.Second)})
+		id := MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
 		if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
 			t.Errorf("another job: %+v", r)
 		}
 		testkit.Eventually(t, "the job was refused", func() bool {
-			return books.Count("dispatches WHERE id=? AND expires_at < ?", id, time.Now().Add(-6*time.Second).UnixMicro()) == 1
+			return db.Count("dispatches WHERE id=? AND expires_at < ?", id, time.Now().Add(-6*time.Second).UnixMicro()) == 1
 		})
 		if mine() > 0 {
 			t.Errorf("%d runs beside ShedLock's", mine())
 		}
 		exec(unlock)
-		testkit.Eventually(t, "the offer ends when ShedLock has let go", books.expired(id))
+		testkit.Eventually(t, "the offer ends when ShedLock has let go", db.expired(id))
 
-		id, goOn := inTheMiddle(t, i, books)
+		id, goOn := inTheMiddle(t, i, db)
 		if exec(update) > 0 {
 			t.Error("ShedLock took what is ours")
 		}
 		goOn()
-		testkit.Eventually(t, "the offer ends", books.expired(id))
+		testkit.Eventually(t, "the offer ends", db.expired(id))
 		testkit.Eventually(t, "ShedLock gets it", func() bool { return exec(update) == 1 })
 	})
 }

@@ -18,7 +18,7 @@ func TestRatesHoldOverInstances(t *testing.T) {
 	d := MakeDrivers(t, instances[0], 1)[0]
 	for path, token := range map[string]string{"/v1/me": d.Token, "/v1/admin/dispatches": AdminKey} {
 		began, allowed := time.Now(), 0
-		for _, a := range Together(100, func(k int) Answer { return send("GET", instances[k%2].URL+path, token, "") }) {
+		for _, a := range Together(100, func(k int) Response { return send("GET", instances[k%2].URL+path, token, "") }) {
 			switch a.status {
 			case 200:
 				allowed++

@@ -10,15 +10,15 @@ import (
 	"firsttap/servertest"
 )
 
-// asProcess is set in the environment of a test binary that Start runs as an instance.
-const asProcess = "FIRSTTAP_TEST_MAIN"
+// runAsInstance is set in the environment of a test binary that Start runs as an instance.
+const runAsInstance = "FIRSTTAP_TEST_MAIN"
 
 // Main is for the TestMain of each package that calls Start: the test binary is also the program, so that instances are
 // processes that a test can stop and kill. It takes app.SignalContext and app.Run, and returns the exit code.
 func Main(m *testing.M, signals func(context.Context) (context.Context, func()),
 	run func(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error,
 ) int {
-	if os.Getenv(asProcess) == "" {
+	if os.Getenv(runAsInstance) == "" {
 		return servertest.Main(m)
 	}
 	ctx, stop := signals(context.Background())

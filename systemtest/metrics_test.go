@@ -54,11 +54,11 @@ func TestAPIMetrics(t *testing.T) {
 	const rounds = 5
 	for range rounds {
 		id := MakeDispatch(t, i)
-		Together(len(drivers), func(k int) Answer { return Accept(i, id, drivers[k], 1) })
+		Together(len(drivers), func(k int) Response { return Accept(i, id, drivers[k], 1) })
 		Accept(i, id, drivers[0], 1)
 	}
 	const taps = rounds * 11
-	testkit.Eventually(t, "the taps are in the ledger", func() bool { return OpenBooks(t, url).Count("attempts") == taps })
+	testkit.Eventually(t, "the taps are in the ledger", func() bool { return OpenDatabase(t, url).Count("attempts") == taps })
 	var seen map[string]float64
 	testkit.Eventually(t, "the operations are served", func() bool {
 		seen = scrape(t, ops)

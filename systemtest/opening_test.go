@@ -2,26 +2,12 @@ package systemtest
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
-
-// makeDispatchLater is a dispatch that opens then.
-func makeDispatchLater(t testing.TB, i *Instance, opens time.Time) string {
-	t.Helper()
-	starts := nextHour()
-	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m",
-		"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"},"opens_at":%q}`,
-		starts.UTC().Format(time.RFC3339), starts.Add(time.Hour).UTC().Format(time.RFC3339), opens.UTC().Format(time.RFC3339Nano)))
-	if a.status != 201 || a.Status != "SCHEDULED" {
-		t.Fatalf("dispatch: %s", a)
-	}
-	return a.ID
-}
 
 // A dispatch that opens later is pushed and offered at once. Whoever taps too early hears when it opens, and leaves nothing
 // behind, here or in Redis, that is in anybody's way at the opening.
@@ -31,13 +17,13 @@ func TestTooEarly(t *testing.T) {
 		c := redisAt(t, server.URL())
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + server.URL()}
 		one, two := Start(t, settings...), Start(t, settings...)
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, one, 20)
 		phones(t, one, drivers)
 		opens := time.Now().Add(3 * time.Second).Truncate(time.Millisecond)
-		id := makeDispatchLater(t, one, opens)
+		id := MakeDispatchWith(t, one, DispatchOptions{opens: opens})
 		wire := opens.UTC().Format("2006-01-02T15:04:05.000Z")
-		early := func(a Answer) {
+		early := func(a Response) {
 			t.Helper()
 			var p struct {
 				OpensAt string `json:"opens_at"`
@@ -53,7 +39,7 @@ func TestTooEarly(t *testing.T) {
 			t.Errorf("the key of a dispatch that nobody may have: %d, %v", n, err)
 		}
 		testkit.Eventually(t, "everybody is pushed the offer", func() bool {
-			return b.Count("notifications WHERE dispatch_id = ? AND type = 'dispatch.opened' AND state = 1", id) == len(drivers)
+			return db.Count("notifications WHERE dispatch_id = ? AND type = 'dispatch.opened' AND state = 1", id) == len(drivers)
 		})
 		var list struct {
 			Items []struct{ ID, Status, Offer_status, Opens_at string }
@@ -67,7 +53,7 @@ func TestTooEarly(t *testing.T) {
 			t.Error("all that took too long to have been before the opening")
 		}
 		// The same tap again and again, until it is let in.
-		testkit.Within(t, hung, "the dispatch opens", func() bool {
+		testkit.Eventually(t, "the dispatch opens", func() bool {
 			a := Accept(two, id, drivers[7], 1)
 			if !a.Won() {
 				early(a)
@@ -80,7 +66,7 @@ func TestTooEarly(t *testing.T) {
 		if a := Accept(one, id, drivers[8], 1); a.Code != "ALREADY_TAKEN" || !*a.Final {
 			t.Errorf("after the opening: %s", a)
 		}
-		if n := b.Count("claims WHERE dispatch_id = ? AND driver_id = ? AND outcome = 'WON'", id, drivers[7].ID); n != 1 {
+		if n := db.Count("claims WHERE dispatch_id = ? AND driver_id = ? AND outcome = 'WON'", id, drivers[7].ID); n != 1 {
 			t.Errorf("%d claims", n)
 		}
 	})

@@ -20,11 +20,11 @@ const slowest = 100 * time.Millisecond
 
 // herd is three instances over one database that are killed at random and started again.
 type herd struct {
-	t     *testing.T
-	fcm   *fcmtest.Server
-	mail  *mail
-	books *Books
-	url   string
+	t    *testing.T
+	fcm  *fcmtest.Server
+	mail *Deliveries
+	db   *Database
+	url  string
 
 	mu        sync.Mutex
 	instances [3]*Instance
@@ -42,8 +42,8 @@ type death struct {
 }
 
 func newHerd(t *testing.T, url string) *herd {
-	fcm := ListenFCM(t)
-	h := &herd{t: t, fcm: fcm, mail: OpenMail(fcm), books: OpenBooks(t, url), url: url}
+	fcm := StartFCM(t)
+	h := &herd{t: t, fcm: fcm, mail: RecordDeliveries(fcm), db: OpenDatabase(t, url), url: url}
 	for k := range h.instances {
 		h.start(k)
 	}
@@ -54,7 +54,7 @@ func (h *herd) start(k int) {
 	h.t.Helper()
 	h.started++
 	name := fmt.Sprintf("process-%d", h.started)
-	i := Start(h.t, Pushing(h.url, h.fcm, name, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(h.t))...)
+	i := Start(h.t, PushSettings(h.url, h.fcm, name, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(h.t))...)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.instances[k], h.names[k] = i, name
@@ -71,7 +71,7 @@ func (h *herd) kill() {
 	h.t.Helper()
 	k := rand.N(len(h.instances))
 	h.instances[k].Kill()
-	d := death{name: h.names[k], at: time.Now(), unsettled: h.books.unsettled()}
+	d := death{name: h.names[k], at: time.Now(), unsettled: h.db.unsentMessages()}
 	h.deaths = append(h.deaths, d)
 	h.start(k)
 }
@@ -88,8 +88,8 @@ func (h *herd) make(n int, pace time.Duration) <-chan struct{} {
 		makers.Go(func() {
 			for left.Add(-1) >= 0 {
 				<-tick.C
-				for _, err := offer(h.any(), Job{Region: "seoul"}); err != nil && h.t.Context().Err() == nil; {
-					_, err = offer(h.any(), Job{Region: "seoul"})
+				for _, err := createDispatch(h.any(), DispatchOptions{Region: "seoul"}); err != nil && h.t.Context().Err() == nil; {
+					_, err = createDispatch(h.any(), DispatchOptions{Region: "seoul"})
 				}
 			}
 		})
@@ -104,7 +104,7 @@ func (h *herd) make(n int, pace time.Duration) <-chan struct{} {
 
 func (h *herd) events() []string {
 	h.t.Helper()
-	rows, err := h.books.DB.Query("SELECT id FROM events WHERE type='dispatch.created'")
+	rows, err := h.db.DB.Query("SELECT id FROM events WHERE type='dispatch.created'")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (h *herd) events() []string {
 
 // account checks that every driver heard of every event, and that who heard again did so because a process died before
 // it could write down that it had told them.
-func (h *herd) account(events []string, drivers []Person) {
+func (h *herd) account(events []string, drivers []Driver) {
 	h.t.Helper()
 	h.mail.mu.Lock()
 	defer h.mail.mu.Unlock()
@@ -189,7 +189,7 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 		t.Parallel()
 		h := newHerd(t, url)
 		h.fcm.Set(func(k *fcmtest.Knobs) { k.Latency, k.Jitter = slowest/2, slowest/2 })
-		people := DriversIn(t, h.instances[0], "seoul", drivers)
+		people := MakeDriversWithPhones(t, h.instances[0], "seoul", drivers)
 		made := h.make(pushes/drivers, pace)
 		for making := true; making || len(h.deaths) < 4; {
 			next := time.NewTimer(200*time.Millisecond + rand.N(time.Second))
@@ -203,12 +203,12 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 		}
 		events := h.events()
 		// What the last to die had leased, and what has piled up meanwhile.
-		patience := leaseEnds + time.Duration(pushes/2000)*time.Second
+		patience := leaseTakeover + time.Duration(pushes/2000)*time.Second
 		testkit.Within(t, patience, "everybody has heard of everything", func() bool {
 			n, _ := h.mail.Count()
 			return n == len(events)*drivers
 		})
-		testkit.Eventually(t, "all is settled", func() bool { return len(h.books.unsettled()) == 0 })
+		testkit.Eventually(t, "all is settled", func() bool { return len(h.db.unsentMessages()) == 0 })
 		h.account(events, people)
 		for _, d := range people {
 			shown := map[string]int{}

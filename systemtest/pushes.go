@@ -16,11 +16,11 @@ import (
 	"firsttap/testkit"
 )
 
-// leaseEnds is when whatever a killed instance has leased has been sent by another, on a busy machine.
-const leaseEnds = 30*time.Second + hung
+// leaseTakeover is when whatever a killed instance has leased has been sent by another, on a busy machine.
+const leaseTakeover = 30*time.Second + requestTimeout
 
-// ListenFCM is a push service and the phones behind it, until the test ends.
-func ListenFCM(t testing.TB) *fcmtest.Server {
+// StartFCM is a push service and the phones behind it, until the test ends.
+func StartFCM(t testing.TB) *fcmtest.Server {
 	t.Helper()
 	fcm, err := fcmtest.Listen()
 	if err != nil {
@@ -30,8 +30,8 @@ func ListenFCM(t testing.TB) *fcmtest.Server {
 	return fcm
 }
 
-// Pushing are the settings of an instance that pushes to fcm; its Firebase project tells fcm which one it is.
-func Pushing(url string, fcm *fcmtest.Server, project string, settings ...string) []string {
+// PushSettings are the settings of an instance that pushes to fcm; its Firebase project tells fcm which one it is.
+func PushSettings(url string, fcm *fcmtest.Server, project string, settings ...string) []string {
 	return append([]string{
 		"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_FIREBASE_PROJECT=" + project,
 		"FIRSTTAP_FCM_ENDPOINT=" + fcm.URL() + "/v1",
@@ -39,10 +39,10 @@ func Pushing(url string, fcm *fcmtest.Server, project string, settings ...string
 }
 
 // pushToken is the token of the phone that phones gives the driver.
-func pushToken(d Person) string { return "token-" + d.ID }
+func pushToken(d Driver) string { return "token-" + d.ID }
 
 // phones gives each driver a phone.
-func phones(t testing.TB, i *Instance, drivers []Person) {
+func phones(t testing.TB, i *Instance, drivers []Driver) {
 	t.Helper()
 	platforms := []string{"android", "ios", "web"}
 	for k, d := range drivers {
@@ -50,7 +50,7 @@ func phones(t testing.TB, i *Instance, drivers []Person) {
 	}
 }
 
-func addPhone(t testing.TB, i *Instance, d Person, platform, token string) {
+func addPhone(t testing.TB, i *Instance, d Driver, platform, token string) {
 	t.Helper()
 	a := send("PUT", i.URL+"/v1/me/devices/app-on-"+platform, d.Token, fmt.Sprintf(`{"platform":%q,"push_token":%q}`, platform, token))
 	if a.status != 200 {
@@ -58,51 +58,16 @@ func addPhone(t testing.TB, i *Instance, d Person, platform, token string) {
 	}
 }
 
-// DriversIn are n drivers of a region, each with a phone.
-func DriversIn(t testing.TB, i *Instance, region string, n int) []Person {
+// MakeDriversWithPhones are n drivers of a region, each with a phone.
+func MakeDriversWithPhones(t testing.TB, i *Instance, region string, n int) []Driver {
 	t.Helper()
 	drivers := makeDriversIn(t, i, region, n)
 	phones(t, i, drivers)
 	return drivers
 }
 
-// Job is a dispatch to be made. Times that are zero are the usual ones.
-type Job struct {
-	Region          string
-	starts, Expires time.Time
-}
-
-// offer makes a dispatch, whose work overlaps with no other's unless the job says when it starts, and returns its id
-// or why there is none.
-func offer(i *Instance, j Job) (string, error) {
-	if j.starts.IsZero() {
-		j.starts = nextHour()
-	}
-	expires := ""
-	if !j.Expires.IsZero() {
-		expires = fmt.Sprintf(`,"expires_at":%q`, j.Expires.UTC().Format(time.RFC3339Nano))
-	}
-	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":%q,"vehicle_class":"45m",
-		"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}%s}`, j.Region,
-		j.starts.UTC().Format(time.RFC3339Nano), j.starts.Add(time.Hour).UTC().Format(time.RFC3339Nano), expires))
-	if a.status != 201 {
-		return "", fmt.Errorf("dispatch: %s", a)
-	}
-	return a.ID, nil
-}
-
-// MustOffer makes a dispatch, and returns its identifier.
-func MustOffer(t testing.TB, i *Instance, j Job) string {
-	t.Helper()
-	id, err := offer(i, j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
-// shows are the types of what a phone shows of a dispatch, the latest last.
-func shows(fcm *fcmtest.Server, token, id string) []string {
+// shownTypes are the types of what a phone shows of a dispatch, the latest last.
+func shownTypes(fcm *fcmtest.Server, token, id string) []string {
 	types := []string{}
 	for _, n := range fcm.Device(token).Visible {
 		if n.Dispatch == id {
@@ -124,7 +89,7 @@ func mustShow(t testing.TB, fcm *fcmtest.Server, id string, want map[string][]st
 	testkit.Eventually(t, "the phones show what they should", func() bool {
 		wrong = ""
 		for token, types := range want {
-			if got := shows(fcm, token, id); !slices.Equal(got, types) {
+			if got := shownTypes(fcm, token, id); !slices.Equal(got, types) {
 				wrong = fmt.Sprintf("of %s the phone %s shows %v, not %v", id, token, got, types)
 			}
 		}
@@ -135,22 +100,22 @@ func mustShow(t testing.TB, fcm *fcmtest.Server, id string, want map[string][]st
 // message is what a phone is to get once.
 type message struct{ event, typ, token string }
 
-type arrival struct {
+type delivery struct {
 	by string // project
 	at time.Time
 }
 
-// mail notes what each phone has been sent, by whom and when.
-type mail struct {
+// Deliveries notes what each phone has been sent, by whom and when.
+type Deliveries struct {
 	mu   sync.Mutex
-	sent map[message][]arrival
+	sent map[message][]delivery
 	all  int
 	last time.Time // when something arrived for the first time
 }
 
-// OpenMail notes what fcm takes from now on.
-func OpenMail(fcm *fcmtest.Server) *mail {
-	m := &mail{sent: map[message][]arrival{}}
+// RecordDeliveries notes what fcm takes from now on.
+func RecordDeliveries(fcm *fcmtest.Server) *Deliveries {
+	m := &Deliveries{sent: map[message][]delivery{}}
 	fcm.OnSend(func(r fcmtest.Request) {
 		if !r.Accepted {
 			return
@@ -161,14 +126,14 @@ func OpenMail(fcm *fcmtest.Server) *mail {
 		if len(m.sent[of]) == 0 && r.At.After(m.last) {
 			m.last = r.At
 		}
-		m.sent[of] = append(m.sent[of], arrival{r.Project, r.At})
+		m.sent[of] = append(m.sent[of], delivery{r.Project, r.At})
 		m.all++
 	})
 	return m
 }
 
-// By counts the messages that each project has sent, repeated ones too.
-func (m *mail) By() map[string]int {
+// ByProject counts the messages that each project has sent, repeated ones too.
+func (m *Deliveries) ByProject() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	projects := map[string]int{}
@@ -181,38 +146,38 @@ func (m *mail) By() map[string]int {
 }
 
 // Count returns how many messages have arrived at all, and how many of them again.
-func (m *mail) Count() (messages, again int) {
+func (m *Deliveries) Count() (messages, again int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.sent), m.all - len(m.sent)
 }
 
-// latest is when the last message arrived that had not arrived before.
-func (m *mail) latest() time.Time {
+// lastNew is when the last message arrived that had not arrived before.
+func (m *Deliveries) lastNew() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
 }
 
-// unsettled are the messages that the books do not know to be sent.
-func (b *Books) unsettled() map[message]bool {
-	b.t.Helper()
-	rows, err := b.DB.Query(`SELECT n.event_id, n.type, d.push_token FROM notifications n JOIN devices d ON d.id = n.device_id
+// unsentMessages are the messages that the books do not know to be sent.
+func (db *Database) unsentMessages() map[message]bool {
+	db.t.Helper()
+	rows, err := db.DB.Query(`SELECT n.event_id, n.type, d.push_token FROM notifications n JOIN devices d ON d.id = n.device_id
 		WHERE n.state = 0`)
 	if err != nil {
-		b.t.Fatal(err)
+		db.t.Fatal(err)
 	}
 	defer rows.Close()
 	found := map[message]bool{}
 	for rows.Next() {
 		var m message
 		if err := rows.Scan(&m.event, &m.typ, &m.token); err != nil {
-			b.t.Fatal(err)
+			db.t.Fatal(err)
 		}
 		found[m] = true
 	}
 	if err := rows.Err(); err != nil {
-		b.t.Fatal(err)
+		db.t.Fatal(err)
 	}
 	return found
 }
@@ -270,8 +235,8 @@ func notificationsOf(t testing.TB, i *Instance, id string) (n notifications) {
 	return n
 }
 
-// are counts the notifications by type and status.
-func (n *notifications) are() map[string]int {
+// byTypeAndStatus counts the notifications by type and status.
+func (n *notifications) byTypeAndStatus() map[string]int {
 	count := map[string]int{}
 	for _, item := range n.Items {
 		count[item.Type+" "+item.Status]++

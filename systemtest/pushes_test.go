@@ -24,8 +24,8 @@ func onDatabases(t *testing.T, test func(t *testing.T, url string)) {
 // A phone shows what is true of a dispatch, whatever becomes of it, and the backoffice sees who was told.
 func TestPhonesShowWhatIsTrue(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
-		fcm := ListenFCM(t)
-		i := Start(t, Pushing(url, fcm, "demo")...)
+		fcm := StartFCM(t)
+		i := Start(t, PushSettings(url, fcm, "demo")...)
 		drivers := MakeDrivers(t, i, 4)
 		phones(t, i, drivers)
 		winner, loser, third, idle := drivers[0], drivers[1], drivers[2], drivers[3]
@@ -62,13 +62,13 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 		seen := notificationsOf(t, i, id)
 		testkit.Eventually(t, "all is settled", func() bool {
 			seen = notificationsOf(t, i, id)
-			return !strings.Contains(fmt.Sprint(seen.are()), "PENDING")
+			return !strings.Contains(fmt.Sprint(seen.byTypeAndStatus()), "PENDING")
 		})
 		want := map[string]int{
 			"dispatch.opened SENT": 4, "dispatch.accepted SENT": 2, "dispatch.taken SENT": 2,
 			"dispatch.reopened SENT": 4, "dispatch.canceled SENT": 4,
 		}
-		if diff := cmp.Diff(want, seen.are()); diff != "" {
+		if diff := cmp.Diff(want, seen.byTypeAndStatus()); diff != "" {
 			t.Errorf("the backoffice sees (-want +got):\n%s", diff)
 		}
 		funnel := []funnelRound{{Round: 1, Told: 3, AcceptedByFCM: 3, Seen: 1, Won: 1}, {Round: 2, Told: 3, AcceptedByFCM: 3}}
@@ -104,14 +104,14 @@ func cancel(t *testing.T, i *Instance, id string) {
 // The end of an offer is written down and told, once, however many instances look at the clock.
 func TestOfferExpires(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
-		fcm := ListenFCM(t)
-		one, two := Start(t, Pushing(url, fcm, "one")...), Start(t, Pushing(url, fcm, "two")...)
-		b := OpenBooks(t, url)
-		drivers := DriversIn(t, one, "seoul", 3)
+		fcm := StartFCM(t)
+		one, two := Start(t, PushSettings(url, fcm, "one")...), Start(t, PushSettings(url, fcm, "two")...)
+		db := OpenDatabase(t, url)
+		drivers := MakeDriversWithPhones(t, one, "seoul", 3)
 		var ids []string
 		for k := range 6 {
-			j := Job{Region: "seoul", Expires: time.Now().Add(2 * time.Second)}
-			ids = append(ids, MustOffer(t, []*Instance{one, two}[k%2], j))
+			j := DispatchOptions{Region: "seoul", Expires: time.Now().Add(2 * time.Second)}
+			ids = append(ids, MakeDispatchWith(t, []*Instance{one, two}[k%2], j))
 		}
 		kept := MakeDispatch(t, one)
 		show := func(id string, want ...string) {
@@ -121,9 +121,9 @@ func TestOfferExpires(t *testing.T) {
 			})
 		}
 		for _, id := range ids {
-			testkit.Eventually(t, "the end is written down", func() bool { return b.Count("dispatches WHERE id=? AND status='EXPIRED'", id) == 1 })
+			testkit.Eventually(t, "the end is written down", func() bool { return db.Count("dispatches WHERE id=? AND status='EXPIRED'", id) == 1 })
 			show(id)
-			if n := b.Count("events WHERE dispatch_id=? AND type='dispatch.expired' AND round=1", id); n != 1 {
+			if n := db.Count("events WHERE dispatch_id=? AND type='dispatch.expired' AND round=1", id); n != 1 {
 				t.Errorf("%d ends of one offer", n)
 			}
 			for _, d := range drivers {
@@ -149,19 +149,19 @@ func TestOfferExpires(t *testing.T) {
 // what was under way.
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
-	fcm := ListenFCM(t)
-	mail := OpenMail(fcm)
+	fcm := StartFCM(t)
+	mail := RecordDeliveries(fcm)
 	url := servertest.MariaDBURL(t)
-	b := OpenBooks(t, url)
+	db := OpenDatabase(t, url)
 	settings := []string{"FIRSTTAP_RELAY=leader", "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL()}
 	names := []string{"one", "two"}
 	instances := map[string]*Instance{}
 	ops := map[string]string{}
 	for _, name := range names {
 		ops[name] = testkit.FreeAddress(t)
-		instances[name] = Start(t, Pushing(url, fcm, name, append(settings, "FIRSTTAP_OPS_ADDR="+ops[name])...)...)
+		instances[name] = Start(t, PushSettings(url, fcm, name, append(settings, "FIRSTTAP_OPS_ADDR="+ops[name])...)...)
 	}
-	drivers := DriversIn(t, instances["one"], "seoul", 40)
+	drivers := MakeDriversWithPhones(t, instances["one"], "seoul", 40)
 	var ids []string
 	for k := range 6 {
 		ids = append(ids, MakeDispatch(t, instances[names[k%2]]))
@@ -171,10 +171,10 @@ func TestLeaderIsKilled(t *testing.T) {
 	}
 	testkit.Eventually(t, "the leader sends", sent(240))
 	leader, other := "one", "two"
-	if mail.By()[leader] == 0 {
+	if mail.ByProject()[leader] == 0 {
 		leader, other = other, leader
 	}
-	if diff := cmp.Diff(map[string]int{leader: 240}, mail.By()); diff != "" {
+	if diff := cmp.Diff(map[string]int{leader: 240}, mail.ByProject()); diff != "" {
 		t.Fatalf("only the leader sends (-want +got):\n%s", diff)
 	}
 	if a := send("GET", instances[other].URL+"/v1/admin/locks", AdminKey, ""); a.status != 200 || !strings.Contains(a.body, `"name":"relay"`) {
@@ -184,20 +184,20 @@ func TestLeaderIsKilled(t *testing.T) {
 		testkit.Eventually(t, "the metrics agree", func() bool { return Metric(t, ops[name], "firsttap_push_attempts_total") == want })
 	}
 
-	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = hung })
+	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = requestTimeout })
 	ids = append(ids, MakeDispatch(t, instances[other]))
 	testkit.Eventually(t, "some are under way", sent(250))
 	instances[leader].Kill()
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 0 })
-	testkit.Within(t, leaseEnds, "the other takes over", func() bool { return sent(280)() && len(b.unsettled()) == 0 })
+	testkit.Within(t, leaseTakeover, "the other takes over", func() bool { return sent(280)() && len(db.unsentMessages()) == 0 })
 	messages, again := mail.Count()
-	underWay := mail.By()[leader] - 240 // none was answered before the kill
-	if messages != 280 || again != underWay || mail.By()[other] != 40 {
-		t.Errorf("%d messages, %d of them again, %d were under way; by whom: %v", messages, again, underWay, mail.By())
+	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
+	if messages != 280 || again != underWay || mail.ByProject()[other] != 40 {
+		t.Errorf("%d messages, %d of them again, %d were under way; by whom: %v", messages, again, underWay, mail.ByProject())
 	}
 	for _, d := range drivers {
 		for _, id := range ids {
-			if diff := cmp.Diff([]string{"dispatch.opened"}, shows(fcm, pushToken(d), id)); diff != "" {
+			if diff := cmp.Diff([]string{"dispatch.opened"}, shownTypes(fcm, pushToken(d), id)); diff != "" {
 				t.Errorf("%s of %s (-want +got):\n%s", d.ID, id, diff)
 			}
 		}
@@ -213,20 +213,20 @@ func TestRedisIsAway(t *testing.T) {
 		"leader with its lock in Redis": {"FIRSTTAP_RELAY=leader"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fcm := ListenFCM(t)
-			mail := OpenMail(fcm)
+			fcm := StartFCM(t)
+			mail := RecordDeliveries(fcm)
 			url := servertest.MariaDBURL(t)
 			redis := servertest.StartRedis(t)
 			settings = append(settings, "FIRSTTAP_REDIS_URL="+redis.URL())
-			one := Start(t, Pushing(url, fcm, "one", settings...)...)
-			two := Start(t, Pushing(url, fcm, "two", settings...)...)
-			drivers := DriversIn(t, one, "seoul", 200)
+			one := Start(t, PushSettings(url, fcm, "one", settings...)...)
+			two := Start(t, PushSettings(url, fcm, "two", settings...)...)
+			drivers := MakeDriversWithPhones(t, one, "seoul", 200)
 			arrived := func(n int) func() bool {
 				return func() bool { messages, _ := mail.Count(); return messages == n }
 			}
 			ids := []string{MakeDispatch(t, one)}
 			testkit.Eventually(t, "everybody is told", arrived(200))
-			before := mail.By()
+			before := mail.ByProject()
 
 			redis.Kill()
 			fcm.Set(func(k *fcmtest.Knobs) { k.Latency = time.Second })
@@ -241,14 +241,14 @@ func TestRedisIsAway(t *testing.T) {
 			if _, again := mail.Count(); again != 0 {
 				t.Errorf("%d were told again", again)
 			}
-			by := mail.By()
+			by := mail.ByProject()
 			both := by["one"] > before["one"] && by["two"] > before["two"]
 			if name == "all" && !both || name == "leader" && both {
 				t.Errorf("who has sent: %v, and with Redis %v", by, before)
 			}
 			for _, d := range drivers {
 				for _, id := range ids {
-					if diff := cmp.Diff([]string{"dispatch.opened"}, shows(fcm, pushToken(d), id)); diff != "" {
+					if diff := cmp.Diff([]string{"dispatch.opened"}, shownTypes(fcm, pushToken(d), id)); diff != "" {
 						t.Errorf("%s of %s (-want +got):\n%s", d.ID, id, diff)
 					}
 				}
@@ -262,37 +262,39 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
 		const drivers, dispatches = 125, 4
-		fcm := ListenFCM(t)
-		mail := OpenMail(fcm)
-		b := OpenBooks(t, url)
-		one := Start(t, Pushing(url, fcm, "one")...)
-		DriversIn(t, one, "seoul", drivers)
-		Start(t, Pushing(url, fcm, "two")...)
+		fcm := StartFCM(t)
+		mail := RecordDeliveries(fcm)
+		db := OpenDatabase(t, url)
+		one := Start(t, PushSettings(url, fcm, "one")...)
+		MakeDriversWithPhones(t, one, "seoul", drivers)
+		Start(t, PushSettings(url, fcm, "two")...)
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 2 * time.Second })
 		for range dispatches {
 			MakeDispatch(t, one)
 		}
-		leased := func() int { return b.Count("(SELECT DISTINCT claim FROM notifications WHERE state=0 AND claim<>'') x") }
-		testkit.Eventually(t, "both send", func() bool { return mail.By()["one"] > 10 && mail.By()["two"] > 10 && leased() == 2 })
+		leased := func() int {
+			return db.Count("(SELECT DISTINCT claim FROM notifications WHERE state=0 AND claim<>'') x")
+		}
+		testkit.Eventually(t, "both send", func() bool { return mail.ByProject()["one"] > 10 && mail.ByProject()["two"] > 10 && leased() == 2 })
 		one.signal(syscall.SIGTERM)
 		told := time.Now()
 		testkit.Await(t, "the instance ends", one.done)
 		if n := leased(); n > 1 {
 			t.Error("what the instance had leased is still leased")
 		}
-		if n := b.Count("outbox WHERE state=0 AND claim<>''"); n != 0 {
+		if n := db.Count("outbox WHERE state=0 AND claim<>''"); n != 0 {
 			t.Errorf("%d events are still leased", n)
 		}
-		byOne := mail.By()["one"]
+		byOne := mail.ByProject()["one"]
 		fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 100 * time.Millisecond })
 		testkit.Eventually(t, "the other sends the rest", func() bool { n, _ := mail.Count(); return n == drivers*dispatches })
-		took := mail.latest().Sub(told)
+		took := mail.lastNew().Sub(told)
 		if took > 30*time.Second {
 			t.Errorf("the last came %s after the instance was told to end: when its lease ended", took)
 		}
-		testkit.Eventually(t, "all is settled", func() bool { return len(b.unsettled()) == 0 })
-		if _, again := mail.Count(); again != 0 || mail.By()["one"] != byOne {
-			t.Errorf("%d were told again, although what was under way had ended; by whom: %v", again, mail.By())
+		testkit.Eventually(t, "all is settled", func() bool { return len(db.unsentMessages()) == 0 })
+		if _, again := mail.Count(); again != 0 || mail.ByProject()["one"] != byOne {
+			t.Errorf("%d were told again, although what was under way had ended; by whom: %v", again, mail.ByProject())
 		}
 		t.Logf("one sent %d, the last came %s after it was told to end", byOne, took)
 	})
@@ -302,23 +304,23 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 func TestReminderOutlivesItsInstance(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
-		fcm := ListenFCM(t)
-		b := OpenBooks(t, url)
+		fcm := StartFCM(t)
+		db := OpenDatabase(t, url)
 		settings := "FIRSTTAP_REMIND_BEFORE=1h"
-		i := Start(t, Pushing(url, fcm, "one", settings)...)
-		drivers := DriversIn(t, i, "seoul", 3)
+		i := Start(t, PushSettings(url, fcm, "one", settings)...)
+		drivers := MakeDriversWithPhones(t, i, "seoul", 3)
 		due := time.Now().Add(6 * time.Second)
-		id := MustOffer(t, i, Job{Region: "seoul", starts: due.Add(time.Hour)})
+		id := MakeDispatchWith(t, i, DispatchOptions{Region: "seoul", starts: due.Add(time.Hour)})
 		if a := Accept(i, id, drivers[0], 1); !a.Won() {
 			t.Fatal(a)
 		}
-		testkit.Eventually(t, "all is told", func() bool { return b.Count("outbox WHERE state = 0") == 0 && len(b.unsettled()) == 0 })
+		testkit.Eventually(t, "all is told", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
 		i.Kill()
 		if time.Now().After(due) {
 			t.Fatal("the instance was not killed before the reminder was due")
 		}
-		two := Start(t, Pushing(url, fcm, "two", settings)...)
-		three := Start(t, Pushing(url, fcm, "three", settings)...)
+		two := Start(t, PushSettings(url, fcm, "two", settings)...)
+		three := Start(t, PushSettings(url, fcm, "three", settings)...)
 		testkit.Eventually(t, "the reminder is due", func() bool { return time.Now().After(due) })
 		for _, i := range []*Instance{two, three, two} {
 			if r := runNow(t, i, "remind"); r.Status != "SUCCEEDED" {
@@ -339,11 +341,11 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 			}
 			return n
 		}
-		testkit.Eventually(t, "the driver is reminded", func() bool { return count() > 0 && len(b.unsettled()) == 0 })
-		if n := count(); n != 1 || b.Count("notifications WHERE type='dispatch.reminder'") != 1 {
+		testkit.Eventually(t, "the driver is reminded", func() bool { return count() > 0 && len(db.unsentMessages()) == 0 })
+		if n := count(); n != 1 || db.Count("notifications WHERE type='dispatch.reminder'") != 1 {
 			t.Errorf("reminded %d times", n)
 		}
-		if shown := shows(fcm, pushToken(drivers[0]), id); len(shown) == 0 || shown[len(shown)-1] != "dispatch.reminder" {
+		if shown := shownTypes(fcm, pushToken(drivers[0]), id); len(shown) == 0 || shown[len(shown)-1] != "dispatch.reminder" {
 			t.Errorf("the phone shows %v", shown)
 		}
 	})
@@ -351,14 +353,14 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 
 // With FIRSTTAP_PUSH=log nothing leaves the house, and all else is as if it had.
 func TestPushesAreLogged(t *testing.T) {
-	fcm := ListenFCM(t)
+	fcm := StartFCM(t)
 	url := servertest.MariaDBURL(t)
-	i := Start(t, Pushing(url, fcm, "demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_LOG=info")...)
-	driver := DriversIn(t, i, "seoul", 1)[0]
+	i := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_PUSH=log", "FIRSTTAP_LOG=info")...)
+	driver := MakeDriversWithPhones(t, i, "seoul", 1)[0]
 	id := MakeDispatch(t, i)
 	testkit.Eventually(t, "it counts as sent", func() bool {
 		n := notificationsOf(t, i, id)
-		return n.are()["dispatch.opened SENT"] == 1
+		return n.byTypeAndStatus()["dispatch.opened SENT"] == 1
 	})
 	if n := fcm.Requests(); n != 0 {
 		t.Errorf("%d requests to FCM", n)

@@ -10,14 +10,14 @@ import (
 )
 
 // raceRound lets the drivers tap on one dispatch over the instances and checks that one wins, stored as told.
-func raceRound(t *testing.T, b *Books, instances []*Instance, drivers []Person) {
+func raceRound(t *testing.T, db *Database, instances []*Instance, drivers []Driver) {
 	t.Helper()
 	id := MakeDispatch(t, instances[0])
-	answers := Together(len(drivers), func(k int) Answer { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
-	oneWinner(t, b, id, 1, drivers, answers)
+	answers := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
+	oneWinner(t, db, id, 1, drivers, answers)
 }
 
-func oneWinner(t *testing.T, b *Books, id string, round int, drivers []Person, answers []Answer) {
+func oneWinner(t *testing.T, db *Database, id string, round int, drivers []Driver, answers []Response) {
 	t.Helper()
 	winner := -1
 	for k, a := range answers {
@@ -33,7 +33,7 @@ func oneWinner(t *testing.T, b *Books, id string, round int, drivers []Person, a
 	if winner < 0 {
 		t.Fatalf("no winner among %v", answers)
 	}
-	b.isWonBy(id, round, drivers[winner].ID, answers[winner].Claim.ID)
+	db.mustBeWonBy(id, round, drivers[winner].ID, answers[winner].Claim.ID)
 }
 
 func TestExactlyOneWinner(t *testing.T) {
@@ -48,13 +48,13 @@ func TestExactlyOneWinner(t *testing.T) {
 					many, few = 50, 5
 				}
 				instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-				b := OpenBooks(t, url)
+				db := OpenDatabase(t, url)
 				drivers := MakeDrivers(t, instances[0], 200)
 				for range many {
-					raceRound(t, b, instances, drivers[:30])
+					raceRound(t, db, instances, drivers[:30])
 				}
 				for range few {
-					raceRound(t, b, instances, drivers)
+					raceRound(t, db, instances, drivers)
 				}
 				t.Logf("%d rounds of 30 and %d of 200 drivers over two instances: one winner each, stored as told", many, few)
 			})
@@ -66,12 +66,12 @@ func TestSameDriverTapsTwice(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
 		instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		driver := MakeDrivers(t, instances[0], 1)[0]
 		for round := range 40 {
 			id := MakeDispatch(t, instances[0])
 			// On one instance in the even rounds, over both in the odd ones.
-			answers := Together(4, func(k int) Answer { return Accept(instances[k*(round%2)%2], id, driver, 1) })
+			answers := Together(4, func(k int) Response { return Accept(instances[k*(round%2)%2], id, driver, 1) })
 			fresh := 0
 			for _, a := range answers {
 				if !a.Won() || a.Claim.ID != answers[0].Claim.ID {
@@ -84,7 +84,7 @@ func TestSameDriverTapsTwice(t *testing.T) {
 			if fresh > 1 {
 				t.Fatalf("%d of four taps made the claim", fresh)
 			}
-			b.isWonBy(id, 1, driver.ID, answers[0].Claim.ID)
+			db.mustBeWonBy(id, 1, driver.ID, answers[0].Claim.ID)
 		}
 	})
 }
@@ -96,8 +96,8 @@ func TestOverlappingWorkIsClaimedOnce(t *testing.T) {
 		drivers := MakeDrivers(t, instances[0], 40)
 		starts := time.Now().Add(time.Hour)
 		for _, d := range drivers {
-			ids := []string{makeDispatchAt(t, instances[0], starts), makeDispatchAt(t, instances[0], starts.Add(30*time.Minute))}
-			answers := Together(2, func(k int) Answer { return Accept(instances[k], ids[k], d, 1) })
+			ids := []string{MakeDispatchWith(t, instances[0], DispatchOptions{starts: starts}), MakeDispatchWith(t, instances[0], DispatchOptions{starts: starts.Add(30 * time.Minute)})}
+			answers := Together(2, func(k int) Response { return Accept(instances[k], ids[k], d, 1) })
 			won, busy := 0, 0
 			for _, a := range answers {
 				if a.Won() {
@@ -118,7 +118,7 @@ func TestRounds(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
 		one, two := Start(t, settings...), Start(t, settings...)
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, one, 22)
 		second, third := drivers[20], drivers[21]
 		for _, first := range drivers[:20] { // each gives back once: that is limited
@@ -145,9 +145,9 @@ func TestRounds(t *testing.T) {
 			if !a.Won() {
 				t.Fatalf("round 2 on the instance that knows round 1 to be taken: %s", a)
 			}
-			b.isWonBy(id, 2, third.ID, a.Claim.ID)
-			if n := b.Count("claims WHERE dispatch_id=? AND round=1 AND outcome='WITHDRAWN' AND ended_at IS NOT NULL", id); n != 1 {
-				t.Fatal("the claim given back is not in the books")
+			db.mustBeWonBy(id, 2, third.ID, a.Claim.ID)
+			if n := db.Count("claims WHERE dispatch_id=? AND round=1 AND outcome='WITHDRAWN' AND ended_at IS NOT NULL", id); n != 1 {
+				t.Fatal("the claim given back is not in the database")
 			}
 		}
 	})

@@ -65,19 +65,19 @@ type taken struct {
 
 // racing makes dispatches and has all drivers tap on each of them together, until stop. It returns what they were told; an
 // answer that is none of ours fails the test.
-func racing(t *testing.T, b *balancer, drivers []Person, stop <-chan struct{}) (won []taken) {
+func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}) (won []taken) {
 	for {
 		select {
 		case <-stop:
 			return won
 		default:
 		}
-		id, err := offer(b.pick(), Job{Region: "seoul"})
+		id, err := createDispatch(b.pick(), DispatchOptions{Region: "seoul"})
 		if err != nil {
 			t.Error(err)
 			return won
 		}
-		answers := Together(len(drivers), func(k int) Answer { return Accept(b.pick(), id, drivers[k], 1) })
+		answers := Together(len(drivers), func(k int) Response { return Accept(b.pick(), id, drivers[k], 1) })
 		for k, a := range answers {
 			switch {
 			case a.Won():
@@ -137,9 +137,9 @@ func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool
 // Three instances are replaced one after the other, as a deployment does it, under load: nothing fails, nothing is lost,
 // everything is told once.
 func TestRollingRestart(t *testing.T) {
-	url, fcm := servertest.MariaDBURL(t), ListenFCM(t)
-	mail := OpenMail(fcm)
-	settings := Pushing(url, fcm, "rolling", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_DRAIN=400ms")
+	url, fcm := servertest.MariaDBURL(t), StartFCM(t)
+	mail := RecordDeliveries(fcm)
+	settings := PushSettings(url, fcm, "rolling", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_DRAIN=400ms")
 	fleet, urls := make([]*Instance, 3), make([]string, 3)
 	begin := func(k int, addr string) {
 		fleet[k] = Start(t, append(slices.Clone(settings), "FIRSTTAP_ADDR="+addr)...)
@@ -149,7 +149,7 @@ func TestRollingRestart(t *testing.T) {
 		urls[k] = fleet[k].URL
 	}
 	balance := openBalancer(t, urls)
-	drivers := DriversIn(t, fleet[0], "seoul", 6)
+	drivers := MakeDriversWithPhones(t, fleet[0], "seoul", 6)
 
 	var load, hearing sync.WaitGroup
 	stop := make(chan struct{})
@@ -157,7 +157,7 @@ func TestRollingRestart(t *testing.T) {
 	var made atomic.Int64 // known when the load is over
 	made.Store(-1)
 	heard := &listening{accepted: map[string]int{}, begun: make(chan struct{})}
-	gaveUp := time.Now().Add(3 * hung)
+	gaveUp := time.Now().Add(3 * requestTimeout)
 	hearing.Go(func() {
 		heard.follow(t, balance, func(l *listening) bool {
 			return int64(len(l.accepted)) == made.Load() || time.Now().After(gaveUp)
@@ -181,30 +181,30 @@ func TestRollingRestart(t *testing.T) {
 	all := slices.Concat(won...)
 	made.Store(int64(len(all)))
 	// The last word may have been said before anybody knew that it was: one more event makes the stream look again.
-	if _, err := offer(balance.pick(), Job{Region: "nowhere"}); err != nil {
+	if _, err := createDispatch(balance.pick(), DispatchOptions{Region: "nowhere"}); err != nil {
 		t.Error(err)
 	}
 	hearing.Wait()
 
-	books := OpenBooks(t, url)
+	db := OpenDatabase(t, url)
 	if len(all) < 20 {
 		t.Errorf("only %d dispatches were raced for", len(all))
 	}
 	for _, w := range all {
-		books.isWonBy(w.dispatch, 1, w.winner, w.claim)
+		db.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
 		if n := heard.accepted[w.dispatch]; n != 1 && heard.resyncs == 0 {
 			t.Errorf("%s: the stream told %d times who has it", w.dispatch, n)
 		}
 	}
-	testkit.Eventually(t, "every tap is in the ledger", func() bool { return books.Count("attempts") == len(all)*len(drivers) })
+	testkit.Eventually(t, "every tap is in the ledger", func() bool { return db.Count("attempts") == len(all)*len(drivers) })
 	// What an instance had too much of, or could not give back, is told when its lease has ended.
-	testkit.Within(t, leaseEnds, "everything is told", func() bool {
-		return books.Count("outbox WHERE state = 0") == 0 && books.Count("notifications WHERE state = 0") == 0
+	testkit.Within(t, leaseTakeover, "everything is told", func() bool {
+		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
 	})
 	messages, again := mail.Count()
 	t.Logf("%d dispatches, %d taps, %d pushes, %d of them again; the stream moved %d times, %d resyncs",
 		len(all), len(all)*len(drivers), messages, again, heard.moved, heard.resyncs)
-	if n := books.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
+	if n := db.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
 		t.Errorf("%d winners' phones are told of %d wins", n, len(all))
 	}
 	if again > 0 || heard.resyncs > 0 || heard.moved == 0 {

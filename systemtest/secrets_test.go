@@ -21,11 +21,11 @@ const (
 // withPassword is the empty database of the URL, for a user who has a password.
 func withPassword(t *testing.T, raw string) string {
 	t.Helper()
-	b := OpenBooks(t, raw)
+	db := OpenDatabase(t, raw)
 	for _, statement := range []string{
 		"CREATE USER 'app'@'%' IDENTIFIED BY '" + dbPassword + "'", "GRANT ALL ON *.* TO 'app'@'%'",
 	} {
-		if _, err := b.DB.Exec(statement); err != nil {
+		if _, err := db.DB.Exec(statement); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	redis := servertest.StartRedis(t, "--requirepass", redisPassword)
 	db := servertest.StartMariaDB(t)
 	emulator := servertest.StartFirebaseAuth(t)
-	fcm := ListenFCM(t)
+	fcm := StartFCM(t)
 	dbURL := withPassword(t, db.URL(t))
 	redisURL := strings.Replace(redis.URL(), "redis://", "redis://:"+redisPassword+"@", 1)
 	settings := []string{
@@ -130,7 +130,7 @@ func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]st
 	if made.status != 200 || token == "" {
 		t.Fatal(made)
 	}
-	d := Person{id, token}
+	d := Driver{id, token}
 	secrets["a token"] = token
 	issued := send("POST", i.URL+"/v1/admin/drivers/"+id+"/tokens", AdminKey, "")
 	_, rest, _ = strings.Cut(issued.body, `"token":"`)

@@ -21,8 +21,8 @@ import (
 // inProcess serves in this process, with patience of the test's own, until the test ends. It returns host:port.
 func inProcess(t *testing.T, p config.Timeouts) *Instance {
 	t.Helper()
-	c, err := config.Read(testkit.Environment("FIRSTTAP_ADDR=127.0.0.1:0", "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY="+AdminKey,
-		"FIRSTTAP_JWT_SECRET=a-secret-for-the-tests-of-firsttap", "FIRSTTAP_DATABASE_URL=sqlite://"+filepath.Join(t.TempDir(), "test.db")))
+	c, err := config.Read(testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0", "FIRSTTAP_OPS_ADDR", "", "FIRSTTAP_ADMIN_KEY", AdminKey,
+		"FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_DATABASE_URL", "sqlite://"+filepath.Join(t.TempDir(), "test.db")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func drip(conn net.Conn, text, more string) (string, time.Duration) {
 			}
 		}
 	})
-	conn.SetReadDeadline(time.Now().Add(hung))
+	conn.SetReadDeadline(time.Now().Add(testkit.Patience))
 	answer, _ := io.ReadAll(conn)
 	took := time.Since(began)
 	close(gone)
@@ -139,7 +139,7 @@ func TestLargeRequests(t *testing.T) {
 	d := MakeDrivers(t, i, 1)[0]
 	ask := func(text string) string {
 		conn := i.dial()
-		conn.SetDeadline(time.Now().Add(hung))
+		conn.SetDeadline(time.Now().Add(testkit.Patience))
 		go io.WriteString(conn, text)
 		line, _ := bufio.NewReader(conn).ReadString('\n')
 		return line

@@ -30,8 +30,8 @@ func (s *startup) Write(p []byte) (int, error) {
 func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 	t.Helper()
 	addr := testkit.FreeAddress(t)
-	c, err := config.Read(testkit.Environment(append(more, "FIRSTTAP_ADDR="+addr, "FIRSTTAP_OPS_ADDR=", "FIRSTTAP_ADMIN_KEY="+AdminKey,
-		"FIRSTTAP_JWT_SECRET=a-secret-for-the-tests-of-firsttap", "FIRSTTAP_DATABASE_URL="+databaseURL, "FIRSTTAP_DRAIN=0")...))
+	c, err := config.Read(testkit.Settings(append(more, "FIRSTTAP_ADDR", addr, "FIRSTTAP_OPS_ADDR", "", "FIRSTTAP_ADMIN_KEY", AdminKey,
+		"FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_DATABASE_URL", databaseURL, "FIRSTTAP_DRAIN", "0")...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 // While another process keeps it from migrating, an instance lives, is not ready, and says so to everybody.
 func TestServesWhileItMigrates(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		other, err := OpenBooks(t, url).DB.Conn(t.Context())
+		other, err := OpenDatabase(t, url).DB.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,10 +95,10 @@ func TestServesWhileItMigrates(t *testing.T) {
 // With FIRSTTAP_MIGRATE=off, an instance starts on a database that has every migration, a newer one's too, and on no other.
 func TestMigrateOff(t *testing.T) {
 	test := func(t *testing.T, url string) {
-		const off = "FIRSTTAP_MIGRATE" + "=off"
+		off := []string{"FIRSTTAP_MIGRATE", "off"}
 		refused := func() {
 			t.Helper()
-			err := <-startUp(t, url, off).ended
+			err := <-startUp(t, url, off...).ended
 			if err == nil || !strings.Contains(err.Error(), "firsttap migrate up") || !strings.Contains(err.Error(), "of the migrations") {
 				t.Fatalf("got %v", err)
 			}
@@ -113,7 +113,7 @@ func TestMigrateOff(t *testing.T) {
 			}
 		}
 		env := testkit.Settings("FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey,
-			"FIRSTTAP_JWT_SECRET", "a-secret-for-the-tests-of-firsttap", "FIRSTTAP_MIGRATE", "off")
+			"FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_MIGRATE", "off")
 		migrate := func(arg string) {
 			t.Helper()
 			if _, err := command(t, env, "migrate", arg); err != nil {
@@ -121,27 +121,27 @@ func TestMigrateOff(t *testing.T) {
 			}
 		}
 		refused()
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		if strings.HasPrefix(url, "mysql") {
-			if n := b.Count("information_schema.tables WHERE table_schema = DATABASE()"); n != 0 {
+			if n := db.Count("information_schema.tables WHERE table_schema = DATABASE()"); n != 0 {
 				t.Errorf("a start that was refused has made %d tables", n)
 			}
 		}
 		migrate("up")
-		starts(off)
+		starts(off...)
 		migrate("down")
 		refused()
 		migrate("up")
-		if _, err := b.DB.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)"); err != nil {
+		if _, err := db.DB.Exec("INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, TRUE)"); err != nil {
 			t.Fatal(err)
 		}
-		starts(off)
+		starts(off...)
 		starts()
 	}
 	onServers(t, test)
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "off.db")) })
 	t.Run("another value", func(t *testing.T) {
-		if _, err := config.Read(testkit.Environment("FIRSTTAP_MIGRATE" + "=maybe")); err == nil || !strings.Contains(err.Error(), "want auto or off") {
+		if _, err := config.Read(testkit.Settings("FIRSTTAP_MIGRATE", "maybe")); err == nil || !strings.Contains(err.Error(), "want auto or off") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -111,10 +111,10 @@ const (
 
 // A tap is one trace, the caller's, with what it asked of Redis and the database, and none of what must stay here.
 func TestTraceOfAnAccept(t *testing.T) {
-	r, fcm := listenOTLP(t), ListenFCM(t)
-	i := Start(t, Pushing(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_LOG=info",
+	r, fcm := listenOTLP(t), StartFCM(t)
+	i := Start(t, PushSettings(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_LOG=info",
 		"OTEL_EXPORTER_OTLP_ENDPOINT="+r.url, "OTEL_BSP_SCHEDULE_DELAY=50", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test")...)
-	drivers := DriversIn(t, i, "seoul", 2)
+	drivers := MakeDriversWithPhones(t, i, "seoul", 2)
 	id := MakeDispatch(t, i)
 	won := sendWith("POST", i.URL+"/v1/dispatches/"+id+"/accept", drivers[0].Token, `{"round":1}`,
 		"traceparent", "00-"+aTrace+"-"+aParent+"-01")
@@ -232,7 +232,7 @@ func TestNoTraces(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ops := testkit.FreeAddress(t)
 			Start(t, append(set, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")...)
-			var running Answer
+			var running Response
 			testkit.Eventually(t, "the operations are served", func() bool {
 				running = send("GET", "http://"+ops+"/debug/pprof/goroutine?debug=2", "", "")
 				return running.status == 200

@@ -1,2 +1,2 @@
-// Package testkit is what tests of several packages share: waiting for a state, starting together, settings, logs.
+// Package testkit has what the tests of several packages share: waiting for a state, concurrent calls, settings, logs.
 package testkit

@@ -1,40 +1,89 @@
 package testkit
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 )
 
-// Patience is how long nothing in a test may take: what has not happened by then never will.
-const Patience = 20 * time.Second
+// Patience bounds every wait: what has not happened by then never will. No test asserts it.
+const Patience = 40 * time.Second
 
-// Eventually polls until ok, for patience at most.
+// Eventually polls until ok, and fails the test after Patience.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	Within(t, Patience, what, ok)
 }
 
-// Within polls until ok, for most at most.
-func Within(t testing.TB, most time.Duration, what string, ok func() bool) {
+// Within is Eventually with a patience of the test's own.
+func Within(t testing.TB, patience time.Duration, what string, ok func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
+	if !Poll(patience, ok) {
+		t.Fatalf("never: %s", what)
+	}
+}
+
+// Retry calls check until it returns nil. After Patience it fails the test with the last error.
+func Retry(t testing.TB, check func() error) {
+	t.Helper()
+	var err error
+	if !Poll(Patience, func() bool { err = check(); return err == nil }) {
+		t.Fatal(err)
+	}
+}
+
+// Poll polls until ok, and reports whether it was within patience. Any goroutine may call it.
+func Poll(patience time.Duration, ok func() bool) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(most)
+	end := time.After(patience)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("never: %s", what)
+			return false
 		}
 	}
+	return true
 }
 
-// Await fails the test when c is not closed in time.
-func Await(t testing.TB, what string, c <-chan struct{}) {
+// Await returns what c delivers, or the zero value once c is closed. It fails the test after Patience.
+func Await[T any](t testing.TB, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
-	case <-c:
+	case v = <-c:
 	case <-time.After(Patience):
 		t.Fatalf("never: %s", what)
 	}
+	return v
+}
+
+// Together calls do(0) to do(n-1) at the same time: each in a goroutine, released when all have started. It returns
+// when all calls have.
+func Together(n int, do func(k int)) {
+	var started, running sync.WaitGroup
+	gate := make(chan struct{})
+	started.Add(n)
+	for k := range n {
+		running.Go(func() {
+			started.Done()
+			<-gate
+			do(k)
+		})
+	}
+	started.Wait()
+	close(gate)
+	running.Wait()
+}
+
+// Run calls run in a goroutine. It ends run's context, and waits until run has returned, when stop is called and when
+// the test ends.
+func Run(t testing.TB, run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { run(ctx) })
+	stop = func() { cancel(); running.Wait() }
+	t.Cleanup(stop)
+	return stop
 }

@@ -14,6 +14,7 @@ import (
 	"firsttap/lock"
 	"firsttap/lock/gocronlock"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // brief is renewed, and missed, soon.
@@ -30,7 +31,7 @@ func TestBindEndsWithTheLease(t *testing.T) {
 			causes <- context.Cause(ctx)
 			return errNo
 		}), listener)
-		fence := receive(t, "it runs", running)
+		fence := testkit.Await(t, "it runs", running)
 
 		broken, err := strategy.(lock.Registry).Break(t.Context(), "job")
 		if err != nil {
@@ -39,10 +40,10 @@ func TestBindEndsWithTheLease(t *testing.T) {
 		if broken.Owner == "" || broken.Fence <= fence {
 			t.Errorf("the task's fence was %d, and then broken: %+v", fence, broken)
 		}
-		if cause := receive(t, "the context ends", causes); !errors.Is(cause, lock.ErrLost) {
+		if cause := testkit.Await(t, "the context ends", causes); !errors.Is(cause, lock.ErrLost) {
 			t.Errorf("the context's end is %v", cause)
 		}
-		if err := receive(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
+		if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
 			t.Errorf("gocron is told %v", err)
 		}
 	})
@@ -60,9 +61,9 @@ func TestBindEndsWhenTheServerDoesNotAnswer(t *testing.T) {
 		<-ctx.Done()
 		return nil
 	}), listener)
-	receive(t, "it runs", running)
+	testkit.Await(t, "it runs", running)
 	server.Freeze()
-	if err := receive(t, "the run fails", errs); !errors.Is(err, lock.ErrUnreachable) {
+	if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, lock.ErrUnreachable) {
 		t.Errorf("gocron is told %v", err)
 	}
 }
@@ -95,10 +96,10 @@ func TestBindWithoutLease(t *testing.T) {
 				t.Error("it ran")
 				return nil
 			}), listener)
-			if err := receive(t, "the run fails", errs); !errors.Is(err, gocronlock.ErrNoLease) {
+			if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, gocronlock.ErrNoLease) {
 				t.Errorf("gocron is told %v", err)
 			}
-			if m := receive(t, "it is logged", messages); !strings.Contains(m, "that") {
+			if m := testkit.Await(t, "it is logged", messages); !strings.Contains(m, "that") {
 				t.Errorf("logged: %s", m)
 			}
 		})

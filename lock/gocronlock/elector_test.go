@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"firsttap/lock"
+	"firsttap/testkit"
 )
 
 // skips says when a run was skipped: gocron tells nobody but its monitor what an Elector said.
@@ -39,15 +40,15 @@ func TestElector(t *testing.T) {
 		ran, nextRan := make(chan struct{}, 1), make(chan struct{}, 1)
 		s := start(t, gocron.WithDistributedElector(leader))
 		add(t, s, often, "job", func() { runs.Add(1); tell(ran) })
-		receive(t, "the leader's job runs", ran)
+		testkit.Await(t, "the leader's job runs", ran)
 
 		skipped := make(skips, 1)
 		add(t, start(t, gocron.WithDistributedElector(next), gocron.WithMonitor(skipped)), often, "job",
 			func() { nextRuns.Add(1); tell(nextRan) })
 		defer func() { _ = next.Resign(context.WithoutCancel(t.Context())) }()
 		for range 3 {
-			receive(t, "the other's run is skipped", skipped)
-			receive(t, "the leader's job runs", ran)
+			testkit.Await(t, "the other's run is skipped", skipped)
+			testkit.Await(t, "the leader's job runs", ran)
 		}
 		if n := nextRuns.Load(); n > 0 {
 			t.Errorf("%d runs beside the leader's", n)
@@ -60,7 +61,7 @@ func TestElector(t *testing.T) {
 		if err := leader.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		receive(t, "the other takes over", nextRan)
+		testkit.Await(t, "the other takes over", nextRan)
 		if n := runs.Load(); n != before {
 			t.Errorf("%d runs after the shutdown", n-before)
 		}

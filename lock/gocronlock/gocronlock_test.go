@@ -17,11 +17,10 @@ import (
 	"firsttap/lock/gocronlock"
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
-
-const patience = 20 * time.Second
 
 // long is a hold that is over within a test only when it is released.
 var long = lock.Renewed(time.Minute, time.Hour)
@@ -111,16 +110,6 @@ func failed() (gocron.JobOption, <-chan error) {
 	return gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })), errs
 }
 
-func receive[T any](t *testing.T, what string, from <-chan T) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(patience):
-		t.Fatalf("never: %s", what)
-	}
-	return v
-}
-
 func mustBeHeld(t *testing.T, rival *lock.Locker, name string) {
 	t.Helper()
 	lease, err := rival.Acquire(t.Context(), name, lock.Fixed(time.Minute))
@@ -135,7 +124,7 @@ func mustBeHeld(t *testing.T, rival *lock.Locker, name string) {
 // mustBecomeFree waits for a release: the hold of the test's jobs outlasts the wait.
 func mustBecomeFree(t *testing.T, rival *lock.Locker, name string) {
 	t.Helper()
-	lease, err := rival.Acquire(t.Context(), name, lock.Hold{TTL: time.Minute, Wait: patience})
+	lease, err := rival.Acquire(t.Context(), name, lock.Hold{TTL: time.Minute, Wait: testkit.Patience})
 	if err != nil {
 		t.Fatalf("%s was not released: %v", name, err)
 	}

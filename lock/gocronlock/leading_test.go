@@ -13,6 +13,7 @@ import (
 	"firsttap/lock"
 	"firsttap/lock/gocronlock"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // candidate is a Leader whose lead is over within a test only when it is handed over.
@@ -35,7 +36,7 @@ func TestLeading(t *testing.T) {
 		s := start(t)
 		add(t, s, often, "led", locks.Bind(func(context.Context) error { runs.Add(1); tell(ran); return nil }),
 			gocron.WithDistributedJobLocker(locks))
-		receive(t, "the leader's job runs", ran)
+		testkit.Await(t, "the leader's job runs", ran)
 
 		other := start(t)
 		listener, errs := refused()
@@ -44,11 +45,11 @@ func TestLeading(t *testing.T) {
 		own := newLocks(t, strategy, long)
 		add(t, other, often, "own", own.Bind("own", func(context.Context) error { tell(nextOwn); return nil }), gocron.WithDistributedJobLocker(own))
 		for range 3 {
-			if err := receive(t, "the other is refused", errs); !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrUnavailable) {
+			if err := testkit.Await(t, "the other is refused", errs); !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrUnavailable) {
 				t.Errorf("it is refused with %v", err)
 			}
-			receive(t, "the leader's job runs", ran)
-			receive(t, "a job with a lease of its own runs", nextOwn)
+			testkit.Await(t, "the leader's job runs", ran)
+			testkit.Await(t, "a job with a lease of its own runs", nextOwn)
 		}
 		if n := nextRuns.Load(); n > 0 {
 			t.Errorf("%d runs beside the leader's", n)
@@ -61,7 +62,7 @@ func TestLeading(t *testing.T) {
 		if err := leader.Resign(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		receive(t, "the other takes over", nextRan)
+		testkit.Await(t, "the other takes over", nextRan)
 		if n := runs.Load(); n != before {
 			t.Errorf("%d runs after the shutdown", n-before)
 		}
@@ -81,15 +82,15 @@ func TestLeadingBindEndsWithTheLead(t *testing.T) {
 			causes <- context.Cause(ctx)
 			return errNo
 		}), listener, gocron.WithDistributedJobLocker(locks))
-		fence := receive(t, "it runs", running)
+		fence := testkit.Await(t, "it runs", running)
 		broken, err := strategy.(lock.Registry).Break(t.Context(), "jobs")
 		if err != nil || broken.Fence <= fence {
 			t.Fatalf("the task's fence was %d, and then broken: %+v, %v", fence, broken, err)
 		}
-		if cause := receive(t, "the context ends", causes); !errors.Is(cause, lock.ErrLost) {
+		if cause := testkit.Await(t, "the context ends", causes); !errors.Is(cause, lock.ErrLost) {
 			t.Errorf("the context's end is %v", cause)
 		}
-		if err := receive(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
+		if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
 			t.Errorf("gocron is told %v", err)
 		}
 	})
@@ -163,11 +164,11 @@ func TestLeadingBindEndsWithTheScheduler(t *testing.T) {
 		causes <- context.Cause(ctx)
 		return nil
 	}), gocron.WithDistributedJobLocker(locks))
-	receive(t, "it runs", running)
+	testkit.Await(t, "it runs", running)
 	if err := s.Shutdown(); err != nil {
 		t.Fatal(err)
 	}
-	if cause := receive(t, "the context ends", causes); errors.Is(cause, lock.ErrLost) {
+	if cause := testkit.Await(t, "the context ends", causes); errors.Is(cause, lock.ErrLost) {
 		t.Errorf("the lead is lost: %v", cause)
 	}
 	mustBeHeld(t, newLocker(t, strategy), "jobs")

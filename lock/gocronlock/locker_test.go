@@ -16,6 +16,7 @@ import (
 	"firsttap/lock"
 	"firsttap/lock/gocronlock"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestOneRuns(t *testing.T) {
@@ -25,25 +26,25 @@ func TestOneRuns(t *testing.T) {
 			close(running)
 			<-finish
 		})
-		receive(t, "the first runs", running)
+		testkit.Await(t, "the first runs", running)
 
 		listener, errs := refused()
 		second := startLocked(t, newLocks(t, strategy, long))
 		again := make(chan struct{}, 1)
 		job := once(t, second, "job", func() { again <- struct{}{} }, listener)
-		if err := receive(t, "the second is refused", errs); !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrUnavailable) {
+		if err := testkit.Await(t, "the second is refused", errs); !errors.Is(err, lock.ErrHeld) || errors.Is(err, lock.ErrUnavailable) {
 			t.Errorf("the second is refused with %v", err)
 		}
 		other := make(chan struct{})
 		once(t, second, "other", func() { close(other) })
-		receive(t, "a job of another name runs", other)
+		testkit.Await(t, "a job of another name runs", other)
 
 		close(finish)
 		mustBecomeFree(t, newLocker(t, strategy), "job")
 		if err := job.RunNow(); err != nil {
 			t.Fatal(err)
 		}
-		receive(t, "the second runs after the first", again)
+		testkit.Await(t, "the second runs after the first", again)
 	})
 }
 
@@ -114,7 +115,7 @@ func TestReleased(t *testing.T) {
 					}
 					s := startLocked(t, locks)
 					job := once(t, s, name, task, options...)
-					receive(t, "it runs", running)
+					testkit.Await(t, "it runs", running)
 					mustBeHeld(t, rival, name)
 					close(goOn)
 					way.end(t, s, job)
@@ -139,11 +140,11 @@ func TestHeldUntilTheTaskReturns(t *testing.T) {
 			<-finish
 			return nil
 		}))
-		receive(t, "it runs", running)
+		testkit.Await(t, "it runs", running)
 		if err := s.RemoveJob(job.ID()); err != nil {
 			t.Fatal(err)
 		}
-		if cause := receive(t, "its context ends", ended); errors.Is(cause, lock.ErrLost) {
+		if cause := testkit.Await(t, "its context ends", ended); errors.Is(cause, lock.ErrLost) {
 			t.Errorf("a removed job is told that %v", cause)
 		}
 		<-time.After(2 * long.TTL)
@@ -166,7 +167,7 @@ func TestReleasedWhenSkipped(t *testing.T) {
 			close(asked)
 			return errors.New("not now")
 		})))
-		receive(t, "the listener is asked", asked)
+		testkit.Await(t, "the listener is asked", asked)
 		mustBecomeFree(t, newLocker(t, strategy), "job")
 		if ran {
 			t.Error("the task ran")
@@ -195,7 +196,7 @@ func TestHangs(t *testing.T) {
 				}
 				once(t, startLocked(t, locks), "job", task)
 				defer close(finish)
-				receive(t, "it runs", running)
+				testkit.Await(t, "it runs", running)
 
 				began := time.Now()
 				rival, err := newLocker(t, memory).Acquire(t.Context(), "job", lock.Hold{TTL: time.Second, Wait: time.Hour})
@@ -248,7 +249,7 @@ func TestRemovedWhileItWaits(t *testing.T) {
 		if err := s.RemoveJob(job.ID()); err != nil {
 			t.Fatal(err)
 		}
-		if err := receive(t, "it gives up", errs); !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrHeld) {
+		if err := testkit.Await(t, "it gives up", errs); !errors.Is(err, context.Canceled) || !errors.Is(err, lock.ErrHeld) {
 			t.Errorf("it gives up with %v", err)
 		}
 	})
@@ -265,10 +266,10 @@ func TestOutage(t *testing.T) {
 	listener, errs := refused()
 	ran := make(chan struct{}, 1)
 	job := once(t, s, "job", func() { ran <- struct{}{} }, listener)
-	if err := receive(t, "the run is skipped", errs); !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrHeld) {
+	if err := testkit.Await(t, "the run is skipped", errs); !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrHeld) {
 		t.Errorf("it is skipped with %v", err)
 	}
-	if m := receive(t, "it is logged", messages); !strings.Contains(m, "unavailable") || !strings.Contains(m, "job") {
+	if m := testkit.Await(t, "it is logged", messages); !strings.Contains(m, "unavailable") || !strings.Contains(m, "job") {
 		t.Errorf("logged: %s", m)
 	}
 	server.Thaw()
@@ -276,7 +277,7 @@ func TestOutage(t *testing.T) {
 	if err := job.RunNow(); err != nil {
 		t.Fatal(err)
 	}
-	receive(t, "it runs after the outage", ran)
+	testkit.Await(t, "it runs after the outage", ran)
 }
 
 // A job that can never be locked is never run, which nobody would notice.
@@ -293,10 +294,10 @@ func TestInvalid(t *testing.T) {
 			listener, errs := refused()
 			s := startLocked(t, gocronlock.NewLocker(newLocker(t, lock.NewMemory()), bad.hold, log))
 			once(t, s, bad.name, func() { t.Error("it ran") }, listener)
-			if err := receive(t, "the run is skipped", errs); !errors.Is(err, lock.ErrInvalid) {
+			if err := testkit.Await(t, "the run is skipped", errs); !errors.Is(err, lock.ErrInvalid) {
 				t.Errorf("it is skipped with %v", err)
 			}
-			if m := receive(t, "it is logged", messages); !strings.Contains(m, bad.name) {
+			if m := testkit.Await(t, "it is logged", messages); !strings.Contains(m, bad.name) {
 				t.Errorf("logged: %s", m)
 			}
 		})

@@ -28,6 +28,7 @@ import (
 	"firsttap/notify"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // keyFile writes the key file of a service account whose access tokens come from tokenURL.
@@ -146,18 +147,11 @@ func TestAccessToken(t *testing.T) {
 		_, _ = w.Write([]byte(`{"access_token":"let-me-in","token_type":"Bearer","expires_in":3600}`))
 	})
 	g := newGoogle(t, url, 0)
-	gate := make(chan struct{})
-	var sending sync.WaitGroup
-	for range 64 {
-		sending.Go(func() {
-			<-gate
-			if o := g.send(t); o.Class != notify.Sent {
-				t.Errorf("%+v", o)
-			}
-		})
-	}
-	close(gate)
-	sending.Wait()
+	testkit.Together(64, func(int) {
+		if o := g.send(t); o.Class != notify.Sent {
+			t.Errorf("%+v", o)
+		}
+	})
 	if _, o := g.sender.Subscribe(t.Context(), "dsp_1", []string{"a-push-token"}); o.Class != notify.Sent {
 		t.Errorf("a topic call: %+v", o)
 	}
@@ -229,11 +223,7 @@ func TestNoAccessToken(t *testing.T) {
 			t.Errorf("got %+v", o)
 		}
 		g.sender.Close()
-		select {
-		case <-done:
-		case <-time.After(20 * time.Second):
-			t.Error("Close did not hang up")
-		}
+		testkit.Await(t, "Close hangs up", done)
 	})
 }
 

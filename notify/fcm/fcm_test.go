@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"firsttap/notify/fcm"
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
+	"firsttap/testkit"
 )
 
 // noon is the clock of these tests: 12:00 in Seoul.
@@ -338,18 +338,11 @@ func TestConnectionsAreReused(t *testing.T) {
 	defer phones.Close()
 	s := senderTo(t, server.URL, func(o *fcm.Options) { o.MaxConns = width })
 	for range rounds {
-		gate := make(chan struct{})
-		var sending sync.WaitGroup
-		for i := range width {
-			sending.Go(func() {
-				<-gate
-				if o := s.Send(t.Context(), pushTo(fmt.Sprint("token-", i))); o.Class != notify.Sent {
-					t.Errorf("%+v", o)
-				}
-			})
-		}
-		close(gate)
-		sending.Wait()
+		testkit.Together(width, func(i int) {
+			if o := s.Send(t.Context(), pushTo(fmt.Sprint("token-", i))); o.Class != notify.Sent {
+				t.Errorf("%+v", o)
+			}
+		})
 	}
 	if stats := phones.Stats(); stats.Requests != width*rounds || stats.Peak < width/4 {
 		t.Errorf("%d requests, at most %d at a time", stats.Requests, stats.Peak)
@@ -359,13 +352,5 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 
 	s.Close()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.After(20 * time.Second); closed.Load() < accepted.Load(); {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("%d of %d connections were closed", closed.Load(), accepted.Load())
-		}
-	}
+	testkit.Eventually(t, "all connections are closed", func() bool { return closed.Load() == accepted.Load() })
 }

@@ -10,16 +10,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
-
-const patience = 20 * time.Second
 
 // start runs fcmsim; out are its lines. Ending it returns what is left of them.
 func start(t *testing.T, args ...string) (base string, out *bufio.Scanner, end func() []string) {
@@ -45,13 +43,8 @@ func start(t *testing.T, args ...string) (base string, out *bufio.Scanner, end f
 		for out.Scan() {
 			rest = append(rest, out.Text())
 		}
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(patience):
-			t.Error("it did not end")
+		if err := testkit.Await(t, "it ends", done); err != nil {
+			t.Error(err)
 		}
 		http.DefaultClient.CloseIdleConnections()
 		return rest
@@ -154,13 +147,8 @@ func TestStatsAndEnd(t *testing.T) {
 		t.Errorf("without -keep it remembers: %d %s", status, body)
 	}
 	end()
-	select {
-	case err := <-gone:
-		if err == nil {
-			t.Error("answered")
-		}
-	case <-time.After(patience):
-		t.Error("the request did not end")
+	if err := testkit.Await(t, "the request ends", gone); err == nil {
+		t.Error("answered")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
 )
 
 // screen is what a phone shows, in words.
@@ -273,7 +274,7 @@ func TestTogether(t *testing.T) {
 	s := listen(t)
 	client := dial(t, s)
 	names := make([]string, n)
-	together(n, func(i int) {
+	testkit.Together(n, func(i int) {
 		token := fmt.Sprint("tok", i%4)
 		names[i], _ = client.Send(t.Context(), to(token))
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
 )
 
 const rawOffer = `{"message":{"token":"tok","notification":{"title":"t"}}}`
@@ -127,16 +128,16 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 				ended <- err
 			}()
 			for range n {
-				mustReceive(t, "a request's arrival", arrived)
+				testkit.Await(t, "a request's arrival", arrived)
 			}
 			closed := make(chan struct{})
 			go func() {
 				defer close(closed)
-				together(2, func(int) { s.Close() })
+				testkit.Together(2, func(int) { s.Close() })
 			}()
-			mustReceive(t, "Close", closed)
+			testkit.Await(t, "Close", closed)
 			for range n + 1 {
-				if err := mustReceive(t, "a request's end", ended); err == nil {
+				if err := testkit.Await(t, "a request's end", ended); err == nil {
 					t.Error("answered")
 				}
 			}
@@ -161,12 +162,12 @@ func TestCloseWaits(t *testing.T) {
 		_, err := client.Send(context.Background(), to("tok"))
 		ended <- err
 	}()
-	mustReceive(t, "the arrival", arrived)
+	testkit.Await(t, "the arrival", arrived)
 	go func() {
 		defer close(closed)
 		s.Close()
 	}()
-	if err := mustReceive(t, "the connection's end", ended); err == nil {
+	if err := testkit.Await(t, "the connection's end", ended); err == nil {
 		t.Error("answered")
 	}
 	select {
@@ -175,7 +176,7 @@ func TestCloseWaits(t *testing.T) {
 	case <-time.After(glance):
 	}
 	close(release)
-	mustReceive(t, "Close", closed)
+	testkit.Await(t, "Close", closed)
 }
 
 // A server without a listener ends what waits in it too, and answers nobody any more.
@@ -188,9 +189,9 @@ func TestCloseOfAHandler(t *testing.T) {
 		_, cut := post(context.Background(), s, sendPath, rawOffer)
 		ended <- cut
 	}()
-	mustReceive(t, "the arrival", arrived)
+	testkit.Await(t, "the arrival", arrived)
 	s.Close()
-	if !mustReceive(t, "the end", ended) {
+	if !testkit.Await(t, "the end", ended) {
 		t.Error("answered")
 	}
 	s.OnSend(nil)
@@ -306,7 +307,7 @@ func TestKnobsThatAreNotValid(t *testing.T) {
 func TestSetWhileSending(t *testing.T) {
 	s := fcmtest.New()
 	var strange atomic.Int64
-	together(8, func(i int) {
+	testkit.Together(8, func(i int) {
 		for n := range 200 {
 			if i == 0 {
 				s.Set(func(k *fcmtest.Knobs) {

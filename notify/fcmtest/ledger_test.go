@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"firsttap/notify/fcmtest"
+	"firsttap/testkit"
 )
 
 // What is remembered is what was on the wire and what became of it; the hook sees the same.
@@ -96,7 +97,7 @@ func TestManyPhones(t *testing.T) {
 	s := listen(t)
 	client, other := dial(t, s), listen(t)
 	const n = 500
-	together(16, func(i int) {
+	testkit.Together(16, func(i int) {
 		for j := i; j < n; j += 16 {
 			if _, err := client.Send(t.Context(), to(fmt.Sprint("tok", j))); err != nil {
 				t.Error(err)

@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,11 +22,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// patience bounds what must happen; glance is how long a test looks at what must not happen.
-const (
-	patience = 20 * time.Second
-	glance   = 50 * time.Millisecond
-)
+// glance is how long a test looks at what must not happen.
+const glance = 50 * time.Millisecond
 
 func listen(t testing.TB) *fcmtest.Server {
 	t.Helper()
@@ -142,29 +138,4 @@ func answerOf(t testing.TB, err error) (body, retryAfter string) {
 		t.Fatal(err)
 	}
 	return string(b), resp.Header.Get("Retry-After")
-}
-
-// together runs do n times at once.
-func together(n int, do func(i int)) {
-	start := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			<-start
-			do(i)
-		})
-	}
-	close(start)
-	all.Wait()
-}
-
-func mustReceive[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("%s did not happen", what)
-		panic("unreachable")
-	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // TestRedisAway: while Redis is away an instance tells its own clients; when it is back everybody reads again, hears what
@@ -36,7 +37,7 @@ func TestRedisAway(t *testing.T) {
 			v := kim()
 			here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, a, v, "")
 			before := happens(a, job(), dispatch.EventOpened, "")
-			until(t, "shared", func() bool { return here.has(before.ID) && there.has(before.ID) && driver.has(before.ID) })
+			testkit.Eventually(t, "shared", func() bool { return here.has(before.ID) && there.has(before.ID) && driver.has(before.ID) })
 			earlier := here.lastID()
 
 			c.begin(server, proxy)
@@ -45,9 +46,9 @@ func TestRedisAway(t *testing.T) {
 				away = append(away, happens(a, job(), dispatch.EventOpened, ""))
 			}
 			for _, e := range away {
-				until(t, "told here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
+				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
 			}
-			until(t, "all know", func() bool {
+			testkit.Eventually(t, "all know", func() bool {
 				return a.queue.standsApart() && b.queue.standsApart() && idle.queue.standsApart()
 			})
 			if there.has(away[0].ID) || here.count("resync") != 0 {
@@ -57,11 +58,11 @@ func TestRedisAway(t *testing.T) {
 
 			c.end(server, proxy)
 			for _, c := range []*client{here, there, driver} {
-				until(t, "to read again", func() bool { return c.count("resync") > 0 })
+				testkit.Eventually(t, "to read again", func() bool { return c.count("resync") > 0 })
 			}
 			after := happens(b, job(), dispatch.EventOpened, "")
 			for _, c := range []*client{here, there, driver} {
-				until(t, "shared again", func() bool { return c.has(after.ID) })
+				testkit.Eventually(t, "shared again", func() bool { return c.has(after.ID) })
 				// More than one only if this machine was too slow for the patience there is; and where Redis goes away again
 				// while an instance joins, there is one to be told for two.
 				if n, most := c.count("resync"), int(testutil.ToFloat64(c.stream.hub.metrics.outages)); n > most {
@@ -70,17 +71,17 @@ func TestRedisAway(t *testing.T) {
 			}
 			// An instance can't know whether what comes back has lost what came after.
 			for _, h := range []*Hub{b, idle} {
-				until(t, "shared again", func() bool { return !h.queue.standsApart() })
+				testkit.Eventually(t, "shared again", func() bool { return !h.queue.standsApart() })
 				back := adminStream(t, h, earlier)
-				until(t, "to read again after an outage elsewhere", func() bool { return back.count("resync") == 1 })
+				testkit.Eventually(t, "to read again after an outage elsewhere", func() bool { return back.count("resync") == 1 })
 			}
 			// What was told here alone is not an id to come back with.
 			if moved := driverStream(t, b, v, at); true {
-				until(t, "to read again after a move", func() bool { return moved.count("resync") == 1 })
+				testkit.Eventually(t, "to read again after a move", func() bool { return moved.count("resync") == 1 })
 			}
 			if moved := adminStream(t, b, here.lastID()); true {
 				next := happens(a, job(), dispatch.EventOpened, "")
-				until(t, "resumed", func() bool { return moved.has(next.ID) })
+				testkit.Eventually(t, "resumed", func() bool { return moved.has(next.ID) })
 				if moved.count("resync") != 0 {
 					t.Error("who has read again need not read again after a move")
 				}
@@ -96,12 +97,12 @@ func TestStartWithoutRedis(t *testing.T) {
 	h := runHub(t, Options{Redis: dial(t, server.URL())})
 	c := adminStream(t, h, "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	until(t, "told here", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "told here", func() bool { return c.has(e.ID) })
 	server.Start()
 	other := instance(t, server.URL())
-	until(t, "to read again", func() bool { return c.count("resync") == 1 })
+	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
 	next := happens(other, job(), dispatch.EventOpened, "")
-	until(t, "shared", func() bool { return c.has(next.ID) })
+	testkit.Eventually(t, "shared", func() bool { return c.has(next.ID) })
 }
 
 // TestOneInstanceCutOff: the others hear what happened on it when it is back, and if there was too much, that they have
@@ -119,17 +120,17 @@ func TestOneInstanceCutOff(t *testing.T) {
 			for range n {
 				e := happens(a, job(), dispatch.EventOpened, "")
 				away = append(away, e)
-				until(t, "told here", func() bool { return here.has(e.ID) })
+				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) })
 			}
 			proxy.Refuse(false)
 			last := away[n-1]
-			until(t, "told there", func() bool { return there.has(last.ID) })
+			testkit.Eventually(t, "told there", func() bool { return there.has(last.ID) })
 			if n > 100 {
-				until(t, "to read again", func() bool { return there.count("resync") == 1 })
+				testkit.Eventually(t, "to read again", func() bool { return there.count("resync") == 1 })
 				return
 			}
 			next := happens(a, job(), dispatch.EventOpened, "")
-			until(t, "live", func() bool { return there.has(next.ID) })
+			testkit.Eventually(t, "live", func() bool { return there.has(next.ID) })
 			if diff := cmp.Diff(append(subjects(away), string(next.ID)), heardSubjects(there)); diff != "" {
 				t.Errorf("(-happened +heard):\n%s", diff)
 			}
@@ -146,10 +147,10 @@ func TestLostReply(t *testing.T) {
 	cut := proxy.CutReply("xadd")
 	e := happens(a, job(), dispatch.EventOpened, "")
 	<-cut.Done()
-	until(t, "told", func() bool { return here.has(e.ID) && there.has(e.ID) })
-	until(t, "shared again", func() bool { return here.count("resync") == 1 })
+	testkit.Eventually(t, "told", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	testkit.Eventually(t, "shared again", func() bool { return here.count("resync") == 1 })
 	next := happens(a, job(), dispatch.EventOpened, "")
-	until(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
+	testkit.Eventually(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
 	if diff := cmp.Diff([]string{string(e.ID), string(next.ID)}, heardSubjects(there)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -169,12 +170,12 @@ func TestOnItsWay(t *testing.T) {
 	hold := proxy.Hold("xrange")
 	<-hold.Reached() // nobody reads now
 	e := happens(a, job(), dispatch.EventOpened, "")
-	until(t, "taken", func() bool { return direct.XLen(t.Context(), busKey).Val() > length })
+	testkit.Eventually(t, "taken", func() bool { return direct.XLen(t.Context(), busKey).Val() > length })
 	if c.has(e.ID) {
 		t.Error("read: the test shows nothing")
 	}
 	proxy.Refuse(true)
-	until(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
 	hold.Release()
 }
 
@@ -204,7 +205,7 @@ func TestEntriesGone(t *testing.T) {
 			a, b := instance(t, server.URL()), instance(t, server.URL())
 			here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
 			e := happens(a, job(), dispatch.EventOpened, "")
-			until(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+			testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
 			if err := lose(t.Context(), dial(t, server.URL())); err != nil {
 				t.Fatal(err)
 			}
@@ -216,10 +217,10 @@ func TestEntriesGone(t *testing.T) {
 // sharedAgain waits until both clients were told to read again and hear what happens on either instance.
 func sharedAgain(t *testing.T, a, b *Hub, here, there *client) {
 	t.Helper()
-	until(t, "to read again", func() bool { return here.count("resync") > 0 && there.count("resync") > 0 })
+	testkit.Eventually(t, "to read again", func() bool { return here.count("resync") > 0 && there.count("resync") > 0 })
 	for _, h := range []*Hub{a, b} {
 		next := happens(h, job(), dispatch.EventOpened, "")
-		until(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
+		testkit.Eventually(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
 	}
 }
 
@@ -234,7 +235,7 @@ func TestClockBehind(t *testing.T) {
 	a, b := instance(t, server.URL()), instance(t, server.URL())
 	here, there := adminStream(t, a, ""), adminStream(t, b, "")
 	e := happens(a, job(), dispatch.EventOpened, "")
-	until(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
 	old := here.lastID()
 	server.Kill()
 	server.Start()
@@ -252,11 +253,11 @@ func TestUndoneByAFailover(t *testing.T) {
 	a, b := instance(t, proxy.URL(server.URL())), instance(t, server.URL())
 	here, there := adminStream(t, a, ""), adminStream(t, b, "")
 	undone := happens(a, job(), dispatch.EventOpened, "")
-	until(t, "shared", func() bool { return here.has(undone.ID) && there.has(undone.ID) })
+	testkit.Eventually(t, "shared", func() bool { return here.has(undone.ID) && there.has(undone.ID) })
 	e := happens(b, job(), dispatch.EventOpened, "")
-	until(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
 	proxy.Refuse(true)
-	until(t, "away", a.queue.standsApart)
+	testkit.Eventually(t, "away", a.queue.standsApart)
 	id, _, _ := strings.Cut(there.ids()[0], " ")
 	if n := dial(t, server.URL()).XDel(t.Context(), busKey, id).Val(); n != 1 {
 		t.Fatal("nothing undone")
@@ -272,7 +273,7 @@ func TestWakesOthers(t *testing.T) {
 	a := instance(t, server.URL(), func(o *Options) { o.OnWake = func() { wokenA.Add(1) } })
 	instance(t, server.URL(), func(o *Options) { o.OnWake = func() { wokenB.Add(1) } })
 	a.Wake()
-	until(t, "both", func() bool { return wokenA.Load() == 1 && wokenB.Load() == 1 })
+	testkit.Eventually(t, "both", func() bool { return wokenA.Load() == 1 && wokenB.Load() == 1 })
 }
 
 // TestDutyElsewhere: a change on one instance counts in the streams of another; one that was lost is read again.
@@ -286,7 +287,7 @@ func TestDutyElsewhere(t *testing.T) {
 	c := listen(t, s, err).greeted()
 	opens := func() bool {
 		opened, end := happens(a, job(), dispatch.EventOpened, ""), happens(a, job(), dispatch.EventExpired, "")
-		until(t, "the end", func() bool { return c.has(end.ID) })
+		testkit.Eventually(t, "the end", func() bool { return c.has(end.ID) })
 		return c.has(opened.ID)
 	}
 	if !opens() {
@@ -302,15 +303,15 @@ func TestDutyElsewhere(t *testing.T) {
 	if err := dial(t, server.URL()).FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "to read again", func() bool { return c.count("resync") > 0 })
-	until(t, "on duty again", opens)
+	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") > 0 })
+	testkit.Eventually(t, "on duty again", opens)
 }
 
 // TestEndWithoutRedis: a hub ends in time though nothing answers, and tells its clients what was on its way.
 func TestEndWithoutRedis(t *testing.T) {
 	server := servertest.StartRedis(t)
-	h, stop := startHub(Options{Redis: dial(t, server.URL())})
-	until(t, "shared", func() bool { return !h.queue.standsApart() })
+	h, stop := startHub(t, Options{Redis: dial(t, server.URL())})
+	testkit.Eventually(t, "shared", func() bool { return !h.queue.standsApart() })
 	c := adminStream(t, h, "")
 	server.Freeze()
 	e := happens(h, job(), dispatch.EventOpened, "")

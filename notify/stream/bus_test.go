@@ -11,6 +11,7 @@ import (
 	"firsttap/dispatch"
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // dial is how main makes a client.
@@ -32,7 +33,7 @@ func instance(t testing.TB, url string, change ...func(*Options)) *Hub {
 		c(&o)
 	}
 	h := runHub(t, o)
-	until(t, "shared", func() bool { return !h.queue.standsApart() })
+	testkit.Eventually(t, "shared", func() bool { return !h.queue.standsApart() })
 	<-h.loaded
 	return h
 }
@@ -47,25 +48,17 @@ func (c *client) ids() (ids []string) {
 
 // publish publishes n openings from each hub, all hubs at once, without filling a queue.
 func publish(t testing.TB, n int, hubs ...*Hub) {
-	gate := make(chan struct{})
-	var all sync.WaitGroup
-	for _, h := range hubs {
-		for range 2 {
-			all.Go(func() {
-				<-gate
-				for range n / 2 / len(hubs) {
-					happens(h, job(), dispatch.EventOpened, "")
-					tick := time.NewTicker(time.Millisecond)
-					for h.queue.len() > 1000 && t.Context().Err() == nil {
-						<-tick.C
-					}
-					tick.Stop()
-				}
-			})
+	testkit.Together(2*len(hubs), func(k int) {
+		h := hubs[k/2]
+		for range n / 2 / len(hubs) {
+			happens(h, job(), dispatch.EventOpened, "")
+			tick := time.NewTicker(time.Millisecond)
+			for h.queue.len() > 1000 && t.Context().Err() == nil {
+				<-tick.C
+			}
+			tick.Stop()
 		}
-	}
-	close(gate)
-	all.Wait()
+	})
 }
 
 func TestTheSameOnEveryInstance(t *testing.T) {
@@ -74,7 +67,7 @@ func TestTheSameOnEveryInstance(t *testing.T) {
 	here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, b, kim(), "")
 	publish(t, 1000, a, b)
 	for _, c := range []*client{here, there, driver} {
-		until(t, "all", func() bool { return len(c.all()) == 1000 })
+		testkit.Eventually(t, "all", func() bool { return len(c.all()) == 1000 })
 	}
 	if diff := cmp.Diff(here.ids(), there.ids()); diff != "" {
 		t.Errorf("two instances differ:\n%s", diff)
@@ -82,7 +75,7 @@ func TestTheSameOnEveryInstance(t *testing.T) {
 	if diff := cmp.Diff(here.ids(), driver.ids()); diff != "" {
 		t.Errorf("a driver's differ:\n%s", diff)
 	}
-	until(t, "empty queues", func() bool { return a.queue.len() == 0 && b.queue.len() == 0 })
+	testkit.Eventually(t, "empty queues", func() bool { return a.queue.len() == 0 && b.queue.len() == 0 })
 }
 
 // TestLastWords: what an instance has published when it ends is told, also what is on its way to Redis at that moment.
@@ -90,14 +83,14 @@ func TestLastWords(t *testing.T) {
 	server := servertest.StartRedis(t)
 	there := adminStream(t, instance(t, server.URL()), "")
 	for range 20 {
-		ends, stop := startHub(Options{Redis: dial(t, server.URL())})
-		until(t, "shared", func() bool { return !ends.queue.standsApart() })
+		ends, stop := startHub(t, Options{Redis: dial(t, server.URL())})
+		testkit.Eventually(t, "shared", func() bool { return !ends.queue.standsApart() })
 		var all []dispatch.Event
 		for range 300 {
 			all = append(all, happens(ends, job(), dispatch.EventOpened, ""))
 		}
 		stop()
-		until(t, "told", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
+		testkit.Eventually(t, "told", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
 		for _, e := range all {
 			if !there.has(e.ID) {
 				t.Fatal("not all was told")
@@ -115,11 +108,11 @@ func TestMovesToWhoIsBehind(t *testing.T) {
 	driver, admin := driverStream(t, ahead, v, ""), adminStream(t, ahead, "")
 	proxy.Delay(300 * time.Millisecond)
 	heard := happens(ahead, job(), dispatch.EventOpened, "")
-	until(t, "told", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
+	testkit.Eventually(t, "told", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
 	driver, admin = driverStream(t, behind, v, driver.hangUp()), adminStream(t, behind, admin.hangUp())
 	next := happens(ahead, job(), dispatch.EventOpened, "")
 	for _, c := range []*client{driver, admin} {
-		until(t, "told what is next", func() bool { return c.has(next.ID) })
+		testkit.Eventually(t, "told what is next", func() bool { return c.has(next.ID) })
 		if c.count("resync") > 0 || c.has(heard.ID) {
 			t.Errorf("%d times told to read again, told again: %v", c.count("resync"), c.has(heard.ID))
 		}
@@ -148,7 +141,7 @@ func TestMovingClient(t *testing.T) {
 	all.Go(func() { publish(t, 5000, hubs...) })
 	hops := 0
 	for len(ofDriver) < 5000 || len(ofAdmin) < 5000 {
-		until(t, "something", func() bool {
+		testkit.Eventually(t, "something", func() bool {
 			return len(ofDriver)+len(driver.all()) > min(5000-1, 20*hops) && len(ofAdmin)+len(admin.all()) > min(5000-1, 20*hops)
 		})
 		hops++
@@ -157,7 +150,7 @@ func TestMovingClient(t *testing.T) {
 		driver, admin = driverStream(t, hubs[hops%2], v, driverAt), adminStream(t, hubs[(hops+1)%2], adminAt)
 	}
 	all.Wait()
-	until(t, "all", func() bool { return len(stays.all()) == 5000 })
+	testkit.Eventually(t, "all", func() bool { return len(stays.all()) == 5000 })
 	if diff := cmp.Diff(stays.ids(), ofAdmin); diff != "" {
 		t.Errorf("an admin who moved (-stayed +moved):\n%.2000s", diff)
 	}
@@ -176,20 +169,20 @@ func TestNewInstance(t *testing.T) {
 	a := instance(t, server.URL())
 	c := adminStream(t, a, "")
 	first := happens(a, job(), dispatch.EventOpened, "")
-	until(t, "the first", func() bool { return c.has(first.ID) })
+	testkit.Eventually(t, "the first", func() bool { return c.has(first.ID) })
 	at := c.hangUp()
 	stays := adminStream(t, a, at)
 	publish(t, 1200, a)
-	until(t, "all", func() bool { return len(stays.all()) == 1200 })
+	testkit.Eventually(t, "all", func() bool { return len(stays.all()) == 1200 })
 	b := instance(t, server.URL())
 	moved := adminStream(t, b, at)
-	until(t, "all, again", func() bool { return len(moved.all()) == 1200 })
+	testkit.Eventually(t, "all, again", func() bool { return len(moved.all()) == 1200 })
 	if diff := cmp.Diff(stays.ids(), moved.ids()); diff != "" {
 		t.Error(diff)
 	}
 	small := instance(t, server.URL(), func(o *Options) { o.Ring = 100 })
 	if late := adminStream(t, small, at); true {
-		until(t, "to read again", func() bool { return len(late.all()) > 0 })
+		testkit.Eventually(t, "to read again", func() bool { return len(late.all()) > 0 })
 		if diff := cmp.Diff([]string{"resync"}, late.names()); diff != "" {
 			t.Error(diff)
 		}
@@ -207,7 +200,7 @@ func TestOpenedWhileStarting(t *testing.T) {
 	c := adminStream(t, a, "")
 	at := c.lastID()
 	e := happens(a, job(), dispatch.EventOpened, "")
-	until(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
 
 	proxy := servertest.StartProxy(t, server.Addr())
 	hold := proxy.Hold("xrevrange")
@@ -228,7 +221,7 @@ func TestOpenedWhileStarting(t *testing.T) {
 	}
 	hold.Release()
 	moved := listen(t, <-opened, nil)
-	until(t, "what was missed", func() bool { return moved.has(e.ID) })
+	testkit.Eventually(t, "what was missed", func() bool { return moved.has(e.ID) })
 	if n := moved.count("resync"); n != 0 {
 		t.Error("told to read again")
 	}

@@ -5,6 +5,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // TestOnACluster: one stream has one key, so any instance finds it.
@@ -14,7 +15,7 @@ func TestOnACluster(t *testing.T) {
 	here, there := adminStream(t, a, ""), adminStream(t, b, "")
 	publish(t, 500, a, b)
 	for _, c := range []*client{here, there} {
-		until(t, "all", func() bool { return len(c.all()) == 500 })
+		testkit.Eventually(t, "all", func() bool { return len(c.all()) == 500 })
 	}
 	if here.ids()[499] != there.ids()[499] || here.count("resync")+there.count("resync") > 0 {
 		t.Errorf("%s here, %s there", here.ids()[499], there.ids()[499])
@@ -27,9 +28,9 @@ func TestFailover(t *testing.T) {
 	a, b := instance(t, sentinel.URL()), instance(t, sentinel.URL())
 	here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
 	e := happens(a, job(), dispatch.EventOpened, "")
-	until(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
 	sentinel.Master().Kill()
 	e = happens(a, job(), dispatch.EventOpened, "")
-	until(t, "told here", func() bool { return here.has(e.ID) })
+	testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) })
 	sharedAgain(t, a, b, here, there)
 }

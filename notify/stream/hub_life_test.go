@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,12 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // TestHeartbeats come at least every 15 s on a stream on which nothing happens, and an hour later it ends.
 func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, stop := startHub(Options{})
+		h, stop := startHub(t, Options{})
 		defer stop()
 		v := kim()
 		s, err := h.Driver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil })
@@ -52,7 +52,7 @@ func TestHeartbeats(t *testing.T) {
 // TestHeartbeatsTellWhereItIs, so that a driver who hears little can come back after much has happened.
 func TestHeartbeatsTellWhereItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, stop := startHub(Options{Ring: 8})
+		h, stop := startHub(t, Options{Ring: 8})
 		defer stop()
 		v := kim()
 		load := func(context.Context) (dispatch.Driver, error) { return v, nil }
@@ -103,10 +103,10 @@ func TestLimits(t *testing.T) {
 	driverStream(t, h, v, "")
 	<-second.ended
 	third.hangUp()
-	until(t, "room", func() bool { return gathered(t, metrics, "firsttap_stream_open", "driver") == 3 })
+	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "stream_open", "driver") == 3 })
 	last := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	until(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })
+	testkit.Eventually(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })
 	if first.has(e.ID) || third.has(e.ID) {
 		t.Error("told after the end")
 	}
@@ -128,7 +128,7 @@ func TestClose(t *testing.T) {
 	h := runHub(t, Options{})
 	c := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	until(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
 	h.Close()
 	h.Close()
 	<-c.ended
@@ -151,7 +151,7 @@ func TestClose(t *testing.T) {
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var woken atomic.Int32
-		h, stop := startHub(Options{OnWake: func() { woken.Add(1) }})
+		h, stop := startHub(t, Options{OnWake: func() { woken.Add(1) }})
 		for range 1000 {
 			h.Wake()
 		}
@@ -167,24 +167,17 @@ func TestWake(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	h := runHub(t, Options{})
 	stays := adminStream(t, h, "")
-	gate := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range 16 {
-		all.Go(func() {
-			<-gate
-			v := kim(func(v *dispatch.Driver) { v.Version = i })
-			for range 20 {
-				c := driverStream(t, h, v, "")
-				happens(h, job(), dispatch.EventOpened, "")
-				h.DriverChanged(v)
-				h.Wake()
-				c.hangUp()
-			}
-		})
-	}
-	close(gate)
-	all.Wait()
-	until(t, "everything", func() bool { return len(stays.all()) == 320 })
+	testkit.Together(16, func(i int) {
+		v := kim(func(v *dispatch.Driver) { v.Version = i })
+		for range 20 {
+			c := driverStream(t, h, v, "")
+			happens(h, job(), dispatch.EventOpened, "")
+			h.DriverChanged(v)
+			h.Wake()
+			c.hangUp()
+		}
+	})
+	testkit.Eventually(t, "everything", func() bool { return len(stays.all()) == 320 })
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	if len(h.streams) != 1 || len(h.byOwner) != 1 {

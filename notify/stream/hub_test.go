@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 func TestAloneOnOneInstance(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAloneOnOneInstance(t *testing.T) {
 	last := happens(h, d, dispatch.EventStarted, winner.ID)
 	over := happens(h, d, dispatch.EventCanceled, winner.ID)
 	for _, c := range []*client{won, lost, admin} {
-		until(t, "the last event", func() bool { return c.has(over.ID) })
+		testkit.Eventually(t, "the last event", func() bool { return c.has(over.ID) })
 	}
 	for _, c := range []struct {
 		what string
@@ -65,36 +65,36 @@ func TestResume(t *testing.T) {
 		t.Fatal("who has heard nothing has nothing to come back with")
 	}
 	first := happens(h, d, dispatch.EventOpened, "")
-	until(t, "the first event", func() bool { return c.has(first.ID) })
+	testkit.Eventually(t, "the first event", func() bool { return c.has(first.ID) })
 	at := c.hangUp()
 	missed := []dispatch.Event{happens(h, d, dispatch.EventOpened, ""), happens(h, d, dispatch.EventOpened, "")}
 	happens(h, d, dispatch.EventStarted, "drv_another") // not for this one
 
 	back := driverStream(t, h, v, at)
-	until(t, "what was missed", func() bool { return back.has(missed[1].ID) })
+	testkit.Eventually(t, "what was missed", func() bool { return back.has(missed[1].ID) })
 	if diff := cmp.Diff(subjects(missed), heardSubjects(back)); diff != "" {
 		t.Errorf("(-missed +heard):\n%s", diff)
 	}
 	if fromStart := driverStream(t, h, v, start); true {
-		until(t, "everything", func() bool { return len(fromStart.all()) == 3 })
+		testkit.Eventually(t, "everything", func() bool { return len(fromStart.all()) == 3 })
 	}
 	for what, id := range map[string]string{
 		"unknown": "1-1", "malformed": "'; DROP", "of the future": "99999999999999-0", "too long": fmt.Sprintf("%0512d", 1),
 	} {
 		c := driverStream(t, h, v, id)
-		until(t, what, func() bool { return c.count("resync") == 1 })
+		testkit.Eventually(t, what, func() bool { return c.count("resync") == 1 })
 		last := happens(h, d, dispatch.EventOpened, "")
-		until(t, "live after a resync", func() bool { return c.has(last.ID) })
+		testkit.Eventually(t, "live after a resync", func() bool { return c.has(last.ID) })
 		if diff := cmp.Diff([]string{"resync", "dispatch.opened"}, c.names()); diff != "" {
 			t.Errorf("%s: %s", what, diff)
 		}
 	}
 	for range 20 {
 		e := happens(h, d, dispatch.EventOpened, "")
-		until(t, "who keeps up", func() bool { return back.has(e.ID) })
+		testkit.Eventually(t, "who keeps up", func() bool { return back.has(e.ID) })
 	}
 	if old := driverStream(t, h, v, at); true {
-		until(t, "too old", func() bool { return old.count("resync") == 1 })
+		testkit.Eventually(t, "too old", func() bool { return old.count("resync") == 1 })
 		if old.lastID() != back.lastID() {
 			t.Errorf("goes on after %s, want the newest, %s", old.lastID(), back.lastID())
 		}
@@ -122,7 +122,7 @@ func TestTheSameEventTwice(t *testing.T) {
 	e := happens(h, d, dispatch.EventCreated, "")
 	h.Publish(d, []dispatch.Event{e, e})
 	last := happens(h, d, dispatch.EventOpened, "")
-	until(t, "the last event", func() bool { return c.has(last.ID) })
+	testkit.Eventually(t, "the last event", func() bool { return c.has(last.ID) })
 	if n := len(c.all()); n != 2 {
 		t.Errorf("%d events, want 2", n)
 	}
@@ -143,9 +143,9 @@ func TestDutyMatters(t *testing.T) {
 		e := happens(h, d, dispatch.EventOpened, "")
 		// Everybody who may see it hears of the end, so that silence about the opening can be told from delay.
 		end := happens(h, d, dispatch.EventExpired, "")
-		until(t, "the end", func() bool { return admin.has(end.ID) })
+		testkit.Eventually(t, "the end", func() bool { return admin.has(end.ID) })
 		if len(v.Ineligible(d.Terms, time.Now())) == 0 || v.MaySee(d.Terms) {
-			until(t, "the end for the driver", func() bool { return c.has(end.ID) })
+			testkit.Eventually(t, "the end for the driver", func() bool { return c.has(end.ID) })
 		}
 		return c.has(e.ID)
 	}
@@ -179,13 +179,13 @@ func TestChangeWhileOpening(t *testing.T) {
 		read := v // and now it changes
 		off := kim(offDuty, func(o *dispatch.Driver) { o.ID, o.Version = v.ID, 2 })
 		h.DriverChanged(off)
-		until(t, "the change", func() bool { return h.queue.len() == 0 })
+		testkit.Eventually(t, "the change", func() bool { return h.queue.len() == 0 })
 		return read, nil
 	})
 	c := listen(t, s, err).greeted()
 	d := job()
 	opened, end := happens(h, d, dispatch.EventOpened, ""), happens(h, d, dispatch.EventExpired, "")
-	until(t, "the end", func() bool { return c.has(end.ID) })
+	testkit.Eventually(t, "the end", func() bool { return c.has(end.ID) })
 	if c.has(opened.ID) {
 		t.Error("offered to a driver off duty")
 	}
@@ -214,7 +214,7 @@ func TestOneSlowClient(t *testing.T) {
 			published = append(published, happens(h, job(), dispatch.EventOpened, ""))
 		}
 		for _, c := range quick {
-			until(t, "everything", func() bool { return len(c.all()) == len(published) })
+			testkit.Eventually(t, "everything", func() bool { return len(c.all()) == len(published) })
 		}
 	}
 	for _, c := range quick {
@@ -235,7 +235,7 @@ func TestOneSlowClient(t *testing.T) {
 	}
 	// It comes back, too late to be told one by one.
 	if back := adminStream(t, h, slow.lastID()); true {
-		until(t, "to read again", func() bool { return back.count("resync") == 1 })
+		testkit.Eventually(t, "to read again", func() bool { return back.count("resync") == 1 })
 	}
 }
 
@@ -264,12 +264,8 @@ func TestBurst(t *testing.T) {
 		happens(h, job(), dispatch.EventOpened, "")
 	}
 	c := driverStream(t, h, kim(), "")
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { h.Run(ctx) })
-	until(t, "all", func() bool { return len(c.all()) == 4000 })
-	stop()
-	running.Wait()
+	testkit.Run(t, h.Run)
+	testkit.Eventually(t, "all", func() bool { return len(c.all()) == 4000 })
 }
 
 // TestNoRoom: more than the queue takes is counted, delays nobody, and everybody is told to read again.
@@ -284,12 +280,8 @@ func TestNoRoom(t *testing.T) {
 			kept = append(kept, e)
 		}
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop()
-	running.Go(func() { h.Run(ctx) })
-	until(t, "to read again", func() bool { return c.count("resync") == 1 })
+	testkit.Run(t, h.Run)
+	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
 	if diff := cmp.Diff(append(subjects(kept), ""), heardSubjects(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -300,5 +292,5 @@ func TestNoRoom(t *testing.T) {
 		t.Errorf("%v resyncs", n)
 	}
 	last := happens(h, job(), dispatch.EventOpened, "")
-	until(t, "live again", func() bool { return c.has(last.ID) })
+	testkit.Eventually(t, "live again", func() bool { return c.has(last.ID) })
 }

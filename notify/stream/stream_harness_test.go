@@ -12,37 +12,18 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/testkit"
 )
 
 // runHub starts a hub that ends with the test.
 func runHub(t testing.TB, o Options) *Hub {
-	t.Helper()
-	h, stop := startHub(o)
-	t.Cleanup(stop)
+	h, _ := startHub(t, o)
 	return h
 }
 
-func startHub(o Options) (h *Hub, stop func()) {
+func startHub(t testing.TB, o Options) (h *Hub, stop func()) {
 	h = NewHub(o)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { h.Run(ctx) })
-	return h, func() { cancel(); running.Wait() }
-}
-
-// until waits for what becomes true by itself.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	end := time.After(30 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end:
-			t.Fatalf("never: %s", what)
-		}
-	}
+	return h, testkit.Run(t, h.Run)
 }
 
 // told is one event as a client reads it.
@@ -193,7 +174,7 @@ func (c *client) count(name string) (n int) {
 
 // greeted waits until the client knows where it is.
 func (c *client) greeted() *client {
-	until(c.t, "the greeting", func() bool { return len(c.said()) > 0 })
+	testkit.Eventually(c.t, "the greeting", func() bool { return len(c.said()) > 0 })
 	return c
 }
 

@@ -40,7 +40,7 @@ func showDemo(t *testing.T, dir string) *shownDemo {
 	t.Helper()
 	t.Setenv("TMPDIR", dir)
 	t.Chdir(t.TempDir())
-	c, err := demo.ReadConfig(testkit.Environment())
+	c, err := demo.ReadConfig(testkit.Settings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func showDemo(t *testing.T, dir string) *shownDemo {
 func startDemo(t *testing.T, dir string, settings ...string) *shownDemo {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "demo", "--addr", "127.0.0.1:0")
-	cmd.Env = append([]string{asProcess + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}, settings...)
+	cmd.Env = append([]string{runAsInstance + "=1", "PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir}, settings...)
 	cmd.Dir = t.TempDir()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	told := func() { cmd.Process.Signal(os.Interrupt) }
@@ -98,7 +98,7 @@ func follow(t *testing.T, i *Instance, tell func(), run func(out io.Writer) erro
 	case <-ready:
 	case <-i.done:
 		t.Fatalf("the demo ended at once: %v\n%s", result, i.log)
-	case <-time.After(hung):
+	case <-time.After(testkit.Patience):
 		t.Fatalf("no links:\n%s", i.log)
 	}
 	s.readLinks(t)

@@ -19,7 +19,7 @@ type told struct {
 }
 
 // Everything at once: drivers tap with and without a round over two instances, winners give the dispatch back, locks
-// are lost and connections to the database are cut, round after round. What was told is in the books, and nothing else.
+// are lost and connections to the database are cut, round after round. What was told is in the database, and nothing else.
 func TestRoundsUnderFire(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		const rounds = 60
@@ -28,7 +28,7 @@ func TestRoundsUnderFire(t *testing.T) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + server.URL(), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
 		one, proxy := behindProxy(t, url, settings...)
 		instances := []*Instance{one, Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)}
-		b := OpenBooks(t, url)
+		db := OpenDatabase(t, url)
 		// Whoever gives a dispatch back may have it again, but has to name the round.
 		drivers := MakeDrivers(t, one, 12)
 		id := MakeDispatch(t, one)
@@ -42,7 +42,7 @@ func TestRoundsUnderFire(t *testing.T) {
 			busy    int
 		)
 		current.Store(1)
-		hear := func(d Person, a Answer) {
+		hear := func(d Driver, a Response) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch before, again := wins[a.Claim.ID]; {
@@ -80,7 +80,7 @@ func TestRoundsUnderFire(t *testing.T) {
 							break
 						}
 						if w.status == 429 { // as if an hour had passed
-							if _, err := b.DB.Exec("UPDATE claims SET ended_at=0 WHERE dispatch_id=? AND ended_at IS NOT NULL", id); err != nil {
+							if _, err := db.DB.Exec("UPDATE claims SET ended_at=0 WHERE dispatch_id=? AND ended_at IS NOT NULL", id); err != nil {
 								t.Error(err)
 							}
 						}
@@ -116,15 +116,15 @@ func TestRoundsUnderFire(t *testing.T) {
 			t.Error(w)
 		}
 		for claim, w := range wins {
-			if n := b.Count("claims WHERE id=? AND dispatch_id=? AND driver_id=? AND round=?", claim, id, w.driver, w.round); n != 1 {
-				t.Errorf("told and not in the books: %s %v", claim, w)
+			if n := db.Count("claims WHERE id=? AND dispatch_id=? AND driver_id=? AND round=?", claim, id, w.driver, w.round); n != 1 {
+				t.Errorf("told and not in the database: %s %v", claim, w)
 			}
 		}
-		claims := b.Count("claims WHERE dispatch_id=?", id)
-		if n := b.Count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.type='dispatch.accepted'", id); n != claims {
+		claims := db.Count("claims WHERE dispatch_id=?", id)
+		if n := db.Count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.type='dispatch.accepted'", id); n != claims {
 			t.Errorf("%d claims, and %d to be told of", claims, n)
 		}
-		if n := b.Count("dispatches d JOIN claims c ON c.dispatch_id=d.id AND c.outcome='WON' WHERE d.id=? AND (c.id<>d.claim_id OR d.claim_id IS NULL)", id); n != 0 {
+		if n := db.Count("dispatches d JOIN claims c ON c.dispatch_id=d.id AND c.outcome='WON' WHERE d.id=? AND (c.id<>d.claim_id OR d.claim_id IS NULL)", id); n != 0 {
 			t.Errorf("%d claims are still WON that the dispatch does not know", n)
 		}
 		everyKeyEnds(t, c)
@@ -132,7 +132,7 @@ func TestRoundsUnderFire(t *testing.T) {
 	})
 }
 
-func claimRound(a Answer) int {
+func claimRound(a Response) int {
 	var won struct{ Claim struct{ Round int } }
 	if err := json.Unmarshal([]byte(a.body), &won); err != nil {
 		return 0

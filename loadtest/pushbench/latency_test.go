@@ -48,7 +48,7 @@ func (l *landings) of(id string) []time.Time {
 type stand struct {
 	name   string
 	commit *systemtest.Instance
-	books  *systemtest.Books
+	books  *systemtest.Database
 	landed *landings
 	region string
 	phones int
@@ -59,7 +59,7 @@ type stand struct {
 // sample makes a dispatch and notes what its pushes took.
 func (s *stand) sample(t testing.TB) {
 	t.Helper()
-	id := systemtest.MustOffer(t, s.commit, systemtest.Job{Region: s.region})
+	id := systemtest.MakeDispatchWith(t, s.commit, systemtest.DispatchOptions{Region: s.region})
 	answered := time.Now()
 	testkit.Eventually(t, "all are pushed", func() bool { return len(s.landed.of(id)) >= s.phones })
 	var us int64
@@ -119,7 +119,7 @@ type poller struct {
 
 func newPoller(t testing.TB, url string, fcm *fcmtest.Server, every time.Duration) *poller {
 	t.Helper()
-	p := &poller{name: fmt.Sprintf("a poll every %s", every), every: every, db: systemtest.OpenBooks(t, url).DB, fcm: fcm.URL()}
+	p := &poller{name: fmt.Sprintf("a poll every %s", every), every: every, db: systemtest.OpenDatabase(t, url).DB, fcm: fcm.URL()}
 	_, err := p.db.Exec("CREATE TABLE simple (id BIGINT AUTO_INCREMENT PRIMARY KEY, at BIGINT NOT NULL, sent INT NOT NULL, KEY (sent))")
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func stands(b *testing.B, db *servertest.Database) (fast, crowds []*stand, slow 
 	for _, n := range []int{30, 300} {
 		s := *same
 		s.name, s.region, s.phones = fmt.Sprintf("%d phones", n), fmt.Sprintf("region-%d", n), n
-		systemtest.DriversIn(b, s.commit, s.region, n)
+		systemtest.MakeDriversWithPhones(b, s.commit, s.region, n)
 		crowds = append(crowds, &s)
 	}
 	away.Kill()
@@ -225,21 +225,21 @@ func stands(b *testing.B, db *servertest.Database) (fast, crowds []*stand, slow 
 
 func newStand(b *testing.B, db *servertest.Database, name string, instances int, settings []string) *stand {
 	b.Helper()
-	fcm := systemtest.ListenFCM(b)
+	fcm := systemtest.StartFCM(b)
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = fcmLatency })
-	mail := systemtest.OpenMail(fcm)
+	mail := systemtest.RecordDeliveries(fcm)
 	url := db.URL(b)
 	all := map[string]*systemtest.Instance{}
 	for k := range instances {
 		name := fmt.Sprintf("i%d", k)
-		all[name] = systemtest.Start(b, systemtest.Pushing(url, fcm, name, settings...)...)
+		all[name] = systemtest.Start(b, systemtest.PushSettings(url, fcm, name, settings...)...)
 	}
-	s := &stand{name: name, commit: all["i0"], books: systemtest.OpenBooks(b, url), region: "seoul", phones: 1}
-	systemtest.DriversIn(b, s.commit, s.region, 1)
+	s := &stand{name: name, commit: all["i0"], books: systemtest.OpenDatabase(b, url), region: "seoul", phones: 1}
+	systemtest.MakeDriversWithPhones(b, s.commit, s.region, 1)
 	// Who sends is known when something was sent; of several, one that does not commits.
-	systemtest.MustOffer(b, s.commit, systemtest.Job{Region: s.region})
+	systemtest.MakeDispatchWith(b, s.commit, systemtest.DispatchOptions{Region: s.region})
 	testkit.Eventually(b, "it pushes", func() bool { n, _ := mail.Count(); return n == 1 })
-	if instances > 1 && mail.By()["i0"] > 0 {
+	if instances > 1 && mail.ByProject()["i0"] > 0 {
 		s.commit = all["i1"]
 	}
 	s.landed = openLandings(fcm)
@@ -252,7 +252,7 @@ func BenchmarkPushLatency(b *testing.B) {
 	const rounds, crowdRounds = 300, 20
 	db := servertest.StartMariaDB(b)
 	fast, crowds, slow := stands(b, db)
-	simpleFCM := systemtest.ListenFCM(b)
+	simpleFCM := systemtest.StartFCM(b)
 	simpleFCM.Set(func(k *fcmtest.Knobs) { k.Latency = fcmLatency })
 	url := db.URL(b)
 	pollers := []*poller{newPoller(b, url, simpleFCM, 20*time.Second), newPoller(b, db.URL(b), simpleFCM, time.Second)}

@@ -18,7 +18,7 @@ type mood struct {
 	url      string
 	settings []string
 	fcm      *fcmtest.Server
-	drivers  []systemtest.Person
+	drivers  []systemtest.Driver
 	// answers are what the winners' and the losers' took, p99s what each round's p99 was.
 	answers map[string]samples
 	p99s    map[string][]float64
@@ -38,8 +38,8 @@ func moods(b *testing.B, db *servertest.Database, redisURL string) []*mood {
 	}
 	var all []*mood
 	for _, k := range knobs {
-		m := &mood{name: k.name, url: db.URL(b), fcm: systemtest.ListenFCM(b), answers: map[string]samples{}, p99s: map[string][]float64{}}
-		m.settings = systemtest.Pushing(m.url, m.fcm, "demo", "FIRSTTAP_REDIS_URL="+redisURL)
+		m := &mood{name: k.name, url: db.URL(b), fcm: systemtest.StartFCM(b), answers: map[string]samples{}, p99s: map[string][]float64{}}
+		m.settings = systemtest.PushSettings(m.url, m.fcm, "demo", "FIRSTTAP_REDIS_URL="+redisURL)
 		switch {
 		case k.set != nil:
 			m.fcm.Keep(0)
@@ -60,14 +60,14 @@ func (m *mood) round(b *testing.B, n int, wait time.Duration) {
 	i := systemtest.Start(b, m.settings...)
 	defer i.Kill()
 	if m.drivers == nil {
-		m.drivers = systemtest.DriversIn(b, i, "seoul", 20)
+		m.drivers = systemtest.MakeDriversWithPhones(b, i, "seoul", 20)
 	}
 	var winners, losers samples
 	for k := range n + 3 {
 		id := systemtest.MakeDispatch(b, i)
 		<-time.After(wait)
 		took := make(samples, len(m.drivers))
-		answers := systemtest.Together(len(m.drivers), func(k int) systemtest.Answer {
+		answers := systemtest.Together(len(m.drivers), func(k int) systemtest.Response {
 			sent := time.Now()
 			a := systemtest.Accept(i, id, m.drivers[k], 1)
 			took[k] = time.Since(sent)

@@ -22,15 +22,15 @@ func BenchmarkPushRate(b *testing.B) {
 	const phones, dispatches = 480, 130 // as one: 480 is no large audience yet
 	db := servertest.StartMariaDB(b)
 	url := db.URL(b)
-	fcm := systemtest.ListenFCM(b)
+	fcm := systemtest.StartFCM(b)
 	fcm.Keep(0)
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = fcmLatency })
 	nowhere := systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_FIREBASE_PROJECT=demo", "FIRSTTAP_FCM_ENDPOINT=http://127.0.0.1:1/v1")
-	systemtest.DriversIn(b, nowhere, "seoul", phones)
+	systemtest.MakeDriversWithPhones(b, nowhere, "seoul", phones)
 	for range dispatches {
-		systemtest.MustOffer(b, nowhere, systemtest.Job{Region: "seoul", Expires: time.Now().Add(time.Hour)})
+		systemtest.MakeDispatchWith(b, nowhere, systemtest.DispatchOptions{Region: "seoul", Expires: time.Now().Add(time.Hour)})
 	}
-	books := systemtest.OpenBooks(b, url)
+	books := systemtest.OpenDatabase(b, url)
 	due := func() int { return books.Count("notifications WHERE state=0") }
 	testkit.Eventually(b, "all are written", func() bool { return due() == phones*dispatches })
 	nowhere.Kill()
@@ -46,7 +46,7 @@ func BenchmarkPushRate(b *testing.B) {
 		at = append(at, r.At)
 	})
 	ops := testkit.FreeAddress(b)
-	systemtest.Start(b, systemtest.Pushing(url, fcm, "demo", "FIRSTTAP_OPS_ADDR="+ops)...)
+	systemtest.Start(b, systemtest.PushSettings(url, fcm, "demo", "FIRSTTAP_OPS_ADDR="+ops)...)
 	if path := os.Getenv("FIRSTTAP_TEST_PROFILE"); path != "" {
 		profile(b, ops, path)
 	}

@@ -1,0 +1,81 @@
+package systemtest
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"firsttap/servertest"
+)
+
+// Database is a look into the database past the service.
+type Database struct {
+	t  testing.TB
+	DB *sql.DB
+}
+
+// OpenDatabase looks into the database at url until the test ends.
+func OpenDatabase(t testing.TB, url string) *Database {
+	t.Helper()
+	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
+		db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		return &Database{t, db}
+	}
+	rest := strings.TrimPrefix(url, "mysql://")
+	account, rest, _ := strings.Cut(rest, "@")
+	addr, name, _ := strings.Cut(rest, "/")
+	config := driver.NewConfig()
+	config.User, config.Passwd, _ = strings.Cut(account, ":")
+	config.Net, config.Addr, config.DBName = "tcp", addr, name
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { db.Close() })
+	return &Database{t, db}
+}
+
+// Count counts the rows of a query that begins after FROM.
+func (db *Database) Count(query string, args ...any) (n int) {
+	db.t.Helper()
+	if err := db.DB.QueryRow("SELECT COUNT(*) FROM "+query, args...).Scan(&n); err != nil {
+		db.t.Fatal(err)
+	}
+	return n
+}
+
+// mustBeWonBy checks that the books say of the round what the winner was told, all of it and once.
+func (db *Database) mustBeWonBy(id string, round int, winner, claim string) {
+	db.t.Helper()
+	for what, n := range map[string]int{
+		"dispatch": db.Count("dispatches WHERE id=? AND round=? AND status='ACCEPTED' AND accepted_by=? AND claim_id=?", id, round, winner, claim),
+		"claim":    db.Count("claims WHERE dispatch_id=? AND round=? AND outcome='WON' AND driver_id=? AND id=?", id, round, winner, claim),
+		"claims":   db.Count("claims WHERE dispatch_id=? AND round=?", id, round),
+		"event":    db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted' AND driver_id=?", id, round, winner),
+		"events":   db.Count("events WHERE dispatch_id=? AND round=? AND type='dispatch.accepted'", id, round),
+		"outbox":   db.Count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.round=? AND e.type='dispatch.accepted'", id, round),
+	} {
+		if n != 1 {
+			db.t.Errorf("%s round %d: %d in the database for %s", id, round, n, what)
+		}
+	}
+}
+
+func (db *Database) reannounced(id string) int {
+	db.t.Helper()
+	return db.Count(`outbox o JOIN events e ON e.id=o.event_id
+		WHERE e.dispatch_id=? AND e.type='dispatch.opened' AND e.reason_code='CLAIM_FAILED'`, id)
+}
+
+// onServers runs test on MariaDB and on MySQL.
+func onServers(t *testing.T, test func(t *testing.T, url string)) {
+	t.Run("mariadb", func(t *testing.T) { test(t, servertest.MariaDBURL(t)) })
+	t.Run("mysql", func(t *testing.T) { test(t, servertest.MySQLURL(t)) })
+}

@@ -1,0 +1,168 @@
+package systemtest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/notify/fcmtest"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// rings records when each phone rang, and for what.
+type rings struct {
+	mu sync.Mutex
+	at map[string]map[string][]time.Time // by the push's type and the phone's token
+}
+
+func listenToRings(fcm *fcmtest.Server) *rings {
+	r := &rings{at: map[string]map[string][]time.Time{}}
+	fcm.OnSend(func(q fcmtest.Request) {
+		if q.Silent || !q.Accepted {
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.at[q.Data["type"]] == nil {
+			r.at[q.Data["type"]] = map[string][]time.Time{}
+		}
+		r.at[q.Data["type"]][q.Token] = append(r.at[q.Data["type"]][q.Token], q.At)
+	})
+	return r
+}
+
+// of returns when the driver's phone rang for any of the types.
+func (r *rings) of(d Driver, types ...string) (times []time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range types {
+		times = append(times, r.at[t][pushToken(d)]...)
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	return times
+}
+
+// mostInAMinute is the largest number of times within one minute.
+func mostInAMinute(times []time.Time) (most int) {
+	for i, from := range times {
+		n := 0
+		for _, at := range times[i:] {
+			if at.Sub(from) <= time.Minute {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// loop has the accounts accept the dispatch and withdraw in turn, and calls pause after each withdrawal. It ends when an
+// account may not withdraw any more, or after most withdrawals, and returns how many there were.
+func loop(t *testing.T, i *Instance, id string, accounts []Driver, most int, pause func()) (withdrawals int) {
+	for round := 1; withdrawals < most; {
+		d := accounts[withdrawals%len(accounts)]
+		if a := patiently(func() Response { return Accept(i, id, d, round) }); a.status != 200 {
+			t.Errorf("accept: %s", a)
+			return withdrawals
+		}
+		a := patiently(func() Response { return send("POST", i.URL+"/v1/dispatches/"+id+"/withdraw", d.Token, "") })
+		if tooManyWithdrawals(a) {
+			return withdrawals
+		}
+		if a.status != 200 {
+			t.Errorf("withdraw: %s", a)
+			return withdrawals
+		}
+		round = a.Round
+		withdrawals++
+		pause()
+	}
+	return withdrawals
+}
+
+// patiently repeats a request that is refused because of too many requests or a moment's load.
+func patiently(request func() Response) (a Response) {
+	testkit.Poll(testkit.Patience, func() bool {
+		a = request()
+		return a.status < 500 && (a.status != 429 || tooManyWithdrawals(a))
+	})
+	return a
+}
+
+// tooManyWithdrawals tells a driver's limit of withdrawals from the limit of requests, which is over within a second.
+func tooManyWithdrawals(a Response) bool {
+	wait, _ := strconv.Atoi(a.header.Get("Retry-After"))
+	return a.status == 429 && wait > 60
+}
+
+// TestWithdrawalLoopsRingFewTimes: drivers who accept a dispatch and withdraw in a loop, alone or in turn, make no phone
+// ring more than a few times a minute, and a dispatch that is open in the end has rung.
+func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
+	fcm, url := StartFCM(t), servertest.MariaDBURL(t)
+	i, db := Start(t, PushSettings(url, fcm, "demo", "FIRSTTAP_RATE_LIMIT_DRIVER=20/s")...), OpenDatabase(t, url)
+	heard := listenToRings(fcm)
+	var looping sync.WaitGroup
+	var checks []func()
+	for name, c := range map[string]struct {
+		accounts, dispatches int
+		withdrawals          int // of a dispatch, at most
+		paced                bool
+		most                 int // rings in any minute
+	}{
+		"one account":                            {1, 1, 50, false, 5},
+		"three accounts in turn":                 {3, 1, 50, false, 5},
+		"three accounts, after each ring":        {3, 1, 2, true, 5},
+		"three accounts, each on six dispatches": {3, 18, 50, false, 18 + 15}, // each account may withdraw five times
+	} {
+		region := fmt.Sprint("r", c.dispatches, c.accounts, c.paced)
+		cheats, honest := makeDriversIn(t, i, region, c.accounts), MakeDriversWithPhones(t, i, region, 3)
+		ids := make([]string, c.dispatches)
+		for n := range ids {
+			ids[n] = MakeDispatchWith(t, i, DispatchOptions{Region: region})
+		}
+		rung := func() int { return len(heard.of(honest[0], "dispatch.opened", "dispatch.reopened")) }
+		testkit.Eventually(t, "the offers ring", func() bool { return rung() >= len(ids) })
+		withdrawals := make([]int, len(ids))
+		for n, id := range ids {
+			accounts := cheats
+			if len(ids) > 1 {
+				accounts = cheats[n%len(cheats) : n%len(cheats)+1]
+			}
+			before := rung()
+			pause := func() {
+				if c.paced && !testkit.Poll(2*time.Minute, func() bool { return rung() > before }) {
+					t.Errorf("%s: the open dispatch does not ring", name)
+				}
+				before = rung()
+			}
+			looping.Go(func() { withdrawals[n] = loop(t, i, id, accounts, c.withdrawals, pause) })
+		}
+		checks = append(checks, func() {
+			most, all := 0, 0
+			for _, n := range withdrawals {
+				all += n
+			}
+			for _, d := range honest {
+				most = max(most, mostInAMinute(heard.of(d, "dispatch.opened", "dispatch.reopened")))
+			}
+			t.Logf("%s: %d withdrawals, a phone rings %d times a minute at most", name, all, most)
+			if all == 0 {
+				t.Errorf("%s: nobody withdrew", name)
+			}
+			if most > c.most {
+				t.Errorf("%s: a phone rings %d times in a minute, want %d at most", name, most, c.most)
+			}
+		})
+	}
+	looping.Wait()
+	testkit.Within(t, 2*time.Minute, "nothing is left to push", func() bool {
+		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
+	})
+	for _, check := range checks {
+		check()
+	}
+}
