@@ -43,7 +43,7 @@ mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND versio
 mutant "the driver's other claims overlooked" $claim "seen.claims + 1" "seen.claims + 2" ./repository "$conditions"
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest TestReplyOfCommitIsLost
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
-mutant "a lost COMMIT taken for a failed one" repository/store.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
+mutant "a lost COMMIT taken for a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" ./systemtest TestClientHangsUp
 mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
@@ -57,7 +57,7 @@ mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' 
 mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
 mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0, f.turnedAway...)" "_ = a.chaser" ./service .
 mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" ./systemtest TestInstanceIsKilled
-mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
+mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
 mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" ./systemtest TestRounds
 mutant "losers ask Redis though the process knows" service/gate.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens

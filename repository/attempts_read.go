@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"gorm.io/gorm"
@@ -193,7 +194,7 @@ FROM (SELECT
 // Standing returns what the ledger knows of a driver's taps in that round, which winner got, "" if nobody has.
 func (s *Store) Standing(ctx context.Context, id dispatch.ID, round int, v, winner dispatch.DriverID) (dispatch.Standing, error) {
 	var row standingRow
-	err := s.general.WithContext(ctx).Raw(withNow(standingSQL, s),
+	err := s.general.WithContext(ctx).Raw(fmt.Sprintf(standingSQL, s.dialect.now()),
 		id, round, v, winner, id, round, v, id, round, winner, id, round, v).Scan(&row).Error
 	return dispatch.Standing{
 		Tapped: row.Tapped, Mine: fromOptionalMicros(row.Mine), Winners: fromOptionalMicros(row.Winners), Before: row.Earlier,

@@ -66,23 +66,6 @@ func made(tx *gorm.DB) (*dispatch.AuditEntry, error) {
 	return &e, nil
 }
 
-// NoteToken writes that the driver is given a token, and returns the token's generation. ErrDriverNotFound. Unless the error is
-// nil, nobody may get the token.
-func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
-	err = s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		row, now, err := s.lockDriver(tx, id)
-		if err != nil {
-			return err
-		}
-		generation = row.TokenGeneration
-		if e, err := made(tx); err != nil || e != nil {
-			return err
-		}
-		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)
-	})
-	return generation, err
-}
-
 // NoteSignIn writes that the key was used to sign in from the address, in one entry a minute. ErrKeyNotFound. Unless it
 // returns nil, nobody is signed in.
 func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {

@@ -11,13 +11,6 @@ import (
 	"firsttap/dispatch"
 )
 
-// claimTries bounds how often a claim is decided anew because what it was decided on has moved. Of several claims that
-// one driver makes at once, one gets through each time.
-const claimTries = 10
-
-// errMoved says that the dispatch or the driver is no longer as it was when the rule decided.
-var errMoved = errors.New("moved meanwhile")
-
 // Claim lets rule decide over the dispatch and the driver as they are now, and commits the claim it makes together
 // with its events and their outbox rows. Nothing is written unless, by the database's clock as the write began, the
 // dispatch is still PENDING in the round that was decided on and within its window, the driver is

@@ -2,8 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -187,25 +185,17 @@ func (s *Store) judge(ctx context.Context, devices []dispatch.Device, set, where
 	return nil
 }
 
-// persist runs fn in a transaction, and again as long as it fails for what may well be gone the next time: a deadlock, or
-// a row that another has just written or deleted. Errors as of transact.
-func (s *Store) persist(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
-	for try := 1; ; try++ {
-		err := transact(ctx, db, fn)
-		again := s.dialect.retryable(err) || errors.Is(err, errMoved) || errors.Is(err, gorm.ErrDuplicatedKey)
-		if !again || errors.Is(err, dispatch.ErrUnknown) || try == claimTries {
-			return err
-		}
-		// Many who begin again together are in each other's way again.
-		wait := time.NewTimer(rand.N(backoff << min(try, 5)))
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return unavailable(err)
-		}
+// Devices returns the driver's devices, newest first, and the cursor of the next page, "" after the last.
+// ErrDriverNotFound.
+func (s *Store) Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error) {
+	db := s.general.WithContext(ctx).Where("driver_id = ?", driver)
+	rows, next, err := newestFirst(db, "id", page, func(row *deviceRow) string { return string(row.ID) })
+	if err == nil && len(rows) == 0 {
+		_, err = s.Driver(ctx, driver)
 	}
+	items := make([]dispatch.Device, len(rows))
+	for i := range rows {
+		items[i] = rows[i].device()
+	}
+	return items, next, err
 }
-
-// backoff doubles with each try, five times at most.
-const backoff = 4 * time.Millisecond

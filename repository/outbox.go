@@ -182,15 +182,6 @@ func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) outbox.Push {
 	return p
 }
 
-// ownClock is when something was by this process's clock, given the database's time now.
-func ownClock(at *int64, now int64) *time.Time {
-	if at == nil {
-		return nil
-	}
-	own := time.Now().Add(-time.Duration(now-*at) * time.Microsecond)
-	return &own
-}
-
 // dropUseless settles what is of no use any more, and returns the rest.
 func (o *Outbox) dropUseless(ctx context.Context, leased []outbox.Push, now time.Time) (pushes []outbox.Push, dropped map[string]int, err error) {
 	var settled []outbox.SendResult
@@ -311,4 +302,28 @@ func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, er
 func placeholders(n, k int) string {
 	group := "(" + strings.TrimSuffix(strings.Repeat("?,", k), ",") + ")"
 	return strings.TrimSuffix(strings.Repeat(group+",", n), ",")
+}
+
+// tell writes the events and, for each, the row that makes sure somebody is told: leased already where this process
+// tells of what it commits, unless that is to be later.
+func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
+	rows := make([]eventRow, len(events))
+	outbox := make([]outboxRow, len(events))
+	request := dispatch.CallerOf(tx.Statement.Context).Request
+	for i, e := range events {
+		rows[i] = eventRow{
+			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: optional(string(e.Driver)),
+			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At),
+		}
+		outbox[i] = outboxRow{
+			EventID: e.ID, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
+		}
+		if e.TellAt.After(e.At) {
+			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.TellAt)} // nobody's until then
+		}
+	}
+	if err := tx.Create(&rows).Error; err != nil {
+		return err
+	}
+	return tx.Create(&outbox).Error
 }

@@ -143,23 +143,17 @@ type claimRow struct {
 
 func (claimRow) TableName() string { return "claims" }
 
-type eventRow struct {
-	ID         dispatch.EventID `gorm:"primaryKey"`
-	DispatchID dispatch.ID
-	Type       dispatch.EventType
-	Round      int
-	DriverID   *string
-	Actor      string
-	ReasonCode string
-	RequestID  string
-	At         int64
-}
-
-func (row *eventRow) event() dispatch.Event {
-	return dispatch.Event{
-		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(value(row.DriverID)),
-		Actor: row.Actor, ReasonCode: row.ReasonCode, Request: row.RequestID, At: fromMicros(row.At),
+// optional is s, or NULL for none.
+func optional(s string) *string {
+	if s == "" {
+		return nil
 	}
+	return &s
 }
 
-func (eventRow) TableName() string { return "events" }
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -234,17 +234,6 @@ func (s *Store) ExtendRun(ctx context.Context, run cronjob.Run, term time.Durati
 		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'", term.Microseconds(), run.Job, micros(run.Slot), run.Owner))
 }
 
-// ofOwner is ErrNotLeased where a statement has found nothing of the owner's.
-func ofOwner(done *gorm.DB) error {
-	if done.Error != nil {
-		return unavailable(done.Error)
-	}
-	if done.RowsAffected == 0 {
-		return dispatch.ErrNotLeased
-	}
-	return nil
-}
-
 // EndRun writes how the run ended. ErrNotLeased if it is another's by now, or has ended otherwise.
 func (s *Store) EndRun(ctx context.Context, run cronjob.Run, end cronjob.End) error {
 	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {

@@ -42,11 +42,10 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	probe, err := sql.Open(sqlite.DriverName, sqliteDSN(path, 0))
+	probe, err := sqliteConns(path, 0, 1)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	probe.SetMaxOpenConns(1)
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
 		name:      migrations.SQLite,
@@ -96,12 +95,20 @@ func sqliteDSN(path string, busy time.Duration) string {
 }
 
 func (s *Store) sqlitePool(path string, conns int) (*gorm.DB, error) {
-	pool, err := sql.Open(sqlite.DriverName, sqliteDSN(path, sqliteBusy))
+	pool, err := sqliteConns(path, sqliteBusy, conns)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, pool.Close)
+	return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
+}
+
+func sqliteConns(path string, busy time.Duration, conns int) (*sql.DB, error) {
+	pool, err := sql.Open(sqlite.DriverName, sqliteDSN(path, busy))
+	if err != nil {
+		return nil, err
+	}
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
-	return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
+	return pool, nil
 }

@@ -8,14 +8,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
 	"gorm.io/gorm"
 
-	"firsttap/dispatch"
 	"firsttap/migrations"
 )
 
@@ -97,66 +94,4 @@ func (s *Store) Migrate(fn func(*migrations.Migrator) error) error {
 		return err
 	}
 	return errors.Join(fn(m), done())
-}
-
-// transact runs fn in a transaction. Any error but ErrUnknown means that nothing was written; ErrUnknown, that the
-// COMMIT was sent and its reply is missing.
-func transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
-	tx := db.WithContext(ctx).Begin()
-	if tx.Error != nil {
-		return unavailable(tx.Error)
-	}
-	// Also after 1205, which undoes one statement and leaves the others to be committed, and after a panic, which
-	// would leave the rows locked. After a COMMIT it does nothing.
-	defer tx.Rollback()
-	if err := fn(tx); err != nil {
-		return err
-	}
-	if err := tx.Commit().Error; err != nil {
-		return fmt.Errorf("%w: commit: %w", dispatch.ErrUnknown, err)
-	}
-	return nil
-}
-
-// unavailable turns an error of the database's into ErrUnavailable, and leaves an error of the domain as it is.
-func unavailable(err error) error {
-	if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
-}
-
-func micros(t time.Time) int64 { return t.UnixMicro() }
-
-func optionalMicros(t *time.Time) *int64 {
-	if t == nil {
-		return nil
-	}
-	us := t.UnixMicro()
-	return &us
-}
-
-func fromMicros(us int64) time.Time { return time.UnixMicro(us).UTC() }
-
-func fromOptionalMicros(us *int64) *time.Time {
-	if us == nil {
-		return nil
-	}
-	t := fromMicros(*us)
-	return &t
-}
-
-// optional is s, or NULL for none.
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

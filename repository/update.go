@@ -117,30 +117,6 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 	return "", false
 }
 
-// tell writes the events and, for each, the row that makes sure somebody is told: leased already where this process
-// tells of what it commits, unless that is to be later.
-func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
-	rows := make([]eventRow, len(events))
-	outbox := make([]outboxRow, len(events))
-	request := dispatch.CallerOf(tx.Statement.Context).Request
-	for i, e := range events {
-		rows[i] = eventRow{
-			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: optional(string(e.Driver)),
-			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At),
-		}
-		outbox[i] = outboxRow{
-			EventID: e.ID, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
-		}
-		if e.TellAt.After(e.At) {
-			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.TellAt)} // nobody's until then
-		}
-	}
-	if err := tx.Create(&rows).Error; err != nil {
-		return err
-	}
-	return tx.Create(&outbox).Error
-}
-
 // Reannounce writes that the dispatch is open, for those who were turned away by a claim that came to nothing. round is
 // the one they tapped on, 0 for whichever is current. It reports whether it was written: not when the dispatch is no longer
 // open in that round. QuietError within quiet of the last time, and within twice as long each further time in an hour.
@@ -225,10 +201,22 @@ func (s *Store) created(ctx context.Context) (d dispatch.Dispatch, done bool, er
 	return d, err == nil, err
 }
 
-func (s *Store) clock(db *gorm.DB) (time.Time, error) {
-	var us int64
-	if err := db.Raw("SELECT " + s.dialect.now()).Scan(&us).Error; err != nil {
-		return time.Time{}, unavailable(err)
+// moveOffers has the offers of the round that wait to be sent end when the dispatch does now. What is being sent at the
+// moment is not waited for: whoever sends an offer asks the dispatch when it ends.
+func (s *Store) moveOffers(tx *gorm.DB, d dispatch.Dispatch) error {
+	var ids []dispatch.NotificationID
+	err := tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+`
+		AND state = 0`+s.dialect.skipLocked, d.ID, d.Round).Scan(&ids).Error
+	if err != nil || len(ids) == 0 {
+		return unavailable(err)
 	}
-	return fromMicros(us), nil
+	for len(ids) > 0 {
+		n := min(len(ids), notificationsAtOnce)
+		err := tx.Exec("UPDATE notifications SET expires_at = ? WHERE id IN ?", micros(d.ExpiresAt), ids[:n]).Error
+		if err != nil {
+			return unavailable(err)
+		}
+		ids = ids[n:]
+	}
+	return nil
 }

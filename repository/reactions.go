@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -70,6 +69,3 @@ func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Sign
 	slices.Sort(signals.Reactions)
 	return signals, nil
 }
-
-// withNow puts the database's clock into a query.
-func withNow(query string, s *Store) string { return fmt.Sprintf(query, s.dialect.now()) }

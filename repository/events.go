@@ -4,30 +4,8 @@ import (
 	"context"
 	"encoding/base64"
 
-	"gorm.io/gorm"
-
 	"firsttap/dispatch"
 )
-
-// moveOffers has the offers of the round that wait to be sent end when the dispatch does now. What is being sent at the
-// moment is not waited for: whoever sends an offer asks the dispatch when it ends.
-func (s *Store) moveOffers(tx *gorm.DB, d dispatch.Dispatch) error {
-	var ids []dispatch.NotificationID
-	err := tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+`
-		AND state = 0`+s.dialect.skipLocked, d.ID, d.Round).Scan(&ids).Error
-	if err != nil || len(ids) == 0 {
-		return unavailable(err)
-	}
-	for len(ids) > 0 {
-		n := min(len(ids), notificationsAtOnce)
-		err := tx.Exec("UPDATE notifications SET expires_at = ? WHERE id IN ?", micros(d.ExpiresAt), ids[:n]).Error
-		if err != nil {
-			return unavailable(err)
-		}
-		ids = ids[n:]
-	}
-	return nil
-}
 
 // Events returns what happened to a dispatch, the oldest first, and the cursor of the next page, "" after the last.
 // ErrNotFound, ErrBadCursor.
@@ -67,3 +45,24 @@ func parseEventCursor(s string) (dispatch.EventID, error) {
 	}
 	return dispatch.ParseEventID(string(raw))
 }
+
+type eventRow struct {
+	ID         dispatch.EventID `gorm:"primaryKey"`
+	DispatchID dispatch.ID
+	Type       dispatch.EventType
+	Round      int
+	DriverID   *string
+	Actor      string
+	ReasonCode string
+	RequestID  string
+	At         int64
+}
+
+func (row *eventRow) event() dispatch.Event {
+	return dispatch.Event{
+		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(value(row.DriverID)),
+		Actor: row.Actor, ReasonCode: row.ReasonCode, Request: row.RequestID, At: fromMicros(row.At),
+	}
+}
+
+func (eventRow) TableName() string { return "events" }

@@ -47,3 +47,20 @@ func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) 
 	}
 	return all, nil
 }
+
+// NoteToken writes that the driver is given a token, and returns the token's generation. ErrDriverNotFound. Unless the error is
+// nil, nobody may get the token.
+func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
+	err = s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockDriver(tx, id)
+		if err != nil {
+			return err
+		}
+		generation = row.TokenGeneration
+		if e, err := made(tx); err != nil || e != nil {
+			return err
+		}
+		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)
+	})
+	return generation, err
+}
