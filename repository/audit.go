@@ -2,13 +2,11 @@ package repository
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"gorm.io/gorm"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/idempotency"
 )
@@ -49,23 +47,6 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	}).Error)
 }
 
-// made returns the entry of the request's audit trail if whoever began the request has committed what it does, nil
-// otherwise. It asks nobody where a request has no seed. Of two who ask at once and both hear no, one can't commit: the
-// entry's primary key says so, and persist asks again.
-func made(tx *gorm.DB) (*dispatch.AuditEntry, error) {
-	ctx := tx.Statement.Context
-	if idempotency.SeedOf(ctx) == "" {
-		return nil, nil //nolint:nilnil // nothing was made
-	}
-	var rows []auditRow
-	err := tx.Where("id = ?", idempotency.AuditID(ctx, time.Time{})).Find(&rows).Error
-	if err != nil || len(rows) == 0 {
-		return nil, unavailable(err)
-	}
-	e := rows[0].entry()
-	return &e, nil
-}
-
 // NoteSignIn writes that the key was used to sign in from the address, in one entry a minute. ErrKeyNotFound. Unless it
 // returns nil, nobody is signed in.
 func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
@@ -94,25 +75,6 @@ func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error
 		}
 		return nil
 	})
-}
-
-// slotDetail is where the audit entry of a run that was asked for says which one it is.
-const slotDetail = "scheduled_at"
-
-// requested returns the run that a request has asked for.
-func requested(tx *gorm.DB, e *dispatch.AuditEntry) (cronjob.Run, error) {
-	var detail map[string]time.Time
-	if err := json.Unmarshal([]byte(e.Detail), &detail); err != nil {
-		return cronjob.Run{}, fmt.Errorf("audit entry %s: %w", e.ID, err)
-	}
-	var rows []runRow
-	if err := tx.Where("job = ? AND slot = ?", e.Target, micros(detail[slotDetail])).Find(&rows).Error; err != nil {
-		return cronjob.Run{}, unavailable(err)
-	}
-	if len(rows) == 0 {
-		return cronjob.Run{}, cronjob.ErrNotFound
-	}
-	return rows[0].run(), nil
 }
 
 // Audit returns the audit entries that q selects, newest first, and the cursor of the next page, "" after the last.

@@ -46,10 +46,10 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		case err != nil:
 			return dispatch.Dispatch{}, err
 		}
-		switch done, err := changed(s.general.WithContext(ctx)); {
+		switch applied, err := alreadyApplied(s.general.WithContext(ctx), keyProof); {
 		case err != nil:
 			return dispatch.Dispatch{}, err
-		case done:
+		case applied:
 			return s.Dispatch(ctx, id) // the first request may have made the change after this look
 		}
 		d := seen.dispatch
@@ -177,7 +177,7 @@ func (s *Store) commitClaim(ctx context.Context, seen sight, condition string, d
 		if err != nil {
 			return err
 		}
-		if err := noteChange(tx); err != nil {
+		if err := markApplied(tx); err != nil {
 			return err
 		}
 		return s.tell(tx, events)

@@ -38,7 +38,7 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 	action dispatch.AuditAction, target string, detail map[string]any,
 ) error {
 	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		if e, err := made(tx); err != nil || e != nil {
+		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
 		}
 		now, err := s.clock(tx)
@@ -167,7 +167,7 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 		if record, err = row.record(); err != nil {
 			return unavailable(err)
 		}
-		if e, err := made(tx); err != nil || e != nil {
+		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
 		}
 		if change.Version != 0 && change.Version != record.Version {

@@ -95,20 +95,44 @@ func (s *Store) Settle(ctx context.Context, r idempotency.Reservation, answer []
 	})
 }
 
-// changed reports whether the request of ctx has changed its dispatch already: whoever does it again is answered with the
-// dispatch as it stands. It asks nobody where the request has no seed.
-func changed(db *gorm.DB) (bool, error) {
-	seed := idempotency.SeedOf(db.Statement.Context)
-	if seed == "" {
+// proof is the row that shows that a request was carried out: it was committed together with what the request did. A
+// request with an Idempotency-Key is carried out again when its first instance died, or when the COMMIT's reply was lost.
+type proof struct {
+	row string
+	key func(ctx context.Context) string
+}
+
+var (
+	// dispatchProof is the dispatch that the request created.
+	dispatchProof = proof{"dispatches WHERE id = ?", func(ctx context.Context) string {
+		return string(idempotency.DispatchID(ctx, time.Time{}))
+	}}
+	// auditProof is the request's audit entry. Of two that look at the same time and find none, the entry's primary key lets
+	// one commit, and transactWithRetry has the other look again.
+	auditProof = proof{"audit WHERE id = ?", func(ctx context.Context) string {
+		return idempotency.AuditID(ctx, time.Time{})
+	}}
+	// keyProof is the request's key, marked by markApplied: for changes of a dispatch, which leave no row that is named after
+	// the request. The dispatch's row is locked, or its version is a condition.
+	keyProof = proof{"idempotency_keys WHERE seed = ? AND changed = 1", func(ctx context.Context) string {
+		return string(idempotency.SeedOf(ctx))
+	}}
+)
+
+// alreadyApplied reports whether the request of db's context was carried out before: its caller then returns what it
+// finds and changes nothing. Without an Idempotency-Key it sends no statement.
+func alreadyApplied(db *gorm.DB, p proof) (bool, error) {
+	ctx := db.Statement.Context
+	if idempotency.SeedOf(ctx) == "" {
 		return false, nil
 	}
 	var n int64
-	err := db.Raw("SELECT COUNT(*) FROM idempotency_keys WHERE seed = ? AND changed = 1", seed).Scan(&n).Error
+	err := db.Raw("SELECT COUNT(*) FROM "+p.row, p.key(ctx)).Scan(&n).Error
 	return n > 0, unavailable(err)
 }
 
-// noteChange writes that, in the change's own transaction.
-func noteChange(tx *gorm.DB) error {
+// markApplied writes the keyProof of tx's request, if it has a key.
+func markApplied(tx *gorm.DB) error {
 	seed := idempotency.SeedOf(tx.Statement.Context)
 	if seed == "" {
 		return nil

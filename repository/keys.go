@@ -50,11 +50,11 @@ func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
 func (s *Store) AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error) {
 	var record dispatch.KeyRecord
 	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		e, err := made(tx)
+		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err
 		}
-		if e != nil {
+		if applied {
 			row, _, err := s.lockKey(tx, k.ID)
 			if err == nil && row.Hash != k.Hash {
 				return idempotency.ErrKeyReused

@@ -142,11 +142,11 @@ func parsePlace(s string) (int64, dispatch.NotificationID, error) {
 func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error) {
 	var n outbox.Notification
 	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		e, err := made(tx)
+		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err
 		}
-		if e != nil {
+		if applied {
 			n, err = notification(tx, id)
 			return err
 		}
@@ -173,7 +173,7 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 		}
 		return n, audit(tx, dispatch.AuditNotificationRetry, string(id), nil, *n.NextAt)
 	}
-	if e, err := made(tx); err != nil || e != nil { // just now, while this waited for the row
+	if applied, err := alreadyApplied(tx, auditProof); applied || err != nil { // just now, while this waited for the row
 		return n, err
 	}
 	if n.Status == outbox.Dead {

@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +12,6 @@ import (
 	"gorm.io/gorm/clause"
 
 	"firsttap/cronjob"
-	"firsttap/dispatch"
 )
 
 type jobRow struct {
@@ -83,44 +80,7 @@ func (s *Store) RegisterJobs(ctx context.Context, names []string) (now time.Time
 	return now, err
 }
 
-// JobStates returns what is remembered of the jobs, by name, and the database's time.
-func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]cronjob.State, now time.Time, err error) {
-	db := s.general.WithContext(ctx)
-	if now, err = s.clock(db); err != nil {
-		return nil, now, err
-	}
-	var jobs []jobRow
-	if err := db.Where("name IN ?", names).Find(&jobs).Error; err != nil {
-		return nil, now, unavailable(err)
-	}
-	var open []runRow
-	if err := db.Where("job IN ? AND status IN ?", names, openRuns).Order("slot").Find(&open).Error; err != nil {
-		return nil, now, unavailable(err)
-	}
-	states = make(map[string]cronjob.State, len(jobs))
-	for i := range jobs {
-		states[jobs[i].Name] = jobs[i].state()
-	}
-	for i := range open {
-		state := states[open[i].Job]
-		state.Open = append(state.Open, open[i].run())
-		states[open[i].Job] = state
-	}
-	return states, now, nil
-}
-
 var openRuns = []cronjob.Status{cronjob.Running, cronjob.Queued}
-
-// LastRun returns the job's latest run that has ended, nil if none has.
-func (s *Store) LastRun(ctx context.Context, job string) (*cronjob.Run, error) {
-	var rows []runRow
-	err := s.general.WithContext(ctx).Where("job = ? AND ended_at IS NOT NULL", job).Order("slot DESC").Limit(1).Find(&rows).Error
-	if err != nil || len(rows) == 0 {
-		return nil, unavailable(err)
-	}
-	run := rows[0].run()
-	return &run, nil
-}
 
 // BeginRun begins what of the job is to run now, under owner, which no other attempt has; due returns the slot that is due
 // by what is remembered of the job and the database's time, the zero time for none. Unless it is heard of within term,
@@ -308,66 +268,4 @@ func (s *Store) SkipRun(ctx context.Context, job string, slot time.Time) (bool, 
 func (s *Store) BlockJob(ctx context.Context, job, by, reason string) error {
 	return unavailable(s.writes.WithContext(ctx).Exec("UPDATE jobs SET blocked_at = COALESCE(blocked_at, "+s.dialect.now()+"),"+
 		" blocked_by = ?, blocked_reason = ? WHERE name = ?", by, cut(reason, maxResult), job).Error)
-}
-
-// RequestRun asks for a run of the job, or returns the one that was asked for and has not begun. ErrJobNotFound.
-func (s *Store) RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error) {
-	var run cronjob.Run
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		state, _, now, err := s.lockJob(tx, job)
-		if err != nil {
-			return err
-		}
-		before, err := made(tx)
-		if err != nil {
-			return err
-		}
-		if before != nil {
-			run, err = requested(tx, before)
-			return err
-		}
-		queued := slices.IndexFunc(state.Open, func(r cronjob.Run) bool { return r.Status == cronjob.Queued })
-		if queued >= 0 {
-			run = state.Open[queued]
-			return nil
-		}
-		row := runRow{Job: job, Slot: micros(now), Status: cronjob.Queued, RequestedBy: actor}
-		run = row.run()
-		if err := tx.Create(&row).Error; err != nil {
-			return unavailable(err)
-		}
-		return audit(tx, dispatch.AuditJobRun, job, map[string]any{slotDetail: now.Format(time.RFC3339Nano)}, now)
-	})
-	return run, err
-}
-
-// Runs returns the runs of a job, the latest slot first, and the cursor of the next page, "" after the last.
-func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error) {
-	db := s.general.WithContext(ctx)
-	now, err := s.clock(db)
-	if err != nil {
-		return nil, "", err
-	}
-	db = db.Where("job = ?", job)
-	if page.Cursor != "" {
-		slot, err := strconv.ParseInt(page.Cursor, 10, 64)
-		if err != nil {
-			return nil, "", dispatch.ErrBadCursor
-		}
-		db = db.Where("slot < ?", slot)
-	}
-	var rows []runRow
-	if err := db.Order("slot DESC").Limit(page.Limit + 1).Find(&rows).Error; err != nil {
-		return nil, "", unavailable(err)
-	}
-	next := ""
-	if len(rows) > page.Limit {
-		rows = rows[:page.Limit]
-		next = strconv.FormatInt(rows[page.Limit-1].Slot, 10)
-	}
-	runs := make([]cronjob.Run, len(rows))
-	for i := range rows {
-		runs[i] = rows[i].run().At(now)
-	}
-	return runs, next, nil
 }

@@ -57,7 +57,7 @@ func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation
 			return err
 		}
 		generation = row.TokenGeneration
-		if e, err := made(tx); err != nil || e != nil {
+		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
 		}
 		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)

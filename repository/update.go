@@ -55,7 +55,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 			return err
 		}
 		d, events = before, nil
-		if done, err := changed(tx); done || err != nil {
+		if applied, err := alreadyApplied(tx, keyProof); applied || err != nil {
 			return err
 		}
 		events, err = change(tx, &d, now)
@@ -96,7 +96,7 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 			return err
 		}
 	}
-	if err := noteChange(tx); err != nil {
+	if err := markApplied(tx); err != nil {
 		return err
 	}
 	return unavailable(s.tell(tx, events))
@@ -154,8 +154,12 @@ const (
 func (s *Store) Create(ctx context.Context,
 	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
-	if d, done, err := s.created(ctx); done || err != nil {
-		return d, err
+	general := s.general.WithContext(ctx)
+	switch applied, err := alreadyApplied(general, dispatchProof); {
+	case err != nil:
+		return dispatch.Dispatch{}, err
+	case applied:
+		return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
 	}
 	var d dispatch.Dispatch
 	var events []dispatch.Event
@@ -178,27 +182,15 @@ func (s *Store) Create(ctx context.Context,
 		return unavailable(s.tell(tx, events))
 	})
 	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
-		// Whoever began the request may have committed it just now.
-		if before, done, _ := s.created(ctx); done {
-			return before, nil
+		// The request may have been carried out just now, by another instance.
+		if applied, _ := alreadyApplied(general, dispatchProof); applied {
+			return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
 		}
 	}
 	if err == nil {
 		s.tellers.committed(d, events)
 	}
 	return d, err
-}
-
-// created returns the dispatch that the request of ctx has made already. It asks nobody where the request has no seed.
-func (s *Store) created(ctx context.Context) (d dispatch.Dispatch, done bool, err error) {
-	if idempotency.SeedOf(ctx) == "" {
-		return d, false, nil
-	}
-	d, err = s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
-	if errors.Is(err, dispatch.ErrNotFound) {
-		return d, false, nil
-	}
-	return d, err == nil, err
 }
 
 // moveOffers has the offers of the round that wait to be sent end when the dispatch does now. What is being sent at the
