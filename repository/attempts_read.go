@@ -39,7 +39,7 @@ func (s *Store) attemptPage(db *gorm.DB, id dispatch.ID, round int, page dispatc
 		query = query.Where("round = ?", round)
 	}
 	if page.Cursor != "" {
-		_, last, err := parseCursor('a', page.Cursor, dispatch.ParseAttemptID)
+		_, last, err := parseCursor(attemptList, page.Cursor, dispatch.ParseAttemptID)
 		if err != nil {
 			return nil, "", err
 		}
@@ -53,7 +53,7 @@ func (s *Store) attemptPage(db *gorm.DB, id dispatch.ID, round int, page dispatc
 		return rows, "", nil
 	}
 	rows = rows[:page.Limit]
-	return rows, cursor('a', 0, rows[len(rows)-1].ID), nil
+	return rows, cursor(attemptList, 0, rows[len(rows)-1].ID), nil
 }
 
 // rounds is what is known of a dispatch's rounds.

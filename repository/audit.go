@@ -86,30 +86,10 @@ func (s *Store) Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.Au
 	if q.Actor != "" {
 		db = db.Where("actor = ?", q.Actor)
 	}
-	rows, next, err := newestFirst(db, "id", q.Page, func(row *auditRow) string { return row.ID })
+	rows, next, err := newestFirst(db, auditList, "id", q.Page, func(row *auditRow) string { return row.ID })
 	items := make([]dispatch.AuditEntry, len(rows))
 	for i := range rows {
 		items[i] = rows[i].entry()
 	}
 	return items, next, err
-}
-
-// newestFirst reads a page of rows by their identifiers, which begin with the time and are what a cursor names.
-// ErrBadCursor.
-func newestFirst[R any](db *gorm.DB, column string, page dispatch.Page, id func(*R) string) ([]R, string, error) {
-	if page.Cursor != "" {
-		if !dispatch.LooksLikeID(page.Cursor) {
-			return nil, "", dispatch.ErrBadCursor
-		}
-		db = db.Where(column+" < ?", page.Cursor)
-	}
-	var rows []R
-	if err := db.Order(column + " DESC").Limit(page.Limit + 1).Find(&rows).Error; err != nil {
-		return nil, "", unavailable(err)
-	}
-	if len(rows) <= page.Limit {
-		return rows, "", nil
-	}
-	rows = rows[:page.Limit]
-	return rows, id(&rows[page.Limit-1]), nil
 }

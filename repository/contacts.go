@@ -53,7 +53,7 @@ func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatc
 		where, args = where+" AND round = ?", append(args, round)
 	}
 	if page.Cursor != "" {
-		at, last, err := parseCursor('c', page.Cursor, dispatch.ParseDriverID)
+		at, last, err := parseCursor(contactList, page.Cursor, dispatch.ParseDriverID)
 		if err != nil {
 			return nil, "", err
 		}
@@ -73,7 +73,7 @@ func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatc
 	}
 	keys = keys[:page.Limit]
 	last := keys[len(keys)-1]
-	return keys, cursor('c', int64(last.Round), last.DriverID), nil
+	return keys, cursor(contactList, int64(last.Round), last.DriverID), nil
 }
 
 // contactBook is one page of contacts.

@@ -189,7 +189,7 @@ func (s *Store) judge(ctx context.Context, devices []dispatch.Device, set, where
 // ErrDriverNotFound.
 func (s *Store) Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error) {
 	db := s.general.WithContext(ctx).Where("driver_id = ?", driver)
-	rows, next, err := newestFirst(db, "id", page, func(row *deviceRow) string { return string(row.ID) })
+	rows, next, err := newestFirst(db, deviceList, "id", page, func(row *deviceRow) string { return string(row.ID) })
 	if err == nil && len(rows) == 0 {
 		_, err = s.Driver(ctx, driver)
 	}

@@ -230,7 +230,7 @@ func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch
 		where, args := textSQL(q.Text, "v.name", "v.phone", "v.firebase_uid")
 		db = db.Where(where, args...)
 	}
-	rows, next, err := newestFirst(db, "v.id", q.Page, func(row *driverRow) string { return string(row.ID) })
+	rows, next, err := newestFirst(db, driverList, "v.id", q.Page, func(row *driverRow) string { return string(row.ID) })
 	items := make([]dispatch.DriverRecord, len(rows))
 	for i := range rows {
 		var bad error

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"encoding/base64"
 
 	"firsttap/dispatch"
 )
@@ -10,40 +9,32 @@ import (
 // Events returns what happened to a dispatch, the oldest first, and the cursor of the next page, "" after the last.
 // ErrNotFound, ErrBadCursor.
 func (s *Store) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
-	after, err := parseEventCursor(page.Cursor)
-	if err != nil {
-		return nil, "", err
+	var after dispatch.EventID
+	if page.Cursor != "" {
+		var err error
+		if _, after, err = parseCursor(eventList, page.Cursor, dispatch.ParseEventID); err != nil {
+			return nil, "", err
+		}
 	}
 	db := s.general.WithContext(ctx)
 	if _, _, err := s.find(db, id, ""); err != nil {
 		return nil, "", err
 	}
 	var rows []eventRow
-	err = db.Where("dispatch_id = ? AND id > ?", id, after).Order("id").Limit(page.Limit + 1).Find(&rows).Error
+	err := db.Where("dispatch_id = ? AND id > ?", id, after).Order("id").Limit(page.Limit + 1).Find(&rows).Error
 	if err != nil {
 		return nil, "", unavailable(err)
 	}
 	next := ""
 	if len(rows) > page.Limit {
 		rows = rows[:page.Limit]
-		next = base64.RawURLEncoding.EncodeToString([]byte(rows[page.Limit-1].ID))
+		next = cursor(eventList, 0, rows[page.Limit-1].ID)
 	}
 	events := make([]dispatch.Event, len(rows))
 	for i := range rows {
 		events[i] = rows[i].event()
 	}
 	return events, next, nil
-}
-
-func parseEventCursor(s string) (dispatch.EventID, error) {
-	if s == "" {
-		return "", nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil {
-		return "", dispatch.ErrBadCursor
-	}
-	return dispatch.ParseEventID(string(raw))
 }
 
 type eventRow struct {

@@ -1,8 +1,6 @@
 package repository
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -82,24 +80,4 @@ func firstOf[T any](l *listing, rows []T, limit int, of func(*T) *dispatchRow) (
 		at = *last.AcceptedAt
 	}
 	return rows, cursor(l.kind, at, of(&rows[limit-1]).ID)
-}
-
-// cursor says where a list of that kind goes on.
-func cursor[ID ~string](kind byte, at int64, id ID) string {
-	raw := binary.BigEndian.AppendUint64([]byte{kind}, uint64(at))
-	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
-}
-
-// parseCursor reads a cursor of that kind of list. ErrBadCursor.
-func parseCursor[ID ~string](kind byte, s string, parse func(string) (ID, error)) (int64, ID, error) {
-	const before = 1 + 8
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(raw) <= before || raw[0] != kind {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	id, err := parse(string(raw[before:]))
-	if err != nil {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	return int64(binary.BigEndian.Uint64(raw[1:])), id, nil
 }

@@ -2,8 +2,6 @@ package repository
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -57,13 +55,13 @@ func stateOf(s outbox.Status) int {
 func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
 	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.along("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
-		at, last, err := parsePlace(page.Cursor)
+		at, last, err := parseCursor(notificationOfDispatch, page.Cursor, dispatch.ParseNotificationID)
 		if err != nil {
 			return nil, "", err
 		}
 		db = db.Where("(created_at > ? OR created_at = ? AND id > ?)", at, at, last)
 	}
-	return readPage(db.Order("created_at, id"), page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
+	return readPage(db.Order("created_at, id"), notificationOfDispatch, page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
 }
 
 // NotificationsBy returns the notifications of all dispatches that have the status, and the cursor of the next page, ""
@@ -75,7 +73,7 @@ func (s *Store) NotificationsBy(ctx context.Context, status outbox.Status, page 
 	if err != nil {
 		return nil, "", err
 	}
-	return readPage(db, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
+	return readPage(db, notificationList, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
 }
 
 func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*gorm.DB, error) {
@@ -83,7 +81,7 @@ func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*go
 	var last dispatch.NotificationID
 	if page.Cursor != "" {
 		var err error
-		if at, last, err = parsePlace(page.Cursor); err != nil {
+		if at, last, err = parseCursor(notificationList, page.Cursor, dispatch.ParseNotificationID); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +99,7 @@ func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*go
 	return db.Order("next_at DESC, id DESC"), nil
 }
 
-func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]outbox.Notification, string, error) {
+func readPage(db *gorm.DB, list byte, limit int, at func(*notificationRow) int64) ([]outbox.Notification, string, error) {
 	var rows []notificationRow
 	if err := db.Limit(limit + 1).Find(&rows).Error; err != nil {
 		return nil, "", unavailable(err)
@@ -110,31 +108,13 @@ func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]outbox
 	if len(rows) > limit {
 		rows = rows[:limit]
 		last := &rows[limit-1]
-		next = place(at(last), last.ID)
+		next = cursor(list, at(last), last.ID)
 	}
 	items := make([]outbox.Notification, len(rows))
 	for i := range rows {
 		items[i] = rows[i].notification()
 	}
 	return items, next, nil
-}
-
-// place is a cursor: where in a list a notification stands.
-func place(at int64, id dispatch.NotificationID) string {
-	raw := binary.BigEndian.AppendUint64(nil, uint64(at))
-	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
-}
-
-func parsePlace(s string) (int64, dispatch.NotificationID, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(raw) <= 8 {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	id, err := dispatch.ParseNotificationID(string(raw[8:]))
-	if err != nil {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	return int64(binary.BigEndian.Uint64(raw)), id, nil
 }
 
 // Redrive makes a dead notification due again, as if it had never been tried. ErrNotificationNotFound; ErrNotDead also

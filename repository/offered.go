@@ -67,7 +67,7 @@ func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 // latest first, and the cursor of the next page. It does not look at duty and suspension.
 func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	const index = "ix_dispatches_open"
-	l := listing{kind: 'o', order: "opens_at", along: s.dialect.along}
+	l := listing{kind: openList, order: "opens_at", along: s.dialect.along}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(v.Regions))) {
 		l.parts = append(l.parts, part{index, "region = ?", []any{region}})
 	}

@@ -63,11 +63,11 @@ func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch
 }
 
 func (s *Store) selected(q dispatch.Query) listing {
-	l := listing{kind: 'd', along: s.dialect.along}
+	l := listing{kind: dispatchList, along: s.dialect.along}
 	index := "PRIMARY"
 	switch {
 	case q.Driver != "":
-		l.kind, l.order, index = 'j', "accepted_at", "ix_dispatches_jobs"
+		l.kind, l.order, index = jobList, "accepted_at", "ix_dispatches_jobs"
 	case q.Region != "" && q.Status != "":
 		index = "ix_dispatches_region_status"
 	case q.Region != "":

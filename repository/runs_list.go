@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"gorm.io/gorm"
@@ -114,9 +113,14 @@ func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]cro
 	}
 	db = db.Where("job = ?", job)
 	if page.Cursor != "" {
-		slot, err := strconv.ParseInt(page.Cursor, 10, 64)
+		slot, _, err := parseCursor(runList, page.Cursor, func(s string) (string, error) {
+			if s != job {
+				return "", dispatch.ErrBadCursor
+			}
+			return s, nil
+		})
 		if err != nil {
-			return nil, "", dispatch.ErrBadCursor
+			return nil, "", err
 		}
 		db = db.Where("slot < ?", slot)
 	}
@@ -127,7 +131,7 @@ func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]cro
 	next := ""
 	if len(rows) > page.Limit {
 		rows = rows[:page.Limit]
-		next = strconv.FormatInt(rows[page.Limit-1].Slot, 10)
+		next = cursor(runList, rows[page.Limit-1].Slot, job)
 	}
 	runs := make([]cronjob.Run, len(rows))
 	for i := range rows {
