@@ -159,7 +159,7 @@ func (s *scissors) ends(t *testing.T, rawURL, what string, op func(context.Conte
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = op(ctx, m.Noted())
+		err = op(ctx, m.Journaled())
 		db.Close()
 		s.mu.Lock()
 		gone := s.gone

@@ -8,11 +8,11 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) error {
 	return err
 }
 
-// LastWithout is the last version that was also applied by a FirstTap without a journal.
-const LastWithout = lastWithout
+// LastUnjournaled is the last version that was also applied by a FirstTap without a journal.
+const LastUnjournaled = lastUnjournaled
 
-// Noted has every version be one that only a FirstTap with a journal applies.
-func (m *Migrator) Noted() *Migrator {
-	m.journal.lastWithout = 0
+// Journaled has every version be one that only a FirstTap with a journal applies.
+func (m *Migrator) Journaled() *Migrator {
+	m.journal.lastUnjournaled = 0
 	return m
 }

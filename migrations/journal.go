@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// lockWait is for how long a statement waits for a table's lock, or a row's. Every query of the table that comes
+	// statementLockWait is for how long a statement waits for a table's lock, or a row's. Every query of the table that comes
 	// later waits behind it meanwhile.
-	lockWait = 3 * time.Second
-	// lockTries is how often a statement is tried that gets no lock: for a quarter of an hour or so.
-	lockTries = 80
-	maxPause  = 10 * time.Second
-	// lastWithout is the last version that a FirstTap without a journal applied, too.
-	lastWithout = 6
+	statementLockWait = 3 * time.Second
+	// maxLockTries is how often a statement is tried that gets no lock: for a quarter of an hour or so.
+	maxLockTries  = 80
+	maxRetryPause = 10 * time.Second
+	// lastUnjournaled is the last version that a FirstTap without a journal applied, too.
+	lastUnjournaled = 6
 
 	createJournal = `CREATE TABLE IF NOT EXISTS migration_progress (
   version    BIGINT      NOT NULL PRIMARY KEY,
@@ -44,9 +44,9 @@ const (
 
 var (
 	lockErrors = []uint16{1205, 1213}
-	// thereErrors are what a statement can end with whose effect is there already: a table, column, key or constraint
+	// alreadyDoneErrors are what a statement can end with whose effect is there already: a table, column, key or constraint
 	// is there, or is gone.
-	thereErrors = []uint16{1050, 1051, unknownColumn, 1060, 1061, 1068, 1072, 1091, noSuchTable, 1176, 1826, 3822}
+	alreadyDoneErrors = []uint16{1050, 1051, unknownColumn, 1060, 1061, 1068, 1072, 1091, noSuchTable, 1176, 1826, 3822}
 )
 
 func isError(err error, numbers ...uint16) bool {
@@ -58,9 +58,9 @@ func isError(err error, numbers ...uint16) bool {
 type journal struct {
 	db    *sql.DB
 	files map[int64]*file
-	// lastWithout is the last version that may have been cut off without a note.
-	lastWithout int64
-	log         *slog.Logger
+	// lastUnjournaled is the last version that may have been cut off without a note.
+	lastUnjournaled int64
+	log             *slog.Logger
 }
 
 // goMigrations are the files as goose takes code.
@@ -75,8 +75,8 @@ func (j *journal) goMigrations() []*goose.Migration {
 	return all
 }
 
-// cutOff returns the version that was begun and not ended, 0 if none, and its direction.
-func (j *journal) cutOff(ctx context.Context) (version int64, up bool, err error) {
+// interrupted returns the version that was begun and not ended, 0 if none, and its direction.
+func (j *journal) interrupted(ctx context.Context) (version int64, up bool, err error) {
 	err = j.db.QueryRowContext(ctx, "SELECT version, up FROM migration_progress ORDER BY version DESC LIMIT 1").Scan(&version, &up)
 	if errors.Is(err, sql.ErrNoRows) || isError(err, noSuchTable) {
 		return 0, false, nil
@@ -84,8 +84,8 @@ func (j *journal) cutOff(ctx context.Context) (version int64, up bool, err error
 	return version, up, err
 }
 
-// mendVersions adds the first row of goose's table, which goose writes apart from the table and expects ever after.
-func (j *journal) mendVersions(ctx context.Context) error {
+// repairVersionTable adds the first row of goose's table, which goose writes apart from the table and expects ever after.
+func (j *journal) repairVersionTable(ctx context.Context) error {
 	var rows int
 	err := j.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+goose.DefaultTablename).Scan(&rows)
 	switch {
@@ -105,16 +105,16 @@ func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 		return err
 	}
 	defer closeSession(conn)
-	_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d, innodb_lock_wait_timeout = %[1]d", int(lockWait.Seconds())))
+	_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d, innodb_lock_wait_timeout = %[1]d", int(statementLockWait.Seconds())))
 	if err != nil {
 		return err
 	}
-	r := &run{
-		conn: conn, file: f, up: up, statements: f.statements(up), noted: f.version > j.lastWithout,
+	r := &execution{
+		conn: conn, file: f, up: up, statements: f.statements(up), journaled: f.version > j.lastUnjournaled,
 		log: j.log.With("migration", f.name, "up", up),
 	}
 	r.digest = digest(r.statements)
-	if err := r.begin(ctx); err != nil {
+	if err := r.resumeOrStart(ctx); err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	for r.at <= len(r.statements) {
@@ -126,15 +126,15 @@ func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 	return err
 }
 
-// run is one direction of a file that is being executed. Statement at is the one that was begun, or is next; before is
+// execution is one direction of a file that is being executed. Statement at is the one that was begun, or is next; before is
 // its table's definition as it was before.
-type run struct {
+type execution struct {
 	conn       *sql.Conn
 	file       *file
 	up         bool
 	statements []statement
 	digest     string
-	noted      bool // whoever cut it off before has left a note
+	journaled  bool // whoever cut it off before has left a note
 	at         int
 	before     string
 	log        *slog.Logger
@@ -146,8 +146,8 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// begin finds out how far an earlier process came, or notes that this one begins.
-func (r *run) begin(ctx context.Context) error {
+// resumeOrStart finds out how far an earlier process came, or notes that this one begins.
+func (r *execution) resumeOrStart(ctx context.Context) error {
 	if _, err := r.conn.ExecContext(ctx, createJournal); err != nil {
 		return err
 	}
@@ -157,19 +157,19 @@ func (r *run) begin(ctx context.Context) error {
 		Scan(&up, &digest, &r.at, &r.before)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return r.patiently(ctx, func() error { return r.advance(ctx, 1) })
+		return r.retryOnLock(ctx, func() error { return r.advance(ctx, 1) })
 	case err != nil:
 		return err
 	case up != r.up || digest != r.digest:
 		return errors.New("another version of this file was cut off in the middle: go on with the FirstTap that began it")
 	}
 	r.log.Warn("a migration was cut off and goes on", "statement", r.at, "of", len(r.statements))
-	return r.outlast(ctx)
+	return r.waitForOrphan(ctx)
 }
 
-// outlast waits while the server still executes the statement for a process that is gone: a server finishes what it
+// waitForOrphan waits while the server still executes the statement for a process that is gone: a server finishes what it
 // executes, whether or not the client that sent it is still there.
-func (r *run) outlast(ctx context.Context) error {
+func (r *execution) waitForOrphan(ctx context.Context) error {
 	if r.at > len(r.statements) {
 		return nil
 	}
@@ -190,8 +190,8 @@ func (r *run) outlast(ctx context.Context) error {
 	}
 }
 
-// note writes down that all statements before the given one are done, and how that one's table is defined.
-func (r *run) note(ctx context.Context, q querier, at int) (before string, err error) {
+// record writes down that all statements before the given one are done, and how that one's table is defined.
+func (r *execution) record(ctx context.Context, q querier, at int) (before string, err error) {
 	if at <= len(r.statements) && r.statements[at-1].table != "" {
 		if before, err = fingerprint(ctx, q, r.statements[at-1].table); err != nil {
 			return "", err
@@ -204,8 +204,8 @@ func (r *run) note(ctx context.Context, q querier, at int) (before string, err e
 }
 
 // advance makes the given statement the next, outside of a transaction.
-func (r *run) advance(ctx context.Context, at int) error {
-	before, err := r.note(ctx, r.conn, at)
+func (r *execution) advance(ctx context.Context, at int) error {
+	before, err := r.record(ctx, r.conn, at)
 	if err == nil {
 		r.at, r.before = at, before
 	}
@@ -213,14 +213,14 @@ func (r *run) advance(ctx context.Context, at int) error {
 }
 
 // step executes one statement and notes that it did.
-func (r *run) step(ctx context.Context) error {
+func (r *execution) step(ctx context.Context) error {
 	s := r.statements[r.at-1]
-	return r.patiently(ctx, func() error {
+	return r.retryOnLock(ctx, func() error {
 		if s.table == "" {
 			return r.changeRows(ctx, s)
 		}
 		if _, err := r.conn.ExecContext(ctx, s.sql); err != nil {
-			if there, lookErr := r.isThere(ctx, s, err); lookErr != nil || !there {
+			if there, lookErr := r.alreadyExecuted(ctx, s, err); lookErr != nil || !there {
 				return errors.Join(err, lookErr)
 			}
 			r.log.Info("what the statement does was done before", "statement", r.at)
@@ -230,17 +230,17 @@ func (r *run) step(ctx context.Context) error {
 }
 
 // changeRows commits the statement's effect with the note of it: rows are changed once.
-func (r *run) changeRows(ctx context.Context, s statement) error {
+func (r *execution) changeRows(ctx context.Context, s statement) error {
 	tx, err := r.conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after a COMMIT it does nothing
 	_, err = tx.ExecContext(ctx, s.sql)
-	if err != nil && (r.noted || !isError(err, unknownColumn)) {
+	if err != nil && (r.journaled || !isError(err, unknownColumn)) {
 		return err
 	}
-	before, err := r.note(ctx, tx, r.at+1)
+	before, err := r.record(ctx, tx, r.at+1)
 	if err != nil {
 		return err
 	}
@@ -251,11 +251,11 @@ func (r *run) changeRows(ctx context.Context, s statement) error {
 	return nil
 }
 
-// isThere reports whether the error that a statement ended with says that it was executed before: the table is not as it
+// alreadyExecuted reports whether the error that a statement ended with says that it was executed before: the table is not as it
 // was when the statement was begun. A FirstTap that kept no journal left no note of that; of it a table is taken that
 // is the same as the statement makes, and everything else by its name.
-func (r *run) isThere(ctx context.Context, s statement, err error) (bool, error) {
-	if !isError(err, thereErrors...) {
+func (r *execution) alreadyExecuted(ctx context.Context, s statement, err error) (bool, error) {
+	if !isError(err, alreadyDoneErrors...) {
 		return false, nil
 	}
 	now, err := fingerprint(ctx, r.conn, s.table)
@@ -264,16 +264,16 @@ func (r *run) isThere(ctx context.Context, s statement, err error) (bool, error)
 		return false, err
 	case now != r.before:
 		return true, nil
-	case r.noted:
+	case r.journaled:
 		return false, nil
 	case s.creates:
-		return r.isSame(ctx, s)
+		return r.tableMatches(ctx, s)
 	}
 	return true, nil
 }
 
-// isSame reports whether the table is as the statement would make it.
-func (r *run) isSame(ctx context.Context, s statement) (same bool, err error) {
+// tableMatches reports whether the table is as the statement would make it.
+func (r *execution) tableMatches(ctx context.Context, s statement) (same bool, err error) {
 	const scratch = "migration_scratch"
 	drop := func() error {
 		_, err := r.conn.ExecContext(ctx, "DROP TABLE IF EXISTS "+scratch)
@@ -294,12 +294,12 @@ func (r *run) isSame(ctx context.Context, s statement) (same bool, err error) {
 	return got == want, err
 }
 
-// patiently tries again, with a pause for those that wait behind it, while try gets no lock.
-func (r *run) patiently(ctx context.Context, try func() error) error {
+// retryOnLock tries again, with a pause for those that wait behind it, while try gets no lock.
+func (r *execution) retryOnLock(ctx context.Context, try func() error) error {
 	pause := time.Second
 	for n := 1; ; n++ {
 		err := try()
-		if !isError(err, lockErrors...) || n == lockTries {
+		if !isError(err, lockErrors...) || n == maxLockTries {
 			return err
 		}
 		table := ""
@@ -307,15 +307,15 @@ func (r *run) patiently(ctx context.Context, try func() error) error {
 			table = r.statements[r.at-1].table
 		}
 		r.log.Warn("the migration waits for a lock that another session holds; it will be tried again",
-			"statement", r.at, "table", table, "try", n, "of", lockTries, "in", pause.String(), "error", err)
+			"statement", r.at, "table", table, "try", n, "of", maxLockTries, "in", pause.String(), "error", err)
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
-		pause = min(2*pause, maxPause)
+		pause = min(2*pause, maxRetryPause)
 	}
 }
 
-var counter = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
+var autoIncrement = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
 
 // definition is a table's, without its name and what its rows change, "" if there is no such table.
 func definition(ctx context.Context, q querier, table string) (string, error) {
@@ -324,7 +324,7 @@ func definition(ctx context.Context, q querier, table string) (string, error) {
 	if isError(err, noSuchTable) {
 		return "", nil
 	}
-	return counter.ReplaceAllString(strings.Replace(text, name, "", 1), ""), err
+	return autoIncrement.ReplaceAllString(strings.Replace(text, name, "", 1), ""), err
 }
 
 func fingerprint(ctx context.Context, q querier, table string) (string, error) {

@@ -251,10 +251,10 @@ func block(t *testing.T, url string) *blocked {
 	t.Helper()
 	b := &blocked{t: t, url: url, db: openConfig(t, configOf(t, url)), ended: make(chan error, 1)}
 	t.Cleanup(func() { b.db.Close() })
-	if err := mysqlMigrator(t, b.db, silent).UpTo(t.Context(), migrations.LastWithout-1); err != nil {
+	if err := mysqlMigrator(t, b.db, silent).UpTo(t.Context(), migrations.LastUnjournaled-1); err != nil {
 		t.Fatal(err)
 	}
-	up, _ := halves(t, migrations.LastWithout)
+	up, _ := halves(t, migrations.LastUnjournaled)
 	b.waiting = strings.TrimSuffix(up[0], ";")
 	var err error
 	if b.reader, err = b.db.Begin(); err != nil {

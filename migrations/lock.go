@@ -19,11 +19,11 @@ var errLockLost = errors.New("the lock that keeps other processes from migrating
 
 const (
 	lockName = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
-	// lockSession is for how long the server keeps the lock of a process that it hears nothing from, and lockBeat is how
+	// lockSessionTimeout is for how long the server keeps the lock of a process that it hears nothing from, and lockBeat is how
 	// often it hears.
-	lockSession = 60 * time.Second
-	lockBeat    = 10 * time.Second
-	briefTime   = 5 * time.Second
+	lockSessionTimeout = 60 * time.Second
+	lockHeartbeat      = 10 * time.Second
+	briefTimeout       = 5 * time.Second
 )
 
 // namedLock is MySQL's GET_LOCK, on a connection of its own so that it ends with it. The name carries the database's:
@@ -34,7 +34,7 @@ func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release f
 		return nil, nil, err
 	}
 	var got sql.NullInt64
-	if _, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", int(lockSession.Seconds()))); err == nil {
+	if _, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", int(lockSessionTimeout.Seconds()))); err == nil {
 		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(LockWait.Seconds())).Scan(&got)
 	}
 	if err == nil && got.Int64 != 1 {
@@ -48,8 +48,8 @@ func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release f
 	beating := make(chan struct{})
 	go func() {
 		defer close(beating)
-		for sleep(held, lockBeat) == nil {
-			if err := brief(ctx, conn, "DO 0"); err != nil {
+		for sleep(held, lockHeartbeat) == nil {
+			if err := execBriefly(ctx, conn, "DO 0"); err != nil {
 				lose(fmt.Errorf("%w: %w", errLockLost, err))
 			}
 		}
@@ -57,15 +57,15 @@ func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release f
 	return held, func() error {
 		lose(context.Canceled)
 		<-beating
-		_ = brief(ctx, conn, "DO RELEASE_LOCK("+lockName+")") // the session's end would do
+		_ = execBriefly(ctx, conn, "DO RELEASE_LOCK("+lockName+")") // the session's end would do
 		closeSession(conn)
 		return nil
 	}, nil
 }
 
-// brief executes a statement that takes no time, also when ctx has ended.
-func brief(ctx context.Context, conn *sql.Conn, statement string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), briefTime)
+// execBriefly executes a statement that takes no time, also when ctx has ended.
+func execBriefly(ctx context.Context, conn *sql.Conn, statement string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), briefTimeout)
 	defer cancel()
 	_, err := conn.ExecContext(ctx, statement)
 	return err

@@ -71,7 +71,7 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 		m.provider, err = goose.NewProvider(goose.DialectSQLite3, db, sqlFiles, options...)
 	} else {
 		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return namedLock(ctx, db) }
-		m.journal = &journal{db: db, files: map[int64]*file{}, lastWithout: lastWithout, log: log}
+		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, log: log}
 		taken, readErr := readFiles(sqlFiles)
 		if readErr != nil {
 			return nil, readErr
@@ -95,8 +95,8 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 
 // Up applies whatever is missing and returns how many steps that took.
 func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
-	err = m.locked(ctx, func(ctx context.Context) error {
-		ended, up, err := m.finish(ctx)
+	err = m.withLock(ctx, func(ctx context.Context) error {
+		ended, up, err := m.resume(ctx)
 		if err != nil {
 			return err
 		}
@@ -115,11 +115,11 @@ func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
 
 // Down takes the newest step back, with the data that only it has room for. False means there was none.
 func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
-	err = m.locked(ctx, func(ctx context.Context) error {
-		if version, _, err := m.cutOff(ctx); err == nil && version != 0 && m.names[version] == "" {
+	err = m.withLock(ctx, func(ctx context.Context) error {
+		if version, _, err := m.interrupted(ctx); err == nil && version != 0 && m.names[version] == "" {
 			return fmt.Errorf("migration %d was cut off, and this FirstTap does not have it", version)
 		}
-		if ended, up, err := m.finish(ctx); err != nil || ended && !up {
+		if ended, up, err := m.resume(ctx); err != nil || ended && !up {
 			took = ended
 			return err
 		}
@@ -150,29 +150,29 @@ func (m *Migrator) Missing(ctx context.Context) (int, error) {
 	for _, a := range applied {
 		delete(missing, a.Version)
 	}
-	version, _, err := m.cutOff(ctx)
+	version, _, err := m.interrupted(ctx)
 	if name := m.names[version]; name != "" {
 		missing[version] = name
 	}
 	return len(missing), err
 }
 
-func (m *Migrator) cutOff(ctx context.Context) (version int64, up bool, err error) {
+func (m *Migrator) interrupted(ctx context.Context) (version int64, up bool, err error) {
 	if m.journal == nil {
 		return 0, false, nil
 	}
-	return m.journal.cutOff(ctx)
+	return m.journal.interrupted(ctx)
 }
 
-// finish ends what an earlier process left in the middle, and reports whether there was such a thing.
-func (m *Migrator) finish(ctx context.Context) (ended, up bool, err error) {
+// resume ends what an earlier process left in the middle, and reports whether there was such a thing.
+func (m *Migrator) resume(ctx context.Context) (ended, up bool, err error) {
 	if m.journal == nil {
 		return false, false, nil
 	}
-	if err := m.journal.mendVersions(ctx); err != nil {
+	if err := m.journal.repairVersionTable(ctx); err != nil {
 		return false, false, err
 	}
-	version, up, err := m.cutOff(ctx)
+	version, up, err := m.interrupted(ctx)
 	switch {
 	case err != nil || version == 0:
 		return false, false, err
@@ -184,8 +184,8 @@ func (m *Migrator) finish(ctx context.Context) (ended, up bool, err error) {
 	return err == nil, up, err
 }
 
-// locked runs fn while no other process migrates.
-func (m *Migrator) locked(ctx context.Context, fn func(ctx context.Context) error) error {
+// withLock runs fn while no other process migrates.
+func (m *Migrator) withLock(ctx context.Context, fn func(ctx context.Context) error) error {
 	held, release, err := m.lock(ctx)
 	if err != nil {
 		return err

@@ -60,8 +60,8 @@ func readFiles(folder fs.FS) ([]*file, error) {
 			return nil, fmt.Errorf("migrations: %s: %w", name, err)
 		}
 		up, down := split(string(text))
-		if f.up, err = understand(up); err == nil {
-			f.down, err = understand(down)
+		if f.up, err = parseStatements(up); err == nil {
+			f.down, err = parseStatements(down)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("migrations: %s: %w", name, err)
@@ -105,17 +105,17 @@ var (
 	changesTable = regexp.MustCompile(`(?i)^(?:(CREATE\s+TABLE(?:\s+IF\s+NOT\s+EXISTS)?)|DROP\s+TABLE(?:\s+IF\s+EXISTS)?|ALTER\s+TABLE|` +
 		`CREATE\s+(?:UNIQUE\s+)?INDEX\s+\w+\s+ON|DROP\s+INDEX\s+\w+\s+ON)\s+(\w+)\b`)
 	changesRows    = regexp.MustCompile(`(?i)^(?:INSERT|REPLACE|UPDATE|DELETE)\s`)
-	dropsMore      = regexp.MustCompile(`(?i)^DROP\s+TABLE\s[^;]*,`)
+	dropsSeveral   = regexp.MustCompile(`(?i)^DROP\s+TABLE\s[^;]*,`)
 	numberOfTables = 2 // the group of changesTable that is the table's name
 )
 
-// understand refuses what could not go on after a kill: a statement has to change one table, or rows alone.
-func understand(texts []string) ([]statement, error) {
+// parseStatements refuses what could not go on after a kill: a statement has to change one table, or rows alone.
+func parseStatements(texts []string) ([]statement, error) {
 	var all []statement
 	for i, text := range texts {
 		s := statement{sql: text}
 		switch m := changesTable.FindStringSubmatch(text); {
-		case !strings.HasSuffix(text, ";"), strings.Contains(text, "+goose"), dropsMore.MatchString(text):
+		case !strings.HasSuffix(text, ";"), strings.Contains(text, "+goose"), dropsSeveral.MatchString(text):
 			return nil, fmt.Errorf("statement %d is not one that changes one table, or rows, and ends with a semicolon", i+1)
 		case m != nil:
 			s.table, s.creates = m[numberOfTables], m[1] != ""

@@ -22,8 +22,8 @@ type attemptRow struct {
 
 func (attemptRow) TableName() string { return "attempts" }
 
-// attemptsAtOnce bounds one INSERT: SQLite takes 32,766 parameters.
-const attemptsAtOnce = 1000
+// attemptsPerInsert bounds one INSERT: SQLite takes 32,766 parameters.
+const attemptsPerInsert = 1000
 
 // AddAttempts writes taps, all or none; those that are there already stay as they are. Where one names no round, or one
 // that there is not yet, it was on the one that is current now; where there is no such dispatch, it is not written.
@@ -47,7 +47,7 @@ func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error 
 			return nil
 		}
 		// Those whose COMMIT's reply was lost are offered again.
-		return unavailable(tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(rows, attemptsAtOnce).Error)
+		return unavailable(tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(rows, attemptsPerInsert).Error)
 	})
 }
 

@@ -20,7 +20,7 @@ type driverRound struct {
 // after the last. The opening of an earlier round is taken to be when it began. ErrNotFound, ErrBadCursor.
 func (s *Store) Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
 	db := s.general.WithContext(ctx)
-	d, _, err := s.find(db, id, "")
+	d, _, err := s.findDispatch(db, id, "")
 	if err != nil {
 		return nil, "", err
 	}
@@ -28,13 +28,13 @@ func (s *Store) Attempts(ctx context.Context, id dispatch.ID, round int, page di
 	if err != nil || len(rows) == 0 {
 		return nil, "", err
 	}
-	r := rounds{db: db, d: &d, along: s.dialect.along}
+	r := rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}
 	items, err := r.records(rows)
 	return items, next, unavailable(err)
 }
 
 func (s *Store) attemptPage(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]attemptRow, string, error) {
-	query := db.Table("attempts"+s.dialect.along("ix_attempts_list")).Where("dispatch_id = ?", id)
+	query := db.Table("attempts"+s.dialect.forceIndex("ix_attempts_list")).Where("dispatch_id = ?", id)
 	if round != 0 {
 		query = query.Where("round = ?", round)
 	}
@@ -58,9 +58,9 @@ func (s *Store) attemptPage(db *gorm.DB, id dispatch.ID, round int, page dispatc
 
 // rounds is what is known of a dispatch's rounds.
 type rounds struct {
-	db    *gorm.DB
-	d     *dispatch.Dispatch
-	along func(index string) string
+	db         *gorm.DB
+	d          *dispatch.Dispatch
+	forceIndex func(index string) string
 }
 
 func (r *rounds) records(rows []attemptRow) ([]dispatch.AttemptRecord, error) {
@@ -133,7 +133,7 @@ func (r *rounds) openings() (map[int]time.Time, error) {
 		Round int
 		At    int64
 	}
-	err := r.db.Raw("SELECT round, MIN(at) at FROM events"+r.along("ix_events_dispatch")+" WHERE dispatch_id = ? GROUP BY round", r.d.ID).Scan(&rows).Error
+	err := r.db.Raw("SELECT round, MIN(at) at FROM events"+r.forceIndex("ix_events_dispatch")+" WHERE dispatch_id = ? GROUP BY round", r.d.ID).Scan(&rows).Error
 	opened := map[int]time.Time{}
 	for _, row := range rows {
 		opened[row.Round] = fromMicros(row.At)

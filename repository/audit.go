@@ -35,7 +35,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	if detail == nil {
 		detail = map[string]any{}
 	}
-	said, err := detailText(detail)
+	said, err := encodeDetail(detail)
 	if err != nil {
 		return fmt.Errorf("audit of %s: %w", action, err)
 	}
@@ -50,19 +50,19 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 // NoteSignIn writes that the key was used to sign in from the address, in one entry a minute. ErrKeyNotFound. Unless it
 // returns nil, nobody is signed in.
 func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		_, now, err := s.lockKey(tx, key)
 		if err != nil {
 			return err
 		}
-		return auditOften(tx, dispatch.AuditSignIn, key, map[string]any{"address": address}, now)
+		return auditCoalesced(tx, dispatch.AuditSignIn, key, map[string]any{"address": address}, now)
 	})
 }
 
 // NoteRefusals writes down sign-ins that failed, an entry for each address.
 func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error {
 	ctx = dispatch.WithCaller(ctx, dispatch.Caller{Actor: dispatch.AuditUnknown})
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		now, err := s.clock(tx)
 		if err != nil {
 			return err

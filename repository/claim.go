@@ -35,13 +35,13 @@ func (s *Store) Assign(ctx context.Context, id dispatch.ID, driver dispatch.Driv
 func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, condition string,
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
-	for range claimTries {
-		seen, err := s.candidate(ctx, id, driver)
+	for range maxTries {
+		seen, err := s.readClaimSnapshot(ctx, id, driver)
 		switch {
-		case errors.Is(err, errStale):
-			s.dialect.demoted()
+		case errors.Is(err, errStaleRead):
+			s.dialect.invalidateClaimConns()
 			continue // by another connection, to the server that takes writes now
-		case errors.Is(err, errMoved):
+		case errors.Is(err, errConflict):
 			continue
 		case err != nil:
 			return dispatch.Dispatch{}, err
@@ -63,11 +63,11 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		}
 		switch {
 		case err == nil:
-			s.tellers.committed(d, events)
+			s.listeners.committed(d, events)
 			return d, nil
 		case errors.Is(err, dispatch.ErrUnknown):
 			return d, err
-		case errors.Is(err, errMoved) || s.dialect.retryable(err):
+		case errors.Is(err, errConflict) || s.dialect.retryable(err):
 		default:
 			return dispatch.Dispatch{}, unavailable(err)
 		}
@@ -75,15 +75,15 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 	return dispatch.Dispatch{}, fmt.Errorf("%w: the dispatch, the driver or the database server keeps changing", dispatch.ErrUnavailable)
 }
 
-// sight is one dispatch and one driver as one statement saw them.
-type sight struct {
+// claimSnapshot is one dispatch and one driver as one statement saw them.
+type claimSnapshot struct {
 	dispatch  dispatch.Dispatch
 	candidate dispatch.Candidate
 	claims    int // how many the driver has had
 	now       time.Time
 }
 
-type sightRow struct {
+type claimSnapshotRow struct {
 	Dispatch dispatchRow `gorm:"embedded"`
 	Driver   driverRow   `gorm:"embedded;embeddedPrefix:v_"`
 	Claims   int
@@ -93,7 +93,7 @@ type sightRow struct {
 	ReadOnly bool
 }
 
-const sightSQL = `
+const claimSnapshotSQL = `
 SELECT d.*,
   v.id v_id, v.regions v_regions, v.vehicle_class v_vehicle_class, v.working_height_m v_working_height_m,
   v.on_duty v_on_duty, v.suspended_until v_suspended_until, v.version v_version,
@@ -105,36 +105,36 @@ SELECT d.*,
 FROM dispatches d JOIN drivers v ON v.id = ?
 WHERE d.id = ?`
 
-// errStale says that a server answered that takes no writes any more: what it says may be old.
-var errStale = fmt.Errorf("%w: the answer may be old", errReadOnly)
+// errStaleRead says that a server answered that takes no writes any more: what it says may be old.
+var errStaleRead = fmt.Errorf("%w: the answer may be old", errReadOnly)
 
-func (s *Store) candidate(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (sight, error) {
-	var rows []sightRow
+func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (claimSnapshot, error) {
+	var rows []claimSnapshotRow
 	db := s.claims.WithContext(ctx)
-	if err := db.Raw(fmt.Sprintf(sightSQL, s.dialect.now(), s.dialect.readOnly), driver, id).Scan(&rows).Error; err != nil {
-		return sight{}, unavailable(err)
+	if err := db.Raw(fmt.Sprintf(claimSnapshotSQL, s.dialect.now(), s.dialect.readOnly), driver, id).Scan(&rows).Error; err != nil {
+		return claimSnapshot{}, unavailable(err)
 	}
 	if len(rows) == 0 {
-		return sight{}, s.missing(db, id, driver)
+		return claimSnapshot{}, s.missingError(db, id, driver)
 	}
 	row := &rows[0]
 	if row.ReadOnly {
-		return sight{}, unavailable(errStale)
+		return claimSnapshot{}, unavailable(errStaleRead)
 	}
 	v, err := row.Driver.driver()
 	if err != nil {
-		return sight{}, unavailable(err)
+		return claimSnapshot{}, unavailable(err)
 	}
 	now := fromMicros(row.Now)
-	return sight{
+	return claimSnapshot{
 		dispatch:  row.Dispatch.at(now),
 		candidate: dispatch.Candidate{Driver: v, Busy: row.Busy, GaveBack: row.GaveBack},
 		claims:    row.Claims, now: now,
 	}, nil
 }
 
-// missing says what a sight found nothing of: ErrDriverNotFound, ErrNotFound, errStale, or errMoved if it is there by now.
-func (s *Store) missing(db *gorm.DB, id dispatch.ID, driver dispatch.DriverID) error {
+// missingError says what a sight found nothing of: ErrDriverNotFound, ErrNotFound, errStale, or errMoved if it is there by now.
+func (s *Store) missingError(db *gorm.DB, id dispatch.ID, driver dispatch.DriverID) error {
 	var there struct {
 		Driver, Dispatch, ReadOnly bool
 	}
@@ -144,18 +144,18 @@ func (s *Store) missing(db *gorm.DB, id dispatch.ID, driver dispatch.DriverID) e
 	case err != nil:
 		return unavailable(err)
 	case there.ReadOnly:
-		return unavailable(errStale)
+		return unavailable(errStaleRead)
 	case !there.Driver:
 		return dispatch.ErrDriverNotFound
 	case !there.Dispatch:
 		return dispatch.ErrNotFound
 	}
-	return errMoved
+	return errConflict
 }
 
-func (s *Store) commitClaim(ctx context.Context, seen sight, condition string, d dispatch.Dispatch, events []dispatch.Event) error {
+func (s *Store) commitClaim(ctx context.Context, seen claimSnapshot, condition string, d dispatch.Dispatch, events []dispatch.Event) error {
 	return transact(ctx, s.claims, func(tx *gorm.DB) error {
-		won := tx.Exec(`UPDATE dispatches`+s.dialect.along("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
+		won := tx.Exec(`UPDATE dispatches`+s.dialect.forceIndex("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
 			WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND `+condition+` AND expires_at > `+s.dialect.now()+`
 			AND NOT `+s.dialect.readOnly+`
 			AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?`+s.dialect.forShare+`)`,
@@ -165,14 +165,14 @@ func (s *Store) commitClaim(ctx context.Context, seen sight, condition string, d
 			return won.Error
 		}
 		if won.RowsAffected != 1 {
-			return errMoved
+			return errConflict
 		}
 		err := tx.Create(&claimRow{
 			ID: d.Claim.ID, DispatchID: d.ID, Round: d.Round, DriverID: d.Claim.Driver, DriverSeq: seen.claims + 1,
 			Outcome: dispatch.Won, AcceptedAt: micros(d.Claim.AcceptedAt),
 		}).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
-			return errMoved // another claim of this driver's came first: its hours count too
+			return errConflict // another claim of this driver's came first: its hours count too
 		}
 		if err != nil {
 			return err
@@ -180,7 +180,7 @@ func (s *Store) commitClaim(ctx context.Context, seen sight, condition string, d
 		if err := markApplied(tx); err != nil {
 			return err
 		}
-		return s.tell(tx, events)
+		return s.writeOutbox(tx, events)
 	})
 }
 
@@ -207,8 +207,8 @@ func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.Clai
 		return errors.Join(lost, err)
 	}
 	if seen.ReadOnly {
-		s.dialect.demoted()
-		return errors.Join(lost, errStale) // it may have been committed here, and be unknown to the server that takes writes now
+		s.dialect.invalidateClaimConns()
+		return errors.Join(lost, errStaleRead) // it may have been committed here, and be unknown to the server that takes writes now
 	}
 	if !seen.Found {
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now

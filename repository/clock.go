@@ -34,8 +34,8 @@ func fromOptionalMicros(us *int64) *time.Time {
 	return &t
 }
 
-// ownClock is when something was by this process's clock, given the database's time now.
-func ownClock(at *int64, now int64) *time.Time {
+// toLocalTime is when something was by this process's clock, given the database's time now.
+func toLocalTime(at *int64, now int64) *time.Time {
 	if at == nil {
 		return nil
 	}

@@ -46,7 +46,7 @@ const maxDevices = 10
 // quarantine ends: of the same token suspicion is left, of another one nothing is known. ErrDriverNotFound; ErrUnavailable when nothing was written.
 func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error) {
 	var put dispatch.Device
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// The driver's devices are changed by one at a time: otherwise two together could be one too many.
 		var driver []dispatch.DriverID
 		err := tx.Raw("SELECT id FROM drivers WHERE id = ?"+s.dialect.forUpdate, v.Driver).Scan(&driver).Error
@@ -72,7 +72,7 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 		if put = after; err != nil {
 			return unavailable(err)
 		}
-		detail := changesOfDevice(before, after)
+		detail := deviceChanges(before, after)
 		if len(detail) == 0 {
 			return nil
 		}
@@ -80,7 +80,7 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 		if len(had) > 0 {
 			detail["token_was_of"] = string(had[0].DriverID)
 		}
-		return auditOften(tx, dispatch.AuditDevicePut, string(v.Driver), detail, now)
+		return auditCoalesced(tx, dispatch.AuditDevicePut, string(v.Driver), detail, now)
 	})
 	return put, err
 }
@@ -111,7 +111,7 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dis
 		}
 		written := tx.Model(&deviceRow{}).Where("id = ?", row.ID).Select("*").Omit("id", "created_at").Updates(&row)
 		if written.Error == nil && written.RowsAffected == 0 {
-			return before, after, errMoved // another has just taken the token that it had
+			return before, after, errConflict // another has just taken the token that it had
 		}
 		return before, row.device(), written.Error
 	}
@@ -125,7 +125,7 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dis
 
 // DeleteDevice forgets an installation of the driver's, if it is known. ErrDriverNotFound.
 func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		_, now, err := s.lockDriver(tx, driver)
 		if err != nil {
 			return err
@@ -138,43 +138,43 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 		if err := its.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
 			return unavailable(err)
 		}
-		detail := changesOfDevice(rows[0].device(), dispatch.Device{})
+		detail := deviceChanges(rows[0].device(), dispatch.Device{})
 		detail["installation_id"] = installation
 		if dispatch.CallerOf(ctx).Actor != string(driver) {
 			return audit(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
 		}
-		return auditOften(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
+		return auditCoalesced(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
 	})
 }
 
-// devicesAtOnce bounds one statement.
-const devicesAtOnce = 200
+// devicesPerStatement bounds one statement.
+const devicesPerStatement = 200
 
 // Trust notes that the push service has just taken a push to the devices: whatever it said of them before is forgotten.
 // Of this, Suspect and Quarantine: a device that has another token by now than the one given is left as it is.
 func (s *Store) Trust(ctx context.Context, devices []dispatch.Device) error {
-	return s.judge(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
+	return s.markDevices(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
 }
 
 // Suspect notes that the push service calls the devices' tokens dead, if that is new.
 func (s *Store) Suspect(ctx context.Context, devices []dispatch.Device) error {
-	return s.judge(ctx, devices, "suspected_at = "+s.dialect.now(), "suspected_at IS NULL AND quarantined_at IS NULL")
+	return s.markDevices(ctx, devices, "suspected_at = "+s.dialect.now(), "suspected_at IS NULL AND quarantined_at IS NULL")
 }
 
 // Quarantine has nothing more pushed to the devices that are suspected still.
 func (s *Store) Quarantine(ctx context.Context, devices []dispatch.Device) error {
-	return s.judge(ctx, devices, "quarantined_at = "+s.dialect.now()+", suspected_at = NULL", "suspected_at IS NOT NULL")
+	return s.markDevices(ctx, devices, "quarantined_at = "+s.dialect.now()+", suspected_at = NULL", "suspected_at IS NOT NULL")
 }
 
-func (s *Store) judge(ctx context.Context, devices []dispatch.Device, set, where string) error {
-	for some := range slices.Chunk(devices, devicesAtOnce) {
+func (s *Store) markDevices(ctx context.Context, devices []dispatch.Device, set, where string) error {
+	for some := range slices.Chunk(devices, devicesPerStatement) {
 		ids, pairs := make([]dispatch.DeviceID, len(some)), make([]any, 0, 2*len(some))
 		for i, v := range some {
 			ids[i] = v.ID
 			pairs = append(pairs, v.ID, v.PushToken)
 		}
 		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(some)), " OR ")
-		err := s.persist(ctx, s.relay, func(tx *gorm.DB) error {
+		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
 			return unavailable(tx.Exec("UPDATE devices SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
 				append([]any{ids}, pairs...)...).Error)
 		})

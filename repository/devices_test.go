@@ -175,7 +175,7 @@ func TestDeleteDevice(t *testing.T) {
 // TestJudgements: it is the token that is trusted, suspected or in quarantine, not a device that has a new one.
 func TestJudgements(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		drivers := db.drivers(t, devicesAtOnce+1)
+		drivers := db.drivers(t, devicesPerStatement+1)
 		all := make([]dispatch.Device, len(drivers))
 		for i, v := range drivers {
 			all[i] = db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))

@@ -13,8 +13,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// driverBatch is how many drivers one INSERT carries: SQLite takes 32,766 parameters, and a driver is 13.
-const driverBatch = 500
+// driversPerInsert is how many drivers one INSERT carries: SQLite takes 32,766 parameters, and a driver is 13.
+const driversPerInsert = 500
 
 // AddDrivers writes all drivers or none. A request that has made them already makes them once. ErrDuplicateDriver.
 func (s *Store) AddDrivers(ctx context.Context, drivers []dispatch.Driver) error {
@@ -37,7 +37,7 @@ func bulkDetail(drivers []dispatch.Driver, tokens bool) map[string]any {
 func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 	action dispatch.AuditAction, target string, detail map[string]any,
 ) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 				return err
 			}
 		}
-		err = tx.CreateInBatches(rows, driverBatch).Error
+		err = tx.CreateInBatches(rows, driversPerInsert).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
 			return dispatch.ErrDuplicateDriver
 		}
@@ -76,7 +76,7 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 
 // SetDuty puts a driver on or off duty, which is audited where it changes anything. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		moved := tx.Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
 			Updates(map[string]any{
 				"on_duty": onDuty, "version": gorm.Expr("version + 1"), "updated_at": gorm.Expr(s.dialect.now()),
@@ -88,9 +88,9 @@ func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) 
 		if err != nil {
 			return err
 		}
-		detail := changes{}
-		note(detail, "on_duty", !onDuty, onDuty)
-		return auditOften(tx, dispatch.AuditDuty, string(id), detail, now)
+		detail := fieldChanges{}
+		addChange(detail, "on_duty", !onDuty, onDuty)
+		return auditCoalesced(tx, dispatch.AuditDuty, string(id), detail, now)
 	})
 	if err != nil {
 		return dispatch.Driver{}, err
@@ -106,7 +106,7 @@ func (s *Store) DriverByFirebaseUID(ctx context.Context, uid string) (dispatch.D
 		return "", unavailable(err)
 	}
 	for _, row := range rows {
-		if value(row.FirebaseUID) == uid { // byte for byte, whatever the column's collation
+		if stringOrEmpty(row.FirebaseUID) == uid { // byte for byte, whatever the column's collation
 			return row.ID, nil
 		}
 	}
@@ -159,7 +159,7 @@ func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.T
 // ErrDriverMoved, ErrDuplicateDriver; the change's own errors as they are; ErrUnavailable, ErrUnknown.
 func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error) {
 	var record dispatch.DriverRecord
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err
@@ -182,7 +182,7 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 		if err := saveDriver(tx, record, after, now); err != nil {
 			return err
 		}
-		detail := changesOf(record.Driver, after)
+		detail := driverChanges(record.Driver, after)
 		maps.Copy(detail, change.Detail)
 		record.Driver, record.UpdatedAt = after, now
 		return audit(tx, change.Action, string(id), detail, now)
@@ -204,7 +204,7 @@ func saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch.Driver, no
 	case saved.Error != nil:
 		return unavailable(saved.Error)
 	case saved.RowsAffected != 1:
-		return unavailable(errMoved)
+		return unavailable(errConflict)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 // many do it together, an offer ends once; one that is extended, taken or canceled meanwhile is left alone. Errors are
 // those of Update, joined: what one offer could not is left for the next call, and the others end all the same.
 func (s *Store) ExpireOffers(ctx context.Context, limit int) (n int, err error) {
-	due, err := s.due(ctx, "SELECT id FROM dispatches WHERE status = 'PENDING' AND expires_at <= "+s.dialect.now()+
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches WHERE status = 'PENDING' AND expires_at <= "+s.dialect.now()+
 		" ORDER BY expires_at LIMIT ?", limit)
 	if err != nil {
 		return 0, err
@@ -35,7 +35,7 @@ func (s *Store) ExpireOffers(ctx context.Context, limit int) (n int, err error) 
 func (s *Store) Remind(ctx context.Context, before time.Duration, limit int) (n int, err error) {
 	now, us := s.dialect.now(), before.Microseconds()
 	// Counted: of NOT EXISTS a server may make a list of all the reminders that there ever were.
-	due, err := s.due(ctx, "SELECT id FROM dispatches d WHERE status = 'ACCEPTED' AND work_starts_at > "+now+
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches d WHERE status = 'ACCEPTED' AND work_starts_at > "+now+
 		" AND work_starts_at <= "+now+" + ? AND accepted_at < work_starts_at - ? AND (SELECT COUNT(*) FROM events"+
 		" WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0 ORDER BY work_starts_at LIMIT ?",
 		us, us, dispatch.EventReminder, limit)
@@ -58,7 +58,7 @@ func (s *Store) Remind(ctx context.Context, before time.Duration, limit int) (n 
 func (s *Store) CloseOverdue(ctx context.Context, after time.Duration, limit int) (n int, err error) {
 	ago, us := s.dialect.now()+" - ?", after.Microseconds()
 	// Work that has ended has started: that an index knows.
-	due, err := s.due(ctx, "SELECT id FROM dispatches WHERE status IN ('ACCEPTED', 'IN_PROGRESS') AND work_starts_at < "+ago+
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches WHERE status IN ('ACCEPTED', 'IN_PROGRESS') AND work_starts_at < "+ago+
 		" AND work_ends_at < "+ago+" ORDER BY status, work_starts_at LIMIT ?", us, us, limit)
 	if err != nil {
 		return 0, err
@@ -68,13 +68,13 @@ func (s *Store) CloseOverdue(ctx context.Context, after time.Duration, limit int
 	})
 }
 
-func (s *Store) due(ctx context.Context, query string, args ...any) (ids []dispatch.ID, err error) {
+func (s *Store) dueIDs(ctx context.Context, query string, args ...any) (ids []dispatch.ID, err error) {
 	err = s.general.WithContext(ctx).Raw(query, args...).Scan(&ids).Error
 	return ids, unavailable(err)
 }
 
-// mostFailures is when it is not the dispatches that an error is about.
-const mostFailures = 10
+// maxFailures is when it is not the dispatches that an error is about.
+const maxFailures = 10
 
 // updateEach runs change on one dispatch after the other, each as update does, and returns how many it changed. It goes on
 // after an error, but not after many, nor when ctx has ended.
@@ -91,7 +91,7 @@ func (s *Store) updateEach(ctx context.Context, ids []dispatch.ID,
 		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
-			if len(errs) == mostFailures || ctx.Err() != nil {
+			if len(errs) == maxFailures || ctx.Err() != nil {
 				break
 			}
 		} else if changed {

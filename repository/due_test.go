@@ -212,11 +212,11 @@ func TestDueGivesUp(t *testing.T) {
 		return len(all.Unwrap())
 	}
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
-		ids := c.ready(t, db, mostFailures+2)
+		ids := c.ready(t, db, maxFailures+2)
 		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
 		n, err := c.run(t.Context(), db.Store, 100)
 		db.exec(t, "ALTER TABLE outbox_gone RENAME TO outbox")
-		if n != 0 || failures(err) != mostFailures {
+		if n != 0 || failures(err) != maxFailures {
 			t.Errorf("%d, %d failures: %v", n, failures(err), err)
 		}
 		c.mustHave(t, db, 0, ids...)

@@ -47,17 +47,17 @@ func mysqlDurability(ctx context.Context, db *sql.DB) (problems []string, err er
 	return append(problems, lossy...), err
 }
 
-// semiSyncPatience is how long a server has to wait for a replica's acknowledgment at least. When it is over, the server
+// minSemiSyncTimeout is how long a server has to wait for a replica's acknowledgment at least. When it is over, the server
 // acknowledges commits by itself: before that, a failover must have taken it out of service.
-const semiSyncPatience = time.Hour
+const minSemiSyncTimeout = time.Hour
 
 // lossyReplication returns what would let a replica that becomes the primary lack a claim that a driver was told of.
 func lossyReplication(ctx context.Context, db *sql.DB) ([]string, error) {
-	settings, err := shown(ctx, db, `SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'rpl\_semi\_sync\_%' OR Variable_name IN ('wsrep_on', 'group_replication_group_name')`)
+	settings, err := showValues(ctx, db, `SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'rpl\_semi\_sync\_%' OR Variable_name IN ('wsrep_on', 'group_replication_group_name')`)
 	if err != nil {
 		return nil, err
 	}
-	status, err := shown(ctx, db, `SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl\_semi\_sync\_%\_status' OR Variable_name IN ('Slaves_connected', 'wsrep_cluster_size')`)
+	status, err := showValues(ctx, db, `SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl\_semi\_sync\_%\_status' OR Variable_name IN ('Slaves_connected', 'wsrep_cluster_size')`)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func lossyReplication(ctx context.Context, db *sql.DB) ([]string, error) {
 		return nil, nil // Galera: the other nodes have a claim before its commit is answered
 	}
 	if settings["group_replication_group_name"] != "" {
-		switch member, err := inGroup(ctx, db); {
+		switch member, err := inReplicationGroup(ctx, db); {
 		case err != nil:
 			return nil, err
 		case member:
@@ -92,9 +92,9 @@ func semiSyncProblems(prefix string, settings, status map[string]string) (proble
 	if point := settings[prefix+"_wait_point"]; point != "AFTER_SYNC" {
 		problems = append(problems, fmt.Sprintf("%s_wait_point=%s, should be AFTER_SYNC: others see a claim that no replica has yet", prefix, point))
 	}
-	if ms, err := strconv.ParseInt(settings[prefix+"_timeout"], 10, 64); err == nil && ms < semiSyncPatience.Milliseconds() {
+	if ms, err := strconv.ParseInt(settings[prefix+"_timeout"], 10, 64); err == nil && ms < minSemiSyncTimeout.Milliseconds() {
 		problems = append(problems, fmt.Sprintf("%s_timeout=%d, should be %d at least: then the server acknowledges what no replica has",
-			prefix, ms, semiSyncPatience.Milliseconds()))
+			prefix, ms, minSemiSyncTimeout.Milliseconds()))
 	}
 	for _, alone := range []string{"_wait_no_slave", "_wait_no_replica"} {
 		if settings[prefix+alone] == "OFF" {
@@ -107,8 +107,8 @@ func semiSyncProblems(prefix string, settings, status map[string]string) (proble
 	return problems
 }
 
-// shown returns what a SHOW of names and values says.
-func shown(ctx context.Context, db *sql.DB, query string) (map[string]string, error) {
+// showValues returns what a SHOW of names and values says.
+func showValues(ctx context.Context, db *sql.DB, query string) (map[string]string, error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -125,8 +125,8 @@ func shown(ctx context.Context, db *sql.DB, query string) (map[string]string, er
 	return values, rows.Err()
 }
 
-// inGroup reports whether the server takes part in its MySQL replication group.
-func inGroup(ctx context.Context, db *sql.DB) (bool, error) {
+// inReplicationGroup reports whether the server takes part in its MySQL replication group.
+func inReplicationGroup(ctx context.Context, db *sql.DB) (bool, error) {
 	var n int
 	err := db.QueryRowContext(ctx, `SELECT COUNT(*) FROM performance_schema.replication_group_members
 		WHERE member_id = @@server_uuid AND member_state = 'ONLINE'`).Scan(&n)

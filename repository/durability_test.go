@@ -102,7 +102,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 			}
 			// It waits for a replica from the first commit that has one to wait for.
 			eventually(t, func() error {
-				status, err := shown(t.Context(), w.raw, "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl_semi_sync_%_clients'")
+				status, err := showValues(t.Context(), w.raw, "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl_semi_sync_%_clients'")
 				if err == nil && status["Rpl_semi_sync_"+c.role+"_clients"] != "1" {
 					err = fmt.Errorf("no replica acknowledges: %v", status)
 				}

@@ -17,7 +17,7 @@ func (s *Store) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) 
 		}
 	}
 	db := s.general.WithContext(ctx)
-	if _, _, err := s.find(db, id, ""); err != nil {
+	if _, _, err := s.findDispatch(db, id, ""); err != nil {
 		return nil, "", err
 	}
 	var rows []eventRow
@@ -51,7 +51,7 @@ type eventRow struct {
 
 func (row *eventRow) event() dispatch.Event {
 	return dispatch.Event{
-		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(value(row.DriverID)),
+		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(stringOrEmpty(row.DriverID)),
 		Actor: row.Actor, ReasonCode: row.ReasonCode, Request: row.RequestID, At: fromMicros(row.At),
 	}
 }

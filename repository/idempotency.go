@@ -29,7 +29,7 @@ func (idempotencyRow) TableName() string { return "idempotency_keys" }
 // ErrKeyReused, ErrKeyInUse; ErrUnavailable; ErrUnknown: it may be reserved until the lease ends.
 func (s *Store) Reserve(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error) {
 	var row idempotencyRow
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		var rows []idempotencyRow
 		err := tx.Raw("SELECT * FROM idempotency_keys WHERE caller = ? AND name = ?"+s.dialect.forUpdate, once.Caller, once.Name).
 			Scan(&rows).Error
@@ -56,7 +56,7 @@ func (s *Store) Reserve(ctx context.Context, once idempotency.Request, lease, ke
 			Where("caller = ? AND name = ? AND leased = ?", once.Caller, once.Name, rows[0].Leased).
 			Select("*").Omit("caller", "name").Updates(&row)
 		if taken.Error == nil && taken.RowsAffected != 1 {
-			return unavailable(errMoved) // another's by now
+			return unavailable(errConflict) // another's by now
 		}
 		return unavailable(taken.Error)
 	})
@@ -89,8 +89,8 @@ func (s *Store) Settle(ctx context.Context, r idempotency.Reservation, answer []
 	if len(answer) > 0 {
 		kept = answer
 	}
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		return ofOwner(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0"+
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		return requireOwned(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0"+
 			" WHERE caller = ? AND name = ? AND leased = ?", kept, r.Caller, r.Name, r.Lease))
 	})
 }

@@ -24,7 +24,7 @@ func (keyRow) TableName() string { return "api_keys" }
 
 // PutKey writes a key, in place of the one with its id. One that is there already is left alone.
 func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		before, now, err := s.lockKey(tx, k.ID)
 		if err != nil && !errors.Is(err, dispatch.ErrKeyNotFound) {
 			return err
@@ -49,7 +49,7 @@ func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
 // secret.
 func (s *Store) AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error) {
 	var record dispatch.KeyRecord
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) error {
 	if id == dispatch.FirstKeyID {
 		return dispatch.ErrFirstKey
 	}
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		row, now, err := s.lockKey(tx, id)
 		if err != nil || row.RevokedAt != nil {
 			return err

@@ -18,10 +18,10 @@ import (
 // and what has a turn waits for no turn that is given out later. The index on (state, next_at, id) finds the next in both.
 const (
 	laneWidth = 1 << 40
-	// firstTime is the least next_at that is a time: some weeks of 1970.
-	firstTime = 4 * laneWidth
-	// atOneTurn is how many of an event's notifications have the same turn.
-	atOneTurn = 64
+	// minTimestamp is the least next_at that is a time: some weeks of 1970.
+	minTimestamp = 4 * laneWidth
+	// perTurn is how many of an event's notifications have the same turn.
+	perTurn = 64
 )
 
 // laneRange is which next_at a lane's notifications have: from the first to before the second, or until now for 0. A row
@@ -33,14 +33,14 @@ func laneRange(l outbox.Lane) (from, before int64) {
 	case outbox.LaneOffer:
 		return 2 * laneWidth, 3 * laneWidth
 	case outbox.LaneOver:
-		return 3 * laneWidth, firstTime
+		return 3 * laneWidth, minTimestamp
 	case outbox.LaneAgain:
 	}
-	return firstTime, 0
+	return minTimestamp, 0
 }
 
-// lastTurn is the last turn that was given out in a lane, where the first that waits has the given one, nil for none.
-func lastTurn(l outbox.Lane, first *int64) int64 {
+// currentTurn is the last turn that was given out in a lane, where the first that waits has the given one, nil for none.
+func currentTurn(l outbox.Lane, first *int64) int64 {
 	if first != nil {
 		return *first
 	}
@@ -48,16 +48,16 @@ func lastTurn(l outbox.Lane, first *int64) int64 {
 	return from
 }
 
-// turn is the turn of an event's i-th notification after its last turn.
-func (e *expansion) turn(l outbox.Lane, i int) int64 {
+// turnOf is the turn of an event's i-th notification after its last turn.
+func (e *expansion) turnOf(l outbox.Lane, i int) int64 {
 	if l == outbox.LaneOwn {
 		return laneWidth // these are few: first come, first served
 	}
-	return e.turns[l] + 1 + int64(i/atOneTurn)
+	return e.lastTurns[l] + 1 + int64(i/perTurn)
 }
 
-// dueIn is the condition that a notification is due in a lane.
-func (o *Outbox) dueIn(l outbox.Lane) string {
+// dueCondition is the condition that a notification is due in a lane.
+func (o *Outbox) dueCondition(l outbox.Lane) string {
 	from, before := laneRange(l)
 	if before == 0 {
 		return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at <= ", from) + o.dialect.now()
@@ -68,15 +68,15 @@ func (o *Outbox) dueIn(l outbox.Lane) string {
 // leaseShares leases up to limit of the notifications that are due, of each lane its share.
 func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.NotificationID, err error) {
 	for len(ids) < limit {
-		waiting, err := o.waiting(ctx)
+		waiting, err := o.lanesDue(ctx)
 		if err != nil {
 			return ids, err
 		}
-		shares, lanes := o.shares(limit-len(ids), waiting)
+		shares, lanes := o.divideAmongLanes(limit-len(ids), waiting)
 		if lanes == 0 {
 			return ids, nil
 		}
-		leased, err := o.leaseOf(ctx, shares, lanes)
+		leased, err := o.leaseByShare(ctx, shares, lanes)
 		ids = append(ids, leased...)
 		if err != nil || len(leased) == 0 || lanes == 1 && len(leased) < limit {
 			return ids, err
@@ -85,20 +85,20 @@ func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.Not
 	return ids, nil
 }
 
-// waiting says in which lanes something is due.
-func (o *Outbox) waiting(ctx context.Context) (waiting [outbox.Lanes]bool, err error) {
+// lanesDue says in which lanes something is due.
+func (o *Outbox) lanesDue(ctx context.Context) (waiting [outbox.Lanes]bool, err error) {
 	exists := make([]string, outbox.Lanes)
 	into := make([]any, outbox.Lanes)
 	for l := range waiting {
-		exists[l] = "EXISTS (SELECT 1 FROM notifications WHERE " + o.dueIn(outbox.Lane(l)) + ")"
+		exists[l] = "EXISTS (SELECT 1 FROM notifications WHERE " + o.dueCondition(outbox.Lane(l)) + ")"
 		into[l] = &waiting[l]
 	}
 	err = o.relay.WithContext(ctx).Raw("SELECT " + strings.Join(exists, ", ")).Row().Scan(into...)
 	return waiting, unavailable(err)
 }
 
-// shares divides n among the lanes in which something waits, and says how many those are.
-func (o *Outbox) shares(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes]int, lanes int) {
+// divideAmongLanes divides n among the lanes in which something waits, and says how many those are.
+func (o *Outbox) divideAmongLanes(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes]int, lanes int) {
 	o.turns.Lock()
 	defer o.turns.Unlock()
 	for range n {
@@ -114,15 +114,15 @@ func (o *Outbox) shares(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes
 	return shares, lanes
 }
 
-// leaseOf leases of each lane up to its share.
-func (o *Outbox) leaseOf(ctx context.Context, shares [outbox.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
+// leaseByShare leases of each lane up to its share.
+func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
 	parts := make([]string, 0, lanes)
 	limits := make([]any, 0, lanes)
 	for l, share := range shares {
 		if share == 0 {
 			continue
 		}
-		due := "SELECT id FROM notifications WHERE " + o.dueIn(outbox.Lane(l)) + " ORDER BY next_at, id LIMIT ?" + o.dialect.skipLocked
+		due := "SELECT id FROM notifications WHERE " + o.dueCondition(outbox.Lane(l)) + " ORDER BY next_at, id LIMIT ?" + o.dialect.skipLocked
 		switch {
 		case lanes == 1:
 		case o.dialect.skipLocked == "": // SQLite takes no brackets around a part of a UNION
@@ -132,12 +132,12 @@ func (o *Outbox) leaseOf(ctx context.Context, shares [outbox.Lanes]int, lanes in
 		}
 		parts, limits = append(parts, due), append(limits, share)
 	}
-	return lease[dispatch.NotificationID](ctx, o, "notifications", "id", strings.Join(parts, " UNION ALL "), limits...)
+	return leaseRows[dispatch.NotificationID](ctx, o, "notifications", "id", strings.Join(parts, " UNION ALL "), limits...)
 }
 
-// lease leases the rows of a table that the query due finds, and locks where the server does not lock everything, and
+// leaseRows leases the rows of a table that the query due finds, and locks where the server does not lock everything, and
 // returns their keys.
-func lease[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
+func leaseRows[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
 	now, term := o.dialect.now(), o.Term.Microseconds()
 	take := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
 	if o.dialect.skipLocked == "" {

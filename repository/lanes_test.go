@@ -123,7 +123,7 @@ func TestEventsTakeTurns(t *testing.T) {
 		db.add(t, nil)
 		o := db.as("ins_a")
 		crowd := o.mustExpand(t, db, dispatch.EventCreated, 0).Event.ID
-		if pushes, _, err := o.Lease(t.Context(), atOneTurn+6); err != nil || len(pushes) != atOneTurn+6 {
+		if pushes, _, err := o.Lease(t.Context(), perTurn+6); err != nil || len(pushes) != perTurn+6 {
 			t.Fatalf("%d, %v", len(pushes), err)
 		}
 		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE id NOT IN (SELECT id FROM (SELECT id FROM devices ORDER BY id LIMIT 3) few)")
@@ -133,7 +133,7 @@ func TestEventsTakeTurns(t *testing.T) {
 			t.Fatalf("%d pushes, %d left", len(few.Pushes), few.Left)
 		}
 		db.exec(t, "UPDATE devices SET quarantined_at = NULL")
-		pushes, _, err := o.Lease(t.Context(), 2*atOneTurn-6+small-1)
+		pushes, _, err := o.Lease(t.Context(), 2*perTurn-6+small-1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestEventsTakeTurns(t *testing.T) {
 		for _, p := range pushes {
 			of[p.Event]++
 		}
-		if of[few.Event.ID] != small-1 || of[crowd] != 2*atOneTurn-6 {
+		if of[few.Event.ID] != small-1 || of[crowd] != 2*perTurn-6 {
 			t.Errorf("%d of the small event, %d of the large one", of[few.Event.ID], of[crowd])
 		}
 	})

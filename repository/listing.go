@@ -9,10 +9,10 @@ import (
 
 // listing is a list of dispatches that is read page by page, each of its parts along an index.
 type listing struct {
-	kind  byte   // of its cursors: no other list takes them
-	order string // the column that the list is in the order of, the largest first; "" for the identifier alone
-	parts []part // what is in one is in no other
-	along func(index string) string
+	kind       byte   // of its cursors: no other list takes them
+	order      string // the column that the list is in the order of, the largest first; "" for the identifier alone
+	parts      []part // what is in one is in no other
+	forceIndex func(index string) string
 }
 
 type part struct {
@@ -54,7 +54,7 @@ func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	var args []any
 	queries := make([]string, len(l.parts))
 	for i, p := range l.parts {
-		queries[i] = "SELECT * FROM dispatches" + l.along(p.index) + " WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
+		queries[i] = "SELECT * FROM dispatches" + l.forceIndex(p.index) + " WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
 		args = append(append(args, p.args...), page.Limit+1)
 	}
 	if len(queries) == 1 {
@@ -66,8 +66,8 @@ func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	return strings.Join(queries, " UNION ALL ") + " ORDER BY " + l.by() + " LIMIT ?", append(args, page.Limit+1), nil
 }
 
-// firstOf returns the rows of the page, and the cursor of the next, "" after the last.
-func firstOf[T any](l *listing, rows []T, limit int, of func(*T) *dispatchRow) ([]T, string) {
+// trimPage returns the rows of the page, and the cursor of the next, "" after the last.
+func trimPage[T any](l *listing, rows []T, limit int, of func(*T) *dispatchRow) ([]T, string) {
 	if len(rows) <= limit {
 		return rows, ""
 	}

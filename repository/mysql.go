@@ -37,13 +37,13 @@ const (
 	// still, or whose machine is gone, does not hold a row for the eight hours that are usual.
 	sessionTimeout = "wait_timeout"
 	sessionSeconds = 60
-	// readTime is what the server gives a read: a little less than the client waits for it, which would leave the server
+	// serverReadTimeout is what the server gives a read: a little less than the client waits for it, which would leave the server
 	// working for nobody. On a MariaDB it ends whatever the session does, not only reads: it is for a pool that only reads.
-	readTime = ioTimeout - time.Second
-	// relayAsks is how often a connection of the relay's is asked whether its server takes writes: its work is to write, so
+	serverReadTimeout = ioTimeout - time.Second
+	// relayRecheck is how often a connection of the relay's is asked whether its server takes writes: its work is to write, so
 	// that a server that takes none is noticed anyway.
-	relayAsks      = time.Second
-	migrateSeconds = 7 * 24 * 60 * 60
+	relayRecheck          = time.Second
+	migrateSessionSeconds = 7 * 24 * 60 * 60
 )
 
 func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
@@ -55,9 +55,9 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
 	}
-	isolation, readLimit, limit := "transaction_isolation", "max_execution_time", readTime.Milliseconds()
+	isolation, readLimit, limit := "transaction_isolation", "max_execution_time", serverReadTimeout.Milliseconds()
 	if strings.Contains(version, "MariaDB") {
-		isolation, readLimit, limit = "tx_isolation", "max_statement_time", int64(readTime.Seconds())
+		isolation, readLimit, limit = "tx_isolation", "max_statement_time", int64(serverReadTimeout.Seconds())
 	}
 	// Under REPEATABLE READ one who lost goes on reading PENDING in the same transaction, and gap locks make
 	// unrelated inserts wait.
@@ -69,7 +69,7 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	s := &Store{log: log}
 	impatient := config.Clone()
 	impatient.ReadTimeout, impatient.WriteTimeout = claimIOTimeout, claimIOTimeout
-	claims, err := newPrimary(impatient, neverAsk) // its statements ask
+	claims, err := newPrimary(impatient, neverRecheck) // its statements ask
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if s.general, err = s.primaryPool(reading, generalConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.relay, err = s.primaryPool(config, relayConns, relayAsks); err != nil {
+	if s.relay, err = s.primaryPool(config, relayConns, relayRecheck); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	if s.doors, err = s.primaryPool(impatient, doorConns, 0); err != nil {
@@ -94,19 +94,19 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	probe := limited(sql.OpenDB(pinged), 1)
+	probe := limitPool(sql.OpenDB(pinged), 1)
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
-		name:      migrations.MySQL,
-		ping:      probe.PingContext,
-		readOnly:  readOnlySQL,
-		demoted:   claims.demoted,
-		now:       func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
-		forUpdate: " FOR UPDATE",
-		forShare:  " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
+		name:                 migrations.MySQL,
+		ping:                 probe.PingContext,
+		readOnly:             readOnlySQL,
+		invalidateClaimConns: claims.invalidate,
+		now:                  func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
+		forUpdate:            " FOR UPDATE",
+		forShare:             " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
 		// At READ COMMITTED: at REPEATABLE READ the UPDATE that follows waits behind any open transaction.
 		skipLocked: " FOR UPDATE SKIP LOCKED",
-		along:      func(index string) string { return " FORCE INDEX (" + index + ")" },
+		forceIndex: func(index string) string { return " FORCE INDEX (" + index + ")" },
 		hasRegion:  "JSON_CONTAINS(v.regions, JSON_QUOTE(?))",
 		retryable: func(err error) bool {
 			const deadlock = 1213
@@ -119,7 +119,7 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 			patient.ReadTimeout, patient.WriteTimeout = 0, 0
 			patient.RejectReadOnly = false // the operator is to read why
 			// Nor does a session end that waits for another one's step.
-			patient.Params[sessionTimeout] = strconv.Itoa(migrateSeconds)
+			patient.Params[sessionTimeout] = strconv.Itoa(migrateSessionSeconds)
 			connector, err := driver.NewConnector(patient)
 			if err != nil {
 				return nil, nil, err
@@ -203,13 +203,13 @@ func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duratio
 	return s.mysqlPool(connector, conns)
 }
 
-func (s *Store) mysqlPool(connector *primary, conns int) (*gorm.DB, error) {
-	pool := limited(sql.OpenDB(connector), conns)
+func (s *Store) mysqlPool(connector *primaryConnector, conns int) (*gorm.DB, error) {
+	pool := limitPool(sql.OpenDB(connector), conns)
 	s.closers = append(s.closers, pool.Close)
 	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
 }
 
-func limited(pool *sql.DB, conns int) *sql.DB {
+func limitPool(pool *sql.DB, conns int) *sql.DB {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
 	pool.SetConnMaxIdleTime(sessionSeconds * time.Second * 3 / 4) // by us, before the server does it
@@ -238,5 +238,5 @@ func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return limited(sql.OpenDB(connector), conns), migrations.MySQL, nil
+	return limitPool(sql.OpenDB(connector), conns), migrations.MySQL, nil
 }

@@ -53,7 +53,7 @@ func stateOf(s outbox.Status) int {
 // Notifications returns what was pushed about a dispatch, and is to be, the oldest first, and the cursor of the next
 // page, "" after the last. An unknown dispatch has none.
 func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
-	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.along("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
+	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.forceIndex("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
 		at, last, err := parseCursor(notificationOfDispatch, page.Cursor, dispatch.ParseNotificationID)
 		if err != nil {
@@ -121,7 +121,7 @@ func readPage(db *gorm.DB, list byte, limit int, at func(*notificationRow) int64
 // when pushing it is of no use any more.
 func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error) {
 	var n outbox.Notification
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err
@@ -148,7 +148,7 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 		return n, err
 	}
 	if moved.RowsAffected == 1 {
-		if err := s.stillUseful(tx, n); err != nil {
+		if err := s.checkNotObsolete(tx, n); err != nil {
 			return n, err
 		}
 		return n, audit(tx, dispatch.AuditNotificationRetry, string(id), nil, *n.NextAt)
@@ -157,9 +157,9 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 		return n, err
 	}
 	if n.Status == outbox.Dead {
-		return n, &notDeadError{"what it tells of was over at " + n.Until.Format(time.RFC3339) + ": to push it is of no use any more"}
+		return n, &redriveError{"what it tells of was over at " + n.Until.Format(time.RFC3339) + ": to push it is of no use any more"}
 	}
-	return n, &notDeadError{fmt.Sprintf("the notification is %s: only one that is DEAD can be sent again", n.Status)}
+	return n, &redriveError{fmt.Sprintf("the notification is %s: only one that is DEAD can be sent again", n.Status)}
 }
 
 func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification, error) {
@@ -173,16 +173,16 @@ func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification,
 	return rows[0].notification(), nil
 }
 
-func (s *Store) stillUseful(tx *gorm.DB, n outbox.Notification) error {
-	d, _, err := s.find(tx, n.Dispatch, "")
+func (s *Store) checkNotObsolete(tx *gorm.DB, n outbox.Notification) error {
+	d, _, err := s.findDispatch(tx, n.Dispatch, "")
 	if err == nil && d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
-		return &notDeadError{"what it tells of is over: to push it is of no use any more"}
+		return &redriveError{"what it tells of is over: to push it is of no use any more"}
 	}
 	return err
 }
 
-// notDeadError is ErrNotDead in words for whoever asked.
-type notDeadError struct{ detail string }
+// redriveError is ErrNotDead in words for whoever asked.
+type redriveError struct{ detail string }
 
-func (e *notDeadError) Error() string { return e.detail }
-func (e *notDeadError) Unwrap() error { return dispatch.ErrNotDead }
+func (e *redriveError) Error() string { return e.detail }
+func (e *redriveError) Unwrap() error { return dispatch.ErrNotDead }

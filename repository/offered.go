@@ -30,7 +30,7 @@ const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '')
 		AND a.result <> 'OFFER_STALE') tapped_at,
 	EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = p.id AND c.round < p.round AND c.driver_id = ? AND c.outcome = 'WITHDRAWN') gave_back`
 
-const offersOf = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
+const offerJoin = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
 
 // offeredArgs are the arguments of offeredColumns, of what is selected from, and of offersOf.
 func offeredArgs(v dispatch.DriverID, source ...any) []any {
@@ -53,7 +53,7 @@ func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
 	var rows []offeredRow
 	err := s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+
-		" FROM dispatches"+offersOf+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
+		" FROM dispatches"+offerJoin+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
 	if err != nil {
 		return dispatch.Offered{}, unavailable(err)
 	}
@@ -67,7 +67,7 @@ func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 // latest first, and the cursor of the next page. It does not look at duty and suspension.
 func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	const index = "ix_dispatches_open"
-	l := listing{kind: openList, order: "opens_at", along: s.dialect.along}
+	l := listing{kind: openList, order: "opens_at", forceIndex: s.dialect.forceIndex}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(v.Regions))) {
 		l.parts = append(l.parts, part{index, "region = ?", []any{region}})
 	}
@@ -81,12 +81,12 @@ func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Pa
 		return nil, "", err
 	}
 	var rows []offeredRow
-	err = s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+" FROM ("+source+")"+offersOf+
+	err = s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+" FROM ("+source+")"+offerJoin+
 		" ORDER BY p.opens_at DESC, p.id DESC", offeredArgs(v.ID, args...)...).Scan(&rows).Error
 	if err != nil {
 		return nil, "", unavailable(err)
 	}
-	rows, next := firstOf(&l, rows, page.Limit, func(row *offeredRow) *dispatchRow { return &row.Row })
+	rows, next := trimPage(&l, rows, page.Limit, func(row *offeredRow) *dispatchRow { return &row.Row })
 	items := make([]dispatch.Offered, len(rows))
 	for i := range rows {
 		items[i] = rows[i].offered(v.ID)
@@ -100,29 +100,29 @@ func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Pa
 func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispatch.DriverID, reason string) error {
 	var d dispatch.Dispatch
 	var events []dispatch.Event
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) (err error) {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) (err error) {
 		var now time.Time
-		if d, now, err = s.find(tx, id, ""); err != nil {
+		if d, now, err = s.findDispatch(tx, id, ""); err != nil {
 			return err
 		}
 		if events, err = d.Decline(v, round, reason, now); err != nil || len(events) == 0 {
 			return err
 		}
-		fresh, err := s.declineOnce(tx, &d, v, reason, now)
+		fresh, err := s.writeDecline(tx, &d, v, reason, now)
 		if err != nil || !fresh {
 			events = nil
 			return unavailable(err)
 		}
-		return unavailable(s.tell(tx, events))
+		return unavailable(s.writeOutbox(tx, events))
 	})
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.listeners.committed(d, events)
 	}
 	return err
 }
 
-// declineOnce reports whether it was the first time.
-func (s *Store) declineOnce(tx *gorm.DB, d *dispatch.Dispatch, v dispatch.DriverID, reason string, now time.Time) (bool, error) {
+// writeDecline reports whether it was the first time.
+func (s *Store) writeDecline(tx *gorm.DB, d *dispatch.Dispatch, v dispatch.DriverID, reason string, now time.Time) (bool, error) {
 	// Inserting changes nothing of a row that is there, and locks it: of two at once, the second waits here.
 	err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, ?, ?)"+s.upsertOffer()+
 		"declined_at = offers.declined_at", d.ID, d.Round, v).Error

@@ -12,7 +12,7 @@ import (
 // Seen writes that the driver's app has shown the offer of that round, which there must be. The first time is kept.
 func (s *Store) Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error {
 	now := s.dialect.now()
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, "+now+")"+s.upsertOffer()+
 			"seen_at = COALESCE(seen_at, "+now+")", id, round, driver).Error
 		return unavailable(err)
@@ -50,7 +50,7 @@ UNION ALL SELECT round, 0, 0, 0, 0, 0, MIN(at),
 // rounds both are 0 and mean nothing. Who saw it and who tapped is known for as long as Prune keeps that. ErrNotFound.
 func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error) {
 	db := s.general.WithContext(ctx)
-	d, now, err := s.find(db, id, "")
+	d, now, err := s.findDispatch(db, id, "")
 	if err != nil {
 		return nil, 0, err
 	}

@@ -99,7 +99,7 @@ func (s *Store) Outbox(o OutboxOptions) *Outbox {
 // LeaseEvents leases up to limit of the events that are to be told of and due.
 func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
 	due := "SELECT event_id FROM outbox WHERE state = 0 AND next_at <= " + o.dialect.now() + " ORDER BY next_at, event_id LIMIT ?"
-	return lease[dispatch.EventID](ctx, o, "outbox", "event_id", due+o.dialect.skipLocked, limit)
+	return leaseRows[dispatch.EventID](ctx, o, "outbox", "event_id", due+o.dialect.skipLocked, limit)
 }
 
 // Lease leases up to limit of the notifications that are due, of each lane its share, those whose turn it is first, and
@@ -115,7 +115,7 @@ func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []outbox.Push, dr
 	if err != nil {
 		return nil, nil, err
 	}
-	return o.dropUseless(ctx, pushes, now)
+	return o.dropObsolete(ctx, pushes, now)
 }
 
 type pushRow struct {
@@ -176,14 +176,14 @@ func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) outbox.Push {
 	if row.Token != nil && !row.Dead {
 		p.Device = dispatch.Device{
 			ID: n.DeviceID, Driver: n.DriverID, Platform: row.Platform, PushToken: *row.Token, Locale: row.Locale,
-			GoodAt: ownClock(row.Good, row.Now), SuspectedAt: ownClock(row.Suspect, row.Now),
+			GoodAt: toLocalTime(row.Good, row.Now), SuspectedAt: toLocalTime(row.Suspect, row.Now),
 		}
 	}
 	return p
 }
 
-// dropUseless settles what is of no use any more, and returns the rest.
-func (o *Outbox) dropUseless(ctx context.Context, leased []outbox.Push, now time.Time) (pushes []outbox.Push, dropped map[string]int, err error) {
+// dropObsolete settles what is of no use any more, and returns the rest.
+func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now time.Time) (pushes []outbox.Push, dropped map[string]int, err error) {
 	var settled []outbox.SendResult
 	dropped = map[string]int{}
 	for i := range leased {
@@ -218,17 +218,17 @@ func (o *Outbox) Settle(ctx context.Context, settled []outbox.SendResult) error 
 	for _, s := range settled {
 		id := s.ID
 		// One that can't be settled, whatever the push service's words, would be sent again.
-		s.ID, s.Reason = "", cut(s.Reason, maxResult)
+		s.ID, s.Reason = "", truncate(s.Reason, maxResult)
 		groups[s] = append(groups[s], id)
 	}
 	if len(groups) == 1 {
 		for s, ids := range groups {
-			return o.settle(o.relay.WithContext(ctx), s, ids)
+			return o.writeResult(o.relay.WithContext(ctx), s, ids)
 		}
 	}
 	return transact(ctx, o.relay, func(tx *gorm.DB) error {
 		for s, ids := range groups {
-			if err := o.settle(tx, s, ids); err != nil {
+			if err := o.writeResult(tx, s, ids); err != nil {
 				return err
 			}
 		}
@@ -236,7 +236,7 @@ func (o *Outbox) Settle(ctx context.Context, settled []outbox.SendResult) error 
 	})
 }
 
-func (o *Outbox) settle(db *gorm.DB, s outbox.SendResult, ids []dispatch.NotificationID) error {
+func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.NotificationID) error {
 	now := o.dialect.now()
 	next, sent, state := now+" + ?", "sent_at", statePending
 	wait := s.After
@@ -284,7 +284,7 @@ func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, er
 	now := o.dialect.now()
 	err = o.relay.WithContext(ctx).Raw(`SELECT COUNT(*) due, COALESCE(MIN(CASE WHEN next_at < ? THEN id END), '') first,
 		MIN(CASE WHEN next_at >= ? THEN next_at END) since, `+now+` now
-		FROM notifications WHERE state = 0 AND next_at <= `+now, firstTime, firstTime).Scan(&row).Error
+		FROM notifications WHERE state = 0 AND next_at <= `+now, minTimestamp, minTimestamp).Scan(&row).Error
 	if err != nil {
 		return 0, 0, unavailable(err)
 	}
@@ -304,19 +304,19 @@ func placeholders(n, k int) string {
 	return strings.TrimSuffix(strings.Repeat(group+",", n), ",")
 }
 
-// tell writes the events and, for each, the row that makes sure somebody is told: leased already where this process
+// writeOutbox writes the events and, for each, the row that makes sure somebody is told: leased already where this process
 // tells of what it commits, unless that is to be later.
-func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
+func (s *Store) writeOutbox(tx *gorm.DB, events []dispatch.Event) error {
 	rows := make([]eventRow, len(events))
 	outbox := make([]outboxRow, len(events))
 	request := dispatch.CallerOf(tx.Statement.Context).Request
 	for i, e := range events {
 		rows[i] = eventRow{
-			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: optional(string(e.Driver)),
+			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)),
 			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At),
 		}
 		outbox[i] = outboxRow{
-			EventID: e.ID, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
+			EventID: e.ID, NextAt: micros(e.At.Add(s.listeners.lease)), Claim: s.listeners.owner,
 		}
 		if e.TellAt.After(e.At) {
 			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.TellAt)} // nobody's until then

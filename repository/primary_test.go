@@ -212,7 +212,7 @@ func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 			if _, err := p.Connect(t.Context()); !errors.Is(err, errReadOnly) {
 				t.Fatal(err)
 			}
-			p.refused.Store(ptr(time.Now().Add(time.Hour))) // just now, however long this takes
+			p.refusedAt.Store(ptr(time.Now().Add(time.Hour))) // just now, however long this takes
 		}
 		if counted.dials != 1 {
 			t.Errorf("%d dials", counted.dials)
@@ -246,11 +246,11 @@ func TestConnectionsAge(t *testing.T) {
 			}
 			err = c.Raw(func(dialed any) error {
 				p := dialed.(*primaryConn)
-				if age := time.Until(p.ends); age > maxConnAge || age < minConnAge-time.Minute {
+				if age := time.Until(p.expiresAt); age > maxConnAge || age < minConnAge-time.Minute {
 					t.Errorf("a connection ends in %v", age)
 				}
-				ends[p.ends.Sub(p.asked)] = true
-				p.ends = time.Now()
+				ends[p.expiresAt.Sub(p.checkedAt)] = true
+				p.expiresAt = time.Now()
 				return nil
 			})
 			if err != nil {

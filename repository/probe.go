@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	// probePause is between two questions, and probeTime bounds each.
-	probePause = time.Second
-	probeTime  = time.Second
-	// probeAge is how old an answer may be: who asks has come to a halt then.
-	probeAge = 5 * time.Second
+	// probeInterval is between two questions, and probeTime bounds each.
+	probeInterval = time.Second
+	probeTimeout  = time.Second
+	// maxProbeAge is how old an answer may be: who asks has come to a halt then.
+	maxProbeAge = 5 * time.Second
 )
 
 // Probe knows whether the database takes writes. It asks in its own time, so that to look at it costs the database nothing.
 type Probe struct {
-	store *Store
-	good  atomic.Pointer[time.Time] // when the database was asked that took writes; nil when the last answer was another
-	down  bool                      // it was logged
+	store    *Store
+	lastGood atomic.Pointer[time.Time] // when the database was asked that took writes; nil when the last answer was another
+	down     bool                      // it was logged
 }
 
 // Probe returns a probe that has asked once. Run has it go on.
@@ -30,13 +30,13 @@ func (s *Store) Probe(ctx context.Context) *Probe {
 
 // Up reports whether the database took writes when it was last asked, not long ago.
 func (p *Probe) Up() bool {
-	good := p.good.Load()
-	return good != nil && time.Since(*good) < probeAge
+	good := p.lastGood.Load()
+	return good != nil && time.Since(*good) < maxProbeAge
 }
 
 // Run asks every second until ctx ends.
 func (p *Probe) Run(ctx context.Context) {
-	tick := time.NewTicker(probePause)
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -50,16 +50,16 @@ func (p *Probe) Run(ctx context.Context) {
 
 func (p *Probe) ask(ctx context.Context) {
 	asked := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, probeTime)
+	bounded, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := p.store.Ping(bounded)
 	if ctx.Err() != nil {
 		return // the question was not answered, as nobody wants to know any more
 	}
 	if err != nil {
-		p.good.Store(nil)
+		p.lastGood.Store(nil)
 	} else {
-		p.good.Store(&asked)
+		p.lastGood.Store(&asked)
 	}
 	switch down := err != nil; {
 	case down && !p.down:

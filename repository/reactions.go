@@ -8,11 +8,11 @@ import (
 	"firsttap/dispatch"
 )
 
-// signaled is how far back a driver's signals go.
-const signaled = 30 * 24 * time.Hour
+// signalWindow is how far back a driver's signals go.
+const signalWindow = 30 * 24 * time.Hour
 
-// signaledLate is how far back those go that are of late.
-const signaledLate = 24 * time.Hour
+// recentWindow is how far back those go that are of late.
+const recentWindow = 24 * time.Hour
 
 // firstTapsSQL are a driver's first taps in the race for each offer: when its round began, when it opens if that is the
 // current one, and when it was pushed to them.
@@ -35,7 +35,7 @@ func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Sign
 	if err != nil {
 		return dispatch.Signals{}, err
 	}
-	since, late := micros(now.Add(-signaled)), micros(now.Add(-signaledLate))
+	since, late := micros(now.Add(-signalWindow)), micros(now.Add(-recentWindow))
 	var signals dispatch.Signals
 	err = db.Raw(`SELECT (SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ?) taps, COUNT(*) wins,
 		COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END) withdrawn FROM claims WHERE driver_id = ? AND accepted_at >= ?`,

@@ -16,8 +16,8 @@ type timedRow struct {
 	Now int64
 }
 
-// find reads a dispatch and the database's time in one statement, or in two where it locks the row.
-func (s *Store) find(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Dispatch, time.Time, error) {
+// findDispatch reads a dispatch and the database's time in one statement, or in two where it locks the row.
+func (s *Store) findDispatch(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Dispatch, time.Time, error) {
 	var rows []timedRow
 	err := db.Raw("SELECT d.*, "+s.dialect.now()+" now FROM dispatches d WHERE d.id = ?"+locking, id).Scan(&rows).Error
 	if err != nil {
@@ -37,14 +37,14 @@ func (s *Store) find(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Disp
 
 // Dispatch returns the dispatch as it stands by the database's clock. ErrNotFound.
 func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error) {
-	d, _, err := s.find(s.general.WithContext(ctx), id, "")
+	d, _, err := s.findDispatch(s.general.WithContext(ctx), id, "")
 	return d, err
 }
 
 // List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. A page
 // costs the same wherever it is, unless q.Text is given. ErrBadCursor.
 func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
-	l := s.selected(q)
+	l := s.dispatchListing(q)
 	source, args, err := l.sql(q.Page)
 	if err != nil {
 		return nil, "", err
@@ -54,7 +54,7 @@ func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch
 	if err != nil {
 		return nil, "", unavailable(err)
 	}
-	rows, next := firstOf(&l, rows, q.Limit, func(row *timedRow) *dispatchRow { return &row.Row })
+	rows, next := trimPage(&l, rows, q.Limit, func(row *timedRow) *dispatchRow { return &row.Row })
 	items := make([]dispatch.Dispatch, len(rows))
 	for i := range rows {
 		items[i] = rows[i].Row.at(fromMicros(rows[i].Now))
@@ -62,8 +62,8 @@ func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch
 	return items, next, nil
 }
 
-func (s *Store) selected(q dispatch.Query) listing {
-	l := listing{kind: dispatchList, along: s.dialect.along}
+func (s *Store) dispatchListing(q dispatch.Query) listing {
+	l := listing{kind: dispatchList, forceIndex: s.dialect.forceIndex}
 	index := "PRIMARY"
 	switch {
 	case q.Driver != "":

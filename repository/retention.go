@@ -29,12 +29,12 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for left := heaps(now); n < limit && len(left) > 0; {
-		var more []heap
+	for left := retentionRules(now); n < limit && len(left) > 0; {
+		var more []retentionRule
 		for i, h := range left {
 			others := len(left) - i - 1
 			share := (limit - n + others) / (others + 1)
-			swept, err := s.sweep(ctx, h, share)
+			swept, err := s.deleteExpired(ctx, h, share)
 			n += swept
 			if err != nil {
 				return n, err
@@ -48,21 +48,21 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	return n, nil
 }
 
-// heap is rows of a table that are to be deleted, found by an index.
-type heap struct {
+// retentionRule is rows of a table that are to be deleted, found by an index.
+type retentionRule struct {
 	table, key, where, order string
 	args                     []any
 }
 
-// heaps are all that is of no use any more. Attempts are found by their identifiers, which begin with the time; so are
+// retentionRules are all that is of no use any more. Attempts are found by their identifiers, which begin with the time; so are
 // offers, by their dispatch's, and looked at: one that was made long ago may be seen or declined only now.
-func heaps(now time.Time) []heap {
+func retentionRules(now time.Time) []retentionRule {
 	ago := func(kept time.Duration) int64 { return micros(now.Add(-kept)) }
 	tapped := now.Add(-keepTaps)
-	all := []heap{
+	all := []retentionRule{
 		{"outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", []any{micros(now)}},
 		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}},
-		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), openRuns}},
+		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), unfinished}},
 		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}},
 		{"idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", []any{micros(now)}},
 		{"attempts", "id", "id < ?", "id", []any{dispatch.FirstAttemptID(tapped)}},
@@ -73,26 +73,26 @@ func heaps(now time.Time) []heap {
 	}
 	// State by state: the index has no room for "state <> 0".
 	for _, state := range []int{stateDone, stateDead, stateDropped} {
-		all = append(all, heap{"notifications", "id", "state = ? AND next_at <= ?", "next_at", []any{state, micros(now)}})
+		all = append(all, retentionRule{"notifications", "id", "state = ? AND next_at <= ?", "next_at", []any{state, micros(now)}})
 	}
 	// A version before kept those of an offer without an end for as long as that.
-	all = append(all, heap{
+	all = append(all, retentionRule{
 		"notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
 		[]any{stateDone, micros(now.Add(keepTold + 2*keepDone)), micros(tapped)},
 	})
 	return all
 }
 
-// sweptAtOnce is how many rows one transaction deletes: SQLite's keeps everybody else waiting.
-const sweptAtOnce = 500
+// deleteBatchSize is how many rows one transaction deletes: SQLite's keeps everybody else waiting.
+const deleteBatchSize = 500
 
-// sweep deletes up to limit rows and returns how many, also with an error.
-func (s *Store) sweep(ctx context.Context, h heap, limit int) (n int, err error) {
+// deleteExpired deletes up to limit rows and returns how many, also with an error.
+func (s *Store) deleteExpired(ctx context.Context, h retentionRule, limit int) (n int, err error) {
 	for n < limit {
-		chunk := min(limit-n, sweptAtOnce)
+		chunk := min(limit-n, deleteBatchSize)
 		deleted := 0
-		err := s.persist(ctx, s.relay, func(tx *gorm.DB) (err error) {
-			deleted, err = s.sweepOnce(tx, h, chunk)
+		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
+			deleted, err = s.deleteBatch(tx, h, chunk)
 			return unavailable(err)
 		})
 		if err != nil {
@@ -106,7 +106,7 @@ func (s *Store) sweep(ctx context.Context, h heap, limit int) (n int, err error)
 	return n, nil
 }
 
-func (s *Store) sweepOnce(tx *gorm.DB, h heap, limit int) (int, error) {
+func (s *Store) deleteBatch(tx *gorm.DB, h retentionRule, limit int) (int, error) {
 	found := " FROM " + h.table + " WHERE " + h.where + " ORDER BY " + h.order + " LIMIT ?"
 	args := append(append([]any{}, h.args...), limit)
 	if s.dialect.skipLocked == "" {

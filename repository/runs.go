@@ -67,7 +67,7 @@ func (row *runRow) run() cronjob.Run {
 
 // RegisterJobs makes the jobs known that are not, and returns the database's time.
 func (s *Store) RegisterJobs(ctx context.Context, names []string) (now time.Time, err error) {
-	err = s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		if now, err = s.clock(tx); err != nil || len(names) == 0 {
 			return err
 		}
@@ -80,7 +80,7 @@ func (s *Store) RegisterJobs(ctx context.Context, names []string) (now time.Time
 	return now, err
 }
 
-var openRuns = []cronjob.Status{cronjob.Running, cronjob.Queued}
+var unfinished = []cronjob.Status{cronjob.Running, cronjob.Queued}
 
 // BeginRun begins what of the job is to run now, under owner, which no other attempt has; due returns the slot that is due
 // by what is remembered of the job and the database's time, the zero time for none. Unless it is heard of within term,
@@ -93,21 +93,21 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 ) (cronjob.Run, error) {
 	var run cronjob.Run
 	var verdict error
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		run, verdict = cronjob.Run{}, nil
 		state, fence, now, err := s.lockJob(tx, job)
 		if err != nil {
 			return err
 		}
-		if err := s.takeBack(tx, &state, now, term); err != nil {
+		if err := s.correctFutureTimes(tx, &state, now, term); err != nil {
 			return err
 		}
 		next, lost, none := state.Next(now, due(state, now))
 		verdict = none
-		if err := giveUp(tx, lost, now); err != nil || next.Slot.IsZero() {
+		if err := failAbandoned(tx, lost, now); err != nil || next.Slot.IsZero() {
 			return unavailable(err) // what was given up is committed
 		}
-		run, err = begin(tx, next, owner, max(fence+1, micros(now)), now, term)
+		run, err = startAttempt(tx, next, owner, max(fence+1, micros(now)), now, term)
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
 			// Somebody asked for a run at the very time of the slot: that was the slot's.
 			verdict = cronjob.ErrNotDue
@@ -135,7 +135,7 @@ func (s *Store) lockJob(tx *gorm.DB, job string) (cronjob.State, int64, time.Tim
 		return cronjob.State{}, 0, now, err
 	}
 	var open []runRow
-	err = tx.Raw("SELECT * FROM job_runs WHERE job = ? AND status IN ? ORDER BY slot"+s.dialect.forUpdate, job, openRuns).Scan(&open).Error
+	err = tx.Raw("SELECT * FROM job_runs WHERE job = ? AND status IN ? ORDER BY slot"+s.dialect.forUpdate, job, unfinished).Scan(&open).Error
 	state := rows[0].state()
 	for i := range open {
 		state.Open = append(state.Open, open[i].run())
@@ -143,7 +143,7 @@ func (s *Store) lockJob(tx *gorm.DB, job string) (cronjob.State, int64, time.Tim
 	return state, rows[0].Fence, now, unavailable(err)
 }
 
-func giveUp(tx *gorm.DB, lost []cronjob.Run, now time.Time) error {
+func failAbandoned(tx *gorm.DB, lost []cronjob.Run, now time.Time) error {
 	for _, r := range lost {
 		err := tx.Model(&jobRow{}).Where("name = ?", r.Job).Update("ended_at", micros(now)).Error
 		if err != nil {
@@ -160,7 +160,7 @@ func giveUp(tx *gorm.DB, lost []cronjob.Run, now time.Time) error {
 	return nil
 }
 
-func begin(tx *gorm.DB, next cronjob.Run, owner string, fence int64, now time.Time, term time.Duration) (cronjob.Run, error) {
+func startAttempt(tx *gorm.DB, next cronjob.Run, owner string, fence int64, now time.Time, term time.Duration) (cronjob.Run, error) {
 	fresh := next.Status == ""
 	next.Status, next.Owner, next.Fence = cronjob.Running, owner, fence
 	next.Attempt++
@@ -190,13 +190,13 @@ func begin(tx *gorm.DB, next cronjob.Run, owner string, fence int64, now time.Ti
 // ExtendRun says that the run is heard of: it may be taken over no sooner than term from now. ErrNotLeased if it is
 // another's by now, or has ended.
 func (s *Store) ExtendRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
-	return ofOwner(s.writes.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = "+s.dialect.now()+" + ?"+
+	return requireOwned(s.writes.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = "+s.dialect.now()+" + ?"+
 		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'", term.Microseconds(), run.Job, micros(run.Slot), run.Owner))
 }
 
 // EndRun writes how the run ended. ErrNotLeased if it is another's by now, or has ended otherwise.
 func (s *Store) EndRun(ctx context.Context, run cronjob.Run, end cronjob.End) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// It may have ended so already: in a transaction of its work, or before a reply that was lost.
 		return s.endRun(tx, run, end, cronjob.Running, end.Status)
 	})
@@ -213,17 +213,17 @@ func (s *Store) endRun(tx *gorm.DB, run cronjob.Run, end cronjob.End, standing .
 	if err := tx.Exec(ended+" WHERE name = ?", run.Job).Error; err != nil {
 		return unavailable(err)
 	}
-	return ofOwner(tx.Exec("UPDATE job_runs SET status = ?, ended_at = (SELECT ended_at FROM jobs WHERE name = job),"+
+	return requireOwned(tx.Exec("UPDATE job_runs SET status = ?, ended_at = (SELECT ended_at FROM jobs WHERE name = job),"+
 		" alive_until = NULL, result = ?, error = ?"+
-		" WHERE job = ? AND slot = ? AND owner = ? AND status IN ?", end.Status, cut(end.Result, maxResult),
-		cut(end.Error, maxError), run.Job, micros(run.Slot), run.Owner, standing))
+		" WHERE job = ? AND slot = ? AND owner = ? AND status IN ?", end.Status, truncate(end.Result, maxResult),
+		truncate(end.Error, maxError), run.Job, micros(run.Slot), run.Owner, standing))
 }
 
 // InterruptRun has the owner's run of the job taken over by whoever comes first. The attempt does not count among those
 // that died. ErrNotLeased if there is none.
 func (s *Store) InterruptRun(ctx context.Context, job, owner string) error {
 	instance, _, _ := strings.Cut(owner, "/")
-	return ofOwner(s.writes.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = "+s.dialect.now()+", attempt = attempt - 1, owner = ?"+
+	return requireOwned(s.writes.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = "+s.dialect.now()+", attempt = attempt - 1, owner = ?"+
 		" WHERE job = ? AND owner = ? AND status = 'RUNNING'", instance, job, owner))
 }
 
@@ -233,7 +233,7 @@ func (s *Store) InterruptRun(ctx context.Context, job, owner string) error {
 func (s *Store) Conclude(ctx context.Context, run cronjob.Run, result string,
 	write func(ctx context.Context, tx Execer) error,
 ) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		end := cronjob.End{Status: cronjob.Succeeded, Result: result}
 		if err := s.endRun(tx, run, end, cronjob.Running); err != nil {
 			return err
@@ -252,8 +252,8 @@ const (
 	maxError  = 1000
 )
 
-// cut is what a column takes of words that nobody chose.
-func cut(words string, size int) string {
+// truncate is what a column takes of words that nobody chose.
+func truncate(words string, size int) string {
 	runes := []rune(words) // what is no UTF-8 becomes U+FFFD
 	return string(runes[:min(len(runes), size)])
 }
@@ -267,5 +267,5 @@ func (s *Store) SkipRun(ctx context.Context, job string, slot time.Time) (bool, 
 // BlockJob writes that nobody can tell who holds the job's lock, until a run begins.
 func (s *Store) BlockJob(ctx context.Context, job, by, reason string) error {
 	return unavailable(s.writes.WithContext(ctx).Exec("UPDATE jobs SET blocked_at = COALESCE(blocked_at, "+s.dialect.now()+"),"+
-		" blocked_by = ?, blocked_reason = ? WHERE name = ?", by, cut(reason, maxResult), job).Error)
+		" blocked_by = ?, blocked_reason = ? WHERE name = ?", by, truncate(reason, maxResult), job).Error)
 }

@@ -197,10 +197,10 @@ func TestConcludeAllOrNothing(t *testing.T) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		before := db.ledger(t)
 		err := db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
-			return errors.Join(insert(run)(ctx, tx), errMoved)
+			return errors.Join(insert(run)(ctx, tx), errConflict)
 		})
 		mustBeError(t, "work that fails", err, dispatch.ErrUnavailable)
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, errConflict) {
 			t.Errorf("why is lost: %v", err)
 		}
 		mustBeError(t, "SQL that fails", db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {

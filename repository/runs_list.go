@@ -25,7 +25,7 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 		return nil, now, unavailable(err)
 	}
 	var open []runRow
-	if err := db.Where("job IN ? AND status IN ?", names, openRuns).Order("slot").Find(&open).Error; err != nil {
+	if err := db.Where("job IN ? AND status IN ?", names, unfinished).Order("slot").Find(&open).Error; err != nil {
 		return nil, now, unavailable(err)
 	}
 	states = make(map[string]cronjob.State, len(jobs))
@@ -54,7 +54,7 @@ func (s *Store) LastRun(ctx context.Context, job string) (*cronjob.Run, error) {
 // RequestRun asks for a run of the job, or returns the one that was asked for and has not begun. ErrJobNotFound.
 func (s *Store) RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error) {
 	var run cronjob.Run
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		state, _, now, err := s.lockJob(tx, job)
 		if err != nil {
 			return err

@@ -9,14 +9,14 @@ import (
 	"firsttap/cronjob"
 )
 
-// mostAhead is by how much the clock of a database that takes over may be behind the one that a job's times are of. A
+// maxClockSkew is by how much the clock of a database that takes over may be behind the one that a job's times are of. A
 // job waits until such times have come, so that it runs once for each of its slots.
-const mostAhead = time.Minute
+const maxClockSkew = time.Minute
 
-// takeBack corrects the times of a locked job that are further ahead than that: a clock was wrong once, and the job would
+// correctFutureTimes corrects the times of a locked job that are further ahead than that: a clock was wrong once, and the job would
 // stand still until they come. What has run for slots that are still to come does not count.
-func (s *Store) takeBack(tx *gorm.DB, state *cronjob.State, now time.Time, term time.Duration) error {
-	latest := now.Add(mostAhead)
+func (s *Store) correctFutureTimes(tx *gorm.DB, state *cronjob.State, now time.Time, term time.Duration) error {
+	latest := now.Add(maxClockSkew)
 	changes := map[string]any{}
 	if state.RegisteredAt.After(latest) {
 		state.RegisteredAt = now
@@ -29,7 +29,7 @@ func (s *Store) takeBack(tx *gorm.DB, state *cronjob.State, now time.Time, term 
 		}
 	}
 	if state.Slot != nil && state.Slot.After(latest) {
-		err := tx.Exec("DELETE FROM job_runs WHERE job = ? AND slot > ? AND status NOT IN ?", state.Name, micros(latest), openRuns).Error
+		err := tx.Exec("DELETE FROM job_runs WHERE job = ? AND slot > ? AND status NOT IN ?", state.Name, micros(latest), unfinished).Error
 		if err != nil {
 			return unavailable(err)
 		}

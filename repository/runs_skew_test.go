@@ -40,7 +40,7 @@ func TestJobOfAClockThatWasAhead(t *testing.T) {
 		}
 		db.mustEnd(t, got, cronjob.Succeeded)
 		// A little ahead is waited for.
-		soon := micros(db.now(t).Add(mostAhead / 2))
+		soon := micros(db.now(t).Add(maxClockSkew / 2))
 		db.exec(t, "UPDATE jobs SET slot = ?", soon)
 		if _, err := db.begin(t, "ins_d", now); !errors.Is(err, cronjob.ErrNotDue) {
 			t.Errorf("got %v, want %v", err, cronjob.ErrNotDue)

@@ -27,11 +27,11 @@ type Store struct {
 	// relay is where the outbox is worked on: a backlog of pushes keeps no claim and no read waiting.
 	relay *gorm.DB
 	// doors is where it is looked up which keys there are, on a single connection: strangers take none from anybody else.
-	doors   *gorm.DB
-	dialect dialect
-	tellers tellers
-	log     *slog.Logger
-	closers []func() error
+	doors     *gorm.DB
+	dialect   dialect
+	listeners commitListeners
+	log       *slog.Logger
+	closers   []func() error
 }
 
 // dialect is what differs between the databases.
@@ -39,8 +39,8 @@ type dialect struct {
 	name migrations.Dialect
 	// readOnly is the SQL for whether the server takes no writes, and what it would answer may be old.
 	readOnly string
-	// demoted has every connection for claims given up that is there by now: one of them led to such a server.
-	demoted func()
+	// invalidateClaimConns has every connection for claims given up that is there by now: one of them led to such a server.
+	invalidateClaimConns func()
 	// ping is nil where the database takes writes. It waits for nobody's transaction, and for no connection of a pool.
 	ping func(context.Context) error
 	// now is the SQL for the database's clock in microseconds.
@@ -49,9 +49,9 @@ type dialect struct {
 	forUpdate, forShare string
 	// skipLocked locks what a SELECT finds but for what others have locked.
 	skipLocked string
-	// along is the SQL, behind a table's name, that has it read along that index. A server that may choose reads the whole
+	// forceIndex is the SQL, behind a table's name, that has it read along that index. A server that may choose reads the whole
 	// table backwards instead and hopes to find a page early, or an index from its end to where the page begins.
-	along func(index string) string
+	forceIndex func(index string) string
 	// hasRegion is the SQL for a driver v's regions, a JSON array, having one.
 	hasRegion string
 	// retryable reports an error that says "again": nothing was written, and the same thing may well succeed.

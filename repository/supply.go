@@ -30,7 +30,7 @@ func (s *Store) TakeSupply(ctx context.Context, run cronjob.Run) (int, error) {
 		for region, counted := range regions {
 			args = append(args, micros(run.Slot), region, counted.onDuty, counted.open)
 		}
-		for part := range slices.Chunk(args, 4*notificationsAtOnce) {
+		for part := range slices.Chunk(args, 4*rowsPerStatement) {
 			_, err := tx.ExecContext(ctx, "INSERT INTO supply (at, region, on_duty, open) VALUES "+placeholders(len(part)/4, 4), part...)
 			if err != nil {
 				return err
@@ -70,7 +70,7 @@ func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error 
 		Region string
 		Open   int
 	}
-	err := s.general.WithContext(ctx).Table("dispatches" + s.dialect.along("ix_dispatches_open")).Where(s.statusSQL(dispatch.Pending)[0]).
+	err := s.general.WithContext(ctx).Table("dispatches" + s.dialect.forceIndex("ix_dispatches_open")).Where(s.statusSQL(dispatch.Pending)[0]).
 		Select("region, COUNT(*) open").Group("region").Scan(&rows).Error
 	for _, row := range rows {
 		for _, region := range []string{row.Region, ""} {

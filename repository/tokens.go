@@ -12,7 +12,7 @@ import (
 // about who may take what. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispatch.Revocation, error) {
 	var r dispatch.Revocation
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err
@@ -51,7 +51,7 @@ func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) 
 // NoteToken writes that the driver is given a token, and returns the token's generation. ErrDriverNotFound. Unless the error is
 // nil, nobody may get the token.
 func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
-	err = s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err

@@ -29,9 +29,9 @@ type memberRow struct {
 
 func (memberRow) TableName() string { return "topic_members" }
 
-// byTopic replaces those of a large audience who are subscribed to the dispatch's topic by one message to it.
-func (e *expansion) byTopic(to []recipient) ([]recipient, error) {
-	topic := outbox.TopicOf(e.told.Dispatch.ID)
+// replaceByTopic replaces those of a large audience who are subscribed to the dispatch's topic by one message to it.
+func (e *expansion) replaceByTopic(to []recipient) ([]recipient, error) {
+	topic := outbox.TopicOf(e.result.Dispatch.ID)
 	var ids []dispatch.DeviceID
 	err := e.tx.Raw(`SELECT dv.id FROM topic_members m JOIN devices dv ON dv.id = m.device_id AND dv.push_token = m.push_token
 		WHERE m.topic = ? AND m.subscribed`, topic).Scan(&ids).Error
@@ -51,10 +51,10 @@ func (e *expansion) byTopic(to []recipient) ([]recipient, error) {
 	return rest, nil
 }
 
-// gather writes which of a large audience of an offer are to be subscribed to the dispatch's topic. The offers go first.
-func (e *expansion) gather(to []recipient) error {
-	topic := outbox.TopicOf(e.told.Dispatch.ID)
-	row := topicRow{Name: topic, NextAt: micros(e.now.Add(underWay))}
+// addTopicMembers writes which of a large audience of an offer are to be subscribed to the dispatch's topic. The offers go first.
+func (e *expansion) addTopicMembers(to []recipient) error {
+	topic := outbox.TopicOf(e.result.Dispatch.ID)
+	row := topicRow{Name: topic, NextAt: micros(e.now.Add(inFlightTime))}
 	err := e.tx.Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"ended", "state", "next_at", "claim"}),
 	}).Create(&row).Error
@@ -65,21 +65,21 @@ func (e *expansion) gather(to []recipient) error {
 	for i, r := range to {
 		members[i] = memberRow{Topic: topic, DeviceID: r.device.ID, PushToken: r.device.PushToken}
 	}
-	return e.tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(members, notificationsAtOnce).Error
+	return e.tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(members, rowsPerStatement).Error
 }
 
-// disband has the topic wait until its members may be unsubscribed.
-func (e *expansion) disband() error {
+// closeTopic has the topic wait until its members may be unsubscribed.
+func (e *expansion) closeTopic() error {
 	if e.TopicFrom == 0 {
 		return nil
 	}
 	return e.tx.Exec(`UPDATE topics SET ended = ?, state = 1, claim = '' WHERE name = ? AND NOT ended`,
-		true, outbox.TopicOf(e.told.Dispatch.ID)).Error
+		true, outbox.TopicOf(e.result.Dispatch.ID)).Error
 }
 
 // ReleaseTopics has the members of the topics whose offer is over unsubscribed, and returns how many topics that are.
 func (s *Store) ReleaseTopics(ctx context.Context) (n int, err error) {
-	err = s.persist(ctx, s.relay, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
 		due := tx.Exec("UPDATE topics SET state = 0, next_at = " + s.dialect.now() + " WHERE state = 1 AND ended")
 		n = int(due.RowsAffected)
 		return unavailable(due.Error)

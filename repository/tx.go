@@ -39,17 +39,17 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
 }
 
-// persist runs fn in a transaction, and again as long as it fails for what may well be gone the next time: a deadlock, or
+// transactWithRetry runs fn in a transaction, and again as long as it fails for what may well be gone the next time: a deadlock, or
 // a row that another has just written or deleted. Errors as of transact.
-func (s *Store) persist(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+func (s *Store) transactWithRetry(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	for try := 1; ; try++ {
 		err := transact(ctx, db, fn)
-		again := s.dialect.retryable(err) || errors.Is(err, errMoved) || errors.Is(err, gorm.ErrDuplicatedKey)
-		if !again || errors.Is(err, dispatch.ErrUnknown) || try == claimTries {
+		again := s.dialect.retryable(err) || errors.Is(err, errConflict) || errors.Is(err, gorm.ErrDuplicatedKey)
+		if !again || errors.Is(err, dispatch.ErrUnknown) || try == maxTries {
 			return err
 		}
 		// Many who begin again together are in each other's way again.
-		wait := time.NewTimer(rand.N(backoff << min(try, 5)))
+		wait := time.NewTimer(rand.N(retryBackoff << min(try, 5)))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
@@ -59,18 +59,18 @@ func (s *Store) persist(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) e
 	}
 }
 
-// backoff doubles with each try, five times at most.
-const backoff = 4 * time.Millisecond
+// retryBackoff doubles with each try, five times at most.
+const retryBackoff = 4 * time.Millisecond
 
-// claimTries bounds how often a claim is decided anew because what it was decided on has moved. Of several claims that
+// maxTries bounds how often a claim is decided anew because what it was decided on has moved. Of several claims that
 // one driver makes at once, one gets through each time.
-const claimTries = 10
+const maxTries = 10
 
-// errMoved says that the dispatch or the driver is no longer as it was when the rule decided.
-var errMoved = errors.New("moved meanwhile")
+// errConflict says that the dispatch or the driver is no longer as it was when the rule decided.
+var errConflict = errors.New("moved meanwhile")
 
-// ofOwner is ErrNotLeased where a statement has found nothing of the owner's.
-func ofOwner(done *gorm.DB) error {
+// requireOwned is ErrNotLeased where a statement has found nothing of the owner's.
+func requireOwned(done *gorm.DB) error {
 	if done.Error != nil {
 		return unavailable(done.Error)
 	}

@@ -49,8 +49,8 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 ) (dispatch.Dispatch, error) {
 	var d dispatch.Dispatch
 	var events []dispatch.Event
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		before, now, err := s.find(tx, id, s.dialect.forUpdate)
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		before, now, err := s.findDispatch(tx, id, s.dialect.forUpdate)
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 		return s.save(tx, before, d, events)
 	})
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.listeners.committed(d, events)
 	}
 	return d, err
 }
@@ -73,7 +73,7 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 // save writes d over before. The row is locked; round and version are conditions all the same, so that no path to
 // this point can overwrite what it has not seen.
 func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch.Event) error {
-	row := toRow(d)
+	row := toDispatchRow(d)
 	saved := tx.Model(&dispatchRow{}).
 		Where("id = ? AND round = ? AND version = ?", before.ID, before.Round, before.Version).
 		Select("*").Omit("id", "created_at").Updates(&row)
@@ -81,7 +81,7 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 		return unavailable(saved.Error)
 	}
 	if saved.RowsAffected != 1 {
-		return unavailable(errMoved)
+		return unavailable(errConflict)
 	}
 	if outcome, ended := claimEnd(events); ended && before.Claim != nil {
 		err := tx.Model(&claimRow{}).
@@ -92,14 +92,14 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 		}
 	}
 	if before.Round == d.Round && !before.ExpiresAt.Equal(d.ExpiresAt) {
-		if err := s.moveOffers(tx, d); err != nil {
+		if err := s.updateOfferExpiry(tx, d); err != nil {
 			return err
 		}
 	}
 	if err := markApplied(tx); err != nil {
 		return err
 	}
-	return unavailable(s.tell(tx, events))
+	return unavailable(s.writeOutbox(tx, events))
 }
 
 // claimEnd returns what the events make of the claim there was.
@@ -171,7 +171,7 @@ func (s *Store) Create(ctx context.Context,
 		if d, events, err = build(now); err != nil {
 			return err
 		}
-		row := toRow(d)
+		row := toDispatchRow(d)
 		err = tx.Create(&row).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
 			return dispatch.ErrDuplicateExternalID
@@ -179,7 +179,7 @@ func (s *Store) Create(ctx context.Context,
 		if err != nil {
 			return unavailable(err)
 		}
-		return unavailable(s.tell(tx, events))
+		return unavailable(s.writeOutbox(tx, events))
 	})
 	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
 		// The request may have been carried out just now, by another instance.
@@ -188,14 +188,14 @@ func (s *Store) Create(ctx context.Context,
 		}
 	}
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.listeners.committed(d, events)
 	}
 	return d, err
 }
 
-// moveOffers has the offers of the round that wait to be sent end when the dispatch does now. What is being sent at the
+// updateOfferExpiry has the offers of the round that wait to be sent end when the dispatch does now. What is being sent at the
 // moment is not waited for: whoever sends an offer asks the dispatch when it ends.
-func (s *Store) moveOffers(tx *gorm.DB, d dispatch.Dispatch) error {
+func (s *Store) updateOfferExpiry(tx *gorm.DB, d dispatch.Dispatch) error {
 	var ids []dispatch.NotificationID
 	err := tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+`
 		AND state = 0`+s.dialect.skipLocked, d.ID, d.Round).Scan(&ids).Error
@@ -203,7 +203,7 @@ func (s *Store) moveOffers(tx *gorm.DB, d dispatch.Dispatch) error {
 		return unavailable(err)
 	}
 	for len(ids) > 0 {
-		n := min(len(ids), notificationsAtOnce)
+		n := min(len(ids), rowsPerStatement)
 		err := tx.Exec("UPDATE notifications SET expires_at = ? WHERE id IN ?", micros(d.ExpiresAt), ids[:n]).Error
 		if err != nil {
 			return unavailable(err)
