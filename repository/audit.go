@@ -30,7 +30,7 @@ func (row *auditRow) entry() dispatch.AuditEntry {
 	}
 }
 
-// audit writes in tx what the caller does in it. Nobody deletes it.
+// audit writes the audit entry of what tx does. Entries are never deleted.
 func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	if detail == nil {
 		detail = map[string]any{}
@@ -47,8 +47,8 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	}).Error)
 }
 
-// NoteSignIn writes that the key was used to sign in from the address, in one entry a minute. ErrKeyNotFound. Unless it
-// returns nil, nobody is signed in.
+// NoteSignIn audits a sign-in with the key from the address, in one entry a minute. ErrKeyNotFound. The sign-in must be
+// refused unless the error is nil.
 func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		_, now, err := s.lockKey(tx, key)
@@ -59,7 +59,7 @@ func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
 	})
 }
 
-// NoteRefusals writes down sign-ins that failed, an entry for each address.
+// NoteRefusals audits refused sign-ins, in one entry for each address.
 func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error {
 	ctx = dispatch.WithCaller(ctx, dispatch.Caller{Actor: dispatch.AuditUnknown})
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {

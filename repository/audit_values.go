@@ -15,20 +15,20 @@ import (
 	"firsttap/dispatch"
 )
 
-// maxDetail is how many characters the column of an audit entry's detail has.
+// maxDetail is the size of an audit entry's detail, in characters.
 const maxDetail = 2000
 
-// fieldChanges are an audit entry's fields that have another value now, each with both.
+// fieldChanges holds the changed fields of an audit entry, each with the value before and after.
 type fieldChanges map[string]any
 
-// addChange takes down a field that has changed.
+// addChange adds the field if its value has changed.
 func addChange[T comparable](c fieldChanges, field string, from, to T) {
 	if from != to {
 		c[field] = map[string]any{"from": from, "to": to}
 	}
 }
 
-// driverChanges returns what has become of a driver, by the API's names of the fields. The version says nothing besides.
+// driverChanges returns the driver's changed fields by their names in the API, without the version.
 func driverChanges(from, to dispatch.Driver) fieldChanges {
 	c := fieldChanges{}
 	addChange(c, "name", from.Name, to.Name)
@@ -45,8 +45,8 @@ func driverChanges(from, to dispatch.Driver) fieldChanges {
 	return c
 }
 
-// deviceChanges returns what has become of an installation; a zero device is none. Whoever has a push token can push to
-// the device: it is known again by the beginning of its hash.
+// deviceChanges returns the installation's changed fields; a zero device stands for none. A push token allows pushes to the
+// device, so only the beginning of its hash is audited.
 func deviceChanges(from, to dispatch.Device) fieldChanges {
 	c := fieldChanges{}
 	addChange(c, "platform", nullableText(string(from.Platform)), nullableText(string(to.Platform)))
@@ -87,11 +87,12 @@ func nullableTime(t *time.Time) any {
 	return dispatch.WireTime(*t)
 }
 
-// encodeDetail is the detail as JSON that the column has room for: long values are cut, all alike and no more than is needed.
+// encodeDetail encodes the detail as JSON of at most maxDetail characters. If it is longer, all long values are cut to the
+// same length, which is halved until the detail fits.
 func encodeDetail(detail map[string]any) (string, error) {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
-	out.SetEscapeHTML(false) // which makes six characters of one
+	out.SetEscapeHTML(false) // an escaped character takes six
 	err := out.Encode(detail)
 	for most := 512; err == nil && utf8.RuneCount(bytes.TrimSpace(b.Bytes())) > maxDetail; most /= 2 {
 		var plain any
@@ -103,7 +104,7 @@ func encodeDetail(detail map[string]any) (string, error) {
 	return string(bytes.TrimSpace(b.Bytes())), err
 }
 
-// shorten returns v with texts of at most that many characters, and lists of a sixteenth as many items.
+// shorten returns v with texts cut to most characters and lists cut to a sixteenth as many items.
 func shorten(v any, most int) any {
 	switch v := v.(type) {
 	case string:
@@ -127,9 +128,9 @@ func shorten(v any, most int) any {
 	return v
 }
 
-// auditCoalesced is audit for what a caller may do as often as they like: what one does within a minute is one entry, with the
-// first change, the latest one, how many there were, and the names that the ones between had: the installations, the
-// addresses, and the drivers whose push tokens were taken over. The row of the driver or key is locked.
+// auditCoalesced is audit for actions that a caller may repeat at any rate: it writes one entry for all that a caller does
+// within a minute, with the first change, the latest change, the number of changes, and the names that occurred between
+// (installations, addresses, previous owners of a push token). The caller holds the lock of the driver's or key's row.
 func auditCoalesced(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	var rows []auditRow
 	err := tx.Where("target = ? AND id >= ? AND actor = ? AND action = ?", target, dispatch.FirstAuditID(now.Add(-time.Minute)),
@@ -156,10 +157,10 @@ func auditCoalesced(tx *gorm.DB, action dispatch.AuditAction, target string, det
 	return unavailable(tx.Model(&auditRow{}).Where("id = ?", rows[0].ID).Update("detail", said).Error)
 }
 
-// maxNames is how many different names of a kind one entry keeps.
+// maxNames bounds the different names that one entry keeps of each field.
 const maxNames = 16
 
-// mergeNames notes in merged, under "also", which names detail has that the entry does not begin with.
+// mergeNames adds to merged, under "also", the names in detail that differ from the entry's first ones.
 func mergeNames(merged, detail map[string]any) {
 	also, _ := merged["also"].(map[string]any)
 	if also == nil {

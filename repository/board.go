@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// endedWindow is how far back the board counts what has come to its end.
+	// endedWindow is how far back the board counts ended dispatches.
 	endedWindow = 24 * time.Hour
-	// unseenAfter is how long drivers have to look at an offer.
+	// unseenAfter is the age from which an offer that no driver has seen is reported.
 	unseenAfter = time.Minute
-	// maxUnseenIDs is how many of those that nobody has looked at the board names.
+	// maxUnseenIDs bounds the unseen offers that the board lists.
 	maxUnseenIDs = 200
 )
 
-// Board counts dispatches, in one region or with "" in all, and the regions' drivers. It reads what is open and what has
-// ended of late, however much there is besides, and every driver who is on duty.
+// Board counts the dispatches of a region, "" for all, and the drivers on duty in each region. It reads the open and recently
+// ended dispatches only, and every driver on duty.
 func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error) {
 	now, err := s.clock(s.general.WithContext(ctx))
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error
 	return b, nil
 }
 
-// countStates counts what the clock has ended where it ended, whether or not anybody has written that down.
+// countStates counts dispatches by their status at b.Now, which may differ from the stored status.
 func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region string) error {
 	inRegion, index, args := s.openScope(region)
 	ended := s.dialect.forceIndex("ix_dispatches_updated")
@@ -76,8 +76,8 @@ func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region strin
 	return nil
 }
 
-// openScope returns what a query of open dispatches says of the region, "" for all: a condition to end it with, the index to go
-// along, and the arguments, given those before.
+// openScope returns how a query of open dispatches is restricted to the region, "" for all: the last condition, the index, and
+// a function that appends the condition's argument.
 func (s *Store) openScope(region string) (condition, index string, args func(before ...any) []any) {
 	if region == "" {
 		return "", s.dialect.forceIndex("ix_dispatches_status"), func(before ...any) []any { return before }
@@ -85,11 +85,11 @@ func (s *Store) openScope(region string) (condition, index string, args func(bef
 	return " AND region = ?", s.dialect.forceIndex("ix_dispatches_region_status"), func(before ...any) []any { return append(before, region) }
 }
 
-// findUnseen names what nobody has looked at, and counts it where that is more than it names.
+// findUnseen lists the open offers that no driver has seen, and counts them if there are more than maxUnseenIDs.
 //
-// What has not changed for so long is in a round that old. Of what has, the round's first event tells: a longer window
-// leaves the round as it is, and new terms are a new offer. MIN and not EXISTS, for which MariaDB reads all events; and MySQL
-// would read all offers for each that it sorts, if it were not told the index.
+// An offer is old enough if its dispatch has not changed for unseenAfter, or else if the first event of its round is that
+// old: a longer window keeps the round, new terms begin another. The query uses MIN because MariaDB would read all events
+// for EXISTS, and forces the index because MySQL would read all offers for each dispatch that it sorts.
 func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string) error {
 	inRegion, index, args := s.openScope(region)
 	now, old := micros(b.Now), micros(b.Now.Add(-unseenAfter))
@@ -107,12 +107,12 @@ func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string
 	if err := db.Raw("SELECT COUNT(*)"+unseen, with...).Scan(&b.Unseen).Error; err != nil {
 		return unavailable(err)
 	}
-	b.Unseen = max(b.Unseen, len(b.UnseenIDs)) // some may have been seen between the two statements
+	b.Unseen = max(b.Unseen, len(b.UnseenIDs)) // drivers may have seen some between the two statements
 	return nil
 }
 
-// Supply returns what was counted of a region in the last hours, the oldest first; with "" of every region and of all
-// together, which has no name.
+// Supply returns the counts of a region in the last hours, the oldest first; for "" those of every region and the totals,
+// whose region is "".
 func (s *Store) Supply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error) {
 	query := "SELECT at, region, on_duty, open FROM supply WHERE at >= " + s.dialect.now() + " - ?"
 	args := []any{(time.Duration(hours) * time.Hour).Microseconds()}

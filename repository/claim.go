@@ -11,27 +11,27 @@ import (
 	"firsttap/dispatch"
 )
 
-// Claim lets rule decide over the dispatch and the driver as they are now, and commits the claim it makes together
-// with its events and their outbox rows. Nothing is written unless, by the database's clock as the write began, the
-// dispatch is still PENDING in the round that was decided on and within its window, the driver is
-// unchanged, and no other claim of the driver's came in between; otherwise rule is asked again.
+// Claim calls rule with the dispatch and the driver as they are now, and commits the claim that rule makes together
+// with its events and their outbox rows. The write applies only if, by the database's clock as the write began, the
+// dispatch is still PENDING in the same round and within its window, the driver is unchanged, and the driver has made no
+// other claim meanwhile; otherwise Claim calls rule again.
 //
-// A rule that returns no events writes nothing. Rule's errors come back as they are. ErrUnavailable: nothing was
-// written. ErrUnknown: the COMMIT's reply is missing and the database can't be asked what became of it.
+// If rule returns no events, nothing is written. Rule's errors are returned unchanged. ErrUnavailable means that nothing
+// was written; ErrUnknown, that the COMMIT's reply is missing and the database did not answer whether it succeeded.
 func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	return s.claim(ctx, id, driver, "opens_at <= "+s.dialect.now(), rule)
 }
 
-// Assign is Claim for whom the dispatch need not be open yet.
+// Assign is Claim for a dispatch that need not be open yet.
 func (s *Store) Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	return s.claim(ctx, id, driver, "1 = 1", rule)
 }
 
-// claim is Claim where the condition holds of the dispatch's row as well.
+// claim is Claim with a further SQL condition on the dispatch's row.
 func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, condition string,
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -40,7 +40,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		switch {
 		case errors.Is(err, errStaleRead):
 			s.dialect.invalidateClaimConns()
-			continue // by another connection, to the server that takes writes now
+			continue // with a new connection, to the server that takes writes now
 		case errors.Is(err, errConflict):
 			continue
 		case err != nil:
@@ -50,7 +50,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		case err != nil:
 			return dispatch.Dispatch{}, err
 		case applied:
-			return s.Dispatch(ctx, id) // the first request may have made the change after this look
+			return s.Dispatch(ctx, id) // the snapshot may be older than the change
 		}
 		d := seen.dispatch
 		events, err := rule(&d, seen.candidate, seen.now)
@@ -75,11 +75,11 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 	return dispatch.Dispatch{}, fmt.Errorf("%w: the dispatch, the driver or the database server keeps changing", dispatch.ErrUnavailable)
 }
 
-// claimSnapshot is one dispatch and one driver as one statement saw them.
+// claimSnapshot is a dispatch and a driver as one statement read them.
 type claimSnapshot struct {
 	dispatch  dispatch.Dispatch
 	candidate dispatch.Candidate
-	claims    int // how many the driver has had
+	claims    int // the number of the driver's last claim
 	now       time.Time
 }
 
@@ -105,7 +105,7 @@ SELECT d.*,
 FROM dispatches d JOIN drivers v ON v.id = ?
 WHERE d.id = ?`
 
-// errStaleRead says that a server answered that takes no writes any more: what it says may be old.
+// errStaleRead means that the server takes no writes any more: its answer may be old.
 var errStaleRead = fmt.Errorf("%w: the answer may be old", errReadOnly)
 
 func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (claimSnapshot, error) {
@@ -133,7 +133,8 @@ func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver di
 	}, nil
 }
 
-// missingError says what a sight found nothing of: ErrDriverNotFound, ErrNotFound, errStale, or errMoved if it is there by now.
+// missingError returns why a snapshot is empty: ErrDriverNotFound, ErrNotFound, errStaleRead, or errConflict if both rows
+// exist by now.
 func (s *Store) missingError(db *gorm.DB, id dispatch.ID, driver dispatch.DriverID) error {
 	var there struct {
 		Driver, Dispatch, ReadOnly bool
@@ -172,7 +173,7 @@ func (s *Store) commitClaim(ctx context.Context, seen claimSnapshot, condition s
 			Outcome: dispatch.Won, AcceptedAt: micros(d.Claim.AcceptedAt),
 		}).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
-			return errConflict // another claim of this driver's came first: its hours count too
+			return errConflict // another claim of this driver committed first: its working hours count too
 		}
 		if err != nil {
 			return err
@@ -184,13 +185,13 @@ func (s *Store) commitClaim(ctx context.Context, seen claimSnapshot, condition s
 	})
 }
 
-// resolveTime is what finding out may take on top of the claim itself: a row lock and two round trips.
+// resolveTime bounds resolve: one row lock and two round trips.
 const resolveTime = 2 * time.Second
 
-// resolve finds out whether the claim was committed after all, and returns nil if it was.
+// resolve finds out whether a claim whose COMMIT's reply was lost is committed, and returns nil if it is.
 //
-// Not finding the claim proves nothing while its COMMIT may still be under way; but until that has ended, its
-// transaction holds the dispatch's row. So resolve first waits for the row, then looks.
+// A missing claim proves nothing while the COMMIT may still be running. Its transaction holds the dispatch's row until
+// then, so resolve first waits for the row and then looks for the claim.
 func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.ClaimID, lost error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTime)
 	defer cancel()
@@ -208,7 +209,7 @@ func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.Clai
 	}
 	if seen.ReadOnly {
 		s.dialect.invalidateClaimConns()
-		return errors.Join(lost, errStaleRead) // it may have been committed here, and be unknown to the server that takes writes now
+		return errors.Join(lost, errStaleRead) // the claim may be on the other server only
 	}
 	if !seen.Found {
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now

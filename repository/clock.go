@@ -6,6 +6,7 @@ import (
 	"gorm.io/gorm"
 )
 
+// clock returns the database's time.
 func (s *Store) clock(db *gorm.DB) (time.Time, error) {
 	var us int64
 	if err := db.Raw("SELECT " + s.dialect.now()).Scan(&us).Error; err != nil {
@@ -34,7 +35,7 @@ func fromOptionalMicros(us *int64) *time.Time {
 	return &t
 }
 
-// toLocalTime is when something was by this process's clock, given the database's time now.
+// toLocalTime converts a time by the database's clock into one by this process's clock; now is the database's.
 func toLocalTime(at *int64, now int64) *time.Time {
 	if at == nil {
 		return nil

@@ -12,16 +12,16 @@ import (
 	"firsttap/dispatch"
 )
 
-// contactSources are where a driver in a round of a dispatch leaves a trace, and the index of these three columns.
+// contactSources are the tables with rows of a driver in a round of a dispatch, each with its index on these columns.
 var contactSources = [...]struct{ table, index, where string }{
 	{"notifications", "ix_notifications_driver", "driver_id <> '' AND type IN " + offerTypes + " AND "},
 	{"offers", "PRIMARY", ""},
-	{"attempts", "ix_attempts_dispatch", "result <> 'OFFER_STALE' AND "}, // a tap on another round's offer is no trace in this one
+	{"attempts", "ix_attempts_dispatch", "result <> 'OFFER_STALE' AND "}, // that tap was on another round's offer
 	{"claims", "uq_claims_round", ""},
 }
 
-// Offers returns what is known of each driver's offer of the dispatch in that round, 0 for all, by round and driver, and
-// the cursor of the next page, "" after the last. ErrNotFound, ErrBadCursor.
+// Offers returns the offers of the dispatch to each driver in the round, 0 for all, by round and driver, and the cursor of the
+// next page, "" after the last. ErrNotFound, ErrBadCursor.
 func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	db := s.general.WithContext(ctx)
 	d, _, err := s.findDispatch(db, id, "")
@@ -46,7 +46,7 @@ func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page disp
 	return items, next, nil
 }
 
-// contactKeys are who is on the page. Of each source no more is read than a page.
+// contactKeys returns the rounds and drivers on the page. It reads no more than a page from each source.
 func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]driverRound, string, error) {
 	where, args := "dispatch_id = ?", []any{id}
 	if round != 0 {
@@ -83,7 +83,7 @@ type contactPage struct {
 	contacts map[driverRound]*dispatch.Contact
 }
 
-// contactFacts is what one source knows of a contact.
+// contactFacts is what one table holds about a contact.
 type contactFacts struct {
 	Of            driverRound `gorm:"embedded"`
 	Told, Sent    *int64
@@ -131,7 +131,7 @@ func (b *contactPage) load() error {
 	return b.setEndings(which)
 }
 
-// gaveBack marks the contacts of who has withdrawn in a round before theirs. last is the latest one on the page.
+// gaveBack marks the contacts of drivers that withdrew in an earlier round. last is the latest round on the page.
 func (b *contactPage) gaveBack(last int, drivers []dispatch.DriverID) error {
 	if last == 1 {
 		return nil
@@ -154,8 +154,8 @@ func (t *contactFacts) mergeInto(c *dispatch.Contact) {
 	c.DeclineReason, c.Claim = cmp.Or(c.DeclineReason, t.DeclineReason), cmp.Or(c.Claim, t.Claim)
 }
 
-// setEndings says how the earlier rounds ended: one that somebody has won was taken, and after one that nobody took it was
-// reopened. Otherwise its terms changed.
+// setEndings sets how each earlier round ended: taken if it has a winner, expired if the next round began by reopening the
+// dispatch, and revoked otherwise, as its terms changed.
 func (b *contactPage) setEndings(which []int) error {
 	if which[0] >= b.d.Round {
 		return nil
@@ -183,7 +183,7 @@ func (b *contactPage) setEndings(which []int) error {
 	return nil
 }
 
-// unique returns each of them once, in order.
+// unique returns the different values, sorted.
 func unique[T cmp.Ordered](all []T) []T {
 	set := make(map[T]bool, len(all))
 	for _, v := range all {

@@ -37,17 +37,16 @@ func (row *deviceRow) device() dispatch.Device {
 	}
 }
 
-// maxDevices is how many devices a driver has. A new one takes the place of the one that was registered the longest
-// ago.
+// maxDevices bounds a driver's devices. One more replaces the device that was registered the longest ago.
 const maxDevices = 10
 
-// PutDevice registers an installation of the driver's app, in place of what it had registered before, and returns the
-// device. Whoever had its push token before, another driver or another installation, has that device no longer. A
-// quarantine ends: of the same token suspicion is left, of another one nothing is known. ErrDriverNotFound; ErrUnavailable when nothing was written.
+// PutDevice registers an installation of the driver's app, or replaces its registration, and returns the device. It deletes
+// any other device with the same push token. It ends a quarantine: with the same token the device stays suspect, with another
+// one it is as good as new. ErrDriverNotFound; ErrUnavailable if nothing was written.
 func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error) {
 	var put dispatch.Device
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		// The driver's devices are changed by one at a time: otherwise two together could be one too many.
+		// The lock keeps two registrations at the same time from exceeding maxDevices.
 		var driver []dispatch.DriverID
 		err := tx.Raw("SELECT id FROM drivers WHERE id = ?"+s.dialect.forUpdate, v.Driver).Scan(&driver).Error
 		if err != nil {
@@ -85,8 +84,8 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 	return put, err
 }
 
-// putDevice writes the device, now that nobody else has its token. It returns what the installation was before, a zero
-// device for none, and what it is now.
+// putDevice writes the device, whose token no other device has. It returns the installation's device before, a zero device for
+// none, and after.
 func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dispatch.Device, err error) {
 	row := deviceRow{
 		ID: dispatch.NewDeviceID(now), DriverID: v.Driver, InstallationID: v.Installation, Platform: v.Platform,
@@ -111,7 +110,7 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dis
 		}
 		written := tx.Model(&deviceRow{}).Where("id = ?", row.ID).Select("*").Omit("id", "created_at").Updates(&row)
 		if written.Error == nil && written.RowsAffected == 0 {
-			return before, after, errConflict // another has just taken the token that it had
+			return before, after, errConflict // another registration has just taken its token, and deleted it
 		}
 		return before, row.device(), written.Error
 	}
@@ -123,7 +122,7 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dis
 	return before, row.device(), tx.Create(&row).Error
 }
 
-// DeleteDevice forgets an installation of the driver's, if it is known. ErrDriverNotFound.
+// DeleteDevice deletes the device of an installation of the driver's app, if there is one. ErrDriverNotFound.
 func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error {
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		_, now, err := s.lockDriver(tx, driver)
@@ -147,21 +146,20 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 	})
 }
 
-// devicesPerStatement bounds one statement.
 const devicesPerStatement = 200
 
-// Trust notes that the push service has just taken a push to the devices: whatever it said of them before is forgotten.
-// Of this, Suspect and Quarantine: a device that has another token by now than the one given is left as it is.
+// Trust marks the devices as good, as the push service has just accepted a push to each, and ends suspicion and quarantine.
+// Like MarkDevicesSuspect and QuarantineDevices, it skips a device whose token is no longer the given one.
 func (s *Store) Trust(ctx context.Context, devices []dispatch.Device) error {
 	return s.markDevices(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
 }
 
-// Suspect notes that the push service calls the devices' tokens dead, if that is new.
+// Suspect marks the devices whose tokens the push service calls dead, unless they are marked or quarantined already.
 func (s *Store) Suspect(ctx context.Context, devices []dispatch.Device) error {
 	return s.markDevices(ctx, devices, "suspected_at = "+s.dialect.now(), "suspected_at IS NULL AND quarantined_at IS NULL")
 }
 
-// Quarantine has nothing more pushed to the devices that are suspected still.
+// Quarantine ends all pushes to those of the devices that are still suspect.
 func (s *Store) Quarantine(ctx context.Context, devices []dispatch.Device) error {
 	return s.markDevices(ctx, devices, "quarantined_at = "+s.dialect.now()+", suspected_at = NULL", "suspected_at IS NOT NULL")
 }

@@ -13,15 +13,16 @@ import (
 	"firsttap/dispatch"
 )
 
-// driversPerInsert is how many drivers one INSERT carries: SQLite takes 32,766 parameters, and a driver is 13.
+// driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 13.
 const driversPerInsert = 500
 
-// AddDrivers writes all drivers or none. A request that has made them already makes them once. ErrDuplicateDriver.
+// AddDrivers writes all drivers or none. If the request was carried out before, it writes nothing. ErrDuplicateDriver.
 func (s *Store) AddDrivers(ctx context.Context, drivers []dispatch.Driver) error {
 	return s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, false))
 }
 
-// AddDriversWithTokens is AddDrivers where each driver is given a token. Unless it returns nil, nobody may get one.
+// AddDriversWithTokens is AddDrivers for drivers that each get a token, which is audited. The tokens must not be issued unless
+// it returns nil.
 func (s *Store) AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error {
 	return s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, true))
 }
@@ -74,7 +75,7 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 	return rows[0].driver()
 }
 
-// SetDuty puts a driver on or off duty, which is audited where it changes anything. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
+// SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		moved := tx.Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
@@ -106,14 +107,15 @@ func (s *Store) DriverByFirebaseUID(ctx context.Context, uid string) (dispatch.D
 		return "", unavailable(err)
 	}
 	for _, row := range rows {
-		if stringOrEmpty(row.FirebaseUID) == uid { // byte for byte, whatever the column's collation
+		if stringOrEmpty(row.FirebaseUID) == uid { // the column's collation may ignore case
 			return row.ID, nil
 		}
 	}
 	return "", dispatch.ErrDriverNotFound
 }
 
-// CreateDriver writes a new driver. A request that has made the driver already gets it as it stands. ErrDuplicateDriver.
+// CreateDriver writes a new driver. If the request was carried out before, it returns the driver as it is now.
+// ErrDuplicateDriver.
 func (s *Store) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error) {
 	err := s.addDrivers(ctx, []dispatch.Driver{v}, dispatch.AuditDriverCreate, string(v.ID), nil)
 	if err != nil {
@@ -122,7 +124,7 @@ func (s *Store) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.D
 	return s.DriverRecord(ctx, v.ID)
 }
 
-// DriverRecord returns a driver as the backoffice sees them. ErrDriverNotFound.
+// DriverRecord returns a driver as the backoffice shows it. ErrDriverNotFound.
 func (s *Store) DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error) {
 	var rows []driverRow
 	if err := s.general.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
@@ -139,7 +141,7 @@ func (row *driverRow) record() (dispatch.DriverRecord, error) {
 	return dispatch.DriverRecord{Driver: v, CreatedAt: fromMicros(row.CreatedAt), UpdatedAt: fromMicros(row.UpdatedAt)}, err
 }
 
-// lockDriver locks the driver's row until tx ends, and returns it and the time. ErrDriverNotFound.
+// lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.
 func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.Time, error) {
 	var rows []driverRow
 	err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error
@@ -149,14 +151,13 @@ func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.T
 	if len(rows) == 0 {
 		return driverRow{}, time.Time{}, dispatch.ErrDriverNotFound
 	}
-	now, err := s.clock(tx) // now that the row is ours
+	now, err := s.clock(tx) // after the wait for the row's lock
 	return rows[0], now, err
 }
 
-// ChangeDriver changes the locked driver, and writes the new version and its audit entry, which has the old and the new
-// values beside what the change says of itself, or nothing. A change that
-// leaves everything as it was writes nothing; nor does a request that was done already. ErrDriverNotFound,
-// ErrDriverMoved, ErrDuplicateDriver; the change's own errors as they are; ErrUnavailable, ErrUnknown.
+// ChangeDriver applies the change to the locked driver, and commits the new version together with an audit entry: the old and
+// new values and change.Detail. It writes nothing if no value changes, or if the request was carried out before.
+// ErrDriverNotFound, ErrDriverMoved, ErrDuplicateDriver; the change's own errors unchanged; ErrUnavailable, ErrUnknown.
 func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error) {
 	var record dispatch.DriverRecord
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
@@ -190,7 +191,7 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 	return record, err
 }
 
-// saveDriver writes v over before. The row is locked; its version is a condition all the same.
+// saveDriver replaces before with v. The row is locked; its version is a condition all the same.
 func saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch.Driver, now time.Time) error {
 	row, err := toDriverRow(v, now)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// Events returns what happened to a dispatch, the oldest first, and the cursor of the next page, "" after the last.
+// Events returns the events of a dispatch, the oldest first, and the cursor of the next page, "" after the last.
 // ErrNotFound, ErrBadCursor.
 func (s *Store) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
 	var after dispatch.EventID

@@ -7,11 +7,11 @@ import (
 	"firsttap/dispatch"
 )
 
-// listing is a list of dispatches that is read page by page, each of its parts along an index.
+// listing is a paged query of dispatches: a union of parts, each of which reads one index.
 type listing struct {
-	kind       byte   // of its cursors: no other list takes them
-	order      string // the column that the list is in the order of, the largest first; "" for the identifier alone
-	parts      []part // what is in one is in no other
+	kind       byte   // of its cursors
+	order      string // the column that the list is sorted by, descending; "" for the identifier alone
+	parts      []part // disjoint
 	forceIndex func(index string) string
 }
 
@@ -21,7 +21,7 @@ type part struct {
 	args  []any
 }
 
-// and narrows every part.
+// and adds a condition to every part.
 func (l *listing) and(where string, args ...any) {
 	for i := range l.parts {
 		p := &l.parts[i]
@@ -37,8 +37,8 @@ func (l *listing) by() string {
 	return l.order + " DESC, id DESC"
 }
 
-// sql returns the query of a page and of one dispatch more. Of each part it reads no more than that: a server that is
-// given one condition with OR sorts all that fulfills it.
+// sql returns the query of a page and one more dispatch. Each part reads no more than that: for one condition with OR, a
+// server would sort all the rows that match.
 func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	if page.Cursor != "" {
 		at, id, err := parseCursor(l.kind, page.Cursor, dispatch.ParseID)
@@ -66,7 +66,7 @@ func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	return strings.Join(queries, " UNION ALL ") + " ORDER BY " + l.by() + " LIMIT ?", append(args, page.Limit+1), nil
 }
 
-// trimPage returns the rows of the page, and the cursor of the next, "" after the last.
+// trimPage returns the rows of the page without the one more, and the cursor of the next page, "" after the last.
 func trimPage[T any](l *listing, rows []T, limit int, of func(*T) *dispatchRow) ([]T, string) {
 	if len(rows) <= limit {
 		return rows, ""

@@ -30,7 +30,7 @@ type dispatchRow struct {
 	ClaimID           *dispatch.ClaimID
 	AcceptedBy        *dispatch.DriverID
 	AcceptedAt        *int64
-	// The clocks are the domain's: gorm must not set them.
+	// The domain sets the times: gorm must not.
 	CreatedAt int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt int64 `gorm:"autoUpdateTime:false"`
 }
@@ -55,7 +55,7 @@ func toDispatchRow(d dispatch.Dispatch) dispatchRow {
 	return row
 }
 
-// storedStatus is the state as it is stored: before its window a dispatch is PENDING already, and the clock does the rest.
+// storedStatus is the status as the row has it: SCHEDULED is PENDING before its window.
 func storedStatus(s dispatch.Status) dispatch.Status {
 	if s == dispatch.Scheduled {
 		return dispatch.Pending
@@ -98,7 +98,7 @@ type driverRow struct {
 	Version        int
 	CreatedAt      int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
-	// RevokeTokens alone changes these.
+	// Only RevokeTokens writes these.
 	TokenGeneration int    `gorm:"->"`
 	TokensRevokedAt *int64 `gorm:"->"`
 }
@@ -143,7 +143,7 @@ type claimRow struct {
 
 func (claimRow) TableName() string { return "claims" }
 
-// nullable is s, or NULL for none.
+// nullable is s, or NULL if s is empty.
 func nullable(s string) *string {
 	if s == "" {
 		return nil

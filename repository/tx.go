@@ -12,15 +12,15 @@ import (
 	"firsttap/dispatch"
 )
 
-// transact runs fn in a transaction. Any error but ErrUnknown means that nothing was written; ErrUnknown, that the
-// COMMIT was sent and its reply is missing.
+// transact runs fn in a transaction. ErrUnknown means that the COMMIT was sent and its reply is missing; after any other
+// error nothing was written.
 func transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	tx := db.WithContext(ctx).Begin()
 	if tx.Error != nil {
 		return unavailable(tx.Error)
 	}
-	// Also after 1205, which undoes one statement and leaves the others to be committed, and after a panic, which
-	// would leave the rows locked. After a COMMIT it does nothing.
+	// Error 1205 undoes one statement only and would leave the others to be committed; a panic would leave the rows locked.
+	// After a COMMIT the rollback does nothing.
 	defer tx.Rollback()
 	if err := fn(tx); err != nil {
 		return err
@@ -31,7 +31,7 @@ func transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) erro
 	return nil
 }
 
-// unavailable turns an error of the database's into ErrUnavailable, and leaves an error of the domain as it is.
+// unavailable wraps a database error in ErrUnavailable, unless it is ErrUnavailable or ErrUnknown already.
 func unavailable(err error) error {
 	if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
 		return err
@@ -39,8 +39,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
 }
 
-// transactWithRetry runs fn in a transaction, and again as long as it fails for what may well be gone the next time: a deadlock, or
-// a row that another has just written or deleted. Errors as of transact.
+// transactWithRetry runs fn in a transaction, and repeats it after a deadlock, a duplicate key or a conflict with a
+// concurrent write. Its errors are those of transact.
 func (s *Store) transactWithRetry(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
 	for try := 1; ; try++ {
 		err := transact(ctx, db, fn)
@@ -48,7 +48,7 @@ func (s *Store) transactWithRetry(ctx context.Context, db *gorm.DB, fn func(tx *
 		if !again || errors.Is(err, dispatch.ErrUnknown) || try == maxTries {
 			return err
 		}
-		// Many who begin again together are in each other's way again.
+		// A random pause keeps transactions that collided from colliding again.
 		wait := time.NewTimer(rand.N(retryBackoff << min(try, 5)))
 		select {
 		case <-wait.C:
@@ -59,17 +59,17 @@ func (s *Store) transactWithRetry(ctx context.Context, db *gorm.DB, fn func(tx *
 	}
 }
 
-// retryBackoff doubles with each try, five times at most.
+// retryBackoff bounds the first pause; the bound doubles with each try, five times at most.
 const retryBackoff = 4 * time.Millisecond
 
-// maxTries bounds how often a claim is decided anew because what it was decided on has moved. Of several claims that
-// one driver makes at once, one gets through each time.
+// maxTries bounds how often a transaction is repeated. Of several claims that one driver makes at the same time, one commits
+// in each try.
 const maxTries = 10
 
-// errConflict says that the dispatch or the driver is no longer as it was when the rule decided.
-var errConflict = errors.New("moved meanwhile")
+// errConflict means that a row has changed since it was read.
+var errConflict = errors.New("a row was changed concurrently")
 
-// requireOwned is ErrNotLeased where a statement has found nothing of the owner's.
+// requireOwned returns ErrNotLeased if a statement found no row of the lease's owner.
 func requireOwned(done *gorm.DB) error {
 	if done.Error != nil {
 		return unavailable(done.Error)

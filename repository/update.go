@@ -11,11 +11,11 @@ import (
 	"firsttap/idempotency"
 )
 
-// Update runs change on the locked row and commits the row and what change returns, or nothing. A change that
-// returns no events leaves the row as it is. After a deadlock change is run again.
+// Update calls change with the locked dispatch and commits the changed row with the events that change returns. If change
+// returns no events, nothing is written. After a deadlock Update calls change again.
 //
-// ErrNotFound; change's own errors as they are; ErrUnavailable when nothing was written; ErrUnknown when the
-// COMMIT's reply is missing.
+// ErrNotFound; change's own errors unchanged; ErrUnavailable if nothing was written; ErrUnknown if the COMMIT's reply is
+// missing.
 func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	change func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -24,7 +24,7 @@ func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	})
 }
 
-// UpdateAs is Update by a driver, who stays as they are until it is committed. ErrDriverNotFound as well.
+// UpdateAs is Update with the driver's row, which nobody changes until the commit. Also ErrDriverNotFound.
 func (s *Store) UpdateAs(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	change func(d *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -70,8 +70,8 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 	return d, err
 }
 
-// save writes d over before. The row is locked; round and version are conditions all the same, so that no path to
-// this point can overwrite what it has not seen.
+// save replaces before with d. The row is locked; round and version are conditions all the same, so that no caller can
+// overwrite a change that it has not read.
 func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch.Event) error {
 	row := toDispatchRow(d)
 	saved := tx.Model(&dispatchRow{}).
@@ -102,7 +102,7 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 	return unavailable(s.writeOutbox(tx, events))
 }
 
-// claimEnd returns what the events make of the claim there was.
+// claimEnd returns the outcome that the events give the dispatch's claim, and whether they end it.
 func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 	for _, e := range events {
 		switch e.Type {
@@ -117,9 +117,9 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 	return "", false
 }
 
-// Reannounce writes that the dispatch is open, for those who were turned away by a claim that came to nothing. round is
-// the one they tapped on, 0 for whichever is current. It reports whether it was written: not when the dispatch is no longer
-// open in that round. QuietError within quiet of the last time, and within twice as long each further time in an hour.
+// Reannounce writes the event that the dispatch is open, for drivers that were refused in favor of a claim that failed.
+// round is the one that they tapped in, 0 for the current one. Reannounce returns false if the dispatch is not open in that
+// round. QuietError if the last announcement is less than quiet ago; quiet doubles with each announcement within an hour.
 func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
 	told := false
 	_, err := s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
@@ -144,13 +144,13 @@ func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet
 }
 
 const (
-	// reannouncedFor is how long an announcement counts towards the quiet after the next.
+	// reannouncedFor is how long an announcement counts for the doubling of quiet.
 	reannouncedFor = time.Hour
 	quietDoubles   = 5
 )
 
-// Create writes a new dispatch, which build makes at the database's time. A request that has made it already gets it as
-// it stands. ErrDuplicateExternalID.
+// Create writes the dispatch that build returns for the database's time. If the request was carried out before, Create
+// returns its dispatch as it is now. ErrDuplicateExternalID.
 func (s *Store) Create(ctx context.Context,
 	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -193,8 +193,8 @@ func (s *Store) Create(ctx context.Context,
 	return d, err
 }
 
-// updateOfferExpiry has the offers of the round that wait to be sent end when the dispatch does now. What is being sent at the
-// moment is not waited for: whoever sends an offer asks the dispatch when it ends.
+// updateOfferExpiry sets the end of the round's unsent offers to that of the dispatch. It skips offers that are being sent:
+// the sender reads the end from the dispatch.
 func (s *Store) updateOfferExpiry(tx *gorm.DB, d dispatch.Dispatch) error {
 	var ids []dispatch.NotificationID
 	err := tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+`
