@@ -65,7 +65,7 @@ func tokenHash(token string) any {
 	return hex.EncodeToString(sum[:6])
 }
 
-// nullableText, given and moment make nothing null.
+// nullableText returns nil for no text; nullableNumber and nullableTime do the same for numbers and times.
 func nullableText(s string) any {
 	if s == "" {
 		return nil

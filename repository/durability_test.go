@@ -86,7 +86,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 				t.Helper()
 				w.exec(t, fmt.Sprintf("SET GLOBAL %s_%s = %s", prefix, setting, value))
 			}
-			w.mustWarn(t, "_enabled is not ON, should be, as replicas are connected (1)")
+			w.mustWarn(t, "_enabled is not ON, should be ON: 1 replicas are connected")
 			w.exec(t, "SET GLOBAL sync_binlog = 0")
 			w.mustWarn(t, "sync_binlog=0, should be 1", "_enabled is not ON")
 			w.exec(t, "SET GLOBAL sync_binlog = 1")
@@ -124,7 +124,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 			}
 			set("timeout", "1")
 			w.exec(t, "CREATE TABLE t (id INT)")
-			w.mustWarn(t, "_timeout=1,", "_status=OFF: the server acknowledges what no replica has")
+			w.mustWarn(t, "_timeout=1,", "_status=OFF: the server acknowledges claims that no replica has")
 		})
 	}
 }
@@ -148,5 +148,5 @@ func TestDurabilityUnseen(t *testing.T) {
 	}
 	root.exec(t, "GRANT REPLICATION SLAVE ON *.* TO app")
 	app = openWarned(t, strings.Replace(rawURL, "root@", "app@", 1))
-	app.mustWarn(t, "_enabled is not ON, should be, as replicas are connected (1)")
+	app.mustWarn(t, "_enabled is not ON, should be ON: 1 replicas are connected")
 }

@@ -18,13 +18,12 @@ import (
 	"firsttap/outbox"
 )
 
-// Expand writes a notification for each device that is to be told of an event of the owner's, in one transaction with
-// the end of the event's row. Up to take of them are leased to the owner and returned ready to send; the others are due
-// at once. Where many are to be told, it writes as many as a short transaction takes: More says that the event is still
-// the owner's, and to be expanded again.
+// Expand writes a notification for each device that an event of the owner's concerns, and completes the event in the same
+// transaction. It leases up to take notifications to the owner and returns them ready to send; the others are due at once.
+// For a large audience it writes one part only: More means that the owner still leases the event and must expand it again.
 //
-// ErrNotLeased: the event is not the owner's any more, and nothing was done. ErrUnavailable: nothing was done.
-// ErrUnknown: it is done, or will be when the lease has ended.
+// ErrNotLeased: another process leases the event, and nothing was written. ErrUnavailable: nothing was written. ErrUnknown:
+// the event is expanded, or will be after its lease has ended.
 func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	for range maxTries {
 		result, err := o.expand(ctx, event, take)
@@ -57,26 +56,26 @@ func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (
 	return o.dropOvertaken(ctx, result), nil
 }
 
-// dropOvertaken drops those of the pushes that have been overtaken. Who told of what was committed while these were written
-// has not seen them: neither to drop them, nor to tell that the offer is over to who was about to get it.
+// dropOvertaken drops the pushes that a change of the dispatch has made obsolete meanwhile. The expansion of that change's event
+// may have run before these notifications were committed: it could not see them, so they are checked again here.
 func (o *Outbox) dropOvertaken(ctx context.Context, result outbox.Expansion) outbox.Expansion {
 	if len(result.Pushes) == 0 {
 		return result
 	}
 	d, now, err := o.findDispatch(o.relay.WithContext(ctx), result.Dispatch.ID, "")
 	if err != nil {
-		return result // most likely they are
+		return result // most likely none is obsolete
 	}
 	for i := range result.Pushes {
 		result.Pushes[i].Reread(d)
 	}
 	leased := result.Pushes
-	result.Pushes, _, _ = o.dropObsolete(ctx, leased, now) // what can't be settled is dropped when its lease has ended
+	result.Pushes, _, _ = o.dropObsolete(ctx, leased, now) // after an error they are dropped when their leases have ended
 	result.Dropped += len(leased) - len(result.Pushes)
 	return result
 }
 
-// completeEvent marks an event told of, if it is the owner's.
+// completeEvent marks an event as expanded. ErrNotLeased if the owner does not lease it.
 func (o *Outbox) completeEvent(tx *gorm.DB, event dispatch.EventID) error {
 	done := tx.Exec(`UPDATE outbox SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
 		WHERE event_id = ? AND state = 0 AND claim = ?`,
@@ -90,28 +89,28 @@ func (o *Outbox) completeEvent(tx *gorm.DB, event dispatch.EventID) error {
 	return nil
 }
 
-// renewEvent has the owner lease an event again that finish has marked, for what is left of it.
+// renewEvent leases a completed event to the owner again, for its next part.
 func (o *Outbox) renewEvent(tx *gorm.DB, event dispatch.EventID) error {
 	return unavailable(tx.Exec(`UPDATE outbox SET state = 0, claim = ?, next_at = `+o.dialect.now()+` + ? WHERE event_id = ? AND state = 1`,
 		o.Owner, o.Term.Microseconds(), event).Error)
 }
 
-// expansion turns one event into notifications, or a part of it.
+// expansion writes one event's notifications, or a part of them.
 type expansion struct {
 	*Outbox
 	tx          *gorm.DB
 	now         time.Time
 	leasedUntil time.Time
 	result      *outbox.Expansion
-	// notified are those who were told of the event by now.
+	// notified are the devices that have a notification of the event.
 	notified map[dispatch.DeviceID]bool
-	// lastTurns are the last that were given out in each lane: to the event, or to those that are being leased.
+	// lastTurns are the last turns used in each lane: by the event, or by the notifications that are being leased.
 	lastTurns [outbox.Lanes]int64
 	// budget is how many notifications this part may still write.
 	budget int
 }
 
-// load reads the event, its dispatch, which turns are being leased, and what was written of the event before.
+// load reads the event, its dispatch, the turns that are being leased, and the event's earlier parts.
 func (e *expansion) load(id dispatch.EventID) error {
 	var rows []struct {
 		Row         eventRow `gorm:"embedded"`
@@ -139,7 +138,7 @@ func (e *expansion) load(id dispatch.EventID) error {
 	return unavailable(e.loadProgress(id))
 }
 
-// loadProgress reads who was told of the event, and its last turns: it goes on with the next.
+// loadProgress reads which devices the event's earlier parts have notified, and their last turns.
 func (e *expansion) loadProgress(id dispatch.EventID) error {
 	var written []struct {
 		DeviceID dispatch.DeviceID
@@ -156,15 +155,15 @@ func (e *expansion) loadProgress(id dispatch.EventID) error {
 	return err
 }
 
-// recipient is one device that hears of the event, or a topic of many.
+// recipient is a device to notify, or a topic that many devices subscribe to.
 type recipient struct {
 	device dispatch.Device
 	topic  string
-	// delay is how long what it was told before may still be under way.
+	// delay is how long an earlier push to the device may still take to arrive.
 	delay time.Duration
 }
 
-// suspected is 1 where the device's token is said to be dead.
+// suspected is 1 if the push service calls the device's token dead, otherwise 0: for sorting.
 func (r *recipient) suspected() int {
 	if r.device.SuspectedAt != nil {
 		return 1
@@ -172,7 +171,7 @@ func (r *recipient) suspected() int {
 	return 0
 }
 
-// run tells those first whose job it is: the offers to all others may be many.
+// run notifies the claimant first: the other audiences may be large.
 func (e *expansion) run(take int) error {
 	ev := &e.result.Event
 	deliveries := ev.Deliveries()
@@ -198,7 +197,7 @@ func (e *expansion) run(take int) error {
 	return nil
 }
 
-// notifyAudience writes what is told to one audience, as far as this part goes.
+// notifyAudience writes the notifications for one audience, up to the part's budget.
 func (e *expansion) notifyAudience(t dispatch.Delivery, take *int) error {
 	ev, d := &e.result.Event, &e.result.Dispatch
 	if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
@@ -234,7 +233,7 @@ func (e *expansion) notifyAudience(t dispatch.Delivery, take *int) error {
 	return e.insertAll(t, fresh, take)
 }
 
-// dropPendingOffers drops the offers that nobody has sent yet, now that they are over: as many as one transaction should.
+// dropPendingOffers drops unsent offers of a round that is over, at most Part in one transaction.
 func (e *expansion) dropPendingOffers() error {
 	ev, d := &e.result.Event, &e.result.Dispatch
 	if !d.Superseded(dispatch.EventOpened, false, "", ev.Round) {
@@ -265,7 +264,7 @@ func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
 	case dispatch.ToEligible:
 		return e.eligible()
 	case dispatch.ToTold:
-		// One that was given up after an attempt may have arrived all the same.
+		// An offer that failed after an attempt may still have arrived.
 		return e.scanRecipients(`SELECT `+deviceColumns+`, MAX(n.state = 0) FROM notifications n
 			JOIN devices dv ON dv.id = n.device_id JOIN drivers v ON v.id = dv.driver_id
 			WHERE n.dispatch_id = ? AND n.round = ? AND n.type IN `+offerTypes+` AND (n.state IN (0, 1) OR n.attempts > 0)
@@ -276,26 +275,26 @@ func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
 		WHERE dv.driver_id = ? AND dv.quarantined_at IS NULL`, nil, ev.Driver)
 }
 
-// eligible is in no order that lasts: who is sent to first has the better chance.
+// eligible returns the eligible drivers' devices in random order, as the first to be notified has the best chance.
 func (e *expansion) eligible() ([]recipient, error) {
 	terms := e.result.Dispatch.Terms
-	// MariaDB compares a JSON array's text, in which Go writes some characters as \u0026. fits decides then.
+	// MariaDB compares a JSON array as text, and Go writes some characters in it as \u0026. Then only fits checks the region.
 	escaped := strings.ContainsAny(terms.Region, "&<>\u2028\u2029")
 	all, err := e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
 		WHERE v.vehicle_class = ? AND v.on_duty AND (? OR `+e.dialect.hasRegion+`) AND dv.quarantined_at IS NULL`,
 		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 },
 		terms.VehicleClass, escaped, terms.Region)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	// Who can most likely be reached comes first.
+	// Devices with a suspect token come last.
 	slices.SortStableFunc(all, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })
 	return all, err
 }
 
-// deviceColumns are what scan reads; all but the last are columns of devices dv and drivers v.
+// deviceColumns are the columns of devices dv and drivers v that scanRecipients reads; its queries add one more.
 const deviceColumns = `dv.id, dv.driver_id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
 	dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until`
 
-// inFlightTime is how long an offer that is being sent may take to arrive. What tells that it is over comes after it.
+// inFlightTime is how long an offer that is being sent may take to arrive. The push that ends it is sent after that time.
 const inFlightTime = time.Second
 
 func (e *expansion) scanRecipients(query string, fits func(*dispatch.Driver) bool, args ...any) (found []recipient, err error) {
@@ -336,7 +335,7 @@ func (e *expansion) scanRecipients(query string, fits func(*dispatch.Driver) boo
 	return found, rows.Err()
 }
 
-// rowsPerStatement bounds one INSERT: SQLite takes 32,766 parameters.
+// rowsPerStatement bounds one statement: SQLite takes 32,766 parameters.
 const rowsPerStatement = 1000
 
 func (e *expansion) insertAll(t dispatch.Delivery, to []recipient, take *int) error {
@@ -382,5 +381,5 @@ func (e *expansion) insert(t dispatch.Delivery, to []recipient, take *int) error
 		strings.ReplaceAll(placeholders(len(to), notificationColumns), "?)", "?, 0, 0, '', '')"), args...).Error
 }
 
-// notificationColumns is how many of a new notification's columns are not the same for all.
+// notificationColumns is the number of a new notification's columns without the constant ones.
 const notificationColumns = 15

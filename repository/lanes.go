@@ -11,21 +11,22 @@ import (
 	"firsttap/outbox"
 )
 
-// A notification has two kinds of next_at. Once it was leased it is a time: the end of the lease, or when it is tried
-// again. Before, it is its turn, which is smaller than any time and so is due: each lane has a range of numbers, lower for
-// what matters more, and within its lane an event's first 64 have the turn after the one that is being leased, the next 64
-// the turn after that. So a small event waits for 64 of each larger one, whatever they have left, and not for all of them;
-// and what has a turn waits for no turn that is given out later. The index on (state, next_at, id) finds the next in both.
+// The next_at of a notification has two meanings. After its first lease it is a time: the end of the lease, or of the pause
+// before the next attempt. Before that it is a turn, which is smaller than any time, so that the notification is due. Each
+// lane has a range of turns, lower ranges for more important lanes. Within its lane, an event's first 64 notifications get
+// the turn after the one that is being leased, the next 64 the turn after that, and so on. So a small event waits for at
+// most 64 notifications of each larger event, and never for a turn that is given out later. The index on (state, next_at,
+// id) finds the next notification by either meaning.
 const (
 	laneWidth = 1 << 40
-	// minTimestamp is the least next_at that is a time: some weeks of 1970.
+	// minTimestamp is the least next_at that is a time: some weeks into 1970.
 	minTimestamp = 4 * laneWidth
-	// perTurn is how many of an event's notifications have the same turn.
+	// perTurn is how many of an event's notifications share a turn.
 	perTurn = 64
 )
 
-// laneRange is which next_at a lane's notifications have: from the first to before the second, or until now for 0. A row
-// that is due in 1970 for another reason than its turn comes first.
+// laneRange returns the range of a lane's next_at: from the first to before the second, or until now if the second is 0. A row
+// whose next_at is 0 comes first.
 func laneRange(l outbox.Lane) (from, before int64) {
 	switch l {
 	case outbox.LaneOwn:
@@ -39,7 +40,7 @@ func laneRange(l outbox.Lane) (from, before int64) {
 	return minTimestamp, 0
 }
 
-// currentTurn is the last turn that was given out in a lane, where the first that waits has the given one, nil for none.
+// currentTurn returns the turn that is being leased in a lane; first is that of its first due notification, nil for none.
 func currentTurn(l outbox.Lane, first *int64) int64 {
 	if first != nil {
 		return *first
@@ -48,15 +49,15 @@ func currentTurn(l outbox.Lane, first *int64) int64 {
 	return from
 }
 
-// turnOf is the turn of an event's i-th notification after its last turn.
+// turnOf returns the turn of an event's i-th notification after its last turn.
 func (e *expansion) turnOf(l outbox.Lane, i int) int64 {
 	if l == outbox.LaneOwn {
-		return laneWidth // these are few: first come, first served
+		return laneWidth // these are few, and need no turns
 	}
 	return e.lastTurns[l] + 1 + int64(i/perTurn)
 }
 
-// dueCondition is the condition that a notification is due in a lane.
+// dueCondition returns the SQL condition for a due notification of a lane.
 func (o *Outbox) dueCondition(l outbox.Lane) string {
 	from, before := laneRange(l)
 	if before == 0 {
@@ -65,7 +66,7 @@ func (o *Outbox) dueCondition(l outbox.Lane) string {
 	return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at < %d", from, before)
 }
 
-// leaseShares leases up to limit of the notifications that are due, of each lane its share.
+// leaseShares leases up to limit of the due notifications, of each lane its share.
 func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.NotificationID, err error) {
 	for len(ids) < limit {
 		waiting, err := o.lanesDue(ctx)
@@ -85,7 +86,7 @@ func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.Not
 	return ids, nil
 }
 
-// lanesDue says in which lanes something is due.
+// lanesDue returns which lanes have due notifications.
 func (o *Outbox) lanesDue(ctx context.Context) (waiting [outbox.Lanes]bool, err error) {
 	exists := make([]string, outbox.Lanes)
 	into := make([]any, outbox.Lanes)
@@ -97,7 +98,7 @@ func (o *Outbox) lanesDue(ctx context.Context) (waiting [outbox.Lanes]bool, err 
 	return waiting, unavailable(err)
 }
 
-// divideAmongLanes divides n among the lanes in which something waits, and says how many those are.
+// divideAmongLanes divides n among the waiting lanes, and returns how many lanes have a share.
 func (o *Outbox) divideAmongLanes(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes]int, lanes int) {
 	o.turns.Lock()
 	defer o.turns.Unlock()
@@ -114,7 +115,7 @@ func (o *Outbox) divideAmongLanes(n int, waiting [outbox.Lanes]bool) (shares [ou
 	return shares, lanes
 }
 
-// leaseByShare leases of each lane up to its share.
+// leaseByShare leases up to its share from each lane.
 func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
 	parts := make([]string, 0, lanes)
 	limits := make([]any, 0, lanes)
@@ -125,7 +126,7 @@ func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.Lanes]int, lan
 		due := "SELECT id FROM notifications WHERE " + o.dueCondition(outbox.Lane(l)) + " ORDER BY next_at, id LIMIT ?" + o.dialect.skipLocked
 		switch {
 		case lanes == 1:
-		case o.dialect.skipLocked == "": // SQLite takes no brackets around a part of a UNION
+		case o.dialect.skipLocked == "": // SQLite allows no parentheses around a part of a UNION
 			due = "SELECT id FROM (" + due + ")"
 		default:
 			due = "(" + due + ")"
@@ -135,8 +136,7 @@ func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.Lanes]int, lan
 	return leaseRows[dispatch.NotificationID](ctx, o, "notifications", "id", strings.Join(parts, " UNION ALL "), limits...)
 }
 
-// leaseRows leases the rows of a table that the query due finds, and locks where the server does not lock everything, and
-// returns their keys.
+// leaseRows leases the rows of a table that the query due finds, and returns their keys. On a server, due also locks them.
 func leaseRows[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
 	now, term := o.dialect.now(), o.Term.Microseconds()
 	take := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "

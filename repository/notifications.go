@@ -19,7 +19,7 @@ func (row *notificationRow) notification() outbox.Notification {
 		SentAt: fromOptionalMicros(row.SentAt), Until: fromMicros(row.ExpiresAt),
 	}
 	if row.State == statePending {
-		next := max(row.NextAt, row.CreatedAt) // it may be a turn, and no time: it has been due since it was written
+		next := max(row.NextAt, row.CreatedAt) // a turn is no time: the notification has been due since it was written
 		n.NextAt = fromOptionalMicros(&next)
 	}
 	return n
@@ -50,8 +50,8 @@ func stateOf(s outbox.Status) int {
 	return stateDropped
 }
 
-// Notifications returns what was pushed about a dispatch, and is to be, the oldest first, and the cursor of the next
-// page, "" after the last. An unknown dispatch has none.
+// Notifications returns the notifications of a dispatch, the oldest first, and the cursor of the next page, "" after the
+// last. An unknown dispatch has none.
 func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
 	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.forceIndex("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
@@ -64,10 +64,9 @@ func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch
 	return readPage(db.Order("created_at, id"), notificationOfDispatch, page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
 }
 
-// NotificationsBy returns the notifications of all dispatches that have the status, and the cursor of the next page, ""
-// after the last. A page costs the same however many there are. First come those that got to where they stand last; of
-// those that are PENDING, those whose turn comes last; of those that are SENT, those whose offer ends last. With no
-// status, the newest first.
+// NotificationsBy returns the notifications of all dispatches that have the status, "" for any, and the cursor of the next
+// page, "" after the last. Every page costs the same. The order is by next_at, descending: DEAD and DROPPED ones by when they
+// ended, PENDING ones by when they are due, SENT ones by when their offer ends. For any status it is the newest first.
 func (s *Store) NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error) {
 	db, err := notificationsBy(s.general.WithContext(ctx), status, page)
 	if err != nil {
@@ -93,7 +92,7 @@ func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*go
 	}
 	db = db.Where("state = ?", stateOf(status))
 	if last != "" {
-		// The first condition says the least and is what an index can start from.
+		// The first condition is implied by the second, but an index can start from it.
 		db = db.Where("next_at <= ? AND (next_at < ? OR id < ?)", at, at, last)
 	}
 	return db.Order("next_at DESC, id DESC"), nil
@@ -117,8 +116,8 @@ func readPage(db *gorm.DB, list byte, limit int, at func(*notificationRow) int64
 	return items, next, nil
 }
 
-// Redrive makes a dead notification due again, as if it had never been tried. ErrNotificationNotFound; ErrNotDead also
-// when pushing it is of no use any more.
+// Redrive makes a dead notification due again, with its attempts counted from zero. ErrNotificationNotFound; ErrNotDead, also if the
+// notification is obsolete.
 func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error) {
 	var n outbox.Notification
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
@@ -153,13 +152,13 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 		}
 		return n, audit(tx, dispatch.AuditNotificationRetry, string(id), nil, *n.NextAt)
 	}
-	if applied, err := alreadyApplied(tx, auditProof); applied || err != nil { // just now, while this waited for the row
+	if applied, err := alreadyApplied(tx, auditProof); applied || err != nil { // a concurrent request with the same key, while this one waited for the row
 		return n, err
 	}
 	if n.Status == outbox.Dead {
-		return n, &redriveError{"what it tells of was over at " + n.Until.Format(time.RFC3339) + ": to push it is of no use any more"}
+		return n, &redriveError{"the notification expired at " + n.Until.Format(time.RFC3339) + " and can't be sent again"}
 	}
-	return n, &redriveError{fmt.Sprintf("the notification is %s: only one that is DEAD can be sent again", n.Status)}
+	return n, &redriveError{fmt.Sprintf("the notification is %s: only a DEAD notification can be sent again", n.Status)}
 }
 
 func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification, error) {
@@ -176,12 +175,12 @@ func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification,
 func (s *Store) checkNotObsolete(tx *gorm.DB, n outbox.Notification) error {
 	d, _, err := s.findDispatch(tx, n.Dispatch, "")
 	if err == nil && d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
-		return &redriveError{"what it tells of is over: to push it is of no use any more"}
+		return &redriveError{"the notification is obsolete, as the dispatch has changed, and can't be sent again"}
 	}
 	return err
 }
 
-// redriveError is ErrNotDead in words for whoever asked.
+// redriveError is ErrNotDead with a detail for the caller.
 type redriveError struct{ detail string }
 
 func (e *redriveError) Error() string { return e.detail }

@@ -21,8 +21,7 @@ type offeredRow struct {
 	GaveBack      bool
 }
 
-// offeredColumns are what is known of a driver's offer of dispatches p, left joined with offers o; offeredArgs are its
-// arguments.
+// offeredColumns are the columns of a driver's offers of dispatches p, left joined with offers o. See offeredArgs.
 const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '') decline_reason,
 	(SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = p.id AND n.round = p.round AND n.driver_id = ?
 		AND n.state = 1 AND n.type IN ` + offerTypes + `) sent_at,
@@ -32,7 +31,7 @@ const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '')
 
 const offerJoin = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
 
-// offeredArgs are the arguments of offeredColumns, of what is selected from, and of offersOf.
+// offeredArgs returns the arguments of offeredColumns, of the query's source, and of offerJoin.
 func offeredArgs(v dispatch.DriverID, source ...any) []any {
 	return append(append([]any{v, v, v}, source...), v)
 }
@@ -48,8 +47,7 @@ func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 	}
 }
 
-// Offered returns the dispatch as it stands by the database's clock, and what is known of the driver's offer of it in the
-// current round. ErrNotFound.
+// Offered returns the dispatch at the database's time with the driver's offer of it in the current round. ErrNotFound.
 func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
 	var rows []offeredRow
 	err := s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+
@@ -63,8 +61,8 @@ func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 	return rows[0].offered(v), nil
 }
 
-// OpenFor returns the dispatches that the driver is suited for and whose window has not passed, those that open
-// latest first, and the cursor of the next page. It does not look at duty and suspension.
+// OpenFor returns the dispatches that the driver is suited for and whose window has not passed, those that open last first,
+// and the cursor of the next page, "" after the last. It ignores duty and suspension.
 func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	const index = "ix_dispatches_open"
 	l := listing{kind: openList, order: "opens_at", forceIndex: s.dialect.forceIndex}
@@ -72,7 +70,7 @@ func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Pa
 		l.parts = append(l.parts, part{index, "region = ?", []any{region}})
 	}
 	if len(l.parts) == 0 {
-		l.parts = []part{{index, "1 = 0", nil}} // a cursor is looked at all the same
+		l.parts = []part{{index, "1 = 0", nil}} // the cursor is checked all the same
 	}
 	l.and("status = 'PENDING' AND expires_at > "+s.dialect.now()+" AND vehicle_class = ?", v.VehicleClass)
 	l.and("(min_working_height_m IS NULL OR min_working_height_m <= ?)", v.WorkingHeightM)
@@ -94,8 +92,8 @@ func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Pa
 	return items, next, nil
 }
 
-// Decline writes that the driver does not want the offer of that round, 0 for the current one, as dispatch.Decline
-// decides: the first time, with its event. The dispatch's row is neither changed nor locked. ErrNotFound, and the errors of
+// Decline writes that the driver declines the offer of the round, 0 for the current one, with an event the first time.
+// dispatch.Decline decides. The dispatch's row is neither changed nor locked. ErrNotFound, and the errors of
 // dispatch.Decline.
 func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispatch.DriverID, reason string) error {
 	var d dispatch.Dispatch
@@ -121,9 +119,9 @@ func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispat
 	return err
 }
 
-// writeDecline reports whether it was the first time.
+// writeDecline reports whether this is the driver's first decline of the offer.
 func (s *Store) writeDecline(tx *gorm.DB, d *dispatch.Dispatch, v dispatch.DriverID, reason string, now time.Time) (bool, error) {
-	// Inserting changes nothing of a row that is there, and locks it: of two at once, the second waits here.
+	// The INSERT leaves an existing row unchanged and locks it: the second of two declines at the same time waits here.
 	err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, ?, ?)"+s.upsertOffer()+
 		"declined_at = offers.declined_at", d.ID, d.Round, v).Error
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"firsttap/idempotency"
 )
 
-// JobStates returns what is remembered of the jobs, by name, and the database's time.
+// JobStates returns the states of the jobs by name, and the database's time.
 func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]cronjob.State, now time.Time, err error) {
 	db := s.general.WithContext(ctx)
 	if now, err = s.clock(db); err != nil {
@@ -40,7 +40,7 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 	return states, now, nil
 }
 
-// LastRun returns the job's latest run that has ended, nil if none has.
+// LastRun returns the job's latest run that has ended, nil if there is none.
 func (s *Store) LastRun(ctx context.Context, job string) (*cronjob.Run, error) {
 	var rows []runRow
 	err := s.general.WithContext(ctx).Where("job = ? AND ended_at IS NOT NULL", job).Order("slot DESC").Limit(1).Find(&rows).Error
@@ -51,7 +51,7 @@ func (s *Store) LastRun(ctx context.Context, job string) (*cronjob.Run, error) {
 	return &run, nil
 }
 
-// RequestRun asks for a run of the job, or returns the one that was asked for and has not begun. ErrJobNotFound.
+// RequestRun queues a run of the job, or returns the run that is queued already. ErrNotFound.
 func (s *Store) RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error) {
 	var run cronjob.Run
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
@@ -84,7 +84,7 @@ func (s *Store) RequestRun(ctx context.Context, job, actor string) (cronjob.Run,
 // slotDetail is the detail of a requested run's audit entry that holds the run's slot.
 const slotDetail = "scheduled_at"
 
-// requestedRun returns the run that the request of tx's context has asked for before.
+// requestedRun returns the run that the request of tx's context has queued before.
 func requestedRun(tx *gorm.DB) (cronjob.Run, error) {
 	var entry auditRow
 	if err := tx.Where("id = ?", idempotency.AuditID(tx.Statement.Context, time.Time{})).Take(&entry).Error; err != nil {

@@ -1,7 +1,7 @@
 // Package repository keeps dispatches, drivers, claims, events and the outbox in MySQL, MariaDB or SQLite.
 //
-// It owns every transaction. What a change decided and what is to be told of it are committed together or not at
-// all, and the database's clock is the only one that counts.
+// It owns every transaction. A change and the events to announce are committed together or not at all, and only the
+// database's clock decides.
 package repository
 
 import (

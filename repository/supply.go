@@ -10,12 +10,12 @@ import (
 	"firsttap/dispatch"
 )
 
-// supply is how many drivers were on duty and how many dispatches were open.
+// supply counts drivers on duty and open dispatches.
 type supply struct{ onDuty, open int }
 
-// TakeSupply writes how many drivers are on duty in each region and how many dispatches are open there, under the run's
-// slot, and in the same transaction that the run has SUCCEEDED. Region "" is all of them: a driver may be in several. It
-// returns the number of regions. ErrNotLeased if the run is another's by now, and nothing was written.
+// TakeSupply counts the drivers on duty and the open dispatches of each region, writes the counts for the run's slot, and
+// concludes the run in the same transaction. The totals have the region "", as a driver may be in several regions. It
+// returns the number of regions. ErrNotLeased if another instance has taken the run over; then nothing was written.
 func (s *Store) TakeSupply(ctx context.Context, run cronjob.Run) (int, error) {
 	regions := map[string]supply{"": {}}
 	if err := s.countDrivers(ctx, regions); err != nil {
