@@ -114,7 +114,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 			set("wait_point", "AFTER_COMMIT")
 			set("timeout", "10000")
 			set(c.alone, "0")
-			w.mustWarn(t, "_wait_point=AFTER_COMMIT, should be AFTER_SYNC", "_timeout=10000, should be 3600000 at least", c.alone+"=OFF, should be ON")
+			w.mustWarn(t, "_wait_point=AFTER_COMMIT, should be AFTER_SYNC", "_timeout=10000, should be at least 3600000", c.alone+"=OFF, should be ON")
 			set("wait_point", "AFTER_SYNC")
 			set(c.alone, "1")
 

@@ -86,7 +86,7 @@ var unfinished = []cronjob.Status{cronjob.Running, cronjob.Queued}
 // slot that is due by the job's state and the database's time, the zero time for none. Another instance may take the run
 // over unless RenewRun is called within term. A job has one run at a time, across all instances.
 //
-// ErrNotFound, RunningError, ErrNotDue; ErrUnavailable if nothing was begun; ErrUnknown if a run may have begun, which
+// Of cronjob: ErrNotFound, ErrRunning, ErrNotDue; ErrUnavailable if nothing was begun; ErrUnknown if a run may have begun, which
 // InterruptRun with the same owner gives back.
 func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Duration,
 	due func(state cronjob.State, now time.Time) time.Time,

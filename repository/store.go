@@ -16,17 +16,17 @@ import (
 	"firsttap/migrations"
 )
 
-// Store is the database. Safe for concurrent use.
+// Store is the database. It is safe for concurrent use.
 type Store struct {
-	// claims is a pool of its own, and a small one: a row that somebody holds must not keep unrelated reads waiting,
-	// and more committing connections make fewer commits.
+	// claims is a small pool of its own: claims that wait for a row's lock delay no reads, and more committing connections
+	// would make fewer commits.
 	claims *gorm.DB
-	// writes is where every other change goes, general where reads do: changes that wait for a row keep no read waiting.
+	// writes is for all other changes, general for reads: changes that wait for a row's lock delay no reads.
 	writes  *gorm.DB
 	general *gorm.DB
-	// relay is where the outbox is worked on: a backlog of pushes keeps no claim and no read waiting.
+	// relay is for the outbox: a backlog of notifications delays no claims and no reads.
 	relay *gorm.DB
-	// doors is where it is looked up which keys there are, on a single connection: strangers take none from anybody else.
+	// doors is one connection for KeyHashes: requests with invalid keys take no other connections.
 	doors     *gorm.DB
 	dialect   dialect
 	listeners commitListeners
@@ -34,36 +34,36 @@ type Store struct {
 	closers   []func() error
 }
 
-// dialect is what differs between the databases.
+// dialect holds the differences between the databases.
 type dialect struct {
 	name migrations.Dialect
-	// readOnly is the SQL for whether the server takes no writes, and what it would answer may be old.
+	// readOnly is the SQL for whether the server takes no writes: then its answers may be old.
 	readOnly string
-	// invalidateClaimConns has every connection for claims given up that is there by now: one of them led to such a server.
+	// invalidateClaimConns closes every present connection for claims: one of them led to a read-only server.
 	invalidateClaimConns func()
-	// ping is nil where the database takes writes. It waits for nobody's transaction, and for no connection of a pool.
+	// ping returns nil if the database takes writes. It waits for no transaction and for no connection of the pools above.
 	ping func(context.Context) error
 	// now is the SQL for the database's clock in microseconds.
 	now func() string
-	// forUpdate and forShare lock the row a SELECT finds; SQLite's transactions hold the whole file.
+	// forUpdate and forShare lock the row that a SELECT finds. They are "" for SQLite, whose transactions lock the file.
 	forUpdate, forShare string
-	// skipLocked locks what a SELECT finds but for what others have locked.
+	// skipLocked locks the rows that a SELECT finds and skips locked ones; "" for SQLite.
 	skipLocked string
-	// forceIndex is the SQL, behind a table's name, that has it read along that index. A server that may choose reads the whole
-	// table backwards instead and hopes to find a page early, or an index from its end to where the page begins.
+	// forceIndex returns the SQL, after a table's name, that makes the server use the index. Otherwise it may read the whole
+	// table backwards until it has found a page, or an index from its end to the page.
 	forceIndex func(index string) string
-	// hasRegion is the SQL for a driver v's regions, a JSON array, having one.
+	// hasRegion is the SQL for whether driver v's regions, a JSON array, contain a region.
 	hasRegion string
-	// retryable reports an error that says "again": nothing was written, and the same thing may well succeed.
+	// retryable reports whether an error means that nothing was written and that another try may succeed.
 	retryable func(error) bool
-	// migrator also returns how to close what it opened.
+	// migrator also returns a function that closes its connections.
 	migrator func() (*migrations.Migrator, func() error, error)
-	// durability returns what is wrong with the server's settings. What could not be looked at is the error.
+	// durability returns the settings by which committed claims may be lost, and an error if some could not be checked.
 	durability func(context.Context, *sql.DB) ([]string, error)
 }
 
 // Open connects to the database that url names: mysql://user:password@host:port/name or sqlite://path. It keeps
-// trying until ctx ends while the server is not there yet.
+// trying until ctx ends while the server is not reachable.
 func Open(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
 	scheme, rest, found := strings.Cut(url, "://")
 	switch {
@@ -75,7 +75,7 @@ func Open(ctx context.Context, url string, log *slog.Logger) (*Store, error) {
 	return nil, errors.New("a database URL is mysql://user:password@host:port/name or sqlite://path")
 }
 
-// Close waits for nothing: what is under way fails.
+// Close closes all connections at once: statements that are running fail.
 func (s *Store) Close() error {
 	var errs []error
 	for _, c := range s.closers {
@@ -84,7 +84,7 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Ping reports whether the database answers and takes writes.
+// Ping returns nil if the database answers and takes writes.
 func (s *Store) Ping(ctx context.Context) error { return unavailable(s.dialect.ping(ctx)) }
 
 // Migrate calls fn with the migrator of this database.

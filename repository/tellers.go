@@ -6,9 +6,9 @@ import (
 	"firsttap/dispatch"
 )
 
-// commitListeners are who hears at once of what this process has committed.
+// commitListeners are called with every change that this process commits.
 type commitListeners struct {
-	owner  string // leases the outbox rows that are written; "": they are due at once
+	owner  string // of the leases of new outbox rows; "" if these are due at once
 	lease  time.Duration
 	notify []func(dispatch.Dispatch, []dispatch.Event)
 }
@@ -17,20 +17,19 @@ func (t *commitListeners) committed(d dispatch.Dispatch, events []dispatch.Event
 	if len(events) == 0 {
 		return
 	}
-	for _, hear := range t.notify {
-		hear(d, events)
+	for _, listen := range t.notify {
+		listen(d, events)
 	}
 }
 
-// OnCommit has hear called with every change that this process has committed, after its COMMIT and before the caller
-// learns of it; hear must not block. Call it before the Store is used.
-func (s *Store) OnCommit(hear func(dispatch.Dispatch, []dispatch.Event)) {
-	s.listeners.notify = append(s.listeners.notify, hear)
+// OnCommit registers listen, which is called with every change of this process after its COMMIT and before the caller gets the
+// result. It must not block. Call OnCommit before the Store is used.
+func (s *Store) OnCommit(listen func(dispatch.Dispatch, []dispatch.Event)) {
+	s.listeners.notify = append(s.listeners.notify, listen)
 }
 
-// BornLeased has the outbox rows of what this process commits leased to owner as they are written, who hears of them
-// by OnCommit and does them without looking for them. Whatever it does not do is due when the lease ends. Call it
-// before the Store is used.
+// BornLeased leases new outbox rows of this process to owner as they are written, so that its relay, a commit listener, need
+// not poll for them. A row that owner does not complete is due when the lease ends. Call it before the Store is used.
 func (s *Store) BornLeased(owner string, lease time.Duration) {
 	s.listeners.owner, s.listeners.lease = owner, lease
 }
