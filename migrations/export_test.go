@@ -8,10 +8,10 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) error {
 	return err
 }
 
-// LastUnjournaled is the last version that was also applied by a FirstTap without a journal.
+// LastUnjournaled is the last version that releases without a journal applied.
 const LastUnjournaled = lastUnjournaled
 
-// Journaled has every version be one that only a FirstTap with a journal applies.
+// Journaled makes m take every version for one that was applied with a journal.
 func (m *Migrator) Journaled() *Migrator {
 	m.journal.lastUnjournaled = 0
 	return m

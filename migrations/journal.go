@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	// statementLockWait is for how long a statement waits for a table's lock, or a row's. Every query of the table that comes
-	// later waits behind it meanwhile.
+	// statementLockWait bounds how long a statement waits for the lock of a table or row. Meanwhile every later query of the
+	// table waits behind it.
 	statementLockWait = 3 * time.Second
-	// maxLockTries is how often a statement is tried that gets no lock: for a quarter of an hour or so.
+	// maxLockTries bounds how often a statement is tried that gets no lock: for about a quarter of an hour.
 	maxLockTries  = 80
 	maxRetryPause = 10 * time.Second
-	// lastUnjournaled is the last version that a FirstTap without a journal applied, too.
+	// lastUnjournaled is the last version that releases without a journal applied.
 	lastUnjournaled = 6
 
 	createJournal = `CREATE TABLE IF NOT EXISTS migration_progress (
@@ -36,7 +36,7 @@ const (
 ) ENGINE=InnoDB`
 )
 
-// The errors of the server that matter here.
+// Error numbers of the server.
 const (
 	noSuchTable   = 1146
 	unknownColumn = 1054
@@ -44,8 +44,8 @@ const (
 
 var (
 	lockErrors = []uint16{1205, 1213}
-	// alreadyDoneErrors are what a statement can end with whose effect is there already: a table, column, key or constraint
-	// is there, or is gone.
+	// alreadyDoneErrors are the errors of a statement that was executed before: a table, column, key or constraint exists
+	// already, or no longer exists.
 	alreadyDoneErrors = []uint16{1050, 1051, unknownColumn, 1060, 1061, 1068, 1072, 1091, noSuchTable, 1176, 1826, 3822}
 )
 
@@ -54,16 +54,16 @@ func isError(err error, numbers ...uint16) bool {
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
 
-// journal notes how far a migration is.
+// journal records the progress of a migration in the table migration_progress.
 type journal struct {
 	db    *sql.DB
 	files map[int64]*file
-	// lastUnjournaled is the last version that may have been cut off without a note.
+	// lastUnjournaled is the last version that may have been interrupted without a record.
 	lastUnjournaled int64
 	log             *slog.Logger
 }
 
-// goMigrations are the files as goose takes code.
+// goMigrations returns the files as goose's Go migrations.
 func (j *journal) goMigrations() []*goose.Migration {
 	var all []*goose.Migration
 	for _, f := range j.files {
@@ -75,7 +75,7 @@ func (j *journal) goMigrations() []*goose.Migration {
 	return all
 }
 
-// interrupted returns the version that was begun and not ended, 0 if none, and its direction.
+// interrupted returns the version that was begun and not completed, 0 if there is none, and its direction.
 func (j *journal) interrupted(ctx context.Context) (version int64, up bool, err error) {
 	err = j.db.QueryRowContext(ctx, "SELECT version, up FROM migration_progress ORDER BY version DESC LIMIT 1").Scan(&version, &up)
 	if errors.Is(err, sql.ErrNoRows) || isError(err, noSuchTable) {
@@ -84,7 +84,8 @@ func (j *journal) interrupted(ctx context.Context) (version int64, up bool, err 
 	return version, up, err
 }
 
-// repairVersionTable adds the first row of goose's table, which goose writes apart from the table and expects ever after.
+// repairVersionTable adds the first row of goose's table if it is missing. goose writes it after creating the table, in another
+// statement, and later expects it.
 func (j *journal) repairVersionTable(ctx context.Context) error {
 	var rows int
 	err := j.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+goose.DefaultTablename).Scan(&rows)
@@ -98,7 +99,8 @@ func (j *journal) repairVersionTable(ctx context.Context) error {
 	return err
 }
 
-// run executes what is left of f in one direction. It takes its note away in tx, which goose commits with its own note.
+// run executes the remaining statements of f in one direction. It deletes the progress row in tx, in which goose also writes the
+// version.
 func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 	conn, err := j.db.Conn(ctx)
 	if err != nil {
@@ -126,15 +128,15 @@ func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 	return err
 }
 
-// execution is one direction of a file that is being executed. Statement at is the one that was begun, or is next; before is
-// its table's definition as it was before.
+// execution executes one direction of a file. at is the number of the current statement; before is the fingerprint of its
+// table's definition before the statement.
 type execution struct {
 	conn       *sql.Conn
 	file       *file
 	up         bool
 	statements []statement
 	digest     string
-	journaled  bool // whoever cut it off before has left a note
+	journaled  bool // an interrupted process has left a progress row
 	at         int
 	before     string
 	log        *slog.Logger
@@ -146,7 +148,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// resumeOrStart finds out how far an earlier process came, or notes that this one begins.
+// resumeOrStart reads how far an earlier process came, or records that this one begins.
 func (r *execution) resumeOrStart(ctx context.Context) error {
 	if _, err := r.conn.ExecContext(ctx, createJournal); err != nil {
 		return err
@@ -161,28 +163,28 @@ func (r *execution) resumeOrStart(ctx context.Context) error {
 	case err != nil:
 		return err
 	case up != r.up || digest != r.digest:
-		return errors.New("another version of this file was cut off in the middle: go on with the FirstTap that began it")
+		return errors.New("the migration was interrupted with another version of this file; complete it with the FirstTap release that began it")
 	}
-	r.log.Warn("a migration was cut off and goes on", "statement", r.at, "of", len(r.statements))
+	r.log.Warn("resuming an interrupted migration", "statement", r.at, "of", len(r.statements))
 	return r.waitForOrphan(ctx)
 }
 
-// waitForOrphan waits while the server still executes the statement for a process that is gone: a server finishes what it
-// executes, whether or not the client that sent it is still there.
+// waitForOrphan waits while the server still executes the statement for an earlier process: a server completes a statement also
+// after its client is gone.
 func (r *execution) waitForOrphan(ctx context.Context) error {
 	if r.at > len(r.statements) {
 		return nil
 	}
 	text := strings.TrimRight(r.statements[r.at-1].sql, "; \n") // as the server shows it
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		var sessions int
 		err := r.conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist "+
 			"WHERE id <> CONNECTION_ID() AND db = DATABASE() AND info = ?", text).Scan(&sessions)
 		if err != nil || sessions == 0 {
 			return err
 		}
-		if !said {
-			r.log.Warn("the server still executes a statement of the process that was cut off; it is waited for", "statement", r.at)
+		if !logged {
+			r.log.Warn("the server still executes a statement of the interrupted process; waiting for it to end", "statement", r.at)
 		}
 		if err := sleep(ctx, time.Second); err != nil {
 			return err
@@ -190,7 +192,7 @@ func (r *execution) waitForOrphan(ctx context.Context) error {
 	}
 }
 
-// record writes down that all statements before the given one are done, and how that one's table is defined.
+// record writes that all statements before the given one are done, and the fingerprint of that one's table.
 func (r *execution) record(ctx context.Context, q querier, at int) (before string, err error) {
 	if at <= len(r.statements) && r.statements[at-1].table != "" {
 		if before, err = fingerprint(ctx, q, r.statements[at-1].table); err != nil {
@@ -212,7 +214,7 @@ func (r *execution) advance(ctx context.Context, at int) error {
 	return err
 }
 
-// step executes one statement and notes that it did.
+// step executes one statement and records that it is done.
 func (r *execution) step(ctx context.Context) error {
 	s := r.statements[r.at-1]
 	return r.retryOnLock(ctx, func() error {
@@ -223,13 +225,13 @@ func (r *execution) step(ctx context.Context) error {
 			if there, lookErr := r.alreadyExecuted(ctx, s, err); lookErr != nil || !there {
 				return errors.Join(err, lookErr)
 			}
-			r.log.Info("what the statement does was done before", "statement", r.at)
+			r.log.Info("the statement was done before; going on with the next", "statement", r.at)
 		}
 		return r.advance(ctx, r.at+1)
 	})
 }
 
-// changeRows commits the statement's effect with the note of it: rows are changed once.
+// changeRows commits the statement's changes together with the record, so that rows are changed once.
 func (r *execution) changeRows(ctx context.Context, s statement) error {
 	tx, err := r.conn.BeginTx(ctx, nil)
 	if err != nil {
@@ -251,9 +253,9 @@ func (r *execution) changeRows(ctx context.Context, s statement) error {
 	return nil
 }
 
-// alreadyExecuted reports whether the error that a statement ended with says that it was executed before: the table is not as it
-// was when the statement was begun. A FirstTap that kept no journal left no note of that; of it a table is taken that
-// is the same as the statement makes, and everything else by its name.
+// alreadyExecuted reports whether the statement's error means that it was executed before: the table has changed since the
+// statement began. Releases without a journal recorded no table; after those, a CREATE TABLE counts as executed if the table
+// is exactly what it makes, and any other statement by its error alone.
 func (r *execution) alreadyExecuted(ctx context.Context, s statement, err error) (bool, error) {
 	if !isError(err, alreadyDoneErrors...) {
 		return false, nil
@@ -272,7 +274,7 @@ func (r *execution) alreadyExecuted(ctx context.Context, s statement, err error)
 	return true, nil
 }
 
-// tableMatches reports whether the table is as the statement would make it.
+// tableMatches reports whether the table is exactly what the statement would create.
 func (r *execution) tableMatches(ctx context.Context, s statement) (same bool, err error) {
 	const scratch = "migration_scratch"
 	drop := func() error {
@@ -294,7 +296,7 @@ func (r *execution) tableMatches(ctx context.Context, s statement) (same bool, e
 	return got == want, err
 }
 
-// retryOnLock tries again, with a pause for those that wait behind it, while try gets no lock.
+// retryOnLock repeats try while it gets no lock, with a pause that lets queries run that waited behind it.
 func (r *execution) retryOnLock(ctx context.Context, try func() error) error {
 	pause := time.Second
 	for n := 1; ; n++ {
@@ -306,7 +308,7 @@ func (r *execution) retryOnLock(ctx context.Context, try func() error) error {
 		if r.at >= 1 && r.at <= len(r.statements) {
 			table = r.statements[r.at-1].table
 		}
-		r.log.Warn("the migration waits for a lock that another session holds; it will be tried again",
+		r.log.Warn("the migration waits for a lock that another session holds; the statement will be retried",
 			"statement", r.at, "table", table, "try", n, "of", maxLockTries, "in", pause.String(), "error", err)
 		if err := sleep(ctx, pause); err != nil {
 			return err
@@ -317,7 +319,7 @@ func (r *execution) retryOnLock(ctx context.Context, try func() error) error {
 
 var autoIncrement = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
 
-// definition is a table's, without its name and what its rows change, "" if there is no such table.
+// definition returns a table's definition without its name and its AUTO_INCREMENT, "" if the table does not exist.
 func definition(ctx context.Context, q querier, table string) (string, error) {
 	var name, text string
 	err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+table).Scan(&name, &text)
