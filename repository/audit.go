@@ -35,7 +35,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	if detail == nil {
 		detail = map[string]any{}
 	}
-	said, err := encodeDetail(detail)
+	encoded, err := encodeDetail(detail)
 	if err != nil {
 		return fmt.Errorf("audit of %s: %w", action, err)
 	}
@@ -43,7 +43,7 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	caller := dispatch.CallerOf(ctx)
 	return unavailable(tx.Create(&auditRow{
 		ID: idempotency.AuditID(ctx, now), At: micros(now), Actor: caller.Actor, RequestID: caller.Request,
-		Action: action, Target: target, Detail: said,
+		Action: action, Target: target, Detail: encoded,
 	}).Error)
 }
 

@@ -150,11 +150,11 @@ func auditCoalesced(tx *gorm.DB, action dispatch.AuditAction, target string, det
 	last["at"] = nullableTime(&now)
 	merged["times"], merged["last"] = max(2, int(times)+1), last
 	mergeNames(merged, detail)
-	said, err := encodeDetail(merged)
+	encoded, err := encodeDetail(merged)
 	if err != nil {
 		return unavailable(err)
 	}
-	return unavailable(tx.Model(&auditRow{}).Where("id = ?", rows[0].ID).Update("detail", said).Error)
+	return unavailable(tx.Model(&auditRow{}).Where("id = ?", rows[0].ID).Update("detail", encoded).Error)
 }
 
 // maxNames bounds the different names that one entry keeps of each field.

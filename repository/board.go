@@ -96,15 +96,15 @@ func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string
 	unseen := ` FROM dispatches d` + index + ` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
 		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e` + s.dialect.forceIndex("ix_events_dispatch") + ` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
 		AND NOT EXISTS (SELECT 1 FROM offers o` + s.dialect.forceIndex("PRIMARY") + ` WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL)` + inRegion
-	with, db := args(old, now, old, old), s.general.WithContext(ctx)
+	unseenArgs, db := args(old, now, old, old), s.general.WithContext(ctx)
 	b.UnseenIDs = []dispatch.ID{}
-	if err := db.Raw("SELECT id"+unseen+" ORDER BY opens_at, id LIMIT ?", append(with, maxUnseenIDs)...).Scan(&b.UnseenIDs).Error; err != nil {
+	if err := db.Raw("SELECT id"+unseen+" ORDER BY opens_at, id LIMIT ?", append(unseenArgs, maxUnseenIDs)...).Scan(&b.UnseenIDs).Error; err != nil {
 		return unavailable(err)
 	}
 	if b.Unseen = len(b.UnseenIDs); b.Unseen < maxUnseenIDs {
 		return nil
 	}
-	if err := db.Raw("SELECT COUNT(*)"+unseen, with...).Scan(&b.Unseen).Error; err != nil {
+	if err := db.Raw("SELECT COUNT(*)"+unseen, unseenArgs...).Scan(&b.Unseen).Error; err != nil {
 		return unavailable(err)
 	}
 	b.Unseen = max(b.Unseen, len(b.UnseenIDs)) // drivers may have seen some between the two statements

@@ -36,7 +36,7 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	for range maxTries {
-		seen, err := s.readClaimSnapshot(ctx, id, driver)
+		snapshot, err := s.readClaimSnapshot(ctx, id, driver)
 		switch {
 		case errors.Is(err, errStaleRead):
 			s.dialect.invalidateClaimConns()
@@ -52,12 +52,12 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 		case applied:
 			return s.Dispatch(ctx, id) // the snapshot may be older than the change
 		}
-		d := seen.dispatch
-		events, err := rule(&d, seen.candidate, seen.now)
+		d := snapshot.dispatch
+		events, err := rule(&d, snapshot.candidate, snapshot.now)
 		if err != nil || len(events) == 0 {
 			return d, err
 		}
-		err = s.commitClaim(ctx, seen, condition, d, events)
+		err = s.commitClaim(ctx, snapshot, condition, d, events)
 		if errors.Is(err, dispatch.ErrUnknown) {
 			err = s.resolve(ctx, id, d.Claim.ID, err)
 		}
@@ -154,14 +154,14 @@ func (s *Store) missingError(db *gorm.DB, id dispatch.ID, driver dispatch.Driver
 	return errConflict
 }
 
-func (s *Store) commitClaim(ctx context.Context, seen claimSnapshot, condition string, d dispatch.Dispatch, events []dispatch.Event) error {
+func (s *Store) commitClaim(ctx context.Context, snapshot claimSnapshot, condition string, d dispatch.Dispatch, events []dispatch.Event) error {
 	return transact(ctx, s.claims, func(tx *gorm.DB) error {
 		won := tx.Exec(`UPDATE dispatches`+s.dialect.forceIndex("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
 			WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND `+condition+` AND expires_at > `+s.dialect.now()+`
 			AND NOT `+s.dialect.readOnly+`
 			AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?`+s.dialect.forShare+`)`,
 			d.Status, d.Claim.ID, d.Claim.Driver, micros(d.Claim.AcceptedAt), d.Version, micros(d.UpdatedAt),
-			d.ID, seen.dispatch.Round, seen.dispatch.Version, seen.candidate.ID, seen.candidate.Version)
+			d.ID, snapshot.dispatch.Round, snapshot.dispatch.Version, snapshot.candidate.ID, snapshot.candidate.Version)
 		if won.Error != nil {
 			return won.Error
 		}
@@ -169,7 +169,7 @@ func (s *Store) commitClaim(ctx context.Context, seen claimSnapshot, condition s
 			return errConflict
 		}
 		err := tx.Create(&claimRow{
-			ID: d.Claim.ID, DispatchID: d.ID, Round: d.Round, DriverID: d.Claim.Driver, DriverSeq: seen.claims + 1,
+			ID: d.Claim.ID, DispatchID: d.ID, Round: d.Round, DriverID: d.Claim.Driver, DriverSeq: snapshot.claims + 1,
 			Outcome: dispatch.Won, AcceptedAt: micros(d.Claim.AcceptedAt),
 		}).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
@@ -200,18 +200,18 @@ func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.Clai
 	if err != nil {
 		return errors.Join(lost, err)
 	}
-	var seen struct {
+	var answer struct {
 		Found, ReadOnly bool
 	}
-	err = db.Raw("SELECT EXISTS (SELECT 1 FROM claims WHERE id = ?) found, "+s.dialect.readOnly+" read_only", claim).Scan(&seen).Error
+	err = db.Raw("SELECT EXISTS (SELECT 1 FROM claims WHERE id = ?) found, "+s.dialect.readOnly+" read_only", claim).Scan(&answer).Error
 	if err != nil {
 		return errors.Join(lost, err)
 	}
-	if seen.ReadOnly {
+	if answer.ReadOnly {
 		s.dialect.invalidateClaimConns()
 		return errors.Join(lost, errStaleRead) // the claim may be on the other server only
 	}
-	if !seen.Found {
+	if !answer.Found {
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
 	}
 	return nil

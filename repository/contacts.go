@@ -136,10 +136,10 @@ func (b *contactPage) gaveBack(last int, drivers []dispatch.DriverID) error {
 	if last == 1 {
 		return nil
 	}
-	var back []driverRound
+	var withdrawn []driverRound
 	err := b.db.Raw(`SELECT driver_id, MIN(round) round FROM claims WHERE dispatch_id = ? AND driver_id IN ? AND outcome = 'WITHDRAWN'
-		GROUP BY driver_id`, b.d.ID, drivers).Scan(&back).Error
-	for _, first := range back {
+		GROUP BY driver_id`, b.d.ID, drivers).Scan(&withdrawn).Error
+	for _, first := range withdrawn {
 		for k, c := range b.contacts {
 			c.GaveBack = c.GaveBack || k.DriverID == first.DriverID && k.Round > first.Round
 		}

@@ -60,8 +60,8 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 			return err
 		}
 		elsewhere := tx.Where("push_token = ? AND NOT (driver_id = ? AND installation_id = ?)", v.PushToken, v.Driver, v.Installation)
-		var had []deviceRow
-		if err := elsewhere.Session(&gorm.Session{}).Limit(1).Find(&had).Error; err != nil {
+		var previous []deviceRow
+		if err := elsewhere.Session(&gorm.Session{}).Limit(1).Find(&previous).Error; err != nil {
 			return unavailable(err)
 		}
 		if err := elsewhere.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
@@ -76,8 +76,8 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 			return nil
 		}
 		detail["installation_id"] = v.Installation
-		if len(had) > 0 {
-			detail["token_was_of"] = string(had[0].DriverID)
+		if len(previous) > 0 {
+			detail["token_was_of"] = string(previous[0].DriverID)
 		}
 		return auditCoalesced(tx, dispatch.AuditDevicePut, string(v.Driver), detail, now)
 	})
@@ -129,12 +129,12 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 		if err != nil {
 			return err
 		}
-		its := tx.Where("driver_id = ? AND installation_id = ?", driver, installation)
+		registered := tx.Where("driver_id = ? AND installation_id = ?", driver, installation)
 		var rows []deviceRow
-		if err := its.Session(&gorm.Session{}).Find(&rows).Error; err != nil || len(rows) == 0 {
+		if err := registered.Session(&gorm.Session{}).Find(&rows).Error; err != nil || len(rows) == 0 {
 			return unavailable(err)
 		}
-		if err := its.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
+		if err := registered.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
 			return unavailable(err)
 		}
 		detail := deviceChanges(rows[0].device(), dispatch.Device{})

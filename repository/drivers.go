@@ -78,12 +78,12 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 // SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		moved := tx.Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
+		changed := tx.Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
 			Updates(map[string]any{
 				"on_duty": onDuty, "version": gorm.Expr("version + 1"), "updated_at": gorm.Expr(s.dialect.now()),
 			})
-		if moved.Error != nil || moved.RowsAffected == 0 {
-			return unavailable(moved.Error)
+		if changed.Error != nil || changed.RowsAffected == 0 {
+			return unavailable(changed.Error)
 		}
 		now, err := s.clock(tx)
 		if err != nil {

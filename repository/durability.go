@@ -152,7 +152,7 @@ func groupProblems(ctx context.Context, db *sql.DB) ([]string, error) {
 
 // replicas counts the connected replicas. MariaDB has the number in its status.
 func replicas(ctx context.Context, db *sql.DB, status map[string]string) (n int, err error) {
-	if connected, told := status["Slaves_connected"]; told {
+	if connected, known := status["Slaves_connected"]; known {
 		return strconv.Atoi(connected)
 	}
 	const unknownSyntax = 1064 // before MySQL 8.0.22

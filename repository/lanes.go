@@ -139,9 +139,9 @@ func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.Lanes]int, lan
 // leaseRows leases the rows of a table that the query due finds, and returns their keys. On a server, due also locks them.
 func leaseRows[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
 	now, term := o.dialect.now(), o.Term.Microseconds()
-	take := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
+	lease := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
 	if o.dialect.skipLocked == "" {
-		err = o.relay.WithContext(ctx).Raw(take+"("+due+") RETURNING "+key, append([]any{o.Owner, term}, args...)...).Scan(&keys).Error
+		err = o.relay.WithContext(ctx).Raw(lease+"("+due+") RETURNING "+key, append([]any{o.Owner, term}, args...)...).Scan(&keys).Error
 		return keys, unavailable(err)
 	}
 	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
@@ -149,7 +149,7 @@ func leaseRows[K ~string](ctx context.Context, o *Outbox, table, key, due string
 		if err != nil || len(keys) == 0 {
 			return unavailable(err)
 		}
-		return unavailable(tx.Exec(take+"?", o.Owner, term, keys).Error)
+		return unavailable(tx.Exec(lease+"?", o.Owner, term, keys).Error)
 	})
 	if err != nil {
 		return nil, err

@@ -67,16 +67,16 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 
 	s := &Store{log: log}
-	impatient := config.Clone()
-	impatient.ReadTimeout, impatient.WriteTimeout = claimIOTimeout, claimIOTimeout
-	claims, err := newPrimary(impatient, neverRecheck) // its statements contain the check
+	quick := config.Clone()
+	quick.ReadTimeout, quick.WriteTimeout = claimIOTimeout, claimIOTimeout
+	claims, err := newPrimary(quick, neverRecheck) // its statements contain the check
 	if err != nil {
 		return nil, err
 	}
 	if s.claims, err = s.mysqlPool(claims, claimConns); err != nil {
 		return nil, err
 	}
-	if s.writes, err = s.primaryPool(impatient, writeConns, 0); err != nil {
+	if s.writes, err = s.primaryPool(quick, writeConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	reading := config.Clone()
@@ -87,14 +87,14 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if s.relay, err = s.primaryPool(config, relayConns, relayRecheck); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.doors, err = s.primaryPool(impatient, doorConns, 0); err != nil {
+	if s.doors, err = s.primaryPool(quick, doorConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	pinged, err := newPrimary(impatient, 0)
+	probed, err := newPrimary(quick, 0)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	probe := limitPool(sql.OpenDB(pinged), 1)
+	probe := limitPool(sql.OpenDB(probed), 1)
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
 		name:                 migrations.MySQL,
@@ -115,12 +115,12 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 		},
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			// A migration step on a large table takes long, and so does the wait for another process's step.
-			patient := config.Clone()
-			patient.ReadTimeout, patient.WriteTimeout = 0, 0
-			patient.RejectReadOnly = false // the operator gets the server's error
+			slow := config.Clone()
+			slow.ReadTimeout, slow.WriteTimeout = 0, 0
+			slow.RejectReadOnly = false // the operator gets the server's error
 			// A session that waits for another one's step must not end.
-			patient.Params[sessionTimeout] = strconv.Itoa(migrateSessionSeconds)
-			connector, err := driver.NewConnector(patient)
+			slow.Params[sessionTimeout] = strconv.Itoa(migrateSessionSeconds)
+			connector, err := driver.NewConnector(slow)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -137,16 +137,16 @@ func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox
 
 func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification, error) {
 	now := s.dialect.now()
-	moved := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
+	revived := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
 		" WHERE id = ? AND state = 2 AND expires_at > "+now, id)
-	if moved.Error != nil {
-		return outbox.Notification{}, unavailable(moved.Error)
+	if revived.Error != nil {
+		return outbox.Notification{}, unavailable(revived.Error)
 	}
 	n, err := notification(tx, id)
 	if err != nil {
 		return n, err
 	}
-	if moved.RowsAffected == 1 {
+	if revived.RowsAffected == 1 {
 		if err := s.checkNotObsolete(tx, n); err != nil {
 			return n, err
 		}

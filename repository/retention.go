@@ -33,12 +33,12 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 		for i, h := range left {
 			others := len(left) - i - 1
 			share := (limit - n + others) / (others + 1)
-			swept, err := s.deleteExpired(ctx, h, share)
-			n += swept
+			deleted, err := s.deleteExpired(ctx, h, share)
+			n += deleted
 			if err != nil {
 				return n, err
 			}
-			if swept == share {
+			if deleted == share {
 				more = append(more, h)
 			}
 		}

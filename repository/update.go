@@ -121,10 +121,10 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 // round is the one that they tapped in, 0 for the current one. Reannounce returns false if the dispatch is not open in that
 // round. QuietError if the last announcement is less than quiet ago; quiet doubles with each announcement within an hour.
 func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
-	told := false
+	announced := false
 	_, err := s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		events := d.Reannounce(round, now)
-		if told = len(events) > 0; !told {
+		if announced = len(events) > 0; !announced {
 			return nil, nil
 		}
 		var before struct{ Times, Last int64 }
@@ -140,7 +140,7 @@ func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet
 		}
 		return events, nil
 	})
-	return told && err == nil, err
+	return announced && err == nil, err
 }
 
 const (
