@@ -79,7 +79,7 @@ func childMigrates(url string) error {
 	return err
 }
 
-// mortal is a driver whose process dies before it executes a certain statement.
+// mortal is a database driver whose process dies before it executes a certain statement.
 type mortal struct{ driver.Driver }
 
 type sqliteConn interface {
@@ -359,7 +359,7 @@ func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 	})
 }
 
-// Whoever loses the lock ends, since another process may migrate now.
+// A process that loses the lock ends, since another process may migrate now.
 func TestLosesTheLock(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		b := block(t, newURL(t))

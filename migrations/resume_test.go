@@ -208,7 +208,7 @@ func TestCutOffByAnotherVersion(t *testing.T) {
 	})
 }
 
-// What others have made by hand is not taken for a statement's effect, where a note would be there.
+// What an operator has created by hand is not taken for a statement's effect, where a journal would have a record.
 func TestMadeByOthers(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		db := openConfig(t, configOf(t, newURL(t)))

@@ -35,7 +35,7 @@ func (h heard) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The files are taken apart as goose does, which executed them before.
+// The files are split as goose splits them, which executed them before.
 func TestStatementsAreGoose(t *testing.T) {
 	address, name, _ := strings.Cut(strings.TrimPrefix(servertest.MariaDBURL(t), "mysql://"), "/")
 	account, address, _ := strings.Cut(address, "@")

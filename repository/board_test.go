@@ -25,7 +25,7 @@ func (db *database) unseen(t *testing.T, region string) []dispatch.ID {
 	return b.UnseenIDs
 }
 
-// TestUnseen: who has been open for a minute, in a round of that age, and was seen by nobody in it; the oldest first.
+// TestUnseen: the board lists offers that are open for a minute in a round of that age and unseen in it; the oldest first.
 func TestUnseen(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ago := func(d time.Duration, edit func(*dispatch.Dispatch)) dispatch.ID {

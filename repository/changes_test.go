@@ -68,7 +68,7 @@ func TestChangesAmongTaps(t *testing.T) {
 	})
 }
 
-// An offer that is extended is the same offer: somebody gets it, and it stands longer unless they were first.
+// An extended offer is the same offer: one driver gets it, and it is extended unless a driver was first.
 func TestExtensionsAmongTaps(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 6)
@@ -163,7 +163,7 @@ func TestWaitingOffersEndWithTheirDispatch(t *testing.T) {
 	})
 }
 
-// Whoever wrote the pushes while the offer was extended had not seen that.
+// An expansion that runs during an extension may have read the old end.
 func TestAPushWrittenBeforeTheExtensionStandsAsLong(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
@@ -179,7 +179,7 @@ func TestAPushWrittenBeforeTheExtensionStandsAsLong(t *testing.T) {
 	})
 }
 
-// A window that changes is told to nobody's phone; terms that change, to everybody's who could take it now.
+// No push announces a changed window; changed terms are pushed to every driver that could accept them now.
 func TestWhoIsToldOfAChange(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 2)

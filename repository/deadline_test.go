@@ -22,7 +22,7 @@ func (db *database) works(t *testing.T, mark string) bool {
 	return db.count(t, "information_schema.processlist WHERE info LIKE CONCAT('%/* ', ?, ' */%') AND id <> CONNECTION_ID()", mark) > 0
 }
 
-// A read that takes too long ends on the server, also when nobody waits for it any more.
+// A read that takes too long ends on the server, also after its client is gone.
 func TestReadsEndOnTheServer(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		t.Parallel()

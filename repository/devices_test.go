@@ -108,8 +108,8 @@ func TestTenDevices(t *testing.T) {
 	})
 }
 
-// TestTokensAtOnce: whoever comes at the same time with the same token, installation or each other's tokens, all are
-// served, and in the end each token, and each installation, has one device.
+// TestTokensAtOnce: concurrent registrations with the same token, the same installation or each other's tokens all succeed,
+// and in the end each token and each installation has one device.
 func TestTokensAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		const n = 24
@@ -322,8 +322,8 @@ func TestFunnel(t *testing.T) {
 	})
 }
 
-// TestFunnelForgets who was told in a round that has been over for longer than notifications are kept, and in none that
-// is not over for that long.
+// TestFunnelForgets: the funnel forgets the notified drivers of a round that ended longer ago than notifications are kept, and
+// of no other round.
 func TestFunnelForgets(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]

@@ -63,7 +63,7 @@ func eachClockwork(t *testing.T, on func(*testing.T, func(*testing.T, *database)
 	}
 }
 
-// taken adds n dispatches that were accepted two days ago by a driver each.
+// taken adds n dispatches, each accepted two days ago by a driver of its own.
 func (db *database) taken(t testing.TB, n int) []dispatch.ID {
 	t.Helper()
 	ids := make([]dispatch.ID, n)
@@ -102,7 +102,7 @@ func (c clockwork) mustHave(t testing.TB, db *database, want int, ids ...dispatc
 	}
 }
 
-// No more than asked for, those whose time came first, and the next call goes on.
+// A call ends no more than its limit, the earliest first, and the next call goes on.
 func TestDueByAndBy(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 7)
@@ -139,7 +139,7 @@ func TestDueOnce(t *testing.T) {
 	})
 }
 
-// What is committed is told of once, by the process that did it.
+// The process that commits an event announces it once.
 func TestDueIsTold(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
@@ -185,7 +185,7 @@ func TestDueByTheDatabasesClock(t *testing.T) {
 	}
 }
 
-// One that somebody holds is left for the next time, and the others are not.
+// A row that another session has locked is left for the next call; the others are not.
 func TestDueAndHeld(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 3)
@@ -283,7 +283,7 @@ func TestDueAndADeadlock(t *testing.T) {
 	})
 }
 
-// Nobody knows of the first whether it was committed: it was, and is not done again.
+// The reply to the first COMMIT is lost: the change is committed, and is not repeated.
 func TestDueAndTheReplyOfTheCommitIsLost(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 2)

@@ -135,7 +135,7 @@ func TestDurabilityOfAGroup(t *testing.T) {
 	openWarned(t, g.Primary().URL(t)).mustWarn(t)
 }
 
-// An account that may not look is told so, and what it would take.
+// An account without the privilege gets a warning that names the missing grant.
 func TestDurabilityUnseen(t *testing.T) {
 	r := servertest.StartMySQLReplication(t)
 	rawURL := r.Primary.URL(t)

@@ -212,7 +212,7 @@ func TestBacklogOfTurns(t *testing.T) {
 
 func parts(n int) func(*OutboxOptions) { return func(o *OutboxOptions) { o.Part = n } }
 
-// A large audience is written in parts, by whoever has the event, and each of it is told once.
+// A large audience is written in parts by the owner of the event, and each device is notified once.
 func TestAPartAtATime(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		const phones = 25
@@ -257,7 +257,7 @@ func TestAPartAtATime(t *testing.T) {
 	})
 }
 
-// The rest of an audience is not offered what is taken by then; the winner hears before all offers are dropped.
+// The rest of an audience gets no offer once the dispatch is taken; the winner is notified before all offers are dropped.
 func TestAPartThatComesTooLate(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 25)

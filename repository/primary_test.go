@@ -125,7 +125,7 @@ func TestAServerBecomesReadOnlyBeforeTheUpdate(t *testing.T) {
 	})
 }
 
-// What a server that takes no writes any more has, the one that does may lack: nobody can say that the claim is made.
+// A claim that only a demoted server has may be missing on the new primary: its result is unknown.
 func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
@@ -190,7 +190,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	}
 }
 
-// A dial that leads to a read-only server is not repeated at once by each who asks.
+// After a dial that leads to a read-only server, concurrent callers do not dial it again at once.
 func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		u, err := url.Parse(db.url)
@@ -230,7 +230,7 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return c.Connector.Connect(ctx)
 }
 
-// Each connection ends at an age of its own, when nobody uses it.
+// An idle connection ends at an age of its own.
 func TestConnectionsAge(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		pool, err := db.general.DB()

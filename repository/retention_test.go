@@ -264,7 +264,7 @@ func TestPruneIsFair(t *testing.T) {
 	})
 }
 
-// Who was told of an offer without an end is forgotten some day, too.
+// Sent notifications of an offer without an end are deleted some day, too.
 func TestOfferWithoutAnEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		never := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)

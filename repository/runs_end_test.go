@@ -86,7 +86,7 @@ func TestExtendRun(t *testing.T) {
 	})
 }
 
-// What was given back is anybody's at once, and nobody has died of it.
+// Any instance may take over an interrupted run at once, and the attempt does not count as a death.
 func TestInterruptRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -124,7 +124,7 @@ func TestInterruptRun(t *testing.T) {
 	})
 }
 
-// Whoever was overtaken is told, and changes nothing: while another is at it, and when that one has ended.
+// An instance whose run was taken over gets an error and changes nothing, during the new attempt and after it.
 func TestWhoWasOvertakenChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -227,7 +227,7 @@ func (db *database) deadlocks(t testing.TB) (n int) {
 	return n
 }
 
-// Many conclude, begin, ask and extend at once: nobody waits for another in a circle.
+// Many instances conclude, begin, request and renew at once without a deadlock.
 func TestNobodyWaitsInACircle(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
