@@ -40,10 +40,10 @@ mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repos
 mutant "the UPDATE without opens_at" $claim '"opens_at <= "+s.dialect.now()' '"1 = 1"' ./repository "$conditions"
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
-mutant "the driver's other claims overlooked" $claim "seen.claims + 1" "seen.claims + 2" ./repository "$conditions"
+mutant "the driver's other claims overlooked" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository "$conditions"
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest TestReplyOfCommitIsLost
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
-mutant "a lost COMMIT taken for a failed one" repository/store.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
+mutant "a lost COMMIT taken for a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" ./systemtest TestClientHangsUp
 mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
@@ -57,7 +57,7 @@ mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' 
 mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
 mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0, f.turnedAway...)" "_ = a.chaser" ./service .
 mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" ./systemtest TestInstanceIsKilled
-mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
+mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
 mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" ./systemtest TestRounds
 mutant "losers ask Redis though the process knows" service/gate.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
@@ -69,7 +69,7 @@ mutant "withdrawals without a limit" dispatch/withdrawals.go "if wait > 0 {" "if
 mutant "a driver who can't win keeps others out" service/accept.go "if vain && a.gate.setAside(tap.Driver) {" "if vain && false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
 mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestAServerThatIsReadOnly
-mutant "a demoted server answers reads" repository/primary.go "c.primary.every < 0 || time.Since(c.asked) < c.primary.every" "true" ./repository TestAServerThatIsReadOnly
+mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestAServerThatIsReadOnly
 
 suite=TestRedisConforms/Together
 mutant "a lease trusted until the server ends it, and longer" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
@@ -115,10 +115,10 @@ mutant "a lease that is no lease" repository/lanes.go 'SET claim = ?, next_at = 
 mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "what was not sent is kept at the end" notify/relay.go "r.giveBackAll(all, 0)" "_ = all" ./notify 'TestRelayEnds/sqlite'
-mutant "all of a large audience has one turn" repository/lanes.go "return e.turns[l] + 1 + int64(i/atOneTurn)" "return e.turns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
+mutant "all of a large audience has one turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
 mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneOwn" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
 mutant "one event after the other" notify/lanes.go "r.at++" "_ = r" ./notify TestEventsTakeTurns
-mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.left {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
+mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
 mutant "a storm of 503 pauses nothing" notify/channel.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestChannelBacksOff'
 mutant "a full quota burns attempts" notify/send.go "case Quota:
 		s.After" "case Quota:

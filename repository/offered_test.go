@@ -14,8 +14,8 @@ import (
 	"firsttap/testkit"
 )
 
-// Of many who decline at once, and of one driver who does so many times, each is written once; the dispatch neither moves
-// nor is it waited for.
+// Concurrent declines of many drivers, and many by one driver, are written once for each driver; they neither change nor lock
+// the dispatch.
 func TestDeclineOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers, d := db.drivers(t, 5), db.add(t, nil)
@@ -50,7 +50,7 @@ func TestDeclineOnce(t *testing.T) {
 	})
 }
 
-// Whoever has seen an offer can decline it and the other way round, and both are kept.
+// A driver can see an offer before or after declining it, and both times are kept.
 func TestSeenAndDeclined(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v, d := db.drivers(t, 2), db.add(t, nil)
@@ -165,7 +165,7 @@ func TestStandings(t *testing.T) {
 	})
 }
 
-// How a round ended is told by what came after it.
+// What follows a round shows how it ended.
 func TestHowRoundsEnded(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v, d := db.drivers(t, 2), db.add(t, nil)

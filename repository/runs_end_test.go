@@ -87,7 +87,7 @@ func TestExtendRun(t *testing.T) {
 	})
 }
 
-// What was given back is anybody's at once, and nobody has died of it.
+// Any instance may take over an interrupted run at once, and the attempt does not count as a death.
 func TestInterruptRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -125,7 +125,7 @@ func TestInterruptRun(t *testing.T) {
 	})
 }
 
-// Whoever was overtaken is told, and changes nothing: while another is at it, and when that one has ended.
+// An instance whose run was taken over gets an error and changes nothing, during the new attempt and after it.
 func TestWhoWasOvertakenChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -198,10 +198,10 @@ func TestConcludeAllOrNothing(t *testing.T) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		before := db.ledger(t)
 		err := db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
-			return errors.Join(insert(run)(ctx, tx), errMoved)
+			return errors.Join(insert(run)(ctx, tx), errConflict)
 		})
 		mustBeError(t, "work that fails", err, dispatch.ErrUnavailable)
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, errConflict) {
 			t.Errorf("why is lost: %v", err)
 		}
 		mustBeError(t, "SQL that fails", db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
@@ -228,7 +228,7 @@ func (db *database) deadlocks(t testing.TB) (n int) {
 	return n
 }
 
-// Many conclude, begin, ask and extend at once: nobody waits for another in a circle.
+// Many instances conclude, begin, request and renew at once without a deadlock.
 func TestNobodyWaitsInACircle(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)

@@ -49,7 +49,7 @@ func (w *watched) take() []string {
 	return said
 }
 
-// Whoever watches hears of each statement of a claim, of its end, and of nothing that was not sent.
+// Watch is called for each statement of a claim, for its end, and for nothing that was not sent.
 func TestWatch(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		w, ctx := &watched{}, context.WithValue(t.Context(), watchKey{}, true)

@@ -8,7 +8,7 @@ import (
 	"firsttap/cronjob"
 )
 
-// A database whose clock was a day ahead for a while leaves times that have not come yet. The job goes on all the same.
+// A clock that was a day ahead leaves times in the future. The job goes on all the same.
 func TestJobOfAClockThatWasAhead(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -32,7 +32,7 @@ func TestJobOfAClockThatWasAhead(t *testing.T) {
 		if n := db.count(t, "job_runs WHERE slot = ?", tomorrow); n != 0 {
 			t.Error("tomorrow's slot counts as run")
 		}
-		// A run of that time, whose instance is gone: it may be taken over when its term is over, and not tomorrow.
+		// A run from that time, whose instance is gone, may be taken over after its term, and not only tomorrow.
 		db.exec(t, "UPDATE job_runs SET alive_until = ? WHERE status = 'RUNNING'", tomorrow)
 		var running *cronjob.RunningError
 		if _, err := db.begin(t, "ins_c", now); !errors.As(err, &running) || running.Left > term {
@@ -40,7 +40,7 @@ func TestJobOfAClockThatWasAhead(t *testing.T) {
 		}
 		db.mustEnd(t, got, cronjob.Succeeded)
 		// A little ahead is waited for.
-		soon := micros(db.now(t).Add(mostAhead / 2))
+		soon := micros(db.now(t).Add(maxClockSkew / 2))
 		db.exec(t, "UPDATE jobs SET slot = ?", soon)
 		if _, err := db.begin(t, "ins_d", now); !errors.Is(err, cronjob.ErrNotDue) {
 			t.Errorf("got %v, want %v", err, cronjob.ErrNotDue)

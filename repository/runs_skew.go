@@ -9,14 +9,14 @@ import (
 	"firsttap/cronjob"
 )
 
-// mostAhead is by how much the clock of a database that takes over may be behind the one that a job's times are of. A
-// job waits until such times have come, so that it runs once for each of its slots.
-const mostAhead = time.Minute
+// maxClockSkew bounds how far the clock of a database that takes over may be behind its predecessor's. A job whose times are
+// ahead by less waits for them, so that it runs once for each slot.
+const maxClockSkew = time.Minute
 
-// takeBack corrects the times of a locked job that are further ahead than that: a clock was wrong once, and the job would
-// stand still until they come. What has run for slots that are still to come does not count.
-func (s *Store) takeBack(tx *gorm.DB, state *cronjob.State, now time.Time, term time.Duration) error {
-	latest := now.Add(mostAhead)
+// correctFutureTimes resets the times of a locked job that are ahead by more than maxClockSkew: a clock was wrong, and the job
+// would wait for these times. It deletes ended runs of slots that are that far ahead.
+func (s *Store) correctFutureTimes(tx *gorm.DB, state *cronjob.State, now time.Time, term time.Duration) error {
+	latest := now.Add(maxClockSkew)
 	changes := map[string]any{}
 	if state.RegisteredAt.After(latest) {
 		state.RegisteredAt = now
@@ -29,7 +29,7 @@ func (s *Store) takeBack(tx *gorm.DB, state *cronjob.State, now time.Time, term 
 		}
 	}
 	if state.Slot != nil && state.Slot.After(latest) {
-		err := tx.Exec("DELETE FROM job_runs WHERE job = ? AND slot > ? AND status NOT IN ?", state.Name, micros(latest), openRuns).Error
+		err := tx.Exec("DELETE FROM job_runs WHERE job = ? AND slot > ? AND status NOT IN ?", state.Name, micros(latest), unfinished).Error
 		if err != nil {
 			return unavailable(err)
 		}
@@ -38,7 +38,7 @@ func (s *Store) takeBack(tx *gorm.DB, state *cronjob.State, now time.Time, term 
 		if err != nil {
 			return unavailable(err)
 		}
-		s.log.Warn("a job's last slot was ahead of the database's clock, which must have been wrong; it is taken back, and the job runs again",
+		s.log.Warn("a job's last slot is ahead of the database's clock, which must have been wrong; the slot is reset and the job will run again",
 			"job", state.Name, "slot", *state.Slot, "now", now)
 		state.Slot, changes["slot"] = nil, nil
 		if last.Valid {
@@ -51,7 +51,7 @@ func (s *Store) takeBack(tx *gorm.DB, state *cronjob.State, now time.Time, term 
 		if r.AliveUntil == nil || !r.AliveUntil.After(latest.Add(term)) {
 			continue
 		}
-		s.log.Warn("a run's time was ahead of the database's clock, which must have been wrong; it may be taken over when its term is over",
+		s.log.Warn("a run's lease is ahead of the database's clock, which must have been wrong; it is cut to one term, and then the run may be taken over",
 			"job", r.Job, "slot", r.Slot, "until", *r.AliveUntil, "now", now)
 		until := now.Add(term)
 		r.AliveUntil = &until

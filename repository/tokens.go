@@ -8,18 +8,18 @@ import (
 	"firsttap/dispatch"
 )
 
-// RevokeTokens ends every token that the driver was issued before. The driver's version stays: a revocation changes nothing
-// about who may take what. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
+// RevokeTokens revokes every token that was issued to the driver before. The driver's version stays the same, as a
+// revocation does not change which dispatches the driver may accept. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispatch.Revocation, error) {
 	var r dispatch.Revocation
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {
 			return err
 		}
 		r = dispatch.Revocation{Driver: id, Generation: row.TokenGeneration + 1, At: now}
 		if before := fromOptionalMicros(row.TokensRevokedAt); before != nil && before.After(now) {
-			r.At = *before // the clock was set back
+			r.At = *before // the database's clock was set back
 		}
 		err = tx.Exec("UPDATE drivers SET token_generation = ?, tokens_revoked_at = ? WHERE id = ?", r.Generation, micros(r.At), id).Error
 		if err != nil {
@@ -30,8 +30,8 @@ func (s *Store) RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispatc
 	return r, err
 }
 
-// Revocations returns the newest revocation of each driver who has ever had one, by an index that holds nobody else. Not only
-// those of late: a look by time would miss one that was written by a clock that is behind, or committed late.
+// Revocations returns the newest revocation of each driver that has one, from an index of those drivers only. It returns old
+// ones, too: a query by time would miss a revocation that was committed late or written by a clock that is behind.
 func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) {
 	var rows []driverRow
 	err := s.general.WithContext(ctx).Select("id", "token_generation", "tokens_revoked_at").Where("token_generation > 0").Find(&rows).Error
@@ -46,4 +46,21 @@ func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) 
 		}
 	}
 	return all, nil
+}
+
+// NoteToken audits that a token is issued to the driver, and returns the token's generation. ErrDriverNotFound. The token
+// must not be issued unless the error is nil.
+func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
+	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockDriver(tx, id)
+		if err != nil {
+			return err
+		}
+		generation = row.TokenGeneration
+		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
+			return err
+		}
+		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)
+	})
+	return generation, err
 }

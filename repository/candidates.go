@@ -18,8 +18,8 @@ SELECT v.id, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspen
     AND o.work_ends_at > ? AND o.work_starts_at < ?)
 FROM drivers v`
 
-// EachCandidate has look see every driver as a candidate for work on these terms, whether pushes reach them, and the time
-// it was then by the database's clock, which it returns. look is called by the caller's goroutine and must not use the Store.
+// EachCandidate calls look for every driver as a candidate for these terms, with whether the driver has a device for pushes,
+// and the database's time, which it returns. It calls look on the caller's goroutine; look must not use the Store.
 func (s *Store) EachCandidate(ctx context.Context, terms dispatch.Terms,
 	look func(c dispatch.Candidate, reachable bool, now time.Time),
 ) (now time.Time, err error) {

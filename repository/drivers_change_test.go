@@ -198,17 +198,17 @@ func TestListDrivers(t *testing.T) {
 func TestCursorsOfLists(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
-		for _, cursor := range []string{"x", "' OR 1=1 --", "dsp_\x00", "한국", strings.Repeat("a", 100)} {
-			page := dispatch.Page{Limit: 1, Cursor: cursor}
+		for _, id := range []string{"x", "' OR 1=1 --", "dsp_\x00", "한국", strings.Repeat("a", 100)} {
+			page := func(list byte) dispatch.Page { return dispatch.Page{Limit: 1, Cursor: cursor(list, 0, id)} }
 			for what, list := range map[string]func(context.Context) error{
 				"drivers": func(ctx context.Context) error {
-					_, _, err := db.Drivers(ctx, dispatch.DriverQuery{Page: page})
+					_, _, err := db.Drivers(ctx, dispatch.DriverQuery{Page: page(driverList)})
 					return err
 				},
-				"devices": func(ctx context.Context) error { _, _, err := db.Devices(ctx, v.ID, page); return err },
-				"keys":    func(ctx context.Context) error { _, _, err := db.Keys(ctx, page); return err },
+				"devices": func(ctx context.Context) error { _, _, err := db.Devices(ctx, v.ID, page(deviceList)); return err },
+				"keys":    func(ctx context.Context) error { _, _, err := db.Keys(ctx, page(keyList)); return err },
 				"audit": func(ctx context.Context) error {
-					_, _, err := db.Audit(ctx, dispatch.AuditQuery{Page: page})
+					_, _, err := db.Audit(ctx, dispatch.AuditQuery{Page: page(auditList)})
 					return err
 				},
 			} {

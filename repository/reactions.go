@@ -2,21 +2,20 @@ package repository
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	"firsttap/dispatch"
 )
 
-// signaled is how far back a driver's signals go.
-const signaled = 30 * 24 * time.Hour
+// signalWindow is how far back a driver's signals go.
+const signalWindow = 30 * 24 * time.Hour
 
-// signaledLate is how far back those go that are of late.
-const signaledLate = 24 * time.Hour
+// recentWindow is how far back the recent ones go.
+const recentWindow = 24 * time.Hour
 
-// firstTapsSQL are a driver's first taps in the race for each offer: when its round began, when it opens if that is the
-// current one, and when it was pushed to them.
+// firstTapsSQL selects a driver's first tap in the race for each offer, when the offer's round began, when the dispatch opens
+// if that is the current round, and when the push service accepted the offer.
 const firstTapsSQL = `
 SELECT f.at, COALESCE((SELECT MIN(e.at) FROM events e WHERE e.dispatch_id = f.dispatch_id AND e.round = f.round), 0) began,
   CASE WHEN d.round = f.round THEN d.opens_at ELSE 0 END opens,
@@ -26,7 +25,7 @@ FROM (SELECT dispatch_id, round, MIN(at) at FROM attempts WHERE driver_id = ? AN
   GROUP BY dispatch_id, round) f
 JOIN dispatches d ON d.id = f.dispatch_id`
 
-// Signals returns how the driver has tapped in the last thirty days. ErrDriverNotFound.
+// Signals summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
 func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Signals, error) {
 	if _, err := s.Driver(ctx, v); err != nil {
 		return dispatch.Signals{}, err
@@ -36,7 +35,7 @@ func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Sign
 	if err != nil {
 		return dispatch.Signals{}, err
 	}
-	since, late := micros(now.Add(-signaled)), micros(now.Add(-signaledLate))
+	since, late := micros(now.Add(-signalWindow)), micros(now.Add(-recentWindow))
 	var signals dispatch.Signals
 	err = db.Raw(`SELECT (SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ?) taps, COUNT(*) wins,
 		COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END) withdrawn FROM claims WHERE driver_id = ? AND accepted_at >= ?`,
@@ -70,6 +69,3 @@ func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Sign
 	slices.Sort(signals.Reactions)
 	return signals, nil
 }
-
-// withNow puts the database's clock into a query.
-func withNow(query string, s *Store) string { return fmt.Sprintf(query, s.dialect.now()) }
