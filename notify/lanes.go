@@ -21,20 +21,20 @@ type lanes struct {
 
 // eventRing is a lane: the events of which something waits, and which of them is next.
 type eventRing struct {
-	of   map[dispatch.EventID]*eventLine
-	ring []*eventLine
-	at   int
+	byEvent  map[dispatch.EventID]*eventQueue
+	ring     []*eventQueue
+	position int
 }
 
-type eventLine struct {
-	event dispatch.EventID
-	wait  []*outbox.Push
+type eventQueue struct {
+	event  dispatch.EventID
+	pushes []*outbox.Push
 }
 
 func newLanes() *lanes {
 	l := &lanes{arrived: make(chan struct{}, 1)}
 	for i := range l.rings {
-		l.rings[i].of = map[dispatch.EventID]*eventLine{}
+		l.rings[i].byEvent = map[dispatch.EventID]*eventQueue{}
 	}
 	return l
 }
@@ -55,13 +55,13 @@ func (l *lanes) add(pushes []outbox.Push) {
 }
 
 func (r *eventRing) add(p *outbox.Push) {
-	e := r.of[p.Event]
+	e := r.byEvent[p.Event]
 	if e == nil {
-		e = &eventLine{event: p.Event}
-		r.of[p.Event] = e
+		e = &eventQueue{event: p.Event}
+		r.byEvent[p.Event] = e
 		r.ring = append(r.ring, e)
 	}
-	e.wait = append(e.wait, p)
+	e.pushes = append(e.pushes, p)
 }
 
 // empty reports whether nothing waits.
@@ -88,15 +88,15 @@ func (l *lanes) next() *outbox.Push {
 }
 
 func (r *eventRing) next() *outbox.Push {
-	r.at %= len(r.ring)
-	e := r.ring[r.at]
-	p := e.wait[0]
-	e.wait[0] = nil
-	if e.wait = e.wait[1:]; len(e.wait) > 0 {
-		r.at++
+	r.position %= len(r.ring)
+	e := r.ring[r.position]
+	p := e.pushes[0]
+	e.pushes[0] = nil
+	if e.pushes = e.pushes[1:]; len(e.pushes) > 0 {
+		r.position++
 	} else {
-		delete(r.of, e.event)
-		r.ring = slices.Delete(r.ring, r.at, r.at+1)
+		delete(r.byEvent, e.event)
+		r.ring = slices.Delete(r.ring, r.position, r.position+1)
 	}
 	return p
 }
@@ -115,19 +115,19 @@ func (l *lanes) remove(over func(*outbox.Push) bool) (removed []*outbox.Push) {
 func (r *eventRing) remove(over func(*outbox.Push) bool, removed []*outbox.Push) []*outbox.Push {
 	ring := r.ring[:0]
 	for _, e := range r.ring {
-		wait := e.wait[:0]
-		for _, p := range e.wait {
+		wait := e.pushes[:0]
+		for _, p := range e.pushes {
 			if over(p) {
 				removed = append(removed, p)
 			} else {
 				wait = append(wait, p)
 			}
 		}
-		clear(e.wait[len(wait):])
-		if e.wait = wait; len(wait) > 0 {
+		clear(e.pushes[len(wait):])
+		if e.pushes = wait; len(wait) > 0 {
 			ring = append(ring, e)
 		} else {
-			delete(r.of, e.event)
+			delete(r.byEvent, e.event)
 		}
 	}
 	clear(r.ring[len(ring):])
@@ -135,10 +135,10 @@ func (r *eventRing) remove(over func(*outbox.Push) bool, removed []*outbox.Push)
 	return removed
 }
 
-// all is what remove takes to empty the lanes.
-func all(*outbox.Push) bool { return true }
+// anyPush is what remove takes to empty the lanes.
+func anyPush(*outbox.Push) bool { return true }
 
-// overdue is what remove takes to give back what its dispatch may have overtaken, and what has a lease that runs short.
-func overdue(now time.Time, attempt time.Duration) func(*outbox.Push) bool {
-	return func(p *outbox.Push) bool { return now.Sub(p.Read) > believed || p.Leased.Sub(now) < attempt }
+// stale is what remove takes to give back what its dispatch may have overtaken, and what has a lease that runs short.
+func stale(now time.Time, attempt time.Duration) func(*outbox.Push) bool {
+	return func(p *outbox.Push) bool { return now.Sub(p.Read) > maxReadAge || p.Leased.Sub(now) < attempt }
 }

@@ -27,7 +27,7 @@ type relayMetrics struct {
 	distrusted atomic.Int64
 }
 
-func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
+func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 	m := &relayMetrics{
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_push_attempts_total", Help: "Requests to the push service, by what they came to.",
@@ -72,7 +72,7 @@ func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
 	if r == nil {
 		return m
 	}
-	state := func(name, help string, value func(channelState) float64) prometheus.Collector {
+	state := func(name, help string, value func(throttleState) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return value(c.state(time.Now())) })
 	}
@@ -80,9 +80,9 @@ func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
 		Name: "firsttap_push_distrusted", Help: "1 while too many tokens are called dead to be believed: no device is quarantined.",
 	}, func() float64 { return oneIf(time.Now().UnixNano() < m.distrusted.Load()) })
 	r.MustRegister(distrusted, m.results, m.unsent, m.delay, m.overflow, m.suspected, m.cleared, m.quarantined, m.platforms, m.topics, m.backlog, m.backlogAge,
-		state("firsttap_push_width", "How many requests may be under way.", func(s channelState) float64 { return float64(s.width) }),
-		state("firsttap_push_paused_seconds", "How long nothing is sent yet.", func(s channelState) float64 { return s.paused.Seconds() }),
-		state("firsttap_push_circuit_open", "1 while the push service refuses us.", func(s channelState) float64 { return oneIf(s.circuit != "") }))
+		state("firsttap_push_width", "How many requests may be under way.", func(s throttleState) float64 { return float64(s.limit) }),
+		state("firsttap_push_paused_seconds", "How long nothing is sent yet.", func(s throttleState) float64 { return s.paused.Seconds() }),
+		state("firsttap_push_circuit_open", "1 while the push service refuses us.", func(s throttleState) float64 { return oneIf(s.circuit != "") }))
 	return m
 }
 
@@ -93,24 +93,24 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-func (m *relayMetrics) dropped(reason string, n int) {
+func (m *relayMetrics) countDropped(reason string, n int) {
 	if n > 0 {
 		m.unsent.WithLabelValues(reason).Add(float64(n))
 	}
 }
 
-func (m *relayMetrics) started(p outbox.Push, now time.Time) {
+func (m *relayMetrics) observeDelay(p outbox.Push, now time.Time) {
 	if p.Attempts == 0 {
 		m.delay.WithLabelValues(string(p.Type)).Observe(max(0, now.Sub(p.At).Seconds()))
 	}
 }
 
-func (m *relayMetrics) attempted(o Outcome) {
+func (m *relayMetrics) countAttempt(o Outcome) {
 	m.results.WithLabelValues(string(o.Class)).Inc()
 }
 
-// judged counts what was noted of tokens.
-func (m *relayMetrics) judged(what judgement, devices []dispatch.Device) {
+// countVerdicts counts what was noted of tokens.
+func (m *relayMetrics) countVerdicts(what verdictKind, devices []dispatch.Device) {
 	switch what {
 	case underSuspicion:
 		m.suspected.Add(float64(len(devices)))
@@ -125,7 +125,7 @@ func (m *relayMetrics) judged(what judgement, devices []dispatch.Device) {
 	}
 }
 
-func (m *relayMetrics) topic(o Outcome) { m.topics.WithLabelValues(string(o.Class)).Inc() }
+func (m *relayMetrics) countTopicCall(o Outcome) { m.topics.WithLabelValues(string(o.Class)).Inc() }
 
 func (m *relayMetrics) platformClosed(p dispatch.Platform) {
 	m.platforms.WithLabelValues(string(p)).Inc()

@@ -79,13 +79,13 @@ const (
 	defaultDrain   = 10 * time.Second
 	// What a push service says of a living token by mistake is most likely over after a minute.
 	defaultSuspicion = time.Minute
-	// freshEvents bounds what this process has committed and not yet expanded. What is over is due when its lease ends.
-	freshEvents = 4096
-	// eventsAtOnce and pushesAtOnce bound one lease.
-	eventsAtOnce = 32
-	pushesAtOnce = 256
-	// freshAtOnce is how many of an event's pushes go straight from its expansion to the push service.
-	freshAtOnce = 64
+	// committedQueue bounds what this process has committed and not yet expanded. What is over is due when its lease ends.
+	committedQueue = 4096
+	// eventBatch and pushesAtOnce bound one lease.
+	eventBatch = 32
+	pushBatch  = 256
+	// committedBatch is how many of an event's pushes go straight from its expansion to the push service.
+	committedBatch = 64
 	// expanders is how many events are expanded at a time, beside one that somebody is told of whose job it is.
 	expanders = 2
 )
@@ -93,23 +93,23 @@ const (
 // Relay sends what the outbox holds. Any number of processes may run one on the same outbox.
 type Relay struct {
 	RelayOptions
-	channel *channel
-	settler *settler
-	tokens  *tokens
-	aside   *aside
-	metrics *relayMetrics
-	// own are the events that somebody is told of whose job it is, and fresh are all others: what is committed here.
-	own, fresh chan dispatch.EventID
-	due        chan struct{} // notifications
-	events     chan struct{}
-	ready      *lanes
-	leasing    sync.Mutex // held from a lease until what it has found is ready
+	throttle   *throttle
+	results    *resultWriter
+	deadTokens *deadTokens
+	suspects   *suspectQueue
+	metrics    *relayMetrics
+	// urgent are the events that somebody is told of whose job it is, and fresh are all others: what is committed here.
+	urgent, committed chan dispatch.EventID
+	pushesDue         chan struct{} // notifications
+	eventsDue         chan struct{}
+	ready             *lanes
+	leasing           sync.Mutex // held from a lease until what it has found is ready
 	// platforms are closed until then, because the push service can't reach them.
-	platformsMu sync.Mutex
-	platforms   map[dispatch.Platform]time.Time
-	// failed says that an event that is leased here could not be expanded.
-	failed  atomic.Bool
-	running sync.WaitGroup
+	platformsMu     sync.Mutex
+	closedPlatforms map[dispatch.Platform]time.Time
+	// expandFailed says that an event that is leased here could not be expanded.
+	expandFailed atomic.Bool
+	attempts     sync.WaitGroup
 }
 
 // NewRelay returns a Relay; Run makes it work.
@@ -117,32 +117,32 @@ func NewRelay(o RelayOptions) *Relay {
 	o.Poll, o.Attempt = cmp.Or(o.Poll, defaultPoll), cmp.Or(o.Attempt, defaultAttempt)
 	o.Retry, o.Drain = cmp.Or(o.Retry, defaultRetry), cmp.Or(o.Drain, defaultDrain)
 	o.Suspicion = cmp.Or(o.Suspicion, defaultSuspicion)
-	w, p := defaultWidth, defaultPauses
+	w, p := defaultLimits, defaultPauses
 	p.quota, p.first = cmp.Or(o.Quota, p.quota), cmp.Or(o.Pause, p.first)
 	if o.Width > 0 {
 		w.max, w.start = float64(o.Width), min(w.start, float64(o.Width))
 	}
 	r := &Relay{
-		RelayOptions: o, channel: newChannel(w, p),
-		own: make(chan dispatch.EventID, freshEvents), fresh: make(chan dispatch.EventID, freshEvents),
-		due: make(chan struct{}, 1), events: make(chan struct{}, 1), ready: newLanes(), platforms: map[dispatch.Platform]time.Time{},
+		RelayOptions: o, throttle: newThrottle(w, p),
+		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
+		pushesDue: make(chan struct{}, 1), eventsDue: make(chan struct{}, 1), ready: newLanes(), closedPlatforms: map[dispatch.Platform]time.Time{},
 	}
-	r.metrics = newRelayMetrics(o.Metrics, r.channel)
+	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
 	return r
 }
 
 // Committed hands over what this process has committed, and has leased as it wrote it. It never blocks.
 func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
-		to := r.fresh
+		to := r.committed
 		if tellings := e.Deliveries(); len(tellings) > 0 && tellings[0].To == dispatch.ToClaimant {
-			to = r.own
+			to = r.urgent
 		}
-		r.toExpand(to, e.ID)
+		r.enqueue(to, e.ID)
 	}
 }
 
-func (r *Relay) toExpand(to chan<- dispatch.EventID, event dispatch.EventID) {
+func (r *Relay) enqueue(to chan<- dispatch.EventID, event dispatch.EventID) {
 	select {
 	case to <- event:
 	default:
@@ -152,8 +152,8 @@ func (r *Relay) toExpand(to chan<- dispatch.EventID, event dispatch.EventID) {
 
 // Wake says that something may be due. It never blocks.
 func (r *Relay) Wake() {
-	wakeUp(r.events)
-	wakeUp(r.due)
+	wakeUp(r.eventsDue)
+	wakeUp(r.pushesDue)
 }
 
 // Run sends until ctx ends, then lets the attempts under way end, and gives back what it has leased and not sent. It
@@ -162,47 +162,47 @@ func (r *Relay) Run(ctx context.Context) {
 	// What is under way when ctx ends is settled all the same.
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.settler = newSettler(r.Outbox, r.channel, r.Log)
-	judged := newVerdicts(r.Devices, r.Log, r.metrics)
-	r.tokens = newTokens(judged, r.channel, r.Suspicion, r.Log, r.metrics)
-	r.aside = newAside(r.Suspicion)
+	r.results = newResultWriter(r.Outbox, r.throttle, r.Log)
+	judged := newVerdictWriter(r.Devices, r.Log, r.metrics)
+	r.deadTokens = newDeadTokens(judged, r.throttle, r.Suspicion, r.Log, r.metrics)
+	r.suspects = newSuspectQueue(r.Suspicion)
 	var loops, writing, judging sync.WaitGroup
-	writing.Go(func() { r.settler.run(lasting) })
+	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { judged.run(lasting) })
 	for range expanders {
-		loops.Go(func() { r.expandFresh(ctx, lasting, r.fresh) })
+		loops.Go(func() { r.expandCommitted(ctx, lasting, r.committed) })
 	}
-	loops.Go(func() { r.expandFresh(ctx, lasting, r.own) })
+	loops.Go(func() { r.expandCommitted(ctx, lasting, r.urgent) })
 	loops.Go(func() { r.expandDue(ctx, lasting) })
 	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
-	loops.Go(func() { r.try(ctx, lasting) })
-	loops.Go(func() { r.keepTopics(ctx) })
+	loops.Go(func() { r.sendSuspects(ctx, lasting) })
+	loops.Go(func() { r.maintainTopics(ctx) })
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Wait()
 
-	r.giveBackAll(all, 0)
-	r.leaveAside()
+	r.releaseAll(anyPush, 0)
+	r.releaseSuspects()
 	late := time.AfterFunc(r.Drain, stop)
 	defer late.Stop()
-	r.running.Wait() // attempts end with their context
+	r.attempts.Wait() // attempts end with their context
 	judged.finish()
 	judging.Wait()
-	r.settler.finish()
+	r.results.finish()
 	writing.Wait()
-	r.giveBackEvents()
+	r.releaseEvents()
 }
 
-func (r *Relay) giveBackEvents() {
-	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+func (r *Relay) releaseEvents() {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	if err := r.Outbox.GiveBackEvents(ctx); err != nil {
 		r.Log.Warn("events leased here are told of when the lease has ended", "error", err)
 	}
 }
 
-// expandFresh expands what this process has committed.
-func (r *Relay) expandFresh(ctx, lasting context.Context, fresh <-chan dispatch.EventID) {
+// expandCommitted expands what this process has committed.
+func (r *Relay) expandCommitted(ctx, lasting context.Context, fresh <-chan dispatch.EventID) {
 	for {
 		select {
 		case event := <-fresh:
@@ -213,20 +213,20 @@ func (r *Relay) expandFresh(ctx, lasting context.Context, fresh <-chan dispatch.
 	}
 }
 
-// againPause is how often at most what failed is due again before its lease ends.
-const againPause = 5 * time.Second
+// releasePause is how often at most what failed is due again before its lease ends.
+const releasePause = 5 * time.Second
 
 // expandDue expands what is due: what another process left, and what failed here while the database was away.
 func (r *Relay) expandDue(ctx, lasting context.Context) {
 	var again time.Time
 	for ctx.Err() == nil {
-		leased, err := r.Outbox.LeaseEvents(ctx, eventsAtOnce)
+		leased, err := r.Outbox.LeaseEvents(ctx, eventBatch)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("can't look for events to tell of", "error", err)
 		}
-		if err == nil && time.Since(again) >= againPause && r.failed.CompareAndSwap(true, false) {
+		if err == nil && time.Since(again) >= releasePause && r.expandFailed.CompareAndSwap(true, false) {
 			again = time.Now()
-			r.giveBackEvents()
+			r.releaseEvents()
 			continue
 		}
 		for i, event := range leased {
@@ -235,8 +235,8 @@ func (r *Relay) expandDue(ctx, lasting context.Context) {
 			}
 			r.expand(lasting, event, true)
 		}
-		if len(leased) < eventsAtOnce {
-			r.wait(ctx, r.events)
+		if len(leased) < eventBatch {
+			r.wait(ctx, r.eventsDue)
 		}
 	}
 }
@@ -247,46 +247,46 @@ const expandTime = 10 * time.Second
 func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, expandTime)
 	defer cancel()
-	places := r.channel.reserve(freshAtOnce, aheadFresh, time.Now())
+	places := r.throttle.reserve(committedBatch, aheadCommitted, time.Now())
 	told, err := r.Outbox.Expand(ctx, event, places)
-	r.channel.release(places - len(told.Pushes))
+	r.throttle.release(places - len(told.Pushes))
 	switch {
 	case errors.Is(err, dispatch.ErrNotLeased):
 		return
 	case err != nil:
-		r.failed.Store(true)
+		r.expandFailed.Store(true)
 		r.Log.Error("an event could not be told of and is tried again", "event", event, "error", err)
 		return
 	}
 	if late && r.Publish != nil {
 		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
 	}
-	r.metrics.dropped("superseded", told.Dropped)
+	r.metrics.countDropped("superseded", told.Dropped)
 	overtakes := !told.Event.Type.IsOffer() && told.Event.Type != dispatch.EventCreated
 	if overtakes {
-		r.overtake(&told.Dispatch)
+		r.releaseSuperseded(&told.Dispatch)
 	}
 	r.ready.add(told.Pushes)
 	if overtakes {
 		r.leasing.Lock() // what is being leased may have been read before
-		r.overtake(&told.Dispatch)
+		r.releaseSuperseded(&told.Dispatch)
 		r.leasing.Unlock()
 	}
 	if told.More {
-		r.toExpand(r.fresh, event) // behind all that wait
+		r.enqueue(r.committed, event) // behind all that wait
 	}
 	if told.Left > 0 {
-		wakeUp(r.due)
+		wakeUp(r.pushesDue)
 		if r.WakeOthers != nil {
 			r.WakeOthers()
 		}
 	}
 }
 
-// overtake gives back the offers of a dispatch that wait for the channel and are over. What tells so overtakes them: one
+// releaseSuperseded gives back the offers of a dispatch that wait for the channel and are over. What tells so overtakes them: one
 // that came after it would take its place on the phone.
-func (r *Relay) overtake(d *dispatch.Dispatch) {
-	r.giveBackAll(func(p *outbox.Push) bool {
+func (r *Relay) releaseSuperseded(d *dispatch.Dispatch) {
+	r.releaseAll(func(p *outbox.Push) bool {
 		return p.Dispatch.ID == d.ID && p.Type.IsOffer() && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
 	}, 0)
 }
@@ -294,23 +294,23 @@ func (r *Relay) overtake(d *dispatch.Dispatch) {
 // lease keeps as many pushes ready as the channel takes.
 func (r *Relay) lease(ctx, lasting context.Context) {
 	for ctx.Err() == nil {
-		places := r.channel.reserve(pushesAtOnce, ahead, time.Now())
+		places := r.throttle.reserve(pushBatch, ahead, time.Now())
 		if places == 0 {
-			r.wait(ctx, r.channel.roomy)
+			r.wait(ctx, r.throttle.room)
 			continue
 		}
-		pushes, dropped, err := r.leaseOnce(lasting, places)
+		pushes, dropped, err := r.leaseBatch(lasting, places)
 		leased := len(pushes)
 		for why, n := range dropped {
 			leased += n
-			r.metrics.dropped(why, n)
+			r.metrics.countDropped(why, n)
 		}
-		r.channel.release(places - len(pushes))
+		r.throttle.release(places - len(pushes))
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("can't look for notifications to send", "error", err)
 		}
 		if leased < places {
-			r.wait(ctx, r.due)
+			r.wait(ctx, r.pushesDue)
 			continue
 		}
 		r.awaitRoom(ctx)
@@ -320,7 +320,7 @@ func (r *Relay) lease(ctx, lasting context.Context) {
 // leaseTime bounds one lease. It does not end with the Relay: what was leased by then has to be given back.
 const leaseTime = 10 * time.Second
 
-func (r *Relay) leaseOnce(ctx context.Context, places int) (pushes []outbox.Push, dropped map[string]int, err error) {
+func (r *Relay) leaseBatch(ctx context.Context, places int) (pushes []outbox.Push, dropped map[string]int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaseTime)
 	defer cancel()
 	r.leasing.Lock()
@@ -332,8 +332,8 @@ func (r *Relay) leaseOnce(ctx context.Context, places int) (pushes []outbox.Push
 
 // awaitRoom waits until a lease is worth its transaction.
 func (r *Relay) awaitRoom(ctx context.Context) {
-	for ctx.Err() == nil && !r.channel.worthwhile(time.Now()) {
-		r.wait(ctx, r.channel.roomy)
+	for ctx.Err() == nil && !r.throttle.worthLease(time.Now()) {
+		r.wait(ctx, r.throttle.room)
 	}
 }
 

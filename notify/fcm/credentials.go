@@ -22,10 +22,10 @@ const (
 	fetchTimeout = 10 * time.Second
 	// fetchPause is for how long nobody asks again after that failed.
 	fetchPause = time.Second
-	// fetchEarly is how long before its end an access token is replaced. The library itself keeps one until 225 s before.
-	fetchEarly = 200 * time.Second
-	// spentEarly is how long before its end it is not used any more, as the clocks may differ.
-	spentEarly = 10 * time.Second
+	// renewBefore is how long before its end an access token is replaced. The library itself keeps one until 225 s before.
+	renewBefore = 200 * time.Second
+	// expiryMargin is how long before its end it is not used any more, as the clocks may differ.
+	expiryMargin = 10 * time.Second
 )
 
 // scopes returns what the access token is for. The role of the account bounds what it may do.
@@ -101,17 +101,17 @@ type credentialsError struct{ error }
 
 func (e credentialsError) Unwrap() error { return e.error }
 
-// bearer keeps an access token. At most one request for a new one is under way, and whoever needs it waits no longer
+// tokenCache keeps an access token. At most one request for a new one is under way, and whoever needs it waits no longer
 // than their context: the library holds a mutex meanwhile, so that a token service that hangs would hold up all attempts
 // one after the other. It is safe for concurrent use.
-type bearer struct {
+type tokenCache struct {
 	source auth.TokenProvider
 	quota  string // the project that pays, "" for the account's
 	now    func() time.Time
 
-	life    context.Context // of the requests; ends with close
-	end     context.CancelFunc
-	running sync.WaitGroup
+	lifetime context.Context // of the requests; ends with close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
 
 	mu      sync.Mutex
 	token   *auth.Token
@@ -120,24 +120,24 @@ type bearer struct {
 	pending chan struct{} // closed when the request under way has ended; nil without one
 }
 
-func newBearer(ctx context.Context, c *auth.Credentials, now func() time.Time) (*bearer, error) {
+func newTokenCache(ctx context.Context, c *auth.Credentials, now func() time.Time) (*tokenCache, error) {
 	quota, err := c.QuotaProjectID(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("the project that pays for requests: %w", err)
 	}
-	b := &bearer{source: c, quota: quota, now: now}
-	b.life, b.end = context.WithCancel(context.WithoutCancel(ctx))
+	b := &tokenCache{source: c, quota: quota, now: now}
+	b.lifetime, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return b, nil
 }
 
 // close ends the request under way and waits for it. Nothing may be sent any more.
-func (b *bearer) close() {
-	b.end()
+func (b *tokenCache) close() {
+	b.cancel()
 	b.running.Wait()
 }
 
 // authorize gives req the access token. Its errors are credentialsErrors.
-func (b *bearer) authorize(req *http.Request) error {
+func (b *tokenCache) authorize(req *http.Request) error {
 	token, err := b.current(req.Context())
 	if err != nil {
 		return credentialsError{err}
@@ -149,15 +149,15 @@ func (b *bearer) authorize(req *http.Request) error {
 	return nil
 }
 
-func (b *bearer) current(ctx context.Context) (*auth.Token, error) {
+func (b *tokenCache) current(ctx context.Context) (*auth.Token, error) {
 	b.mu.Lock()
 	now := b.now()
-	if b.pending == nil && !b.lasts(now, fetchEarly) && !now.Before(b.retryAt) {
+	if b.pending == nil && !b.validFor(now, renewBefore) && !now.Before(b.retryAt) {
 		b.pending = make(chan struct{})
 		b.running.Go(b.fetch)
 	}
 	token, err, pending := b.token, b.err, b.pending
-	usable := b.lasts(now, spentEarly)
+	usable := b.validFor(now, expiryMargin)
 	b.mu.Unlock()
 	switch {
 	case usable:
@@ -172,7 +172,7 @@ func (b *bearer) current(ctx context.Context) (*auth.Token, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lasts(b.now(), spentEarly) {
+	if b.validFor(b.now(), expiryMargin) {
 		return b.token, nil
 	}
 	if b.err == nil {
@@ -181,13 +181,13 @@ func (b *bearer) current(ctx context.Context) (*auth.Token, error) {
 	return nil, b.err
 }
 
-// lasts reports whether there is a token that is good for longer than d.
-func (b *bearer) lasts(now time.Time, d time.Duration) bool {
+// validFor reports whether there is a token that is good for longer than d.
+func (b *tokenCache) validFor(now time.Time, d time.Duration) bool {
 	return b.token != nil && (b.token.Expiry.IsZero() || b.token.Expiry.Sub(now) > d)
 }
 
-func (b *bearer) fetch() {
-	ctx, cancel := context.WithTimeout(b.life, fetchTimeout)
+func (b *tokenCache) fetch() {
+	ctx, cancel := context.WithTimeout(b.lifetime, fetchTimeout)
 	defer cancel()
 	token, err := b.source.Token(ctx)
 	b.mu.Lock()

@@ -258,8 +258,8 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 			}
 			return &auth.Token{Value: "until " + time.Now().Add(time.Hour).Format(clock), Expiry: time.Now().Add(time.Hour)}, nil
 		}}
-		b := &bearer{source: p, now: time.Now}
-		b.life, b.end = context.WithCancel(t.Context())
+		b := &tokenCache{source: p, now: time.Now}
+		b.lifetime, b.cancel = context.WithCancel(t.Context())
 		defer b.close()
 		check := func(what, value string, took time.Duration, asked int) {
 			t.Helper()
@@ -301,11 +301,11 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 
 func TestCloseEndsTheFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bearer{now: time.Now, source: &provider{give: func(ctx context.Context) (*auth.Token, error) {
+		b := &tokenCache{now: time.Now, source: &provider{give: func(ctx context.Context) (*auth.Token, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}}
-		b.life, b.end = context.WithCancel(t.Context())
+		b.lifetime, b.cancel = context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
 			if token, err := b.current(t.Context()); !errors.Is(err, context.Canceled) {

@@ -44,12 +44,12 @@ func withAttempt(ctx context.Context, a *attempt) context.Context {
 // SDK a reason to repeat it. It is safe for concurrent use.
 type transport struct {
 	base *http.Transport
-	// through leads to base, nil for straight.
-	through http.RoundTripper
-	// moved is the endpoint that is used in place of Google's; nil: theirs.
-	moved *url.URL
-	// bearer gives the credentials, nil for none.
-	bearer *bearer
+	// wrapped leads to base, nil for straight.
+	wrapped http.RoundTripper
+	// endpoint is the endpoint that is used in place of Google's; nil: theirs.
+	endpoint *url.URL
+	// tokens gives the credentials, nil for none.
+	tokens *tokenCache
 }
 
 // newBase returns a transport that keeps up to conns connections. The proxy of the environment is for what is outside.
@@ -111,18 +111,18 @@ func (t *transport) exchange(req *http.Request, a *attempt) error {
 		GotConn: func(httptrace.GotConnInfo) { a.connected.Store(true) },
 	})
 	out := req.Clone(traced)
-	if t.moved != nil && out.URL.Host == iidHost {
-		out.URL.Scheme, out.URL.Host, out.Host = t.moved.Scheme, t.moved.Host, ""
+	if t.endpoint != nil && out.URL.Host == iidHost {
+		out.URL.Scheme, out.URL.Host, out.Host = t.endpoint.Scheme, t.endpoint.Host, ""
 	}
-	if t.bearer != nil {
-		if err := t.bearer.authorize(out); err != nil {
+	if t.tokens != nil {
+		if err := t.tokens.authorize(out); err != nil {
 			closeBody(req)
 			return err
 		}
 	}
 	var to http.RoundTripper = t.base
-	if t.through != nil {
-		to = t.through
+	if t.wrapped != nil {
+		to = t.wrapped
 	}
 	resp, err := to.RoundTrip(out)
 	if err != nil {

@@ -119,7 +119,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			err = nil
 		}
 	}
-	fmt.Fprintln(stdout, line(sim.Stats(), fcmtest.Stats{}, 0))
+	fmt.Fprintln(stdout, summary(sim.Stats(), fcmtest.Stats{}, 0))
 	return err
 }
 
@@ -136,7 +136,7 @@ func report(ctx context.Context, sim *fcmtest.Server, every time.Duration, stdou
 		select {
 		case <-tick:
 			now := sim.Stats()
-			fmt.Fprintln(stdout, line(now, last, every))
+			fmt.Fprintln(stdout, summary(now, last, every))
 			last = now
 		case err := <-served:
 			return err
@@ -146,8 +146,8 @@ func report(ctx context.Context, sim *fcmtest.Server, every time.Duration, stdou
 	}
 }
 
-// line tells the totals, and how many sends a second there were since the last ones.
-func line(now, last fcmtest.Stats, since time.Duration) string {
+// summary tells the totals, and how many sends a second there were since the last ones.
+func summary(now, last fcmtest.Stats, since time.Duration) string {
 	rate := ""
 	if since > 0 {
 		rate = fmt.Sprintf(" (%.0f/s)", float64(now.Requests-last.Requests)/since.Seconds())

@@ -25,7 +25,7 @@ type fleet struct {
 type shard struct {
 	mu     sync.Mutex
 	phones map[string]*phone
-	totals change
+	totals delta
 }
 
 // fate is what FCM says of a token.
@@ -47,7 +47,7 @@ func (f *fleet) init() {
 func (f *fleet) full() bool { return f.held.Load() >= f.limit }
 
 // with runs do on the phone of a token, alone.
-func (f *fleet) with(token string, do func(*phone) change) {
+func (f *fleet) with(token string, do func(*phone) delta) {
 	s := f.shard(token)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (f *fleet) shard(token string) *shard {
 
 // deliver gives d to a phone that is neither dead nor foreign, unless it is only asked.
 func (f *fleet) deliver(token string, d *delivery, ask bool) (of fate) {
-	f.with(token, func(p *phone) change {
+	f.with(token, func(p *phone) delta {
 		switch {
 		case p.dead:
 			of = isDead
@@ -77,15 +77,15 @@ func (f *fleet) deliver(token string, d *delivery, ask bool) (of fate) {
 		case !ask:
 			return p.deliver(d)
 		}
-		return change{}
+		return delta{}
 	})
 	return of
 }
 
 func (f *fleet) mark(token string, set func(*phone)) {
-	f.with(token, func(p *phone) change {
+	f.with(token, func(p *phone) delta {
 		set(p)
-		return change{}
+		return delta{}
 	})
 }
 
@@ -105,7 +105,7 @@ func (s *Server) Offline(token string) { s.fleet.mark(token, func(p *phone) { p.
 
 // Online brings the phone back, and to it what was kept.
 func (s *Server) Online(token string) {
-	s.fleet.with(token, func(p *phone) change { return p.come(time.Now()) })
+	s.fleet.with(token, func(p *phone) delta { return p.comeOnline(time.Now()) })
 }
 
 // Device returns the phone of a token, an untouched one if nothing was sent to it.
@@ -139,12 +139,12 @@ func (s *Server) Tokens() []string {
 // Totals returns, over all phones, the messages they got, the duplicates among them, the notifications they show, and
 // how many phones got any.
 func (s *Server) Totals() (received, duplicates, visible, devicesTold int) {
-	var all change
+	var all delta
 	for i := range s.fleet.shards {
 		shard := &s.fleet.shards[i]
 		shard.mu.Lock()
 		all.add(shard.totals)
 		shard.mu.Unlock()
 	}
-	return all.received, all.duplicates, all.visible, all.told
+	return all.received, all.duplicates, all.visible, all.reached
 }

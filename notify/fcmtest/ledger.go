@@ -68,8 +68,8 @@ func (l *ledger) topicCall() {
 	l.topicCalls++
 }
 
-// before returns the fault of a send that prevents it from being taken.
-func (l *ledger) before(k *Knobs, at time.Time) (v verdict, faulty bool) {
+// faultBefore returns the fault of a send that prevents it from being taken.
+func (l *ledger) faultBefore(k *Knobs, at time.Time) (v verdict, faulty bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -93,8 +93,8 @@ func (l *ledger) before(k *Knobs, at time.Time) (v verdict, faulty bool) {
 	return verdict{}, false
 }
 
-// after returns the verdict on a send that was taken.
-func (l *ledger) after(k *Knobs) verdict {
+// faultAfter returns the verdict on a send that was taken.
+func (l *ledger) faultAfter(k *Knobs) verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {

@@ -93,7 +93,7 @@ func reply(w http.ResponseWriter, v *verdict, project string, req *Request) {
 // decide judges a request that arrived at the given time, and lets the devices have what is taken.
 func (s *Server) decide(set *settings, m *message, bad *refusal, body []byte, at time.Time, validateOnly bool) verdict {
 	k := &set.knobs
-	if v, faulty := s.ledger.before(k, at); faulty {
+	if v, faulty := s.ledger.faultBefore(k, at); faulty {
 		return v
 	}
 	if bad != nil {
@@ -107,7 +107,7 @@ func (s *Server) decide(set *settings, m *message, bad *refusal, body []byte, at
 	if refused := s.deliver(m, at, validateOnly); refused != nil {
 		return verdict{refused: refused}
 	}
-	return s.ledger.after(k)
+	return s.ledger.faultAfter(k)
 }
 
 func (s *Server) deliver(m *message, at time.Time, validateOnly bool) *refusal {

@@ -100,7 +100,7 @@ func (s *Server) Close() {
 // Set changes the knobs while the server runs: requests that arrive later see all of the change, earlier ones nothing.
 // The shares are counted from here. It panics if the knobs are not valid then.
 func (s *Server) Set(change func(*Knobs)) {
-	s.alter(func(set *settings) {
+	s.update(func(set *settings) {
 		change(&set.knobs)
 		if err := set.knobs.Validate(); err != nil {
 			panic("fcmtest: " + err.Error())
@@ -115,12 +115,12 @@ func (s *Server) Knobs() Knobs { return s.settings.Load().knobs }
 // OnSend has hook called with every messages:send request, when it has arrived and been decided, before the latency; nil
 // ends it. It is called by the request's goroutine, so concurrently, and the answer waits for it.
 func (s *Server) OnSend(hook func(Request)) {
-	s.alter(func(set *settings) { set.hook = hook })
+	s.update(func(set *settings) { set.hook = hook })
 }
 
 // Poison has messages refused as INVALID_ARGUMENT whose body contains match.
 func (s *Server) Poison(match string) {
-	s.alter(func(set *settings) {
+	s.update(func(set *settings) {
 		if match != "" {
 			set.poison = append(set.poison[:len(set.poison):len(set.poison)], []byte(match))
 		}
@@ -128,9 +128,9 @@ func (s *Server) Poison(match string) {
 }
 
 // Cure ends what Poison began, for every match.
-func (s *Server) Cure() { s.alter(func(set *settings) { set.poison = nil }) }
+func (s *Server) Cure() { s.update(func(set *settings) { set.poison = nil }) }
 
-func (s *Server) alter(change func(*settings)) {
+func (s *Server) update(change func(*settings)) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	next := *s.settings.Load()

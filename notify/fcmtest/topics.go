@@ -38,7 +38,7 @@ func (t *topics) deliver(name string, d *delivery) {
 func (t *topics) add(name, token string) (refused string) {
 	members := t.byName[name]
 	_, is := members[token]
-	t.fleet.with(token, func(p *phone) (c change) {
+	t.fleet.with(token, func(p *phone) (c delta) {
 		switch {
 		case p.dead:
 			refused = "NOT_FOUND"
@@ -66,7 +66,7 @@ func (t *topics) add(name, token string) (refused string) {
 // remove unsubscribes the token, a dead one too.
 func (t *topics) remove(name, token string) (refused string) {
 	_, is := t.byName[name][token]
-	t.fleet.with(token, func(p *phone) (c change) {
+	t.fleet.with(token, func(p *phone) (c delta) {
 		switch {
 		case p.foreign:
 			refused = codeInvalid

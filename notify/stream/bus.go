@@ -25,11 +25,11 @@ const (
 
 // entry is one thing that all instances are told.
 type entry struct {
-	n      uint64 // counts this instance's own, from 1; 0 for a wake or a mark, which are told once or not at all
-	kind   string
-	event  *announcement
-	driver *profile
-	told   bool // this instance's streams have been told already
+	n         uint64 // counts this instance's own, from 1; 0 for a wake or a mark, which are told once or not at all
+	kind      string
+	event     *announcement
+	driver    *profile
+	delivered bool // this instance's streams have been told already
 }
 
 // profile is what decides what a driver is offered. Who they are stays in the database.
@@ -58,10 +58,10 @@ const (
 	busKey = "firsttap:stream"
 	// busLength is about how many entries Redis keeps.
 	busLength = 10_000
-	// busBlock is how long a read waits, and so how long the end of Run may take.
-	busBlock = 500 * time.Millisecond
-	// busPatience is how long an answer may take before Redis counts as away.
-	busPatience = time.Second
+	// busWait is how long a read waits, and so how long the end of Run may take.
+	busWait = 500 * time.Millisecond
+	// busTimeout is how long an answer may take before Redis counts as away.
+	busTimeout = time.Second
 	// busPage is how many of the newest entries are read at once.
 	busPage = 1000
 )
@@ -73,8 +73,8 @@ type bus struct {
 	origin string // this instance, in its entries
 }
 
-// heard is an entry as it was read.
-type heard struct {
+// received is an entry as it was read.
+type received struct {
 	id   string
 	own  bool
 	kind string
@@ -82,9 +82,9 @@ type heard struct {
 	body string
 }
 
-// add appends entries in their order. After an error some may have been appended.
-func (b *bus) add(ctx context.Context, entries []*entry) error {
-	ctx, cancel := context.WithTimeout(ctx, busPatience)
+// append appends entries in their order. After an error some may have been appended.
+func (b *bus) append(ctx context.Context, entries []*entry) error {
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, e := range entries {
@@ -113,24 +113,24 @@ func (e *entry) body() ([]byte, error) {
 
 // newest returns up to count entries, the oldest first, and the id of the last of them. There is at least one: where
 // there is none it makes a mark.
-func (b *bus) newest(ctx context.Context, count int) ([]heard, string, error) {
+func (b *bus) newest(ctx context.Context, count int) ([]received, string, error) {
 	for {
-		found, err := b.back(ctx, count)
+		found, err := b.readBack(ctx, count)
 		if err != nil {
 			return nil, "", err
 		}
 		if len(found) > 0 {
 			return found, found[len(found)-1].id, nil
 		}
-		if err := b.add(ctx, []*entry{{kind: kindMark}}); err != nil {
+		if err := b.append(ctx, []*entry{{kind: kindMark}}); err != nil {
 			return nil, "", err
 		}
 	}
 }
 
-// back reads backwards, in pages that a client with a short timeout can take.
-func (b *bus) back(ctx context.Context, count int) ([]heard, error) {
-	var entries []heard
+// readBack reads backwards, in pages that a client with a short timeout can take.
+func (b *bus) readBack(ctx context.Context, count int) ([]received, error) {
+	var entries []received
 	for end := "+"; len(entries) < count; end = "(" + entries[len(entries)-1].id {
 		page, err := b.page(ctx, end, min(busPage, count-len(entries)))
 		if err != nil {
@@ -140,7 +140,7 @@ func (b *bus) back(ctx context.Context, count int) ([]heard, error) {
 			break
 		}
 		for _, m := range page {
-			entries = append(entries, b.hear(m))
+			entries = append(entries, b.parse(m))
 		}
 	}
 	slices.Reverse(entries)
@@ -148,40 +148,40 @@ func (b *bus) back(ctx context.Context, count int) ([]heard, error) {
 }
 
 func (b *bus) page(ctx context.Context, end string, count int) ([]redis.XMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, busPatience)
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	return b.client.XRevRangeN(ctx, busKey, end, "-", int64(count)).Result()
 }
 
-// after waits a moment for entries after id and returns up to count of them, or none.
-func (b *bus) after(ctx context.Context, id string, count int) ([]heard, error) {
-	ctx, cancel := context.WithTimeout(ctx, busBlock+busPatience)
+// readAfter waits a moment for entries after id and returns up to count of them, or none.
+func (b *bus) readAfter(ctx context.Context, id string, count int) ([]received, error) {
+	ctx, cancel := context.WithTimeout(ctx, busWait+busTimeout)
 	defer cancel()
-	found, err := b.client.XRead(ctx, &redis.XReadArgs{Streams: []string{busKey, id}, Count: int64(count), Block: busBlock}).Result()
+	found, err := b.client.XRead(ctx, &redis.XReadArgs{Streams: []string{busKey, id}, Count: int64(count), Block: busWait}).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	entries := make([]heard, len(found[0].Messages))
+	entries := make([]received, len(found[0].Messages))
 	for i, m := range found[0].Messages {
-		entries[i] = b.hear(m)
+		entries[i] = b.parse(m)
 	}
 	return entries, nil
 }
 
-// has reports whether the entry is still there.
-func (b *bus) has(ctx context.Context, id string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, busPatience)
+// contains reports whether the entry is still there.
+func (b *bus) contains(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	found, err := b.client.XRangeN(ctx, busKey, id, id, 1).Result()
 	return len(found) > 0, err
 }
 
-func (b *bus) hear(m redis.XMessage) heard {
+func (b *bus) parse(m redis.XMessage) received {
 	field := func(name string) string { s, _ := m.Values[name].(string); return s }
-	h := heard{id: m.ID, own: field("from") == b.origin, kind: field("kind"), body: field("body")}
+	h := received{id: m.ID, own: field("from") == b.origin, kind: field("kind"), body: field("body")}
 	h.n, _ = strconv.ParseUint(field("n"), 10, 64) // 0 is nobody's
 	return h
 }

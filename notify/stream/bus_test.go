@@ -32,7 +32,7 @@ func instance(t testing.TB, url string, change ...func(*Options)) *Hub {
 		c(&o)
 	}
 	h := runHub(t, o)
-	until(t, "shared", func() bool { return !h.queue.standsApart() })
+	until(t, "shared", func() bool { return !h.queue.localOnly() })
 	<-h.loaded
 	return h
 }
@@ -91,7 +91,7 @@ func TestLastWords(t *testing.T) {
 	there := adminStream(t, instance(t, server.URL()), "")
 	for range 20 {
 		ends, stop := startHub(Options{Redis: dial(t, server.URL())})
-		until(t, "shared", func() bool { return !ends.queue.standsApart() })
+		until(t, "shared", func() bool { return !ends.queue.localOnly() })
 		var all []dispatch.Event
 		for range 300 {
 			all = append(all, happens(ends, job(), dispatch.EventOpened, ""))

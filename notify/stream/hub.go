@@ -61,12 +61,12 @@ type Options struct {
 // Safe for concurrent use. Nothing is told unless Run is running.
 type Hub struct {
 	Options
-	metrics *hubMetrics
-	queue   *queue
-	bus     *bus          // nil without Redis
-	chunk   int           // how many messages are told at once
-	loaded  chan struct{} // closed when Redis has been tried once
-	wanted  chan struct{} // holds a value when a wake is
+	metrics       *hubMetrics
+	queue         *queue
+	bus           *bus          // nil without Redis
+	batch         int           // how many messages are told at once
+	loaded        chan struct{} // closed when Redis has been tried once
+	wakeRequested chan struct{} // holds a value when a wake is
 
 	mu      sync.RWMutex // guards what follows, and the streams' positions
 	closed  bool
@@ -91,8 +91,8 @@ func NewHub(o Options) *Hub {
 		o.Now = time.Now
 	}
 	h := &Hub{
-		Options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.Queue), chunk: max(1, min(256, o.Ring/4)),
-		loaded: make(chan struct{}), wanted: make(chan struct{}, 1), byOwner: map[string][]*Stream{},
+		Options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.Queue), batch: max(1, min(256, o.Ring/4)),
+		loaded: make(chan struct{}), wakeRequested: make(chan struct{}, 1), byOwner: map[string][]*Stream{},
 		// Starting anywhere, an id is neither another process's nor one of Redis's, which count from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
@@ -118,24 +118,24 @@ func (l *localIDs) next(now time.Time) string {
 // there is no room are counted, and every stream is told to read again. An event that is published again is told once.
 func (h *Hub) Publish(d dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
-		h.push(&entry{kind: kindEvent, event: announce(d, e)})
+		h.enqueue(&entry{kind: kindEvent, event: newAnnouncement(d, e)})
 	}
 }
 
 // DriverChanged makes the driver's open streams, here and elsewhere, go by v: duty, suspension, regions, vehicle. An
 // older version than what a stream goes by changes nothing. It never waits.
 func (h *Hub) DriverChanged(v dispatch.Driver) {
-	h.push(&entry{kind: kindDriver, driver: profileOf(v)})
+	h.enqueue(&entry{kind: kindDriver, driver: profileOf(v)})
 }
 
-func (h *Hub) push(e *entry) {
+func (h *Hub) enqueue(e *entry) {
 	if !h.queue.push(e) {
 		h.metrics.overflow.Inc()
 	}
 }
 
 // Wake makes OnWake be called on every instance, soon. It never waits; calls within 5 ms are one.
-func (h *Hub) Wake() { signal(h.wanted) }
+func (h *Hub) Wake() { signal(h.wakeRequested) }
 
 const wakeEvery = 5 * time.Millisecond
 
@@ -148,7 +148,7 @@ func (h *Hub) Run(ctx context.Context) {
 	if h.bus != nil {
 		running.Go(func() { h.follow(ctx) })
 	}
-	running.Go(func() { h.wake(ctx) })
+	running.Go(func() { h.forwardWakes(ctx) })
 	lasting := context.WithoutCancel(ctx) // what is on its way to Redis when ctx ends, nobody would send again
 	for {
 		select {
@@ -164,54 +164,54 @@ func (h *Hub) Run(ctx context.Context) {
 // drain tells what is in the queue, by way of Redis if it is there.
 func (h *Hub) drain(ctx context.Context) {
 	for {
-		entries, apart := h.queue.next(h.chunk)
+		entries, apart := h.queue.next(h.batch)
 		if len(entries) == 0 {
 			return
 		}
 		switch {
 		case apart:
-			h.tellApart(entries)
+			h.deliverLocally(entries)
 		default:
-			h.leave(h.bus.add(ctx, entries))
+			h.goLocal(h.bus.append(ctx, entries))
 		}
 	}
 }
 
-// leave makes the instance tell its streams by itself until follow has found Redis again. Without an error it does
+// goLocal makes the instance tell its streams by itself until follow has found Redis again. Without an error it does
 // nothing.
-func (h *Hub) leave(err error) {
-	if err != nil && h.queue.leave() {
+func (h *Hub) goLocal(err error) {
+	if err != nil && h.queue.enterLocal() {
 		h.metrics.outages.Inc()
 		h.Log.Warn("the live stream goes on without redis, on this instance only", "error", err)
 	}
 }
 
-// tellApart tells this instance's streams. With Redis, entries stay in the queue for the others.
-func (h *Hub) tellApart(entries []*entry) {
+// deliverLocally tells this instance's streams. With Redis, entries stay in the queue for the others.
+func (h *Hub) deliverLocally(entries []*entry) {
 	h.mu.Lock()
 	var messages []*message
 	for _, e := range entries {
 		switch {
-		case e.told:
+		case e.delivered:
 		case e.kind == kindEvent:
 			messages = append(messages, newMessage(h.ids.next(h.Now()), e.event))
 		case e.kind == kindDriver:
-			h.apply(e.driver)
+			h.updateDriver(e.driver)
 		case e.kind == kindGap:
 			messages = append(messages, resyncMessage(h.ids.next(h.Now())))
 		}
 	}
-	h.tell(messages)
+	h.deliver(messages)
 	h.mu.Unlock()
 	if h.bus == nil {
-		h.queue.done(entries[len(entries)-1].n)
+		h.queue.confirm(entries[len(entries)-1].n)
 	} else {
-		h.queue.markTold(entries)
+		h.queue.markDelivered(entries)
 	}
 }
 
-// wake passes wakes on, a few at a time.
-func (h *Hub) wake(ctx context.Context) {
+// forwardWakes passes wakes on, a few at a time.
+func (h *Hub) forwardWakes(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -223,11 +223,11 @@ func (h *Hub) wake(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.wanted:
+		case <-h.wakeRequested:
 		}
 		h.OnWake()
-		if h.bus != nil && !h.queue.standsApart() {
-			h.leave(h.bus.add(ctx, []*entry{{kind: kindWake}}))
+		if h.bus != nil && !h.queue.localOnly() {
+			h.goLocal(h.bus.append(ctx, []*entry{{kind: kindWake}}))
 		}
 		pause.Reset(wakeEvery)
 	}
@@ -239,6 +239,6 @@ func (h *Hub) Close() {
 	defer h.mu.Unlock()
 	h.closed = true
 	for len(h.streams) > 0 {
-		h.end(h.streams[len(h.streams)-1], ErrClosed)
+		h.remove(h.streams[len(h.streams)-1], ErrClosed)
 	}
 }

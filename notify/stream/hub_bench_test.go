@@ -23,11 +23,11 @@ func BenchmarkTell(b *testing.B) {
 			d := job()
 			for b.Loop() {
 				e := dispatch.Event{ID: dispatch.NewEventID(time.Now()), Type: dispatch.EventOpened, Dispatch: d.ID, Round: 1}
-				h.tellApart([]*entry{{kind: kindEvent, event: announce(d, e)}})
+				h.deliverLocally([]*entry{{kind: kindEvent, event: newAnnouncement(d, e)}})
 				for _, s := range h.streams {
 					select {
 					case <-s.wake:
-						s.take()
+						s.nextBatch()
 					default:
 					}
 				}

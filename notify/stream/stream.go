@@ -17,25 +17,25 @@ import (
 // Stream is one client's place in what is told. It holds no messages of its own: a client that is slow costs no memory
 // and delays nobody.
 type Stream struct {
-	hub   *Hub
-	owner string
-	load  func(ctx context.Context) (dispatch.Driver, error) // nil for an admin
-	wake  chan struct{}                                      // holds a value when there may be something to take
-	done  chan struct{}                                      // closed when reason is set
-	fresh bool                                               // the client knows of nothing yet
-	said  string                                             // the id that the client knows
+	hub    *Hub
+	owner  string
+	load   func(ctx context.Context) (dispatch.Driver, error) // nil for an admin
+	wake   chan struct{}                                      // holds a value when there may be something to take
+	done   chan struct{}                                      // closed when reason is set
+	isNew  bool                                               // the client knows of nothing yet
+	lastID string                                             // the id that the client knows
 
 	// What follows is guarded by the hub. The stream's goroutine moves its position while it may read.
-	driver   dispatch.Driver
-	index    int
-	begun    bool
-	position uint64 // of the message that the stream is past
-	lost     bool   // the client's id is not one to resume from
-	reason   error
+	driver      dispatch.Driver
+	index       int
+	started     bool
+	position    uint64 // of the message that the stream is past
+	needsResync bool   // the client's id is not one to resume from
+	reason      error
 }
 
-// loadTime bounds how long an open stream waits for its driver to be read again.
-const loadTime = 2 * time.Second
+// reloadTimeout bounds how long an open stream waits for its driver to be read again.
+const reloadTimeout = 2 * time.Second
 
 func driverOwner(id dispatch.DriverID) string { return "driver " + string(id) }
 
@@ -55,7 +55,7 @@ func (h *Hub) Driver(ctx context.Context, id dispatch.DriverID, lastEventID stri
 		return nil, err
 	}
 	h.catchUp(ctx, lastEventID)
-	s.begin(v, lastEventID)
+	s.start(v, lastEventID)
 	return s, nil
 }
 
@@ -67,15 +67,15 @@ func (h *Hub) Admin(ctx context.Context, key, lastEventID string) (*Stream, erro
 		return nil, err
 	}
 	h.catchUp(ctx, lastEventID)
-	s.begin(dispatch.Driver{}, lastEventID)
+	s.start(dispatch.Driver{}, lastEventID)
 	return s, nil
 }
 
-// loadPatience is how long a stream may wait at a start for what there is to resume from.
-const loadPatience = time.Second
+// openTimeout is how long a stream may wait at a start for what there is to resume from.
+const openTimeout = time.Second
 
 func (h *Hub) open(ctx context.Context, owner string, most int, load func(context.Context) (dispatch.Driver, error)) (*Stream, error) {
-	bounded, cancel := context.WithTimeout(ctx, loadPatience)
+	bounded, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	select {
 	case <-h.loaded:
@@ -88,7 +88,7 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	}
 	if owned := h.byOwner[owner]; len(owned) >= most {
 		h.metrics.replaced.Inc()
-		h.end(owned[0], ErrReplaced)
+		h.remove(owned[0], ErrReplaced)
 	} else if len(h.streams) >= h.Streams {
 		return nil, ErrFull
 	}
@@ -102,16 +102,16 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	return s, nil
 }
 
-// catchUpEvery is how often is looked whether this instance has caught up with another one.
-const catchUpEvery = 2 * time.Millisecond
+// catchUpInterval is how often is looked whether this instance has caught up with another one.
+const catchUpInterval = 2 * time.Millisecond
 
 // catchUp waits, for a moment, until this instance has read what the client has heard from another one, which was quicker.
 func (h *Hub) catchUp(ctx context.Context, id string) {
-	bounded, cancel := context.WithTimeout(ctx, loadPatience)
+	bounded, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	tick := time.NewTicker(catchUpEvery)
+	tick := time.NewTicker(catchUpInterval)
 	defer tick.Stop()
-	for h.bus != nil && !h.queue.standsApart() && h.behind(id) {
+	for h.bus != nil && !h.queue.localOnly() && h.behind(id) {
 		select {
 		case <-tick.C:
 		case <-bounded.Done():
@@ -142,17 +142,17 @@ func parts(id string) (ms, n uint64, ok bool) {
 	return ms, n, err == nil && err2 == nil
 }
 
-// begin makes the stream hear what comes after lastEventID.
-func (s *Stream) begin(v dispatch.Driver, lastEventID string) {
+// start makes the stream hear what comes after lastEventID.
+func (s *Stream) start(v dispatch.Driver, lastEventID string) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	if v.Version >= s.driver.Version {
 		s.driver = v
 	}
-	s.begun, s.said, s.fresh = true, lastEventID, lastEventID == ""
+	s.started, s.lastID, s.isNew = true, lastEventID, lastEventID == ""
 	position, known := s.hub.ring.find(lastEventID)
 	if !known {
-		position, s.lost = s.hub.ring.head, !s.fresh
+		position, s.needsResync = s.hub.ring.head, !s.isNew
 	}
 	s.position = position
 }
@@ -161,7 +161,7 @@ func (s *Stream) begin(v dispatch.Driver, lastEventID string) {
 func (s *Stream) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	s.hub.end(s, context.Canceled)
+	s.hub.remove(s, context.Canceled)
 }
 
 func (s *Stream) gauge() prometheus.Gauge {
@@ -171,40 +171,40 @@ func (s *Stream) gauge() prometheus.Gauge {
 	return s.hub.metrics.drivers
 }
 
-// hears returns what the client is told of m, nil if nothing.
-func (s *Stream) hears(m *message, now time.Time) []byte {
+// frameOf returns what the client is told of m, nil if nothing.
+func (s *Stream) frameOf(m *message, now time.Time) []byte {
 	if s.load == nil {
-		return m.admin
+		return m.forAdmin
 	}
 	return m.forDriver(&s.driver, now)
 }
 
-// most is how many messages are written at once.
-const most = 64
+// maxBatch is how many messages are written at once.
+const maxBatch = 64
 
-// taken is what a stream has to write.
-type taken struct {
+// batch is what a stream has to write.
+type batch struct {
 	frames [][]byte
 	id     string // the client will know everything up to it
 	resync bool
 }
 
-// take moves the stream past what it returns, and past what its client does not hear.
-func (s *Stream) take() taken {
+// nextBatch moves the stream past what it returns, and past what its client does not hear.
+func (s *Stream) nextBatch() batch {
 	s.hub.mu.RLock()
 	defer s.hub.mu.RUnlock()
 	r, now := s.hub.ring, s.hub.Now()
-	if s.lost {
-		s.lost, s.position = false, r.head // the client reads everything, as it is now
+	if s.needsResync {
+		s.needsResync, s.position = false, r.head // the client reads everything, as it is now
 		id := r.at(r.head).id
-		return taken{frames: [][]byte{resyncFrame(id)}, id: id, resync: true}
+		return batch{frames: [][]byte{resyncFrame(id)}, id: id, resync: true}
 	}
-	var t taken
+	var t batch
 	if s.position+1 >= r.tail {
-		for s.position < r.head && len(t.frames) < most {
+		for s.position < r.head && len(t.frames) < maxBatch {
 			s.position++
 			m := r.at(s.position)
-			if f := s.hears(m, now); f != nil {
+			if f := s.frameOf(m, now); f != nil {
 				t.frames, t.id = append(t.frames, f), m.id
 				t.resync = t.resync || m.resync
 			}
@@ -213,12 +213,12 @@ func (s *Stream) take() taken {
 	return t
 }
 
-// upTo returns the id to resume from of a client who has been told everything there was for it.
-func (s *Stream) upTo() string {
+// resumeID returns the id to resume from of a client who has been told everything there was for it.
+func (s *Stream) resumeID() string {
 	s.hub.mu.RLock()
 	defer s.hub.mu.RUnlock()
 	if s.position < s.hub.ring.tail {
-		return s.said
+		return s.lastID
 	}
 	return s.hub.ring.at(s.position).id
 }
@@ -229,51 +229,51 @@ func (s *Stream) upTo() string {
 //
 // The client always knows an id to resume from: the newest there is goes with the first write, and with a heartbeat.
 func (s *Stream) Serve(ctx context.Context, write func(frames [][]byte) error) error {
-	end := time.NewTimer(around(s.hub.Lifetime))
+	end := time.NewTimer(jittered(s.hub.Lifetime))
 	defer end.Stop()
-	beat := time.NewTimer(around(s.hub.Heartbeat))
+	beat := time.NewTimer(jittered(s.hub.Heartbeat))
 	defer beat.Stop()
-	if err := s.put(write, [][]byte{s.greeting()}); err != nil {
+	if err := s.write(write, [][]byte{s.greeting()}); err != nil {
 		return err
 	}
 	for {
 		select {
 		case <-s.done:
-			return s.leave(write, s.reason)
+			return s.finish(write, s.reason)
 		case <-end.C:
-			return s.leave(write, nil)
+			return s.finish(write, nil)
 		case <-ctx.Done():
 			return ctx.Err()
 		default:
 		}
-		if t := s.take(); len(t.frames) > 0 {
+		if t := s.nextBatch(); len(t.frames) > 0 {
 			if err := s.deliver(ctx, write, t); err != nil {
 				return err
 			}
-			beat.Reset(around(s.hub.Heartbeat))
+			beat.Reset(jittered(s.hub.Heartbeat))
 			continue
 		}
 		select {
 		case <-s.wake:
 		case <-beat.C:
-			if err := s.put(write, [][]byte{s.heartbeat()}); err != nil {
+			if err := s.write(write, [][]byte{s.heartbeat()}); err != nil {
 				return err
 			}
-			beat.Reset(around(s.hub.Heartbeat))
+			beat.Reset(jittered(s.hub.Heartbeat))
 		case <-s.done:
-			return s.leave(write, s.reason)
+			return s.finish(write, s.reason)
 		case <-end.C:
-			return s.leave(write, nil)
+			return s.finish(write, nil)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// around is d give or take a sixth, so that not everybody comes at once.
-func around(d time.Duration) time.Duration { return d - d/6 + rand.N(d/3+1) }
+// jittered is d give or take a sixth, so that not everybody comes at once.
+func jittered(d time.Duration) time.Duration { return d - d/6 + rand.N(d/3+1) }
 
-func (s *Stream) put(write func([][]byte) error, frames [][]byte) error {
+func (s *Stream) write(write func([][]byte) error, frames [][]byte) error {
 	err := write(frames)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.hub.metrics.stalled.Inc()
@@ -281,11 +281,11 @@ func (s *Stream) put(write func([][]byte) error, frames [][]byte) error {
 	return err
 }
 
-func (s *Stream) deliver(ctx context.Context, write func([][]byte) error, t taken) error {
-	if err := s.put(write, t.frames); err != nil {
+func (s *Stream) deliver(ctx context.Context, write func([][]byte) error, t batch) error {
+	if err := s.write(write, t.frames); err != nil {
 		return err
 	}
-	s.said = t.id
+	s.lastID = t.id
 	s.hub.metrics.delivered.Add(float64(len(t.frames)))
 	if !t.resync {
 		return nil
@@ -301,7 +301,7 @@ func (s *Stream) reload(ctx context.Context) {
 	if s.load == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, loadTime)
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	v, err := s.load(ctx)
 	if err != nil {
@@ -309,7 +309,7 @@ func (s *Stream) reload(ctx context.Context) {
 	}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	s.hub.apply(profileOf(v))
+	s.hub.updateDriver(profileOf(v))
 }
 
 // minRetry and retrySpread are how long a client is asked to wait before it connects again, in milliseconds.
@@ -323,9 +323,9 @@ func retry() string { return "retry: " + strconv.Itoa(minRetry+rand.IntN(retrySp
 
 func (s *Stream) greeting() []byte {
 	g := retry()
-	if s.fresh {
-		s.said = s.upTo()
-		g += "id: " + s.said + "\n"
+	if s.isNew {
+		s.lastID = s.resumeID()
+		g += "id: " + s.lastID + "\n"
 	}
 	return []byte(g + "\n")
 }
@@ -333,17 +333,17 @@ func (s *Stream) greeting() []byte {
 // heartbeat is a comment. A client that hears little is told how far it is, so that it need not read everything again
 // only because much has happened that it does not hear of.
 func (s *Stream) heartbeat() []byte {
-	id := s.upTo()
-	if id == s.said {
+	id := s.resumeID()
+	if id == s.lastID {
 		return []byte(":\n\n")
 	}
-	s.said = id
+	s.lastID = id
 	return []byte(":\nid: " + id + "\n\n")
 }
 
-// leave says why, after what there still is to tell: where it was told on this instance alone, nobody else can. An
+// finish says why, after what there still is to tell: where it was told on this instance alone, nobody else can. An
 // instance that goes away asks its clients to connect again, by name: to them it is no failure.
-func (s *Stream) leave(write func([][]byte) error, reason error) error {
+func (s *Stream) finish(write func([][]byte) error, reason error) error {
 	bye := ": the stream has lasted long enough\n\n"
 	if reason != nil {
 		bye = ": " + reason.Error() + "\n\n"
@@ -351,8 +351,8 @@ func (s *Stream) leave(write func([][]byte) error, reason error) error {
 	if errors.Is(reason, ErrClosed) {
 		bye = ": " + reason.Error() + "\n" + retry() + "event: reconnect\ndata: {}\n\n"
 	}
-	t := s.take()
-	if err := s.put(write, append(t.frames, []byte(bye))); err != nil && reason == nil {
+	t := s.nextBatch()
+	if err := s.write(write, append(t.frames, []byte(bye))); err != nil && reason == nil {
 		return err
 	}
 	s.hub.metrics.delivered.Add(float64(len(t.frames)))

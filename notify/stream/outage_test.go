@@ -48,7 +48,7 @@ func TestRedisAway(t *testing.T) {
 				until(t, "told here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
 			}
 			until(t, "all know", func() bool {
-				return a.queue.standsApart() && b.queue.standsApart() && idle.queue.standsApart()
+				return a.queue.localOnly() && b.queue.localOnly() && idle.queue.localOnly()
 			})
 			if there.has(away[0].ID) || here.count("resync") != 0 {
 				t.Error("the others were told, or somebody was told to read again, without Redis")
@@ -70,7 +70,7 @@ func TestRedisAway(t *testing.T) {
 			}
 			// An instance can't know whether what comes back has lost what came after.
 			for _, h := range []*Hub{b, idle} {
-				until(t, "shared again", func() bool { return !h.queue.standsApart() })
+				until(t, "shared again", func() bool { return !h.queue.localOnly() })
 				back := adminStream(t, h, earlier)
 				until(t, "to read again after an outage elsewhere", func() bool { return back.count("resync") == 1 })
 			}
@@ -256,7 +256,7 @@ func TestUndoneByAFailover(t *testing.T) {
 	e := happens(b, job(), dispatch.EventOpened, "")
 	until(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
 	proxy.Refuse(true)
-	until(t, "away", a.queue.standsApart)
+	until(t, "away", a.queue.localOnly)
 	id, _, _ := strings.Cut(there.ids()[0], " ")
 	if n := dial(t, server.URL()).XDel(t.Context(), busKey, id).Val(); n != 1 {
 		t.Fatal("nothing undone")
@@ -310,7 +310,7 @@ func TestDutyElsewhere(t *testing.T) {
 func TestEndWithoutRedis(t *testing.T) {
 	server := servertest.StartRedis(t)
 	h, stop := startHub(Options{Redis: dial(t, server.URL())})
-	until(t, "shared", func() bool { return !h.queue.standsApart() })
+	until(t, "shared", func() bool { return !h.queue.localOnly() })
 	c := adminStream(t, h, "")
 	server.Freeze()
 	e := happens(h, job(), dispatch.EventOpened, "")

@@ -69,13 +69,13 @@ func New(ctx context.Context, o Options) (*Sender, error) {
 		return nil, fmt.Errorf("fcm: %w", err)
 	}
 	f := &Sender{
-		transport: &transport{base: newBase(cmp.Or(o.MaxConns, defaultMaxConns), moved != nil), moved: moved},
+		transport: &transport{base: newBase(cmp.Or(o.MaxConns, defaultMaxConns), moved != nil), endpoint: moved},
 		composer:  composer{zone: time.UTC},
 		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
 		now:       time.Now,
 	}
 	if o.Through != nil {
-		f.transport.through = o.Through(f.transport.base)
+		f.transport.wrapped = o.Through(f.transport.base)
 	}
 	if o.Zone != nil {
 		f.composer.zone = o.Zone
@@ -92,14 +92,14 @@ func New(ctx context.Context, o Options) (*Sender, error) {
 
 func (f *Sender) connect(ctx context.Context, o Options) error {
 	options := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: f.transport})}
-	if moved := f.transport.moved; moved != nil {
+	if moved := f.transport.endpoint; moved != nil {
 		options = append(options, option.WithEndpoint(moved.String()))
 	} else {
 		creds, err := loadCredentials(o.CredentialsFile, &http.Client{Transport: f.transport.base, Timeout: fetchTimeout})
 		if err != nil {
 			return err
 		}
-		if f.transport.bearer, err = newBearer(ctx, creds, f.now); err != nil {
+		if f.transport.tokens, err = newTokenCache(ctx, creds, f.now); err != nil {
 			return err
 		}
 	}
@@ -135,8 +135,8 @@ func parseEndpoint(endpoint string) (*url.URL, error) {
 
 // Close ends what is asked about credentials, and the connections that nothing uses. Nothing may be sent any more.
 func (f *Sender) Close() {
-	if f.transport.bearer != nil {
-		f.transport.bearer.close()
+	if f.transport.tokens != nil {
+		f.transport.tokens.close()
 	}
 	f.transport.base.CloseIdleConnections()
 }
@@ -151,7 +151,7 @@ func (f *Sender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
 		return err
 	}, p.Device.PushToken)
 	if p.Topic != "" {
-		o.Class = withoutTarget(o.Class)
+		o.Class = forTopic(o.Class)
 	}
 	return o
 }
@@ -183,7 +183,7 @@ func (f *Sender) manage(ctx context.Context, call manageTopic, topic string, tok
 			return nil, notify.Outcome{Class: notify.Unsure, Reason: "taken, but the answer can't be read: " + err.Error()}
 		}
 	}
-	o.Class = withoutTarget(o.Class)
+	o.Class = forTopic(o.Class)
 	return refused, o
 }
 
@@ -211,14 +211,14 @@ func (f *Sender) attempt(ctx context.Context, call func(context.Context) error, 
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	a := &attempt{}
-	err := recovered(func() error { return call(withAttempt(ctx, a)) })
+	err := catchPanic(func() error { return call(withAttempt(ctx, a)) })
 	o := a.outcome(err, f.now())
-	o.Reason = tidyReason(o.Reason, tokens...)
+	o.Reason = cleanReason(o.Reason, tokens...)
 	return o, a.body
 }
 
-// recovered turns a panic into an error: the SDK panics on a topic's result that is neither empty nor an error.
-func recovered(call func() error) (err error) {
+// catchPanic turns a panic into an error: the SDK panics on a topic's result that is neither empty nor an error.
+func catchPanic(call func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the SDK panicked: %v", r)

@@ -9,39 +9,39 @@ import (
 )
 
 const (
-	// verdictsEvery is how long verdicts are gathered to be written with one statement, verdictsQueue how many may wait.
-	verdictsEvery = 100 * time.Millisecond
-	verdictsQueue = 2048
+	// verdictInterval is how long verdicts are gathered to be written with one statement, verdictsQueue how many may wait.
+	verdictInterval = 100 * time.Millisecond
+	verdictQueue    = 2048
 )
 
 // verdict is what is to be noted of a device's token.
 type verdict struct {
 	device dispatch.Device
-	what   judgement
+	kind   verdictKind
 }
 
-type judgement string
+type verdictKind string
 
 const (
-	trusted        judgement = "trusted"
-	underSuspicion judgement = "suspected"
-	quarantined    judgement = "quarantined"
+	trusted        verdictKind = "trusted"
+	underSuspicion verdictKind = "suspected"
+	quarantined    verdictKind = "quarantined"
 )
 
-// verdicts writes them down, many with one statement.
-type verdicts struct {
+// verdictWriter writes them down, many with one statement.
+type verdictWriter struct {
 	devices Devices
 	log     *slog.Logger
 	metrics *relayMetrics
 	queue   chan verdict
 }
 
-func newVerdicts(d Devices, log *slog.Logger, m *relayMetrics) *verdicts {
-	return &verdicts{devices: d, log: log, metrics: m, queue: make(chan verdict, verdictsQueue)}
+func newVerdictWriter(d Devices, log *slog.Logger, m *relayMetrics) *verdictWriter {
+	return &verdictWriter{devices: d, log: log, metrics: m, queue: make(chan verdict, verdictQueue)}
 }
 
 // add never blocks. A verdict for which there is no room comes again with the next push to the device.
-func (v *verdicts) add(one verdict) {
+func (v *verdictWriter) add(one verdict) {
 	select {
 	case v.queue <- one:
 	default:
@@ -49,10 +49,10 @@ func (v *verdicts) add(one verdict) {
 }
 
 // finish has run write what is left and end. Nothing may be added afterwards.
-func (v *verdicts) finish() { close(v.queue) }
+func (v *verdictWriter) finish() { close(v.queue) }
 
 // run writes until finish.
-func (v *verdicts) run(ctx context.Context) {
+func (v *verdictWriter) run(ctx context.Context) {
 	for {
 		first, ok := <-v.queue
 		if !ok {
@@ -60,7 +60,7 @@ func (v *verdicts) run(ctx context.Context) {
 		}
 		batch := map[string]verdict{first.device.PushToken: first}
 		open := v.gather(batch)
-		for _, what := range []judgement{trusted, underSuspicion, quarantined} {
+		for _, what := range []verdictKind{trusted, underSuspicion, quarantined} {
 			v.write(ctx, what, batch)
 		}
 		if !open {
@@ -70,10 +70,10 @@ func (v *verdicts) run(ctx context.Context) {
 }
 
 // gather adds what comes next to a batch: of one token the last verdict.
-func (v *verdicts) gather(batch map[string]verdict) (open bool) {
-	t := time.NewTimer(verdictsEvery)
+func (v *verdictWriter) gather(batch map[string]verdict) (open bool) {
+	t := time.NewTimer(verdictInterval)
 	defer t.Stop()
-	for len(batch) < verdictsQueue {
+	for len(batch) < verdictQueue {
 		select {
 		case one, ok := <-v.queue:
 			if !ok {
@@ -87,10 +87,10 @@ func (v *verdicts) gather(batch map[string]verdict) (open bool) {
 	return true
 }
 
-func (v *verdicts) write(ctx context.Context, what judgement, batch map[string]verdict) {
+func (v *verdictWriter) write(ctx context.Context, what verdictKind, batch map[string]verdict) {
 	var devices []dispatch.Device
 	for _, one := range batch {
-		if one.what == what {
+		if one.kind == what {
 			devices = append(devices, one.device)
 		}
 	}
@@ -105,12 +105,12 @@ func (v *verdicts) write(ctx context.Context, what judgement, batch map[string]v
 		note = v.devices.Quarantine
 	case trusted:
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	if err := note(bounded, devices); err != nil {
 		v.log.Error("what the push service says of tokens was not noted, and is when it says so again",
 			"tokens", len(devices), "verdict", what, "error", err)
 		return
 	}
-	v.metrics.judged(what, devices)
+	v.metrics.countVerdicts(what, devices)
 }

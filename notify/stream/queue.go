@@ -10,18 +10,18 @@ type queue struct {
 	limit int
 	ready chan struct{} // holds a value when next may have something
 
-	mu      sync.Mutex // guards what follows
-	entries []*entry   // by n, without holes
-	last    uint64     // n of the newest there ever was
-	taken   uint64     // n of the newest that next has returned
-	// lost: an entry was dropped before anybody was told. owed: one was that only other instances have not been told of.
-	lost, owed bool
-	// apart: this instance tells its own streams by itself, as Redis is away or there is none.
-	apart bool
+	mu       sync.Mutex // guards what follows
+	entries  []*entry   // by n, without holes
+	last     uint64     // n of the newest there ever was
+	consumed uint64     // n of the newest that next has returned
+	// gap: an entry was dropped before anybody was told. owed: one was that only other instances have not been told of.
+	gap, remoteGap bool
+	// local: this instance tells its own streams by itself, as Redis is away or there is none.
+	local bool
 }
 
 func newQueue(limit int) *queue {
-	return &queue{limit: limit, ready: make(chan struct{}, 1), apart: true}
+	return &queue{limit: limit, ready: make(chan struct{}, 1), local: true}
 }
 
 // push never waits. It reports false if there is no room for an entry that nobody has been told of.
@@ -29,7 +29,7 @@ func (q *queue) push(e *entry) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.makeRoom() {
-		q.lost = true
+		q.gap = true
 		return false
 	}
 	q.append(e)
@@ -41,11 +41,11 @@ func (q *queue) makeRoom() bool {
 	if len(q.entries) < q.limit {
 		return true
 	}
-	if !q.entries[0].told {
+	if !q.entries[0].delivered {
 		return false
 	}
 	q.entries[0] = nil
-	q.entries, q.owed = q.entries[1:], true
+	q.entries, q.remoteGap = q.entries[1:], true
 	return true
 }
 
@@ -60,19 +60,19 @@ func (q *queue) append(e *entry) {
 func (q *queue) next(limit int) (entries []*entry, apart bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.lost && q.makeRoom() {
-		q.lost = false
+	if q.gap && q.makeRoom() {
+		q.gap = false
 		q.append(&entry{kind: kindGap})
 	}
-	entries = q.from(q.taken, limit)
+	entries = q.after(q.consumed, limit)
 	if len(entries) > 0 {
-		q.taken = entries[len(entries)-1].n
+		q.consumed = entries[len(entries)-1].n
 	}
-	return entries, q.apart
+	return entries, q.local
 }
 
-// from returns a copy of up to limit entries after n.
-func (q *queue) from(n uint64, limit int) []*entry {
+// after returns a copy of up to limit entries after n.
+func (q *queue) after(n uint64, limit int) []*entry {
 	if len(q.entries) == 0 {
 		return nil
 	}
@@ -83,24 +83,24 @@ func (q *queue) from(n uint64, limit int) []*entry {
 	return append([]*entry(nil), q.entries[skip:min(len(q.entries), skip+limit)]...)
 }
 
-// after is from, for who sends what next has returned once more.
-func (q *queue) after(n uint64, limit int) []*entry {
+// peek is from, for who sends what next has returned once more.
+func (q *queue) peek(n uint64, limit int) []*entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.from(n, limit)
+	return q.after(n, limit)
 }
 
-// markTold keeps entries for the other instances, which have yet to hear of them.
-func (q *queue) markTold(entries []*entry) {
+// markDelivered keeps entries for the other instances, which have yet to hear of them.
+func (q *queue) markDelivered(entries []*entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range entries {
-		e.told = true
+		e.delivered = true
 	}
 }
 
-// done drops the entries up to n.
-func (q *queue) done(n uint64) {
+// confirm drops the entries up to n.
+func (q *queue) confirm(n uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.drop(n)
@@ -115,56 +115,56 @@ func (q *queue) drop(n uint64) {
 	if q.entries = q.entries[i:]; len(q.entries) == 0 {
 		q.entries = nil // what a burst has taken is given back
 	}
-	if q.lost {
+	if q.gap {
 		signal(q.ready)
 	}
 }
 
-// leave makes next return again whatever is still here. It reports false if the instance stood apart already.
-func (q *queue) leave() bool {
+// enterLocal makes next return again whatever is still here. It reports false if the instance stood apart already.
+func (q *queue) enterLocal() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.apart {
+	if q.local {
 		return false
 	}
-	q.apart = true
+	q.local = true
 	if len(q.entries) > 0 {
-		q.taken = q.entries[0].n - 1
+		q.consumed = q.entries[0].n - 1
 	}
 	signal(q.ready)
 	return true
 }
 
-// join ends standing apart, if the other instances have been told of everything up to n and there is no more.
-func (q *queue) join(n uint64) bool {
+// leaveLocal ends standing apart, if the other instances have been told of everything up to n and there is no more.
+func (q *queue) leaveLocal(n uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.entries) > 0 && q.last > n || q.owed {
+	if len(q.entries) > 0 && q.last > n || q.remoteGap {
 		return false
 	}
 	q.drop(n)
-	q.apart, q.taken = false, q.last
+	q.local, q.consumed = false, q.last
 	return true
 }
 
-// settle takes over what is owed; the caller owes it again if it fails.
-func (q *queue) settle() (owed bool) {
+// claimGap takes over what is owed; the caller owes it again if it fails.
+func (q *queue) claimGap() (owed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	owed, q.owed = q.owed, false
+	owed, q.remoteGap = q.remoteGap, false
 	return owed
 }
 
-func (q *queue) owe() {
+func (q *queue) restoreGap() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.owed = true
+	q.remoteGap = true
 }
 
-func (q *queue) standsApart() bool {
+func (q *queue) localOnly() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.apart
+	return q.local
 }
 
 func (q *queue) len() int {

@@ -32,12 +32,12 @@ func (h *Hub) follow(ctx context.Context) {
 		}
 		if err == nil {
 			pause = firstPause
-			err = f.read(ctx, newest)
+			err = f.readNew(ctx, newest)
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		h.leave(err)
+		h.goLocal(err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause/2 + rand.N(pause)):
@@ -50,7 +50,7 @@ func (h *Hub) follow(ctx context.Context) {
 type follower struct {
 	hub   *Hub
 	first bool
-	own   string // the id of this instance's newest entry that was read
+	ownID string // the id of this instance's newest entry that was read
 }
 
 // join tells the other instances what they have missed of this one, begins to share, and returns the id to read on from.
@@ -60,20 +60,20 @@ type follower struct {
 // that lacks what others had read, and this instance alone can't know.
 func (f *follower) join(ctx context.Context) (newest string, err error) {
 	h := f.hub
-	if err := f.settle(ctx); err != nil {
+	if err := f.publishBacklog(ctx); err != nil {
 		return "", err
 	}
 	if !f.first {
 		// The id of an older entry would not tell who has read again from who heard that entry before the outage.
-		if err := h.bus.add(ctx, []*entry{{kind: kindMark}}); err != nil {
+		if err := h.bus.append(ctx, []*entry{{kind: kindMark}}); err != nil {
 			return "", err
 		}
 	}
 	entries, newest, err := h.bus.newest(ctx, h.Ring)
 	if err == nil && f.missing(entries) {
 		// A failover has undone it, for instances that have not been on the other side too.
-		if err = h.bus.add(ctx, []*entry{{kind: kindGap}}); err == nil {
-			f.own = ""
+		if err = h.bus.append(ctx, []*entry{{kind: kindGap}}); err == nil {
+			f.ownID = ""
 			entries, newest, err = h.bus.newest(ctx, h.Ring)
 		}
 	}
@@ -82,32 +82,32 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 	}
 	messages := make([]*message, 0, len(entries))
 	for _, e := range entries {
-		if m, _ := e.read(); m != nil {
+		if m, _ := e.decode(); m != nil {
 			messages = append(messages, m)
 		}
 	}
-	h.takeOver(messages, newest, !f.first)
+	h.resetRing(messages, newest, !f.first)
 	if !f.first {
 		h.Log.Info("the live stream is shared through redis again")
 	}
 	return newest, nil
 }
 
-// settle ends the instance's standing apart when there is nothing that the others have not been told.
-func (f *follower) settle(ctx context.Context) error {
+// publishBacklog ends the instance's standing apart when there is nothing that the others have not been told.
+func (f *follower) publishBacklog(ctx context.Context) error {
 	q := f.hub.queue
-	for told := uint64(0); !q.join(told); {
-		entries := q.after(told, f.hub.chunk)
-		owed := len(entries) == 0 && q.settle()
+	for told := uint64(0); !q.leaveLocal(told); {
+		entries := q.peek(told, f.hub.batch)
+		owed := len(entries) == 0 && q.claimGap()
 		if owed {
 			entries = []*entry{{kind: kindGap}}
 		}
 		if len(entries) == 0 {
 			continue
 		}
-		if err := f.hub.bus.add(ctx, entries); err != nil {
+		if err := f.hub.bus.append(ctx, entries); err != nil {
 			if owed {
-				q.owe()
+				q.restoreGap()
 			}
 			return err
 		}
@@ -119,25 +119,25 @@ func (f *follower) settle(ctx context.Context) error {
 }
 
 // missing reports whether what this instance has read of its own ought to be among entries and is not.
-func (f *follower) missing(entries []heard) bool {
-	if f.own == "" || before(f.own, entries[0].id) {
+func (f *follower) missing(entries []received) bool {
+	if f.ownID == "" || before(f.ownID, entries[0].id) {
 		return false
 	}
-	return !slices.ContainsFunc(entries, func(e heard) bool { return e.id == f.own })
+	return !slices.ContainsFunc(entries, func(e received) bool { return e.id == f.ownID })
 }
 
-// read tells what comes after entry last, until Redis is away or entries are missing.
-func (f *follower) read(ctx context.Context, last string) error {
+// readNew tells what comes after entry last, until Redis is away or entries are missing.
+func (f *follower) readNew(ctx context.Context, last string) error {
 	h := f.hub
-	for ctx.Err() == nil && !h.queue.standsApart() {
-		entries, err := h.bus.after(ctx, last, h.chunk)
+	for ctx.Err() == nil && !h.queue.localOnly() {
+		entries, err := h.bus.readAfter(ctx, last, h.batch)
 		if err != nil {
 			return err
 		}
 		f.deliver(entries)
 		// What was read last is still there: so nothing after it was dropped before it was read, and this is the stream
 		// that it was read from.
-		switch there, err := h.bus.has(ctx, last); {
+		switch there, err := h.bus.contains(ctx, last); {
 		case err != nil:
 			return err
 		case !there:
@@ -150,7 +150,7 @@ func (f *follower) read(ctx context.Context, last string) error {
 	return nil
 }
 
-func (f *follower) deliver(entries []heard) {
+func (f *follower) deliver(entries []received) {
 	h := f.hub
 	var (
 		messages []*message
@@ -159,31 +159,31 @@ func (f *follower) deliver(entries []heard) {
 	)
 	h.mu.Lock()
 	for _, e := range entries {
-		m, p := e.read()
+		m, p := e.decode()
 		if m != nil {
 			messages = append(messages, m)
 		}
 		if p != nil {
-			h.apply(p)
+			h.updateDriver(p)
 		}
 		if e.own {
-			f.own, own = e.id, max(own, e.n)
+			f.ownID, own = e.id, max(own, e.n)
 		} else {
 			woken = woken || e.kind == kindWake
 		}
 	}
-	h.tell(messages)
+	h.deliver(messages)
 	h.mu.Unlock()
 	if own > 0 {
-		h.queue.done(own)
+		h.queue.confirm(own)
 	}
 	if woken {
 		h.OnWake()
 	}
 }
 
-// read returns what streams are told of the entry, or a driver as it has changed, or nothing.
-func (e heard) read() (*message, *profile) {
+// decode returns what streams are told of the entry, or a driver as it has changed, or nothing.
+func (e received) decode() (*message, *profile) {
 	var err error
 	switch e.kind {
 	case kindEvent:
@@ -201,7 +201,7 @@ func (e heard) read() (*message, *profile) {
 	case e.kind == kindGap || err != nil:
 		return resyncMessage(e.id), nil
 	case e.kind == kindMark:
-		return point(e.id), nil // where clients are who have heard nothing yet
+		return marker(e.id), nil // where clients are who have heard nothing yet
 	}
 	return nil, nil
 }

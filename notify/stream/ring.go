@@ -15,7 +15,7 @@ type ring struct {
 // newRing returns a ring of that size with nothing before the given id.
 func newRing(size int, id string) *ring {
 	r := &ring{slots: make([]*message, size), byID: map[string]uint64{}, events: map[dispatch.EventID]bool{}, tail: 1}
-	r.add(point(id))
+	r.add(marker(id))
 	return r
 }
 
@@ -66,6 +66,6 @@ func (r *ring) replace(messages []*message, id string) {
 		r.add(m)
 	}
 	if r.head < r.tail {
-		r.add(point(id))
+		r.add(marker(id))
 	}
 }

@@ -45,7 +45,7 @@ func (a *attempt) outcome(err error, now time.Time) notify.Outcome {
 func (a *attempt) unanswered() notify.Class {
 	var own credentialsError
 	switch {
-	case errors.As(a.err, &own) && refused(own):
+	case errors.As(a.err, &own) && credentialsRefused(own):
 		return notify.Auth
 	case !a.connected.Load():
 		return notify.Unreached
@@ -53,9 +53,9 @@ func (a *attempt) unanswered() notify.Class {
 	return notify.Unsure
 }
 
-// refused reports whether err, of asking for an access token, is the fault of the credentials. A token service that is
+// credentialsRefused reports whether err, of asking for an access token, is the fault of the credentials. A token service that is
 // away or busy may come back.
-func refused(err error) bool {
+func credentialsRefused(err error) bool {
 	var answered *auth.Error
 	if errors.As(err, &answered) && answered.Response != nil {
 		switch status := answered.Response.StatusCode; status {
@@ -81,7 +81,7 @@ type refusal struct {
 			Description string `json:"description"`
 		} `json:"fieldViolations"`
 	}
-	ours bool // it is of the form that the push service uses
+	fromFCM bool // it is of the form that the push service uses
 }
 
 const fcmErrorType = "type.googleapis.com/google.firebase.fcm.v1.FcmError"
@@ -99,11 +99,11 @@ func readRefusal(body []byte) (r refusal) {
 		return r
 	}
 	if err := json.Unmarshal(outer.Error, &r); err == nil {
-		r.ours = r.Status != ""
+		r.fromFCM = r.Status != ""
 		return r
 	}
 	r = refusal{}
-	r.ours = json.Unmarshal(outer.Error, &r.Message) == nil && r.Message != ""
+	r.fromFCM = json.Unmarshal(outer.Error, &r.Message) == nil && r.Message != ""
 	return r
 }
 
@@ -117,8 +117,8 @@ func (r *refusal) code() string {
 	return ""
 }
 
-// ofToken reports whether an invalid argument is the registration token.
-func (r *refusal) ofToken() bool {
+// blamesToken reports whether an invalid argument is the registration token.
+func (r *refusal) blamesToken() bool {
 	named := false
 	for _, d := range r.Details {
 		for _, v := range d.Violations {
@@ -135,9 +135,9 @@ func (r *refusal) class(status int) notify.Class {
 	switch status {
 	case http.StatusBadRequest:
 		switch {
-		case !r.ours: // a proxy, or another server: it says nothing about this payload
+		case !r.fromFCM: // a proxy, or another server: it says nothing about this payload
 			return notify.Unsure
-		case r.ofToken():
+		case r.blamesToken():
 			return notify.BadToken
 		}
 		return notify.Poison
@@ -202,8 +202,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// withoutTarget corrects what was said of a push that has no token: nothing may be concluded about a device.
-func withoutTarget(c notify.Class) notify.Class {
+// forTopic corrects what was said of a push that has no token: nothing may be concluded about a device.
+func forTopic(c notify.Class) notify.Class {
 	switch c {
 	case notify.DeadToken, notify.BadToken:
 		return notify.Poison
@@ -213,8 +213,8 @@ func withoutTarget(c notify.Class) notify.Class {
 	return c
 }
 
-// tidyReason makes s fit for operators: one short line, with the tokens masked.
-func tidyReason(s string, tokens ...string) string {
+// cleanReason makes s fit for operators: one short line, with the tokens masked.
+func cleanReason(s string, tokens ...string) string {
 	for _, t := range tokens {
 		if t != "" {
 			s = strings.ReplaceAll(s, t, notify.MaskToken(t))

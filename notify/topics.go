@@ -10,42 +10,42 @@ import (
 )
 
 const (
-	// membersAtOnce is what the push service takes in one call.
-	membersAtOnce = 1000
-	topicsAtOnce  = 4
-	// subscribeEvery keeps to two thirds of the 3,000 subscriptions a second that the push service takes.
-	subscribeEvery = 500 * time.Millisecond
-	watchEvery     = 10 * time.Second
+	// memberBatch is what the push service takes in one call.
+	memberBatch = 1000
+	topicBatch  = 4
+	// subscribeInterval keeps to two thirds of the 3,000 subscriptions a second that the push service takes.
+	subscribeInterval = 500 * time.Millisecond
+	backlogInterval   = 10 * time.Second
 )
 
-// keepTopics subscribes large audiences, and unsubscribes those whose offer is over once they are released.
-func (r *Relay) keepTopics(ctx context.Context) {
+// maintainTopics subscribes large audiences, and unsubscribes those whose offer is over once they are released.
+func (r *Relay) maintainTopics(ctx context.Context) {
 	for never := make(chan struct{}); ctx.Err() == nil; {
-		leased, err := r.Topics.LeaseTopics(ctx, topicsAtOnce)
+		leased, err := r.Topics.LeaseTopics(ctx, topicBatch)
 		if err != nil && ctx.Err() == nil {
 			r.Log.Warn("can't look for topics", "error", err)
 		}
 		for _, t := range leased {
-			if err := r.keepTopic(ctx, t); err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
+			if err := r.maintainTopic(ctx, t); err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
 				r.Log.Warn("a topic is taken up again when its lease has ended", "topic", t.Name, "error", err)
 			}
 		}
-		if len(leased) < topicsAtOnce {
+		if len(leased) < topicBatch {
 			r.wait(ctx, never)
 		}
 	}
 }
 
-// keepTopic goes on where whoever had the topic before has ended.
-func (r *Relay) keepTopic(ctx context.Context, t outbox.Topic) error {
+// maintainTopic goes on where whoever had the topic before has ended.
+func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 	change := r.Sender.Subscribe
 	if t.Ended {
 		change = r.Sender.Unsubscribe
 	}
-	pace := time.NewTicker(subscribeEvery)
+	pace := time.NewTicker(subscribeInterval)
 	defer pace.Stop()
 	for {
-		members, err := r.Topics.Members(ctx, t, membersAtOnce)
+		members, err := r.Topics.Members(ctx, t, memberBatch)
 		if err != nil {
 			return err
 		}
@@ -57,11 +57,11 @@ func (r *Relay) keepTopic(ctx context.Context, t outbox.Topic) error {
 			tokens[i] = m.PushToken
 		}
 		refusals, o := change(ctx, t.Name, tokens)
-		r.metrics.topic(o)
+		r.metrics.countTopicCall(o)
 		if o.Class != Sent {
 			return errors.New(string(o.Class) + ": " + o.Reason)
 		}
-		done, refused := split(members, refusals)
+		done, refused := splitRefused(members, refusals)
 		if err := r.Topics.SettleMembers(ctx, t, done, refused); err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (r *Relay) keepTopic(ctx context.Context, t outbox.Topic) error {
 	}
 }
 
-func split(members []dispatch.Device, refusals []int) (done, refused []dispatch.DeviceID) {
+func splitRefused(members []dispatch.Device, refusals []int) (done, refused []dispatch.DeviceID) {
 	out := make(map[int]bool, len(refusals))
 	for _, i := range refusals {
 		out[i] = true
@@ -90,7 +90,7 @@ func split(members []dispatch.Device, refusals []int) (done, refused []dispatch.
 
 // watchBacklog keeps the backlog in the metrics.
 func (r *Relay) watchBacklog(ctx context.Context) {
-	watch := time.NewTicker(watchEvery)
+	watch := time.NewTicker(backlogInterval)
 	defer watch.Stop()
 	for {
 		select {
