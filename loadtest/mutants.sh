@@ -119,7 +119,7 @@ mutant "all of a large audience has one turn" repository/lanes.go "return e.turn
 mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneOwn" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
 mutant "one event after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
 mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.left {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
-mutant "a storm of 503 pauses nothing" notify/throttle.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestThrottleBacksOff'
+mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota burns attempts" notify/send.go "case Quota:
 		s.After" "case Quota:
 		s.Attempts++
@@ -128,7 +128,7 @@ mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK =
 mutant "every dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
 mutant "a push service with a fault is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
 mutant "made-up tokens are evidence" notify/dead_tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
-mutant "a dead token is asked again" notify/verdict_writer.go "note = v.devices.Quarantine" "note = v.devices.Suspect" ./notify 'TestDeadToken/sqlite'
+mutant "a dead token is asked again" notify/verdict_writer.go "record = w.devices.Quarantine" "record = w.devices.Suspect" ./notify 'TestDeadToken/sqlite'
 mutant "suspects go with the others" notify/send.go "r.deadTokens.suspected(*p, now)" "false" ./notify 'TestSuspectsGoApart'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:

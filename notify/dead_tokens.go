@@ -10,34 +10,34 @@ import (
 )
 
 const (
-	// tooManyRefused is how many drivers' tokens that were good lately have to be refused within a gap, more than are taken,
-	// for the push service not to be believed: it has a fault of its own, or does not know our credentials. Tokens that
-	// were never good say nothing about it, and a driver counts once, whatever they have registered.
+	// Distrust of the push service begins when it refuses recently good tokens of tooManyRefused drivers within a gap, and
+	// reaches fewer drivers than that: it has a fault of its own, or the credentials are another project's. Tokens that
+	// never were good prove nothing, and a driver counts once, however many tokens the driver registered.
 	tooManyRefused = 20
-	// maxNeverGood is how many of a driver's tokens may be refused that were never good. What else the driver registers is
-	// tried apart from the others' then.
+	// maxNeverGood is how many refused tokens that never were good a driver may have before the driver's other new tokens
+	// are suspected too.
 	maxNeverGood = 10
-	// goodPeriod is how long a token counts as good, goodAgain how often it is noted that it is.
+	// goodPeriod is how long a token counts as good after a push, goodRenewal how old the record of it may become.
 	goodPeriod  = 7 * 24 * time.Hour
 	goodRenewal = 24 * time.Hour
 )
 
-// These are numbers of gaps.
+// Periods, as multiples of the gap.
 const (
-	// recently is for how long a push that was taken shows that the push service works, and how long distrust lasts.
+	// recently is how long an accepted push proves that the push service works, and how long distrust lasts.
 	recently = 10
-	// maxDistrust bounds distrust; it does not begin again for as long.
+	// maxDistrust bounds distrust. For as long afterwards it does not begin again.
 	maxDistrust = 30
-	// neverGoodMemory is how long a driver's made-up tokens count.
+	// neverGoodMemory is how long a driver's refused tokens that never were good count.
 	neverGoodMemory = 60
 )
 
-// deadTokens judges those that the push service calls dead. The first verdict puts a device under suspicion: what is pushed
-// to it goes apart from the others' from then on, see aside. The second, a gap later at the earliest, quarantines it if
-// the push service has taken a push to another driver in between.
+// deadTokens judges tokens that the push service calls dead. The first refusal puts the device under suspicion: pushes to
+// it go through the suspectQueue from then on. The second, at least a gap later, quarantines the device if the push service
+// accepted a push to another driver in between.
 //
-// No verdict stops what is pushed to others, but for one: when many tokens that were good lately are refused and none
-// is taken, single requests find out whether any is.
+// Refusals do not slow down pushes to others, with one exception: when many recently good tokens are refused and none is
+// accepted, the throttle lets single requests find out whether any is.
 type deadTokens struct {
 	throttle *throttle
 	verdicts *verdictWriter
@@ -47,15 +47,15 @@ type deadTokens struct {
 
 	mu            sync.Mutex
 	sweptAt       time.Time
-	refusedTokens map[string]time.Time // lately. Pushes read before do not say yet that their devices are suspected
+	refusedTokens map[string]time.Time // recently; a push that was read earlier does not show the suspicion yet
 	neverGood     map[dispatch.DriverID]neverGood
-	// Drivers within the last gap: whose token, known to be good, was refused; was again; whose token was taken.
+	// The drivers of the last gap whose recently good token was refused, was refused again, and was accepted.
 	refusedOnce, refusedTwice, reached sightings
-	lastReached, otherReached          sighting // the last whose token was taken, and the last before that of another driver
+	lastReached, otherReached          sighting // the last driver who was reached, and the last other one before
 	distrust                           distrust
 }
 
-// neverGood counts a driver's tokens that were refused and never good.
+// neverGood counts a driver's refused tokens that never were good.
 type neverGood struct {
 	tokens int
 	since  time.Time
@@ -66,10 +66,10 @@ type sighting struct {
 	at     time.Time
 }
 
-// sightings is when drivers were last seen.
+// sightings are the times at which drivers were last seen.
 type sightings map[dispatch.DriverID]time.Time
 
-// distrust is when nobody is quarantined.
+// distrust is the period in which no device is quarantined. The next one begins at notBefore at the earliest.
 type distrust struct{ since, until, notBefore time.Time }
 
 func newDeadTokens(v *verdictWriter, c *throttle, gap time.Duration, log *slog.Logger, m *relayMetrics) *deadTokens {
@@ -80,7 +80,7 @@ func newDeadTokens(v *verdictWriter, c *throttle, gap time.Duration, log *slog.L
 	}
 }
 
-// suspected reports whether a push is to go apart from the others.
+// suspected reports whether a push belongs into the suspectQueue.
 func (t *deadTokens) suspected(p outbox.Push, now time.Time) bool {
 	if p.Topic != "" {
 		return false
@@ -94,7 +94,7 @@ func (t *deadTokens) suspected(p outbox.Push, now time.Time) bool {
 	return m.tokens >= maxNeverGood && now.Sub(m.since) < neverGoodMemory*t.gap && !wasGood(p.Device, now)
 }
 
-// retryWait is how long to wait with a token that was refused and was never good: to ask sooner would show nothing.
+// retryWait returns how long a refused token that never was good has to wait: an earlier refusal would prove nothing new.
 func (t *deadTokens) retryWait(p outbox.Push, now time.Time) time.Duration {
 	if wasGood(p.Device, now) {
 		return 0
@@ -108,15 +108,15 @@ func (t *deadTokens) retryWait(p outbox.Push, now time.Time) time.Duration {
 	return max(0, last.Add(t.gap).Sub(now))
 }
 
-// wasGood reports whether the push service has taken a push to the device lately.
+// wasGood reports whether the push service recently accepted a push to the device.
 func wasGood(v dispatch.Device, now time.Time) bool {
 	return v.GoodAt != nil && now.Sub(*v.GoodAt) < goodPeriod
 }
 
-// recordSent hears of a push that was taken.
+// recordSent records that the push service accepted a push.
 func (t *deadTokens) recordSent(p outbox.Push, now time.Time) {
 	if p.Topic != "" {
-		return // which says nothing about any token
+		return // it proves nothing about a token
 	}
 	t.mu.Lock()
 	_, refused := t.refusedTokens[p.Device.PushToken]
@@ -133,7 +133,7 @@ func (t *deadTokens) recordSent(p outbox.Push, now time.Time) {
 	}
 }
 
-// recordRefusal hears of a push whose token was refused, and says what becomes of the push.
+// recordRefusal judges the refused token of a push, and returns the push's result.
 func (t *deadTokens) recordRefusal(p outbox.Push, o Outcome, now time.Time) outbox.SendResult {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,11 +155,12 @@ func (t *deadTokens) recordRefusal(p outbox.Push, o Outcome, now time.Time) outb
 	return s
 }
 
-// retryAfter is when a push whose token was refused is tried again: late enough for the second verdict. Many that are tried
-// again at almost the same time are settled by one statement.
+// retryAfter is the wait before a refused push is retried, long enough for a second verdict. It is rounded so that one
+// statement can record many results.
 func (t *deadTokens) retryAfter() time.Duration { return jittered(t.gap * 5 / 4).Round(t.gap / 60) }
 
-// reachesSince reports whether the push service has taken a push lately, and after a time, to another driver. t.mu is held.
+// reachesSince reports whether the push service recently accepted a push to another driver, and did so after the given
+// time. t.mu is held.
 func (t *deadTokens) reachesSince(but dispatch.DriverID, after, now time.Time) bool {
 	last := t.lastReached
 	if last.driver == but {
@@ -168,14 +169,14 @@ func (t *deadTokens) reachesSince(but dispatch.DriverID, after, now time.Time) b
 	return last.at.After(after) && now.Sub(last.at) < recently*t.gap
 }
 
-// reachesOthers is works without a time after which it has to be.
+// reachesOthers reports whether the push service recently accepted a push to another driver.
 func (t *deadTokens) reachesOthers(others dispatch.DriverID, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.reachesSince(others, time.Time{}, now)
 }
 
-// countRefusal has the refusal count as what it shows. t.mu is held.
+// countRefusal counts a refusal as evidence against the driver's tokens or against the push service. t.mu is held.
 func (t *deadTokens) countRefusal(p outbox.Push, o Outcome, now time.Time) {
 	first := p.Device.SuspectedAt == nil
 	if _, known := t.refusedTokens[p.Device.PushToken]; known {
@@ -212,8 +213,8 @@ func (t *deadTokens) countRefusal(p outbox.Push, o Outcome, now time.Time) {
 	}
 }
 
-// extendDistrust begins distrust, or has it last on: without an end while the push service is silent, which takes nothing. t.mu is
-// held.
+// extendDistrust begins or extends distrust. While the push service is silent, accepting no push, distrust has no end. t.mu
+// is held.
 func (t *deadTokens) extendDistrust(silent bool, o Outcome, now time.Time) {
 	d := &t.distrust
 	begins := !now.Before(d.until)
@@ -230,12 +231,12 @@ func (t *deadTokens) extendDistrust(silent bool, o Outcome, now time.Time) {
 	d.notBefore = d.until.Add(maxDistrust * t.gap)
 	t.metrics.distrusted.Store(d.until.UnixNano())
 	if begins {
-		t.log.Error("ALERT: the push service calls tokens dead that were good lately, and is not believed: no device is quarantined until then",
+		t.log.Error("ALERT: push service refuses too many tokens that worked recently; no device is quarantined for a while",
 			"until", d.until, "drivers", len(t.refusedOnce), "drivers_reached", len(t.reached), "reason", o.Reason)
 	}
 }
 
-// sweep forgets what no longer counts. t.mu is held.
+// sweep forgets evidence that is too old to count. t.mu is held.
 func (t *deadTokens) sweep(now time.Time) {
 	if now.Sub(t.sweptAt) < t.gap/6 {
 		return

@@ -6,20 +6,21 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/notify/wakeup"
 	"firsttap/outbox"
 )
 
-// lanes hold what is leased and waits for the channel: as much as was reserved there. Each lane has its share of what
-// leaves it, and within a lane one event after the other has one push sent.
+// lanes hold the leased pushes that wait for the throttle; each of them has a place reserved there. Every lane gets its
+// share of the throttle, and within a lane the events take turns, one push each.
 type lanes struct {
 	mu      sync.Mutex
 	rings   [outbox.Lanes]eventRing
 	turns   outbox.LaneTurns
 	size    int
-	arrived chan struct{} // says that it is not empty any more
+	arrived wakeup.Signal // set when pushes were added
 }
 
-// eventRing is a lane: the events of which something waits, and which of them is next.
+// eventRing is one lane: the events that have pushes waiting, and the position of the next event.
 type eventRing struct {
 	byEvent  map[dispatch.EventID]*eventQueue
 	ring     []*eventQueue
@@ -32,14 +33,14 @@ type eventQueue struct {
 }
 
 func newLanes() *lanes {
-	l := &lanes{arrived: make(chan struct{}, 1)}
+	l := &lanes{arrived: wakeup.New()}
 	for i := range l.rings {
 		l.rings[i].byEvent = map[dispatch.EventID]*eventQueue{}
 	}
 	return l
 }
 
-// add puts pushes behind those of the same event. It never blocks.
+// add appends each push to the queue of its event. It never blocks.
 func (l *lanes) add(pushes []outbox.Push) {
 	if len(pushes) == 0 {
 		return
@@ -51,7 +52,7 @@ func (l *lanes) add(pushes []outbox.Push) {
 	}
 	l.size += len(pushes)
 	l.mu.Unlock()
-	wakeUp(l.arrived)
+	l.arrived.Set()
 }
 
 func (r *eventRing) add(p *outbox.Push) {
@@ -64,14 +65,14 @@ func (r *eventRing) add(p *outbox.Push) {
 	e.pushes = append(e.pushes, p)
 }
 
-// empty reports whether nothing waits.
+// empty reports whether no push waits.
 func (l *lanes) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size == 0
 }
 
-// next removes and returns the push whose turn it is, nil where nothing waits.
+// next removes and returns the next push, nil if none waits.
 func (l *lanes) next() *outbox.Push {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,23 +102,23 @@ func (r *eventRing) next() *outbox.Push {
 	return p
 }
 
-// remove removes and returns the pushes for which over says so.
-func (l *lanes) remove(over func(*outbox.Push) bool) (removed []*outbox.Push) {
+// remove removes and returns the pushes that match.
+func (l *lanes) remove(match func(*outbox.Push) bool) (removed []*outbox.Push) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.rings {
-		removed = l.rings[i].remove(over, removed)
+		removed = l.rings[i].remove(match, removed)
 	}
 	l.size -= len(removed)
 	return removed
 }
 
-func (r *eventRing) remove(over func(*outbox.Push) bool, removed []*outbox.Push) []*outbox.Push {
+func (r *eventRing) remove(match func(*outbox.Push) bool, removed []*outbox.Push) []*outbox.Push {
 	ring := r.ring[:0]
 	for _, e := range r.ring {
 		wait := e.pushes[:0]
 		for _, p := range e.pushes {
-			if over(p) {
+			if match(p) {
 				removed = append(removed, p)
 			} else {
 				wait = append(wait, p)
@@ -135,10 +136,10 @@ func (r *eventRing) remove(over func(*outbox.Push) bool, removed []*outbox.Push)
 	return removed
 }
 
-// anyPush is what remove takes to empty the lanes.
+// anyPush matches every push.
 func anyPush(*outbox.Push) bool { return true }
 
-// stale is what remove takes to give back what its dispatch may have overtaken, and what has a lease that runs short.
+// stale matches pushes whose dispatch may have changed since it was read, or whose lease is too short for an attempt.
 func stale(now time.Time, attempt time.Duration) func(*outbox.Push) bool {
 	return func(p *outbox.Push) bool { return now.Sub(p.Read) > maxReadAge || p.Leased.Sub(now) < attempt }
 }

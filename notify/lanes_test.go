@@ -110,7 +110,7 @@ func TestSendFindsNothing(t *testing.T) {
 	var running, settling sync.WaitGroup
 	settling.Go(func() {
 		for s := range r.results.queue {
-			if s.attempted {
+			if s.throttled {
 				r.throttle.recorded(1)
 			}
 		}

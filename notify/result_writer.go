@@ -9,16 +9,18 @@ import (
 )
 
 const (
-	// resultInterval is how long what came of an attempt is kept: a process that is killed leaves it to be sent again.
+	// resultInterval is how long a result may wait to be recorded: a process that is killed leaves its push to be sent again.
 	resultInterval = 10 * time.Millisecond
 	resultBatch    = 256
-	// resultQueue bounds what waits to be written. Attempts wait where it is full, and with them the channel.
+	// resultQueue bounds the results that wait. While it is full, attempts wait to hand theirs over.
 	resultQueue  = 2048
 	writeTimeout = 5 * time.Second
 	writeRetry   = 200 * time.Millisecond
+	// writePatience is how long a write is retried: until the leases of its pushes end.
+	writePatience = 15 * time.Second
 )
 
-// resultWriter writes what came of attempts, many with one statement.
+// resultWriter records the results of attempts, many with one statement.
 type resultWriter struct {
 	outbox   Outbox
 	throttle *throttle
@@ -26,77 +28,82 @@ type resultWriter struct {
 	queue    chan result
 }
 
-// result is what is to be written of a push, and whether it was an attempt of the channel's.
+// result is the result of a push. Throttled says that its attempt counts as unrecorded in the throttle.
 type result struct {
 	outbox.SendResult
-	attempted bool
+	throttled bool
 }
 
-func newResultWriter(o Outbox, c *throttle, log *slog.Logger) *resultWriter {
-	return &resultWriter{outbox: o, throttle: c, log: log, queue: make(chan result, resultQueue)}
+func newResultWriter(o Outbox, t *throttle, log *slog.Logger) *resultWriter {
+	return &resultWriter{outbox: o, throttle: t, log: log, queue: make(chan result, resultQueue)}
 }
 
-// add hands over what came of one attempt of the channel's. It blocks while the queue is full.
-func (s *resultWriter) add(settled outbox.SendResult) { s.queue <- result{settled, true} }
+// add hands over the result of an attempt that went through the throttle. It blocks while the queue is full.
+func (w *resultWriter) add(r outbox.SendResult) { w.queue <- result{r, true} }
 
-// addUncounted hands over a push that was not attempted, or not by the channel. It blocks while the queue is full.
-func (s *resultWriter) addUncounted(settled outbox.SendResult) { s.queue <- result{settled, false} }
+// addUncounted hands over the result of a push that was not attempted, or not through the throttle. It blocks while the
+// queue is full.
+func (w *resultWriter) addUncounted(r outbox.SendResult) { w.queue <- result{r, false} }
 
-// finish has run write what is left and end. Nothing may be added afterwards.
-func (s *resultWriter) finish() { close(s.queue) }
+// finish makes run return after it has written the queue. Nothing may be added afterwards.
+func (w *resultWriter) finish() { close(w.queue) }
 
 // run writes until finish.
-func (s *resultWriter) run(ctx context.Context) {
-	for {
-		first, ok := <-s.queue
-		if !ok {
+func (w *resultWriter) run(ctx context.Context) {
+	for open := true; open; {
+		var queued []result
+		queued, open = nextBatch(w.queue, resultBatch, resultInterval)
+		if len(queued) == 0 {
 			return
 		}
-		batch, attempted, open := s.gather(first)
-		s.write(ctx, batch)
-		s.throttle.recorded(attempted)
-		if !open {
-			return
-		}
-	}
-}
-
-// gather collects what comes within settleEvery of the first, and counts what was attempted.
-func (s *resultWriter) gather(first result) (batch []outbox.SendResult, attempted int, open bool) {
-	take := func(next result) {
-		batch = append(batch, next.SendResult)
-		if next.attempted {
-			attempted++
-		}
-	}
-	take(first)
-	t := time.NewTimer(resultInterval)
-	defer t.Stop()
-	for len(batch) < resultBatch {
-		select {
-		case next, ok := <-s.queue:
-			if !ok {
-				return batch, attempted, false
+		results, throttled := make([]outbox.SendResult, len(queued)), 0
+		for i, r := range queued {
+			results[i] = r.SendResult
+			if r.throttled {
+				throttled++
 			}
-			take(next)
-		case <-t.C:
-			return batch, attempted, true
 		}
+		w.write(ctx, results)
+		w.throttle.recorded(throttled)
 	}
-	return batch, attempted, true
 }
 
-// write tries until the batch is written, or its leases are about to end: then it is sent again.
-func (s *resultWriter) write(ctx context.Context, batch []outbox.SendResult) {
+// nextBatch waits for a value and returns it with those that follow within d, up to limit. Open is false once the queue is
+// closed.
+func nextBatch[T any](queue <-chan T, limit int, d time.Duration) (batch []T, open bool) {
+	first, open := <-queue
+	if !open {
+		return nil, false
+	}
+	batch = append(batch, first)
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for len(batch) < limit {
+		select {
+		case next, open := <-queue:
+			if !open {
+				return batch, false
+			}
+			batch = append(batch, next)
+		case <-t.C:
+			return batch, true
+		}
+	}
+	return batch, true
+}
+
+// write retries until the batch is recorded, or until its leases are about to end: then the pushes are sent again.
+func (w *resultWriter) write(ctx context.Context, batch []outbox.SendResult) {
 	for end := time.Now().Add(writePatience); ; {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-		err := s.outbox.Settle(bounded, batch)
+		err := w.outbox.Settle(bounded, batch)
 		cancel()
 		if err == nil {
 			return
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
-			s.log.Error("what was sent can't be written down, it may be sent again", "notifications", len(batch), "error", err)
+			w.log.Error("results of pushes not recorded; the pushes may be sent again when their leases expire",
+				"notifications", len(batch), "error", err)
 			return
 		}
 		t := time.NewTimer(writeRetry)
@@ -107,6 +114,3 @@ func (s *resultWriter) write(ctx context.Context, batch []outbox.SendResult) {
 		}
 	}
 }
-
-// writePatience is when the lease of what was sent has ended.
-const writePatience = 15 * time.Second

@@ -7,45 +7,46 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/notify/wakeup"
 	"firsttap/outbox"
 )
 
 const (
-	// suspectBacklog is how many wait for their turn with what they were read to be about: longer ones would be out of date.
+	// suspectBacklog bounds each queue: in a longer one pushes would become stale.
 	suspectBacklog = 16
-	// suspectPace is how many turns fit into a gap, asideDriver how many of them one driver gets.
+	// suspectPace is how many suspects are sent within a gap, suspectsPerDriver how many of them one driver gets.
 	suspectPace       = 1200
 	suspectsPerDriver = 12
-	// maxSuspects bounds how many are under way at a time.
+	// maxSuspects bounds the requests in flight.
 	maxSuspects = 32
 )
 
-// suspectQueue is the way of pushes whose tokens are under suspicion, apart from the others: one request at a time, and one
-// more with each that is taken, until one is refused. Those whose token was good lately come first. Whoever finds no
-// place comes back when there is likely to be one.
+// suspectQueue holds pushes to suspected tokens, which are sent without a place in the throttle: one request at a time, one
+// more with each that succeeds, and one again after a failure. Tokens that worked recently go first. A push that finds no
+// room is postponed until there is likely to be some.
 type suspectQueue struct {
 	gap                  time.Duration
 	recentlyGood, others chan outbox.Push
 
 	mu              sync.Mutex
 	limit, inflight int
-	lastTurn        time.Time // of the turns that were given away
+	lastTurn        time.Time // the latest turn that was assigned
 	lastTurns       map[dispatch.DriverID]time.Time
-	freed           chan struct{}
+	freed           wakeup.Signal
 }
 
 func newSuspectQueue(gap time.Duration) *suspectQueue {
 	return &suspectQueue{
 		gap: gap, recentlyGood: make(chan outbox.Push, suspectBacklog), others: make(chan outbox.Push, suspectBacklog), limit: 1,
-		lastTurns: map[dispatch.DriverID]time.Time{}, freed: make(chan struct{}, 1),
+		lastTurns: map[dispatch.DriverID]time.Time{}, freed: wakeup.New(),
 	}
 }
 
-// put has a push wait for its turn, and reports whether there is room.
-func (a *suspectQueue) put(p outbox.Push, now time.Time) bool {
-	queue := a.others
+// put queues a push, and reports whether there was room.
+func (q *suspectQueue) put(p outbox.Push, now time.Time) bool {
+	queue := q.others
 	if wasGood(p.Device, now) {
-		queue = a.recentlyGood
+		queue = q.recentlyGood
 	}
 	select {
 	case queue <- p:
@@ -55,22 +56,22 @@ func (a *suspectQueue) put(p outbox.Push, now time.Time) bool {
 	}
 }
 
-// postpone is when a driver's push that has no turn now is to come back, after the least wait; ok is false where there are
-// too many before it.
-func (a *suspectQueue) postpone(driver dispatch.DriverID, least time.Duration, now time.Time) (wait time.Duration, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	end := latest(a.lastTurn, now).Add(a.gap / time.Duration(suspectPace*a.limit))
-	own := latest(a.lastTurns[driver].Add(a.gap/suspectsPerDriver), latest(end, now.Add(least)))
-	if wait = own.Sub(now); wait > least+a.gap {
-		return least + a.gap + rand.N(a.gap/2), false
+// postpone assigns a later turn to a driver's push and returns the wait for it, at least the given one. Ok is false if too
+// many are before it.
+func (q *suspectQueue) postpone(driver dispatch.DriverID, least time.Duration, now time.Time) (wait time.Duration, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	end := latest(q.lastTurn, now).Add(q.gap / time.Duration(suspectPace*q.limit))
+	own := latest(q.lastTurns[driver].Add(q.gap/suspectsPerDriver), latest(end, now.Add(least)))
+	if wait = own.Sub(now); wait > least+q.gap {
+		return least + q.gap + rand.N(q.gap/2), false
 	}
-	a.lastTurn, a.lastTurns[driver] = end, own
-	for v, end := range a.lastTurns {
-		if len(a.lastTurns) < 1024 || end.After(now) {
-			break // those that are over are forgotten little by little
+	q.lastTurn, q.lastTurns[driver] = end, own
+	for v, end := range q.lastTurns {
+		if len(q.lastTurns) < 1024 || end.After(now) {
+			break // past turns are forgotten a few at a time
 		}
-		delete(a.lastTurns, v)
+		delete(q.lastTurns, v)
 	}
 	return wait, true
 }
@@ -82,61 +83,61 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// next waits for the next push and for its turn; ok is false when ctx has ended.
-func (a *suspectQueue) next(ctx context.Context) (p outbox.Push, ok bool) {
-	for !a.free() {
+// next waits until a push may be sent and returns it. Ok is false when ctx has ended.
+func (q *suspectQueue) next(ctx context.Context) (p outbox.Push, ok bool) {
+	for !q.free() {
 		select {
-		case <-a.freed:
+		case <-q.freed:
 		case <-ctx.Done():
 			return p, false
 		}
 	}
 	select {
-	case p = <-a.recentlyGood:
+	case p = <-q.recentlyGood:
 		return p, true
 	default:
 	}
 	select {
-	case p = <-a.recentlyGood:
-	case p = <-a.others:
+	case p = <-q.recentlyGood:
+	case p = <-q.others:
 	case <-ctx.Done():
 		return p, false
 	}
 	return p, true
 }
 
-func (a *suspectQueue) free() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.inflight < a.limit
+func (q *suspectQueue) free() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.inflight < q.limit
 }
 
-func (a *suspectQueue) start() {
-	a.mu.Lock()
-	a.inflight++
-	a.mu.Unlock()
+func (q *suspectQueue) start() {
+	q.mu.Lock()
+	q.inflight++
+	q.mu.Unlock()
 }
 
-func (a *suspectQueue) done(o Outcome) {
-	a.mu.Lock()
-	a.inflight--
-	if a.limit = min(a.limit+1, maxSuspects); o.Class != Sent {
-		a.limit = 1
+func (q *suspectQueue) done(o Outcome) {
+	q.mu.Lock()
+	q.inflight--
+	if q.limit = min(q.limit+1, maxSuspects); o.Class != Sent {
+		q.limit = 1
 	}
-	a.mu.Unlock()
-	wakeUp(a.freed)
+	q.mu.Unlock()
+	q.freed.Set()
 }
 
-// queueSuspect has a push that the channel has a place for go apart from the others.
+// queueSuspect moves a push from its place in the throttle to the queue of suspects.
 func (r *Relay) queueSuspect(p outbox.Push, now time.Time) {
 	r.throttle.release(1)
-	if early := r.deadTokens.retryWait(p, now); early > 0 || !r.suspects.put(p, now) {
-		r.postpone(p, early, now)
+	if wait := r.deadTokens.retryWait(p, now); wait > 0 || !r.suspects.put(p, now) {
+		r.postpone(p, wait, now)
 	}
 }
 
-// postpone has a push tried after the least wait or later, for which there is no turn now. One of a driver whose tokens have never been good is
-// dropped where there are too many, unless nobody's are taken.
+// postpone releases a suspect until a later turn. If too many are before it, it drops a push to a token that never worked,
+// unless the push service accepts no token at all.
 func (r *Relay) postpone(p outbox.Push, least time.Duration, now time.Time) {
 	wait, ok := r.suspects.postpone(p.Driver, least, now)
 	s := unsent(p, wait.Round(r.Suspicion/60))
@@ -147,7 +148,7 @@ func (r *Relay) postpone(p outbox.Push, least time.Duration, now time.Time) {
 	r.results.addUncounted(s)
 }
 
-// sendSuspects sends what is aside until ctx ends.
+// sendSuspects sends suspects until ctx ends.
 func (r *Relay) sendSuspects(ctx, lasting context.Context) {
 	for {
 		p, ok := r.suspects.next(ctx)
@@ -174,7 +175,7 @@ func (r *Relay) sendSuspects(ctx, lasting context.Context) {
 	}
 }
 
-// releaseSuspects gives back what waits, now that try has ended.
+// releaseSuspects releases the waiting suspects. sendSuspects has ended.
 func (r *Relay) releaseSuspects() {
 	for _, queue := range []chan outbox.Push{r.suspects.recentlyGood, r.suspects.others} {
 		for len(queue) > 0 {

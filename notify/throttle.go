@@ -5,247 +5,248 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"firsttap/notify/wakeup"
 )
 
-// limits is how many requests may be under way at a time.
+// limits bound the number of requests in flight.
 type limits struct{ min, start, max float64 }
 
-// defaultLimits at most takes a push service that answers in 50 ms to 10,000 a second.
+// defaultLimits allow 10,000 requests a second to a push service that answers in 50 ms.
 var defaultLimits = limits{min: 1, start: 64, max: 512}
 
-// failuresToPause is how many attempts in a row have to fail before nothing is sent for a while.
+// failuresToPause is how many attempts in a row have to fail to start a pause.
 const failuresToPause = 5
 
-// throttle decides how much may be sent at a time, and when nothing may.
+// throttle decides how many requests may be in flight, and when none may.
 //
-// Its width grows by one with every success for as long as it is used up, which doubles it each round trip, and is
-// halved by a failure, at most once in the time that takes to be felt (additive increase would take minutes to reach
-// what a push service takes; compare TCP's slow start, RFC 5681). A push service that asks for a pause, or fails
-// several times in a row, is left alone; afterwards a single request finds out whether it is back.
+// Its limit grows by one with every success while it is exhausted, which doubles it each round trip. A failure halves it,
+// at most once per shrinkInterval. (Additive increase would need minutes to reach the capacity of a push service; compare
+// TCP's slow start, RFC 5681.) It pauses when the push service asks for a pause or fails several times in a row. After a
+// pause a single request, the probe, finds out whether the push service is back.
 type throttle struct {
 	mu         sync.Mutex
 	bounds     limits
 	pauses     pauses
 	limit      float64
 	inflight   int
-	reserved   int // leased, and not under way yet
-	unrecorded int // answered, and not written down yet
+	reserved   int // places of pushes that are not in flight yet
+	unrecorded int // answered requests whose results are not recorded yet
 	failures   int // in a row
-	probes     int // of them, those that were to find out whether it is back
+	probes     int // how many of the failures were probes
 	halved     time.Time
-	until      time.Time // of the pause
-	probing    bool      // after a pause, until one request succeeds
-	circuit    Class     // why it is open; "" when it is closed
-	// freed tells who sends that a request has ended, roomy who leases that there is room for more.
-	freed, room chan struct{}
+	until      time.Time // end of the pause
+	probing    bool      // after a pause, until a request succeeds
+	circuit    Class     // why the circuit is open; "" while it is closed
+	// freed is set when a request has ended, room when there is room for another lease.
+	freed, room wakeup.Signal
 }
 
 // pauses are how long nothing is sent.
 type pauses struct {
-	quota time.Duration // where the push service does not say
+	quota time.Duration // without a Retry-After
 	auth  time.Duration
-	first time.Duration // after several failures; doubles up to the longest
+	first time.Duration // after several failures; doubles up to most
 	most  time.Duration
 }
 
 var defaultPauses = pauses{quota: time.Minute, auth: time.Minute, first: time.Second, most: 30 * time.Second}
 
 func newThrottle(w limits, p pauses) *throttle {
-	return &throttle{bounds: w, pauses: p, limit: w.start, freed: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	return &throttle{bounds: w, pauses: p, limit: w.start, freed: wakeup.New(), room: wakeup.New()}
 }
 
 const (
-	// ahead is how many pushes are leased for each that may be under way.
+	// ahead is how many pushes are leased for each request that may be in flight.
 	ahead = 4
-	// aheadCommitted is the same where a lease has just been written with its event: the last of them find room however
-	// much waits of another event.
+	// aheadCommitted is ahead for pushes that their event's expansion leases: some find room behind any other event.
 	aheadCommitted = 5
 )
 
-// worthLease reports whether there is room for as many pushes as make a lease worth its transaction.
-func (c *throttle) worthLease(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	free := c.free(ahead, now)
-	return c.probing && free > 0 || free >= max(1, min(pushBatch, int(c.limit))/2)
+// worthLease reports whether there is room for enough pushes to make a lease worth its transaction.
+func (t *throttle) worthLease(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	free := t.free(ahead, now)
+	return t.probing && free > 0 || free >= max(1, min(pushBatch, int(t.limit))/2)
 }
 
-// free is how many more pushes may be leased now, for so many times as may be under way: none while paused. c.mu is held.
-func (c *throttle) free(ahead int, now time.Time) int {
-	if now.Before(c.until) {
+// free returns how many more pushes may be leased now, none while paused. t.mu is held.
+func (t *throttle) free(ahead int, now time.Time) int {
+	if now.Before(t.until) {
 		return 0
 	}
-	if c.probing {
-		return max(0, 1-c.inflight-c.reserved)
+	if t.probing {
+		return max(0, 1-t.inflight-t.reserved)
 	}
-	return max(0, int(c.limit)*ahead-c.inflight-c.reserved-c.unrecorded)
+	return max(0, int(t.limit)*ahead-t.inflight-t.reserved-t.unrecorded)
 }
 
-// reserve takes up to n places for pushes that are about to be leased, of so many times as may be under way, and returns
-// how many.
-func (c *throttle) reserve(n, ahead int, now time.Time) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n = min(n, c.free(ahead, now))
-	c.reserved += n
+// reserve reserves up to n places for pushes that are about to be leased, and returns how many. Ahead is how many places
+// there are for each request that may be in flight.
+func (t *throttle) reserve(n, ahead int, now time.Time) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n = min(n, t.free(ahead, now))
+	t.reserved += n
 	return n
 }
 
-// release gives back n places that were reserved.
-func (c *throttle) release(n int) {
-	c.mu.Lock()
-	c.reserved -= n
-	c.mu.Unlock()
-	c.wake()
+// release frees n reserved places.
+func (t *throttle) release(n int) {
+	t.mu.Lock()
+	t.reserved -= n
+	t.mu.Unlock()
+	t.wake()
 }
 
-// start turns a reserved place into a request under way. When it may not start, it says how long nothing may; 0 means
-// until another ends. What was answered and not written down would be sent again by whoever comes after a crash: while
-// there is as much of it as may be under way, nothing starts.
-func (c *throttle) start(now time.Time) (ok bool, wait time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// start turns a reserved place into a request in flight. If none may start, it returns the rest of the pause, or 0 to wait
+// until a request ends. After a crash, pushes with unrecorded results are sent again; so nothing starts while there are as
+// many of them as may be in flight.
+func (t *throttle) start(now time.Time) (ok bool, wait time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
-	case now.Before(c.until):
-		return false, c.until.Sub(now)
-	case c.inflight >= int(c.limit) || c.probing && c.inflight > 0 || c.unrecorded >= max(int(c.limit), resultBatch):
+	case now.Before(t.until):
+		return false, t.until.Sub(now)
+	case t.inflight >= int(t.limit) || t.probing && t.inflight > 0 || t.unrecorded >= max(int(t.limit), resultBatch):
 		return false, 0
 	}
-	c.reserved--
-	c.inflight++
+	t.reserved--
+	t.inflight++
 	return true, 0
 }
 
-// cancelStart takes back a start: there is no request, and the place is reserved as before.
-func (c *throttle) cancelStart() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reserved++
-	c.inflight--
+// cancelStart undoes start: there is no request, and the place is reserved again.
+func (t *throttle) cancelStart() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reserved++
+	t.inflight--
 }
 
-// done ends a request with what came of it, which is still to be written down.
-func (c *throttle) done(o Outcome, now time.Time) {
-	c.mu.Lock()
-	full := c.inflight >= int(c.limit)
-	c.inflight--
-	c.unrecorded++
-	c.adapt(o, full, now)
-	c.mu.Unlock()
-	c.wake()
+// done ends a request with its outcome. Its result counts as unrecorded until recorded.
+func (t *throttle) done(o Outcome, now time.Time) {
+	t.mu.Lock()
+	full := t.inflight >= int(t.limit)
+	t.inflight--
+	t.unrecorded++
+	t.adapt(o, full, now)
+	t.mu.Unlock()
+	t.wake()
 }
 
-// observe is what came of a request that took none of the channel's places.
-func (c *throttle) observe(o Outcome, now time.Time) {
-	c.mu.Lock()
-	c.adapt(o, false, now)
-	c.mu.Unlock()
-	c.wake()
+// observe adapts to the outcome of a request that had no place in the throttle.
+func (t *throttle) observe(o Outcome, now time.Time) {
+	t.mu.Lock()
+	t.adapt(o, false, now)
+	t.mu.Unlock()
+	t.wake()
 }
 
-func (c *throttle) adapt(o Outcome, full bool, now time.Time) {
+func (t *throttle) adapt(o Outcome, full bool, now time.Time) {
 	switch o.Class {
 	case Quota:
-		c.shrink(now)
-		c.pause(cmp.Or(o.RetryAfter, c.pauses.quota), now)
+		t.shrink(now)
+		t.pause(cmp.Or(o.RetryAfter, t.pauses.quota), now)
 	case Auth:
-		c.circuit = Auth
-		c.pause(c.pauses.auth, now)
+		t.circuit = Auth
+		t.pause(t.pauses.auth, now)
 	case Unavailable, Unreached, Unsure:
-		c.fail(o, now)
+		t.fail(o, now)
 	default:
-		if c.circuit != DeadToken || o.Class == Sent {
-			c.succeed(full)
+		if t.circuit != DeadToken || o.Class == Sent {
+			t.succeed(full)
 		}
 	}
 }
 
-// recorded says that what came of n requests was written down, or given up.
-func (c *throttle) recorded(n int) {
-	c.mu.Lock()
-	c.unrecorded -= n
-	c.mu.Unlock()
-	c.wake()
+// recorded says that the results of n requests were recorded or given up.
+func (t *throttle) recorded(n int) {
+	t.mu.Lock()
+	t.unrecorded -= n
+	t.mu.Unlock()
+	t.wake()
 }
 
-func (c *throttle) fail(o Outcome, now time.Time) {
-	c.failures++
-	c.shrink(now)
+func (t *throttle) fail(o Outcome, now time.Time) {
+	t.failures++
+	t.shrink(now)
 	switch {
 	case o.RetryAfter > 0:
-		c.pause(o.RetryAfter, now)
-	case now.Before(c.until): // it began before the pause
-	case c.probing:
-		c.probes++
-		c.pause(c.backoff(), now)
-	case c.failures >= failuresToPause:
-		c.pause(c.backoff(), now)
+		t.pause(o.RetryAfter, now)
+	case now.Before(t.until): // the request began before the pause
+	case t.probing:
+		t.probes++
+		t.pause(t.backoff(), now)
+	case t.failures >= failuresToPause:
+		t.pause(t.backoff(), now)
 	}
 }
 
-func (c *throttle) succeed(full bool) {
-	c.failures, c.probes, c.circuit = 0, 0, ""
-	if c.probing {
-		c.probing = false
+func (t *throttle) succeed(full bool) {
+	t.failures, t.probes, t.circuit = 0, 0, ""
+	if t.probing {
+		t.probing = false
 		return
 	}
 	if full {
-		c.limit = min(c.bounds.max, c.limit+1)
+		t.limit = min(t.bounds.max, t.limit+1)
 	}
 }
 
-// shrinkEvery keeps one burst of failures from counting many times.
-const shrinkEvery = 200 * time.Millisecond
+// shrinkInterval keeps one burst of failures from halving the limit many times.
+const shrinkInterval = 200 * time.Millisecond
 
-func (c *throttle) shrink(now time.Time) {
-	if now.Sub(c.halved) < shrinkEvery {
+func (t *throttle) shrink(now time.Time) {
+	if now.Sub(t.halved) < shrinkInterval {
 		return
 	}
-	c.halved = now
-	c.limit = max(c.bounds.min, c.limit/2)
+	t.halved = now
+	t.limit = max(t.bounds.min, t.limit/2)
 }
 
-func (c *throttle) pause(d time.Duration, now time.Time) {
-	if until := now.Add(d); until.After(c.until) {
-		c.until = until
+func (t *throttle) pause(d time.Duration, now time.Time) {
+	if until := now.Add(d); until.After(t.until) {
+		t.until = until
 	}
-	c.probing = true
+	t.probing = true
 }
 
-// backoff doubles with every probe that fails, with up to half of it at random.
-func (c *throttle) backoff() time.Duration {
-	d := min(c.pauses.most, c.pauses.first<<min(c.probes, 16))
+// backoff doubles with every failed probe. Up to half of it is random.
+func (t *throttle) backoff() time.Duration {
+	d := min(t.pauses.most, t.pauses.first<<min(t.probes, 16))
 	return d/2 + rand.N(d/2+1)
 }
 
-// probeTokens has single requests find out whether any token is still taken, after pauses that double: where it is to begin,
-// or has begun.
-func (c *throttle) probeTokens(begin bool, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.circuit == DeadToken || begin {
-		c.circuit = DeadToken
-		if !now.Before(c.until) {
-			c.pause(c.backoff(), now)
-			c.probes++
+// probeTokens opens the circuit while the push service refuses every token: after pauses that double, single requests find
+// out whether it accepts any. Without begin it only goes on with an open circuit.
+func (t *throttle) probeTokens(begin bool, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.circuit == DeadToken || begin {
+		t.circuit = DeadToken
+		if !now.Before(t.until) {
+			t.pause(t.backoff(), now)
+			t.probes++
 		}
 	}
 }
 
-// state is what operators see of a channel.
+// throttleState is the part of a throttle that operators see.
 type throttleState struct {
 	limit   int
 	paused  time.Duration
 	circuit Class
 }
 
-func (c *throttle) state(now time.Time) throttleState {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return throttleState{limit: int(c.limit), paused: max(0, c.until.Sub(now)), circuit: c.circuit}
+func (t *throttle) state(now time.Time) throttleState {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return throttleState{limit: int(t.limit), paused: max(0, t.until.Sub(now)), circuit: t.circuit}
 }
 
-func (c *throttle) wake() {
-	wakeUp(c.freed)
-	wakeUp(c.room)
+func (t *throttle) wake() {
+	t.freed.Set()
+	t.room.Set()
 }

@@ -77,7 +77,7 @@ func TestThrottleNarrows(t *testing.T) {
 	l.done(Outcome{Class: Unsure}, l.now)
 	l.done(Outcome{Class: Unsure}, l.now)
 	l.mustHave("failures at once count once", 2)
-	l.now = l.now.Add(shrinkEvery)
+	l.now = l.now.Add(shrinkInterval)
 	l.done(Outcome{Class: Unsure}, l.now)
 	l.mustHave("and later ones again", 1)
 }

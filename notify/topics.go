@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// memberBatch is what the push service takes in one call.
+	// memberBatch is the most that the push service accepts in one call.
 	memberBatch = 1000
 	topicBatch  = 4
-	// subscribeInterval keeps to two thirds of the 3,000 subscriptions a second that the push service takes.
+	// subscribeInterval makes 2,000 subscriptions a second of the 3,000 that the push service allows.
 	subscribeInterval = 500 * time.Millisecond
-	backlogInterval   = 10 * time.Second
 )
 
-// maintainTopics subscribes large audiences, and unsubscribes those whose offer is over once they are released.
+// maintainTopics subscribes large audiences to their topics, and unsubscribes them after their topic was released.
 func (r *Relay) maintainTopics(ctx context.Context) {
 	for never := make(chan struct{}); ctx.Err() == nil; {
 		leased, err := r.Topics.LeaseTopics(ctx, topicBatch)
 		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("can't look for topics", "error", err)
+			r.Log.Warn("topics not leased; the relay will try again", "error", err)
 		}
 		for _, t := range leased {
 			if err := r.maintainTopic(ctx, t); err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
-				r.Log.Warn("a topic is taken up again when its lease has ended", "topic", t.Name, "error", err)
+				r.Log.Warn("topic subscriptions incomplete; they will be continued when the topic's lease expires",
+					"topic", t.Name, "error", err)
 			}
 		}
 		if len(leased) < topicBatch {
@@ -36,7 +36,7 @@ func (r *Relay) maintainTopics(ctx context.Context) {
 	}
 }
 
-// maintainTopic goes on where whoever had the topic before has ended.
+// maintainTopic subscribes or unsubscribes the members that are left to do, and ends the topic after the last.
 func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 	change := r.Sender.Subscribe
 	if t.Ended {
@@ -86,22 +86,4 @@ func splitRefused(members []dispatch.Device, refusals []int) (done, refused []di
 		}
 	}
 	return done, refused
-}
-
-// watchBacklog keeps the backlog in the metrics.
-func (r *Relay) watchBacklog(ctx context.Context) {
-	watch := time.NewTicker(backlogInterval)
-	defer watch.Stop()
-	for {
-		select {
-		case <-watch.C:
-			due, oldest, err := r.Outbox.Backlog(ctx)
-			if err == nil {
-				r.metrics.backlog.Set(float64(due))
-				r.metrics.backlogAge.Set(oldest.Seconds())
-			}
-		case <-ctx.Done():
-			return
-		}
-	}
 }

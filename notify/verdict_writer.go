@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// verdictInterval is how long verdicts are gathered to be written with one statement, verdictsQueue how many may wait.
+	// verdictInterval is how long a verdict waits for others to be written with it, verdictQueue how many may wait.
 	verdictInterval = 100 * time.Millisecond
 	verdictQueue    = 2048
 )
 
-// verdict is what is to be noted of a device's token.
+// verdict is what the push service's answers say about a device's token.
 type verdict struct {
 	device dispatch.Device
 	kind   verdictKind
@@ -28,7 +28,7 @@ const (
 	quarantined    verdictKind = "quarantined"
 )
 
-// verdictWriter writes them down, many with one statement.
+// verdictWriter records verdicts, many with one statement.
 type verdictWriter struct {
 	devices Devices
 	log     *slog.Logger
@@ -40,77 +40,56 @@ func newVerdictWriter(d Devices, log *slog.Logger, m *relayMetrics) *verdictWrit
 	return &verdictWriter{devices: d, log: log, metrics: m, queue: make(chan verdict, verdictQueue)}
 }
 
-// add never blocks. A verdict for which there is no room comes again with the next push to the device.
-func (v *verdictWriter) add(one verdict) {
+// add never blocks. It drops a verdict that the queue has no room for: the next push to the device brings it again.
+func (w *verdictWriter) add(v verdict) {
 	select {
-	case v.queue <- one:
+	case w.queue <- v:
 	default:
 	}
 }
 
-// finish has run write what is left and end. Nothing may be added afterwards.
-func (v *verdictWriter) finish() { close(v.queue) }
+// finish makes run return after it has written the queue. Nothing may be added afterwards.
+func (w *verdictWriter) finish() { close(w.queue) }
 
-// run writes until finish.
-func (v *verdictWriter) run(ctx context.Context) {
-	for {
-		first, ok := <-v.queue
-		if !ok {
-			return
+// run writes until finish. Of several verdicts on a token in one batch it writes the last.
+func (w *verdictWriter) run(ctx context.Context) {
+	for open := true; open; {
+		var queued []verdict
+		queued, open = nextBatch(w.queue, verdictQueue, verdictInterval)
+		byToken := map[string]verdict{}
+		for _, v := range queued {
+			byToken[v.device.PushToken] = v
 		}
-		batch := map[string]verdict{first.device.PushToken: first}
-		open := v.gather(batch)
-		for _, what := range []verdictKind{trusted, underSuspicion, quarantined} {
-			v.write(ctx, what, batch)
-		}
-		if !open {
-			return
+		for _, kind := range []verdictKind{trusted, underSuspicion, quarantined} {
+			w.write(ctx, kind, byToken)
 		}
 	}
 }
 
-// gather adds what comes next to a batch: of one token the last verdict.
-func (v *verdictWriter) gather(batch map[string]verdict) (open bool) {
-	t := time.NewTimer(verdictInterval)
-	defer t.Stop()
-	for len(batch) < verdictQueue {
-		select {
-		case one, ok := <-v.queue:
-			if !ok {
-				return false
-			}
-			batch[one.device.PushToken] = one
-		case <-t.C:
-			return true
-		}
-	}
-	return true
-}
-
-func (v *verdictWriter) write(ctx context.Context, what verdictKind, batch map[string]verdict) {
+func (w *verdictWriter) write(ctx context.Context, kind verdictKind, batch map[string]verdict) {
 	var devices []dispatch.Device
-	for _, one := range batch {
-		if one.kind == what {
-			devices = append(devices, one.device)
+	for _, v := range batch {
+		if v.kind == kind {
+			devices = append(devices, v.device)
 		}
 	}
 	if len(devices) == 0 {
 		return
 	}
-	note := v.devices.Trust
-	switch what {
+	record := w.devices.Trust
+	switch kind {
 	case underSuspicion:
-		note = v.devices.Suspect
+		record = w.devices.Suspect
 	case quarantined:
-		note = v.devices.Quarantine
+		record = w.devices.Quarantine
 	case trusted:
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
-	if err := note(bounded, devices); err != nil {
-		v.log.Error("what the push service says of tokens was not noted, and is when it says so again",
-			"tokens", len(devices), "verdict", what, "error", err)
+	if err := record(bounded, devices); err != nil {
+		w.log.Error("verdicts on tokens not recorded; the next pushes to the tokens will bring them again",
+			"tokens", len(devices), "verdict", kind, "error", err)
 		return
 	}
-	v.metrics.countVerdicts(what, devices)
+	w.metrics.countVerdicts(kind, devices)
 }

@@ -1,3 +1,4 @@
+// Package fcm sends pushes through Firebase Cloud Messaging, one request a call, and classifies the outcome of each.
 package fcm
 
 import (

@@ -27,7 +27,7 @@ func (h *Hub) wakeStreams(before uint64) {
 		case s.position == before:
 			for s.position < h.ring.head {
 				if s.frameOf(h.ring.at(s.position+1), now) != nil {
-					signal(s.wake)
+					s.wake.Set()
 					break
 				}
 				s.position++

@@ -1,3 +1,5 @@
+// Package stream is the live stream: every instance sends the events of dispatches to its connected drivers and admins as
+// server-sent events. Redis carries the events from the instance that committed them to the others.
 package stream
 
 import (
@@ -14,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
+	"firsttap/notify/wakeup"
 )
 
 // Reasons why there is no stream, or no longer.
@@ -66,7 +69,7 @@ type Hub struct {
 	bus           *bus          // nil without Redis
 	batch         int           // how many messages are told at once
 	loaded        chan struct{} // closed when Redis has been tried once
-	wakeRequested chan struct{} // holds a value when a wake is
+	wakeRequested wakeup.Signal // holds a value when a wake is
 
 	mu      sync.RWMutex // guards what follows, and the streams' positions
 	closed  bool
@@ -92,7 +95,7 @@ func NewHub(o Options) *Hub {
 	}
 	h := &Hub{
 		Options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.Queue), batch: max(1, min(256, o.Ring/4)),
-		loaded: make(chan struct{}), wakeRequested: make(chan struct{}, 1), byOwner: map[string][]*Stream{},
+		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
 		// Starting anywhere, an id is neither another process's nor one of Redis's, which count from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
@@ -135,7 +138,7 @@ func (h *Hub) enqueue(e *entry) {
 }
 
 // Wake makes OnWake be called on every instance, soon. It never waits; calls within 5 ms are one.
-func (h *Hub) Wake() { signal(h.wakeRequested) }
+func (h *Hub) Wake() { h.wakeRequested.Set() }
 
 const wakeEvery = 5 * time.Millisecond
 

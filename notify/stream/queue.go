@@ -2,13 +2,15 @@ package stream
 
 import (
 	"sync"
+
+	"firsttap/notify/wakeup"
 )
 
 // queue holds what this instance has to tell until it has been told: with Redis, until it has been read back. So what
 // was on its way when Redis went is not lost. Safe for concurrent use.
 type queue struct {
 	limit int
-	ready chan struct{} // holds a value when next may have something
+	ready wakeup.Signal // holds a value when next may have something
 
 	mu       sync.Mutex // guards what follows
 	entries  []*entry   // by n, without holes
@@ -21,7 +23,7 @@ type queue struct {
 }
 
 func newQueue(limit int) *queue {
-	return &queue{limit: limit, ready: make(chan struct{}, 1), local: true}
+	return &queue{limit: limit, ready: wakeup.New(), local: true}
 }
 
 // push never waits. It reports false if there is no room for an entry that nobody has been told of.
@@ -53,7 +55,7 @@ func (q *queue) append(e *entry) {
 	q.last++
 	e.n = q.last
 	q.entries = append(q.entries, e)
-	signal(q.ready)
+	q.ready.Set()
 }
 
 // next returns up to limit entries that it has not returned yet, and whether this instance stands apart.
@@ -116,7 +118,7 @@ func (q *queue) drop(n uint64) {
 		q.entries = nil // what a burst has taken is given back
 	}
 	if q.gap {
-		signal(q.ready)
+		q.ready.Set()
 	}
 }
 
@@ -131,7 +133,7 @@ func (q *queue) enterLocal() bool {
 	if len(q.entries) > 0 {
 		q.consumed = q.entries[0].n - 1
 	}
-	signal(q.ready)
+	q.ready.Set()
 	return true
 }
 
@@ -171,12 +173,4 @@ func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.entries)
-}
-
-// signal leaves a value in c, which has room for one.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/notify/wakeup"
 )
 
 // Stream is one client's place in what is told. It holds no messages of its own: a client that is slow costs no memory
@@ -20,7 +21,7 @@ type Stream struct {
 	hub    *Hub
 	owner  string
 	load   func(ctx context.Context) (dispatch.Driver, error) // nil for an admin
-	wake   chan struct{}                                      // holds a value when there may be something to take
+	wake   wakeup.Signal                                      // holds a value when there may be something to take
 	done   chan struct{}                                      // closed when reason is set
 	isNew  bool                                               // the client knows of nothing yet
 	lastID string                                             // the id that the client knows
@@ -94,7 +95,7 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	}
 	s := &Stream{
 		hub: h, owner: owner, load: load, index: len(h.streams),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		wake: wakeup.New(), done: make(chan struct{}),
 	}
 	h.streams = append(h.streams, s)
 	h.byOwner[owner] = append(h.byOwner[owner], s)
