@@ -22,33 +22,33 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long an attempt takes at most. FCM answers late rather than never: less made duplicates.
+	// DefaultTimeout is the default of Options.Timeout. FCM may answer late: a shorter timeout sent duplicates.
 	DefaultTimeout  = 15 * time.Second
 	defaultMaxConns = 512
 )
 
-// Options says how to reach FCM.
+// Options configure a Sender. Only Project is required.
 type Options struct {
-	// Project is the Firebase project's identifier.
+	// Project is the identifier of the Firebase project.
 	Project string
-	// CredentialsFile is a key file; "" is Application Default Credentials.
+	// CredentialsFile is a key file; "" means Application Default Credentials.
 	CredentialsFile string
-	// Endpoint is "" for FCM, or where something else speaks its wire, such as http://127.0.0.1:9099/v1. No credentials
-	// are looked for then, nor sent.
+	// Endpoint is the URL of a service that speaks FCM's protocol, such as http://127.0.0.1:9099/v1; "" means FCM. With an
+	// endpoint, no credentials are read or sent.
 	Endpoint string
-	// Timeout bounds an attempt, 0 is DefaultTimeout.
+	// Timeout bounds an attempt; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// MaxConns is how many connections are kept, and at most used where the endpoint is not FCM's; 0 is 512.
+	// MaxConns is how many idle connections are kept, and with an Endpoint how many are open at most; 0 means 512.
 	MaxConns int
-	// Zone is that of the times in the texts, nil is UTC.
+	// Zone is the time zone of the times in the texts; nil means UTC.
 	Zone *time.Location
-	// Now is the clock, nil is time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Through is what each request of a push passes on its way, nil for nothing. It must pass it on, once.
+	// Through wraps the transport of all requests; nil for none. It must pass each request on exactly once.
 	Through func(http.RoundTripper) http.RoundTripper
 }
 
-// Sender is the sender through Firebase Cloud Messaging. It is safe for concurrent use.
+// Sender sends through Firebase Cloud Messaging. It is safe for concurrent use.
 type Sender struct {
 	client    *messaging.Client
 	transport *transport
@@ -59,8 +59,8 @@ type Sender struct {
 
 var _ notify.Sender = (*Sender)(nil)
 
-// New returns a sender that must be closed. It fails where a setting is wrong or the credentials can't be read;
-// whether FCM accepts them shows in the first outcome. Ctx bounds the start only.
+// New returns a sender, which the caller closes. It fails if an option is wrong or the credentials can't be read. Whether
+// FCM accepts the credentials shows in the first outcome. Ctx is used by New only.
 func New(ctx context.Context, o Options) (*Sender, error) {
 	if o.Project == "" || url.PathEscape(o.Project) != o.Project {
 		return nil, fmt.Errorf("fcm: %q is not a Firebase project's identifier", o.Project)
@@ -112,7 +112,7 @@ func (f *Sender) connect(ctx context.Context, o Options) error {
 	return err
 }
 
-// parseEndpoint returns the endpoint with the /v1 that the SDK wants and without a slash at its end; nil for "".
+// parseEndpoint returns the endpoint with the /v1 that the SDK needs and without a trailing slash; nil for "".
 func parseEndpoint(endpoint string) (*url.URL, error) {
 	if endpoint == "" {
 		return nil, nil
@@ -134,7 +134,7 @@ func parseEndpoint(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
-// Close ends what is asked about credentials, and the connections that nothing uses. Nothing may be sent any more.
+// Close cancels a request for an access token and closes idle connections. The sender must not be used afterwards.
 func (f *Sender) Close() {
 	if f.transport.tokens != nil {
 		f.transport.tokens.close()
@@ -142,12 +142,12 @@ func (f *Sender) Close() {
 	f.transport.base.CloseIdleConnections()
 }
 
-// Send implements Sender. It makes one request and waits for its answer until the timeout, or until ctx ends.
+// Send implements notify.Sender. It makes one request and waits for the answer until the timeout or the end of ctx.
 func (f *Sender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
 	o, _ := f.attempt(ctx, func(ctx context.Context) error {
 		name, err := f.client.Send(ctx, f.composer.message(p, f.now()))
 		if err == nil && name == "" {
-			err = errors.New("it names no message")
+			err = errors.New("the answer names no message")
 		}
 		return err
 	}, p.Device.PushToken)
@@ -157,12 +157,12 @@ func (f *Sender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
 	return o
 }
 
-// Subscribe implements Sender.
+// Subscribe implements notify.Sender.
 func (f *Sender) Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o notify.Outcome) {
 	return f.manage(ctx, f.client.SubscribeToTopic, topic, tokens)
 }
 
-// Unsubscribe implements Sender.
+// Unsubscribe implements notify.Sender.
 func (f *Sender) Unsubscribe(ctx context.Context, topic string, tokens []string) (refused []int, o notify.Outcome) {
 	return f.manage(ctx, f.client.UnsubscribeFromTopic, topic, tokens)
 }
@@ -174,21 +174,21 @@ func (f *Sender) manage(ctx context.Context, call manageTopic, topic string, tok
 		return nil, notify.Outcome{Class: notify.Sent}
 	}
 	o, body := f.attempt(ctx, func(ctx context.Context) error {
-		// What the SDK returns is the same again, without how many results there were.
+		// The SDK's result lacks the number of results, so the body is read again below.
 		_, err := call(ctx, tokens, topic)
 		return err
 	}, tokens...)
 	if o.Class == notify.Sent {
 		var err error
 		if refused, err = readResults(body, len(tokens)); err != nil {
-			return nil, notify.Outcome{Class: notify.Unsure, Reason: "taken, but the answer can't be read: " + err.Error()}
+			return nil, notify.Outcome{Class: notify.Unsure, Reason: unreadableAnswer + err.Error()}
 		}
 	}
 	o.Class = forTopic(o.Class)
 	return refused, o
 }
 
-// readResults returns the indexes of the tokens that a topic call did not take.
+// readResults returns the indexes of the tokens that a topic call refused.
 func readResults(body []byte, tokens int) (refused []int, err error) {
 	var answer struct {
 		Results []struct{ Error string } `json:"results"`
@@ -197,7 +197,7 @@ func readResults(body []byte, tokens int) (refused []int, err error) {
 		return nil, err
 	}
 	if len(answer.Results) != tokens {
-		return nil, fmt.Errorf("%d results of %d tokens", len(answer.Results), tokens)
+		return nil, fmt.Errorf("%d results for %d tokens", len(answer.Results), tokens)
 	}
 	for i, r := range answer.Results {
 		if r.Error != "" {
@@ -207,7 +207,7 @@ func readResults(body []byte, tokens int) (refused []int, err error) {
 	return slices.Clip(refused), nil
 }
 
-// attempt makes one call of the SDK, and returns the body of the answer too. The tokens are kept out of the reason.
+// attempt makes one call of the SDK, and returns its outcome and the body of the answer. It masks the tokens in the reason.
 func (f *Sender) attempt(ctx context.Context, call func(context.Context) error, tokens ...string) (notify.Outcome, []byte) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
@@ -218,7 +218,7 @@ func (f *Sender) attempt(ctx context.Context, call func(context.Context) error, 
 	return o, a.body
 }
 
-// catchPanic turns a panic into an error: the SDK panics on a topic's result that is neither empty nor an error.
+// catchPanic turns a panic into an error: the SDK panics on a topic result that is neither empty nor an error.
 func catchPanic(call func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

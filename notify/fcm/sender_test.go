@@ -101,7 +101,7 @@ func TestClasses(t *testing.T) {
 		"unavailable, rubbish":  {set: status(503, "", "soon"), class: notify.Unavailable, requests: 1},
 		"internal":              {set: status(500, "", ""), class: notify.Unsure, reason: "500 INTERNAL", requests: 1},
 		"a proxy's page":        {set: status(502, "", ""), class: notify.Unsure, reason: "502 Bad Gateway", requests: 1},
-		"unreadable":            {set: knob(func(k *fcmtest.Knobs) { k.BadJSON = 1 }), class: notify.Unsure, reason: "taken", requests: 1},
+		"unreadable":            {set: knob(func(k *fcmtest.Knobs) { k.BadJSON = 1 }), class: notify.Unsure, reason: "accepted, but", requests: 1},
 		"cut":                   {set: knob(func(k *fcmtest.Knobs) { k.Drop = 1 }), class: notify.Unsure, reason: "EOF", requests: 1},
 		"taken and cut":         {set: knob(func(k *fcmtest.Knobs) { k.DropAfterAccept = 1 }), class: notify.Unsure, reason: "EOF", requests: 1},
 	} {

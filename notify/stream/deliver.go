@@ -2,7 +2,7 @@ package stream
 
 import "slices"
 
-// deliver puts messages into the ring and wakes the streams that hear one of them. h.mu is held. It waits for no stream.
+// deliver appends messages to the ring and wakes the streams that receive any of them. h.mu is held. It never blocks.
 func (h *Hub) deliver(messages []*message) {
 	before := h.ring.head
 	for _, m := range messages {
@@ -13,11 +13,11 @@ func (h *Hub) deliver(messages []*message) {
 	}
 }
 
-// wakeStreams wakes the streams that hear something after before. One that is busy will find it by itself; one that hears
-// nothing of it is moved past it, so that it is not behind.
+// wakeStreams wakes the streams that receive any message after before. A stream that is busy finds it by itself. A stream
+// that receives none of them is moved past them, so that it does not lag.
 func (h *Hub) wakeStreams(before uint64) {
 	now := h.Now()
-	for i := len(h.streams) - 1; i >= 0; i-- { // end moves the last one to where it was
+	for i := len(h.streams) - 1; i >= 0; i-- { // backwards, as remove moves the last stream
 		s := h.streams[i]
 		switch {
 		case !s.started:
@@ -36,14 +36,14 @@ func (h *Hub) wakeStreams(before uint64) {
 	}
 }
 
-// resetRing puts messages in the place of what the ring had; newest is the id that they go up to. Again tells every stream
-// to read again, those too that will be resumed from one of messages.
-func (h *Hub) resetRing(messages []*message, newest string, again bool) {
+// resetRing replaces the ring's messages; newest is the id that they go up to. Open streams get a resync, and with resync
+// also those that will resume from one of the messages.
+func (h *Hub) resetRing(messages []*message, newest string, resync bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ring.replace(messages, newest)
 	before := h.ring.head
-	if again || slices.ContainsFunc(h.streams, func(s *Stream) bool { return s.started }) {
+	if resync || slices.ContainsFunc(h.streams, func(s *Stream) bool { return s.started }) {
 		h.ring.add(resyncMessage(newest))
 	}
 	for _, s := range h.streams {
@@ -52,7 +52,7 @@ func (h *Hub) resetRing(messages []*message, newest string, again bool) {
 	h.wakeStreams(before)
 }
 
-// updateDriver makes the driver's streams go by p. h.mu is held.
+// updateDriver applies the profile to the driver's streams. h.mu is held.
 func (h *Hub) updateDriver(p *profile) {
 	for _, s := range h.byOwner[driverOwner(p.ID)] {
 		if p.Version >= s.driver.Version {
@@ -61,7 +61,7 @@ func (h *Hub) updateDriver(p *profile) {
 	}
 }
 
-// remove takes the stream off the hub and tells it why. h.mu is held. Ending it again does nothing.
+// remove ends the stream for the reason and removes it from the hub. h.mu is held. A second call does nothing.
 func (h *Hub) remove(s *Stream, reason error) {
 	if s.reason != nil {
 		return

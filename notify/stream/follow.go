@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// errGap says that the entry that was read last is no longer there: nobody can tell what else is not.
-var errGap = errors.New("entries of the redis stream are gone")
+// errGap says that Redis no longer has the entry that was read last, so others may be missing too.
+var errGap = errors.New("entries of the Redis stream are gone")
 
 const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = 2 * time.Second
 )
 
-// follow reads what all instances tell, and finds Redis again when it was away. It returns when ctx ends.
+// follow reads the entries of all instances, and reconnects to Redis after an outage. It returns when ctx ends.
 func (h *Hub) follow(ctx context.Context) {
 	f := &follower{hub: h, first: true}
 	pause := firstPause
@@ -27,7 +27,8 @@ func (h *Hub) follow(ctx context.Context) {
 			f.first = false
 			close(h.loaded)
 			if err != nil && ctx.Err() == nil {
-				h.Log.Warn("the live stream starts without redis, on this instance only", "error", err)
+				h.Log.Warn("live stream starts without Redis; clients get the events of this instance only until Redis is back",
+					"error", err)
 			}
 		}
 		if err == nil {
@@ -50,28 +51,29 @@ func (h *Hub) follow(ctx context.Context) {
 type follower struct {
 	hub   *Hub
 	first bool
-	ownID string // the id of this instance's newest entry that was read
+	ownID string // the id of this instance's newest entry that was read back
 }
 
-// join tells the other instances what they have missed of this one, begins to share, and returns the id to read on from.
+// join sends the other instances the backlog of this one, leaves local-only mode, fills the ring with the newest entries,
+// and returns the id to read on from.
 //
-// It takes over the newest entries. The first time, clients of other instances may resume from them. After that, every
-// stream is told to read again, and clients who come back are too: a Redis that was away may have come back as a replica
-// that lacks what others had read, and this instance alone can't know.
+// The first time, clients of other instances may resume from those entries. After an outage every stream gets a resync, and
+// so do clients that come back: Redis may have returned as a replica that lacks entries that others have read, and this
+// instance can't know.
 func (f *follower) join(ctx context.Context) (newest string, err error) {
 	h := f.hub
 	if err := f.publishBacklog(ctx); err != nil {
 		return "", err
 	}
 	if !f.first {
-		// The id of an older entry would not tell who has read again from who heard that entry before the outage.
+		// With the id of an older entry, clients that resynced could not be told from those that read it before the outage.
 		if err := h.bus.append(ctx, []*entry{{kind: kindMark}}); err != nil {
 			return "", err
 		}
 	}
 	entries, newest, err := h.bus.newest(ctx, h.Ring)
 	if err == nil && f.missing(entries) {
-		// A failover has undone it, for instances that have not been on the other side too.
+		// A failover lost it, also for instances that saw no outage.
 		if err = h.bus.append(ctx, []*entry{{kind: kindGap}}); err == nil {
 			f.ownID = ""
 			entries, newest, err = h.bus.newest(ctx, h.Ring)
@@ -88,37 +90,37 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 	}
 	h.resetRing(messages, newest, !f.first)
 	if !f.first {
-		h.Log.Info("the live stream is shared through redis again")
+		h.Log.Info("live stream reconnected to Redis; clients get the events of all instances again")
 	}
 	return newest, nil
 }
 
-// publishBacklog ends the instance's standing apart when there is nothing that the others have not been told.
+// publishBacklog appends the queue's entries to the bus, and leaves local-only mode when there are no more.
 func (f *follower) publishBacklog(ctx context.Context) error {
 	q := f.hub.queue
-	for told := uint64(0); !q.leaveLocal(told); {
-		entries := q.peek(told, f.hub.batch)
-		owed := len(entries) == 0 && q.claimGap()
-		if owed {
+	for published := uint64(0); !q.leaveLocal(published); {
+		entries := q.peek(published, f.hub.batchSize)
+		gap := len(entries) == 0 && q.claimGap()
+		if gap {
 			entries = []*entry{{kind: kindGap}}
 		}
 		if len(entries) == 0 {
 			continue
 		}
 		if err := f.hub.bus.append(ctx, entries); err != nil {
-			if owed {
+			if gap {
 				q.restoreGap()
 			}
 			return err
 		}
-		if !owed {
-			told = entries[len(entries)-1].n
+		if !gap {
+			published = entries[len(entries)-1].n
 		}
 	}
 	return nil
 }
 
-// missing reports whether what this instance has read of its own ought to be among entries and is not.
+// missing reports whether entries lack this instance's newest entry, although they reach back that far.
 func (f *follower) missing(entries []received) bool {
 	if f.ownID == "" || before(f.ownID, entries[0].id) {
 		return false
@@ -126,17 +128,16 @@ func (f *follower) missing(entries []received) bool {
 	return !slices.ContainsFunc(entries, func(e received) bool { return e.id == f.ownID })
 }
 
-// readNew tells what comes after entry last, until Redis is away or entries are missing.
+// readNew delivers the entries after last, until Redis is unreachable or entries are missing.
 func (f *follower) readNew(ctx context.Context, last string) error {
 	h := f.hub
 	for ctx.Err() == nil && !h.queue.localOnly() {
-		entries, err := h.bus.readAfter(ctx, last, h.batch)
+		entries, err := h.bus.readAfter(ctx, last, h.batchSize)
 		if err != nil {
 			return err
 		}
 		f.deliver(entries)
-		// What was read last is still there: so nothing after it was dropped before it was read, and this is the stream
-		// that it was read from.
+		// While Redis has the entry that was read last, no later entry was trimmed unread, and the stream is the same one.
 		switch there, err := h.bus.contains(ctx, last); {
 		case err != nil:
 			return err
@@ -182,7 +183,7 @@ func (f *follower) deliver(entries []received) {
 	}
 }
 
-// decode returns what streams are told of the entry, or a driver as it has changed, or nothing.
+// decode returns the entry's message to the streams, or a driver's new profile, or neither.
 func (e received) decode() (*message, *profile) {
 	var err error
 	switch e.kind {
@@ -201,7 +202,7 @@ func (e received) decode() (*message, *profile) {
 	case e.kind == kindGap || err != nil:
 		return resyncMessage(e.id), nil
 	case e.kind == kindMark:
-		return marker(e.id), nil // where clients are who have heard nothing yet
+		return marker(e.id), nil // an id for clients that have received nothing yet
 	}
 	return nil, nil
 }

@@ -6,19 +6,19 @@ import (
 	"firsttap/notify/wakeup"
 )
 
-// queue holds what this instance has to tell until it has been told: with Redis, until it has been read back. So what
-// was on its way when Redis went is not lost. Safe for concurrent use.
+// queue holds the entries of this instance until they are delivered; with Redis, until they were read back, so that an
+// outage loses none. It is safe for concurrent use.
 type queue struct {
 	limit int
-	ready wakeup.Signal // holds a value when next may have something
+	ready wakeup.Signal // set when next may have entries
 
 	mu       sync.Mutex // guards what follows
 	entries  []*entry   // by n, without holes
-	last     uint64     // n of the newest there ever was
-	consumed uint64     // n of the newest that next has returned
-	// gap: an entry was dropped before anybody was told. owed: one was that only other instances have not been told of.
+	last     uint64     // n of the newest entry ever
+	consumed uint64     // n of the newest entry that next has returned
+	// gap: an entry was dropped undelivered. remoteGap: one was dropped that only this instance had delivered.
 	gap, remoteGap bool
-	// local: this instance tells its own streams by itself, as Redis is away or there is none.
+	// local is local-only mode: without Redis, this instance delivers its entries to its own streams.
 	local bool
 }
 
@@ -26,7 +26,7 @@ func newQueue(limit int) *queue {
 	return &queue{limit: limit, ready: wakeup.New(), local: true}
 }
 
-// push never waits. It reports false if there is no room for an entry that nobody has been told of.
+// push never blocks. It returns false if it dropped the entry for lack of room.
 func (q *queue) push(e *entry) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -38,7 +38,7 @@ func (q *queue) push(e *entry) bool {
 	return true
 }
 
-// makeRoom drops the oldest entry if it must and may: other instances can be told of a gap in its place.
+// makeRoom drops the oldest entry of a full queue if this instance has delivered it: a gap stands for it elsewhere.
 func (q *queue) makeRoom() bool {
 	if len(q.entries) < q.limit {
 		return true
@@ -58,8 +58,8 @@ func (q *queue) append(e *entry) {
 	q.ready.Set()
 }
 
-// next returns up to limit entries that it has not returned yet, and whether this instance stands apart.
-func (q *queue) next(limit int) (entries []*entry, apart bool) {
+// next returns up to limit entries that it has not returned yet, and whether the instance is in local-only mode.
+func (q *queue) next(limit int) (entries []*entry, local bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.gap && q.makeRoom() {
@@ -85,14 +85,14 @@ func (q *queue) after(n uint64, limit int) []*entry {
 	return append([]*entry(nil), q.entries[skip:min(len(q.entries), skip+limit)]...)
 }
 
-// peek is from, for who sends what next has returned once more.
+// peek returns up to limit entries after n, also those that next has returned.
 func (q *queue) peek(n uint64, limit int) []*entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.after(n, limit)
 }
 
-// markDelivered keeps entries for the other instances, which have yet to hear of them.
+// markDelivered marks entries as delivered on this instance. They stay in the queue for the others.
 func (q *queue) markDelivered(entries []*entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,7 +101,7 @@ func (q *queue) markDelivered(entries []*entry) {
 	}
 }
 
-// confirm drops the entries up to n.
+// confirm drops the entries up to n, which are delivered everywhere.
 func (q *queue) confirm(n uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,14 +115,15 @@ func (q *queue) drop(n uint64) {
 		i++
 	}
 	if q.entries = q.entries[i:]; len(q.entries) == 0 {
-		q.entries = nil // what a burst has taken is given back
+		q.entries = nil // frees the memory of a burst
 	}
 	if q.gap {
 		q.ready.Set()
 	}
 }
 
-// enterLocal makes next return again whatever is still here. It reports false if the instance stood apart already.
+// enterLocal enters local-only mode, in which next returns every entry of the queue again. It returns false if the
+// instance is in that mode already.
 func (q *queue) enterLocal() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -137,7 +138,7 @@ func (q *queue) enterLocal() bool {
 	return true
 }
 
-// leaveLocal ends standing apart, if the other instances have been told of everything up to n and there is no more.
+// leaveLocal leaves local-only mode if the bus has every entry: those up to n, and no gap is to be sent.
 func (q *queue) leaveLocal(n uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,12 +150,13 @@ func (q *queue) leaveLocal(n uint64) bool {
 	return true
 }
 
-// claimGap takes over what is owed; the caller owes it again if it fails.
-func (q *queue) claimGap() (owed bool) {
+// claimGap returns whether other instances have to be sent a gap, and forgets it: a caller that fails to send it calls
+// restoreGap.
+func (q *queue) claimGap() (gap bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	owed, q.remoteGap = q.remoteGap, false
-	return owed
+	gap, q.remoteGap = q.remoteGap, false
+	return gap
 }
 
 func (q *queue) restoreGap() {
