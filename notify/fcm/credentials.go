@@ -109,7 +109,7 @@ type tokenCache struct {
 	quota  string // the project that is charged, "" for the account's
 	now    func() time.Time
 
-	lifetime context.Context // of the requests; ends with close
+	lifetime context.Context // of the requests, ended by close
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 

@@ -65,18 +65,19 @@ func New(ctx context.Context, o Options) (*Sender, error) {
 	if o.Project == "" || url.PathEscape(o.Project) != o.Project {
 		return nil, fmt.Errorf("fcm: %q is not a Firebase project's identifier", o.Project)
 	}
-	moved, err := parseEndpoint(o.Endpoint)
+	endpoint, err := parseEndpoint(o.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("fcm: %w", err)
 	}
+	base := newBase(cmp.Or(o.MaxConns, defaultMaxConns), endpoint != nil)
 	f := &Sender{
-		transport: &transport{base: newBase(cmp.Or(o.MaxConns, defaultMaxConns), moved != nil), endpoint: moved},
+		transport: &transport{base: base, next: base, endpoint: endpoint},
 		composer:  composer{zone: time.UTC},
 		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
 		now:       time.Now,
 	}
 	if o.Through != nil {
-		f.transport.wrapped = o.Through(f.transport.base)
+		f.transport.next = o.Through(base)
 	}
 	if o.Zone != nil {
 		f.composer.zone = o.Zone
@@ -93,8 +94,8 @@ func New(ctx context.Context, o Options) (*Sender, error) {
 
 func (f *Sender) connect(ctx context.Context, o Options) error {
 	options := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: f.transport})}
-	if moved := f.transport.endpoint; moved != nil {
-		options = append(options, option.WithEndpoint(moved.String()))
+	if endpoint := f.transport.endpoint; endpoint != nil {
+		options = append(options, option.WithEndpoint(endpoint.String()))
 	} else {
 		creds, err := loadCredentials(o.CredentialsFile, &http.Client{Transport: f.transport.base, Timeout: fetchTimeout})
 		if err != nil {

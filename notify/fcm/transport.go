@@ -44,16 +44,16 @@ func withAttempt(ctx context.Context, a *attempt) context.Context {
 // SDK repeat the request. It is safe for concurrent use.
 type transport struct {
 	base *http.Transport
-	// wrapped leads to base, nil for straight.
-	wrapped http.RoundTripper
-	// endpoint is the endpoint that is used in place of Google's; nil: theirs.
+	// next is base, or what Options.Through made of it.
+	next http.RoundTripper
+	// endpoint replaces Google's; nil for Google's.
 	endpoint *url.URL
-	// tokens gives the credentials, nil for none.
+	// tokens has the access token; nil with an endpoint.
 	tokens *tokenCache
 }
 
 // newBase returns a transport that keeps up to conns connections. It uses the environment's proxy for Google only.
-func newBase(conns int, moved bool) *http.Transport {
+func newBase(conns int, ownEndpoint bool) *http.Transport {
 	t := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
@@ -66,7 +66,7 @@ func newBase(conns int, moved bool) *http.Transport {
 		// All attempts share a few connections: one that died unnoticed would fail a hundred attempts at once.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
 	}
-	if moved {
+	if ownEndpoint {
 		// MaxConnsPerHost is not for HTTP/2, where a connection carries many requests.
 		t.Proxy, t.MaxConnsPerHost = nil, conns
 	}
@@ -120,11 +120,7 @@ func (t *transport) exchange(req *http.Request, a *attempt) error {
 			return err
 		}
 	}
-	var to http.RoundTripper = t.base
-	if t.wrapped != nil {
-		to = t.wrapped
-	}
-	resp, err := to.RoundTrip(out)
+	resp, err := t.next.RoundTrip(out)
 	if err != nil {
 		return err
 	}

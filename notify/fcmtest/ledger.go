@@ -99,11 +99,11 @@ func (l *ledger) faultAfter(k *Knobs) verdict {
 	defer l.mu.Unlock()
 	switch {
 	case l.droppedAfter.next(k.DropAfterAccept):
-		return verdict{taken: true, cut: true}
+		return verdict{accepted: true, cut: true}
 	case l.hungAfter.next(k.HangAfterAccept):
-		return verdict{taken: true, hang: true}
+		return verdict{accepted: true, hang: true}
 	}
-	return verdict{taken: true, badJSON: l.unreadable.next(k.BadJSON)}
+	return verdict{accepted: true, badJSON: l.unreadable.next(k.BadJSON)}
 }
 
 // record counts the request, numbers and remembers it.

@@ -235,11 +235,21 @@ func happens(h *Hub, d dispatch.Dispatch, t dispatch.EventType, driver dispatch.
 func driverStream(t testing.TB, h *Hub, v dispatch.Driver, lastEventID string) *client {
 	t.Helper()
 	s, err := h.Driver(t.Context(), v.ID, lastEventID, func(context.Context) (dispatch.Driver, error) { return v, nil })
-	return listen(t, s, err).greeted()
+	return listen(t, s, err).greeted().resumedFrom(lastEventID)
 }
 
 func adminStream(t testing.TB, h *Hub, lastEventID string) *client {
 	t.Helper()
 	s, err := h.Admin(t.Context(), fmt.Sprintf("key_%p", h), lastEventID)
-	return listen(t, s, err).greeted()
+	return listen(t, s, err).greeted().resumedFrom(lastEventID)
+}
+
+// resumedFrom makes the client keep the id that it came with until it gets another, as a browser does.
+func (c *client) resumedFrom(lastEventID string) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == "" {
+		c.last = lastEventID
+	}
+	return c
 }
