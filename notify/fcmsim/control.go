@@ -14,7 +14,7 @@ import (
 // maxBody bounds the body of a control request.
 const maxBody = 16 << 10
 
-// control changes and tells of a running simulation.
+// control serves the requests that change and inspect a running simulation.
 func control(sim *fcmtest.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sim/stats", func(w http.ResponseWriter, _ *http.Request) { answer(w, sim.Stats()) })
@@ -39,7 +39,7 @@ func control(sim *fcmtest.Server) http.Handler {
 	return mux
 }
 
-// withParameter answers 400 unless the query has the parameter.
+// withParameter answers 400 if the query lacks the parameter.
 func withParameter(parameter string, handle func(w http.ResponseWriter, value string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		value := r.URL.Query().Get(parameter)
@@ -58,12 +58,12 @@ func action(do func(string)) func(http.ResponseWriter, string) {
 	}
 }
 
-// setKnobs sets the knobs to what they were and what the body says, and answers with the knobs then.
+// setKnobs applies the body to the given knobs, sets the result, and answers with it.
 func setKnobs(w http.ResponseWriter, r *http.Request, sim *fcmtest.Server, from fcmtest.Knobs) {
 	view := viewOf(from)
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil || len(body) > maxBody {
-		http.Error(w, "the body is cut off or too large", http.StatusBadRequest)
+		http.Error(w, "the body is truncated or too large", http.StatusBadRequest)
 		return
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -86,7 +86,7 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
-// knobsView is the knobs in JSON.
+// knobsView is the JSON form of the knobs.
 type knobsView struct {
 	Latency         duration `json:"latency"`
 	Jitter          duration `json:"jitter"`
@@ -104,7 +104,7 @@ type knobsView struct {
 	TopicStatus     int      `json:"topic_status"`
 }
 
-// duration is a duration as Go writes it: "50ms".
+// duration is a duration in Go's text form: "50ms".
 type duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -116,7 +116,7 @@ func (s duration) MarshalText() ([]byte, error) { //nolint:unparam // the interf
 func (s *duration) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a duration such as 50ms", text)
+		return fmt.Errorf("%q is not a duration like 50ms", text)
 	}
 	*s = duration(d)
 	return nil
@@ -140,7 +140,7 @@ func (v *knobsView) knobs() fcmtest.Knobs {
 	}
 }
 
-// sendView is a request as operators see it.
+// sendView is the JSON form of a request.
 type sendView struct {
 	N        int64             `json:"n"`
 	At       time.Time         `json:"at"`
