@@ -12,7 +12,7 @@ import (
 	"firsttap/outbox"
 )
 
-// court is tokens with a clock of its own, and what came of them.
+// court is deadTokens with a clock of its own.
 type court struct {
 	*deadTokens
 	t    *testing.T
@@ -28,7 +28,7 @@ func newCourt(t *testing.T) *court {
 	return c
 }
 
-// last is the verdict that was noted since it was asked for last, "" for none.
+// last returns the last verdict since its last call, "" for none.
 func (c *court) last() (what verdictKind) {
 	for len(c.verdicts.queue) > 0 {
 		what = (<-c.verdicts.queue).kind
@@ -36,7 +36,7 @@ func (c *court) last() (what verdictKind) {
 	return what
 }
 
-// device is a driver's with a token that was good as long ago, -1 for never.
+// device returns a push to a driver whose token was good so long ago, -1 for never.
 func (c *court) device(driver string, good time.Duration) outbox.Push {
 	id := dispatch.DriverID(driver)
 	p := outbox.Push{Driver: id, Device: dispatch.Device{ID: dispatch.DeviceID(driver), Driver: id, PushToken: "token of " + driver}}
@@ -52,14 +52,14 @@ func (c *court) refuses(p outbox.Push) outbox.SendResult {
 	return c.recordRefusal(p, Outcome{Class: DeadToken, Reason: "404"}, c.now)
 }
 
-// suspect is p read again after its device came under suspicion.
+// suspect returns p as read after its device came under suspicion.
 func (c *court) suspect(p outbox.Push) outbox.Push {
 	at := c.now
 	p.Device.SuspectedAt = &at
 	return p
 }
 
-// The first verdict puts under suspicion, the second quarantines if it is another one and the push service works.
+// The first verdict puts a device under suspicion. The second quarantines it if it comes later and the push service works.
 func TestTwoVerdicts(t *testing.T) {
 	for name, good := range map[string]time.Duration{"was good": time.Hour, "never was": -1, "was good long ago": 30 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestMadeUpTokensAreNoEvidence(t *testing.T) {
 	}
 }
 
-// Who has made up too many tokens is believed no more, but for a token that was good.
+// After too many made-up tokens, a driver's other tokens are suspected, unless they were good.
 func TestMadeUpTokensAreRemembered(t *testing.T) {
 	c := newCourt(t)
 	token := func(i int, good time.Duration) outbox.Push {
@@ -165,7 +165,7 @@ func TestMadeUpTokensAreRemembered(t *testing.T) {
 	}
 }
 
-// many has as many drivers' tokens refused that were good, and as many taken.
+// many refuses the good tokens of some drivers, and accepts those of others.
 func (c *court) many(refused, taken int) {
 	for i := range taken {
 		c.takes(c.device(fmt.Sprint("reached ", i), 0))
@@ -176,7 +176,7 @@ func (c *court) many(refused, taken int) {
 	c.last()
 }
 
-// Distrust begins once, quarantines nobody, ends by itself, and does not stop what is sent while anybody is reached.
+// During distrust no device is quarantined. It ends by itself, and does not slow pushes while some tokens are accepted.
 func TestDistrust(t *testing.T) {
 	c := newCourt(t)
 	first := c.suspect(c.device("first", 0))
@@ -201,7 +201,7 @@ func TestDistrust(t *testing.T) {
 	if got := judged(); got != quarantined {
 		t.Errorf("%q afterwards", got)
 	}
-	// Whoever has ever more tokens refused keeps nobody from being believed for longer than half of the time.
+	// Drivers with ever more refused tokens can cause distrust for half of the time at most.
 	distrusted := 0
 	for minute := range 120 {
 		c.now = c.now.Add(time.Minute)
@@ -218,7 +218,7 @@ func TestDistrust(t *testing.T) {
 	}
 }
 
-// When nobody is reached, single requests find out whether anybody is.
+// When no token is accepted, single requests find out whether any is.
 func TestNobodyIsReached(t *testing.T) {
 	c := newCourt(t)
 	c.many(tooManyRefused-1, 0)
@@ -245,7 +245,7 @@ func TestNobodyIsReached(t *testing.T) {
 	}
 }
 
-// What is kept is bounded by what happens within a short time.
+// Evidence is forgotten after a time, which bounds the memory.
 func TestTokensForget(t *testing.T) {
 	c := newCourt(t)
 	for i := range 1000 {

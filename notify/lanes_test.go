@@ -14,7 +14,7 @@ import (
 	"firsttap/outbox"
 )
 
-// some are n pushes of an event, named by it and their number.
+// some returns n pushes of an event, with ids made of the event and a number.
 func some(event string, kind dispatch.EventType, silent bool, n int) []outbox.Push {
 	pushes := make([]outbox.Push, n)
 	for i := range pushes {
@@ -95,12 +95,12 @@ func TestWhatIsRemovedDoesNotLeave(t *testing.T) {
 	}
 }
 
-// refusing is a push service that takes nothing.
+// refusing is a push service that refuses every push.
 type refusing struct{ Sender }
 
 func (refusing) Send(context.Context, outbox.Push) Outcome { return Outcome{Class: Poison} }
 
-// TestSendFindsNothing: what waited may be given back in the moment in which the channel has let it go. No place is lost.
+// TestSendFindsNothing: a push may be released just after the throttle started its place. No place is lost.
 func TestSendFindsNothing(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	r := NewRelay(RelayOptions{Sender: refusing{}, Log: log})
@@ -132,6 +132,6 @@ func TestSendFindsNothing(t *testing.T) {
 	r.results.finish()
 	settling.Wait()
 	if c := r.throttle; c.inflight != 0 || c.reserved != 0 || c.unrecorded != 0 {
-		t.Errorf("%d under way, %d queued, %d to be settled", c.inflight, c.reserved, c.unrecorded)
+		t.Errorf("%d in flight, %d reserved, %d unrecorded", c.inflight, c.reserved, c.unrecorded)
 	}
 }

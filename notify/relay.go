@@ -354,7 +354,7 @@ func (r *Relay) awaitRoom(ctx context.Context) {
 	}
 }
 
-// wait waits for c, and at most for about Poll: the jitter keeps processes from polling at the same time.
+// wait waits for c, and at most for about PollInterval: the jitter keeps processes from polling at the same time.
 func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
 	t := time.NewTimer(r.Poll*3/4 + rand.N(r.Poll/2))
 	defer t.Stop()

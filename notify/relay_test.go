@@ -22,7 +22,7 @@ import (
 // relayPatience bounds what must happen.
 const relayPatience = 30 * time.Second
 
-// office is a database with drivers and their phones, a simulated push service, and the relays of some instances.
+// office is a database with drivers and their phones, a simulated push service, and the relays of several instances.
 type office struct {
 	t     *testing.T
 	url   string
@@ -125,7 +125,7 @@ type relaying struct {
 	stop func()
 }
 
-// relay runs a relay over a store, as edit has it, until the test ends or it is stopped. It waits little.
+// relay runs a relay with short waits over a store until the test ends or stops it. Edit changes its options.
 func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
 	o.t.Helper()
 	sender, err := fcm.New(o.t.Context(), fcm.Options{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: o.timeout})

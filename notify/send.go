@@ -152,7 +152,7 @@ func (r *Relay) resultOf(p outbox.Push, o Outcome) outbox.SendResult {
 	return s
 }
 
-// backoff is Retry plus full jitter over a time that doubles with each attempt.
+// backoff is RetryDelay plus full jitter over a time that doubles with each attempt.
 func (r *Relay) backoff(attempts int) time.Duration {
 	most := min(maxRetry, r.Retry<<min(attempts-1, 10))
 	return r.Retry + rand.N(most)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// line is a channel with a clock of its own.
+// line is a throttle with a clock of its own.
 type line struct {
 	*throttle
 	t   *testing.T
@@ -17,7 +17,7 @@ func newLine(t *testing.T) *line {
 	return &line{newThrottle(w, p), t, time.Unix(1e9, 0)}
 }
 
-// fill starts as many as may be, and returns how many are under way.
+// fill starts as many requests as it may, and returns how many are in flight.
 func (l *line) fill() int {
 	l.t.Helper()
 	for {
@@ -30,13 +30,13 @@ func (l *line) fill() int {
 	return l.inflight
 }
 
-// done ends one, which is written down at once.
+// done ends a request and records its result at once.
 func (l *line) done(o Outcome, now time.Time) {
 	l.throttle.done(o, now)
 	l.recorded(1)
 }
 
-// end ends all that are under way alike.
+// end ends all requests in flight with the same outcome.
 func (l *line) end(o Outcome) {
 	for l.inflight > 0 {
 		l.done(o, l.now)
@@ -157,7 +157,7 @@ func TestThrottleCircuit(t *testing.T) {
 	}
 }
 
-// While no token is taken, single requests find out whether any is again: what says that others are dead opens nothing.
+// While no token is accepted, single requests find out whether any is. Further refusals do not close the circuit.
 func TestThrottleDoubts(t *testing.T) {
 	l := newLine(t)
 	l.probeTokens(false, l.now)
@@ -190,7 +190,7 @@ func TestThrottleDoubts(t *testing.T) {
 	}
 }
 
-// No place is lost: whatever is reserved, started, given back and ended, as much may be leased afterwards as before.
+// No place is lost, however many are reserved, started, released and ended.
 func TestThrottleKeepsCount(t *testing.T) {
 	l := newLine(t)
 	before := l.reserve(1000, ahead, l.now)
@@ -207,7 +207,7 @@ func TestThrottleKeepsCount(t *testing.T) {
 	}
 }
 
-// What was answered is written down before much more is sent: a crash would send it again.
+// Results are recorded before many more pushes are sent: after a crash the unrecorded ones are sent again.
 func TestThrottleWaitsForTheBooks(t *testing.T) {
 	l := newLine(t)
 	for n := range resultBatch {

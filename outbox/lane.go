@@ -32,13 +32,13 @@ func LaneOf(t dispatch.EventType, silent bool) Lane {
 	return LaneOwn
 }
 
-// laneOrder is the order in which the lanes are served while none is empty: of ten pushes LaneOwn gets four, LaneOffer
-// three, LaneAgain two and LaneOver one.
+// laneOrder is the order in which the lanes are served while none is empty: of ten pushes LaneOwnJob gets four,
+// LaneOffer three, LaneRetry two and LaneOfferEnd one.
 var laneOrder = [...]Lane{
 	LaneOwn, LaneOffer, LaneOwn, LaneAgain, LaneOwn, LaneOffer, LaneOver, LaneOwn, LaneOffer, LaneAgain,
 }
 
-// LaneTurns chooses the next lane. The zero value begins with LaneOwn.
+// LaneTurns chooses the next lane. The zero value begins with LaneOwnJob.
 type LaneTurns struct{ at int }
 
 // Next returns the next lane of those that are not empty; the others get the share of an empty one. It returns false if

@@ -15,14 +15,14 @@ type Push struct {
 	Type     dispatch.EventType
 	Silent   bool
 	Round    int
-	Dispatch dispatch.Dispatch // its state at Read
+	Dispatch dispatch.Dispatch // its state at ReadAt
 	Read     time.Time         // by this process's clock
 	Driver   dispatch.DriverID // "" for a topic
 	Device   dispatch.Device   // zero for a topic
 	Topic    string            // "" for a device
 	// Attempts counts failed attempts.
 	Attempts int
-	// At is when the event happened, Until when the push becomes useless.
+	// EventAt is when the event happened, UsefulUntil when the push becomes useless.
 	At, Until time.Time
 	// Leased is when the lease ends.
 	Leased time.Time
@@ -41,7 +41,7 @@ func (p *Push) Reread(d dispatch.Dispatch) {
 type Expansion struct {
 	Dispatch dispatch.Dispatch
 	Event    dispatch.Event
-	// Pushes are leased by the caller. Left counts the others, which are due for any process.
+	// Pushes are leased by the caller. Unleased counts the others, which are due for any process.
 	Pushes []Push
 	Left   int
 	// Dropped counts earlier pushes that the event superseded before they were sent.
@@ -53,7 +53,7 @@ type Expansion struct {
 // SendResult is the result of one leased push.
 type SendResult struct {
 	ID dispatch.NotificationID
-	// Status is PENDING for a push that is to be retried after After.
+	// Status is PENDING for a push that is to be retried after RetryAfter.
 	Status   Status
 	After    time.Duration
 	Attempts int

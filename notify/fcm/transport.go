@@ -44,7 +44,7 @@ func withAttempt(ctx context.Context, a *attempt) context.Context {
 // SDK repeat the request. It is safe for concurrent use.
 type transport struct {
 	base *http.Transport
-	// next is base, or what Options.Through made of it.
+	// next is base, or what Options.WrapTransport made of it.
 	next http.RoundTripper
 	// endpoint replaces Google's; nil for Google's.
 	endpoint *url.URL

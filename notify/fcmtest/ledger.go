@@ -25,7 +25,7 @@ type Request struct {
 	Accepted      bool   // the device gets the message, whatever the answer
 }
 
-// defaultKeep is how many requests are kept without a call of Keep.
+// defaultKeep is how many requests are kept without a call of KeepSends.
 const defaultKeep = 10_000
 
 // ledger counts the requests, keeps the last of them, and chooses the faults.

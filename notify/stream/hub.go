@@ -48,7 +48,7 @@ type Options struct {
 	Ring int
 	// Queue is the number of events that may wait for Redis: 4,096.
 	Queue int
-	// Streams, PerDriver and PerKey limit the number of open streams: 20,000, 8 and 64.
+	// MaxStreams, MaxPerDriver and MaxPerKey limit the number of open streams: 20,000, 8 and 64.
 	Streams, PerDriver, PerKey int
 	// Heartbeat is the interval of writes to an idle stream, plus or minus a sixth: 12 s.
 	Heartbeat time.Duration
