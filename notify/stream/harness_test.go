@@ -45,7 +45,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// told is one event as a client reads it.
+// told is an event that a client got.
 type told struct {
 	id, event string
 	data      map[string]any
@@ -54,7 +54,7 @@ type told struct {
 
 func (e told) subject() string { s, _ := e.data["event_id"].(string); return s }
 
-// client reads a stream as a browser does: it remembers the newest id.
+// client reads a stream as a browser does, and keeps the last id.
 type client struct {
 	t      testing.TB
 	stream *Stream
@@ -75,7 +75,7 @@ func listen(t testing.TB, s *Stream, err error) *client {
 	return listenSlowly(t, s, err, func() error { return nil })
 }
 
-// listenSlowly is a client who takes what is written when take returns.
+// listenSlowly is listen for a client that reads each write after take has returned.
 func listenSlowly(t testing.TB, s *Stream, err error, take func() error) *client {
 	t.Helper()
 	if err != nil {
@@ -97,7 +97,7 @@ func listenSlowly(t testing.TB, s *Stream, err error, take func() error) *client
 	return c
 }
 
-// hangUp ends the stream and returns the id to go on from.
+// hangUp ends the stream and returns the id to resume from.
 func (c *client) hangUp() string {
 	c.stop()
 	<-c.ended
@@ -118,7 +118,7 @@ func (c *client) read(raw []byte) error {
 	return nil
 }
 
-// parseStream reads whole blocks, by the rules of the HTML standard.
+// parseStream parses whole events by the rules of the HTML standard.
 func parseStream(t testing.TB, raw string) (events []told, comments []string, last string) {
 	if !strings.HasSuffix(raw, "\n\n") {
 		t.Errorf("an event is not whole: %q", raw)
@@ -177,7 +177,7 @@ func (c *client) names() (names []string) {
 	return names
 }
 
-// has reports whether the client has heard the event, under any name.
+// has reports whether the client got the event, under any name.
 func (c *client) has(id dispatch.EventID) bool {
 	return slices.ContainsFunc(c.all(), func(e told) bool { return e.subject() == string(id) })
 }
@@ -191,7 +191,7 @@ func (c *client) count(name string) (n int) {
 	return n
 }
 
-// greeted waits until the client knows where it is.
+// greeted waits for the first write to the client.
 func (c *client) greeted() *client {
 	until(c.t, "the greeting", func() bool { return len(c.said()) > 0 })
 	return c
@@ -206,7 +206,7 @@ func job() dispatch.Dispatch {
 	return d
 }
 
-// kim is a driver who can take it.
+// kim is a driver who is eligible for it.
 func kim(change ...func(*dispatch.Driver)) dispatch.Driver {
 	v := dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Regions: []string{"incheon", "seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}
 	for _, c := range change {

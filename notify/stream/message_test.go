@@ -11,7 +11,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// TestWhoHearsWhat goes through every event and every kind of listener. "" is nothing.
+// TestWhoHearsWhat checks every event against every kind of client. "" means that the client gets nothing.
 func TestWhoHearsWhat(t *testing.T) {
 	mine, free, off, far := kim(), kim(), kim(offDuty), kim(elsewhere)
 	later := time.Now().Add(time.Hour)
@@ -53,7 +53,7 @@ func TestWhoHearsWhat(t *testing.T) {
 	}
 }
 
-// nameIn returns the name of the event in f, under which its data has to go too.
+// nameIn returns the event name of frame f, and checks that its data has the same type.
 func nameIn(f []byte) string {
 	_, rest, _ := strings.Cut(string(f), "\nevent: ")
 	name, data, _ := strings.Cut(rest, "\ndata: ")
@@ -63,7 +63,7 @@ func nameIn(f []byte) string {
 	return name
 }
 
-// TestOverdueIsShown: what is not pushed, because nobody is to be woken by it, is told to whoever looks.
+// TestOverdueIsShown: events that are not pushed, so as not to wake anybody, still reach open streams.
 func TestOverdueIsShown(t *testing.T) {
 	mine, free := kim(), kim()
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestOverdueIsShown(t *testing.T) {
 	}
 }
 
-// TestDeclinedIsTheDecliners also when somebody else has the dispatch, whom the event may name.
+// TestDeclinedIsTheDecliners: only the driver who declined gets the event, even if it names another driver.
 func TestDeclinedIsTheDecliners(t *testing.T) {
 	winner, decliner := kim(), kim()
 	e := dispatch.Event{ID: "evt_1", Type: dispatch.EventDeclined, Round: 1, Driver: winner.ID, Actor: string(decliner.ID)}
@@ -91,7 +91,7 @@ func TestDeclinedIsTheDecliners(t *testing.T) {
 	}
 }
 
-// TestOvertakenOffer: an offer that is published late, when the dispatch is no longer to be had, is not held out.
+// TestOvertakenOffer: drivers do not get an offer that is published after the dispatch is no longer open.
 func TestOvertakenOffer(t *testing.T) {
 	v := kim()
 	for what, change := range map[string]func(*dispatch.Dispatch){
@@ -134,7 +134,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestThroughRedis: what is told is the same whether or not it has been through Redis.
+// TestThroughRedis: a message is the same with and without Redis.
 func TestThroughRedis(t *testing.T) {
 	height := 45.5
 	d := job()

@@ -16,8 +16,8 @@ import (
 	"firsttap/servertest"
 )
 
-// TestRedisAway: while Redis is away an instance tells its own clients; when it is back everybody reads again, hears what
-// happens anywhere, and comes back to any instance.
+// TestRedisAway: during an outage an instance delivers its own events; afterwards every client gets a resync and the events
+// of all instances, and can resume on any.
 func TestRedisAway(t *testing.T) {
 	for _, c := range []struct {
 		what       string
@@ -62,19 +62,18 @@ func TestRedisAway(t *testing.T) {
 			after := happens(b, job(), dispatch.EventOpened, "")
 			for _, c := range []*client{here, there, driver} {
 				until(t, "shared again", func() bool { return c.has(after.ID) })
-				// More than one only if this machine was too slow for the patience there is; and where Redis goes away again
-				// while an instance joins, there is one to be told for two.
+				// A slow machine may cause further outages. Two of them may cause one resync, if the second comes during join.
 				if n, most := c.count("resync"), int(testutil.ToFloat64(c.stream.hub.metrics.outages)); n > most {
 					t.Errorf("told %d times to read again, after %d outages", n, most)
 				}
 			}
-			// An instance can't know whether what comes back has lost what came after.
+			// An instance can't know whether the Redis that is back has lost entries.
 			for _, h := range []*Hub{b, idle} {
 				until(t, "shared again", func() bool { return !h.queue.localOnly() })
 				back := adminStream(t, h, earlier)
 				until(t, "to read again after an outage elsewhere", func() bool { return back.count("resync") == 1 })
 			}
-			// What was told here alone is not an id to come back with.
+			// A client can't resume from an id of local-only mode.
 			if moved := driverStream(t, b, v, at); true {
 				until(t, "to read again after a move", func() bool { return moved.count("resync") == 1 })
 			}
@@ -89,7 +88,7 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
-// TestStartWithoutRedis: an instance begins to share when there is something to share through.
+// TestStartWithoutRedis: an instance that starts without Redis connects when Redis comes up.
 func TestStartWithoutRedis(t *testing.T) {
 	server := servertest.StartRedis(t)
 	server.Kill()
@@ -104,8 +103,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	until(t, "shared", func() bool { return c.has(next.ID) })
 }
 
-// TestOneInstanceCutOff: the others hear what happened on it when it is back, and if there was too much, that they have
-// to read again.
+// TestOneInstanceCutOff: after one instance's outage the others get its events, or a resync if there were too many.
 func TestOneInstanceCutOff(t *testing.T) {
 	for what, n := range map[string]int{"a little": 20, "too much": 500} {
 		t.Run(what, func(t *testing.T) {
@@ -137,7 +135,7 @@ func TestOneInstanceCutOff(t *testing.T) {
 	}
 }
 
-// TestLostReply: what Redis has taken without saying so is told once.
+// TestLostReply: an entry whose XADD reply was lost is delivered once.
 func TestLostReply(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -158,7 +156,7 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// TestOnItsWay: what Redis has taken and not yet given back when it goes is told all the same.
+// TestOnItsWay: an entry that was not read back before an outage is delivered all the same.
 func TestOnItsWay(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -178,7 +176,7 @@ func TestOnItsWay(t *testing.T) {
 	hold.Release()
 }
 
-// TestEntriesGone: whatever becomes of the stream in Redis, everybody is told to read again, and hears what comes next.
+// TestEntriesGone: after any loss of entries in Redis every client gets a resync, and later events.
 func TestEntriesGone(t *testing.T) {
 	for what, lose := range map[string]func(ctx context.Context, r redis.UniversalClient) error{
 		"flushed": func(ctx context.Context, r redis.UniversalClient) error { return r.FlushAll(ctx).Err() },
@@ -213,7 +211,7 @@ func TestEntriesGone(t *testing.T) {
 	}
 }
 
-// sharedAgain waits until both clients were told to read again and hear what happens on either instance.
+// sharedAgain waits until both clients got a resync and the events of either instance.
 func sharedAgain(t *testing.T, a, b *Hub, here, there *client) {
 	t.Helper()
 	until(t, "to read again", func() bool { return here.count("resync") > 0 && there.count("resync") > 0 })
@@ -223,7 +221,7 @@ func sharedAgain(t *testing.T, a, b *Hub, here, there *client) {
 	}
 }
 
-// TestClockBehind: ids that are lower than those of before are not taken for old ones.
+// TestClockBehind: after Redis's clock was set back, the lower ids do not count as old ones.
 func TestClockBehind(t *testing.T) {
 	server := servertest.StartRedis(t)
 	direct := dial(t, server.URL())
@@ -244,8 +242,7 @@ func TestClockBehind(t *testing.T) {
 	}
 }
 
-// TestUndoneByAFailover: what one instance had written to a master that has been replaced is missing for all, and all
-// learn that.
+// TestUndoneByAFailover: an entry that a failover lost causes a resync on all instances.
 func TestUndoneByAFailover(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -275,7 +272,7 @@ func TestWakesOthers(t *testing.T) {
 	until(t, "both", func() bool { return wokenA.Load() == 1 && wokenB.Load() == 1 })
 }
 
-// TestDutyElsewhere: a change on one instance counts in the streams of another; one that was lost is read again.
+// TestDutyElsewhere: a change on one instance applies to the streams of another; after a loss the driver is loaded again.
 func TestDutyElsewhere(t *testing.T) {
 	server := servertest.StartRedis(t)
 	a, b := instance(t, server.URL()), instance(t, server.URL())
@@ -306,7 +303,7 @@ func TestDutyElsewhere(t *testing.T) {
 	until(t, "on duty again", opens)
 }
 
-// TestEndWithoutRedis: a hub ends in time though nothing answers, and tells its clients what was on its way.
+// TestEndWithoutRedis: a hub ends in time while Redis hangs, and delivers its last events to its own clients.
 func TestEndWithoutRedis(t *testing.T) {
 	server := servertest.StartRedis(t)
 	h, stop := startHub(Options{Redis: dial(t, server.URL())})
