@@ -114,25 +114,25 @@ mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state =
 mutant "a lease that is no lease" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
 mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
-mutant "what was not sent is kept at the end" notify/relay.go "r.giveBackAll(all, 0)" "_ = all" ./notify 'TestRelayEnds/sqlite'
+mutant "what was not sent is kept at the end" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
 mutant "all of a large audience has one turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
 mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneOwn" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
-mutant "one event after the other" notify/lanes.go "r.at++" "_ = r" ./notify TestEventsTakeTurns
+mutant "one event after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
 mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
-mutant "a storm of 503 pauses nothing" notify/channel.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestChannelBacksOff'
+mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota burns attempts" notify/send.go "case Quota:
 		s.After" "case Quota:
 		s.Attempts++
 		s.After" ./notify 'TestQuota/sqlite'
 mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK = 503" ./notify/fcm 'TestClasses|TestNoAnswer'
-mutant "every dead token is believed" notify/tokens.go "t.works(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
-mutant "a push service with a fault is believed" notify/tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
-mutant "made-up tokens are evidence" notify/tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
-mutant "a dead token is asked again" notify/verdicts.go "note = v.devices.Quarantine" "note = v.devices.Suspect" ./notify 'TestDeadToken/sqlite'
-mutant "suspects go with the others" notify/send.go "r.tokens.apart(*p, now)" "false" ./notify 'TestSuspectsGoApart'
+mutant "every dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
+mutant "a push service with a fault is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
+mutant "made-up tokens are evidence" notify/dead_tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
+mutant "a dead token is asked again" notify/verdict_writer.go "record = w.devices.Quarantine" "record = w.devices.Suspect" ./notify 'TestDeadToken/sqlite'
+mutant "suspects go with the others" notify/send.go "r.deadTokens.suspected(*p, now)" "false" ./notify 'TestSuspectsGoApart'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
-		s.Status = dispatch.NotificationDead
+		s.Status = outbox.Dead
 		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
 mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost/sqlite|TestWireForm'
 due=repository/due.go

@@ -17,7 +17,7 @@ import (
 	"firsttap/testkit"
 )
 
-// TestHeartbeats come at least every 15 s on a stream on which nothing happens, and an hour later it ends.
+// TestHeartbeats: an idle stream gets a heartbeat every 15 s at least, and ends after an hour.
 func TestHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{})
@@ -49,7 +49,7 @@ func TestHeartbeats(t *testing.T) {
 	})
 }
 
-// TestHeartbeatsTellWhereItIs, so that a driver who hears little can come back after much has happened.
+// TestHeartbeatsTellWhereItIs: heartbeats carry ids, so a driver who gets few of many events can still resume.
 func TestHeartbeatsTellWhereItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, stop := startHub(t, Options{Ring: 8})
@@ -99,7 +99,7 @@ func TestLimits(t *testing.T) {
 	if n := gathered(t, metrics, "firsttap_stream_open", "driver"); n != 4 {
 		t.Errorf("%v drivers' streams", n)
 	}
-	// Who has as many as one may have takes nobody's place but their own.
+	// A driver with the maximum of streams replaces only an own one.
 	driverStream(t, h, v, "")
 	<-second.ended
 	third.hangUp()
@@ -147,7 +147,7 @@ func TestClose(t *testing.T) {
 	happens(h, job(), dispatch.EventOpened, "") // harms nobody
 }
 
-// TestWake calls back, but not for each of many.
+// TestWake: many wakes cause few calls of OnWake.
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var woken atomic.Int32
@@ -163,7 +163,7 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// TestManyAtOnce opens, closes and publishes all at once, for the race detector, and nobody who stays misses anything.
+// TestManyAtOnce opens, closes and publishes concurrently, for the race detector; a client that stays misses nothing.
 func TestManyAtOnce(t *testing.T) {
 	h := runHub(t, Options{})
 	stays := adminStream(t, h, "")
@@ -185,7 +185,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestIDs are the form of Redis's, rise, and are not another process's.
+// TestIDs: local ids have the form of Redis's, rise, and differ from another process's.
 func TestIDs(t *testing.T) {
 	now := time.Now()
 	a, b := NewHub(Options{}), NewHub(Options{})

@@ -21,12 +21,14 @@ import (
 
 const (
 	maxReason = 200 // bytes
-	// maxRetryAfter bounds what a push service can ask for: one that errs must not stop everything for a day.
+	// maxRetryAfter keeps a faulty push service from stopping all pushes for a day.
 	maxRetryAfter = time.Hour
+	// unreadableAnswer begins the reason of an Unsure outcome after a status of success.
+	unreadableAnswer = "accepted, but the answer can't be read: "
 )
 
-// outcome says what the attempt came to, given the SDK's error. It goes by what the transport saw: of an error of the
-// connection the SDK keeps only the words, and its own predicates don't tell what it refused itself.
+// outcome returns the outcome of the attempt, given the SDK's error. It relies on what the transport saw: the SDK keeps
+// only the text of a connection's error, and its predicates don't show what the SDK itself refused.
 func (a *attempt) outcome(err error, now time.Time) notify.Outcome {
 	switch {
 	case err == nil:
@@ -36,7 +38,7 @@ func (a *attempt) outcome(err error, now time.Time) notify.Outcome {
 	case a.status == 0:
 		return notify.Outcome{Class: notify.Poison, Reason: "not sent: " + err.Error()}
 	case a.status < http.StatusMultipleChoices:
-		return notify.Outcome{Class: notify.Unsure, Reason: "taken, but the answer can't be read: " + err.Error()}
+		return notify.Outcome{Class: notify.Unsure, Reason: unreadableAnswer + err.Error()}
 	}
 	r := readRefusal(a.body)
 	return notify.Outcome{Class: r.class(a.status), RetryAfter: retryAfter(a.header, now), Reason: r.reason(a.status)}
@@ -45,7 +47,7 @@ func (a *attempt) outcome(err error, now time.Time) notify.Outcome {
 func (a *attempt) unanswered() notify.Class {
 	var own credentialsError
 	switch {
-	case errors.As(a.err, &own) && refused(own):
+	case errors.As(a.err, &own) && credentialsRefused(own):
 		return notify.Auth
 	case !a.connected.Load():
 		return notify.Unreached
@@ -53,9 +55,9 @@ func (a *attempt) unanswered() notify.Class {
 	return notify.Unsure
 }
 
-// refused reports whether err, of asking for an access token, is the fault of the credentials. A token service that is
-// away or busy may come back.
-func refused(err error) bool {
+// credentialsRefused reports whether err, of a request for an access token, is the fault of the credentials and not of a
+// token service that is busy or unreachable.
+func credentialsRefused(err error) bool {
 	var answered *auth.Error
 	if errors.As(err, &answered) && answered.Response != nil {
 		switch status := answered.Response.StatusCode; status {
@@ -81,13 +83,13 @@ type refusal struct {
 			Description string `json:"description"`
 		} `json:"fieldViolations"`
 	}
-	ours bool // it is of the form that the push service uses
+	fromFCM bool // the body has the form of the push service's errors
 }
 
 const fcmErrorType = "type.googleapis.com/google.firebase.fcm.v1.FcmError"
 
-// readRefusal reads what FCM says, {"error": {...}}, and what the service of the topics says, {"error": "..."}. What
-// something between here and there says is kept as the message, unless it is a page.
+// readRefusal reads an error of FCM, {"error": {...}}, or of the topics' service, {"error": "..."}. Any other body, such as
+// a proxy's, becomes the message, unless it is HTML.
 func readRefusal(body []byte) (r refusal) {
 	var outer struct {
 		Error json.RawMessage `json:"error"`
@@ -99,15 +101,15 @@ func readRefusal(body []byte) (r refusal) {
 		return r
 	}
 	if err := json.Unmarshal(outer.Error, &r); err == nil {
-		r.ours = r.Status != ""
+		r.fromFCM = r.Status != ""
 		return r
 	}
 	r = refusal{}
-	r.ours = json.Unmarshal(outer.Error, &r.Message) == nil && r.Message != ""
+	r.fromFCM = json.Unmarshal(outer.Error, &r.Message) == nil && r.Message != ""
 	return r
 }
 
-// code is FCM's own error code, "" if it gives none.
+// code returns FCM's own error code, "" without one.
 func (r *refusal) code() string {
 	for _, d := range r.Details {
 		if d.Type == fcmErrorType {
@@ -117,8 +119,8 @@ func (r *refusal) code() string {
 	return ""
 }
 
-// ofToken reports whether an invalid argument is the registration token.
-func (r *refusal) ofToken() bool {
+// blamesToken reports whether the invalid argument is the registration token.
+func (r *refusal) blamesToken() bool {
 	named := false
 	for _, d := range r.Details {
 		for _, v := range d.Violations {
@@ -135,9 +137,9 @@ func (r *refusal) class(status int) notify.Class {
 	switch status {
 	case http.StatusBadRequest:
 		switch {
-		case !r.ours: // a proxy, or another server: it says nothing about this payload
+		case !r.fromFCM: // a proxy or another server, which did not judge the payload
 			return notify.Unsure
-		case r.ofToken():
+		case r.blamesToken():
 			return notify.BadToken
 		}
 		return notify.Poison
@@ -158,7 +160,7 @@ func (r *refusal) class(status int) notify.Class {
 		if r.code() == "UNREGISTERED" {
 			return notify.DeadToken
 		}
-		return notify.Auth // no such project, or an endpoint that is not FCM's
+		return notify.Auth // the project does not exist, or the endpoint is not FCM
 	case http.StatusTooManyRequests:
 		return notify.Quota
 	case http.StatusServiceUnavailable:
@@ -177,19 +179,19 @@ func (r *refusal) reason(status int) string {
 	default:
 		words = append(words, http.StatusText(status))
 	}
-	said := strings.Join(words, " ")
+	reason := strings.Join(words, " ")
 	if r.Message != "" {
-		said += ": " + r.Message
+		reason += ": " + r.Message
 	}
 	for _, d := range r.Details {
 		for _, v := range d.Violations {
-			said += fmt.Sprintf(" (%s: %s)", v.Field, v.Description)
+			reason += fmt.Sprintf(" (%s: %s)", v.Field, v.Description)
 		}
 	}
-	return said
+	return reason
 }
 
-// retryAfter reads the header of that name: seconds, or a date. What can't be read, or is over, is 0.
+// retryAfter reads the header Retry-After, seconds or a date. It returns 0 for a value in the past or unreadable.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
@@ -202,8 +204,8 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// withoutTarget corrects what was said of a push that has no token: nothing may be concluded about a device.
-func withoutTarget(c notify.Class) notify.Class {
+// forTopic replaces the classes that blame a token, as a push to a topic has none.
+func forTopic(c notify.Class) notify.Class {
 	switch c {
 	case notify.DeadToken, notify.BadToken:
 		return notify.Poison
@@ -213,8 +215,8 @@ func withoutTarget(c notify.Class) notify.Class {
 	return c
 }
 
-// tidyReason makes s fit for operators: one short line, with the tokens masked.
-func tidyReason(s string, tokens ...string) string {
+// cleanReason returns s for operators: one short line, with the tokens masked.
+func cleanReason(s string, tokens ...string) string {
 	for _, t := range tokens {
 		if t != "" {
 			s = strings.ReplaceAll(s, t, notify.MaskToken(t))
@@ -223,20 +225,20 @@ func tidyReason(s string, tokens ...string) string {
 	return clip(oneLine(s), maxReason)
 }
 
-// oneLine returns s as valid UTF-8 without control characters, its white space single blanks.
+// oneLine returns s as valid UTF-8 without control characters, with single blanks as white space.
 func oneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
-		return r // of what is not UTF-8, U+FFFD
+		return r // U+FFFD for invalid UTF-8
 	}, s)
 	return strings.Join(strings.Fields(s), " ")
 }
 
 const ellipsis = "…"
 
-// clip returns s, or as many of its runes as leave room for an ellipsis in n bytes.
+// clip returns s in at most n bytes, with an ellipsis if it was cut.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -26,7 +26,7 @@ func startHub(t testing.TB, o Options) (h *Hub, stop func()) {
 	return h, testkit.Run(t, h.Run)
 }
 
-// told is one event as a client reads it.
+// told is an event that a client got.
 type told struct {
 	id, event string
 	data      map[string]any
@@ -35,7 +35,7 @@ type told struct {
 
 func (e told) subject() string { s, _ := e.data["event_id"].(string); return s }
 
-// client reads a stream as a browser does: it remembers the newest id.
+// client reads a stream as a browser does, and keeps the last id.
 type client struct {
 	t      testing.TB
 	stream *Stream
@@ -56,7 +56,7 @@ func listen(t testing.TB, s *Stream, err error) *client {
 	return listenSlowly(t, s, err, func() error { return nil })
 }
 
-// listenSlowly is a client who takes what is written when take returns.
+// listenSlowly is listen for a client that reads each write after take has returned.
 func listenSlowly(t testing.TB, s *Stream, err error, take func() error) *client {
 	t.Helper()
 	if err != nil {
@@ -78,7 +78,7 @@ func listenSlowly(t testing.TB, s *Stream, err error, take func() error) *client
 	return c
 }
 
-// hangUp ends the stream and returns the id to go on from.
+// hangUp ends the stream and returns the id to resume from.
 func (c *client) hangUp() string {
 	c.stop()
 	<-c.ended
@@ -99,7 +99,7 @@ func (c *client) read(raw []byte) error {
 	return nil
 }
 
-// parseStream reads whole blocks, by the rules of the HTML standard.
+// parseStream parses whole events by the rules of the HTML standard.
 func parseStream(t testing.TB, raw string) (events []told, comments []string, last string) {
 	if !strings.HasSuffix(raw, "\n\n") {
 		t.Errorf("an event is not whole: %q", raw)
@@ -158,7 +158,7 @@ func (c *client) names() (names []string) {
 	return names
 }
 
-// has reports whether the client has heard the event, under any name.
+// has reports whether the client got the event, under any name.
 func (c *client) has(id dispatch.EventID) bool {
 	return slices.ContainsFunc(c.all(), func(e told) bool { return e.subject() == string(id) })
 }
@@ -172,7 +172,7 @@ func (c *client) count(name string) (n int) {
 	return n
 }
 
-// greeted waits until the client knows where it is.
+// greeted waits for the first write to the client.
 func (c *client) greeted() *client {
 	testkit.Eventually(c.t, "the greeting", func() bool { return len(c.said()) > 0 })
 	return c
@@ -187,7 +187,7 @@ func job() dispatch.Dispatch {
 	return d
 }
 
-// kim is a driver who can take it.
+// kim is a driver who is eligible for it.
 func kim(change ...func(*dispatch.Driver)) dispatch.Driver {
 	v := dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Regions: []string{"incheon", "seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}
 	for _, c := range change {
@@ -216,11 +216,21 @@ func happens(h *Hub, d dispatch.Dispatch, t dispatch.EventType, driver dispatch.
 func driverStream(t testing.TB, h *Hub, v dispatch.Driver, lastEventID string) *client {
 	t.Helper()
 	s, err := h.Driver(t.Context(), v.ID, lastEventID, func(context.Context) (dispatch.Driver, error) { return v, nil })
-	return listen(t, s, err).greeted()
+	return listen(t, s, err).greeted().resumedFrom(lastEventID)
 }
 
 func adminStream(t testing.TB, h *Hub, lastEventID string) *client {
 	t.Helper()
 	s, err := h.Admin(t.Context(), fmt.Sprintf("key_%p", h), lastEventID)
-	return listen(t, s, err).greeted()
+	return listen(t, s, err).greeted().resumedFrom(lastEventID)
+}
+
+// resumedFrom makes the client keep the id that it came with until it gets another, as a browser does.
+func (c *client) resumedFrom(lastEventID string) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == "" {
+		c.last = lastEventID
+	}
+	return c
 }

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// line is a channel with a clock of its own.
+// line is a throttle with a clock of its own.
 type line struct {
-	*channel
+	*throttle
 	t   *testing.T
 	now time.Time
 }
 
 func newLine(t *testing.T) *line {
-	w, p := width{min: 1, start: 4, max: 64}, pauses{quota: time.Minute, auth: time.Minute, first: time.Second, most: 8 * time.Second}
-	return &line{newChannel(w, p), t, time.Unix(1e9, 0)}
+	w, p := limits{min: 1, start: 4, max: 64}, pauses{quota: time.Minute, auth: time.Minute, first: time.Second, most: 8 * time.Second}
+	return &line{newThrottle(w, p), t, time.Unix(1e9, 0)}
 }
 
-// fill starts as many as may be, and returns how many are under way.
+// fill starts as many requests as it may, and returns how many are in flight.
 func (l *line) fill() int {
 	l.t.Helper()
 	for {
@@ -26,17 +26,17 @@ func (l *line) fill() int {
 			break
 		}
 	}
-	l.release(l.queued)
+	l.release(l.reserved)
 	return l.inflight
 }
 
-// done ends one, which is written down at once.
+// done ends a request and records its result at once.
 func (l *line) done(o Outcome, now time.Time) {
-	l.channel.done(o, now)
-	l.settled(1)
+	l.throttle.done(o, now)
+	l.recorded(1)
 }
 
-// end ends all that are under way alike.
+// end ends all requests in flight with the same outcome.
 func (l *line) end(o Outcome) {
 	for l.inflight > 0 {
 		l.done(o, l.now)
@@ -50,7 +50,7 @@ func (l *line) mustHave(what string, want int) {
 	}
 }
 
-func TestChannelWidens(t *testing.T) {
+func TestThrottleWidens(t *testing.T) {
 	l := newLine(t)
 	for _, want := range []int{4, 8, 16, 32, 64, 64} {
 		n := l.fill()
@@ -71,18 +71,18 @@ func TestChannelWidens(t *testing.T) {
 	idle.mustHave("what is not used up does not grow", 4)
 }
 
-func TestChannelNarrows(t *testing.T) {
+func TestThrottleNarrows(t *testing.T) {
 	l := newLine(t)
 	l.fill()
 	l.done(Outcome{Class: Unsure}, l.now)
 	l.done(Outcome{Class: Unsure}, l.now)
 	l.mustHave("failures at once count once", 2)
-	l.now = l.now.Add(shrinkEvery)
+	l.now = l.now.Add(shrinkInterval)
 	l.done(Outcome{Class: Unsure}, l.now)
 	l.mustHave("and later ones again", 1)
 }
 
-func TestChannelPauses(t *testing.T) {
+func TestThrottlePauses(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		o    Outcome
@@ -113,7 +113,7 @@ func TestChannelPauses(t *testing.T) {
 }
 
 // Failures in a row pause it, each probe that fails for longer, up to the longest; a success ends it.
-func TestChannelBacksOff(t *testing.T) {
+func TestThrottleBacksOff(t *testing.T) {
 	l := newLine(t)
 	l.fill()
 	l.end(Outcome{Class: Unavailable})
@@ -144,7 +144,7 @@ func TestChannelBacksOff(t *testing.T) {
 	}
 }
 
-func TestChannelCircuit(t *testing.T) {
+func TestThrottleCircuit(t *testing.T) {
 	l := newLine(t)
 	l.fill()
 	l.done(Outcome{Class: Auth}, l.now)
@@ -157,16 +157,16 @@ func TestChannelCircuit(t *testing.T) {
 	}
 }
 
-// While no token is taken, single requests find out whether any is again: what says that others are dead opens nothing.
-func TestChannelDoubts(t *testing.T) {
+// While no token is accepted, single requests find out whether any is. Further refusals do not close the circuit.
+func TestThrottleDoubts(t *testing.T) {
 	l := newLine(t)
-	l.doubt(false, l.now)
+	l.probeTokens(false, l.now)
 	if s := l.state(l.now); s.circuit != "" || s.paused != 0 {
 		t.Fatalf("a doubt that has not begun: %+v", s)
 	}
 	longest := time.Duration(0)
 	for range 12 {
-		l.doubt(longest == 0, l.now)
+		l.probeTokens(longest == 0, l.now)
 		paused := l.state(l.now).paused
 		if s := l.state(l.now); s.circuit != DeadToken || paused <= 0 || paused > l.pauses.most {
 			t.Fatalf("%+v", s)
@@ -177,21 +177,21 @@ func TestChannelDoubts(t *testing.T) {
 			t.Fatalf("%d may be leased, want one to find out", n)
 		}
 		l.start(l.now)
-		l.channel.done(Outcome{Class: DeadToken}, l.now)
-		l.settled(1)
-		l.heard(Outcome{Class: BadToken}, l.now)
+		l.throttle.done(Outcome{Class: DeadToken}, l.now)
+		l.recorded(1)
+		l.observe(Outcome{Class: BadToken}, l.now)
 	}
 	if longest < l.pauses.most/2 {
 		t.Errorf("the longest pause is %s", longest)
 	}
-	l.heard(Outcome{Class: Sent}, l.now)
+	l.observe(Outcome{Class: Sent}, l.now)
 	if s := l.state(l.now); s.circuit != "" || l.reserve(10, ahead, l.now) < 2 {
 		t.Errorf("after one was taken: %+v", s)
 	}
 }
 
-// No place is lost: whatever is reserved, started, given back and ended, as much may be leased afterwards as before.
-func TestChannelKeepsCount(t *testing.T) {
+// No place is lost, however many are reserved, started, released and ended.
+func TestThrottleKeepsCount(t *testing.T) {
 	l := newLine(t)
 	before := l.reserve(1000, ahead, l.now)
 	if before != 4*ahead {
@@ -202,26 +202,26 @@ func TestChannelKeepsCount(t *testing.T) {
 	}
 	l.release(before - 3)
 	l.end(Outcome{Class: Poison})
-	if l.queued != 0 || l.inflight != 0 {
-		t.Errorf("%d reserved, %d under way", l.queued, l.inflight)
+	if l.reserved != 0 || l.inflight != 0 {
+		t.Errorf("%d reserved, %d under way", l.reserved, l.inflight)
 	}
 }
 
-// What was answered is written down before much more is sent: a crash would send it again.
-func TestChannelWaitsForTheBooks(t *testing.T) {
+// Results are recorded before many more pushes are sent: after a crash the unrecorded ones are sent again.
+func TestThrottleWaitsForTheBooks(t *testing.T) {
 	l := newLine(t)
-	for n := range settleAtOnce {
+	for n := range resultBatch {
 		l.reserve(1, ahead, l.now)
 		if ok, _ := l.start(l.now); !ok {
 			t.Fatalf("nothing starts with %d to be written", n)
 		}
-		l.channel.done(Outcome{Class: Sent}, l.now)
+		l.throttle.done(Outcome{Class: Sent}, l.now)
 	}
 	l.reserve(1, ahead, l.now)
 	if ok, wait := l.start(l.now); ok || wait != 0 {
-		t.Errorf("%v, %v with %d to be written", ok, wait, settleAtOnce)
+		t.Errorf("%v, %v with %d to be written", ok, wait, resultBatch)
 	}
-	l.settled(settleAtOnce)
+	l.recorded(resultBatch)
 	l.reserve(1, ahead, l.now)
 	if ok, _ := l.start(l.now); !ok {
 		t.Error("nothing starts when all is written")

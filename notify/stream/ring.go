@@ -7,19 +7,19 @@ import (
 // ring holds the newest messages, each under a sequence number of this instance's own. It is never empty.
 type ring struct {
 	slots      []*message
-	tail, head uint64 // of the oldest and of the newest
+	tail, head uint64 // the oldest and the newest
 	byID       map[string]uint64
 	events     map[dispatch.EventID]bool
 }
 
-// newRing returns a ring of that size with nothing before the given id.
+// newRing returns a ring of that size that begins at the id.
 func newRing(size int, id string) *ring {
 	r := &ring{slots: make([]*message, size), byID: map[string]uint64{}, events: map[dispatch.EventID]bool{}, tail: 1}
-	r.add(point(id))
+	r.add(marker(id))
 	return r
 }
 
-// add puts a message in, unless it is of an event that the ring has already.
+// add appends a message, unless the ring has one of the same event.
 func (r *ring) add(m *message) {
 	if m.event != "" {
 		if r.events[m.event] {
@@ -47,16 +47,16 @@ func (r *ring) evict() {
 	r.tail++
 }
 
-// at returns the message with the sequence number, which the ring must have.
+// at returns the message with a sequence number between tail and head.
 func (r *ring) at(seq uint64) *message { return r.slots[seq%uint64(len(r.slots))] }
 
-// find returns where the stream stood that has been told everything up to id, false if nobody can say.
+// find returns the sequence number of the message with the id, false if the ring does not have it.
 func (r *ring) find(id string) (uint64, bool) {
 	seq, ok := r.byID[id]
 	return seq, ok
 }
 
-// replace puts messages, the newest of which ends at id, in the place of all there were.
+// replace replaces the content by messages, the newest of which goes up to id.
 func (r *ring) replace(messages []*message, id string) {
 	clear(r.slots)
 	clear(r.byID)
@@ -66,6 +66,6 @@ func (r *ring) replace(messages []*message, id string) {
 		r.add(m)
 	}
 	if r.head < r.tail {
-		r.add(point(id))
+		r.add(marker(id))
 	}
 }

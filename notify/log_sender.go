@@ -9,12 +9,12 @@ import (
 	"firsttap/outbox"
 )
 
-// Log is the sender where no push service is set up: it logs what would be pushed. It is safe for concurrent use.
+// Log is a Sender that logs the pushes, for use without a push service. It is safe for concurrent use.
 type Log struct{ log *slog.Logger }
 
 var _ Sender = (*Log)(nil)
 
-// NewLog returns a sender that writes visible pushes to log at level info, the others at debug.
+// NewLog returns a sender that logs visible pushes at level info and the others at level debug.
 func NewLog(log *slog.Logger) *Log { return &Log{log} }
 
 // Send implements Sender. The outcome is always Sent.
@@ -35,19 +35,19 @@ func (l *Log) Send(ctx context.Context, p outbox.Push) Outcome {
 	return Outcome{Class: Sent}
 }
 
-// Subscribe implements Sender. Nothing is refused.
+// Subscribe implements Sender. It refuses no token.
 func (l *Log) Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome) {
 	l.log.DebugContext(ctx, "subscribe", "topic", topic, "tokens", len(tokens))
 	return nil, Outcome{Class: Sent}
 }
 
-// Unsubscribe implements Sender. Nothing is refused.
+// Unsubscribe implements Sender. It refuses no token.
 func (l *Log) Unsubscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome) {
 	l.log.DebugContext(ctx, "unsubscribe", "topic", topic, "tokens", len(tokens))
 	return nil, Outcome{Class: Sent}
 }
 
-// Close does nothing: there is no connection.
+// Close does nothing.
 func (l *Log) Close() {}
 
 const (
@@ -55,8 +55,8 @@ const (
 	shortToken   = 16
 )
 
-// MaskToken returns what of a push token may be logged: its first characters and its length, or only the length where the
-// rest could be guessed.
+// MaskToken returns a form of a push token that may be logged: its first characters and its length, or only the length of
+// a token so short that the rest could be guessed.
 func MaskToken(token string) string {
 	shown := ""
 	if len(token) >= shortToken {

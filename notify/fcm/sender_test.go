@@ -34,7 +34,7 @@ func simulate(t *testing.T) *fcmtest.Server {
 	return server
 }
 
-// senderTo returns a sender to an endpoint, as edit has it.
+// senderTo returns a sender to an endpoint. Edit changes its options.
 func senderTo(t *testing.T, endpoint string, edit ...func(*fcm.Options)) *fcm.Sender {
 	t.Helper()
 	o := fcm.Options{Project: "demo", Endpoint: endpoint, Zone: seoul(t), Now: noon}
@@ -57,7 +57,7 @@ func pushTo(token string) outbox.Push {
 	return p
 }
 
-// Each attempt is one request, whatever the answer: the SDK would make five of some.
+// Each attempt is one request, whatever the answer. The SDK alone would make up to five.
 func TestClasses(t *testing.T) {
 	date := noon().Add(90 * time.Second).Format(http.TimeFormat)
 	knob := func(change func(*fcmtest.Knobs)) func(*fcmtest.Server) {
@@ -101,7 +101,7 @@ func TestClasses(t *testing.T) {
 		"unavailable, rubbish":  {set: status(503, "", "soon"), class: notify.Unavailable, requests: 1},
 		"internal":              {set: status(500, "", ""), class: notify.Unsure, reason: "500 INTERNAL", requests: 1},
 		"a proxy's page":        {set: status(502, "", ""), class: notify.Unsure, reason: "502 Bad Gateway", requests: 1},
-		"unreadable":            {set: knob(func(k *fcmtest.Knobs) { k.BadJSON = 1 }), class: notify.Unsure, reason: "taken", requests: 1},
+		"unreadable":            {set: knob(func(k *fcmtest.Knobs) { k.BadJSON = 1 }), class: notify.Unsure, reason: "accepted, but", requests: 1},
 		"cut":                   {set: knob(func(k *fcmtest.Knobs) { k.Drop = 1 }), class: notify.Unsure, reason: "EOF", requests: 1},
 		"taken and cut":         {set: knob(func(k *fcmtest.Knobs) { k.DropAfterAccept = 1 }), class: notify.Unsure, reason: "EOF", requests: 1},
 	} {
@@ -220,7 +220,7 @@ const violation = `{"error":{"status":"INVALID_ARGUMENT","message":%q,"details":
 	{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"INVALID_ARGUMENT"},
 	{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":%q,"description":"no"}]}]}}`
 
-// What FCM's simulation does not say: other servers, and FCM on an odd day.
+// Answers that fcmtest does not give: those of other servers, and unusual ones of FCM.
 func TestOddAnswers(t *testing.T) {
 	const words = "The registration token is not a valid FCM registration token"
 	for name, c := range map[string]struct {

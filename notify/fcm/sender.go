@@ -1,3 +1,4 @@
+// Package fcm sends pushes through Firebase Cloud Messaging, one request a call, and classifies the outcome of each.
 package fcm
 
 import (
@@ -21,33 +22,33 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long an attempt takes at most. FCM answers late rather than never: less made duplicates.
+	// DefaultTimeout is the default of Options.Timeout. FCM may answer late: a shorter timeout sent duplicates.
 	DefaultTimeout  = 15 * time.Second
 	defaultMaxConns = 512
 )
 
-// Options says how to reach FCM.
+// Options configure a Sender. Only Project is required.
 type Options struct {
-	// Project is the Firebase project's identifier.
+	// Project is the identifier of the Firebase project.
 	Project string
-	// CredentialsFile is a key file; "" is Application Default Credentials.
+	// CredentialsFile is a key file; "" means Application Default Credentials.
 	CredentialsFile string
-	// Endpoint is "" for FCM, or where something else speaks its wire, such as http://127.0.0.1:9099/v1. No credentials
-	// are looked for then, nor sent.
+	// Endpoint is the URL of a service that speaks FCM's protocol, such as http://127.0.0.1:9099/v1; "" means FCM. With an
+	// endpoint, no credentials are read or sent.
 	Endpoint string
-	// Timeout bounds an attempt, 0 is DefaultTimeout.
+	// Timeout bounds an attempt; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// MaxConns is how many connections are kept, and at most used where the endpoint is not FCM's; 0 is 512.
+	// MaxConns is how many idle connections are kept, and with an Endpoint how many are open at most; 0 means 512.
 	MaxConns int
-	// Zone is that of the times in the texts, nil is UTC.
+	// Zone is the time zone of the times in the texts; nil means UTC.
 	Zone *time.Location
-	// Now is the clock, nil is time.Now.
+	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Through is what each request of a push passes on its way, nil for nothing. It must pass it on, once.
+	// Through wraps the transport of all requests; nil for none. It must pass each request on exactly once.
 	Through func(http.RoundTripper) http.RoundTripper
 }
 
-// Sender is the sender through Firebase Cloud Messaging. It is safe for concurrent use.
+// Sender sends through Firebase Cloud Messaging. It is safe for concurrent use.
 type Sender struct {
 	client    *messaging.Client
 	transport *transport
@@ -58,24 +59,25 @@ type Sender struct {
 
 var _ notify.Sender = (*Sender)(nil)
 
-// New returns a sender that must be closed. It fails where a setting is wrong or the credentials can't be read;
-// whether FCM accepts them shows in the first outcome. Ctx bounds the start only.
+// New returns a sender, which the caller closes. It fails if an option is wrong or the credentials can't be read. Whether
+// FCM accepts the credentials shows in the first outcome. Ctx is used by New only.
 func New(ctx context.Context, o Options) (*Sender, error) {
 	if o.Project == "" || url.PathEscape(o.Project) != o.Project {
 		return nil, fmt.Errorf("fcm: %q is not a Firebase project's identifier", o.Project)
 	}
-	moved, err := parseEndpoint(o.Endpoint)
+	endpoint, err := parseEndpoint(o.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("fcm: %w", err)
 	}
+	base := newBase(cmp.Or(o.MaxConns, defaultMaxConns), endpoint != nil)
 	f := &Sender{
-		transport: &transport{base: newBase(cmp.Or(o.MaxConns, defaultMaxConns), moved != nil), moved: moved},
+		transport: &transport{base: base, next: base, endpoint: endpoint},
 		composer:  composer{zone: time.UTC},
 		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
 		now:       time.Now,
 	}
 	if o.Through != nil {
-		f.transport.through = o.Through(f.transport.base)
+		f.transport.next = o.Through(base)
 	}
 	if o.Zone != nil {
 		f.composer.zone = o.Zone
@@ -92,14 +94,14 @@ func New(ctx context.Context, o Options) (*Sender, error) {
 
 func (f *Sender) connect(ctx context.Context, o Options) error {
 	options := []option.ClientOption{option.WithHTTPClient(&http.Client{Transport: f.transport})}
-	if moved := f.transport.moved; moved != nil {
-		options = append(options, option.WithEndpoint(moved.String()))
+	if endpoint := f.transport.endpoint; endpoint != nil {
+		options = append(options, option.WithEndpoint(endpoint.String()))
 	} else {
 		creds, err := loadCredentials(o.CredentialsFile, &http.Client{Transport: f.transport.base, Timeout: fetchTimeout})
 		if err != nil {
 			return err
 		}
-		if f.transport.bearer, err = newBearer(ctx, creds, f.now); err != nil {
+		if f.transport.tokens, err = newTokenCache(ctx, creds, f.now); err != nil {
 			return err
 		}
 	}
@@ -111,7 +113,7 @@ func (f *Sender) connect(ctx context.Context, o Options) error {
 	return err
 }
 
-// parseEndpoint returns the endpoint with the /v1 that the SDK wants and without a slash at its end; nil for "".
+// parseEndpoint returns the endpoint with the /v1 that the SDK needs and without a trailing slash; nil for "".
 func parseEndpoint(endpoint string) (*url.URL, error) {
 	if endpoint == "" {
 		return nil, nil
@@ -133,35 +135,35 @@ func parseEndpoint(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
-// Close ends what is asked about credentials, and the connections that nothing uses. Nothing may be sent any more.
+// Close cancels a request for an access token and closes idle connections. The sender must not be used afterwards.
 func (f *Sender) Close() {
-	if f.transport.bearer != nil {
-		f.transport.bearer.close()
+	if f.transport.tokens != nil {
+		f.transport.tokens.close()
 	}
 	f.transport.base.CloseIdleConnections()
 }
 
-// Send implements Sender. It makes one request and waits for its answer until the timeout, or until ctx ends.
+// Send implements notify.Sender. It makes one request and waits for the answer until the timeout or the end of ctx.
 func (f *Sender) Send(ctx context.Context, p outbox.Push) notify.Outcome {
 	o, _ := f.attempt(ctx, func(ctx context.Context) error {
 		name, err := f.client.Send(ctx, f.composer.message(p, f.now()))
 		if err == nil && name == "" {
-			err = errors.New("it names no message")
+			err = errors.New("the answer names no message")
 		}
 		return err
 	}, p.Device.PushToken)
 	if p.Topic != "" {
-		o.Class = withoutTarget(o.Class)
+		o.Class = forTopic(o.Class)
 	}
 	return o
 }
 
-// Subscribe implements Sender.
+// Subscribe implements notify.Sender.
 func (f *Sender) Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o notify.Outcome) {
 	return f.manage(ctx, f.client.SubscribeToTopic, topic, tokens)
 }
 
-// Unsubscribe implements Sender.
+// Unsubscribe implements notify.Sender.
 func (f *Sender) Unsubscribe(ctx context.Context, topic string, tokens []string) (refused []int, o notify.Outcome) {
 	return f.manage(ctx, f.client.UnsubscribeFromTopic, topic, tokens)
 }
@@ -173,21 +175,21 @@ func (f *Sender) manage(ctx context.Context, call manageTopic, topic string, tok
 		return nil, notify.Outcome{Class: notify.Sent}
 	}
 	o, body := f.attempt(ctx, func(ctx context.Context) error {
-		// What the SDK returns is the same again, without how many results there were.
+		// The SDK's result lacks the number of results, so the body is read again below.
 		_, err := call(ctx, tokens, topic)
 		return err
 	}, tokens...)
 	if o.Class == notify.Sent {
 		var err error
 		if refused, err = readResults(body, len(tokens)); err != nil {
-			return nil, notify.Outcome{Class: notify.Unsure, Reason: "taken, but the answer can't be read: " + err.Error()}
+			return nil, notify.Outcome{Class: notify.Unsure, Reason: unreadableAnswer + err.Error()}
 		}
 	}
-	o.Class = withoutTarget(o.Class)
+	o.Class = forTopic(o.Class)
 	return refused, o
 }
 
-// readResults returns the indexes of the tokens that a topic call did not take.
+// readResults returns the indexes of the tokens that a topic call refused.
 func readResults(body []byte, tokens int) (refused []int, err error) {
 	var answer struct {
 		Results []struct{ Error string } `json:"results"`
@@ -196,7 +198,7 @@ func readResults(body []byte, tokens int) (refused []int, err error) {
 		return nil, err
 	}
 	if len(answer.Results) != tokens {
-		return nil, fmt.Errorf("%d results of %d tokens", len(answer.Results), tokens)
+		return nil, fmt.Errorf("%d results for %d tokens", len(answer.Results), tokens)
 	}
 	for i, r := range answer.Results {
 		if r.Error != "" {
@@ -206,19 +208,19 @@ func readResults(body []byte, tokens int) (refused []int, err error) {
 	return slices.Clip(refused), nil
 }
 
-// attempt makes one call of the SDK, and returns the body of the answer too. The tokens are kept out of the reason.
+// attempt makes one call of the SDK, and returns its outcome and the body of the answer. It masks the tokens in the reason.
 func (f *Sender) attempt(ctx context.Context, call func(context.Context) error, tokens ...string) (notify.Outcome, []byte) {
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	a := &attempt{}
-	err := recovered(func() error { return call(withAttempt(ctx, a)) })
+	err := catchPanic(func() error { return call(withAttempt(ctx, a)) })
 	o := a.outcome(err, f.now())
-	o.Reason = tidyReason(o.Reason, tokens...)
+	o.Reason = cleanReason(o.Reason, tokens...)
 	return o, a.body
 }
 
-// recovered turns a panic into an error: the SDK panics on a topic's result that is neither empty nor an error.
-func recovered(call func() error) (err error) {
+// catchPanic turns a panic into an error: the SDK panics on a topic result that is neither empty nor an error.
+func catchPanic(call func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("the SDK panicked: %v", r)

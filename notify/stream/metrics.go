@@ -8,7 +8,7 @@ type hubMetrics struct {
 	delivered, resyncs, overflow, outages prometheus.Counter
 }
 
-// newHubMetrics registers with r; nil keeps them to itself.
+// newHubMetrics registers the metrics with r, unless r is nil.
 func newHubMetrics(r prometheus.Registerer) *hubMetrics {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "firsttap_stream_" + name, Help: help})
@@ -21,9 +21,9 @@ func newHubMetrics(r prometheus.Registerer) *hubMetrics {
 		drivers: open.WithLabelValues("driver"), admins: open.WithLabelValues("admin"),
 		replaced: cut.WithLabelValues("replaced"), lagging: cut.WithLabelValues("lagging"), stalled: cut.WithLabelValues("stalled"),
 		delivered: counter("messages_total", "Messages written to live streams."),
-		resyncs:   counter("resyncs_total", "Times a live stream was told to read again."),
-		outages:   counter("outages_total", "Times the instance went on without Redis."),
-		overflow:  counter("overflow_total", "Events that there was no room for on their way to the live streams."),
+		resyncs:   counter("resyncs_total", "Resync messages written to live streams."),
+		outages:   counter("outages_total", "Outages of Redis, during which live streams got the events of this instance only."),
+		overflow:  counter("overflow_total", "Events that were dropped because the queue for the live streams was full."),
 	}
 	if r != nil {
 		r.MustRegister(open, cut, m.delivered, m.resyncs, m.overflow, m.outages)

@@ -17,8 +17,8 @@ import (
 	"firsttap/testkit"
 )
 
-// TestRedisAway: while Redis is away an instance tells its own clients; when it is back everybody reads again, hears what
-// happens anywhere, and comes back to any instance.
+// TestRedisAway: during an outage an instance delivers its own events; afterwards every client gets a resync and the events
+// of all instances, and can resume on any.
 func TestRedisAway(t *testing.T) {
 	for _, c := range []struct {
 		what       string
@@ -49,7 +49,7 @@ func TestRedisAway(t *testing.T) {
 				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
 			}
 			testkit.Eventually(t, "all know", func() bool {
-				return a.queue.standsApart() && b.queue.standsApart() && idle.queue.standsApart()
+				return a.queue.localOnly() && b.queue.localOnly() && idle.queue.localOnly()
 			})
 			if there.has(away[0].ID) || here.count("resync") != 0 {
 				t.Error("the others were told, or somebody was told to read again, without Redis")
@@ -69,13 +69,13 @@ func TestRedisAway(t *testing.T) {
 					t.Errorf("told %d times to read again, after %d outages", n, most)
 				}
 			}
-			// An instance can't know whether what comes back has lost what came after.
+			// An instance can't know whether the Redis that is back has lost entries.
 			for _, h := range []*Hub{b, idle} {
-				testkit.Eventually(t, "shared again", func() bool { return !h.queue.standsApart() })
+				testkit.Eventually(t, "shared again", func() bool { return !h.queue.localOnly() })
 				back := adminStream(t, h, earlier)
 				testkit.Eventually(t, "to read again after an outage elsewhere", func() bool { return back.count("resync") == 1 })
 			}
-			// What was told here alone is not an id to come back with.
+			// A client can't resume from an id of local-only mode.
 			if moved := driverStream(t, b, v, at); true {
 				testkit.Eventually(t, "to read again after a move", func() bool { return moved.count("resync") == 1 })
 			}
@@ -90,7 +90,7 @@ func TestRedisAway(t *testing.T) {
 	}
 }
 
-// TestStartWithoutRedis: an instance begins to share when there is something to share through.
+// TestStartWithoutRedis: an instance that starts without Redis connects when Redis comes up.
 func TestStartWithoutRedis(t *testing.T) {
 	server := servertest.StartRedis(t)
 	server.Kill()
@@ -105,8 +105,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	testkit.Eventually(t, "shared", func() bool { return c.has(next.ID) })
 }
 
-// TestOneInstanceCutOff: the others hear what happened on it when it is back, and if there was too much, that they have
-// to read again.
+// TestOneInstanceCutOff: after one instance's outage the others get its events, or a resync if there were too many.
 func TestOneInstanceCutOff(t *testing.T) {
 	for what, n := range map[string]int{"a little": 20, "too much": 500} {
 		t.Run(what, func(t *testing.T) {
@@ -138,7 +137,7 @@ func TestOneInstanceCutOff(t *testing.T) {
 	}
 }
 
-// TestLostReply: what Redis has taken without saying so is told once.
+// TestLostReply: an entry whose XADD reply was lost is delivered once.
 func TestLostReply(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -159,7 +158,7 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// TestOnItsWay: what Redis has taken and not yet given back when it goes is told all the same.
+// TestOnItsWay: an entry that was not read back before an outage is delivered all the same.
 func TestOnItsWay(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -179,7 +178,7 @@ func TestOnItsWay(t *testing.T) {
 	hold.Release()
 }
 
-// TestEntriesGone: whatever becomes of the stream in Redis, everybody is told to read again, and hears what comes next.
+// TestEntriesGone: after any loss of entries in Redis every client gets a resync, and later events.
 func TestEntriesGone(t *testing.T) {
 	for what, lose := range map[string]func(ctx context.Context, r redis.UniversalClient) error{
 		"flushed": func(ctx context.Context, r redis.UniversalClient) error { return r.FlushAll(ctx).Err() },
@@ -214,7 +213,7 @@ func TestEntriesGone(t *testing.T) {
 	}
 }
 
-// sharedAgain waits until both clients were told to read again and hear what happens on either instance.
+// sharedAgain waits until both clients got a resync and the events of either instance.
 func sharedAgain(t *testing.T, a, b *Hub, here, there *client) {
 	t.Helper()
 	testkit.Eventually(t, "to read again", func() bool { return here.count("resync") > 0 && there.count("resync") > 0 })
@@ -224,7 +223,7 @@ func sharedAgain(t *testing.T, a, b *Hub, here, there *client) {
 	}
 }
 
-// TestClockBehind: ids that are lower than those of before are not taken for old ones.
+// TestClockBehind: after Redis's clock was set back, the lower ids do not count as old ones.
 func TestClockBehind(t *testing.T) {
 	server := servertest.StartRedis(t)
 	direct := dial(t, server.URL())
@@ -245,8 +244,7 @@ func TestClockBehind(t *testing.T) {
 	}
 }
 
-// TestUndoneByAFailover: what one instance had written to a master that has been replaced is missing for all, and all
-// learn that.
+// TestUndoneByAFailover: an entry that a failover lost causes a resync on all instances.
 func TestUndoneByAFailover(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -257,7 +255,7 @@ func TestUndoneByAFailover(t *testing.T) {
 	e := happens(b, job(), dispatch.EventOpened, "")
 	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
 	proxy.Refuse(true)
-	testkit.Eventually(t, "away", a.queue.standsApart)
+	testkit.Eventually(t, "away", a.queue.localOnly)
 	id, _, _ := strings.Cut(there.ids()[0], " ")
 	if n := dial(t, server.URL()).XDel(t.Context(), busKey, id).Val(); n != 1 {
 		t.Fatal("nothing undone")
@@ -276,7 +274,7 @@ func TestWakesOthers(t *testing.T) {
 	testkit.Eventually(t, "both", func() bool { return wokenA.Load() == 1 && wokenB.Load() == 1 })
 }
 
-// TestDutyElsewhere: a change on one instance counts in the streams of another; one that was lost is read again.
+// TestDutyElsewhere: a change on one instance applies to the streams of another; after a loss the driver is loaded again.
 func TestDutyElsewhere(t *testing.T) {
 	server := servertest.StartRedis(t)
 	a, b := instance(t, server.URL()), instance(t, server.URL())
@@ -307,11 +305,11 @@ func TestDutyElsewhere(t *testing.T) {
 	testkit.Eventually(t, "on duty again", opens)
 }
 
-// TestEndWithoutRedis: a hub ends in time though nothing answers, and tells its clients what was on its way.
+// TestEndWithoutRedis: a hub ends in time while Redis hangs, and delivers its last events to its own clients.
 func TestEndWithoutRedis(t *testing.T) {
 	server := servertest.StartRedis(t)
 	h, stop := startHub(t, Options{Redis: dial(t, server.URL())})
-	testkit.Eventually(t, "shared", func() bool { return !h.queue.standsApart() })
+	testkit.Eventually(t, "shared", func() bool { return !h.queue.localOnly() })
 	c := adminStream(t, h, "")
 	server.Freeze()
 	e := happens(h, job(), dispatch.EventOpened, "")

@@ -7,79 +7,79 @@ import (
 	"firsttap/dispatch"
 )
 
-// announcement is an event with what the live stream tells of its dispatch. The tags are its form in Redis, which
-// instances of two versions may share.
+// announcement is an event with the data of its dispatch that clients get. The tags are its form in Redis, which instances
+// of two versions may share.
 type announcement struct {
-	ID            dispatch.EventID   `json:"id"`
-	Type          dispatch.EventType `json:"type"`
-	Dispatch      dispatch.ID        `json:"dispatch"`
-	Round         int                `json:"round"`
-	Driver        dispatch.DriverID  `json:"driver,omitempty"`
-	Actor         string             `json:"actor,omitempty"`
-	Reason        string             `json:"reason,omitempty"`
-	At            time.Time          `json:"at"`
-	Version       int                `json:"version"`
-	Status        dispatch.Status    `json:"status"`
-	Region        string             `json:"region"`
-	VehicleClass  string             `json:"class"`
-	MinHeight     *float64           `json:"height,omitempty"`
-	OpensAt       time.Time          `json:"opens"`
-	ExpiresAt     time.Time          `json:"expires"`
-	NothingToTake bool               `json:"overtaken,omitempty"`
+	ID           dispatch.EventID   `json:"id"`
+	Type         dispatch.EventType `json:"type"`
+	Dispatch     dispatch.ID        `json:"dispatch"`
+	Round        int                `json:"round"`
+	Driver       dispatch.DriverID  `json:"driver,omitempty"`
+	Actor        string             `json:"actor,omitempty"`
+	Reason       string             `json:"reason,omitempty"`
+	At           time.Time          `json:"at"`
+	Version      int                `json:"version"`
+	Status       dispatch.Status    `json:"status"`
+	Region       string             `json:"region"`
+	VehicleClass string             `json:"class"`
+	MinHeight    *float64           `json:"height,omitempty"`
+	OpensAt      time.Time          `json:"opens"`
+	ExpiresAt    time.Time          `json:"expires"`
+	Superseded   bool               `json:"overtaken,omitempty"`
 }
 
-func announce(d dispatch.Dispatch, e dispatch.Event) *announcement {
+func newAnnouncement(d dispatch.Dispatch, e dispatch.Event) *announcement {
 	return &announcement{
 		ID: e.ID, Type: e.Type, Dispatch: e.Dispatch, Round: e.Round, Driver: e.Driver, Actor: e.Actor, Reason: e.ReasonCode,
 		At: e.At, Version: d.Version, Status: d.Status, Region: d.Region, VehicleClass: d.VehicleClass,
 		MinHeight: d.MinWorkingHeightM, OpensAt: d.OpensAt, ExpiresAt: d.ExpiresAt,
-		NothingToTake: d.Round != e.Round || d.Status != dispatch.Pending && d.Status != dispatch.Scheduled,
+		Superseded: d.Round != e.Round || d.Status != dispatch.Pending && d.Status != dispatch.Scheduled,
 	}
 }
 
-// about is the driver whom the event concerns alone, "" if nobody. Who declined is not whom the dispatch may belong to
-// by then.
-func (a *announcement) about() dispatch.DriverID {
+// subject returns the driver who is concerned personally, "" if none. For a decline that is the driver who declined, as
+// another one may have the dispatch by then.
+func (a *announcement) subject() dispatch.DriverID {
 	if a.Type == dispatch.EventDeclined {
 		return dispatch.DriverID(a.Actor)
 	}
 	return a.Driver
 }
 
-// message is one place in the ring: an event in the form in which each kind of audience gets it, encoded once.
+// message is an entry of the ring: an event, encoded once for each kind of client.
 type message struct {
 	id     string // in the stream
 	event  dispatch.EventID
-	resync bool // for everybody: what has been told so far may have gaps
+	resync bool // asks every client to read its data again, as messages may have been lost
 
-	about dispatch.DriverID
-	terms dispatch.Terms
-	offer bool // others are those who could take it now, and not all who may see it
+	subject dispatch.DriverID
+	terms   dispatch.Terms
+	offer   bool // forOthers is for drivers who could accept now, not for all who may see the dispatch
 
-	admin, mine, others []byte
+	forAdmin, forSubject, forOthers []byte
 }
 
-// forDriver returns what the driver is told of m, nil if nothing.
+// forDriver returns the frame that the driver gets, nil if none.
 func (m *message) forDriver(v *dispatch.Driver, now time.Time) []byte {
 	switch {
 	case m.resync:
-		return m.others
-	case m.mine != nil && m.about == v.ID:
-		return m.mine
-	case m.others == nil, !v.MaySee(m.terms): // asked first, as it is what most are turned away for
+		return m.forOthers
+	case m.forSubject != nil && m.subject == v.ID:
+		return m.forSubject
+	case m.forOthers == nil, !v.MaySee(m.terms): // checked first, as it excludes most drivers
 		return nil
 	case m.offer && len(v.Ineligible(m.terms, now)) > 0:
 		return nil
 	}
-	return m.others
+	return m.forOthers
 }
 
-// point is a message that nobody is told. Streams that have been told everything before it are resumed from its id.
-func point(id string) *message { return &message{id: id} }
+// marker returns a message that no client gets. A stream that is past it can be resumed from its id.
+func marker(id string) *message { return &message{id: id} }
 
 func resyncMessage(id string) *message {
 	f := resyncFrame(id)
-	return &message{id: id, resync: true, admin: f, mine: f, others: f}
+	return &message{id: id, resync: true, forAdmin: f, forSubject: f, forOthers: f}
 }
 
 func resyncFrame(id string) []byte {
@@ -88,31 +88,31 @@ func resyncFrame(id string) []byte {
 
 func newMessage(id string, a *announcement) *message {
 	m := &message{
-		id: id, event: a.ID, about: a.about(), admin: a.frame(id, a.Type, true),
+		id: id, event: a.ID, subject: a.subject(), forAdmin: a.frame(id, a.Type, true),
 		terms: dispatch.Terms{Region: a.Region, VehicleClass: a.VehicleClass, MinWorkingHeightM: a.MinHeight},
 	}
 	for _, t := range a.Type.Deliveries() {
 		switch t.To {
 		case dispatch.ToClaimant:
-			m.mine = a.frame(id, t.Type, false)
+			m.forSubject = a.frame(id, t.Type, false)
 		case dispatch.ToTold:
-			m.others = a.frame(id, t.Type, false)
+			m.forOthers = a.frame(id, t.Type, false)
 		case dispatch.ToEligible:
 			m.offer = true
-			if !a.NothingToTake {
-				m.others = a.frame(id, t.Type, false)
+			if !a.Superseded {
+				m.forOthers = a.frame(id, t.Type, false)
 			}
 		}
 	}
 	switch a.Type {
 	case dispatch.EventWithdrawn, dispatch.EventDeclined, dispatch.EventStarted, dispatch.EventCompleted, dispatch.EventUpdated:
-		// Not worth a push to who did it, but another device of theirs may be looking.
-		m.mine = a.frame(id, a.Type, false)
+		// The driver gets no push of these, but may have them on another device's screen.
+		m.forSubject = a.frame(id, a.Type, false)
 	}
 	return m
 }
 
-// driverData is what drivers are told: nothing that says who did it, or to whom.
+// driverData is the data that drivers get. It names no other person.
 type driverData struct {
 	EventID      dispatch.EventID   `json:"event_id"`
 	Type         dispatch.EventType `json:"type"`
@@ -134,7 +134,7 @@ type adminData struct {
 	ReasonCode *string `json:"reason_code"`
 }
 
-// frame is the event as server-sent, under the name t.
+// frame returns the event as a server-sent event of the name t.
 func (a *announcement) frame(id string, t dispatch.EventType, admin bool) []byte {
 	common := driverData{
 		EventID: a.ID, Type: t, DispatchID: a.Dispatch, Round: a.Round, Version: a.Version, Status: a.Status,

@@ -12,9 +12,9 @@ import (
 	"firsttap/outbox"
 )
 
-// court is tokens with a clock of its own, and what came of them.
+// court is deadTokens with a clock of its own.
 type court struct {
-	*tokens
+	*deadTokens
 	t    *testing.T
 	now  time.Time
 	said bytes.Buffer
@@ -24,19 +24,19 @@ func newCourt(t *testing.T) *court {
 	c := &court{t: t, now: time.Unix(1e9, 0)}
 	m := newRelayMetrics(nil, nil)
 	log := slog.New(slog.NewTextHandler(&c.said, nil))
-	c.tokens = newTokens(newVerdicts(nil, log, m), newChannel(defaultWidth, defaultPauses), time.Minute, log, m)
+	c.deadTokens = newDeadTokens(newVerdictWriter(nil, log, m), newThrottle(defaultLimits, defaultPauses), time.Minute, log, m)
 	return c
 }
 
-// last is the verdict that was noted since it was asked for last, "" for none.
-func (c *court) last() (what judgement) {
+// last returns the last verdict since its last call, "" for none.
+func (c *court) last() (what verdictKind) {
 	for len(c.verdicts.queue) > 0 {
-		what = (<-c.verdicts.queue).what
+		what = (<-c.verdicts.queue).kind
 	}
 	return what
 }
 
-// device is a driver's with a token that was good as long ago, -1 for never.
+// device returns a push to a driver whose token was good so long ago, -1 for never.
 func (c *court) device(driver string, good time.Duration) outbox.Push {
 	id := dispatch.DriverID(driver)
 	p := outbox.Push{Driver: id, Device: dispatch.Device{ID: dispatch.DeviceID(driver), Driver: id, PushToken: "token of " + driver}}
@@ -46,27 +46,27 @@ func (c *court) device(driver string, good time.Duration) outbox.Push {
 	return p
 }
 
-func (c *court) takes(p outbox.Push) { c.accept(p, c.now) }
+func (c *court) takes(p outbox.Push) { c.recordSent(p, c.now) }
 
 func (c *court) refuses(p outbox.Push) outbox.SendResult {
-	return c.judge(p, Outcome{Class: DeadToken, Reason: "404"}, c.now)
+	return c.recordRefusal(p, Outcome{Class: DeadToken, Reason: "404"}, c.now)
 }
 
-// suspect is p read again after its device came under suspicion.
+// suspect returns p as read after its device came under suspicion.
 func (c *court) suspect(p outbox.Push) outbox.Push {
 	at := c.now
 	p.Device.SuspectedAt = &at
 	return p
 }
 
-// The first verdict puts under suspicion, the second quarantines if it is another one and the push service works.
+// The first verdict puts a device under suspicion. The second quarantines it if it comes later and the push service works.
 func TestTwoVerdicts(t *testing.T) {
 	for name, good := range map[string]time.Duration{"was good": time.Hour, "never was": -1, "was good long ago": 30 * 24 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			c := newCourt(t)
 			other, p := c.device("other", 0), c.device("p", good)
 			c.takes(other)
-			mustBe := func(when string, p outbox.Push, status outbox.Status, what judgement) {
+			mustBe := func(when string, p outbox.Push, status outbox.Status, what verdictKind) {
 				t.Helper()
 				s := c.refuses(p)
 				if got := c.last(); s.Status != status || got != what {
@@ -77,11 +77,11 @@ func TestTwoVerdicts(t *testing.T) {
 				}
 			}
 			c.last()
-			if c.apart(p, c.now) {
+			if c.suspected(p, c.now) {
 				t.Error("apart without a reason")
 			}
 			mustBe("the first", p, outbox.Pending, underSuspicion)
-			if !c.apart(p, c.now) {
+			if !c.suspected(p, c.now) {
 				t.Error("a push that was read before the verdict goes with the others")
 			}
 			p = c.suspect(p)
@@ -108,7 +108,7 @@ func TestTwoVerdicts(t *testing.T) {
 
 func TestWhatIsGoodIsNotedOnceADay(t *testing.T) {
 	c := newCourt(t)
-	for good, want := range map[time.Duration]judgement{-1: trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: trusted} {
+	for good, want := range map[time.Duration]verdictKind{-1: trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: trusted} {
 		c.takes(c.device("p", good))
 		if got := c.last(); got != want {
 			t.Errorf("good %s ago: %q is noted", good, got)
@@ -116,7 +116,7 @@ func TestWhatIsGoodIsNotedOnceADay(t *testing.T) {
 	}
 	p := c.device("p", time.Hour)
 	p.Topic = "dispatch-1"
-	if c.takes(p); c.last() != "" || c.apart(p, c.now) {
+	if c.takes(p); c.last() != "" || c.suspected(p, c.now) {
 		t.Error("what a topic took says something of a token")
 	}
 }
@@ -129,17 +129,17 @@ func TestMadeUpTokensAreNoEvidence(t *testing.T) {
 		p.Device.PushToken = fmt.Sprint("made up ", i)
 		c.refuses(p)
 	}
-	for i := range 10 * (tooManyLost - 1) {
+	for i := range 10 * (tooManyRefused - 1) {
 		p := c.device(fmt.Sprint("driver ", i/10), 0)
 		p.Device.PushToken = fmt.Sprint("lost ", i)
 		c.refuses(p)
 	}
-	if s := c.channel.state(c.now); c.distrust.until.After(c.now) || s.circuit != "" || s.paused > 0 || c.said.Len() > 0 {
+	if s := c.throttle.state(c.now); c.distrust.until.After(c.now) || s.circuit != "" || s.paused > 0 || c.said.Len() > 0 {
 		t.Errorf("%+v %+v %s", c.distrust, s, &c.said)
 	}
 }
 
-// Who has made up too many tokens is believed no more, but for a token that was good.
+// After too many made-up tokens, a driver's other tokens are suspected, unless they were good.
 func TestMadeUpTokensAreRemembered(t *testing.T) {
 	c := newCourt(t)
 	token := func(i int, good time.Duration) outbox.Push {
@@ -147,25 +147,25 @@ func TestMadeUpTokensAreRemembered(t *testing.T) {
 		p.Device.PushToken = fmt.Sprint("made up ", i)
 		return p
 	}
-	for i := range mostMadeUp {
-		if c.apart(token(i, -1), c.now) {
+	for i := range maxNeverGood {
+		if c.suspected(token(i, -1), c.now) {
 			t.Errorf("token %d is apart", i)
 		}
 		c.refuses(token(i, -1))
 	}
-	if !c.apart(token(100, -1), c.now) {
+	if !c.suspected(token(100, -1), c.now) {
 		t.Error("yet another goes with the others")
 	}
-	if c.apart(token(101, time.Hour), c.now) || c.apart(c.device("other", -1), c.now) {
+	if c.suspected(token(101, time.Hour), c.now) || c.suspected(c.device("other", -1), c.now) {
 		t.Error("a good one, or another driver's, does not")
 	}
 	c.now = c.now.Add(time.Hour)
-	if c.apart(token(100, -1), c.now) {
+	if c.suspected(token(100, -1), c.now) {
 		t.Error("for more than an hour")
 	}
 }
 
-// many has as many drivers' tokens refused that were good, and as many taken.
+// many refuses the good tokens of some drivers, and accepts those of others.
 func (c *court) many(refused, taken int) {
 	for i := range taken {
 		c.takes(c.device(fmt.Sprint("reached ", i), 0))
@@ -176,7 +176,7 @@ func (c *court) many(refused, taken int) {
 	c.last()
 }
 
-// Distrust begins once, quarantines nobody, ends by itself, and does not stop what is sent while anybody is reached.
+// During distrust no device is quarantined. It ends by itself, and does not slow pushes while some tokens are accepted.
 func TestDistrust(t *testing.T) {
 	c := newCourt(t)
 	first := c.suspect(c.device("first", 0))
@@ -185,10 +185,10 @@ func TestDistrust(t *testing.T) {
 	if n := strings.Count(c.said.String(), "ALERT"); n != 1 {
 		t.Errorf("%d alerts: %s", n, &c.said)
 	}
-	if s := c.channel.state(c.now); s.circuit != "" || s.paused > 0 {
+	if s := c.throttle.state(c.now); s.circuit != "" || s.paused > 0 {
 		t.Errorf("the channel is %+v", s)
 	}
-	judged := func() judgement {
+	judged := func() verdictKind {
 		c.takes(c.device("reached 0", 0))
 		c.refuses(first)
 		return c.last()
@@ -201,7 +201,7 @@ func TestDistrust(t *testing.T) {
 	if got := judged(); got != quarantined {
 		t.Errorf("%q afterwards", got)
 	}
-	// Whoever has ever more tokens refused keeps nobody from being believed for longer than half of the time.
+	// Drivers with ever more refused tokens can cause distrust for half of the time at most.
 	distrusted := 0
 	for minute := range 120 {
 		c.now = c.now.Add(time.Minute)
@@ -218,25 +218,25 @@ func TestDistrust(t *testing.T) {
 	}
 }
 
-// When nobody is reached, single requests find out whether anybody is.
+// When no token is accepted, single requests find out whether any is.
 func TestNobodyIsReached(t *testing.T) {
 	c := newCourt(t)
-	c.many(tooManyLost-1, 0)
-	if s := c.channel.state(c.now); s.circuit != "" {
+	c.many(tooManyRefused-1, 0)
+	if s := c.throttle.state(c.now); s.circuit != "" {
 		t.Fatalf("too early: %+v", s)
 	}
-	c.many(tooManyLost, 0)
+	c.many(tooManyRefused, 0)
 	if !c.now.Before(c.distrust.until) {
 		t.Error("the push service is believed")
 	}
-	s := c.channel.state(c.now)
+	s := c.throttle.state(c.now)
 	if s.circuit != DeadToken {
 		t.Errorf("%+v", s)
 	}
 	for range 60 {
 		c.now = c.now.Add(time.Minute)
-		c.many(tooManyLost, 0)
-		if s := c.channel.state(c.now); s.circuit != DeadToken {
+		c.many(tooManyRefused, 0)
+		if s := c.throttle.state(c.now); s.circuit != DeadToken {
 			t.Fatalf("%+v", s)
 		}
 	}
@@ -245,7 +245,7 @@ func TestNobodyIsReached(t *testing.T) {
 	}
 }
 
-// What is kept is bounded by what happens within a short time.
+// Evidence is forgotten after a time, which bounds the memory.
 func TestTokensForget(t *testing.T) {
 	c := newCourt(t)
 	for i := range 1000 {
@@ -255,7 +255,7 @@ func TestTokensForget(t *testing.T) {
 	}
 	c.now = c.now.Add(2 * time.Hour)
 	c.refuses(c.device("one", 0))
-	if n := len(c.lost) + len(c.lostAgain) + len(c.taken) + len(c.refused) + len(c.madeUp); n != 2 {
+	if n := len(c.refusedOnce) + len(c.refusedTwice) + len(c.reached) + len(c.refusedTokens) + len(c.neverGood); n != 2 {
 		t.Errorf("%d are remembered", n)
 	}
 }

@@ -12,25 +12,22 @@ import (
 	"firsttap/outbox"
 )
 
-// What of a field is shown, in runes: so much that FCM's 4,096 bytes suffice whatever is in them.
+// The fields are cut to so many runes, so that any message fits into FCM's 4,096 bytes.
 const (
 	maxPlace   = 40  // of a region, and of a vehicle class
 	maxAddress = 120 // of the site
 )
 
-// text is what a notification says.
+// text is the text of a notification. In a template, {what} stands for region and vehicle class, {when} for date and hours
+// of the work, {start} for its beginning, {fee} and {address} for themselves, and {opens} for the opening of the offer; a
+// line with {opens} is left out once the offer is open.
 type text struct{ title, body string }
 
-// phrases are the texts of one event. In them stand {what} for region and vehicle class, {when} for date and hours of
-// the work, {start} for its beginning, {fee}, {address}, and {opens} for when the offer opens: a line of them is left
-// out if the offer is open already.
-type phrases struct{ title, body string }
-
-// language is the texts, and how to write what stands in them.
+// language has the templates of one language, and its forms of money and dates.
 type language struct {
-	events map[dispatch.EventType]phrases
-	won    string // how many won
-	date   func(t time.Time) string
+	templates map[dispatch.EventType]text
+	won       string // format of an amount in won
+	date      func(t time.Time) string
 }
 
 const (
@@ -45,7 +42,7 @@ func korean() language {
 			days := [...]string{"일", "월", "화", "수", "목", "금", "토"}
 			return fmt.Sprintf("%d월 %d일(%s)", t.Month(), t.Day(), days[t.Weekday()])
 		},
-		events: map[dispatch.EventType]phrases{
+		templates: map[dispatch.EventType]text{
 			dispatch.EventOpened:     {"새 배차 · {what}", koreanOffer},
 			dispatch.EventReopened:   {"다시 열린 배차 · {what}", koreanOffer},
 			dispatch.EventUpdated:    {"변경된 배차 · {what}", koreanOffer},
@@ -61,7 +58,7 @@ func english() language {
 	return language{
 		won:  "KRW %s",
 		date: func(t time.Time) string { return t.Format("Mon 2 Jan") },
-		events: map[dispatch.EventType]phrases{
+		templates: map[dispatch.EventType]text{
 			dispatch.EventOpened:     {"New job · {what}", englishOffer},
 			dispatch.EventReopened:   {"Open again · {what}", englishOffer},
 			dispatch.EventUpdated:    {"Job changed · {what}", englishOffer},
@@ -73,7 +70,7 @@ func english() language {
 	}
 }
 
-// languageOf returns that of a BCP 47 locale: Korean, also where none is known, or English.
+// languageOf returns the language for a BCP 47 locale: Korean for "ko" and for none, else English.
 func languageOf(locale string) language {
 	tag, _, _ := strings.Cut(strings.ReplaceAll(locale, "_", "-"), "-")
 	if tag == "" || strings.EqualFold(tag, "ko") {
@@ -82,16 +79,16 @@ func languageOf(locale string) language {
 	return english()
 }
 
-// text returns what is shown of p in the device's language, nothing of a type that has no text.
+// text returns the text of p in the device's language, the zero text if its type has none.
 func (c composer) text(p outbox.Push, now time.Time) text {
 	l := languageOf(p.Device.Locale)
-	says, ok := l.events[p.Type]
+	template, ok := l.templates[p.Type]
 	if !ok {
 		return text{}
 	}
 	d := &p.Dispatch
 	start, end, opens := d.WorkStartsAt.In(c.zone), d.WorkEndsAt.In(c.zone), d.OpensAt.In(c.zone)
-	body := says.body
+	body := template.body
 	if !d.OpensAt.After(now) {
 		body = withoutLine(body, "{opens}")
 	}
@@ -103,7 +100,7 @@ func (c composer) text(p outbox.Push, now time.Time) text {
 		"{fee}", l.money(d.Fee),
 		"{address}", firstRunes(d.Site.Address, maxAddress),
 	)
-	return text{fill.Replace(says.title), strings.TrimRight(fill.Replace(body), "\n")}
+	return text{fill.Replace(template.title), strings.TrimRight(fill.Replace(body), "\n")}
 }
 
 func withoutLine(s, mark string) string {
@@ -118,7 +115,7 @@ func withoutLine(s, mark string) string {
 
 const clock = "15:04"
 
-// span writes from when to when; the date of the end only where it is another.
+// span returns a period; with the date of its end if that differs.
 func (l language) span(from, to time.Time) string {
 	if sameDay(from, to) {
 		return l.date(from) + " " + from.Format(clock) + "–" + to.Format(clock)
@@ -126,7 +123,7 @@ func (l language) span(from, to time.Time) string {
 	return l.date(from) + " " + from.Format(clock) + " – " + l.date(to) + " " + to.Format(clock)
 }
 
-// moment writes the time, and the date unless it is today.
+// moment returns the time, with the date unless it is today.
 func (l language) moment(t, now time.Time) string {
 	if sameDay(t, now) {
 		return t.Format(clock)
@@ -151,7 +148,7 @@ func (l language) money(m dispatch.Money) string {
 	return s
 }
 
-// minorDigits is how many decimals the currency's minor unit is, by ISO 4217.
+// minorDigits returns the number of decimals of the currency's minor unit, by ISO 4217.
 func minorDigits(currency string) int {
 	switch currency {
 	case "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF":
@@ -164,7 +161,7 @@ func minorDigits(currency string) int {
 	return 2
 }
 
-// grouped writes n with a comma between thousands.
+// grouped returns n with commas between thousands.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""

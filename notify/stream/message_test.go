@@ -11,7 +11,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// TestWhoHearsWhat goes through every event and every kind of listener. "" is nothing.
+// TestWhoHearsWhat checks every event against every kind of client. "" means that the client gets nothing.
 func TestWhoHearsWhat(t *testing.T) {
 	mine, free, off, far := kim(), kim(), kim(offDuty), kim(elsewhere)
 	later := time.Now().Add(time.Hour)
@@ -41,19 +41,19 @@ func TestWhoHearsWhat(t *testing.T) {
 		if c.about {
 			e.Driver, e.Actor = mine.ID, string(mine.ID)
 		}
-		m := newMessage("1-1", announce(job(), e))
+		m := newMessage("1-1", newAnnouncement(job(), e))
 		hears := func(v dispatch.Driver) string { return nameIn(m.forDriver(&v, time.Now())) }
 		got := row{hears(mine), hears(free), hears(off), hears(suspended), hears(far)}
 		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(row{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.event, diff)
 		}
-		if got := nameIn(m.admin); got != string(c.event) {
+		if got := nameIn(m.forAdmin); got != string(c.event) {
 			t.Errorf("an admin hears %q of %s", got, c.event)
 		}
 	}
 }
 
-// nameIn returns the name of the event in f, under which its data has to go too.
+// nameIn returns the event name of frame f, and checks that its data has the same type.
 func nameIn(f []byte) string {
 	_, rest, _ := strings.Cut(string(f), "\nevent: ")
 	name, data, _ := strings.Cut(rest, "\ndata: ")
@@ -63,7 +63,7 @@ func nameIn(f []byte) string {
 	return name
 }
 
-// TestOverdueIsShown: what is not pushed, because nobody is to be woken by it, is told to whoever looks.
+// TestOverdueIsShown: events that are not pushed, so as not to wake anybody, still reach open streams.
 func TestOverdueIsShown(t *testing.T) {
 	mine, free := kim(), kim()
 	for _, c := range []struct {
@@ -73,25 +73,25 @@ func TestOverdueIsShown(t *testing.T) {
 		e := dispatch.Event{
 			ID: "evt_1", Type: c.event, Round: 1, Driver: mine.ID, Actor: dispatch.System, ReasonCode: dispatch.ReasonOverdue, At: time.Now(),
 		}
-		m := newMessage("1-1", announce(job(), e))
-		got := []string{nameIn(m.forDriver(&mine, time.Now())), nameIn(m.forDriver(&free, time.Now())), nameIn(m.admin)}
+		m := newMessage("1-1", newAnnouncement(job(), e))
+		got := []string{nameIn(m.forDriver(&mine, time.Now())), nameIn(m.forDriver(&free, time.Now())), nameIn(m.forAdmin)}
 		if diff := cmp.Diff([]string{string(c.event), c.free, string(c.event)}, got); diff != "" || len(e.Deliveries()) > 0 {
 			t.Errorf("%s (-want +got):\n%s", c.event, diff)
 		}
 	}
 }
 
-// TestDeclinedIsTheDecliners also when somebody else has the dispatch, whom the event may name.
+// TestDeclinedIsTheDecliners: only the driver who declined gets the event, even if it names another driver.
 func TestDeclinedIsTheDecliners(t *testing.T) {
 	winner, decliner := kim(), kim()
 	e := dispatch.Event{ID: "evt_1", Type: dispatch.EventDeclined, Round: 1, Driver: winner.ID, Actor: string(decliner.ID)}
-	m := newMessage("1-1", announce(job(), e))
+	m := newMessage("1-1", newAnnouncement(job(), e))
 	if m.forDriver(&winner, time.Now()) != nil || m.forDriver(&decliner, time.Now()) == nil {
 		t.Error("not told to who declined alone")
 	}
 }
 
-// TestOvertakenOffer: an offer that is published late, when the dispatch is no longer to be had, is not held out.
+// TestOvertakenOffer: drivers do not get an offer that is published after the dispatch is no longer open.
 func TestOvertakenOffer(t *testing.T) {
 	v := kim()
 	for what, change := range map[string]func(*dispatch.Dispatch){
@@ -102,11 +102,11 @@ func TestOvertakenOffer(t *testing.T) {
 	} {
 		d := job()
 		change(&d)
-		m := newMessage("1-1", announce(d, dispatch.Event{ID: "evt_1", Type: dispatch.EventOpened, Round: 1}))
+		m := newMessage("1-1", newAnnouncement(d, dispatch.Event{ID: "evt_1", Type: dispatch.EventOpened, Round: 1}))
 		if told := m.forDriver(&v, time.Now()) != nil; told != (what == "not open as yet") {
 			t.Errorf("%s: told %v", what, told)
 		}
-		if m.admin == nil {
+		if m.forAdmin == nil {
 			t.Errorf("%s: an admin hears everything", what)
 		}
 	}
@@ -119,13 +119,13 @@ func TestWire(t *testing.T) {
 		Window: dispatch.Window{OpensAt: at, ExpiresAt: at.Add(time.Minute)}, Status: dispatch.Accepted, Round: 2, Version: 7,
 	}
 	e := dispatch.Event{ID: "evt_1", Type: dispatch.EventAccepted, Dispatch: "dsp_1", Round: 2, Driver: "drv_1", Actor: "drv_1", At: at}
-	m := newMessage("17-3", announce(d, e))
+	m := newMessage("17-3", newAnnouncement(d, e))
 	common := `"dispatch_id":"dsp_1","round":2,"version":7,"status":"ACCEPTED","region":"서울\n\"강남\"","vehicle_class":"45m",` +
 		`"opens_at":"2026-03-03T20:06:07.089Z","expires_at":"2026-03-03T20:07:07.089Z","at":"2026-03-03T20:06:07.089Z"`
 	for _, c := range []struct{ what, got, name, rest string }{
-		{"admin", string(m.admin), "dispatch.accepted", `,"driver_id":"drv_1","actor":"drv_1","reason_code":null`},
-		{"winner", string(m.mine), "dispatch.accepted", ""},
-		{"loser", string(m.others), "dispatch.taken", ""},
+		{"admin", string(m.forAdmin), "dispatch.accepted", `,"driver_id":"drv_1","actor":"drv_1","reason_code":null`},
+		{"winner", string(m.forSubject), "dispatch.accepted", ""},
+		{"loser", string(m.forOthers), "dispatch.taken", ""},
 	} {
 		want := "id: 17-3\nevent: " + c.name + "\ndata: " + `{"event_id":"evt_1","type":"` + c.name + `",` + common + c.rest + "}\n\n"
 		if diff := cmp.Diff(want, c.got); diff != "" {
@@ -134,26 +134,26 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// TestThroughRedis: what is told is the same whether or not it has been through Redis.
+// TestThroughRedis: a message is the same with and without Redis.
 func TestThroughRedis(t *testing.T) {
 	height := 45.5
 	d := job()
 	d.MinWorkingHeightM = &height
-	a := announce(d, dispatch.Event{ID: "evt_1", Type: dispatch.EventCanceled, Dispatch: d.ID, Round: 1, Driver: "drv_1", Actor: "key_1", ReasonCode: "RAIN", At: time.Now()})
+	a := newAnnouncement(d, dispatch.Event{ID: "evt_1", Type: dispatch.EventCanceled, Dispatch: d.ID, Round: 1, Driver: "drv_1", Actor: "key_1", ReasonCode: "RAIN", At: time.Now()})
 	raw, err := json.Marshal(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := heard{id: "1-1", kind: kindEvent, body: string(raw)}.read()
+	got, _ := received{id: "1-1", kind: kindEvent, body: string(raw)}.decode()
 	if diff := cmp.Diff(newMessage("1-1", a), got, cmp.AllowUnexported(message{})); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
 	}
 	for _, broken := range []string{"", "{", `[]`, `{"at":"x"}`} {
-		if m, _ := (heard{id: "1-1", kind: kindEvent, body: broken}).read(); m == nil || !m.resync {
+		if m, _ := (received{id: "1-1", kind: kindEvent, body: broken}).decode(); m == nil || !m.resync {
 			t.Errorf("%q was lost in silence", broken)
 		}
 	}
-	if m, p := (heard{id: "1-1", kind: "of tomorrow", body: "{}"}).read(); m != nil || p != nil {
+	if m, p := (received{id: "1-1", kind: "of tomorrow", body: "{}"}).decode(); m != nil || p != nil {
 		t.Error("what is not known was told")
 	}
 }
