@@ -108,6 +108,7 @@ mutant "the lead given up after the run" lock/leader.go "l.kept = time.Now().Add
 mutant "a stale writer let through" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
 mutant "the operator's release leaves the fence" app/job_locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
+mutant "the operator's release leaves the run" app/job_locks.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
 outbox=repository/outbox.go
 mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers

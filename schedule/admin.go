@@ -54,14 +54,6 @@ func describe(j *job, state cronjob.State, now time.Time) cronjob.Job {
 	return d
 }
 
-// lockName is the lock that the job is run under.
-func (j *job) lockName() string {
-	if j.OnLeader {
-		return leadName
-	}
-	return j.Name
-}
-
 // Held returns which of the jobs' locks, the leader's and the Others somebody has, by name. dispatch.ErrUnavailable where
 // nobody can tell of one of them.
 //

@@ -48,6 +48,24 @@ type Job struct {
 	Work func(ctx context.Context, run cronjob.Run) (result string, err error)
 }
 
+// lockName is the lock that the job runs under.
+func (j Job) lockName() string {
+	if j.OnLeader {
+		return leadName
+	}
+	return j.Name
+}
+
+// HeldBy returns the names of the jobs that run under the lock of that name: a job's own, or the leader's.
+func HeldBy(jobs []Job, lock string) (names []string) {
+	for _, j := range jobs {
+		if j.lockName() == lock {
+			names = append(names, j.Name)
+		}
+	}
+	return names
+}
+
 // Ledger is where runs are kept; see repository.Store.
 type Ledger interface {
 	RegisterJobs(ctx context.Context, names []string) (time.Time, error)
