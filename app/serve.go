@@ -134,11 +134,7 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 		return err
 	}
 	api.Jobs = jobs
-	work.Go(func() {
-		if err := jobs.Run(work.ctx); err != nil {
-			log.Error("the schedule did not end as it should", "error", err)
-		}
-	})
+	work.Go(func() { jobs.Run(work.ctx) })
 	drain := &draining{last: c.Drain, log: log}
 	api.Draining = drain.begun.Load
 	return front.serve(ctx, metrics.Server(handler.New(api)), operations(metrics.Registry), drain, news.hub.Close, stdout)

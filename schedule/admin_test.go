@@ -40,7 +40,6 @@ func TestWhatMakesNoSense(t *testing.T) {
 		{Name: "no-cron", When: schedule.Cron(""), Hold: usual, Work: done},
 		{Name: "february", When: schedule.Cron("0 0 0 30 2 *"), Hold: usual, Work: done},
 		{Name: "delay", When: schedule.After(0), Hold: usual, Work: done},
-		{Name: "start", When: schedule.AtStart(-time.Second), Hold: usual, Work: done},
 	}
 	p := newPlace(t)
 	s, err := schedule.New(schedule.Options{Jobs: bad, Ledger: p.store, Locks: lock.NewMemory(), Others: []string{"relay"}, Who: strings.Repeat("w", 61)})
@@ -88,7 +87,7 @@ func TestRunNow(t *testing.T) {
 		return schedule.Options{Jobs: []schedule.Job{
 			{Name: "job", When: schedule.Cron(yearly), Hold: usual, Work: d.keep(who, done)},
 			{Name: "led", When: schedule.Cron(yearly), Hold: usual, OnLeader: true, Work: d.keep(who, done)},
-			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep(who, done)},
+			{Name: "after", When: schedule.After(once), Hold: usual, Work: d.keep(who, done)},
 		}}
 	}
 	idle := p.create("idle", options("idle"))
@@ -98,15 +97,15 @@ func TestRunNow(t *testing.T) {
 	}
 	a := p.start("a", options("a"))
 	p.start("b", options("b"))
-	p.awaitRuns("start", 1, cronjob.Succeeded)
-	for _, job := range []string{"job", "led", "start"} {
+	p.awaitRuns("after", 1, cronjob.Succeeded)
+	for _, job := range []string{"job", "led", "after"} {
 		for i, from := range []*instance{idle, a} {
 			asked, err := from.RunNow(t.Context(), job, "key_1")
 			if err != nil || asked.Job != job || asked.RequestedBy != "key_1" || asked.Status != cronjob.Queued {
 				t.Fatalf("asked for %+v: %v", asked, err)
 			}
 			n := i + 1
-			if job == "start" {
+			if job == "after" {
 				n++
 			}
 			runs := p.awaitRuns(job, n, cronjob.Succeeded)
@@ -187,7 +186,7 @@ func TestJobs(t *testing.T) {
 			<-end
 			return "3 told", errWork
 		}},
-		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
+		{Name: "ran", When: schedule.After(once), Hold: usual, Work: done},
 	}}
 	other := p.create("other", options)
 	jobs, err := other.Jobs(t.Context())
@@ -196,11 +195,11 @@ func TestJobs(t *testing.T) {
 	}
 	p.start("a", options)
 	receive(t, "it runs", begun)
-	p.awaitRuns("start", 1, cronjob.Succeeded)
+	p.awaitRuns("ran", 1, cronjob.Succeeded)
 	if jobs, err = other.Jobs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	led, minutely, start := jobs[0], jobs[1], jobs[2]
+	led, minutely, ran := jobs[0], jobs[1], jobs[2]
 	if led.Name != "led" || led.Schedule != "after 1h0m0s" || !led.OnLeader || led.Zone != time.UTC || led.Last != nil || led.EndedAt != nil ||
 		len(led.Open) != 1 || led.Open[0].Status != cronjob.Running || by(led.Open[0].Owner) != "a" {
 		t.Errorf("what runs is %+v", led)
@@ -218,8 +217,8 @@ func TestJobs(t *testing.T) {
 		next.Before(now.Add(-time.Second)) || next.After(now.Add(time.Minute)) {
 		t.Errorf("what waits is %+v", minutely)
 	}
-	if start.Schedule != "at start" || start.NextAt != nil || start.Last == nil || start.Last.Result != "done" || start.SucceededAt == nil {
-		t.Errorf("what has run is %+v", start)
+	if ran.Schedule != "after 1h0m0s" || ran.NextAt == nil || ran.Last == nil || ran.Last.Result != "done" || ran.SucceededAt == nil {
+		t.Errorf("what has run is %+v", ran)
 	}
 	close(end)
 	p.awaitRuns("led", 1, cronjob.Failed)

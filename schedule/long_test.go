@@ -134,7 +134,7 @@ func TestStuckWorksAreBounded(t *testing.T) {
 		t.Errorf("%d works don't return", n)
 	}
 	b := p.state("deaf").Blocked
-	if lines := i.log.about("ERROR", "does not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "don't return") {
+	if lines := i.log.about("ERROR", "does not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "have not returned") {
 		t.Errorf("blocked: %+v; said: %q", b, lines)
 	}
 	close(end)

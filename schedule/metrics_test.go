@@ -67,11 +67,9 @@ func TestMetrics(t *testing.T) {
 		{Name: "after", When: schedule.After(once), Hold: usual, Work: done},
 		{Name: "fails", When: schedule.After(once), Hold: usual, Work: func(context.Context, cronjob.Run) (string, error) { return "", errWork }},
 		{Name: "stops", When: schedule.After(once), Hold: usual, Work: untilTold},
-		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
 	}})
 	m.atLeast("firsttap_job_runs_total", "tick", "SUCCEEDED", 2)
 	m.atLeast("firsttap_job_runs_total", "fails", "FAILED", 1)
-	m.atLeast("firsttap_job_runs_total", "start", "SUCCEEDED", 1)
 	m.atLeast("firsttap_job_duration_seconds", "tick", "", 2)
 	if n, _ := m.of("firsttap_job_skips_total", "tick", "held"); n > 0 {
 		t.Errorf("alone, it leaves %v slots to another", n)
@@ -79,11 +77,6 @@ func TestMetrics(t *testing.T) {
 	for job, want := range map[string]float64{"tick": 1, "minutely": 60, "daily": 24 * 3600, "after": 3600} {
 		if got, _ := m.of("firsttap_job_period_seconds", job, ""); got != want {
 			t.Errorf("the period of %s is %v, want %v", job, got, want)
-		}
-	}
-	for _, name := range []string{"firsttap_job_period_seconds", "firsttap_job_success_age_seconds"} {
-		if v, found := m.of(name, "start", ""); found {
-			t.Errorf("%s of what has no next time is %v", name, v)
 		}
 	}
 	for _, zero := range []string{"INTERRUPTED", "held", "unavailable", "stuck", "invalid"} {
@@ -172,14 +165,12 @@ func TestIdleInstances(t *testing.T) {
 			{Name: "waits", When: schedule.After(once), Hold: usual, Work: done},
 			{Name: "at-work", When: schedule.After(once), Hold: usual, Work: work},
 			{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: work},
-			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
 			{Name: "yearly", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done},
 		}})
 	}
 	receive(t, "one is at work", begun)
 	receive(t, "two are at work", begun)
 	p.awaitRuns("waits", 1, cronjob.Succeeded)
-	p.awaitRuns("start", 1, cronjob.Succeeded)
 	first, began := p.questions(), time.Now()
 	if err := pause(t.Context(), 3*time.Second); err != nil {
 		t.Fatal(err)

@@ -145,61 +145,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Several that start together run it once, and so does one that starts long after.
-func TestAtStart(t *testing.T) {
-	t.Parallel()
-	p, d := newPlace(t), newDiary(t)
-	options := func(who string) schedule.Options {
-		return schedule.Options{Look: 100 * time.Millisecond, Jobs: []schedule.Job{
-			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep(who, done)},
-			{Name: "tick-" + who, When: schedule.After(200 * time.Millisecond), Hold: usual, Work: done},
-		}}
-	}
-	mustHaveRun := func(what string, n int, all ...string) {
-		t.Helper()
-		for _, who := range all { // that long each has had time to run it
-			p.awaitRuns("tick-"+who, len(p.runs("tick-"+who))+3, cronjob.Succeeded)
-		}
-		if runs := p.runs("start"); len(runs) != n || len(having(runs, cronjob.Succeeded)) != n {
-			t.Errorf("%s: %d works and the runs %+v, want %d", what, len(d.of("start")), runs, n)
-		}
-	}
-	for _, who := range []string{"a", "b", "c"} {
-		p.start(who, options(who))
-	}
-	mustHaveRun("started", 1, "a", "b", "c")
-	p.exec("UPDATE job_runs SET slot = slot - 120000000 WHERE job = 'start'")
-	p.exec("UPDATE jobs SET slot = slot - 120000000 WHERE name = 'start'")
-	mustHaveRun("two minutes later", 1, "a", "b", "c")
-	p.start("d", options("d"))
-	mustHaveRun("another start", 2, "a", "b", "c", "d")
-	p.start("e", options("e"))
-	mustHaveRun("one of the same", 2, "d", "e")
-	if _, err := p.start("f", options("f")).RunNow(t.Context(), "start", "key_1"); err != nil {
-		t.Fatal(err)
-	}
-	p.awaitRuns("start", 3, cronjob.Succeeded)
-}
-
-// What somebody has asked for is not what is run at the start.
-func TestAtStartWhenARunIsAskedFor(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	options := schedule.Options{Jobs: []schedule.Job{{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done}}}
-	if _, err := p.store.RegisterJobs(t.Context(), []string{"start"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.create("idle", options).RunNow(t.Context(), "start", "key_1"); err != nil {
-		t.Fatal(err)
-	}
-	p.start("a", options)
-	if runs := p.awaitRuns("start", 2, cronjob.Succeeded); (runs[0].RequestedBy == "") == (runs[1].RequestedBy == "") {
-		t.Errorf("the runs are %+v", runs)
-	}
-}
-
-// Somebody who has the job's lock at the start, and then does not run the job, is waited for.
-func TestAtStartWhileAnotherHoldsTheLock(t *testing.T) {
+// A holder of the job's lock that does not run the job is waited for.
+func TestWhileAnotherHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	p, d, locks := newPlace(t), newDiary(t), lock.NewMemory()
 	rival := lock.New(locks, lock.Options{Who: "rival"})
@@ -209,7 +156,7 @@ func TestAtStartWhileAnotherHoldsTheLock(t *testing.T) {
 	}
 	metrics := newMetrics(t)
 	p.start("a", schedule.Options{Locks: locks, Metrics: metrics, Jobs: []schedule.Job{
-		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep("a", done)},
+		{Name: "start", When: schedule.After(once), Hold: usual, Work: d.keep("a", done)},
 	}})
 	metrics.atLeast("firsttap_job_skips_total", "start", "held", 2)
 	if n := len(d.of("start")); n > 0 {

@@ -188,15 +188,15 @@ func (p *place) start(who string, o schedule.Options) *instance {
 	p.t.Helper()
 	i := p.create(who, o)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- i.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.Run(ctx)
+	}()
 	i.stop = sync.OnceFunc(func() {
 		cancel()
 		select {
-		case err := <-ended:
-			if err != nil {
-				p.t.Errorf("%s: %v", who, err)
-			}
+		case <-ended:
 		case <-time.After(patience):
 			p.t.Errorf("%s does not stop", who)
 		}

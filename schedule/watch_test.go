@@ -38,10 +38,10 @@ func TestSkips(t *testing.T) {
 			t.Errorf("after %s%d it is %s, want %s", step.job, step.slot, all, step.want)
 		}
 	}
-	for i := range 2 * mostSkips {
+	for i := range 2 * maxSkips {
 		k.add("many", slot(i+1))
 	}
-	if len(k.todo) != mostSkips {
+	if len(k.todo) != maxSkips {
 		t.Errorf("%d are to be written", len(k.todo))
 	}
 }
