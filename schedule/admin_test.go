@@ -15,7 +15,7 @@ import (
 	"firsttap/schedule"
 )
 
-// Whatever makes no sense is said at once.
+// New lists everything that is wrong with the jobs.
 func TestWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	every := schedule.Cron(everySecond)
@@ -78,7 +78,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// A run that somebody asks for, at whichever instance, is run by one of those that run, once, and soon.
+// A run that is requested at any instance, running or not, is run once and soon by one that is running.
 func TestRunNow(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -116,13 +116,13 @@ func TestRunNow(t *testing.T) {
 	}
 }
 
-// The instance that is asked looks at once.
+// The instance that gets a request reads the ledger at once.
 func TestRunNowIsNow(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	i := p.start("a", schedule.Options{Look: time.Hour, Jobs: []schedule.Job{{Name: "job", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done}}})
 	p.eventually(func() error {
-		// Before the schedule has begun, and on a machine that stands still, it may not be heard.
+		// Before the schedule has begun, and on a machine that stands still, the request may come to nothing.
 		if _, err := i.RunNow(t.Context(), "job", "key_1"); err != nil && !errors.Is(err, cronjob.ErrNotFound) {
 			return err
 		}
@@ -133,7 +133,7 @@ func TestRunNowIsNow(t *testing.T) {
 	})
 }
 
-// Asked for while it runs, however often, the job runs once more after that.
+// A job that is requested while it runs, however often, runs once more afterwards.
 func TestRunNowWhileItRuns(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -173,7 +173,7 @@ func TestRunNowWhileItRuns(t *testing.T) {
 	}
 }
 
-// What operators see of a job, from any instance.
+// Operators see the same of a job at any instance.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -240,7 +240,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// Of an instance that has died nobody says that it is at work.
+// A run whose instance has died is not shown as running.
 func TestJobsOfTheDead(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

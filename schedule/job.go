@@ -48,7 +48,7 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	case spec.When == nil || spec.Work == nil:
 		return nil, errors.New("When or Work is missing")
 	case spec.Hold.Beat != 0 || spec.Hold.Wait != 0:
-		return nil, errors.New("Hold has a Beat or a Wait")
+		return nil, errors.New("a Beat or a Wait is set in Hold")
 	case spec.Late < 0:
 		return nil, fmt.Errorf("the delay of a slot is negative: %s", spec.Late)
 	}

@@ -28,7 +28,7 @@ func mustBeConsecutive(t *testing.T, runs []cronjob.Run) {
 	}
 }
 
-// Three instances, whatever holds the locks: each second one of them runs the job, and two leave it to that one.
+// With every strategy, one of three instances runs the job each second, and two skip the slot.
 func TestASlotRunsOnce(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(t *testing.T, p *place) func() schedule.Strategy{
@@ -69,7 +69,7 @@ func TestASlotRunsOnce(t *testing.T) {
 			}
 			for _, i := range all {
 				i.stop()
-				if lines := i.log.about("ERROR", "not due"); len(lines) > 0 { // which is no fault
+				if lines := i.log.about("ERROR", "not due"); len(lines) > 0 {
 					t.Errorf("%s says %q", i.who, lines)
 				}
 			}
@@ -85,7 +85,7 @@ func TestASlotRunsOnce(t *testing.T) {
 						t.Errorf("a run is %+v", r)
 					}
 				}
-				if most := 2*len(runs) + 1; skipped > most { // one has changed its mind
+				if most := 2*len(runs) + 1; skipped > most { // an instance may skip a slot and then run it
 					t.Errorf("three left %d runs of %s to others, want %d at most", skipped, job, most)
 				}
 			}
@@ -93,7 +93,7 @@ func TestASlotRunsOnce(t *testing.T) {
 	}
 }
 
-// Who is alone leaves no slot to others, not even one that it has begun a little early.
+// An instance that is alone skips no slot, not even one that it began a little early.
 func TestNobodySkipsHisOwnSlots(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -109,7 +109,7 @@ func TestNobodySkipsHisOwnSlots(t *testing.T) {
 	}
 }
 
-// The next run is so long after the end of the last.
+// The next run begins when the delay has passed since the end of the last.
 func TestAFixedDelay(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -133,7 +133,7 @@ func TestAFixedDelay(t *testing.T) {
 	}
 }
 
-// pause returns nil after d, or why ctx has ended before.
+// pause returns nil after d, or the cause if ctx ended first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -145,7 +145,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A holder of the job's lock that does not run the job is waited for.
+// A job waits while its lock has a holder that does not run it.
 func TestWhileAnotherHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	p, d, locks := newPlace(t), newDiary(t), lock.NewMemory()
@@ -168,7 +168,7 @@ func TestWhileAnotherHoldsTheLock(t *testing.T) {
 	p.awaitRuns("start", 1, cronjob.Succeeded)
 }
 
-// A cron expression is of the zone.
+// A cron expression is in the zone of the options.
 func TestTheZone(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -176,7 +176,7 @@ func TestTheZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each second of this hour of Seoul's, and of the next; and nobody looks, so that it is the clock that wakes.
+	// Each second of this hour in Seoul, and of the next. The ledger is not polled, so that only the clock wakes the job.
 	hour := time.Now().In(seoul).Hour()
 	i := p.start("a", schedule.Options{Zone: seoul, Look: time.Hour, Jobs: []schedule.Job{
 		{Name: "nightly", When: schedule.Cron("0 0 4 * * *"), Hold: usual, Work: done},
@@ -193,7 +193,7 @@ func TestTheZone(t *testing.T) {
 	}
 }
 
-// Whatever its hold, a job's slots go on.
+// A job runs its slots with any hold.
 func TestEveryHold(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)

@@ -31,7 +31,7 @@ func at(t testing.TB, s string) time.Time {
 	return v
 }
 
-// slots are those of w after from and not after to.
+// slots lists those of w that are after from and not after to.
 func slots(w When, from, to time.Time) string {
 	var all []string
 	state := cronjob.State{RegisteredAt: from}
@@ -87,7 +87,7 @@ func TestTheLatestSlot(t *testing.T) {
 		{"*/5 * * * * *", "2026-05-01 12:00:04", "2026-05-01 12:00:00", "5s"},
 		{"0 0 4 * * *", "2026-05-01 03:59:59", "2026-04-30 04:00:00", "24h0m0s"},
 		{"0 0 4 * * *", "2026-05-01 04:00:00", "2026-05-01 04:00:00", "24h0m0s"},
-		// On weekdays, on a Sunday; twice a day, between the two and after both; a second each hour.
+		// Weekdays, seen on a Sunday; twice a day, seen between the two and after both; each second of an hour.
 		{"0 0 4 * * 1-5", "2026-05-03 12:00:00", "2026-05-01 04:00:00", "72h0m0s"},
 		{"0 0 4,5 * * *", "2026-05-01 04:30:00", "2026-05-01 04:00:00", "1h0m0s"},
 		{"0 0 4,5 * * *", "2026-05-01 23:30:00", "2026-05-01 05:00:00", "23h0m0s"},
@@ -147,7 +147,7 @@ func TestAfter(t *testing.T) {
 		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
 		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
 		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
-		// Somebody has asked for it before it was first due.
+		// A run was requested before the first was due.
 		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
 	} {
 		if got := tt.when.next(tt.state, now, 0); !got.Equal(*tt.want) {
@@ -156,9 +156,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// The clock shows the database's time, whatever this process's own shows, as far as that can be known.
-// A reading that took long is better than none, and worse than an earlier one: also than one that said that both clocks
-// agree.
+// A reading of the database's clock that took long is used if there was none before, and not otherwise.
 func TestClockIsReadSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock(time.Now)
@@ -181,6 +179,7 @@ func TestClockIsReadSlowly(t *testing.T) {
 	})
 }
 
+// The clock shows the database's time, whatever the local one shows.
 func TestClock(t *testing.T) {
 	for _, off := range []struct{ own, database time.Duration }{
 		{0, 0}, {0, 3 * time.Second}, {-3 * time.Second, 0}, {time.Hour, -time.Minute},
