@@ -5,16 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"firsttap/config"
 	"firsttap/lock"
+	"firsttap/repository"
+	"firsttap/schedule"
 )
 
 // lockCommand runs "firsttap lock": ls, show NAME or release NAME.
-func lockCommand(ctx context.Context, c config.Config, args []string, stdout io.Writer) (err error) {
+func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []string, stdout io.Writer) (err error) {
 	asked := strings.Join(args, " ")
 	if len(args) == 0 || (asked != "ls") != (len(args) == 2 && (args[0] == "show" || args[0] == "release")) {
 		return errors.New("lock takes ls, show NAME or release NAME")
@@ -44,11 +47,20 @@ func lockCommand(ctx context.Context, c config.Config, args []string, stdout io.
 		}
 		return err
 	}
-	return locks.release(ctx, args[1], stdout)
+	jobs := schedule.HeldBy(schedule.FirstTap(nil, 0), args[1])
+	if len(jobs) == 0 {
+		return locks.release(ctx, args[1], stdout)
+	}
+	store, err := openStore(ctx, c, repository.Options{Log: log})
+	if err != nil {
+		return fmt.Errorf("nothing was released: %w", err)
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return locks.releaseJobs(ctx, args[1], jobs, store, stdout)
 }
 
-// release takes name away from its holder. What the holder writes under its fence is refused from before anybody else
-// can have the name.
+// release takes a lock that is not a job's away from its holder. It raises the fence first: what the holder writes under
+// [lock.Fences] is refused before anybody else can have the name.
 func (l *jobLocks) release(ctx context.Context, name string, stdout io.Writer) error {
 	h, err := l.strategy.Show(ctx, name)
 	if err != nil {
@@ -68,6 +80,33 @@ func (l *jobLocks) release(ctx context.Context, name string, stdout io.Writer) e
 		return err
 	}
 	fmt.Fprintf(stdout, "%s taken from %s; its fence was %d, the next is above %d\n", name, h.Owner, h.Fence, broken.Fence)
+	return nil
+}
+
+// releaseJobs takes the lock of jobs away from its holder, and their runs from their owners. What fences a job is its run
+// in the ledger, not the lock: once releaseJobs has returned, no owner can conclude a run that it had begun before.
+//
+// The lock goes first. Otherwise its holder could begin another run between the two steps.
+func (l *jobLocks) releaseJobs(ctx context.Context, name string, jobs []string, store *repository.Store, stdout io.Writer) error {
+	h, err := l.strategy.Show(ctx, name)
+	if err != nil {
+		return err
+	}
+	if h.Owner == "" {
+		showHolder(stdout, h)
+	} else {
+		if _, err := l.strategy.Break(ctx, name); err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "%s taken from %s\n", name, h.Owner)
+	}
+	runs, err := store.InterruptRuns(ctx, jobs)
+	if err != nil {
+		return fmt.Errorf("a run under way may still be concluded; repeat the command: %w", err)
+	}
+	for _, run := range runs {
+		fmt.Fprintf(stdout, "run of %s at %s taken from %s\n", run.Job, run.Slot.Format(time.RFC3339Nano), run.Owner)
+	}
 	return nil
 }
 

@@ -55,7 +55,7 @@ func Run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	case "migrate":
 		return migrate(ctx, config, log, args, stdout)
 	case "lock":
-		return lockCommand(ctx, config, args, stdout)
+		return lockCommand(ctx, config, log, args, stdout)
 	case "race":
 		return race(ctx, config, args, stdout)
 	}

@@ -184,11 +184,7 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 		return api, err
 	}
 	api.Jobs = jobs
-	i.work.Go(func() {
-		if err := jobs.Run(i.work.ctx); err != nil {
-			i.log.Error("the scheduler failed; no job runs on this instance until it is restarted", "error", err)
-		}
-	})
+	i.work.Go(func() { jobs.Run(i.work.ctx) })
 	return api, nil
 }
 

@@ -107,7 +107,8 @@ mutant "a crowd asks one by one" lock/waiters.go "case w.token <- struct{}{}:
 mutant "the lead given up after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
 mutant "a stale writer let through" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
-mutant "the operator's release leaves the fence" app/job_locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
+mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
+mutant "the operator's release leaves the run" app/lock_command.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
 outbox=repository/outbox.go
 mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
@@ -150,10 +151,10 @@ mutant "a slot is begun again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job'
 mutant "who was overtaken ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestWhoWasOvertakenChangesNothing/mariadb'
 mutant "what is concluded twice is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
 mutant "a run stopped is not handed over" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
-mutant "a cut run is taken over, and not FAILED" schedule/job.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
-mutant "nobody says that a job does not run" schedule/job.go 'j.say("nobody can tell who holds its lock", err)' "_ = err" ./schedule TestRedisIsGone
-mutant "missed slots are left out" schedule/watch.go "_ = j.cron.RunNow() // or the next time" "_ = j" ./schedule 'TestDowntime|TestRunNow'
-mutant "the instance's own clock" schedule/clock.go "c.ahead.Store(" "_ = (" ./schedule TestSkewedClock
+mutant "a cut run is taken over, and not FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
+mutant "nobody says that a job does not run" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
+mutant "missed slots are left out" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
+mutant "the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestSkewedClock
 mutant "the lead kept by who stops" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a tap that is not kept" service/accept.go "a.ledger.Note(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 

@@ -227,6 +227,39 @@ func (s *Store) InterruptRun(ctx context.Context, job, owner string) error {
 		" WHERE job = ? AND owner = ? AND status = 'RUNNING'", instance, job, owner))
 }
 
+// InterruptRuns takes the runs that are under way away from their owners, and returns them: from then on the owner can't
+// extend, end or conclude such a run, and the next instance takes it over at once. The attempt counts. It waits for a
+// transaction that is concluding one of the runs. Names of jobs that are not registered are passed over.
+func (s *Store) InterruptRuns(ctx context.Context, jobs []string) ([]cronjob.Run, error) {
+	var interrupted []cronjob.Run
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		interrupted = nil
+		for _, job := range jobs {
+			state, _, now, err := s.lockJob(tx, job)
+			if err != nil && !errors.Is(err, cronjob.ErrNotFound) {
+				return err
+			}
+			for _, r := range state.Open {
+				instance, _, owned := strings.Cut(r.Owner, "/")
+				if r.Status != cronjob.Running || !owned {
+					continue
+				}
+				err := tx.Model(&runRow{}).Where("job = ? AND slot = ?", r.Job, micros(r.Slot)).
+					Updates(map[string]any{"owner": instance, "alive_until": micros(now)}).Error
+				if err != nil {
+					return unavailable(err)
+				}
+				interrupted = append(interrupted, r)
+			}
+		}
+		return nil
+	})
+	return interrupted, err
+}
+
+// Conclude writes what the run came to, and that it has SUCCEEDED, in one transaction: however often a slot is begun, that
+// is committed once. It is the last thing that the work does. write is called again where the database says "again".
+// ErrNotLeased if the run is another's by now or has ended, and nothing was written; ErrUnavailable, ErrUnknown.
 // Conclude commits the run's result together with its end as SUCCEEDED, so that the result is written once however often the
 // slot is begun. It is the last step of the work. After a deadlock it calls write again. ErrNotLeased if another instance has
 // taken the run over, or it has ended; then nothing was written. ErrUnavailable, ErrUnknown.

@@ -137,13 +137,14 @@ func (p *place) start(who string, o schedule.Options) *instance {
 	p.t.Helper()
 	i := p.create(who, o)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- i.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.Run(ctx)
+	}()
 	i.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := testkit.Await(p.t, who+" stops", ended); err != nil {
-			p.t.Errorf("%s: %v", who, err)
-		}
+		testkit.Await(p.t, who+" stops", ended)
 	})
 	p.t.Cleanup(i.stop)
 	return i
