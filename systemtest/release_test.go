@@ -33,7 +33,7 @@ func TestReleasedHolderConcludesNothing(t *testing.T) {
 						t.Errorf("release %s: %v\n%s", lock, err, out)
 					}
 				})
-				testkit.Within(t, 2*hung, job+" is run to its end", func() bool {
+				testkit.Within(t, 2*testkit.Patience, job+" is run to its end", func() bool {
 					return db.Count("job_runs WHERE job=? AND slot=? AND status='SUCCEEDED'", job, slot) == 1
 				})
 				if db.Count("job_runs WHERE job=? AND slot=? AND owner=?", job, slot, owner) != 0 {
@@ -69,7 +69,7 @@ func (db *Database) freezeInRun(t *testing.T, i *Instance, job string, do func()
 	testkit.Eventually(t, "the instance knows "+job, func() bool {
 		return send("POST", i.URL+"/v1/admin/jobs/"+job+"/run", AdminKey, "").status == 202
 	})
-	testkit.Within(t, 3*hung, job+" is under way", func() bool { // a slot's run may have kept the lock of supply
+	testkit.Within(t, 3*testkit.Patience, job+" is under way", func() bool { // a slot's run may have kept the lock of supply
 		return db.DB.QueryRow("SELECT owner, slot FROM job_runs WHERE job=? AND status='RUNNING'", job).Scan(&owner, &slot) == nil
 	})
 	i.signal(syscall.SIGSTOP)
