@@ -39,7 +39,7 @@ type AuditEntry struct {
 }
 
 // FirstAuditID returns the smallest identifier that an entry made at that time can have.
-func FirstAuditID(at time.Time) string { return first(AuditPrefix, at) }
+func FirstAuditID(at time.Time) string { return smallest(AuditPrefix, at) }
 
 // Refusals are how often it was tried in vain to sign in from an address: looked at and found wrong, or at the limit, and how
 // often at which door.

@@ -15,7 +15,7 @@ const (
 // In this order: ErrVersionMoved; ErrInvalidState unless it is SCHEDULED or PENDING, and when one that is open is to open at
 // another time; ErrWindow.
 func (d *Dispatch) Update(version int, terms Terms, window Window, actor string, now time.Time) ([]Event, error) {
-	if err := d.awaiting(version); err != nil {
+	if err := d.checkUntaken(version); err != nil {
 		return nil, err
 	}
 	agreed, same := terms.Equal(d.Terms), window.Equal(d.Window)
@@ -35,21 +35,21 @@ func (d *Dispatch) Update(version int, terms Terms, window Window, actor string,
 	}
 	d.Terms, d.Window = terms, window
 	d.Status = d.statusAt(Pending, now)
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(EventUpdated, actor, reason, now)}, nil
 }
 
 // Extend has the offer stand until then, for those it was made to. In this order: ErrVersionMoved, ErrInvalidState unless
 // it is SCHEDULED or PENDING, ErrNotLater.
 func (d *Dispatch) Extend(version int, until time.Time, actor string, now time.Time) ([]Event, error) {
-	if err := d.awaiting(version); err != nil {
+	if err := d.checkUntaken(version); err != nil {
 		return nil, err
 	}
 	if !until.After(d.ExpiresAt) {
 		return nil, ErrNotLater
 	}
 	d.ExpiresAt = until
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(EventUpdated, actor, ReasonExtended, now)}, nil
 }
 
@@ -62,9 +62,9 @@ func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, 
 	case d.Status != Expired:
 		return nil, &StateError{Status: d.Status}
 	}
-	window := d.again(now)
+	window := d.reopenedAt(now)
 	if opens != nil {
-		window = d.again(*opens)
+		window = d.reopenedAt(*opens)
 	}
 	if expires != nil {
 		window.ExpiresAt = *expires
@@ -100,7 +100,7 @@ func (d *Dispatch) Assign(version int, c Candidate, claim ClaimID, actor string,
 	if c.Busy {
 		return nil, ErrDriverBusy
 	}
-	d.take(c.ID, claim, now)
+	d.claimFor(c.ID, claim, now)
 	return []Event{d.event(EventAccepted, actor, "", now)}, nil
 }
 
@@ -116,8 +116,8 @@ func (d *Dispatch) Unassign(version int, actor, reason string, now time.Time) ([
 	return d.release(EventUnassigned, actor, reason, now), nil
 }
 
-// awaiting is nil of a dispatch at that version that somebody may still take.
-func (d *Dispatch) awaiting(version int) error {
+// checkUntaken is nil of a dispatch at that version that somebody may still take.
+func (d *Dispatch) checkUntaken(version int) error {
 	switch {
 	case version != d.Version:
 		return ErrVersionMoved
@@ -151,9 +151,9 @@ func (w Window) Check(now time.Time) error {
 	return ErrWindow
 }
 
-// again returns a window that opens at that time and stands as long as w did, but not beyond the four digits that RFC 3339
+// reopenedAt returns a window that opens at that time and stands as long as w did, but not beyond the four digits that RFC 3339
 // has for a year.
-func (w Window) again(at time.Time) Window {
+func (w Window) reopenedAt(at time.Time) Window {
 	expires := at.Add(w.ExpiresAt.Sub(w.OpensAt))
 	if last := time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC); expires.After(last) {
 		expires = last

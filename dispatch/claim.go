@@ -61,8 +61,8 @@ type Standing struct {
 	Now     time.Time
 }
 
-// unwritten is how long a tap may take to get into the ledger.
-const unwritten = 2 * time.Second
+// attemptDelay is how long a tap may take to get into the ledger.
+const attemptDelay = 2 * time.Second
 
 // ReceiptFor returns the receipt of a driver whose newest claim on the dispatch is past, nil if there was none: it is
 // about that claim, unless they have come back to the dispatch in a later round. c and s are of the current one.
@@ -103,7 +103,7 @@ func (d *Dispatch) addLoss(r *Receipt, c Contact, s Standing) {
 			behind := max(0, s.Mine.Sub(*s.Winners))
 			r.Behind = &behind
 		}
-	case s.Now.Sub(d.Claim.AcceptedAt) < unwritten: // who has declined may have tapped after all
+	case s.Now.Sub(d.Claim.AcceptedAt) < attemptDelay: // who has declined may have tapped after all
 		r.Outcome, r.DecidedAt = Undecided, nil
 	case c.DeclinedAt != nil:
 		r.Outcome = OutcomeDeclined

@@ -42,7 +42,7 @@ func (v Driver) Ineligible(t Terms, now time.Time) []Reason {
 	if v.Suspended(now) {
 		reasons = append(reasons, Suspended)
 	}
-	return append(reasons, v.unsuited(t)...)
+	return append(reasons, v.mismatches(t)...)
 }
 
 // Suspended reports whether the driver is suspended now.
@@ -51,9 +51,9 @@ func (v Driver) Suspended(now time.Time) bool {
 }
 
 // MaySee reports whether the driver could ever be offered work on these terms: on duty or not, suspended or not.
-func (v Driver) MaySee(t Terms) bool { return len(v.unsuited(t)) == 0 }
+func (v Driver) MaySee(t Terms) bool { return len(v.mismatches(t)) == 0 }
 
-func (v Driver) unsuited(t Terms) []Reason {
+func (v Driver) mismatches(t Terms) []Reason {
 	var reasons []Reason
 	if !slices.Contains(v.Regions, t.Region) {
 		reasons = append(reasons, WrongRegion)

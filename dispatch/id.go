@@ -74,14 +74,14 @@ func NewNotificationID(now time.Time) NotificationID {
 }
 
 // FirstID returns the smallest identifier that a dispatch made at that time can have.
-func FirstID(at time.Time) ID { return ID(first(DispatchPrefix, at)) }
+func FirstID(at time.Time) ID { return ID(smallest(DispatchPrefix, at)) }
 
 // FirstAttemptID returns the smallest identifier that an attempt noted at that time can have.
-func FirstAttemptID(at time.Time) AttemptID { return AttemptID(first(attemptPrefix, at)) }
+func FirstAttemptID(at time.Time) AttemptID { return AttemptID(smallest(attemptPrefix, at)) }
 
 // Unique returns prefix followed by 56 bits of time in microseconds and 72 random bits.
 func Unique(prefix string, now time.Time) string {
-	raw := timed(now)
+	raw := withTime(now)
 	rand.Read(raw[timeLen:]) // never fails: crypto/rand ends the process instead
 	return prefix + encoding.EncodeToString(raw[:])
 }
@@ -99,8 +99,8 @@ func Derive(seed, prefix string, n int) (string, bool) {
 	return prefix + encoding.EncodeToString(raw), true
 }
 
-func first(prefix string, at time.Time) string {
-	raw := timed(at)
+func smallest(prefix string, at time.Time) string {
+	raw := withTime(at)
 	return prefix + encoding.EncodeToString(raw[:])
 }
 
@@ -122,7 +122,7 @@ const timeLen = 7
 // randomLen is how many bytes follow it.
 const randomLen = 9
 
-func timed(at time.Time) (raw [timeLen + randomLen]byte) {
+func withTime(at time.Time) (raw [timeLen + randomLen]byte) {
 	binary.BigEndian.PutUint64(raw[:], uint64(at.UnixMicro())<<8)
 	return raw
 }

@@ -67,8 +67,8 @@ func (t EventType) IsOffer() bool {
 	return false
 }
 
-// afterglow is how long an app is told that an offer is over: by itself it forgets the offer when it ends.
-const afterglow = 10 * time.Minute
+// endedNoticeFor is how long an app is told that an offer is over: by itself it forgets the offer when it ends.
+const endedNoticeFor = 10 * time.Minute
 
 // DeliverUntil returns when telling t of the dispatch is of no use any more.
 func (d *Dispatch) DeliverUntil(t Delivery, at time.Time) time.Time {
@@ -79,7 +79,7 @@ func (d *Dispatch) DeliverUntil(t Delivery, at time.Time) time.Time {
 	case t.Type == EventReminder:
 		return d.WorkStartsAt
 	case t.Silent:
-		at = at.Add(afterglow)
+		at = at.Add(endedNoticeFor)
 	default:
 		end, at = d.WorkEndsAt, at.Add(time.Hour)
 	}

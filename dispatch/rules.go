@@ -39,7 +39,7 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 	if c.Busy {
 		return nil, ErrDriverBusy
 	}
-	d.take(c.ID, claim, now)
+	d.claimFor(c.ID, claim, now)
 	return []Event{d.event(EventAccepted, string(c.ID), "", now)}, nil
 }
 
@@ -81,7 +81,7 @@ func (d *Dispatch) advance(driver DriverID, from, to Status, t EventType, now ti
 		return nil, &StateError{Status: d.Status}
 	}
 	d.Status = to
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(t, string(driver), "", now)}, nil
 }
 
@@ -97,7 +97,7 @@ func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]E
 		return nil, &StateError{Status: d.Status}
 	}
 	d.Status = Canceled
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(EventCanceled, actor, reason, now)}, nil
 }
 
@@ -107,7 +107,7 @@ func (d *Dispatch) Expire(written Status, now time.Time) []Event {
 	if written != Pending || d.Status != Expired {
 		return nil
 	}
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(EventExpired, System, "", now)}
 }
 
@@ -136,7 +136,7 @@ func (d *Dispatch) CloseOverdue(after time.Duration, now time.Time) []Event {
 	default:
 		return nil
 	}
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(t, System, ReasonOverdue, now)}
 }
 
@@ -158,16 +158,16 @@ const (
 	ReasonOverdue = "OVERDUE"
 )
 
-func (d *Dispatch) take(driver DriverID, claim ClaimID, now time.Time) {
+func (d *Dispatch) claimFor(driver DriverID, claim ClaimID, now time.Time) {
 	d.Status = Accepted
 	d.Claim = &Claim{ID: claim, Driver: driver, Round: d.Round, AcceptedAt: now}
-	d.touch(now)
+	d.bumpVersion(now)
 }
 
 // release ends the claim and opens the next round at once, for as long as the last one stood.
 func (d *Dispatch) release(t EventType, actor, reason string, now time.Time) []Event {
 	released := d.event(t, actor, reason, now)
-	d.reopen(d.again(now), now)
+	d.reopen(d.reopenedAt(now), now)
 	// A microsecond later, so that the trail shows the two in their order.
 	return []Event{released, d.event(EventReopened, System, "", now.Add(time.Microsecond))}
 }
@@ -177,10 +177,10 @@ func (d *Dispatch) reopen(w Window, now time.Time) {
 	d.Status = d.statusAt(Pending, now)
 	d.Claim = nil
 	d.Round++
-	d.touch(now)
+	d.bumpVersion(now)
 }
 
-func (d *Dispatch) touch(now time.Time) {
+func (d *Dispatch) bumpVersion(now time.Time) {
 	d.Version++
 	d.UpdatedAt = now
 }

@@ -12,9 +12,9 @@ const (
 	WithdrawalsOfAll = 5
 )
 
-// reopenedApart is how long after the dispatch's last withdrawal the next round is pushed at the earliest: after the
+// reopenDelays is how long after the dispatch's last withdrawal the next round is pushed at the earliest: after the
 // first, the second and every later withdrawal. Drivers who look see the round at once.
-var reopenedApart = [...]time.Duration{20 * time.Second, 40 * time.Second, time.Minute}
+var reopenDelays = [...]time.Duration{20 * time.Second, 40 * time.Second, time.Minute}
 
 // Withdrawals are the times of the withdrawals that count, the earliest first.
 type Withdrawals struct {
@@ -25,15 +25,15 @@ type Withdrawals struct {
 
 // Check is a TooOftenError when the driver may not withdraw at now.
 func (w Withdrawals) Check(now time.Time) error {
-	wait := max(untilFewer(w.Both, WithdrawalsOfOne, now), untilFewer(w.ByDriver, WithdrawalsOfAll, now))
+	wait := max(waitUntilBelow(w.Both, WithdrawalsOfOne, now), waitUntilBelow(w.ByDriver, WithdrawalsOfAll, now))
 	if wait > 0 {
 		return &TooOftenError{Wait: wait}
 	}
 	return nil
 }
 
-// untilFewer is how long it is until fewer than most of the withdrawals count, 0 or less if that is so.
-func untilFewer(times []time.Time, most int, now time.Time) time.Duration {
+// waitUntilBelow is how long it is until fewer than most of the withdrawals count, 0 or less if that is so.
+func waitUntilBelow(times []time.Time, most int, now time.Time) time.Duration {
 	if len(times) < most {
 		return 0
 	}
@@ -49,7 +49,7 @@ func (w Withdrawals) Defer(events []Event, d *Dispatch) {
 		return
 	}
 	e := &events[len(events)-1]
-	at := w.OfDispatch[n-1].Add(reopenedApart[min(n, len(reopenedApart))-1])
+	at := w.OfDispatch[n-1].Add(reopenDelays[min(n, len(reopenDelays))-1])
 	if latest := e.At.Add(d.ExpiresAt.Sub(e.At) / 4); at.After(latest) {
 		at = latest
 	}

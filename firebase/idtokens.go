@@ -33,9 +33,9 @@ const (
 	maxUID = 128
 	// leeway is how far Google's clock and ours may be apart.
 	leeway = 10 * time.Second
-	// verifiedTokens bounds the cache of tokens, knownUsers that of users: several times the drivers there are.
-	verifiedTokens = 16384
-	knownUsers     = 16384
+	// maxVerifiedTokens bounds the cache of tokens, knownUsers that of users: several times the drivers there are.
+	maxVerifiedTokens = 16384
+	maxKnownUsers     = 16384
 )
 
 // Options are what IDTokens stand on.
@@ -57,12 +57,12 @@ type Options struct {
 
 // IDTokens verifies ID tokens of one project. Safe for concurrent use. Close ends what it does in the background.
 type IDTokens struct {
-	parser   *jwt.Parser
-	keys     *keySet // nil with the emulator
-	users    *users
-	verified *lru.Cache[[sha256.Size]byte, verified]
-	now      func() time.Time
-	life     *life
+	parser     *jwt.Parser
+	keys       *keySet // nil with the emulator
+	users      *users
+	verified   *lru.Cache[[sha256.Size]byte, verified]
+	now        func() time.Time
+	background *background
 }
 
 type verified struct {
@@ -72,28 +72,28 @@ type verified struct {
 	until    time.Time
 }
 
-// life is the work in the background, which outlasts the requests that started it, and the connections it keeps.
-type life struct {
+// background is the work in the background, which outlasts the requests that started it, and the connections it keeps.
+type background struct {
 	sync.WaitGroup
-	ctx   context.Context
-	end   context.CancelFunc
-	conns *http.Transport
+	ctx    context.Context
+	cancel context.CancelFunc
+	conns  *http.Transport
 }
 
 // client is for requests that a driver may be waiting for.
-func (l *life) client(timeout time.Duration) *http.Client {
+func (l *background) client(timeout time.Duration) *http.Client {
 	return &http.Client{Timeout: timeout, Transport: l.conns}
 }
 
 // New returns IDTokens for o. It asks nobody yet; an error is of the credentials.
 func New(ctx context.Context, o Options) (*IDTokens, error) {
-	cache, err := lru.New[[sha256.Size]byte, verified](verifiedTokens)
+	cache, err := lru.New[[sha256.Size]byte, verified](maxVerifiedTokens)
 	if err != nil {
 		return nil, err
 	}
-	work := &life{conns: http.DefaultTransport.(*http.Transport).Clone()}
-	work.ctx, work.end = context.WithCancel(context.WithoutCancel(ctx))
-	t := &IDTokens{verified: cache, now: o.Now, life: work}
+	work := &background{conns: http.DefaultTransport.(*http.Transport).Clone()}
+	work.ctx, work.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	t := &IDTokens{verified: cache, now: o.Now, background: work}
 	counts := newMetrics(o.Metrics)
 	method := jwt.SigningMethodRS256.Alg()
 	if o.Emulator != "" {
@@ -107,7 +107,7 @@ func New(ctx context.Context, o Options) (*IDTokens, error) {
 		jwt.WithStrictDecoding(), jwt.WithIssuer(issuerPrefix+o.Project), jwt.WithAudience(o.Project),
 		jwt.WithLeeway(leeway), jwt.WithTimeFunc(o.Now))
 	if t.users, err = newUsers(o, counts, work); err != nil {
-		work.end()
+		work.cancel()
 		return nil, err
 	}
 	return t, nil
@@ -122,9 +122,9 @@ func orElse(s, otherwise string) string {
 
 // Close ends the requests under way and waits for them.
 func (t *IDTokens) Close() {
-	t.life.end()
-	t.life.Wait()
-	t.life.conns.CloseIdleConnections()
+	t.background.cancel()
+	t.background.Wait()
+	t.background.conns.CloseIdleConnections()
 }
 
 // UID returns the user whose token it is, and when they signed in. ErrRefused; dispatch.ErrUnavailable while nobody can tell, as Google's keys are
@@ -140,7 +140,7 @@ func (t *IDTokens) UID(ctx context.Context, token string) (uid string, signedIn 
 		}
 		t.verified.Add(sum, v)
 	}
-	if !t.users.welcome(ctx, v.uid, v.issued) {
+	if !t.users.allows(ctx, v.uid, v.issued) {
 		return "", time.Time{}, ErrRefused
 	}
 	return v.uid, v.signedIn, nil

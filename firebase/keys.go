@@ -21,36 +21,36 @@ import (
 
 const (
 	fetchTimeout = 5 * time.Second
-	// keysPause is for how long nobody asks again after an answer, whatever keys are named; keysRetry after none.
-	keysPause = time.Minute
-	keysRetry = 5 * time.Second
-	// usualAge is how long keys are fresh where the answer does not say; maxAge is the most it may say.
-	usualAge = time.Hour
-	maxAge   = 24 * time.Hour
-	maxKeys  = 1 << 20 // bytes
+	// refetchPause is for how long nobody asks again after an answer, whatever keys are named; keysRetry after none.
+	refetchPause = time.Minute
+	retryPause   = 5 * time.Second
+	// defaultAge is how long keys are fresh where the answer does not say; maxAge is the most it may say.
+	defaultAge = time.Hour
+	maxAge     = 24 * time.Hour
+	maxKeys    = 1 << 20 // bytes
 )
 
 // keySet keeps the keys that sign ID tokens for as long as their answer says. What is stale is used until there is
 // something newer, and is renewed behind the requests: a Google that can't be reached keeps nobody out who has a token of
 // a known key. At most one request is under way. Safe for concurrent use.
 type keySet struct {
-	url    string
-	client *http.Client
-	now    func() time.Time
-	log    *slog.Logger
-	counts *metrics
-	life   *life
+	url        string
+	client     *http.Client
+	now        func() time.Time
+	log        *slog.Logger
+	metrics    *metrics
+	background *background
 
-	mu         sync.Mutex
-	keys       map[string]*rsa.PublicKey
-	freshUntil time.Time
-	askedAt    time.Time
-	err        error         // of the last request
-	pending    chan struct{} // closed when the request under way has ended; nil without one
+	mu          sync.Mutex
+	keys        map[string]*rsa.PublicKey
+	freshUntil  time.Time
+	requestedAt time.Time
+	err         error         // of the last request
+	pending     chan struct{} // closed when the request under way has ended; nil without one
 }
 
-func newKeySet(url string, now func() time.Time, log *slog.Logger, counts *metrics, life *life) *keySet {
-	return &keySet{url: url, client: life.client(fetchTimeout), now: now, log: log, counts: counts, life: life}
+func newKeySet(url string, now func() time.Time, log *slog.Logger, counts *metrics, life *background) *keySet {
+	return &keySet{url: url, client: life.client(fetchTimeout), now: now, log: log, metrics: counts, background: life}
 }
 
 // key returns the key of that id. ErrRefused where there is none, dispatch.ErrUnavailable where nobody can tell. It waits
@@ -88,21 +88,21 @@ func unknownKey(why error) error {
 // renew asks for new keys if a key is missing or they are stale, and it is not too soon. It returns the end of the request
 // under way, nil without one.
 func (k *keySet) renew(missing bool) chan struct{} {
-	now, pause := k.now(), keysPause
+	now, pause := k.now(), refetchPause
 	if k.err != nil {
-		pause = keysRetry
+		pause = retryPause
 	}
 	stale := !now.Before(k.freshUntil)
-	if k.pending == nil && (missing || stale) && now.Sub(k.askedAt) >= pause {
+	if k.pending == nil && (missing || stale) && now.Sub(k.requestedAt) >= pause {
 		k.pending = make(chan struct{})
-		k.life.Go(k.fetch)
+		k.background.Go(k.fetch)
 	}
 	return k.pending
 }
 
 func (k *keySet) fetch() {
-	keys, age, err := k.ask(k.life.ctx)
-	k.counts.keys.WithLabelValues(result(err)).Inc()
+	keys, age, err := k.request(k.background.ctx)
+	k.metrics.keys.WithLabelValues(result(err)).Inc()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -111,15 +111,15 @@ func (k *keySet) fetch() {
 	case err == nil && k.err != nil:
 		k.log.Info("the keys of Firebase Auth can be had again")
 	}
-	k.askedAt = k.now()
+	k.requestedAt = k.now()
 	if k.err = err; err == nil {
-		k.keys, k.freshUntil = keys, k.askedAt.Add(age)
+		k.keys, k.freshUntil = keys, k.requestedAt.Add(age)
 	}
 	close(k.pending)
 	k.pending = nil
 }
 
-func (k *keySet) ask(ctx context.Context) (map[string]*rsa.PublicKey, time.Duration, error) {
+func (k *keySet) request(ctx context.Context) (map[string]*rsa.PublicKey, time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, http.NoBody)
 	if err != nil {
 		return nil, 0, err
@@ -145,11 +145,11 @@ func (k *keySet) ask(ctx context.Context) (map[string]*rsa.PublicKey, time.Durat
 	if len(keys) == 0 {
 		return nil, 0, errors.New("an answer without keys")
 	}
-	return keys, age(resp.Header), nil
+	return keys, freshFor(resp.Header), nil
 }
 
-// age is for how much longer an answer is fresh.
-func age(h http.Header) time.Duration {
+// freshFor is for how much longer an answer is fresh.
+func freshFor(h http.Header) time.Duration {
 	for directive := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		seconds, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age=")
 		if !ok {
@@ -162,5 +162,5 @@ func age(h http.Header) time.Duration {
 		spent, _ := strconv.ParseUint(h.Get("Age"), 10, 31)
 		return min(max(0, time.Duration(n)-time.Duration(spent))*time.Second, maxAge)
 	}
-	return usualAge
+	return defaultAge
 }

@@ -179,10 +179,10 @@ func newPlace(t *testing.T, withUsers bool) *place {
 		t.Fatal(err)
 	}
 	if withUsers {
-		ids.users.client = ids.life.client(lookupTimeout)
+		ids.users.client = ids.background.client(lookupTimeout)
 	}
 	t.Cleanup(ids.Close)
-	return &place{ids, t, c, g, log, ids.users.counts}
+	return &place{ids, t, c, g, log, ids.users.metrics}
 }
 
 func (p *place) claims(uid string) map[string]any {
@@ -230,7 +230,7 @@ func (p *place) counted(c *prometheus.CounterVec, result string) int {
 
 func (p *place) settled() {
 	p.t.Helper()
-	p.life.Wait()
+	p.background.Wait()
 }
 
 func quoted(s string) string {

@@ -93,7 +93,7 @@ func TestLookups(t *testing.T) {
 	if n := p.google.times(lookups) - before; n != 1 {
 		t.Errorf("20 requests looked the user up %d times", n)
 	}
-	p.clock.pass(lookAgain - time.Second)
+	p.clock.pass(refreshAfter - time.Second)
 	p.is("not yet again", p.token("kim"), "kim")
 	p.settled()
 	if n := p.google.times(lookups) - before; n != 1 {

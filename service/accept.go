@@ -29,8 +29,8 @@ type Locks interface {
 }
 
 const (
-	// decideTime bounds decide-and-commit. A row's holder commits within milliseconds or is stuck.
-	decideTime = 2 * time.Second
+	// decideTimeout bounds decide-and-commit. A row's holder commits within milliseconds or is stuck.
+	decideTimeout = 2 * time.Second
 	// markerTTL is how long losers hear that a dispatch is taken without the database being asked. Afterwards the
 	// next tap asks it, and marks the dispatch again.
 	markerTTL = time.Minute
@@ -56,38 +56,38 @@ type Acceptance struct {
 // The gate in this process and the lock in Redis shed load: they let one tap through and turn the others away. The
 // database decides. Safe for concurrent use.
 type Acceptor struct {
-	claims  Claims
-	locks   Locks // nil: this is the only instance, or every instance relies on the database
-	lockTTL time.Duration
-	gate    *gate
-	chaser  *chaser
-	verify  *verifier
-	ledger  *Ledger // nil: taps are not kept
-	counter Counter
-	log     *slog.Logger
-	places  chan struct{} // for the taps of drivers who are set aside
+	claims      Claims
+	locks       Locks // nil: this is the only instance, or every instance relies on the database
+	lockTTL     time.Duration
+	inflight    *inflight
+	reannouncer *reannouncer
+	verify      *verifier
+	attempts    *Ledger // nil: taps are not kept
+	counter     Counter
+	log         *slog.Logger
+	slots       chan struct{} // for the taps of drivers who are set aside
 }
 
 // NewAcceptor returns an Acceptor. locks may be nil. Run must be running for those to hear again who were turned
 // away by a claim that came to nothing.
 func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Logger) *Acceptor {
 	a := &Acceptor{
-		claims: claims, locks: locks, lockTTL: lockTTL, log: log, counter: uncounted{},
-		gate: newGate(), chaser: newChaser(claims, locks, log), places: make(chan struct{}, asidePlaces),
+		claims: claims, locks: locks, lockTTL: lockTTL, log: log, counter: noCounter{},
+		inflight: newInflight(), reannouncer: newReannouncer(claims, locks, log), slots: make(chan struct{}, sidelinedSlots),
 	}
-	a.verify = newVerifier(claims, locks, a.gate, a.chaser, log)
+	a.verify = newVerifier(claims, locks, a.inflight, a.reannouncer, log)
 	return a
 }
 
 // Keep has every tap kept in the ledger. Call it before the first.
-func (a *Acceptor) Keep(l *Ledger) { a.ledger = l }
+func (a *Acceptor) Keep(l *Ledger) { a.attempts = l }
 
 // Run tells drivers who were turned away in vain, and verifies what taps are refused by, until ctx ends.
 func (a *Acceptor) Run(ctx context.Context) {
 	var verifying sync.WaitGroup
 	defer verifying.Wait()
 	verifying.Go(func() { a.verify.run(ctx) })
-	a.chaser.run(ctx)
+	a.reannouncer.run(ctx)
 }
 
 // Accept gives the dispatch to the driver or says why not; the errors are those of dispatch.Dispatch.Accept, and
@@ -95,50 +95,50 @@ func (a *Acceptor) Run(ctx context.Context) {
 // driver's own decision.
 func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
 	arrived := time.Now()
-	won, err := a.accept(ctx, tap)
+	won, err := a.singleFlight(ctx, tap)
 	a.counter.CountClaim(resultOf(won, err))
-	if a.ledger == nil {
+	if a.attempts == nil {
 		return won, err
 	}
 	if err == nil {
 		tap.Round = won.Dispatch.Claim.Round
 	}
-	a.ledger.Note(ctx, tap, arrived, err)
+	a.attempts.Record(ctx, tap, arrived, err)
 	return won, err
 }
 
-// flushTime is how long a receipt waits for the ledger.
-const flushTime = time.Second
+// flushTimeout is how long a receipt waits for the ledger.
+const flushTimeout = time.Second
 
 // written reports whether the taps that this instance has answered are in the ledger now.
 func (a *Acceptor) written(ctx context.Context) bool {
-	if a.ledger == nil {
+	if a.attempts == nil {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
-	return a.ledger.Flush(ctx)
+	return a.attempts.Flush(ctx)
 }
 
 // writtenElsewhere waits for as long as other instances may take to write the taps that they have answered, and reports
 // false where ctx ends first.
 func (a *Acceptor) writtenElsewhere(ctx context.Context) bool {
-	if a.ledger == nil {
+	if a.attempts == nil {
 		return true
 	}
 	select {
-	case <-time.After(2 * ledgerEvery): // the longest wait for the next write, and as much again for the write itself
+	case <-time.After(2 * ledgerInterval): // the longest wait for the next write, and as much again for the write itself
 		return true
 	case <-ctx.Done():
 		return false
 	}
 }
 
-func (a *Acceptor) accept(ctx context.Context, tap Tap) (Acceptance, error) {
-	f, leads, err := a.gate.enter(tap)
+func (a *Acceptor) singleFlight(ctx context.Context, tap Tap) (Acceptance, error) {
+	f, leads, err := a.inflight.enter(tap)
 	switch {
 	case err != nil:
-		a.counter.CountDecision(gateLayer(err), DecisionRefused)
+		a.counter.CountDecision(inflightLayer(err), DecisionRefused)
 		return Acceptance{}, err
 	case leads:
 		return a.lead(ctx, tap, f)
@@ -157,27 +157,27 @@ func (a *Acceptor) accept(ctx context.Context, tap Tap) (Acceptance, error) {
 func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, error) {
 	r := result{err: dispatch.ErrUnknown} // what those who wait are told should this panic
 	defer func() {
-		if a.gate.leave(tap, f, r) && inVain(tap.Round, r.err) {
-			a.chaser.chase(tap, 0, f.turnedAway...)
+		if a.inflight.finish(tap, f, r) && mayBeOpen(tap.Round, r.err) {
+			a.reannouncer.schedule(tap, 0, f.turnedAway...)
 		}
 	}()
 	// A driver who hangs up while the claim is being written would leave it neither made nor refused.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)
 	defer cancel()
-	if f.key.aside != "" {
-		r.acceptance, r.err = a.claimAside(ctx, tap)
+	if f.key.sidelined != "" {
+		r.acceptance, r.err = a.claimSidelined(ctx, tap)
 	} else {
 		r.acceptance, r.err = a.claim(ctx, tap)
 	}
 	return r.acceptance, r.err
 }
 
-// settled reports whether the dispatch is known to be somebody's after an answer of err.
-func settled(err error) bool { return err == nil || errors.Is(err, dispatch.ErrAlreadyTaken) }
+// isTaken reports whether the dispatch is known to be somebody's after an answer of err.
+func isTaken(err error) bool { return err == nil || errors.Is(err, dispatch.ErrAlreadyTaken) }
 
 func (a *Acceptor) claim(ctx context.Context, tap Tap) (Acceptance, error) {
 	id := dispatch.NewClaimID(time.Now())
-	lease, err := a.obtain(ctx, tap, id)
+	lease, err := a.obtainLock(ctx, tap, id)
 	if err != nil {
 		return Acceptance{}, err
 	}
@@ -190,27 +190,27 @@ func (a *Acceptor) decide(ctx context.Context, tap Tap, id dispatch.ClaimID, l L
 	d, err := a.claims.Claim(ctx, tap.Dispatch, tap.Driver,
 		func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 			events, err := d.Accept(c, tap.Round, id, now)
-			vain = !settled(err) && hopeless(d, c, tap.Round, now)
+			vain = !isTaken(err) && cannotWin(d, c, tap.Round, now)
 			return events, err
 		})
-	if vain && a.gate.setAside(tap.Driver) {
+	if vain && a.inflight.sideline(tap.Driver) {
 		a.log.Info("a driver's tap could not win, and their next ones are decided aside", "driver", tap.Driver,
-			"dispatch", tap.Dispatch, "round", tap.Round, "for", asideFor, "error", err)
+			"dispatch", tap.Dispatch, "round", tap.Round, "for", sidelinedFor, "error", err)
 	}
 	replayed := err == nil && d.Claim.ID != id
 	if err == nil && !replayed {
-		a.gate.comeBack(tap.Driver)
+		a.inflight.restore(tap.Driver)
 	}
 	a.counter.CountDecision(l, decisionOf(replayed, err))
-	a.mark(ctx, tap, lease, d, err)
+	a.recordOutcome(ctx, tap, lease, d, err)
 	if err != nil {
 		return Acceptance{}, err
 	}
 	return Acceptance{Dispatch: d, Replayed: replayed}, nil
 }
 
-// obtain takes the dispatch's lock. No lease and no error means that the database is to decide without one.
-func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.Pass, error) {
+// obtainLock takes the dispatch's lock. No lease and no error means that the database is to decide without one.
+func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.Pass, error) {
 	if a.locks == nil {
 		return nil, nil
 	}
@@ -225,34 +225,34 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 		return nil, nil
 	case m.committed:
 		a.counter.CountDecision(LayerMarker, DecisionRefused)
-		a.gate.hear(tap.Dispatch, m.holder)
+		a.inflight.rememberMarker(tap.Dispatch, m.holder)
 		a.verify.note(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // nobody knows how old it is
-		a.chaser.settle(tap.Dispatch, m.round)
+		a.reannouncer.resolve(tap.Dispatch, m.round)
 	default:
 		a.counter.CountDecision(LayerLock, DecisionRefused)
-		a.chaser.chase(tap, chaseEvery)
+		a.reannouncer.schedule(tap, followUpRetry)
 	}
 	// The marker may have outlived its round: a tap that names none may be on a later one, which nobody has.
 	return nil, &dispatch.TakenError{Final: m.committed && tap.Round != 0}
 }
 
-// mark leaves the decision where the next taps look. After ErrUnknown it leaves the lock alone: the claim may have
+// recordOutcome leaves the decision where the next taps look. After ErrUnknown it leaves the lock alone: the claim may have
 // been made, and only the lock's end lets another driver try.
-func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Pass, d dispatch.Dispatch, decided error) {
+func (a *Acceptor) recordOutcome(ctx context.Context, tap Tap, lease *lock.Pass, d dispatch.Dispatch, decided error) {
 	var err error
 	if decisionOf(false, decided) == DecisionFailed {
-		a.verify.everything() // the next server to answer may not have what this one had
+		a.verify.verifyAll() // the next server to answer may not have what this one had
 	}
 	switch {
-	case settled(decided):
+	case isTaken(decided):
 		taken := holder{d.Claim.Driver, d.Round}
-		a.gate.know(tap.Dispatch, taken)
-		a.chaser.settle(tap.Dispatch, taken.round)
+		a.inflight.rememberTaken(tap.Dispatch, taken)
+		a.reannouncer.resolve(tap.Dispatch, taken.round)
 		if lease != nil {
 			err = lease.Replace(ctx, takenValue(taken.driver, taken.round), markerTTL)
 		}
 	case errors.Is(decided, dispatch.ErrUnknown):
-		a.chaser.chase(tap, a.lockTTL)
+		a.reannouncer.schedule(tap, a.lockTTL)
 	case lease != nil:
 		err = lease.Release(ctx)
 	}
@@ -262,10 +262,10 @@ func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Pass, d dispat
 	}
 }
 
-// Taken has taps told that the dispatch is taken, after a claim on it that was none of theirs.
-func (a *Acceptor) Taken(ctx context.Context, id dispatch.ID, c dispatch.Claim) {
-	a.gate.know(id, holder{c.Driver, c.Round})
-	a.chaser.settle(id, c.Round)
+// markTaken has taps told that the dispatch is taken, after a claim on it that was none of theirs.
+func (a *Acceptor) markTaken(ctx context.Context, id dispatch.ID, c dispatch.Claim) {
+	a.inflight.rememberTaken(id, holder{c.Driver, c.Round})
+	a.reannouncer.resolve(id, c.Round)
 	if a.locks == nil {
 		return
 	}
@@ -289,9 +289,9 @@ func (a *Acceptor) Taken(ctx context.Context, id dispatch.ID, c dispatch.Claim) 
 	}
 }
 
-// Ended drops what says that the dispatch is taken, after that claim has come to its end.
-func (a *Acceptor) Ended(ctx context.Context, id dispatch.ID, ended dispatch.Claim) {
-	a.gate.forget(id)
+// markEnded drops what says that the dispatch is taken, after that claim has come to its end.
+func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch.Claim) {
+	a.inflight.forget(id)
 	if a.locks == nil {
 		return
 	}

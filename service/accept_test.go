@@ -176,8 +176,8 @@ func TestDecisionHasATimeOfItsOwn(t *testing.T) {
 		if _, err := NewAcceptor(c, nil, time.Second, quiet).Accept(ctx, Tap{c.d.ID, ann, 1}); err != nil {
 			t.Fatal(err)
 		}
-		if c.err != nil || c.deadline != decideTime {
-			t.Errorf("decided within %s, %v; want %s", c.deadline, c.err, decideTime)
+		if c.err != nil || c.deadline != decideTimeout {
+			t.Errorf("decided within %s, %v; want %s", c.deadline, c.err, decideTimeout)
 		}
 	})
 }
@@ -194,8 +194,8 @@ func TestPanicReleasesTheGate(t *testing.T) {
 	r := newRow()
 	a := NewAcceptor(panics{r}, nil, time.Second, quiet)
 	tap := Tap{r.d.ID, ann, 1}
-	f := mustEnter(t, a.gate, tap)
-	mustRefuse(t, a.gate, Tap{r.d.ID, bob, 1}, false)
+	f := mustEnter(t, a.inflight, tap)
+	mustRefuse(t, a.inflight, Tap{r.d.ID, bob, 1}, false)
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -207,7 +207,7 @@ func TestPanicReleasesTheGate(t *testing.T) {
 	if !errors.Is(f.result.err, dispatch.ErrUnknown) {
 		t.Errorf("those who wait are told %v", f.result.err)
 	}
-	if _, chased := a.chaser.open[r.d.ID]; !chased {
+	if _, chased := a.reannouncer.open[r.d.ID]; !chased {
 		t.Error("bob was turned away, and nobody looks after it")
 	}
 	a.claims = r
@@ -263,8 +263,8 @@ func TestRefusals(t *testing.T) {
 	if _, err := a.Accept(t.Context(), Tap{mine, v[0], 1}); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("without a database: %v", err)
 	}
-	if len(a.gate.flights) != 0 {
-		t.Errorf("%d flights are left", len(a.gate.flights))
+	if len(a.inflight.flights) != 0 {
+		t.Errorf("%d flights are left", len(a.inflight.flights))
 	}
 }
 

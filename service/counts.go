@@ -50,11 +50,11 @@ const (
 // Count has every tap counted. Call it before the first.
 func (a *Acceptor) Count(c Counter) { a.counter = c }
 
-// uncounted is for an Acceptor that nobody watches.
-type uncounted struct{}
+// noCounter is for an Acceptor that nobody watches.
+type noCounter struct{}
 
-func (uncounted) CountClaim(ClaimResult)        {}
-func (uncounted) CountDecision(Layer, Decision) {}
+func (noCounter) CountClaim(ClaimResult)        {}
+func (noCounter) CountDecision(Layer, Decision) {}
 
 // resultOf is what the tap was told, for counting.
 func resultOf(won Acceptance, err error) ClaimResult {
@@ -68,8 +68,8 @@ func resultOf(won Acceptance, err error) ClaimResult {
 	return ClaimResult(r)
 }
 
-// gateLayer is which half of the gate in this process has refused a tap.
-func gateLayer(refused error) Layer {
+// inflightLayer is which half of the gate in this process has refused a tap.
+func inflightLayer(refused error) Layer {
 	var taken *dispatch.TakenError
 	if errors.As(refused, &taken) && taken.Final {
 		return LayerKnown

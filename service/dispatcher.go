@@ -24,13 +24,13 @@ type DispatchStore interface {
 
 // Dispatcher is what the backoffice does to dispatches.
 type Dispatcher struct {
-	store DispatchStore
-	taps  *Acceptor
+	store    DispatchStore
+	acceptor *Acceptor
 }
 
 // NewDispatcher returns the backoffice's use cases. taps hears of claims that end.
 func NewDispatcher(store DispatchStore, taps *Acceptor) *Dispatcher {
-	return &Dispatcher{store: store, taps: taps}
+	return &Dispatcher{store: store, acceptor: taps}
 }
 
 // Order is a dispatch to be made.
@@ -72,7 +72,7 @@ func (s *Dispatcher) Cancel(ctx context.Context, id dispatch.ID, version int, ac
 		return d.Cancel(version, actor, reason, now)
 	})
 	if d.Claim != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
-		s.taps.Ended(ctx, id, *d.Claim)
+		s.acceptor.markEnded(ctx, id, *d.Claim)
 	}
 	return d, err
 }

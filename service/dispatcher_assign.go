@@ -12,14 +12,14 @@ import (
 // taken. The errors are those of dispatch.Dispatch.Assign, and ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Dispatcher) Assign(ctx context.Context, id dispatch.ID, version int, driver dispatch.DriverID, actor string) (dispatch.Dispatch, error) {
 	// Who hangs up while the claim is being written would leave it neither made nor refused, and the taps not told.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)
 	defer cancel()
 	claim := dispatch.NewClaimID(time.Now())
 	d, err := s.store.Assign(ctx, id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 		return d.Assign(version, c, claim, actor, now)
 	})
 	if err == nil && d.Claim != nil { // it may have ended since, where a request is done again
-		s.taps.Taken(ctx, id, *d.Claim)
+		s.acceptor.markTaken(ctx, id, *d.Claim)
 	}
 	return d, err
 }
@@ -34,7 +34,7 @@ func (s *Dispatcher) Unassign(ctx context.Context, id dispatch.ID, version int, 
 	})
 	if ended != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
 		// If it was not unassigned after all, the next tap hears so from the database.
-		s.taps.Ended(ctx, id, *ended)
+		s.acceptor.markEnded(ctx, id, *ended)
 	}
 	return d, err
 }

@@ -168,11 +168,11 @@ func TestAssignWithoutRedis(t *testing.T) {
 func TestWhoIsTurnedAwayByAnAssignmentIsNotChased(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
-	s.chaser.chase(Tap{id, v[1], 1}, 0)
+	s.reannouncer.schedule(Tap{id, v[1], 1}, 0)
 	if _, err := s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1"); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.chaser.open) != 0 {
+	if len(s.reannouncer.open) != 0 {
 		t.Error("it is still followed up")
 	}
 }

@@ -42,7 +42,7 @@ func TestFlush(t *testing.T) {
 		l, stop := keep(c)
 		defer stop()
 		for range 300 {
-			l.Note(t.Context(), Tap{Round: 1}, time.Now(), nil)
+			l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
 		}
 		var all sync.WaitGroup
 		for range 50 {
@@ -64,7 +64,7 @@ func TestFlushOfALedgerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &flushed{release: make(chan struct{})}
 		l, stop := keep(c)
-		l.Note(t.Context(), Tap{Round: 1}, time.Now(), nil)
+		l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
 		for range 2 { // the first is taken and not answered, the second is not taken
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			began := time.Now()

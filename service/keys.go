@@ -29,11 +29,11 @@ type KeyStore interface {
 // Keys tells whose an admin's key is. Safe for concurrent use.
 type Keys struct {
 	store KeyStore
-	book  *keyBook
+	cache *keyCache
 }
 
 // NewKeys returns Keys over store.
-func NewKeys(store KeyStore) *Keys { return &Keys{store: store, book: newKeyBook(store)} }
+func NewKeys(store KeyStore) *Keys { return &Keys{store: store, cache: newKeyCache(store)} }
 
 // firstKeyID is short for it.
 const firstKeyID = dispatch.FirstKeyID
@@ -43,7 +43,7 @@ func (k *Keys) PutFirst(ctx context.Context, key string) error {
 	hash := hashKey(key)
 	err := k.store.PutKey(ctx, dispatch.Key{ID: firstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
 	if err == nil {
-		k.book.add(hash)
+		k.cache.add(hash)
 	}
 	return err
 }
@@ -54,14 +54,14 @@ func (k *Keys) PutFirst(ctx context.Context, key string) error {
 // for that.
 func (k *Keys) Holder(ctx context.Context, key string, may func() bool) (dispatch.Key, error) {
 	hash := hashKey(key)
-	if !k.book.has(hash) {
+	if !k.cache.has(hash) {
 		if err := k.find(ctx, hash, may); err != nil {
 			return dispatch.Key{}, err
 		}
 	}
 	found, err := k.store.KeyByHash(ctx, hash)
 	if errors.Is(err, dispatch.ErrKeyNotFound) {
-		k.book.remove(hash)
+		k.cache.remove(hash)
 		return dispatch.Key{}, ErrUnauthenticated
 	}
 	return found, err
@@ -70,21 +70,21 @@ func (k *Keys) Holder(ctx context.Context, key string, may func() bool) (dispatc
 // find looks for a key that is not in the book.
 func (k *Keys) find(ctx context.Context, hash string, may func() bool) error {
 	if may != nil && !may() {
-		if err := k.book.glance(ctx); err != nil || k.book.has(hash) {
+		if err := k.cache.refreshStale(ctx); err != nil || k.cache.has(hash) {
 			return err
 		}
 		return ErrTooManyFailures
 	}
-	if k.book.isNone(hash) {
+	if k.cache.isUnknown(hash) {
 		return ErrUnauthenticated
 	}
-	if err := k.book.look(ctx); err != nil {
+	if err := k.cache.refresh(ctx); err != nil {
 		return err
 	}
-	if k.book.has(hash) || k.book.some() {
+	if k.cache.has(hash) || k.cache.isTruncated() {
 		return nil
 	}
-	k.book.unknown.Add(hash, time.Now().Add(unknownTime))
+	k.cache.unknown.Add(hash, time.Now().Add(unknownKeyTTL))
 	return ErrUnauthenticated
 }
 
@@ -98,7 +98,7 @@ func (k *Keys) Make(ctx context.Context, name string, role dispatch.Role, by str
 	hash := hashKey(secret)
 	made, err := k.store.AddKey(ctx, dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: name, Role: role, Hash: hash})
 	if err == nil {
-		k.book.add(hash)
+		k.cache.add(hash)
 	}
 	return made, secret, err
 }

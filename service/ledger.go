@@ -15,14 +15,14 @@ type AttemptStore interface {
 }
 
 const (
-	// ledgerQueue bounds the taps that are not written yet. Taps beyond it are counted and not kept: a ledger must not
+	// maxQueuedAttempts bounds the taps that are not written yet. Taps beyond it are counted and not kept: a ledger must not
 	// keep anyone waiting.
-	ledgerQueue  = 16384
-	ledgerEvery  = 200 * time.Millisecond
-	ledgerAtOnce = 1000
+	maxQueuedAttempts = 16384
+	ledgerInterval    = 200 * time.Millisecond
+	ledgerBatch       = 1000
 	// ledgerTries is how often taps are offered to a database that is away, a second apart.
-	ledgerTries = 5
-	ledgerTime  = 2 * time.Second
+	ledgerTries   = 5
+	ledgerTimeout = 2 * time.Second
 )
 
 // Ledger keeps every tap on Accept, written behind the answer: a loser's answer costs no SQL. Safe for concurrent use.
@@ -39,12 +39,12 @@ type Ledger struct {
 func NewLedger(store AttemptStore, instance string, log *slog.Logger) *Ledger {
 	return &Ledger{
 		store: store, instance: instance, log: log,
-		queue: make(chan dispatch.Attempt, ledgerQueue), flush: make(chan chan struct{}),
+		queue: make(chan dispatch.Attempt, maxQueuedAttempts), flush: make(chan chan struct{}),
 	}
 }
 
-// Note keeps a tap that arrived at that time, in the caller's request, and was answered with err. It never blocks.
-func (l *Ledger) Note(ctx context.Context, tap Tap, arrived time.Time, err error) {
+// Record keeps a tap that arrived at that time, in the caller's request, and was answered with err. It never blocks.
+func (l *Ledger) Record(ctx context.Context, tap Tap, arrived time.Time, err error) {
 	result, ok := dispatch.ResultOf(err)
 	if !ok {
 		return
@@ -82,7 +82,7 @@ func (l *Ledger) Flush(ctx context.Context) bool {
 
 // Run writes until ctx ends, and then what is left.
 func (l *Ledger) Run(ctx context.Context) {
-	tick := time.NewTicker(ledgerEvery)
+	tick := time.NewTicker(ledgerInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -101,7 +101,7 @@ func (l *Ledger) Run(ctx context.Context) {
 // writeAll writes what is in the queue now.
 func (l *Ledger) writeAll(ctx context.Context) {
 	for n := len(l.queue); n > 0; {
-		batch := make([]dispatch.Attempt, min(n, ledgerAtOnce))
+		batch := make([]dispatch.Attempt, min(n, ledgerBatch))
 		for i := range batch {
 			batch[i] = <-l.queue
 			batch[i].ID = dispatch.NewAttemptID(batch[i].At)
@@ -113,7 +113,7 @@ func (l *Ledger) writeAll(ctx context.Context) {
 
 func (l *Ledger) write(ctx context.Context, batch []dispatch.Attempt) {
 	for try := 1; ; try++ {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTime)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTimeout)
 		err := l.store.AddAttempts(bounded, batch)
 		cancel()
 		if err == nil {

@@ -69,8 +69,8 @@ func TestLedgerIsBounded(t *testing.T) {
 	p := newPlace(t)
 	id, v := p.dispatch(), p.drivers(1)[0]
 	l := NewLedger(p, "here", quiet)
-	for range ledgerQueue + 10 {
-		l.Note(t.Context(), Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
+	for range maxQueuedAttempts + 10 {
+		l.Record(t.Context(), Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
 	}
 	if n := l.Dropped(); n != 10 {
 		t.Errorf("%d taps were dropped, want 10", n)
@@ -80,7 +80,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { l.Run(ctx) })
 	end := time.After(patience)
-	for tick := time.NewTicker(time.Millisecond); len(l.queue) == ledgerQueue; {
+	for tick := time.NewTicker(time.Millisecond); len(l.queue) == maxQueuedAttempts; {
 		select {
 		case <-tick.C:
 		case <-end:
@@ -88,11 +88,11 @@ func TestLedgerIsBounded(t *testing.T) {
 		}
 	}
 	p.exec("ALTER TABLE attempts_gone RENAME TO attempts")
-	for tick := time.NewTicker(10 * time.Millisecond); p.count("attempts") < ledgerQueue; {
+	for tick := time.NewTicker(10 * time.Millisecond); p.count("attempts") < maxQueuedAttempts; {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("%d of %d taps are kept, %d dropped", p.count("attempts"), ledgerQueue, l.Dropped())
+			t.Fatalf("%d of %d taps are kept, %d dropped", p.count("attempts"), maxQueuedAttempts, l.Dropped())
 		}
 	}
 	cancel()

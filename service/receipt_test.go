@@ -61,15 +61,15 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 		want             []dispatch.Outcome // asked again until it is decided
 		waits            time.Duration
 	}{
-		"tapped":                     {long, false, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerEvery},
-		"declined, then tapped":      {long, true, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerEvery},
-		"not tapped":                 {long, false, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeNoAttempt}, 2 * ledgerEvery},
-		"declined":                   {long, true, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeDeclined}, 2 * ledgerEvery},
+		"tapped":                     {long, false, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerInterval},
+		"declined, then tapped":      {long, true, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerInterval},
+		"not tapped":                 {long, false, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeNoAttempt}, 2 * ledgerInterval},
+		"declined":                   {long, true, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeDeclined}, 2 * ledgerInterval},
 		"just now: tapped":           {young, false, true, time.Minute, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, 0},
 		"just now: declined, tapped": {young, true, true, time.Minute, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, 0},
-		"tapped, and hangs up":       {long, false, true, ledgerEvery / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerEvery / 2},
-		"declined, tapped, hangs up": {long, true, true, ledgerEvery / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerEvery / 2},
-		"not tapped, and hangs up":   {long, false, false, ledgerEvery, []dispatch.Outcome{dispatch.Undecided, dispatch.Undecided}, ledgerEvery},
+		"tapped, and hangs up":       {long, false, true, ledgerInterval / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerInterval / 2},
+		"declined, tapped, hangs up": {long, true, true, ledgerInterval / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerInterval / 2},
+		"not tapped, and hangs up":   {long, false, false, ledgerInterval, []dispatch.Outcome{dispatch.Undecided, dispatch.Undecided}, ledgerInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 				here.Keep(ledger)
 				work := NewWork(store, here, time.Now)
 				if c.tapped {
-					there.Note(t.Context(), Tap{store.o.ID, ann, 1}, time.Now(), &dispatch.TakenError{Final: true})
+					there.Record(t.Context(), Tap{store.o.ID, ann, 1}, time.Now(), &dispatch.TakenError{Final: true})
 				}
 				var got []dispatch.Outcome
 				for i := range c.want {
@@ -97,7 +97,7 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 						t.Errorf("%+v, %v, after %s; want it after %s", r, err, waited, c.waits)
 					}
 					got = append(got, r.Outcome)
-					pass(ledgerEvery)
+					pass(ledgerInterval)
 				}
 				if !slices.Equal(got, c.want) {
 					t.Errorf("%v, want %v", got, c.want)

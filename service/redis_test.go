@@ -246,7 +246,7 @@ func TestEndedDropsTheMarker(t *testing.T) {
 	if _, err := two.Accept(t.Context(), Tap{id, v[1], 2}); err != nil {
 		t.Fatal(err)
 	}
-	one.Ended(t.Context(), id, dispatch.Claim{Driver: v[0], Round: 1}) // late news of the round before
+	one.markEnded(t.Context(), id, dispatch.Claim{Driver: v[0], Round: 1}) // late news of the round before
 	if got := s.key(id); got != takenValue(v[1], 2) {
 		t.Errorf("the key is %q", got)
 	}
@@ -272,22 +272,22 @@ func TestOtherInstanceDies(t *testing.T) {
 	if _, err := i.Accept(t.Context(), Tap{id, v, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Fatal(err)
 	}
-	i.chaser.followAll(t.Context(), time.Now().Add(chaseEvery))
-	if len(i.claims.announced) != 0 || len(i.chaser.open) != 1 {
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))
+	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 1 {
 		t.Error("announced, or given up, while the claim is under way")
 	}
 	s.redis.Del(t.Context(), lockName(id))
-	i.chaser.followAll(t.Context(), time.Now().Add(2*chaseEvery))
-	if round := must(t, "the announcement", i.claims.announced); round != 1 || len(i.chaser.open) != 0 {
-		t.Errorf("announced in round %d, open %v", round, i.chaser.open)
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	if round := must(t, "the announcement", i.claims.announced); round != 1 || len(i.reannouncer.open) != 0 {
+		t.Errorf("announced in round %d, open %v", round, i.reannouncer.open)
 	}
 	s.set(id, "claim:drv_other:1.clm_x")
 	if _, err := i.Accept(t.Context(), Tap{id, v, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Fatal(err)
 	}
 	s.set(id, "taken:drv_other:1")
-	i.chaser.followAll(t.Context(), time.Now().Add(2*chaseEvery))
-	if len(i.claims.announced) != 0 || len(i.chaser.open) != 0 {
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 0 {
 		t.Error("announced, or followed further, what is taken")
 	}
 }
@@ -312,5 +312,5 @@ func TestWithoutRedis(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	i.Ended(ctx, id, dispatch.Claim{Driver: v[0], Round: 1}) // must neither hang nor panic
+	i.markEnded(ctx, id, dispatch.Claim{Driver: v[0], Round: 1}) // must neither hang nor panic
 }

@@ -21,8 +21,8 @@ const (
 	// ReadRevocations is how often an instance reads what others have revoked. A token is refused everywhere that much later
 	// at most, and a stream ends when it next asks.
 	ReadRevocations = 10 * time.Second
-	// revocationsTime is what one reading may take.
-	revocationsTime = 5 * time.Second
+	// revocationsTimeout is what one reading may take.
+	revocationsTimeout = 5 * time.Second
 )
 
 // Revocations knows which drivers' tokens have ended, all of them in memory: a tap asks nobody, and a race of drivers who were
@@ -34,7 +34,7 @@ type Revocations struct {
 	known atomic.Pointer[map[dispatch.DriverID]dispatch.Revocation] // replaced, never written
 
 	mu      sync.Mutex // guards the replacing, and what follows
-	own     int        // how many were made here
+	local   int        // how many were made here
 	failing bool
 	readAt  time.Time
 }
@@ -59,12 +59,12 @@ func (r *Revocations) Run(ctx context.Context, every time.Duration) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.note(err, every)
+		r.logReading(err, every)
 	}
 }
 
-// note logs when readings begin to fail, and when they succeed again.
-func (r *Revocations) note(err error, every time.Duration) {
+// logReading logs when readings begin to fail, and when they succeed again.
+func (r *Revocations) logReading(err error, every time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -78,10 +78,10 @@ func (r *Revocations) note(err error, every time.Duration) {
 }
 
 func (r *Revocations) read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, revocationsTime)
+	ctx, cancel := context.WithTimeout(ctx, revocationsTimeout)
 	defer cancel()
 	r.mu.Lock()
-	own := r.own
+	own := r.local
 	r.mu.Unlock()
 	all, err := r.store.Revocations(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *Revocations) read(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.readAt = time.Now()
-	if own != r.own { // one that was made here meanwhile may not have been read
+	if own != r.local { // one that was made here meanwhile may not have been read
 		for id, v := range *r.known.Load() {
 			if known[id].Generation < v.Generation {
 				known[id] = v
@@ -113,7 +113,7 @@ func (r *Revocations) Revoke(ctx context.Context, id dispatch.DriverID) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.own++
+	r.local++
 	known := maps.Clone(*r.known.Load())
 	if known[id].Generation < made.Generation {
 		known[id] = made
@@ -122,14 +122,14 @@ func (r *Revocations) Revoke(ctx context.Context, id dispatch.DriverID) error {
 	return nil
 }
 
-// ended reports whether the driver's tokens of that generation were revoked.
-func (r *Revocations) ended(driver dispatch.DriverID, generation int) bool {
+// isRevoked reports whether the driver's tokens of that generation were revoked.
+func (r *Revocations) isRevoked(driver dispatch.DriverID, generation int) bool {
 	return r != nil && generation < (*r.known.Load())[driver].Generation
 }
 
-// signedOut reports whether the driver's tokens were revoked since they signed in elsewhere. That time has no fraction of a
+// revokedSince reports whether the driver's tokens were revoked since they signed in elsewhere. That time has no fraction of a
 // second: who signed in within the second of the revocation signs in again.
-func (r *Revocations) signedOut(driver dispatch.DriverID, signedIn time.Time) bool {
+func (r *Revocations) revokedSince(driver dispatch.DriverID, signedIn time.Time) bool {
 	if r == nil {
 		return false
 	}

@@ -266,7 +266,7 @@ func TestRevocationsAtOnce(t *testing.T) {
 	for _, id := range all {
 		run.Go(func() {
 			<-start
-			if err := r.Revoke(t.Context(), id); err != nil || !r.ended(id, 0) || r.ended(id, 1) {
+			if err := r.Revoke(t.Context(), id); err != nil || !r.isRevoked(id, 0) || r.isRevoked(id, 1) {
 				t.Errorf("%s: %v", id, err)
 			}
 		})
@@ -281,7 +281,7 @@ func TestRevocationsAtOnce(t *testing.T) {
 	run.Wait()
 	for range 2 { // as it was noted, and as it is read
 		for _, id := range all {
-			if !r.ended(id, 0) || r.ended(id, 1) {
+			if !r.isRevoked(id, 0) || r.isRevoked(id, 1) {
 				t.Errorf("%s is not revoked once", id)
 			}
 		}

@@ -32,7 +32,7 @@ func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 	if err := must(t, "the failure", failed); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Fatal(err)
 	}
-	i.chaser.followAll(t.Context(), time.Now().Add(chaseEvery))
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))
 	select {
 	case <-i.claims.announced:
 	default:
@@ -47,11 +47,11 @@ func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
 	s.next(id, v[0])
 	s.set(id, takenValue(v[0], 1))
-	i.chaser.chase(Tap{id, v[1], 2}, 0)
+	i.reannouncer.schedule(Tap{id, v[1], 2}, 0)
 	if _, err := i.Accept(t.Context(), Tap{id, v[2], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Fatal(err)
 	}
-	if _, still := i.chaser.open[id]; !still {
+	if _, still := i.reannouncer.open[id]; !still {
 		t.Error("round 2 was to be followed up, and a tap on round 1 ended that")
 	}
 }
@@ -60,10 +60,10 @@ func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 func TestOlderRoundDoesNotReplaceTheChase(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
-	c := newChaser(r, nil, quiet)
-	c.chase(Tap{r.d.ID, ann, 2}, chaseEvery)
-	c.chase(Tap{r.d.ID, bob, 1}, 0)
-	c.followAll(t.Context(), time.Now().Add(2*chaseEvery))
+	c := newReannouncer(r, nil, quiet)
+	c.schedule(Tap{r.d.ID, ann, 2}, followUpRetry)
+	c.schedule(Tap{r.d.ID, bob, 1}, 0)
+	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
 	if !slices.Contains(r.announced, 2) {
 		t.Errorf("announced in rounds %v: those who were turned away in round 2 are not told", r.announced)
 	}

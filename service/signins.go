@@ -64,43 +64,43 @@ func UsualSignInLimits() SignInLimits {
 }
 
 const (
-	// strangers is how many addresses have a bucket of their own. One whose bucket is dropped starts with a full one; the
+	// maxAddresses is how many addresses have a bucket of their own. One whose bucket is dropped starts with a full one; the
 	// bucket of all holds.
-	strangers = 4096
-	// tellEvery is how often the log has a line about failures, and auditEvery how often the audit has entries.
-	tellEvery  = 2 * time.Second
-	auditEvery = time.Minute
-	// toldApart and auditedApart are how many addresses a line counts, and how many entries there are a time. What else
+	maxAddresses = 4096
+	// logInterval is how often the log has a line about failures, and auditEvery how often the audit has entries.
+	logInterval   = 2 * time.Second
+	auditInterval = time.Minute
+	// maxLoggedAddresses and auditedApart are how many addresses a line counts, and how many entries there are a time. What else
 	// there is counts as others.
-	toldApart    = 1024
-	auditedApart = 16
-	// noteTime is what the audit's entries may take.
-	noteTime = 5 * time.Second
+	maxLoggedAddresses  = 1024
+	maxAuditedAddresses = 16
+	// auditTimeout is what the audit's entries may take.
+	auditTimeout = 5 * time.Second
 )
 
 // SignIns bounds how often sign-ins may fail at this instance, by address and in all, counts them, and tells the log and the
 // audit of those that fail: in sums, so that whoever tries many fills neither. Safe for concurrent use. Run must be running.
 type SignIns struct {
-	store  SignInStore
-	count  SignInCounter
-	log    *slog.Logger
-	now    func() time.Time
-	keys   *bucketsOf
-	tokens *bucketsOf
-	told   *refusals
-	noted  *refusals
+	store   SignInStore
+	counter SignInCounter
+	log     *slog.Logger
+	now     func() time.Time
+	keys    *addressBuckets
+	tokens  *addressBuckets
+	logged  *failureSums
+	audited *failureSums
 }
 
 // NewSignIns returns SignIns that tell store and count, both nil where nobody wants to hear.
 func NewSignIns(l SignInLimits, store SignInStore, count SignInCounter, now func() time.Time, log *slog.Logger) *SignIns {
 	return &SignIns{
-		store: store, count: count, now: now, log: log,
-		keys: newBuckets(l.KeyByAddress, l.KeyInAll), tokens: newBuckets(l.TokenByAddress, l.TokenInAll),
-		told: newRefusals(toldApart), noted: newRefusals(auditedApart),
+		store: store, counter: count, now: now, log: log,
+		keys: newAddressBuckets(l.KeyByAddress, l.KeyInAll), tokens: newAddressBuckets(l.TokenByAddress, l.TokenInAll),
+		logged: newFailureSums(maxLoggedAddresses), audited: newFailureSums(maxAuditedAddresses),
 	}
 }
 
-func (s *SignIns) at(d Door) *bucketsOf {
+func (s *SignIns) buckets(d Door) *addressBuckets {
 	if d == DoorToken {
 		return s.tokens
 	}
@@ -110,48 +110,48 @@ func (s *SignIns) at(d Door) *bucketsOf {
 // Enter takes what a failure at the door costs, before anybody knows how it ends. ok is false where there is nothing left to
 // take, and wait how long that lasts.
 func (s *SignIns) Enter(d Door, address string) (wait time.Duration, ok bool) {
-	return s.at(d).take(address, s.now())
+	return s.buckets(d).reserve(address, s.now())
 }
 
 // Back gives back what Enter took: there was no failure.
-func (s *SignIns) Back(d Door, address string) { s.at(d).back(address) }
+func (s *SignIns) Back(d Door, address string) { s.buckets(d).refund(address) }
 
 // Done takes note of what came of a sign-in.
 func (s *SignIns) Done(d Door, address string, r SignInResult) {
-	if s.count != nil {
-		s.count.CountSignIn(d, r)
+	if s.counter != nil {
+		s.counter.CountSignIn(d, r)
 	}
 	if r == SignInOK {
 		return
 	}
-	s.told.add(d, address, r)
+	s.logged.add(d, address, r)
 	if s.store != nil {
-		s.noted.add(d, address, r)
+		s.audited.add(d, address, r)
 	}
 }
 
 // Run tells of failures until ctx ends, and then of those that are left.
 func (s *SignIns) Run(ctx context.Context) {
-	tell, note := time.NewTicker(tellEvery), time.NewTicker(auditEvery)
+	tell, note := time.NewTicker(logInterval), time.NewTicker(auditInterval)
 	defer tell.Stop()
 	defer note.Stop()
 	for {
 		select {
 		case <-tell.C:
-			s.tell()
+			s.logFailures()
 		case <-note.C:
-			s.note(ctx)
+			s.auditFailures(ctx)
 		case <-ctx.Done():
-			s.tell()
-			s.note(context.WithoutCancel(ctx))
+			s.logFailures()
+			s.auditFailures(context.WithoutCancel(ctx))
 			return
 		}
 	}
 }
 
-// tell logs what has failed since the last time, in one line.
-func (s *SignIns) tell() {
-	all := s.told.take()
+// logFailures logs what has failed since the last time, in one line.
+func (s *SignIns) logFailures() {
+	all := s.logged.drain()
 	if len(all) == 0 {
 		return
 	}
@@ -167,43 +167,43 @@ func (s *SignIns) tell() {
 		"most_from", most.Address, "its_failed", most.Failed, "its_limited", most.Limited, "its_doors", fmt.Sprint(most.Doors))
 }
 
-// note has the audit keep what has failed since the last time.
-func (s *SignIns) note(ctx context.Context) {
-	all := s.noted.take()
+// auditFailures has the audit keep what has failed since the last time.
+func (s *SignIns) auditFailures(ctx context.Context) {
+	all := s.audited.drain()
 	if len(all) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, noteTime)
+	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	defer cancel()
 	if err := s.store.NoteRefusals(ctx, all); err != nil {
 		s.log.Warn("failed sign-ins are not in the audit, only counted", "addresses", len(all), "error", err)
 	}
 }
 
-// refusals are sums of failures by address, so many apart and the rest together.
-type refusals struct {
-	apart int
-	mu    sync.Mutex
-	of    map[string]*dispatch.Refusals
+// failureSums are sums of failures by address, so many apart and the rest together.
+type failureSums struct {
+	limit     int
+	mu        sync.Mutex
+	byAddress map[string]*dispatch.Refusals
 }
 
 // otherAddresses is the sum of all that are not told apart.
 const otherAddresses = "others"
 
-func newRefusals(apart int) *refusals {
-	return &refusals{apart: apart, of: map[string]*dispatch.Refusals{}}
+func newFailureSums(apart int) *failureSums {
+	return &failureSums{limit: apart, byAddress: map[string]*dispatch.Refusals{}}
 }
 
-func (r *refusals) add(d Door, address string, result SignInResult) {
+func (r *failureSums) add(d Door, address string, result SignInResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of[address] == nil && len(r.of) >= r.apart {
+	if r.byAddress[address] == nil && len(r.byAddress) >= r.limit {
 		address = otherAddresses
 	}
-	sum := r.of[address]
+	sum := r.byAddress[address]
 	if sum == nil {
 		sum = &dispatch.Refusals{Address: address, Doors: map[string]int{}}
-		r.of[address] = sum
+		r.byAddress[address] = sum
 	}
 	sum.Doors[string(d)]++
 	if result == SignInLimited {
@@ -213,24 +213,24 @@ func (r *refusals) add(d Door, address string, result SignInResult) {
 	}
 }
 
-func (r *refusals) take() []dispatch.Refusals {
+func (r *failureSums) drain() []dispatch.Refusals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]dispatch.Refusals, 0, len(r.of))
-	for _, sum := range r.of {
+	all := make([]dispatch.Refusals, 0, len(r.byAddress))
+	for _, sum := range r.byAddress {
 		all = append(all, *sum)
 	}
-	r.of = map[string]*dispatch.Refusals{}
+	r.byAddress = map[string]*dispatch.Refusals{}
 	return all
 }
 
-// bucketsOf are a bucket for each of the addresses seen last, and one for all. rate.Limiter would not do: what is taken from
+// addressBuckets are a bucket for each of the addresses seen last, and one for all. rate.Limiter would not do: what is taken from
 // it and given back is lost where somebody else has taken something meanwhile.
-type bucketsOf struct {
-	mu       sync.Mutex
-	each, in Allowance
-	by       *lru.Cache[string, *bucket]
-	all      bucket
+type addressBuckets struct {
+	mu                  sync.Mutex
+	perAddress, overall Allowance
+	byAddress           *lru.Cache[string, *bucket]
+	total               bucket
 }
 
 type bucket struct {
@@ -238,39 +238,39 @@ type bucket struct {
 	at   time.Time
 }
 
-func newBuckets(each, in Allowance) *bucketsOf {
-	by, err := lru.New[string, *bucket](strangers)
+func newAddressBuckets(each, in Allowance) *addressBuckets {
+	by, err := lru.New[string, *bucket](maxAddresses)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return &bucketsOf{each: each, in: in, by: by}
+	return &addressBuckets{perAddress: each, overall: in, byAddress: by}
 }
 
-// take takes a token of the address and one of all, or none.
-func (b *bucketsOf) take(address string, now time.Time) (wait time.Duration, ok bool) {
+// reserve takes a token of the address and one of all, or none.
+func (b *addressBuckets) reserve(address string, now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own, known := b.by.Get(address)
+	own, known := b.byAddress.Get(address)
 	if !known {
 		own = &bucket{}
-		b.by.Add(address, own)
+		b.byAddress.Add(address, own)
 	}
-	wait = max(own.wait(b.each, now), b.all.wait(b.in, now))
+	wait = max(own.wait(b.perAddress, now), b.total.wait(b.overall, now))
 	if wait > 0 {
 		return wait, false
 	}
 	own.used++
-	b.all.used++
+	b.total.used++
 	return 0, true
 }
 
-func (b *bucketsOf) back(address string) {
+func (b *addressBuckets) refund(address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if own, known := b.by.Peek(address); known {
+	if own, known := b.byAddress.Peek(address); known {
 		own.used = max(0, own.used-1)
 	}
-	b.all.used = max(0, b.all.used-1)
+	b.total.used = max(0, b.total.used-1)
 }
 
 // wait lets the bucket fill up to now, and returns how long it has no token.

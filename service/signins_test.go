@@ -105,7 +105,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	stop()
 	s.Run(ctx) // which writes down what is left
 	entries, _, err := p.Audit(t.Context(), dispatch.AuditQuery{Actor: dispatch.AuditUnknown, Page: dispatch.Page{Limit: 200}})
-	if err != nil || len(entries) != auditedApart+1 {
+	if err != nil || len(entries) != maxAuditedAddresses+1 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
 	sums := map[string]int{}
@@ -127,15 +127,15 @@ func TestTheAuditOfFailures(t *testing.T) {
 		t.Errorf("%v, want %s", sums, want)
 	}
 	log.take()
-	s.note(t.Context())
-	if n := p.count("audit WHERE actor = 'unknown'"); n != auditedApart+1 {
+	s.auditFailures(t.Context())
+	if n := p.count("audit WHERE actor = 'unknown'"); n != maxAuditedAddresses+1 {
 		t.Errorf("%d entries for nothing", n)
 	}
 	if _, err := p.raw.ExecContext(t.Context(), "CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END"); err != nil {
 		t.Fatal(err)
 	}
 	s.Done(DoorKey, "198.51.100.1", SignInFailed)
-	s.note(t.Context())
+	s.auditFailures(t.Context())
 	if all := log.take(); len(all) != 1 || all[0]["level"] != "WARN" {
 		t.Errorf("what can't be written: %v", all)
 	}
@@ -148,7 +148,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	l.KeyInAll.Burst, l.TokenInAll.Burst = 1e9, 1e9
 	s, _ := newSignIns(l, p)
 	keys := NewKeys(p)
-	for i := range 3 * strangers {
+	for i := range 3 * maxAddresses {
 		address := fmt.Sprint(i)
 		for _, d := range []Door{DoorKey, DoorToken} {
 			if _, ok := s.Enter(d, address); !ok {
@@ -156,27 +156,27 @@ func TestStrangersAreBounded(t *testing.T) {
 			}
 			s.Done(d, address, SignInFailed)
 		}
-		keys.book.unknown.Add(address, time.Now())
+		keys.cache.unknown.Add(address, time.Now())
 	}
 	for what, n := range map[string]int{
-		"buckets": s.keys.by.Len() + s.tokens.by.Len(), "told": len(s.told.of), "noted": len(s.noted.of), "unknown keys": keys.book.unknown.Len(),
+		"buckets": s.keys.byAddress.Len() + s.tokens.byAddress.Len(), "told": len(s.logged.byAddress), "noted": len(s.audited.byAddress), "unknown keys": keys.cache.unknown.Len(),
 	} {
-		if n > 2*strangers || n == 0 {
+		if n > 2*maxAddresses || n == 0 {
 			t.Errorf("%d %s", n, what)
 		}
 	}
-	if len(s.told.of) != toldApart+1 || len(s.noted.of) != auditedApart+1 {
-		t.Errorf("%d told apart, %d noted", len(s.told.of), len(s.noted.of))
+	if len(s.logged.byAddress) != maxLoggedAddresses+1 || len(s.audited.byAddress) != maxAuditedAddresses+1 {
+		t.Errorf("%d told apart, %d noted", len(s.logged.byAddress), len(s.audited.byAddress))
 	}
 }
 
 // TestAllowance fills up with time, and who did not fail has used nothing.
 func TestAllowance(t *testing.T) {
 	now := time.Now()
-	b := newBuckets(Allowance{Rate: 0.5, Burst: 3}, Allowance{Rate: 10, Burst: 5})
+	b := newAddressBuckets(Allowance{Rate: 0.5, Burst: 3}, Allowance{Rate: 10, Burst: 5})
 	take := func(address string, want bool) time.Duration {
 		t.Helper()
-		wait, ok := b.take(address, now)
+		wait, ok := b.reserve(address, now)
 		if ok != want || ok == (wait > 0) {
 			t.Errorf("%s: %s, %v", address, wait, ok)
 		}
@@ -193,7 +193,7 @@ func TestAllowance(t *testing.T) {
 	if wait := take("c", false); wait != 100*time.Millisecond {
 		t.Errorf("all: wait %s", wait)
 	}
-	b.back("b")
+	b.refund("b")
 	take("c", true)
 	now = now.Add(2 * time.Second)
 	take("a", true)
@@ -205,7 +205,7 @@ func TestAllowance(t *testing.T) {
 		take("a", true)
 	}
 	take("a", false)
-	b.back("nobody")
+	b.refund("nobody")
 }
 
 // TestManyNewKeysAtTheStart are let in together, more than strangers may be: an instance that has just begun knows nobody.
@@ -249,11 +249,11 @@ func TestMoreKeysThanTheBookHas(t *testing.T) {
 		}
 	}
 	fresh := NewKeys(p)
-	fresh.book.most = 3
+	fresh.cache.limit = 3
 	if k, err := fresh.Holder(t.Context(), first, nil); err != nil || k.Name != "the oldest" {
 		t.Errorf("%+v, %v", k, err)
 	}
-	if n := len(fresh.book.hashes); n != 3 {
+	if n := len(fresh.cache.hashes); n != 3 {
 		t.Errorf("%d in the book", n)
 	}
 	if _, err := fresh.Holder(t.Context(), "nobody's", nil); err == nil {

@@ -24,19 +24,19 @@ const (
 	TokenTTL     = 30 * 24 * time.Hour
 	tokenIssuer  = "firsttap"
 	tokenPurpose = "driver"
-	// verifiedTokens bounds the cache: several times the drivers there are.
-	verifiedTokens = 16384
+	// maxVerifiedTokens bounds the cache: several times the drivers there are.
+	maxVerifiedTokens = 16384
 )
 
 // Tokens issues drivers' tokens and tells whose they are. Safe for concurrent use.
 type Tokens struct {
-	secret   []byte
-	keys     jwt.VerificationKeySet // the secret, then those that only verify
-	parser   *jwt.Parser
-	verified *lru.Cache[string, verifiedToken]
-	now      func() time.Time
-	trust    *trust       // nil where only our own tokens count
-	revoked  *Revocations // nil where nobody revokes any
+	secret      []byte
+	keys        jwt.VerificationKeySet // the secret, then those that only verify
+	parser      *jwt.Parser
+	verified    *lru.Cache[string, verifiedToken]
+	now         func() time.Time
+	firebase    *firebaseUsers // nil where only our own tokens count
+	revocations *Revocations   // nil where nobody revokes any
 }
 
 type verifiedToken struct {
@@ -53,7 +53,7 @@ type driverClaims struct {
 
 // NewTokens returns Tokens under secret. Tokens that were issued under a previous secret are good too.
 func NewTokens(secret []byte, now func() time.Time, previous ...[]byte) *Tokens {
-	verified, err := lru.New[string, verifiedToken](verifiedTokens)
+	verified, err := lru.New[string, verifiedToken](maxVerifiedTokens)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
@@ -69,7 +69,7 @@ func NewTokens(secret []byte, now func() time.Time, previous ...[]byte) *Tokens 
 }
 
 // Heed has the tokens refused that were revoked. It must be called before the first Caller.
-func (t *Tokens) Heed(revoked *Revocations) { t.revoked = revoked }
+func (t *Tokens) Heed(revoked *Revocations) { t.revocations = revoked }
 
 // Issue returns a token of the generation for the driver, and when it ends.
 func (t *Tokens) Issue(driver dispatch.DriverID, generation int) (string, time.Time, error) {
@@ -96,7 +96,7 @@ func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
 		}
 		t.verified.Add(token, v)
 	}
-	if t.revoked.ended(v.driver, v.generation) {
+	if t.revocations.isRevoked(v.driver, v.generation) {
 		return "", ErrTokenOver
 	}
 	return v.driver, nil

@@ -184,7 +184,7 @@ func TestTokenEnds(t *testing.T) {
 func TestVerifiedTokensAreBounded(t *testing.T) {
 	tokens := NewTokens(secret, (&clock{fixed}).now)
 	var first string
-	for i := range verifiedTokens + 10 {
+	for i := range maxVerifiedTokens + 10 {
 		token := with(map[string]any{"jti": fmt.Sprint(i)})
 		if i == 0 {
 			first = token
@@ -193,8 +193,8 @@ func TestVerifiedTokensAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := tokens.verified.Len(); n != verifiedTokens {
-		t.Errorf("%d are kept, want %d", n, verifiedTokens)
+	if n := tokens.verified.Len(); n != maxVerifiedTokens {
+		t.Errorf("%d are kept, want %d", n, maxVerifiedTokens)
 	}
 	if got, err := tokens.Driver(first); err != nil || got != driver {
 		t.Errorf("one that was dropped: %q, %v", got, err)

@@ -50,11 +50,11 @@ func TestWhatVerificationCosts(t *testing.T) {
 			}
 		}
 	}
-	i.verify.look(t.Context(), time.Now())
+	i.verify.verifyDue(t.Context(), time.Now())
 	if asked, about := i.looks.asked.Load(), i.looks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
 		t.Errorf("%d statements, about %d dispatches, and %d claims", asked, about, i.claims.claimed.Load()-claimed)
 	}
-	i.verify.look(t.Context(), time.Now())
+	i.verify.verifyDue(t.Context(), time.Now())
 	if i.looks.asked.Load() != 1 || i.LostClaims() != 0 {
 		t.Errorf("what was verified is verified again: %d", i.looks.asked.Load())
 	}
@@ -71,8 +71,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	for _, i := range instances {
 		looking.Go(func() {
 			for ctx.Err() == nil {
-				i.verify.everything()
-				i.verify.look(ctx, time.Now().Add(verifyAgain))
+				i.verify.verifyAll()
+				i.verify.verifyDue(ctx, time.Now().Add(reverifyAfter))
 				for p, d := range i.missed() {
 					t.Errorf("%+v was missed: %+v", p, d)
 				}
@@ -117,10 +117,10 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 }
 
-func (v *verified) missed() map[promise]doubt {
+func (v *verified) missed() map[claimKey]verification {
 	v.verify.mu.Lock()
 	defer v.verify.mu.Unlock()
-	missed := map[promise]doubt{}
+	missed := map[claimKey]verification{}
 	for p, d := range v.verify.doubts {
 		if d.missed {
 			missed[p] = d
@@ -143,7 +143,7 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	if len(i.verify.doubts) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
 		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
 	}
-	i.verify.look(t.Context(), time.Now().Add(verifyFor+time.Minute))
+	i.verify.verifyDue(t.Context(), time.Now().Add(verifyMaxAge+time.Minute))
 	if len(i.verify.doubts) != 0 {
 		t.Error("a doubt is kept for ever")
 	}
@@ -158,7 +158,7 @@ func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	i.verify.look(ctx, time.Now())
+	i.verify.verifyDue(ctx, time.Now())
 	if i.looks.asked.Load() != 1 || i.logged.Len() > 0 {
 		t.Errorf("%d looks, logged %s", i.looks.asked.Load(), i.logged)
 	}
@@ -172,14 +172,14 @@ func TestVerifierIsBounded(t *testing.T) {
 	s := newShared(t)
 	i := s.verified()
 	now := time.Now()
-	for k := range verifyMost + 100 {
+	for k := range maxVerifications + 100 {
 		i.verify.note(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
 	}
-	if n := len(i.verify.doubts); n != verifyMost {
-		t.Errorf("%d doubts, want %d", n, verifyMost)
+	if n := len(i.verify.doubts); n != maxVerifications {
+		t.Errorf("%d doubts, want %d", n, maxVerifications)
 	}
-	i.verify.look(t.Context(), now)
-	if n := i.looks.ids.Load(); n != verifyAtOnce {
-		t.Errorf("a look at %d dispatches, want %d", n, verifyAtOnce)
+	i.verify.verifyDue(t.Context(), now)
+	if n := i.looks.ids.Load(); n != verifyBatch {
+		t.Errorf("a look at %d dispatches, want %d", n, verifyBatch)
 	}
 }

@@ -50,8 +50,8 @@ func (s *shared) verified() *verified {
 // look has the verifier look, so much later than the last time that whatever is noted is due.
 func (v *verified) look(t testing.TB) {
 	t.Helper()
-	v.clock = v.clock.Add(10 * verifyAgain)
-	v.verify.look(t.Context(), v.clock)
+	v.clock = v.clock.Add(10 * reverifyAfter)
+	v.verify.verifyDue(t.Context(), v.clock)
 }
 
 func (v *verified) twice(t testing.TB) {
@@ -62,11 +62,11 @@ func (v *verified) twice(t testing.TB) {
 
 // old makes what the instance knows of the dispatch old enough to be verified with the next tap.
 func (v *verified) old(id dispatch.ID) {
-	v.gate.mu.Lock()
-	defer v.gate.mu.Unlock()
-	if f, ok := v.gate.taken.Peek(id); ok {
-		f.verify = time.Time{}
-		v.gate.taken.Add(id, f)
+	v.inflight.mu.Lock()
+	defer v.inflight.mu.Unlock()
+	if f, ok := v.inflight.taken.Peek(id); ok {
+		f.verifyAt = time.Time{}
+		v.inflight.taken.Add(id, f)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestTwoDriversWereTold(t *testing.T) {
 			}
 		},
 		"by the backoffice on an instance that knows it by the marker alone": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
-			i.gate.forget(id)
+			i.inflight.forget(id)
 			d, err := s.Dispatch(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
@@ -317,7 +317,7 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	if _, err := s.raw.ExecContext(t.Context(), "UPDATE events SET at = at - 60000000"); err != nil {
 		t.Fatal(err)
 	}
-	two.chaser.followAll(t.Context(), time.Now().Add(time.Minute))
+	two.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
 	if n := s.count("events WHERE reason_code = 'CLAIM_FAILED'"); n != 2 {
 		t.Errorf("announced %d times", n)
 	}
@@ -328,7 +328,7 @@ type slowly struct{ answered, askedAgain time.Time }
 
 func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
 	if h.answered.IsZero() {
-		time.Sleep(verifyEvery * 3 / 2)
+		time.Sleep(verifyInterval * 3 / 2)
 		h.answered = time.Now()
 		return nil, nil
 	}
@@ -339,14 +339,14 @@ func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]
 // TestLooksAreApart, also when the first was slow: a server that has just become the primary has time to apply what it has.
 func TestLooksAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newVerifier(nil, nil, newGate(), newChaser(nil, nil, quiet), quiet)
+		v := newVerifier(nil, nil, newInflight(), newReannouncer(nil, nil, quiet), quiet)
 		h := &slowly{}
 		v.holders = h
 		v.note("dsp_1", holder{"drv_1", 1}, time.Now())
-		ctx, stop := context.WithTimeout(t.Context(), 10*verifyEvery)
+		ctx, stop := context.WithTimeout(t.Context(), 10*verifyInterval)
 		defer stop()
 		v.run(ctx)
-		if h.askedAgain.Sub(h.answered) < verifyPause || v.lost.Load() != 0 || len(v.doubts) != 0 {
+		if h.askedAgain.Sub(h.answered) < verifyGap || v.lost.Load() != 0 || len(v.doubts) != 0 {
 			t.Errorf("asked again %s after the answer, %d lost", h.askedAgain.Sub(h.answered), v.lost.Load())
 		}
 	})

@@ -27,15 +27,15 @@ type WorkStore interface {
 
 // Work is what drivers see and do besides accepting.
 type Work struct {
-	store   WorkStore
-	taps    *Acceptor
-	now     func() time.Time
-	limited func(dispatch.DriverID, dispatch.ID)
+	store    WorkStore
+	acceptor *Acceptor
+	now      func() time.Time
+	limited  func(dispatch.DriverID, dispatch.ID)
 }
 
 // NewWork returns the drivers' use cases. taps hears of claims that end.
 func NewWork(store WorkStore, taps *Acceptor, now func() time.Time) *Work {
-	return &Work{store: store, taps: taps, now: now, limited: func(dispatch.DriverID, dispatch.ID) {}}
+	return &Work{store: store, acceptor: taps, now: now, limited: func(dispatch.DriverID, dispatch.ID) {}}
 }
 
 // OnLimited has limited called with each withdrawal that is refused because there were too many. Call it before the first.
@@ -62,21 +62,21 @@ func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.I
 		return events, nil
 	})
 	if errors.Is(err, dispatch.ErrNotYours) || errors.Is(err, dispatch.ErrOfferStale) {
-		return w.withdrawn(ctx, me, id, round, err)
+		return w.repeatedWithdrawal(ctx, me, id, round, err)
 	}
 	if errors.Is(err, dispatch.ErrTooOften) {
 		w.limited(me, id)
 	}
 	if ended != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
 		// If it was not withdrawn after all, the next tap hears so from the database.
-		w.taps.Ended(ctx, id, *ended)
+		w.acceptor.markEnded(ctx, id, *ended)
 	}
 	return d, err
 }
 
-// withdrawn answers a withdrawal by one who does not have the dispatch in that round: a repeated one is answered as the
+// repeatedWithdrawal answers a withdrawal by one who does not have the dispatch in that round: a repeated one is answered as the
 // first, any other with refused.
-func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
+func (w *Work) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
 	var past *dispatch.PastClaim
 	var err error
 	if round == 0 {
@@ -93,7 +93,7 @@ func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.
 	}
 	if err == nil {
 		// The first withdrawal may have ended before it could say so.
-		w.taps.Ended(ctx, id, past.Claim)
+		w.acceptor.markEnded(ctx, id, past.Claim)
 	}
 	return d, err
 }
@@ -101,7 +101,7 @@ func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.
 // Start begins the work on the driver's dispatch. Errors as of Withdraw, and ErrNotEligible while the driver is suspended.
 func (w *Work) Start(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
 	d, err := w.store.UpdateAs(ctx, id, me, (*dispatch.Dispatch).Start)
-	return w.advanced(ctx, me, id, d, err)
+	return w.hideUnseen(ctx, me, id, d, err)
 }
 
 // Complete ends the work on the driver's dispatch. Errors as of Withdraw.
@@ -109,11 +109,11 @@ func (w *Work) Complete(ctx context.Context, me dispatch.DriverID, id dispatch.I
 	d, err := w.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Complete(me, now)
 	})
-	return w.advanced(ctx, me, id, d, err)
+	return w.hideUnseen(ctx, me, id, d, err)
 }
 
-// advanced answers a step by one who does not have the dispatch with ErrNotFound where they may not see it.
-func (w *Work) advanced(ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error) (dispatch.Dispatch, error) {
+// hideUnseen answers a step by one who does not have the dispatch with ErrNotFound where they may not see it.
+func (w *Work) hideUnseen(ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error) (dispatch.Dispatch, error) {
 	if !errors.Is(err, dispatch.ErrNotYours) {
 		return d, err
 	}
@@ -168,12 +168,12 @@ func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 // tap, it waits for the taps that are still to be written, here and elsewhere: PENDING where ctx ends first. ErrNotFound
 // as of See.
 func (w *Work) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Receipt, error) {
-	written := w.taps.written(ctx)
+	written := w.acceptor.written(ctx)
 	r, untapped, err := w.receipt(ctx, me, id)
 	if err != nil || !untapped {
 		return r, err
 	}
-	if !written || !w.taps.writtenElsewhere(ctx) {
+	if !written || !w.acceptor.writtenElsewhere(ctx) {
 		return dispatch.Receipt{Outcome: dispatch.Undecided, Round: r.Round}, nil
 	}
 	r, _, err = w.receipt(ctx, me, id)

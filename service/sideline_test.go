@@ -137,7 +137,7 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 	if p.holder(d.ID) != on {
 		t.Error("the honest driver does not have it")
 	}
-	if a.gate.isAside(on) || !a.gate.isAside(off) {
+	if a.inflight.isSidelined(on) || !a.inflight.isSidelined(off) {
 		t.Error("the eligible driver is set aside, or the one who is off duty is not")
 	}
 }
@@ -176,9 +176,9 @@ func TestSetAsideIsNoVerdict(t *testing.T) {
 
 func TestSetAsideForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
+		g := newInflight()
 		tap := Tap{aJob, ann, 1}
-		if !g.setAside(ann) || g.setAside(ann) {
+		if !g.sideline(ann) || g.sideline(ann) {
 			t.Error("the first time is new, the second is not")
 		}
 		f := mustEnter(t, g, tap)
@@ -187,21 +187,21 @@ func TestSetAsideForAWhile(t *testing.T) {
 		}
 		other := mustEnter(t, g, Tap{aJob, bob, 1}) // as if ann had not tapped
 		mustRefuse(t, g, Tap{aJob, cyd, 1}, false)
-		g.leave(tap, f, result{})
+		g.finish(tap, f, result{})
 		mustRefuse(t, g, tap, false) // bob is being decided about
-		g.leave(Tap{aJob, bob, 1}, other, result{})
-		time.Sleep(asideFor)
+		g.finish(Tap{aJob, bob, 1}, other, result{})
+		time.Sleep(sidelinedFor)
 		f = mustEnter(t, g, tap)
 		mustRefuse(t, g, Tap{aJob, bob, 1}, false)
-		g.leave(tap, f, result{})
+		g.finish(tap, f, result{})
 		if len(g.flights) != 0 {
 			t.Errorf("%d flights are left", len(g.flights))
 		}
-		for i := range asideSize + 10 {
-			g.setAside(dispatch.DriverID(fmt.Sprint(i)))
+		for i := range maxSidelined + 10 {
+			g.sideline(dispatch.DriverID(fmt.Sprint(i)))
 		}
-		if n := g.aside.Len(); n != asideSize {
-			t.Errorf("%d are remembered, want %d", n, asideSize)
+		if n := g.sidelined.Len(); n != maxSidelined {
+			t.Errorf("%d are remembered, want %d", n, maxSidelined)
 		}
 	})
 }
@@ -216,19 +216,19 @@ func TestAFewAsideAtATime(t *testing.T) {
 		answers := make(chan error, 10)
 		for i := range 5 {
 			v := dispatch.DriverID(fmt.Sprint("drv_", i))
-			a.gate.setAside(v)
+			a.inflight.sideline(v)
 			go func() {
 				_, err := a.Accept(t.Context(), Tap{r.d.ID, v, 1})
 				answers <- err
 			}()
 		}
 		synctest.Wait()
-		if n := len(claims.entered); n != asidePlaces {
-			t.Errorf("%d are decided at a time, want %d", n, asidePlaces)
+		if n := len(claims.entered); n != sidelinedSlots {
+			t.Errorf("%d are decided at a time, want %d", n, sidelinedSlots)
 		}
 		go a.Accept(t.Context(), Tap{r.d.ID, ann, 1})
 		synctest.Wait()
-		if n := len(claims.entered); n != asidePlaces+1 {
+		if n := len(claims.entered); n != sidelinedSlots+1 {
 			t.Error("who is not set aside waits for those who are")
 		}
 		close(claims.release)
@@ -241,7 +241,7 @@ func TestAFewAsideAtATime(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if won > 1 || claims.claimed.Load() != asidePlaces+1 {
+		if won > 1 || claims.claimed.Load() != sidelinedSlots+1 {
 			t.Errorf("%d won, %d were decided: who waited knows by now that it is taken", won, claims.claimed.Load())
 		}
 	})
@@ -251,10 +251,10 @@ func TestNoPlaceAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		a := NewAcceptor(r, nil, time.Second, quiet)
-		for range asidePlaces {
-			a.places <- struct{}{}
+		for range sidelinedSlots {
+			a.slots <- struct{}{}
 		}
-		a.gate.setAside(ann)
+		a.inflight.sideline(ann)
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); !errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
 		}
@@ -283,9 +283,9 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	}
 	vain(Tap{id, off, 1}, Tap{id, v[0], 1})
 	vain(Tap{id, v[1], madeUp}, Tap{id, v[2], madeUp})
-	a.chaser.chase(Tap{id, v[2], madeUp}, 0) // as when it was turned away by another instance's lock
+	a.reannouncer.schedule(Tap{id, v[2], madeUp}, 0) // as when it was turned away by another instance's lock
 	for range 3 {
-		a.chaser.followAll(t.Context(), time.Now().Add(time.Minute))
+		a.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
 	}
 	if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
 		t.Errorf("told again %d times, want once", n)
@@ -294,29 +294,29 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 
 // TestOneDriverCannotFillTheChase: a driver who makes dispatches and rounds up leaves room for others.
 func TestOneDriverCannotFillTheChase(t *testing.T) {
-	c := newChaser(newRow(), nil, quiet)
+	c := newReannouncer(newRow(), nil, quiet)
 	id := dispatch.NewID(time.Now())
-	c.chase(Tap{id, bob, 1}, time.Hour)
-	for i := range chaseMost + 10 {
-		c.chase(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
-		c.chase(Tap{id, ann, i + 2}, time.Hour)
+	c.schedule(Tap{id, bob, 1}, time.Hour)
+	for i := range maxFollowUps + 10 {
+		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
+		c.schedule(Tap{id, ann, i + 2}, time.Hour)
 	}
-	if c.size != chaseMine+1 {
-		t.Errorf("%d are open, want %d", c.size, chaseMine+1)
+	if c.size != maxFollowUpsPerDriver+1 {
+		t.Errorf("%d are open, want %d", c.size, maxFollowUpsPerDriver+1)
 	}
 	if _, there := c.open[id][1]; !there {
 		t.Error("the true round is gone")
 	}
 	other := dispatch.NewID(time.Now())
-	c.chase(Tap{other, cyd, 1}, time.Hour)
-	c.chase(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room, cyd was turned away too
-	if len(c.open[other]) != 1 || c.mine[cyd] != 2 {
-		t.Errorf("no room for another: %v", c.mine)
+	c.schedule(Tap{other, cyd, 1}, time.Hour)
+	c.schedule(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room, cyd was turned away too
+	if len(c.open[other]) != 1 || c.perDriver[cyd] != 2 {
+		t.Errorf("no room for another: %v", c.perDriver)
 	}
-	c.settle(id, chaseMost*2)
-	c.followAll(t.Context(), time.Now().Add(time.Hour))
-	if c.size != 0 || len(c.open) != 0 || len(c.mine) != 0 {
-		t.Errorf("when all is over, %d are counted, %d open, %v", c.size, len(c.open), c.mine)
+	c.resolve(id, maxFollowUps*2)
+	c.checkDue(t.Context(), time.Now().Add(time.Hour))
+	if c.size != 0 || len(c.open) != 0 || len(c.perDriver) != 0 {
+		t.Errorf("when all is over, %d are counted, %d open, %v", c.size, len(c.open), c.perDriver)
 	}
 }
 
@@ -329,8 +329,8 @@ func TestToldOnceByAll(t *testing.T) {
 		for range 3 {
 			a := NewAcceptor(p, nil, time.Second, quiet)
 			running(t, a)
-			a.chaser.chase(Tap{id, v[0], 1}, 0)
-			a.chaser.chase(Tap{id, v[1], noRound}, chaseEvery)
+			a.reannouncer.schedule(Tap{id, v[0], 1}, 0)
+			a.reannouncer.schedule(Tap{id, v[1], noRound}, followUpRetry)
 		}
 		pass(5 * time.Minute)
 		if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {

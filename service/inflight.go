@@ -10,25 +10,25 @@ import (
 	"firsttap/dispatch"
 )
 
-// gate turns taps away without asking anyone: those on a dispatch that this process is deciding about for another
+// inflight turns taps away without asking anyone: those on a dispatch that this process is deciding about for another
 // driver, and those on a round that this process knows to be taken.
 //
 // Both are kept by round. A tap on a newer round than the gate knows passes.
-type gate struct {
+type inflight struct {
 	mu      sync.Mutex
 	verify  *verifier // hears of facts that are to be verified; may be nil
 	flights map[flightKey]*flight
-	taken   *simplelru.LRU[dispatch.ID, fact]
-	// aside are the drivers who turn nobody away, and until when.
-	aside *simplelru.LRU[dispatch.DriverID, time.Time]
+	taken   *simplelru.LRU[dispatch.ID, takenFact]
+	// sidelined are the drivers who turn nobody away, and until when.
+	sidelined *simplelru.LRU[dispatch.DriverID, time.Time]
 }
 
 // flightKey is what one decision is about. Taps that name no round are decided apart from those that do.
 type flightKey struct {
 	dispatch dispatch.ID
 	round    int
-	// aside is the driver of a decision that turns nobody away, "" for any other.
-	aside dispatch.DriverID
+	// sidelined is the driver of a decision that turns nobody away, "" for any other.
+	sidelined dispatch.DriverID
 }
 
 // holder is a committed fact: who has the dispatch, and in which round.
@@ -37,12 +37,12 @@ type holder struct {
 	round  int
 }
 
-// fact is a holder for as long as it is believed: another instance may have reopened or canceled the dispatch.
-type fact struct {
+// takenFact is a holder for as long as it is believed: another instance may have reopened or canceled the dispatch.
+type takenFact struct {
 	holder
-	until time.Time
-	// verify is from when on the next tap that is refused by it has it verified.
-	verify time.Time
+	expires time.Time
+	// verifyAt is from when on the next tap that is refused by it has it verified.
+	verifyAt time.Time
 }
 
 // flight is a decision under way.
@@ -62,36 +62,36 @@ type result struct {
 	err        error
 }
 
-// takenSize bounds the memory of what is taken; what is forgotten is asked of Redis or the database again.
-const takenSize = 16384
+// maxTaken bounds the memory of what is taken; what is forgotten is asked of Redis or the database again.
+const maxTaken = 16384
 
-// turnedAwayKept bounds how many of those who were turned away are known by name.
-const turnedAwayKept = 8
+// maxTurnedAway bounds how many of those who were turned away are known by name.
+const maxTurnedAway = 8
 
-func newGate() *gate {
-	taken, err := simplelru.NewLRU[dispatch.ID, fact](takenSize, nil)
+func newInflight() *inflight {
+	taken, err := simplelru.NewLRU[dispatch.ID, takenFact](maxTaken, nil)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	aside, err := simplelru.NewLRU[dispatch.DriverID, time.Time](asideSize, nil)
+	aside, err := simplelru.NewLRU[dispatch.DriverID, time.Time](maxSidelined, nil)
 	if err != nil {
 		panic(err)
 	}
-	return &gate{flights: map[flightKey]*flight{}, taken: taken, aside: aside}
+	return &inflight{flights: map[flightKey]*flight{}, taken: taken, sidelined: aside}
 }
 
 // enter lets a tap in, which then leads the flight and must call leave, or returns the same driver's flight to wait
 // for, or a TakenError.
-func (g *gate) enter(tap Tap) (f *flight, leads bool, err error) {
+func (g *inflight) enter(tap Tap) (f *flight, leads bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.refuse(tap); err != nil {
+	if err := g.refuseTaken(tap); err != nil {
 		return nil, false, err
 	}
 	key := flightKey{dispatch: tap.Dispatch, round: tap.Round}
 	f, ok := g.flights[key]
-	if !ok && g.isAside(tap.Driver) {
-		key.aside = tap.Driver
+	if !ok && g.isSidelined(tap.Driver) {
+		key.sidelined = tap.Driver
 		f, ok = g.flights[key]
 	}
 	switch {
@@ -102,25 +102,25 @@ func (g *gate) enter(tap Tap) (f *flight, leads bool, err error) {
 	case f.driver == tap.Driver:
 		return f, false, nil
 	}
-	if len(f.turnedAway) < turnedAwayKept && !slices.Contains(f.turnedAway, tap.Driver) {
+	if len(f.turnedAway) < maxTurnedAway && !slices.Contains(f.turnedAway, tap.Driver) {
 		f.turnedAway = append(f.turnedAway, tap.Driver)
 	}
 	return nil, false, &dispatch.TakenError{}
 }
 
-// refuse returns a TakenError if the tap's round is known to be another driver's. g.mu is held.
-func (g *gate) refuse(tap Tap) error {
+// refuseTaken returns a TakenError if the tap's round is known to be another driver's. g.mu is held.
+func (g *inflight) refuseTaken(tap Tap) error {
 	// Without a round the tap may be on a later one than is known here: another instance may have reopened it.
 	if h, ok := g.taken.Get(tap.Dispatch); ok && tap.Round != 0 && tap.Round <= h.round && h.driver != tap.Driver &&
-		time.Now().Before(h.until) {
-		g.doubt(tap.Dispatch, h)
+		time.Now().Before(h.expires) {
+		g.scheduleVerification(tap.Dispatch, h)
 		return &dispatch.TakenError{Final: true}
 	}
 	return nil
 }
 
-// leave ends the flight with r and reports whether another driver was turned away meanwhile.
-func (g *gate) leave(_ Tap, f *flight, r result) (turnedAway bool) {
+// finish ends the flight with r and reports whether another driver was turned away meanwhile.
+func (g *inflight) finish(_ Tap, f *flight, r result) (turnedAway bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.flights, f.key)
@@ -129,19 +129,19 @@ func (g *gate) leave(_ Tap, f *flight, r result) (turnedAway bool) {
 	return len(f.turnedAway) > 0
 }
 
-// doubt has a fact verified that is not fresh, now and then. g.mu is held.
-func (g *gate) doubt(id dispatch.ID, h fact) {
+// scheduleVerification has a fact verified that is not fresh, now and then. g.mu is held.
+func (g *inflight) scheduleVerification(id dispatch.ID, h takenFact) {
 	now := time.Now()
-	if now.Before(h.verify) {
+	if now.Before(h.verifyAt) {
 		return
 	}
 	g.verify.note(id, h.holder, now)
-	h.verify = now.Add(verifyAgain)
+	h.verifyAt = now.Add(reverifyAfter)
 	g.taken.Add(id, h)
 }
 
-// know remembers a committed fact, unless a newer round is known. Of two that can't both be true the other is verified.
-func (g *gate) know(id dispatch.ID, h holder) {
+// rememberTaken remembers a committed fact, unless a newer round is known. Of two that can't both be true the other is verified.
+func (g *inflight) rememberTaken(id dispatch.ID, h holder) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -150,13 +150,13 @@ func (g *gate) know(id dispatch.ID, h holder) {
 		g.verify.note(id, old.holder, now)
 	}
 	if !ok || old.round <= h.round {
-		g.taken.Add(id, fact{h, now.Add(markerTTL), now.Add(verifyAfter)})
+		g.taken.Add(id, takenFact{h, now.Add(markerTTL), now.Add(verifyAfter)})
 	}
 }
 
-// hear remembers what a marker says, which may have outlived the claim: what is known otherwise of the same round stays, and
+// rememberMarker remembers what a marker says, which may have outlived the claim: what is known otherwise of the same round stays, and
 // the marker is verified.
-func (g *gate) hear(id dispatch.ID, h holder) {
+func (g *inflight) rememberMarker(id dispatch.ID, h holder) {
 	g.mu.Lock()
 	old, ok := g.taken.Peek(id)
 	g.mu.Unlock()
@@ -164,23 +164,23 @@ func (g *gate) hear(id dispatch.ID, h holder) {
 		g.verify.note(id, h, time.Now())
 		return
 	}
-	g.know(id, h)
+	g.rememberTaken(id, h)
 }
 
-// each calls f with every fact that was learned after since, believed still or not.
-func (g *gate) each(since time.Time, f func(dispatch.ID, holder)) {
+// eachTaken calls f with every fact that was learned after since, believed still or not.
+func (g *inflight) eachTaken(since time.Time, f func(dispatch.ID, holder)) {
 	g.mu.Lock()
 	ids, facts := g.taken.Keys(), g.taken.Values()
 	g.mu.Unlock()
 	for i, id := range ids {
-		if facts[i].until.After(since.Add(markerTTL)) {
+		if facts[i].expires.After(since.Add(markerTTL)) {
 			f(id, facts[i].holder)
 		}
 	}
 }
 
 // forgetHolder drops what is known, if it is that.
-func (g *gate) forgetHolder(id dispatch.ID, h holder) {
+func (g *inflight) forgetHolder(id dispatch.ID, h holder) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if old, ok := g.taken.Peek(id); ok && old.holder == h {
@@ -189,7 +189,7 @@ func (g *gate) forgetHolder(id dispatch.ID, h holder) {
 }
 
 // forget drops what is known, because the dispatch is open again.
-func (g *gate) forget(id dispatch.ID) {
+func (g *inflight) forget(id dispatch.ID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.taken.Remove(id)

@@ -18,7 +18,7 @@ const (
 )
 
 // mustEnter fails the test unless the tap is let in and leads.
-func mustEnter(t *testing.T, g *gate, tap Tap) *flight {
+func mustEnter(t *testing.T, g *inflight, tap Tap) *flight {
 	t.Helper()
 	f, leads, err := g.enter(tap)
 	if err != nil || !leads || f == nil {
@@ -28,7 +28,7 @@ func mustEnter(t *testing.T, g *gate, tap Tap) *flight {
 }
 
 // mustRefuse fails the test unless the tap is refused, with that finality.
-func mustRefuse(t *testing.T, g *gate, tap Tap, final bool) {
+func mustRefuse(t *testing.T, g *inflight, tap Tap, final bool) {
 	t.Helper()
 	f, leads, err := g.enter(tap)
 	var taken *dispatch.TakenError
@@ -38,7 +38,7 @@ func mustRefuse(t *testing.T, g *gate, tap Tap, final bool) {
 }
 
 func TestGateLetsOneThrough(t *testing.T) {
-	g := newGate()
+	g := newInflight()
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
 	mustRefuse(t, g, Tap{aJob, bob, 1}, false)
@@ -49,7 +49,7 @@ func TestGateLetsOneThrough(t *testing.T) {
 	newer := mustEnter(t, g, Tap{aJob, bob, 2})    // and so is another round
 	any := mustEnter(t, g, Tap{aJob, cyd, noRound})
 
-	if !g.leave(tap, f, result{err: dispatch.ErrNotEligible}) {
+	if !g.finish(tap, f, result{err: dispatch.ErrNotEligible}) {
 		t.Error("bob was turned away, and leave does not say so")
 	}
 	select {
@@ -58,8 +58,8 @@ func TestGateLetsOneThrough(t *testing.T) {
 		t.Error("those who wait are not told")
 	}
 	mustEnter(t, g, Tap{aJob, bob, 1}) // free again
-	if g.leave(Tap{"dsp_b", bob, 1}, other, result{}) || g.leave(Tap{aJob, bob, 2}, newer, result{}) ||
-		g.leave(Tap{aJob, cyd, noRound}, any, result{}) {
+	if g.finish(Tap{"dsp_b", bob, 1}, other, result{}) || g.finish(Tap{aJob, bob, 2}, newer, result{}) ||
+		g.finish(Tap{aJob, cyd, noRound}, any, result{}) {
 		t.Error("nobody was turned away from these")
 	}
 	if len(g.flights) != 1 {
@@ -68,20 +68,20 @@ func TestGateLetsOneThrough(t *testing.T) {
 }
 
 func TestJoiningIsNotTurningAway(t *testing.T) {
-	g := newGate()
+	g := newInflight()
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
 	if _, _, err := g.enter(tap); err != nil {
 		t.Fatal(err)
 	}
-	if g.leave(tap, f, result{}) {
+	if g.finish(tap, f, result{}) {
 		t.Error("only the driver's own second tap came, and somebody was turned away")
 	}
 }
 
 func TestGateKnowsWhatIsTaken(t *testing.T) {
-	g := newGate()
-	g.know(aJob, holder{ann, 2})
+	g := newInflight()
+	g.rememberTaken(aJob, holder{ann, 2})
 	mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
 	for _, passes := range []Tap{
@@ -90,13 +90,13 @@ func TestGateKnowsWhatIsTaken(t *testing.T) {
 		{aJob, ann, 2},       // the holder gets the claim replayed
 		{"dsp_b", bob, 1},
 	} {
-		g.leave(passes, mustEnter(t, g, passes), result{})
+		g.finish(passes, mustEnter(t, g, passes), result{})
 	}
 
-	g.know(aJob, holder{bob, 1}) // late news
+	g.rememberTaken(aJob, holder{bob, 1}) // late news
 	mustRefuse(t, g, Tap{aJob, cyd, 2}, true)
 	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
-	g.know(aJob, holder{bob, 3})
+	g.rememberTaken(aJob, holder{bob, 3})
 	mustRefuse(t, g, Tap{aJob, ann, 3}, true)
 	g.forget(aJob)
 	mustEnter(t, g, Tap{aJob, ann, 3})
@@ -104,30 +104,30 @@ func TestGateKnowsWhatIsTaken(t *testing.T) {
 
 func TestGateBelievesForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.know(aJob, holder{ann, 1})
+		g := newInflight()
+		g.rememberTaken(aJob, holder{ann, 1})
 		time.Sleep(markerTTL - time.Nanosecond)
 		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 		time.Sleep(time.Nanosecond)
-		g.leave(Tap{aJob, bob, 1}, mustEnter(t, g, Tap{aJob, bob, 1}), result{})
-		g.know(aJob, holder{ann, 1}) // asked again, and still so
+		g.finish(Tap{aJob, bob, 1}, mustEnter(t, g, Tap{aJob, bob, 1}), result{})
+		g.rememberTaken(aJob, holder{ann, 1}) // asked again, and still so
 		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 	})
 }
 
 func TestGateIsBounded(t *testing.T) {
-	g := newGate()
+	g := newInflight()
 	var first, last dispatch.ID
-	for i := range takenSize + 100 {
+	for i := range maxTaken + 100 {
 		id := dispatch.NewID(time.UnixMicro(int64(i)))
 		if i == 0 {
 			first = id
 		}
 		last = id
-		g.know(id, holder{ann, 1})
+		g.rememberTaken(id, holder{ann, 1})
 	}
-	if n := g.taken.Len(); n != takenSize {
-		t.Errorf("%d facts, want %d", n, takenSize)
+	if n := g.taken.Len(); n != maxTaken {
+		t.Errorf("%d facts, want %d", n, maxTaken)
 	}
 	mustRefuse(t, g, Tap{last, bob, 1}, true)
 	mustEnter(t, g, Tap{first, bob, 1}) // forgotten: asked again
@@ -136,7 +136,7 @@ func TestGateIsBounded(t *testing.T) {
 // TestGateAtOnce: whatever the order, of n drivers one leads, and who asks afterwards is let in.
 func TestGateAtOnce(t *testing.T) {
 	for range 200 {
-		g := newGate()
+		g := newInflight()
 		leads := make([]*flight, 8)
 		together(len(leads), func(i int) {
 			f, ok, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
@@ -153,7 +153,7 @@ func TestGateAtOnce(t *testing.T) {
 				winner = i
 			}
 		}
-		if winner < 0 || !g.leave(Tap{aJob, dispatch.DriverID(rune('a' + winner)), 1}, leads[winner], result{}) {
+		if winner < 0 || !g.finish(Tap{aJob, dispatch.DriverID(rune('a' + winner)), 1}, leads[winner], result{}) {
 			t.Fatalf("winner %d, and the others were not turned away", winner)
 		}
 	}

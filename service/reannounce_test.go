@@ -89,7 +89,7 @@ func TestToldSoon(t *testing.T) {
 		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
 		stop := running(t, a)
 		turnAway(t, a, claims, r.d.ID, 1)
-		pass(chaseTick)
+		pass(followUpTick)
 		synctest.Wait()
 		if !slices.Equal(r.announced, []int{1}) {
 			t.Errorf("announced in rounds %v within a tick", r.announced)
@@ -110,7 +110,7 @@ func TestChaseAsksAgainWhileTheDatabaseIsAway(t *testing.T) {
 		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
 		running(t, a)
 		turnAway(t, a, claims, r.d.ID, 1)
-		pass(99 * (chaseEvery + chaseTick))
+		pass(99 * (followUpRetry + followUpTick))
 		if len(r.announced) != 0 && r.away > 0 {
 			t.Fatal("announced while the database was away")
 		}
@@ -129,22 +129,22 @@ func TestChaseGivesUp(t *testing.T) {
 		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
 		running(t, a)
 		turnAway(t, a, claims, r.d.ID, 1)
-		pass(chaseFor + 2*chaseEvery)
+		pass(followUpFor + 2*followUpRetry)
 		asked := r.away
-		pass(chaseFor)
-		if r.away != asked || len(a.chaser.open) != 0 {
-			t.Errorf("asked %d times more, %d still open", asked-r.away, len(a.chaser.open))
+		pass(followUpFor)
+		if r.away != asked || len(a.reannouncer.open) != 0 {
+			t.Errorf("asked %d times more, %d still open", asked-r.away, len(a.reannouncer.open))
 		}
 	})
 }
 
 func TestChaseIsBounded(t *testing.T) {
-	c := newChaser(newRow(), nil, quiet)
-	for i := range chaseMost + 10 {
-		c.chase(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
+	c := newReannouncer(newRow(), nil, quiet)
+	for i := range maxFollowUps + 10 {
+		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
 	}
-	if len(c.open) != chaseMost {
-		t.Errorf("%d, want %d", len(c.open), chaseMost)
+	if len(c.open) != maxFollowUps {
+		t.Errorf("%d, want %d", len(c.open), maxFollowUps)
 	}
 }
 
@@ -169,15 +169,15 @@ func TestSettledIsNotChased(t *testing.T) {
 func TestEarliestChaseCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		c := newChaser(r, nil, quiet)
+		c := newReannouncer(r, nil, quiet)
 		tap := Tap{r.d.ID, ann, 1}
-		c.chase(tap, time.Second)
-		c.chase(tap, time.Hour)
-		c.followAll(t.Context(), time.Now().Add(time.Second-1))
+		c.schedule(tap, time.Second)
+		c.schedule(tap, time.Hour)
+		c.checkDue(t.Context(), time.Now().Add(time.Second-1))
 		if len(r.announced) != 0 {
 			t.Error("too early")
 		}
-		c.followAll(t.Context(), time.Now().Add(time.Second))
+		c.checkDue(t.Context(), time.Now().Add(time.Second))
 		if !slices.Equal(r.announced, []int{1}) || len(c.open) != 0 {
 			t.Errorf("announced %v, open %v", r.announced, c.open)
 		}
