@@ -11,7 +11,6 @@ import (
 	"firsttap/config"
 	"firsttap/firebase"
 	"firsttap/handler"
-	"firsttap/repository"
 	"firsttap/service"
 )
 
@@ -31,12 +30,10 @@ func browserSignIn(c config.Push) *handler.FirebaseSignIn {
 	return s
 }
 
-// trustFirebase has tokens take ID tokens of the Firebase project, if there is one. What it returns closes that.
-func trustFirebase(ctx context.Context, c config.Push, tokens *service.Tokens, store *repository.Store,
-	metrics prometheus.Registerer, log *slog.Logger,
-) (func(), error) {
+// openFirebase returns the verifier of the Firebase project's ID tokens, nil without a project, and a function that closes it.
+func openFirebase(ctx context.Context, c config.Push, metrics prometheus.Registerer, log *slog.Logger) (service.IDTokens, func(), error) {
 	if c.Project == "" {
-		return func() {}, nil
+		return nil, func() {}, nil
 	}
 	ids, err := firebase.New(ctx, firebase.Options{
 		Project: c.Project, Emulator: c.AuthEmulator, CredentialsFile: c.Credentials,
@@ -45,8 +42,7 @@ func trustFirebase(ctx context.Context, c config.Push, tokens *service.Tokens, s
 		Now:    time.Now, Metrics: metrics, Log: log,
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	tokens.Trust(ids, store)
-	return ids.Close, nil
+	return ids, ids.Close, nil
 }

@@ -91,16 +91,19 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 	work := begin(ctx)
 	defer work.end()
 	work.Go(func() { probe.Run(work.ctx) })
-	tokens := service.NewTokens([]byte(c.JWTSecret), time.Now, c.PreviousSecrets()...)
-	revocations, err := followRevocations(ctx, work, tokens, store, metrics, log)
+	revocations, err := followRevocations(ctx, work, store, metrics, log)
 	if err != nil {
 		return err
 	}
-	distrust, err := trustFirebase(ctx, c.Push, tokens, store, metrics, log)
+	idTokens, closeFirebase, err := openFirebase(ctx, c.Push, metrics, log)
 	if err != nil {
 		return err
 	}
-	defer distrust()
+	defer closeFirebase()
+	tokens := service.NewTokens(service.TokenOptions{
+		Secret: []byte(c.JWTSecret), Previous: c.PreviousSecrets(), Now: time.Now,
+		IDTokens: idTokens, Drivers: store, Revocations: revocations,
+	})
 	api := handler.API{
 		Store: store, Tokens: tokens, Keys: service.NewKeys(store),
 		Streams: news.hub, Redriven: news.hub.Wake, Revocations: revocations,
@@ -108,7 +111,9 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 		PreviousSecrets: c.PreviousSecrets(), Firebase: browserSignIn(c.Push),
 		DatabaseUp: probe.Up, Now: time.Now, Log: log, Answered: metrics.API.Answered, Version: Version,
 	}
-	api.SignIns = service.NewSignIns(service.UsualSignInLimits(), store, metrics.API, time.Now, log)
+	api.SignIns = service.NewSignIns(service.SignInOptions{
+		Limits: service.UsualSignInLimits(), Store: store, Counter: metrics.API, Now: time.Now, Log: log,
+	})
 	work.Go(func() { api.SignIns.Run(work.ctx) })
 	if err := openLimits(&api, work, c, metrics, log); err != nil {
 		return err
@@ -117,18 +122,20 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 	if err != nil {
 		return err
 	}
-	var taps service.Locks
+	var locking service.Locks
 	if gate != nil {
-		taps, api.RedisDegraded = gate, gate.Degraded
+		locking, api.RedisDegraded = gate, gate.Degraded
 	}
-	api.Acceptor = service.NewAcceptor(store, taps, c.AcceptLockTTL, log)
-	api.Acceptor.Count(metrics.API)
-	verifyClaims(api.Acceptor, store, metrics)
-	api.Work = service.NewWork(store, api.Acceptor, time.Now)
-	watchWithdrawals(api.Work, metrics, log)
+	api.Acceptor = service.NewAcceptor(service.AcceptorOptions{
+		Claims: store, Locks: locking, LockTTL: c.AcceptLockTTL, Attempts: keepTaps(work, store, metrics, log),
+		Counter: metrics.API, Log: log,
+	})
+	countLostClaims(api.Acceptor, metrics)
+	api.Work = service.NewWork(service.WorkOptions{
+		Store: store, Acceptor: api.Acceptor, Now: time.Now, OnLimited: limitedWithdrawals(metrics, log),
+	})
 	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
 	work.Go(func() { api.Acceptor.Run(work.ctx) })
-	keepTaps(work, api.Acceptor, store, metrics, log)
 	jobs, err := openSchedule(c, store, locks, metrics, log)
 	if err != nil {
 		return err
@@ -171,15 +178,14 @@ func openGate(ctx context.Context, work *background, c config.Config, metrics *t
 	return gate, nil
 }
 
-// followRevocations has drivers' tokens refused that are revoked, here or at another instance.
-func followRevocations(ctx context.Context, work *background, tokens *service.Tokens, store *repository.Store,
+// followRevocations reads which drivers' tokens are revoked, and goes on reading.
+func followRevocations(ctx context.Context, work *background, store *repository.Store,
 	metrics prometheus.Registerer, log *slog.Logger,
 ) (*service.Revocations, error) {
 	revocations, err := service.NewRevocations(ctx, store, log)
 	if err != nil {
 		return nil, fmt.Errorf("read the revoked tokens: %w", err)
 	}
-	tokens.Heed(revocations)
 	work.Go(func() { revocations.Run(work.ctx, service.ReadRevocations) })
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "firsttap_revocations_age_seconds", Help: "How long ago it was read whose tokens were revoked.",
@@ -187,26 +193,26 @@ func followRevocations(ctx context.Context, work *background, tokens *service.To
 	return revocations, nil
 }
 
-// keepTaps has each tap written down, behind its answer.
-func keepTaps(work *background, taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer, log *slog.Logger) {
+// keepTaps returns a ledger that records each tap behind its answer.
+func keepTaps(work *background, store *repository.Store, metrics prometheus.Registerer, log *slog.Logger) *service.Ledger {
 	ledger := service.NewLedger(store, instanceName(), log)
-	taps.Keep(ledger)
 	work.Go(func() { ledger.Run(work.ctx) })
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
 	}, func() float64 { return float64(ledger.Dropped()) }))
+	return ledger
 }
 
-// watchWithdrawals says which driver gives dispatches back too often.
-func watchWithdrawals(work *service.Work, metrics prometheus.Registerer, log *slog.Logger) {
+// limitedWithdrawals counts and logs the withdrawals that are refused because there were too many.
+func limitedWithdrawals(metrics prometheus.Registerer, log *slog.Logger) func(dispatch.DriverID, dispatch.ID) {
 	limited := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "firsttap_withdrawals_limited_total", Help: "Withdrawals refused because the driver had made too many.",
 	})
 	metrics.MustRegister(limited)
-	work.OnLimited(func(driver dispatch.DriverID, id dispatch.ID) {
+	return func(driver dispatch.DriverID, id dispatch.ID) {
 		limited.Inc()
-		log.Warn("a driver has given back too many dispatches, and keeps this one for now", "driver", driver, "dispatch", id)
-	})
+		log.Warn("withdrawal refused: the driver has given back too many dispatches", "driver", driver, "dispatch", id)
+	}
 }
 
 // background is work that outlasts the requests.
@@ -295,10 +301,8 @@ func announce(c config.Config, addr net.Addr, stdout io.Writer) {
 	}
 }
 
-// verifyClaims has the database asked whether it still has the claims that taps are refused by.
-func verifyClaims(taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer) {
-	taps.Verify(store)
+func countLostClaims(acceptor *service.Acceptor, metrics prometheus.Registerer) {
 	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
-	}, func() float64 { return float64(taps.LostClaims()) }))
+	}, func() float64 { return float64(acceptor.LostClaims()) }))
 }

@@ -16,7 +16,7 @@ import (
 func TestThirtyTapsOneWinner(t *testing.T) {
 	p := newPlace(t)
 	for round := range 10 {
-		id, a := p.dispatch(), NewAcceptor(p, nil, time.Second, quiet)
+		id, a := p.dispatch(), alone(p)
 		drivers := p.drivers(30) // new ones: who won before is busy
 		var mu sync.Mutex
 		var winner dispatch.DriverID
@@ -46,7 +46,7 @@ func TestLosersDoNotWait(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(30), p.dispatch()
 	claims := &slow{Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
-	a := NewAcceptor(claims, nil, time.Second, quiet)
+	a := alone(claims)
 	first := make(chan error, 1)
 	go func() {
 		_, err := a.Accept(t.Context(), Tap{id, drivers[0], 1})
@@ -78,7 +78,7 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRow()
 			claims := &slow{Claims: r, release: make(chan struct{}), fail: fail}
-			a := NewAcceptor(claims, nil, time.Second, quiet)
+			a := alone(claims)
 			var replayed, done atomic.Int32
 			for range 5 {
 				go func() {
@@ -117,7 +117,7 @@ func TestWhoWaitsMayGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, release: make(chan struct{})}
-		a := NewAcceptor(claims, nil, time.Second, quiet)
+		a := alone(claims)
 		tap := Tap{r.d.ID, ann, 1}
 		first := make(chan error, 1)
 		hangUpFirst, cancelFirst := context.WithCancel(t.Context())
@@ -173,7 +173,7 @@ func TestDecisionHasATimeOfItsOwn(t *testing.T) {
 		c := &contextSeen{row: newRow()}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := NewAcceptor(c, nil, time.Second, quiet).Accept(ctx, Tap{c.d.ID, ann, 1}); err != nil {
+		if _, err := alone(c).Accept(ctx, Tap{c.d.ID, ann, 1}); err != nil {
 			t.Fatal(err)
 		}
 		if c.err != nil || c.deadline != decideTimeout {
@@ -192,7 +192,7 @@ func (panics) Claim(context.Context, dispatch.ID, dispatch.DriverID,
 
 func TestPanicReleasesTheGate(t *testing.T) {
 	r := newRow()
-	a := NewAcceptor(panics{r}, nil, time.Second, quiet)
+	a := alone(panics{r})
 	tap := Tap{r.d.ID, ann, 1}
 	f := mustEnter(t, a.inflight, tap)
 	mustRefuse(t, a.inflight, Tap{r.d.ID, bob, 1}, false)
@@ -219,7 +219,7 @@ func TestPanicReleasesTheGate(t *testing.T) {
 // TestRefusals lets the real database decide, once for each answer.
 func TestRefusals(t *testing.T) {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
+	a := alone(p)
 	v := p.drivers(3)
 	offDuty := p.drivers(1, func(v *dispatch.Driver) { v.OnDuty = false })[0]
 	suspended := p.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) })[0]
@@ -271,8 +271,8 @@ func TestRefusals(t *testing.T) {
 // TestNextRound: what was taken and given back is open to everybody, in the new round only.
 func TestNextRound(t *testing.T) {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
-	work := NewWork(p, a, time.Now)
+	a := alone(p)
+	work := NewWork(WorkOptions{Store: p, Acceptor: a, Now: time.Now})
 	v, id := p.drivers(3), p.dispatch()
 	accept := func(driver dispatch.DriverID, round int) error {
 		_, err := a.Accept(t.Context(), Tap{id, driver, round})

@@ -26,11 +26,13 @@ func (u uids) UID(_ context.Context, token string) (string, time.Time, error) {
 func TestCaller(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
-	tokens := NewTokens(secret, c.now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now})
 	if got, err := tokens.Caller(t.Context(), "kims"); !errors.Is(err, ErrUnauthenticated) || got != "" {
 		t.Errorf("without Firebase: %q, %v", got, err)
 	}
-	tokens.Trust(uids{"kims": "Kim", "small": "kim", "nobodys": "nobody"}, p)
+	tokens = NewTokens(TokenOptions{
+		Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim", "small": "kim", "nobodys": "nobody"}, Drivers: p,
+	})
 	for token, want := range map[string]dispatch.DriverID{with(nil): driver, "kims": id} {
 		for range 2 {
 			if got, err := tokens.Caller(t.Context(), token); err != nil || got != want {
@@ -51,8 +53,7 @@ func TestCaller(t *testing.T) {
 func TestChangedUID(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "old" })[0]
-	tokens := NewTokens(secret, c.now)
-	tokens.Trust(uids{"old's": "old", "new's": "new"}, p)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now, IDTokens: uids{"old's": "old", "new's": "new"}, Drivers: p})
 	is := func(token string, want dispatch.DriverID) {
 		t.Helper()
 		if got, err := tokens.Caller(t.Context(), token); got != want || (err == nil) != (want != "") {
@@ -75,8 +76,7 @@ func TestChangedUID(t *testing.T) {
 func TestDatabaseIsAway(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })
-	tokens := NewTokens(secret, c.now)
-	tokens.Trust(uids{"kims": "Kim"}, p)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim"}, Drivers: p})
 	p.Close()
 	if _, err := tokens.Caller(t.Context(), "kims"); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("%v", err)

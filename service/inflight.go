@@ -10,38 +10,36 @@ import (
 	"firsttap/dispatch"
 )
 
-// inflight turns taps away without asking anyone: those on a dispatch that this process is deciding about for another
-// driver, and those on a round that this process knows to be taken.
-//
-// Both are kept by round. A tap on a newer round than the gate knows passes.
+// inflight refuses taps from this process's memory: taps on a round that it is deciding about for another driver, and taps
+// on a round that it knows to be taken. A tap on a later round passes.
 type inflight struct {
+	queue   *verifyQueue
 	mu      sync.Mutex
-	verify  *verifier // hears of facts that are to be verified; may be nil
 	flights map[flightKey]*flight
 	taken   *simplelru.LRU[dispatch.ID, takenFact]
-	// sidelined are the drivers who turn nobody away, and until when.
+	// sidelined holds the end of each driver's sidelining.
 	sidelined *simplelru.LRU[dispatch.DriverID, time.Time]
 }
 
-// flightKey is what one decision is about. Taps that name no round are decided apart from those that do.
+// flightKey identifies a decision. Taps without a round are decided apart from those with one.
 type flightKey struct {
 	dispatch dispatch.ID
 	round    int
-	// sidelined is the driver of a decision that turns nobody away, "" for any other.
+	// sidelined is the driver of a decision that refuses no other driver, "" otherwise.
 	sidelined dispatch.DriverID
 }
 
-// holder is a committed fact: who has the dispatch, and in which round.
+// holder is a committed claim: its driver and its round.
 type holder struct {
 	driver dispatch.DriverID
 	round  int
 }
 
-// takenFact is a holder for as long as it is believed: another instance may have reopened or canceled the dispatch.
+// takenFact is a holder with an expiry: another instance may have reopened or canceled the dispatch.
 type takenFact struct {
 	holder
 	expires time.Time
-	// verifyAt is from when on the next tap that is refused by it has it verified.
+	// verifyAt is when the next tap that is refused by it has it verified.
 	verifyAt time.Time
 }
 
@@ -49,8 +47,7 @@ type takenFact struct {
 type flight struct {
 	key    flightKey
 	driver dispatch.DriverID
-	// turnedAway are the first of the other drivers who were refused because of it. Guarded by the gate's mutex until
-	// the flight is left.
+	// turnedAway are the first of the other drivers who were refused because of it. inflight.mu guards it until finish.
 	turnedAway []dispatch.DriverID
 	// done is closed when result is set.
 	done   chan struct{}
@@ -62,26 +59,26 @@ type result struct {
 	err        error
 }
 
-// maxTaken bounds the memory of what is taken; what is forgotten is asked of Redis or the database again.
-const maxTaken = 16384
+const (
+	// maxTaken bounds the memory of taken dispatches; taps on others ask Redis or the database.
+	maxTaken      = 16384
+	maxTurnedAway = 8
+)
 
-// maxTurnedAway bounds how many of those who were turned away are known by name.
-const maxTurnedAway = 8
-
-func newInflight() *inflight {
+func newInflight(queue *verifyQueue) *inflight {
 	taken, err := simplelru.NewLRU[dispatch.ID, takenFact](maxTaken, nil)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	aside, err := simplelru.NewLRU[dispatch.DriverID, time.Time](maxSidelined, nil)
+	sidelined, err := simplelru.NewLRU[dispatch.DriverID, time.Time](maxSidelined, nil)
 	if err != nil {
 		panic(err)
 	}
-	return &inflight{flights: map[flightKey]*flight{}, taken: taken, sidelined: aside}
+	return &inflight{queue: queue, flights: map[flightKey]*flight{}, taken: taken, sidelined: sidelined}
 }
 
-// enter lets a tap in, which then leads the flight and must call leave, or returns the same driver's flight to wait
-// for, or a TakenError.
+// enter starts a flight for the tap, which leads it and must call finish; or returns the same driver's flight to wait for;
+// or a TakenError.
 func (g *inflight) enter(tap Tap) (f *flight, leads bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,9 +105,9 @@ func (g *inflight) enter(tap Tap) (f *flight, leads bool, err error) {
 	return nil, false, &dispatch.TakenError{}
 }
 
-// refuseTaken returns a TakenError if the tap's round is known to be another driver's. g.mu is held.
+// refuseTaken returns a TakenError if another driver is known to have the tap's round. It needs g.mu.
 func (g *inflight) refuseTaken(tap Tap) error {
-	// Without a round the tap may be on a later one than is known here: another instance may have reopened it.
+	// A tap without a round may be on a later round than is known here: another instance may have reopened the dispatch.
 	if h, ok := g.taken.Get(tap.Dispatch); ok && tap.Round != 0 && tap.Round <= h.round && h.driver != tap.Driver &&
 		time.Now().Before(h.expires) {
 		g.scheduleVerification(tap.Dispatch, h)
@@ -119,8 +116,8 @@ func (g *inflight) refuseTaken(tap Tap) error {
 	return nil
 }
 
-// finish ends the flight with r and reports whether another driver was turned away meanwhile.
-func (g *inflight) finish(_ Tap, f *flight, r result) (turnedAway bool) {
+// finish ends the flight with r and reports whether another driver was refused because of it.
+func (g *inflight) finish(f *flight, r result) (turnedAway bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.flights, f.key)
@@ -129,45 +126,46 @@ func (g *inflight) finish(_ Tap, f *flight, r result) (turnedAway bool) {
 	return len(f.turnedAway) > 0
 }
 
-// scheduleVerification has a fact verified that is not fresh, now and then. g.mu is held.
+// scheduleVerification has a fact verified that has refused a tap, once every reverifyAfter. It needs g.mu.
 func (g *inflight) scheduleVerification(id dispatch.ID, h takenFact) {
 	now := time.Now()
 	if now.Before(h.verifyAt) {
 		return
 	}
-	g.verify.note(id, h.holder, now)
+	g.queue.add(id, h.holder, now)
 	h.verifyAt = now.Add(reverifyAfter)
 	g.taken.Add(id, h)
 }
 
-// rememberTaken remembers a committed fact, unless a newer round is known. Of two that can't both be true the other is verified.
+// rememberTaken remembers a committed claim, unless a later round is known. If it contradicts the known claim of the same
+// round, the known one is verified.
 func (g *inflight) rememberTaken(id dispatch.ID, h holder) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
 	old, ok := g.taken.Peek(id)
 	if ok && old.round == h.round && old.driver != h.driver {
-		g.verify.note(id, old.holder, now)
+		g.queue.add(id, old.holder, now)
 	}
 	if !ok || old.round <= h.round {
 		g.taken.Add(id, takenFact{h, now.Add(markerTTL), now.Add(verifyAfter)})
 	}
 }
 
-// rememberMarker remembers what a marker says, which may have outlived the claim: what is known otherwise of the same round stays, and
-// the marker is verified.
+// rememberMarker remembers the claim of a marker, which may have outlived it: if it contradicts the known claim of the same
+// round, that one stays and the marker's is verified.
 func (g *inflight) rememberMarker(id dispatch.ID, h holder) {
 	g.mu.Lock()
 	old, ok := g.taken.Peek(id)
 	g.mu.Unlock()
 	if ok && old.round == h.round && old.driver != h.driver {
-		g.verify.note(id, h, time.Now())
+		g.queue.add(id, h, time.Now())
 		return
 	}
 	g.rememberTaken(id, h)
 }
 
-// eachTaken calls f with every fact that was learned after since, believed still or not.
+// eachTaken calls f with every claim that was learned after since, expired or not.
 func (g *inflight) eachTaken(since time.Time, f func(dispatch.ID, holder)) {
 	g.mu.Lock()
 	ids, facts := g.taken.Keys(), g.taken.Values()
@@ -179,7 +177,7 @@ func (g *inflight) eachTaken(since time.Time, f func(dispatch.ID, holder)) {
 	}
 }
 
-// forgetHolder drops what is known, if it is that.
+// forgetHolder drops the dispatch's known claim if it is h.
 func (g *inflight) forgetHolder(id dispatch.ID, h holder) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,7 +186,7 @@ func (g *inflight) forgetHolder(id dispatch.ID, h holder) {
 	}
 }
 
-// forget drops what is known, because the dispatch is open again.
+// forget drops the dispatch's known claim.
 func (g *inflight) forget(id dispatch.ID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

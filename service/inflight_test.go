@@ -38,7 +38,7 @@ func mustRefuse(t *testing.T, g *inflight, tap Tap, final bool) {
 }
 
 func TestGateLetsOneThrough(t *testing.T) {
-	g := newInflight()
+	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
 	mustRefuse(t, g, Tap{aJob, bob, 1}, false)
@@ -49,7 +49,7 @@ func TestGateLetsOneThrough(t *testing.T) {
 	newer := mustEnter(t, g, Tap{aJob, bob, 2})    // and so is another round
 	any := mustEnter(t, g, Tap{aJob, cyd, noRound})
 
-	if !g.finish(tap, f, result{err: dispatch.ErrNotEligible}) {
+	if !g.finish(f, result{err: dispatch.ErrNotEligible}) {
 		t.Error("bob was turned away, and leave does not say so")
 	}
 	select {
@@ -58,8 +58,8 @@ func TestGateLetsOneThrough(t *testing.T) {
 		t.Error("those who wait are not told")
 	}
 	mustEnter(t, g, Tap{aJob, bob, 1}) // free again
-	if g.finish(Tap{"dsp_b", bob, 1}, other, result{}) || g.finish(Tap{aJob, bob, 2}, newer, result{}) ||
-		g.finish(Tap{aJob, cyd, noRound}, any, result{}) {
+	if g.finish(other, result{}) || g.finish(newer, result{}) ||
+		g.finish(any, result{}) {
 		t.Error("nobody was turned away from these")
 	}
 	if len(g.flights) != 1 {
@@ -68,19 +68,19 @@ func TestGateLetsOneThrough(t *testing.T) {
 }
 
 func TestJoiningIsNotTurningAway(t *testing.T) {
-	g := newInflight()
+	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
 	if _, _, err := g.enter(tap); err != nil {
 		t.Fatal(err)
 	}
-	if g.finish(tap, f, result{}) {
+	if g.finish(f, result{}) {
 		t.Error("only the driver's own second tap came, and somebody was turned away")
 	}
 }
 
 func TestGateKnowsWhatIsTaken(t *testing.T) {
-	g := newInflight()
+	g := newInflight(newVerifyQueue())
 	g.rememberTaken(aJob, holder{ann, 2})
 	mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
@@ -90,7 +90,7 @@ func TestGateKnowsWhatIsTaken(t *testing.T) {
 		{aJob, ann, 2},       // the holder gets the claim replayed
 		{"dsp_b", bob, 1},
 	} {
-		g.finish(passes, mustEnter(t, g, passes), result{})
+		g.finish(mustEnter(t, g, passes), result{})
 	}
 
 	g.rememberTaken(aJob, holder{bob, 1}) // late news
@@ -104,19 +104,19 @@ func TestGateKnowsWhatIsTaken(t *testing.T) {
 
 func TestGateBelievesForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newInflight()
+		g := newInflight(newVerifyQueue())
 		g.rememberTaken(aJob, holder{ann, 1})
 		time.Sleep(markerTTL - time.Nanosecond)
 		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 		time.Sleep(time.Nanosecond)
-		g.finish(Tap{aJob, bob, 1}, mustEnter(t, g, Tap{aJob, bob, 1}), result{})
+		g.finish(mustEnter(t, g, Tap{aJob, bob, 1}), result{})
 		g.rememberTaken(aJob, holder{ann, 1}) // asked again, and still so
 		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 	})
 }
 
 func TestGateIsBounded(t *testing.T) {
-	g := newInflight()
+	g := newInflight(newVerifyQueue())
 	var first, last dispatch.ID
 	for i := range maxTaken + 100 {
 		id := dispatch.NewID(time.UnixMicro(int64(i)))
@@ -136,7 +136,7 @@ func TestGateIsBounded(t *testing.T) {
 // TestGateAtOnce: whatever the order, of n drivers one leads, and who asks afterwards is let in.
 func TestGateAtOnce(t *testing.T) {
 	for range 200 {
-		g := newInflight()
+		g := newInflight(newVerifyQueue())
 		leads := make([]*flight, 8)
 		together(len(leads), func(i int) {
 			f, ok, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
@@ -153,7 +153,7 @@ func TestGateAtOnce(t *testing.T) {
 				winner = i
 			}
 		}
-		if winner < 0 || !g.finish(Tap{aJob, dispatch.DriverID(rune('a' + winner)), 1}, leads[winner], result{}) {
+		if winner < 0 || !g.finish(leads[winner], result{}) {
 			t.Fatalf("winner %d, and the others were not turned away", winner)
 		}
 	}

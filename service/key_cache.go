@@ -12,33 +12,32 @@ import (
 )
 
 const (
-	// maxCachedKeys bounds the book. Of more keys the newest are in it, and any other is looked for by itself.
+	// maxCachedKeys bounds the cache to the newest keys. With more keys, every other one is looked up by itself.
 	maxCachedKeys = 16384
-	// maxUnknownKeys is how many keys are remembered to be none, for unknownTime each. One that is made meanwhile is random, so
-	// nobody has asked for it before; the first one, which may have any form, is taken out of them when it is put.
+	// maxUnknownKeys bounds the invalid keys that are remembered, for unknownKeyTTL each. A key made meanwhile is random, so it
+	// is not among them; add removes the first key, which may have any form.
 	maxUnknownKeys = 4096
 	unknownKeyTTL  = 5 * time.Second
-	// refreshInterval is how often the book is read for those who are not let look, all together.
+	// refreshInterval bounds how often refreshStale reads the keys, for all its callers together.
 	refreshInterval = time.Second
-	// refreshTimeout is what reading the book may take.
-	refreshTimeout = 5 * time.Second
+	refreshTimeout  = 5 * time.Second
 )
 
-// keyCache knows the hashes of the keys in force as they were lately, so that most invented keys are found out without a
-// statement, and nobody who has a key waits behind those who have none. It reads them all at once, one read at a time, on
-// a connection of its own. It proves nothing: a key that is in it may be revoked by now.
+// keyCache has the hashes of the keys that were recently in force, so that most invented keys cost no query and valid keys
+// do not wait behind them. It reads all hashes at once, one read at a time, on a connection of its own. A key in the cache
+// may have been revoked since.
 type keyCache struct {
 	store     KeyStore
-	limit     int // keysInBook but in a test
+	limit     int // maxCachedKeys but in a test
 	unknown   *lru.Cache[string, time.Time]
 	mu        sync.RWMutex
 	hashes    map[string]struct{}
-	loaded    bool // it was read
-	truncated bool // there are keys that are not in it
-	// loading holds one who reads, or puts something in that a reader might not have seen.
+	loaded    bool
+	truncated bool // there are more keys in force
+	// loading is held by a reader, and by add.
 	loading     chan struct{}
-	attemptedAt time.Time // when the last read began; of reading
-	loadedAt    time.Time // when the last one began that succeeded; of reading
+	attemptedAt time.Time // when the last read began; needs loading
+	loadedAt    time.Time // when the last successful read began; needs loading
 }
 
 func newKeyCache(store KeyStore) *keyCache {
@@ -49,105 +48,102 @@ func newKeyCache(store KeyStore) *keyCache {
 	return &keyCache{store: store, limit: maxCachedKeys, unknown: unknown, hashes: map[string]struct{}{}, loading: make(chan struct{}, 1)}
 }
 
-func (b *keyCache) has(hash string) bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	_, ok := b.hashes[hash]
+func (c *keyCache) has(hash string) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	_, ok := c.hashes[hash]
 	return ok
 }
 
-// isEmpty reports whether the book was never read.
-func (b *keyCache) isEmpty() bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return !b.loaded
+// isEmpty reports whether no read has succeeded.
+func (c *keyCache) isEmpty() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return !c.loaded
 }
 
-// isTruncated reports whether there are keys in force that are not in the book.
-func (b *keyCache) isTruncated() bool {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.truncated
+func (c *keyCache) isTruncated() bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.truncated
 }
 
-// isUnknown reports whether the book was asked for the key lately, and did not have it.
-func (b *keyCache) isUnknown(hash string) bool {
-	until, ok := b.unknown.Get(hash)
+// isUnknown reports whether a recent read did not have the key.
+func (c *keyCache) isUnknown(hash string) bool {
+	until, ok := c.unknown.Get(hash)
 	return ok && time.Now().Before(until)
 }
 
-// add puts in a key that was made here. It is told once the key is committed.
-func (b *keyCache) add(hash string) {
-	b.loading <- struct{}{} // or who reads meanwhile would take it out again
-	defer func() { <-b.loading }()
-	b.unknown.Remove(hash)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hashes[hash] = struct{}{}
+// add adds a key that this instance has committed.
+func (c *keyCache) add(hash string) {
+	c.loading <- struct{}{} // a read under way would drop the key again
+	defer func() { <-c.loading }()
+	c.unknown.Remove(hash)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hashes[hash] = struct{}{}
 }
 
-// remove takes out a key that is not in force any more.
-func (b *keyCache) remove(hash string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.hashes, hash)
+func (c *keyCache) remove(hash string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.hashes, hash)
 }
 
-// refresh has the book be one of after this call began. Of many who look, one reads for all that came before it does.
-// ErrUnavailable.
-func (b *keyCache) refresh(ctx context.Context) error {
+// refresh makes the cache at least as new as the call. Concurrent calls share a read. ErrUnavailable.
+func (c *keyCache) refresh(ctx context.Context) error {
 	came := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	select {
-	case b.loading <- struct{}{}:
-		defer func() { <-b.loading }()
+	case c.loading <- struct{}{}:
+		defer func() { <-c.loading }()
 	case <-ctx.Done():
-		return fmt.Errorf("%w: the keys are being read: %w", dispatch.ErrUnavailable, ctx.Err())
+		return fmt.Errorf("%w: another read of the keys is under way: %w", dispatch.ErrUnavailable, ctx.Err())
 	}
-	if b.loadedAt.After(came) {
+	if c.loadedAt.After(came) {
 		return nil
 	}
-	return b.load(ctx)
+	return c.load(ctx)
 }
 
-// refreshStale has the book be one of the last second, unless somebody reads it at the moment. Nobody waits for that but at the
-// start, when there is none yet. ErrUnavailable.
-func (b *keyCache) refreshStale(ctx context.Context) error {
-	if b.isEmpty() {
-		return b.refresh(ctx)
+// refreshStale refreshes a cache that is older than refreshInterval, unless a read is under way. It waits for another's read
+// only while the cache is empty. ErrUnavailable.
+func (c *keyCache) refreshStale(ctx context.Context) error {
+	if c.isEmpty() {
+		return c.refresh(ctx)
 	}
 	select {
-	case b.loading <- struct{}{}:
-		defer func() { <-b.loading }()
+	case c.loading <- struct{}{}:
+		defer func() { <-c.loading }()
 	default:
 		return nil
 	}
-	if time.Since(b.attemptedAt) < refreshInterval {
+	if time.Since(c.attemptedAt) < refreshInterval {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	return b.load(ctx)
+	return c.load(ctx)
 }
 
-// load reads the book. The caller holds reading.
-func (b *keyCache) load(ctx context.Context) error {
-	b.attemptedAt = time.Now()
-	// Others wait for the answer too: it does not end with the request that asks.
+// load reads the keys. It needs loading.
+func (c *keyCache) load(ctx context.Context) error {
+	c.attemptedAt = time.Now()
+	// Other requests wait for the answer too: it must not end with this one.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refreshTimeout)
 	defer cancel()
-	all, err := b.store.KeyHashes(ctx, b.limit)
+	all, err := c.store.KeyHashes(ctx, c.limit)
 	if err != nil {
 		return err
 	}
-	b.loadedAt = b.attemptedAt
+	c.loadedAt = c.attemptedAt
 	hashes := make(map[string]struct{}, len(all))
 	for _, hash := range all {
 		hashes[hash] = struct{}{}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hashes, b.loaded, b.truncated = hashes, true, len(all) >= b.limit
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hashes, c.loaded, c.truncated = hashes, true, len(all) >= c.limit
 	return nil
 }

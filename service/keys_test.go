@@ -49,7 +49,7 @@ func TestKeys(t *testing.T) {
 	known := func(key string) bool {
 		t.Helper()
 		k, err := keys.Holder(t.Context(), key, nil)
-		if err == nil && (k.Role != dispatch.Admin || k.ID != firstKeyID) {
+		if err == nil && (k.Role != dispatch.Admin || k.ID != dispatch.FirstKeyID) {
 			t.Errorf("%q is %+v", key, k)
 		}
 		if err != nil && !errors.Is(err, ErrUnauthenticated) {

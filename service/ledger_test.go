@@ -11,8 +11,8 @@ import (
 
 // keeping returns an Acceptor that keeps a ledger until stop.
 func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
-	a, l = NewAcceptor(p, nil, time.Second, quiet), NewLedger(p, "here", quiet)
-	a.Keep(l)
+	l = NewLedger(p, "here", quiet)
+	a = NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { l.Run(ctx) })

@@ -82,9 +82,14 @@ func anOrder() Order {
 	}}
 }
 
+// alone returns the Acceptor of an instance without Redis.
+func alone(c Claims) *Acceptor {
+	return NewAcceptor(AcceptorOptions{Claims: c, LockTTL: 5 * time.Second, Log: quiet})
+}
+
 func (p *place) dispatch() dispatch.ID {
 	p.t.Helper()
-	d, err := NewDispatcher(p, NewAcceptor(p, nil, time.Second, quiet)).Create(p.t.Context(), anOrder(), "key_1")
+	d, err := NewDispatcher(p, alone(p)).Create(p.t.Context(), anOrder(), "key_1")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -184,6 +189,16 @@ func (r *row) Reannounce(_ context.Context, _ dispatch.ID, round int, _ time.Dur
 	}
 	r.announced = append(r.announced, round)
 	return len(r.d.Reannounce(round, time.Now())) > 0, nil
+}
+
+func (r *row) Holders(context.Context, []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := dispatch.Holding{Status: r.d.Status, Round: r.d.Round}
+	if r.d.Claim != nil {
+		h.Driver = r.d.Claim.Driver
+	}
+	return map[dispatch.ID]dispatch.Holding{r.d.ID: h}, nil
 }
 
 // running runs the acceptor's background work until the returned function is called or the test ends.

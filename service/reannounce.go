@@ -12,21 +12,20 @@ import (
 
 const (
 	followUpRetry = time.Second
-	// reannounceInterval keeps drivers whose taps fail from having everybody told again and again. It doubles each time.
+	// reannounceInterval bounds how often taps that fail have a dispatch announced again. It doubles each time.
 	reannounceInterval = 10 * time.Second
-	// followUpFor is how long a database that is away is asked again. An offer is over by then.
+	// followUpFor is how long a database that is unavailable is retried. An offer is over by then.
 	followUpFor  = dispatch.DefaultWindow
 	maxFollowUps = 10_000
-	// maxFollowUpsPerDriver is how many rounds are followed up for one driver, who can make dispatches and rounds up.
+	// maxFollowUpsPerDriver bounds what one driver can cause by invented dispatches and rounds.
 	maxFollowUpsPerDriver = 64
 	followUpTick          = 200 * time.Millisecond
-	// followUpDrain bounds what is still followed up when the process ends.
+	// followUpDrain bounds the last follow-ups when the process ends.
 	followUpDrain = 3 * time.Second
 )
 
-// reannouncer makes good on "another driver's claim is being decided". Each process follows up on the drivers it has
-// turned away itself: when the claim came to nothing, or its instance died, it has them told that the dispatch is
-// open.
+// reannouncer keeps the promise of "another driver's claim is being decided". Each process follows up on the drivers it has
+// refused with that: if the claim failed, or its instance died, it announces the dispatch to them again.
 type reannouncer struct {
 	claims    Claims
 	locks     Locks
@@ -34,16 +33,16 @@ type reannouncer struct {
 	mu        sync.Mutex
 	open      map[dispatch.ID]map[int]followUp // by round
 	size      int
-	perDriver map[dispatch.DriverID]int // how many are open for each driver
+	perDriver map[dispatch.DriverID]int
 }
 
-// followUp is one round of a dispatch that is followed up, for one of the drivers who were turned away.
+// followUp is one round of a dispatch that is to be checked, for one of the drivers who were refused.
 type followUp struct {
 	dispatch   dispatch.ID
 	round      int
 	driver     dispatch.DriverID
 	due, since time.Time
-	latest     time.Time // when somebody was last turned away
+	latest     time.Time // when a driver was last refused
 }
 
 func newReannouncer(claims Claims, locks Locks, log *slog.Logger) *reannouncer {
@@ -53,155 +52,152 @@ func newReannouncer(claims Claims, locks Locks, log *slog.Logger) *reannouncer {
 	}
 }
 
-// schedule looks after the tap's round when wait has passed, for the drivers who were turned away: the tap's own unless
-// others are named. Of several calls on one round the earliest counts. Rounds are kept apart: the driver may have made
-// one up.
-func (c *reannouncer) schedule(tap Tap, wait time.Duration, turnedAway ...dispatch.DriverID) {
+// schedule has the tap's round checked after wait, for the drivers in turnedAway, or for the tap's own if that is empty. Of
+// several calls for one round the earliest counts. Rounds are kept apart, as a driver may have invented one.
+func (r *reannouncer) schedule(tap Tap, wait time.Duration, turnedAway ...dispatch.DriverID) {
 	now := time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if old, ok := c.open[tap.Dispatch][tap.Round]; ok {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.open[tap.Dispatch][tap.Round]; ok {
 		if due := now.Add(wait); due.Before(old.due) {
 			old.due = due
 		}
 		old.latest = now
-		c.open[tap.Dispatch][tap.Round] = old
+		r.open[tap.Dispatch][tap.Round] = old
 		return
 	}
 	if len(turnedAway) == 0 {
 		turnedAway = []dispatch.DriverID{tap.Driver}
 	}
 	for _, v := range turnedAway {
-		if c.size < maxFollowUps && c.perDriver[v] < maxFollowUpsPerDriver {
-			c.add(followUp{dispatch: tap.Dispatch, round: tap.Round, driver: v, due: now.Add(wait), since: now, latest: now})
+		if r.size < maxFollowUps && r.perDriver[v] < maxFollowUpsPerDriver {
+			r.add(followUp{dispatch: tap.Dispatch, round: tap.Round, driver: v, due: now.Add(wait), since: now, latest: now})
 			return
 		}
 	}
-	c.log.Error("too many claims to follow up, drivers may have been turned away in vain", "dispatch", tap.Dispatch,
-		"round", tap.Round, "open", c.size)
+	r.log.Error("too many rounds to follow up; refused drivers will not hear if this dispatch is still open", "dispatch", tap.Dispatch,
+		"round", tap.Round, "open", r.size)
 }
 
-// add and remove keep the counts. c.mu is held.
-func (c *reannouncer) add(ch followUp) {
-	if c.open[ch.dispatch] == nil {
-		c.open[ch.dispatch] = map[int]followUp{}
+// add needs r.mu.
+func (r *reannouncer) add(f followUp) {
+	if r.open[f.dispatch] == nil {
+		r.open[f.dispatch] = map[int]followUp{}
 	}
-	c.open[ch.dispatch][ch.round] = ch
-	c.size++
-	c.perDriver[ch.driver]++
+	r.open[f.dispatch][f.round] = f
+	r.size++
+	r.perDriver[f.driver]++
 }
 
-func (c *reannouncer) remove(ch followUp) {
-	delete(c.open[ch.dispatch], ch.round)
-	if len(c.open[ch.dispatch]) == 0 {
-		delete(c.open, ch.dispatch)
+// remove needs r.mu.
+func (r *reannouncer) remove(f followUp) {
+	delete(r.open[f.dispatch], f.round)
+	if len(r.open[f.dispatch]) == 0 {
+		delete(r.open, f.dispatch)
 	}
-	c.size--
-	if c.perDriver[ch.driver]--; c.perDriver[ch.driver] == 0 {
-		delete(c.perDriver, ch.driver)
+	r.size--
+	if r.perDriver[f.driver]--; r.perDriver[f.driver] == 0 {
+		delete(r.perDriver, f.driver)
 	}
 }
 
-// resolve says that the dispatch is somebody's in that round.
-func (c *reannouncer) resolve(id dispatch.ID, round int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, ch := range c.open[id] {
-		if ch.round <= round {
-			c.remove(ch)
+// resolve drops the follow-ups of rounds up to round, which a driver has.
+func (r *reannouncer) resolve(id dispatch.ID, round int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.open[id] {
+		if f.round <= round {
+			r.remove(f)
 		}
 	}
 }
 
-func (c *reannouncer) run(ctx context.Context) {
+func (r *reannouncer) run(ctx context.Context) {
 	tick := time.NewTicker(followUpTick)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			// Nobody else knows whom this process has turned away.
+			// No other process knows which drivers this one has refused.
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), followUpDrain)
 			defer cancel()
-			c.checkDue(last, time.Now().Add(followUpFor))
+			r.checkDue(last, time.Now().Add(followUpFor))
 			return
 		case now := <-tick.C:
-			c.checkDue(ctx, now)
+			r.checkDue(ctx, now)
 		}
 	}
 }
 
-// checkDue follows up on what is due at now.
-func (c *reannouncer) checkDue(ctx context.Context, now time.Time) {
-	for _, ch := range c.due(now) {
-		c.check(ctx, ch)
+func (r *reannouncer) checkDue(ctx context.Context, now time.Time) {
+	for _, f := range r.due(now) {
+		r.check(ctx, f)
 	}
 }
 
-func (c *reannouncer) due(now time.Time) (due []followUp) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, rounds := range c.open {
-		for _, ch := range rounds {
-			if !now.Before(ch.due) {
-				due = append(due, ch)
+func (r *reannouncer) due(now time.Time) (due []followUp) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rounds := range r.open {
+		for _, f := range rounds {
+			if !now.Before(f.due) {
+				due = append(due, f)
 			}
 		}
 	}
-	for _, ch := range due {
-		c.remove(ch)
+	for _, f := range due {
+		r.remove(f)
 	}
 	return due
 }
 
-func (c *reannouncer) check(ctx context.Context, ch followUp) {
-	switch c.lockState(ctx, ch.dispatch, ch.round) {
+func (r *reannouncer) check(ctx context.Context, f followUp) {
+	switch r.lockState(ctx, f.dispatch, f.round) {
 	case lockTaken:
 		return
 	case lockClaimed:
-		c.reschedule(ch, followUpRetry)
+		r.reschedule(f, followUpRetry)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	asked := time.Now()
 	var quiet *dispatch.QuietError
-	switch told, err := c.claims.Reannounce(ctx, ch.dispatch, ch.round, reannounceInterval); {
+	switch announced, err := r.claims.Reannounce(ctx, f.dispatch, f.round, reannounceInterval); {
 	case errors.Is(err, dispatch.ErrNotFound):
-	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(ch.latest): // another instance has told them since
+	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(f.latest): // another instance has announced it since
 	case errors.As(err, &quiet):
-		c.reschedule(ch, quiet.For)
-	case err != nil && time.Since(ch.since) < followUpFor:
-		c.reschedule(ch, followUpRetry)
+		r.reschedule(f, quiet.For)
+	case err != nil && time.Since(f.since) < followUpFor:
+		r.reschedule(f, followUpRetry)
 	case err != nil:
-		c.log.Error("drivers were turned away in vain and not told", "dispatch", ch.dispatch, "error", err)
-	case told:
-		c.log.Info("a claim came to nothing, the dispatch is announced again", "dispatch", ch.dispatch, "round", ch.round)
+		r.log.Error("open dispatch not announced again; drivers who were refused do not know that it is open",
+			"dispatch", f.dispatch, "error", err)
+	case announced:
+		r.log.Info("dispatch announced again after a claim failed", "dispatch", f.dispatch, "round", f.round)
 	}
 }
 
-// reschedule puts a chase back, unless the round is followed up anew.
-func (c *reannouncer) reschedule(ch followUp, wait time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.open[ch.dispatch][ch.round]; !ok {
-		ch.due = time.Now().Add(wait)
-		c.add(ch)
+// reschedule puts f back, unless the round was scheduled again meanwhile.
+func (r *reannouncer) reschedule(f followUp, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.open[f.dispatch][f.round]; !ok {
+		f.due = time.Now().Add(wait)
+		r.add(f)
 	}
 }
 
 type lockState int
 
 const (
-	lockUnknown lockState = iota // nobody's, or Redis can't tell: the database has to be asked
+	lockUnknown lockState = iota // free, or Redis is unavailable: the database has to be asked
 	lockClaimed
 	lockTaken
 )
 
-func (c *reannouncer) lockState(ctx context.Context, id dispatch.ID, round int) lockState {
-	if c.locks == nil {
-		return lockUnknown
-	}
-	owner, err := c.locks.Owner(ctx, lockName(id))
+func (r *reannouncer) lockState(ctx context.Context, id dispatch.ID, round int) lockState {
+	owner, err := r.locks.Owner(ctx, lockName(id))
 	m, ok := parseMarker(owner)
 	switch {
 	case err != nil || !ok || m.committed && m.round < round:

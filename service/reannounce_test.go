@@ -47,7 +47,7 @@ func TestToldAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRow()
 				claims := &slow{Claims: r, fail: c.fail}
-				a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+				a := alone(claims)
 				stop := running(t, a)
 				if err := turnAway(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
 					t.Fatal(err)
@@ -68,7 +68,7 @@ func TestToldAgain(t *testing.T) {
 func TestNobodyTurnedAwayNobodyTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		a := NewAcceptor(&slow{Claims: r, fail: dispatch.ErrDriverBusy}, nil, 5*time.Second, quiet)
+		a := alone(&slow{Claims: r, fail: dispatch.ErrDriverBusy})
 		stop := running(t, a)
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); err == nil {
 			t.Fatal("no error")
@@ -86,7 +86,7 @@ func TestToldSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
-		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		a := alone(claims)
 		stop := running(t, a)
 		turnAway(t, a, claims, r.d.ID, 1)
 		pass(followUpTick)
@@ -107,7 +107,7 @@ func TestChaseAsksAgainWhileTheDatabaseIsAway(t *testing.T) {
 		r := newRow()
 		r.away = 100
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
-		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		a := alone(claims)
 		running(t, a)
 		turnAway(t, a, claims, r.d.ID, 1)
 		pass(99 * (followUpRetry + followUpTick))
@@ -126,7 +126,7 @@ func TestChaseGivesUp(t *testing.T) {
 		r := newRow()
 		r.away = 1 << 20
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
-		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		a := alone(claims)
 		running(t, a)
 		turnAway(t, a, claims, r.d.ID, 1)
 		pass(followUpFor + 2*followUpRetry)
@@ -139,7 +139,7 @@ func TestChaseGivesUp(t *testing.T) {
 }
 
 func TestChaseIsBounded(t *testing.T) {
-	c := newReannouncer(newRow(), nil, quiet)
+	c := newReannouncer(newRow(), noLocks{}, quiet)
 	for i := range maxFollowUps + 10 {
 		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
 	}
@@ -152,7 +152,7 @@ func TestSettledIsNotChased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
-		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		a := alone(claims)
 		turnAway(t, a, claims, r.d.ID, 1)
 		claims.fail = nil
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, cyd, 1}); err != nil {
@@ -169,7 +169,7 @@ func TestSettledIsNotChased(t *testing.T) {
 func TestEarliestChaseCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		c := newReannouncer(r, nil, quiet)
+		c := newReannouncer(r, noLocks{}, quiet)
 		tap := Tap{r.d.ID, ann, 1}
 		c.schedule(tap, time.Second)
 		c.schedule(tap, time.Hour)
@@ -194,7 +194,7 @@ func TestAnnouncementIsWritten(t *testing.T) {
 		claims := &slow{
 			Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{}), announced: make(chan int, 10),
 		}
-		a := NewAcceptor(claims, nil, time.Second, quiet)
+		a := alone(claims)
 		running(t, a)
 		refused := make(chan error, 1)
 		go func() {

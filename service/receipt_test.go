@@ -79,11 +79,10 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 				}
 				there, stopThere := keep(store)
 				defer stopThere()
-				here := NewAcceptor(nil, nil, time.Second, quiet)
 				ledger, stop := keep(store)
 				defer stop()
-				here.Keep(ledger)
-				work := NewWork(store, here, time.Now)
+				here := NewAcceptor(AcceptorOptions{Attempts: ledger, Log: quiet})
+				work := NewWork(WorkOptions{Store: store, Acceptor: here, Now: time.Now})
 				if c.tapped {
 					there.Record(t.Context(), Tap{store.o.ID, ann, 1}, time.Now(), &dispatch.TakenError{Final: true})
 				}

@@ -79,9 +79,7 @@ func heeding(t *testing.T, store RevocationStore, now func() time.Time) (*Tokens
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := NewTokens(secret, now)
-	tokens.Heed(r)
-	return tokens, r
+	return NewTokens(TokenOptions{Secret: secret, Now: now, Revocations: r}), r
 }
 
 // is checks whether a token of the driver's is good.
@@ -146,8 +144,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokens := NewTokens(secret, time.Now)
-		tokens.Heed(r)
+		tokens := NewTokens(TokenOptions{Secret: secret, Now: time.Now, Revocations: r})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { r.Run(ctx, ReadRevocations) })
@@ -234,8 +231,13 @@ func TestFirebaseUserIsRevoked(t *testing.T) {
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
 	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Lee" })
 	store := &revoked{}
-	tokens, r := heeding(t, store, c.now)
-	tokens.Trust(uids{"kims": "Kim", "lees": "Lee"}, p) // who sign in at fixed
+	r, err := NewRevocations(t.Context(), store, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := NewTokens(TokenOptions{
+		Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim", "lees": "Lee"}, Drivers: p, Revocations: r, // they sign in at fixed
+	})
 	good := func(what, token string, want bool) {
 		t.Helper()
 		if got, err := tokens.Caller(t.Context(), token); (err == nil) != want || err != nil && !errors.Is(err, ErrUnauthenticated) {

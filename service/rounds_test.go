@@ -60,7 +60,7 @@ func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 func TestOlderRoundDoesNotReplaceTheChase(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
-	c := newReannouncer(r, nil, quiet)
+	c := newReannouncer(r, noLocks{}, quiet)
 	c.schedule(Tap{r.d.ID, ann, 2}, followUpRetry)
 	c.schedule(Tap{r.d.ID, bob, 1}, 0)
 	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
@@ -86,7 +86,7 @@ func TestGarbageIsNoMarker(t *testing.T) {
 // others there is not one that was issued, and fills the cache of verified ones fourfold.
 func TestSignatureHasOneSpelling(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	tokens := NewTokens(secret, (&clock{fixed}).now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
 	good := with(nil)
 	last := strings.IndexByte(alphabet, good[len(good)-1])
 	for bits := 1; bits < 4; bits++ {

@@ -8,19 +8,18 @@ import (
 	"firsttap/dispatch"
 )
 
-// A tap that can't win holds the gate and the lock while the database finds that out, and everybody else hears meanwhile
-// that the dispatch is being decided. So a driver who has made one is set aside for a while: the database decides about
-// their taps as ever, but they turn nobody away.
+// A tap that cannot win holds the flight and the lock while the database finds that out, and other drivers are refused
+// meanwhile. So its driver is sidelined for a while: the database still decides about their taps, but apart from others', and
+// they refuse no other driver.
 const (
-	// sidelinedFor is how long a driver is set aside after a tap that could not win. It costs an honest one nothing.
+	// sidelinedFor is how long a driver stays sidelined after a tap that could not win. An eligible driver loses nothing by it.
 	sidelinedFor = 10 * time.Minute
-	// maxSidelined bounds the memory of who is.
 	maxSidelined = 4096
-	// sidelinedSlots is how many of their taps are decided at a time: the other connections are for claims that may win.
+	// sidelinedSlots bounds the decisions about sidelined drivers at a time, so that connections are left for other claims.
 	sidelinedSlots = 2
 )
 
-// sideline has the driver's taps turn nobody away for a while, and reports whether that is new.
+// sideline keeps the driver's taps from refusing other drivers for a while, and reports whether the driver was not sidelined.
 func (g *inflight) sideline(v dispatch.DriverID) (fresh bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -29,20 +28,20 @@ func (g *inflight) sideline(v dispatch.DriverID) (fresh bool) {
 	return fresh
 }
 
-// restore has the taps of a driver who has won be like others' again.
+// restore ends the sidelining of a driver who has won.
 func (g *inflight) restore(v dispatch.DriverID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.sidelined.Remove(v)
 }
 
-// isSidelined reports whether the driver's taps turn nobody away. g.mu is held.
+// isSidelined needs g.mu.
 func (g *inflight) isSidelined(v dispatch.DriverID) bool {
 	until, ok := g.sidelined.Get(v)
 	return ok && time.Now().Before(until)
 }
 
-// claimSidelined lets the database decide about a tap of a driver who is set aside, without the lock, when there is a place.
+// claimSidelined lets the database decide about a sidelined driver's tap, without the lock, when a slot is free.
 func (a *Acceptor) claimSidelined(ctx context.Context, tap Tap) (Acceptance, error) {
 	select {
 	case a.slots <- struct{}{}:
@@ -52,23 +51,23 @@ func (a *Acceptor) claimSidelined(ctx context.Context, tap Tap) (Acceptance, err
 		return Acceptance{}, errors.Join(dispatch.ErrUnavailable, ctx.Err())
 	}
 	a.inflight.mu.Lock()
-	err := a.inflight.refuseTaken(tap) // what was decided while it waited
+	err := a.inflight.refuseTaken(tap) // the dispatch may have been taken while the tap waited
 	a.inflight.mu.Unlock()
 	if err != nil {
 		a.counter.CountDecision(LayerKnown, DecisionRefused)
 		return Acceptance{}, err
 	}
-	return a.decide(ctx, tap, dispatch.NewClaimID(time.Now()), LayerAside, nil)
+	return a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerAside, nil)
 }
 
-// cannotWin reports whether the tap can't win the dispatch in this round, open or not: its round has never been, or the
-// driver can't take the work.
+// cannotWin reports whether the tap cannot win the dispatch in this round, open or not: its round does not exist yet, or
+// the driver cannot take the work.
 func cannotWin(d *dispatch.Dispatch, c dispatch.Candidate, round int, now time.Time) bool {
 	return round > d.Round || round == 0 && c.GaveBack || c.Busy || len(c.Ineligible(d.Terms, now)) > 0
 }
 
-// mayBeOpen reports whether drivers who were turned away by a decision on that round, which ended with err, may wait for a
-// dispatch that is open. Of a round that is not the current one there is nothing to wait for.
+// mayBeOpen reports whether the dispatch may still be open in that round, or in the current one for 0, after a decision
+// that ended with err.
 func mayBeOpen(round int, err error) bool {
 	stale := round != 0 && errors.Is(err, dispatch.ErrOfferStale)
 	return !isTaken(err) && !stale && !errors.Is(err, dispatch.ErrNotFound)

@@ -40,7 +40,7 @@ func hopefuls(p *place) map[string]Tap {
 		"a round that is to be": {Driver: p.drivers(1)[0], Round: 2},
 		"a made-up round":       {Driver: p.drivers(1)[0], Round: madeUp},
 	}
-	if _, err := NewAcceptor(p, nil, time.Second, quiet).Accept(p.t.Context(), Tap{p.dispatch(), taps["busy"].Driver, 1}); err != nil {
+	if _, err := alone(p).Accept(p.t.Context(), Tap{p.dispatch(), taps["busy"].Driver, 1}); err != nil {
 		p.t.Fatal(err)
 	}
 	return taps
@@ -79,7 +79,7 @@ func TestHopelessTapsKeepNobodyOut(t *testing.T) {
 	for name, cheat := range hopefuls(p) {
 		t.Run(name, func(t *testing.T) {
 			claims := &meanwhile{Claims: p}
-			a := NewAcceptor(claims, nil, time.Second, quiet)
+			a := alone(claims)
 			if refused := refusedMeanwhile(p, a, a, claims, cheat, many); refused > 1 {
 				t.Errorf("%d of %d honest taps were refused in the middle of these", refused, many)
 			} else {
@@ -110,7 +110,7 @@ func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
 // TestHopelessBeforeTheOpening: a driver who is off duty and taps early is set aside by then; an eligible one is not.
 func TestHopelessBeforeTheOpening(t *testing.T) {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
+	a := alone(p)
 	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
 	order := anOrder()
 	order.OpensAt = ptr(time.Now().Add(time.Hour))
@@ -145,7 +145,7 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 // TestSetAsideIsNoVerdict: a driver who is set aside wins as soon as they can, and is told the truth as ever.
 func TestSetAsideIsNoVerdict(t *testing.T) {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
+	a := alone(p)
 	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
 	first, second := p.dispatch(), p.dispatch()
 	for range 3 {
@@ -176,7 +176,7 @@ func TestSetAsideIsNoVerdict(t *testing.T) {
 
 func TestSetAsideForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newInflight()
+		g := newInflight(newVerifyQueue())
 		tap := Tap{aJob, ann, 1}
 		if !g.sideline(ann) || g.sideline(ann) {
 			t.Error("the first time is new, the second is not")
@@ -187,13 +187,13 @@ func TestSetAsideForAWhile(t *testing.T) {
 		}
 		other := mustEnter(t, g, Tap{aJob, bob, 1}) // as if ann had not tapped
 		mustRefuse(t, g, Tap{aJob, cyd, 1}, false)
-		g.finish(tap, f, result{})
+		g.finish(f, result{})
 		mustRefuse(t, g, tap, false) // bob is being decided about
-		g.finish(Tap{aJob, bob, 1}, other, result{})
+		g.finish(other, result{})
 		time.Sleep(sidelinedFor)
 		f = mustEnter(t, g, tap)
 		mustRefuse(t, g, Tap{aJob, bob, 1}, false)
-		g.finish(tap, f, result{})
+		g.finish(f, result{})
 		if len(g.flights) != 0 {
 			t.Errorf("%d flights are left", len(g.flights))
 		}
@@ -212,7 +212,7 @@ func TestAFewAsideAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, entered: make(chan dispatch.DriverID, 10), release: make(chan struct{})}
-		a := NewAcceptor(claims, nil, time.Second, quiet)
+		a := alone(claims)
 		answers := make(chan error, 10)
 		for i := range 5 {
 			v := dispatch.DriverID(fmt.Sprint("drv_", i))
@@ -250,7 +250,7 @@ func TestAFewAsideAtATime(t *testing.T) {
 func TestNoPlaceAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		a := NewAcceptor(r, nil, time.Second, quiet)
+		a := alone(r)
 		for range sidelinedSlots {
 			a.slots <- struct{}{}
 		}
@@ -266,7 +266,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	p := newPlace(t)
 	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
 	claims := &meanwhile{Claims: p}
-	a := NewAcceptor(claims, nil, time.Second, quiet)
+	a := alone(claims)
 	vain := func(leader, other Tap) {
 		t.Helper()
 		claims.do = func(by dispatch.DriverID) {
@@ -294,7 +294,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 
 // TestOneDriverCannotFillTheChase: a driver who makes dispatches and rounds up leaves room for others.
 func TestOneDriverCannotFillTheChase(t *testing.T) {
-	c := newReannouncer(newRow(), nil, quiet)
+	c := newReannouncer(newRow(), noLocks{}, quiet)
 	id := dispatch.NewID(time.Now())
 	c.schedule(Tap{id, bob, 1}, time.Hour)
 	for i := range maxFollowUps + 10 {
@@ -327,7 +327,7 @@ func TestToldOnceByAll(t *testing.T) {
 		p := newPlace(t)
 		id, v := p.dispatch(), p.drivers(2)
 		for range 3 {
-			a := NewAcceptor(p, nil, time.Second, quiet)
+			a := alone(p)
 			running(t, a)
 			a.reannouncer.schedule(Tap{id, v[0], 1}, 0)
 			a.reannouncer.schedule(Tap{id, v[1], noRound}, followUpRetry)
@@ -350,7 +350,7 @@ func TestAnnouncementsAreApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		claims := &meanwhile{Claims: p, do: func(v dispatch.DriverID) {}}
-		a := NewAcceptor(claims, nil, time.Second, quiet)
+		a := alone(claims)
 		running(t, a)
 		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }
 		claims.do = func(v dispatch.DriverID) {

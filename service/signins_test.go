@@ -44,7 +44,7 @@ func (l *lines) take() (all []map[string]any) {
 
 func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *lines) {
 	log := &lines{}
-	return NewSignIns(l, store, nil, time.Now, slog.New(slog.NewJSONHandler(log, nil))), log
+	return NewSignIns(SignInOptions{Limits: l, Store: store, Now: time.Now, Log: slog.New(slog.NewJSONHandler(log, nil))}), log
 }
 
 // TestTheLogOfFailures has a line every two seconds at most, which adds up, and none when nothing fails.

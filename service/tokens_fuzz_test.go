@@ -8,7 +8,7 @@ import (
 
 // FuzzTokens: no text is anybody's token but one that our secret has signed, in our words.
 func FuzzTokens(f *testing.F) {
-	tokens := NewTokens(secret, (&clock{fixed}).now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
 	good := with(nil)
 	p := strings.Split(good, ".")
 	for _, seed := range []string{

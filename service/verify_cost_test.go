@@ -30,12 +30,12 @@ func TestWhatVerificationCosts(t *testing.T) {
 		}
 	}
 	i.verify.mu.Lock()
-	for p, d := range i.verify.doubts {
+	for p, d := range i.verify.pending {
 		if time.Since(d.since) < 0 {
 			t.Errorf("a fresh claim is in doubt: %+v", p) // a busy machine may make them old
 		}
 	}
-	clear(i.verify.doubts)
+	clear(i.verify.pending)
 	i.verify.mu.Unlock()
 
 	for _, id := range ids {
@@ -121,7 +121,7 @@ func (v *verified) missed() map[claimKey]verification {
 	v.verify.mu.Lock()
 	defer v.verify.mu.Unlock()
 	missed := map[claimKey]verification{}
-	for p, d := range v.verify.doubts {
+	for p, d := range v.verify.pending {
 		if d.missed {
 			missed[p] = d
 		}
@@ -140,11 +140,11 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	for range 5 {
 		i.twice(t)
 	}
-	if len(i.verify.doubts) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
-		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
+	if len(i.verify.pending) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.pending)
 	}
 	i.verify.verifyDue(t.Context(), time.Now().Add(verifyMaxAge+time.Minute))
-	if len(i.verify.doubts) != 0 {
+	if len(i.verify.pending) != 0 {
 		t.Error("a doubt is kept for ever")
 	}
 }
@@ -173,9 +173,9 @@ func TestVerifierIsBounded(t *testing.T) {
 	i := s.verified()
 	now := time.Now()
 	for k := range maxVerifications + 100 {
-		i.verify.note(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
+		i.verify.add(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
 	}
-	if n := len(i.verify.doubts); n != maxVerifications {
+	if n := len(i.verify.pending); n != maxVerifications {
 		t.Errorf("%d doubts, want %d", n, maxVerifications)
 	}
 	i.verify.verifyDue(t.Context(), now)

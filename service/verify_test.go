@@ -16,7 +16,7 @@ import (
 
 // looks counts what the database is asked, and fails it where a test wants that.
 type looks struct {
-	*place
+	Claims
 	asked atomic.Int32
 	ids   atomic.Int32 // of the last look
 	fail  error
@@ -28,7 +28,7 @@ func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID
 	if l.fail != nil {
 		return nil, l.fail
 	}
-	return l.place.Holders(ctx, ids)
+	return l.Claims.Holders(ctx, ids)
 }
 
 // verified is an instance that verifies when its test says so, and what it logs.
@@ -40,9 +40,10 @@ type verified struct {
 }
 
 func (s *shared) verified() *verified {
-	v := &verified{instance: s.instance(), looks: &looks{place: s.place}, logged: &bytes.Buffer{}, clock: time.Now()}
+	v := &verified{instance: s.instance(), logged: &bytes.Buffer{}, clock: time.Now()}
 	v.claims.announced = make(chan int, 100)
-	v.Verify(v.looks)
+	v.looks = &looks{Claims: v.claims}
+	v.verify.claims = v.looks
 	v.verify.log = slog.New(slog.NewTextHandler(v.logged, nil))
 	return v
 }
@@ -262,8 +263,8 @@ func TestLostDispatch(t *testing.T) {
 	i.old(id)
 	i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	i.twice(t)
-	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "there is no such dispatch") || len(i.verify.doubts) != 0 {
-		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.doubts), i.logged)
+	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "there is no such dispatch") || len(i.verify.pending) != 0 {
+		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.pending), i.logged)
 	}
 	if _, err := i.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrNotFound) {
 		t.Error(err)
@@ -292,8 +293,8 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	}
 	i.twice(t)
 	must(t, "the announcement", i.claims.announced)
-	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.doubts) != 0 {
-		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
+	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.pending) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.pending)
 	}
 }
 
@@ -324,7 +325,10 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 }
 
 // slowly answers the first look late, as a server does that is still applying what it has.
-type slowly struct{ answered, askedAgain time.Time }
+type slowly struct {
+	Claims
+	answered, askedAgain time.Time
+}
 
 func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
 	if h.answered.IsZero() {
@@ -339,14 +343,13 @@ func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]
 // TestLooksAreApart, also when the first was slow: a server that has just become the primary has time to apply what it has.
 func TestLooksAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newVerifier(nil, nil, newInflight(), newReannouncer(nil, nil, quiet), quiet)
 		h := &slowly{}
-		v.holders = h
-		v.note("dsp_1", holder{"drv_1", 1}, time.Now())
+		v := alone(h).verify
+		v.add("dsp_1", holder{"drv_1", 1}, time.Now())
 		ctx, stop := context.WithTimeout(t.Context(), 10*verifyInterval)
 		defer stop()
 		v.run(ctx)
-		if h.askedAgain.Sub(h.answered) < verifyGap || v.lost.Load() != 0 || len(v.doubts) != 0 {
+		if h.askedAgain.Sub(h.answered) < verifyGap || v.lost.Load() != 0 || len(v.pending) != 0 {
 			t.Errorf("asked again %s after the answer, %d lost", h.askedAgain.Sub(h.answered), v.lost.Load())
 		}
 	})

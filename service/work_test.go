@@ -20,8 +20,8 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
-	return &site{p, a, NewWork(p, a, time.Now), NewDispatcher(p, a)}
+	a := alone(p)
+	return &site{p, a, NewWork(WorkOptions{Store: p, Acceptor: a, Now: time.Now}), NewDispatcher(p, a)}
 }
 
 func (s *site) win(id dispatch.ID, v dispatch.DriverID, round int) {
