@@ -223,3 +223,17 @@ func TestRoles(t *testing.T) {
 		t.Errorf("no role is called %q", s)
 	}
 }
+
+func TestSuspend(t *testing.T) {
+	now := time.Now()
+	var v Driver
+	if err := v.Suspend(now, now); !errors.Is(err, ErrSuspensionOver) || v.SuspendedUntil != nil {
+		t.Errorf("until now: %v, %v", err, v.SuspendedUntil)
+	}
+	if err := v.Suspend(now.Add(time.Microsecond), now); err != nil || v.SuspendedUntil == nil {
+		t.Errorf("until later: %v", err)
+	}
+	if v.Reinstate(); v.SuspendedUntil != nil {
+		t.Error("still suspended")
+	}
+}
