@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/dispatch"
+	. "firsttap/dispatch"
 )
 
 func TestIdentifiersHaveAPrefixAndAreUnique(t *testing.T) {
@@ -144,11 +144,11 @@ func TestWhenANotificationWasMade(t *testing.T) {
 
 func TestLooksLikeID(t *testing.T) {
 	for s, want := range map[string]bool{
-		"key_first": true, "dsp_0": true, string(dispatch.NewID(time.Now())): true,
+		"key_first": true, "dsp_0": true, string(NewID(time.Now())): true,
 		"": false, "key": false, "key_": false, "_first": false, "keys_1": false, "key_Ä": false, "key_\x00": false, "key_a b": false,
 		"key_00000000000000000000000000000000000000": false, "KEY_1": false,
 	} {
-		if dispatch.LooksLikeID(s) != want {
+		if LooksLikeID(s) != want {
 			t.Errorf("%q: %v", s, !want)
 		}
 	}
