@@ -2,28 +2,27 @@ package dispatch
 
 import "time"
 
-// The limits on withdrawing: each time, everybody's phone rings.
+// The limits on withdrawals. Each withdrawal alerts every eligible driver again.
 const (
 	// WithdrawalsFor is how long a withdrawal counts.
 	WithdrawalsFor = time.Hour
-	// WithdrawalsOfOne and WithdrawalsOfAll are how often a driver may withdraw from one dispatch, and from all, in that
-	// time.
+	// WithdrawalsOfOne and WithdrawalsOfAll limit a driver's withdrawals in that time, from one dispatch and from all.
 	WithdrawalsOfOne = 2
 	WithdrawalsOfAll = 5
 )
 
-// reopenDelays is how long after the dispatch's last withdrawal the next round is pushed at the earliest: after the
-// first, the second and every later withdrawal. Drivers who look see the round at once.
+// reopenDelays are the least times from the dispatch's last withdrawal to the push of the next round: after the first, the
+// second and every later withdrawal. The round is open at once, and apps that ask see it.
 var reopenDelays = [...]time.Duration{20 * time.Second, 40 * time.Second, time.Minute}
 
-// Withdrawals are the times of the withdrawals that count, the earliest first.
+// Withdrawals are the times of the withdrawals that count, earliest first.
 type Withdrawals struct {
-	OfDispatch []time.Time // by anybody
+	OfDispatch []time.Time // by any driver
 	ByDriver   []time.Time // from any dispatch
 	Both       []time.Time // from the dispatch, by the driver
 }
 
-// Check is a TooOftenError when the driver may not withdraw at now.
+// Check returns a TooOftenError if the driver may not withdraw at now.
 func (w Withdrawals) Check(now time.Time) error {
 	wait := max(waitUntilBelow(w.Both, WithdrawalsOfOne, now), waitUntilBelow(w.ByDriver, WithdrawalsOfAll, now))
 	if wait > 0 {
@@ -32,7 +31,7 @@ func (w Withdrawals) Check(now time.Time) error {
 	return nil
 }
 
-// waitUntilBelow is how long it is until fewer than most of the withdrawals count, 0 or less if that is so.
+// waitUntilBelow returns the time until fewer than most of the withdrawals count, 0 or less if fewer do.
 func waitUntilBelow(times []time.Time, most int, now time.Time) time.Duration {
 	if len(times) < most {
 		return 0
@@ -40,9 +39,9 @@ func waitUntilBelow(times []time.Time, most int, now time.Time) time.Duration {
 	return times[len(times)-most].Add(WithdrawalsFor).Sub(now)
 }
 
-// Defer has the next round, which the last of events has opened, pushed later if the dispatch was withdrawn from lately:
-// phones do not ring each time when drivers take it and give it back in turn. It is pushed within the first quarter of the
-// round.
+// Defer delays the push of the next round, which the last of events opens, after recent withdrawals from the dispatch, so
+// that drivers who accept and withdraw in turn do not alert all phones each time. The push goes out within the first quarter
+// of the round.
 func (w Withdrawals) Defer(events []Event, d *Dispatch) {
 	n := len(w.OfDispatch)
 	if n == 0 {
