@@ -21,18 +21,19 @@ import (
 
 const (
 	fetchTimeout = 5 * time.Second
-	// refetchPause is for how long nobody asks again after an answer, whatever keys are named; keysRetry after none.
+	// refetchPause is the least time between an answer and the next request, even for unknown keys; retryPause that after a
+	// failure.
 	refetchPause = time.Minute
 	retryPause   = 5 * time.Second
-	// defaultAge is how long keys are fresh where the answer does not say; maxAge is the most it may say.
+	// defaultAge is how long keys are fresh without a max-age; maxAge bounds a max-age.
 	defaultAge = time.Hour
 	maxAge     = 24 * time.Hour
 	maxKeys    = 1 << 20 // bytes
 )
 
-// keySet keeps the keys that sign ID tokens for as long as their answer says. What is stale is used until there is
-// something newer, and is renewed behind the requests: a Google that can't be reached keeps nobody out who has a token of
-// a known key. At most one request is under way. Safe for concurrent use.
+// keySet caches the keys that sign ID tokens, for as long as Google's answer allows. Stale keys stay in use and are renewed
+// in the background: an outage of Google refuses no token with a known key. At most one request is under way. Safe for
+// concurrent use.
 type keySet struct {
 	url        string
 	client     *http.Client
@@ -46,15 +47,15 @@ type keySet struct {
 	freshUntil  time.Time
 	requestedAt time.Time
 	err         error         // of the last request
-	pending     chan struct{} // closed when the request under way has ended; nil without one
+	pending     chan struct{} // closed at the end of the request under way; nil without one
 }
 
-func newKeySet(url string, now func() time.Time, log *slog.Logger, counts *metrics, life *background) *keySet {
-	return &keySet{url: url, client: life.client(fetchTimeout), now: now, log: log, metrics: counts, background: life}
+func newKeySet(url string, now func() time.Time, log *slog.Logger, m *metrics, bg *background) *keySet {
+	return &keySet{url: url, client: bg.client(fetchTimeout), now: now, log: log, metrics: m, background: bg}
 }
 
-// key returns the key of that id. ErrRefused where there is none, dispatch.ErrUnavailable where nobody can tell. It waits
-// for Google only where the id is not known.
+// key returns the key with that id. ErrRefused if Google has no such key, dispatch.ErrUnavailable if Google does not answer.
+// It waits for Google only if the id is not known.
 func (k *keySet) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	k.mu.Lock()
 	key, pending, err := k.keys[id], k.renew(k.keys[id] == nil), k.err
@@ -85,8 +86,8 @@ func unknownKey(why error) error {
 	return fmt.Errorf("%w: the keys of Firebase Auth are not known: %w", dispatch.ErrUnavailable, why)
 }
 
-// renew asks for new keys if a key is missing or they are stale, and it is not too soon. It returns the end of the request
-// under way, nil without one.
+// renew starts a request for new keys if one is missing or they are stale, and the pause is over. It returns a channel that is
+// closed at the end of the request under way, nil without one.
 func (k *keySet) renew(missing bool) chan struct{} {
 	now, pause := k.now(), refetchPause
 	if k.err != nil {
@@ -107,9 +108,9 @@ func (k *keySet) fetch() {
 	defer k.mu.Unlock()
 	switch {
 	case err != nil && k.err == nil:
-		k.log.Warn("the keys of Firebase Auth can't be had, going on with those there are", "keys", len(k.keys), "error", err)
+		k.log.Warn("keys of Firebase Auth not fetched; known keys stay in use until a retry succeeds", "keys", len(k.keys), "error", err)
 	case err == nil && k.err != nil:
-		k.log.Info("the keys of Firebase Auth can be had again")
+		k.log.Info("keys of Firebase Auth are fetched again")
 	}
 	k.requestedAt = k.now()
 	if k.err = err; err == nil {
@@ -130,7 +131,7 @@ func (k *keySet) request(ctx context.Context) (map[string]*rsa.PublicKey, time.D
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, 0, fmt.Errorf("the keys were answered with %s", resp.Status)
+		return nil, 0, fmt.Errorf("the request for keys was answered with %s", resp.Status)
 	}
 	var certificates map[string]string
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxKeys)).Decode(&certificates); err != nil {
@@ -143,12 +144,12 @@ func (k *keySet) request(ctx context.Context) (map[string]*rsa.PublicKey, time.D
 		}
 	}
 	if len(keys) == 0 {
-		return nil, 0, errors.New("an answer without keys")
+		return nil, 0, errors.New("the answer has no keys")
 	}
 	return keys, freshFor(resp.Header), nil
 }
 
-// freshFor is for how much longer an answer is fresh.
+// freshFor returns how long an answer stays fresh.
 func freshFor(h http.Header) time.Duration {
 	for directive := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		seconds, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age=")

@@ -82,7 +82,7 @@ func TestGoogleIsDown(t *testing.T) {
 	if n := p.google.times("/keys"); n != 2 {
 		t.Errorf("the keys were asked for %d times", n)
 	}
-	if n := strings.Count(p.log.String(), "can't be had"); n != 1 {
+	if n := strings.Count(p.log.String(), "not fetched"); n != 1 {
 		t.Errorf("said %d times: %s", n, p.log)
 	}
 	p.clock.pass(retryPause)
@@ -91,7 +91,7 @@ func TestGoogleIsDown(t *testing.T) {
 	p.google.set(func() { p.google.down = false; p.google.keys["two"] = signers()[1].certificate })
 	p.clock.pass(retryPause)
 	p.is("Google is back", sign(t, signers()[1], "two", p.claims("kim")), "kim")
-	if !strings.Contains(p.log.String(), "can be had again") || p.counted(p.counts.keys, "failed") != 2 {
+	if !strings.Contains(p.log.String(), "are fetched again") || p.counted(p.counts.keys, "failed") != 2 {
 		t.Errorf("%d failed: %s", p.counted(p.counts.keys, "failed"), p.log)
 	}
 }

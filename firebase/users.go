@@ -2,6 +2,7 @@ package firebase
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,23 +24,23 @@ import (
 )
 
 const (
-	// refreshAfter is how old a user's status is when it is looked up behind the requests; tooOld is when requests wait for
-	// that. A lookup that began before tooOld ends within a minute of what it replaces.
+	// refreshAfter is the age at which a user's status is looked up in the background, and staleAfter the age at which requests
+	// wait for that. So a lookup that starts before staleAfter ends within a minute of the last one.
 	refreshAfter = 30 * time.Second
 	staleAfter   = 50 * time.Second
-	// lookupTimeout is what a request may lose to a lookup, and lookupRetry for how long none waits after one has failed.
+	// lookupTimeout is how long a request waits for a lookup, and lookupRetry how long no request waits after a failed one.
 	lookupTimeout = 2 * time.Second
 	lookupRetry   = 5 * time.Second
-	// logInterval bounds how often failing lookups are told of.
+	// logInterval bounds how often failing lookups are logged.
 	logInterval = time.Minute
 	maxLookup   = 1 << 20 // bytes
 )
 
-// users knows who is disabled or signed out. A user is looked up once for all requests that want to know. Safe for
-// concurrent use.
+// users caches which users are disabled or signed out. Concurrent requests share the lookup of a user. Safe for concurrent
+// use.
 type users struct {
 	url              string
-	client           *http.Client // nil: nobody is looked up
+	client           *http.Client // nil without credentials: users are not looked up
 	now              func() time.Time
 	log              *slog.Logger
 	metrics          *metrics
@@ -51,36 +52,36 @@ type users struct {
 
 type user struct {
 	mu         sync.Mutex
-	checkedAt  time.Time // when the lookup began that told the rest; zero before the first
+	checkedAt  time.Time // when the last successful lookup began; zero before the first
 	gone       bool      // disabled or deleted
-	validSince time.Time // tokens of before are not good
+	validSince time.Time // earlier tokens are refused
 	retryAt    time.Time
-	pending    chan struct{} // closed when the lookup under way has ended; nil without one
+	pending    chan struct{} // closed at the end of the lookup under way; nil without one
 }
 
-func newUsers(o Options, counts *metrics, life *background) (*users, error) {
+func newUsers(o Options, m *metrics, bg *background) (*users, error) {
 	known, err := lru.New[string, *user](maxKnownUsers)
 	if err != nil {
 		return nil, err
 	}
-	u := &users{now: o.Now, log: o.Log, metrics: counts, background: life, cache: known}
-	base := orElse(o.UsersURL, googleUsers)
+	u := &users{now: o.Now, log: o.Log, metrics: m, background: bg, cache: known}
+	base := cmp.Or(o.UsersURL, googleUsers)
 	if o.Emulator != "" {
 		base = "http://" + o.Emulator + "/identitytoolkit.googleapis.com"
 	}
 	u.url = base + "/v1/projects/" + url.PathEscape(o.Project) + "/accounts:lookup"
-	u.client, err = lookupClient(o, life)
+	u.client, err = lookupClient(o, bg)
 	if u.client == nil && err == nil {
-		o.Log.Warn("no credentials for Firebase Auth: disabled and signed-out users stay welcome until their tokens end, within the hour")
+		o.Log.Warn("no credentials for Firebase Auth: disabled and signed-out users are accepted until their tokens expire, within the hour")
 	}
 	return u, err
 }
 
-// lookupClient returns a client that has credentials, nil where there are none.
-func lookupClient(o Options, life *background) (*http.Client, error) {
-	client := life.client(lookupTimeout)
+// lookupClient returns a client with credentials, nil without any.
+func lookupClient(o Options, bg *background) (*http.Client, error) {
+	client := bg.client(lookupTimeout)
 	if o.Emulator != "" {
-		client.Transport = emulatorAdmin{life.conns}
+		client.Transport = emulatorAdmin{bg.conns}
 		return client, nil
 	}
 	if o.CredentialsFile == "" && !o.Detect {
@@ -88,13 +89,13 @@ func lookupClient(o Options, life *background) (*http.Client, error) {
 	}
 	found, err := findCredentials(o.CredentialsFile, &credentials.DetectOptions{
 		Scopes: []string{"https://www.googleapis.com/auth/identitytoolkit", "https://www.googleapis.com/auth/cloud-platform"},
-		Client: life.client(lookupTimeout), DisableAsyncRefresh: true,
+		Client: bg.client(lookupTimeout), DisableAsyncRefresh: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of Firebase Auth: %w", err)
 	}
 	authorized, err := httptransport.NewClient(&httptransport.Options{
-		Credentials: found, DisableTelemetry: true, BaseRoundTripper: life.conns,
+		Credentials: found, DisableTelemetry: true, BaseRoundTripper: bg.conns,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of Firebase Auth: %w", err)
@@ -103,7 +104,7 @@ func lookupClient(o Options, life *background) (*http.Client, error) {
 	return client, nil
 }
 
-// findCredentials reads the file, or finds the platform's own where it is "". Nothing is asked yet whether they are good.
+// findCredentials reads the file, or finds the platform's own for "". It does not check that they are valid.
 func findCredentials(file string, o *credentials.DetectOptions) (*auth.Credentials, error) {
 	if file == "" {
 		return credentials.DetectDefault(o)
@@ -121,7 +122,7 @@ func findCredentials(file string, o *credentials.DetectOptions) (*auth.Credentia
 	return credentials.NewCredentialsFromJSON(kind.Type, raw, o)
 }
 
-// emulatorAdmin is whom the emulator takes for its administrator.
+// emulatorAdmin sends the emulator's administrator token.
 type emulatorAdmin struct{ http.RoundTripper }
 
 func (o emulatorAdmin) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -130,7 +131,7 @@ func (o emulatorAdmin) RoundTrip(req *http.Request) (*http.Response, error) {
 	return o.RoundTripper.RoundTrip(req)
 }
 
-// allows reports whether tokens issued to the user at that time are still good, as far as anybody knows.
+// allows reports whether tokens issued to the user at that time are accepted, by the last known status.
 func (u *users) allows(ctx context.Context, uid string, issued time.Time) bool {
 	if u.client == nil {
 		return true
@@ -145,7 +146,7 @@ func (u *users) allows(ctx context.Context, uid string, issued time.Time) bool {
 	if pending := u.refresh(uid, v); pending != nil {
 		select {
 		case <-pending:
-		case <-ctx.Done(): // nobody hears the answer
+		case <-ctx.Done(): // the client has gone
 		}
 	}
 	v.mu.Lock()
@@ -153,7 +154,7 @@ func (u *users) allows(ctx context.Context, uid string, issued time.Time) bool {
 	return !v.gone && !issued.Before(v.validSince)
 }
 
-// refresh has the user looked up when it is time to, and returns what to wait for, nil for nothing.
+// refresh starts a lookup when one is due, and returns a channel to wait for, nil for none.
 func (u *users) refresh(uid string, v *user) chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -195,11 +196,11 @@ func (u *users) recordFailure(err error, now time.Time) {
 	}
 	said := u.loggedAt.Load()
 	if now.UnixNano()-said >= int64(logInterval) && u.loggedAt.CompareAndSwap(said, now.UnixNano()) {
-		u.log.Warn("Firebase users can't be looked up: what was known of them last counts", "error", err)
+		u.log.Warn("Firebase users not looked up; their last known status counts until a lookup succeeds", "error", err)
 	}
 }
 
-// rejectedLookup is of one lookup by a Google that is there: it says nothing about the next.
+// rejectedLookup is an error about one user, which says nothing about other lookups.
 type rejectedLookup struct{ error }
 
 type status struct {
@@ -238,15 +239,15 @@ func (u *users) request(ctx context.Context, uid string) (status, error) {
 		} `json:"users"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxLookup)).Decode(&answer); err != nil {
-		return status{}, fmt.Errorf("the lookup's answer: %w", err)
+		return status{}, fmt.Errorf("decode the lookup's answer: %w", err)
 	}
 	for _, found := range answer.Users {
 		if found.ID != uid {
 			continue
 		}
-		seconds, err := strconv.ParseInt(orElse(found.ValidSince, "0"), 10, 64)
+		seconds, err := strconv.ParseInt(cmp.Or(found.ValidSince, "0"), 10, 64)
 		if err != nil {
-			return status{}, fmt.Errorf("the lookup's validSince: %w", err)
+			return status{}, fmt.Errorf("parse the lookup's validSince: %w", err)
 		}
 		return status{gone: found.Disabled, validSince: time.Unix(seconds, 0)}, nil
 	}

@@ -129,7 +129,7 @@ func TestLookupsFail(t *testing.T) {
 		p.is("not known", p.token("new"), "new")
 		p.settled()
 	}
-	if n := strings.Count(p.log.String(), "can't be looked up"); n < 1 || n > 10 {
+	if n := strings.Count(p.log.String(), "not looked up"); n < 1 || n > 10 {
 		t.Errorf("told %d times in ten minutes: %s", n, p.log)
 	}
 	if n := p.counted(p.counts.lookups, "failed"); n != 30 {
