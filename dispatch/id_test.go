@@ -107,8 +107,7 @@ func TestIdentifiersAreReadBack(t *testing.T) {
 	}
 }
 
-// FuzzIdentifiers: whatever is taken for an identifier is taken as it is, and is safe in a URL, a log line, SQL and a
-// Redis key.
+// FuzzIdentifiers: a parsed identifier is unchanged, and safe in a URL, a log line, SQL and a Redis key.
 func FuzzIdentifiers(f *testing.F) {
 	for _, s := range malformed {
 		f.Add(s[:min(len(s), 100)])

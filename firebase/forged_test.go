@@ -27,7 +27,7 @@ func part(v any) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// hmacked is a token under HMAC-SHA256 with the key, whatever its header says.
+// hmacked returns a token signed with HMAC-SHA256, whatever the header says.
 func hmacked(header, claims any, key []byte) string {
 	text := part(header) + "." + part(claims)
 	mac := hmac.New(sha256.New, key)
@@ -35,7 +35,7 @@ func hmacked(header, claims any, key []byte) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// changed are the good claims but for some; a nil value takes a claim away.
+// changed returns the good claims with changes; a nil value removes a claim.
 func changed(good map[string]any, changes ...any) map[string]any {
 	claims := maps.Clone(good)
 	for i := 0; i < len(changes); i += 2 {
@@ -47,7 +47,7 @@ func changed(good map[string]any, changes ...any) map[string]any {
 	return claims
 }
 
-// badClaims are refused however they are signed.
+// badClaims returns claims that are refused whatever the signature.
 func badClaims(good map[string]any, now time.Time) map[string]map[string]any {
 	with := func(changes ...any) map[string]any { return changed(good, changes...) }
 	n := now.Unix()
@@ -116,7 +116,7 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// newEmulated trusts an emulator at addr.
+// newEmulated returns IDTokens of an emulator at addr.
 func newEmulated(t testing.TB, addr string, c *clock) (*IDTokens, *logBuffer) {
 	t.Helper()
 	log := &logBuffer{}
@@ -128,7 +128,7 @@ func newEmulated(t testing.TB, addr string, c *clock) (*IDTokens, *logBuffer) {
 	return ids, log
 }
 
-// TestForgedForTheEmulator: its tokens are not signed, and all else is held against them all the same.
+// TestForgedForTheEmulator: the emulator's tokens are not signed, but their claims are checked.
 func TestForgedForTheEmulator(t *testing.T) {
 	p := newPlace(t, false)
 	ids, log := newEmulated(t, "127.0.0.1:1", p.clock)
@@ -156,7 +156,7 @@ func TestForgedForTheEmulator(t *testing.T) {
 	}
 }
 
-// FuzzForgedTokens: no text but one that Google has signed is anybody's token, and none is a panic.
+// FuzzForgedTokens: only a token that Google has signed is accepted, and no text causes a panic.
 func FuzzForgedTokens(f *testing.F) {
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write([]byte(`{"one":` + quoted(signers()[0].certificate) + `}`))

@@ -32,7 +32,7 @@ func TestGoodToken(t *testing.T) {
 	p.fails("a token that has ended, though it was good", token, ErrRefused)
 }
 
-// TestSignedIn is when the user signed in, which is not when the token was issued.
+// TestSignedIn: the time of the sign-in is not that of the token's issue.
 func TestSignedIn(t *testing.T) {
 	p := newPlace(t, false)
 	claims, at := p.claims("kim"), p.clock.now().Add(-time.Hour)
@@ -45,7 +45,7 @@ func TestSignedIn(t *testing.T) {
 	}
 }
 
-// TestRotation: a key that is new is fetched when a token names it, a key that is gone is good no more.
+// TestRotation: a new key is fetched when a token names it, and tokens of a removed key are refused.
 func TestRotation(t *testing.T) {
 	p := newPlace(t, false)
 	p.is("the first key", p.token("kim"), "kim")
@@ -66,8 +66,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestGoogleIsDown: who has a token of a known key comes in, whoever else is told to try again, and Google is not
-// stormed.
+// TestGoogleIsDown: tokens of known keys are accepted, others get ErrUnavailable, and requests to Google are limited.
 func TestGoogleIsDown(t *testing.T) {
 	p := newPlace(t, false)
 	p.is("before", p.token("kim"), "kim")
@@ -96,7 +95,7 @@ func TestGoogleIsDown(t *testing.T) {
 	}
 }
 
-// TestGoogleWasNeverThere is no reason to refuse, nor to let in.
+// TestGoogleWasNeverThere: without keys, tokens are neither accepted nor refused.
 func TestGoogleWasNeverThere(t *testing.T) {
 	p := newPlace(t, false)
 	p.google.set(func() { p.google.down = true })
@@ -106,7 +105,7 @@ func TestGoogleWasNeverThere(t *testing.T) {
 	p.is("there at last", p.token("kim"), "kim")
 }
 
-// TestKeysAreFetchedOnce for all who wait for them, and whoever has gone does not end that.
+// TestKeysAreFetchedOnce: concurrent requests share a fetch.
 func TestKeysAreFetchedOnce(t *testing.T) {
 	p := newPlace(t, false)
 	hold := make(chan struct{})

@@ -13,7 +13,7 @@ import (
 	"firsttap/lock"
 )
 
-// tally counts what a Counter hears.
+// tally is a Counter for tests.
 type tally struct {
 	mu        sync.Mutex
 	claims    map[ClaimResult]int
@@ -32,7 +32,7 @@ func (c *tally) CountDecision(l Layer, d Decision) {
 	c.decisions[fmt.Sprint(l, " ", d)]++
 }
 
-// counted runs taps on acceptor and returns what was counted meanwhile.
+// counted runs taps and returns what the acceptor counted meanwhile.
 func counted(acceptor *Acceptor, taps func()) *tally {
 	c := &tally{claims: map[ClaimResult]int{}, decisions: map[string]int{}}
 	acceptor.counter = c
@@ -50,7 +50,7 @@ func (c *tally) is(t *testing.T, what string, claims map[ClaimResult]int, decisi
 	}
 }
 
-// answering is a Redis that says one thing.
+// answering is a Locks in which owner holds every lock.
 type answering struct {
 	Locks
 	owner string
@@ -60,7 +60,7 @@ func (a answering) Obtain(context.Context, string, string, time.Duration) (*lock
 	return nil, &lock.HeldError{Owner: a.owner}
 }
 
-// Every tap is counted once by what it was told and once by where that was decided.
+// Every tap is counted once by its result and once by the layer that decided it.
 func TestEveryTapIsCounted(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(3), p.dispatch()
@@ -92,7 +92,7 @@ func TestEveryTapIsCounted(t *testing.T) {
 		map[ClaimResult]int{"CLAIM_UNAVAILABLE": 1}, map[string]int{"database failed": 1})
 }
 
-// A driver's second tap joins the first while it is being decided, and another's is turned away.
+// A driver's second tap joins the first while it is being decided, and another driver's tap is refused.
 func TestFlightsAreCounted(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(2), p.dispatch()

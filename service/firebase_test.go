@@ -9,7 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// uids are the ID tokens that count in a test, and whose they are.
+// uids maps a test's valid ID tokens to their users.
 type uids map[string]string
 
 func (u uids) UID(_ context.Context, token string) (string, time.Time, error) {
@@ -22,7 +22,7 @@ func (u uids) UID(_ context.Context, token string) (string, time.Time, error) {
 	return "", time.Time{}, errors.New("refused")
 }
 
-// TestCaller tells our own token from Firebase's, and "no" from "nobody knows".
+// TestCaller distinguishes our own tokens from Firebase's, and a refusal from an outage.
 func TestCaller(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
@@ -49,7 +49,7 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// TestChangedUID counts within a minute, both ways, and a new driver within seconds.
+// TestChangedUID takes effect within a minute, and for a new driver within seconds.
 func TestChangedUID(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "old" })[0]
@@ -72,7 +72,7 @@ func TestChangedUID(t *testing.T) {
 	is("new's", id)
 }
 
-// TestDatabaseIsAway: nobody knows whose the token is, which is no "no".
+// TestDatabaseIsAway: an outage is not a refusal.
 func TestDatabaseIsAway(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })

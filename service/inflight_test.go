@@ -17,7 +17,7 @@ const (
 	noRound = 0
 )
 
-// mustEnter fails the test unless the tap is let in and leads.
+// mustEnter fails the test unless the tap leads a new flight.
 func mustEnter(t *testing.T, g *inflight, tap Tap) *flight {
 	t.Helper()
 	f, leads, err := g.enter(tap)
@@ -27,7 +27,7 @@ func mustEnter(t *testing.T, g *inflight, tap Tap) *flight {
 	return f
 }
 
-// mustRefuse fails the test unless the tap is refused, with that finality.
+// mustRefuse fails the test unless the tap is refused with that Final.
 func mustRefuse(t *testing.T, g *inflight, tap Tap, final bool) {
 	t.Helper()
 	f, leads, err := g.enter(tap)
@@ -37,7 +37,7 @@ func mustRefuse(t *testing.T, g *inflight, tap Tap, final bool) {
 	}
 }
 
-func TestGateLetsOneThrough(t *testing.T) {
+func TestInflightLetsOneThrough(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
@@ -50,17 +50,17 @@ func TestGateLetsOneThrough(t *testing.T) {
 	any := mustEnter(t, g, Tap{aJob, cyd, noRound})
 
 	if !g.finish(f, result{err: dispatch.ErrNotEligible}) {
-		t.Error("bob was turned away, and leave does not say so")
+		t.Error("bob was refused, and finish does not say so")
 	}
 	select {
 	case <-f.done:
 	default:
-		t.Error("those who wait are not told")
+		t.Error("the waiting taps got no result")
 	}
 	mustEnter(t, g, Tap{aJob, bob, 1}) // free again
 	if g.finish(other, result{}) || g.finish(newer, result{}) ||
 		g.finish(any, result{}) {
-		t.Error("nobody was turned away from these")
+		t.Error("no driver was refused by these")
 	}
 	if len(g.flights) != 1 {
 		t.Errorf("%d flights are left, want bob's", len(g.flights))
@@ -79,7 +79,7 @@ func TestJoiningIsNotTurningAway(t *testing.T) {
 	}
 }
 
-func TestGateKnowsWhatIsTaken(t *testing.T) {
+func TestInflightRemembersWhatIsTaken(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	g.rememberTaken(aJob, holder{ann, 2})
 	mustRefuse(t, g, Tap{aJob, bob, 1}, true)
@@ -93,7 +93,7 @@ func TestGateKnowsWhatIsTaken(t *testing.T) {
 		g.finish(mustEnter(t, g, passes), result{})
 	}
 
-	g.rememberTaken(aJob, holder{bob, 1}) // late news
+	g.rememberTaken(aJob, holder{bob, 1}) // an older claim, learned late
 	mustRefuse(t, g, Tap{aJob, cyd, 2}, true)
 	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
 	g.rememberTaken(aJob, holder{bob, 3})
@@ -102,7 +102,7 @@ func TestGateKnowsWhatIsTaken(t *testing.T) {
 	mustEnter(t, g, Tap{aJob, ann, 3})
 }
 
-func TestGateBelievesForAWhile(t *testing.T) {
+func TestTakenFactsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newInflight(newVerifyQueue())
 		g.rememberTaken(aJob, holder{ann, 1})
@@ -110,12 +110,12 @@ func TestGateBelievesForAWhile(t *testing.T) {
 		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 		time.Sleep(time.Nanosecond)
 		g.finish(mustEnter(t, g, Tap{aJob, bob, 1}), result{})
-		g.rememberTaken(aJob, holder{ann, 1}) // asked again, and still so
+		g.rememberTaken(aJob, holder{ann, 1}) // learned again
 		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 	})
 }
 
-func TestGateIsBounded(t *testing.T) {
+func TestInflightIsBounded(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	var first, last dispatch.ID
 	for i := range maxTaken + 100 {
@@ -130,11 +130,11 @@ func TestGateIsBounded(t *testing.T) {
 		t.Errorf("%d facts, want %d", n, maxTaken)
 	}
 	mustRefuse(t, g, Tap{last, bob, 1}, true)
-	mustEnter(t, g, Tap{first, bob, 1}) // forgotten: asked again
+	mustEnter(t, g, Tap{first, bob, 1}) // evicted
 }
 
-// TestGateAtOnce: whatever the order, of n drivers one leads, and who asks afterwards is let in.
-func TestGateAtOnce(t *testing.T) {
+// TestInflightConcurrently: of n concurrent drivers one leads, in any order.
+func TestInflightConcurrently(t *testing.T) {
 	for range 200 {
 		g := newInflight(newVerifyQueue())
 		leads := make([]*flight, 8)
@@ -170,7 +170,7 @@ func TestMarkers(t *testing.T) {
 		claimValue(Tap{id, driver, 3}, claim):       {holder{driver, 3}, false},
 		claimValue(Tap{id, driver, noRound}, claim): {holder{driver, 0}, false},
 		takenValue(driver, 3):                       {holder{driver, 3}, true},
-		"claim:" + string(driver) + ":a-token":      {holder{driver, 0}, false}, // the contract says no more than that
+		"claim:" + string(driver) + ":a-token":      {holder{driver, 0}, false}, // the contract does not define the token
 	} {
 		if got, ok := parseMarker(value); !ok || got != want {
 			t.Errorf("%s is read as %+v, %v; want %+v", value, got, ok, want)
@@ -190,11 +190,11 @@ func TestMarkersRefuseByRound(t *testing.T) {
 	for _, c := range []struct {
 		marked, tapped int
 		driver         dispatch.DriverID
-		claim, taken   bool // what a marker of each kind does
+		claim, taken   bool // whether a marker of each kind refuses the tap
 	}{
 		{1, 1, bob, true, true}, {1, 2, bob, false, false}, {1, noRound, bob, true, true}, {noRound, 1, bob, true, true},
 		{noRound, noRound, bob, true, true}, {1, 1, ann, false, false}, {2, 1, ann, false, false}, {noRound, noRound, ann, false, false},
-		{2, 1, bob, false, true}, // of a claim that is being decided, the round may be made up
+		{2, 1, bob, false, true}, // the round of a claim under way may be invented
 	} {
 		for committed, want := range map[bool]bool{false: c.claim, true: c.taken} {
 			m := marker{holder{ann, c.marked}, committed}

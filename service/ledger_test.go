@@ -11,7 +11,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// keeping returns an Acceptor that keeps a ledger until stop.
+// keeping returns an Acceptor with a ledger that runs until stop.
 func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
 	l = NewLedger(p, "here", quiet)
 	a = NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
@@ -26,7 +26,7 @@ func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
 	return a, l, stop
 }
 
-// Every tap is in the ledger, with what its driver was told, though the process ends right after.
+// Every tap is stored with its result, even if the process ends right after.
 func TestEveryTapIsKept(t *testing.T) {
 	p := newPlace(t)
 	a, l, stop := p.keeping()
@@ -37,7 +37,7 @@ func TestEveryTapIsKept(t *testing.T) {
 	for i, v := range drivers {
 		taps.Go(func() {
 			<-gate
-			_, err := a.Accept(t.Context(), Tap{Dispatch: id, Driver: v, Round: i % 2}) // 0 is the current one: 1
+			_, err := a.Accept(t.Context(), Tap{Dispatch: id, Driver: v, Round: i % 2}) // 0 is the current round, 1
 			result, _ := dispatch.ResultOf(err)
 			mu.Lock()
 			defer mu.Unlock()
@@ -66,7 +66,7 @@ func TestEveryTapIsKept(t *testing.T) {
 	}
 }
 
-// A database that is away for a moment costs no tap; what there is no room for is counted, and nobody waits.
+// A short outage of the database loses no attempt. Attempts beyond the queue are counted, and no tap waits.
 func TestLedgerIsBounded(t *testing.T) {
 	p := newPlace(t)
 	id, v := p.dispatch(), p.drivers(1)[0]
@@ -111,7 +111,7 @@ func (p *place) exec(statement string) {
 	}
 }
 
-// flushed counts what a ledger writes.
+// flushed counts a ledger's writes.
 type flushed struct {
 	taps, writes atomic.Int64
 	release      chan struct{} // holds each write until it is closed, if not nil
@@ -126,7 +126,7 @@ func (c *flushed) AddAttempts(_ context.Context, taps []dispatch.Attempt) error 
 	return nil
 }
 
-// keep runs a ledger over the store until the returned function is called.
+// keep runs a ledger over c until stop.
 func keep(c AttemptStore) (l *Ledger, stop func()) {
 	l = NewLedger(c, "here", quiet)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -135,7 +135,7 @@ func keep(c AttemptStore) (l *Ledger, stop func()) {
 	return l, func() { cancel(); running.Wait() }
 }
 
-// Whoever flushes finds everything written that was noted before, and many who do cost one write.
+// A flush writes everything that was recorded before, and concurrent flushes share a write.
 func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &flushed{}
@@ -159,13 +159,13 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// Nobody waits for a ledger longer than they want to.
+// A flush ends with its context.
 func TestFlushOfALedgerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &flushed{release: make(chan struct{})}
 		l, stop := keep(c)
 		l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
-		for range 2 { // the first is taken and not answered, the second is not taken
+		for range 2 { // the ledger receives the first and does not answer it, and does not receive the second
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			began := time.Now()
 			if l.Flush(ctx) || time.Since(began) != time.Second {
@@ -181,7 +181,7 @@ func TestFlushOfALedgerThatHangs(t *testing.T) {
 	})
 }
 
-// A tap is kept with who answered it and from which app it came, in the round that was won.
+// An attempt has the instance, the app's version, and the round that was won.
 func TestWhereATapCameFrom(t *testing.T) {
 	p := newPlace(t)
 	a, _, stop := p.keeping()

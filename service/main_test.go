@@ -21,12 +21,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// patience bounds what must happen.
+// patience bounds the waiting for an expected event.
 const patience = 20 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// place is a database of the test's own, with a second way into it.
+// place is a test's own database, with a raw connection to it.
 type place struct {
 	*repository.Store
 	t   testing.TB
@@ -54,7 +54,7 @@ func newPlace(t testing.TB) *place {
 
 func ptr[T any](v T) *T { return &v }
 
-// drivers adds n drivers who are fit for what dispatch adds, unless change says otherwise.
+// drivers adds n drivers who are eligible for the dispatches that dispatch adds, unless change changes that.
 func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.DriverID {
 	p.t.Helper()
 	rows, ids := make([]dispatch.Driver, n), make([]dispatch.DriverID, n)
@@ -117,14 +117,14 @@ func (p *place) holder(id dispatch.ID) dispatch.DriverID {
 	return d.Claim.Driver
 }
 
-// slow lets a test hold claims under way, fail them, and see what is announced again.
+// slow lets a test hold claims, fail them, and observe reannouncements.
 type slow struct {
 	Claims
-	entered   chan dispatch.DriverID // hears of each claim that begins, if not nil
+	entered   chan dispatch.DriverID // receives the driver of each claim that starts, if not nil
 	release   chan struct{}          // holds each claim until it is closed, if not nil
-	fail      error                  // what each claim comes to, if not nil
+	fail      error                  // the error of each claim, if not nil
 	claimed   atomic.Int32
-	announced chan int // hears the round of each announcement, if not nil
+	announced chan int // receives the round of each announcement, if not nil
 }
 
 func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
@@ -151,12 +151,12 @@ func (s *slow) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet 
 	return told, err
 }
 
-// row is one open dispatch in memory: what the rules decide about, for the tests that stop the clock.
+// row is the Claims of one open dispatch in memory, for tests with a fake clock.
 type row struct {
 	mu        sync.Mutex
 	d         dispatch.Dispatch
 	announced []int // the rounds
-	away      int   // how many announcements fail
+	away      int   // how many announcements are still to fail
 }
 
 func newRow() *row {
@@ -238,7 +238,7 @@ func must[T any](t testing.TB, what string, c <-chan T) (v T) {
 	return v
 }
 
-// pass lets that much of a bubble's time pass, and everything that happens in it happen.
+// pass advances the bubble's clock by d, and waits until all goroutines in it are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

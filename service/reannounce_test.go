@@ -11,7 +11,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// turnAway has ann claim the dispatch while bob is turned away, and returns what ann is told.
+// turnAway lets bob be refused during ann's claim, and returns ann's result.
 func turnAway(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int) error {
 	t.Helper()
 	claims.release = make(chan struct{})
@@ -29,7 +29,7 @@ func turnAway(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int
 	return <-first
 }
 
-// TestToldAgain: those who were turned away hear that the dispatch is open when the claim came to nothing, once.
+// TestToldAgain: a claim that fails after it has refused a tap has the dispatch announced again, once.
 func TestToldAgain(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -81,7 +81,7 @@ func TestNobodyTurnedAwayNobodyTold(t *testing.T) {
 	})
 }
 
-// TestToldSoon: within a tick, or at the latest when the process ends.
+// TestToldSoon: the announcement comes within a tick, or when the process ends.
 func TestToldSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
@@ -102,7 +102,7 @@ func TestToldSoon(t *testing.T) {
 	})
 }
 
-func TestChaseAsksAgainWhileTheDatabaseIsAway(t *testing.T) {
+func TestFollowUpRetriesWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		r.away = 100
@@ -121,7 +121,7 @@ func TestChaseAsksAgainWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-func TestChaseGivesUp(t *testing.T) {
+func TestFollowUpGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		r.away = 1 << 20
@@ -138,7 +138,7 @@ func TestChaseGivesUp(t *testing.T) {
 	})
 }
 
-func TestChaseIsBounded(t *testing.T) {
+func TestFollowUpsAreBounded(t *testing.T) {
 	c := newReannouncer(newRow(), noLocks{}, quiet)
 	for i := range maxFollowUps + 10 {
 		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
@@ -148,7 +148,7 @@ func TestChaseIsBounded(t *testing.T) {
 	}
 }
 
-func TestSettledIsNotChased(t *testing.T) {
+func TestTakenIsNotFollowedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
@@ -166,7 +166,7 @@ func TestSettledIsNotChased(t *testing.T) {
 	})
 }
 
-func TestEarliestChaseCounts(t *testing.T) {
+func TestEarliestFollowUpCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		c := newReannouncer(r, noLocks{}, quiet)
@@ -184,8 +184,8 @@ func TestEarliestChaseCounts(t *testing.T) {
 	})
 }
 
-// TestAnnouncementIsWritten goes all the way to the real database: one event, with its outbox row, however many were
-// turned away, and none again for a while.
+// TestAnnouncementIsWritten uses the real database: there is one event with its outbox row, however many taps were refused,
+// and no second one within reannounceInterval.
 func TestAnnouncementIsWritten(t *testing.T) {
 	p := newPlace(t)
 	v, id := p.drivers(10), p.dispatch()

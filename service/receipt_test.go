@@ -11,7 +11,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// race is a dispatch that bob has, and what is written of ann's part in it, in memory: for the tests that stop the clock.
+// race is the storage of a dispatch that bob has, with ann's attempts, in memory, for tests with a fake clock.
 type race struct {
 	WorkStore
 	o    dispatch.Offered
@@ -50,15 +50,15 @@ func (r *race) AddAttempts(_ context.Context, taps []dispatch.Attempt) error {
 	return nil
 }
 
-// TestReceiptOfATapElsewhere: whoever has just tapped at one instance and asks another at once is never told that they had
-// not tapped, however long ago it was decided and whether or not they had declined before.
+// TestReceiptOfATapElsewhere: a driver who asks one instance right after a tap at another is never told that they did not tap,
+// however long ago the dispatch was taken, and whether or not they had declined before.
 func TestReceiptOfATapElsewhere(t *testing.T) {
 	const long, young = time.Hour, time.Second
 	for name, c := range map[string]struct {
 		decided          time.Duration // ago
 		declined, tapped bool
-		patience         time.Duration      // of who asks
-		want             []dispatch.Outcome // asked again until it is decided
+		patience         time.Duration      // of the client
+		want             []dispatch.Outcome // of successive requests
 		waits            time.Duration
 	}{
 		"tapped":                     {long, false, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerInterval},

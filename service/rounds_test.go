@@ -10,8 +10,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// TestOldMarkerDoesNotSilenceTheNextRound: the marker of a round that has ended (its instance could not reach Redis to
-// drop it) says nothing about those who are turned away in the round after.
+// TestOldMarkerDoesNotSilenceTheNextRound: a marker of an earlier round, which its instance could not drop, does not keep the
+// next round from being announced again.
 func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
@@ -40,8 +40,8 @@ func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 	}
 }
 
-// TestOldMarkerDoesNotSettleTheNextRound is the same by way of a late tap on the round before, which finds the old
-// marker before the chaser looks.
+// TestOldMarkerDoesNotSettleTheNextRound is the same for a late tap on the earlier round, which finds the old marker before
+// the follow-up does.
 func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
@@ -56,8 +56,8 @@ func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 	}
 }
 
-// TestOlderRoundDoesNotReplaceTheChase: of two rounds to be looked after the newer one counts, whichever is due first.
-func TestOlderRoundDoesNotReplaceTheChase(t *testing.T) {
+// TestOlderRoundDoesNotReplaceTheFollowUp: the newer of two rounds is announced again, whichever is due first.
+func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
 	c := newReannouncer(r, noLocks{}, quiet)
@@ -69,7 +69,7 @@ func TestOlderRoundDoesNotReplaceTheChase(t *testing.T) {
 	}
 }
 
-// TestGarbageIsNoMarker: a value whose round can't be read is no proof that anybody has committed.
+// TestGarbageIsNoMarker: a malformed value does not refuse taps.
 func TestGarbageIsNoMarker(t *testing.T) {
 	s := newShared(t)
 	v := s.drivers(4)
@@ -82,8 +82,8 @@ func TestGarbageIsNoMarker(t *testing.T) {
 	}
 }
 
-// TestSignatureHasOneSpelling: the last character of a signature carries two bits that mean nothing; a token with
-// others there is not one that was issued, and fills the cache of verified ones fourfold.
+// TestSignatureHasOneSpelling: the last character of a signature has two unused bits. A token with other bits there is refused,
+// or the cache would have four entries for one token.
 func TestSignatureHasOneSpelling(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})

@@ -13,7 +13,7 @@ import (
 
 const madeUp = 1<<31 - 1
 
-// meanwhile does something else in the middle of each claim, before the database decides.
+// meanwhile calls do during each claim, before the database decides.
 type meanwhile struct {
 	Claims
 	do func(dispatch.DriverID)
@@ -28,7 +28,7 @@ func (m *meanwhile) Claim(ctx context.Context, id dispatch.ID, driver dispatch.D
 
 func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { v.OnDuty = on } }
 
-// hopefuls are drivers whose taps can't win, by why, each with the round that they tap on.
+// hopefuls returns taps that cannot win, by reason.
 func hopefuls(p *place) map[string]Tap {
 	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = ptr(time.Now().Add(time.Hour)) }
 	taps := map[string]Tap{
@@ -46,8 +46,8 @@ func hopefuls(p *place) map[string]Tap {
 	return taps
 }
 
-// refusedMeanwhile has the driver tap on many open dispatches, and an honest one in the middle of each of these taps, and
-// returns how many of the honest ones were refused. here and there are the instances that they tap at.
+// refusedMeanwhile makes the cheat's tap on many open dispatches at instance here, lets another driver tap at instance there
+// during each of them, and returns how many of the others were refused.
 func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat Tap, many int) (refused int) {
 	p.t.Helper()
 	for _, honest := range p.drivers(many) {
@@ -72,7 +72,7 @@ func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat 
 	return refused
 }
 
-// TestHopelessTapsKeepNobodyOut: a driver whose taps can't win keeps others out once, and then no more.
+// TestHopelessTapsKeepNobodyOut: a driver whose taps cannot win refuses other drivers once at most.
 func TestHopelessTapsKeepNobodyOut(t *testing.T) {
 	const many = 20
 	p := newPlace(t)
@@ -89,7 +89,7 @@ func TestHopelessTapsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestHopelessTapsKeepNobodyOutElsewhere is the same by way of the lock in Redis.
+// TestHopelessTapsKeepNobodyOutElsewhere is the same for other instances, with the lock in Redis.
 func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
 	const many = 20
 	s := newShared(t)
@@ -107,7 +107,7 @@ func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
 	}
 }
 
-// TestHopelessBeforeTheOpening: a driver who is off duty and taps early is set aside by then; an eligible one is not.
+// TestHopelessBeforeTheOpening: an early tap sidelines a driver who is off duty, but not an eligible one.
 func TestHopelessBeforeTheOpening(t *testing.T) {
 	p := newPlace(t)
 	a := alone(p)
@@ -138,12 +138,12 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 		t.Error("the honest driver does not have it")
 	}
 	if a.inflight.isSidelined(on) || !a.inflight.isSidelined(off) {
-		t.Error("the eligible driver is set aside, or the one who is off duty is not")
+		t.Error("the eligible driver is sidelined, or the one who is off duty is not")
 	}
 }
 
-// TestSetAsideIsNoVerdict: a driver who is set aside wins as soon as they can, and is told the truth as ever.
-func TestSetAsideIsNoVerdict(t *testing.T) {
+// TestSidelinedIsNoVerdict: a sidelined driver can win, and gets the same answers as others.
+func TestSidelinedIsNoVerdict(t *testing.T) {
 	p := newPlace(t)
 	a := alone(p)
 	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
@@ -188,7 +188,7 @@ func TestSetAsideForAWhile(t *testing.T) {
 		other := mustEnter(t, g, Tap{aJob, bob, 1}) // as if ann had not tapped
 		mustRefuse(t, g, Tap{aJob, cyd, 1}, false)
 		g.finish(f, result{})
-		mustRefuse(t, g, tap, false) // bob is being decided about
+		mustRefuse(t, g, tap, false) // bob's tap is being decided
 		g.finish(other, result{})
 		time.Sleep(sidelinedFor)
 		f = mustEnter(t, g, tap)
@@ -206,9 +206,8 @@ func TestSetAsideForAWhile(t *testing.T) {
 	})
 }
 
-// TestAFewAsideAtATime: the database decides about a few of those who are set aside at a time, the others wait, and a claim
-// of one who is not waits for none of them.
-func TestAFewAsideAtATime(t *testing.T) {
+// TestAFewSidelinedAtATime: few taps of sidelined drivers are decided at a time, and other drivers' taps do not wait for them.
+func TestAFewSidelinedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, entered: make(chan dispatch.DriverID, 10), release: make(chan struct{})}
@@ -229,7 +228,7 @@ func TestAFewAsideAtATime(t *testing.T) {
 		go a.Accept(t.Context(), Tap{r.d.ID, ann, 1})
 		synctest.Wait()
 		if n := len(claims.entered); n != sidelinedSlots+1 {
-			t.Error("who is not set aside waits for those who are")
+			t.Error("a driver who is not sidelined waits for those who are")
 		}
 		close(claims.release)
 		won := 0
@@ -261,7 +260,7 @@ func TestNoPlaceAside(t *testing.T) {
 	})
 }
 
-// TestMadeUpRoundDoesNotSilenceTheTrueOne: who was turned away in vain is told, whatever others tap on meanwhile.
+// TestMadeUpRoundDoesNotSilenceTheTrueOne: taps on an invented round do not prevent the announcement of the current one.
 func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	p := newPlace(t)
 	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
@@ -283,7 +282,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	}
 	vain(Tap{id, off, 1}, Tap{id, v[0], 1})
 	vain(Tap{id, v[1], madeUp}, Tap{id, v[2], madeUp})
-	a.reannouncer.schedule(Tap{id, v[2], madeUp}, 0) // as when it was turned away by another instance's lock
+	a.reannouncer.schedule(Tap{id, v[2], madeUp}, 0) // as when another instance's lock refuses the tap
 	for range 3 {
 		a.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
 	}
@@ -292,8 +291,8 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	}
 }
 
-// TestOneDriverCannotFillTheChase: a driver who makes dispatches and rounds up leaves room for others.
-func TestOneDriverCannotFillTheChase(t *testing.T) {
+// TestOneDriverCannotFillTheFollowUps: invented dispatches and rounds of one driver leave room for others.
+func TestOneDriverCannotFillTheFollowUps(t *testing.T) {
 	c := newReannouncer(newRow(), noLocks{}, quiet)
 	id := dispatch.NewID(time.Now())
 	c.schedule(Tap{id, bob, 1}, time.Hour)
@@ -309,7 +308,7 @@ func TestOneDriverCannotFillTheChase(t *testing.T) {
 	}
 	other := dispatch.NewID(time.Now())
 	c.schedule(Tap{other, cyd, 1}, time.Hour)
-	c.schedule(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room, cyd was turned away too
+	c.schedule(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room left, and cyd was refused too
 	if len(c.open[other]) != 1 || c.perDriver[cyd] != 2 {
 		t.Errorf("no room for another: %v", c.perDriver)
 	}
@@ -320,8 +319,7 @@ func TestOneDriverCannotFillTheChase(t *testing.T) {
 	}
 }
 
-// TestToldOnceByAll: one claim that came to nothing is announced once, however many instances and rounds had taps turned away
-// by it.
+// TestToldOnceByAll: a failed claim is announced once, however many instances and rounds have refused taps because of it.
 func TestToldOnceByAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -339,8 +337,8 @@ func TestToldOnceByAll(t *testing.T) {
 	})
 }
 
-// TestAnnouncementsAreApart: a new account a second that leads in vain has everybody told a few times in a minute, moves no
-// version, and leaves nobody believing in the end.
+// TestAnnouncementsAreApart: failing taps of a new account every second cause a few announcements per minute and no new
+// version, and a last announcement follows the last refused tap.
 func TestAnnouncementsAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)

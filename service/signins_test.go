@@ -15,7 +15,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// lines is a log, safe for many.
+// lines is a log. Safe for concurrent use.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -27,7 +27,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.buf.Write(b)
 }
 
-// take returns what was logged since the last time.
+// take returns the lines since the last call.
 func (l *lines) take() (all []map[string]any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,7 +47,7 @@ func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *lines) {
 	return NewSignIns(SignInOptions{Limits: l, Store: store, Now: time.Now, Log: slog.New(slog.NewJSONHandler(log, nil))}), log
 }
 
-// TestTheLogOfFailures has a line every two seconds at most, which adds up, and none when nothing fails.
+// TestTheLogOfFailures: there is at most one line every two seconds, their sums add up, and there is none without failures.
 func TestTheLogOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := newSignIns(UsualSignInLimits(), nil)
@@ -93,7 +93,7 @@ func TestTheLogOfFailures(t *testing.T) {
 	})
 }
 
-// TestTheAuditOfFailures has an entry for each address and time, a few, and the rest together, whoever tries.
+// TestTheAuditOfFailures: an interval has entries for a few addresses, and one for the rest.
 func TestTheAuditOfFailures(t *testing.T) {
 	p := newPlace(t)
 	s, log := newSignIns(UsualSignInLimits(), p)
@@ -103,7 +103,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	s.Run(ctx) // which writes down what is left
+	s.Run(ctx) // which writes what is left
 	entries, _, err := p.Audit(t.Context(), dispatch.AuditQuery{Actor: dispatch.AuditUnknown, Page: dispatch.Page{Limit: 200}})
 	if err != nil || len(entries) != maxAuditedAddresses+1 {
 		t.Fatalf("%d entries, %v", len(entries), err)
@@ -141,7 +141,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	}
 }
 
-// TestStrangersAreBounded in memory, from wherever they come.
+// TestStrangersAreBounded: the memory for addresses is bounded.
 func TestStrangersAreBounded(t *testing.T) {
 	p := newPlace(t)
 	l := UsualSignInLimits()
@@ -170,7 +170,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	}
 }
 
-// TestAllowance fills up with time, and who did not fail has used nothing.
+// TestAllowance: a bucket refills with time, and a refund restores a token.
 func TestAllowance(t *testing.T) {
 	now := time.Now()
 	b := newAddressBuckets(Allowance{Rate: 0.5, Burst: 3}, Allowance{Rate: 10, Burst: 5})
@@ -198,7 +198,7 @@ func TestAllowance(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	take("a", true)
 	take("a", false)
-	now = now.Add(-time.Hour) // a clock that goes back gives nothing, and takes nothing
+	now = now.Add(-time.Hour) // a clock that goes back changes nothing
 	take("a", false)
 	now = now.Add(time.Hour + time.Minute)
 	for range 3 {
@@ -208,7 +208,7 @@ func TestAllowance(t *testing.T) {
 	b.refund("nobody")
 }
 
-// TestManyNewKeysAtTheStart are let in together, more than strangers may be: an instance that has just begun knows nobody.
+// TestManyNewKeysAtTheStart: an instance with an empty cache accepts more valid keys at once than may fail.
 func TestManyNewKeysAtTheStart(t *testing.T) {
 	p := newPlace(t)
 	made := NewKeys(p)
@@ -235,8 +235,8 @@ func TestManyNewKeysAtTheStart(t *testing.T) {
 	all.Wait()
 }
 
-// TestMoreKeysThanTheBookHas are found all the same.
-func TestMoreKeysThanTheBookHas(t *testing.T) {
+// TestMoreKeysThanTheCacheHas: keys beyond the cache are found too.
+func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	p := newPlace(t)
 	keys := NewKeys(p)
 	_, first, err := keys.Make(t.Context(), "the oldest", dispatch.Viewer, "")

@@ -26,7 +26,7 @@ var (
 	fixed  = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 )
 
-// clock is a clock that stands until a test moves it.
+// clock stands still until a test moves it.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
@@ -45,7 +45,7 @@ func part(v any) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// signed is a token with that header and those claims under HMAC-SHA256 with the key, whatever its header says.
+// signed returns a token with that header and those claims, signed with HMAC-SHA256 whatever the header says.
 func signed(header, claims any, key []byte) string {
 	text := part(header) + "." + part(claims)
 	mac := hmac.New(sha256.New, key)
@@ -55,7 +55,7 @@ func signed(header, claims any, key []byte) string {
 
 var hs256 = map[string]any{"alg": "HS256", "typ": "JWT"}
 
-// with is a token that is good but for what is changed; a nil value takes a claim away.
+// with returns a valid token with changed claims; a nil value removes a claim.
 func with(changes map[string]any) string {
 	claims := goodClaims()
 	for k, v := range changes {
@@ -66,7 +66,7 @@ func with(changes map[string]any) string {
 	return signed(hs256, claims, secret)
 }
 
-// by is the good claims signed in another way.
+// by returns the valid claims, signed by another method.
 func by(t *testing.T, method jwt.SigningMethod, key any) string {
 	t.Helper()
 	token, err := jwt.NewWithClaims(method, jwt.MapClaims(goodClaims())).SignedString(key)
@@ -159,7 +159,7 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// TestTokenEnds, at the second, when it has just been verified too.
+// TestTokenEnds: a token expires to the second, from the cache too.
 func TestTokenEnds(t *testing.T) {
 	c := &clock{fixed}
 	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now})
@@ -201,8 +201,8 @@ func TestVerifiedTokensAreBounded(t *testing.T) {
 	}
 }
 
-// TestSecretIsReplaced: tokens of the previous secret are good until they end, new ones are of the current one, and what is
-// dropped in the end is refused.
+// TestSecretIsReplaced: tokens of a previous secret are valid until they expire, new ones use the current secret, and tokens of
+// a removed secret are refused.
 func TestSecretIsReplaced(t *testing.T) {
 	c := &clock{fixed}
 	first, second := secret, []byte("the-next-secret-of-this-test")
@@ -237,7 +237,7 @@ func TestSecretIsReplaced(t *testing.T) {
 	}
 }
 
-// FuzzTokens: no text is anybody's token but one that our secret has signed, in our words.
+// FuzzTokens: only a token that our secret has signed is accepted.
 func FuzzTokens(f *testing.F) {
 	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
 	good := with(nil)

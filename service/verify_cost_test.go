@@ -11,8 +11,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// TestWhatVerificationCosts: a race asks nothing. Late taps cost one statement for all of them, whatever they are on, and
-// no Redis command.
+// TestWhatVerificationCosts: a race costs no statement. Late taps on any number of dispatches cost one statement together.
 func TestWhatVerificationCosts(t *testing.T) {
 	s := newShared(t)
 	i, v := s.verified(), s.drivers(30)
@@ -60,8 +59,8 @@ func TestWhatVerificationCosts(t *testing.T) {
 	}
 }
 
-// TestNoFalseAlarm: whatever is claimed, taken away and canceled at the same time, over two instances, no look
-// ever misses a claim, although all of them are in doubt all the time.
+// TestNoFalseAlarm: no look misses a claim during concurrent claims, unassignments and cancellations at two instances, though
+// every claim is verified all the time.
 func TestNoFalseAlarm(t *testing.T) {
 	s := newShared(t)
 	instances := []*verified{s.verified(), s.verified()}
@@ -129,7 +128,7 @@ func (v *verified) missed() map[claimKey]verification {
 	return missed
 }
 
-// TestDatabaseCanNotBeAsked: what is in doubt stays so, for verifyFor at most.
+// TestDatabaseCanNotBeAsked: verifications stay in the queue, for verifyMaxAge at most.
 func TestDatabaseCanNotBeAsked(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
@@ -149,7 +148,7 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	}
 }
 
-// TestStopIsNoFailureOfTheDatabase: a look that ends because the process stops is no reason to warn the operator.
+// TestStopIsNoFailureOfTheDatabase: a look that the end of the process cancels logs no warning.
 func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)

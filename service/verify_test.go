@@ -14,7 +14,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// looks counts what the database is asked, and fails it where a test wants that.
+// looks counts the verifier's looks, and fails them on demand.
 type looks struct {
 	Claims
 	asked atomic.Int32
@@ -31,12 +31,12 @@ func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID
 	return l.Claims.Holders(ctx, ids)
 }
 
-// verified is an instance that verifies when its test says so, and what it logs.
+// verified is an instance that verifies on demand, with its log.
 type verified struct {
 	*instance
 	looks  *looks
 	logged *bytes.Buffer
-	clock  time.Time // of the looks: ahead of the taps'
+	clock  time.Time // of the looks, ahead of the taps' clock
 }
 
 func (s *shared) verified() *verified {
@@ -48,7 +48,7 @@ func (s *shared) verified() *verified {
 	return v
 }
 
-// look has the verifier look, so much later than the last time that whatever is noted is due.
+// look verifies, at a time when everything in the queue is due.
 func (v *verified) look(t testing.TB) {
 	t.Helper()
 	v.clock = v.clock.Add(10 * reverifyAfter)
@@ -61,7 +61,7 @@ func (v *verified) twice(t testing.TB) {
 	v.look(t)
 }
 
-// old makes what the instance knows of the dispatch old enough to be verified with the next tap.
+// old makes the instance verify its knowledge of the dispatch with the next tap.
 func (v *verified) old(id dispatch.ID) {
 	v.inflight.mu.Lock()
 	defer v.inflight.mu.Unlock()
@@ -86,7 +86,7 @@ func (v *verified) mustWin(t testing.TB, tap Tap) {
 	}
 }
 
-// lose takes the claim of the dispatch's round out of the database, as a failover to a server that had not heard does.
+// lose deletes the dispatch's claim, as a failover to a server that had not replicated it does.
 func (p *place) lose(id dispatch.ID) {
 	p.t.Helper()
 	for _, statement := range []string{
@@ -100,8 +100,8 @@ func (p *place) lose(id dispatch.ID) {
 	}
 }
 
-// TestLostClaim: a claim that the database no longer has stands in nobody's way for longer than two looks, in the process
-// that made it and in one that has heard of it by its marker. The operator is told, and the drivers.
+// TestLostClaim: a lost claim refuses taps until the second look at most, in the process that made it and in one that knows it
+// by its marker. The operator is alerted, and the dispatch announced again.
 func TestLostClaim(t *testing.T) {
 	for _, where := range []string{"its own", "another's"} {
 		t.Run(where, func(t *testing.T) {
@@ -147,8 +147,8 @@ func TestLostClaim(t *testing.T) {
 	}
 }
 
-// TestLostClaimsAreFoundWithoutATap: after a claim has failed for the database's sake, and after a lost claim was found,
-// what this process knows is in doubt.
+// TestLostClaimsAreFoundWithoutATap: a claim that fails in the database, and a lost claim, make the process verify all the
+// claims that it knows.
 func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 	s := newShared(t)
 	i, v := s.verified(), s.drivers(2)
@@ -191,7 +191,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 		}
 		i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	}
-	// The finding is reason enough to look at the rest once more, and that is the end of it.
+	// The lost claims have the rest verified once more, and then it stops.
 	i.twice(t)
 	asked := i.looks.asked.Load()
 	i.twice(t)
@@ -200,8 +200,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 	}
 }
 
-// TestTwoDriversWereTold: where the round has been won again meanwhile, both drivers are in the log, and nobody is told
-// that the dispatch is open.
+// TestTwoDriversWereTold: if the round was won again meanwhile, the alert names both drivers, and the dispatch is not announced.
 func TestTwoDriversWereTold(t *testing.T) {
 	for name, again := range map[string]func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID){
 		"on this instance, without Redis' marker": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
@@ -271,7 +270,7 @@ func TestLostDispatch(t *testing.T) {
 	}
 }
 
-// TestAnnouncementOfALostClaimFails: it is made as soon as the database takes it, and the alert is not repeated.
+// TestAnnouncementOfALostClaimFails: the announcement is retried until it succeeds, and the alert is not repeated.
 func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
@@ -298,12 +297,12 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	}
 }
 
-// TestLostClaimIsAnnouncedAgain to those whom another process has refused since the first announcement.
+// TestLostClaimIsAnnouncedAgain: drivers whom another process has refused since the first announcement get another one.
 func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	s := newShared(t)
 	one, two, id, v := s.verified(), s.verified(), s.dispatch(), s.drivers(2)
 	one.mustWin(t, Tap{id, v[0], 1})
-	two.mustRefuse(t, Tap{id, v[1], 1}, true) // it knows by the marker
+	two.mustRefuse(t, Tap{id, v[1], 1}, true) // which knows it by the marker
 	s.lose(id)
 	one.old(id)
 	one.mustRefuse(t, Tap{id, v[1], 1}, true)
@@ -324,7 +323,7 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	}
 }
 
-// slowly answers the first look late, as a server does that is still applying what it has.
+// slowly answers the first look late, as a new primary does that is still applying its relay log.
 type slowly struct {
 	Claims
 	answered, askedAgain time.Time
@@ -340,7 +339,7 @@ func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]
 	return map[dispatch.ID]dispatch.Holding{ids[0]: {Round: 1, Driver: "drv_1"}}, nil
 }
 
-// TestLooksAreApart, also when the first was slow: a server that has just become the primary has time to apply what it has.
+// TestLooksAreApart: the looks are verifyGap apart, even after a slow first one, so that a new primary has time to catch up.
 func TestLooksAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &slowly{}
