@@ -249,7 +249,7 @@ func TestAssign(t *testing.T) {
 	var unfit *NotEligibleError
 	want := []Reason{Suspended, WrongRegion, WrongVehicleClass, TooLow}
 	if err := second(d.Assign(7, busy, myCLM, actor, noon)); !errors.As(err, &unfit) || !reflect.DeepEqual(unfit.Reasons, want) {
-		t.Errorf("one who is not eligible: %v", err)
+		t.Errorf("not eligible: %v", err)
 	}
 }
 

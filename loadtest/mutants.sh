@@ -55,7 +55,7 @@ mutant "the cache believed without a round" service/inflight.go "tap.Round != 0 
 mutant "an own key taken for a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestWhatRedisSays
 mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
 mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
-mutant "nobody told who was turned away" service/accept.go "a.reannouncer.schedule(tap, 0, f.turnedAway...)" "_ = a.reannouncer" ./service .
+mutant "nobody told who was turned away" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
 mutant "nobody told when an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
 mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
 mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" ./systemtest TestRounds

@@ -170,7 +170,7 @@ func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, er
 	r := result{err: dispatch.ErrUnknown} // the result for waiting taps if this panics
 	defer func() {
 		if a.inflight.finish(f, r) && mayBeOpen(tap.Round, r.err) {
-			a.reannouncer.schedule(tap, 0, f.turnedAway...)
+			a.reannouncer.schedule(tap, 0, f.refused...)
 		}
 	}()
 	// The decision goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.

@@ -17,7 +17,7 @@ func TestThirtyTapsOneWinner(t *testing.T) {
 	p := newPlace(t)
 	for round := range 10 {
 		id, a := p.dispatch(), alone(p)
-		drivers := p.drivers(30) // new ones: who won before is busy
+		drivers := p.drivers(30) // new ones, as earlier winners are busy
 		var mu sync.Mutex
 		var winner dispatch.DriverID
 		together(len(drivers), func(i int) {
@@ -33,7 +33,7 @@ func TestThirtyTapsOneWinner(t *testing.T) {
 			}
 		})
 		if got := p.holder(id); got != winner || winner == "" {
-			t.Errorf("%q was told, %q is stored", winner, got)
+			t.Errorf("%q won, %q is stored", winner, got)
 		}
 		if n := p.count("claims WHERE dispatch_id = ?", id); n != 1 {
 			t.Errorf("%d claims", n)
@@ -41,7 +41,7 @@ func TestThirtyTapsOneWinner(t *testing.T) {
 	}
 }
 
-// TestLosersDoNotWait holds a claim under way, and lets everybody else tap meanwhile.
+// TestLosersDoNotWait: taps during a claim are refused at once.
 func TestLosersDoNotWait(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(30), p.dispatch()
@@ -72,7 +72,7 @@ func TestLosersDoNotWait(t *testing.T) {
 	}
 }
 
-// TestSameDriverWaitsForTheFirstTap: of two taps of one driver one is decided, and both get its answer.
+// TestSameDriverWaitsForTheFirstTap: concurrent taps of one driver share a decision.
 func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable} {
 		synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 				synctest.Wait() // it leads, or waits for the leader
 			}
 			if done.Load() != 0 {
-				t.Fatal("somebody was answered before the decision")
+				t.Fatal("a tap was answered before the decision")
 			}
 			close(claims.release)
 			synctest.Wait()
@@ -113,7 +113,7 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsMayGiveUp(t *testing.T) {
+func TestWaitingTapCanBeCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, release: make(chan struct{})}
@@ -135,9 +135,9 @@ func TestWhoWaitsMayGiveUp(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-second; !errors.Is(err, dispatch.ErrUnknown) || !errors.Is(err, context.Canceled) {
-			t.Errorf("who gave up is told %v", err)
+			t.Errorf("the canceled tap got %v", err)
 		}
-		cancelFirst() // who is being decided about can't be left half decided
+		cancelFirst() // which must not cancel the decision
 		synctest.Wait()
 		select {
 		case err := <-first:
@@ -151,7 +151,7 @@ func TestWhoWaitsMayGiveUp(t *testing.T) {
 	})
 }
 
-// contextSeen notes what a decision's context is like.
+// contextSeen records the context of a decision.
 type contextSeen struct {
 	*row
 	deadline time.Duration
@@ -190,7 +190,7 @@ func (panics) Claim(context.Context, dispatch.ID, dispatch.DriverID,
 	panic("broken")
 }
 
-func TestPanicReleasesTheGate(t *testing.T) {
+func TestPanicEndsTheFlight(t *testing.T) {
 	r := newRow()
 	a := alone(panics{r})
 	tap := Tap{r.d.ID, ann, 1}
@@ -205,18 +205,18 @@ func TestPanicReleasesTheGate(t *testing.T) {
 		a.lead(t.Context(), tap, f)
 	}()
 	if !errors.Is(f.result.err, dispatch.ErrUnknown) {
-		t.Errorf("those who wait are told %v", f.result.err)
+		t.Errorf("waiting taps got %v", f.result.err)
 	}
 	if _, chased := a.reannouncer.open[r.d.ID]; !chased {
-		t.Error("bob was turned away, and nobody looks after it")
+		t.Error("bob was refused, and there is no follow-up")
 	}
 	a.claims = r
 	if _, err := a.Accept(t.Context(), Tap{r.d.ID, bob, 1}); err != nil {
-		t.Errorf("the gate is shut: %v", err)
+		t.Errorf("the flight was not ended: %v", err)
 	}
 }
 
-// TestRefusals lets the real database decide, once for each answer.
+// TestRefusals gets each refusal from the real database.
 func TestRefusals(t *testing.T) {
 	p := newPlace(t)
 	a := alone(p)
@@ -268,7 +268,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestNextRound: what was taken and given back is open to everybody, in the new round only.
+// TestNextRound: a withdrawn dispatch is open to every driver, in the new round only.
 func TestNextRound(t *testing.T) {
 	p := newPlace(t)
 	a := alone(p)

@@ -47,8 +47,8 @@ type takenFact struct {
 type flight struct {
 	key    flightKey
 	driver dispatch.DriverID
-	// turnedAway are the first of the other drivers who were refused because of it. inflight.mu guards it until finish.
-	turnedAway []dispatch.DriverID
+	// refused are the first of the other drivers who were refused because of it. inflight.mu guards it until finish.
+	refused []dispatch.DriverID
 	// done is closed when result is set.
 	done   chan struct{}
 	result result
@@ -61,8 +61,8 @@ type result struct {
 
 const (
 	// maxTaken bounds the memory of taken dispatches; taps on others ask Redis or the database.
-	maxTaken      = 16384
-	maxTurnedAway = 8
+	maxTaken   = 16384
+	maxRefused = 8
 )
 
 func newInflight(queue *verifyQueue) *inflight {
@@ -99,8 +99,8 @@ func (g *inflight) enter(tap Tap) (f *flight, leads bool, err error) {
 	case f.driver == tap.Driver:
 		return f, false, nil
 	}
-	if len(f.turnedAway) < maxTurnedAway && !slices.Contains(f.turnedAway, tap.Driver) {
-		f.turnedAway = append(f.turnedAway, tap.Driver)
+	if len(f.refused) < maxRefused && !slices.Contains(f.refused, tap.Driver) {
+		f.refused = append(f.refused, tap.Driver)
 	}
 	return nil, false, &dispatch.TakenError{}
 }
@@ -117,13 +117,13 @@ func (g *inflight) refuseTaken(tap Tap) error {
 }
 
 // finish ends the flight with r and reports whether another driver was refused because of it.
-func (g *inflight) finish(f *flight, r result) (turnedAway bool) {
+func (g *inflight) finish(f *flight, r result) (refused bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.flights, f.key)
 	f.result = r
 	close(f.done)
-	return len(f.turnedAway) > 0
+	return len(f.refused) > 0
 }
 
 // scheduleVerification has a fact verified that has refused a tap, once every reverifyAfter. It needs g.mu.

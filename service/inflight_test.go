@@ -67,7 +67,7 @@ func TestInflightLetsOneThrough(t *testing.T) {
 	}
 }
 
-func TestJoiningIsNotTurningAway(t *testing.T) {
+func TestJoiningRefusesNobody(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
@@ -75,7 +75,7 @@ func TestJoiningIsNotTurningAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g.finish(f, result{}) {
-		t.Error("only the driver's own second tap came, and somebody was turned away")
+		t.Error("only the driver's own second tap came, and another counts as refused")
 	}
 }
 

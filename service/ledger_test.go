@@ -55,14 +55,14 @@ func TestEveryTapIsKept(t *testing.T) {
 	}
 	for result, want := range told {
 		if n := p.count("attempts WHERE dispatch_id = ? AND round = 1 AND result = ?", id, result); n != want {
-			t.Errorf("%d of %d taps are kept that were told %s", n, want, result)
+			t.Errorf("%d of %d attempts are stored with result %s", n, want, result)
 		}
 	}
 	if n := p.count("attempts a JOIN dispatches d ON d.accepted_by = a.driver_id WHERE result = 'SUCCESS'"); n != 1 {
 		t.Error("the winner is another in the ledger")
 	}
 	if n := p.count("attempts"); n != 30 {
-		t.Errorf("%d taps are kept", n)
+		t.Errorf("%d attempts are stored", n)
 	}
 }
 

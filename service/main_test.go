@@ -144,11 +144,11 @@ func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Driver
 }
 
 func (s *slow) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
-	told, err := s.Claims.Reannounce(ctx, id, round, quiet)
+	announced, err := s.Claims.Reannounce(ctx, id, round, quiet)
 	if s.announced != nil {
 		s.announced <- round
 	}
-	return told, err
+	return announced, err
 }
 
 // row is the Claims of one open dispatch in memory, for tests with a fake clock.

@@ -52,9 +52,9 @@ func newReannouncer(claims Claims, locks Locks, log *slog.Logger) *reannouncer {
 	}
 }
 
-// schedule has the tap's round checked after wait, for the drivers in turnedAway, or for the tap's own if that is empty. Of
+// schedule has the tap's round checked after wait, for the drivers in refused, or for the tap's own if that is empty. Of
 // several calls for one round the earliest counts. Rounds are kept apart, as a driver may have invented one.
-func (r *reannouncer) schedule(tap Tap, wait time.Duration, turnedAway ...dispatch.DriverID) {
+func (r *reannouncer) schedule(tap Tap, wait time.Duration, refused ...dispatch.DriverID) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,10 +66,10 @@ func (r *reannouncer) schedule(tap Tap, wait time.Duration, turnedAway ...dispat
 		r.open[tap.Dispatch][tap.Round] = old
 		return
 	}
-	if len(turnedAway) == 0 {
-		turnedAway = []dispatch.DriverID{tap.Driver}
+	if len(refused) == 0 {
+		refused = []dispatch.DriverID{tap.Driver}
 	}
-	for _, v := range turnedAway {
+	for _, v := range refused {
 		if r.size < maxFollowUps && r.perDriver[v] < maxFollowUpsPerDriver {
 			r.add(followUp{dispatch: tap.Dispatch, round: tap.Round, driver: v, due: now.Add(wait), since: now, latest: now})
 			return

@@ -11,8 +11,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// turnAway lets bob be refused during ann's claim, and returns ann's result.
-func turnAway(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int) error {
+// refuseDuringClaim lets bob be refused during ann's claim, and returns ann's result.
+func refuseDuringClaim(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int) error {
 	t.Helper()
 	claims.release = make(chan struct{})
 	first := make(chan error, 1)
@@ -23,14 +23,14 @@ func turnAway(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int
 	synctest.Wait()
 	var taken *dispatch.TakenError
 	if _, err := a.Accept(t.Context(), Tap{id, bob, round}); !errors.As(err, &taken) || taken.Final {
-		t.Fatalf("bob is told %v", err)
+		t.Fatalf("bob got %v", err)
 	}
 	close(claims.release)
 	return <-first
 }
 
-// TestToldAgain: a claim that fails after it has refused a tap has the dispatch announced again, once.
-func TestToldAgain(t *testing.T) {
+// TestAnnouncedAgain: a claim that fails after it has refused a tap has the dispatch announced again, once.
+func TestAnnouncedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fail  error
@@ -41,7 +41,7 @@ func TestToldAgain(t *testing.T) {
 		{"it was refused", dispatch.ErrDriverBusy, 1, []int{1}},
 		{"it was refused, no round", &dispatch.NotEligibleError{}, noRound, []int{noRound}},
 		{"it could not be decided", dispatch.ErrUnavailable, 1, []int{1}},
-		{"nobody knows", dispatch.ErrUnknown, 1, []int{1}},
+		{"unknown outcome", dispatch.ErrUnknown, 1, []int{1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestToldAgain(t *testing.T) {
 				claims := &slow{Claims: r, fail: c.fail}
 				a := alone(claims)
 				stop := running(t, a)
-				if err := turnAway(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
+				if err := refuseDuringClaim(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
 					t.Fatal(err)
 				}
 				pass(time.Minute)
@@ -65,7 +65,7 @@ func TestToldAgain(t *testing.T) {
 	}
 }
 
-func TestNobodyTurnedAwayNobodyTold(t *testing.T) {
+func TestNobodyRefusedNoAnnouncement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		a := alone(&slow{Claims: r, fail: dispatch.ErrDriverBusy})
@@ -81,20 +81,20 @@ func TestNobodyTurnedAwayNobodyTold(t *testing.T) {
 	})
 }
 
-// TestToldSoon: the announcement comes within a tick, or when the process ends.
-func TestToldSoon(t *testing.T) {
+// TestAnnouncedSoon: the announcement comes within a tick, or when the process ends.
+func TestAnnouncedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
 		a := alone(claims)
 		stop := running(t, a)
-		turnAway(t, a, claims, r.d.ID, 1)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		pass(followUpTick)
 		synctest.Wait()
 		if !slices.Equal(r.announced, []int{1}) {
 			t.Errorf("announced in rounds %v within a tick", r.announced)
 		}
-		turnAway(t, a, claims, r.d.ID, 1)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		stop()
 		if !slices.Equal(r.announced, []int{1, 1}) {
 			t.Errorf("announced in rounds %v at the end", r.announced)
@@ -109,7 +109,7 @@ func TestFollowUpRetriesWhileTheDatabaseIsAway(t *testing.T) {
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
 		a := alone(claims)
 		running(t, a)
-		turnAway(t, a, claims, r.d.ID, 1)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		pass(99 * (followUpRetry + followUpTick))
 		if len(r.announced) != 0 && r.away > 0 {
 			t.Fatal("announced while the database was away")
@@ -128,7 +128,7 @@ func TestFollowUpGivesUp(t *testing.T) {
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
 		a := alone(claims)
 		running(t, a)
-		turnAway(t, a, claims, r.d.ID, 1)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		pass(followUpFor + 2*followUpRetry)
 		asked := r.away
 		pass(followUpFor)
@@ -153,7 +153,7 @@ func TestTakenIsNotFollowedUp(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
 		a := alone(claims)
-		turnAway(t, a, claims, r.d.ID, 1)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		claims.fail = nil
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, cyd, 1}); err != nil {
 			t.Fatal(err)

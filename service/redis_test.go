@@ -222,7 +222,7 @@ func TestTwoInstances(t *testing.T) {
 			if won[i] {
 				winners++
 				if v[i] != holder {
-					t.Errorf("%s was told, %s is stored", v[i], holder)
+					t.Errorf("%s won, %s is stored", v[i], holder)
 				}
 			}
 		}

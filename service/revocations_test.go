@@ -168,7 +168,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		}
 		store.set(dispatch.ErrUnavailable)
 		pass(3)
-		is(t, tokens, "revoked, while nobody can tell", third, false)
+		is(t, tokens, "revoked, during an outage", third, false)
 		if age := r.Age(); age < 3*ReadRevocations {
 			t.Errorf("read %s ago", age)
 		}

@@ -36,7 +36,7 @@ func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 	select {
 	case <-i.claims.announced:
 	default:
-		t.Error("a driver was turned away in round 2 by a claim that failed, and the marker of round 1 kept them from being told")
+		t.Error("the marker of round 1 suppressed the announcement of round 2")
 	}
 }
 
@@ -65,7 +65,7 @@ func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	c.schedule(Tap{r.d.ID, bob, 1}, 0)
 	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
 	if !slices.Contains(r.announced, 2) {
-		t.Errorf("announced in rounds %v: those who were turned away in round 2 are not told", r.announced)
+		t.Errorf("announced in rounds %v: round 2 is missing", r.announced)
 	}
 }
 

@@ -127,12 +127,12 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 	a.claims = &meanwhile{p, func(v dispatch.DriverID) {
 		if v == off {
 			if _, err := a.Accept(t.Context(), Tap{d.ID, on, 1}); err != nil {
-				t.Errorf("at the opening, in the middle of a tap of one who is off duty: %v", err)
+				t.Errorf("at the opening, during a tap of a driver who is off duty: %v", err)
 			}
 		}
 	}}
 	if _, err := a.Accept(t.Context(), Tap{d.ID, off, 1}); err == nil {
-		t.Error("one who is off duty has it")
+		t.Error("the driver who is off duty has it")
 	}
 	if p.holder(d.ID) != on {
 		t.Error("the honest driver does not have it")
@@ -174,7 +174,7 @@ func TestSidelinedIsNoVerdict(t *testing.T) {
 	}
 }
 
-func TestSetAsideForAWhile(t *testing.T) {
+func TestSidelinedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newInflight(newVerifyQueue())
 		tap := Tap{aJob, ann, 1}
@@ -241,12 +241,12 @@ func TestAFewSidelinedAtATime(t *testing.T) {
 			}
 		}
 		if won > 1 || claims.claimed.Load() != sidelinedSlots+1 {
-			t.Errorf("%d won, %d were decided: who waited knows by now that it is taken", won, claims.claimed.Load())
+			t.Errorf("%d won, %d were decided: waiting taps must be refused without a query", won, claims.claimed.Load())
 		}
 	})
 }
 
-func TestNoPlaceAside(t *testing.T) {
+func TestNoSidelinedSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		a := alone(r)
@@ -273,7 +273,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 				return
 			}
 			if _, err := a.Accept(t.Context(), other); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-				t.Errorf("%s is told %v", other.Driver, err)
+				t.Errorf("%s got %v", other.Driver, err)
 			}
 		}
 		if _, err := a.Accept(t.Context(), leader); err == nil {
@@ -287,7 +287,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 		a.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
 	}
 	if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
-		t.Errorf("told again %d times, want once", n)
+		t.Errorf("announced again %d times, want once", n)
 	}
 }
 
@@ -319,8 +319,8 @@ func TestOneDriverCannotFillTheFollowUps(t *testing.T) {
 	}
 }
 
-// TestToldOnceByAll: a failed claim is announced once, however many instances and rounds have refused taps because of it.
-func TestToldOnceByAll(t *testing.T) {
+// TestAnnouncedOnceByAll: a failed claim is announced once, however many instances and rounds have refused taps because of it.
+func TestAnnouncedOnceByAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		id, v := p.dispatch(), p.drivers(2)
@@ -332,7 +332,7 @@ func TestToldOnceByAll(t *testing.T) {
 		}
 		pass(5 * time.Minute)
 		if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
-			t.Errorf("told again %d times, want once", n)
+			t.Errorf("announced again %d times, want once", n)
 		}
 	})
 }
@@ -353,7 +353,7 @@ func TestAnnouncementsAreApart(t *testing.T) {
 		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }
 		claims.do = func(v dispatch.DriverID) {
 			if _, err := a.Accept(t.Context(), Tap{id, honest, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-				t.Errorf("the honest driver is told %v", err)
+				t.Errorf("the honest driver got %v", err)
 			}
 		}
 		for _, cheat := range p.drivers(60, onDuty(false)) {
@@ -363,13 +363,13 @@ func TestAnnouncementsAreApart(t *testing.T) {
 			pass(time.Second)
 		}
 		n := told()
-		t.Logf("60 accounts in a minute: everybody is told again %d times", n)
+		t.Logf("60 accounts in a minute: %d announcements", n)
 		if n < 1 || n > 3 {
-			t.Errorf("told again %d times in a minute, want 3 at most", n)
+			t.Errorf("announced %d times in a minute, want 3 at most", n)
 		}
 		pass(time.Minute)
 		if later := told(); later != n+1 {
-			t.Errorf("told again %d times in the minute after: the last one who was turned away is to be told, once", later-n)
+			t.Errorf("announced %d times in the minute after, want once", later-n)
 		}
 		if after, err := p.Dispatch(t.Context(), id); err != nil || after.Version != before.Version {
 			t.Errorf("the version moved from %d to %d: changes of the backoffice are refused", before.Version, after.Version)

@@ -152,7 +152,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		address := fmt.Sprint(i)
 		for _, d := range []Door{DoorKey, DoorToken} {
 			if _, ok := s.Enter(d, address); !ok {
-				t.Fatal("who comes for the first time is refused")
+				t.Fatal("the first failure of an address is refused")
 			}
 			s.Done(d, address, SignInFailed)
 		}
@@ -166,7 +166,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		}
 	}
 	if len(s.logged.byAddress) != maxLoggedAddresses+1 || len(s.audited.byAddress) != maxAuditedAddresses+1 {
-		t.Errorf("%d told apart, %d noted", len(s.logged.byAddress), len(s.audited.byAddress))
+		t.Errorf("%d addresses logged, %d audited", len(s.logged.byAddress), len(s.audited.byAddress))
 	}
 }
 
