@@ -11,7 +11,7 @@ const (
 // Update replaces the terms and the window. Changed terms open the next round, so that a tap on the old offer cannot accept
 // the new terms. A changed window keeps the round. No event where nothing changes.
 //
-// The errors, in this order: ErrVersionMoved; ErrInvalidState unless the dispatch is SCHEDULED or PENDING, and for a new
+// The errors, in this order: ErrVersionConflict; ErrInvalidState unless the dispatch is SCHEDULED or PENDING, and for a new
 // opening time of an open one; ErrWindow.
 func (d *Dispatch) Update(version int, terms Terms, window Window, actor string, now time.Time) ([]Event, error) {
 	if err := d.checkUntaken(version); err != nil {
@@ -38,7 +38,7 @@ func (d *Dispatch) Update(version int, terms Terms, window Window, actor string,
 	return []Event{d.event(EventUpdated, actor, reason, now)}, nil
 }
 
-// Extend postpones the offer's end, in the same round. The errors, in this order: ErrVersionMoved, ErrInvalidState unless the
+// Extend postpones the offer's end, in the same round. The errors, in this order: ErrVersionConflict, ErrInvalidState unless the
 // dispatch is SCHEDULED or PENDING, ErrNotLater.
 func (d *Dispatch) Extend(version int, until time.Time, actor string, now time.Time) ([]Event, error) {
 	if err := d.checkUntaken(version); err != nil {
@@ -53,7 +53,7 @@ func (d *Dispatch) Extend(version int, until time.Time, actor string, now time.T
 }
 
 // Reopen opens the next round of an expired dispatch: at opens, nil for now, until expires, nil for the length of the last
-// round. The errors, in this order: ErrVersionMoved, ErrInvalidState unless the dispatch is EXPIRED, ErrWindow.
+// round. The errors, in this order: ErrVersionConflict, ErrInvalidState unless the dispatch is EXPIRED, ErrWindow.
 func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
@@ -78,7 +78,7 @@ func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, 
 // Assign gives the dispatch to the candidate under the claim id, on behalf of actor, before its opening too. The candidate
 // may be off duty: the office has asked them. It returns no event and no error if the candidate already has the dispatch.
 //
-// The errors, in this order: ErrVersionMoved, ErrCanceled, ErrAlreadyTaken, ErrExpired, ErrNotEligible, ErrDriverBusy.
+// The errors, in this order: ErrVersionConflict, ErrCanceled, ErrAlreadyTaken, ErrExpired, ErrNotEligible, ErrDriverBusy.
 func (d *Dispatch) Assign(version int, c Candidate, claim ClaimID, actor string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
@@ -104,7 +104,7 @@ func (d *Dispatch) Assign(version int, c Candidate, claim ClaimID, actor string,
 }
 
 // Unassign ends the driver's claim and opens the next round at once, of the same length as the last. The errors, in this
-// order: ErrVersionMoved, ErrInvalidState unless the dispatch is ACCEPTED.
+// order: ErrVersionConflict, ErrInvalidState unless the dispatch is ACCEPTED.
 func (d *Dispatch) Unassign(version int, actor, reason string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:

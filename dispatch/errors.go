@@ -80,18 +80,18 @@ func (e *NotEligibleError) Error() string {
 // Unwrap makes every NotEligibleError an ErrNotEligible.
 func (e *NotEligibleError) Unwrap() error { return ErrNotEligible }
 
-// TooOftenError is ErrTooOften with the time until the driver may withdraw.
+// TooOftenError is ErrTooManyWithdrawals with the time until the driver may withdraw.
 type TooOftenError struct{ Wait time.Duration }
 
 func (e *TooOftenError) Error() string {
 	return fmt.Sprintf("%v, the next withdrawal is possible in %s", ErrTooOften, e.Wait)
 }
 
-// Unwrap makes every TooOftenError an ErrTooOften.
+// Unwrap makes every TooManyWithdrawalsError an ErrTooManyWithdrawals.
 func (e *TooOftenError) Unwrap() error { return ErrTooOften }
 
-// QuietError says that a dispatch was announced again too recently: Ago is the time since then, For the time until the next
-// announcement.
+// QuietError says that a dispatch was announced again too recently: Ago is the time since then, Wait the time until the
+// next announcement.
 type QuietError struct{ Ago, For time.Duration }
 
 func (e *QuietError) Error() string {

@@ -83,7 +83,7 @@ func (d *Dispatch) advance(driver DriverID, from, to Status, t EventType, now ti
 	return []Event{d.event(t, string(driver), "", now)}, nil
 }
 
-// Cancel cancels the dispatch at that version. ErrVersionMoved, ErrInvalidState once it is over.
+// Cancel cancels the dispatch at that version. ErrVersionConflict, ErrInvalidState once it is over.
 func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]Event, error) {
 	if version != d.Version {
 		return nil, ErrVersionMoved

@@ -6,7 +6,7 @@ import "time"
 const (
 	// WithdrawalsFor is how long a withdrawal counts.
 	WithdrawalsFor = time.Hour
-	// WithdrawalsOfOne and WithdrawalsOfAll limit a driver's withdrawals in that time, from one dispatch and from all.
+	// WithdrawalsOfOne and MaxWithdrawalsPerDriver limit a driver's withdrawals in that time, from one dispatch and from all.
 	WithdrawalsOfOne = 2
 	WithdrawalsOfAll = 5
 )
@@ -22,7 +22,7 @@ type Withdrawals struct {
 	Both       []time.Time // from the dispatch, by the driver
 }
 
-// Check returns a TooOftenError if the driver may not withdraw at now.
+// Check returns a TooManyWithdrawalsError if the driver may not withdraw at now.
 func (w Withdrawals) Check(now time.Time) error {
 	wait := max(waitUntilBelow(w.Both, WithdrawalsOfOne, now), waitUntilBelow(w.ByDriver, WithdrawalsOfAll, now))
 	if wait > 0 {

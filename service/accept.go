@@ -18,7 +18,7 @@ type Claims interface {
 	Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	// Reannounce writes an event that the dispatch is open, for drivers whose taps were refused too early. It returns a
-	// QuietError within quiet of the last such event.
+	// TooSoonError within quiet of the last such event.
 	Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error)
 	// Holders returns the current holder of each dispatch, in one statement. A dispatch that does not exist is left out.
 	Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error)

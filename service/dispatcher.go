@@ -135,7 +135,7 @@ func (s *Dispatcher) Unassign(ctx context.Context, id dispatch.ID, version int, 
 	return d, err
 }
 
-// Cancel ends a dispatch at that version. ErrNotFound, ErrVersionMoved, ErrInvalidState, ErrUnavailable, ErrUnknown.
+// Cancel ends a dispatch at that version. ErrNotFound, ErrVersionConflict, ErrInvalidState, ErrUnavailable, ErrUnknown.
 func (s *Dispatcher) Cancel(ctx context.Context, id dispatch.ID, version int, actor, reason string) (dispatch.Dispatch, error) {
 	d, err := s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Cancel(version, actor, reason, now)

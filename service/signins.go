@@ -16,7 +16,7 @@ import (
 // Door is the kind of credentials that a caller signs in with.
 type Door string
 
-// The doors.
+// The methods.
 const (
 	DoorSession Door = "session" // an API key, for a session
 	DoorKey     Door = "key"     // an API key, or a session, with a request

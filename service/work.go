@@ -39,7 +39,7 @@ type WorkOptions struct {
 	// Acceptor is informed of claims that end. Its ledger is flushed for receipts.
 	Acceptor *Acceptor
 	Now      func() time.Time
-	// OnLimited is called after each withdrawal that is refused with ErrTooOften; nil for no call.
+	// OnLimited is called after each withdrawal that is refused with ErrTooManyWithdrawals; nil for no call.
 	OnLimited func(dispatch.DriverID, dispatch.ID)
 }
 
@@ -54,7 +54,7 @@ func NewWork(o WorkOptions) *Work {
 
 // Withdraw gives back the driver's claim of that round, 0 for the current one, and opens the next round. A repeated
 // withdrawal changes nothing and returns the same. ErrNotFound where the driver may not see the dispatch, ErrNotYours,
-// ErrInvalidState, ErrOfferStale where the driver has it in another round, ErrTooOften.
+// ErrInvalidState, ErrOfferStale where the driver has it in another round, ErrTooManyWithdrawals.
 func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) (dispatch.Dispatch, error) {
 	var ended *dispatch.Claim
 	d, err := w.store.Withdraw(ctx, id, me, func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
