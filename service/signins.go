@@ -153,14 +153,14 @@ func (s *SignIns) Done(d Door, address string, r SignInResult) {
 
 // Run logs and audits failures until ctx ends, and then those that are left.
 func (s *SignIns) Run(ctx context.Context) {
-	tell, note := time.NewTicker(logInterval), time.NewTicker(auditInterval)
-	defer tell.Stop()
-	defer note.Stop()
+	logging, auditing := time.NewTicker(logInterval), time.NewTicker(auditInterval)
+	defer logging.Stop()
+	defer auditing.Stop()
 	for {
 		select {
-		case <-tell.C:
+		case <-logging.C:
 			s.logFailures()
-		case <-note.C:
+		case <-auditing.C:
 			s.auditFailures(ctx)
 		case <-ctx.Done():
 			s.logFailures()
@@ -211,8 +211,8 @@ type failureSums struct {
 // otherAddresses stands for all addresses beyond the limit.
 const otherAddresses = "others"
 
-func newFailureSums(apart int) *failureSums {
-	return &failureSums{limit: apart, byAddress: map[string]*dispatch.Refusals{}}
+func newFailureSums(limit int) *failureSums {
+	return &failureSums{limit: limit, byAddress: map[string]*dispatch.Refusals{}}
 }
 
 func (r *failureSums) add(d Door, address string, result SignInResult) {
@@ -259,12 +259,12 @@ type bucket struct {
 	at   time.Time
 }
 
-func newAddressBuckets(each, in Allowance) *addressBuckets {
+func newAddressBuckets(perAddress, overall Allowance) *addressBuckets {
 	by, err := lru.New[string, *bucket](maxAddresses)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return &addressBuckets{perAddress: each, overall: in, byAddress: by}
+	return &addressBuckets{perAddress: perAddress, overall: overall, byAddress: by}
 }
 
 // reserve takes a token from the address's bucket and from the total's, or from neither.
