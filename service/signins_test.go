@@ -254,7 +254,7 @@ func TestMoreKeysThanTheCacheHas(t *testing.T) {
 		t.Errorf("%+v, %v", k, err)
 	}
 	if n := len(fresh.cache.hashes); n != 3 {
-		t.Errorf("%d in the book", n)
+		t.Errorf("%d in the cache", n)
 	}
 	if _, err := fresh.Holder(t.Context(), "nobody's", nil); err == nil {
 		t.Error("any key is good")

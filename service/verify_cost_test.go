@@ -31,7 +31,7 @@ func TestWhatVerificationCosts(t *testing.T) {
 	i.verify.mu.Lock()
 	for p, d := range i.verify.pending {
 		if time.Since(d.since) < 0 {
-			t.Errorf("a fresh claim is in doubt: %+v", p) // a busy machine may make them old
+			t.Errorf("a fresh claim is to be verified: %+v", p) // a busy machine may make them old
 		}
 	}
 	clear(i.verify.pending)
@@ -144,7 +144,7 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	}
 	i.verify.verifyDue(t.Context(), time.Now().Add(verifyMaxAge+time.Minute))
 	if len(i.verify.pending) != 0 {
-		t.Error("a doubt is kept for ever")
+		t.Error("a verification is kept for ever")
 	}
 }
 
