@@ -36,7 +36,10 @@ func newDoor(t *testing.T) *door {
 	d := &door{sent: map[string]int{}, count: map[string]int{}, began: time.Now()}
 	now := time.Now()
 	d.world = newWorld(t, func(a *API) {
-		a.SignIns = service.NewSignIns(service.UsualSignInLimits(), a.Store.(*repository.Store), d, func() time.Time { return now }, a.Log)
+		a.SignIns = service.NewSignIns(service.SignInOptions{
+			Limits: service.UsualSignInLimits(), Store: a.Store.(*repository.Store), Counter: d,
+			Now: func() time.Time { return now }, Log: a.Log,
+		})
 	})
 	d.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
 		d.mu.Lock()
@@ -251,7 +254,9 @@ func TestStrangersWait(t *testing.T) {
 // has one whose time is over told anything else than that.
 func TestTokensThatProveNothing(t *testing.T) {
 	w := newDoor(t)
-	old := service.NewTokens([]byte("secret"), func() time.Time { return time.Now().Add(-40 * 24 * time.Hour) })
+	old := service.NewTokens(service.TokenOptions{
+		Secret: []byte("secret"), Now: func() time.Time { return time.Now().Add(-40 * 24 * time.Hour) },
+	})
 	drivers := w.drivers(2)
 	over, _, err := old.Issue(dispatch.DriverID(drivers[0].id), 0)
 	if err != nil {

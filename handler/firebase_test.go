@@ -37,7 +37,6 @@ func (m *movable) pass(d time.Duration) {
 func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) *world {
 	t.Helper()
 	return newWorld(t, func(a *API) {
-		a.Tokens = service.NewTokens([]byte("secret"), clock.now)
 		ids, err := firebase.New(context.Background(), firebase.Options{
 			Project: servertest.FirebaseProject, Emulator: e.Addr(), Now: clock.now, Log: slog.New(slog.DiscardHandler),
 		})
@@ -45,7 +44,9 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 			t.Fatal(err)
 		}
 		t.Cleanup(ids.Close)
-		a.Tokens.Trust(ids, a.Store.(service.UIDs))
+		a.Tokens = service.NewTokens(service.TokenOptions{
+			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: a.Store.(service.UIDs), Revocations: a.Revocations,
+		})
 	})
 }
 

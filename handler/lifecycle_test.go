@@ -95,12 +95,11 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 		rt.Fatal(err)
 	}
 	rt.Cleanup(func() { raw.Close() })
-	taps := service.NewAcceptor(store, nil, 5*time.Second, log)
 	api := API{
-		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now), Dispatcher: service.NewDispatcher(store, taps),
-		Tokens: service.NewTokens([]byte("secret"), time.Now), Keys: service.NewKeys(store),
+		Store: store, Tokens: service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: time.Now}), Keys: service.NewKeys(store),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 	}
+	api.useStore(store, nil)
 	if err := api.Keys.PutFirst(context.Background(), key); err != nil {
 		rt.Fatal(err)
 	}

@@ -17,8 +17,9 @@ import (
 // withLedger has every tap written down by an instance named here.
 func withLedger(t testing.TB) func(*API) {
 	return func(a *API) {
-		ledger := service.NewLedger(a.Store.(*repository.Store), "here", a.Log)
-		a.Acceptor.Keep(ledger)
+		store := a.Store.(*repository.Store)
+		ledger := service.NewLedger(store, "here", a.Log)
+		a.useStore(store, ledger)
 		testkit.Run(t, ledger.Run)
 	}
 }
@@ -246,7 +247,8 @@ func TestReceipts(t *testing.T) {
 // A ledger that does not answer leaves it open whether there was a tap.
 func TestReceiptWithoutTheLedger(t *testing.T) {
 	w := newWorld(t, func(a *API) {
-		a.Acceptor.Keep(service.NewLedger(a.Store.(*repository.Store), "here", a.Log)) // and nobody runs it
+		store := a.Store.(*repository.Store)
+		a.useStore(store, service.NewLedger(store, "here", a.Log)) // which does not run
 	})
 	d, id := w.drivers(2), w.dispatch(1)
 	w.accept(id, d[0], "")

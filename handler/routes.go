@@ -99,7 +99,7 @@ func New(api API) *echo.Echo {
 		h.AdminLimit = limit.New(api.AdminRate.Limit())
 	}
 	if h.SignIns == nil {
-		h.SignIns = service.NewSignIns(service.UsualSignInLimits(), nil, nil, h.Now, h.Log)
+		h.SignIns = service.NewSignIns(service.SignInOptions{Limits: service.UsualSignInLimits(), Now: h.Now, Log: h.Log})
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true

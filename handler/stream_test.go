@@ -36,7 +36,7 @@ func newLive(t testing.TB, o stream.Options, server ...func(*http.Server)) *live
 	w := newWorld(t, func(a *API) {
 		a.Streams = hub
 		a.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		a.Tokens = service.NewTokens([]byte("secret"), a.Now)
+		a.Tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: a.Now, Revocations: a.Revocations})
 	})
 	stop := testkit.Run(t, hub.Run)
 	s := httptest.NewUnstartedServer(w.api)

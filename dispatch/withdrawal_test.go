@@ -81,8 +81,8 @@ func TestWhenTheNextRoundIsPushed(t *testing.T) {
 	}
 }
 
-// TestNoMoreThanAFewPushesAMinute: however drivers pace their withdrawals, a round is pushed at most four times in any
-// minute, and the one that is left in the end is pushed.
+// TestNoMoreThanAFewPushesAMinute: whatever the pace of withdrawals, at most four rounds are pushed in any minute, and the last
+// round is pushed.
 func TestNoMoreThanAFewPushesAMinute(t *testing.T) {
 	for _, pace := range []time.Duration{100 * time.Millisecond, time.Second, 7 * time.Second, 20 * time.Second, 20100 * time.Millisecond, 41 * time.Second} {
 		var past Withdrawals
@@ -100,7 +100,7 @@ func TestNoMoreThanAFewPushesAMinute(t *testing.T) {
 				tell = events[1].TellAt
 			}
 			if last := !at.Add(pace).Before(noon.Add(10 * time.Minute)); last || tell.Before(at.Add(pace)) {
-				pushed = append(pushed, tell) // else it is taken again before
+				pushed = append(pushed, tell) // or it is taken again first
 			}
 			past.OfDispatch = append(past.OfDispatch, at)
 		}

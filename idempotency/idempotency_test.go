@@ -7,7 +7,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// What comes from a seed is always the same, of the seed's time, and unlike anything else that comes from it.
+// Identifiers from a seed are reproducible, have the seed's time, and are distinct.
 func TestIdentifiersFromASeed(t *testing.T) {
 	at := time.Now().Add(-time.Hour)
 	seed := NewSeed(at)

@@ -2,33 +2,33 @@ package dispatch
 
 import "time"
 
-// Audience is a group of drivers who are told the same of an event.
+// Audience is a group of drivers who get the same notification of an event.
 type Audience int
 
 // The audiences.
 const (
-	// ToClaimant is the driver whom the event is about.
+	// ToClaimant is the event's driver.
 	ToClaimant Audience = iota + 1
-	// ToTold is everyone else who was pushed the offer of that round.
+	// ToTold is every other driver to whom the offer of the round was pushed.
 	ToTold
-	// ToEligible is everyone who could take the dispatch now.
+	// ToEligible is every driver who could accept the dispatch now.
 	ToEligible
 )
 
-// Delivery is what an event is to one audience. A driver who belongs to several hears the first.
+// Delivery is the notification of an event to one audience. A driver in several audiences gets the first.
 type Delivery struct {
 	To Audience
-	// Type is the event's name to them: who lost hears dispatch.taken of a dispatch.accepted.
+	// Type is the event as the audience sees it: a dispatch.accepted is a dispatch.taken to the other drivers.
 	Type EventType
-	// Silent tells the app and not its user.
+	// Silent notifies the app without alerting its user.
 	Silent bool
 }
 
-// EventReminder is pushed to who has a dispatch, some time before the work starts.
+// EventReminder is pushed to a dispatch's holder some time before the work starts.
 const EventReminder EventType = "dispatch.reminder"
 
-// Deliveries returns what is pushed of the event, and to whom. The end of what nobody has closed is not: it is written at
-// night, and the work is long over. Nor is a change that leaves everybody the offer they have.
+// Deliveries returns the notifications of the event. There are none for an overdue dispatch, which a job closes at night when
+// the work is long over, nor for a change that keeps the round.
 func (e Event) Deliveries() []Delivery {
 	switch {
 	case e.Actor == System && e.ReasonCode == ReasonOverdue:
@@ -39,7 +39,7 @@ func (e Event) Deliveries() []Delivery {
 	return e.Type.Deliveries()
 }
 
-// Deliveries returns what is told of an event, and to whom; nothing of most.
+// Deliveries returns the notifications of that type of event.
 func (t EventType) Deliveries() []Delivery {
 	switch t {
 	case EventCreated, EventOpened:
@@ -58,7 +58,7 @@ func (t EventType) Deliveries() []Delivery {
 	return nil
 }
 
-// IsOffer reports whether who hears it may accept.
+// IsOffer reports whether the notification is an offer to accept.
 func (t EventType) IsOffer() bool {
 	switch t {
 	case EventOpened, EventReopened, EventUpdated:
@@ -67,10 +67,10 @@ func (t EventType) IsOffer() bool {
 	return false
 }
 
-// afterglow is how long an app is told that an offer is over: by itself it forgets the offer when it ends.
-const afterglow = 10 * time.Minute
+// endedNoticeFor is how long the end of an offer is worth a push: the app drops an expired offer by itself.
+const endedNoticeFor = 10 * time.Minute
 
-// DeliverUntil returns when telling t of the dispatch is of no use any more.
+// DeliverUntil returns when a push of t becomes useless.
 func (d *Dispatch) DeliverUntil(t Delivery, at time.Time) time.Time {
 	end := d.ExpiresAt
 	switch {
@@ -79,7 +79,7 @@ func (d *Dispatch) DeliverUntil(t Delivery, at time.Time) time.Time {
 	case t.Type == EventReminder:
 		return d.WorkStartsAt
 	case t.Silent:
-		at = at.Add(afterglow)
+		at = at.Add(endedNoticeFor)
 	default:
 		end, at = d.WorkEndsAt, at.Add(time.Hour)
 	}
@@ -89,7 +89,7 @@ func (d *Dispatch) DeliverUntil(t Delivery, at time.Time) time.Time {
 	return end
 }
 
-// Superseded reports whether telling driver t about the given round has been overtaken by what became of the dispatch.
+// Superseded reports whether the dispatch's later state makes a push of t about that round to the driver wrong.
 func (d *Dispatch) Superseded(t EventType, silent bool, driver DriverID, round int) bool {
 	switch {
 	case t.IsOffer():
@@ -99,7 +99,7 @@ func (d *Dispatch) Superseded(t EventType, silent bool, driver DriverID, round i
 	case t == EventAccepted:
 		return d.Round != round || !d.HeldBy(driver) || d.Status == Canceled
 	case silent:
-		return d.Round != round // the offer stands again
+		return d.Round != round // a later round is open
 	}
 	return false
 }

@@ -18,8 +18,8 @@ const (
 	noRound = 0
 )
 
-// mustEnter fails the test unless the tap is let in and leads.
-func mustEnter(t *testing.T, g *gate, tap Tap) *flight {
+// mustEnter fails the test unless the tap leads a new flight.
+func mustEnter(t *testing.T, g *inflight, tap Tap) *flight {
 	t.Helper()
 	f, leads, err := g.enter(tap)
 	if err != nil || !leads || f == nil {
@@ -28,8 +28,8 @@ func mustEnter(t *testing.T, g *gate, tap Tap) *flight {
 	return f
 }
 
-// mustRefuse fails the test unless the tap is refused, with that finality.
-func mustRefuse(t *testing.T, g *gate, tap Tap, final bool) {
+// mustRefuse fails the test unless the tap is refused with that Final.
+func mustRefuse(t *testing.T, g *inflight, tap Tap, final bool) {
 	t.Helper()
 	f, leads, err := g.enter(tap)
 	var taken *dispatch.TakenError
@@ -38,8 +38,8 @@ func mustRefuse(t *testing.T, g *gate, tap Tap, final bool) {
 	}
 }
 
-func TestGateLetsOneThrough(t *testing.T) {
-	g := newGate()
+func TestInflightLetsOneThrough(t *testing.T) {
+	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
 	mustRefuse(t, g, Tap{aJob, bob, 1}, false)
@@ -50,39 +50,39 @@ func TestGateLetsOneThrough(t *testing.T) {
 	newer := mustEnter(t, g, Tap{aJob, bob, 2})    // and so is another round
 	any := mustEnter(t, g, Tap{aJob, cyd, noRound})
 
-	if !g.leave(tap, f, result{err: dispatch.ErrNotEligible}) {
-		t.Error("bob was turned away, and leave does not say so")
+	if !g.finish(f, result{err: dispatch.ErrNotEligible}) {
+		t.Error("bob was refused, and finish does not say so")
 	}
 	select {
 	case <-f.done:
 	default:
-		t.Error("those who wait are not told")
+		t.Error("the waiting taps got no result")
 	}
 	mustEnter(t, g, Tap{aJob, bob, 1}) // free again
-	if g.leave(Tap{"dsp_b", bob, 1}, other, result{}) || g.leave(Tap{aJob, bob, 2}, newer, result{}) ||
-		g.leave(Tap{aJob, cyd, noRound}, any, result{}) {
-		t.Error("nobody was turned away from these")
+	if g.finish(other, result{}) || g.finish(newer, result{}) ||
+		g.finish(any, result{}) {
+		t.Error("no driver was refused by these")
 	}
 	if len(g.flights) != 1 {
 		t.Errorf("%d flights are left, want bob's", len(g.flights))
 	}
 }
 
-func TestJoiningIsNotTurningAway(t *testing.T) {
-	g := newGate()
+func TestJoiningRefusesNobody(t *testing.T) {
+	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
 	if _, _, err := g.enter(tap); err != nil {
 		t.Fatal(err)
 	}
-	if g.leave(tap, f, result{}) {
-		t.Error("only the driver's own second tap came, and somebody was turned away")
+	if g.finish(f, result{}) {
+		t.Error("only the driver's own second tap came, and another counts as refused")
 	}
 }
 
-func TestGateKnowsWhatIsTaken(t *testing.T) {
-	g := newGate()
-	g.know(aJob, holder{ann, 2})
+func TestInflightRemembersWhatIsTaken(t *testing.T) {
+	g := newInflight(newVerifyQueue())
+	g.rememberTaken(aJob, holder{ann, 2})
 	mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
 	for _, passes := range []Tap{
@@ -91,53 +91,53 @@ func TestGateKnowsWhatIsTaken(t *testing.T) {
 		{aJob, ann, 2},       // the holder gets the claim replayed
 		{"dsp_b", bob, 1},
 	} {
-		g.leave(passes, mustEnter(t, g, passes), result{})
+		g.finish(mustEnter(t, g, passes), result{})
 	}
 
-	g.know(aJob, holder{bob, 1}) // late news
+	g.rememberTaken(aJob, holder{bob, 1}) // an older claim, learned late
 	mustRefuse(t, g, Tap{aJob, cyd, 2}, true)
 	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
-	g.know(aJob, holder{bob, 3})
+	g.rememberTaken(aJob, holder{bob, 3})
 	mustRefuse(t, g, Tap{aJob, ann, 3}, true)
 	g.forget(aJob)
 	mustEnter(t, g, Tap{aJob, ann, 3})
 }
 
-func TestGateBelievesForAWhile(t *testing.T) {
+func TestTakenFactsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		g.know(aJob, holder{ann, 1})
+		g := newInflight(newVerifyQueue())
+		g.rememberTaken(aJob, holder{ann, 1})
 		time.Sleep(markerTTL - time.Nanosecond)
 		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 		time.Sleep(time.Nanosecond)
-		g.leave(Tap{aJob, bob, 1}, mustEnter(t, g, Tap{aJob, bob, 1}), result{})
-		g.know(aJob, holder{ann, 1}) // asked again, and still so
+		g.finish(mustEnter(t, g, Tap{aJob, bob, 1}), result{})
+		g.rememberTaken(aJob, holder{ann, 1}) // learned again
 		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
 	})
 }
 
-func TestGateIsBounded(t *testing.T) {
-	g := newGate()
+func TestInflightIsBounded(t *testing.T) {
+	g := newInflight(newVerifyQueue())
 	var first, last dispatch.ID
-	for i := range takenSize + 100 {
+	for i := range maxTaken + 100 {
 		id := dispatch.NewID(time.UnixMicro(int64(i)))
 		if i == 0 {
 			first = id
 		}
 		last = id
-		g.know(id, holder{ann, 1})
+		g.rememberTaken(id, holder{ann, 1})
 	}
-	if n := g.taken.Len(); n != takenSize {
-		t.Errorf("%d facts, want %d", n, takenSize)
+	if n := g.taken.Len(); n != maxTaken {
+		t.Errorf("%d facts, want %d", n, maxTaken)
 	}
 	mustRefuse(t, g, Tap{last, bob, 1}, true)
-	mustEnter(t, g, Tap{first, bob, 1}) // forgotten: asked again
+	mustEnter(t, g, Tap{first, bob, 1}) // evicted
 }
 
-// TestGateAtOnce: whatever the order, of n drivers one leads, and who asks afterwards is let in.
-func TestGateAtOnce(t *testing.T) {
+// TestInflightConcurrently: of n concurrent drivers one leads, in any order.
+func TestInflightConcurrently(t *testing.T) {
 	for range 200 {
-		g := newGate()
+		g := newInflight(newVerifyQueue())
 		leads := make([]*flight, 8)
 		testkit.Together(len(leads), func(i int) {
 			f, ok, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
@@ -154,7 +154,7 @@ func TestGateAtOnce(t *testing.T) {
 				winner = i
 			}
 		}
-		if winner < 0 || !g.leave(Tap{aJob, dispatch.DriverID(rune('a' + winner)), 1}, leads[winner], result{}) {
+		if winner < 0 || !g.finish(leads[winner], result{}) {
 			t.Fatalf("winner %d, and the others were not turned away", winner)
 		}
 	}
@@ -171,7 +171,7 @@ func TestMarkers(t *testing.T) {
 		claimValue(Tap{id, driver, 3}, claim):       {holder{driver, 3}, false},
 		claimValue(Tap{id, driver, noRound}, claim): {holder{driver, 0}, false},
 		takenValue(driver, 3):                       {holder{driver, 3}, true},
-		"claim:" + string(driver) + ":a-token":      {holder{driver, 0}, false}, // the contract says no more than that
+		"claim:" + string(driver) + ":a-token":      {holder{driver, 0}, false}, // the contract does not define the token
 	} {
 		if got, ok := parseMarker(value); !ok || got != want {
 			t.Errorf("%s is read as %+v, %v; want %+v", value, got, ok, want)
@@ -191,11 +191,11 @@ func TestMarkersRefuseByRound(t *testing.T) {
 	for _, c := range []struct {
 		marked, tapped int
 		driver         dispatch.DriverID
-		claim, taken   bool // what a marker of each kind does
+		claim, taken   bool // whether a marker of each kind refuses the tap
 	}{
 		{1, 1, bob, true, true}, {1, 2, bob, false, false}, {1, noRound, bob, true, true}, {noRound, 1, bob, true, true},
 		{noRound, noRound, bob, true, true}, {1, 1, ann, false, false}, {2, 1, ann, false, false}, {noRound, noRound, ann, false, false},
-		{2, 1, bob, false, true}, // of a claim that is being decided, the round may be made up
+		{2, 1, bob, false, true}, // the round of a claim under way may be invented
 	} {
 		for committed, want := range map[bool]bool{false: c.claim, true: c.taken} {
 			m := marker{holder{ann, c.marked}, committed}

@@ -12,8 +12,8 @@ import (
 	"firsttap/testkit"
 )
 
-// turnAway has ann claim the dispatch while bob is turned away, and returns what ann is told.
-func turnAway(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int) error {
+// refuseDuringClaim lets bob be refused during ann's claim, and returns ann's result.
+func refuseDuringClaim(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int) error {
 	t.Helper()
 	claims.release = make(chan struct{})
 	first := make(chan error, 1)
@@ -24,14 +24,14 @@ func turnAway(t *testing.T, a *Acceptor, claims *slow, id dispatch.ID, round int
 	synctest.Wait()
 	var taken *dispatch.TakenError
 	if _, err := a.Accept(t.Context(), Tap{id, bob, round}); !errors.As(err, &taken) || taken.Final {
-		t.Fatalf("bob is told %v", err)
+		t.Fatalf("bob got %v", err)
 	}
 	close(claims.release)
 	return <-first
 }
 
-// TestToldAgain: those who were turned away hear that the dispatch is open when the claim came to nothing, once.
-func TestToldAgain(t *testing.T) {
+// TestAnnouncedAgain: a claim that fails after it has refused a tap has the dispatch announced again, once.
+func TestAnnouncedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fail  error
@@ -42,15 +42,15 @@ func TestToldAgain(t *testing.T) {
 		{"it was refused", dispatch.ErrDriverBusy, 1, []int{1}},
 		{"it was refused, no round", &dispatch.NotEligibleError{}, noRound, []int{noRound}},
 		{"it could not be decided", dispatch.ErrUnavailable, 1, []int{1}},
-		{"nobody knows", dispatch.ErrUnknown, 1, []int{1}},
+		{"unknown outcome", dispatch.ErrUnknown, 1, []int{1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRow()
 				claims := &slow{Claims: r, fail: c.fail}
-				a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+				a := alone(claims)
 				stop := testkit.Run(t, a.Run)
-				if err := turnAway(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
+				if err := refuseDuringClaim(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
 					t.Fatal(err)
 				}
 				pass(time.Minute)
@@ -66,10 +66,10 @@ func TestToldAgain(t *testing.T) {
 	}
 }
 
-func TestNobodyTurnedAwayNobodyTold(t *testing.T) {
+func TestNobodyRefusedNoAnnouncement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		a := NewAcceptor(&slow{Claims: r, fail: dispatch.ErrDriverBusy}, nil, 5*time.Second, quiet)
+		a := alone(&slow{Claims: r, fail: dispatch.ErrDriverBusy})
 		stop := testkit.Run(t, a.Run)
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); err == nil {
 			t.Fatal("no error")
@@ -82,20 +82,20 @@ func TestNobodyTurnedAwayNobodyTold(t *testing.T) {
 	})
 }
 
-// TestToldSoon: within a tick, or at the latest when the process ends.
-func TestToldSoon(t *testing.T) {
+// TestAnnouncedSoon: the announcement comes within a tick, or when the process ends.
+func TestAnnouncedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
-		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		a := alone(claims)
 		stop := testkit.Run(t, a.Run)
-		turnAway(t, a, claims, r.d.ID, 1)
-		pass(chaseTick)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
+		pass(followUpTick)
 		synctest.Wait()
 		if !slices.Equal(r.announced, []int{1}) {
 			t.Errorf("announced in rounds %v within a tick", r.announced)
 		}
-		turnAway(t, a, claims, r.d.ID, 1)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		stop()
 		if !slices.Equal(r.announced, []int{1, 1}) {
 			t.Errorf("announced in rounds %v at the end", r.announced)
@@ -103,15 +103,15 @@ func TestToldSoon(t *testing.T) {
 	})
 }
 
-func TestChaseAsksAgainWhileTheDatabaseIsAway(t *testing.T) {
+func TestFollowUpRetriesWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		r.away = 100
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
-		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		a := alone(claims)
 		testkit.Run(t, a.Run)
-		turnAway(t, a, claims, r.d.ID, 1)
-		pass(99 * (chaseEvery + chaseTick))
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
+		pass(99 * (followUpRetry + followUpTick))
 		if len(r.announced) != 0 && r.away > 0 {
 			t.Fatal("announced while the database was away")
 		}
@@ -122,39 +122,39 @@ func TestChaseAsksAgainWhileTheDatabaseIsAway(t *testing.T) {
 	})
 }
 
-func TestChaseGivesUp(t *testing.T) {
+func TestFollowUpGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		r.away = 1 << 20
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
-		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
+		a := alone(claims)
 		testkit.Run(t, a.Run)
-		turnAway(t, a, claims, r.d.ID, 1)
-		pass(chaseFor + 2*chaseEvery)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
+		pass(followUpFor + 2*followUpRetry)
 		asked := r.away
-		pass(chaseFor)
-		if r.away != asked || len(a.chaser.open) != 0 {
-			t.Errorf("asked %d times more, %d still open", asked-r.away, len(a.chaser.open))
+		pass(followUpFor)
+		if r.away != asked || len(a.reannouncer.open) != 0 {
+			t.Errorf("asked %d times more, %d still open", asked-r.away, len(a.reannouncer.open))
 		}
 	})
 }
 
-func TestChaseIsBounded(t *testing.T) {
-	c := newChaser(newRow(), nil, quiet)
-	for i := range chaseMost + 10 {
-		c.chase(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
+func TestFollowUpsAreBounded(t *testing.T) {
+	c := newReannouncer(newRow(), noLocks{}, quiet)
+	for i := range maxFollowUps + 10 {
+		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
 	}
-	if len(c.open) != chaseMost {
-		t.Errorf("%d, want %d", len(c.open), chaseMost)
+	if len(c.open) != maxFollowUps {
+		t.Errorf("%d, want %d", len(c.open), maxFollowUps)
 	}
 }
 
-func TestSettledIsNotChased(t *testing.T) {
+func TestTakenIsNotFollowedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
-		a := NewAcceptor(claims, nil, 5*time.Second, quiet)
-		turnAway(t, a, claims, r.d.ID, 1)
+		a := alone(claims)
+		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		claims.fail = nil
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, cyd, 1}); err != nil {
 			t.Fatal(err)
@@ -167,26 +167,26 @@ func TestSettledIsNotChased(t *testing.T) {
 	})
 }
 
-func TestEarliestChaseCounts(t *testing.T) {
+func TestEarliestFollowUpCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		c := newChaser(r, nil, quiet)
+		c := newReannouncer(r, noLocks{}, quiet)
 		tap := Tap{r.d.ID, ann, 1}
-		c.chase(tap, time.Second)
-		c.chase(tap, time.Hour)
-		c.followAll(t.Context(), time.Now().Add(time.Second-1))
+		c.schedule(tap, time.Second)
+		c.schedule(tap, time.Hour)
+		c.checkDue(t.Context(), time.Now().Add(time.Second-1))
 		if len(r.announced) != 0 {
 			t.Error("too early")
 		}
-		c.followAll(t.Context(), time.Now().Add(time.Second))
+		c.checkDue(t.Context(), time.Now().Add(time.Second))
 		if !slices.Equal(r.announced, []int{1}) || len(c.open) != 0 {
 			t.Errorf("announced %v, open %v", r.announced, c.open)
 		}
 	})
 }
 
-// TestAnnouncementIsWritten goes all the way to the real database: one event, with its outbox row, however many were
-// turned away, and none again for a while.
+// TestAnnouncementIsWritten uses the real database: there is one event with its outbox row, however many taps were refused,
+// and no second one within reannounceInterval.
 func TestAnnouncementIsWritten(t *testing.T) {
 	p := newPlace(t)
 	v, id := p.drivers(10), p.dispatch()
@@ -195,7 +195,7 @@ func TestAnnouncementIsWritten(t *testing.T) {
 		claims := &slow{
 			Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{}), announced: make(chan int, 10),
 		}
-		a := NewAcceptor(claims, nil, time.Second, quiet)
+		a := alone(claims)
 		testkit.Run(t, a.Run)
 		refused := make(chan error, 1)
 		go func() {

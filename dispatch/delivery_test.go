@@ -34,7 +34,7 @@ func TestTellings(t *testing.T) {
 	}
 }
 
-// Who is told for the sake of an offer is told of an offer, and nobody else is.
+// Eligible drivers get offers, and other audiences do not.
 func TestOffers(t *testing.T) {
 	want := map[EventType]bool{EventOpened: true, EventReopened: true, EventUpdated: true}
 	for _, e := range allEvents {
@@ -78,7 +78,7 @@ func TestTellUntil(t *testing.T) {
 	}
 }
 
-// TestSuperseded is the whole table: what was to be told of round 2, and what has become of the dispatch.
+// TestSuperseded is the whole table of pushes about round 2 and later states of the dispatch.
 func TestSuperseded(t *testing.T) {
 	offer := map[state]bool{scheduled: true, pending: true}
 	held := map[state]bool{accepted: true, inProgress: true, completed: true}
@@ -120,7 +120,7 @@ func TestWhatWasAnothersIsSuperseded(t *testing.T) {
 	}
 }
 
-// What is pushed of an event is what is told of it, but for what the service has closed by itself.
+// An event has the deliveries of its type, except for overdue dispatches that the service closes.
 func TestPushed(t *testing.T) {
 	for _, kind := range allEvents {
 		for _, tt := range []struct {
@@ -128,7 +128,7 @@ func TestPushed(t *testing.T) {
 			pushed        bool
 		}{
 			{System, "", true}, {System, ReasonClaimFailed, true}, {"key_1", "RAIN", true},
-			{"key_1", ReasonOverdue, true}, // somebody's word for it, by day
+			{"key_1", ReasonOverdue, true}, // an admin used the same reason code
 			{System, ReasonOverdue, false},
 		} {
 			var want []Delivery

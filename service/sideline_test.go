@@ -14,7 +14,7 @@ import (
 
 const madeUp = 1<<31 - 1
 
-// meanwhile does something else in the middle of each claim, before the database decides.
+// meanwhile calls do during each claim, before the database decides.
 type meanwhile struct {
 	Claims
 	do func(dispatch.DriverID)
@@ -29,7 +29,7 @@ func (m *meanwhile) Claim(ctx context.Context, id dispatch.ID, driver dispatch.D
 
 func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { v.OnDuty = on } }
 
-// hopefuls are drivers whose taps can't win, by why, each with the round that they tap on.
+// hopefuls returns taps that cannot win, by reason.
 func hopefuls(p *place) map[string]Tap {
 	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) }
 	taps := map[string]Tap{
@@ -41,14 +41,14 @@ func hopefuls(p *place) map[string]Tap {
 		"a round that is to be": {Driver: p.drivers(1)[0], Round: 2},
 		"a made-up round":       {Driver: p.drivers(1)[0], Round: madeUp},
 	}
-	if _, err := NewAcceptor(p, nil, time.Second, quiet).Accept(p.t.Context(), Tap{p.dispatch(), taps["busy"].Driver, 1}); err != nil {
+	if _, err := alone(p).Accept(p.t.Context(), Tap{p.dispatch(), taps["busy"].Driver, 1}); err != nil {
 		p.t.Fatal(err)
 	}
 	return taps
 }
 
-// refusedMeanwhile has the driver tap on many open dispatches, and an honest one in the middle of each of these taps, and
-// returns how many of the honest ones were refused. here and there are the instances that they tap at.
+// refusedMeanwhile makes the cheat's tap on many open dispatches at instance here, lets another driver tap at instance there
+// during each of them, and returns how many of the others were refused.
 func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat Tap, many int) (refused int) {
 	p.t.Helper()
 	for _, honest := range p.drivers(many) {
@@ -73,14 +73,14 @@ func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat 
 	return refused
 }
 
-// TestHopelessTapsKeepNobodyOut: a driver whose taps can't win keeps others out once, and then no more.
+// TestHopelessTapsKeepNobodyOut: a driver whose taps cannot win refuses other drivers once at most.
 func TestHopelessTapsKeepNobodyOut(t *testing.T) {
 	const many = 20
 	p := newPlace(t)
 	for name, cheat := range hopefuls(p) {
 		t.Run(name, func(t *testing.T) {
 			claims := &meanwhile{Claims: p}
-			a := NewAcceptor(claims, nil, time.Second, quiet)
+			a := alone(claims)
 			if refused := refusedMeanwhile(p, a, a, claims, cheat, many); refused > 1 {
 				t.Errorf("%d of %d honest taps were refused in the middle of these", refused, many)
 			} else {
@@ -90,7 +90,7 @@ func TestHopelessTapsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestHopelessTapsKeepNobodyOutElsewhere is the same by way of the lock in Redis.
+// TestHopelessTapsKeepNobodyOutElsewhere is the same for other instances, with the lock in Redis.
 func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
 	const many = 20
 	s := newShared(t)
@@ -108,10 +108,10 @@ func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
 	}
 }
 
-// TestHopelessBeforeTheOpening: a driver who is off duty and taps early is set aside by then; an eligible one is not.
+// TestHopelessBeforeTheOpening: an early tap sidelines a driver who is off duty, but not an eligible one.
 func TestHopelessBeforeTheOpening(t *testing.T) {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
+	a := alone(p)
 	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
 	order := anOrder()
 	order.OpensAt = new(time.Now().Add(time.Hour))
@@ -128,25 +128,25 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 	a.claims = &meanwhile{p, func(v dispatch.DriverID) {
 		if v == off {
 			if _, err := a.Accept(t.Context(), Tap{d.ID, on, 1}); err != nil {
-				t.Errorf("at the opening, in the middle of a tap of one who is off duty: %v", err)
+				t.Errorf("at the opening, during a tap of a driver who is off duty: %v", err)
 			}
 		}
 	}}
 	if _, err := a.Accept(t.Context(), Tap{d.ID, off, 1}); err == nil {
-		t.Error("one who is off duty has it")
+		t.Error("the driver who is off duty has it")
 	}
 	if p.holder(d.ID) != on {
 		t.Error("the honest driver does not have it")
 	}
-	if a.gate.isAside(on) || !a.gate.isAside(off) {
-		t.Error("the eligible driver is set aside, or the one who is off duty is not")
+	if a.inflight.isSidelined(on) || !a.inflight.isSidelined(off) {
+		t.Error("the eligible driver is sidelined, or the one who is off duty is not")
 	}
 }
 
-// TestSetAsideIsNoVerdict: a driver who is set aside wins as soon as they can, and is told the truth as ever.
-func TestSetAsideIsNoVerdict(t *testing.T) {
+// TestSidelinedIsNoVerdict: a sidelined driver can win, and gets the same answers as others.
+func TestSidelinedIsNoVerdict(t *testing.T) {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
+	a := alone(p)
 	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
 	first, second := p.dispatch(), p.dispatch()
 	for range 3 {
@@ -175,11 +175,11 @@ func TestSetAsideIsNoVerdict(t *testing.T) {
 	}
 }
 
-func TestSetAsideForAWhile(t *testing.T) {
+func TestSidelinedForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
+		g := newInflight(newVerifyQueue())
 		tap := Tap{aJob, ann, 1}
-		if !g.setAside(ann) || g.setAside(ann) {
+		if !g.sideline(ann) || g.sideline(ann) {
 			t.Error("the first time is new, the second is not")
 		}
 		f := mustEnter(t, g, tap)
@@ -188,49 +188,48 @@ func TestSetAsideForAWhile(t *testing.T) {
 		}
 		other := mustEnter(t, g, Tap{aJob, bob, 1}) // as if ann had not tapped
 		mustRefuse(t, g, Tap{aJob, cyd, 1}, false)
-		g.leave(tap, f, result{})
-		mustRefuse(t, g, tap, false) // bob is being decided about
-		g.leave(Tap{aJob, bob, 1}, other, result{})
-		time.Sleep(asideFor)
+		g.finish(f, result{})
+		mustRefuse(t, g, tap, false) // bob's tap is being decided
+		g.finish(other, result{})
+		time.Sleep(sidelinedFor)
 		f = mustEnter(t, g, tap)
 		mustRefuse(t, g, Tap{aJob, bob, 1}, false)
-		g.leave(tap, f, result{})
+		g.finish(f, result{})
 		if len(g.flights) != 0 {
 			t.Errorf("%d flights are left", len(g.flights))
 		}
-		for i := range asideSize + 10 {
-			g.setAside(dispatch.DriverID(fmt.Sprint(i)))
+		for i := range maxSidelined + 10 {
+			g.sideline(dispatch.DriverID(fmt.Sprint(i)))
 		}
-		if n := g.aside.Len(); n != asideSize {
-			t.Errorf("%d are remembered, want %d", n, asideSize)
+		if n := g.sidelined.Len(); n != maxSidelined {
+			t.Errorf("%d are remembered, want %d", n, maxSidelined)
 		}
 	})
 }
 
-// TestAFewAsideAtATime: the database decides about a few of those who are set aside at a time, the others wait, and a claim
-// of one who is not waits for none of them.
-func TestAFewAsideAtATime(t *testing.T) {
+// TestAFewSidelinedAtATime: few taps of sidelined drivers are decided at a time, and other drivers' taps do not wait for them.
+func TestAFewSidelinedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, entered: make(chan dispatch.DriverID, 10), release: make(chan struct{})}
-		a := NewAcceptor(claims, nil, time.Second, quiet)
+		a := alone(claims)
 		answers := make(chan error, 10)
 		for i := range 5 {
 			v := dispatch.DriverID(fmt.Sprint("drv_", i))
-			a.gate.setAside(v)
+			a.inflight.sideline(v)
 			go func() {
 				_, err := a.Accept(t.Context(), Tap{r.d.ID, v, 1})
 				answers <- err
 			}()
 		}
 		synctest.Wait()
-		if n := len(claims.entered); n != asidePlaces {
-			t.Errorf("%d are decided at a time, want %d", n, asidePlaces)
+		if n := len(claims.entered); n != sidelinedSlots {
+			t.Errorf("%d are decided at a time, want %d", n, sidelinedSlots)
 		}
 		go a.Accept(t.Context(), Tap{r.d.ID, ann, 1})
 		synctest.Wait()
-		if n := len(claims.entered); n != asidePlaces+1 {
-			t.Error("who is not set aside waits for those who are")
+		if n := len(claims.entered); n != sidelinedSlots+1 {
+			t.Error("a driver who is not sidelined waits for those who are")
 		}
 		close(claims.release)
 		won := 0
@@ -242,32 +241,32 @@ func TestAFewAsideAtATime(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if won > 1 || claims.claimed.Load() != asidePlaces+1 {
-			t.Errorf("%d won, %d were decided: who waited knows by now that it is taken", won, claims.claimed.Load())
+		if won > 1 || claims.claimed.Load() != sidelinedSlots+1 {
+			t.Errorf("%d won, %d were decided: waiting taps must be refused without a query", won, claims.claimed.Load())
 		}
 	})
 }
 
-func TestNoPlaceAside(t *testing.T) {
+func TestNoSidelinedSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		a := NewAcceptor(r, nil, time.Second, quiet)
-		for range asidePlaces {
-			a.places <- struct{}{}
+		a := alone(r)
+		for range sidelinedSlots {
+			a.slots <- struct{}{}
 		}
-		a.gate.setAside(ann)
+		a.inflight.sideline(ann)
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); !errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
 		}
 	})
 }
 
-// TestMadeUpRoundDoesNotSilenceTheTrueOne: who was turned away in vain is told, whatever others tap on meanwhile.
+// TestMadeUpRoundDoesNotSilenceTheTrueOne: taps on an invented round do not prevent the announcement of the current one.
 func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	p := newPlace(t)
 	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
 	claims := &meanwhile{Claims: p}
-	a := NewAcceptor(claims, nil, time.Second, quiet)
+	a := alone(claims)
 	vain := func(leader, other Tap) {
 		t.Helper()
 		claims.do = func(by dispatch.DriverID) {
@@ -275,7 +274,7 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 				return
 			}
 			if _, err := a.Accept(t.Context(), other); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-				t.Errorf("%s is told %v", other.Driver, err)
+				t.Errorf("%s got %v", other.Driver, err)
 			}
 		}
 		if _, err := a.Accept(t.Context(), leader); err == nil {
@@ -284,64 +283,63 @@ func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	}
 	vain(Tap{id, off, 1}, Tap{id, v[0], 1})
 	vain(Tap{id, v[1], madeUp}, Tap{id, v[2], madeUp})
-	a.chaser.chase(Tap{id, v[2], madeUp}, 0) // as when it was turned away by another instance's lock
+	a.reannouncer.schedule(Tap{id, v[2], madeUp}, 0) // as when another instance's lock refuses the tap
 	for range 3 {
-		a.chaser.followAll(t.Context(), time.Now().Add(time.Minute))
+		a.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
 	}
 	if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
-		t.Errorf("told again %d times, want once", n)
+		t.Errorf("announced again %d times, want once", n)
 	}
 }
 
-// TestOneDriverCannotFillTheChase: a driver who makes dispatches and rounds up leaves room for others.
-func TestOneDriverCannotFillTheChase(t *testing.T) {
-	c := newChaser(newRow(), nil, quiet)
+// TestOneDriverCannotFillTheFollowUps: invented dispatches and rounds of one driver leave room for others.
+func TestOneDriverCannotFillTheFollowUps(t *testing.T) {
+	c := newReannouncer(newRow(), noLocks{}, quiet)
 	id := dispatch.NewID(time.Now())
-	c.chase(Tap{id, bob, 1}, time.Hour)
-	for i := range chaseMost + 10 {
-		c.chase(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
-		c.chase(Tap{id, ann, i + 2}, time.Hour)
+	c.schedule(Tap{id, bob, 1}, time.Hour)
+	for i := range maxFollowUps + 10 {
+		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
+		c.schedule(Tap{id, ann, i + 2}, time.Hour)
 	}
-	if c.size != chaseMine+1 {
-		t.Errorf("%d are open, want %d", c.size, chaseMine+1)
+	if c.size != maxFollowUpsPerDriver+1 {
+		t.Errorf("%d are open, want %d", c.size, maxFollowUpsPerDriver+1)
 	}
 	if _, there := c.open[id][1]; !there {
 		t.Error("the true round is gone")
 	}
 	other := dispatch.NewID(time.Now())
-	c.chase(Tap{other, cyd, 1}, time.Hour)
-	c.chase(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room, cyd was turned away too
-	if len(c.open[other]) != 1 || c.mine[cyd] != 2 {
-		t.Errorf("no room for another: %v", c.mine)
+	c.schedule(Tap{other, cyd, 1}, time.Hour)
+	c.schedule(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room left, and cyd was refused too
+	if len(c.open[other]) != 1 || c.perDriver[cyd] != 2 {
+		t.Errorf("no room for another: %v", c.perDriver)
 	}
-	c.settle(id, chaseMost*2)
-	c.followAll(t.Context(), time.Now().Add(time.Hour))
-	if c.size != 0 || len(c.open) != 0 || len(c.mine) != 0 {
-		t.Errorf("when all is over, %d are counted, %d open, %v", c.size, len(c.open), c.mine)
+	c.resolve(id, maxFollowUps*2)
+	c.checkDue(t.Context(), time.Now().Add(time.Hour))
+	if c.size != 0 || len(c.open) != 0 || len(c.perDriver) != 0 {
+		t.Errorf("when all is over, %d are counted, %d open, %v", c.size, len(c.open), c.perDriver)
 	}
 }
 
-// TestToldOnceByAll: one claim that came to nothing is announced once, however many instances and rounds had taps turned away
-// by it.
-func TestToldOnceByAll(t *testing.T) {
+// TestAnnouncedOnceByAll: a failed claim is announced once, however many instances and rounds have refused taps because of it.
+func TestAnnouncedOnceByAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)
 		id, v := p.dispatch(), p.drivers(2)
 		for range 3 {
-			a := NewAcceptor(p, nil, time.Second, quiet)
+			a := alone(p)
 			testkit.Run(t, a.Run)
-			a.chaser.chase(Tap{id, v[0], 1}, 0)
-			a.chaser.chase(Tap{id, v[1], noRound}, chaseEvery)
+			a.reannouncer.schedule(Tap{id, v[0], 1}, 0)
+			a.reannouncer.schedule(Tap{id, v[1], noRound}, followUpRetry)
 		}
 		pass(5 * time.Minute)
 		if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
-			t.Errorf("told again %d times, want once", n)
+			t.Errorf("announced again %d times, want once", n)
 		}
 	})
 }
 
-// TestAnnouncementsAreApart: a new account a second that leads in vain has everybody told a few times in a minute, moves no
-// version, and leaves nobody believing in the end.
+// TestAnnouncementsAreApart: failing taps of a new account every second cause a few announcements per minute and no new
+// version, and a last announcement follows the last refused tap.
 func TestAnnouncementsAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPlace(t)
@@ -351,12 +349,12 @@ func TestAnnouncementsAreApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		claims := &meanwhile{Claims: p, do: func(v dispatch.DriverID) {}}
-		a := NewAcceptor(claims, nil, time.Second, quiet)
+		a := alone(claims)
 		testkit.Run(t, a.Run)
 		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }
 		claims.do = func(v dispatch.DriverID) {
 			if _, err := a.Accept(t.Context(), Tap{id, honest, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
-				t.Errorf("the honest driver is told %v", err)
+				t.Errorf("the honest driver got %v", err)
 			}
 		}
 		for _, cheat := range p.drivers(60, onDuty(false)) {
@@ -366,13 +364,13 @@ func TestAnnouncementsAreApart(t *testing.T) {
 			pass(time.Second)
 		}
 		n := told()
-		t.Logf("60 accounts in a minute: everybody is told again %d times", n)
+		t.Logf("60 accounts in a minute: %d announcements", n)
 		if n < 1 || n > 3 {
-			t.Errorf("told again %d times in a minute, want 3 at most", n)
+			t.Errorf("announced %d times in a minute, want 3 at most", n)
 		}
 		pass(time.Minute)
 		if later := told(); later != n+1 {
-			t.Errorf("told again %d times in the minute after: the last one who was turned away is to be told, once", later-n)
+			t.Errorf("announced %d times in the minute after, want once", later-n)
 		}
 		if after, err := p.Dispatch(t.Context(), id); err != nil || after.Version != before.Version {
 			t.Errorf("the version moved from %d to %d: changes of the backoffice are refused", before.Version, after.Version)
