@@ -1,4 +1,4 @@
-package openapi
+package main
 
 import (
 	"fmt"
@@ -54,13 +54,13 @@ func (o *operation) addProblems() error {
 		if _, ours := responses[status]; ours {
 			return fmt.Errorf("%s is both an answer and a problem", status)
 		}
-		responses[status] = o.problem(status, codes)
+		responses[status] = ref("responses", o.document.problem(status, codes))
 	}
 	return nil
 }
 
-// problem returns the response of that status with those codes.
-func (o *operation) problem(status string, codes []string) object {
+// problem returns the name of the response of that status with those codes, which it defines.
+func (d *document) problem(status string, codes []string) (name string) {
 	var (
 		says     []string
 		kinds    []any
@@ -69,18 +69,17 @@ func (o *operation) problem(status string, codes []string) object {
 		headers  = object{}
 	)
 	for _, code := range codes {
-		entry, schema := o.document.at("x-problems", code), ref("schemas", schemaOf(code))
+		entry, schema := d.at("x-problems", code), ref("schemas", schemaOf(code))
 		says = append(says, fmt.Sprintf("- `%s`: %s", code, text(entry["when"])))
 		kinds = append(kinds, schema)
 		mapping[code] = schema["$ref"]
-		example := maps.Clone(o.document.example(schema).(object))
-		example["instance"] = o.instance()
-		examples[code] = object{"summary": entry["when"], "value": example}
+		examples[code] = object{"summary": entry["when"], "value": d.example(schema)}
+		name += strings.TrimSuffix(schemaOf(code), "Problem")
 		if entry["retry"] == true {
 			headers["Retry-After"] = ref("headers", "RetryAfter")
 		}
 	}
-	if len(headers) > 0 && slices.ContainsFunc(codes, func(c string) bool { return o.document.at("x-problems", c)["retry"] != true }) {
+	if len(headers) > 0 && slices.ContainsFunc(codes, func(c string) bool { return d.at("x-problems", c)["retry"] != true }) {
 		headers["Retry-After"] = object{"description": "How many seconds to wait, where that helps.", "schema": object{"type": "integer", "minimum": 1}}
 	}
 	if status == "401" {
@@ -90,21 +89,13 @@ func (o *operation) problem(status string, codes []string) object {
 	if len(kinds) > 1 {
 		schema = object{"oneOf": kinds, "discriminator": object{"propertyName": "code", "mapping": mapping}}
 	}
-	return object{
+	response := object{
 		"description": strings.Join(says, "\n"), "headers": headers,
 		"content": object{"application/problem+json": object{"schema": schema, "examples": examples}},
 	}
-}
-
-// instance returns the operation's address as the examples have it.
-func (o *operation) instance() string {
-	address := o.address
-	for _, p := range list(o.object["parameters"]) {
-		if parameter := o.document.resolve(p.(object)); parameter["in"] == "path" {
-			address = strings.Replace(address, "{"+text(parameter["name"])+"}", text(parameter["example"]), 1)
-		}
-	}
-	return address
+	d.completeResponse(response)
+	d.at("components", "responses")[name] = response
+	return name
 }
 
 // schemaOf names the schema of a problem: AlreadyTakenProblem.

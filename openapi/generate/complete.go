@@ -1,4 +1,4 @@
-package openapi
+package main
 
 import (
 	"fmt"
@@ -50,18 +50,22 @@ func (o *operation) complete() error {
 			at(responses, status, "headers")["Idempotent-Replayed"] = ref("headers", "Replayed")
 		}
 	}
+	for status := range responses {
+		o.document.completeResponse(at(responses, status))
+	}
 	if err := o.addProblems(); err != nil {
 		return err
 	}
 	o.object["parameters"] = append(list(o.object["parameters"]), ref("parameters", "RequestId"))
-	for status := range responses {
-		at(responses, status, "headers")["X-Request-Id"] = ref("headers", "RequestId")
-		o.document.exemplify(at(responses, status))
-	}
 	if body, ok := o.object["requestBody"].(object); ok {
 		o.document.exemplify(body)
 	}
 	return nil
+}
+
+func (d *document) completeResponse(response object) {
+	at(response, "headers")["X-Request-Id"] = ref("headers", "RequestId")
+	d.exemplify(response)
 }
 
 // role returns the role that the operation needs; driver for a driver's, "" for nobody's.
