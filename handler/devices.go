@@ -28,16 +28,6 @@ func (r *deviceRequest) check() error {
 	return nil
 }
 
-// graphic reports whether s is printable ASCII without spaces.
-func graphic(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
 const maxInstallationID = 128
 
 // installationID is the one in the path, which the app has chosen.
@@ -103,38 +93,6 @@ func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
 	}
 	if err := h.Store.DeleteDevice(c.Request().Context(), me, id); err != nil {
 		return tokenOf(err)
-	}
-	return c.NoContent(204)
-}
-
-type seenRequest struct {
-	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
-}
-
-// seen takes note that the app has shown an offer. One that is no longer current was seen all the same: the phone
-// may have been without a connection.
-func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
-	req, err := read[seenRequest](c, maxBody)
-	if err != nil {
-		return err
-	}
-	d, err := h.Work.See(c.Request().Context(), me, id)
-	if err != nil {
-		return tokenOf(err)
-	}
-	round := d.Round
-	if req.Round != nil {
-		round = *req.Round
-	}
-	if round > d.Round {
-		return dispatch.ErrOfferStale
-	}
-	if err := h.Store.Seen(c.Request().Context(), id, round, me); err != nil {
-		return err
 	}
 	return c.NoContent(204)
 }

@@ -5,8 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -65,30 +63,43 @@ func offersETag(me dispatch.DriverID, list listView[dispatchView]) (string, erro
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`, nil
 }
 
-// matches reports whether If-None-Match names the ETag, or with * any. No ETag of ours has a comma in it.
-func matches(headers []string, etag string) bool {
-	for _, header := range headers {
-		for candidate := range strings.SplitSeq(header, ",") {
-			candidate = strings.TrimSpace(candidate)
-			if candidate == "*" || strings.TrimPrefix(candidate, "W/") == strings.TrimPrefix(etag, "W/") {
-				return true
-			}
-		}
-	}
-	return false
+func (h *handler) see(c echo.Context, me dispatch.DriverID) error {
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		o, err := h.Work.Offer(ctx, me, id)
+		return viewOffer(o), err
+	})
 }
 
-type roundReasonRequest struct {
-	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
-	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
+type seenRequest struct {
+	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
 
-// round is 0 for whichever is current.
-func (r *roundReasonRequest) round() int {
-	if r.Round == nil {
-		return 0
+// seen takes note that the app has shown an offer. One that is no longer current was seen all the same: the phone
+// may have been without a connection.
+func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
 	}
-	return *r.Round
+	req, err := read[seenRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	d, err := h.Work.See(c.Request().Context(), me, id)
+	if err != nil {
+		return tokenOf(err)
+	}
+	round := d.Round
+	if req.Round != nil {
+		round = *req.Round
+	}
+	if round > d.Round {
+		return dispatch.ErrOfferStale
+	}
+	if err := h.Store.Seen(c.Request().Context(), id, round, me); err != nil {
+		return err
+	}
+	return c.NoContent(204)
 }
 
 func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
@@ -123,45 +134,4 @@ func (h *handler) receipt(c echo.Context, me dispatch.DriverID) error {
 			DecidedAt: optionalTimestamp(r.DecidedAt),
 		}, err
 	})
-}
-
-// ranked is null for nobody's rank.
-func ranked(rank int) *int {
-	if rank == 0 {
-		return nil
-	}
-	return &rank
-}
-
-// milliseconds have three decimals.
-func milliseconds(d *time.Duration) *float64 {
-	if d == nil {
-		return nil
-	}
-	ms := float64(d.Microseconds()) / 1000
-	return &ms
-}
-
-// fromApp is the request's context, with what the app calls itself.
-func fromApp(c echo.Context) context.Context {
-	ctx := c.Request().Context()
-	caller := dispatch.CallerOf(ctx)
-	caller.App = appVersion(c)
-	return dispatch.WithCaller(ctx, caller)
-}
-
-const maxAppVersion = 64
-
-// appVersion is what the app calls itself. What is not to be written down is left out: nobody loses a race for it.
-func appVersion(c echo.Context) string {
-	v := c.Request().Header.Get("X-App-Version")
-	if len(v) > maxAppVersion || strings.TrimSpace(v) != v {
-		return ""
-	}
-	for i := range len(v) {
-		if v[i] < ' ' || v[i] > '~' {
-			return ""
-		}
-	}
-	return v
 }

@@ -9,6 +9,7 @@ import (
 
 	"firsttap/asset"
 	"firsttap/console"
+	"firsttap/openapi"
 )
 
 // pages serves the backoffice, the driver's phone, and what both need, each folder under a policy of its own. They are open to
@@ -54,4 +55,39 @@ func serveFile(c echo.Context, f asset.File) error {
 		body = f.Gzip
 	}
 	return c.Blob(http.StatusOK, f.Type, body)
+}
+
+// docs serves the OpenAPI document and the page to read it with, to everybody. Both are made when somebody first asks for
+// one.
+func docs(e *echo.Echo, version string) {
+	document := sync.OnceValues(func() (asset.File, error) {
+		document, err := openapi.Document(version)
+		if err != nil {
+			return asset.File{}, err
+		}
+		return asset.New(echo.MIMEApplicationJSON, document)
+	})
+	page := sync.OnceValues(openapi.Page)
+	e.GET("/openapi.json", func(c echo.Context) error {
+		f, err := document()
+		if err != nil {
+			return err
+		}
+		return serveFile(c, f)
+	})
+	e.GET("/docs", func(c echo.Context) error { return servePage(c, page, "index.html", openapi.PagePolicy) })
+	e.GET("/docs/:file", func(c echo.Context) error { return servePage(c, page, c.Param("file"), openapi.PagePolicy) })
+}
+
+// matches reports whether If-None-Match names the ETag, or with * any. No ETag of ours has a comma in it.
+func matches(headers []string, etag string) bool {
+	for _, header := range headers {
+		for candidate := range strings.SplitSeq(header, ",") {
+			candidate = strings.TrimSpace(candidate)
+			if candidate == "*" || strings.TrimPrefix(candidate, "W/") == strings.TrimPrefix(etag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
 }

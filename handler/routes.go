@@ -181,27 +181,3 @@ func New(api API) *echo.Echo {
 	admin.GET("/audit", h.asAdmin(dispatch.Admin, h.audit))
 	return e
 }
-
-func (h *handler) livez(c echo.Context) error {
-	return c.JSON(200, map[string]string{"status": "ok"})
-}
-
-// readyz is 503 without a database that takes writes, and while the instance is about to end; without Redis it is 200 and
-// says so. Anybody may ask, as often as they like: it costs no statement.
-func (h *handler) readyz(c echo.Context) error {
-	if h.draining() {
-		return c.JSON(503, map[string]string{"status": "draining"})
-	}
-	answer := map[string]string{"status": "ok", "database": "ok"}
-	if h.RedisDegraded != nil {
-		answer["redis"] = "ok"
-		if h.RedisDegraded() {
-			answer["status"], answer["redis"] = "degraded", "degraded"
-		}
-	}
-	if h.DatabaseUp != nil && !h.DatabaseUp() {
-		answer["status"], answer["database"] = "unavailable", "unavailable"
-		return c.JSON(503, answer)
-	}
-	return c.JSON(200, answer)
-}

@@ -129,3 +129,20 @@ func writeJSON(c echo.Context, status int, v any) error {
 	_, err = c.Response().Write(body)
 	return err
 }
+
+// ranked is null for nobody's rank.
+func ranked(rank int) *int {
+	if rank == 0 {
+		return nil
+	}
+	return &rank
+}
+
+// milliseconds have three decimals.
+func milliseconds(d *time.Duration) *float64 {
+	if d == nil {
+		return nil
+	}
+	ms := float64(d.Microseconds()) / 1000
+	return &ms
+}

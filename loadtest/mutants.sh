@@ -169,7 +169,7 @@ mutant "assigned to who is busy" dispatch/changes.go "	if c.Busy {
 mutant "losers of an assignment ask the database" service/dispatcher_assign.go "s.taps.Taken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
 mutant "an answer made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
 mutant "a seed of its own for who does it again" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
-mutant "a 503 replayed" handler/once.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
+mutant "a 503 replayed" handler/idempotency.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
 mutant "a decline that moves the dispatch" dispatch/offer.go "	e := d.event(EventDeclined" "	d.touch(now)
 	e := d.event(EventDeclined" ./dispatch .
 mutant "what is not written yet was never tapped" service/work.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
@@ -186,5 +186,5 @@ mutant "a session without an end" handler/session.go "err != nil || !now.Before(
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'
 mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
 mutant "the demo keeps its folder" demo/demo.go "os.RemoveAll(dir)" "error(nil)" ./systemtest 'TestDemo$'
-mutant "any role for a change" handler/caller.go "if key.Role < role {" "if false {" ./handler TestMatrix
+mutant "any role for a change" handler/auth.go "if key.Role < role {" "if false {" ./handler TestMatrix
 exit $lived

@@ -1,15 +1,12 @@
 package handler
 
 import (
-	"context"
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
 	"firsttap/service"
 )
 
@@ -85,6 +82,33 @@ func (h *handler) createDispatch(c echo.Context, actor string) error {
 	return writeVersioned(c, 201, d)
 }
 
+type previewView struct {
+	Eligible    int                     `json:"eligible"`
+	Reachable   int                     `json:"reachable"`
+	Busy        int                     `json:"busy"`
+	NotEligible int                     `json:"not_eligible"`
+	Reasons     map[dispatch.Reason]int `json:"reasons"`
+}
+
+func (h *handler) previewDispatch(c echo.Context, actor string) error {
+	req, err := read[createDispatchRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	if err := req.checkYears(); err != nil {
+		return err
+	}
+	var p dispatch.Preview
+	err = h.searches.forPreview(c, actor, func() (err error) {
+		p, err = h.Dispatcher.Preview(c.Request().Context(), req.order())
+		return err
+	})
+	if err != nil {
+		return windowError(err)
+	}
+	return writeJSON(c, 200, previewView(p))
+}
+
 func (h *handler) listDispatches(c echo.Context, actor string) error {
 	p, err := page(c)
 	if err != nil {
@@ -125,112 +149,42 @@ func (h *handler) getDispatch(c echo.Context, _ string) error {
 	return writeVersioned(c, 200, d)
 }
 
-func (h *handler) cancelDispatch(c echo.Context, actor string) error {
+type eventView struct {
+	ID         dispatch.EventID   `json:"id"`
+	Type       dispatch.EventType `json:"type"`
+	Round      int                `json:"round"`
+	DriverID   *string            `json:"driver_id"`
+	Actor      string             `json:"actor"`
+	ReasonCode *string            `json:"reason_code"`
+	RequestID  *string            `json:"request_id"`
+	At         timestamp          `json:"at"`
+}
+
+func viewEvent(e dispatch.Event) eventView {
+	return eventView{
+		ID: e.ID, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)), Actor: e.Actor,
+		ReasonCode: nullable(e.ReasonCode), RequestID: nullable(e.Request), At: timestamp(e.At),
+	}
+}
+
+func (h *handler) dispatchEvents(c echo.Context, _ string) error {
 	id, err := dispatchID(c)
 	if err != nil {
 		return err
 	}
-	req, err := read[reasonRequest](c, maxBody)
+	p, err := page(c)
 	if err != nil {
 		return err
 	}
-	v, err := version(c)
+	items, next, err := h.Store.Events(c.Request().Context(), id, p)
 	if err != nil {
 		return err
 	}
-	d, err := h.Dispatcher.Cancel(c.Request().Context(), id, v, actor, req.ReasonCode)
-	if err != nil {
-		return err
-	}
-	return writeVersioned(c, 200, d)
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewEvent))
 }
 
 // writeVersioned names the version in an ETag, for the If-Match of the next change.
 func writeVersioned(c echo.Context, status int, d dispatch.Dispatch) error {
 	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(d.Version)))
 	return writeJSON(c, status, viewForAdmin(d))
-}
-
-type driverRequest struct {
-	Name           string   `json:"name" validate:"required,max=200,tidy"`
-	Phone          string   `json:"phone" validate:"required,e164"`
-	Regions        []string `json:"regions" validate:"required,min=1,max=50,unique,dive,required,max=64,tidy"`
-	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64,tidy"`
-	WorkingHeightM *float64 `json:"working_height_m" validate:"omitempty,gt=0,lte=200"`
-	FirebaseUID    string   `json:"firebase_uid" validate:"max=128,tidy"`
-	Locale         string   `json:"locale" validate:"omitempty,max=35,bcp47_language_tag"`
-	OnDuty         bool     `json:"on_duty"`
-}
-
-// driver returns the nth driver that the request of ctx makes.
-func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispatch.Driver {
-	return dispatch.Driver{
-		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
-		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
-	}
-}
-
-type addDriversRequest struct {
-	Drivers     []driverRequest `json:"drivers" validate:"required,min=1,max=1000,dive"`
-	IssueTokens bool            `json:"issue_tokens"`
-}
-
-func (h *handler) addDrivers(c echo.Context, _ string) error {
-	req, err := read[addDriversRequest](c, maxBulkBody)
-	if err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
-	drivers := make([]dispatch.Driver, len(req.Drivers))
-	views := make([]driverView, len(req.Drivers))
-	for i := range req.Drivers {
-		drivers[i] = req.Drivers[i].driver(ctx, h.Now(), i)
-		views[i] = viewDriver(drivers[i])
-		if !req.IssueTokens {
-			continue
-		}
-		if views[i].Token, _, err = h.Tokens.Issue(drivers[i].ID, 0); err != nil {
-			return err
-		}
-	}
-	add := h.Store.AddDrivers
-	if req.IssueTokens {
-		add = h.Store.AddDriversWithTokens
-	}
-	if err := add(ctx, drivers); err != nil {
-		return err
-	}
-	return writeJSON(c, 200, map[string]any{"items": views})
-}
-
-type tokenView struct {
-	Token     string    `json:"token"`
-	ExpiresAt timestamp `json:"expires_at"`
-}
-
-func (h *handler) issueToken(c echo.Context, _ string) error {
-	id, err := dispatch.ParseDriverID(c.Param("id"))
-	if err != nil {
-		return err
-	}
-	generation, err := h.Store.NoteToken(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	token, until, err := h.Tokens.Issue(id, generation)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 201, tokenView{Token: token, ExpiresAt: timestamp(until)})
-}
-
-func (h *handler) revokeTokens(c echo.Context, _ string) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
-	if err := h.Revocations.Revoke(c.Request().Context(), id); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
 }

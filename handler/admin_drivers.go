@@ -9,7 +9,19 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
+
+// driverStore is what the backoffice keeps of drivers.
+type driverStore interface {
+	CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error)
+	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
+	NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error)
+	DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
+	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
+	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
+	Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error)
+}
 
 // driverRecordView is a driver as the backoffice sees them.
 type driverRecordView struct {
@@ -29,6 +41,25 @@ func viewDriverRecord(v dispatch.DriverRecord) driverRecordView {
 func writeDriver(c echo.Context, status int, v dispatch.DriverRecord) error {
 	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(v.Version)))
 	return writeJSON(c, status, viewDriverRecord(v))
+}
+
+type driverRequest struct {
+	Name           string   `json:"name" validate:"required,max=200,tidy"`
+	Phone          string   `json:"phone" validate:"required,e164"`
+	Regions        []string `json:"regions" validate:"required,min=1,max=50,unique,dive,required,max=64,tidy"`
+	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64,tidy"`
+	WorkingHeightM *float64 `json:"working_height_m" validate:"omitempty,gt=0,lte=200"`
+	FirebaseUID    string   `json:"firebase_uid" validate:"max=128,tidy"`
+	Locale         string   `json:"locale" validate:"omitempty,max=35,bcp47_language_tag"`
+	OnDuty         bool     `json:"on_duty"`
+}
+
+// driver returns the nth driver that the request of ctx makes.
+func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispatch.Driver {
+	return dispatch.Driver{
+		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
+		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
+	}
 }
 
 func (h *handler) createDriver(c echo.Context, _ string) error {
@@ -200,15 +231,4 @@ func (h *handler) removeDevice(c echo.Context, _ string) error {
 		return err
 	}
 	return c.NoContent(204)
-}
-
-// driverStore is what the backoffice keeps of drivers.
-type driverStore interface {
-	CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error)
-	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
-	NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error)
-	DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
-	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
-	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
-	Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error)
 }

@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -62,13 +63,6 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewHeld))
 }
 
-func (h *handler) see(c echo.Context, me dispatch.DriverID) error {
-	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		o, err := h.Work.Offer(ctx, me, id)
-		return viewOffer(o), err
-	})
-}
-
 type acceptRequest struct {
 	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
@@ -110,8 +104,45 @@ func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
 	})
 }
 
+// fromApp is the request's context, with what the app calls itself.
+func fromApp(c echo.Context) context.Context {
+	ctx := c.Request().Context()
+	caller := dispatch.CallerOf(ctx)
+	caller.App = appVersion(c)
+	return dispatch.WithCaller(ctx, caller)
+}
+
+const maxAppVersion = 64
+
+// appVersion is what the app calls itself. What is not to be written down is left out: nobody loses a race for it.
+func appVersion(c echo.Context) string {
+	v := c.Request().Header.Get("X-App-Version")
+	if len(v) > maxAppVersion || strings.TrimSpace(v) != v {
+		return ""
+	}
+	for i := range len(v) {
+		if v[i] < ' ' || v[i] > '~' {
+			return ""
+		}
+	}
+	return v
+}
+
 type reasonRequest struct {
 	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+}
+
+type roundReasonRequest struct {
+	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
+}
+
+// round is 0 for whichever is current.
+func (r *roundReasonRequest) round() int {
+	if r.Round == nil {
+		return 0
+	}
+	return *r.Round
 }
 
 func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {

@@ -122,68 +122,27 @@ func (h *handler) unassignDispatch(c echo.Context, actor string) error {
 	})
 }
 
-// aboutDriver is an error that is told to somebody else than the driver: in its own words, not in the table's.
-type aboutDriver struct{ error }
-
-func (e aboutDriver) Unwrap() error { return e.error }
-
-type eventView struct {
-	ID         dispatch.EventID   `json:"id"`
-	Type       dispatch.EventType `json:"type"`
-	Round      int                `json:"round"`
-	DriverID   *string            `json:"driver_id"`
-	Actor      string             `json:"actor"`
-	ReasonCode *string            `json:"reason_code"`
-	RequestID  *string            `json:"request_id"`
-	At         timestamp          `json:"at"`
-}
-
-func viewEvent(e dispatch.Event) eventView {
-	return eventView{
-		ID: e.ID, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)), Actor: e.Actor,
-		ReasonCode: nullable(e.ReasonCode), RequestID: nullable(e.Request), At: timestamp(e.At),
-	}
-}
-
-func (h *handler) dispatchEvents(c echo.Context, _ string) error {
+func (h *handler) cancelDispatch(c echo.Context, actor string) error {
 	id, err := dispatchID(c)
 	if err != nil {
 		return err
 	}
-	p, err := page(c)
+	req, err := read[reasonRequest](c, maxBody)
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Store.Events(c.Request().Context(), id, p)
+	v, err := version(c)
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewEvent))
+	d, err := h.Dispatcher.Cancel(c.Request().Context(), id, v, actor, req.ReasonCode)
+	if err != nil {
+		return err
+	}
+	return writeVersioned(c, 200, d)
 }
 
-type previewView struct {
-	Eligible    int                     `json:"eligible"`
-	Reachable   int                     `json:"reachable"`
-	Busy        int                     `json:"busy"`
-	NotEligible int                     `json:"not_eligible"`
-	Reasons     map[dispatch.Reason]int `json:"reasons"`
-}
+// aboutDriver is an error that is told to somebody else than the driver: in its own words, not in the table's.
+type aboutDriver struct{ error }
 
-func (h *handler) previewDispatch(c echo.Context, actor string) error {
-	req, err := read[createDispatchRequest](c, maxBody)
-	if err != nil {
-		return err
-	}
-	if err := req.checkYears(); err != nil {
-		return err
-	}
-	var p dispatch.Preview
-	err = h.searches.forPreview(c, actor, func() (err error) {
-		p, err = h.Dispatcher.Preview(c.Request().Context(), req.order())
-		return err
-	})
-	if err != nil {
-		return windowError(err)
-	}
-	return writeJSON(c, 200, previewView(p))
-}
+func (e aboutDriver) Unwrap() error { return e.error }

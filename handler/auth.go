@@ -2,11 +2,10 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log/slog"
 	"math"
-	"math/rand/v2"
-	"runtime/debug"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -81,6 +80,58 @@ func bearer(c echo.Context) (string, error) {
 	return token, nil
 }
 
+// holder returns whose key it is. A stranger is let look within what strangers may do from that address.
+func (h *handler) holder(c echo.Context, key string, door service.Door) (dispatch.Key, error) {
+	from := address(c)
+	var wait time.Duration
+	var entered bool
+	found, err := h.Keys.Holder(c.Request().Context(), key, func() bool {
+		wait, entered = h.SignIns.Enter(door, from)
+		return entered
+	})
+	switch {
+	case errors.Is(err, service.ErrUnauthenticated):
+		if !entered {
+			h.SignIns.Enter(door, from) // a key that was in force until now
+		}
+		h.SignIns.Done(door, from, service.SignInFailed)
+	case errors.Is(err, service.ErrTooManyFailures):
+		h.SignIns.Done(door, from, service.SignInLimited)
+		return dispatch.Key{}, fmt.Errorf("%w: %w", tooMany(c, wait), err)
+	case entered:
+		h.SignIns.Back(door, from)
+	}
+	return found, err
+}
+
+// noDriver is what to tell whose token proves nothing: at the limit no longer that it does. A token that has ended is none
+// that somebody tries, and many have one at once who wake up in the morning.
+func (h *handler) noDriver(c echo.Context, err error) error {
+	if !errors.Is(err, service.ErrUnauthenticated) || errors.Is(err, service.ErrTokenOver) {
+		return err
+	}
+	from := address(c)
+	if wait, ok := h.SignIns.Enter(service.DoorToken, from); !ok {
+		h.SignIns.Done(service.DoorToken, from, service.SignInLimited)
+		return tooMany(c, wait)
+	}
+	h.SignIns.Done(service.DoorToken, from, service.SignInFailed)
+	return err
+}
+
+// address is where the connection comes from: a proxy's, where there is one. Of IPv6 it is the network, within which a host
+// may have any address.
+func address(c echo.Context) string {
+	ip, err := netip.ParseAddr(c.RealIP())
+	switch {
+	case err != nil:
+		return "none"
+	case ip.Unmap().Is4():
+		return ip.Unmap().String()
+	}
+	return netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
+}
+
 func allow(c echo.Context, l *limit.Limiter, caller string, now time.Time) error {
 	wait, ok := l.Allow(c.Request().Context(), caller, now)
 	if ok {
@@ -97,59 +148,3 @@ func tooMany(c echo.Context, wait time.Duration) error {
 
 // seconds is a wait as Retry-After has it.
 func seconds(wait time.Duration) string { return strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))) }
-
-// observe gives each request an id, survives a panic, and logs: changes at info, failures where they are answered,
-// the rest at debug.
-func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		started := time.Now()
-		id := c.Request().Header.Get(echo.HeaderXRequestID)
-		if !usableRequestID(id) {
-			id = newRequestID()
-		}
-		c.Response().Header().Set(echo.HeaderXRequestID, id)
-		c.Request().Pattern = c.Path() // for whoever is around the router
-		h.partWhenDraining(c)
-		if err := h.survive(next, c); err != nil {
-			c.Error(err)
-		}
-		took := time.Since(started)
-		if h.Answered != nil {
-			h.Answered(c.Request().Method, c.Path(), c.Response().Status, took)
-		}
-		level := slog.LevelDebug
-		if c.Response().Status < 300 && c.Request().Method != "GET" {
-			level = slog.LevelInfo
-		}
-		if h.Log.Enabled(context.Background(), level) {
-			h.Log.Log(c.Request().Context(), level, "request", "method", c.Request().Method, "path", c.Request().URL.Path,
-				"status", c.Response().Status, "took_us", took.Microseconds(), "request_id", id)
-		}
-		return nil
-	}
-}
-
-func (h *handler) survive(next echo.HandlerFunc, c echo.Context) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-		}
-	}()
-	return next(c)
-}
-
-const maxRequestID = 128
-
-func usableRequestID(id string) bool {
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return id != "" && len(id) <= maxRequestID
-}
-
-// newRequestID need not be secret, only unlikely to repeat.
-func newRequestID() string { return strconv.FormatUint(rand.Uint64(), 36) }
-
-func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
