@@ -55,7 +55,7 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 		}
 		ctx := c.Request().Context()
 		// What the dispatch is at that version, it is when the change is made, or it is not made.
-		if d, err = h.Store.Dispatch(ctx, to.id); err != nil {
+		if d, err = h.stores.dispatches.Dispatch(ctx, to.id); err != nil {
 			return d, err
 		}
 		if d.Version != to.version {

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -9,6 +10,13 @@ import (
 	"firsttap/dispatch"
 	"firsttap/service"
 )
+
+// dispatchStore reads dispatches.
+type dispatchStore interface {
+	Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error)
+	List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error)
+	Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error)
+}
 
 type createDispatchRequest struct {
 	ExternalID        string     `json:"external_id" validate:"max=128,tidy"`
@@ -128,7 +136,7 @@ func (h *handler) listDispatches(c echo.Context, actor string) error {
 	var items []dispatch.Dispatch
 	var next string
 	list := func() (err error) {
-		items, next, err = h.Store.List(c.Request().Context(), q)
+		items, next, err = h.stores.dispatches.List(c.Request().Context(), q)
 		return err
 	}
 	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
@@ -142,7 +150,7 @@ func (h *handler) getDispatch(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.Store.Dispatch(c.Request().Context(), id)
+	d, err := h.stores.dispatches.Dispatch(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -176,7 +184,7 @@ func (h *handler) dispatchEvents(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Store.Events(c.Request().Context(), id, p)
+	items, next, err := h.stores.dispatches.Events(c.Request().Context(), id, p)
 	if err != nil {
 		return err
 	}

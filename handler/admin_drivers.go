@@ -12,15 +12,12 @@ import (
 	"firsttap/idempotency"
 )
 
-// driverStore is what the backoffice keeps of drivers.
+// driverStore stores drivers as the backoffice manages them.
 type driverStore interface {
 	CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error)
-	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
-	NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error)
 	DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
 	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
 	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
-	Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error)
 }
 
 // driverRecordView is a driver as the backoffice sees them.
@@ -68,7 +65,7 @@ func (h *handler) createDriver(c echo.Context, _ string) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	v, err := h.Store.CreateDriver(ctx, req.driver(ctx, h.Now(), 0))
+	v, err := h.stores.drivers.CreateDriver(ctx, req.driver(ctx, h.Now(), 0))
 	if err != nil {
 		return err
 	}
@@ -95,7 +92,7 @@ func (h *handler) listDrivers(c echo.Context, actor string) error {
 	var items []dispatch.DriverRecord
 	var next string
 	list := func() (err error) {
-		items, next, err = h.Store.Drivers(c.Request().Context(), q)
+		items, next, err = h.stores.drivers.Drivers(c.Request().Context(), q)
 		return err
 	}
 	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
@@ -113,7 +110,7 @@ func (h *handler) getDriver(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	v, err := h.Store.DriverRecord(c.Request().Context(), id)
+	v, err := h.stores.drivers.DriverRecord(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -129,7 +126,7 @@ func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	if change.Version, err = optionalVersion(c); err != nil {
 		return err
 	}
-	v, err := h.Store.ChangeDriver(c.Request().Context(), id, change)
+	v, err := h.stores.drivers.ChangeDriver(c.Request().Context(), id, change)
 	if err != nil {
 		return err
 	}
@@ -209,7 +206,7 @@ func (h *handler) driverDevices(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Store.Devices(c.Request().Context(), id, p)
+	items, next, err := h.stores.devices.Devices(c.Request().Context(), id, p)
 	if err != nil {
 		return err
 	}
@@ -227,7 +224,7 @@ func (h *handler) removeDevice(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Store.DeleteDevice(c.Request().Context(), id, installation); err != nil {
+	if err := h.stores.devices.DeleteDevice(c.Request().Context(), id, installation); err != nil {
 		return err
 	}
 	return c.NoContent(204)

@@ -1,12 +1,20 @@
 package handler
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 )
+
+// tokenStore adds drivers in bulk, and keeps count of the tokens that are issued.
+type tokenStore interface {
+	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
+	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
+	NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error)
+}
 
 type addDriversRequest struct {
 	Drivers     []driverRequest `json:"drivers" validate:"required,min=1,max=1000,dive"`
@@ -31,9 +39,9 @@ func (h *handler) addDrivers(c echo.Context, _ string) error {
 			return err
 		}
 	}
-	add := h.Store.AddDrivers
+	add := h.stores.tokens.AddDrivers
 	if req.IssueTokens {
-		add = h.Store.AddDriversWithTokens
+		add = h.stores.tokens.AddDriversWithTokens
 	}
 	if err := add(ctx, drivers); err != nil {
 		return err
@@ -51,7 +59,7 @@ func (h *handler) issueToken(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	generation, err := h.Store.NoteToken(c.Request().Context(), id)
+	generation, err := h.stores.tokens.NoteToken(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}

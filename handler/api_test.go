@@ -65,16 +65,16 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		Dispatcher: service.NewDispatcher(store, taps), Tokens: w.tokens, Keys: service.NewKeys(store),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
-		SignIns: signIns(1e6),
+		SignIns: signIns(1e6), Jobs: noJobs{},
 	}
 	if err := api.Keys.PutFirst(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range change {
-		c(&api)
-	}
 	if api.Revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {
 		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(&api)
 	}
 	api.Tokens.Heed(api.Revocations)
 	w.revocations = api.Revocations

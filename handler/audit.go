@@ -1,12 +1,18 @@
 package handler
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 )
+
+// auditStore reads the audit trail.
+type auditStore interface {
+	Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error)
+}
 
 type auditView struct {
 	ID        string               `json:"id"`
@@ -37,7 +43,7 @@ func (h *handler) audit(c echo.Context, _ string) error {
 	if q.Actor = c.QueryParam("actor"); !graphic(q.Actor) {
 		return invalidField("actor", "must be printable ASCII without spaces")
 	}
-	items, next, err := h.Store.Audit(c.Request().Context(), q)
+	items, next, err := h.stores.audit.Audit(c.Request().Context(), q)
 	if err != nil {
 		return err
 	}

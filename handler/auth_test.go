@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 	"firsttap/repository"
@@ -335,7 +336,7 @@ func TestASignInThatIsNotAudited(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	w := newWorld(t)
 	var got []string
-	e := New(API{Store: w.store, Now: time.Now, DriverRate: 1, AdminRate: 1})
+	e := w.api.(*echo.Echo)
 	for _, remote := range []string{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", "[2001:db8:1:2:3::4]:1", "[fe80::1%eth0]:1", "@", ""} {
 		c := e.NewContext(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", strings.NewReader("")), httptest.NewRecorder())
 		c.Request().RemoteAddr = remote

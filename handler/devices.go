@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"net/url"
 	"strings"
 
@@ -8,6 +9,13 @@ import (
 
 	"firsttap/dispatch"
 )
+
+// deviceStore stores the devices that drivers' apps run on.
+type deviceStore interface {
+	PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error)
+	DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error
+	Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error)
+}
 
 type deviceRequest struct {
 	Platform   dispatch.Platform `json:"platform" validate:"required"`
@@ -69,7 +77,7 @@ func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
 	if err := req.check(); err != nil {
 		return err
 	}
-	v, err := h.Store.PutDevice(c.Request().Context(), dispatch.Device{
+	v, err := h.stores.devices.PutDevice(c.Request().Context(), dispatch.Device{
 		Driver: me, Installation: id, Platform: req.Platform, PushToken: req.PushToken,
 		AppVersion: req.AppVersion, Locale: req.Locale,
 	})
@@ -91,7 +99,7 @@ func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Store.DeleteDevice(c.Request().Context(), me, id); err != nil {
+	if err := h.stores.devices.DeleteDevice(c.Request().Context(), me, id); err != nil {
 		return tokenOf(err)
 	}
 	return c.NoContent(204)

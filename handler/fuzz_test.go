@@ -166,7 +166,7 @@ func FuzzIDs(f *testing.F) {
 // TestOnServers tries what the fuzzers start from where the database is stricter about text.
 func TestOnServers(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
-		w := newWorldOn(t, p.url, func(a *API) { a.Jobs = noJobs{} })
+		w := newWorldOn(t, p.url)
 		d, id := w.drivers(1)[0], w.dispatch(1)
 		for _, name := range someKeys {
 			w.tryKey(t, name)

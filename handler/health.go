@@ -3,50 +3,61 @@ package handler
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 )
 
-// Starting answers as long as the API can't, since the database is being migrated: the process lives and is not ready, and
-// everything else is to be asked again.
+// Starting returns what serves while the database is being migrated: the process is alive, not ready, and answers every other
+// request with 503.
 func Starting(log *slog.Logger) http.Handler {
-	h := &handler{API: API{Log: log}}
+	api := API{Log: log, Now: time.Now}
+	api.setDefaults()
+	h := &handler{API: api}
 	e := echo.New()
-	e.HTTPErrorHandler = func(_ error, c echo.Context) { // there is no other route
+	e.HTTPErrorHandler = func(_ error, c echo.Context) { // no other route exists
 		h.writeProblem(describe(dispatch.ErrUnavailable, c.Request().URL.Path), c)
 	}
 	e.Use(guard, h.observe)
-	e.GET("/livez", h.livez)
-	e.GET("/readyz", func(c echo.Context) error {
+	get(e, "/livez", livez)
+	get(e, "/readyz", func(c echo.Context) error {
 		return c.JSON(http.StatusServiceUnavailable, map[string]string{"status": "migrating"})
 	})
 	return e
 }
 
-func (h *handler) livez(c echo.Context) error {
+func livez(c echo.Context) error {
 	return c.JSON(200, map[string]string{"status": "ok"})
 }
 
-// readyz is 503 without a database that takes writes, and while the instance is about to end; without Redis it is 200 and
-// says so. Anybody may ask, as often as they like: it costs no statement.
+// readyz answers 503 while the database takes no writes, and while the instance is about to stop. Without Redis it answers 200
+// and says that it is degraded. It is open to everybody, as it runs no statement.
 func (h *handler) readyz(c echo.Context) error {
-	if h.draining() {
+	if h.Draining() {
 		return c.JSON(503, map[string]string{"status": "draining"})
 	}
 	answer := map[string]string{"status": "ok", "database": "ok"}
-	if h.RedisDegraded != nil {
-		answer["redis"] = "ok"
-		if h.RedisDegraded() {
-			answer["status"], answer["redis"] = "degraded", "degraded"
-		}
+	if redis := h.redisState(); redis != "" {
+		answer["status"], answer["redis"] = redis, redis
 	}
-	if h.DatabaseUp != nil && !h.DatabaseUp() {
+	if !h.DatabaseUp() {
 		answer["status"], answer["database"] = "unavailable", "unavailable"
 		return c.JSON(503, answer)
 	}
 	return c.JSON(200, answer)
 }
 
-func (h *handler) draining() bool { return h.Draining != nil && h.Draining() }
+// redisState returns what readyz says of Redis: ok, degraded, or nothing where none is configured.
+func redisState(degraded func() bool) func() string {
+	if degraded == nil {
+		return func() string { return "" }
+	}
+	return func() string {
+		if degraded() {
+			return "degraded"
+		}
+		return "ok"
+	}
+}

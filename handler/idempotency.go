@@ -30,8 +30,8 @@ const (
 	keepAnswer = 24 * time.Hour
 )
 
-// onceStore keeps what was answered.
-type onceStore interface {
+// idempotencyStore stores the answers to requests with an Idempotency-Key.
+type idempotencyStore interface {
 	Reserve(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error)
 	Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error
 }
@@ -55,7 +55,7 @@ func (h *handler) once(c echo.Context, actor, secret string, next func(c echo.Co
 	if err != nil {
 		return err
 	}
-	seal := newSeal(secret, keys[0], r.Request)
+	seal := newAnswerSeal(secret, keys[0], r.Request)
 	if len(r.Answer) > 0 {
 		return replay(c, seal, r.Answer)
 	}
@@ -88,7 +88,7 @@ func fingerprint(r *http.Request, body []byte) string {
 }
 
 func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency.Reservation, error) {
-	r, err := h.Store.Reserve(c.Request().Context(), once, requestLease, keepAnswer)
+	r, err := h.stores.idempotency.Reserve(c.Request().Context(), once, requestLease, keepAnswer)
 	switch {
 	case errors.Is(err, idempotency.ErrKeyInUse):
 		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
@@ -100,7 +100,7 @@ func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency
 
 // settle keeps the answer, or lets the next one try again. The request is answered in any case: whoever sends it again meets
 // what was made.
-func (h *handler) settle(c echo.Context, r idempotency.Reservation, s *seal, made *answer) {
+func (h *handler) settle(c echo.Context, r idempotency.Reservation, s *answerSeal, made *answer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), settleTime)
 	defer cancel()
 	var sealed []byte
@@ -109,14 +109,14 @@ func (h *handler) settle(c echo.Context, r idempotency.Reservation, s *seal, mad
 		sealed, err = s.close(made)
 	}
 	if err == nil {
-		err = h.Store.Settle(ctx, r, sealed)
+		err = h.stores.idempotency.Settle(ctx, r, sealed)
 	}
 	if err != nil {
 		h.Log.Warn("the answer to an Idempotency-Key was not kept", "request_id", requestID(c), "error", err)
 	}
 }
 
-func replay(c echo.Context, s *seal, sealed []byte) error {
+func replay(c echo.Context, s *answerSeal, sealed []byte) error {
 	made, err := s.open(sealed)
 	if err != nil {
 		return fmt.Errorf("%w: the caller's secret is another by now", idempotency.ErrKeyReused)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/repository"
 	"firsttap/servertest"
@@ -262,9 +263,13 @@ func TestAnAnswerThatCannotBeKept(t *testing.T) {
 	}
 }
 
+type brokenJobs struct{ noJobs }
+
+func (brokenJobs) RunNow(context.Context, string, string) (cronjob.Run, error) { panic("broken") }
+
 // TestAPanic is answered, and the key is free again.
 func TestAPanic(t *testing.T) {
-	w := newWorld(t, func(a *API) { a.Jobs = nil }) // which nobody looks for
+	w := newWorld(t, func(a *API) { a.Jobs = brokenJobs{} })
 	for range 2 {
 		w.refused("a panic", w.post("/v1/admin/jobs/tidy/run", "", "k"), 500, "INTERNAL")
 	}

@@ -9,7 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// insightStore is what admins look at besides dispatches and drivers.
+// insightStore computes what admins see of how dispatches and drivers do.
 type insightStore interface {
 	Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error)
 	Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error)
@@ -39,7 +39,7 @@ func viewAttempt(a dispatch.AttemptRecord) attemptView {
 }
 
 func (h *handler) attempts(c echo.Context, _ string) error {
-	return listRounds(h, c, h.Store.Attempts, viewAttempt)
+	return listRounds(h, c, h.stores.insight.Attempts, viewAttempt)
 }
 
 type contactView struct {
@@ -64,7 +64,7 @@ func viewContact(o dispatch.Offered) contactView {
 }
 
 func (h *handler) dispatchOffers(c echo.Context, _ string) error {
-	return listRounds(h, c, h.Store.Offers, viewContact)
+	return listRounds(h, c, h.stores.insight.Offers, viewContact)
 }
 
 // listRounds answers with a list of what a dispatch has in one round, or in all.
@@ -113,7 +113,7 @@ func (h *handler) signals(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	s, err := h.Store.Signals(c.Request().Context(), id)
+	s, err := h.stores.insight.Signals(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (h *handler) board(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	b, err := h.Store.Board(c.Request().Context(), region)
+	b, err := h.stores.insight.Board(c.Request().Context(), region)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (h *handler) supply(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	counted, err := h.Store.Supply(c.Request().Context(), region, hours)
+	counted, err := h.stores.insight.Supply(c.Request().Context(), region, hours)
 	if err != nil {
 		return err
 	}

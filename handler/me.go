@@ -11,8 +11,14 @@ import (
 	"firsttap/service"
 )
 
+// profileStore stores what drivers read and change of themselves.
+type profileStore interface {
+	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
+	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
+}
+
 func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
-	v, err := h.Store.Driver(c.Request().Context(), me)
+	v, err := h.stores.profiles.Driver(c.Request().Context(), me)
 	if err != nil {
 		return tokenOf(err)
 	}
@@ -36,7 +42,7 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	v, err := h.Store.SetDuty(c.Request().Context(), me, *req.OnDuty)
+	v, err := h.stores.profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
 	if err != nil {
 		return tokenOf(err)
 	}
@@ -53,10 +59,10 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.Store.Driver(c.Request().Context(), me); err != nil {
+	if _, err := h.stores.profiles.Driver(c.Request().Context(), me); err != nil {
 		return tokenOf(err)
 	}
-	items, next, err := h.Store.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
+	items, next, err := h.stores.dispatches.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -31,11 +32,9 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			c.Error(err)
 		}
 		took := time.Since(started)
-		if h.Answered != nil {
-			h.Answered(c.Request().Method, c.Path(), c.Response().Status, took)
-		}
+		h.Answered(c.Request().Method, c.Path(), c.Response().Status, took)
 		level := slog.LevelDebug
-		if c.Response().Status < 300 && c.Request().Method != "GET" {
+		if m := c.Request().Method; c.Response().Status < 300 && m != http.MethodGet && m != http.MethodHead {
 			level = slog.LevelInfo
 		}
 		if h.Log.Enabled(context.Background(), level) {
@@ -74,7 +73,7 @@ func requestID(c echo.Context) string { return c.Response().Header().Get(echo.He
 // partWhenDraining has the client open its next connection, which another instance gets: a connection that is kept until
 // the server closes it may be closed just when a request is on its way.
 func (h *handler) partWhenDraining(c echo.Context) {
-	if h.draining() {
+	if h.Draining() {
 		c.Response().Header().Set(echo.HeaderConnection, "close")
 	}
 }

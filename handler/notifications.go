@@ -1,11 +1,21 @@
 package handler
 
 import (
+	"context"
+
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
 )
+
+// notificationStore reads notifications, and makes a dead one due again.
+type notificationStore interface {
+	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error)
+	NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error)
+	Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error)
+	Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error)
+}
 
 type notificationView struct {
 	ID         dispatch.NotificationID `json:"id"`
@@ -69,11 +79,11 @@ func (h *handler) dispatchNotifications(c echo.Context, _ string) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	rounds, forgotten, err := h.Store.Funnel(ctx, id)
+	rounds, forgotten, err := h.stores.notifications.Funnel(ctx, id)
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Store.Notifications(ctx, id, p)
+	items, next, err := h.stores.notifications.Notifications(ctx, id, p)
 	if err != nil {
 		return err
 	}
@@ -100,7 +110,7 @@ func (h *handler) notifications(c echo.Context, _ string) error {
 	default:
 		return invalidField("status", "is not a state of a notification")
 	}
-	items, next, err := h.Store.NotificationsBy(c.Request().Context(), s, p)
+	items, next, err := h.stores.notifications.NotificationsBy(c.Request().Context(), s, p)
 	if err != nil {
 		return err
 	}
@@ -115,12 +125,10 @@ func (h *handler) redrive(c echo.Context, _ string) error {
 	if _, err := read[struct{}](c, maxBody); err != nil {
 		return err
 	}
-	n, err := h.Store.Redrive(c.Request().Context(), id)
+	n, err := h.stores.notifications.Redrive(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
-	if h.Redriven != nil {
-		h.Redriven()
-	}
+	h.Redriven()
 	return writeJSON(c, 200, viewNotification(n))
 }

@@ -11,6 +11,11 @@ import (
 	"firsttap/dispatch"
 )
 
+// seenStore records that a driver has seen an offer.
+type seenStore interface {
+	Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
+}
+
 // viewOffer is a dispatch as one driver is offered it.
 func viewOffer(o dispatch.Offered) dispatchView {
 	v := viewDispatch(o.Dispatch)
@@ -96,7 +101,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	if round > d.Round {
 		return dispatch.ErrOfferStale
 	}
-	if err := h.Store.Seen(c.Request().Context(), id, round, me); err != nil {
+	if err := h.stores.seen.Seen(c.Request().Context(), id, round, me); err != nil {
 		return err
 	}
 	return c.NoContent(204)

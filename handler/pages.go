@@ -2,6 +2,7 @@ package handler
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -17,12 +18,12 @@ import (
 func pages(e *echo.Echo, policies map[string]string) {
 	for folder, policy := range policies {
 		files := sync.OnceValues(func() (map[string]asset.File, error) { return console.Files(folder) })
-		e.GET("/"+folder+"/:file", func(c echo.Context) error { return servePage(c, files, c.Param("file"), policy) })
+		get(e, "/"+folder+"/:file", func(c echo.Context) error { return servePage(c, files, c.Param("file"), policy) })
 		if folder == "assets" {
 			continue
 		}
-		e.GET("/"+folder, func(c echo.Context) error { return c.Redirect(http.StatusPermanentRedirect, "/"+folder+"/") })
-		e.GET("/"+folder+"/", func(c echo.Context) error { return servePage(c, files, "index.html", policy) })
+		get(e, "/"+folder, func(c echo.Context) error { return c.Redirect(http.StatusPermanentRedirect, "/"+folder+"/") })
+		get(e, "/"+folder+"/", func(c echo.Context) error { return servePage(c, files, "index.html", policy) })
 	}
 }
 
@@ -46,7 +47,7 @@ func serveFile(c echo.Context, f asset.File) error {
 	header.Set("ETag", f.Tag)
 	header.Set(echo.HeaderCacheControl, "no-cache")
 	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
-	if strings.Contains(c.Request().Header.Get("If-None-Match"), f.Tag) {
+	if matches(c.Request().Header.Values("If-None-Match"), f.Tag) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	body := f.Body
@@ -54,6 +55,7 @@ func serveFile(c echo.Context, f asset.File) error {
 		header.Set(echo.HeaderContentEncoding, "gzip")
 		body = f.Gzip
 	}
+	header.Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
 	return c.Blob(http.StatusOK, f.Type, body)
 }
 
@@ -68,15 +70,15 @@ func docs(e *echo.Echo, version string) {
 		return asset.New(echo.MIMEApplicationJSON, document)
 	})
 	page := sync.OnceValues(openapi.Page)
-	e.GET("/openapi.json", func(c echo.Context) error {
+	get(e, "/openapi.json", func(c echo.Context) error {
 		f, err := document()
 		if err != nil {
 			return err
 		}
 		return serveFile(c, f)
 	})
-	e.GET("/docs", func(c echo.Context) error { return servePage(c, page, "index.html", openapi.PagePolicy) })
-	e.GET("/docs/:file", func(c echo.Context) error { return servePage(c, page, c.Param("file"), openapi.PagePolicy) })
+	get(e, "/docs", func(c echo.Context) error { return servePage(c, page, "index.html", openapi.PagePolicy) })
+	get(e, "/docs/:file", func(c echo.Context) error { return servePage(c, page, c.Param("file"), openapi.PagePolicy) })
 }
 
 // matches reports whether If-None-Match names the ETag, or with * any. No ETag of ours has a comma in it.

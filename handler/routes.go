@@ -3,8 +3,8 @@
 package handler
 
 import (
-	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -13,33 +13,25 @@ import (
 	"firsttap/dispatch"
 	"firsttap/limit"
 	"firsttap/notify/stream"
-	"firsttap/outbox"
 	"firsttap/service"
 )
 
-// Store is what the API reads, and writes where there is no rule to follow.
+// Store is the database, as the parts of the API use it.
 type Store interface {
-	Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error)
-	List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error)
-	Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error)
-	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
-	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
-	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
-	PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error)
-	DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error
-	Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
-	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error)
-	NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error)
-	Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error)
-	Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error)
-	Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error)
-	NoteSignIn(ctx context.Context, key, address string) error
+	auditStore
+	deviceStore
+	dispatchStore
 	driverStore
+	idempotencyStore
 	insightStore
-	onceStore
+	notificationStore
+	profileStore
+	seenStore
+	signInStore
+	tokenStore
 }
 
-// API is everything the HTTP API stands on.
+// API is everything that the HTTP API depends on. New refuses it without a field that is not said to be optional.
 type API struct {
 	Store      Store
 	Acceptor   *service.Acceptor
@@ -48,58 +40,109 @@ type API struct {
 	Tokens     *service.Tokens
 	Keys       *service.Keys
 	Jobs       Jobs
-	// Streams are the live streams that clients open. The hub's owner runs it.
+	// Streams are the live streams that clients open. The caller runs the hub.
 	Streams *stream.Hub
-	// DatabaseUp reports whether the database takes writes, without asking it; nil where nobody tells.
-	DatabaseUp func() bool
-	// Revocations end drivers' tokens. Their owner runs them, and has Tokens heed them.
+	// Revocations end drivers' tokens. The caller runs them, and makes Tokens check them.
 	Revocations *service.Revocations
-	// RedisDegraded reports whether Redis is away; nil where none is configured.
+	// DatabaseUp reports whether the database takes writes, without a statement. Optional: without it, it is up.
+	DatabaseUp func() bool
+	// RedisDegraded reports whether Redis can't be reached. Optional: without it, no Redis is configured.
 	RedisDegraded func() bool
-	// Draining reports whether the instance is about to end; nil where nobody tells.
+	// Draining reports whether the instance is about to stop. Optional.
 	Draining func() bool
-	// Redriven hears that a notification is due again; nil where nobody wants to.
+	// Redriven is called when a notification is due again. Optional.
 	Redriven func()
-	// Answered hears of every request: its route as a pattern, "" where there is none, and how long the answer took. It is
-	// called by many at once; nil where nobody wants to.
-	Answered   func(method, route string, status int, took time.Duration)
-	DriverRate limit.Rate
-	AdminRate  limit.Rate
-	// DriverLimit and AdminLimit are of this instance alone, by the rates, where they are nil.
+	// Answered is called after every request: with its route as a pattern, "" where there is none, and how long the answer
+	// took. It must be safe for concurrent use. Optional.
+	Answered func(method, route string, status int, took time.Duration)
+	// DriverRate and AdminRate are the limits of this instance alone where DriverLimit and AdminLimit are nil.
+	DriverRate, AdminRate   limit.Rate
 	DriverLimit, AdminLimit *limit.Limiter
-	// SignIns bounds those that fail. Its owner runs it; where it is nil nobody is told of them.
+	// SignIns limits failed sign-ins; the caller runs it. Optional: without it the usual limits hold, without audit or metrics.
 	SignIns *service.SignIns
-	// SessionSecret seals the cookies of those who sign in: the same on every instance.
+	// SessionSecret seals session cookies; it is the same on every instance. Optional: without it sessions are good at this
+	// instance only, and until it stops.
 	SessionSecret []byte
-	// PreviousSecrets open cookies that were sealed before the secret was replaced.
+	// PreviousSecrets open the cookies that were sealed before SessionSecret was replaced. Optional.
 	PreviousSecrets [][]byte
-	// Firebase is where drivers sign in who have no token of ours; nil where they can't.
+	// Firebase is where drivers sign in who have no token of this service. Optional: without it they can't.
 	Firebase *FirebaseSignIn
 	Now      func() time.Time
 	Log      *slog.Logger
-	// Version is the service's, as the OpenAPI document says it.
+	// Version is the service's, for the OpenAPI document. Optional.
 	Version string
+}
+
+// check panics where a field is missing that the API can't do without: that is an error of the program.
+func (a *API) check() {
+	for name, missing := range map[string]bool{
+		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "Work": a.Work == nil, "Dispatcher": a.Dispatcher == nil,
+		"Tokens": a.Tokens == nil, "Keys": a.Keys == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil, "Revocations": a.Revocations == nil,
+		"Now": a.Now == nil, "Log": a.Log == nil,
+	} {
+		if missing {
+			panic("handler: API." + name + " is missing")
+		}
+	}
+}
+
+// setDefaults replaces the optional functions and limits that are nil.
+func (a *API) setDefaults() {
+	if a.DatabaseUp == nil {
+		a.DatabaseUp = func() bool { return true }
+	}
+	if a.Draining == nil {
+		a.Draining = func() bool { return false }
+	}
+	if a.Redriven == nil {
+		a.Redriven = func() {}
+	}
+	if a.Answered == nil {
+		a.Answered = func(string, string, int, time.Duration) {}
+	}
+	if a.DriverLimit == nil {
+		a.DriverLimit = limit.New(a.DriverRate.Limit())
+	}
+	if a.AdminLimit == nil {
+		a.AdminLimit = limit.New(a.AdminRate.Limit())
+	}
+	if a.SignIns == nil {
+		a.SignIns = service.NewSignIns(service.UsualSignInLimits(), nil, nil, a.Now, a.Log)
+	}
 }
 
 type handler struct {
 	API
-	sessions *sessions
-	searches *searches
+	stores stores
+	// redisState is ok or degraded, "" where no Redis is configured.
+	redisState func() string
+	sessions   *sessions
+	searches   *searches
 }
 
-// New returns the API, ready to serve.
+// stores are the database, for each part of the API what that part uses.
+type stores struct {
+	audit         auditStore
+	devices       deviceStore
+	dispatches    dispatchStore
+	drivers       driverStore
+	idempotency   idempotencyStore
+	insight       insightStore
+	notifications notificationStore
+	profiles      profileStore
+	seen          seenStore
+	signIns       signInStore
+	tokens        tokenStore
+}
+
+// New returns the API, ready to serve. It panics where a required field of api is missing.
 func New(api API) *echo.Echo {
+	api.check()
+	api.setDefaults()
+	s := api.Store
 	h := &handler{
-		API: api, sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearches(),
-	}
-	if h.DriverLimit == nil {
-		h.DriverLimit = limit.New(api.DriverRate.Limit())
-	}
-	if h.AdminLimit == nil {
-		h.AdminLimit = limit.New(api.AdminRate.Limit())
-	}
-	if h.SignIns == nil {
-		h.SignIns = service.NewSignIns(service.UsualSignInLimits(), nil, nil, h.Now, h.Log)
+		API: api, stores: stores{s, s, s, s, s, s, s, s, s, s, s}, redisState: redisState(api.RedisDegraded),
+		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearches(),
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -107,14 +150,14 @@ func New(api API) *echo.Echo {
 	e.HTTPErrorHandler = h.answerError
 	e.Use(guard, h.observe)
 
-	e.GET("/livez", h.livez)
-	e.GET("/readyz", h.readyz)
+	get(e, "/livez", livez)
+	get(e, "/readyz", h.readyz)
 	docs(e, api.Version)
 	pages(e, map[string]string{
 		"assets": console.Policy(), "console": console.Policy(), "driver": console.Policy(api.Firebase.hosts()...),
 	})
 
-	e.GET("/v1/sign-in", h.signInWays)
+	e.GET("/v1/sign-in", signInOptions(api.Firebase))
 	e.POST("/v1/session", h.signIn)
 	e.GET("/v1/session", h.session)
 	e.DELETE("/v1/session", h.signOut)
@@ -180,4 +223,9 @@ func New(api API) *echo.Echo {
 	admin.DELETE("/api-keys/:id", h.asAdmin(dispatch.Admin, h.revokeKey))
 	admin.GET("/audit", h.asAdmin(dispatch.Admin, h.audit))
 	return e
+}
+
+// get serves a page to GET and to HEAD. The server leaves the body out of an answer to HEAD.
+func get(e *echo.Echo, path string, h echo.HandlerFunc) {
+	e.Match([]string{http.MethodGet, http.MethodHead}, path, h)
 }

@@ -1,11 +1,9 @@
 package handler
 
 import (
-	"crypto/aes"
+	"context"
 	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -23,9 +21,15 @@ const (
 	sessionCookie = "firsttap_session"
 	// tlsCookie is its name over TLS. A browser takes a cookie of that prefix from this very host only, over TLS: a sibling
 	// subdomain can neither sign somebody in with a session of its own nor put a second cookie beside ours.
-	tlsCookie   = "__Host-" + sessionCookie
-	sessionTime = 12 * time.Hour
+	tlsCookie      = "__Host-" + sessionCookie
+	sessionTime    = 12 * time.Hour
+	sessionPurpose = "firsttap session"
 )
+
+// signInStore writes sign-ins to the audit trail.
+type signInStore interface {
+	NoteSignIn(ctx context.Context, key, address string) error
+}
 
 // session is the key that a request is made with, and until when the cookie that brought it is good: the zero time where the
 // key itself was sent.
@@ -49,27 +53,11 @@ func newSessions(secret []byte, previous ...[]byte) *sessions {
 	if len(secret) == 0 {
 		secret = []byte(rand.Text()) // or everybody could read them
 	}
-	s := &sessions{cipher: sessionCipher(secret), cross: http.NewCrossOriginProtection()}
+	s := &sessions{cipher: newCipher(secret, nil, sessionPurpose), cross: http.NewCrossOriginProtection()}
 	for _, p := range previous {
-		s.older = append(s.older, sessionCipher(p))
+		s.older = append(s.older, newCipher(p, nil, sessionPurpose))
 	}
 	return s
-}
-
-func sessionCipher(secret []byte) cipher.AEAD {
-	key, err := hkdf.Key(sha256.New, secret, nil, "firsttap session", 32)
-	if err != nil {
-		panic(err) // only for a length that there is not
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		panic(err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err)
-	}
-	return aead
 }
 
 // cookieText has one way to write a value, so that a cookie that differs in a bit is another.
@@ -178,7 +166,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 		return err
 	}
-	err = h.Store.NoteSignIn(calledBy(c, key.ID), key.ID, address(c))
+	err = h.stores.signIns.NoteSignIn(calledBy(c, key.ID), key.ID, address(c))
 	if errors.Is(err, dispatch.ErrKeyNotFound) { // it was revoked after it was looked up
 		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)
 	}
@@ -259,10 +247,10 @@ type firebaseView struct {
 	Emulator *string `json:"emulator"`
 }
 
-func (h *handler) signInWays(c echo.Context) error {
+func signInOptions(f *FirebaseSignIn) echo.HandlerFunc {
 	var v signInView
-	if f := h.Firebase; f != nil {
+	if f != nil {
 		v.Firebase = &firebaseView{Project: f.Project, APIKey: f.APIKey, Emulator: nullable(f.Emulator)}
 	}
-	return writeJSON(c, 200, v)
+	return func(c echo.Context) error { return writeJSON(c, 200, v) }
 }

@@ -224,7 +224,7 @@ func TestCookiesThatAreNone(t *testing.T) {
 		"of another secret": others.seal(session{key, until}), "over": ours.seal(session{key, time.Now()}), "without a key": ours.seal(session{"", until}),
 		"of a wrong key": ours.seal(session{"x", until}), "of a driver's token": ours.seal(session{token, until}), "a driver's token": token,
 		"oversized": strings.Repeat(value, 1000), "of what is no session": cookieText.EncodeToString(ours.cipher.Seal(nil, nil, []byte("short"), nil)),
-		"an answer, sealed": base64.RawURLEncoding.EncodeToString(must(newSeal(key, "k", idempotency.Request{}).close(&answer{Status: 200}))),
+		"an answer, sealed": base64.RawURLEncoding.EncodeToString(must(newAnswerSeal(key, "k", idempotency.Request{}).close(&answer{Status: 200}))),
 	}
 	another := strings.TrimPrefix(w.signIn(key), "firsttap_session=")
 	bad["two halves"] = value[:len(value)/2] + another[len(another)/2:]

@@ -15,7 +15,7 @@ import (
 )
 
 func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
-	load := func(ctx context.Context) (dispatch.Driver, error) { return h.Store.Driver(ctx, me) }
+	load := func(ctx context.Context) (dispatch.Driver, error) { return h.stores.profiles.Driver(ctx, me) }
 	s, err := h.Streams.Driver(c.Request().Context(), me, lastEventID(c), load)
 	if err != nil {
 		return noStream(tokenOf(err))

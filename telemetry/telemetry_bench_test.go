@@ -15,6 +15,7 @@ import (
 	"firsttap/handler"
 	"firsttap/lock"
 	"firsttap/migrations"
+	"firsttap/notify/stream"
 	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/servertest"
@@ -28,6 +29,8 @@ type tapped struct {
 	winner, loser string // tokens
 	path          string
 }
+
+type jobs = handler.Jobs
 
 // openTapped makes the API with what operators see of it, or without.
 func openTapped(b *testing.B, watched bool) *tapped {
@@ -47,7 +50,10 @@ func openTapped(b *testing.B, watched bool) *tapped {
 	api := handler.API{
 		Store: store, Acceptor: acceptor, Tokens: tokens, Keys: service.NewKeys(store), DriverRate: 1e9, AdminRate: 1e9,
 		Work: service.NewWork(store, acceptor, time.Now), Dispatcher: service.NewDispatcher(store, acceptor), Now: time.Now, Log: log,
+		Streams: stream.NewHub(stream.Options{}), Jobs: struct{ jobs }{},
 	}
+	api.Revocations, err = service.NewRevocations(ctx, store, log)
+	must(b, err)
 	if watched {
 		seen, err := Open(ctx, Options{Database: "sqlite", Log: log})
 		must(b, err)
