@@ -100,6 +100,10 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now), Dispatcher: service.NewDispatcher(store, taps),
 		Tokens: service.NewTokens([]byte("secret"), time.Now), Keys: service.NewKeys(store),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
+		Jobs: noJobs{},
+	}
+	if api.Revocations, err = service.NewRevocations(context.Background(), store, log); err != nil {
+		rt.Fatal(err)
 	}
 	if err := api.Keys.PutFirst(context.Background(), key); err != nil {
 		rt.Fatal(err)
