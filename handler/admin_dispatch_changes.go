@@ -61,7 +61,7 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 		if d.Version != to.version {
 			return d, dispatch.ErrVersionMoved
 		}
-		req, err := patch.onto(d)
+		req, err := patch.applyTo(d)
 		if err != nil {
 			return d, err
 		}
@@ -81,7 +81,7 @@ func (h *handler) reopenDispatch(c echo.Context, actor string) error {
 		if err := checkYears(map[string]*time.Time{"opens_at": req.OpensAt, "expires_at": req.ExpiresAt}); err != nil {
 			return dispatch.Dispatch{}, err
 		}
-		return h.Dispatcher.Reopen(c.Request().Context(), to.id, to.version, stored(req.OpensAt), stored(req.ExpiresAt), to.actor)
+		return h.Dispatcher.Reopen(c.Request().Context(), to.id, to.version, toMicroseconds(req.OpensAt), toMicroseconds(req.ExpiresAt), to.actor)
 	})
 }
 
@@ -94,7 +94,7 @@ func (h *handler) extendDispatch(c echo.Context, actor string) error {
 		if err := checkYears(map[string]*time.Time{"expires_at": req.ExpiresAt}); err != nil {
 			return dispatch.Dispatch{}, err
 		}
-		return h.Dispatcher.Extend(c.Request().Context(), to.id, to.version, *stored(req.ExpiresAt), to.actor)
+		return h.Dispatcher.Extend(c.Request().Context(), to.id, to.version, *toMicroseconds(req.ExpiresAt), to.actor)
 	})
 }
 
@@ -110,7 +110,7 @@ func (h *handler) assignDispatch(c echo.Context, actor string) error {
 		}
 		d, err := h.Dispatcher.Assign(c.Request().Context(), to.id, to.version, driver, to.actor)
 		if errors.Is(err, dispatch.ErrDriverBusy) || errors.Is(err, dispatch.ErrNotEligible) {
-			err = aboutDriver{err}
+			err = assignError{err}
 		}
 		return d, err
 	})
@@ -142,7 +142,7 @@ func (h *handler) cancelDispatch(c echo.Context, actor string) error {
 	return writeVersioned(c, 200, d)
 }
 
-// aboutDriver is an error that is told to somebody else than the driver: in its own words, not in the table's.
-type aboutDriver struct{ error }
+// assignError is an error that is told to somebody else than the driver: in its own words, not in the table's.
+type assignError struct{ error }
 
-func (e aboutDriver) Unwrap() error { return e.error }
+func (e assignError) Unwrap() error { return e.error }

@@ -10,18 +10,18 @@ import (
 
 // patchRequest changes a dispatch. What is given is what it would be for a new one.
 type patchRequest struct {
-	Region            edited[string]     `json:"region"`
-	VehicleClass      edited[string]     `json:"vehicle_class"`
-	MinWorkingHeightM edited[float64]    `json:"min_working_height_m"`
-	SiteAddress       edited[string]     `json:"site_address"`
-	SiteLat           edited[float64]    `json:"site_lat"`
-	SiteLng           edited[float64]    `json:"site_lng"`
-	WorkStartsAt      edited[time.Time]  `json:"work_starts_at"`
-	WorkEndsAt        edited[time.Time]  `json:"work_ends_at"`
-	Fee               edited[feeRequest] `json:"fee"`
-	Note              edited[string]     `json:"note"`
-	OpensAt           edited[time.Time]  `json:"opens_at"`
-	ExpiresAt         edited[time.Time]  `json:"expires_at"`
+	Region            patchField[string]     `json:"region"`
+	VehicleClass      patchField[string]     `json:"vehicle_class"`
+	MinWorkingHeightM patchField[float64]    `json:"min_working_height_m"`
+	SiteAddress       patchField[string]     `json:"site_address"`
+	SiteLat           patchField[float64]    `json:"site_lat"`
+	SiteLng           patchField[float64]    `json:"site_lng"`
+	WorkStartsAt      patchField[time.Time]  `json:"work_starts_at"`
+	WorkEndsAt        patchField[time.Time]  `json:"work_ends_at"`
+	Fee               patchField[feeRequest] `json:"fee"`
+	Note              patchField[string]     `json:"note"`
+	OpensAt           patchField[time.Time]  `json:"opens_at"`
+	ExpiresAt         patchField[time.Time]  `json:"expires_at"`
 }
 
 // check refuses null where there must be something.
@@ -46,8 +46,8 @@ func (p *patchRequest) check() error {
 	return invalid
 }
 
-// onto returns the dispatch with what the patch changes, as a request for a new one, which it is checked as.
-func (p *patchRequest) onto(d dispatch.Dispatch) (createDispatchRequest, error) {
+// applyTo returns the dispatch with what the patch changes, as a request for a new one, which it is checked as.
+func (p *patchRequest) applyTo(d dispatch.Dispatch) (createDispatchRequest, error) {
 	r := asRequest(d)
 	p.Region.set(&r.Region)
 	p.VehicleClass.set(&r.VehicleClass)
@@ -64,8 +64,8 @@ func (p *patchRequest) onto(d dispatch.Dispatch) (createDispatchRequest, error) 
 	if p.SiteLat.null || p.SiteLng.null {
 		r.SiteLat, r.SiteLng = nil, nil
 	}
-	r.WorkStartsAt, r.WorkEndsAt = unlessSeen(r.WorkStartsAt, d.WorkStartsAt), unlessSeen(r.WorkEndsAt, d.WorkEndsAt)
-	*r.OpensAt, *r.ExpiresAt = unlessSeen(*r.OpensAt, d.OpensAt), unlessSeen(*r.ExpiresAt, d.ExpiresAt)
+	r.WorkStartsAt, r.WorkEndsAt = keepIfShown(r.WorkStartsAt, d.WorkStartsAt), keepIfShown(r.WorkEndsAt, d.WorkEndsAt)
+	*r.OpensAt, *r.ExpiresAt = keepIfShown(*r.OpensAt, d.OpensAt), keepIfShown(*r.ExpiresAt, d.ExpiresAt)
 	if err := validate(r); err != nil {
 		return r, err
 	}
@@ -84,17 +84,17 @@ func asRequest(d dispatch.Dispatch) createDispatchRequest {
 	return r
 }
 
-// unlessSeen returns the time that is wanted, or the present one where that is what the API shows of it: who sends back what
+// keepIfShown returns the time that is wanted, or the present one where that is what the API shows of it: who sends back what
 // they were shown changes nothing.
-func unlessSeen(wanted, present time.Time) time.Time {
+func keepIfShown(wanted, present time.Time) time.Time {
 	if wanted.Equal(present.Truncate(time.Millisecond)) {
 		return present
 	}
-	return *stored(&wanted)
+	return *toMicroseconds(&wanted)
 }
 
-// stored returns the time as it will be read again.
-func stored(t *time.Time) *time.Time {
+// toMicroseconds returns the time as it will be read again.
+func toMicroseconds(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}

@@ -107,7 +107,7 @@ func (h *handler) previewDispatch(c echo.Context, actor string) error {
 		return err
 	}
 	var p dispatch.Preview
-	err = h.searches.forPreview(c, actor, func() (err error) {
+	err = h.searches.runPreview(c, actor, func() (err error) {
 		p, err = h.Dispatcher.Preview(c.Request().Context(), req.order())
 		return err
 	})
@@ -139,7 +139,7 @@ func (h *handler) listDispatches(c echo.Context, actor string) error {
 		items, next, err = h.stores.dispatches.List(c.Request().Context(), q)
 		return err
 	}
-	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
+	if err := h.searches.runText(c, actor, q.Text, list); err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewForAdmin))

@@ -10,14 +10,14 @@ import (
 )
 
 type driverPatch struct {
-	Name           edited[string]   `json:"name"`
-	Phone          edited[string]   `json:"phone"`
-	Regions        edited[[]string] `json:"regions"`
-	VehicleClass   edited[string]   `json:"vehicle_class"`
-	WorkingHeightM edited[float64]  `json:"working_height_m"`
-	FirebaseUID    edited[string]   `json:"firebase_uid"`
-	Locale         edited[string]   `json:"locale"`
-	OnDuty         edited[bool]     `json:"on_duty"`
+	Name           patchField[string]   `json:"name"`
+	Phone          patchField[string]   `json:"phone"`
+	Regions        patchField[[]string] `json:"regions"`
+	VehicleClass   patchField[string]   `json:"vehicle_class"`
+	WorkingHeightM patchField[float64]  `json:"working_height_m"`
+	FirebaseUID    patchField[string]   `json:"firebase_uid"`
+	Locale         patchField[string]   `json:"locale"`
+	OnDuty         patchField[bool]     `json:"on_duty"`
 }
 
 // driverEdit gathers what a PATCH gives: the fields by their names here, and what is wrong.
@@ -28,8 +28,8 @@ type driverEdit struct {
 	apply  []func(*dispatch.Driver)
 }
 
-// given notes a field that is given. Only some may be null, which clears them.
-func given[T any](e *driverEdit, field, name string, from edited[T], clears bool, set func(T), apply func(*dispatch.Driver)) {
+// addField notes a field that is given. Only some may be null, which clears them.
+func addField[T any](e *driverEdit, field, name string, from patchField[T], clears bool, set func(T), apply func(*dispatch.Driver)) {
 	if !from.given {
 		return
 	}
@@ -44,29 +44,29 @@ func given[T any](e *driverEdit, field, name string, from edited[T], clears bool
 	}
 }
 
-// read gathers what p gives, by the rules of a new driver.
-func (p *driverPatch) read() (*driverEdit, error) {
+// edit gathers what p gives, by the rules of a new driver.
+func (p *driverPatch) edit() (*driverEdit, error) {
 	e := &driverEdit{}
 	to := &e.to
-	given(e, "Name", "name", p.Name, false, func(s string) { to.Name = s }, func(v *dispatch.Driver) { v.Name = to.Name })
-	given(e, "Phone", "phone", p.Phone, false, func(s string) { to.Phone = s }, func(v *dispatch.Driver) { v.Phone = to.Phone })
-	given(e, "Regions", "regions", p.Regions, false, func(s []string) { to.Regions = s },
+	addField(e, "Name", "name", p.Name, false, func(s string) { to.Name = s }, func(v *dispatch.Driver) { v.Name = to.Name })
+	addField(e, "Phone", "phone", p.Phone, false, func(s string) { to.Phone = s }, func(v *dispatch.Driver) { v.Phone = to.Phone })
+	addField(e, "Regions", "regions", p.Regions, false, func(s []string) { to.Regions = s },
 		func(v *dispatch.Driver) { v.Regions = slices.Clone(to.Regions) })
-	given(e, "VehicleClass", "vehicle_class", p.VehicleClass, false, func(s string) { to.VehicleClass = s },
+	addField(e, "VehicleClass", "vehicle_class", p.VehicleClass, false, func(s string) { to.VehicleClass = s },
 		func(v *dispatch.Driver) { v.VehicleClass = to.VehicleClass })
-	given(e, "WorkingHeightM", "working_height_m", p.WorkingHeightM, true, func(m float64) { to.WorkingHeightM = &m },
+	addField(e, "WorkingHeightM", "working_height_m", p.WorkingHeightM, true, func(m float64) { to.WorkingHeightM = &m },
 		func(v *dispatch.Driver) { v.WorkingHeightM = to.WorkingHeightM })
-	given(e, "FirebaseUID", "firebase_uid", p.FirebaseUID, true, func(s string) { to.FirebaseUID = s },
+	addField(e, "FirebaseUID", "firebase_uid", p.FirebaseUID, true, func(s string) { to.FirebaseUID = s },
 		func(v *dispatch.Driver) { v.FirebaseUID = to.FirebaseUID })
-	given(e, "Locale", "locale", p.Locale, true, func(s string) { to.Locale = s }, func(v *dispatch.Driver) { v.Locale = to.Locale })
-	given(e, "OnDuty", "on_duty", p.OnDuty, false, func(on bool) { to.OnDuty = on }, func(v *dispatch.Driver) { v.OnDuty = to.OnDuty })
+	addField(e, "Locale", "locale", p.Locale, true, func(s string) { to.Locale = s }, func(v *dispatch.Driver) { v.Locale = to.Locale })
+	addField(e, "OnDuty", "on_duty", p.OnDuty, false, func(on bool) { to.OnDuty = on }, func(v *dispatch.Driver) { v.OnDuty = to.OnDuty })
 	if len(e.wrong) > 0 {
 		return nil, &validationError{fields: e.wrong}
 	}
 	if len(e.fields) == 0 {
 		return e, nil
 	}
-	return e, explain(validation.StructPartial(e.to, e.fields...))
+	return e, asValidationError(validation.StructPartial(e.to, e.fields...))
 }
 
 func (h *handler) patchDriver(c echo.Context, _ string) error {
@@ -74,7 +74,7 @@ func (h *handler) patchDriver(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	edit, err := req.read()
+	edit, err := req.edit()
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (h *handler) listDrivers(c echo.Context, actor string) error {
 		items, next, err = h.stores.drivers.Drivers(c.Request().Context(), q)
 		return err
 	}
-	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
+	if err := h.searches.runText(c, actor, q.Text, list); err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDriverRecord))

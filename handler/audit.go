@@ -40,7 +40,7 @@ func (h *handler) audit(c echo.Context, _ string) error {
 	if q.Target, err = textParam(c, "target"); err != nil {
 		return err
 	}
-	if q.Actor = c.QueryParam("actor"); !graphic(q.Actor) {
+	if q.Actor = c.QueryParam("actor"); !isGraphic(q.Actor) {
 		return invalidField("actor", "must be printable ASCII without spaces")
 	}
 	items, next, err := h.stores.audit.Audit(c.Request().Context(), q)

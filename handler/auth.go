@@ -26,12 +26,12 @@ func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error
 		}
 		me, err := h.Tokens.Caller(c.Request().Context(), token)
 		if err != nil {
-			return h.noDriver(c, err)
+			return h.rejectToken(c, err)
 		}
 		if err := allow(c, h.DriverLimit, string(me), h.Now()); err != nil {
 			return err
 		}
-		c.SetRequest(c.Request().WithContext(calledBy(c, string(me))))
+		c.SetRequest(c.Request().WithContext(withCaller(c, string(me))))
 		return next(c, me)
 	}
 }
@@ -39,32 +39,32 @@ func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error
 // asAdmin lets an admin's key in that has at least the role, within the key's rate.
 func (h *handler) asAdmin(role dispatch.Role, next func(c echo.Context, actor string) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		key, with, err := h.admin(c)
+		key, with, err := h.authenticateAdmin(c)
 		if err != nil {
 			return err
 		}
 		if key.Role < role {
 			return errForbidden
 		}
-		c.SetRequest(c.Request().WithContext(calledBy(c, key.ID)))
-		return h.once(c, key.ID, with.key, next)
+		c.SetRequest(c.Request().WithContext(withCaller(c, key.ID)))
+		return h.idempotent(c, key.ID, with.key, next)
 	}
 }
 
-// admin returns whose key a request is made with, and how it came.
-func (h *handler) admin(c echo.Context) (dispatch.Key, session, error) {
-	with, err := h.sessionOf(c)
+// authenticateAdmin returns whose key a request is made with, and how it came.
+func (h *handler) authenticateAdmin(c echo.Context) (dispatch.Key, session, error) {
+	with, err := h.credentials(c)
 	if err != nil {
 		return dispatch.Key{}, session{}, err
 	}
-	key, err := h.holder(c, with.key, service.DoorKey)
+	key, err := h.authenticateKey(c, with.key, service.DoorKey)
 	if err != nil {
 		return dispatch.Key{}, session{}, err
 	}
 	return key, with, allow(c, h.AdminLimit, key.ID, h.Now())
 }
 
-func calledBy(c echo.Context, actor string) context.Context {
+func withCaller(c echo.Context, actor string) context.Context {
 	return dispatch.WithCaller(c.Request().Context(), dispatch.Caller{Actor: actor, Request: requestID(c)})
 }
 
@@ -80,9 +80,9 @@ func bearer(c echo.Context) (string, error) {
 	return token, nil
 }
 
-// holder returns whose key it is. A stranger is let look within what strangers may do from that address.
-func (h *handler) holder(c echo.Context, key string, door service.Door) (dispatch.Key, error) {
-	from := address(c)
+// authenticateKey returns whose key it is. A stranger is let look within what strangers may do from that address.
+func (h *handler) authenticateKey(c echo.Context, key string, door service.Door) (dispatch.Key, error) {
+	from := clientNetwork(c)
 	var wait time.Duration
 	var entered bool
 	found, err := h.Keys.Holder(c.Request().Context(), key, func() bool {
@@ -97,31 +97,31 @@ func (h *handler) holder(c echo.Context, key string, door service.Door) (dispatc
 		h.SignIns.Done(door, from, service.SignInFailed)
 	case errors.Is(err, service.ErrTooManyFailures):
 		h.SignIns.Done(door, from, service.SignInLimited)
-		return dispatch.Key{}, fmt.Errorf("%w: %w", tooMany(c, wait), err)
+		return dispatch.Key{}, fmt.Errorf("%w: %w", rateLimited(c, wait), err)
 	case entered:
 		h.SignIns.Back(door, from)
 	}
 	return found, err
 }
 
-// noDriver is what to tell whose token proves nothing: at the limit no longer that it does. A token that has ended is none
+// rejectToken is what to tell whose token proves nothing: at the limit no longer that it does. A token that has ended is none
 // that somebody tries, and many have one at once who wake up in the morning.
-func (h *handler) noDriver(c echo.Context, err error) error {
+func (h *handler) rejectToken(c echo.Context, err error) error {
 	if !errors.Is(err, service.ErrUnauthenticated) || errors.Is(err, service.ErrTokenOver) {
 		return err
 	}
-	from := address(c)
+	from := clientNetwork(c)
 	if wait, ok := h.SignIns.Enter(service.DoorToken, from); !ok {
 		h.SignIns.Done(service.DoorToken, from, service.SignInLimited)
-		return tooMany(c, wait)
+		return rateLimited(c, wait)
 	}
 	h.SignIns.Done(service.DoorToken, from, service.SignInFailed)
 	return err
 }
 
-// address is where the connection comes from: a proxy's, where there is one. Of IPv6 it is the network, within which a host
+// clientNetwork is where the connection comes from: a proxy's, where there is one. Of IPv6 it is the network, within which a host
 // may have any address.
-func address(c echo.Context) string {
+func clientNetwork(c echo.Context) string {
 	ip, err := netip.ParseAddr(c.RealIP())
 	switch {
 	case err != nil:
@@ -137,14 +137,16 @@ func allow(c echo.Context, l *limit.Limiter, caller string, now time.Time) error
 	if ok {
 		return nil
 	}
-	return tooMany(c, wait)
+	return rateLimited(c, wait)
 }
 
-// tooMany says when to try again.
-func tooMany(c echo.Context, wait time.Duration) error {
-	c.Response().Header().Set(echo.HeaderRetryAfter, seconds(wait))
+// rateLimited says when to try again.
+func rateLimited(c echo.Context, wait time.Duration) error {
+	c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds(wait))
 	return errRateLimited
 }
 
-// seconds is a wait as Retry-After has it.
-func seconds(wait time.Duration) string { return strconv.Itoa(max(1, int(math.Ceil(wait.Seconds())))) }
+// retryAfterSeconds is a wait as Retry-After has it.
+func retryAfterSeconds(wait time.Duration) string {
+	return strconv.Itoa(max(1, int(math.Ceil(wait.Seconds()))))
+}

@@ -340,7 +340,7 @@ func TestAddresses(t *testing.T) {
 	for _, remote := range []string{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", "[2001:db8:1:2:3::4]:1", "[fe80::1%eth0]:1", "@", ""} {
 		c := e.NewContext(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", strings.NewReader("")), httptest.NewRecorder())
 		c.Request().RemoteAddr = remote
-		got = append(got, address(c))
+		got = append(got, clientNetwork(c))
 	}
 	if want := []string{"192.0.2.1", "192.0.2.1", "2001:db8:1:2::/64", "fe80::/64", "none", "none"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

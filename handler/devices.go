@@ -30,7 +30,7 @@ func (r *deviceRequest) check() error {
 	default:
 		return invalidField("platform", "must be android, ios or web")
 	}
-	if !graphic(r.PushToken) {
+	if !isGraphic(r.PushToken) {
 		return invalidField("push_token", "must be printable ASCII without spaces")
 	}
 	return nil
@@ -50,7 +50,7 @@ func installationID(c echo.Context) (string, error) {
 			id = ""
 		}
 	}
-	if id == "" || len(id) > maxInstallationID || !graphic(id) {
+	if id == "" || len(id) > maxInstallationID || !isGraphic(id) {
 		return "", invalidField("installation_id", "must be 1 to 128 printable ASCII characters without spaces")
 	}
 	return id, nil
@@ -82,7 +82,7 @@ func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
 		AppVersion: req.AppVersion, Locale: req.Locale,
 	})
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	return writeJSON(c, 200, viewDevice(v))
 }
@@ -100,7 +100,7 @@ func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
 		return err
 	}
 	if err := h.stores.devices.DeleteDevice(c.Request().Context(), me, id); err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	return c.NoContent(204)
 }

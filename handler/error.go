@@ -115,7 +115,7 @@ func (h *handler) answerError(err error, c echo.Context) {
 		h.Log.ErrorContext(c.Request().Context(), "request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
 	}
 	if often := (*dispatch.TooOftenError)(nil); errors.As(err, &often) {
-		c.Response().Header().Set(echo.HeaderRetryAfter, seconds(often.Wait))
+		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds(often.Wait))
 	}
 	h.writeProblem(p, c)
 }
@@ -146,7 +146,7 @@ func describe(err error, path string) problem {
 		Type: "urn:firsttap:problem:" + k.code, Title: http.StatusText(k.status), Status: k.status, Detail: k.detail,
 		Instance: path, Code: k.code,
 	}
-	if p.Detail == "" || errors.As(err, new(aboutDriver)) {
+	if p.Detail == "" || errors.As(err, new(assignError)) {
 		p.Detail = err.Error()
 	}
 	if p.Code == "UNAVAILABLE" && errors.As(err, new(claimError)) {

@@ -23,11 +23,11 @@ const (
 	maxIdempotencyKey  = 255
 	// requestLease is longer than any request with a key may take, which is requestTime. Whoever dies keeps the key for
 	// that long.
-	requestLease = time.Minute
-	requestTime  = 45 * time.Second
-	// settleTime is what keeping an answer may take, also when the client has hung up meanwhile.
-	settleTime = 5 * time.Second
-	keepAnswer = 24 * time.Hour
+	requestLease   = time.Minute
+	requestTimeout = 45 * time.Second
+	// storeTimeout is what keeping an answer may take, also when the client has hung up meanwhile.
+	storeTimeout = 5 * time.Second
+	answerTTL    = 24 * time.Hour
 )
 
 // idempotencyStore stores the answers to requests with an Idempotency-Key.
@@ -36,15 +36,15 @@ type idempotencyStore interface {
 	Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error
 }
 
-// once runs next, and a request with an Idempotency-Key once: the same one again gets the answer of the first, and one that
+// idempotent runs next, and a request with an Idempotency-Key once: the same one again gets the answer of the first, and one that
 // an instance has left half done is done again with the seed of the first, so that nothing is made twice. secret is
 // the caller's. A request without a key is none of its business.
-func (h *handler) once(c echo.Context, actor, secret string, next func(c echo.Context, actor string) error) error {
+func (h *handler) idempotent(c echo.Context, actor, secret string, next func(c echo.Context, actor string) error) error {
 	keys := c.Request().Header.Values(idempotencyKey)
 	if c.Request().Method != http.MethodPost || len(keys) == 0 {
 		return next(c, actor)
 	}
-	if len(keys) > 1 || !usableIdempotencyKey(keys[0]) {
+	if len(keys) > 1 || !validIdempotencyKey(keys[0]) {
 		return invalidField(idempotencyKey, fmt.Sprintf("must be 1 to %d printable ASCII characters, once", maxIdempotencyKey))
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, maxBulkBody))
@@ -59,16 +59,16 @@ func (h *handler) once(c echo.Context, actor, secret string, next func(c echo.Co
 	if len(r.Answer) > 0 {
 		return replay(c, seal, r.Answer)
 	}
-	ctx, cancel := context.WithTimeout(idempotency.WithSeed(c.Request().Context(), r.Seed), requestTime)
+	ctx, cancel := context.WithTimeout(idempotency.WithSeed(c.Request().Context(), r.Seed), requestTimeout)
 	defer cancel()
 	c.SetRequest(c.Request().WithContext(ctx))
 	c.Request().Body = io.NopCloser(bytes.NewReader(body))
-	made := h.record(c, func(c echo.Context) error { return next(c, actor) })
-	h.settle(c, r, seal, made)
+	made := h.capture(c, func(c echo.Context) error { return next(c, actor) })
+	h.storeAnswer(c, r, seal, made)
 	return made.send(c.Response().Writer)
 }
 
-func usableIdempotencyKey(s string) bool {
+func validIdempotencyKey(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' {
 			return false
@@ -88,20 +88,20 @@ func fingerprint(r *http.Request, body []byte) string {
 }
 
 func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency.Reservation, error) {
-	r, err := h.stores.idempotency.Reserve(c.Request().Context(), once, requestLease, keepAnswer)
+	r, err := h.stores.idempotency.Reserve(c.Request().Context(), once, requestLease, answerTTL)
 	switch {
 	case errors.Is(err, idempotency.ErrKeyInUse):
 		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
 	case errors.Is(err, dispatch.ErrUnknown) && len(r.Answer) == 0:
-		h.settle(c, r, nil, nil) // or the key would be in use until the lease ends
+		h.storeAnswer(c, r, nil, nil) // or the key would be in use until the lease ends
 	}
 	return r, err
 }
 
-// settle keeps the answer, or lets the next one try again. The request is answered in any case: whoever sends it again meets
+// storeAnswer keeps the answer, or lets the next one try again. The request is answered in any case: whoever sends it again meets
 // what was made.
-func (h *handler) settle(c echo.Context, r idempotency.Reservation, s *answerSeal, made *answer) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), settleTime)
+func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answerSeal, made *answer) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), storeTimeout)
 	defer cancel()
 	var sealed []byte
 	var err error
@@ -155,20 +155,20 @@ func (a *answer) send(w http.ResponseWriter) error {
 	return err
 }
 
-// keptHeaders are replayed with an answer.
-var keptHeaders = []string{echo.HeaderLocation, "ETag", echo.HeaderContentType}
+// replayedHeaders are replayed with an answer.
+var replayedHeaders = []string{echo.HeaderLocation, "ETag", echo.HeaderContentType}
 
-// record runs next and returns what it answers, which nobody has been sent yet.
-func (h *handler) record(c echo.Context, next echo.HandlerFunc) *answer {
+// capture runs next and returns what it answers, which nobody has been sent yet.
+func (h *handler) capture(c echo.Context, next echo.HandlerFunc) *answer {
 	w := c.Response().Writer
-	held := &heldWriter{ResponseWriter: w, status: http.StatusOK}
+	held := &bufferedWriter{ResponseWriter: w, status: http.StatusOK}
 	c.Response().Writer = held
 	defer func() { c.Response().Writer = w }()
-	if err := h.survive(next, c); err != nil {
+	if err := h.recovered(next, c); err != nil {
 		h.answerError(err, c)
 	}
 	made := &answer{Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
-	for _, name := range keptHeaders {
+	for _, name := range replayedHeaders {
 		if value := c.Response().Header().Get(name); value != "" {
 			made.Header[name] = value
 		}
@@ -176,15 +176,15 @@ func (h *handler) record(c echo.Context, next echo.HandlerFunc) *answer {
 	return made
 }
 
-// heldWriter keeps an answer back.
-type heldWriter struct {
+// bufferedWriter keeps an answer back.
+type bufferedWriter struct {
 	http.ResponseWriter
 	status int
 	body   bytes.Buffer
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *heldWriter) WriteHeader(status int) { w.status = status }
+func (w *bufferedWriter) WriteHeader(status int) { w.status = status }
 
 // Write implements http.ResponseWriter.
-func (w *heldWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
+func (w *bufferedWriter) Write(b []byte) (int, error) { return w.body.Write(b) }

@@ -34,12 +34,12 @@ type attemptView struct {
 func viewAttempt(a dispatch.AttemptRecord) attemptView {
 	return attemptView{
 		ID: a.ID, Round: a.Round, DriverID: a.Driver, Result: a.Result, At: timestamp(a.At), AfterUS: a.After.Microseconds(),
-		Rank: ranked(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
+		Rank: nullableRank(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
 	}
 }
 
 func (h *handler) attempts(c echo.Context, _ string) error {
-	return listRounds(h, c, h.stores.insight.Attempts, viewAttempt)
+	return listByRound(h, c, h.stores.insight.Attempts, viewAttempt)
 }
 
 type contactView struct {
@@ -64,11 +64,11 @@ func viewContact(o dispatch.Offered) contactView {
 }
 
 func (h *handler) dispatchOffers(c echo.Context, _ string) error {
-	return listRounds(h, c, h.stores.insight.Offers, viewContact)
+	return listByRound(h, c, h.stores.insight.Offers, viewContact)
 }
 
-// listRounds answers with a list of what a dispatch has in one round, or in all.
-func listRounds[D, V any](h *handler, c echo.Context,
+// listByRound answers with a list of what a dispatch has in one round, or in all.
+func listByRound[D, V any](h *handler, c echo.Context,
 	list func(context.Context, dispatch.ID, int, dispatch.Page) ([]D, string, error), view func(D) V,
 ) error {
 	id, err := dispatchID(c)

@@ -42,7 +42,7 @@ func (h *handler) createKey(c echo.Context, _ string) error {
 	if role == 0 {
 		return invalidField("role", "must be viewer, dispatcher or admin")
 	}
-	mine, err := h.sessionOf(c)
+	mine, err := h.credentials(c)
 	if err != nil {
 		return err
 	}

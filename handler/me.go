@@ -20,13 +20,13 @@ type profileStore interface {
 func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
 	v, err := h.stores.profiles.Driver(c.Request().Context(), me)
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	return writeJSON(c, 200, viewDriver(v))
 }
 
-// tokenOf makes a good token for a driver that is not there what it is to its bearer: no token.
-func tokenOf(err error) error {
+// unauthenticatedIfGone makes a good token for a driver that is not there what it is to its bearer: no token.
+func unauthenticatedIfGone(err error) error {
 	if errors.Is(err, dispatch.ErrDriverNotFound) {
 		return service.ErrUnauthenticated
 	}
@@ -44,7 +44,7 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 	}
 	v, err := h.stores.profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	h.Streams.DriverChanged(v)
 	return writeJSON(c, 200, viewDriver(v))
@@ -60,13 +60,13 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 		return err
 	}
 	if _, err := h.stores.profiles.Driver(c.Request().Context(), me); err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	items, next, err := h.stores.dispatches.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewHeld))
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewClaimed))
 }
 
 type acceptRequest struct {
@@ -99,9 +99,9 @@ func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
 	if req.Round != nil {
 		tap.Round = *req.Round
 	}
-	won, err := h.Acceptor.Accept(fromApp(c), tap)
+	won, err := h.Acceptor.Accept(withAppVersion(c), tap)
 	if err != nil {
-		return claimError{tokenOf(err)}
+		return claimError{unauthenticatedIfGone(err)}
 	}
 	claim := won.Dispatch.Claim
 	return writeJSON(c, 200, acceptView{
@@ -110,8 +110,8 @@ func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
 	})
 }
 
-// fromApp is the request's context, with what the app calls itself.
-func fromApp(c echo.Context) context.Context {
+// withAppVersion is the request's context, with what the app calls itself.
+func withAppVersion(c echo.Context) context.Context {
 	ctx := c.Request().Context()
 	caller := dispatch.CallerOf(ctx)
 	caller.App = appVersion(c)
@@ -184,7 +184,7 @@ func (h *handler) onDispatch(c echo.Context, do func(ctx context.Context, id dis
 	}
 	view, err := do(c.Request().Context(), id)
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	return writeJSON(c, 200, view)
 }

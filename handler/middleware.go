@@ -22,13 +22,13 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		started := time.Now()
 		id := c.Request().Header.Get(echo.HeaderXRequestID)
-		if !usableRequestID(id) {
+		if !validRequestID(id) {
 			id = newRequestID()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
 		c.Request().Pattern = c.Path() // for whoever is around the router
-		h.partWhenDraining(c)
-		if err := h.survive(next, c); err != nil {
+		h.closeWhenDraining(c)
+		if err := h.recovered(next, c); err != nil {
 			c.Error(err)
 		}
 		took := time.Since(started)
@@ -45,7 +45,7 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-func (h *handler) survive(next echo.HandlerFunc, c echo.Context) (err error) {
+func (h *handler) recovered(next echo.HandlerFunc, c echo.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -56,7 +56,7 @@ func (h *handler) survive(next echo.HandlerFunc, c echo.Context) (err error) {
 
 const maxRequestID = 128
 
-func usableRequestID(id string) bool {
+func validRequestID(id string) bool {
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] > '~' {
 			return false
@@ -70,17 +70,17 @@ func newRequestID() string { return strconv.FormatUint(rand.Uint64(), 36) }
 
 func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
-// partWhenDraining has the client open its next connection, which another instance gets: a connection that is kept until
+// closeWhenDraining has the client open its next connection, which another instance gets: a connection that is kept until
 // the server closes it may be closed just when a request is on its way.
-func (h *handler) partWhenDraining(c echo.Context) {
+func (h *handler) closeWhenDraining(c echo.Context) {
 	if h.Draining() {
 		c.Response().Header().Set(echo.HeaderConnection, "close")
 	}
 }
 
-// guard gives each answer the headers that keep a browser from making something else of it. A handler that answers with a
+// securityHeaders gives each answer the headers that keep a browser from making something else of it. A handler that answers with a
 // page, or with what may be kept, sets its own.
-func guard(next echo.HandlerFunc) echo.HandlerFunc {
+func securityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()
 		h.Set(echo.HeaderXContentTypeOptions, "nosniff")
@@ -107,8 +107,8 @@ func compressed() echo.MiddlewareFunc {
 	return middleware.GzipWithConfig(middleware.GzipConfig{Level: gzip.BestSpeed, MinLength: 1400})
 }
 
-// takesGzip reports whether a client has said that it can read gzip.
-func takesGzip(accept string) bool {
+// acceptsGzip reports whether a client has said that it can read gzip.
+func acceptsGzip(accept string) bool {
 	for coding := range strings.SplitSeq(accept, ",") {
 		name, quality, weighed := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";q=")
 		if q, err := strconv.ParseFloat(quality, 64); strings.EqualFold(name, "gzip") && (!weighed || err == nil && q > 0) {

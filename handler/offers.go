@@ -23,8 +23,8 @@ func viewOffer(o dispatch.Offered) dispatchView {
 	return v
 }
 
-// viewHeld is a dispatch as who has it sees it.
-func viewHeld(d dispatch.Dispatch) dispatchView {
+// viewClaimed is a dispatch as who has it sees it.
+func viewClaimed(d dispatch.Dispatch) dispatchView {
 	o := dispatch.Offered{Dispatch: d, Contact: dispatch.Contact{Round: d.Round}}
 	if d.Claim != nil {
 		o.Contact.Driver = d.Claim.Driver
@@ -40,7 +40,7 @@ func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
 	}
 	items, next, err := h.Work.Offers(c.Request().Context(), me, p)
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	list := viewList(items, next, h.Now(), viewOffer)
 	etag, err := offersETag(me, list)
@@ -51,7 +51,7 @@ func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
 	header.Set("ETag", etag)
 	header.Set(echo.HeaderCacheControl, "private, no-cache") // kept, and asked for each time
 	header.Add(echo.HeaderVary, echo.HeaderAuthorization)
-	if matches(c.Request().Header.Values("If-None-Match"), etag) {
+	if matchesETag(c.Request().Header.Values("If-None-Match"), etag) {
 		return c.NoContent(304)
 	}
 	return writeJSON(c, 200, list)
@@ -68,7 +68,7 @@ func offersETag(me dispatch.DriverID, list listView[dispatchView]) (string, erro
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:15]) + `"`, nil
 }
 
-func (h *handler) see(c echo.Context, me dispatch.DriverID) error {
+func (h *handler) getOffer(c echo.Context, me dispatch.DriverID) error {
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
 		o, err := h.Work.Offer(ctx, me, id)
 		return viewOffer(o), err
@@ -92,7 +92,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	}
 	d, err := h.Work.See(c.Request().Context(), me, id)
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	round := d.Round
 	if req.Round != nil {
@@ -117,7 +117,7 @@ func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
 		return err
 	}
 	if err := h.Work.Decline(c.Request().Context(), me, id, req.round(), req.ReasonCode); err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	return c.NoContent(204)
 }
@@ -135,7 +135,7 @@ func (h *handler) receipt(c echo.Context, me dispatch.DriverID) error {
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
 		r, err := h.Work.Receipt(ctx, me, id)
 		return receiptView{
-			Outcome: r.Outcome, Round: r.Round, Rank: ranked(r.Rank), BehindMS: milliseconds(r.Behind),
+			Outcome: r.Outcome, Round: r.Round, Rank: nullableRank(r.Rank), BehindMS: milliseconds(r.Behind),
 			DecidedAt: optionalTimestamp(r.DecidedAt),
 		}, err
 	})

@@ -47,11 +47,11 @@ func serveFile(c echo.Context, f asset.File) error {
 	header.Set("ETag", f.Tag)
 	header.Set(echo.HeaderCacheControl, "no-cache")
 	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
-	if matches(c.Request().Header.Values("If-None-Match"), f.Tag) {
+	if matchesETag(c.Request().Header.Values("If-None-Match"), f.Tag) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	body := f.Body
-	if takesGzip(c.Request().Header.Get(echo.HeaderAcceptEncoding)) {
+	if acceptsGzip(c.Request().Header.Get(echo.HeaderAcceptEncoding)) {
 		header.Set(echo.HeaderContentEncoding, "gzip")
 		body = f.Gzip
 	}
@@ -81,8 +81,8 @@ func docs(e *echo.Echo, version string) {
 	get(e, "/docs/:file", func(c echo.Context) error { return servePage(c, page, c.Param("file"), openapi.PagePolicy) })
 }
 
-// matches reports whether If-None-Match names the ETag, or with * any. No ETag of ours has a comma in it.
-func matches(headers []string, etag string) bool {
+// matchesETag reports whether If-None-Match names the ETag, or with * any. No ETag of ours has a comma in it.
+func matchesETag(headers []string, etag string) bool {
 	for _, header := range headers {
 		for candidate := range strings.SplitSeq(header, ",") {
 			candidate = strings.TrimSpace(candidate)

@@ -26,9 +26,9 @@ const (
 	maxBulkBody = 1 << 20
 )
 
-// strictly is how requests are decoded: names count by case and once, and there are none but ours. Where it is not
+// strictJSON is how requests are decoded: names count by case and once, and there are none but ours. Where it is not
 // well-formed JSON in UTF-8, it is refused as a whole.
-var strictly = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false),
+var strictJSON = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false),
 	jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false))
 
 // read decodes the body into v, strictly, and validates it. An empty body reads as {}.
@@ -43,7 +43,7 @@ func read[T any](c echo.Context, limit int64) (T, error) {
 		return v, fmt.Errorf("%w: want a JSON object", errMalformed)
 	}
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &v, strictly); err != nil {
+		if err := json.Unmarshal(body, &v, strictJSON); err != nil {
 			return v, decodeError(err)
 		}
 	}
@@ -61,17 +61,17 @@ func decodeError(err error) error {
 		return fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
 	case errors.Is(err, json.ErrUnknownName):
 		errors.As(err, &wrong)
-		return invalidField(fieldAt(wrong.JSONPointer), "is not a field of this request")
+		return invalidField(fieldPath(wrong.JSONPointer), "is not a field of this request")
 	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
-		return invalidField(fieldAt(syntax.JSONPointer), "is there twice")
+		return invalidField(fieldPath(syntax.JSONPointer), "is there twice")
 	case errors.As(err, &wrong) && wrong.JSONPointer != "":
-		return invalidField(fieldAt(wrong.JSONPointer), wrongKind(wrong))
+		return invalidField(fieldPath(wrong.JSONPointer), typeMessage(wrong))
 	}
 	return fmt.Errorf("%w: want a JSON object in UTF-8", errMalformed)
 }
 
-// fieldAt names a field as validation does: drivers[2].name.
-func fieldAt(p jsontext.Pointer) string {
+// fieldPath names a field as validation does: drivers[2].name.
+func fieldPath(p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {
 		if _, err := strconv.Atoi(token); err == nil {
@@ -86,7 +86,7 @@ func fieldAt(p jsontext.Pointer) string {
 	return b.String()
 }
 
-func wrongKind(wrong *json.SemanticError) string {
+func typeMessage(wrong *json.SemanticError) string {
 	switch {
 	case wrong.JSONKind == jsontext.KindString && wrong.GoType == reflect.TypeFor[time.Time]():
 		return "must be a time like 2026-11-21T09:00:00Z"
@@ -130,10 +130,10 @@ func newValidation() *validator.Validate {
 	return v
 }
 
-func validate(v any) error { return explain(validation.Struct(v)) }
+func validate(v any) error { return asValidationError(validation.Struct(v)) }
 
-// explain turns what a validation found into errInvalid with what is wrong.
-func explain(err error) error {
+// asValidationError turns what a validation found into errInvalid with what is wrong.
+func asValidationError(err error) error {
 	var failed validator.ValidationErrors
 	if !errors.As(err, &failed) {
 		return err
@@ -151,7 +151,7 @@ func message(f validator.FieldError) string {
 	case "required":
 		return "is required"
 	case "required_with":
-		return "is required with " + snake(f.Param())
+		return "is required with " + snakeCase(f.Param())
 	case "min", "gte":
 		return "must be at least " + f.Param() + unit(f)
 	case "max", "lte":
@@ -159,7 +159,7 @@ func message(f validator.FieldError) string {
 	case "gt":
 		return "must be more than " + f.Param()
 	case "gtfield":
-		return "must be after " + snake(f.Param())
+		return "must be after " + snakeCase(f.Param())
 	case "e164":
 		return "must be a phone number like +821012345678"
 	case "iso4217":
@@ -182,7 +182,7 @@ func unit(f validator.FieldError) string {
 	return ""
 }
 
-func snake(field string) string {
+func snakeCase(field string) string {
 	var b strings.Builder
 	for i, r := range field {
 		if unicode.IsUpper(r) && i > 0 {
@@ -208,8 +208,8 @@ func version(c echo.Context) (int, error) {
 	return n, nil
 }
 
-// graphic reports whether s is printable ASCII without spaces.
-func graphic(s string) bool {
+// isGraphic reports whether s is printable ASCII without spaces.
+func isGraphic(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {
 			return false
@@ -218,14 +218,14 @@ func graphic(s string) bool {
 	return true
 }
 
-// edited is a field of a PATCH: one that is not given stays as it is, and null clears one that need not be there.
-type edited[T any] struct {
+// patchField is a field of a PATCH: one that is not given stays as it is, and null clears one that need not be there.
+type patchField[T any] struct {
 	given, null bool
 	value       T
 }
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom, as strictly as what it is part of is read.
-func (e *edited[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+func (e *patchField[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	e.given = true
 	if dec.PeekKind() == jsontext.KindNull {
 		e.null = true
@@ -235,14 +235,14 @@ func (e *edited[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 }
 
 // set puts the field where it is given; null is nothing.
-func (e *edited[T]) set(to *T) {
+func (e *patchField[T]) set(to *T) {
 	if e.given {
 		*to = e.value
 	}
 }
 
 // setOptional puts the field where it is given; null is nil.
-func (e *edited[T]) setOptional(to **T) {
+func (e *patchField[T]) setOptional(to **T) {
 	switch {
 	case e.null:
 		*to = nil

@@ -117,7 +117,7 @@ type handler struct {
 	// redisState is ok or degraded, "" where no Redis is configured.
 	redisState func() string
 	sessions   *sessions
-	searches   *searches
+	searches   *searchQueue
 }
 
 // stores are the database, for each part of the API what that part uses.
@@ -142,13 +142,13 @@ func New(api API) *echo.Echo {
 	s := api.Store
 	h := &handler{
 		API: api, stores: stores{s, s, s, s, s, s, s, s, s, s, s}, redisState: redisState(api.RedisDegraded),
-		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearches(),
+		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearchQueue(),
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = h.answerError
-	e.Use(guard, h.observe)
+	e.Use(securityHeaders, h.observe)
 
 	get(e, "/livez", livez)
 	get(e, "/readyz", h.readyz)
@@ -159,7 +159,7 @@ func New(api API) *echo.Echo {
 
 	e.GET("/v1/sign-in", signInOptions(api.Firebase))
 	e.POST("/v1/session", h.signIn)
-	e.GET("/v1/session", h.session)
+	e.GET("/v1/session", h.getSession)
 	e.DELETE("/v1/session", h.signOut)
 
 	v1 := e.Group("/v1")
@@ -171,7 +171,7 @@ func New(api API) *echo.Echo {
 	v1.GET("/me/dispatches", h.asDriver(h.myDispatches))
 	v1.GET("/me/dispatches/:id/claim", h.asDriver(h.receipt))
 	v1.GET("/stream", h.asDriver(h.driverStream))
-	v1.GET("/dispatches/:id", h.asDriver(h.see))
+	v1.GET("/dispatches/:id", h.asDriver(h.getOffer))
 	v1.POST("/dispatches/:id/accept", h.asDriver(h.accept))
 	v1.POST("/dispatches/:id/seen", h.asDriver(h.seen))
 	v1.POST("/dispatches/:id/decline", h.asDriver(h.decline))

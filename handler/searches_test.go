@@ -161,13 +161,13 @@ func (h *held) refusals() int {
 
 // TestSearchesForget whom nothing is under way of.
 func TestSearchesForget(t *testing.T) {
-	s := newSearches()
+	s := newSearchQueue()
 	for _, caller := range []string{"a", "b", "a"} {
-		own := s.enter(caller)
+		own := s.acquire(caller)
 		if own == nil || len(s.of) != 1 {
 			t.Fatalf("%v, %d", own, len(s.of))
 		}
-		s.leave(caller, own)
+		s.release(caller, own)
 	}
 	if len(s.of) != 0 {
 		t.Errorf("%d left", len(s.of))

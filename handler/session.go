@@ -22,7 +22,7 @@ const (
 	// tlsCookie is its name over TLS. A browser takes a cookie of that prefix from this very host only, over TLS: a sibling
 	// subdomain can neither sign somebody in with a session of its own nor put a second cookie beside ours.
 	tlsCookie      = "__Host-" + sessionCookie
-	sessionTime    = 12 * time.Hour
+	sessionTTL     = 12 * time.Hour
 	sessionPurpose = "firsttap session"
 )
 
@@ -42,9 +42,9 @@ type session struct {
 // is stored: a session ends with its time, or at once with its key. Whoever knows the secret can make a session of a key
 // they have, and nothing else.
 type sessions struct {
-	cipher cipher.AEAD
-	older  []cipher.AEAD // open what was sealed under a previous secret
-	cross  *http.CrossOriginProtection
+	cipher      cipher.AEAD
+	previous    []cipher.AEAD // open what was sealed under a previous secret
+	crossOrigin *http.CrossOriginProtection
 }
 
 // newSessions takes the secret that all instances share, and those that it was before, under which no session is made any
@@ -53,9 +53,9 @@ func newSessions(secret []byte, previous ...[]byte) *sessions {
 	if len(secret) == 0 {
 		secret = []byte(rand.Text()) // or everybody could read them
 	}
-	s := &sessions{cipher: newCipher(secret, nil, sessionPurpose), cross: http.NewCrossOriginProtection()}
+	s := &sessions{cipher: newCipher(secret, nil, sessionPurpose), crossOrigin: http.NewCrossOriginProtection()}
 	for _, p := range previous {
-		s.older = append(s.older, newCipher(p, nil, sessionPurpose))
+		s.previous = append(s.previous, newCipher(p, nil, sessionPurpose))
 	}
 	return s
 }
@@ -77,8 +77,8 @@ func (s *sessions) open(value string) (session, error) {
 		return session{}, err
 	}
 	raw, err := s.cipher.Open(nil, nil, sealed, nil)
-	for i := 0; err != nil && i < len(s.older); i++ {
-		raw, err = s.older[i].Open(nil, nil, sealed, nil)
+	for i := 0; err != nil && i < len(s.previous); i++ {
+		raw, err = s.previous[i].Open(nil, nil, sealed, nil)
 	}
 	if err != nil {
 		return session{}, err
@@ -90,9 +90,9 @@ func (s *sessions) open(value string) (session, error) {
 	return session{key: string(raw[head:]), until: time.UnixMilli(int64(binary.BigEndian.Uint64(raw)))}, nil
 }
 
-// of returns the session that a request's cookie brings. ErrUnauthenticated where there is none or it is over, errCrossSite
+// fromRequest returns the session that a request's cookie brings. ErrUnauthenticated where there is none or it is over, errCrossSite
 // where another site's page sends it. The cookie of the other name, and who has set it, do not matter.
-func (s *sessions) of(c echo.Context, now time.Time) (session, error) {
+func (s *sessions) fromRequest(c echo.Context, now time.Time) (session, error) {
 	r := c.Request()
 	cookies := r.CookiesNamed(cookieName(c))
 	if len(cookies) != 1 {
@@ -112,19 +112,19 @@ func (s *sessions) of(c echo.Context, now time.Time) (session, error) {
 // A sibling's page is another's, although it is of the same site, so that the cookie comes along.
 func (s *sessions) sameOrigin(r *http.Request) error {
 	change := http.Request{Method: http.MethodPost, URL: r.URL, Host: r.Host, Header: r.Header}
-	if err := s.cross.Check(&change); err != nil {
+	if err := s.crossOrigin.Check(&change); err != nil {
 		return fmt.Errorf("%w: %w", errCrossSite, err)
 	}
 	return nil
 }
 
-// sessionOf returns what a request is made with: the key in its header, or else that of its cookie.
-func (h *handler) sessionOf(c echo.Context) (session, error) {
+// credentials returns what a request is made with: the key in its header, or else that of its cookie.
+func (h *handler) credentials(c echo.Context) (session, error) {
 	if len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0 {
 		key, err := bearer(c)
 		return session{key: key}, err
 	}
-	return h.sessions.of(c, h.Now())
+	return h.sessions.fromRequest(c, h.Now())
 }
 
 type signInRequest struct {
@@ -156,7 +156,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := h.holder(c, req.Key, service.DoorSession)
+	key, err := h.authenticateKey(c, req.Key, service.DoorSession)
 	if errors.Is(err, service.ErrUnauthenticated) {
 		return fmt.Errorf("%w: %w", errUnknownKey, err)
 	}
@@ -166,22 +166,22 @@ func (h *handler) signIn(c echo.Context) error {
 	if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 		return err
 	}
-	err = h.stores.signIns.NoteSignIn(calledBy(c, key.ID), key.ID, address(c))
+	err = h.stores.signIns.NoteSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
 	if errors.Is(err, dispatch.ErrKeyNotFound) { // it was revoked after it was looked up
 		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)
 	}
 	if err != nil {
 		return err
 	}
-	h.SignIns.Done(service.DoorSession, address(c), service.SignInOK)
-	made := session{key: req.Key, until: h.Now().Add(sessionTime).Truncate(time.Millisecond)}
-	h.setSession(c, h.sessions.seal(made), int(sessionTime/time.Second))
+	h.SignIns.Done(service.DoorSession, clientNetwork(c), service.SignInOK)
+	made := session{key: req.Key, until: h.Now().Add(sessionTTL).Truncate(time.Millisecond)}
+	h.setSessionCookie(c, h.sessions.seal(made), int(sessionTTL/time.Second))
 	return writeJSON(c, 200, viewSession(key, made))
 }
 
-// session says who the caller is.
-func (h *handler) session(c echo.Context) error {
-	key, with, err := h.admin(c)
+// getSession says who the caller is.
+func (h *handler) getSession(c echo.Context) error {
+	key, with, err := h.authenticateAdmin(c)
 	if err != nil {
 		return err
 	}
@@ -194,11 +194,11 @@ func (h *handler) signOut(c echo.Context) error {
 	if err := h.sessions.sameOrigin(c.Request()); err != nil {
 		return err
 	}
-	h.setSession(c, "", -1)
+	h.setSessionCookie(c, "", -1)
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (h *handler) setSession(c echo.Context, value string, seconds int) {
+func (h *handler) setSessionCookie(c echo.Context, value string, seconds int) {
 	cookie := http.Cookie{
 		Name: cookieName(c), Value: value, Path: "/v1", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}

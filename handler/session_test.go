@@ -202,11 +202,11 @@ func TestStreamOfASession(t *testing.T) {
 			t.Errorf("%s %s, want %s", name, text, want)
 		}
 	}
-	l.ahead.Add(int64(askAgain))
+	l.ahead.Add(int64(recheckInterval))
 	l.tells(dispatch.EventOpened, "")
 	tell(revoked, "end")
 	tell(timed, string(dispatch.EventOpened))
-	l.ahead.Add(int64(sessionTime))
+	l.ahead.Add(int64(sessionTTL))
 	l.tells(dispatch.EventOpened, "")
 	tell(timed, "end")
 }

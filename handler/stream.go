@@ -18,7 +18,7 @@ func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
 	load := func(ctx context.Context) (dispatch.Driver, error) { return h.stores.profiles.Driver(ctx, me) }
 	s, err := h.Streams.Driver(c.Request().Context(), me, lastEventID(c), load)
 	if err != nil {
-		return noStream(tokenOf(err))
+		return streamError(unauthenticatedIfGone(err))
 	}
 	return h.serveStream(c, s, func(ctx context.Context) error {
 		token, err := bearer(c)
@@ -32,10 +32,10 @@ func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
 func (h *handler) adminStream(c echo.Context, actor string) error {
 	s, err := h.Streams.Admin(c.Request().Context(), actor, lastEventID(c))
 	if err != nil {
-		return noStream(err)
+		return streamError(err)
 	}
 	return h.serveStream(c, s, func(ctx context.Context) error {
-		with, err := h.sessionOf(c)
+		with, err := h.credentials(c)
 		if err == nil {
 			_, err = h.Keys.Holder(ctx, with.key, nil)
 		}
@@ -45,19 +45,19 @@ func (h *handler) adminStream(c echo.Context, actor string) error {
 
 func lastEventID(c echo.Context) string { return c.Request().Header.Get("Last-Event-ID") }
 
-func noStream(err error) error {
+func streamError(err error) error {
 	if errors.Is(err, stream.ErrFull) || errors.Is(err, stream.ErrClosed) {
 		return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
 	}
 	return err
 }
 
-// writePatience is how long a client may take nothing before it is cut.
-const writePatience = 10 * time.Second
+// writeTimeout is how long a client may take nothing before it is cut.
+const writeTimeout = 10 * time.Second
 
-// askAgain is how often a stream asks, before it writes, whether its client is still welcome. It writes every 15 s at least,
+// recheckInterval is how often a stream asks, before it writes, whether its client is still welcome. It writes every 15 s at least,
 // so the stream of one who is turned out ends by then, and tells nothing that happens more than this much later.
-const askAgain = 5 * time.Second
+const recheckInterval = 5 * time.Second
 
 // serveStream writes the stream until it ends, or until welcome refuses its client. It goes by deadlines of its own, as the
 // server's is for answers that end.
@@ -72,13 +72,13 @@ func (h *handler) serveStream(c echo.Context, s *stream.Stream, welcome func(con
 	header.Set("Connection", "close")     // whose deadlines are no longer the server's
 	asked := h.Now()
 	_ = s.Serve(ctx, func(frames [][]byte) error {
-		if now := h.Now(); now.Sub(asked) >= askAgain {
+		if now := h.Now(); now.Sub(asked) >= recheckInterval {
 			asked = now
 			if err := welcome(ctx); errors.Is(err, service.ErrUnauthenticated) {
 				return err // whom nobody can tell about stays
 			}
 		}
-		if err := conn.SetWriteDeadline(time.Now().Add(writePatience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
 		if !c.Response().Committed {

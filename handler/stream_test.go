@@ -247,7 +247,7 @@ func TestStreamOfOneTurnedOut(t *testing.T) {
 	}
 	opened := string(dispatch.EventOpened)
 	all(map[*open]string{admin: opened, turnedOut: opened, driver: opened}) // nobody has asked yet
-	l.ahead.Add(int64(askAgain))
+	l.ahead.Add(int64(recheckInterval))
 	all(map[*open]string{admin: opened, turnedOut: "end", driver: opened})
 	l.ahead.Add(int64(service.TokenTTL))
 	all(map[*open]string{admin: opened, driver: "end"})

@@ -130,8 +130,8 @@ func writeJSON(c echo.Context, status int, v any) error {
 	return err
 }
 
-// ranked is null for nobody's rank.
-func ranked(rank int) *int {
+// nullableRank is null for nobody's rank.
+func nullableRank(rank int) *int {
 	if rank == 0 {
 		return nil
 	}

@@ -180,8 +180,8 @@ mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 " "" ./limit 'TestFirstTapsWaitForNobody|TestThreeInstances'
 mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.since)" "return !issued.Before(v.since)" ./firebase TestRefusedWithinAMinute
 mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.since)" "return !v.gone" ./firebase TestSignedOutSince
-mutant "who is turned out hears on" handler/stream.go ">= askAgain" ">= 1000*askAgain" ./handler TestStreamOfOneTurnedOut
-mutant "another origin's page works in a session" handler/session.go "s.cross.Check(&change); err != nil" "s.cross.Check(&change); err != nil && false" ./handler TestCrossSite
+mutant "who is turned out hears on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfOneTurnedOut
+mutant "another origin's page works in a session" handler/session.go "s.crossOrigin.Check(&change); err != nil" "s.cross.Check(&change); err != nil && false" ./handler TestCrossSite
 mutant "a session without an end" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'
 mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
