@@ -17,7 +17,7 @@ import (
 	"firsttap/service"
 )
 
-// asDriver lets a driver's token in, within the driver's rate.
+// asDriver authenticates a driver's token and applies the driver's rate limit.
 func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		token, err := bearer(c)
@@ -36,7 +36,7 @@ func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error
 	}
 }
 
-// asAdmin lets an admin's key in that has at least the role, within the key's rate.
+// asAdmin authenticates an admin's key, requires at least the role, and applies the key's rate limit.
 func (h *handler) asAdmin(role dispatch.Role, next func(c echo.Context, actor string) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		key, with, err := h.authenticateAdmin(c)
@@ -51,7 +51,7 @@ func (h *handler) asAdmin(role dispatch.Role, next func(c echo.Context, actor st
 	}
 }
 
-// authenticateAdmin returns whose key a request is made with, and how it came.
+// authenticateAdmin returns the key that the request is made with, and the session that carried it.
 func (h *handler) authenticateAdmin(c echo.Context) (dispatch.Key, session, error) {
 	with, err := h.credentials(c)
 	if err != nil {
@@ -71,7 +71,7 @@ func withCaller(c echo.Context, actor string) context.Context {
 func bearer(c echo.Context) (string, error) {
 	headers := c.Request().Header.Values(echo.HeaderAuthorization)
 	if len(headers) != 1 {
-		return "", service.ErrUnauthenticated // of two, a proxy may have looked at the other
+		return "", service.ErrUnauthenticated // with two headers, a proxy may have checked the other one
 	}
 	scheme, token, ok := strings.Cut(headers[0], " ")
 	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -80,7 +80,8 @@ func bearer(c echo.Context) (string, error) {
 	return token, nil
 }
 
-// authenticateKey returns whose key it is. A stranger is let look within what strangers may do from that address.
+// authenticateKey returns the key with this secret. An unknown secret is looked up in the database only within the limits on
+// failed sign-ins from the client's network.
 func (h *handler) authenticateKey(c echo.Context, key string, door service.Door) (dispatch.Key, error) {
 	from := clientNetwork(c)
 	var wait time.Duration
@@ -92,7 +93,7 @@ func (h *handler) authenticateKey(c echo.Context, key string, door service.Door)
 	switch {
 	case errors.Is(err, service.ErrUnauthenticated):
 		if !entered {
-			h.SignIns.Enter(door, from) // a key that was in force until now
+			h.SignIns.Enter(door, from) // the key was valid until now, so its lookup was not counted
 		}
 		h.SignIns.Done(door, from, service.SignInFailed)
 	case errors.Is(err, service.ErrTooManyFailures):
@@ -104,8 +105,8 @@ func (h *handler) authenticateKey(c echo.Context, key string, door service.Door)
 	return found, err
 }
 
-// rejectToken is what to tell whose token proves nothing: at the limit no longer that it does. A token that has ended is none
-// that somebody tries, and many have one at once who wake up in the morning.
+// rejectToken returns the error for a token that was refused with err, and counts the failure. Above the limit it does not say
+// that the token is wrong. An expired token is not counted: nobody guesses one, and in the morning many drivers send one at once.
 func (h *handler) rejectToken(c echo.Context, err error) error {
 	if !errors.Is(err, service.ErrUnauthenticated) || errors.Is(err, service.ErrTokenOver) {
 		return err
@@ -119,8 +120,8 @@ func (h *handler) rejectToken(c echo.Context, err error) error {
 	return err
 }
 
-// clientNetwork is where the connection comes from: a proxy's, where there is one. Of IPv6 it is the network, within which a host
-// may have any address.
+// clientNetwork returns the IPv4 address or the IPv6 /64 network that the connection comes from, which is the proxy's behind a
+// proxy. An IPv6 host can take any address of its network.
 func clientNetwork(c echo.Context) string {
 	ip, err := netip.ParseAddr(c.RealIP())
 	switch {
@@ -140,13 +141,13 @@ func allow(c echo.Context, l *limit.Limiter, caller string, now time.Time) error
 	return rateLimited(c, wait)
 }
 
-// rateLimited says when to try again.
+// rateLimited sets Retry-After and returns errRateLimited.
 func rateLimited(c echo.Context, wait time.Duration) error {
 	c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds(wait))
 	return errRateLimited
 }
 
-// retryAfterSeconds is a wait as Retry-After has it.
+// retryAfterSeconds formats a wait for Retry-After: whole seconds, at least one.
 func retryAfterSeconds(wait time.Duration) string {
 	return strconv.Itoa(max(1, int(math.Ceil(wait.Seconds()))))
 }

@@ -38,13 +38,13 @@ func (r *deviceRequest) check() error {
 
 const maxInstallationID = 128
 
-// installationID is the one in the path, which the app has chosen.
+// installationID returns the installation's id in the path, which the app chose.
 func installationID(c echo.Context) (string, error) {
 	id := c.Param("installation_id")
-	if strings.Contains(id, "/") { // the router takes what is left of the path
+	if strings.Contains(id, "/") { // the router puts the rest of the path into the parameter
 		return "", echo.ErrNotFound
 	}
-	if c.Request().URL.RawPath != "" { // the route was found in the path as it was sent
+	if c.Request().URL.RawPath != "" { // the router matched the escaped path
 		var err error
 		if id, err = url.PathUnescape(id); err != nil {
 			id = ""
@@ -56,7 +56,7 @@ func installationID(c echo.Context) (string, error) {
 	return id, nil
 }
 
-// deviceView leaves out the push token: whoever has it can be pushed to.
+// deviceView does not contain the push token, which allows sending to the device.
 type deviceView struct {
 	InstallationID string            `json:"installation_id"`
 	Platform       dispatch.Platform `json:"platform"`

@@ -21,11 +21,11 @@ const (
 	idempotencyKey     = "Idempotency-Key"
 	idempotentReplayed = "Idempotent-Replayed"
 	maxIdempotencyKey  = 255
-	// requestLease is longer than any request with a key may take, which is requestTime. Whoever dies keeps the key for
-	// that long.
+	// requestLease is longer than requestTimeout. If an instance crashes during a request, the key stays in use until the lease
+	// expires.
 	requestLease   = time.Minute
 	requestTimeout = 45 * time.Second
-	// storeTimeout is what keeping an answer may take, also when the client has hung up meanwhile.
+	// storeTimeout bounds storing an answer, which goes on if the client disconnects.
 	storeTimeout = 5 * time.Second
 	answerTTL    = 24 * time.Hour
 )
@@ -36,9 +36,9 @@ type idempotencyStore interface {
 	Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error
 }
 
-// idempotent runs next, and a request with an Idempotency-Key once: the same one again gets the answer of the first, and one that
-// an instance has left half done is done again with the seed of the first, so that nothing is made twice. secret is
-// the caller's. A request without a key is none of its business.
+// idempotent runs next. For a POST with an Idempotency-Key it runs next once and replays the answer to repeated requests. If an
+// instance crashed during the request, next runs again with the seed of the first attempt, so that it creates nothing twice.
+// The caller's secret encrypts the stored answer.
 func (h *handler) idempotent(c echo.Context, actor, secret string, next func(c echo.Context, actor string) error) error {
 	keys := c.Request().Header.Values(idempotencyKey)
 	if c.Request().Method != http.MethodPost || len(keys) == 0 {
@@ -69,12 +69,7 @@ func (h *handler) idempotent(c echo.Context, actor, secret string, next func(c e
 }
 
 func validIdempotencyKey(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return s != "" && len(s) <= maxIdempotencyKey
+	return s != "" && len(s) <= maxIdempotencyKey && isPrintable(s)
 }
 
 func digest(s string) string {
@@ -82,7 +77,7 @@ func digest(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// fingerprint is of all that makes two requests the same.
+// fingerprint identifies a request: its method, path and body.
 func fingerprint(r *http.Request, body []byte) string {
 	return digest(fmt.Sprintf("%s %s\n%s", r.Method, r.URL.EscapedPath(), body))
 }
@@ -93,13 +88,13 @@ func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency
 	case errors.Is(err, idempotency.ErrKeyInUse):
 		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
 	case errors.Is(err, dispatch.ErrUnknown) && len(r.Answer) == 0:
-		h.storeAnswer(c, r, nil, nil) // or the key would be in use until the lease ends
+		h.storeAnswer(c, r, nil, nil) // otherwise the key stays in use until the lease expires
 	}
 	return r, err
 }
 
-// storeAnswer keeps the answer, or lets the next one try again. The request is answered in any case: whoever sends it again meets
-// what was made.
+// storeAnswer stores a final answer, or releases the key so that the request can be repeated. If it fails, the client gets the
+// answer all the same, and a repeated request finds what this one created.
 func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answerSeal, made *answer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), storeTimeout)
 	defer cancel()
@@ -112,14 +107,14 @@ func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answ
 		err = h.stores.idempotency.Settle(ctx, r, sealed)
 	}
 	if err != nil {
-		h.Log.Warn("the answer to an Idempotency-Key was not kept", "request_id", requestID(c), "error", err)
+		h.Log.Warn("answer to an Idempotency-Key not stored; a repeated request will run again when the lease expires", "request_id", requestID(c), "error", err)
 	}
 }
 
 func replay(c echo.Context, s *answerSeal, sealed []byte) error {
 	made, err := s.open(sealed)
 	if err != nil {
-		return fmt.Errorf("%w: the caller's secret is another by now", idempotency.ErrKeyReused)
+		return fmt.Errorf("%w: the caller's secret has changed", idempotency.ErrKeyReused)
 	}
 	for name, value := range made.Header {
 		c.Response().Header().Set(name, value)
@@ -130,15 +125,15 @@ func replay(c echo.Context, s *answerSeal, sealed []byte) error {
 	return err
 }
 
-// answer is what was answered to a request.
+// answer is a recorded response.
 type answer struct {
 	Status int
 	Header map[string]string
 	Body   []byte
 }
 
-// final reports whether the answer is kept: it is about the request, and neither about who may send it nor about us. One
-// about If-Match is not: the same request with a fresh version is the one that the client was told to send.
+// final reports whether the answer depends on the request only, and is stored. Answers about the caller's rights or about the
+// state of the service are not final, nor are those about If-Match: the client is asked to repeat the request with a new version.
 func (a *answer) final() bool {
 	switch a.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
@@ -148,17 +143,16 @@ func (a *answer) final() bool {
 	return a.Status < 500
 }
 
-// send answers the request.
 func (a *answer) send(w http.ResponseWriter) error {
 	w.WriteHeader(a.Status)
 	_, err := w.Write(a.Body)
 	return err
 }
 
-// replayedHeaders are replayed with an answer.
+// replayedHeaders are stored with an answer.
 var replayedHeaders = []string{echo.HeaderLocation, "ETag", echo.HeaderContentType}
 
-// capture runs next and returns what it answers, which nobody has been sent yet.
+// capture runs next and returns its answer without sending it.
 func (h *handler) capture(c echo.Context, next echo.HandlerFunc) *answer {
 	w := c.Response().Writer
 	held := &bufferedWriter{ResponseWriter: w, status: http.StatusOK}
@@ -176,7 +170,7 @@ func (h *handler) capture(c echo.Context, next echo.HandlerFunc) *answer {
 	return made
 }
 
-// bufferedWriter keeps an answer back.
+// bufferedWriter records an answer instead of sending it.
 type bufferedWriter struct {
 	http.ResponseWriter
 	status int

@@ -252,7 +252,7 @@ func TestAnAnswerThatCannotBeKept(t *testing.T) {
 	p.exec("CREATE TRIGGER broken BEFORE UPDATE ON idempotency_keys BEGIN SELECT RAISE(ABORT, 'no'); END")
 	body := order(1)
 	first := w.post("/v1/admin/dispatches", body, "k")
-	if first.status != 201 || !strings.Contains(w.log.String(), "was not kept") {
+	if first.status != 201 || !strings.Contains(w.log.String(), "not stored") {
 		t.Errorf("%d %s, and the log says %s", first.status, first.raw, w.log)
 	}
 	w.refused("at once", w.post("/v1/admin/dispatches", body, "k"), 409, "IDEMPOTENCY_KEY_IN_USE")

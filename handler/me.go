@@ -11,7 +11,7 @@ import (
 	"firsttap/service"
 )
 
-// profileStore stores what drivers read and change of themselves.
+// profileStore stores drivers' own profiles.
 type profileStore interface {
 	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
 	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
@@ -25,7 +25,8 @@ func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
 	return writeJSON(c, 200, viewDriver(v))
 }
 
-// unauthenticatedIfGone makes a good token for a driver that is not there what it is to its bearer: no token.
+// unauthenticatedIfGone turns ErrDriverNotFound into ErrUnauthenticated: a valid token of a driver that does not exist is not
+// accepted.
 func unauthenticatedIfGone(err error) error {
 	if errors.Is(err, dispatch.ErrDriverNotFound) {
 		return service.ErrUnauthenticated
@@ -110,7 +111,7 @@ func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
 	})
 }
 
-// withAppVersion is the request's context, with what the app calls itself.
+// withAppVersion returns the request's context, whose caller has the app's version.
 func withAppVersion(c echo.Context) context.Context {
 	ctx := c.Request().Context()
 	caller := dispatch.CallerOf(ctx)
@@ -120,16 +121,11 @@ func withAppVersion(c echo.Context) context.Context {
 
 const maxAppVersion = 64
 
-// appVersion is what the app calls itself. What is not to be written down is left out: nobody loses a race for it.
+// appVersion returns X-App-Version, or "" if it can't be stored: a wrong header must not cost a driver the dispatch.
 func appVersion(c echo.Context) string {
 	v := c.Request().Header.Get("X-App-Version")
-	if len(v) > maxAppVersion || strings.TrimSpace(v) != v {
+	if len(v) > maxAppVersion || strings.TrimSpace(v) != v || !isPrintable(v) {
 		return ""
-	}
-	for i := range len(v) {
-		if v[i] < ' ' || v[i] > '~' {
-			return ""
-		}
 	}
 	return v
 }
@@ -143,7 +139,7 @@ type roundReasonRequest struct {
 	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
 
-// round is 0 for whichever is current.
+// round returns the round of the request, 0 for the current one.
 func (r *roundReasonRequest) round() int {
 	if r.Round == nil {
 		return 0
@@ -176,7 +172,7 @@ func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
 	})
 }
 
-// onDispatch answers 200 with what do returns for the dispatch that the path names.
+// onDispatch calls do with the dispatch's id in the path, and answers 200 with the view that do returns.
 func (h *handler) onDispatch(c echo.Context, do func(ctx context.Context, id dispatch.ID) (any, error)) error {
 	id, err := dispatchID(c)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 )
 
-// observe gives each request an id, survives a panic, and logs: changes at info, failures where they are answered,
-// the rest at debug.
+// observe gives each request an id, turns a panic into an error, and logs the request: successful changes at info, the rest at
+// debug. Failures are logged where they are answered.
 func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		started := time.Now()
@@ -26,7 +26,7 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			id = newRequestID()
 		}
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
-		c.Request().Pattern = c.Path() // for whoever is around the router
+		c.Request().Pattern = c.Path() // for the middleware around the router
 		h.closeWhenDraining(c)
 		if err := h.recovered(next, c); err != nil {
 			c.Error(err)
@@ -57,29 +57,24 @@ func (h *handler) recovered(next echo.HandlerFunc, c echo.Context) (err error) {
 const maxRequestID = 128
 
 func validRequestID(id string) bool {
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return id != "" && len(id) <= maxRequestID
+	return id != "" && len(id) <= maxRequestID && isGraphic(id)
 }
 
-// newRequestID need not be secret, only unlikely to repeat.
+// newRequestID returns an id that is unlikely to repeat. It need not be secret.
 func newRequestID() string { return strconv.FormatUint(rand.Uint64(), 36) }
 
 func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
-// closeWhenDraining has the client open its next connection, which another instance gets: a connection that is kept until
-// the server closes it may be closed just when a request is on its way.
+// closeWhenDraining makes the client open a new connection for its next request, to another instance. A connection that the
+// server closes later may be closed while a request is on its way.
 func (h *handler) closeWhenDraining(c echo.Context) {
 	if h.Draining() {
 		c.Response().Header().Set(echo.HeaderConnection, "close")
 	}
 }
 
-// securityHeaders gives each answer the headers that keep a browser from making something else of it. A handler that answers with a
-// page, or with what may be kept, sets its own.
+// securityHeaders sets the headers that keep a browser from interpreting, embedding or caching an answer. Handlers of pages and
+// of cacheable answers overwrite them.
 func securityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()
@@ -94,20 +89,20 @@ func securityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// overTLS reports whether the client speaks TLS, to a proxy maybe. Whoever lies about it lies to themselves: over plain HTTP
-// browsers heed neither HSTS nor a Secure cookie.
+// overTLS reports whether the client uses TLS, to this server or to a proxy. A client that forges the header gains nothing: over
+// plain HTTP browsers ignore HSTS and Secure cookies.
 func overTLS(c echo.Context) bool {
-	first, _, _ := strings.Cut(c.Request().Header.Get(echo.HeaderXForwardedProto), ",") // the proxy that the client speaks to
+	first, _, _ := strings.Cut(c.Request().Header.Get(echo.HeaderXForwardedProto), ",") // the outermost proxy
 	return c.IsTLS() || strings.EqualFold(strings.TrimSpace(first), "https")
 }
 
-// compressed sends what does not fit into a packet compressed, to who can read that: a page of 200 dispatches is 130 KB. It is
-// for answers that hold no secret beside what the caller can choose, as their length could tell it.
+// compressed compresses answers that do not fit into one packet: a page of 200 dispatches is 130 KB. It must not be used for
+// answers that contain a secret and text of the caller's choice: their length could reveal the secret.
 func compressed() echo.MiddlewareFunc {
 	return middleware.GzipWithConfig(middleware.GzipConfig{Level: gzip.BestSpeed, MinLength: 1400})
 }
 
-// acceptsGzip reports whether a client has said that it can read gzip.
+// acceptsGzip reports whether an Accept-Encoding header allows gzip.
 func acceptsGzip(accept string) bool {
 	for coding := range strings.SplitSeq(accept, ",") {
 		name, quality, weighed := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";q=")

@@ -16,14 +16,14 @@ type seenStore interface {
 	Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
 }
 
-// viewOffer is a dispatch as one driver is offered it.
+// viewOffer returns a dispatch as it is offered to one driver.
 func viewOffer(o dispatch.Offered) dispatchView {
 	v := viewDispatch(o.Dispatch)
 	v.OfferStatus = o.OfferStatus()
 	return v
 }
 
-// viewClaimed is a dispatch as who has it sees it.
+// viewClaimed returns a dispatch as the driver who claimed it sees it.
 func viewClaimed(d dispatch.Dispatch) dispatchView {
 	o := dispatch.Offered{Dispatch: d, Contact: dispatch.Contact{Round: d.Round}}
 	if d.Claim != nil {
@@ -32,7 +32,7 @@ func viewClaimed(d dispatch.Dispatch) dispatchView {
 	return viewOffer(o)
 }
 
-// offers answers 304 to who has the list as it is. Its ETag is of everything in it but server_time.
+// offers lists a driver's offers. It answers 304 if the client has the current list: the ETag covers all but server_time.
 func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
 	p, err := page(c)
 	if err != nil {
@@ -49,7 +49,7 @@ func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
 	}
 	header := c.Response().Header()
 	header.Set("ETag", etag)
-	header.Set(echo.HeaderCacheControl, "private, no-cache") // kept, and asked for each time
+	header.Set(echo.HeaderCacheControl, "private, no-cache") // may be cached, must be revalidated
 	header.Add(echo.HeaderVary, echo.HeaderAuthorization)
 	if matchesETag(c.Request().Header.Values("If-None-Match"), etag) {
 		return c.NoContent(304)
@@ -57,7 +57,7 @@ func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
 	return writeJSON(c, 200, list)
 }
 
-// offersETag is weak: server_time is not in it. The driver is, as what one of them has says nothing to another.
+// offersETag returns a weak ETag of the list without server_time, and of the driver, so that drivers do not share ETags.
 func offersETag(me dispatch.DriverID, list listView[dispatchView]) (string, error) {
 	list.ServerTime = timestamp{}
 	body, err := json.Marshal(list)
@@ -79,8 +79,8 @@ type seenRequest struct {
 	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
 }
 
-// seen takes note that the app has shown an offer. One that is no longer current was seen all the same: the phone
-// may have been without a connection.
+// seen records that the app has shown an offer. It accepts earlier rounds: the phone may have been offline when it showed the
+// offer.
 func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	id, err := dispatchID(c)
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
 	return c.NoContent(204)
 }
 
-// receiptView leaves rank and behind_ms null where they are not known.
+// receiptView has null for a rank and a behind_ms that are not known.
 type receiptView struct {
 	Outcome   dispatch.Outcome `json:"outcome"`
 	Round     int              `json:"round"`

@@ -13,8 +13,8 @@ import (
 	"firsttap/openapi"
 )
 
-// pages serves the backoffice, the driver's phone, and what both need, each folder under a policy of its own. They are open to
-// everybody: what they show comes from the API.
+// pages serves the files of the backoffice, of the driver's page, and of their common assets, each folder with its own
+// Content-Security-Policy. They need no authentication: all data comes from the API.
 func pages(e *echo.Echo, policies map[string]string) {
 	for folder, policy := range policies {
 		files := sync.OnceValues(func() (map[string]asset.File, error) { return console.Files(folder) })
@@ -40,8 +40,8 @@ func servePage(c echo.Context, load func() (map[string]asset.File, error), name,
 	return serveFile(c, f)
 }
 
-// serveFile answers 304 to who has it, and otherwise compressed to who can read that. It is asked for again each time,
-// as the next release may have another.
+// serveFile answers 304 if the client has the file, or else sends it, compressed if the client accepts gzip. Clients revalidate the
+// file each time, as the next release may change it.
 func serveFile(c echo.Context, f asset.File) error {
 	header := c.Response().Header()
 	header.Set("ETag", f.Tag)
@@ -59,8 +59,7 @@ func serveFile(c echo.Context, f asset.File) error {
 	return c.Blob(http.StatusOK, f.Type, body)
 }
 
-// docs serves the OpenAPI document and the page to read it with, to everybody. Both are made when somebody first asks for
-// one.
+// docs serves the OpenAPI document and the page that shows it, without authentication. Both are prepared at the first request.
 func docs(e *echo.Echo, version string) {
 	document := sync.OnceValues(func() (asset.File, error) {
 		document, err := openapi.Document(version)
@@ -81,7 +80,7 @@ func docs(e *echo.Echo, version string) {
 	get(e, "/docs/:file", func(c echo.Context) error { return servePage(c, page, c.Param("file"), openapi.PagePolicy) })
 }
 
-// matchesETag reports whether If-None-Match names the ETag, or with * any. No ETag of ours has a comma in it.
+// matchesETag reports whether an If-None-Match header contains the ETag or *. It assumes that ETags contain no commas.
 func matchesETag(headers []string, etag string) bool {
 	for _, header := range headers {
 		for candidate := range strings.SplitSeq(header, ",") {

@@ -12,7 +12,7 @@ import (
 	"firsttap/idempotency"
 )
 
-// newCipher returns an AEAD whose key is derived from secret and salt, for one purpose only.
+// newCipher returns an AEAD whose key is derived from secret and salt, for this purpose only.
 func newCipher(secret, salt []byte, purpose string) cipher.AEAD {
 	key, err := hkdf.Key(sha256.New, secret, salt, purpose, 32)
 	if err != nil {
@@ -29,8 +29,8 @@ func newCipher(secret, salt []byte, purpose string) cipher.AEAD {
 	return aead
 }
 
-// answerSeal encrypts stored answers, which contain drivers' tokens and admins' keys. Only the caller's secret together with
-// the Idempotency-Key decrypts them, and the database has only hashes of both.
+// answerSeal encrypts stored answers, which can contain drivers' tokens and admins' keys. Decryption takes the caller's secret and
+// the Idempotency-Key; the database has hashes of both only.
 type answerSeal struct {
 	cipher  cipher.AEAD
 	request []byte // additional data: an answer decrypts for its own request only

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// searchesAtOnce is how many searches an instance has under way, of all keys, and how many previews; of one key it is one
-	// of either.
+	// searchesAtOnce is how many searches, and how many previews, an instance runs at once. Each key runs one of either at once.
 	searchesAtOnce = 2
 	// searchesWaiting is how many of a key wait for the one that is under way, and searchPatience for how long: a page that
 	// searches while somebody types does not notice.
@@ -18,25 +17,26 @@ const (
 	searchTimeout   = 2 * time.Second
 )
 
-// searchQueue has what reads whole tables done one at a time for each key. There is nothing in it but what is under way.
+// searchQueue limits the queries that scan whole tables: one at a time for each key, and a few for all keys together.
 type searchQueue struct {
 	mu sync.Mutex
 	of map[string]*callerSearches
-	// texts and previews are the places of all keys. They are apart: who may only read keeps nobody from making a dispatch.
+	// texts and previews are the semaphores for all keys. They are separate, so that searches of viewers don't block previews of
+	// dispatchers.
 	texts, previews chan struct{}
 }
 
-// callerSearches is what a key searches.
+// callerSearches are one key's running and waiting searches.
 type callerSearches struct {
 	turn chan struct{}
-	n    int // who search or wait to
+	n    int // running and waiting
 }
 
 func newSearchQueue() *searchQueue {
 	return &searchQueue{of: map[string]*callerSearches{}, texts: make(chan struct{}, searchesAtOnce), previews: make(chan struct{}, searchesAtOnce)}
 }
 
-// runText calls list, in turn where it searches for text: there is no index for what may stand anywhere.
+// runText calls list, in the queue if it searches for text: no index helps to find text within a column.
 func (s *searchQueue) runText(c echo.Context, caller, text string, list func() error) error {
 	if text == "" {
 		return list()
@@ -44,13 +44,13 @@ func (s *searchQueue) runText(c echo.Context, caller, text string, list func() e
 	return s.run(c, caller, s.texts, list)
 }
 
-// runPreview calls preview in turn.
+// runPreview calls preview in the queue.
 func (s *searchQueue) runPreview(c echo.Context, caller string, preview func() error) error {
 	return s.run(c, caller, s.previews, preview)
 }
 
-// run calls search when it is the caller's turn and there is a place. errRateLimited where there are too many, or it does
-// not come soon.
+// run calls search when the caller has no other search running and the semaphore has room. It returns errRateLimited if too many
+// wait, or after searchTimeout.
 func (s *searchQueue) run(c echo.Context, caller string, places chan struct{}, search func() error) error {
 	own := s.acquire(caller)
 	if own == nil {
@@ -59,7 +59,7 @@ func (s *searchQueue) run(c echo.Context, caller string, places chan struct{}, s
 	defer s.release(caller, own)
 	ctx, cancel := context.WithTimeout(c.Request().Context(), searchTimeout)
 	defer cancel()
-	for _, turn := range []chan struct{}{own.turn, places} { // who waits for their own keeps nobody else waiting
+	for _, turn := range []chan struct{}{own.turn, places} { // in this order: waiting for one's own searches takes no room from other callers
 		select {
 		case turn <- struct{}{}:
 			defer func() { <-turn }()
