@@ -9,14 +9,14 @@ import (
 	"firsttap/dispatch"
 )
 
-// change is one admin's change to the dispatch that the path names, at the version that If-Match names.
+// change is an admin's change to the dispatch in the path, at the version in If-Match.
 type change struct {
 	id      dispatch.ID
 	version int
 	actor   string
 }
 
-// changeDispatch reads the body and answers 200 with the dispatch that do returns.
+// changeDispatch reads the request and answers 200 with the dispatch that do returns.
 func changeDispatch[T any](c echo.Context, actor string, do func(to change, req T) (dispatch.Dispatch, error)) error {
 	id, err := dispatchID(c)
 	if err != nil {
@@ -37,7 +37,7 @@ func changeDispatch[T any](c echo.Context, actor string, do func(to change, req 
 	return writeVersioned(c, 200, d)
 }
 
-// windowError makes what is wrong with a window an error of the field.
+// windowError turns the errors about a window into errors of the field expires_at.
 func windowError(err error) error {
 	switch {
 	case errors.Is(err, dispatch.ErrWindow):
@@ -54,7 +54,7 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 			return d, err
 		}
 		ctx := c.Request().Context()
-		// What the dispatch is at that version, it is when the change is made, or it is not made.
+		// Update refuses any other version: if it makes the change, the dispatch is still as it is read here.
 		if d, err = h.stores.dispatches.Dispatch(ctx, to.id); err != nil {
 			return d, err
 		}
@@ -70,7 +70,6 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 	})
 }
 
-// windowRequest is when a dispatch is to be open.
 type windowRequest struct {
 	OpensAt   *time.Time `json:"opens_at"`
 	ExpiresAt *time.Time `json:"expires_at"`
@@ -142,7 +141,8 @@ func (h *handler) cancelDispatch(c echo.Context, actor string) error {
 	return writeVersioned(c, 200, d)
 }
 
-// assignError is an error that is told to somebody else than the driver: in its own words, not in the table's.
+// assignError marks an error about a driver that is answered to an admin. Its own text is the detail, as the table's addresses the
+// driver.
 type assignError struct{ error }
 
 func (e assignError) Unwrap() error { return e.error }

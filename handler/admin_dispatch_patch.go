@@ -8,7 +8,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// patchRequest changes a dispatch. What is given is what it would be for a new one.
+// patchRequest changes a dispatch. Its fields have the meaning that they have for a new dispatch.
 type patchRequest struct {
 	Region            patchField[string]     `json:"region"`
 	VehicleClass      patchField[string]     `json:"vehicle_class"`
@@ -24,7 +24,7 @@ type patchRequest struct {
 	ExpiresAt         patchField[time.Time]  `json:"expires_at"`
 }
 
-// check refuses null where there must be something.
+// check refuses null for required fields.
 func (p *patchRequest) check() error {
 	invalid := &validationError{}
 	for field, null := range map[string]bool{
@@ -46,7 +46,7 @@ func (p *patchRequest) check() error {
 	return invalid
 }
 
-// applyTo returns the dispatch with what the patch changes, as a request for a new one, which it is checked as.
+// applyTo returns the changed dispatch as a request for a new one, validated as such.
 func (p *patchRequest) applyTo(d dispatch.Dispatch) (createDispatchRequest, error) {
 	r := asRequest(d)
 	p.Region.set(&r.Region)
@@ -72,7 +72,7 @@ func (p *patchRequest) applyTo(d dispatch.Dispatch) (createDispatchRequest, erro
 	return r, r.checkYears()
 }
 
-// asRequest returns a request for the dispatch as it is.
+// asRequest returns a request for a dispatch like d.
 func asRequest(d dispatch.Dispatch) createDispatchRequest {
 	opens, expires := d.OpensAt, d.ExpiresAt
 	r := createDispatchRequest{
@@ -84,8 +84,8 @@ func asRequest(d dispatch.Dispatch) createDispatchRequest {
 	return r
 }
 
-// keepIfShown returns the time that is wanted, or the present one where that is what the API shows of it: who sends back what
-// they were shown changes nothing.
+// keepIfShown returns wanted, or present if wanted is what the API shows of it, in milliseconds: a client that sends back what it
+// was shown changes nothing.
 func keepIfShown(wanted, present time.Time) time.Time {
 	if wanted.Equal(present.Truncate(time.Millisecond)) {
 		return present
@@ -93,7 +93,7 @@ func keepIfShown(wanted, present time.Time) time.Time {
 	return *toMicroseconds(&wanted)
 }
 
-// toMicroseconds returns the time as it will be read again.
+// toMicroseconds returns the time as the databases store it.
 func toMicroseconds(t *time.Time) *time.Time {
 	if t == nil {
 		return nil

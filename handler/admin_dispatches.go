@@ -34,7 +34,7 @@ type createDispatchRequest struct {
 	ExpiresAt         *time.Time `json:"expires_at"`
 }
 
-// feeRequest has an amount that a browser can hold: beyond 2^53-1 it would show, and send back, another one.
+// feeRequest limits the amount to 2^53-1, the largest integer that JavaScript shows and sends back unchanged.
 type feeRequest struct {
 	Amount   int64  `json:"amount" validate:"min=0,max=9007199254740991"`
 	Currency string `json:"currency" validate:"required,iso4217"`
@@ -53,7 +53,7 @@ func (r *createDispatchRequest) order() service.Order {
 	}
 }
 
-// checkYears keeps what follows from the times within the four digits that RFC 3339 has for a year.
+// checkYears refuses times, also derived ones, whose year does not fit into the four digits of RFC 3339.
 func (r *createDispatchRequest) checkYears() error {
 	expires := r.ExpiresAt
 	if expires == nil && r.OpensAt != nil {
@@ -191,7 +191,7 @@ func (h *handler) dispatchEvents(c echo.Context, _ string) error {
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewEvent))
 }
 
-// writeVersioned names the version in an ETag, for the If-Match of the next change.
+// writeVersioned writes the dispatch with its version as the ETag, for the If-Match of the next change.
 func writeVersioned(c echo.Context, status int, d dispatch.Dispatch) error {
 	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(d.Version)))
 	return writeJSON(c, status, viewForAdmin(d))

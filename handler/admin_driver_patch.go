@@ -20,7 +20,7 @@ type driverPatch struct {
 	OnDuty         patchField[bool]     `json:"on_duty"`
 }
 
-// driverEdit gathers what a PATCH gives: the fields by their names here, and what is wrong.
+// driverEdit collects the fields that a PATCH gives, by their Go names, and the errors in them.
 type driverEdit struct {
 	to     driverRequest
 	fields []string
@@ -28,7 +28,7 @@ type driverEdit struct {
 	apply  []func(*dispatch.Driver)
 }
 
-// addField notes a field that is given. Only some may be null, which clears them.
+// addField adds a field to e if it is given. Null clears the field if clears is set, and is an error otherwise.
 func addField[T any](e *driverEdit, field, name string, from patchField[T], clears bool, set func(T), apply func(*dispatch.Driver)) {
 	if !from.given {
 		return
@@ -44,7 +44,7 @@ func addField[T any](e *driverEdit, field, name string, from patchField[T], clea
 	}
 }
 
-// edit gathers what p gives, by the rules of a new driver.
+// edit returns the given fields, validated like those of a new driver.
 func (p *driverPatch) edit() (*driverEdit, error) {
 	e := &driverEdit{}
 	to := &e.to

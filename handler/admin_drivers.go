@@ -20,7 +20,6 @@ type driverStore interface {
 	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
 }
 
-// driverRecordView is a driver as the backoffice sees them.
 type driverRecordView struct {
 	driverView
 	Version   int       `json:"version"`
@@ -51,7 +50,7 @@ type driverRequest struct {
 	OnDuty         bool     `json:"on_duty"`
 }
 
-// driver returns the nth driver that the request of ctx makes.
+// driver returns the nth driver that the request of ctx creates.
 func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispatch.Driver {
 	return dispatch.Driver{
 		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
@@ -117,7 +116,7 @@ func (h *handler) getDriver(c echo.Context, _ string) error {
 	return writeDriver(c, 200, v)
 }
 
-// onDriver answers 200 with the driver that the path names as change leaves them, and tells the driver's streams.
+// onDriver applies change to the driver in the path, updates the driver's streams, and answers 200 with the driver.
 func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	id, err := driverID(c)
 	if err != nil {
@@ -134,14 +133,14 @@ func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	return writeDriver(c, 200, v)
 }
 
-// optionalVersion reads If-Match where there is one; 0 is whichever version is current.
+// optionalVersion returns the version in If-Match, 0 for any version if there is none.
 func optionalVersion(c echo.Context) (int, error) {
 	if header := c.Request().Header.Get("If-Match"); header == "" || header == "*" {
 		return 0, nil
 	}
 	v, err := version(c)
 	if err != nil || v < 1 {
-		return 0, dispatch.ErrDriverMoved // no version of ours looks like that
+		return 0, dispatch.ErrDriverMoved // not a version of this service
 	}
 	return v, nil
 }
@@ -190,7 +189,7 @@ func (h *handler) reinstateDriver(c echo.Context, _ string) error {
 	})
 }
 
-// driverDeviceView leaves out the push token: whoever has it can be pushed to.
+// driverDeviceView does not contain the push token, which allows sending to the device.
 type driverDeviceView struct {
 	deviceView
 	SuspectedAt   *timestamp `json:"suspected_at"`

@@ -9,7 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// tokenStore adds drivers in bulk, and keeps count of the tokens that are issued.
+// tokenStore adds drivers in bulk, with or without tokens, and writes to the audit trail that a token was issued.
 type tokenStore interface {
 	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
 	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error

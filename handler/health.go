@@ -10,8 +10,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// Starting returns what serves while the database is being migrated: the process is alive, not ready, and answers every other
-// request with 503.
+// Starting returns the handler that serves while the database is being migrated. The process is alive and not ready; other
+// requests are answered with 503.
 func Starting(log *slog.Logger) http.Handler {
 	api := API{Log: log, Now: time.Now}
 	api.setDefaults()
@@ -49,7 +49,7 @@ func (h *handler) readyz(c echo.Context) error {
 	return c.JSON(200, answer)
 }
 
-// redisState returns what readyz says of Redis: ok, degraded, or nothing where none is configured.
+// redisState returns the function behind handler.redisState.
 func redisState(degraded func() bool) func() string {
 	if degraded == nil {
 		return func() string { return "" }

@@ -9,7 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// insightStore computes what admins see of how dispatches and drivers do.
+// insightStore reads statistics about dispatches and drivers.
 type insightStore interface {
 	Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error)
 	Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error)
@@ -67,7 +67,7 @@ func (h *handler) dispatchOffers(c echo.Context, _ string) error {
 	return listByRound(h, c, h.stores.insight.Offers, viewContact)
 }
 
-// listByRound answers with a list of what a dispatch has in one round, or in all.
+// listByRound answers with a page of a dispatch's records, of the round in the query or of all rounds.
 func listByRound[D, V any](h *handler, c echo.Context,
 	list func(context.Context, dispatch.ID, int, dispatch.Page) ([]D, string, error), view func(D) V,
 ) error {
@@ -90,7 +90,7 @@ func listByRound[D, V any](h *handler, c echo.Context,
 	return writeJSON(c, 200, viewList(items, next, h.Now(), view))
 }
 
-// maxRound is what the database has room for.
+// maxRound is the largest value of the database's column.
 const maxRound = 1<<31 - 1
 
 type signalsView struct {
@@ -105,7 +105,7 @@ type signalsView struct {
 	HopelessOfLate  int      `json:"hopeless_taps_24h"`
 }
 
-// superhuman is faster than anyone reads an offer.
+// superhuman is too short a time for a person to read an offer.
 const superhuman = 300 * time.Millisecond
 
 func (h *handler) signals(c echo.Context, _ string) error {
@@ -165,7 +165,7 @@ func (h *handler) board(c echo.Context, _ string) error {
 	return writeJSON(c, 200, v)
 }
 
-// supplyView has no region where all are counted together: a driver may be in several.
+// supplyView has a null region for the total, which is not the sum: a driver can be in several regions.
 type supplyView struct {
 	At     timestamp `json:"at"`
 	Region *string   `json:"region"`

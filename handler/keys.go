@@ -18,7 +18,7 @@ type keyView struct {
 	CreatedAt timestamp `json:"created_at"`
 }
 
-// newKeyView is the only answer that shows a key.
+// newKeyView is the only answer that contains a key's secret.
 type newKeyView struct {
 	keyView
 	Key string `json:"key"`

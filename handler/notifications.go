@@ -9,7 +9,7 @@ import (
 	"firsttap/outbox"
 )
 
-// notificationStore reads notifications, and makes a dead one due again.
+// notificationStore reads notifications and redrives dead ones.
 type notificationStore interface {
 	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error)
 	NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error)
@@ -35,7 +35,7 @@ type notificationView struct {
 	NextAt     *timestamp              `json:"next_at"`
 	SentAt     *timestamp              `json:"sent_at"`
 	ExpiresAt  timestamp               `json:"expires_at"`
-	// DelayMS is from what happened to when the push service took it.
+	// DelayMS is the time from the event until the push service accepted the notification.
 	DelayMS *float64 `json:"delay_ms"`
 }
 
@@ -54,7 +54,7 @@ func viewNotification(n outbox.Notification) notificationView {
 	return v
 }
 
-// funnelView counts drivers. What is null is not known: told and accepted_by_fcm once the notifications are deleted.
+// funnelView counts drivers. Told and accepted_by_fcm are null once the notifications are deleted.
 type funnelView struct {
 	Round         int  `json:"round"`
 	Told          *int `json:"told"`

@@ -1,5 +1,4 @@
-// Package handler is the HTTP API: it reads requests strictly, calls the use cases, and answers in the contract's
-// words.
+// Package handler is the HTTP API: it reads requests strictly, calls the use cases, and answers as openapi.json describes.
 package handler
 
 import (
@@ -16,7 +15,7 @@ import (
 	"firsttap/service"
 )
 
-// Store is the database, as the parts of the API use it.
+// Store is the database: what each part of the API needs of it.
 type Store interface {
 	auditStore
 	deviceStore
@@ -31,7 +30,7 @@ type Store interface {
 	tokenStore
 }
 
-// API is everything that the HTTP API depends on. New refuses it without a field that is not said to be optional.
+// API is everything that the HTTP API depends on. All fields without the word optional are required.
 type API struct {
 	Store      Store
 	Acceptor   *service.Acceptor
@@ -55,7 +54,7 @@ type API struct {
 	// Answered is called after every request: with its route as a pattern, "" where there is none, and how long the answer
 	// took. It must be safe for concurrent use. Optional.
 	Answered func(method, route string, status int, took time.Duration)
-	// DriverRate and AdminRate are the limits of this instance alone where DriverLimit and AdminLimit are nil.
+	// DriverRate and AdminRate limit callers at this instance alone. DriverLimit and AdminLimit replace them; optional.
 	DriverRate, AdminRate   limit.Rate
 	DriverLimit, AdminLimit *limit.Limiter
 	// SignIns limits failed sign-ins; the caller runs it. Optional: without it the usual limits hold, without audit or metrics.
@@ -65,7 +64,7 @@ type API struct {
 	SessionSecret []byte
 	// PreviousSecrets open the cookies that were sealed before SessionSecret was replaced. Optional.
 	PreviousSecrets [][]byte
-	// Firebase is where drivers sign in who have no token of this service. Optional: without it they can't.
+	// Firebase lets drivers sign in without a token of this service. Optional.
 	Firebase *FirebaseSignIn
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -73,7 +72,7 @@ type API struct {
 	Version string
 }
 
-// check panics where a field is missing that the API can't do without: that is an error of the program.
+// check panics if a required field is missing.
 func (a *API) check() {
 	for name, missing := range map[string]bool{
 		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "Work": a.Work == nil, "Dispatcher": a.Dispatcher == nil,
@@ -114,13 +113,13 @@ func (a *API) setDefaults() {
 type handler struct {
 	API
 	stores stores
-	// redisState is ok or degraded, "" where no Redis is configured.
+	// redisState returns ok or degraded, "" if no Redis is configured.
 	redisState func() string
 	sessions   *sessions
 	searches   *searchQueue
 }
 
-// stores are the database, for each part of the API what that part uses.
+// stores has the database as each part of the API needs it.
 type stores struct {
 	audit         auditStore
 	devices       deviceStore
@@ -135,7 +134,7 @@ type stores struct {
 	tokens        tokenStore
 }
 
-// New returns the API, ready to serve. It panics where a required field of api is missing.
+// New returns the API, ready to serve. It panics if a required field is missing.
 func New(api API) *echo.Echo {
 	api.check()
 	api.setDefaults()
@@ -225,7 +224,7 @@ func New(api API) *echo.Echo {
 	return e
 }
 
-// get serves a page to GET and to HEAD. The server leaves the body out of an answer to HEAD.
+// get answers GET and HEAD at path with h. For HEAD net/http sends the headers only.
 func get(e *echo.Echo, path string, h echo.HandlerFunc) {
 	e.Match([]string{http.MethodGet, http.MethodHead}, path, h)
 }

@@ -11,8 +11,8 @@ import (
 const (
 	// searchesAtOnce is how many searches, and how many previews, an instance runs at once. Each key runs one of either at once.
 	searchesAtOnce = 2
-	// searchesWaiting is how many of a key wait for the one that is under way, and searchPatience for how long: a page that
-	// searches while somebody types does not notice.
+	// searchesWaiting is how many searches of a key wait for the running one, and searchTimeout how long. It is enough for a page
+	// that searches while the user types.
 	searchesWaiting = 4
 	searchTimeout   = 2 * time.Second
 )
