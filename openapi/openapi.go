@@ -1,7 +1,7 @@
-// Package openapi has the OpenAPI 3.1 document of the HTTP API, and a page to read it with.
+// Package openapi has the OpenAPI 3.1 document of the HTTP API, and a page that shows it.
 //
-// The document is written by hand in api/*.yaml; openapi.json is generated from these files and committed, so that neither the
-// program nor its build reads YAML.
+// The document is written by hand in api/*.yaml. openapi.json is generated from these files and committed, so that the program
+// does not read YAML.
 package openapi
 
 import (
@@ -15,10 +15,10 @@ import (
 //go:embed openapi.json
 var document []byte
 
-// generatedVersion is how openapi.json says the API's version.
+// generatedVersion is the API's version in openapi.json, which Document replaces.
 const generatedVersion = `"version":"dev"`
 
-// Document returns the document as JSON, with version as the API's; "" leaves that of the file.
+// Document returns the document as JSON, with version as the API's version, or dev for "".
 func Document(version string) ([]byte, error) {
 	if version == "" {
 		return bytes.Clone(document), nil

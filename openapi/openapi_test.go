@@ -34,7 +34,7 @@ func compiler(t *testing.T, document any) *jsonschema.Compiler {
 	return c
 }
 
-// TestValid: the document is what the OpenAPI Initiative's own schema of OpenAPI 3.1 takes, and each schema in it is one.
+// TestValid: the document is valid by the OpenAPI Initiative's schema of OpenAPI 3.1, and each schema in it is a JSON schema.
 func TestValid(t *testing.T) {
 	file, err := os.Open("testdata/openapi-3.1.schema.json")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestValid(t *testing.T) {
 	if err := schema.Validate(document); err != nil {
 		t.Errorf("%#v", err)
 	}
-	// That schema says of a schema only that it is an object or a boolean.
+	// The schema of OpenAPI does not look into the schemas.
 	n := 0
 	walk(document, "", func(at string, o map[string]any) {
 		if s, ok := o["schema"].(map[string]any); ok && !strings.Contains(at, "/example") {
@@ -92,18 +92,18 @@ func walk(v any, at string, f func(at string, o map[string]any)) {
 	}
 }
 
-// TestReferences: what is referred to is there, what is there is referred to, and nothing of ours is left over.
+// TestReferences: each reference has a target, each component is referred to, and no shorthand of the files is left.
 func TestReferences(t *testing.T) {
 	document := parsed(t)
 	used := map[string]bool{
-		// Said of the streams in words.
+		// The streams refer to them in their descriptions.
 		"#/components/schemas/DriverEvent": true, "#/components/schemas/AdminEvent": true,
-		// Answered by addresses and methods that are no operation.
+		// The answer to requests that are no operation.
 		"#/components/schemas/MethodNotAllowedProblem": true,
 	}
 	walk(document, "", func(at string, o map[string]any) {
 		for k := range o {
-			// A comma in a description that is not quoted makes a key of what follows.
+			// In YAML a comma in an unquoted description makes the rest a key.
 			if strings.Contains(k, " ") && !strings.HasPrefix(k, "example ") {
 				t.Errorf("%s has %q", at, k)
 			}
@@ -120,7 +120,7 @@ func TestReferences(t *testing.T) {
 		for _, p := range strings.Split(strings.TrimPrefix(to, "#/"), "/") {
 			v, ok = v.(map[string]any)[p]
 			if !ok {
-				t.Errorf("%s: %s is nowhere", at, to)
+				t.Errorf("%s: %s does not exist", at, to)
 				return
 			}
 		}
@@ -131,13 +131,13 @@ func TestReferences(t *testing.T) {
 		}
 		for name := range all.(map[string]any) {
 			if to := "#/components/" + kind + "/" + name; !used[to] {
-				t.Errorf("nobody refers to %s", to)
+				t.Errorf("nothing refers to %s", to)
 			}
 		}
 	}
 }
 
-// TestExamples: every request and response has one, and every one is what its schema takes.
+// TestExamples: every request and response has an example, and every example is valid by its schema.
 func TestExamples(t *testing.T) {
 	document := parsed(t)
 	c := compiler(t, document)
@@ -186,7 +186,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestOperations: what is needed to find and to call each, and no two with one name.
+// TestOperations: each operation has a name of its own, a summary, a tag and its security.
 func TestOperations(t *testing.T) {
 	document := parsed(t)
 	names := map[string]string{}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// implied returns the codes that follow from what the operation takes.
+// implied returns the codes that follow from the operation's security, body and parameters.
 func (o *operation) implied() (codes []string) {
 	role := o.role()
 	if role != "" {
@@ -33,7 +33,7 @@ func (o *operation) implied() (codes []string) {
 	return codes
 }
 
-// addProblems adds a response for each status of the codes that the operation can answer with.
+// addProblems adds a response for each status among the codes that the operation can answer with.
 func (o *operation) addProblems() error {
 	codes := o.implied()
 	for _, c := range list(o.object["x-problems"]) {
@@ -52,14 +52,14 @@ func (o *operation) addProblems() error {
 	for status, codes := range byStatus {
 		responses := at(o.object, "responses")
 		if _, ours := responses[status]; ours {
-			return fmt.Errorf("%s is both an answer and a problem", status)
+			return fmt.Errorf("%s is both a response and a problem", status)
 		}
 		responses[status] = ref("responses", o.document.problem(status, codes))
 	}
 	return nil
 }
 
-// problem returns the name of the response of that status with those codes, which it defines.
+// problem defines the response of that status with those codes, and returns its name.
 func (d *document) problem(status string, codes []string) (name string) {
 	var (
 		says     []string
@@ -98,7 +98,7 @@ func (d *document) problem(status string, codes []string) (name string) {
 	return name
 }
 
-// schemaOf names the schema of a problem: AlreadyTakenProblem.
+// schemaOf returns the name of a problem's schema: AlreadyTakenProblem for ALREADY_TAKEN.
 func schemaOf(code string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(code, "_") {
@@ -107,13 +107,14 @@ func schemaOf(code string) string {
 	return b.String() + "Problem"
 }
 
-// defineProblems makes a schema of each code, whose code is a constant: so a program that goes by it knows the rest.
+// defineProblems defines a schema for each code. The code is a constant of its schema, so that a client can tell by the code which
+// members a problem has.
 func (d *document) defineProblems() error {
 	for _, code := range slices.Sorted(maps.Keys(d.at("x-problems"))) {
 		entry := d.at("x-problems", code)
 		status, ok := entry["status"].(int)
 		if !ok || title(status) == "" || text(entry["when"]) == "" || text(entry["detail"]) == "" {
-			return fmt.Errorf("%s: status, when and detail are needed", code)
+			return fmt.Errorf("%s: status, when and detail are required", code)
 		}
 		kind := "urn:firsttap:problem:" + code
 		properties := object{
