@@ -33,7 +33,7 @@ type world struct {
 	api    http.Handler
 	store  *repository.Store
 	tokens *service.Tokens
-	// revocations are read again by whoever wants to.
+	// revocations are read again when a test says so.
 	revocations *service.Revocations
 	log         *strings.Builder
 	path        string // of the database

@@ -58,7 +58,7 @@ var documented = sync.OnceValue(func() *contract {
 	return c
 })
 
-// closeObjects lets no schema take members that it does not name.
+// closeObjects forbids members that a schema does not name.
 func closeObjects(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -120,8 +120,7 @@ func (c *contract) compile(pointer string) {
 	c.schemas[pointer] = s
 }
 
-// find returns the operation that a request is, nil if it is none: as the router has it, the path with the fewest
-// parameters among those that take the method.
+// find returns the operation of a request, nil if there is none. Like the router it prefers the path with the fewest parameters.
 func (c *contract) find(method, path string) (found *operation) {
 	path, _, _ = strings.Cut(path, "?")
 	parts := strings.Split(path, "/")
@@ -149,7 +148,7 @@ func (c *contract) resolve(v any) map[string]any {
 	return found.(map[string]any)
 }
 
-// response returns the operation's response of that status, and where it is; nil if there is none.
+// response returns the operation's response of that status and the JSON pointer to it; nil if there is none.
 func (c *contract) response(op *operation, status string) (response map[string]any, pointer string) {
 	responses := op.spec["responses"].(map[string]any)
 	if o, ok := responses[status].(map[string]any); ok && o["$ref"] != nil {
@@ -158,8 +157,8 @@ func (c *contract) response(op *operation, status string) (response map[string]a
 	return c.resolve(responses[status]), op.pointer + "/responses/" + status
 }
 
-// check compares an answer with the document: status, headers, content type, body. What was sent and taken is compared
-// too. It calls no Helper, which a fuzz target does not take.
+// check compares an answer with the document: status, headers, content type, body. It compares the body of an accepted request,
+// too. It does not call Helper, which a fuzz target does not allow.
 func (c *contract) check(t testing.TB, method, path, body string, r reply) {
 	what := method + " " + path[:min(100, len(path))]
 	op := c.find(method, path)

@@ -152,8 +152,8 @@ func TestTwentyAtOnce(t *testing.T) {
 	})
 }
 
-// TestAfterADeath: an instance dies between the commit and the answer. Who does it again makes nothing twice, and answers
-// with what was made.
+// TestAfterADeath: an instance dies between the commit and the answer. The repeated request creates nothing twice, and gets what
+// the first one created.
 func TestAfterADeath(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w, next := newWorldOn(t, p.url), newWorldOn(t, p.url)
@@ -318,7 +318,7 @@ func TestALargeBulk(t *testing.T) {
 	})
 }
 
-// impatient is a store whose caller hangs up as soon as a driver is committed.
+// impatient is a store whose caller disconnects as soon as a driver is committed.
 type impatient struct {
 	Store
 	hangUp func()
@@ -345,7 +345,7 @@ func TestAClientThatHangsUp(t *testing.T) {
 	}
 }
 
-// TestNothingMoreWithoutAKey: whoever sends no key pays for none. The server counts.
+// TestNothingMoreWithoutAKey: a request without a key runs no more statements, by the server's count.
 func TestNothingMoreWithoutAKey(t *testing.T) {
 	p := newPlace(t, servertest.StartMariaDB(t).URL(t))
 	w := newWorldOn(t, p.url)

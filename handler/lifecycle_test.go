@@ -147,7 +147,7 @@ func (l *life) tick() time.Time {
 
 func (l *life) driver(rt *rapid.T) *modelDriver { return rapid.SampledFrom(l.fleet).Draw(rt, "driver") }
 
-// holder is mostly who has the dispatch, if anybody has.
+// holder returns mostly the driver who has the dispatch, if there is one.
 func (l *life) holder(rt *rapid.T, d *modelDispatch) *modelDriver {
 	if d.claim != nil && rapid.IntRange(0, 3).Draw(rt, "another's") > 0 {
 		return d.claim.driver
@@ -155,7 +155,7 @@ func (l *life) holder(rt *rapid.T, d *modelDispatch) *modelDriver {
 	return l.driver(rt)
 }
 
-// one is mostly one of those in the states, if there are any.
+// one returns mostly a dispatch in one of the states, if there is one.
 func (l *life) one(rt *rapid.T, states ...string) *modelDispatch {
 	choice := slices.DeleteFunc(slices.Clone(l.dispatches), func(d *modelDispatch) bool {
 		return !slices.Contains(states, d.status(time.Now()))
@@ -166,7 +166,7 @@ func (l *life) one(rt *rapid.T, states ...string) *modelDispatch {
 	return choice[rapid.IntRange(0, len(choice)-1).Draw(rt, "dispatch")]
 }
 
-// version is mostly the one there is.
+// version returns mostly the current one.
 func (l *life) version(rt *rapid.T, d *modelDispatch) int {
 	return d.version + rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 1}).Draw(rt, "version moved by")
 }

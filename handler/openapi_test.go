@@ -105,7 +105,7 @@ func TestTheDocumentIsServed(t *testing.T) {
 	}
 }
 
-// TestCompressed: who reads gzip gets less, which says the same.
+// TestCompressed: with gzip the answer is smaller, and has the same content.
 func TestCompressed(t *testing.T) {
 	w := newWorld(t)
 	for _, path := range []string{"/docs", "/docs/swagger-ui-bundle.js"} {

@@ -20,13 +20,13 @@ import (
 
 var folders = []string{"assets", "console", "driver"}
 
-// wantPolicy is spelled out: who changes it should mean to.
+// wantPolicy repeats the policy, so that it is not changed by accident.
 func wantPolicy(hosts string) string {
 	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; manifest-src 'self'; worker-src 'self'; " +
 		"connect-src 'self'" + hosts + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// page checks an answer with a file of the pages, and that it is not sent again to who has it.
+// page checks the answer with a page's file, and that a client that has the file gets 304.
 func (w *world) page(address, kind, policy string) reply {
 	w.t.Helper()
 	r := w.call("GET", address, "", "")
@@ -76,7 +76,7 @@ func TestPages(t *testing.T) {
 
 var link = regexp.MustCompile(`(?:href|src)="([^"#]+)"`)
 
-// TestWhatThePagesName is there, on this host. What is written into the page itself would not run.
+// TestWhatThePagesName exists on this host, and the pages have nothing inline, which browsers would ignore.
 func TestWhatThePagesName(t *testing.T) {
 	w := newWorld(t)
 	for _, folder := range []string{"console", "driver"} {
@@ -108,7 +108,7 @@ func TestWhatThePagesName(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPage is a problem, and never a listing.
+// TestWhatIsNoPage: other addresses get a problem, never a listing.
 func TestWhatIsNoPage(t *testing.T) {
 	w := newWorld(t)
 	for _, address := range []string{
@@ -187,7 +187,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// TestSignInWays: what drivers may sign in with, and the host that their page may ask for it, and no other page.
+// TestSignInWays: the ways in which drivers sign in, and the hosts that the driver's page, and no other, may connect to for it.
 func TestSignInWays(t *testing.T) {
 	for hosts, c := range map[string]struct {
 		firebase *FirebaseSignIn

@@ -30,8 +30,8 @@ func (w *world) issue(driver string) string {
 	return token
 }
 
-// TestTokensEnd at the instance that is told at once, and at another one soon; those of afterwards are good at both at once,
-// within the same second too. Nobody else's end.
+// TestTokensEnd at the instance that revokes them at once, and at another one soon. Tokens that are issued later are valid at both
+// at once, also within the same second, and other drivers' tokens stay valid.
 func TestTokensEnd(t *testing.T) {
 	url := servertest.MariaDBURL(t)
 	here, there := newWorldOn(t, url), newWorldOn(t, url)

@@ -9,7 +9,7 @@ import (
 	"firsttap/service"
 )
 
-// TestAnswersAreSealed: whoever reads the database reads no token and no key, and another secret opens nothing.
+// TestAnswersAreSealed: the database has neither tokens nor keys in plain text, and no other secret decrypts an answer.
 func TestAnswersAreSealed(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)
@@ -41,7 +41,7 @@ func TestAnswersAreSealed(t *testing.T) {
 				t.Errorf("%s opens it", what)
 			}
 		}
-		// The first key is replaced: its answers are nobody's any more, and nothing is made again.
+		// The first key is replaced: its answers can't be decrypted any more, and nothing is created again.
 		if err := service.NewKeys(w.store).PutFirst(t.Context(), "replaced"); err != nil {
 			t.Fatal(err)
 		}

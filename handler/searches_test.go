@@ -133,7 +133,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestPreviewsGoOn while searches of others take all their places.
+// TestPreviewsGoOn while other callers' searches use all their room.
 func TestPreviewsGoOn(t *testing.T) {
 	w := newHeld(t)
 	for _, k := range []string{"a", "b", "c"} {
@@ -159,7 +159,7 @@ func (h *held) refusals() int {
 	return h.refused
 }
 
-// TestSearchesForget whom nothing is under way of.
+// TestSearchesForget callers without running searches.
 func TestSearchesForget(t *testing.T) {
 	s := newSearchQueue()
 	for _, caller := range []string{"a", "b", "a"} {

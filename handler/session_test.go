@@ -101,8 +101,8 @@ func TestSessionOverTLS(t *testing.T) {
 	}
 }
 
-// TestASiblingsCookie over TLS, of the name that a sibling subdomain can set too, neither signs somebody in nor disturbs who
-// is; and over plain HTTP the name that is for TLS does not count.
+// TestASiblingsCookie: over TLS, a cookie with the name that a sibling subdomain can set neither signs a user in nor disturbs a
+// session; over plain HTTP, the cookie with the name for TLS is ignored.
 func TestASiblingsCookie(t *testing.T) {
 	w := newWorld(t)
 	w.putKey(dispatch.Viewer, "viewer")
@@ -123,7 +123,7 @@ func TestASiblingsCookie(t *testing.T) {
 	w.refused("over plain HTTP", w.by("__Host-firsttap_session="+value, "GET", "/v1/session", ""), 401, "UNAUTHENTICATED")
 }
 
-// TestBrowser: a browser's own jar takes the cookie, sends it to the API, and to nothing besides.
+// TestBrowser: a cookie jar accepts the cookie, and sends it to the API only.
 func TestBrowser(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	jar, err := cookiejar.New(nil)
@@ -258,7 +258,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestSessionsOfInstances are each other's, with the same secret; without one they are nobody else's.
+// TestSessionsOfInstances: with the same secret, sessions are valid at all instances; without a secret, at their own instance only.
 func TestSessionsOfInstances(t *testing.T) {
 	made := session{key, time.UnixMilli(1796083200000)}
 	got, err := newSessions([]byte("secret")).open(newSessions([]byte("secret")).seal(made))
@@ -290,7 +290,7 @@ func TestSessionsOfAPreviousSecret(t *testing.T) {
 	}
 }
 
-// TestCrossSite: a session is for our own pages. A key in the header is whoever's has it.
+// TestCrossSite: sessions are for this service's own pages. A key in the header may come from any page.
 func TestCrossSite(t *testing.T) {
 	w := newWorld(t)
 	cookie := w.signIn(key)
@@ -343,7 +343,7 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// TestHeaderBeatsCookie, whatever it says: of two callers in one request a proxy may have looked at the other.
+// TestHeaderBeatsCookie: a request with a header and a cookie is made with the header's key, also if that is wrong.
 func TestHeaderBeatsCookie(t *testing.T) {
 	w := newWorld(t)
 	w.putKey(dispatch.Viewer, "viewer")

@@ -275,7 +275,7 @@ func TestHangingUpEndsTheStream(t *testing.T) {
 	}
 }
 
-// TestShutdown does not wait for streams that have been told to end.
+// TestShutdown does not wait for streams.
 func TestShutdown(t *testing.T) {
 	var server *http.Server
 	l := newLive(t, stream.Options{}, func(s *http.Server) { server = s })
@@ -291,7 +291,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestClientThatReadsNothing is cut after a while, and nobody waits for it.
+// TestClientThatReadsNothing: its connection is closed after a while, and delays no other client.
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel() // it has to wait for writePatience
 	metrics := prometheus.NewRegistry()
