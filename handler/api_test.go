@@ -34,7 +34,7 @@ type world struct {
 	api    http.Handler
 	store  *repository.Store
 	tokens *service.Tokens
-	// revocations are read again by whoever wants to.
+	// revocations are read again when a test says so.
 	revocations *service.Revocations
 	log         *strings.Builder
 	path        string // of the database
@@ -73,7 +73,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		Store: store, Tokens: w.tokens, Keys: service.NewKeys(store), Revocations: w.revocations,
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
-		SignIns: signIns(1e6),
+		SignIns: signIns(1e6), Jobs: noJobs{},
 	}
 	api.useStore(store, nil)
 	if err := api.Keys.PutFirst(t.Context(), key); err != nil {

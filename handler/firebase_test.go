@@ -50,7 +50,7 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 	})
 }
 
-// TestFirebaseUsers of a real emulator: who they are here, and how soon they are not any more.
+// TestFirebaseUsers of a real emulator sign in as drivers, and are refused soon after they are disabled.
 func TestFirebaseUsers(t *testing.T) {
 	e, clock := servertest.StartFirebaseAuth(t), &movable{}
 	w := newFirebaseWorld(t, e, clock)

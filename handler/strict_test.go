@@ -51,7 +51,7 @@ func TestTimesHaveFourDigitYears(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsLongEnough: whoever waits as long as was asked gets through.
+// TestRetryAfterIsLongEnough: a client that waits as long as Retry-After says is served.
 func TestRetryAfterIsLongEnough(t *testing.T) {
 	for _, rate := range []limit.Rate{0.3, 0.6, 0.7} {
 		now := time.Now()
@@ -71,7 +71,7 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 	}
 }
 
-// TestNobodysJobs: a good token for a driver who is not there is no token, on every route.
+// TestNobodysJobs: a valid token of a driver that does not exist is refused on every route.
 func TestNobodysJobs(t *testing.T) {
 	w := newWorld(t)
 	token, _, err := w.tokens.Issue("drv_"+"00000000000000000000000000", 0)

@@ -170,7 +170,7 @@ mutant "assigned to who is busy" dispatch/changes.go "	if c.Busy {
 mutant "losers of an assignment ask the database" service/dispatcher.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
 mutant "an answer made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
 mutant "a seed of its own for who does it again" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
-mutant "a 503 replayed" handler/once.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
+mutant "a 503 replayed" handler/idempotency.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
 mutant "a decline that moves the dispatch" dispatch/offer.go "	e := d.event(EventDeclined" "	d.bumpVersion(now)
 	e := d.event(EventDeclined" ./dispatch .
 mutant "what is not written yet was never tapped" service/work.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
@@ -181,11 +181,11 @@ mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 " "" ./limit 'TestFirstTapsWaitForNobody|TestThreeInstances'
 mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
 mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
-mutant "who is turned out hears on" handler/stream.go ">= askAgain" ">= 1000*askAgain" ./handler TestStreamOfOneTurnedOut
-mutant "another origin's page works in a session" handler/session.go "s.cross.Check(&change); err != nil" "s.cross.Check(&change); err != nil && false" ./handler TestCrossSite
+mutant "who is turned out hears on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfOneTurnedOut
+mutant "another origin's page works in a session" handler/session.go "s.crossOrigin.Check(&change); err != nil" "s.crossOrigin.Check(&change); err != nil && false" ./handler TestCrossSite
 mutant "a session without an end" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'
 mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
 mutant "the demo keeps its folder" demo/demo.go "os.RemoveAll(dir)" "error(nil)" ./systemtest 'TestDemo$'
-mutant "any role for a change" handler/caller.go "if key.Role < role {" "if false {" ./handler TestMatrix
+mutant "any role for a change" handler/auth.go "if key.Role < role {" "if false {" ./handler TestMatrix
 exit $lived

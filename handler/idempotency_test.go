@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/repository"
 	"firsttap/servertest"
@@ -141,8 +142,8 @@ func TestTwentyAtOnce(t *testing.T) {
 	})
 }
 
-// TestAfterADeath: an instance dies between the commit and the answer. Who does it again makes nothing twice, and answers
-// with what was made.
+// TestAfterADeath: an instance dies between the commit and the answer. The repeated request creates nothing twice, and gets what
+// the first one created.
 func TestAfterADeath(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w, next := newWorldOn(t, p.url), newWorldOn(t, p.url)
@@ -241,7 +242,7 @@ func TestAnAnswerThatCannotBeKept(t *testing.T) {
 	p.exec("CREATE TRIGGER broken BEFORE UPDATE ON idempotency_keys BEGIN SELECT RAISE(ABORT, 'no'); END")
 	body := order(1)
 	first := w.post("/v1/admin/dispatches", body, "k")
-	if first.status != 201 || !strings.Contains(w.log.String(), "was not kept") {
+	if first.status != 201 || !strings.Contains(w.log.String(), "not stored") {
 		t.Errorf("%d %s, and the log says %s", first.status, first.raw, w.log)
 	}
 	w.refused("at once", w.post("/v1/admin/dispatches", body, "k"), 409, "IDEMPOTENCY_KEY_IN_USE")
@@ -252,9 +253,13 @@ func TestAnAnswerThatCannotBeKept(t *testing.T) {
 	}
 }
 
+type brokenJobs struct{ noJobs }
+
+func (brokenJobs) RunNow(context.Context, string, string) (cronjob.Run, error) { panic("broken") }
+
 // TestAPanic is answered, and the key is free again.
 func TestAPanic(t *testing.T) {
-	w := newWorld(t, func(a *API) { a.Jobs = nil }) // which nobody looks for
+	w := newWorld(t, func(a *API) { a.Jobs = brokenJobs{} })
 	for range 2 {
 		w.refused("a panic", w.post("/v1/admin/jobs/tidy/run", "", "k"), 500, "INTERNAL")
 	}
@@ -303,7 +308,7 @@ func TestALargeBulk(t *testing.T) {
 	})
 }
 
-// impatient is a store whose caller hangs up as soon as a driver is committed.
+// impatient is a store whose caller disconnects as soon as a driver is committed.
 type impatient struct {
 	Store
 	hangUp func()
@@ -330,7 +335,7 @@ func TestAClientThatHangsUp(t *testing.T) {
 	}
 }
 
-// TestNothingMoreWithoutAKey: whoever sends no key pays for none. The server counts.
+// TestNothingMoreWithoutAKey: a request without a key runs no more statements, by the server's count.
 func TestNothingMoreWithoutAKey(t *testing.T) {
 	p := newPlace(t, servertest.StartMariaDB(t).URL(t))
 	w := newWorldOn(t, p.url)

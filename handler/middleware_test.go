@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestEveryAnswerIsGuarded: successes, errors, and what there is no route for.
+// TestEveryAnswerIsGuarded: successes, errors, and requests without a route.
 func TestEveryAnswerIsGuarded(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(1)[0], w.dispatch(1)

@@ -8,23 +8,23 @@ import (
 	"firsttap/dispatch"
 )
 
-// patchRequest changes a dispatch. What is given is what it would be for a new one.
+// patchRequest changes a dispatch. Its fields have the meaning that they have for a new dispatch.
 type patchRequest struct {
-	Region            edited[string]     `json:"region"`
-	VehicleClass      edited[string]     `json:"vehicle_class"`
-	MinWorkingHeightM edited[float64]    `json:"min_working_height_m"`
-	SiteAddress       edited[string]     `json:"site_address"`
-	SiteLat           edited[float64]    `json:"site_lat"`
-	SiteLng           edited[float64]    `json:"site_lng"`
-	WorkStartsAt      edited[time.Time]  `json:"work_starts_at"`
-	WorkEndsAt        edited[time.Time]  `json:"work_ends_at"`
-	Fee               edited[feeRequest] `json:"fee"`
-	Note              edited[string]     `json:"note"`
-	OpensAt           edited[time.Time]  `json:"opens_at"`
-	ExpiresAt         edited[time.Time]  `json:"expires_at"`
+	Region            patchField[string]     `json:"region"`
+	VehicleClass      patchField[string]     `json:"vehicle_class"`
+	MinWorkingHeightM patchField[float64]    `json:"min_working_height_m"`
+	SiteAddress       patchField[string]     `json:"site_address"`
+	SiteLat           patchField[float64]    `json:"site_lat"`
+	SiteLng           patchField[float64]    `json:"site_lng"`
+	WorkStartsAt      patchField[time.Time]  `json:"work_starts_at"`
+	WorkEndsAt        patchField[time.Time]  `json:"work_ends_at"`
+	Fee               patchField[feeRequest] `json:"fee"`
+	Note              patchField[string]     `json:"note"`
+	OpensAt           patchField[time.Time]  `json:"opens_at"`
+	ExpiresAt         patchField[time.Time]  `json:"expires_at"`
 }
 
-// check refuses null where there must be something.
+// check refuses null for required fields.
 func (p *patchRequest) check() error {
 	invalid := &validationError{}
 	for field, null := range map[string]bool{
@@ -46,8 +46,8 @@ func (p *patchRequest) check() error {
 	return invalid
 }
 
-// onto returns the dispatch with what the patch changes, as a request for a new one, which it is checked as.
-func (p *patchRequest) onto(d dispatch.Dispatch) (createDispatchRequest, error) {
+// applyTo returns the changed dispatch as a request for a new one, validated as such.
+func (p *patchRequest) applyTo(d dispatch.Dispatch) (createDispatchRequest, error) {
 	r := asRequest(d)
 	p.Region.set(&r.Region)
 	p.VehicleClass.set(&r.VehicleClass)
@@ -64,15 +64,15 @@ func (p *patchRequest) onto(d dispatch.Dispatch) (createDispatchRequest, error) 
 	if p.SiteLat.null || p.SiteLng.null {
 		r.SiteLat, r.SiteLng = nil, nil
 	}
-	r.WorkStartsAt, r.WorkEndsAt = unlessSeen(r.WorkStartsAt, d.WorkStartsAt), unlessSeen(r.WorkEndsAt, d.WorkEndsAt)
-	*r.OpensAt, *r.ExpiresAt = unlessSeen(*r.OpensAt, d.OpensAt), unlessSeen(*r.ExpiresAt, d.ExpiresAt)
+	r.WorkStartsAt, r.WorkEndsAt = keepIfShown(r.WorkStartsAt, d.WorkStartsAt), keepIfShown(r.WorkEndsAt, d.WorkEndsAt)
+	*r.OpensAt, *r.ExpiresAt = keepIfShown(*r.OpensAt, d.OpensAt), keepIfShown(*r.ExpiresAt, d.ExpiresAt)
 	if err := validate(r); err != nil {
 		return r, err
 	}
 	return r, r.checkYears()
 }
 
-// asRequest returns a request for the dispatch as it is.
+// asRequest returns a request for a dispatch like d.
 func asRequest(d dispatch.Dispatch) createDispatchRequest {
 	opens, expires := d.OpensAt, d.ExpiresAt
 	r := createDispatchRequest{
@@ -84,17 +84,17 @@ func asRequest(d dispatch.Dispatch) createDispatchRequest {
 	return r
 }
 
-// unlessSeen returns the time that is wanted, or the present one where that is what the API shows of it: who sends back what
-// they were shown changes nothing.
-func unlessSeen(wanted, present time.Time) time.Time {
+// keepIfShown returns wanted, or present if wanted is what the API shows of it, in milliseconds: a client that sends back what it
+// was shown changes nothing.
+func keepIfShown(wanted, present time.Time) time.Time {
 	if wanted.Equal(present.Truncate(time.Millisecond)) {
 		return present
 	}
-	return *stored(&wanted)
+	return *toMicroseconds(&wanted)
 }
 
-// stored returns the time as it will be read again.
-func stored(t *time.Time) *time.Time {
+// toMicroseconds returns the time as the databases store it.
+func toMicroseconds(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}

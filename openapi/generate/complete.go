@@ -1,4 +1,4 @@
-package openapi
+package main
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// complete spells out what the files say once.
+// complete expands the shorthands of the files.
 func (d *document) complete() error {
 	if err := d.defineProblems(); err != nil {
 		return err
@@ -50,21 +50,26 @@ func (o *operation) complete() error {
 			at(responses, status, "headers")["Idempotent-Replayed"] = ref("headers", "Replayed")
 		}
 	}
+	for status := range responses {
+		o.document.completeResponse(at(responses, status))
+	}
 	if err := o.addProblems(); err != nil {
 		return err
 	}
 	o.object["parameters"] = append(list(o.object["parameters"]), ref("parameters", "RequestId"))
-	for status := range responses {
-		at(responses, status, "headers")["X-Request-Id"] = ref("headers", "RequestId")
-		o.document.exemplify(at(responses, status))
-	}
 	if body, ok := o.object["requestBody"].(object); ok {
 		o.document.exemplify(body)
 	}
 	return nil
 }
 
-// role returns the role that the operation needs; driver for a driver's, "" for nobody's.
+func (d *document) completeResponse(response object) {
+	at(response, "headers")["X-Request-Id"] = ref("headers", "RequestId")
+	d.exemplify(response)
+}
+
+// role returns the role that the operation requires: that of an admin's key, "driver" for a driver's token, "" for no
+// authentication.
 func (o *operation) role() string {
 	for _, requirement := range list(o.object["security"]) {
 		for scheme, roles := range requirement.(object) {
@@ -77,7 +82,7 @@ func (o *operation) role() string {
 	return ""
 }
 
-// addSession lets a session stand for an admin's key.
+// addSession allows a session wherever an admin's key is accepted.
 func (o *operation) addSession() {
 	requirements := list(o.object["security"])
 	for _, requirement := range requirements {
@@ -88,7 +93,7 @@ func (o *operation) addSession() {
 	}
 }
 
-// repeatable reports whether the operation takes Idempotency-Key.
+// repeatable reports whether the operation accepts Idempotency-Key.
 func (o *operation) repeatable() bool {
 	return o.method == "post" && strings.HasPrefix(o.address, "/v1/admin/")
 }
@@ -100,7 +105,7 @@ func (o *operation) takes(in, name string) bool {
 	})
 }
 
-// resolve returns what o refers to, or o.
+// resolve returns the component that o refers to, or o itself if it is no reference.
 func (d *document) resolve(o object) object {
 	to, ok := o["$ref"].(string)
 	if !ok {
@@ -109,7 +114,7 @@ func (d *document) resolve(o object) object {
 	return d.at("components", path.Base(path.Dir(to)), path.Base(to))
 }
 
-// page returns the schema of a page of such items, with what else the page has.
+// page defines the schema of a page of such items, with further members, and returns a reference to it.
 func (d *document) page(of string, with object) object {
 	name := of + "Page"
 	if len(with) > 0 {
@@ -138,8 +143,8 @@ func (d *document) page(of string, with object) object {
 	return ref("schemas", name)
 }
 
-// example returns the first example of a schema, nil if it has none. That of a list, or of an object whose members
-// have examples, is made of theirs.
+// example returns the first example of a schema, nil if it has none. Without one of its own, a list or an object gets an example
+// composed of its members' examples.
 func (d *document) example(schema object) any {
 	if all := d.examples(schema); len(all) > 0 {
 		return all[0]
@@ -165,7 +170,7 @@ func (d *document) examples(schema object) []any {
 	return nil
 }
 
-// exemplify shows a body, of a request or a response, by its schema's examples.
+// exemplify gives the body of a request or a response the examples of its schema.
 func (d *document) exemplify(body object) {
 	content, ok := body["content"].(object)
 	if !ok {

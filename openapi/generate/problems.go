@@ -1,4 +1,4 @@
-package openapi
+package main
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// implied returns the codes that follow from what the operation takes.
+// implied returns the codes that follow from the operation's security, body and parameters.
 func (o *operation) implied() (codes []string) {
 	role := o.role()
 	if role != "" {
@@ -33,7 +33,7 @@ func (o *operation) implied() (codes []string) {
 	return codes
 }
 
-// addProblems adds a response for each status of the codes that the operation can answer with.
+// addProblems adds a response for each status among the codes that the operation can answer with.
 func (o *operation) addProblems() error {
 	codes := o.implied()
 	for _, c := range list(o.object["x-problems"]) {
@@ -52,15 +52,15 @@ func (o *operation) addProblems() error {
 	for status, codes := range byStatus {
 		responses := at(o.object, "responses")
 		if _, ours := responses[status]; ours {
-			return fmt.Errorf("%s is both an answer and a problem", status)
+			return fmt.Errorf("%s is both a response and a problem", status)
 		}
-		responses[status] = o.problem(status, codes)
+		responses[status] = ref("responses", o.document.problem(status, codes))
 	}
 	return nil
 }
 
-// problem returns the response of that status with those codes.
-func (o *operation) problem(status string, codes []string) object {
+// problem defines the response of that status with those codes, and returns its name.
+func (d *document) problem(status string, codes []string) (name string) {
 	var (
 		says     []string
 		kinds    []any
@@ -69,18 +69,17 @@ func (o *operation) problem(status string, codes []string) object {
 		headers  = object{}
 	)
 	for _, code := range codes {
-		entry, schema := o.document.at("x-problems", code), ref("schemas", schemaOf(code))
+		entry, schema := d.at("x-problems", code), ref("schemas", schemaOf(code))
 		says = append(says, fmt.Sprintf("- `%s`: %s", code, text(entry["when"])))
 		kinds = append(kinds, schema)
 		mapping[code] = schema["$ref"]
-		example := maps.Clone(o.document.example(schema).(object))
-		example["instance"] = o.instance()
-		examples[code] = object{"summary": entry["when"], "value": example}
+		examples[code] = object{"summary": entry["when"], "value": d.example(schema)}
+		name += strings.TrimSuffix(schemaOf(code), "Problem")
 		if entry["retry"] == true {
 			headers["Retry-After"] = ref("headers", "RetryAfter")
 		}
 	}
-	if len(headers) > 0 && slices.ContainsFunc(codes, func(c string) bool { return o.document.at("x-problems", c)["retry"] != true }) {
+	if len(headers) > 0 && slices.ContainsFunc(codes, func(c string) bool { return d.at("x-problems", c)["retry"] != true }) {
 		headers["Retry-After"] = object{"description": "How many seconds to wait, where that helps.", "schema": object{"type": "integer", "minimum": 1}}
 	}
 	if status == "401" {
@@ -90,24 +89,16 @@ func (o *operation) problem(status string, codes []string) object {
 	if len(kinds) > 1 {
 		schema = object{"oneOf": kinds, "discriminator": object{"propertyName": "code", "mapping": mapping}}
 	}
-	return object{
+	response := object{
 		"description": strings.Join(says, "\n"), "headers": headers,
 		"content": object{"application/problem+json": object{"schema": schema, "examples": examples}},
 	}
+	d.completeResponse(response)
+	d.at("components", "responses")[name] = response
+	return name
 }
 
-// instance returns the operation's address as the examples have it.
-func (o *operation) instance() string {
-	address := o.address
-	for _, p := range list(o.object["parameters"]) {
-		if parameter := o.document.resolve(p.(object)); parameter["in"] == "path" {
-			address = strings.Replace(address, "{"+text(parameter["name"])+"}", text(parameter["example"]), 1)
-		}
-	}
-	return address
-}
-
-// schemaOf names the schema of a problem: AlreadyTakenProblem.
+// schemaOf returns the name of a problem's schema: AlreadyTakenProblem for ALREADY_TAKEN.
 func schemaOf(code string) string {
 	var b strings.Builder
 	for word := range strings.SplitSeq(code, "_") {
@@ -116,13 +107,14 @@ func schemaOf(code string) string {
 	return b.String() + "Problem"
 }
 
-// defineProblems makes a schema of each code, whose code is a constant: so a program that goes by it knows the rest.
+// defineProblems defines a schema for each code. The code is a constant of its schema, so that a client can tell by the code which
+// members a problem has.
 func (d *document) defineProblems() error {
 	for _, code := range slices.Sorted(maps.Keys(d.at("x-problems"))) {
 		entry := d.at("x-problems", code)
 		status, ok := entry["status"].(int)
 		if !ok || title(status) == "" || text(entry["when"]) == "" || text(entry["detail"]) == "" {
-			return fmt.Errorf("%s: status, when and detail are needed", code)
+			return fmt.Errorf("%s: status, when and detail are required", code)
 		}
 		kind := "urn:firsttap:problem:" + code
 		properties := object{

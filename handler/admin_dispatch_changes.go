@@ -9,14 +9,14 @@ import (
 	"firsttap/dispatch"
 )
 
-// change is one admin's change to the dispatch that the path names, at the version that If-Match names.
+// change is an admin's change to the dispatch in the path, at the version in If-Match.
 type change struct {
 	id      dispatch.ID
 	version int
 	actor   string
 }
 
-// changeDispatch reads the body and answers 200 with the dispatch that do returns.
+// changeDispatch reads the request and answers 200 with the dispatch that do returns.
 func changeDispatch[T any](c echo.Context, actor string, do func(to change, req T) (dispatch.Dispatch, error)) error {
 	id, err := dispatchID(c)
 	if err != nil {
@@ -37,7 +37,7 @@ func changeDispatch[T any](c echo.Context, actor string, do func(to change, req 
 	return writeVersioned(c, 200, d)
 }
 
-// windowError makes what is wrong with a window an error of the field.
+// windowError turns the errors about a window into errors of the field expires_at.
 func windowError(err error) error {
 	switch {
 	case errors.Is(err, dispatch.ErrWindow):
@@ -54,14 +54,14 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 			return d, err
 		}
 		ctx := c.Request().Context()
-		// What the dispatch is at that version, it is when the change is made, or it is not made.
-		if d, err = h.Store.Dispatch(ctx, to.id); err != nil {
+		// Update refuses any other version: if it makes the change, the dispatch is still as it is read here.
+		if d, err = h.stores.dispatches.Dispatch(ctx, to.id); err != nil {
 			return d, err
 		}
 		if d.Version != to.version {
 			return d, dispatch.ErrVersionMoved
 		}
-		req, err := patch.onto(d)
+		req, err := patch.applyTo(d)
 		if err != nil {
 			return d, err
 		}
@@ -70,7 +70,6 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 	})
 }
 
-// windowRequest is when a dispatch is to be open.
 type windowRequest struct {
 	OpensAt   *time.Time `json:"opens_at"`
 	ExpiresAt *time.Time `json:"expires_at"`
@@ -81,7 +80,7 @@ func (h *handler) reopenDispatch(c echo.Context, actor string) error {
 		if err := checkYears(map[string]*time.Time{"opens_at": req.OpensAt, "expires_at": req.ExpiresAt}); err != nil {
 			return dispatch.Dispatch{}, err
 		}
-		return h.Dispatcher.Reopen(c.Request().Context(), to.id, to.version, stored(req.OpensAt), stored(req.ExpiresAt), to.actor)
+		return h.Dispatcher.Reopen(c.Request().Context(), to.id, to.version, toMicroseconds(req.OpensAt), toMicroseconds(req.ExpiresAt), to.actor)
 	})
 }
 
@@ -94,7 +93,7 @@ func (h *handler) extendDispatch(c echo.Context, actor string) error {
 		if err := checkYears(map[string]*time.Time{"expires_at": req.ExpiresAt}); err != nil {
 			return dispatch.Dispatch{}, err
 		}
-		return h.Dispatcher.Extend(c.Request().Context(), to.id, to.version, *stored(req.ExpiresAt), to.actor)
+		return h.Dispatcher.Extend(c.Request().Context(), to.id, to.version, *toMicroseconds(req.ExpiresAt), to.actor)
 	})
 }
 
@@ -110,7 +109,7 @@ func (h *handler) assignDispatch(c echo.Context, actor string) error {
 		}
 		d, err := h.Dispatcher.Assign(c.Request().Context(), to.id, to.version, driver, to.actor)
 		if errors.Is(err, dispatch.ErrDriverBusy) || errors.Is(err, dispatch.ErrNotEligible) {
-			err = aboutDriver{err}
+			err = assignError{err}
 		}
 		return d, err
 	})
@@ -122,68 +121,28 @@ func (h *handler) unassignDispatch(c echo.Context, actor string) error {
 	})
 }
 
-// aboutDriver is an error that is told to somebody else than the driver: in its own words, not in the table's.
-type aboutDriver struct{ error }
-
-func (e aboutDriver) Unwrap() error { return e.error }
-
-type eventView struct {
-	ID         dispatch.EventID   `json:"id"`
-	Type       dispatch.EventType `json:"type"`
-	Round      int                `json:"round"`
-	DriverID   *string            `json:"driver_id"`
-	Actor      string             `json:"actor"`
-	ReasonCode *string            `json:"reason_code"`
-	RequestID  *string            `json:"request_id"`
-	At         timestamp          `json:"at"`
-}
-
-func viewEvent(e dispatch.Event) eventView {
-	return eventView{
-		ID: e.ID, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)), Actor: e.Actor,
-		ReasonCode: nullable(e.ReasonCode), RequestID: nullable(e.Request), At: timestamp(e.At),
-	}
-}
-
-func (h *handler) dispatchEvents(c echo.Context, _ string) error {
+func (h *handler) cancelDispatch(c echo.Context, actor string) error {
 	id, err := dispatchID(c)
 	if err != nil {
 		return err
 	}
-	p, err := page(c)
+	req, err := read[reasonRequest](c, maxBody)
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Store.Events(c.Request().Context(), id, p)
+	v, err := version(c)
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewEvent))
+	d, err := h.Dispatcher.Cancel(c.Request().Context(), id, v, actor, req.ReasonCode)
+	if err != nil {
+		return err
+	}
+	return writeVersioned(c, 200, d)
 }
 
-type previewView struct {
-	Eligible    int                     `json:"eligible"`
-	Reachable   int                     `json:"reachable"`
-	Busy        int                     `json:"busy"`
-	NotEligible int                     `json:"not_eligible"`
-	Reasons     map[dispatch.Reason]int `json:"reasons"`
-}
+// assignError marks an error about a driver that is answered to an admin. Its own text is the detail, as the table's addresses the
+// driver.
+type assignError struct{ error }
 
-func (h *handler) previewDispatch(c echo.Context, actor string) error {
-	req, err := read[createDispatchRequest](c, maxBody)
-	if err != nil {
-		return err
-	}
-	if err := req.checkYears(); err != nil {
-		return err
-	}
-	var p dispatch.Preview
-	err = h.searches.forPreview(c, actor, func() (err error) {
-		p, err = h.Dispatcher.Preview(c.Request().Context(), req.order())
-		return err
-	})
-	if err != nil {
-		return windowError(err)
-	}
-	return writeJSON(c, 200, previewView(p))
-}
+func (e assignError) Unwrap() error { return e.error }

@@ -56,7 +56,7 @@ func TestADriversRecord(t *testing.T) {
 	}
 }
 
-// TestWhatADriverIsNotGiven: nobody makes themselves what only the service may.
+// TestWhatADriverIsNotGiven: clients can't set the fields that only the service sets.
 func TestWhatADriverIsNotGiven(t *testing.T) {
 	w := newWorld(t)
 	path := "/v1/admin/drivers/" + w.drivers(1)[0].id
@@ -190,7 +190,7 @@ func TestDevicesWithoutTokens(t *testing.T) {
 	}
 }
 
-// TestAnAdminRemovesADevice: nothing more is pushed to it, and who did it can be seen.
+// TestAnAdminRemovesADevice: no more is pushed to the device, and the audit trail names the admin.
 func TestAnAdminRemovesADevice(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
@@ -222,7 +222,7 @@ func TestAnAdminRemovesADevice(t *testing.T) {
 	}
 }
 
-// TestAStreamGoesByTheChange: a driver who is suspended hears no more offers, and hears them again when reinstated.
+// TestAStreamGoesByTheChange: a suspended driver's stream has no offers, and has them again when the driver is reinstated.
 func TestAStreamGoesByTheChange(t *testing.T) {
 	for what, c := range map[string]struct{ path, body, back, undo string }{
 		"suspended":      {"POST /suspend", ``, "POST /reinstate", ``},
@@ -264,7 +264,7 @@ func TestAStreamGoesByTheChange(t *testing.T) {
 	}
 }
 
-// TestKeysOfTwoInstances: what is made on one is good on the other, and what is revoked there is good nowhere, at once.
+// TestKeysOfTwoInstances: a key that one instance makes is valid at the other, and a revoked key is invalid at both, at once.
 func TestKeysOfTwoInstances(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		a, b := newWorldOn(t, p.url), newWorldOn(t, p.url)
@@ -315,7 +315,7 @@ func TestKeysOfTwoInstances(t *testing.T) {
 	})
 }
 
-// TestAuditTrail: each change is in it, once, with who did it in which request, and without what nobody may read there.
+// TestAuditTrail has each change once, with its actor and request, and without secrets.
 func TestAuditTrail(t *testing.T) {
 	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
 	w := newWorldOn(t, p.url)

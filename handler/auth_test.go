@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 	"firsttap/repository"
@@ -21,8 +22,8 @@ import (
 	"firsttap/testkit"
 )
 
-// door is a world with the limits that there usually are, whose clock stands still, so that nothing is filled up again. It
-// counts statements by their pool.
+// door is a world with the usual limits on failed sign-ins. Its clock stands still, so that no allowance is refilled. It counts
+// statements by their pool.
 type door struct {
 	*world
 	mu     sync.Mutex
@@ -87,14 +88,14 @@ func (d *door) from(ip, method, path, token, body string, headers ...string) rep
 	return r
 }
 
-// stranger returns a key that looks like one and is none.
+// stranger returns a key that is well-formed and unknown.
 func stranger(n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "stranger %d", n))
 	return "ftk_" + cookieText.EncodeToString(sum[:])
 }
 
-// TestAThousandFailedSignIns from one address: a few are looked at, the others refused without a statement, and meanwhile
-// who has a key notices nothing, behind the same address, also one whose key this instance has never seen.
+// TestAThousandFailedSignIns from one address: a few are looked up, the others refused without a statement. Valid keys from the
+// same address are not affected, also those that this instance has not seen before.
 func TestAThousandFailedSignIns(t *testing.T) {
 	w := newDoor(t)
 	w.putNamedKey("key_known", dispatch.Viewer, "known")
@@ -123,7 +124,7 @@ func TestAThousandFailedSignIns(t *testing.T) {
 			}
 		}
 	}
-	// One look each for those who are looked at, and one a second for all others.
+	// One statement for each that is looked up, and one a second for all others.
 	looks := 20 + 1 + int(time.Since(w.began)/time.Second)
 	if n := w.statements("doors"); n > looks {
 		t.Errorf("%d statements, want at most %d", n, looks)
@@ -209,8 +210,8 @@ func TestStrangersFromEverywhere(t *testing.T) {
 	}
 }
 
-// TestStrangersWait for each other, and nobody for them: while the database says nothing of the keys, who has one, and
-// every driver, goes on.
+// TestStrangersWait for each other, and do not delay anyone else: while the database does not answer about keys, known keys and all
+// drivers are served.
 func TestStrangersWait(t *testing.T) {
 	w := newDoor(t)
 	driver, release := w.drivers(1)[0], make(chan struct{})
@@ -250,8 +251,8 @@ func TestStrangersWait(t *testing.T) {
 	}
 }
 
-// TestTokensThatProveNothing are told so up to a limit. Those who have one that is good are not held up by them, nor is who
-// has one whose time is over told anything else than that.
+// TestTokensThatProveNothing are refused as such up to a limit. Valid tokens are not affected, and expired ones are always refused
+// as expired.
 func TestTokensThatProveNothing(t *testing.T) {
 	w := newDoor(t)
 	old := service.NewTokens(service.TokenOptions{
@@ -337,11 +338,11 @@ func TestASignInThatIsNotAudited(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	w := newWorld(t)
 	var got []string
-	e := New(API{Store: w.store, Now: time.Now, DriverRate: 1, AdminRate: 1})
+	e := w.api.(*echo.Echo)
 	for _, remote := range []string{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", "[2001:db8:1:2:3::4]:1", "[fe80::1%eth0]:1", "@", ""} {
 		c := e.NewContext(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", strings.NewReader("")), httptest.NewRecorder())
 		c.Request().RemoteAddr = remote
-		got = append(got, address(c))
+		got = append(got, clientNetwork(c))
 	}
 	if want := []string{"192.0.2.1", "192.0.2.1", "2001:db8:1:2::/64", "fe80::/64", "none", "none"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

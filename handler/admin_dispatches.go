@@ -2,16 +2,21 @@ package handler
 
 import (
 	"context"
-	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
-	"firsttap/idempotency"
 	"firsttap/service"
 )
+
+// dispatchStore reads dispatches.
+type dispatchStore interface {
+	Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error)
+	List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error)
+	Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error)
+}
 
 type createDispatchRequest struct {
 	ExternalID        string     `json:"external_id" validate:"max=128,tidy"`
@@ -29,7 +34,7 @@ type createDispatchRequest struct {
 	ExpiresAt         *time.Time `json:"expires_at"`
 }
 
-// feeRequest has an amount that a browser can hold: beyond 2^53-1 it would show, and send back, another one.
+// feeRequest limits the amount to 2^53-1, the largest integer that JavaScript shows and sends back unchanged.
 type feeRequest struct {
 	Amount   int64  `json:"amount" validate:"min=0,max=9007199254740991"`
 	Currency string `json:"currency" validate:"required,iso4217"`
@@ -48,7 +53,7 @@ func (r *createDispatchRequest) order() service.Order {
 	}
 }
 
-// checkYears keeps what follows from the times within the four digits that RFC 3339 has for a year.
+// checkYears refuses times, also derived ones, whose year does not fit into the four digits of RFC 3339.
 func (r *createDispatchRequest) checkYears() error {
 	expires := r.ExpiresAt
 	if expires == nil && r.OpensAt != nil {
@@ -85,6 +90,33 @@ func (h *handler) createDispatch(c echo.Context, actor string) error {
 	return writeVersioned(c, 201, d)
 }
 
+type previewView struct {
+	Eligible    int                     `json:"eligible"`
+	Reachable   int                     `json:"reachable"`
+	Busy        int                     `json:"busy"`
+	NotEligible int                     `json:"not_eligible"`
+	Reasons     map[dispatch.Reason]int `json:"reasons"`
+}
+
+func (h *handler) previewDispatch(c echo.Context, actor string) error {
+	req, err := read[createDispatchRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	if err := req.checkYears(); err != nil {
+		return err
+	}
+	var p dispatch.Preview
+	err = h.searches.runPreview(c, actor, func() (err error) {
+		p, err = h.Dispatcher.Preview(c.Request().Context(), req.order())
+		return err
+	})
+	if err != nil {
+		return windowError(err)
+	}
+	return writeJSON(c, 200, previewView(p))
+}
+
 func (h *handler) listDispatches(c echo.Context, actor string) error {
 	p, err := page(c)
 	if err != nil {
@@ -104,10 +136,10 @@ func (h *handler) listDispatches(c echo.Context, actor string) error {
 	var items []dispatch.Dispatch
 	var next string
 	list := func() (err error) {
-		items, next, err = h.Store.List(c.Request().Context(), q)
+		items, next, err = h.stores.dispatches.List(c.Request().Context(), q)
 		return err
 	}
-	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
+	if err := h.searches.runText(c, actor, q.Text, list); err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewForAdmin))
@@ -118,119 +150,49 @@ func (h *handler) getDispatch(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.Store.Dispatch(c.Request().Context(), id)
+	d, err := h.stores.dispatches.Dispatch(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
 	return writeVersioned(c, 200, d)
 }
 
-func (h *handler) cancelDispatch(c echo.Context, actor string) error {
+type eventView struct {
+	ID         dispatch.EventID   `json:"id"`
+	Type       dispatch.EventType `json:"type"`
+	Round      int                `json:"round"`
+	DriverID   *string            `json:"driver_id"`
+	Actor      string             `json:"actor"`
+	ReasonCode *string            `json:"reason_code"`
+	RequestID  *string            `json:"request_id"`
+	At         timestamp          `json:"at"`
+}
+
+func viewEvent(e dispatch.Event) eventView {
+	return eventView{
+		ID: e.ID, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)), Actor: e.Actor,
+		ReasonCode: nullable(e.ReasonCode), RequestID: nullable(e.Request), At: timestamp(e.At),
+	}
+}
+
+func (h *handler) dispatchEvents(c echo.Context, _ string) error {
 	id, err := dispatchID(c)
 	if err != nil {
 		return err
 	}
-	req, err := read[reasonRequest](c, maxBody)
+	p, err := page(c)
 	if err != nil {
 		return err
 	}
-	v, err := version(c)
+	items, next, err := h.stores.dispatches.Events(c.Request().Context(), id, p)
 	if err != nil {
 		return err
 	}
-	d, err := h.Dispatcher.Cancel(c.Request().Context(), id, v, actor, req.ReasonCode)
-	if err != nil {
-		return err
-	}
-	return writeVersioned(c, 200, d)
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewEvent))
 }
 
-// writeVersioned names the version in an ETag, for the If-Match of the next change.
+// writeVersioned writes the dispatch with its version as the ETag, for the If-Match of the next change.
 func writeVersioned(c echo.Context, status int, d dispatch.Dispatch) error {
 	c.Response().Header().Set("ETag", strconv.Quote(strconv.Itoa(d.Version)))
 	return writeJSON(c, status, viewForAdmin(d))
-}
-
-type driverRequest struct {
-	Name           string   `json:"name" validate:"required,max=200,tidy"`
-	Phone          string   `json:"phone" validate:"required,e164"`
-	Regions        []string `json:"regions" validate:"required,min=1,max=50,unique,dive,required,max=64,tidy"`
-	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64,tidy"`
-	WorkingHeightM *float64 `json:"working_height_m" validate:"omitempty,gt=0,lte=200"`
-	FirebaseUID    string   `json:"firebase_uid" validate:"max=128,tidy"`
-	Locale         string   `json:"locale" validate:"omitempty,max=35,bcp47_language_tag"`
-	OnDuty         bool     `json:"on_duty"`
-}
-
-// driver returns the nth driver that the request of ctx makes.
-func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispatch.Driver {
-	return dispatch.Driver{
-		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
-		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
-	}
-}
-
-type addDriversRequest struct {
-	Drivers     []driverRequest `json:"drivers" validate:"required,min=1,max=1000,dive"`
-	IssueTokens bool            `json:"issue_tokens"`
-}
-
-func (h *handler) addDrivers(c echo.Context, _ string) error {
-	req, err := read[addDriversRequest](c, maxBulkBody)
-	if err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
-	drivers := make([]dispatch.Driver, len(req.Drivers))
-	views := make([]driverView, len(req.Drivers))
-	for i := range req.Drivers {
-		drivers[i] = req.Drivers[i].driver(ctx, h.Now(), i)
-		views[i] = viewDriver(drivers[i])
-		if !req.IssueTokens {
-			continue
-		}
-		if views[i].Token, _, err = h.Tokens.Issue(drivers[i].ID, 0); err != nil {
-			return err
-		}
-	}
-	add := h.Store.AddDrivers
-	if req.IssueTokens {
-		add = h.Store.AddDriversWithTokens
-	}
-	if err := add(ctx, drivers); err != nil {
-		return err
-	}
-	return writeJSON(c, 200, map[string]any{"items": views})
-}
-
-type tokenView struct {
-	Token     string    `json:"token"`
-	ExpiresAt timestamp `json:"expires_at"`
-}
-
-func (h *handler) issueToken(c echo.Context, _ string) error {
-	id, err := dispatch.ParseDriverID(c.Param("id"))
-	if err != nil {
-		return err
-	}
-	generation, err := h.Store.NoteToken(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	token, until, err := h.Tokens.Issue(id, generation)
-	if err != nil {
-		return err
-	}
-	return writeJSON(c, 201, tokenView{Token: token, ExpiresAt: timestamp(until)})
-}
-
-func (h *handler) revokeTokens(c echo.Context, _ string) error {
-	id, err := driverID(c)
-	if err != nil {
-		return err
-	}
-	if err := h.Revocations.Revoke(c.Request().Context(), id); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
 }

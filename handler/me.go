@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -10,16 +11,23 @@ import (
 	"firsttap/service"
 )
 
+// profileStore stores drivers' own profiles.
+type profileStore interface {
+	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
+	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
+}
+
 func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
-	v, err := h.Store.Driver(c.Request().Context(), me)
+	v, err := h.stores.profiles.Driver(c.Request().Context(), me)
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	return writeJSON(c, 200, viewDriver(v))
 }
 
-// tokenOf makes a good token for a driver that is not there what it is to its bearer: no token.
-func tokenOf(err error) error {
+// unauthenticatedIfGone turns ErrDriverNotFound into ErrUnauthenticated: a valid token of a driver that does not exist is not
+// accepted.
+func unauthenticatedIfGone(err error) error {
 	if errors.Is(err, dispatch.ErrDriverNotFound) {
 		return service.ErrUnauthenticated
 	}
@@ -35,9 +43,9 @@ func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	v, err := h.Store.SetDuty(c.Request().Context(), me, *req.OnDuty)
+	v, err := h.stores.profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	h.Streams.DriverChanged(v)
 	return writeJSON(c, 200, viewDriver(v))
@@ -52,21 +60,14 @@ func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if _, err := h.Store.Driver(c.Request().Context(), me); err != nil {
-		return tokenOf(err)
+	if _, err := h.stores.profiles.Driver(c.Request().Context(), me); err != nil {
+		return unauthenticatedIfGone(err)
 	}
-	items, next, err := h.Store.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
+	items, next, err := h.stores.dispatches.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, 200, viewList(items, next, h.Now(), viewHeld))
-}
-
-func (h *handler) see(c echo.Context, me dispatch.DriverID) error {
-	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		o, err := h.Work.Offer(ctx, me, id)
-		return viewOffer(o), err
-	})
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewClaimed))
 }
 
 type acceptRequest struct {
@@ -99,9 +100,9 @@ func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
 	if req.Round != nil {
 		tap.Round = *req.Round
 	}
-	won, err := h.Acceptor.Accept(fromApp(c), tap)
+	won, err := h.Acceptor.Accept(withAppVersion(c), tap)
 	if err != nil {
-		return claimError{tokenOf(err)}
+		return claimError{unauthenticatedIfGone(err)}
 	}
 	claim := won.Dispatch.Claim
 	return writeJSON(c, 200, acceptView{
@@ -110,8 +111,40 @@ func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
 	})
 }
 
+// withAppVersion returns the request's context, whose caller has the app's version.
+func withAppVersion(c echo.Context) context.Context {
+	ctx := c.Request().Context()
+	caller := dispatch.CallerOf(ctx)
+	caller.App = appVersion(c)
+	return dispatch.WithCaller(ctx, caller)
+}
+
+const maxAppVersion = 64
+
+// appVersion returns X-App-Version, or "" if it can't be stored: a wrong header must not cost a driver the dispatch.
+func appVersion(c echo.Context) string {
+	v := c.Request().Header.Get("X-App-Version")
+	if len(v) > maxAppVersion || strings.TrimSpace(v) != v || !isPrintable(v) {
+		return ""
+	}
+	return v
+}
+
 type reasonRequest struct {
 	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+}
+
+type roundReasonRequest struct {
+	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
+}
+
+// round returns the round of the request, 0 for the current one.
+func (r *roundReasonRequest) round() int {
+	if r.Round == nil {
+		return 0
+	}
+	return *r.Round
 }
 
 func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
@@ -139,7 +172,7 @@ func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
 	})
 }
 
-// onDispatch answers 200 with what do returns for the dispatch that the path names.
+// onDispatch calls do with the dispatch's id in the path, and answers 200 with the view that do returns.
 func (h *handler) onDispatch(c echo.Context, do func(ctx context.Context, id dispatch.ID) (any, error)) error {
 	id, err := dispatchID(c)
 	if err != nil {
@@ -147,7 +180,7 @@ func (h *handler) onDispatch(c echo.Context, do func(ctx context.Context, id dis
 	}
 	view, err := do(c.Request().Context(), id)
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	return writeJSON(c, 200, view)
 }

@@ -9,9 +9,17 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
+	"firsttap/idempotency"
 )
 
-// driverRecordView is a driver as the backoffice sees them.
+// driverStore stores drivers as the backoffice manages them.
+type driverStore interface {
+	CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error)
+	DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
+	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
+	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
+}
+
 type driverRecordView struct {
 	driverView
 	Version   int       `json:"version"`
@@ -31,13 +39,32 @@ func writeDriver(c echo.Context, status int, v dispatch.DriverRecord) error {
 	return writeJSON(c, status, viewDriverRecord(v))
 }
 
+type driverRequest struct {
+	Name           string   `json:"name" validate:"required,max=200,tidy"`
+	Phone          string   `json:"phone" validate:"required,e164"`
+	Regions        []string `json:"regions" validate:"required,min=1,max=50,unique,dive,required,max=64,tidy"`
+	VehicleClass   string   `json:"vehicle_class" validate:"required,max=64,tidy"`
+	WorkingHeightM *float64 `json:"working_height_m" validate:"omitempty,gt=0,lte=200"`
+	FirebaseUID    string   `json:"firebase_uid" validate:"max=128,tidy"`
+	Locale         string   `json:"locale" validate:"omitempty,max=35,bcp47_language_tag"`
+	OnDuty         bool     `json:"on_duty"`
+}
+
+// driver returns the nth driver that the request of ctx creates.
+func (r *driverRequest) driver(ctx context.Context, now time.Time, n int) dispatch.Driver {
+	return dispatch.Driver{
+		ID: idempotency.DriverID(ctx, now, n), Name: r.Name, Phone: r.Phone, Regions: r.Regions, VehicleClass: r.VehicleClass,
+		WorkingHeightM: r.WorkingHeightM, FirebaseUID: r.FirebaseUID, Locale: r.Locale, OnDuty: r.OnDuty, Version: 1,
+	}
+}
+
 func (h *handler) createDriver(c echo.Context, _ string) error {
 	req, err := read[driverRequest](c, maxBody)
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
-	v, err := h.Store.CreateDriver(ctx, req.driver(ctx, h.Now(), 0))
+	v, err := h.stores.drivers.CreateDriver(ctx, req.driver(ctx, h.Now(), 0))
 	if err != nil {
 		return err
 	}
@@ -64,10 +91,10 @@ func (h *handler) listDrivers(c echo.Context, actor string) error {
 	var items []dispatch.DriverRecord
 	var next string
 	list := func() (err error) {
-		items, next, err = h.Store.Drivers(c.Request().Context(), q)
+		items, next, err = h.stores.drivers.Drivers(c.Request().Context(), q)
 		return err
 	}
-	if err := h.searches.forText(c, actor, q.Text, list); err != nil {
+	if err := h.searches.runText(c, actor, q.Text, list); err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewList(items, next, h.Now(), viewDriverRecord))
@@ -82,14 +109,14 @@ func (h *handler) getDriver(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	v, err := h.Store.DriverRecord(c.Request().Context(), id)
+	v, err := h.stores.drivers.DriverRecord(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
 	return writeDriver(c, 200, v)
 }
 
-// onDriver answers 200 with the driver that the path names as change leaves them, and tells the driver's streams.
+// onDriver applies change to the driver in the path, updates the driver's streams, and answers 200 with the driver.
 func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	id, err := driverID(c)
 	if err != nil {
@@ -98,7 +125,7 @@ func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	if change.Version, err = optionalVersion(c); err != nil {
 		return err
 	}
-	v, err := h.Store.ChangeDriver(c.Request().Context(), id, change)
+	v, err := h.stores.drivers.ChangeDriver(c.Request().Context(), id, change)
 	if err != nil {
 		return err
 	}
@@ -106,14 +133,14 @@ func (h *handler) onDriver(c echo.Context, change dispatch.DriverChange) error {
 	return writeDriver(c, 200, v)
 }
 
-// optionalVersion reads If-Match where there is one; 0 is whichever version is current.
+// optionalVersion returns the version in If-Match, 0 for any version if there is none.
 func optionalVersion(c echo.Context) (int, error) {
 	if header := c.Request().Header.Get("If-Match"); header == "" || header == "*" {
 		return 0, nil
 	}
 	v, err := version(c)
 	if err != nil || v < 1 {
-		return 0, dispatch.ErrDriverMoved // no version of ours looks like that
+		return 0, dispatch.ErrDriverMoved // not a version of this service
 	}
 	return v, nil
 }
@@ -162,7 +189,7 @@ func (h *handler) reinstateDriver(c echo.Context, _ string) error {
 	})
 }
 
-// driverDeviceView leaves out the push token: whoever has it can be pushed to.
+// driverDeviceView does not contain the push token, which allows sending to the device.
 type driverDeviceView struct {
 	deviceView
 	SuspectedAt   *timestamp `json:"suspected_at"`
@@ -178,7 +205,7 @@ func (h *handler) driverDevices(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Store.Devices(c.Request().Context(), id, p)
+	items, next, err := h.stores.devices.Devices(c.Request().Context(), id, p)
 	if err != nil {
 		return err
 	}
@@ -196,19 +223,8 @@ func (h *handler) removeDevice(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Store.DeleteDevice(c.Request().Context(), id, installation); err != nil {
+	if err := h.stores.devices.DeleteDevice(c.Request().Context(), id, installation); err != nil {
 		return err
 	}
 	return c.NoContent(204)
-}
-
-// driverStore is what the backoffice keeps of drivers.
-type driverStore interface {
-	CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error)
-	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
-	NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error)
-	DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error)
-	Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error)
-	ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error)
-	Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error)
 }

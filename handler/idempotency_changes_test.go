@@ -8,8 +8,8 @@ import (
 	"firsttap/repository"
 )
 
-// TestAChangeAfterADeath: whoever does a change of a dispatch again, after an instance has died before it could answer, is
-// told what it came to, and not that somebody has changed the dispatch.
+// TestAChangeAfterADeath: a change that is repeated, after an instance died between its commit and its answer, gets the answer of
+// the first attempt, and no 412.
 func TestAChangeAfterADeath(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)
@@ -38,8 +38,8 @@ func TestAChangeAfterADeath(t *testing.T) {
 	})
 }
 
-// TestAFreshVersionUnderTheSameKey: who is told that the version has moved, or is missing, and sends the request again with
-// the one that is current, gets what the request comes to, and that is what is kept.
+// TestAFreshVersionUnderTheSameKey: a request that was refused for its If-Match and is repeated with the current version is
+// processed, and its answer is stored.
 func TestAFreshVersionUnderTheSameKey(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)
@@ -71,7 +71,7 @@ func (w *world) lives(id string, want ...string) {
 	}
 }
 
-// TestAnAnswerOutlivesWhoHangsUp: a client who is gone before a replay's COMMIT takes no answer with it.
+// TestAnAnswerOutlivesWhoHangsUp: the answer stays stored if the client disconnects before a replay's COMMIT.
 func TestAnAnswerOutlivesWhoHangsUp(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	armed := false
