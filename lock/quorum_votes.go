@@ -117,7 +117,7 @@ func (v votes) firstOf(kinds ...error) error {
 	return errors.Join(v.answers...)
 }
 
-// List implements Registry. It needs a majority.
+// List implements Admin. It needs a majority.
 func (q *Quorum) List(ctx context.Context) ([]Holder, error) {
 	lists, v := askAll(ctx, len(q.nodes), func(ctx context.Context, i int) ([]Holder, error) { return q.nodes[i].List(ctx) }, votes.all)
 	if v.yes < v.majority {
@@ -140,12 +140,12 @@ func (v votes) agreed(lists [][]Holder) []Holder {
 	return found
 }
 
-// Show implements Registry. It needs a majority.
+// Show implements Admin. It needs a majority.
 func (q *Quorum) Show(ctx context.Context, name string) (Holder, error) {
 	return q.inspect(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Show(ctx, name) })
 }
 
-// Break implements Registry. It needs a majority. If it fails, a minority may have freed the name.
+// Break implements Admin. It needs a majority. If it fails, a minority may have freed the name.
 func (q *Quorum) Break(ctx context.Context, name string) (Holder, error) {
 	h, err := q.inspect(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Break(ctx, name) })
 	if err != nil {

@@ -271,7 +271,7 @@ func TestTableInTwoTimeZones(t *testing.T) {
 	})
 }
 
-func TestTableRegistry(t *testing.T) {
+func TestTableAdmin(t *testing.T) {
 	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
 		for _, name := range []string{"b", "a", "c"} {
 			mustAcquire(t, table, name, "owner of "+name, time.Minute)
