@@ -1,8 +1,6 @@
 package limit
 
 import (
-	"firsttap/servertest"
-	"firsttap/testkit"
 	"fmt"
 	"log/slog"
 	"math"
@@ -11,6 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
 
 	"github.com/redis/go-redis/v9"
 )

@@ -107,14 +107,18 @@ func (v votes) heldError() error {
 	return most
 }
 
-// firstOf returns the first of kinds that occurs in the answers.
-func (v votes) firstOf(kinds ...error) error {
-	for _, kind := range kinds {
-		if slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, kind) }) {
-			return kind
-		}
+// ownershipError returns nil if a majority confirms that the grant holds the name, ErrStolen or ErrExpired if no majority
+// can confirm it any more, and otherwise ErrUnavailable.
+func (v votes) ownershipError(ctx context.Context) error {
+	switch {
+	case v.yes >= v.majority:
+		return nil
+	case v.no <= len(v.answers)-v.majority:
+		return v.unavailable(ctx)
+	case slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, ErrStolen) }):
+		return ErrStolen
 	}
-	return errors.Join(v.answers...)
+	return ErrExpired
 }
 
 // List implements Admin. It needs a majority.
