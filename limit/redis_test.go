@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"firsttap/servertest"
 	"firsttap/testkit"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // scripts returns how many times the server has run a script.
