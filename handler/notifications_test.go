@@ -239,7 +239,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 	w.expire(id)
 	r := redrive(pushes[4], key, "")
 	w.refused("an offer that is over", r, 409, "INVALID_STATE")
-	if !strings.Contains(fmt.Sprint(r.at("detail")), "of no use") {
+	if !strings.Contains(fmt.Sprint(r.at("detail")), "obsolete") {
 		t.Errorf("why not: %s", r.raw)
 	}
 }

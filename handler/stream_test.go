@@ -314,8 +314,8 @@ func TestClientThatReadsNothing(t *testing.T) {
 		}
 	}
 	// The other one's place is free when it has been cut; the one who reads stays.
-	testkit.Within(t, time.Minute, "the stalled stream is cut", func() bool { return valueOf(t, metrics, "stream_open", "admin") == 1 })
-	if n := valueOf(t, metrics, "stream_cut_total", "stalled"); n != 1 {
+	testkit.Within(t, time.Minute, "the stalled stream is cut", func() bool { return valueOf(t, metrics, "firsttap_stream_open", "admin") == 1 })
+	if n := valueOf(t, metrics, "firsttap_stream_cut_total", "stalled"); n != 1 {
 		t.Errorf("%v counted as stalled", n)
 	}
 	l.tells(dispatch.EventOpened, "")

@@ -14,6 +14,9 @@ import (
 	"firsttap/testkit"
 
 	"github.com/redis/go-redis/v9"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // scripts returns how many times the server has run a script.

@@ -93,7 +93,7 @@ mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable
 mutant "a release ends with its caller's context" lock/lease.go "ctx = context.WithoutCancel(ctx) // a release" "_ = 0 // a release" ./lock TestReleaseAfterItsContext
 mutant "renewal stops when the work is called off" lock/renew.go "case lost != nil || releasing:" "case lost != nil || releasing || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
 mutant "no end to a hold" lock/lease.go "l.hold.AtMost > 0 && limit.Before(end)" "false && limit.Before(end)" ./lock "$suite/AtMost"
-mutant "no beat asked for" lock/renew.go "l.hold.Beat > 0 && sent.Sub(beat) >= l.hold.Beat" "false && sent.Sub(beat) >= l.hold.Beat" ./lock "$suite/Beat"
+mutant "no beat asked for" lock/renew.go "> 0 && sent.Sub(beat) >=" "< 0 && sent.Sub(beat) >=" ./lock "$suite/Beat"
 mutant "AtLeast forgotten" lock/lease.go "keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)" "keep := time.Duration(0)" ./lock "$suite/Between"
 mutant "a release wakes nobody" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2], "")
 return 1' 'return 1' ./lock TestRedisConforms/Handover

@@ -84,7 +84,7 @@ func sessionRig(engine string, strategy func(*lock.Sessions) lock.Strategy) lock
 		return strategy(s)
 	}
 	rig.MinTTL, rig.EndsWithConnection = time.Second, true
-	rig.Missing["Flush"] = "what the tables hold does not say who has a name"
+	rig.Missing["Flush"] = "the sessions hold the names, not the tables"
 	return rig
 }
 

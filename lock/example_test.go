@@ -135,8 +135,8 @@ func ExampleLease_Beat() {
 func ExampleLeader_Campaign() {
 	memory := lock.NewMemory()
 	ctx := context.Background()
-	leader := func(who string) *lock.Leader {
-		return lock.New(memory, lock.Options{Who: who}).Leader("scheduler", 10*time.Millisecond, 3*time.Second)
+	leader := func(instance string) *lock.Leader {
+		return lock.New(memory, lock.Options{Who: instance}).Leader("scheduler", 10*time.Millisecond, 3*time.Second)
 	}
 	seoul, busan := leader("seoul"), leader("busan")
 	run := func(context.Context) error { fmt.Println("slot run"); return nil }

@@ -105,13 +105,15 @@ func (l *Lease) release(ctx context.Context) error {
 	case lost != nil:
 		return lost
 	case errors.Is(err, ErrUnavailable):
-		l.locker.log.Warn("lock not released; the release will be retried until the lease expires", "name", l.name, "owner", l.owner, "error", err)
+		l.locker.log.Warn("lock release unanswered; the name may stay held until its TTL ends",
+			"name", l.name, "owner", l.owner, "error", err)
 		if keep == 0 {
 			l.locker.orphans.release(l.grant, end, true)
 		}
 	case errors.Is(err, ErrLost):
 		l.locker.metrics.lose(err)
-		l.locker.log.Error("lock was lost before its release; another owner may have held it during the work", "name", l.name, "owner", l.owner, "error", err)
+		l.locker.log.Error("lock was lost before its release; another owner may have held it during the work",
+			"name", l.name, "owner", l.owner, "error", err)
 	case !trusted:
 		return ErrExpired
 	}

@@ -135,8 +135,8 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 		err = fmt.Errorf("%w: the answer came after the lease had to end", ErrUnavailable)
 	}
 	// A request that was canceled by the end of hold.Wait says nothing about the server.
-	cut := errors.Is(context.Cause(ctx), errWaitTimeout) && time.Since(sent) < min(l.timeout, hold.TTL)/2
-	if err == nil || !cut {
+	timedOut := errors.Is(context.Cause(ctx), errWaitTimeout) && time.Since(sent) < min(l.timeout, hold.TTL)/2
+	if err == nil || !timedOut {
 		l.metrics.attempt(err)
 	}
 	if err == nil {
@@ -148,7 +148,7 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 	if grant != nil {
 		l.orphans.release(grant, sent.Add(hold.TTL), false)
 	}
-	if errors.Is(err, ErrUnavailable) && !cut {
+	if errors.Is(err, ErrUnavailable) && !timedOut {
 		l.warn(name, err)
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {

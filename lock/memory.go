@@ -78,7 +78,7 @@ func (m *Memory) release(name string) {
 	m.watchers.notifyAll(name)
 }
 
-// List implements Registry.
+// List implements Admin.
 func (m *Memory) List(context.Context) ([]Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *Memory) List(context.Context) ([]Holder, error) {
 	return found, nil
 }
 
-// Show implements Registry.
+// Show implements Admin.
 func (m *Memory) Show(_ context.Context, name string) (Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +108,7 @@ func (m *Memory) lookup(name string) Holder {
 	return h
 }
 
-// Break implements Registry.
+// Break implements Admin.
 func (m *Memory) Break(_ context.Context, name string) (Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -38,15 +38,15 @@ func (n *Named) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 	return n.sessions.acquire(ctx, n, name, owner, ttl)
 }
 
-// List implements Registry.
+// List implements Admin.
 func (n *Named) List(ctx context.Context) ([]Holder, error) { return n.sessions.list(ctx, n) }
 
-// Show implements Registry.
+// Show implements Admin.
 func (n *Named) Show(ctx context.Context, name string) (Holder, error) {
 	return n.sessions.show(ctx, n, name)
 }
 
-// Break implements Registry. It kills the holder's session, which requires the same database user or an administrator.
+// Break implements Admin. It kills the holder's session, which requires the same database user or an administrator.
 func (n *Named) Break(ctx context.Context, name string) (Holder, error) {
 	return n.sessions.breakSession(ctx, n, name)
 }

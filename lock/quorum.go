@@ -138,13 +138,7 @@ func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
 		g.missing[i].Store(errors.Is(err, ErrExpired))
 		return err
 	}, votes.decided)
-	switch {
-	case v.yes >= v.majority:
-		return nil
-	case v.no > len(g.grants)-v.majority:
-		return v.firstOf(ErrStolen, ErrExpired)
-	}
-	return v.unavailable(ctx)
+	return v.ownershipError(ctx)
 }
 
 func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) error {
@@ -159,14 +153,7 @@ func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) error 
 // Release implements Grant. It asks every server and returns when a majority has decided. What remains on a minority
 // expires.
 func (g *quorumGrant) Release(ctx context.Context, keep time.Duration) error {
-	v := g.release(ctx, keep, votes.decided)
-	switch {
-	case v.yes >= v.majority:
-		return nil
-	case v.no > len(g.grants)-v.majority:
-		return v.firstOf(ErrStolen, ErrExpired)
-	}
-	return v.unavailable(ctx)
+	return g.release(ctx, keep, votes.decided).ownershipError(ctx)
 }
 
 // rollBack releases the votes of a failed acquisition. It returns nil if a majority answered.

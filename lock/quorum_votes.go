@@ -107,17 +107,21 @@ func (v votes) heldError() error {
 	return most
 }
 
-// firstOf returns the first of kinds that occurs in the answers.
-func (v votes) firstOf(kinds ...error) error {
-	for _, kind := range kinds {
-		if slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, kind) }) {
-			return kind
-		}
+// ownershipError returns nil if a majority confirms that the grant holds the name, ErrStolen or ErrExpired if no majority
+// can confirm it any more, and otherwise ErrUnavailable.
+func (v votes) ownershipError(ctx context.Context) error {
+	switch {
+	case v.yes >= v.majority:
+		return nil
+	case v.no <= len(v.answers)-v.majority:
+		return v.unavailable(ctx)
+	case slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, ErrStolen) }):
+		return ErrStolen
 	}
-	return errors.Join(v.answers...)
+	return ErrExpired
 }
 
-// List implements Registry. It needs a majority.
+// List implements Admin. It needs a majority.
 func (q *Quorum) List(ctx context.Context) ([]Holder, error) {
 	lists, v := askAll(ctx, len(q.nodes), func(ctx context.Context, i int) ([]Holder, error) { return q.nodes[i].List(ctx) }, votes.all)
 	if v.yes < v.majority {
@@ -140,12 +144,12 @@ func (v votes) agreed(lists [][]Holder) []Holder {
 	return found
 }
 
-// Show implements Registry. It needs a majority.
+// Show implements Admin. It needs a majority.
 func (q *Quorum) Show(ctx context.Context, name string) (Holder, error) {
 	return q.inspect(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Show(ctx, name) })
 }
 
-// Break implements Registry. It needs a majority. If it fails, a minority may have freed the name.
+// Break implements Admin. It needs a majority. If it fails, a minority may have freed the name.
 func (q *Quorum) Break(ctx context.Context, name string) (Holder, error) {
 	h, err := q.inspect(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Break(ctx, name) })
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// List implements Registry. It scans all keys of the servers.
+// List implements Admin. It scans all keys of the servers.
 func (r *Redis) List(ctx context.Context) ([]Holder, error) {
 	names, err := r.heldNames(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *Redis) scan(ctx context.Context, server redis.Cmdable) ([]string, error
 // globEscaper escapes the special characters of a SCAN pattern.
 var globEscaper = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
-// Show implements Registry.
+// Show implements Admin.
 func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
 	var value *redis.StringCmd
 	var left *redis.DurationCmd
@@ -82,7 +82,7 @@ func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
 	return h, nil
 }
 
-// Break implements Registry.
+// Break implements Admin.
 func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
 	answer, err := breakScript.Run(ctx, r.client, []string{r.keys.lockKey(name), r.keys.fenceKey(name)},
 		fenceTTLSeconds, r.keys.releaseChannel(name)).Slice()

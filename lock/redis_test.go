@@ -83,12 +83,12 @@ func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 	mustAcquire(t, strategy, "a", "me", time.Minute)
 	l, hold := newLocker(t, strategy), Fixed(time.Minute)
 	hold.Wait = 300 * time.Millisecond
-	told := make([]error, crowd)
+	errs := make([]error, crowd)
 	_, commands := requests(t, direct, func() {
-		testkit.Together(crowd, func(i int) { _, told[i] = l.Acquire(t.Context(), "a", hold) })
+		testkit.Together(crowd, func(i int) { _, errs[i] = l.Acquire(t.Context(), "a", hold) })
 	})
-	if i := slices.IndexFunc(told, func(err error) bool { return !errors.Is(err, ErrHeld) }); i >= 0 {
-		t.Errorf("got %v, want %v: the server answered", told[i], ErrHeld)
+	if i := slices.IndexFunc(errs, func(err error) bool { return !errors.Is(err, ErrHeld) }); i >= 0 {
+		t.Errorf("got %v, want %v: the server answered", errs[i], ErrHeld)
 	}
 	if commands >= crowd/4 {
 		t.Errorf("%d waiters made %d commands", crowd, commands)
@@ -135,7 +135,7 @@ func TestRedisRenewsTogether(t *testing.T) {
 			t.Fatalf("lost: %v", lease.Context().Err())
 		}
 	}
-	together(leases, func(i int) { wantErr(t, "release", all[i].Release(t.Context()), nil) })
+	testkit.Together(leases, func(i int) { wantErr(t, "release", all[i].Release(t.Context()), nil) })
 }
 
 // A server whose clock is an hour ahead fails, and a replica with the right clock takes over. The fences grow, however

@@ -34,15 +34,15 @@ func (r *Rows) Acquire(ctx context.Context, name, owner string, ttl time.Duratio
 	return r.sessions.acquire(ctx, r, name, owner, ttl)
 }
 
-// List implements Registry.
+// List implements Admin.
 func (r *Rows) List(ctx context.Context) ([]Holder, error) { return r.sessions.list(ctx, r) }
 
-// Show implements Registry.
+// Show implements Admin.
 func (r *Rows) Show(ctx context.Context, name string) (Holder, error) {
 	return r.sessions.show(ctx, r, name)
 }
 
-// Break implements Registry. It kills the holder's session, which requires the same database user or an administrator.
+// Break implements Admin. It kills the holder's session, which requires the same database user or an administrator.
 func (r *Rows) Break(ctx context.Context, name string) (Holder, error) {
 	return r.sessions.breakSession(ctx, r, name)
 }

@@ -2,9 +2,7 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,23 +117,8 @@ func TestSessionsOneWins(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		const rivals = 16
 		strategy := pick(open(t, s.config, time.Minute, rivals))
-		for round := range 10 {
-			var won atomic.Int32
-			var winner atomic.Value
-			testkit.Together(rivals, func(i int) {
-				g, err := strategy.Acquire(t.Context(), "job", string(rune('a'+i)), time.Minute)
-				switch {
-				case err == nil:
-					won.Add(1)
-					winner.Store(g)
-				case !errors.Is(err, ErrHeld):
-					t.Error(err)
-				}
-			})
-			if won.Load() != 1 {
-				t.Fatalf("round %d: %d won", round, won.Load())
-			}
-			wantErr(t, "release", winner.Load().(Grant).Release(t.Context(), 0), nil)
+		for range 10 {
+			wantOneWinner(t, strategy, rivals)
 		}
 	})
 }

@@ -195,7 +195,7 @@ func (g *tableGrant) moveEnd(ctx context.Context, query string, d time.Duration)
 	return ErrExpired
 }
 
-// List implements Registry.
+// List implements Admin.
 func (t *Table) List(ctx context.Context) (found []Holder, err error) {
 	rows, err := t.db.QueryContext(ctx, t.sql.selectRows+" WHERE "+t.sql.heldCondition+" ORDER BY name")
 	if err != nil {
@@ -215,7 +215,7 @@ func (t *Table) List(ctx context.Context) (found []Holder, err error) {
 	return found, nil
 }
 
-// Show implements Registry.
+// Show implements Admin.
 func (t *Table) Show(ctx context.Context, name string) (Holder, error) {
 	row, err := t.row(ctx, t.db, name)
 	if err != nil {
@@ -232,7 +232,7 @@ func (r tableRow) holder(name string) Holder {
 	return h
 }
 
-// Break implements Registry.
+// Break implements Admin.
 func (t *Table) Break(ctx context.Context, name string) (Holder, error) {
 	if err := checkName(name); err != nil {
 		return Holder{}, err

@@ -15,11 +15,11 @@ type Client = redis.UniversalClient
 // command has been answered. The command is sent with the context that it returns. It must be safe for concurrent use.
 type Watch func(ctx context.Context, command string) (context.Context, func(err error))
 
-// Observe calls watch for each command of client, except for XREAD, which waits for entries, and for the commands that
+// Observe calls observer for each command of client, except for XREAD, which waits for entries, and for the commands that
 // open a connection. A pipeline counts as one command with the name "pipeline". A missing key is no error.
-func Observe(client Client, watch Watch) { client.AddHook(hook{watch}) }
+func Observe(client Client, observer Watch) { client.AddHook(hook{observer}) }
 
-type hook struct{ watch Watch }
+type hook struct{ observer Watch }
 
 // DialHook implements redis.Hook.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook {
@@ -34,7 +34,7 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		case "xread", "hello", "client":
 			return next(ctx, cmd)
 		}
-		ctx, done := h.watch(ctx, name)
+		ctx, done := h.observer(ctx, name)
 		err := next(ctx, cmd)
 		done(failure(err))
 		return err
@@ -44,7 +44,7 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ProcessPipelineHook implements redis.Hook.
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		ctx, done := h.watch(ctx, "pipeline")
+		ctx, done := h.observer(ctx, "pipeline")
 		err := next(ctx, cmds)
 		done(failure(err))
 		return err

@@ -31,20 +31,20 @@ func (s *suite) refuseASecond(t *testing.T) {
 	if _, err := mine.Acquire(t.Context(), n, me, long); err != nil {
 		t.Fatal(err)
 	}
-	for who, strategy := range map[string]lock.Strategy{"the same client": mine, "another client": rivals} {
+	for what, strategy := range map[string]lock.Strategy{"the same client": mine, "another client": rivals} {
 		g, err := strategy.Acquire(t.Context(), n, newOwner(), long)
 		var held *lock.HeldError
 		if !errors.As(err, &held) || errors.Is(err, lock.ErrUnavailable) || g != nil {
-			t.Fatalf("%s: got %v and %v, want a HeldError", who, g, err)
+			t.Fatalf("%s: got %v and %v, want a HeldError", what, g, err)
 		}
 		if s.HidesHolder {
 			continue
 		}
 		if held.Owner != me {
-			t.Errorf("%s: held by %q, want %q", who, held.Owner, me)
+			t.Errorf("%s: held by %q, want %q", what, held.Owner, me)
 		}
 		if held.Left > long || held.Left <= long-timeout && !s.EndsWithConnection {
-			t.Errorf("%s: held for %s, want nearly %s", who, held.Left, long)
+			t.Errorf("%s: held for %s, want nearly %s", what, held.Left, long)
 		}
 	}
 }
@@ -73,8 +73,7 @@ func (s *suite) itsTimeEnds(t *testing.T) {
 // notBefore fails the test if at is before end by more than the unit of a server's clock.
 func (s *suite) notBefore(t testing.TB, at, end time.Time) {
 	t.Helper()
-	const unit = 2 * time.Millisecond
-	if early := end.Sub(at); early > unit {
+	if early := end.Sub(at); early > clockUnit {
 		t.Errorf("happened %s too early", early)
 	}
 }

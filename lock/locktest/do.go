@@ -93,13 +93,13 @@ func (s *suite) doIsRefused(t *testing.T) {
 func (s *suite) shutdown(t *testing.T) {
 	n, ttl, errShutdown := newName(), s.renewableTTL(), errors.New("shutdown")
 	ctx, stop := context.WithCancelCause(t.Context())
-	working, told, finish, done := make(chan bool), make(chan error, 1), make(chan bool), make(chan error, 1)
+	working, cause, finish, done := make(chan bool), make(chan error, 1), make(chan bool), make(chan error, 1)
 	l := s.locker(t)
 	go func() {
 		done <- l.Do(ctx, n, lock.Renewed(ttl, long), func(ctx context.Context) error {
 			close(working)
 			<-ctx.Done()
-			told <- context.Cause(ctx)
+			cause <- context.Cause(ctx)
 			<-finish
 			return ctx.Err()
 		})
@@ -107,7 +107,7 @@ func (s *suite) shutdown(t *testing.T) {
 	receive(t, "the work", working)
 	next := acquireAsync(t.Context(), s.locker(t), n, withWait(lock.Fixed(long), timeout))
 	stop(errShutdown)
-	wantErr(t, "the work's cause", receive(t, "the shutdown", told), errShutdown)
+	wantErr(t, "the work's cause", receive(t, "the shutdown", cause), errShutdown)
 	mustNotHappen(t, 2*ttl, "the waiter acquired the name while the work was stopping", next)
 	close(finish)
 	wantErr(t, "Do", receive(t, "the end of Do", done), context.Canceled)

@@ -22,7 +22,7 @@ var holds = []test{
 	{name: "WaitForTheEnd", run: (*suite).waitForTheEnd},
 	{name: "WaitInVain", run: (*suite).waitInVain},
 	{name: "GiveUpWaiting", run: (*suite).giveUpWaiting},
-	{name: "Stolen", needs: "Registry", run: (*suite).stolenByRival},
+	{name: "Stolen", needs: "Admin", run: (*suite).stolenByRival},
 	{name: "ReleaseTwice", run: (*suite).releaseTwice},
 }
 

@@ -18,8 +18,8 @@ var leaders = []test{
 	{name: "Resign", run: (*suite).resign},
 	{name: "CampaignUntilShutdown", run: (*suite).campaignUntilShutdown},
 	{name: "ACampaignOfSeveral", run: (*suite).severalRuns},
-	{name: "TheLeadIsLost", needs: "Registry", run: (*suite).leadIsLost},
-	{name: "ALeadThatWasLost", needs: "Registry", run: (*suite).leadAfterLoss},
+	{name: "TheLeadIsLost", needs: "Admin", run: (*suite).leadIsLost},
+	{name: "ALeadThatWasLost", needs: "Admin", run: (*suite).leadAfterLoss},
 }
 
 // leader returns a candidate that does not wait, on a Locker of its own.

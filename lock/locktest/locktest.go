@@ -144,7 +144,7 @@ func Run(t *testing.T, rig Rig) {
 	there := rig.hooks(t, s.Server)
 	rig.checkHooks(t, there)
 	_, there["Watcher"] = s.open(t).(lock.Watcher)
-	_, there["Registry"] = s.open(t).(lock.Registry)
+	_, there["Admin"] = s.open(t).(lock.Registry)
 	there["Processes"], there["TTL"] = !rig.InProcess, !rig.EndsWithConnection
 	sensible := func(tests ...[]test) []test {
 		return slices.DeleteFunc(slices.Concat(tests...), func(c test) bool {
@@ -152,7 +152,7 @@ func Run(t *testing.T, rig Rig) {
 		})
 	}
 	t.Run("Together", func(t *testing.T) {
-		s.runTogether(t, sensible(partitions, processes, clocks, leaders, holds, cuts, doTests, basics, names, registry), sensible(servers))
+		s.runTogether(t, sensible(partitions, processes, clocks, leaders, holds, cuts, doTests, basics, names, admin), sensible(servers))
 	})
 	for _, c := range sensible(contention) {
 		t.Run(c.name, func(t *testing.T) { c.run(s, t) })

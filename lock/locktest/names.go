@@ -16,7 +16,7 @@ var names = []test{
 	{name: "TooLong", run: (*suite).tooLong},
 	{name: "Invalid", run: (*suite).invalid},
 	{name: "Watch", needs: "Watcher", run: (*suite).watch},
-	{name: "WatchAfterBreak", needs: "Watcher Registry", run: (*suite).watchAfterBreak},
+	{name: "WatchAfterBreak", needs: "Watcher Admin", run: (*suite).watchAfterBreak},
 }
 
 // similarNames are names that a server could truncate, fold, read as a pattern, or confuse with its own keys.

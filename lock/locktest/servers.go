@@ -75,6 +75,7 @@ func (s *suite) frozenWhileAcquiring(t *testing.T) {
 func (s *suite) flushed(t *testing.T) {
 	l, rival := s.locker(t), s.open(t)
 	lease := mustLease(t, l, newName(), s.frequentlyRenewed())
+	sleep(clockUnit) // after a flush, the server's clock is the fence
 	s.Flush()
 	g, _ := acquireEventually(t, rival, lease.Name(), long)
 	why := waitLost(t, lease)

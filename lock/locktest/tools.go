@@ -19,6 +19,8 @@ const (
 	long    = 2 * time.Minute
 	// quiet is how long a test waits for what must not happen.
 	quiet = 100 * time.Millisecond
+	// clockUnit is more than the unit of a server's clock.
+	clockUnit = 2 * time.Millisecond
 )
 
 // renewableTTL is long enough that a busy machine does not miss renewals.

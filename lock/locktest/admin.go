@@ -9,12 +9,12 @@ import (
 	"firsttap/lock"
 )
 
-// registry test the interface for operators.
-var registry = []test{
-	{name: "List", needs: "Registry", run: (*suite).list},
-	{name: "Show", needs: "Registry", run: (*suite).show},
-	{name: "Break", needs: "Registry", run: (*suite).breakHeld},
-	{name: "BreakWhatIsFree", needs: "Registry", run: (*suite).breakFree},
+// admin test the interface for operators.
+var admin = []test{
+	{name: "List", needs: "Admin", run: (*suite).list},
+	{name: "Show", needs: "Admin", run: (*suite).show},
+	{name: "Break", needs: "Admin", run: (*suite).breakHeld},
+	{name: "BreakWhatIsFree", needs: "Admin", run: (*suite).breakFree},
 }
 
 func (s *suite) list(t *testing.T) {
