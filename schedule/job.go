@@ -64,7 +64,7 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	if spec.Hold.Every == 0 {
 		j.maxRun = spec.Hold.TTL
 	}
-	// The run is extended until its work has been canceled and has had Grace to return, so that it ends as FAILED and is not
+	// The run is extended until its work has been canceled and has had GracePeriod to return, so that it ends as FAILED and is not
 	// taken over.
 	j.runHold = lock.Renewed(max(min(spec.Hold.TTL, maxTerm), minTerm), j.maxRun+2*s.Grace)
 	j.metrics = newJobMetrics(s, j)
