@@ -54,7 +54,7 @@ func view(j *job, state cronjob.State, now time.Time) cronjob.Job {
 	return d
 }
 
-// Held returns those of the jobs' locks, the leader's and the Others that are held, ordered by name. dispatch.ErrUnavailable
+// Held returns those of the jobs' locks, the leader's and the OtherLocks that are held, ordered by name. dispatch.ErrUnavailable
 // if one of them is unavailable.
 //
 // It asks for each lock by name, and not for a list: for a list Redis would go through all its keys.

@@ -64,7 +64,7 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	if spec.Hold.Every == 0 {
 		j.maxRun = spec.Hold.TTL
 	}
-	// The run is extended until its work has been canceled and has had Grace to return, so that it ends as FAILED and is not
+	// The run is extended until its work has been canceled and has had GracePeriod to return, so that it ends as FAILED and is not
 	// taken over.
 	j.runHold = lock.Renewed(max(min(spec.Hold.TTL, maxTerm), minTerm), j.maxRun+2*s.Grace)
 	j.metrics = newJobMetrics(s, j)
@@ -102,13 +102,20 @@ func (j *job) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		j.turn(ctx)
+		ran := j.turn(ctx)
+		select {
+		case <-j.wake: // the ledger was read before this turn ended
+		default:
+		}
+		if ran {
+			j.s.checkLedger() // for the next slot, if this one was late
+		}
 	}
 }
 
-// turn performs the run that is due, if this instance gets the job's lock.
-func (j *job) turn(ctx context.Context) {
-	locked, ran := false, false
+// turn performs the run that is due, if this instance gets the job's lock. It reports whether there was one.
+func (j *job) turn(ctx context.Context) (ran bool) {
+	locked := false
 	err := j.underLock(ctx, func(ctx context.Context) error {
 		locked = true
 		ran = j.runDue(ctx)
@@ -117,9 +124,7 @@ func (j *job) turn(ctx context.Context) {
 	if !locked {
 		j.refused(ctx, err)
 	}
-	if ran {
-		j.s.checkLedger() // for the next slot, if this one was late
-	}
+	return ran
 }
 
 var errStuck = fmt.Errorf("%d runs have not returned on this instance", maxStuck)

@@ -72,7 +72,7 @@ func (j *job) timedOut(cause error) bool {
 	return errors.Is(cause, lock.ErrMaxHold) || j.Hold.Every == 0 && errors.Is(cause, lock.ErrExpired)
 }
 
-// call does the work of a run. Work that does not return within Grace after its context has ended is abandoned.
+// call does the work of a run. Work that does not return within GracePeriod after its context has ended is abandoned.
 func (j *job) call(ctx context.Context, run cronjob.Run) (string, error) {
 	type returned struct {
 		result string

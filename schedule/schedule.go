@@ -10,7 +10,7 @@
 // So one run of a job is under way at a time, and a slot that has ended is not begun again. The schedule can't stop an
 // instance that was overtaken without noticing, because it stood still. What such an instance writes must be refused where it
 // is written: by a condition of its own, by the run's fence, or because it is committed together with the end of the run
-// (repository's Conclude).
+// (repository's ConcludeRun).
 package schedule
 
 import (

@@ -39,7 +39,7 @@ const (
 	everySecond = "* * * * * *"
 	// once is the delay of an After that runs at the start, and not again in a test.
 	once = time.Hour
-	// aWhile is a Late that no test outlasts.
+	// aWhile is a MaxDelay that no test outlasts.
 	aWhile = time.Hour
 )
 

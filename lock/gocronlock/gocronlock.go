@@ -9,7 +9,7 @@
 // gocron asks an Elector before each run and reports nothing back to it. So after the scheduler's Shutdown, call the leader's
 // Resign, or the others wait until the lead has expired. A job that may take longer than the lead lasts calls
 // [lock.Leader.Campaign], which keeps the lead while the work runs and cancels the work's context when the lead is lost.
-// A scheduler that has an Elector does not ask its Locker; with [Leading], only some of its jobs run on the leader.
+// A scheduler that has an Elector does not ask its Locker; with [LeaderLocker], only some of its jobs run on the leader.
 package gocronlock
 
 import (

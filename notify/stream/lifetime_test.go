@@ -103,7 +103,7 @@ func TestLimits(t *testing.T) {
 	driverStream(t, h, v, "")
 	<-second.ended
 	third.hangUp()
-	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "stream_open", "driver") == 3 })
+	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "firsttap_stream_open", "driver") == 3 })
 	last := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
 	testkit.Eventually(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })
