@@ -22,7 +22,7 @@ import (
 // relayPatience bounds what must happen.
 const relayPatience = 30 * time.Second
 
-// office is a database with drivers and their phones, a simulated push service, and the relays of several instances.
+// office is a database with drivers and their phones, a simulated push service, and the relays of some instances.
 type office struct {
 	t     *testing.T
 	url   string

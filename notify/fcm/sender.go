@@ -113,7 +113,7 @@ func (f *Sender) connect(ctx context.Context, o Options) error {
 	return err
 }
 
-// parseEndpoint returns the endpoint with the /v1 that the SDK needs and without a trailing slash; nil for "".
+// parseEndpoint returns the endpoint with the /v1 that the SDK wants and without a slash at its end; nil for "".
 func parseEndpoint(endpoint string) (*url.URL, error) {
 	if endpoint == "" {
 		return nil, nil

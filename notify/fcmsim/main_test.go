@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const patience = 20 * time.Second
 
-// start runs fcmsim and returns its lines in out. End stops it and returns the rest of them.
+// start runs fcmsim; out are its lines. Ending it returns what is left of them.
 func start(t *testing.T, args ...string) (base string, out *bufio.Scanner, end func() []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
