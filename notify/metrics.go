@@ -142,7 +142,7 @@ func (r *Relay) watchBacklog(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			due, oldest, err := r.Outbox.Backlog(ctx)
+			due, oldest, err := r.options.Outbox.Backlog(ctx)
 			if err == nil {
 				r.metrics.backlog.Set(float64(due))
 				r.metrics.backlogAge.Set(oldest.Seconds())

@@ -100,7 +100,7 @@ const (
 // Relay expands the events of the outbox into pushes and sends them. Any number of processes may run one on the same
 // outbox.
 type Relay struct {
-	RelayOptions
+	options    RelayOptions
 	throttle   *throttle
 	results    *resultWriter
 	deadTokens *deadTokens
@@ -139,7 +139,7 @@ func NewRelay(o RelayOptions) *Relay {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Relay{
-		RelayOptions: o, throttle: newThrottle(w, p),
+		options: o, throttle: newThrottle(w, p),
 		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
 		pushesDue: wakeup.New(), eventsDue: wakeup.New(), ready: newLanes(), closedPlatforms: map[dispatch.Platform]time.Time{},
 	}
@@ -179,10 +179,10 @@ func (r *Relay) Run(ctx context.Context) {
 	// Results of attempts in flight are recorded even after ctx has ended.
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.results = newResultWriter(r.Outbox, r.throttle, r.Log)
-	verdicts := newVerdictWriter(r.Devices, r.Log, r.metrics)
-	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.Suspicion, r.Log, r.metrics)
-	r.suspects = newSuspectQueue(r.Suspicion)
+	r.results = newResultWriter(r.options.Outbox, r.throttle, r.options.Log)
+	verdicts := newVerdictWriter(r.options.Devices, r.options.Log, r.metrics)
+	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.options.Suspicion, r.options.Log, r.metrics)
+	r.suspects = newSuspectQueue(r.options.Suspicion)
 	var loops, writing, judging sync.WaitGroup
 	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { verdicts.run(lasting) })
@@ -200,7 +200,7 @@ func (r *Relay) Run(ctx context.Context) {
 
 	r.releaseAll(anyPush, 0)
 	r.releaseSuspects()
-	late := time.AfterFunc(r.Drain, stop)
+	late := time.AfterFunc(r.options.Drain, stop)
 	defer late.Stop()
 	r.attempts.Wait() // they end with lasting at the latest
 	verdicts.finish()
@@ -213,8 +213,8 @@ func (r *Relay) Run(ctx context.Context) {
 func (r *Relay) releaseEvents() {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	if err := r.Outbox.GiveBackEvents(ctx); err != nil {
-		r.Log.Warn("leased events not released; they will be expanded when their leases expire", "error", err)
+	if err := r.options.Outbox.GiveBackEvents(ctx); err != nil {
+		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire", "error", err)
 	}
 }
 
@@ -237,9 +237,9 @@ const releasePause = 5 * time.Second
 func (r *Relay) expandDue(ctx, lasting context.Context) {
 	var released time.Time
 	for ctx.Err() == nil {
-		leased, err := r.Outbox.LeaseEvents(ctx, eventBatch)
+		leased, err := r.options.Outbox.LeaseEvents(ctx, eventBatch)
 		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("due events not leased; the relay will try again", "error", err)
+			r.options.Log.Warn("due events not leased; the relay will try again", "error", err)
 		}
 		if err == nil && time.Since(released) >= releasePause && r.expandFailed.CompareAndSwap(true, false) {
 			released = time.Now()
@@ -267,18 +267,18 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	ctx, cancel := context.WithTimeout(ctx, expandTimeout)
 	defer cancel()
 	places := r.throttle.reserve(committedBatch, aheadCommitted, time.Now())
-	x, err := r.Outbox.Expand(ctx, event, places)
+	x, err := r.options.Outbox.Expand(ctx, event, places)
 	r.throttle.release(places - len(x.Pushes))
 	switch {
 	case errors.Is(err, dispatch.ErrNotLeased):
 		return
 	case err != nil:
 		r.expandFailed.Store(true)
-		r.Log.Error("event not expanded; it will be retried", "event", event, "error", err)
+		r.options.Log.Error("event not expanded; it will be retried", "event", event, "error", err)
 		return
 	}
 	if late {
-		r.Publish(x.Dispatch, []dispatch.Event{x.Event})
+		r.options.Publish(x.Dispatch, []dispatch.Event{x.Event})
 	}
 	r.metrics.countDropped("superseded", x.Dropped)
 	supersedes := !x.Event.Type.IsOffer() && x.Event.Type != dispatch.EventCreated
@@ -296,7 +296,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	}
 	if x.Left > 0 {
 		r.pushesDue.Set()
-		r.WakeOthers()
+		r.options.WakeOthers()
 	}
 }
 
@@ -324,7 +324,7 @@ func (r *Relay) lease(ctx, lasting context.Context) {
 		}
 		r.throttle.release(places - len(pushes))
 		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("due notifications not leased; the relay will try again", "error", err)
+			r.options.Log.Warn("due notifications not leased; the relay will try again", "error", err)
 		}
 		if leased < places {
 			r.wait(ctx, r.pushesDue)
@@ -342,7 +342,7 @@ func (r *Relay) leaseBatch(ctx context.Context, places int) (pushes []outbox.Pus
 	defer cancel()
 	r.leasing.Lock()
 	defer r.leasing.Unlock()
-	pushes, dropped, err = r.Outbox.Lease(ctx, places)
+	pushes, dropped, err = r.options.Outbox.Lease(ctx, places)
 	r.ready.add(pushes)
 	return pushes, dropped, err
 }
@@ -356,7 +356,7 @@ func (r *Relay) awaitRoom(ctx context.Context) {
 
 // wait waits for c, and at most for about PollInterval: the jitter keeps processes from polling at the same time.
 func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
-	t := time.NewTimer(r.Poll*3/4 + rand.N(r.Poll/2))
+	t := time.NewTimer(r.options.Poll*3/4 + rand.N(r.options.Poll/2))
 	defer t.Stop()
 	select {
 	case <-c:

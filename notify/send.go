@@ -33,7 +33,7 @@ func (r *Relay) send(ctx, lasting context.Context) {
 		default:
 			if now.Sub(checked) > maxReadAge/4 {
 				checked = now
-				r.releaseAll(stale(now, r.Attempt), 0)
+				r.releaseAll(stale(now, r.options.Attempt), 0)
 			}
 			r.wait(ctx, r.throttle.freed)
 		}
@@ -44,7 +44,7 @@ func (r *Relay) send(ctx, lasting context.Context) {
 // a push that is stale or whose platform is closed is released.
 func (r *Relay) startAttempt(lasting context.Context, p *outbox.Push, now time.Time) {
 	suspected, closed := r.deadTokens.suspected(*p, now), r.platformClosedFor(p.Device.Platform, now)
-	if !suspected && closed <= 0 && !stale(now, r.Attempt)(p) {
+	if !suspected && closed <= 0 && !stale(now, r.options.Attempt)(p) {
 		r.attempts.Go(func() { r.attempt(lasting, *p) })
 		return
 	}
@@ -84,7 +84,7 @@ func (r *Relay) attempt(ctx context.Context, p outbox.Push) {
 	if p.Topic == "" {
 		r.metrics.observeDelay(p, time.Now())
 	}
-	o := r.Sender.Send(ctx, p)
+	o := r.options.Sender.Send(ctx, p)
 	r.throttle.done(o, time.Now())
 	r.results.add(r.handleOutcome(p, o))
 }
@@ -98,16 +98,16 @@ func (r *Relay) handleOutcome(p outbox.Push, o Outcome) outbox.SendResult {
 	case DeadToken, BadToken, WrongSender:
 		if p.Topic != "" {
 			o.Class = Poison // the refusal is not about a device's token
-			r.Log.Error("push to a topic refused; it stays dead until an operator redrives it", "notification", p.ID, "reason", o.Reason)
+			r.options.Log.Error("push to a topic refused; it stays dead until an operator redrives it", "notification", p.ID, "reason", o.Reason)
 			break
 		}
 		return r.deadTokens.recordRefusal(p, o, time.Now())
 	case PlatformAuth:
 		r.closePlatform(p.Device.Platform, o)
 	case Auth:
-		r.Log.Error("ALERT: push service refuses our credentials; nothing is pushed until it accepts them", "reason", o.Reason)
+		r.options.Log.Error("ALERT: push service refuses our credentials; nothing is pushed until it accepts them", "reason", o.Reason)
 	case Poison:
-		r.Log.Error("push refused; it stays dead until an operator redrives it", "notification", p.ID, "reason", o.Reason)
+		r.options.Log.Error("push refused; it stays dead until an operator redrives it", "notification", p.ID, "reason", o.Reason)
 	}
 	return r.resultOf(p, o)
 }
@@ -141,7 +141,7 @@ func (r *Relay) resultOf(p outbox.Push, o Outcome) outbox.SendResult {
 	case PlatformAuth:
 		s.After = jittered(platformPause)
 	case Unreached:
-		s.After = jittered(min(unreachedRetry, r.Retry))
+		s.After = jittered(min(unreachedRetry, r.options.Retry))
 	case Unavailable, Unsure:
 		s.Attempts++
 		s.After = max(o.RetryAfter, r.backoff(s.Attempts))
@@ -154,8 +154,8 @@ func (r *Relay) resultOf(p outbox.Push, o Outcome) outbox.SendResult {
 
 // backoff is RetryDelay plus full jitter over a time that doubles with each attempt.
 func (r *Relay) backoff(attempts int) time.Duration {
-	most := min(maxRetry, r.Retry<<min(attempts-1, 10))
-	return r.Retry + rand.N(most)
+	most := min(maxRetry, r.options.Retry<<min(attempts-1, 10))
+	return r.options.Retry + rand.N(most)
 }
 
 // jittered adds up to half of d, so that pushes refused together are not retried together.
@@ -172,6 +172,6 @@ func (r *Relay) closePlatform(p dispatch.Platform, o Outcome) {
 	r.closedPlatforms[p] = time.Now().Add(platformPause)
 	r.platformsMu.Unlock()
 	r.metrics.platformClosed(p)
-	r.Log.Error("ALERT: push service lacks valid credentials for a platform; its pushes will be retried",
+	r.options.Log.Error("ALERT: push service lacks valid credentials for a platform; its pushes will be retried",
 		"platform", p, "retry_after", platformPause, "reason", o.Reason)
 }

@@ -140,7 +140,7 @@ func (r *Relay) queueSuspect(p outbox.Push, now time.Time) {
 // unless the push service accepts no token at all.
 func (r *Relay) postpone(p outbox.Push, least time.Duration, now time.Time) {
 	wait, ok := r.suspects.postpone(p.Driver, least, now)
-	s := unsent(p, wait.Round(r.Suspicion/60))
+	s := unsent(p, wait.Round(r.options.Suspicion/60))
 	if !ok && !wasGood(p.Device, now) && r.deadTokens.reachesOthers(p.Driver, now) {
 		s.Status, s.After, s.Result = outbox.Dropped, 0, "suspected"
 		r.metrics.countDropped(s.Result, 1)
@@ -160,13 +160,13 @@ func (r *Relay) sendSuspects(ctx, lasting context.Context) {
 		switch {
 		case closed > 0:
 			r.results.addUncounted(unsent(p, closed.Round(releaseRounding)))
-		case p.Leased.Sub(now) < r.Attempt || now.Sub(p.Read) > maxReadAge:
+		case p.Leased.Sub(now) < r.options.Attempt || now.Sub(p.Read) > maxReadAge:
 			r.postpone(p, 0, now)
 		default:
 			r.suspects.start()
 			r.attempts.Go(func() {
 				r.metrics.observeDelay(p, time.Now())
-				o := r.Sender.Send(lasting, p)
+				o := r.options.Sender.Send(lasting, p)
 				r.suspects.done(o)
 				r.throttle.observe(o, time.Now())
 				r.results.addUncounted(r.handleOutcome(p, o))

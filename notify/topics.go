@@ -20,13 +20,13 @@ const (
 // maintainTopics subscribes large audiences to their topics, and unsubscribes them after their topic was released.
 func (r *Relay) maintainTopics(ctx context.Context) {
 	for never := make(chan struct{}); ctx.Err() == nil; {
-		leased, err := r.Topics.LeaseTopics(ctx, topicBatch)
+		leased, err := r.options.Topics.LeaseTopics(ctx, topicBatch)
 		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("topics not leased; the relay will try again", "error", err)
+			r.options.Log.Warn("topics not leased; the relay will try again", "error", err)
 		}
 		for _, t := range leased {
 			if err := r.maintainTopic(ctx, t); err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
-				r.Log.Warn("topic subscriptions incomplete; they will be continued when the topic's lease expires",
+				r.options.Log.Warn("topic subscriptions incomplete; they will be continued when the topic's lease expires",
 					"topic", t.Name, "error", err)
 			}
 		}
@@ -38,19 +38,19 @@ func (r *Relay) maintainTopics(ctx context.Context) {
 
 // maintainTopic subscribes or unsubscribes the members that are left to do, and ends the topic after the last.
 func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
-	change := r.Sender.Subscribe
+	change := r.options.Sender.Subscribe
 	if t.Ended {
-		change = r.Sender.Unsubscribe
+		change = r.options.Sender.Unsubscribe
 	}
 	pace := time.NewTicker(subscribeInterval)
 	defer pace.Stop()
 	for {
-		members, err := r.Topics.Members(ctx, t, memberBatch)
+		members, err := r.options.Topics.Members(ctx, t, memberBatch)
 		if err != nil {
 			return err
 		}
 		if len(members) == 0 {
-			return r.Topics.EndTopic(ctx, t)
+			return r.options.Topics.EndTopic(ctx, t)
 		}
 		tokens := make([]string, len(members))
 		for i, m := range members {
@@ -62,7 +62,7 @@ func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 			return errors.New(string(o.Class) + ": " + o.Reason)
 		}
 		done, refused := splitRefused(members, refusals)
-		if err := r.Topics.SettleMembers(ctx, t, done, refused); err != nil {
+		if err := r.options.Topics.SettleMembers(ctx, t, done, refused); err != nil {
 			return err
 		}
 		select {

@@ -76,7 +76,7 @@ const (
 	message  = `{"message":{"token":"tok","notification":{"title":"t"},"data":{"event_id":"e","type":"dispatch.opened"}}}`
 )
 
-// A running simulation is changed and asked from outside.
+// Requests change and inspect a running simulation.
 func TestControl(t *testing.T) {
 	base, _, end := start(t, "-keep", "10", "-retry-after", "5")
 	for _, step := range []struct {
@@ -127,7 +127,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// It ends at once, also what hangs, and says now and then what it has counted.
+// It prints totals at intervals, and ends at once, also while requests hang.
 func TestStatsAndEnd(t *testing.T) {
 	base, out, end := start(t, "-hang", "-stats", "10ms")
 	gone := make(chan error, 1)

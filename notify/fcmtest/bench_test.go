@@ -10,8 +10,8 @@ import (
 	"firsttap/notify/fcmtest"
 )
 
-// BenchmarkSend is what 256 workers get through, with the SDK and a latency of 50 ms, client and server in one process.
-// The latency allows 5,120/s; what is missing from that is the processors'.
+// BenchmarkSend measures the throughput of 256 workers with the SDK and a latency of 50 ms, client and server in one
+// process. The latency allows 5,120/s; the processors cost the rest.
 func BenchmarkSend(b *testing.B) {
 	const workers = 256
 	s := listen(b)
@@ -39,7 +39,7 @@ func BenchmarkSend(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sends/s")
 }
 
-// BenchmarkServer is the server's part of one send, without a connection.
+// BenchmarkServer measures the server's part of one send, without a connection.
 func BenchmarkServer(b *testing.B) {
 	s := fcmtest.New()
 	b.ReportAllocs()

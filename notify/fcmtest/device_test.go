@@ -133,7 +133,7 @@ func TestPhone(t *testing.T) {
 	}
 }
 
-// What the platforms call by different names is the same to the phone.
+// The platforms' different names for the same fields have the same effect on the phone.
 func TestPlatforms(t *testing.T) {
 	ios := func(alert *messaging.ApsAlert, plain string) *messaging.Message {
 		return &messaging.Message{Token: "tok", APNS: &messaging.APNSConfig{
@@ -180,7 +180,7 @@ func TestPlatforms(t *testing.T) {
 	}
 }
 
-// A phone that comes back gets what was sent meanwhile, if it is still of use.
+// A phone that comes back gets the messages sent meanwhile whose ttl has not ended.
 func TestOffline(t *testing.T) {
 	for name, c := range map[string]struct {
 		platform string
@@ -228,7 +228,7 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// FCM keeps 100 messages, and of more nothing.
+// FCM keeps 100 messages for an offline phone; one more and it drops all.
 func TestOfflineForLong(t *testing.T) {
 	for sent, want := range map[int]int{100: 100, 101: 1, 105: 5} {
 		s := fcmtest.New()
@@ -243,7 +243,7 @@ func TestOfflineForLong(t *testing.T) {
 	}
 }
 
-// What is now or never takes no room from what can wait.
+// A message with a ttl of 0 does not count against the messages that are kept.
 func TestOfflineNowOrNever(t *testing.T) {
 	s := fcmtest.New()
 	s.Offline("tok")
@@ -268,7 +268,7 @@ func TestSilentAreBounded(t *testing.T) {
 	}
 }
 
-// At once, one message counts once: every other is a duplicate, and the totals are those of the phones.
+// Of equal messages sent concurrently, all but one are duplicates, and the totals are the sums over the phones.
 func TestTogether(t *testing.T) {
 	const n = 64
 	s := listen(t)
@@ -293,7 +293,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// When there is no more room, nothing is forgotten silently.
+// When the limit is reached, further messages are refused, not silently dropped.
 func TestFull(t *testing.T) {
 	s := fcmtest.New()
 	s.Limit(8)

@@ -15,7 +15,7 @@ import (
 	"firsttap/notify/fcmtest"
 )
 
-// classes are what the SDK makes of an error.
+// classes returns the SDK's classes of an error.
 func classes(err error) []string {
 	var is []string
 	for _, c := range []struct {
@@ -45,7 +45,7 @@ func classes(err error) []string {
 	return is
 }
 
-// The SDK takes each error for what it is and for nothing else.
+// The SDK recognizes each error, and takes it for no other.
 func TestStatus(t *testing.T) {
 	s := listen(t)
 	client := dial(t, s)
@@ -121,7 +121,7 @@ func TestTokenFates(t *testing.T) {
 	}
 }
 
-// What FCM would refuse is refused, by the field that is wrong, and what is just allowed is not.
+// The server refuses what FCM refuses, and names the field. It accepts messages at the limits.
 func TestRefusals(t *testing.T) {
 	s := listen(t)
 	client := dial(t, s)
@@ -189,7 +189,7 @@ func TestRefusals(t *testing.T) {
 	mustSend(t, client, data("k", "sour"))
 }
 
-// What the SDK would not send is refused too.
+// The server also refuses what the SDK would not send.
 func TestRawRefusals(t *testing.T) {
 	s := fcmtest.New()
 	defer s.Close()
@@ -213,7 +213,7 @@ func TestRawRefusals(t *testing.T) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
 	}
-	// Of an unknown length, as chunks are.
+	// With an unknown length, as in chunks.
 	for n, want := range map[int]int{64<<10 - 100: 200, 64 << 10: 400} {
 		body := strings.NewReader(`{"message":{"token":"t"}}` + strings.Repeat(" ", n))
 		w := httptest.NewRecorder()

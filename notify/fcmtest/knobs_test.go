@@ -14,7 +14,7 @@ import (
 
 const rawOffer = `{"message":{"token":"tok","notification":{"title":"t"}}}`
 
-// Of n requests n times the share have the fault, and the phone has what was taken.
+// Of n requests n times the share have the fault, and the phone gets the accepted messages.
 func TestShares(t *testing.T) {
 	for name, c := range map[string]struct {
 		set      func(*fcmtest.Knobs)
@@ -53,7 +53,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// A share that is no sum of powers of two is exact too, and counted from the last change.
+// A share is exact also if it has no exact binary form, and is counted from the last change.
 func TestShareIsExact(t *testing.T) {
 	s := fcmtest.New()
 	send := func(n int) (failed int) {
@@ -104,7 +104,7 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// Close ends at once what hangs or waits, and leaves no goroutine: TestMain looks.
+// Close ends requests that hang or wait at once, and leaves no goroutine, which TestMain checks.
 func TestCloseEndsWhatWaits(t *testing.T) {
 	for name, set := range map[string]func(*fcmtest.Knobs){
 		"hang":    func(k *fcmtest.Knobs) { k.Hang = true },
@@ -148,7 +148,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	}
 }
 
-// Close waits for the goroutines of the requests, be they as slow as their hook.
+// Close waits for the goroutines of the requests, also for those in a hook.
 func TestCloseWaits(t *testing.T) {
 	s := listen(t)
 	client := dial(t, s)
@@ -179,7 +179,7 @@ func TestCloseWaits(t *testing.T) {
 	testkit.Await(t, "Close", closed)
 }
 
-// A server without a listener ends what waits in it too, and answers nobody any more.
+// Close of a server without a listener ends waiting requests too, and later requests get no answer.
 func TestCloseOfAHandler(t *testing.T) {
 	s := fcmtest.New()
 	s.Set(func(k *fcmtest.Knobs) { k.Hang = true })
@@ -201,7 +201,7 @@ func TestCloseOfAHandler(t *testing.T) {
 	}
 }
 
-// The latency lies between the decision and the answer, whatever it is; a phone gets its message before.
+// The latency lies between the decision and any answer; a phone gets its message before.
 func TestLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fcmtest.New()
@@ -303,7 +303,7 @@ func TestKnobsThatAreNotValid(t *testing.T) {
 	}
 }
 
-// The knobs change while requests come, and a request sees one state of them.
+// The knobs change during requests, and each request sees one state of them.
 func TestSetWhileSending(t *testing.T) {
 	s := fcmtest.New()
 	var strange atomic.Int64

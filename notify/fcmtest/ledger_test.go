@@ -15,7 +15,7 @@ import (
 	"firsttap/testkit"
 )
 
-// What is remembered is what was on the wire and what became of it; the hook sees the same.
+// Sends returns the requests as they were sent, with their outcomes; the hook gets the same.
 func TestSends(t *testing.T) {
 	s := listen(t)
 	client := dial(t, s)
@@ -92,7 +92,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Two servers know nothing of each other, and one takes many phones.
+// Two servers share nothing, and one serves many phones.
 func TestManyPhones(t *testing.T) {
 	s := listen(t)
 	client, other := dial(t, s), listen(t)

@@ -12,7 +12,7 @@ import (
 	"firsttap/notify/fcmtest"
 )
 
-// A message to a topic reaches who has subscribed to it by the SDK, and counts as one request.
+// A message to a topic reaches the tokens that the SDK subscribed, and counts as one request.
 func TestTopics(t *testing.T) {
 	s := listen(t)
 	client := dial(t, s)
@@ -117,7 +117,7 @@ func TestTopicCallsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A phone hears at most 2,000 topics, and unsubscribing makes room.
+// A phone can subscribe to 2,000 topics, and unsubscribing makes room.
 func TestTooManyTopics(t *testing.T) {
 	s := fcmtest.New()
 	call := func(operation string, topic int) string {

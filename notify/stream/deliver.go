@@ -16,7 +16,7 @@ func (h *Hub) deliver(messages []*message) {
 // wakeStreams wakes the streams that receive any message after before. A stream that is busy finds it by itself. A stream
 // that receives none of them is moved past them, so that it does not lag.
 func (h *Hub) wakeStreams(before uint64) {
-	now := h.Now()
+	now := h.options.Now()
 	for i := len(h.streams) - 1; i >= 0; i-- { // backwards, as remove moves the last stream
 		s := h.streams[i]
 		switch {

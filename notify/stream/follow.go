@@ -27,7 +27,7 @@ func (h *Hub) follow(ctx context.Context) {
 			f.first = false
 			close(h.loaded)
 			if err != nil && ctx.Err() == nil {
-				h.Log.Warn("live stream starts without Redis; clients get the events of this instance only until Redis is back",
+				h.options.Log.Warn("live stream starts without Redis; clients get the events of this instance only until Redis is back",
 					"error", err)
 			}
 		}
@@ -71,12 +71,12 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 			return "", err
 		}
 	}
-	entries, newest, err := h.bus.newest(ctx, h.Ring)
+	entries, newest, err := h.bus.newest(ctx, h.options.Ring)
 	if err == nil && f.missing(entries) {
 		// A failover lost it, also for instances that saw no outage.
 		if err = h.bus.append(ctx, []*entry{{kind: kindGap}}); err == nil {
 			f.ownID = ""
-			entries, newest, err = h.bus.newest(ctx, h.Ring)
+			entries, newest, err = h.bus.newest(ctx, h.options.Ring)
 		}
 	}
 	if err != nil {
@@ -90,7 +90,7 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 	}
 	h.resetRing(messages, newest, !f.first)
 	if !f.first {
-		h.Log.Info("live stream reconnected to Redis; clients get the events of all instances again")
+		h.options.Log.Info("live stream reconnected to Redis; clients get the events of all instances again")
 	}
 	return newest, nil
 }
@@ -179,7 +179,7 @@ func (f *follower) deliver(entries []received) {
 		h.queue.confirm(own)
 	}
 	if woken {
-		h.OnWake()
+		h.options.OnWake()
 	}
 }
 

@@ -64,7 +64,7 @@ type Options struct {
 //
 // A Hub is safe for concurrent use. It delivers only while Run is running.
 type Hub struct {
-	Options
+	options       Options
 	metrics       *hubMetrics
 	queue         *queue
 	bus           *bus          // nil without Redis
@@ -94,7 +94,7 @@ func NewHub(o Options) *Hub {
 		o.Now = time.Now
 	}
 	h := &Hub{
-		Options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.Queue), batchSize: max(1, min(256, o.Ring/4)),
+		options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.Queue), batchSize: max(1, min(256, o.Ring/4)),
 		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
 		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
@@ -184,7 +184,7 @@ func (h *Hub) drain(ctx context.Context) {
 func (h *Hub) goLocal(err error) {
 	if err != nil && h.queue.enterLocal() {
 		h.metrics.outages.Inc()
-		h.Log.Warn("live stream lost Redis; clients get the events of this instance only until Redis is back", "error", err)
+		h.options.Log.Warn("live stream lost Redis; clients get the events of this instance only until Redis is back", "error", err)
 	}
 }
 
@@ -196,11 +196,11 @@ func (h *Hub) deliverLocally(entries []*entry) {
 		switch {
 		case e.delivered:
 		case e.kind == kindEvent:
-			messages = append(messages, newMessage(h.ids.next(h.Now()), e.event))
+			messages = append(messages, newMessage(h.ids.next(h.options.Now()), e.event))
 		case e.kind == kindDriver:
 			h.updateDriver(e.driver)
 		case e.kind == kindGap:
-			messages = append(messages, resyncMessage(h.ids.next(h.Now())))
+			messages = append(messages, resyncMessage(h.ids.next(h.options.Now())))
 		}
 	}
 	h.deliver(messages)
@@ -227,7 +227,7 @@ func (h *Hub) forwardWakes(ctx context.Context) {
 			return
 		case <-h.wakeRequested:
 		}
-		h.OnWake()
+		h.options.OnWake()
 		if h.bus != nil && !h.queue.localOnly() {
 			h.goLocal(h.bus.append(ctx, []*entry{{kind: kindWake}}))
 		}

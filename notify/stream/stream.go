@@ -45,7 +45,7 @@ func driverOwner(id dispatch.DriverID) string { return "driver " + string(id) }
 func (h *Hub) Driver(ctx context.Context, id dispatch.DriverID, lastEventID string,
 	load func(ctx context.Context) (dispatch.Driver, error)) (*Stream, error) {
 	// Opened before the load, so that no change is lost between the two.
-	s, err := h.open(ctx, driverOwner(id), h.PerDriver, load)
+	s, err := h.open(ctx, driverOwner(id), h.options.PerDriver, load)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (h *Hub) Driver(ctx context.Context, id dispatch.DriverID, lastEventID stri
 // Admin opens a stream of all events for the key. With a lastEventID it resumes after that message. The error is ErrFull or
 // ErrClosed. The caller closes the stream.
 func (h *Hub) Admin(ctx context.Context, key, lastEventID string) (*Stream, error) {
-	s, err := h.open(ctx, "key "+key, h.PerKey, nil)
+	s, err := h.open(ctx, "key "+key, h.options.PerKey, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	if owned := h.byOwner[owner]; len(owned) >= most {
 		h.metrics.replaced.Inc()
 		h.remove(owned[0], ErrReplaced)
-	} else if len(h.streams) >= h.Streams {
+	} else if len(h.streams) >= h.options.Streams {
 		return nil, ErrFull
 	}
 	s := &Stream{
@@ -179,7 +179,7 @@ type batch struct {
 func (s *Stream) nextBatch() batch {
 	s.hub.mu.RLock()
 	defer s.hub.mu.RUnlock()
-	r, now := s.hub.ring, s.hub.Now()
+	r, now := s.hub.ring, s.hub.options.Now()
 	if s.needsResync {
 		s.needsResync, s.position = false, r.head // the client will read everything as it is now
 		id := r.at(r.head).id
@@ -215,9 +215,9 @@ func (s *Stream) resumeID() string {
 //
 // The client always has an id to resume from: the first write carries the newest one, and so do heartbeats.
 func (s *Stream) Serve(ctx context.Context, write func(frames [][]byte) error) error {
-	end := time.NewTimer(jittered(s.hub.Lifetime))
+	end := time.NewTimer(jittered(s.hub.options.Lifetime))
 	defer end.Stop()
-	beat := time.NewTimer(jittered(s.hub.Heartbeat))
+	beat := time.NewTimer(jittered(s.hub.options.Heartbeat))
 	defer beat.Stop()
 	if err := s.write(write, [][]byte{s.greeting()}); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (s *Stream) Serve(ctx context.Context, write func(frames [][]byte) error) e
 			if err := s.deliver(ctx, write, t); err != nil {
 				return err
 			}
-			beat.Reset(jittered(s.hub.Heartbeat))
+			beat.Reset(jittered(s.hub.options.Heartbeat))
 			continue
 		}
 		select {
@@ -245,7 +245,7 @@ func (s *Stream) Serve(ctx context.Context, write func(frames [][]byte) error) e
 			if err := s.write(write, [][]byte{s.heartbeat()}); err != nil {
 				return err
 			}
-			beat.Reset(jittered(s.hub.Heartbeat))
+			beat.Reset(jittered(s.hub.options.Heartbeat))
 		case <-s.done:
 			return s.finish(write, s.reason)
 		case <-end.C:
