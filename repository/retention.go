@@ -18,7 +18,7 @@ const (
 	keepRuns        = 7 * 24 * time.Hour
 	keepSupply      = 30 * 24 * time.Hour
 	keepTaps        = 90 * 24 * time.Hour // and which offers drivers have seen and declined
-	keepTold        = keepTaps            // sent notifications of an offer without an end
+	keepSent        = keepTaps            // sent notifications of an offer without an end
 )
 
 // Prune deletes up to limit expired rows, and returns how many. Each rule gets a fair share of limit, and what one leaves goes
@@ -77,7 +77,7 @@ func retentionRules(now time.Time) []retentionRule {
 	// An earlier version kept the notifications of an offer without an end for as long as the offer.
 	all = append(all, retentionRule{
 		"notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
-		[]any{stateDone, micros(now.Add(keepTold + 2*keepDone)), micros(tapped)},
+		[]any{stateDone, micros(now.Add(keepSent + 2*keepDone)), micros(tapped)},
 	})
 	return all
 }
