@@ -141,20 +141,6 @@ func (row *driverRow) record() (dispatch.DriverRecord, error) {
 	return dispatch.DriverRecord{Driver: v, CreatedAt: fromMicros(row.CreatedAt), UpdatedAt: fromMicros(row.UpdatedAt)}, err
 }
 
-// lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.
-func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.Time, error) {
-	var rows []driverRow
-	err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error
-	if err != nil {
-		return driverRow{}, time.Time{}, unavailable(err)
-	}
-	if len(rows) == 0 {
-		return driverRow{}, time.Time{}, dispatch.ErrDriverNotFound
-	}
-	now, err := s.clock(tx) // after the wait for the row's lock
-	return rows[0], now, err
-}
-
 // ChangeDriver applies the change to the locked driver, and commits the new version together with an audit entry: the old and
 // new values and change.Detail. It writes nothing if no value changes, or if the request was carried out before.
 // ErrDriverNotFound, ErrDriverMoved, ErrDuplicateDriver; the change's own errors unchanged; ErrUnavailable, ErrUnknown.
@@ -240,4 +226,18 @@ func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch
 		}
 	}
 	return items, next, err
+}
+
+// lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.
+func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.Time, error) {
+	var rows []driverRow
+	err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error
+	if err != nil {
+		return driverRow{}, time.Time{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return driverRow{}, time.Time{}, dispatch.ErrDriverNotFound
+	}
+	now, err := s.clock(tx) // after the wait for the row's lock
+	return rows[0], now, err
 }
