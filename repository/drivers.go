@@ -65,14 +65,8 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 
 // Driver returns a driver. ErrDriverNotFound.
 func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error) {
-	var rows []driverRow
-	if err := s.general.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
-		return dispatch.Driver{}, unavailable(err)
-	}
-	if len(rows) == 0 {
-		return dispatch.Driver{}, dispatch.ErrDriverNotFound
-	}
-	return rows[0].driver()
+	r, err := s.DriverRecord(ctx, id)
+	return r.Driver, err
 }
 
 // SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
