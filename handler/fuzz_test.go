@@ -121,8 +121,13 @@ var (
 		`{"name":null,"regions":null}`, `{"regions":[null]}`, `{"working_height_m":1e400}`, `{"working_height_m":5e-324}`, `[]`, `{`, `0`, `{"name":"\ud800"}`,
 		`{"name":"\u0000"}`, `{"until":"9999-12-31T23:59:59+23:59"}`, `{"until":"0000-01-01T00:00:00Z"}`,
 	}
-	someCursors = []string{"key_first", "drv_0", "aud_zzzz", "x", "", "\x00", "\xff", "한국", "9223372036854775808", "-1", "AAAAAAAAAABkc3Bf", "' OR 1=1"}
-	someIDs     = []string{
+	someCursors = []string{
+		"key_first", "drv_0", "aud_zzzz", "x", "", "\x00", "\xff", "한국", "9223372036854775808", "-1", "' OR 1=1",
+		// A letter for the list, eight bytes, and an identifier.
+		"awAAAAAAAAAAa2V5X2ZpcnN0", "dgAAAAAAAAAAZHJ2XzA", "dQAAAAAAAAAAYXVkX3p6eno", "aQAAAAAAAAAAJyBPUiAxPTE",
+		"bgAAAAAAAAAAbnRmXzAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAw", "bYAAAAAAAAAAbnRmXzAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAw", "ZQAAAAAAAAAAZXZ0XwA", "cv__________dGlkeQ",
+	}
+	someIDs = []string{
 		"key_first", "drv_00000000000000000000000000", "dsp_00000000000000000000000000", "ntf_00000000000000000000000000", "x", "\x00", "\xff", "%00", "%",
 		"한국", "🏗", "tidy", " ", "DRV_00000000000000000000000000", strings.Repeat("a", 300), "\\", "'", `"`,
 	}

@@ -45,15 +45,7 @@ func (s *Store) attemptPage(db *gorm.DB, id dispatch.ID, round int, page dispatc
 		}
 		query = query.Where("id > ?", last)
 	}
-	var rows []attemptRow
-	if err := query.Order("id").Limit(page.Limit + 1).Find(&rows).Error; err != nil {
-		return nil, "", unavailable(err)
-	}
-	if len(rows) <= page.Limit {
-		return rows, "", nil
-	}
-	rows = rows[:page.Limit]
-	return rows, cursor(attemptList, 0, rows[len(rows)-1].ID), nil
+	return readPage(query.Order("id"), page.Limit, func(last *attemptRow) string { return cursor(attemptList, 0, last.ID) })
 }
 
 // rounds reads what the tables hold of a dispatch's rounds.

@@ -54,15 +54,20 @@ func newestFirst[R any](db *gorm.DB, list byte, column string, page dispatch.Pag
 		}
 		db = db.Where(column+" < ?", last)
 	}
+	return readPage(db.Order(column+" DESC"), page.Limit, func(last *R) string { return cursor(list, 0, id(last)) })
+}
+
+// readPage reads a page of rows, and returns the cursor that next makes of its last row, "" if no more rows follow.
+func readPage[R any](query *gorm.DB, limit int, next func(last *R) string) ([]R, string, error) {
 	var rows []R
-	if err := db.Order(column + " DESC").Limit(page.Limit + 1).Find(&rows).Error; err != nil {
+	if err := query.Limit(limit + 1).Find(&rows).Error; err != nil {
 		return nil, "", unavailable(err)
 	}
-	if len(rows) <= page.Limit {
+	if len(rows) <= limit {
 		return rows, "", nil
 	}
-	rows = rows[:page.Limit]
-	return rows, cursor(list, 0, id(&rows[page.Limit-1])), nil
+	rows = rows[:limit]
+	return rows, next(&rows[limit-1]), nil
 }
 
 func parseAnyID(s string) (string, error) {

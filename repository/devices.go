@@ -41,7 +41,7 @@ func (row *deviceRow) device() dispatch.Device {
 const maxDevices = 10
 
 // PutDevice registers an installation of the driver's app, or replaces its registration, and returns the device. It deletes
-// any other device with the same push token. It ends a quarantine: with the same token the device stays suspect, with another
+// any other device with the same push token. It ends a quarantine: with the same token the device is suspect then, with another
 // one it is as good as new. ErrDriverNotFound; ErrUnavailable if nothing was written.
 func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error) {
 	var put dispatch.Device

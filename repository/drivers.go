@@ -65,14 +65,8 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 
 // Driver returns a driver. ErrDriverNotFound.
 func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error) {
-	var rows []driverRow
-	if err := s.general.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
-		return dispatch.Driver{}, unavailable(err)
-	}
-	if len(rows) == 0 {
-		return dispatch.Driver{}, dispatch.ErrDriverNotFound
-	}
-	return rows[0].driver()
+	r, err := s.DriverRecord(ctx, id)
+	return r.Driver, err
 }
 
 // SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
@@ -139,20 +133,6 @@ func (s *Store) DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatc
 func (row *driverRow) record() (dispatch.DriverRecord, error) {
 	v, err := row.driver()
 	return dispatch.DriverRecord{Driver: v, CreatedAt: fromMicros(row.CreatedAt), UpdatedAt: fromMicros(row.UpdatedAt)}, err
-}
-
-// lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.
-func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.Time, error) {
-	var rows []driverRow
-	err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error
-	if err != nil {
-		return driverRow{}, time.Time{}, unavailable(err)
-	}
-	if len(rows) == 0 {
-		return driverRow{}, time.Time{}, dispatch.ErrDriverNotFound
-	}
-	now, err := s.clock(tx) // after the wait for the row's lock
-	return rows[0], now, err
 }
 
 // ChangeDriver applies the change to the locked driver, and commits the new version together with an audit entry: the old and
@@ -240,4 +220,18 @@ func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch
 		}
 	}
 	return items, next, err
+}
+
+// lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.
+func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.Time, error) {
+	var rows []driverRow
+	err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error
+	if err != nil {
+		return driverRow{}, time.Time{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return driverRow{}, time.Time{}, dispatch.ErrDriverNotFound
+	}
+	now, err := s.clock(tx) // after the wait for the row's lock
+	return rows[0], now, err
 }

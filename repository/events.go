@@ -6,37 +6,6 @@ import (
 	"firsttap/dispatch"
 )
 
-// Events returns the events of a dispatch, the oldest first, and the cursor of the next page, "" after the last.
-// ErrNotFound, ErrBadCursor.
-func (s *Store) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
-	var after dispatch.EventID
-	if page.Cursor != "" {
-		var err error
-		if _, after, err = parseCursor(eventList, page.Cursor, dispatch.ParseEventID); err != nil {
-			return nil, "", err
-		}
-	}
-	db := s.general.WithContext(ctx)
-	if _, _, err := s.findDispatch(db, id, ""); err != nil {
-		return nil, "", err
-	}
-	var rows []eventRow
-	err := db.Where("dispatch_id = ? AND id > ?", id, after).Order("id").Limit(page.Limit + 1).Find(&rows).Error
-	if err != nil {
-		return nil, "", unavailable(err)
-	}
-	next := ""
-	if len(rows) > page.Limit {
-		rows = rows[:page.Limit]
-		next = cursor(eventList, 0, rows[page.Limit-1].ID)
-	}
-	events := make([]dispatch.Event, len(rows))
-	for i := range rows {
-		events[i] = rows[i].event()
-	}
-	return events, next, nil
-}
-
 type eventRow struct {
 	ID         dispatch.EventID `gorm:"primaryKey"`
 	DispatchID dispatch.ID
@@ -57,3 +26,26 @@ func (row *eventRow) event() dispatch.Event {
 }
 
 func (eventRow) TableName() string { return "events" }
+
+// Events returns the events of a dispatch, the oldest first, and the cursor of the next page, "" after the last.
+// ErrNotFound, ErrBadCursor.
+func (s *Store) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
+	var after dispatch.EventID
+	if page.Cursor != "" {
+		var err error
+		if _, after, err = parseCursor(eventList, page.Cursor, dispatch.ParseEventID); err != nil {
+			return nil, "", err
+		}
+	}
+	db := s.general.WithContext(ctx)
+	if _, _, err := s.findDispatch(db, id, ""); err != nil {
+		return nil, "", err
+	}
+	rows, next, err := readPage(db.Where("dispatch_id = ? AND id > ?", id, after).Order("id"), page.Limit,
+		func(last *eventRow) string { return cursor(eventList, 0, last.ID) })
+	events := make([]dispatch.Event, len(rows))
+	for i := range rows {
+		events[i] = rows[i].event()
+	}
+	return events, next, err
+}

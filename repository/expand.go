@@ -106,8 +106,7 @@ type expansion struct {
 	notified map[dispatch.DeviceID]bool
 	// lastTurns are the last turns used in each lane: by the event, or by the notifications that are being leased.
 	lastTurns [outbox.Lanes]int64
-	// budget is how many notifications this part may still write.
-	budget int
+	budget    int // of notifications that this part may still write
 }
 
 // load reads the event, its dispatch, the turns that are being leased, and the event's earlier parts.

@@ -26,7 +26,7 @@ const (
 )
 
 // laneRange returns the range of a lane's next_at: from the first to before the second, or until now if the second is 0. A row
-// whose next_at is 0 comes first.
+// with a smaller next_at than any turn comes first.
 func laneRange(l outbox.Lane) (from, before int64) {
 	switch l {
 	case outbox.LaneOwn:

@@ -61,7 +61,7 @@ func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch
 		}
 		db = db.Where("(created_at > ? OR created_at = ? AND id > ?)", at, at, last)
 	}
-	return readPage(db.Order("created_at, id"), notificationOfDispatch, page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
+	return notificationPage(db.Order("created_at, id"), notificationOfDispatch, page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
 }
 
 // NotificationsBy returns the notifications of all dispatches that have the status, "" for any, and the cursor of the next
@@ -72,7 +72,7 @@ func (s *Store) NotificationsBy(ctx context.Context, status outbox.Status, page 
 	if err != nil {
 		return nil, "", err
 	}
-	return readPage(db, notificationList, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
+	return notificationPage(db, notificationList, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
 }
 
 func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*gorm.DB, error) {
@@ -98,22 +98,13 @@ func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*go
 	return db.Order("next_at DESC, id DESC"), nil
 }
 
-func readPage(db *gorm.DB, list byte, limit int, at func(*notificationRow) int64) ([]outbox.Notification, string, error) {
-	var rows []notificationRow
-	if err := db.Limit(limit + 1).Find(&rows).Error; err != nil {
-		return nil, "", unavailable(err)
-	}
-	next := ""
-	if len(rows) > limit {
-		rows = rows[:limit]
-		last := &rows[limit-1]
-		next = cursor(list, at(last), last.ID)
-	}
+func notificationPage(query *gorm.DB, list byte, limit int, at func(*notificationRow) int64) ([]outbox.Notification, string, error) {
+	rows, next, err := readPage(query, limit, func(last *notificationRow) string { return cursor(list, at(last), last.ID) })
 	items := make([]outbox.Notification, len(rows))
 	for i := range rows {
 		items[i] = rows[i].notification()
 	}
-	return items, next, nil
+	return items, next, err
 }
 
 // Redrive makes a dead notification due again, with its attempts counted from zero. ErrNotificationNotFound; ErrNotDead, also if the

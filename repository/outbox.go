@@ -254,8 +254,8 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 		return fmt.Errorf("a notification can't become %q", s.Status)
 	}
 	if s.Status == outbox.Sent {
-		// The row is needed until the offer is over. An offer may have no end, so keepTold bounds that.
-		longest := fmt.Sprintf("%s + %d", now, keepTold.Microseconds())
+		// The row is needed until the offer is over. An offer may have no end, so keepSent bounds that.
+		longest := fmt.Sprintf("%s + %d", now, keepSent.Microseconds())
 		next = "CASE WHEN expires_at > " + longest + " THEN " + longest +
 			" WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"
 	}

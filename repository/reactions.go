@@ -8,11 +8,11 @@ import (
 	"firsttap/dispatch"
 )
 
-// signalWindow is how far back a driver's signals go.
-const signalWindow = 30 * 24 * time.Hour
-
-// recentWindow is how far back the recent ones go.
-const recentWindow = 24 * time.Hour
+// signalWindow is how far back a driver's signals go, recentWindow the recent ones.
+const (
+	signalWindow = 30 * 24 * time.Hour
+	recentWindow = 24 * time.Hour
+)
 
 // firstTapsSQL selects a driver's first tap in the race for each offer, when the offer's round began, when the dispatch opens
 // if that is the current round, and when the push service accepted the offer.

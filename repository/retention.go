@@ -18,7 +18,7 @@ const (
 	keepRuns        = 7 * 24 * time.Hour
 	keepSupply      = 30 * 24 * time.Hour
 	keepTaps        = 90 * 24 * time.Hour // and which offers drivers have seen and declined
-	keepTold        = keepTaps            // sent notifications of an offer without an end
+	keepSent        = keepTaps            // sent notifications of an offer without an end
 )
 
 // Prune deletes up to limit expired rows, and returns how many. Each rule gets a fair share of limit, and what one leaves goes
@@ -30,16 +30,16 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	}
 	for left := retentionRules(now); n < limit && len(left) > 0; {
 		var more []retentionRule
-		for i, h := range left {
+		for i, rule := range left {
 			others := len(left) - i - 1
 			share := (limit - n + others) / (others + 1)
-			deleted, err := s.deleteExpired(ctx, h, share)
+			deleted, err := s.deleteExpired(ctx, rule, share)
 			n += deleted
 			if err != nil {
 				return n, err
 			}
 			if deleted == share {
-				more = append(more, h)
+				more = append(more, rule)
 			}
 		}
 		left = more
@@ -77,7 +77,7 @@ func retentionRules(now time.Time) []retentionRule {
 	// An earlier version kept the notifications of an offer without an end for as long as the offer.
 	all = append(all, retentionRule{
 		"notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
-		[]any{stateDone, micros(now.Add(keepTold + 2*keepDone)), micros(tapped)},
+		[]any{stateDone, micros(now.Add(keepSent + 2*keepDone)), micros(tapped)},
 	})
 	return all
 }
@@ -86,12 +86,12 @@ func retentionRules(now time.Time) []retentionRule {
 const deleteBatchSize = 500
 
 // deleteExpired deletes up to limit rows of a rule, and returns how many, also with an error.
-func (s *Store) deleteExpired(ctx context.Context, h retentionRule, limit int) (n int, err error) {
+func (s *Store) deleteExpired(ctx context.Context, rule retentionRule, limit int) (n int, err error) {
 	for n < limit {
 		chunk := min(limit-n, deleteBatchSize)
 		deleted := 0
 		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
-			deleted, err = s.deleteBatch(tx, h, chunk)
+			deleted, err = s.deleteBatch(tx, rule, chunk)
 			return unavailable(err)
 		})
 		if err != nil {
@@ -105,17 +105,17 @@ func (s *Store) deleteExpired(ctx context.Context, h retentionRule, limit int) (
 	return n, nil
 }
 
-func (s *Store) deleteBatch(tx *gorm.DB, h retentionRule, limit int) (int, error) {
-	found := " FROM " + h.table + " WHERE " + h.where + " ORDER BY " + h.order + " LIMIT ?"
-	args := append(append([]any{}, h.args...), limit)
+func (s *Store) deleteBatch(tx *gorm.DB, rule retentionRule, limit int) (int, error) {
+	found := " FROM " + rule.table + " WHERE " + rule.where + " ORDER BY " + rule.order + " LIMIT ?"
+	args := append(append([]any{}, rule.args...), limit)
 	if s.dialect.skipLocked == "" {
-		done := tx.Exec("DELETE FROM "+h.table+" WHERE ("+h.key+") IN (SELECT "+h.key+found+")", args...)
+		done := tx.Exec("DELETE FROM "+rule.table+" WHERE ("+rule.key+") IN (SELECT "+rule.key+found+")", args...)
 		return int(done.RowsAffected), done.Error
 	}
-	keys, err := lockedKeys(tx.Raw("SELECT "+h.key+found+s.dialect.skipLocked, args...))
+	keys, err := lockedKeys(tx.Raw("SELECT "+rule.key+found+s.dialect.skipLocked, args...))
 	// One statement for each key: for several keys of a small table, or keys of two columns, a server may read the whole
 	// table and wait for every locked row.
-	one := "DELETE FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ?"
+	one := "DELETE FROM " + rule.table + " WHERE " + strings.ReplaceAll(rule.key, ", ", " = ? AND ") + " = ?"
 	for i, key := range keys {
 		if err := tx.Exec(one, key...).Error; err != nil {
 			return i, err

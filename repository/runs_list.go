@@ -124,18 +124,10 @@ func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]cro
 		}
 		db = db.Where("slot < ?", slot)
 	}
-	var rows []runRow
-	if err := db.Order("slot DESC").Limit(page.Limit + 1).Find(&rows).Error; err != nil {
-		return nil, "", unavailable(err)
-	}
-	next := ""
-	if len(rows) > page.Limit {
-		rows = rows[:page.Limit]
-		next = cursor(runList, rows[page.Limit-1].Slot, job)
-	}
+	rows, next, err := readPage(db.Order("slot DESC"), page.Limit, func(last *runRow) string { return cursor(runList, last.Slot, job) })
 	runs := make([]cronjob.Run, len(rows))
 	for i := range rows {
 		runs[i] = rows[i].run().At(now)
 	}
-	return runs, next, nil
+	return runs, next, err
 }

@@ -193,7 +193,7 @@ func (s *Store) Create(ctx context.Context,
 	return d, err
 }
 
-// updateOfferExpiry sets the end of the round's unsent offers to that of the dispatch. It skips offers that are being sent:
+// updateOfferExpiry sets the end of the round's unsent offers to that of the dispatch. It waits for no lock:
 // the sender reads the end from the dispatch.
 func (s *Store) updateOfferExpiry(tx *gorm.DB, d dispatch.Dispatch) error {
 	var ids []dispatch.NotificationID
