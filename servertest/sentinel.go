@@ -90,7 +90,7 @@ sentinel announce-ip 127.0.0.1
 	return &Redis{s}, s.launch()
 }
 
-// probeSentinel is probeRedis without QUIT, which not every sentinel knows.
+// probeSentinel returns nil when the process answers.
 func probeSentinel(ctx context.Context, s *server) error {
 	return has(ctx, s.Addr(), fmt.Sprintf("\nprocess_id:%d\r", s.child.process.Pid), "INFO", "server")
 }

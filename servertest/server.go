@@ -154,6 +154,25 @@ func (s *server) ready() error {
 	}
 }
 
+// until calls check until it returns nil. Its error is check's last one, once a server should have been ready.
+func until(check func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %v: %w", readyWithin, err)
+		case <-tick.C:
+		}
+	}
+}
+
 // freePort finds a port of 127.0.0.1 that nothing listens on. It avoids the range that the kernel hands out by itself
 // (32768 and up on Linux), so that no client's connection and no other test's listener gets the port of a server while
 // it is killed.

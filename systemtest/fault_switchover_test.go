@@ -36,7 +36,7 @@ func TestSwitchover(t *testing.T) {
 			stop := s.call()
 			s.untilWell(t, before, "before anything happens", requestTimeout)
 			s.phase.Store(during)
-			s.pair.Demote()
+			s.servers.Demote()
 			demoted := time.Now()
 			if !testkit.Poll(requestTimeout, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
 				t.Error("/readyz does not tell that the server takes no writes")
@@ -46,14 +46,15 @@ func TestSwitchover(t *testing.T) {
 			if up != 0 {
 				t.Error("firsttap_database_up does not tell that the server takes no writes")
 			}
-			s.pair.Promote()
-			s.toOne.Redirect(s.pair.Replica.Addr())
-			s.toTwo.Redirect(s.pair.Replica.Addr())
+			s.servers.Follow()
+			s.servers.Promote()
+			s.toOne.Redirect(s.servers.Replica.Addr())
+			s.toTwo.Redirect(s.servers.Replica.Addr())
 			s.toTwo.CutAll()
 			s.moved = time.Now()
 			s.phase.Store(after)
 			if c.back {
-				s.pair.Reverse()
+				s.servers.Reverse()
 			}
 			s.makeNews(t)
 			s.untilWell(t, after, "on the new server", settled)
@@ -76,7 +77,7 @@ const (
 
 // switchover is two instances on a database that moves. The connections of the first instance are never cut.
 type switchover struct {
-	pair         *servertest.MariaDBPair
+	servers      *servertest.Replication
 	toOne, toTwo *servertest.Proxy
 	one, two     *Instance
 	ops          string
@@ -101,9 +102,9 @@ type tidings struct {
 
 func newSwitchover(t *testing.T, settings ...string) *switchover {
 	t.Helper()
-	s := &switchover{pair: servertest.StartMariaDBPair(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
-	url := s.pair.URL(t)
-	s.toOne, s.toTwo = servertest.StartProxy(t, s.pair.Primary.Addr()), servertest.StartProxy(t, s.pair.Primary.Addr())
+	s := &switchover{servers: servertest.StartMariaDBReplication(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
+	url := s.servers.URL(t)
+	s.toOne, s.toTwo = servertest.StartProxy(t, s.servers.Primary.Addr()), servertest.StartProxy(t, s.servers.Primary.Addr())
 	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
 	s.one = Start(t, append(PushSettings(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
 	s.two = Start(t, PushSettings(s.toTwo.URL(url), s.fcm, "two", settings...)...)
