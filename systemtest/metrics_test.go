@@ -1,48 +1,15 @@
 package systemtest
 
 import (
-	"bufio"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
-
-// scrape returns the series that are served, by name with labels.
-func scrape(t testing.TB, ops string) map[string]float64 {
-	t.Helper()
-	served := send("GET", "http://"+ops+"/metrics", "", "")
-	if served.status != 200 {
-		t.Fatal(served)
-	}
-	found := map[string]float64{}
-	for lines := bufio.NewScanner(strings.NewReader(served.body)); lines.Scan(); {
-		series, value, ok := strings.Cut(lines.Text(), "} ")
-		if !ok {
-			series, value, _ = strings.Cut(lines.Text(), " ")
-		}
-		if n, err := strconv.ParseFloat(value, 64); err == nil && !strings.HasPrefix(series, "#") {
-			found[strings.TrimSuffix(series, "}")] = n
-		}
-	}
-	return found
-}
-
-// sum adds up the series of a metric whose labels hold all of these.
-func sum(series map[string]float64, metric string, labels ...string) (total float64) {
-	for name, n := range series {
-		own, _, _ := strings.Cut(name, "{")
-		if own == metric && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(name, l) }) {
-			total += n
-		}
-	}
-	return total
-}
 
 // Every tap is counted once by its result and once by its layer, every request by its route; the database and Redis are
 // timed; and what callers make up makes no series.

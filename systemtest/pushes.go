@@ -3,11 +3,7 @@ package systemtest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -180,31 +176,6 @@ func (db *Database) unsentMessages() map[message]bool {
 		db.t.Fatal(err)
 	}
 	return found
-}
-
-// Metric sums what the operations listener says of a metric, over its labels.
-func Metric(t testing.TB, ops, name string) (sum float64) {
-	t.Helper()
-	resp, err := Client.Get("http://" + ops + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("metrics: %d %v", resp.StatusCode, err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == '{' || rest[0] == ' ') {
-			fields := strings.Fields(rest)
-			value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += value
-		}
-	}
-	return sum
 }
 
 // notifications are what the backoffice sees of a dispatch.
