@@ -43,7 +43,7 @@ func text(answer any) string {
 	return fmt.Sprint(answer)
 }
 
-// has returns an error unless the answer to the command contains want, which may begin with the line's end before it.
+// has returns an error unless the answer to the command contains want. The answer's first line follows a line's end too.
 func has(ctx context.Context, addr, want string, words ...string) error {
 	answer, err := ask(ctx, addr, words...)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// Redis is a redis-server process of the test's own. What it holds is gone after Kill and Start, as nothing is saved.
+// Redis is a redis-server process of the test's own. Its keys do not survive Kill and Start: nothing is saved.
 type Redis struct{ *server }
 
-// StartRedis starts redis-server and returns when it answers. It saves nothing and evicts nothing, unless args, which
-// are added to its command line ("--replicaof", "127.0.0.1 6379"), say otherwise. The server ends with the test.
+// StartRedis starts redis-server and returns when it answers. It neither saves nor evicts. args are
+// added to its command line ("--replicaof", "127.0.0.1 6379"). The server ends with the test.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	require(t, "redis", redisInstalled())
