@@ -14,9 +14,8 @@ func onReplication(t *testing.T, test func(t *testing.T, r *servertest.Replicati
 	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQLReplication(t)) })
 }
 
-// A failover to a replica that lags loses claims whose drivers were told SUCCESS. That can't be prevented here; but it is
-// said at the start, and when it has happened the operator hears of it, nobody is refused because of the lost claim any
-// more, and the drivers are told that the dispatch is open.
+// A failover to a lagging replica loses claims after their SUCCESS. The service cannot prevent that. It warns at the
+// start; afterwards it alerts the operator, refuses nobody because of the lost claim, and offers the dispatch again.
 func TestFailoverLosesAClaim(t *testing.T) {
 	onReplication(t, func(t *testing.T, r *servertest.Replication) {
 		url, redisURL := r.Primary.URL(t), servertest.RedisURL(t)
@@ -27,7 +26,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		c := redisAt(t, redisURL)
 		drivers := MakeDrivers(t, one, 4)
 		tapped, silent, spare := MakeDispatch(t, one), MakeDispatch(t, one), MakeDispatch(t, one)
-		r.Follow() // the replica has all of that, and nothing of what comes
+		r.Follow() // the replica has everything so far, and gets nothing more
 		r.Lag()
 		for _, i := range []*Instance{one, two} {
 			if log := i.log.String(); !strings.Contains(log, "MAY LOSE COMMITTED CLAIMS") || !strings.Contains(log, "_enabled is not ON") {
@@ -77,7 +76,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 				return !strings.HasPrefix(value, "taken:"+drivers[0].ID) && !strings.HasPrefix(value, "taken:"+drivers[1].ID)
 			})
 		}
-		// The other one may have been won before that could be told.
+		// The other one may have been won before the offer was sent again.
 		testkit.Eventually(t, "the drivers are told again", func() bool { return b.reannounced(silent) > 0 })
 		for _, id := range []string{tapped, silent} {
 			var a Response
@@ -91,8 +90,8 @@ func TestFailoverLosesAClaim(t *testing.T) {
 	})
 }
 
-// A primary that waits for its replica's acknowledgment loses nothing that a driver was told: a claim that no replica has is
-// not promised, and one that was promised is there after the failover.
+// A primary that waits for its replica's acknowledgment loses no promise: a claim without a replica gets no SUCCESS, and a
+// claim with SUCCESS exists after the failover.
 func TestFailoverKeepsClaims(t *testing.T) {
 	r := servertest.StartMariaDBReplication(t)
 	url := r.Primary.URL(t)

@@ -14,7 +14,7 @@ func Metric(t testing.TB, ops, name string) float64 {
 	return sum(scrape(t, ops), name)
 }
 
-// scrape returns the values of the series that the operations listener serves, by name{labels without the last brace.
+// scrape returns the values of all series at ops, by name{labels without the closing brace.
 func scrape(t testing.TB, ops string) map[string]float64 {
 	t.Helper()
 	served := send("GET", "http://"+ops+"/metrics", "", "")

@@ -11,8 +11,8 @@ import (
 	"firsttap/testkit"
 )
 
-// Every tap is counted once by its result and once by its layer, every request by its route; the database and Redis are
-// timed; and what callers make up makes no series.
+// TestAPIMetrics: every claim is counted once by result and once by layer, every request by route. The database and Redis
+// are timed. Made-up paths and methods make no series.
 func TestAPIMetrics(t *testing.T) {
 	redis, ops := servertest.StartRedis(t), testkit.FreeAddress(t)
 	url := servertest.MariaDBURL(t)
@@ -70,7 +70,7 @@ func TestAPIMetrics(t *testing.T) {
 	}
 }
 
-// makeUp asks for what there is not.
+// makeUp sends requests with made-up paths and methods.
 func makeUp(i *Instance, k int) {
 	for _, path := range []string{"/%d", "/v1/%d", "/v1/dispatches/dsp_%d", "/v1/dispatches/%d/nothing", "/v1/me/%%2e%%2e/%d", "/v1/admin/stream/%d"} {
 		for _, method := range []string{"GET", "DELETE", fmt.Sprintf("M%d", k)} {

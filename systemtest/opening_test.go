@@ -9,8 +9,8 @@ import (
 	"firsttap/testkit"
 )
 
-// A dispatch that opens later is pushed and offered at once. Whoever taps too early hears when it opens, and leaves nothing
-// behind, here or in Redis, that is in anybody's way at the opening.
+// TestTooEarly: a dispatch that opens later is pushed and offered at once. A claim before the opening gets its time, and
+// leaves nothing behind, here or in Redis, that could refuse a later claim.
 func TestTooEarly(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		server := servertest.StartRedis(t)
@@ -52,7 +52,7 @@ func TestTooEarly(t *testing.T) {
 		if !time.Now().Before(opens) {
 			t.Error("all that took too long to have been before the opening")
 		}
-		// The same tap again and again, until it is let in.
+		// The same claim again and again, until it wins.
 		testkit.Eventually(t, "the dispatch opens", func() bool {
 			a := Accept(two, id, drivers[7], 1)
 			if !a.Won() {
