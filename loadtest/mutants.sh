@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Breaks the code on purpose, one promise at a time, in a copy, and checks that the tests notice: prints a table of what
-# was broken and which test caught it, and fails if one of them lived. The tests that run are named, so that it is quick.
+# Breaks the code on purpose in a copy, one promise at a time, and checks that a test fails. Prints a table of the mutants
+# and the tests that caught them, and fails if a mutant lived. Only the named tests run, so that it is quick.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -9,10 +9,10 @@ trap 'rm -rf "$tmp"' EXIT
 export FIRSTTAP_TEST_REQUIRE=redis,mariadb,faketime
 lived=0
 
-# --check breaks nothing: it fails where a mutant's pattern is not in its file any more.
+# --check breaks nothing. It fails if a mutant's pattern is no longer in its file.
 check=${1:-}
 
-# mutant WHAT FILE PATTERN REPLACEMENT PACKAGE TESTS: the pattern is a fixed string, and must be there.
+# mutant WHAT FILE PATTERN REPLACEMENT PACKAGE TESTS: the pattern is a fixed string that must be in the file.
 mutant() {
   local what=$1 file=$2 pattern=$3 replacement=$4 package=$5 tests=$6 caught
   if [ "$check" = --check ]; then

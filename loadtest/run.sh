@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a load test against two instances of firsttap on one MariaDB and one Redis, all made for this run and thrown away.
+# Runs a load test against two instances of firsttap on one MariaDB and one Redis, all started for this run and removed afterwards.
 #
 #   loadtest/run.sh race|storm|doubletap [short]      short: the run for CI
 #   loadtest/run.sh rolling [short]                   three instances behind HAProxy, replaced one after the other
@@ -16,7 +16,7 @@ tmp=$(mktemp -d)
 pids=()
 declare -A pid
 
-# cleanup ends what this script started, the newest first, and nothing else.
+# cleanup ends the processes that this script started, the newest first, and no others.
 cleanup() {
   local code=$? i
   trap - EXIT INT TERM
@@ -56,7 +56,7 @@ ready() { curl -fso /dev/null "http://127.0.0.1:$1/readyz"; }
 books() { mariadb --no-defaults --user=root --host=127.0.0.1 --port="$db" --batch --skip-column-names firsttap -e "$1"; }
 secret() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
 
-# k6 is not a dependency of the product: built once, outside the module, at the version we pin.
+# k6 is not a dependency of the product: it is built once, outside the module, at a pinned version.
 version=$(<loadtest/k6.version)
 bin=${XDG_CACHE_HOME:-$HOME/.cache}/firsttap/bin
 k6=$bin/k6-$version
@@ -68,7 +68,7 @@ if [[ ! -x $k6 ]]; then
 fi
 go build -o "$tmp/firsttap" .
 
-# Free ports, below those that the kernel gives to clients.
+# Free ports, below the kernel's range for clients.
 ports=()
 while ((${#ports[@]} < 6)); do
   p=$((20000 + RANDOM % 12000))
@@ -101,7 +101,8 @@ FIRSTTAP_ADDR=127.0.0.1:$app2 start app2 "$tmp/firsttap" serve
 await app1 ready "$app1"
 await app2 ready "$app2"
 
-# In the background, so that a signal to this script is not left waiting. An answer that is lost on purpose is no news.
+# In the background, so that this script handles signals at once. Warnings about responses that are lost on purpose are
+# left out.
 export BASE_URLS="http://127.0.0.1:$app1,http://127.0.0.1:$app2" K6_NO_USAGE_REPORT=true
 "$k6" run --quiet "$script" 2> >(grep -v 'msg="Request Failed"' >&2) &
 pids+=($!)

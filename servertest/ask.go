@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -13,10 +14,16 @@ import (
 // ask sends one command to the Redis at addr, on a connection of its own, and returns the answer as text: an array has a
 // line for each item, and nil is empty.
 func ask(ctx context.Context, addr string, words ...string) (string, error) {
+	// Dialed here, as go-redis logs failures.
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
 	client := redis.NewClient(&redis.Options{
-		Addr: addr, Protocol: 2, DisableIdentity: true, MaxRetries: -1,
-		DialTimeout: time.Second, DialerRetries: 1, ReadTimeout: time.Second, WriteTimeout: time.Second,
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		Protocol: 2, DisableIdentity: true, MaxRetries: -1, ReadTimeout: time.Second, WriteTimeout: time.Second,
 	})
+	defer conn.Close()
 	defer client.Close()
 	args := make([]any, len(words))
 	for i, word := range words {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs what the tests start, on Debian and Ubuntu, where it is missing: Redis, MariaDB, and a real MySQL; and
-# faketime, for a server whose clock is wrong, and Prometheus' promtool, for the alert rules. Debian has no MySQL but in
-# sid: that one goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, beside the system. promtool goes beside that folder,
-# and so does firebase-tools, from npm, whose emulator of Firebase Auth is the only one there is. And Debian's Chromium, for
-# the pages; Ubuntu's is a snap, which can't be run as the tests do: there FIRSTTAP_CHROMIUM has to name another browser.
-# FIREBASE=skip leaves firebase-tools out; FIREBASE=required fails when they can't be had.
-# MYSQL=skip leaves MySQL out; MYSQL=required fails when it can't be had.
-# BROWSER=skip leaves Chromium out; BROWSER=required fails when it, or Node 20 for its tests, can't be had.
+# Installs the servers and tools of the tests that are missing, on Debian and Ubuntu: Redis, MariaDB and MySQL; faketime,
+# for servers with a wrong clock; Prometheus' promtool, for the alert rules; firebase-tools from npm, for its emulator of
+# Firebase Auth; Chromium, for the pages. Debian has MySQL in sid only: it goes into a folder of its own,
+# FIRSTTAP_MYSQL_ROOT, and promtool and firebase-tools go beside that. Ubuntu's Chromium is a snap, which the tests cannot
+# run: there FIRSTTAP_CHROMIUM must name another browser.
+# FIREBASE=skip leaves firebase-tools out; FIREBASE=required fails when they can't be installed.
+# MYSQL=skip leaves MySQL out; MYSQL=required fails when it can't be installed.
+# BROWSER=skip leaves Chromium out; BROWSER=required fails when it, or Node 20 for its tests, can't be installed.
 set -euo pipefail
 
 root=${FIRSTTAP_MYSQL_ROOT:-/var/cache/firsttap/mysql}
@@ -30,7 +30,7 @@ fail() {
 	exit 1
 }
 
-# apt_install installs packages, and starts none of their services: the tests start their own.
+# apt_install installs packages and starts none of their services: the tests start their own.
 apt_install() {
 	local kept=yes
 	if [ ! -e "$policy" ]; then
@@ -58,7 +58,7 @@ mysql_in_path() {
 	command -v mysqld >/dev/null && mysqld --no-defaults --version 2>/dev/null | grep -v MariaDB | grep -qE 'Ver ([89]|[1-9][0-9])\.'
 }
 
-# mysql_root fills the folder in one step, so that a build that is broken off leaves nothing that looks complete.
+# mysql_root fills the folder in one step, so that an interrupted build leaves nothing that looks complete.
 mysql_root() {
 	command -v debootstrap >/dev/null || apt_install debootstrap debian-archive-keyring || return
 	as_root mkdir -p "$(dirname "$root")" || return
@@ -72,7 +72,7 @@ mysql_root() {
 	return 1
 }
 
-# promtool_alone takes the one program out of the package: the rest is a server that nobody here needs.
+# promtool_alone takes promtool out of the package: the server in it is not needed.
 promtool_alone() {
 	local dir
 	dir=$(mktemp -d) && chmod 755 "$dir" || return
@@ -83,7 +83,7 @@ promtool_alone() {
 	return "$code"
 }
 
-# firebase_alone runs none of the packages' own scripts: the emulator needs none of what they would build.
+# firebase_alone runs none of the packages' install scripts: the emulator needs nothing of what they build.
 firebase_alone() {
 	node_with_npm || return
 	local new=$firebase.new.$$
@@ -96,7 +96,7 @@ firebase_alone() {
 	return 1
 }
 
-# firebase_there wants the version that is meant, and the Node that it wants.
+# firebase_there checks for the pinned version and the Node that it needs.
 firebase_there() {
 	grep -qs "\"version\": \"$firebase_tools\"" "$firebase/node_modules/firebase-tools/package.json" && new_node
 }
@@ -105,7 +105,7 @@ new_node() {
 	command -v node >/dev/null && [ "$(node --version | sed 's/^v\([0-9]*\).*/\1/')" -ge 20 ]
 }
 
-# node_with_npm installs the system's where there is none, which may be too old.
+# node_with_npm installs the system's Node if there is none. It may be too old.
 node_with_npm() {
 	command -v npm >/dev/null || apt_install nodejs npm || return
 	new_node || { echo "Node 20 is wanted, here is $(node --version)" >>"$log" && return 1; }
@@ -115,7 +115,7 @@ browser_there() {
 	[ -x "$chromium" ] && korean && command -v npm >/dev/null && new_node && [ -x "$pages/node_modules/.bin/playwright" ]
 }
 
-# korean wants a font for it: half of what the driver's page says is boxes without.
+# korean checks for a Korean font: without it half of the driver's page is boxes.
 korean() {
 	command -v fc-list >/dev/null && [ -n "$(fc-list :lang=ko)" ]
 }
@@ -146,7 +146,7 @@ browser() {
 	fi
 }
 
-# install.sh --list names what is here, as FIRSTTAP_TEST_REQUIRE wants it, and browser.
+# install.sh --list prints what is installed, in the form of FIRSTTAP_TEST_REQUIRE, and browser.
 if [ "${1:-}" = --list ]; then
 	list=redis,mariadb,faketime,promtool
 	if [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; }; then list=$list,mysql; fi
@@ -156,14 +156,14 @@ if [ "${1:-}" = --list ]; then
 	exit
 fi
 
-# install.sh --haproxy installs the proxy, which one load test needs and no test.
+# install.sh --haproxy installs HAProxy, for one load test.
 if [ "${1:-}" = --haproxy ]; then
 	command -v haproxy >/dev/null || apt_install haproxy || fail "HAProxy: can't install the package haproxy"
 	echo "HAProxy: $(haproxy -v | grep -m1 .)"
 	exit
 fi
 
-# install.sh --browser installs what the pages' tests need, which is no server.
+# install.sh --browser installs what the pages' tests need.
 if [ "${1:-}" = --browser ]; then
 	browser
 	exit

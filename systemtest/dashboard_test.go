@@ -30,7 +30,7 @@ type dashboard struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	raw, err := os.ReadFile("deploy/grafana.json")
+	raw, err := os.ReadFile("../deploy/grafana.json")
 	if err == nil {
 		err = json.Unmarshal(raw, &d)
 	}
@@ -118,7 +118,7 @@ func TestDashboard(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), "check", "rules", "--lint=none", file).CombinedOutput(); err != nil {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
-	alerts, err := os.ReadFile("deploy/alerts.yml")
+	alerts, err := os.ReadFile("../deploy/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -257,7 +257,7 @@ func TestAlerts(t *testing.T) {
 		served = send("GET", "http://"+ops+"/metrics", "", "").body
 		return strings.Contains(served, `firsttap_job_runs_total{job_name="retention",status="SUCCEEDED"} 1`)
 	})
-	rules, err := os.ReadFile("deploy/alerts.yml")
+	rules, err := os.ReadFile("../deploy/alerts.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("there is no metric %s", name)
 		}
 	}
-	for _, args := range [][]string{{"check", "rules", "deploy/alerts.yml"}, {"test", "rules", "deploy/alerts_test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "../deploy/alerts.yml"}, {"test", "rules", "../deploy/alerts_test.yml"}} {
 		out, err := exec.CommandContext(t.Context(), servertest.Promtool(t), args...).CombinedOutput()
 		if err != nil {
 			t.Errorf("promtool %s: %v\n%s", fmt.Sprint(args), err, out)
