@@ -8,7 +8,7 @@ RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X firsttap/app.Version=$VE
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /out/firsttap /firsttap
-# Only SQLite and generated keys are written, and only here: mount a volume to keep them. With MySQL nothing is.
+# The service writes only SQLite's files and generated keys, and only here: mount a volume to keep them. With MySQL it writes nothing.
 COPY --from=build --chown=nonroot:nonroot /out/data /data
 WORKDIR /data
 EXPOSE 8080

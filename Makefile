@@ -1,4 +1,4 @@
-# `make test` is all there is to know; `make check` is what CI runs.
+# `make test` runs every test; `make check` is what CI runs.
 
 MYSQL ?= wanted
 BROWSER ?= wanted
@@ -13,15 +13,15 @@ GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
 
-# Everything under -race, on real servers that the tests start themselves. Installs what is missing.
-# One package at a time: what a partition or a TTL does is to be seen, and not what a busy machine does.
-# FIREBASE=required or skip, as MYSQL: the emulator of Firebase Auth.
-# MYSQL=required fails where a real MySQL can't be had; MYSQL=skip does without.
+# Runs every test under -race, on real servers that the tests start themselves. Installs missing servers.
+# One package at a time, so that a busy machine does not look like a partition or an expired TTL.
+# MYSQL=required fails if no real MySQL can be installed; MYSQL=skip skips its tests.
+# FIREBASE=required or skip does the same for the emulator of Firebase Auth.
 test: servers
 	FIRSTTAP_TEST_REQUIRE=$$(MYSQL=$(MYSQL) servertest/install.sh --list) go test -race -p 1 -timeout 30m ./...
 	$(MAKE) browser
 
-# The pages in Chromium. BROWSER=required fails where it can't be had; BROWSER=skip does without.
+# Tests the pages in Chromium. BROWSER=required fails if it can't be installed; BROWSER=skip skips these tests.
 browser:
 	@servertest/install.sh --browser
 	@case ,$$(servertest/install.sh --list), in \
@@ -29,43 +29,43 @@ browser:
 		*) echo "the pages were NOT tested in a browser";; \
 	esac
 
-# The pictures of docs/, taken by the test that looks at every page.
+# Takes the pictures of docs/, with the test that opens every page.
 screenshots:
 	FIRSTTAP_SCREENSHOTS=$(CURDIR)/docs console/browser/run.sh tests/screens.spec.ts
 
-# What the pages use that is not ours is what npm's packages make.
+# Checks that the vendored files of the pages are what npm's packages build.
 vendored:
 	console/vendor/build.sh --check
 
 servers:
 	@MYSQL=$(MYSQL) servertest/install.sh
 
-# The table of docs/benchmarks.md, measured here and now.
+# Measures and prints the table of docs/benchmarks.md.
 bench: servers
 	go run ./loadtest/bench $(BENCHFLAGS)
 
-# The tables of docs/locks.md. A module of its own: the libraries it compares with are none of the product's.
+# Measures and prints the tables of docs/locks.md. It is a separate module: the product does not depend on the compared libraries.
 bench-locks: servers
 	cd loadtest/locks && go test -count=1 -v -timeout 30m . -args $(BENCHFLAGS) | grep -v '^==='
 
-# What docs/outbox.md says of pushes: how long from the commit to FCM, how many a second, what they cost a claim.
+# Measures the figures of docs/outbox.md: the delay from the commit to FCM, pushes per second, and what they cost a claim.
 bench-push: servers
 	go test -v -run '^$$' -bench Push -benchtime 1x -timeout 30m ./loadtest/pushbench
 
-# The board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs node 20 and chromium.
+# Measures the board in Chromium with 500 open dispatches and 50 events a second: frames, bytes, first paint. Needs Node 20 and Chromium.
 bench-console:
 	console/browser/run.sh --config bench/playwright.config.ts
 
-# k6 against two instances: race, storm or doubletap; or rolling, against three that are replaced behind a proxy.
+# Runs k6 against two instances (race, storm or doubletap), or against three that are replaced behind a proxy (rolling).
 SCRIPT ?= race
 loadtest: servers
 	loadtest/run.sh $(SCRIPT)
 
-# A client generated from /openapi.json compiles, and races two drivers at a real instance. Needs node 20 and npm.
+# Generates a client from /openapi.json, compiles it, and races two drivers with it at a real instance. Needs Node 20 and npm.
 client:
 	clients/typescript/run.sh
 
-# Breaks the code in the ways that matter, one at a time, and checks that a test notices.
+# Breaks the code on purpose, one condition at a time, and checks that a test notices.
 mutants: servers
 	loadtest/mutants.sh
 

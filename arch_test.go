@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,10 +42,11 @@ var knows = map[string][]string{
 	"lock":               {},
 	"lock/locktest":      {"lock"},
 	"lock/gocronlock":    {"lock"},
-	"schedule":           {"cronjob", "dispatch", "lock", "lock/gocronlock"},
-	"notify":             {"dispatch", "outbox"},
+	"schedule":           {"cronjob", "dispatch", "lock"},
+	"notify":             {"dispatch", "notify/wakeup", "outbox"},
 	"notify/fcm":         {"dispatch", "notify", "outbox"},
-	"notify/stream":      {"dispatch"},
+	"notify/stream":      {"dispatch", "notify/wakeup"},
+	"notify/wakeup":      {},
 	"notify/fcmtest":     {},
 	"notify/fcmsim":      {"notify/fcmtest"},
 	"loadtest":           {},
@@ -66,8 +68,8 @@ var uses = map[string][]string{
 	"github.com/go-json-exper":   {"handler"},
 	"github.com/redis/go-redis/": {"limit", "lock", "notify/stream", "redisclient", "servertest"},
 	"firebase.google.com/":       {"notify/fcm"},
-	"github.com/go-co-op/":       {"lock/gocronlock", "schedule"},
-	"github.com/jonboulle/":      {"schedule"},
+	"github.com/go-co-op/":       {"lock/gocronlock"},
+	"github.com/robfig/":         {"schedule"},
 	"github.com/prometheus/":     {"app", "firebase", "limit", "lock", "notify", "notify/stream", "schedule", "telemetry"},
 	"go.opentelemetry.io/":       {"telemetry"},
 	"github.com/pressly/goose/":  {"migrations"},
@@ -135,6 +137,59 @@ func TestForbiddenCalls(t *testing.T) {
 				}
 				return true
 			})
+		}
+	}
+}
+
+var (
+	mdLink    = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]*)?\)`)
+	mdHeading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	mdPath    = regexp.MustCompile("`([a-z]+(?:/[\\w.-]+)+)`")
+	notInSlug = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// TestPages checks that docs/architecture.md names every package, and that the links, sections and files that README.md,
+// CONTRIBUTING.md and docs/ name exist.
+func TestPages(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	text, sections := map[string]string{}, map[string][]string{}
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md") {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[page] = string(raw)
+		for _, h := range mdHeading.FindAllStringSubmatch(text[page], -1) {
+			slug := strings.ReplaceAll(notInSlug.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")
+			sections[page] = append(sections[page], "#"+slug)
+		}
+	}
+	for dir := range knows {
+		if dir != "" && !strings.Contains(text["docs/architecture.md"], "`"+dir+"`") {
+			t.Errorf("docs/architecture.md does not name package %s", dir)
+		}
+	}
+	for page := range text {
+		for _, link := range mdLink.FindAllStringSubmatch(text[page], -1) {
+			target := page
+			if link[1] != "" && !strings.Contains(link[1], "://") {
+				target = filepath.Join(filepath.Dir(page), link[1])
+			}
+			if _, err := os.Stat(target); err != nil || link[2] != "" && !slices.Contains(sections[target], link[2]) {
+				t.Errorf("%s links to %s%s, which does not exist", page, link[1], link[2])
+			}
+		}
+		for _, path := range mdPath.FindAllStringSubmatch(text[page], -1) {
+			top, _, _ := strings.Cut(path[1], "/")
+			if _, err := os.Stat(top); err != nil {
+				continue // not a path of the project
+			}
+			if _, err := os.Stat(path[1]); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, path[1])
+			}
 		}
 	}
 }

@@ -2,21 +2,16 @@ package app
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/config"
 	"firsttap/firebase"
 	"firsttap/handler"
-	"firsttap/repository"
-	"firsttap/service"
 )
 
-// signIn is how browsers sign drivers in with Firebase; nil where they don't. An emulator that listens everywhere, or at
-// IPv6's own address, is asked at localhost.
+// browserSignIn is how browsers sign drivers in with Firebase; nil where they don't. They reach an emulator that listens on
+// every address, or on IPv6's loopback, at localhost.
 func browserSignIn(c config.Push) *handler.FirebaseSignIn {
 	if c.WebKey == "" {
 		return nil
@@ -31,22 +26,21 @@ func browserSignIn(c config.Push) *handler.FirebaseSignIn {
 	return s
 }
 
-// trustFirebase has tokens take ID tokens of the Firebase project, if there is one. What it returns closes that.
-func trustFirebase(ctx context.Context, c config.Push, tokens *service.Tokens, store *repository.Store,
-	metrics prometheus.Registerer, log *slog.Logger,
-) (func(), error) {
+// openFirebase returns what verifies ID tokens of the Firebase project, nil if there is no project.
+func (i *instance) openFirebase(ctx context.Context) (*firebase.IDTokens, error) {
+	c := i.config.Push
 	if c.Project == "" {
-		return func() {}, nil
+		return nil, nil
 	}
 	ids, err := firebase.New(ctx, firebase.Options{
 		Project: c.Project, Emulator: c.AuthEmulator, CredentialsFile: c.Credentials,
-		// Where FCM is real it has found the platform's credentials already, or there would be no start.
+		// With the real FCM, the start would have failed without the platform's credentials.
 		Detect: c.FCM && c.Endpoint == "",
-		Now:    time.Now, Metrics: metrics, Log: log,
+		Now:    time.Now, Metrics: i.telemetry, Log: i.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	tokens.Trust(ids, store)
-	return ids.Close, nil
+	i.ending.firebase = func() error { ids.Close(); return nil }
+	return ids, nil
 }

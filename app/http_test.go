@@ -11,7 +11,7 @@ import (
 // TestUsualPatience is bounded in every respect.
 func TestUsualPatience(t *testing.T) {
 	s := newServer(config.Config{}, http.NotFoundHandler(), slog.New(slog.DiscardHandler))
-	if s.ReadHeaderTimeout != usualHeaders || s.ReadTimeout != usualRequest || s.WriteTimeout != usualAnswer || s.IdleTimeout != usualIdle {
+	if s.ReadHeaderTimeout != defaultHeaders || s.ReadTimeout != defaultRequest || s.WriteTimeout != defaultAnswer || s.IdleTimeout != defaultIdle {
 		t.Errorf("%+v", s)
 	}
 }

@@ -1,13 +1,8 @@
 package app
 
 import (
-	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"firsttap/config"
@@ -18,24 +13,24 @@ import (
 )
 
 const (
-	// jobLockTimeout bounds a command of a job's lock, which may be slower than a tap's.
+	// jobLockTimeout bounds a Redis command of a job's lock. It may be slower than that of a tap.
 	jobLockTimeout = time.Second
-	// nodeTimeout is what a server of a quorum that is away costs at most.
+	// nodeTimeout bounds the wait for one server of a quorum.
 	nodeTimeout = 250 * time.Millisecond
-	// sessionTTL is how long a database keeps the session, and with it the locks, of a holder that it does not hear from:
-	// no job's lock may have a longer TTL.
+	// sessionTTL is how long the database keeps the session of a silent holder, and with it the holder's locks. No job's lock
+	// may have a longer TTL.
 	sessionTTL = time.Minute
-	// jobLockConns is how many of the jobs may have a session of their own at a time.
+	// jobLockConns bounds how many jobs hold a session at the same time.
 	jobLockConns  = 16
 	jobKeysPrefix = "job-lock"
 	jobKeysEnv    = "firsttap"
 )
 
-// jobLocks are the locks of the scheduled jobs, with the fences that go with them.
+// jobLocks are the locks of the scheduled jobs, and their fences.
 type jobLocks struct {
 	strategy schedule.Strategy
 	fences   *lock.Fences
-	metrics  *lock.Metrics // nil where nobody looks
+	metrics  *lock.Metrics // nil: nothing is counted
 	closers  []func() error
 }
 
@@ -94,97 +89,11 @@ func (l *jobLocks) redis(url string, timeout time.Duration) (*lock.Redis, error)
 	return lock.NewRedis(client, lock.ShedLock(jobKeysPrefix, jobKeysEnv)), nil
 }
 
-// Close ends the connections, and with them the locks that are bound to one.
+// Close ends the connections, and with them the locks that are bound to a session.
 func (l *jobLocks) Close() error {
 	var errs []error
 	for _, c := range l.closers {
 		errs = append(errs, c())
 	}
 	return errors.Join(errs...)
-}
-
-// lockCommand does what an operator asks of the jobs' locks: ls, show NAME, release NAME.
-func lockCommand(ctx context.Context, c config.Config, args []string, stdout io.Writer) (err error) {
-	asked := strings.Join(args, " ")
-	if len(args) == 0 || (asked != "ls") != (len(args) == 2 && (args[0] == "show" || args[0] == "release")) {
-		return errors.New("lock takes ls, show NAME or release NAME")
-	}
-	if c.JobLock == "memory" {
-		return errors.New("FIRSTTAP_JOB_LOCK is memory: such locks can't be seen from outside the process that holds them")
-	}
-	locks, err := openJobLocks(c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, locks.Close()) }()
-	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	switch args[0] {
-	case "ls":
-		holders, err := locks.strategy.List(ctx)
-		if err == nil {
-			printHolders(stdout, holders)
-		}
-		return err
-	case "show":
-		h, err := locks.strategy.Show(ctx, args[1])
-		if err == nil {
-			showHolder(stdout, h)
-		}
-		return err
-	}
-	return locks.release(ctx, args[1], stdout)
-}
-
-// release takes name away from its holder. What the holder writes under its fence is refused from before anybody else
-// can have the name.
-func (l *jobLocks) release(ctx context.Context, name string, stdout io.Writer) error {
-	h, err := l.strategy.Show(ctx, name)
-	if err != nil {
-		return err
-	}
-	if h.Owner == "" {
-		showHolder(stdout, h)
-		return nil
-	}
-	if h.Fence > 0 {
-		if err := l.fences.Raise(ctx, name, h.Fence+1); err != nil {
-			return fmt.Errorf("nothing was released: %w", err)
-		}
-	}
-	broken, err := l.strategy.Break(ctx, name)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "%s taken from %s; its fence was %d, the next is above %d\n", name, h.Owner, h.Fence, broken.Fence)
-	return nil
-}
-
-func printHolders(stdout io.Writer, holders []lock.Holder) {
-	if len(holders) == 0 {
-		fmt.Fprintln(stdout, "nothing is held")
-		return
-	}
-	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tHOLDER\tLEFT\tFENCE")
-	for _, h := range holders {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", h.Name, h.Owner, left(h), h.Fence)
-	}
-	w.Flush()
-}
-
-func showHolder(stdout io.Writer, h lock.Holder) {
-	if h.Owner == "" {
-		fmt.Fprintf(stdout, "nobody has %s\n", h.Name)
-		return
-	}
-	fmt.Fprintf(stdout, "%s is held by %s\nends in %s unless renewed\nfence %d\n", h.Name, h.Owner, left(h), h.Fence)
-}
-
-func left(h lock.Holder) string {
-	if h.Left == 0 {
-		return "the holder's session"
-	}
-	return h.Left.Round(time.Millisecond).String()
 }

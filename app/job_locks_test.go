@@ -72,7 +72,7 @@ func TestLockCommand(t *testing.T) {
 			defer locks.Close()
 			locker := lock.New(locks.strategy, lock.Options{Who: "instance-7"})
 			defer locker.Close()
-			hold := lock.Renewed(time.Second, time.Hour)
+			hold := lock.Renewed(6*time.Second, time.Hour)
 			lease, err := locker.Acquire(t.Context(), job, hold)
 			if err != nil {
 				t.Fatal(err)
@@ -176,9 +176,9 @@ func TestMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, text = get("http://" + ops + "/metrics")
-		return strings.Contains(text, `lock_acquired_total{strategy="gate"} 1`)
+		return strings.Contains(text, `firsttap_lock_acquired_total{strategy="gate"} 1`)
 	})
-	for _, want := range []string{`lock_attempts_total{strategy="gate"}`, `lock_attempts_total{strategy="redis"}`, "go_goroutines"} {
+	for _, want := range []string{`firsttap_lock_attempts_total{strategy="gate"}`, `firsttap_lock_attempts_total{strategy="redis"}`, "go_goroutines"} {
 		if !strings.Contains(text, "\n"+want+" ") {
 			t.Errorf("no %s in:\n%s", want, text)
 		}

@@ -1,35 +1,29 @@
 package app
 
 import (
-	"log/slog"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"firsttap/config"
-	"firsttap/handler"
 	"firsttap/limit"
 	"firsttap/redisclient"
 )
 
-// openLimits has the callers' rates hold over all instances that share a Redis.
-func openLimits(api *handler.API, work *background, c config.Config, metrics prometheus.Registerer, log *slog.Logger) error {
-	if c.RedisURL == "" {
-		return nil
+// openLimits returns the limiters of drivers and of admin keys, which hold over all instances that share a Redis. Without Redis
+// they are nil, and each instance limits by itself.
+func (i *instance) openLimits() (drivers, admins *limit.Limiter, err error) {
+	if i.config.RedisURL == "" {
+		return nil, nil, nil
 	}
-	// A client of its own: whoever asks for more than their share keeps no claim waiting for a connection.
-	client, err := redisclient.Dial(c.RedisURL, redisTimeout)
+	// A client of its own: callers above their rate keep no claim waiting for a connection.
+	client, err := redisclient.Dial(i.config.RedisURL, redisTimeout)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	work.closers = append(work.closers, func() { client.Close() })
-	counts := limit.NewMetrics(metrics)
+	i.clients = append(i.clients, client)
+	counts := limit.NewMetrics(i.telemetry)
 	open := func(r limit.Rate) *limit.Limiter {
 		o := r.Limit()
-		o.Redis, o.Timeout, o.Log, o.Metrics = client, redisTimeout, log, counts
+		o.Redis, o.Timeout, o.Log, o.Metrics = client, redisTimeout, i.log, counts
 		l := limit.New(o)
-		work.Go(func() { l.Run(work.ctx) })
+		i.work.Go(func() { l.Run(i.work.ctx) })
 		return l
 	}
-	api.DriverLimit, api.AdminLimit = open(c.DriverRate), open(c.AdminRate)
-	return nil
+	return open(i.config.DriverRate), open(i.config.AdminRate), nil
 }

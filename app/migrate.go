@@ -11,22 +11,51 @@ import (
 	"firsttap/config"
 	"firsttap/migrations"
 	"firsttap/repository"
+	"firsttap/service"
 )
 
-// openTime is how long a database may take to be there.
+// openTime is how long the start waits for a database that does not answer.
 const openTime = 30 * time.Second
 
-func open(ctx context.Context, c config.Config, log *slog.Logger) (*repository.Store, error) {
+func openStore(ctx context.Context, c config.Config, o repository.Options) (*repository.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTime)
 	defer cancel()
-	return repository.Open(ctx, c.DatabaseURL, log)
+	return repository.Open(ctx, c.DatabaseURL, o)
+}
+
+// prepare brings the schema up to date, or with FIRSTTAP_MIGRATE=off refuses to start on an older one. Then it stores the first
+// admin key.
+func prepare(ctx context.Context, c config.Config, store *repository.Store, log *slog.Logger) error {
+	check := func(m *migrations.Migrator) error {
+		if c.Migrate {
+			_, err := m.Up(ctx)
+			return err
+		}
+		n, err := m.Missing(ctx)
+		if err == nil && n > 0 {
+			err = fmt.Errorf("FIRSTTAP_MIGRATE=off, and the database lacks %d of the migrations: run \"firsttap migrate up\" first", n)
+		}
+		return err
+	}
+	for {
+		err := store.Migrate(check)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, migrations.ErrBusy) {
+			return err
+		}
+		log.Warn("another process migrates the database; the start waits until it has finished", "error", err)
+	}
+	store.CheckDurability(ctx)
+	return service.NewKeys(store).PutFirst(ctx, c.AdminKey)
 }
 
 func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []string, stdout io.Writer) (err error) {
 	if len(args) != 1 {
 		return errors.New("migrate takes up, down or status")
 	}
-	store, err := open(ctx, c, log)
+	store, err := openStore(ctx, c, repository.Options{Log: log})
 	if err != nil {
 		return err
 	}

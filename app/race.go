@@ -20,7 +20,8 @@ import (
 
 const maxRacers = 1000
 
-// race runs one race: at --url, else at the service that listens here, else at one of its own in a temporary folder.
+// race runs one race: against --url, or the service that listens at FIRSTTAP_ADDR, or else a service of its own in a
+// temporary folder.
 func race(ctx context.Context, c config.Config, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("race", flag.ContinueOnError)
 	flags.SetOutput(stdout)
@@ -61,7 +62,7 @@ func runRace(ctx context.Context, r loadtest.Race, stdout io.Writer) error {
 	return err
 }
 
-// serviceHere returns the address of a FirstTap that the settings lead to, "" if none answers.
+// serviceHere returns the URL of the FirstTap that listens at FIRSTTAP_ADDR, "" if none answers.
 func serviceHere(ctx context.Context, c config.Config) string {
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err != nil {
@@ -100,7 +101,7 @@ func raceAlone(ctx context.Context, c config.Config, drivers int, stdout io.Writ
 
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
-	url, over, err := ServeBeside(serving, c, slog.New(slog.DiscardHandler))
+	url, over, err := ServeInBackground(serving, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
@@ -111,8 +112,9 @@ func raceAlone(ctx context.Context, c config.Config, drivers int, stdout io.Writ
 	return errors.Join(err, <-over)
 }
 
-// ServeBeside serves until ctx ends, and returns when it listens. What serve returns comes over the channel.
-func ServeBeside(ctx context.Context, c config.Config, log *slog.Logger) (url string, over <-chan error, err error) {
+// ServeInBackground runs Serve in the background until ctx ends, and returns when it listens. The channel receives the error of
+// Serve.
+func ServeInBackground(ctx context.Context, c config.Config, log *slog.Logger) (url string, over <-chan error, err error) {
 	listening := make(announcement, 1)
 	served := make(chan error, 1)
 	go func() { served <- Serve(ctx, c, log, listening) }()
@@ -127,7 +129,7 @@ func ServeBeside(ctx context.Context, c config.Config, log *slog.Logger) (url st
 	}
 }
 
-// announcement is a writer that hands on the address in the first line that serve prints.
+// announcement is a writer that passes on the address in the first line that Serve prints.
 type announcement chan string
 
 func (a announcement) Write(p []byte) (int, error) {

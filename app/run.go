@@ -27,7 +27,7 @@ const usage = `firsttap decides which driver gets a dispatch.
 Settings are environment variables; see README.md.
 `
 
-// Run does what args ask for until it is done or ctx ends.
+// Run runs the command that args name, until it is done or ctx ends. lookup is the environment.
 func Run(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error {
 	command := "serve"
 	if len(args) > 0 {
@@ -41,7 +41,7 @@ func Run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		fmt.Fprint(stdout, usage)
 		return nil
 	case "demo":
-		return demo.Command(ctx, args, lookup, ServeBeside, stdout)
+		return demo.Command(ctx, args, lookup, ServeInBackground, stdout)
 	case "serve", "migrate", "lock", "race":
 	default:
 		return fmt.Errorf("no such command: %s\n\n%s", command, usage)
@@ -55,7 +55,7 @@ func Run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	case "migrate":
 		return migrate(ctx, config, log, args, stdout)
 	case "lock":
-		return lockCommand(ctx, config, args, stdout)
+		return lockCommand(ctx, config, log, args, stdout)
 	case "race":
 		return race(ctx, config, args, stdout)
 	}

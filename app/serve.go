@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,7 +15,6 @@ import (
 	"firsttap/dispatch"
 	"firsttap/handler"
 	"firsttap/lock"
-	"firsttap/migrations"
 	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/service"
@@ -28,277 +24,257 @@ import (
 const (
 	// redisTimeout is what an accept may lose to a Redis that has just gone away.
 	redisTimeout = 100 * time.Millisecond
-	// stopTime is what requests under way have to finish.
+	// stopTime is how long requests under way may take to finish when the instance stops.
 	stopTime = 10 * time.Second
 )
 
-// Serve runs the service until ctx ends. It stops in this order:
+// instance is a serving process and its parts.
+type instance struct {
+	config    config.Config
+	log       *slog.Logger
+	commits   commits
+	telemetry *telemetry.Telemetry
+	store     *repository.Store
+	probe     *repository.Probe
+	locks     *jobLocks
+	listeners *listeners
+	work      *group // background work of the requests: it outlasts them, and ends before the notifier
+	notifier  *notifier
+	clients   []redisclient.Client
+	ending    ending
+}
+
+// ending holds how to stop each part. A part that was not started is nil.
+type ending struct {
+	listeners, work, notifier, firebase, telemetry, locks, database func() error
+}
+
+// Serve runs the service until ctx ends. If SIGTERM ended ctx, GET /readyz first answers 503 for c.Drain while the service
+// goes on, so that a load balancer stops sending requests; then the parts stop in the order of (*instance).stop.
 //
-//  1. GET /readyz says 503, and for c.Drain the service serves on, so that whoever sends it requests stops to. This is
-//     for a ctx that errTerminated ended; others skip it.
-//  2. The listeners close, and the live streams' clients are told to connect again, elsewhere.
-//  3. Requests under way finish, for stopTime at most.
-//  4. The background work ends: jobs under way end, the ledger of taps writes what it has, and those who were turned away
-//     in vain are told so.
-//  5. Pushes under way end, and those that were not sent are given back to the other instances.
-//  6. The spans that are left are sent, and the connections close.
-//
-// What a step does is over when the next one begins. A ctx that ends while the database is being migrated ends that, wherever
-// it is, and the next start goes on with it.
+// A ctx that ends during the start, for example in the middle of a migration, stops the start there, and Serve returns nil:
+// the next start continues the migration.
 func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Writer) (err error) {
 	if err := c.MakeSecrets(); err != nil {
 		return err
 	}
-	front, err := openFront(ctx, c, log)
-	if err != nil {
+	i := &instance{config: c, log: log}
+	defer func() { err = errors.Join(err, i.stop()) }()
+	api, err := i.start(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		log.Warn("the instance was stopped before it was ready; the next start continues", "error", err)
+		return nil
+	case err != nil:
 		return err
 	}
-	defer front.close()
-	store, err := open(ctx, c, log)
-	if err != nil {
-		return toldToEnd(ctx, log, err)
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	if err := prepare(ctx, c, store, log); err != nil {
-		return toldToEnd(ctx, log, err)
-	}
-	system, _, _ := strings.Cut(c.DatabaseURL, "://")
-	metrics, err := telemetry.Open(ctx, telemetry.Options{
-		Database: system, Version: Version, Instance: instanceName(), Tracing: c.Tracing, Log: log,
-	})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, metrics.Close()) }()
-	log = metrics.Log(log)
-	probe := store.Probe(ctx)
-	metrics.Store(store, probe.Up)
-	locks, err := openJobLocks(c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, locks.Close()) }()
-	locks.metrics = lock.NewMetrics(telemetry.OfStrategy(c.JobLock, metrics))
-	news, err := openNews(ctx, c, store, locks, metrics, log)
-	if err != nil {
-		return err
-	}
-	defer news.Close()
-	telling := begin(ctx)
-	defer telling.end()
-	news.run(telling, log)
-
-	work := begin(ctx)
-	defer work.end()
-	work.Go(func() { probe.Run(work.ctx) })
-	tokens := service.NewTokens([]byte(c.JWTSecret), time.Now, c.PreviousSecrets()...)
-	revocations, err := followRevocations(ctx, work, tokens, store, metrics, log)
-	if err != nil {
-		return err
-	}
-	distrust, err := trustFirebase(ctx, c.Push, tokens, store, metrics, log)
-	if err != nil {
-		return err
-	}
-	defer distrust()
-	api := handler.API{
-		Store: store, Tokens: tokens, Keys: service.NewKeys(store),
-		Streams: news.hub, Redriven: news.hub.Wake, Revocations: revocations,
-		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret),
-		PreviousSecrets: c.PreviousSecrets(), Firebase: browserSignIn(c.Push),
-		DatabaseUp: probe.Up, Now: time.Now, Log: log, Answered: metrics.API.Answered, Version: Version,
-	}
-	api.SignIns = service.NewSignIns(service.UsualSignInLimits(), store, metrics.API, time.Now, log)
-	work.Go(func() { api.SignIns.Run(work.ctx) })
-	if err := openLimits(&api, work, c, metrics, log); err != nil {
-		return err
-	}
-	gate, err := openGate(ctx, work, c, metrics, log)
-	if err != nil {
-		return err
-	}
-	var taps service.Locks
-	if gate != nil {
-		taps, api.RedisDegraded = gate, gate.Degraded
-	}
-	api.Acceptor = service.NewAcceptor(store, taps, c.AcceptLockTTL, log)
-	api.Acceptor.Count(metrics.API)
-	verifyClaims(api.Acceptor, store, metrics)
-	api.Work = service.NewWork(store, api.Acceptor, time.Now)
-	watchWithdrawals(api.Work, metrics, log)
-	api.Dispatcher = service.NewDispatcher(store, api.Acceptor)
-	work.Go(func() { api.Acceptor.Run(work.ctx) })
-	keepTaps(work, api.Acceptor, store, metrics, log)
-	jobs, err := openSchedule(c, store, locks, metrics, log)
-	if err != nil {
-		return err
-	}
-	api.Jobs = jobs
-	work.Go(func() {
-		if err := jobs.Run(work.ctx); err != nil {
-			log.Error("the schedule did not end as it should", "error", err)
-		}
-	})
-	drain := &draining{last: c.Drain, log: log}
-	api.Draining = drain.begun.Load
-	return front.serve(ctx, metrics.Server(handler.New(api)), operations(metrics.Registry), drain, news.hub.Close, stdout)
+	return i.listeners.serve(ctx, i.telemetry.Server(handler.New(api)), operations(i.telemetry.Registry), stdout)
 }
 
-// toldToEnd returns nil for the error of a start that the end of ctx has cut off, which is none, and err otherwise.
-func toldToEnd(ctx context.Context, log *slog.Logger, err error) error {
-	if ctx.Err() == nil {
+// stop ends the parts one after the other, in the order of this list.
+func (i *instance) stop() error {
+	var errs []error
+	for _, end := range []func() error{
+		i.ending.listeners, // no new requests; live streams end; requests under way finish within stopTime
+		i.ending.work,      // scheduled jobs, reannouncements and the ledger of attempts
+		i.ending.notifier,  // pushes under way; the others go back to the outbox
+		i.ending.firebase,
+		i.ending.telemetry, // the last spans are sent
+		i.ending.locks,
+		i.closeClients,
+		i.ending.database,
+	} {
+		if end != nil {
+			errs = append(errs, end())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (i *instance) closeClients() error {
+	var errs []error
+	for _, c := range i.clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// start makes the parts and connects them: first the listeners, which answer 503 until serve gets the API.
+func (i *instance) start(ctx context.Context) (api handler.API, err error) {
+	if i.listeners, err = listen(ctx, i.config, i.log); err != nil {
+		return api, err
+	}
+	i.ending.listeners = i.listeners.close
+	scheme, _, _ := strings.Cut(i.config.DatabaseURL, "://")
+	i.telemetry, err = telemetry.Open(ctx, telemetry.Options{
+		Database: scheme, Version: Version, Instance: instanceName(), Tracing: i.config.Tracing, Log: i.log,
+	})
+	if err != nil {
+		return api, err
+	}
+	i.ending.telemetry = i.telemetry.Close
+	i.log = i.telemetry.Log(i.log)
+	owner := dispatch.Unique("ins_", time.Now()) // of the outbox rows that this instance leases
+	if err := i.openStore(ctx, owner); err != nil {
+		return api, err
+	}
+	if i.locks, err = openJobLocks(i.config); err != nil {
+		return api, err
+	}
+	i.ending.locks = i.locks.Close
+	i.locks.metrics = lock.NewMetrics(telemetry.WithStrategy(i.config.JobLock, i.telemetry))
+	if err := i.openNotifier(ctx, owner); err != nil {
+		return api, err
+	}
+	i.work = newGroup(ctx)
+	i.ending.work = i.work.end
+	i.work.Go(func() { i.probe.Run(i.work.ctx) })
+	return i.openAPI(ctx)
+}
+
+// openStore opens the database and brings its schema up to date.
+func (i *instance) openStore(ctx context.Context, owner string) (err error) {
+	o := repository.Options{OnCommit: i.commits.announce, Watch: i.telemetry.Statement, Log: i.log}
+	if !i.config.Push.Leader {
+		o.OutboxOwner, o.OutboxLease = owner, pushLease
+	}
+	if i.store, err = openStore(ctx, i.config, o); err != nil {
 		return err
 	}
-	log.Warn("the instance was told to end before its database was ready; the next start goes on with that", "error", err)
+	i.ending.database = i.store.Close
+	if err := prepare(ctx, i.config, i.store, i.log); err != nil {
+		return err
+	}
+	i.probe = i.store.Probe(ctx)
+	i.telemetry.WatchStore(i.store, i.probe.Up)
 	return nil
 }
 
-// openGate returns the gate before the database, nil without Redis. It is closed when work has ended.
-func openGate(ctx context.Context, work *background, c config.Config, metrics *telemetry.Telemetry, log *slog.Logger) (gate *lock.Gate, err error) {
-	defer func() { telemetry.WatchGate(metrics, gate) }()
-	if c.RedisURL == "" {
-		return nil, nil
+// openAPI makes what handles requests.
+func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
+	c := i.config
+	tokens, revocations, err := i.openTokens(ctx)
+	if err != nil {
+		return api, err
 	}
-	client, err := redisclient.Dial(c.RedisURL, redisTimeout)
+	api = handler.API{
+		Store: i.store, Tokens: tokens, Keys: service.NewKeys(i.store), Revocations: revocations,
+		Streams: i.notifier.hub, Redriven: i.notifier.hub.Wake,
+		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret),
+		PreviousSecrets: c.PreviousSecrets(), Firebase: browserSignIn(c.Push), Draining: i.listeners.draining.Load,
+		DatabaseUp: i.probe.Up, Now: time.Now, Log: i.log, Answered: i.telemetry.Requests.Answered, Version: Version,
+	}
+	api.SignIns = service.NewSignIns(service.UsualSignInLimits(), i.store, i.telemetry.Requests, time.Now, i.log)
+	i.work.Go(func() { api.SignIns.Run(i.work.ctx) })
+	if api.DriverLimit, api.AdminLimit, err = i.openLimits(); err != nil {
+		return api, err
+	}
+	gate, err := i.openGate(ctx)
+	if err != nil {
+		return api, err
+	}
+	if gate != nil {
+		api.RedisDegraded = gate.Degraded
+	}
+	api.Acceptor = i.openAcceptor(gate)
+	api.Work = i.openWork(api.Acceptor)
+	api.Dispatcher = service.NewDispatcher(i.store, api.Acceptor)
+	jobs, err := i.openSchedule()
+	if err != nil {
+		return api, err
+	}
+	api.Jobs = jobs
+	i.work.Go(func() { jobs.Run(i.work.ctx) })
+	return api, nil
+}
+
+// dial returns a Redis client that is closed when the instance has stopped. It does not connect.
+func (i *instance) dial(purpose string, timeout time.Duration) (redisclient.Client, error) {
+	client, err := redisclient.Dial(i.config.RedisURL, timeout)
 	if err != nil {
 		return nil, err
 	}
-	work.closers = append(work.closers, func() { client.Close() })
-	metrics.Redis("gate", client)
-	gate = lock.NewGate(client, redisTimeout, log, lock.NewMetrics(telemetry.OfStrategy("gate", metrics)))
-	work.Go(func() { gate.Run(work.ctx) })
-	checkEviction(ctx, gate, log)
+	i.clients = append(i.clients, client)
+	i.telemetry.WatchRedis(purpose, client)
+	return client, nil
+}
+
+// openGate returns the gate before the database, nil without Redis.
+func (i *instance) openGate(ctx context.Context) (gate *lock.Gate, err error) {
+	defer func() { i.telemetry.WatchGate(gate) }()
+	if i.config.RedisURL == "" {
+		return nil, nil
+	}
+	client, err := i.dial("gate", redisTimeout)
+	if err != nil {
+		return nil, err
+	}
+	gate = lock.NewGate(client, redisTimeout, i.log, lock.NewMetrics(telemetry.WithStrategy("gate", i.telemetry)))
+	i.work.Go(func() { gate.Run(i.work.ctx) })
+	switch policy, err := gate.EvictionPolicy(ctx); {
+	case err != nil:
+		i.log.Warn("Redis does not answer; claims are decided by the database alone until it does", "error", err)
+	case policy != "noeviction":
+		i.log.Warn("Redis may evict locks to free memory; set maxmemory-policy to noeviction", "policy", policy)
+	}
 	return gate, nil
 }
 
-// followRevocations has drivers' tokens refused that are revoked, here or at another instance.
-func followRevocations(ctx context.Context, work *background, tokens *service.Tokens, store *repository.Store,
-	metrics prometheus.Registerer, log *slog.Logger,
-) (*service.Revocations, error) {
-	revocations, err := service.NewRevocations(ctx, store, log)
-	if err != nil {
-		return nil, fmt.Errorf("read the revoked tokens: %w", err)
+// openAcceptor returns what decides claims. It writes each attempt to the ledger behind its answer.
+func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
+	var locks service.Locks
+	if gate != nil {
+		locks = gate
 	}
-	tokens.Heed(revocations)
-	work.Go(func() { revocations.Run(work.ctx, service.ReadRevocations) })
-	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_revocations_age_seconds", Help: "How long ago it was read whose tokens were revoked.",
-	}, func() float64 { return revocations.Age().Seconds() }))
-	return revocations, nil
+	attempts := service.NewLedger(i.store, instanceName(), i.log)
+	acceptor := service.NewAcceptor(i.store, locks, i.config.AcceptLockTTL, i.log)
+	acceptor.Count(i.telemetry.Requests)
+	acceptor.Keep(attempts)
+	acceptor.Verify(i.store)
+	i.work.Go(func() { acceptor.Run(i.work.ctx) })
+	i.work.Go(func() { attempts.Run(i.work.ctx) })
+	i.telemetry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
+		}, func() float64 { return float64(attempts.Dropped()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
+		}, func() float64 { return float64(acceptor.LostClaims()) }))
+	return acceptor
 }
 
-// keepTaps has each tap written down, behind its answer.
-func keepTaps(work *background, taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer, log *slog.Logger) {
-	ledger := service.NewLedger(store, instanceName(), log)
-	taps.Keep(ledger)
-	work.Go(func() { ledger.Run(work.ctx) })
-	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
-	}, func() float64 { return float64(ledger.Dropped()) }))
-}
-
-// watchWithdrawals says which driver gives dispatches back too often.
-func watchWithdrawals(work *service.Work, metrics prometheus.Registerer, log *slog.Logger) {
+// openWork returns what drivers do with their own jobs. It warns about drivers who withdraw too often.
+func (i *instance) openWork(acceptor *service.Acceptor) *service.Work {
 	limited := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "firsttap_withdrawals_limited_total", Help: "Withdrawals refused because the driver had made too many.",
 	})
-	metrics.MustRegister(limited)
+	i.telemetry.MustRegister(limited)
+	work := service.NewWork(i.store, acceptor, time.Now)
 	work.OnLimited(func(driver dispatch.DriverID, id dispatch.ID) {
 		limited.Inc()
-		log.Warn("a driver has given back too many dispatches, and keeps this one for now", "driver", driver, "dispatch", id)
+		i.log.Warn("a driver has withdrawn too often; the driver keeps this dispatch for now", "driver", driver, "dispatch", id)
 	})
+	return work
 }
 
-// background is work that outlasts the requests.
-type background struct {
-	sync.WaitGroup
-	ctx     context.Context
-	stop    context.CancelFunc
-	closers []func()
-}
-
-// begin returns background work that goes on after ctx, until end.
-func begin(ctx context.Context) *background {
-	b := &background{}
-	b.ctx, b.stop = context.WithCancel(context.WithoutCancel(ctx))
-	return b
-}
-
-// end tells the work to end, waits until it has, and closes what it stood on.
-func (b *background) end() {
-	b.stop()
-	b.Wait()
-	for _, c := range b.closers {
-		c()
+// openTokens returns what verifies drivers' tokens, and the revocations that it follows.
+func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Revocations, error) {
+	tokens := service.NewTokens([]byte(i.config.JWTSecret), time.Now, i.config.PreviousSecrets()...)
+	revocations, err := service.NewRevocations(ctx, i.store, i.log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the revoked tokens: %w", err)
 	}
-}
-
-// prepare brings the schema up to date, or refuses where that is for others to do.
-func prepare(ctx context.Context, c config.Config, store *repository.Store, log *slog.Logger) error {
-	ready := func(m *migrations.Migrator) error {
-		_, err := m.Up(ctx)
-		return err
+	tokens.Heed(revocations)
+	i.work.Go(func() { revocations.Run(i.work.ctx, service.ReadRevocations) })
+	i.telemetry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "firsttap_revocations_age_seconds", Help: "How long ago the revoked tokens were read.",
+	}, func() float64 { return revocations.Age().Seconds() }))
+	ids, err := i.openFirebase(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
-	if !c.Migrate {
-		ready = func(m *migrations.Migrator) error {
-			switch n, err := m.Missing(ctx); {
-			case err != nil:
-				return err
-			case n > 0:
-				return fmt.Errorf("FIRSTTAP_MIGRATE=off, and the database lacks %d of the migrations: run \"firsttap migrate up\" first", n)
-			}
-			return nil
-		}
+	if ids != nil {
+		tokens.Trust(ids, i.store)
 	}
-	for {
-		err := store.Migrate(ready)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, migrations.ErrBusy) {
-			return err
-		}
-		log.Warn("another process migrates the database; this one waits for it", "error", err)
-	}
-	store.CheckDurability(ctx)
-	return service.NewKeys(store).PutFirst(ctx, c.AdminKey)
-}
-
-func checkEviction(ctx context.Context, g *lock.Gate, log *slog.Logger) {
-	switch policy, err := g.EvictionPolicy(ctx); {
-	case err != nil:
-		log.Warn("redis is not there yet, going on without it", "error", err)
-	case policy != "noeviction":
-		log.Warn("Redis may drop locks to make room: set maxmemory-policy to noeviction", "policy", policy)
-	}
-}
-
-func shutDown(servers []*http.Server, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
-	defer cancel()
-	for _, s := range servers {
-		if err := s.Shutdown(ctx); err != nil {
-			log.Warn("requests were cut off", "address", s.Addr, "error", err)
-			s.Close()
-		}
-	}
-}
-
-func announce(c config.Config, addr net.Addr, stdout io.Writer) {
-	host, port, err := net.SplitHostPort(addr.String())
-	if err == nil && net.ParseIP(host).IsUnspecified() {
-		host = "localhost"
-	}
-	fmt.Fprintf(stdout, "FirstTap listens on http://%s\n", net.JoinHostPort(host, port))
-	for _, f := range c.SecretFiles {
-		fmt.Fprintf(stdout, "secret in %s\n", f)
-	}
-}
-
-// verifyClaims has the database asked whether it still has the claims that taps are refused by.
-func verifyClaims(taps *service.Acceptor, store *repository.Store, metrics prometheus.Registerer) {
-	taps.Verify(store)
-	metrics.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
-	}, func() float64 { return float64(taps.LostClaims()) }))
+	return tokens, revocations, nil
 }

@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// errTerminated is the cause of a context that a SIGTERM ended: somebody replaces this instance, and whoever sends it
-// requests is to notice before it stops taking them.
-var errTerminated = errors.New("told to end by SIGTERM")
+// errTerminated is the cause of a context that SIGTERM ended: the instance is being replaced, and a load balancer needs time
+// to notice before the instance stops taking requests.
+var errTerminated = errors.New("stopped by SIGTERM")
 
-// sameWish is how soon after a signal another one is the same wish: timeout(1) and a terminal that closes say it twice.
-const sameWish = 500 * time.Millisecond
+// repeatTime is how long after a signal a second one counts as the same: timeout(1) and a closing terminal send two.
+const repeatTime = 500 * time.Millisecond
 
-// SignalContext returns a context that a SIGINT, a SIGTERM or the end of the terminal ends, SIGTERM with errTerminated as its
-// cause. A second signal, later than sameWish, ends the process at once, whatever it is in the middle of.
+// SignalContext returns a context that SIGINT, SIGTERM or SIGHUP ends; after SIGTERM its cause is errTerminated. A second
+// signal, more than half a second later, kills the process at once.
 func SignalContext(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		signal.Notify(told, syscall.SIGHUP)
+		signal.Notify(signals, syscall.SIGHUP)
 	}
-	over, done := make(chan struct{}), make(chan struct{})
+	stopped, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		select {
-		case <-over:
+		case <-stopped:
 			return
-		case s := <-told:
+		case s := <-signals:
 			if s == syscall.SIGTERM {
 				cancel(errTerminated)
 			} else {
@@ -39,15 +39,15 @@ func SignalContext(parent context.Context) (ctx context.Context, stop func()) {
 			}
 		}
 		select {
-		case <-over:
-		case <-time.After(sameWish):
-			signal.Stop(told) // what a signal does by itself comes next
+		case <-stopped:
+		case <-time.After(repeatTime):
+			signal.Stop(signals) // the next signal has its default effect
 		}
 	}()
 	return ctx, func() {
 		cancel(context.Canceled)
-		close(over)
+		close(stopped)
 		<-done
-		signal.Stop(told)
+		signal.Stop(signals)
 	}
 }

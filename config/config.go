@@ -14,13 +14,13 @@ import (
 	"firsttap/repository"
 )
 
-// Config is every setting. Nothing else reads the environment.
+// Config holds every setting.
 type Config struct {
 	Addr          string
-	OpsAddr       string // "" turns the operations listener off
+	OpsAddr       string // "" for no operations listener
 	DatabaseURL   string
-	Migrate       bool   // the schema is brought up to date at the start, rather than by a command
-	RedisURL      string // "" is in process
+	Migrate       bool   // migrate the database at the start; otherwise only by command
+	RedisURL      string // "" for none: claims are decided by the database alone
 	AdminKey      string
 	JWTSecret     string
 	AcceptLockTTL time.Duration
@@ -30,14 +30,14 @@ type Config struct {
 	DriverRate    limit.Rate
 	AdminRate     limit.Rate
 	LogLevel      slog.Level
-	// Drain is for how long an instance that is told to end says that it is not ready, and serves on.
+	// Drain is how long an instance goes on serving after SIGTERM while it reports that it is not ready.
 	Drain   time.Duration
 	Tracing bool // spans are sent where OTEL_EXPORTER_OTLP_ENDPOINT says
-	// Patience is the usual one where it is zero; no setting changes it.
-	Patience Patience
-	// SecretFiles names where secrets were read or made that the environment does not give.
+	// Timeouts holds the timeouts of the API's server. Zero means the default; no setting changes it.
+	Timeouts Timeouts
+	// SecretFiles names the files of secrets that the environment does not give.
 	SecretFiles []string
-	// PreviousJWTSecret still verifies tokens and opens sessions, and makes none; "" where there is none.
+	// PreviousJWTSecret still verifies tokens and sessions, but signs none; "" for none.
 	PreviousJWTSecret string
 }
 
@@ -46,7 +46,7 @@ const (
 	jwtSecretVar = "FIRSTTAP_JWT_SECRET"
 )
 
-// Read reads the settings and reports every problem at once. It makes nothing yet: see MakeSecrets.
+// Read reads the settings and reports every problem at once. It writes no file; MakeSecrets does.
 func Read(lookup func(string) (string, bool)) (Config, error) {
 	var problems []error
 	bad := func(name string, err error) {
@@ -91,7 +91,7 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	if c.Migrate, err = readMigrate(get(migrateVar, "auto")); err != nil {
 		bad(migrateVar, err)
 	}
-	c.JobLock, c.QuorumURLs = get("FIRSTTAP_JOB_LOCK", c.usualJobLock()), list(get("FIRSTTAP_QUORUM_URLS", ""))
+	c.JobLock, c.QuorumURLs = get("FIRSTTAP_JOB_LOCK", c.defaultJobLock()), splitList(get("FIRSTTAP_QUORUM_URLS", ""))
 	if err = c.checkJobLock(); err != nil {
 		bad("FIRSTTAP_JOB_LOCK", err)
 	}
@@ -120,7 +120,7 @@ func Read(lookup func(string) (string, bool)) (Config, error) {
 	return c, errors.Join(problems...)
 }
 
-// CheckAddress wants host:port, with a port that there is.
+// CheckAddress returns an error unless addr is host:port with a valid port.
 func CheckAddress(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -132,7 +132,7 @@ func CheckAddress(addr string) error {
 	return nil
 }
 
-func (c *Config) usualJobLock() string {
+func (c *Config) defaultJobLock() string {
 	if c.RedisURL != "" {
 		return "redis"
 	}
@@ -157,7 +157,7 @@ func (c *Config) checkJobLock() error {
 	return errors.New("want redis, quorum, table, named, rows or memory")
 }
 
-// checkQuorum wants an odd number of servers, none of them twice.
+// checkQuorum returns an error unless urls are an odd number of different servers, three at least.
 func checkQuorum(urls []string) error {
 	if len(urls) < 3 || len(urls)%2 == 0 {
 		return fmt.Errorf("a quorum has 3, 5, 7, ... servers, not %d", len(urls))
@@ -170,7 +170,7 @@ func checkQuorum(urls []string) error {
 		case err != nil:
 			return err
 		case scheme != "redis" && scheme != "rediss":
-			err = errors.New("a server of a quorum stands alone: want redis:// or rediss://")
+			err = errors.New("a server of a quorum must be a single one: want redis:// or rediss://")
 		case seen[url]:
 			err = errors.New("a server is named twice")
 		}
@@ -183,8 +183,8 @@ func checkQuorum(urls []string) error {
 	return nil
 }
 
-// list is what stands between the commas.
-func list(s string) []string {
+// splitList splits s at its commas.
+func splitList(s string) []string {
 	var items []string
 	for item := range strings.SplitSeq(s, ",") {
 		if item = strings.TrimSpace(item); item != "" {
@@ -194,7 +194,7 @@ func list(s string) []string {
 	return items
 }
 
-// minLockTTL keeps a healthy claim from outliving its lock.
+// minLockTTL keeps a claim that is not stuck from outliving its lock.
 const minLockTTL = time.Second
 
 func (c *Config) checkDatabase() []error {

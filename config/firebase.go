@@ -12,7 +12,7 @@ const (
 	firebaseWebKeyVar = "FIRSTTAP_FIREBASE_WEB_KEY"
 )
 
-// checkEmulator keeps an emulator, whose tokens anybody can make, from whatever has to do with the real Firebase.
+// checkEmulator refuses an emulator beside the real Firebase: anybody can make the emulator's tokens.
 func (c *Push) checkEmulator() []error {
 	if c.AuthEmulator == "" {
 		return nil
@@ -21,7 +21,7 @@ func (c *Push) checkEmulator() []error {
 	if err := CheckAddress(c.AuthEmulator); err != nil {
 		problems = append(problems, fmt.Errorf("want host:port: %w", err))
 	} else if !namedInAPolicy(c.AuthEmulator) {
-		problems = append(problems, fmt.Errorf("%q is not a host with a port that a browser can be told of", c.AuthEmulator))
+		problems = append(problems, fmt.Errorf("%q is not a host and port that a page may connect to", c.AuthEmulator))
 	}
 	if c.Project == "" {
 		problems = append(problems, errors.New("it needs FIRSTTAP_FIREBASE_PROJECT"))
@@ -35,12 +35,12 @@ func (c *Push) checkEmulator() []error {
 	return problems
 }
 
-// namedInAPolicy reports whether a page's Content-Security-Policy can name the address: of IPv6 it knows nothing, and of a
-// host only letters, digits, dots and hyphens.
+// namedInAPolicy reports whether a Content-Security-Policy can name the address: no IPv6, and only letters, digits, dots and
+// hyphens in a host.
 func namedInAPolicy(addr string) bool {
 	host, _, _ := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
-		return true // for a browser that is localhost
+		return true // the browser gets localhost instead
 	}
 	return !strings.ContainsFunc(host, func(r rune) bool { return r != '.' && (r == '_' || notOfAKey(r)) })
 }
@@ -50,7 +50,7 @@ func notOfAKey(r rune) bool {
 	return !letter && !digit && r != '-' && r != '_'
 }
 
-// readWebKey takes any key for the emulator, which does: an app that has none need not make one up.
+// readWebKey defaults to a made-up key with the emulator, which accepts any.
 func (c *Push) readWebKey(get func(name, otherwise string) string) error {
 	usual := ""
 	if c.AuthEmulator != "" && c.Project != "" {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxDrain is more than any load balancer needs to notice, and less than who waits for the process takes for an accident.
+// maxDrain is more than a load balancer needs to notice, and less than the time after which a supervisor kills the process.
 const maxDrain = time.Minute
 
 func readDrain(s string) (time.Duration, error) {
@@ -32,8 +32,8 @@ func readMigrate(s string) (atStart bool, err error) {
 	return false, errors.New("want auto or off")
 }
 
-// The variables of the OpenTelemetry SDK that decide whether there are traces at all. It reads the others of the standard
-// itself: the headers, the timeout, the certificates, the sampler, the queue, the resource.
+// The variables of the OpenTelemetry SDK that turn tracing on and off. The SDK reads its other variables itself: headers,
+// timeout, certificates, sampler, queue, resource.
 const (
 	otlpEndpointVar       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	otlpTracesEndpointVar = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -43,7 +43,7 @@ const (
 	sdkDisabledVar        = "OTEL_SDK_DISABLED"
 )
 
-// readTracing reports whether traces are wanted: an endpoint is named, and nothing turns them off.
+// readTracing reports whether requests are traced: an endpoint is set, and no other variable turns tracing off.
 func readTracing(get func(name, otherwise string) string, bad func(name string, err error)) bool {
 	wanted := false
 	for _, name := range []string{otlpEndpointVar, otlpTracesEndpointVar} {
@@ -58,7 +58,7 @@ func readTracing(get func(name, otherwise string) string, bad func(name string, 
 	}
 	for _, name := range []string{otlpProtocolVar, otlpTracesProtocolVar} {
 		if get(name, "http/protobuf") != "http/protobuf" {
-			bad(name, errors.New("want http/protobuf, the only one that is spoken here"))
+			bad(name, errors.New("want http/protobuf, the only supported protocol"))
 		}
 	}
 	switch get(tracesExporterVar, "otlp") {

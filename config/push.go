@@ -5,20 +5,20 @@ import (
 	"fmt"
 	"net/url"
 	"time"
-	_ "time/tzdata" // a container may have no time zones
+	_ "time/tzdata" // a container may lack the time zone database
 )
 
-// Push is how drivers are told.
+// Push holds the settings of pushes and of Firebase.
 type Push struct {
-	FCM         bool // or else what would be pushed is logged
+	FCM         bool // otherwise pushes are logged only
 	Project     string
-	Credentials string // a file; "" where none is needed or the platform gives them
-	Endpoint    string // "" is FCM's
+	Credentials string // a file; "" for the platform's own, or none
+	Endpoint    string // "" for FCM's
 	// AuthEmulator is host:port of a Firebase Auth emulator, "" for Firebase Auth itself.
 	AuthEmulator string
-	// WebKey is the project's Web API key, which browsers sign in with; "" where they don't.
+	// WebKey is the project's Web API key for signing in from browsers, "" for no such sign-in.
 	WebKey string
-	// Leader has one instance send, under a renewed lock, and not each what it has leased.
+	// Leader makes one elected instance relay all pushes; otherwise each instance relays what it has leased.
 	Leader       bool
 	Zone         *time.Location
 	RemindBefore time.Duration

@@ -11,14 +11,14 @@ import (
 	"unicode/utf8"
 )
 
-// previousSecretVar is what jwtSecretVar was before.
+// previousSecretVar names the secret before the current one, for rotation.
 const previousSecretVar = "FIRSTTAP_JWT_SECRET_PREVIOUS"
 
-// minSecret is how many characters a secret has at least. Fewer can be guessed: whoever has one token can try secrets against
-// its signature for as long as they like.
+// minSecret is the least number of characters of a secret. A shorter one can be guessed: with one token an attacker can try
+// secrets against its signature offline.
 const minSecret = 32
 
-// checkSecrets reports the secrets of the environment that are too short or mean nothing.
+// checkSecrets reports the secrets in the environment that are too short or make no sense together.
 func (c *Config) checkSecrets(bad func(name string, err error)) {
 	for _, s := range []struct{ name, value string }{
 		{adminKeyVar, c.AdminKey}, {jwtSecretVar, c.JWTSecret}, {previousSecretVar, c.PreviousJWTSecret},
@@ -39,7 +39,7 @@ func checkSecret(secret string) error {
 	return nil
 }
 
-// checkPrevious wants another secret than the current one, wherever that comes from.
+// checkPrevious returns an error if the previous secret equals the current one.
 func (c *Config) checkPrevious() error {
 	if c.PreviousJWTSecret != "" && c.PreviousJWTSecret == c.JWTSecret {
 		return errors.New("it is the current secret: want another one, or nothing")
@@ -47,7 +47,7 @@ func (c *Config) checkPrevious() error {
 	return nil
 }
 
-// PreviousSecrets are the secrets that only verify.
+// PreviousSecrets returns the secrets that verify tokens but sign none.
 func (c *Config) PreviousSecrets() [][]byte {
 	if c.PreviousJWTSecret == "" {
 		return nil
@@ -55,7 +55,7 @@ func (c *Config) PreviousSecrets() [][]byte {
 	return [][]byte{[]byte(c.PreviousJWTSecret)}
 }
 
-// FindAdminKey reads the first admin key from beside the SQLite database where the environment does not give it.
+// FindAdminKey reads the first admin key from its file beside the SQLite database, unless the environment gives it.
 func (c *Config) FindAdminKey() error {
 	if c.AdminKey != "" {
 		return nil
@@ -67,14 +67,14 @@ func (c *Config) FindAdminKey() error {
 	return nil
 }
 
-// beside names a file like the SQLite database's, with another ending.
+// beside returns the path of the SQLite database with another file extension.
 func (c *Config) beside(ending string) string {
 	path := strings.TrimPrefix(c.DatabaseURL, "sqlite://")
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ending
 }
 
-// MakeSecrets reads the secrets that the environment does not give from files beside the SQLite database, and makes
-// them where there are none.
+// MakeSecrets reads the secrets that the environment does not give from files beside the SQLite database, and creates the
+// files that are missing.
 func (c *Config) MakeSecrets() error {
 	for _, s := range []struct {
 		value *string
@@ -95,8 +95,8 @@ func (c *Config) MakeSecrets() error {
 	return nil
 }
 
-// secretFile returns what the file holds, and fills it first if it is not there. Of two processes that fill it at
-// the same time one wins, and both read its secret.
+// secretFile returns the secret in the file, and creates the file if it is missing. Of two processes that create it at the
+// same time one succeeds, and both read its secret.
 func secretFile(name string) (string, error) {
 	if secret, err := readSecret(name); !errors.Is(err, fs.ErrNotExist) {
 		return secret, err
@@ -123,10 +123,10 @@ func readSecret(name string) (string, error) {
 	}
 	secret := strings.TrimSpace(string(raw))
 	if secret == "" {
-		return "", fmt.Errorf("%s is empty: a secret was lost; remove the file to have a new one made", name)
+		return "", fmt.Errorf("%s is empty: its secret was lost; remove the file, and the next start makes a new one", name)
 	}
 	if err := checkSecret(secret); err != nil {
-		return "", fmt.Errorf("%s: %w; remove the file to have a new one made", name, err)
+		return "", fmt.Errorf("%s: %w; remove the file, and the next start makes a new one", name, err)
 	}
 	return secret, nil
 }

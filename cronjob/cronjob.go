@@ -1,3 +1,5 @@
+// Package cronjob says what a scheduled job and its runs are, and which run is next. The ledger of the runs is in package
+// repository, the scheduler in package schedule.
 package cronjob
 
 import (
@@ -6,18 +8,18 @@ import (
 	"time"
 )
 
-// What a scheduled job is told that is not to run now.
+// Why no run of a job begins.
 var (
 	ErrNotFound = errors.New("no such job")
 	ErrRunning  = errors.New("the job is running")
 	ErrNotDue   = errors.New("the job is not due")
 )
 
-// Status is where a run of a scheduled job stands.
+// Status is the state of a run of a scheduled job.
 type Status string
 
-// A run is QUEUED when somebody has asked for it, RUNNING until it SUCCEEDED or FAILED, and INTERRUPTED while nobody is at
-// it although it has not ended: whoever comes first takes it over.
+// A run is QUEUED from its request until it begins, RUNNING while an instance performs it, and then SUCCEEDED or FAILED. It
+// is INTERRUPTED while no instance performs it although it has not ended: the next instance takes it over.
 const (
 	Queued      Status = "QUEUED"
 	Running     Status = "RUNNING"
@@ -26,34 +28,34 @@ const (
 	Failed      Status = "FAILED"
 )
 
-// Run is what became of one slot of a scheduled job: one run, however often it was taken over.
+// Run is the run of one slot of a scheduled job. It stays the same run when it is taken over.
 type Run struct {
 	Job    string
-	Slot   time.Time // when it was to run, or was asked for; unique for the job
+	Slot   time.Time // when it was scheduled for, or requested; unique for the job
 	Status Status
-	// Attempt counts the instances that have begun it, but for those that gave it back.
+	// Attempt counts the instances that began it, without those that gave it back.
 	Attempt int
-	Owner   string // instance/attempt: who has begun it last; "" if nobody
-	// Fence is larger than that of every earlier run of the job.
+	Owner   string // the latest attempt, as instance/id; "" before the first
+	// Fence grows with each attempt at a run of the job.
 	Fence       int64
-	RequestedBy string // the API key that asked for it; "" for the schedule
+	RequestedBy string // the API key that requested it; "" for the schedule
 	BeganAt     *time.Time
 	EndedAt     *time.Time
-	AliveUntil  *time.Time // unless it is heard of before, it is taken over then
+	AliveUntil  *time.Time // when it may be taken over, unless it is extended
 	Result      string
 	Error       string
-	Skipped     int // instances that left it to another
+	Skipped     int // instances that skipped it, as another had it
 }
 
-// State is what is remembered of a scheduled job between its runs.
+// State is what the ledger knows of a scheduled job.
 type State struct {
 	Name         string
-	RegisteredAt time.Time  // when it was first heard of
-	Slot         *time.Time // the last that was begun on schedule
-	EndedAt      *time.Time // the last run
+	RegisteredAt time.Time
+	Slot         *time.Time // the last one that was begun on schedule
+	EndedAt      *time.Time // when the last run ended
 	SucceededAt  *time.Time
 	Blocked      *Block
-	Open         []Run // that have not ended, the oldest first
+	Open         []Run // the runs that have not ended, the oldest first
 }
 
 // Job is a scheduled job as operators see it.
@@ -61,31 +63,31 @@ type Job struct {
 	State
 	Schedule string // a cron expression with seconds, or words
 	Zone     *time.Location
-	OnLeader bool       // is run by the leader, whose lock it is then
-	NextAt   *time.Time // the next of its times that is still to come
-	Holder   *Holder    // of its lock; nil if nobody
-	// LockProblem says why nobody can tell who holds the lock.
+	OnLeader bool       // it runs under the leader's lock
+	NextAt   *time.Time // its next slot, if that is still to come
+	Holder   *Holder    // of its lock; nil if it is free
+	// LockProblem says why the lock's holder is not known.
 	LockProblem string
-	Last        *Run // that has ended
+	Last        *Run // the latest that has ended
 }
 
-// Holder is who holds a job's lock, and for how long unless it is renewed; 0 if that ends with its session.
+// Holder is the holder of a job's lock.
 type Holder struct {
 	Owner string
-	Left  time.Duration
+	Left  time.Duration // until the lock expires, unless it is renewed; 0 if it ends with the holder's session
 }
 
-// HeldLock is a lock of the scheduled jobs that somebody has.
+// HeldLock is a lock of the scheduled jobs that is held.
 type HeldLock struct {
 	Holder
 	Name  string
 	Fence int64
 }
 
-// Block says that a job does not run because nobody can tell who holds its lock.
+// Block says why a job does not run.
 type Block struct {
 	Since  time.Time
-	By     string // the instance that tried last
+	By     string // the instance that reported it last
 	Reason string
 }
 
@@ -96,25 +98,25 @@ type End struct {
 	Error  string
 }
 
-// RunningError is ErrRunning with who is at it, and for how long still unless more is heard.
+// RunningError is ErrRunning with the run's owner.
 type RunningError struct {
 	Owner string
-	Left  time.Duration
+	Left  time.Duration // until the run may be taken over, unless it is extended
 }
 
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("%s is at it, for %s at least", e.Owner, e.Left.Round(time.Millisecond))
+	return fmt.Sprintf("the job is run by %s, for at least another %s", e.Owner, e.Left.Round(time.Millisecond))
 }
 
 // Unwrap makes every RunningError an ErrRunning.
 func (e *RunningError) Unwrap() error { return ErrRunning }
 
-// MaxAttempts is how many instances may begin the same run: one that kills whoever runs it is given up then.
+// MaxAttempts is how many instances may begin the same run. Then it is given up, as it may be what kills them.
 const MaxAttempts = 3
 
-// Next decides what of the job is to run now: a run that was interrupted, one that somebody has asked for, or else that of
-// the slot due, the zero time if there is none. A slot's has no Status yet. lost are the runs to be given up. ErrRunning
-// while an instance is at it, ErrNothingDue.
+// Next decides which run of the job begins now: the oldest that was interrupted or requested, or else that of the slot due,
+// which is the zero time if none is. A slot's run has no Status yet. lost are the runs to be given up. ErrRunning while a run
+// is under way, ErrNotDue if there is nothing to run.
 func (s *State) Next(now, due time.Time) (next Run, lost []Run, err error) {
 	for _, r := range s.Open {
 		if r.Status == Running && now.Before(*r.AliveUntil) {
@@ -134,7 +136,7 @@ func (s *State) Next(now, due time.Time) (next Run, lost []Run, err error) {
 	return Run{Job: s.Name, Slot: due}, lost, nil
 }
 
-// At returns the run as it stands at that time: one that nobody has been heard of is INTERRUPTED.
+// At returns the run as it stands at that time: it is INTERRUPTED if it was not extended in time.
 func (r Run) At(now time.Time) Run {
 	if r.Status == Running && !now.Before(*r.AliveUntil) {
 		r.Status = Interrupted

@@ -12,7 +12,7 @@ import (
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
-// running is the run of a slot that an instance is at, for the attempt-th time, and that is taken over at alive.
+// running is the run of a slot, under way at that attempt, that may be taken over at alive.
 func running(slot time.Time, attempt int, alive time.Time) cronjob.Run {
 	return cronjob.Run{Job: "report", Slot: slot, Status: cronjob.Running, Attempt: attempt, Owner: "a/1", AliveUntil: &alive}
 }

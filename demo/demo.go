@@ -23,8 +23,8 @@ import (
 
 const demoAddr = "127.0.0.1:8080"
 
-// Command serves the embedded default in a temporary folder, to this machine alone, with drivers who see, decline and tap, until
-// ctx ends. Of the environment it reads FIRSTTAP_LOG and nothing else: no setting may lead it to anything real.
+// Command serves on SQLite in a temporary folder, on a loopback address, with simulated drivers, until ctx ends. It reads only
+// FIRSTTAP_LOG from the environment: no setting can lead it to a real service.
 func Command(ctx context.Context, args []string, lookup func(string) (string, bool), serve StartService, stdout io.Writer) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stdout)
@@ -38,20 +38,20 @@ func Command(ctx context.Context, args []string, lookup func(string) (string, bo
 	if flags.NArg() > 0 {
 		return fmt.Errorf("demo takes flags only, not %q", flags.Arg(0))
 	}
-	d := Demo{Service: serve, Pace: 1, Seed: mathrand.Uint64(), Stdout: stdout}
+	d := Demo{Start: serve, Pace: 1, Seed: mathrand.Uint64(), Stdout: stdout}
 	var err error
 	if d.Config, err = ReadConfig(lookup); err != nil {
 		return err
 	}
 	if *addr == "" {
-		d.Config.Addr, d.Movable = demoAddr, true
+		d.Config.Addr, d.AnyPort = demoAddr, true
 	} else if d.Config.Addr, err = Loopback(*addr); err != nil {
 		return fmt.Errorf("--addr: %w", err)
 	}
 	return d.Run(ctx)
 }
 
-// ReadConfig returns the defaults, with secrets that nobody keeps, and what belongs to a place left out.
+// ReadConfig returns the default settings with throw-away secrets, and without a database.
 func ReadConfig(lookup func(string) (string, bool)) (config.Config, error) {
 	c, err := config.Read(func(name string) (string, bool) {
 		if name != "FIRSTTAP_LOG" {
@@ -70,8 +70,8 @@ func ReadConfig(lookup func(string) (string, bool)) (config.Config, error) {
 	return c, nil
 }
 
-// Loopback returns addr with the address in it that localhost stands for. It refuses what other machines could reach: whoever
-// has the links is an admin.
+// Loopback returns addr with localhost replaced by 127.0.0.1. It refuses addresses that other machines can reach: the demo's
+// links make their reader an admin.
 func Loopback(addr string) (string, error) {
 	if err := config.CheckAddress(addr); err != nil {
 		return "", err
@@ -81,28 +81,29 @@ func Loopback(addr string) (string, error) {
 		return "", err
 	}
 	if host == "localhost" {
-		host = "127.0.0.1" // whatever this machine's hosts file says
+		host = "127.0.0.1" // not what the hosts file says
 	}
 	if ip, err := netip.ParseAddr(host); err != nil || !ip.IsLoopback() {
-		return "", fmt.Errorf("%q is not on this machine alone: want 127.0.0.1:PORT, [::1]:PORT or localhost:PORT", addr)
+		return "", fmt.Errorf("%q can be reached from other machines: want 127.0.0.1:PORT, [::1]:PORT or localhost:PORT", addr)
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-// StartService serves c until ctx ends, and returns when it listens. What ended the service comes over the channel.
+// StartService runs the service in the background until ctx ends, and returns when it listens. The channel receives the error
+// that ended it.
 type StartService = func(ctx context.Context, c config.Config, log *slog.Logger) (url string, over <-chan error, err error)
 
-// Demo is a demo to be run.
+// Demo configures a demo.
 type Demo struct {
-	Service StartService
+	Start   StartService
 	Config  config.Config // without a database
-	Movable bool          // another port will do where the address is taken
-	Pace    int           // how many times as fast as people everybody is
-	Seed    uint64        // of everything that is left to chance
+	AnyPort bool          // if the address is in use, take another port
+	Pace    int           // how many times faster than real people the simulation is
+	Seed    uint64        // of the random sources
 	Stdout  io.Writer
 }
 
-// Run returns nil when ctx has ended, and an error when the service has. It leaves nothing behind.
+// Run returns nil when ctx has ended, and an error when the service failed. It removes the temporary folder.
 func (d Demo) Run(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "firsttap-demo")
 	if err != nil {
@@ -111,7 +112,7 @@ func (d Demo) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	d.Config.DatabaseURL = "sqlite://" + filepath.Join(dir, "demo.db")
 	log := telemetry.NewLogger(d.Stdout, d.Config.LogLevel)
-	// The people go first, and the service that they call goes after them.
+	// The simulation ends before the service that it calls.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	url, over, err := d.serve(serving, log)
@@ -121,23 +122,23 @@ func (d Demo) Run(ctx context.Context) (err error) {
 	living, leave := context.WithCancel(ctx)
 	defer leave()
 	lived := make(chan error, 1)
-	go func() { lived <- d.live(living, url, log) }()
+	go func() { lived <- d.simulate(living, url, log) }()
 	select {
 	case err := <-lived:
 		stop()
 		return errors.Join(err, <-over)
 	case err := <-over:
 		leave()
-		return errors.Join(errors.New("the service has ended"), err, <-lived)
+		return errors.Join(errors.New("the demo's service has ended"), err, <-lived)
 	}
 }
 
 func (d Demo) serve(ctx context.Context, log *slog.Logger) (url string, over <-chan error, err error) {
-	url, over, err = d.Service(ctx, d.Config, log)
-	if d.Movable && errors.Is(err, syscall.EADDRINUSE) {
-		host, _, _ := net.SplitHostPort(d.Config.Addr) // it was listened on
+	url, over, err = d.Start(ctx, d.Config, log)
+	if d.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
+		host, _, _ := net.SplitHostPort(d.Config.Addr) // valid: it was in use
 		d.Config.Addr = net.JoinHostPort(host, "0")
-		return d.Service(ctx, d.Config, log)
+		return d.Start(ctx, d.Config, log)
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return "", nil, fmt.Errorf("--addr %s: %w", d.Config.Addr, syscall.EADDRINUSE)
@@ -145,26 +146,26 @@ func (d Demo) serve(ctx context.Context, log *slog.Logger) (url string, over <-c
 	return url, over, err
 }
 
-// live makes the town, prints the links, and has everybody in it do as they do until ctx ends.
-func (d Demo) live(ctx context.Context, url string, log *slog.Logger) error {
+// simulate creates the town, prints the links, and runs the simulation until ctx ends.
+func (d Demo) simulate(ctx context.Context, url string, log *slog.Logger) error {
 	const connections = 32
 	client := &http.Client{
 		Transport: &http.Transport{MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections}, Timeout: 10 * time.Second,
 	}
 	defer client.CloseIdleConnections()
-	town := demoTown{api: demoAPI{client: client, url: url}, key: d.Config.AdminKey, pace: d.Pace, seed: d.Seed, log: log}
-	if err := town.found(ctx); err != nil {
+	town := town{api: apiClient{client: client, url: url}, key: d.Config.AdminKey, pace: d.Pace, seed: d.Seed, log: log}
+	if err := town.create(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
-		return fmt.Errorf("make the demo's drivers and dispatches: %w", err)
+		return fmt.Errorf("create the demo's drivers and dispatches: %w", err)
 	}
 	d.printLinks(url, town.visitors[:])
 	town.run(ctx)
 	return nil
 }
 
-func (d Demo) printLinks(url string, visitors []demoVisitor) {
+func (d Demo) printLinks(url string, visitors []visitor) {
 	fmt.Fprintf(d.Stdout, `The demo is ready, for this machine alone. Nothing in it is real, and nothing is kept.
 
   console   %s/console/#key=%s

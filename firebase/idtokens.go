@@ -187,10 +187,10 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		keys: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_firebase_key_fetches_total", Help: "Requests for the keys that sign ID tokens, by result: ok, failed.",
+			Name: "firsttap_firebase_key_fetches_total", Help: "Requests to Google for the keys that sign ID tokens, by result: ok, failed.",
 		}, []string{"result"}),
 		lookups: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_firebase_lookups_total", Help: "Requests for the status of a Firebase user, by result: ok, failed.",
+			Name: "firsttap_firebase_lookups_total", Help: "Requests to Firebase for the status of a user, by result: ok, failed.",
 		}, []string{"result"}),
 	}
 	if r != nil {

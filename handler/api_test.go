@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,19 @@ type world struct {
 	revocations *service.Revocations
 	log         *strings.Builder
 	path        string // of the database
+	watch       *atomic.Pointer[repository.Watch]
 }
+
+// statement is called before each statement of the world's store.
+func (w *world) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+	if watch := w.watch.Load(); watch != nil {
+		return (*watch)(ctx, s)
+	}
+	return ctx, func(error) {}
+}
+
+// observe has watch see each statement from now on.
+func (w *world) observe(watch repository.Watch) { w.watch.Store(&watch) }
 
 func newWorld(t testing.TB, change ...func(*API)) *world {
 	t.Helper()
@@ -47,9 +60,9 @@ func newWorld(t testing.TB, change ...func(*API)) *world {
 // newWorldOn is the API on the database at url, one instance of several.
 func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	t.Helper()
-	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://")}
+	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://"), watch: &atomic.Pointer[repository.Watch]{}}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
-	store := repositorytest.OpenMigrated(t, url, log)
+	store := repositorytest.OpenMigrated(t, url, repository.Options{Log: log, Watch: w.statement})
 	w.store, w.tokens = store, service.NewTokens([]byte("secret"), time.Now)
 	taps := service.NewAcceptor(store, nil, 5*time.Second, log)
 	api := API{

@@ -37,16 +37,16 @@ func newDoor(t *testing.T) *door {
 	now := time.Now()
 	d.world = newWorld(t, func(a *API) {
 		a.SignIns = service.NewSignIns(service.UsualSignInLimits(), a.Store.(*repository.Store), d, func() time.Time { return now }, a.Log)
-		a.Store.(*repository.Store).Watch(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
-			d.mu.Lock()
-			d.sent[s.Pool]++
-			before := d.before
-			d.mu.Unlock()
-			if before != nil {
-				before(s)
-			}
-			return c, func(error) {}
-		})
+	})
+	d.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+		d.mu.Lock()
+		d.sent[s.Pool]++
+		before := d.before
+		d.mu.Unlock()
+		if before != nil {
+			before(s)
+		}
+		return c, func(error) {}
 	})
 	return d
 }

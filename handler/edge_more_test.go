@@ -179,7 +179,7 @@ func TestReadyAsksNobody(t *testing.T) {
 	up := true
 	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return up } })
 	asked := 0
-	w.store.Watch(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+	w.observe(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
 		asked++
 		return ctx, func(error) {}
 	})

@@ -27,7 +27,7 @@ import (
 // The clock of each run is its own: it stands still while something is done, and moves by what the run draws.
 func TestAnyLife(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.db")
-	store, err := repository.Open(t.Context(), "sqlite://"+empty, slog.New(slog.DiscardHandler))
+	store, err := repository.Open(t.Context(), "sqlite://"+empty, repository.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 	path := filepath.Join(dir, "life.db")
 	copyFile(rt, empty, path)
 	log := slog.New(slog.DiscardHandler)
-	store, err := repository.Open(context.Background(), "sqlite://"+path, log)
+	store, err := repository.Open(context.Background(), "sqlite://"+path, repository.Options{Log: log})
 	if err != nil {
 		rt.Fatal(err)
 	}

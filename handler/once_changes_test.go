@@ -75,14 +75,13 @@ func (w *world) lives(id string, want ...string) {
 func TestAnAnswerOutlivesWhoHangsUp(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	armed := false
-	w := newWorld(t, func(a *API) {
-		a.Store.(*repository.Store).Watch(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
-			if armed && s.Operation == "commit" {
-				armed = false
-				hangUp()
-			}
-			return c, func(error) {}
-		})
+	w := newWorld(t)
+	w.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+		if armed && s.Operation == "commit" {
+			armed = false
+			hangUp()
+		}
+		return c, func(error) {}
 	})
 	path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"2090-01-01T00:00:00Z"}`
 	headers := []string{"Idempotency-Key", "k", "If-Match", `"1"`}

@@ -26,16 +26,15 @@ type held struct {
 
 func newHeld(t *testing.T) *held {
 	h := &held{reached: make(chan struct{}, 100), release: make(chan struct{})}
-	h.world = newWorld(t, func(a *API) {
-		a.Store.(*repository.Store).Watch(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
-			if !strings.Contains(s.Query, "LIKE") && !strings.Contains(s.Query, "FROM devices dv") {
-				return c, func(error) {}
-			}
-			h.atOnce.Store(max(h.atOnce.Load(), h.at.Add(1)))
-			h.reached <- struct{}{}
-			<-h.release
-			return c, func(error) { h.at.Add(-1) }
-		})
+	h.world = newWorld(t)
+	h.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+		if !strings.Contains(s.Query, "LIKE") && !strings.Contains(s.Query, "FROM devices dv") {
+			return c, func(error) {}
+		}
+		h.atOnce.Store(max(h.atOnce.Load(), h.at.Add(1)))
+		h.reached <- struct{}{}
+		<-h.release
+		return c, func(error) { h.at.Add(-1) }
 	})
 	return h
 }

@@ -1,12 +1,12 @@
 package handler
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"firsttap/limit"
+	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/service"
@@ -86,7 +86,7 @@ func TestNobodysJobs(t *testing.T) {
 
 // TestSearchOnMariaDB: a search in Korean, and one for what is not text, are no reason for "try again".
 func TestSearchOnMariaDB(t *testing.T) {
-	store := repositorytest.OpenMigrated(t, servertest.StartMariaDB(t).URL(t), slog.New(slog.DiscardHandler))
+	store := repositorytest.OpenMigrated(t, servertest.StartMariaDB(t).URL(t), repository.Options{})
 	w := newWorld(t, func(a *API) {
 		taps := service.NewAcceptor(store, nil, 5*time.Second, a.Log)
 		a.Store, a.Acceptor, a.Dispatcher = store, taps, service.NewDispatcher(store, taps)

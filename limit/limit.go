@@ -1,14 +1,18 @@
-// Package limit bounds how often each caller may do something, over all instances that share a Redis.
+// Package limit limits the request rate of each caller, across all instances that share a Redis.
 //
-// An instance has a bucket of tokens of its own for each caller, and that alone when there is no Redis or it is away; it is
-// as large as the limit, and a chunk larger with Redis. With Redis it takes tokens from the common bucket in chunks, an eighth of the burst. The first chunk of a caller
-// who has been quiet is on credit, and is settled behind the request: a first tap waits for nobody. So a caller who uses
-// all instances at once has the burst, the rate, and one chunk for each instance at most.
+// Each instance keeps a local token bucket per caller. Without Redis, or while Redis is unavailable, the local bucket is
+// the limit. With Redis, the instance fetches tokens from the caller's shared bucket in chunks of an eighth of the burst,
+// and its local bucket is one chunk larger than the limit. The first chunk after a pause is taken on credit and charged to
+// the shared bucket in the background, so that a first request does not wait for Redis. A caller that uses all instances
+// at once therefore gets at most the burst, the rate, and one chunk per instance.
 package limit
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,53 +24,53 @@ import (
 )
 
 const (
-	// maxCallers bounds the buckets. A caller whose bucket is dropped starts with a full one.
+	// maxCallers bounds the number of local buckets. A caller whose bucket was evicted starts with a full one.
 	maxCallers = 65536
-	// chunks is how many times an instance asks for a whole burst.
-	chunks = 8
-	// slack makes up for what Redis' clock and ours cut off: who waits as long as was asked gets through.
+	// chunksPerBurst is how many requests to Redis fetch a whole burst.
+	chunksPerBurst = 8
+	// slack covers the rounding of the two clocks: a caller that waits as long as it was told must be allowed.
 	slack = time.Millisecond
 )
 
-// Options are the limit and where it is kept.
+// Options configure a Limiter.
 type Options struct {
-	Rate  float64 // a second
-	Burst int     // at once; at least 1
-	// Redis has the common buckets; nil for this instance's own. It must heed contexts (ContextTimeoutEnabled).
+	Rate  float64 // requests per second
+	Burst int     // requests at once; at least 1
+	// Redis holds the shared buckets; nil for local buckets only. The client must obey contexts (ContextTimeoutEnabled).
 	Redis redis.UniversalClient
-	// Timeout is what a call may lose to Redis.
+	// Timeout bounds how long a call waits for Redis.
 	Timeout time.Duration
-	Log     *slog.Logger
-	Metrics *Metrics // nil where nobody counts
+	Log     *slog.Logger // required with Redis
+	Metrics *Metrics     // optional
 }
 
-// Limiter keeps a bucket for each of the callers seen last. Safe for concurrent use. With Redis, Run must be running: it
-// settles what was taken on credit, and finds out when Redis is back.
+// Limiter keeps a local bucket for each of the most recent callers. It is safe for concurrent use. With Redis, Run must be
+// running: it charges what was taken on credit, and it notices when Redis is available again.
 type Limiter struct {
 	Options
-	chunk   int
-	local   int           // the burst of an instance's own bucket
-	refill  time.Duration // of a whole bucket
-	callers *lru.Cache[string, *caller]
-	down    atomic.Bool
-	debts   debts
+	chunk      int
+	localBurst int           // the size of a local bucket
+	refill     time.Duration // how long an empty bucket takes to fill
+	callers    *lru.Cache[string, *caller]
+	down       atomic.Bool
+	debts      debts
 }
 
-// caller is one who is limited.
+// caller is the local state of one caller.
 type caller struct {
-	mu    sync.Mutex
-	now   time.Time // of the latest request: one that has waited for another must not turn the local bucket's clock back
-	local *rate.Limiter
-	// credit are tokens that were taken from the common bucket, or will be, and were not used yet.
-	credit int
-	owes   atomic.Int64 // of the credit, what is not settled
-	last   time.Time    // when the caller asked last
-	until  time.Time    // the common bucket is empty until then
-	// waiting are the requests that wait for mu: who asks Redis asks for them too, so that nobody waits for it many times.
+	mu     sync.Mutex
+	latest time.Time // the latest time passed to Allow: the local bucket's clock must not go back
+	local  *rate.Limiter
+	// credit counts the tokens that were fetched from the shared bucket, or taken on credit, and not used yet.
+	credit     int
+	debt       atomic.Int64 // tokens taken on credit and not charged yet
+	lastSeen   time.Time    // the latest request that reached the shared bucket or its credit
+	emptyUntil time.Time    // the shared bucket is empty until then
+	// waiting counts the requests that wait for mu. The request that asks Redis fetches tokens for them too.
 	waiting atomic.Int64
 }
 
-// New returns a limiter for o.
+// New returns a limiter.
 func New(o Options) *Limiter {
 	callers, err := lru.New[string, *caller](maxCallers)
 	if err != nil {
@@ -77,29 +81,29 @@ func New(o Options) *Limiter {
 		o.Metrics = NewMetrics(nil)
 	}
 	l := &Limiter{
-		Options: o, local: o.Burst, callers: callers, chunk: max(1, o.Burst/chunks),
+		Options: o, localBurst: o.Burst, callers: callers, chunk: max(1, o.Burst/chunksPerBurst),
 		refill: time.Duration(float64(o.Burst) / o.Rate * float64(time.Second)),
 		debts:  debts{owed: map[string]*caller{}, wake: make(chan struct{}, 1)},
 	}
 	if o.Redis != nil {
-		l.local += l.chunk // so that the common bucket is empty first, which knows for how long
+		l.localBurst += l.chunk // the shared bucket is empty first, and it knows for how long
 	}
 	return l
 }
 
-// Allow reports whether the caller may go on at now; if not, how long until asking again is of use. It asks Redis at most
-// once, and not for a caller who has been quiet for as long as an empty bucket takes to fill. Of one caller's requests, one
-// asks and the others wait for it.
+// Allow reports whether the named caller may make a request at now and, if not, how long it has to wait. It asks Redis at
+// most once, and not at all after a pause in which an empty bucket would fill. Of several requests of one caller, one asks
+// Redis and the others wait for it.
 func (l *Limiter) Allow(ctx context.Context, name string, now time.Time) (wait time.Duration, ok bool) {
 	c := l.caller(name)
 	c.waiting.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting.Add(-1)
-	if now.Before(c.now) {
-		now = c.now
+	if now.Before(c.latest) {
+		now = c.latest
 	}
-	c.now = now
+	c.latest = now
 	own := c.local.ReserveN(now, 1)
 	if wait := own.DelayFrom(now); !own.OK() || wait > 0 {
 		own.CancelAt(now)
@@ -108,8 +112,8 @@ func (l *Limiter) Allow(ctx context.Context, name string, now time.Time) (wait t
 	if l.Redis == nil {
 		return 0, true
 	}
-	if wait := l.common(ctx, name, c, now); wait > 0 {
-		own.CancelAt(now) // a refusal costs nothing, or waiting as long as was asked would not be enough
+	if wait := l.takeShared(ctx, name, c, now); wait > 0 {
+		own.CancelAt(now) // a refused request takes no token, or the caller would have to wait longer than it was told
 		return wait, false
 	}
 	return 0, true
@@ -119,23 +123,23 @@ func (l *Limiter) caller(name string) *caller {
 	if c, ok := l.callers.Get(name); ok {
 		return c
 	}
-	c := &caller{local: rate.NewLimiter(rate.Limit(l.Rate), l.local)}
+	c := &caller{local: rate.NewLimiter(rate.Limit(l.Rate), l.localBurst)}
 	if first, had, _ := l.callers.PeekOrAdd(name, c); had {
 		return first
 	}
 	return c
 }
 
-// common takes a token from the common bucket, or says how long there is none. c is locked.
-func (l *Limiter) common(ctx context.Context, name string, c *caller, now time.Time) time.Duration {
-	quiet := now.Sub(c.last) >= l.refill
-	c.last = now
+// takeShared takes a token from the shared bucket, or returns how long it is empty. c is locked.
+func (l *Limiter) takeShared(ctx context.Context, name string, c *caller, now time.Time) time.Duration {
+	quiet := now.Sub(c.lastSeen) >= l.refill
+	c.lastSeen = now
 	switch {
-	case now.Before(c.until):
-		return c.until.Sub(now)
+	case now.Before(c.emptyUntil):
+		return c.emptyUntil.Sub(now)
 	case quiet:
 		c.credit = l.chunk - 1
-		c.owes.Store(int64(l.chunk))
+		c.debt.Store(int64(l.chunk))
 		l.debts.add(name, c)
 		return 0
 	case c.credit > 0:
@@ -145,37 +149,55 @@ func (l *Limiter) common(ctx context.Context, name string, c *caller, now time.T
 		return 0
 	}
 	asked := time.Now()
-	got, wait, err := l.take(ctx, name, c)
+	got, wait, err := l.fetchTokens(ctx, name, c)
 	switch {
 	case err != nil:
 		return 0
 	case got == 0:
 		wait += slack
-		c.until = now.Add(time.Since(asked) + wait) // now is when the request came
+		c.emptyUntil = now.Add(time.Since(asked) + wait) // now is when the request arrived
 		return wait
 	}
 	c.credit = got - 1
 	return 0
 }
 
-// away takes Redis to be gone, unless the caller is, or Redis has answered, if with an error.
-func (l *Limiter) away(ctx context.Context, err error) {
+// redisFailed marks Redis as down, unless ctx has ended or Redis answered with an error.
+func (l *Limiter) redisFailed(ctx context.Context, err error) {
 	l.Metrics.failures.Inc()
-	if ctx.Err() == nil && !answered(err) && !l.down.Swap(true) {
-		l.Log.Warn("redis is away: each instance limits by itself", "error", err)
+	if ctx.Err() == nil && !redisAnswered(err) && !l.down.Swap(true) {
+		l.Log.Warn("redis unavailable; each instance limits on its own until redis answers", "error", err)
 	}
 }
 
-// Metrics counts for any number of limiters.
+// Metrics are shared by any number of limiters.
 type Metrics struct{ failures prometheus.Counter }
 
-// NewMetrics returns metrics that r has, if it is not nil.
+// NewMetrics registers the metrics with r, if r is not nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "firsttap_rate_limit_redis_failures_total", Help: "Questions for the common rate limit that Redis did not answer.",
+		Name: "firsttap_rate_limit_redis_failures_total", Help: "Requests to the shared rate limit that Redis did not answer.",
 	})}
 	if r != nil {
 		r.MustRegister(m.failures)
 	}
 	return m
+}
+
+// Rate is how many requests per second a caller may make. The burst is twice that.
+type Rate float64
+
+// ParseRate reads "20/s".
+func ParseRate(s string) (Rate, error) {
+	number, ok := strings.CutSuffix(s, "/s")
+	n, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(n > 0 && n <= 1e9) {
+		return 0, fmt.Errorf("%q is not a rate like 20/s", s)
+	}
+	return Rate(n), nil
+}
+
+// Options returns the options for this rate, with local buckets only.
+func (r Rate) Limit() Options {
+	return Options{Rate: float64(r), Burst: int(2 * r)}
 }

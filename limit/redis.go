@@ -10,14 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// bucket is GCRA, after github.com/rwz/redis-gcra and github.com/go-redis/redis_rate, which has had no release since 2023,
-// takes whole rates only, and has no debts. The one key holds when the bucket will be full again, in microseconds of the
-// server's clock, and ends then.
+// bucketScript implements GCRA, after github.com/rwz/redis-gcra and github.com/go-redis/redis_rate, which takes only whole
+// rates and does not support debts. The key holds the time at which the bucket is full again, in microseconds of the
+// server's clock, and expires then.
 //
-// KEYS[1] the bucket; ARGV[1] microseconds for a token, ARGV[2] the burst, ARGV[3] how many tokens are wanted, ARGV[4] how
-// many are spent already, whether they were there or not. It returns how many were taken, and in how many microseconds
-// there is one more. PSETEX rather than SET: the SETs that a server counts stay those of the claims.
-var bucket = redis.NewScript(`
+// KEYS[1] is the bucket, ARGV[1] the microseconds per token, ARGV[2] the burst, ARGV[3] the number of tokens wanted, and
+// ARGV[4] the number of tokens that were spent on credit. It returns how many tokens were taken, and in how many
+// microseconds there is one more. It uses PSETEX so that the server's count of SETs remains that of the claims.
+var bucketScript = redis.NewScript(`
 local t = redis.call("TIME")
 local now = t[1] * 1000000 + t[2]
 local each, burst, want, spent = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -29,44 +29,43 @@ if took + spent > 0 then
 end
 return {took, math.max(0, math.ceil(full + each - burst * each - now))}`)
 
-func key(name string) string { return "rate:{" + name + "}" }
+func bucketKey(name string) string { return "rate:{" + name + "}" }
 
-// each is how long the bucket takes to have one more token.
-func (l *Limiter) each() time.Duration { return time.Duration(float64(time.Second) / l.Rate) }
+// tokenInterval is how long a bucket takes to gain one token.
+func (l *Limiter) tokenInterval() time.Duration { return time.Duration(float64(time.Second) / l.Rate) }
 
-// args are the script's.
-func (l *Limiter) args(want, spent int) []any { return []any{1e6 / l.Rate, l.Burst, want, spent} }
+func (l *Limiter) scriptArgs(want, spent int) []any { return []any{1e6 / l.Rate, l.Burst, want, spent} }
 
-// take settles what c owes and takes up to a chunk, or as many as there are requests that wait: none, and how long there is
-// none, or an error when Redis can't tell.
-func (l *Limiter) take(ctx context.Context, name string, c *caller) (got int, wait time.Duration, err error) {
+// fetchTokens charges c's debt and takes a chunk of tokens, or more if more requests wait. If it gets none, it returns how
+// long the bucket is empty.
+func (l *Limiter) fetchTokens(ctx context.Context, name string, c *caller) (got int, wait time.Duration, err error) {
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
 	want := min(l.Burst, max(l.chunk, 1+int(c.waiting.Load())))
-	got, wait, err = reply(bucket.Run(bounded, l.Redis, []string{key(name)}, l.args(want, int(c.owes.Swap(0)))...))
+	got, wait, err = parseReply(bucketScript.Run(bounded, l.Redis, []string{bucketKey(name)}, l.scriptArgs(want, int(c.debt.Swap(0)))...))
 	if err != nil {
-		l.away(ctx, err)
+		l.redisFailed(ctx, err)
 	}
 	return got, wait, err
 }
 
-func reply(cmd *redis.Cmd) (got int, wait time.Duration, err error) {
+func parseReply(cmd *redis.Cmd) (got int, wait time.Duration, err error) {
 	n, err := cmd.Int64Slice()
 	if err != nil {
 		return 0, 0, err
 	}
 	if len(n) != 2 {
-		return 0, 0, errors.New("the bucket answered something else")
+		return 0, 0, errors.New("unexpected reply of the rate limit script")
 	}
 	return int(n[0]), time.Duration(n[1]) * time.Microsecond, nil
 }
 
-func answered(err error) bool {
+func redisAnswered(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
 
-// debts are the chunks that were taken on credit and not settled yet, at most one for each caller.
+// debts are the callers with a chunk that was taken on credit and not charged yet.
 type debts struct {
 	mu   sync.Mutex
 	owed map[string]*caller
@@ -85,7 +84,7 @@ func (d *debts) add(name string, c *caller) {
 	}
 }
 
-func (d *debts) all() map[string]*caller {
+func (d *debts) drain() map[string]*caller {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := maps.Clone(d.owed)
@@ -95,12 +94,13 @@ func (d *debts) all() map[string]*caller {
 
 const (
 	probeEvery = 200 * time.Millisecond
-	// settleTime bounds a pipeline of debts, for which nobody waits; settleBatch is how many it has.
-	settleTime  = time.Second
-	settleBatch = 256
+	// chargeTimeout bounds a pipeline that charges debts. No request waits for it.
+	chargeTimeout  = time.Second
+	maxChargeBatch = 256
 )
 
-// Run settles debts, and asks for Redis while it is away. It returns when ctx ends, at once without Redis.
+// Run charges debts in the background, and probes Redis while it is unavailable. It returns when ctx ends, or at once if
+// there is no Redis.
 func (l *Limiter) Run(ctx context.Context) {
 	if l.Redis == nil {
 		return
@@ -112,7 +112,7 @@ func (l *Limiter) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-l.debts.wake:
-			l.settle(ctx)
+			l.chargeDebts(ctx)
 		case <-tick.C:
 			if l.down.Load() {
 				l.probe(ctx)
@@ -124,80 +124,80 @@ func (l *Limiter) Run(ctx context.Context) {
 func (l *Limiter) probe(ctx context.Context) {
 	bounded, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	if err := l.Redis.Ping(bounded).Err(); (err == nil || answered(err)) && l.down.Swap(false) {
-		l.Log.Info("redis is back: rates are limited over all instances")
+	if err := l.Redis.Ping(bounded).Err(); (err == nil || redisAnswered(err)) && l.down.Swap(false) {
+		l.Log.Info("redis available again; the instances share their limits")
 	}
 }
 
-// settle takes what is owed from the common buckets. What can't be settled is forgiven: the local buckets bound it.
-func (l *Limiter) settle(ctx context.Context) {
-	all := l.debts.all()
-	names := make([]string, 0, settleBatch)
+// chargeDebts charges all debts to the shared buckets. A debt that can't be charged is dropped; the local bucket bounds it.
+func (l *Limiter) chargeDebts(ctx context.Context) {
+	all := l.debts.drain()
+	names := make([]string, 0, maxChargeBatch)
 	for name, c := range all {
-		if c.owes.Swap(0) == 0 {
-			continue // settled with the next chunk
+		if c.debt.Swap(0) == 0 {
+			continue // fetchTokens has charged it
 		}
-		if names = append(names, name); len(names) == settleBatch {
-			l.pay(ctx, names, all)
+		if names = append(names, name); len(names) == maxChargeBatch {
+			l.chargeBatch(ctx, names, all)
 			names = names[:0]
 		}
 	}
 	if len(names) > 0 {
-		l.pay(ctx, names, all)
+		l.chargeBatch(ctx, names, all)
 	}
 }
 
-func (l *Limiter) pay(ctx context.Context, names []string, all map[string]*caller) {
+func (l *Limiter) chargeBatch(ctx context.Context, names []string, all map[string]*caller) {
 	if l.down.Load() {
 		return
 	}
-	bounded, cancel := context.WithTimeout(ctx, settleTime)
+	bounded, cancel := context.WithTimeout(ctx, chargeTimeout)
 	defer cancel()
-	replies, err := l.pipeline(bounded, names, bucket.EvalSha)
-	var again []string // where the script is not known: there is a new server, or one that has lost it
+	replies, err := l.chargePipeline(bounded, names, bucketScript.EvalSha)
+	var again []string // the server did not know the script
 	for i, cmd := range replies {
 		if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 			again = append(again, names[i])
 			continue
 		}
-		l.heard(cmd, all[names[i]])
+		l.applyDebtReply(cmd, all[names[i]])
 	}
 	if len(again) > 0 {
-		replies, err = l.pipeline(bounded, again, bucket.Eval)
+		replies, err = l.chargePipeline(bounded, again, bucketScript.Eval)
 		for i, cmd := range replies {
-			l.heard(cmd, all[again[i]])
+			l.applyDebtReply(cmd, all[again[i]])
 		}
 	}
 	if err != nil {
-		l.away(ctx, err)
+		l.redisFailed(ctx, err)
 	}
 }
 
-// heard has a caller who owes more than there is wait until that is made up for.
-func (l *Limiter) heard(cmd *redis.Cmd, c *caller) {
-	if _, wait, err := reply(cmd); err == nil && wait > l.each() {
-		c.empty(time.Now().Add(wait))
+// applyDebtReply makes a caller wait if it spent more on credit than its bucket held.
+func (l *Limiter) applyDebtReply(cmd *redis.Cmd, c *caller) {
+	if _, wait, err := parseReply(cmd); err == nil && wait > l.tokenInterval() {
+		c.markEmpty(time.Now().Add(wait))
 	}
 }
 
-// pipeline settles a chunk of each name at once. In a cluster each node gets its own.
-func (l *Limiter) pipeline(ctx context.Context, names []string,
-	ask func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd,
+// chargePipeline charges a chunk to each name's bucket, with one pipeline per Redis node.
+func (l *Limiter) chargePipeline(ctx context.Context, names []string,
+	run func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd,
 ) ([]*redis.Cmd, error) {
 	pipe := l.Redis.Pipeline()
 	replies := make([]*redis.Cmd, len(names))
 	for i, name := range names {
-		replies[i] = ask(ctx, pipe, []string{key(name)}, l.args(0, l.chunk)...)
+		replies[i] = run(ctx, pipe, []string{bucketKey(name)}, l.scriptArgs(0, l.chunk)...)
 	}
 	_, err := pipe.Exec(ctx)
 	return replies, err
 }
 
-// empty has heard that the common bucket is empty until then.
-func (c *caller) empty(until time.Time) {
+// markEmpty records that the shared bucket is empty until that time, and drops the credit.
+func (c *caller) markEmpty(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if until.After(c.until) {
-		c.until, c.credit = until, 0
+	if until.After(c.emptyUntil) {
+		c.emptyUntil, c.credit = until, 0
 	}
 }

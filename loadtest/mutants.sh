@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Breaks the code on purpose in a copy, one promise at a time, and checks that a test fails. Prints a table of the mutants
-# and the tests that caught them, and fails if a mutant lived. Only the named tests run, so that it is quick.
+# Breaks the code on purpose, one promise at a time, in a copy, and checks that the tests notice. It prints a table of what
+# was broken and which test failed, and fails if all tests passed. Each mutant names its tests, to save time.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -9,7 +9,7 @@ trap 'rm -rf "$tmp"' EXIT
 export FIRSTTAP_TEST_REQUIRE=redis,mariadb,faketime
 lived=0
 
-# --check breaks nothing. It fails if a mutant's pattern is no longer in its file.
+# --check breaks nothing: it fails if a mutant's pattern is no longer in its file.
 check=${1:-}
 
 # mutant WHAT FILE PATTERN REPLACEMENT PACKAGE TESTS: the pattern is a fixed string that must be in the file.
@@ -40,10 +40,10 @@ mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repos
 mutant "the UPDATE without opens_at" $claim '"opens_at <= "+s.dialect.now()' '"1 = 1"' ./repository "$conditions"
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
-mutant "the driver's other claims overlooked" $claim "seen.claims + 1" "seen.claims + 2" ./repository "$conditions"
+mutant "the driver's other claims overlooked" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository "$conditions"
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest TestReplyOfCommitIsLost
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
-mutant "a lost COMMIT taken for a failed one" repository/store.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
+mutant "a lost COMMIT taken for a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" ./systemtest TestClientHangsUp
 mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
@@ -57,7 +57,7 @@ mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' 
 mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
 mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0, f.turnedAway...)" "_ = a.chaser" ./service .
 mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" ./systemtest TestInstanceIsKilled
-mutant "the claim without its outbox row" repository/update.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
+mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
 mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" ./systemtest TestRounds
 mutant "losers ask Redis though the process knows" service/gate.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
@@ -69,11 +69,11 @@ mutant "withdrawals without a limit" dispatch/withdrawals.go "if wait > 0 {" "if
 mutant "a driver who can't win keeps others out" service/accept.go "if vain && a.gate.setAside(tap.Driver) {" "if vain && false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
 mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestAServerThatIsReadOnly
-mutant "a demoted server answers reads" repository/primary.go "c.primary.every < 0 || time.Since(c.asked) < c.primary.every" "true" ./repository TestAServerThatIsReadOnly
+mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestAServerThatIsReadOnly
 
 suite=TestRedisConforms/Together
 mutant "a lease trusted until the server ends it, and longer" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
-mutant "a lease trusted from when the answer came" lock/renew.go "l.trusted = l.end(sent)" "l.trusted = l.end(time.Now())" ./lock "$suite/NoOverlapAfterSlow"
+mutant "a lease trusted from when the answer came" lock/renew.go "l.trustedUntil = l.trustEnd(sent)" "l.trustedUntil = l.trustEnd(time.Now())" ./lock "$suite/NoOverlapAfterSlow"
 mutant "a renewal that is anybody's" lock/redis.go 'if not value then return 0 end
 if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 return redis.call("PEXPIRE"' 'if not value then return 0 end
@@ -81,8 +81,8 @@ return redis.call("PEXPIRE"' ./lock "$suite/(OnlyTheOwner|Stolen)"
 mutant "a lease's release that is anybody's" lock/redis.go 'if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 redis.call("DEL"' 'redis.call("DEL"' ./lock "$suite/OnlyTheOwner"
 mutant "fences that begin anew after a flush" lock/redis.go "fence = math.max(fence, t[1] * 1000000 + t[2])" "" ./lock "$suite/Flushed"
-mutant "what an acquisition left stays behind" lock/locker.go "l.leftovers.clean(l, grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
-mutant "what a release left stays behind" lock/lease.go "l.locker.leftovers.clean(l.locker, l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
+mutant "what an acquisition left stays behind" lock/locker.go "l.orphans.release(grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
+mutant "what a release left stays behind" lock/lease.go "l.locker.orphans.release(l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
 mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable) {
 		return err
 	}
@@ -91,48 +91,49 @@ mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable
 	}
 	if err = once()" ./lock "$suite/ReplyOfAReleaseLost"
 mutant "a release ends with its caller's context" lock/lease.go "ctx = context.WithoutCancel(ctx) // a release" "_ = 0 // a release" ./lock TestReleaseAfterItsContext
-mutant "renewal stops when the work is called off" lock/renew.go "case lost != nil || over:" "case lost != nil || over || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
+mutant "renewal stops when the work is called off" lock/renew.go "case lost != nil || releasing:" "case lost != nil || releasing || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
 mutant "no end to a hold" lock/lease.go "l.hold.AtMost > 0 && limit.Before(end)" "false && limit.Before(end)" ./lock "$suite/AtMost"
 mutant "no beat asked for" lock/renew.go "l.hold.Beat > 0 && sent.Sub(beat) >= l.hold.Beat" "false && sent.Sub(beat) >= l.hold.Beat" ./lock "$suite/Beat"
 mutant "AtLeast forgotten" lock/lease.go "keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)" "keep := time.Duration(0)" ./lock "$suite/Between"
 mutant "a release wakes nobody" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2], "")
 return 1' 'return 1' ./lock TestRedisConforms/Handover
-mutant "each lease renewed on its own" lock/redis_renew.go "mostRenewals = 500" "mostRenewals = 1" ./lock TestRedisRenewsTogether
+mutant "each lease renewed on its own" lock/redis_renew.go "maxRenewalsPerRequest = 500" "maxRenewalsPerRequest = 1" ./lock TestRedisRenewsTogether
 mutant "a minority is enough" lock/quorum_votes.go "majority: servers/2 + 1" "majority: servers / 2" ./lock 'TestQuorum[A-BD-Z]'
-mutant "an empty server is not healed" lock/quorum.go "g.empty[i].Store(errors.Is(err, ErrExpired))" "g.empty[i].Store(false)" ./lock TestQuorumHeals
-mutant "a majority's fence kept to itself" lock/quorum.go "return g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)" "return nil" ./lock TestQuorumFencesGrow
-mutant "a crowd asks one by one" lock/wait.go "case t.asking <- struct{}{}:
-		defer func() { <-t.asking }()" "case t.asking <- struct{}{}:
-		<-t.asking" ./lock TestOneOfACrowd
-mutant "the lead given up after the run" lock/leader.go "l.kept = time.Now().Add(l.hold.TTL)" "l.kept = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
+mutant "an empty server is not healed" lock/quorum.go "g.missing[i].Store(errors.Is(err, ErrExpired))" "g.missing[i].Store(false)" ./lock TestQuorumHeals
+mutant "a majority's fence kept to itself" lock/quorum.go "return g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)" "return nil" ./lock TestQuorumFencesGrow
+mutant "a crowd asks one by one" lock/waiters.go "case w.token <- struct{}{}:
+		defer func() { <-w.token }()" "case w.token <- struct{}{}:
+		<-w.token" ./lock TestOneOfACrowd
+mutant "the lead given up after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
 mutant "a stale writer let through" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
 mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
-mutant "the operator's release leaves the fence" app/job_locks.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
+mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
+mutant "the operator's release leaves the run" app/lock_command.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
 outbox=repository/outbox.go
 mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
 mutant "a lease that is no lease" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
 mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
-mutant "what was not sent is kept at the end" notify/relay.go "r.giveBackAll(all, 0)" "_ = all" ./notify 'TestRelayEnds/sqlite'
-mutant "all of a large audience has one turn" repository/lanes.go "return e.turns[l] + 1 + int64(i/atOneTurn)" "return e.turns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
+mutant "what was not sent is kept at the end" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
+mutant "all of a large audience has one turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
 mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneOwn" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
-mutant "one event after the other" notify/lanes.go "r.at++" "_ = r" ./notify TestEventsTakeTurns
-mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.left {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
-mutant "a storm of 503 pauses nothing" notify/channel.go "case c.failures >= failuresToPause:" "case c.failures >= 1000:" ./notify 'TestChannelBacksOff'
+mutant "one event after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
+mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
+mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
 mutant "a full quota burns attempts" notify/send.go "case Quota:
 		s.After" "case Quota:
 		s.Attempts++
 		s.After" ./notify 'TestQuota/sqlite'
 mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK = 503" ./notify/fcm 'TestClasses|TestNoAnswer'
-mutant "every dead token is believed" notify/tokens.go "t.works(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
-mutant "a push service with a fault is believed" notify/tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
-mutant "made-up tokens are evidence" notify/tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
-mutant "a dead token is asked again" notify/verdicts.go "note = v.devices.Quarantine" "note = v.devices.Suspect" ./notify 'TestDeadToken/sqlite'
-mutant "suspects go with the others" notify/send.go "r.tokens.apart(*p, now)" "false" ./notify 'TestSuspectsGoApart'
+mutant "every dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
+mutant "a push service with a fault is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
+mutant "made-up tokens are evidence" notify/dead_tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
+mutant "a dead token is asked again" notify/verdict_writer.go "record = w.devices.Quarantine" "record = w.devices.Suspect" ./notify 'TestDeadToken/sqlite'
+mutant "suspects go with the others" notify/send.go "r.deadTokens.suspected(*p, now)" "false" ./notify 'TestSuspectsGoApart'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
-		s.Status = dispatch.NotificationDead
+		s.Status = outbox.Dead
 		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
 mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost/sqlite|TestWireForm'
 due=repository/due.go
@@ -150,10 +151,10 @@ mutant "a slot is begun again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job'
 mutant "who was overtaken ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestWhoWasOvertakenChangesNothing/mariadb'
 mutant "what is concluded twice is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
 mutant "a run stopped is not handed over" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
-mutant "a cut run is taken over, and not FAILED" schedule/job.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
-mutant "nobody says that a job does not run" schedule/job.go 'j.say("nobody can tell who holds its lock", err)' "_ = err" ./schedule TestRedisIsGone
-mutant "missed slots are left out" schedule/watch.go "_ = j.cron.RunNow() // or the next time" "_ = j" ./schedule 'TestDowntime|TestRunNow'
-mutant "the instance's own clock" schedule/clock.go "c.ahead.Store(" "_ = (" ./schedule TestSkewedClock
+mutant "a cut run is taken over, and not FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
+mutant "nobody says that a job does not run" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
+mutant "missed slots are left out" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
+mutant "the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestSkewedClock
 mutant "the lead kept by who stops" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
 mutant "a tap that is not kept" service/accept.go "a.ledger.Note(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 

@@ -1,5 +1,5 @@
-# Sourced by run.sh, with the servers running: three instances behind HAProxy are replaced one after the other while k6
-# sends requests through the proxy. Afterwards the database is compared with the responses.
+# run.sh sources this, with the servers running. It replaces three instances behind HAProxy one after the other while k6 taps
+# through the proxy. Afterwards it compares the database with the answers.
 servertest/install.sh --haproxy >&2
 export FIRSTTAP_DRAIN=${DRAIN:-5s}
 apps=("$app1" "$app2" "$app3")
@@ -8,7 +8,7 @@ replace() { FIRSTTAP_ADDR=127.0.0.1:${apps[$1]} start "app$1" "$tmp/firsttap" se
 for i in 0 1 2; do replace "$i"; done
 for i in 0 1 2; do await "app$i" ready "${apps[i]}"; done
 
-# The configuration in deploy/, with this run's addresses and paths.
+# The deployed configuration, with other addresses.
 sed -e '/^resolvers docker/,/^$/d' -e 's/ resolvers docker init-addr.*//' -e '/^  server /d' -e '/monitor/d' \
   -e "s/bind :8080/bind 127.0.0.1:$proxy/" deploy/haproxy.cfg >"$tmp/haproxy.cfg"
 for i in 0 1 2; do echo "  server app$i 127.0.0.1:${apps[i]}" >>"$tmp/haproxy.cfg"; done
@@ -20,7 +20,7 @@ export BASE_URLS="http://127.0.0.1:$proxy" K6_NO_USAGE_REPORT=true TAPS_FILE="$t
 load=$!
 pids+=("$load")
 begun=$SECONDS
-until (($(books 'SELECT COUNT(*) FROM attempts') > 0)); do # k6 has begun to tap
+until (($(books 'SELECT COUNT(*) FROM attempts') > 0)); do # until k6 taps
   kill -0 "$load" || exit 1
   sleep 0.2
 done
@@ -35,7 +35,7 @@ done
 kill -0 "$load" || { echo "the load was over before the last instance was replaced" >&2; exit 1; }
 wait "$load" || { code=$?; tail -vn 20 "$tmp"/app?.log "$tmp/proxy.log" >&2; exit "$code"; }
 
-# Nothing lost: each answered request is in the ledger, each win is stored once, each event is sent.
+# Nothing is lost: each answered tap is in the ledger, each win is one claim, each event is relayed.
 for ((i = 0; i < 100; i++)); do
   untold=$(books 'SELECT COUNT(*) FROM outbox WHERE state = 0')
   ledger=$(books 'SELECT COUNT(*) FROM attempts')

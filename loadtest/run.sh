@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs a load test against two instances of firsttap on one MariaDB and one Redis, all started for this run and removed afterwards.
+# Runs a load test against two instances of firsttap on one MariaDB and one Redis, all started for this run and removed after it.
 #
 #   loadtest/run.sh race|storm|doubletap [short]      short: the run for CI
 #   loadtest/run.sh rolling [short]                   three instances behind HAProxy, replaced one after the other
 #
-# The scripts' own settings (ROUNDS, RATE, P95_MS, ...) are taken from the environment. The exit code is k6's.
+# The scripts read their own settings (ROUNDS, RATE, P95_MS, ...) from the environment. The exit code is k6's.
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ tmp=$(mktemp -d)
 pids=()
 declare -A pid
 
-# cleanup ends the processes that this script started, the newest first, and no others.
+# cleanup ends the processes that this script started, newest first, and no others.
 cleanup() {
   local code=$? i
   trap - EXIT INT TERM
@@ -38,7 +38,7 @@ start() {
   pids+=($!)
 }
 
-# await NAME COMMAND... polls until the command succeeds: 30 s at most, and no longer than the process lives.
+# await NAME COMMAND... polls until the command succeeds, for 30 s at most and only while the process lives.
 await() {
   local i
   for ((i = 0; i < 300; i++)); do
@@ -68,7 +68,7 @@ if [[ ! -x $k6 ]]; then
 fi
 go build -o "$tmp/firsttap" .
 
-# Free ports, below the kernel's range for clients.
+# Free ports, below the range that the kernel gives to clients.
 ports=()
 while ((${#ports[@]} < 6)); do
   p=$((20000 + RANDOM % 12000))
@@ -86,7 +86,7 @@ start mariadb mariadbd --no-defaults --user="$(id -un)" --datadir="$tmp/db" --so
   --bind-address=127.0.0.1 --port="$db" --tmpdir="$tmp" --init-file="$tmp/init.sql"
 await mariadb listens "$db"
 
-unset "${!FIRSTTAP_@}" # the caller's own settings must not reach this run, least of all a real push project
+unset "${!FIRSTTAP_@}" # the caller's settings must not reach this run, least of all a real push project
 ADMIN_KEY=$(secret) FIRSTTAP_JWT_SECRET=$(secret)
 export ADMIN_KEY FIRSTTAP_ADMIN_KEY=$ADMIN_KEY FIRSTTAP_JWT_SECRET
 export FIRSTTAP_DATABASE_URL="mysql://root@127.0.0.1:$db/firsttap" FIRSTTAP_REDIS_URL="redis://127.0.0.1:$redis"
@@ -101,8 +101,7 @@ FIRSTTAP_ADDR=127.0.0.1:$app2 start app2 "$tmp/firsttap" serve
 await app1 ready "$app1"
 await app2 ready "$app2"
 
-# In the background, so that this script handles signals at once. Warnings about responses that are lost on purpose are
-# left out.
+# In the background, so that bash handles a signal at once. Answers that are lost on purpose are not printed.
 export BASE_URLS="http://127.0.0.1:$app1,http://127.0.0.1:$app2" K6_NO_USAGE_REPORT=true
 "$k6" run --quiet "$script" 2> >(grep -v 'msg="Request Failed"' >&2) &
 pids+=($!)

@@ -16,7 +16,7 @@ import (
 	"firsttap/servertest"
 )
 
-// engines start the servers that speak MySQL.
+// engines start the servers of each dialect of MySQL.
 var engines = map[string]func(testing.TB) *servertest.Database{
 	"MariaDB": servertest.StartMariaDB, "MySQL": servertest.StartMySQL,
 }
@@ -43,15 +43,15 @@ func TestTableOfSQLiteConforms(t *testing.T) {
 			create(t, db, lock.SQLite)
 			return locktest.Server{URL: path, Flush: func() { exec(t, db, "DELETE FROM shedlock") }}
 		},
-		Brief: 3 * brief, // one writes at a time
-		Lacks: map[string]string{
-			"Skewed": file, "Link": file, "Partition": file, "Delay": file, "Cut": file, "LoseReply": file, "Hold": file, "Freeze": file, "Kill": file,
+		MinTTL: 3 * minTTL, // there is one writer at a time
+		Missing: map[string]string{
+			"StartSkewed": file, "Link": file, "Partition": file, "Delay": file, "Cut": file, "LoseReply": file, "HoldRequest": file, "Freeze": file, "Kill": file,
 		},
 	})
 }
 
-// unhurried is the shortest TTL of what commits, which waits for the disk, on a machine that has more to do.
-const unhurried = 5 * brief
+// minDatabaseTTL is the shortest TTL of strategies whose commits wait for the disk of a busy machine.
+const minDatabaseTTL = 5 * minTTL
 
 func tableRig(engine string) locktest.Rig {
 	rig := databaseRig(engine)
@@ -66,13 +66,13 @@ func tableRig(engine string) locktest.Rig {
 		s.Flush = func() { exec(t, db, "DELETE FROM shedlock") }
 		return s
 	}
-	rig.Brief = unhurried
+	rig.MinTTL = minDatabaseTTL
 	return rig
 }
 
 func sessionRig(engine string, strategy func(*lock.Sessions) lock.Strategy) locktest.Rig {
 	rig := databaseRig(engine)
-	rig.Skewed, rig.Lacks["Skewed"] = nil, "a session ends by how much time passes"
+	rig.StartSkewed, rig.Missing["StartSkewed"] = nil, "a session ends by how much time passes"
 	rig.Open = func(t testing.TB, url string, longest time.Duration) lock.Strategy {
 		t.Helper()
 		const names = 30
@@ -83,12 +83,12 @@ func sessionRig(engine string, strategy func(*lock.Sessions) lock.Strategy) lock
 		t.Cleanup(func() { s.Close() })
 		return strategy(s)
 	}
-	rig.Brief, rig.Session = time.Second, true
-	rig.Lacks["Flush"] = "what the tables hold does not say who has a name"
+	rig.MinTTL, rig.EndsWithConnection = time.Second, true
+	rig.Missing["Flush"] = "what the tables hold does not say who has a name"
 	return rig
 }
 
-// rowsRig renews without saying the name.
+// rowsRig matches renewals by their statement, because they do not contain the name.
 func rowsRig(engine string) locktest.Rig {
 	rig := sessionRig(engine, rows)
 	start := rig.Start
@@ -113,15 +113,15 @@ func rowsRig(engine string) locktest.Rig {
 
 func databaseRig(engine string) locktest.Rig {
 	rig := locktest.Rig{
-		Start: func(t testing.TB) locktest.Server { return databaseServer(t, engines[engine](t)) },
-		Lacks: map[string]string{},
+		Start:   func(t testing.TB) locktest.Server { return databaseServer(t, engines[engine](t)) },
+		Missing: map[string]string{},
 	}
 	if engine == "MariaDB" {
-		rig.Skewed = func(t testing.TB, offset time.Duration) locktest.Server {
+		rig.StartSkewed = func(t testing.TB, offset time.Duration) locktest.Server {
 			return databaseServer(t, servertest.StartMariaDBSkewed(t, offset))
 		}
 	} else {
-		rig.Lacks["Skewed"] = "MariaDB's is enough"
+		rig.Missing["StartSkewed"] = "MariaDB's is enough"
 	}
 	return rig
 }
@@ -150,8 +150,8 @@ func config(t testing.TB, rawURL string) *mysql.Config {
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = time.Second, time.Second, time.Second
-	c.InterpolateParams = true    // a name is then in the statement that it is for
-	c.Logger = &mysql.NopLogger{} // what breaks here is broken on purpose
+	c.InterpolateParams = true    // statements contain the name, for the proxy to match
+	c.Logger = &mysql.NopLogger{} // the tests break connections on purpose
 	return c
 }
 
@@ -162,7 +162,7 @@ func openMySQL(t testing.TB, url string) *sql.DB {
 		t.Fatal(err)
 	}
 	db := sql.OpenDB(connector)
-	const most = 20 // of the server's 500, for one client
+	const most = 20 // per client, of the server's 500 connections
 	db.SetMaxOpenConns(most)
 	db.SetMaxIdleConns(most)
 	t.Cleanup(func() { db.Close() })
@@ -175,7 +175,7 @@ func openSQLite(t testing.TB, path string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.SetMaxOpenConns(4) // one of them writes at a time
+	db.SetMaxOpenConns(4) // there is one writer at a time
 	t.Cleanup(func() { db.Close() })
 	return db
 }

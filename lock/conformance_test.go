@@ -15,8 +15,8 @@ import (
 	"firsttap/servertest"
 )
 
-// brief is the shortest TTL of the strategies whose server counts milliseconds.
-const brief = 250 * time.Millisecond
+// minTTL is the shortest TTL of strategies whose servers have millisecond clocks.
+const minTTL = 250 * time.Millisecond
 
 func dial(t testing.TB, url string) redis.UniversalClient {
 	t.Helper()
@@ -35,9 +35,9 @@ func TestMemoryConforms(t *testing.T) {
 			m, _ := memories.LoadOrStore(url, lock.NewMemory())
 			return m.(*lock.Memory)
 		},
-		Start: func(testing.TB) locktest.Server { return locktest.Server{URL: "memory"} },
-		Brief: brief,
-		Local: true,
+		Start:     func(testing.TB) locktest.Server { return locktest.Server{URL: "memory"} },
+		MinTTL:    minTTL,
+		InProcess: true,
 	})
 }
 
@@ -59,35 +59,28 @@ func TestQuorumConforms(t *testing.T) {
 		}
 		return q
 	})
-	rig.Splits = true
+	rig.MayRefuseAll = true
 	locktest.Run(t, rig)
 }
 
-func TestBothConforms(t *testing.T) {
-	locktest.Run(t, redisRig(2, func(t testing.TB, urls []string) lock.Strategy {
-		return lock.NewBoth(
-			lock.NewRedis(dial(t, urls[0]), lock.Tagged("lock")), lock.NewRedis(dial(t, urls[1]), lock.ShedLock("job-lock", "default")))
-	}))
-}
-
-// Clients of a cluster go where its nodes tell them, and those of a Sentinel where the sentinels do.
-const pastAnyLink = "clients find their way past any link"
+// The clients of a Cluster connect to the addresses of its nodes, and those of a Sentinel to the master's.
+const bypassesLinks = "clients find their way past any link"
 
 func TestRedisClusterConforms(t *testing.T) {
 	locktest.Run(t, locktest.Rig{
-		Open: openTagged,
+		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			cluster := servertest.StartRedisCluster(t)
-			nodes := servers{t, cluster.Nodes[:]}
+			nodes := redisServers{t, cluster.Nodes[:]}
 			return locktest.Server{
 				URL: cluster.URL(), Flush: nodes.flush,
 				Freeze: nodes.each((*servertest.Redis).Freeze), Thaw: nodes.each((*servertest.Redis).Thaw),
 			}
 		},
-		Brief: brief,
-		Lacks: map[string]string{
-			"Skewed": "one server's is enough", "Link": pastAnyLink, "Partition": pastAnyLink, "Delay": pastAnyLink, "Cut": pastAnyLink,
-			"LoseReply": pastAnyLink, "Hold": pastAnyLink, "Kill": "nodes that are new to each other again are no cluster",
+		MinTTL: minTTL,
+		Missing: map[string]string{
+			"StartSkewed": "one server's is enough", "Link": bypassesLinks, "Partition": bypassesLinks, "Delay": bypassesLinks, "Cut": bypassesLinks,
+			"LoseReply": bypassesLinks, "HoldRequest": bypassesLinks, "Kill": "nodes that are new to each other again are no cluster",
 		},
 	})
 }
@@ -95,53 +88,53 @@ func TestRedisClusterConforms(t *testing.T) {
 func TestRedisSentinelConforms(t *testing.T) {
 	const failover = "the sentinels would make the replica the master"
 	locktest.Run(t, locktest.Rig{
-		Open: openTagged,
+		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			s := servertest.StartRedisSentinel(t)
-			return locktest.Server{URL: s.URL(), Flush: servers{t, []*servertest.Redis{s.Master()}}.flush}
+			return locktest.Server{URL: s.URL(), Flush: redisServers{t, []*servertest.Redis{s.Master()}}.flush}
 		},
-		Brief: brief,
-		Lacks: map[string]string{
-			"Skewed": "one server's is enough", "Link": pastAnyLink, "Partition": pastAnyLink, "Delay": pastAnyLink, "Cut": pastAnyLink,
-			"LoseReply": pastAnyLink, "Hold": pastAnyLink, "Kill": failover, "Freeze": failover,
+		MinTTL: minTTL,
+		Missing: map[string]string{
+			"StartSkewed": "one server's is enough", "Link": bypassesLinks, "Partition": bypassesLinks, "Delay": bypassesLinks, "Cut": bypassesLinks,
+			"LoseReply": bypassesLinks, "HoldRequest": bypassesLinks, "Kill": failover, "Freeze": failover,
 		},
 	})
 }
 
-func openTagged(t testing.TB, url string, _ time.Duration) lock.Strategy {
+func openRedis(t testing.TB, url string, _ time.Duration) lock.Strategy {
 	return lock.NewRedis(dial(t, url), lock.Tagged("lock"))
 }
 
-// redisRig is for a strategy on n Redis servers, which are broken together; one of them has the clock that is off. Their
-// URLs are joined by spaces.
+// redisRig is for a strategy on n Redis servers that are broken together. Of skewed servers, only the first has the
+// wrong clock. Their URLs are joined by spaces.
 func redisRig(n int, open func(t testing.TB, urls []string) lock.Strategy) locktest.Rig {
 	start := func(t testing.TB, first *servertest.Redis) locktest.Server {
 		all := []*servertest.Redis{first}
 		for range n - 1 {
 			all = append(all, servertest.StartRedis(t))
 		}
-		return servers{t, all}.server()
+		return redisServers{t, all}.server()
 	}
 	return locktest.Rig{
 		Open: func(t testing.TB, url string, _ time.Duration) lock.Strategy {
 			return open(t, strings.Fields(url))
 		},
 		Start: func(t testing.TB) locktest.Server { return start(t, servertest.StartRedis(t)) },
-		Skewed: func(t testing.TB, offset time.Duration) locktest.Server {
+		StartSkewed: func(t testing.TB, offset time.Duration) locktest.Server {
 			return start(t, servertest.StartRedisSkewed(t, offset))
 		},
-		Brief:   brief,
-		Forgets: true,
+		MinTTL:   minTTL,
+		Volatile: true,
 	}
 }
 
-// servers are broken together.
-type servers struct {
+// redisServers are broken together.
+type redisServers struct {
 	t   testing.TB
 	all []*servertest.Redis
 }
 
-func (s servers) server() locktest.Server {
+func (s redisServers) server() locktest.Server {
 	var urls []string
 	for _, r := range s.all {
 		urls = append(urls, r.URL())
@@ -153,7 +146,7 @@ func (s servers) server() locktest.Server {
 	}
 }
 
-func (s servers) each(do func(*servertest.Redis)) func() {
+func (s redisServers) each(do func(*servertest.Redis)) func() {
 	return func() {
 		for _, r := range s.all {
 			do(r)
@@ -161,7 +154,7 @@ func (s servers) each(do func(*servertest.Redis)) func() {
 	}
 }
 
-func (s servers) flush() {
+func (s redisServers) flush() {
 	for _, r := range s.all {
 		if err := dial(s.t, r.URL()).FlushAll(context.Background()).Err(); err != nil {
 			s.t.Error(err)
@@ -169,8 +162,8 @@ func (s servers) flush() {
 	}
 }
 
-// link is the ways to all the servers. A reply is lost when the first of them has lost its own.
-func (s servers) link(t testing.TB) locktest.Link {
+// link returns a Link to all the servers.
+func (s redisServers) link(t testing.TB) locktest.Link {
 	var proxies []*servertest.Proxy
 	var urls []string
 	for _, r := range s.all {
@@ -182,7 +175,7 @@ func (s servers) link(t testing.TB) locktest.Link {
 	return link
 }
 
-// linkOf is the Link by the proxies, without a URL. Requests about a name have the name in them.
+// linkOf returns a Link through the proxies, without a URL. It matches the requests that contain the name.
 func linkOf(t testing.TB, proxies []*servertest.Proxy) locktest.Link {
 	return locktest.Link{
 		Partition: func(on bool) {
@@ -203,7 +196,7 @@ func linkOf(t testing.TB, proxies []*servertest.Proxy) locktest.Link {
 		LoseReply: func(name string, _ locktest.Request) <-chan struct{} {
 			return loseReply(t, proxies, name)
 		},
-		Hold: func(name string, _ locktest.Request) (<-chan struct{}, func()) {
+		HoldRequest: func(name string, _ locktest.Request) (<-chan struct{}, func()) {
 			var holds []*servertest.Hold
 			for _, p := range proxies {
 				holds = append(holds, p.Hold(name))
@@ -217,7 +210,7 @@ func linkOf(t testing.TB, proxies []*servertest.Proxy) locktest.Link {
 	}
 }
 
-// loseReply loses the replies to requests that contain text, of each proxy the next one. The channel is closed with the first.
+// loseReply loses each proxy's reply to its next request that contains text. The channel is closed with the first loss.
 func loseReply(t testing.TB, proxies []*servertest.Proxy, text string) <-chan struct{} {
 	lost := make(chan struct{})
 	once := sync.OnceFunc(func() { close(lost) })

@@ -1,37 +1,35 @@
-// Package lock holds named leases, so that of many processes one at a time does what a name stands for.
+// Package lock provides distributed locks: named leases, each held by one process at a time.
 //
 // A [Locker] holds names by a [Strategy]: [Redis] on one server, Sentinel or Cluster; a [Quorum] of independent Redis
-// servers; a [Table] that ShedLock understands; [Named] locks and [Rows] of MySQL and MariaDB; [Memory] within a process;
-// [Both] of two while migrating. A [Hold] says how long: [Fixed], [Renewed], [Expected], [Between]. [Locker.Do] runs work
-// under a lease, [Locker.Acquire] returns one, [Locker.Leader] elects.
+// servers; a [Table] that is compatible with ShedLock; [Named] locks and [Rows] of MySQL and MariaDB; [Memory] within a
+// process. A [Hold] says how long a name is held: [Fixed], [Renewed], [Expected], [Between]. [Locker.Do] runs work under a
+// lease, [Locker.Acquire] returns one, and [Locker.Leader] elects a leader.
 //
 // # What is promised
 //
-//   - One owner. A name has at most one lease at a time, by the server's clock. What this process's clock says does not
-//     matter, as long as it runs at about the right rate.
-//   - Told before. The context of the work ends before anybody else can get the name: a tenth of the TTL before the
-//     server would give it away, counted from when the last answered request was sent. Its cause says why: [ErrExpired],
-//     [ErrStolen], [ErrUnreachable], [ErrMaxHold] or [ErrStalled], each of them [ErrLost].
-//   - Three answers. Held ([HeldError]: by whom, how long still), unavailable and lost are different errors. When nobody
-//     can tell, nobody says held.
-//   - An identity for each acquisition. Only its owner extends or releases a lease; repeating either, after a lost reply,
-//     does no harm.
-//   - Nothing is left behind. What an acquisition that failed may have taken all the same is released as soon as the
-//     server can be reached. Releasing works after the caller's context has ended.
-//   - A fence. Each lease has a number larger than that of every lease of the name before it, which survives restarts and
-//     flushes of the server. [Fences.Enforce] refuses, in the transaction that writes, whoever has been overtaken.
-//   - Bounded. A holder that dies frees the name within its TTL, one that hangs within [Hold.AtMost] or [Hold.Beat] and a
-//     TTL. Every request has a timeout. Losing costs a server one command, or two with [Rows]; of a crowd in one process
-//     that waits for a name, one asks.
+//   - One holder. A name has at most one lease at a time, by the server's clock. This process's clock may be wrong, as
+//     long as it runs at about the right rate.
+//   - Notice before the end. The context of the work ends before another process can acquire the name: a tenth of the TTL
+//     before the server's deadline, counted from when the last answered request was sent. The context's cause is
+//     [ErrExpired], [ErrStolen], [ErrUnreachable], [ErrMaxHold] or [ErrStalled], each of which is [ErrLost].
+//   - Three kinds of error. Held ([HeldError], with the owner and the remaining time), unavailable and lost are different
+//     errors. If the server does not answer, the error is never "held".
+//   - An identity for each acquisition. Only its owner extends or releases a lease. Both may be repeated after a lost reply.
+//   - No orphans. If a failed acquisition may have succeeded on the server, it is released as soon as the server can be
+//     reached. A release works after the caller's context has ended.
+//   - A fence. Each lease has a number that is larger than that of every earlier lease of the name, also after a restart or
+//     a flush of the server. [Fences.Enforce] rejects a transaction whose lease is no longer the newest.
+//   - Bounds. If a holder dies, its name is free within the TTL; if it hangs, within [Hold.AtMost] or [Hold.Heartbeat] and
+//     a TTL. Every request has a timeout. A refused attempt costs one command, or two with [Rows]. Of the goroutines of one
+//     process that wait for the same name, one at a time asks the server.
 //
-// # What is not
+// # What is not promised
 //
-// A lease is advice. A process that stands still, or does not heed its context, goes on to write when its lease is over; on
-// a machine that was suspended it may not even know before the next renewal;
-// a server that loses its memory, by a flush, an eviction, a failover to a replica that had not heard, or an operator
-// who breaks the lease, gives the name away in the middle of it, and the holder is told at its next renewal. With [Named]
-// and [Rows] so does a connection that breaks. Where that must not do harm, let what is written to check the fence, or a
-// condition of its own.
+// A lease is advisory. A process that is suspended, or that ignores its context, can still write after its lease has
+// ended. A server can lose a lease and grant the name again: after a flush, an eviction, a failover to a replica that had
+// not received the lease, or when an operator breaks the lease; with [Named] and [Rows], also when a connection breaks. The
+// holder learns of it at its next renewal. Where that could do harm, let the database check the fence or another condition
+// on every write.
 //
-// The [Gate] sheds load by the same means, without renewal or fence, for decisions that a database makes in the end.
+// The [Gate] sheds load with the same means but without renewal or fence, for decisions that a database makes in the end.
 package lock

@@ -11,14 +11,14 @@ import (
 	"firsttap/lock"
 )
 
-// The examples hold names in memory; any other strategy works the same.
+// The examples use Memory; other strategies work the same.
 
 func ExampleLocker_Do() {
 	locker := lock.New(lock.NewMemory(), lock.Options{})
 	defer locker.Close()
 
 	err := locker.Do(context.Background(), "settle", lock.Renewed(30*time.Second, time.Hour), func(ctx context.Context) error {
-		// ctx ends when the lease is lost: stop then, and write nothing more.
+		// ctx ends when the lease is lost: return then, and write nothing more.
 		fmt.Println("settling alone")
 		return ctx.Err()
 	})
@@ -63,7 +63,7 @@ func ExampleRenewed() {
 	locker := lock.New(lock.NewMemory(), lock.Options{})
 	defer locker.Close()
 
-	// Renewed for as long as the work takes, but no longer than AtMost.
+	// The lease is renewed while the work runs, but ends after AtMost.
 	err := locker.Do(context.Background(), "job", lock.Renewed(30*time.Second, 100*time.Millisecond), func(ctx context.Context) error {
 		<-ctx.Done() // hangs
 		return nil
@@ -86,7 +86,7 @@ func ExampleBetween() {
 
 	quick := func(context.Context) error { return nil }
 	fmt.Println(locker.Do(ctx, "every-hour", hold, quick))
-	// An instance whose clock is a little late comes when the work is done, and finds the name still taken.
+	// The job is finished, but the name is still held, so an instance whose clock is late does not repeat the job.
 	fmt.Println(errors.Is(locker.Do(ctx, "every-hour", hold, quick), lock.ErrHeld))
 	// Output:
 	// <nil>
@@ -123,9 +123,9 @@ func ExampleLease_Beat() {
 	hold := lock.Hold{TTL: 30 * time.Second, Every: 20 * time.Millisecond, Beat: 50 * time.Millisecond}
 	err := locker.Do(context.Background(), "import", hold, func(ctx context.Context) error {
 		for range 3 {
-			lock.FromContext(ctx).Beat() // after each row, say
+			lock.FromContext(ctx).Beat() // for example after each row
 		}
-		<-ctx.Done() // hangs: no more beats
+		<-ctx.Done() // hangs: no more heartbeats
 		return nil
 	})
 	fmt.Println(err)
@@ -142,9 +142,9 @@ func ExampleLeader_Campaign() {
 	run := func(context.Context) error { fmt.Println("slot run"); return nil }
 
 	fmt.Println(seoul.Campaign(ctx, run))
-	// The lead is kept after the run: the same slot is not run again by a neighbor who is a little late.
+	// The lead is kept after the run, so a candidate whose clock is late does not repeat the slot.
 	fmt.Println(errors.Is(busan.Campaign(ctx, run), lock.ErrHeld))
-	fmt.Println(seoul.Resign(ctx)) // hands over
+	fmt.Println(seoul.Resign(ctx)) // releases the lead
 	fmt.Println(busan.Campaign(ctx, run))
 	_ = busan.Resign(ctx)
 	// Output:
@@ -183,11 +183,11 @@ func ExampleFences_Enforce() {
 		if err := fences.Enforce(ctx, tx, lease.Name(), lease.Fence()); err != nil {
 			return err
 		}
-		return tx.Commit() // with what the work writes
+		return tx.Commit() // commits the fence and the work's writes together
 	}
 
 	slow, _ := locker.Acquire(ctx, "ledger", lock.Fixed(20*time.Millisecond))
-	<-slow.Context().Done() // it stands still until its lease is over, and does not notice
+	<-slow.Context().Done() // it is suspended until its lease is over
 	hold := lock.Fixed(time.Minute)
 	hold.Wait = time.Minute
 	next, _ := locker.Acquire(ctx, "ledger", hold)
@@ -196,25 +196,4 @@ func ExampleFences_Enforce() {
 	// Output:
 	// the next: <nil>
 	// the slow one: lock: fenced off by a newer lease
-}
-
-func ExampleNewBoth() {
-	old, next := lock.NewMemory(), lock.NewMemory() // say, a Table and Redis
-	locker := func(s lock.Strategy) *lock.Locker { return lock.New(s, lock.Options{}) }
-	before, during, after := locker(old), locker(lock.NewBoth(old, next)), locker(next)
-	ctx := context.Background()
-
-	lease, err := during.Acquire(ctx, "job", lock.Fixed(time.Minute))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	for _, instance := range []*lock.Locker{before, after} {
-		_, err := instance.Acquire(ctx, "job", lock.Fixed(time.Minute))
-		fmt.Println(errors.Is(err, lock.ErrHeld))
-	}
-	_ = lease.Release(ctx)
-	// Output:
-	// true
-	// true
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,22 +18,22 @@ import (
 	"firsttap/testkit"
 )
 
-// store is a database with the tables of this package.
-type store struct {
+// testDB is a database with the tables of this package.
+type testDB struct {
 	*sql.DB
 	dialect Dialect
-	config  *mysql.Config // nil on SQLite
+	config  *mysql.Config // nil for SQLite
 }
 
-// eachStore runs the test on each kind of database.
-func eachStore(t *testing.T, test func(*testing.T, *store)) {
+// onEachDatabase runs the test on MariaDB, MySQL and SQLite.
+func onEachDatabase(t *testing.T, test func(*testing.T, *testDB)) {
 	t.Helper()
-	eachServer(t, test)
+	onEachServer(t, test)
 	t.Run("sqlite", func(t *testing.T) { test(t, openSQLite(t, filepath.Join(t.TempDir(), "locks.db"), "5000")) })
 }
 
-// eachServer runs the test on the databases that are servers, in a database of its own.
-func eachServer(t *testing.T, test func(*testing.T, *store)) {
+// onEachServer runs the test on MariaDB and MySQL, in a new database.
+func onEachServer(t *testing.T, test func(*testing.T, *testDB)) {
 	t.Helper()
 	for name, fresh := range map[string]func(testing.TB) string{
 		"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
@@ -41,8 +42,8 @@ func eachServer(t *testing.T, test func(*testing.T, *store)) {
 	}
 }
 
-// eachOwnServer runs the test on servers that it may break.
-func eachOwnServer(t *testing.T, test func(*testing.T, *servertest.Database, *store)) {
+// onEachOwnServer runs the test on servers that it may break.
+func onEachOwnServer(t *testing.T, test func(*testing.T, *servertest.Database, *testDB)) {
 	t.Helper()
 	for name, start := range map[string]func(testing.TB) *servertest.Database{
 		"mariadb": servertest.StartMariaDB, "mysql": servertest.StartMySQL,
@@ -63,25 +64,25 @@ func configOf(t testing.TB, rawURL string) *mysql.Config {
 	c := mysql.NewConfig()
 	c.Net, c.Addr, c.DBName, c.User = "tcp", u.Host, strings.TrimPrefix(u.Path, "/"), u.User.Username()
 	c.Passwd, _ = u.User.Password()
-	c.Logger = &mysql.NopLogger{} // what breaks here is broken on purpose
+	c.Logger = &mysql.NopLogger{} // the tests break connections on purpose
 	return c
 }
 
-// via is c by way of the proxy.
-func via(c *mysql.Config, p *servertest.Proxy) *mysql.Config {
+// through returns c with the proxy's address.
+func through(c *mysql.Config, p *servertest.Proxy) *mysql.Config {
 	c = c.Clone()
 	c.Addr = p.Addr()
 	return c
 }
 
-func newStore(t testing.TB, c *mysql.Config) *store {
+func newStore(t testing.TB, c *mysql.Config) *testDB {
 	t.Helper()
 	s := openStore(t, c)
 	s.create(t)
 	return s
 }
 
-func openStore(t testing.TB, c *mysql.Config) *store {
+func openStore(t testing.TB, c *mysql.Config) *testDB {
 	t.Helper()
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
@@ -89,31 +90,31 @@ func openStore(t testing.TB, c *mysql.Config) *store {
 	}
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
-	return &store{DB: db, dialect: MySQL, config: c}
+	return &testDB{DB: db, dialect: MySQL, config: c}
 }
 
-func openSQLite(t testing.TB, path, busy string) *store {
+func openSQLite(t testing.TB, path, busy string) *testDB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout("+busy+")&_pragma=journal_mode(WAL)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	s := &store{DB: db, dialect: SQLite}
+	s := &testDB{DB: db, dialect: SQLite}
 	s.create(t)
 	return s
 }
 
-func (s *store) create(t testing.TB) {
+func (s *testDB) create(t testing.TB) {
 	t.Helper()
-	for range 2 { // a second time does no harm
+	for range 2 { // the statements may be repeated
 		for _, statement := range s.dialect.Schema() {
 			s.exec(t, statement)
 		}
 	}
 }
 
-func (s *store) exec(t testing.TB, query string, args ...any) (rows int64) {
+func (s *testDB) exec(t testing.TB, query string, args ...any) (rows int64) {
 	t.Helper()
 	result, err := s.ExecContext(t.Context(), query, args...)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *store) exec(t testing.TB, query string, args ...any) (rows int64) {
 	return rows
 }
 
-func (s *store) ask(t testing.TB, query string, args ...any) (n int64) {
+func (s *testDB) queryInt(t testing.TB, query string, args ...any) (n int64) {
 	t.Helper()
 	if err := s.QueryRowContext(t.Context(), query, args...).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -131,8 +132,8 @@ func (s *store) ask(t testing.TB, query string, args ...any) (n int64) {
 	return n
 }
 
-// statements is how many statements the server is sent while f runs. Connections should have been opened before.
-func (s *store) statements(t testing.TB, f func()) int64 {
+// countStatements returns how many statements the server receives while f runs. Connections should be open before.
+func (s *testDB) countStatements(t testing.TB, f func()) int64 {
 	t.Helper()
 	questions := func() (n int64) {
 		var name string
@@ -146,7 +147,7 @@ func (s *store) statements(t testing.TB, f func()) int64 {
 	return questions() - before - 1
 }
 
-func (s *store) begin(t testing.TB) *sql.Tx {
+func (s *testDB) begin(t testing.TB) *sql.Tx {
 	t.Helper()
 	tx, err := s.BeginTx(t.Context(), nil)
 	if err != nil {
@@ -156,15 +157,29 @@ func (s *store) begin(t testing.TB) *sql.Tx {
 	return tx
 }
 
-func (s *store) commit(t testing.TB, tx *sql.Tx) {
+func (s *testDB) commit(t testing.TB, tx *sql.Tx) {
 	t.Helper()
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// mustBe fails the test unless err is want, nil or one of this package's errors, and no other kind of error.
-func mustBe(t testing.TB, what string, err, want error) {
+// together runs f n times concurrently, and returns when all calls have returned.
+func together(n int, f func(i int)) {
+	var running sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range n {
+		running.Go(func() {
+			<-gate
+			f(i)
+		})
+	}
+	close(gate)
+	running.Wait()
+}
+
+// wantErr fails the test unless err is want and no other of this package's kinds of errors.
+func wantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: got %v, want %v", what, err, want)
@@ -177,7 +192,7 @@ func mustBe(t testing.TB, what string, err, want error) {
 }
 
 func TestFencesRefuseWhatIsOvertaken(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
+	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
 		for i, step := range []struct {
 			name  string
@@ -199,54 +214,54 @@ func TestFencesRefuseWhatIsOvertaken(t *testing.T) {
 }
 
 func TestRolledBackFenceLeavesNoTrace(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
+	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
-		mustBe(t, "raise", f.Raise(t.Context(), "known", 3), nil)
+		wantErr(t, "raise", f.Raise(t.Context(), "known", 3), nil)
 		for _, name := range []string{"known", "new"} {
 			tx := s.begin(t)
-			mustBe(t, name, f.Enforce(t.Context(), tx, name, 9), nil)
+			wantErr(t, name, f.Enforce(t.Context(), tx, name, 9), nil)
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
 			}
-			mustBe(t, name+" afterwards", f.Enforce(t.Context(), s, name, 4), nil)
+			wantErr(t, name+" afterwards", f.Enforce(t.Context(), s, name, 4), nil)
 		}
 	})
 }
 
 func TestRaise(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
+	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
-		mustBe(t, "a new one", f.Raise(t.Context(), "a", 10), nil)
-		mustBe(t, "a smaller one", f.Raise(t.Context(), "a", 4), nil)
-		mustBe(t, "an old writer", f.Enforce(t.Context(), s, "a", 9), ErrFenced)
-		mustBe(t, "the same", f.Enforce(t.Context(), s, "a", 10), nil)
+		wantErr(t, "a new one", f.Raise(t.Context(), "a", 10), nil)
+		wantErr(t, "a smaller one", f.Raise(t.Context(), "a", 4), nil)
+		wantErr(t, "an old writer", f.Enforce(t.Context(), s, "a", 9), ErrFenced)
+		wantErr(t, "the same", f.Enforce(t.Context(), s, "a", 10), nil)
 		s.Close()
-		mustBe(t, "without a database", f.Raise(t.Context(), "a", 11), ErrUnavailable)
-		mustBe(t, "without a database", f.Enforce(t.Context(), s, "a", 11), ErrUnavailable)
+		wantErr(t, "without a database", f.Raise(t.Context(), "a", 11), ErrUnavailable)
+		wantErr(t, "without a database", f.Enforce(t.Context(), s, "a", 11), ErrUnavailable)
 	})
 }
 
-// A stale writer that has to wait for the newer one's commit is refused then, at each level of isolation, also where
-// nobody has written before; after a rollback it goes on.
+// A stale transaction that waits for a newer one is rejected after the newer one's commit, at each isolation level, also
+// if the name has no row yet. After a rollback it continues.
 func TestWriterThatWaits(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
-		mustBe(t, "raise", f.Raise(t.Context(), "known", 1), nil)
+		wantErr(t, "raise", f.Raise(t.Context(), "known", 1), nil)
 		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
 			for name, end := range map[string]func(*sql.Tx) error{"known": (*sql.Tx).Commit, "new": (*sql.Tx).Rollback, "newer": (*sql.Tx).Commit} {
 				newer := s.begin(t)
-				mustBe(t, "the newer", f.Enforce(t.Context(), newer, name, 1000), nil)
+				wantErr(t, "the newer", f.Enforce(t.Context(), newer, name, 1000), nil)
 				stale, err := s.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
 				if err != nil {
 					t.Fatal(err)
 				}
-				var n int // a snapshot from before the commit changes nothing
+				var n int // takes a snapshot before the newer one's commit
 				if err := stale.QueryRow("SELECT COUNT(*) FROM fences").Scan(&n); err != nil {
 					t.Fatal(err)
 				}
 				got := make(chan error, 1)
 				go func() { got <- f.Enforce(t.Context(), stale, name, 999) }()
-				s.waiting(t)
+				s.awaitRowLockWait(t)
 				if err := end(newer); err != nil {
 					t.Fatal(err)
 				}
@@ -254,7 +269,7 @@ func TestWriterThatWaits(t *testing.T) {
 				if name == "new" {
 					want = nil
 				}
-				mustBe(t, name+" at "+level.String(), <-got, want)
+				wantErr(t, name+" at "+level.String(), <-got, want)
 				if err := stale.Rollback(); err != nil {
 					t.Fatal(err)
 				}
@@ -264,25 +279,25 @@ func TestWriterThatWaits(t *testing.T) {
 	})
 }
 
-// waiting waits until somebody waits for a row lock in this database.
-func (s *store) waiting(t testing.TB) {
+// awaitRowLockWait waits until a transaction in this database waits for a row lock.
+func (s *testDB) awaitRowLockWait(t testing.TB) {
 	t.Helper()
-	// The server makes the table anew only when nobody has read it for 100 ms.
+	// The server refreshes innodb_trx only if it was not read for 100 ms.
 	tick := time.NewTicker(120 * time.Millisecond)
 	defer tick.Stop()
 	for range 100 {
 		<-tick.C
-		if s.ask(t, `SELECT COUNT(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p
+		if s.queryInt(t, `SELECT COUNT(*) FROM information_schema.innodb_trx x JOIN information_schema.processlist p
 			ON p.id = x.trx_mysql_thread_id WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()`) > 0 {
 			return
 		}
 	}
-	t.Fatal("nobody waits for a row")
+	t.Fatal("no transaction waits for a row lock")
 }
 
-// Many first writers at once: none is a deadlock's victim, and the largest fence stays.
+// Concurrent first writes under a name do not deadlock, and the largest fence stays.
 func TestFirstWritersAtOnce(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
+	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
 		const writers = 16
 		testkit.Together(writers, func(i int) {
@@ -292,24 +307,24 @@ func TestFirstWritersAtOnce(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if largest := s.ask(t, "SELECT MAX(fence) FROM fences"); largest != writers {
+		if largest := s.queryInt(t, "SELECT MAX(fence) FROM fences"); largest != writers {
 			t.Errorf("the largest is %d", largest)
 		}
 	})
 }
 
-// One statement, whatever the pool's settings: RowsAffected may mean rows found, and arguments go into the text or not.
+// Enforce costs one statement, with and without ClientFoundRows and InterpolateParams.
 func TestFencesCostOneStatement(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		for _, interpolate := range []bool{false, true} {
 			c := s.config.Clone()
 			c.ClientFoundRows, c.InterpolateParams = interpolate, interpolate
 			o := openStore(t, c)
 			f := NewFences(o.DB, o.dialect)
 			o.SetMaxOpenConns(1)
-			mustBe(t, "first", f.Enforce(t.Context(), o, "a", 9), nil)
+			wantErr(t, "first", f.Enforce(t.Context(), o, "a", 9), nil)
 			for fence, want := range map[int64]error{9: nil, 8: ErrFenced} {
-				n := o.statements(t, func() { mustBe(t, "again", f.Enforce(t.Context(), o, "a", fence), want) })
+				n := o.countStatements(t, func() { wantErr(t, "again", f.Enforce(t.Context(), o, "a", fence), want) })
 				if n != 1 {
 					t.Errorf("%d statements", n)
 				}
@@ -319,52 +334,15 @@ func TestFencesCostOneStatement(t *testing.T) {
 }
 
 func TestEnforceEndsWithItsContext(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
-		mustBe(t, "the one that holds the row", f.Enforce(t.Context(), s.begin(t), "a", 1), nil)
+		wantErr(t, "the one that holds the row", f.Enforce(t.Context(), s.begin(t), "a", 1), nil)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		err := f.Enforce(ctx, s, "a", 2)
-		mustBe(t, "waiting", err, ErrUnavailable)
+		wantErr(t, "waiting", err, ErrUnavailable)
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, which does not say why", err)
-		}
-	})
-}
-
-// The file has another writer: nobody can tell.
-func TestTableInABusyFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "locks.db")
-	s, other := openSQLite(t, path, "10"), openSQLite(t, path, "10")
-	table := NewTable(s.DB, SQLite)
-	g := take(t, table, "job", "me", time.Minute)
-	tx := other.begin(t)
-	if _, err := tx.Exec("UPDATE shedlock SET locked_by = locked_by"); err != nil {
-		t.Fatal(err)
-	}
-	mustBeHeld(t, table, "job", "me") // reading goes on
-	_, err := table.Acquire(t.Context(), "free", "me", time.Minute)
-	mustBe(t, "acquire", err, ErrUnavailable)
-	mustBe(t, "extend", g.Extend(t.Context(), time.Minute), ErrUnavailable)
-	mustBe(t, "release", g.Release(t.Context(), 0), ErrUnavailable)
-	_, err = table.Break(t.Context(), "job")
-	mustBe(t, "break", err, ErrUnavailable)
-	s2 := NewFences(s.DB, SQLite)
-	mustBe(t, "raise", s2.Raise(t.Context(), "job", 1), ErrUnavailable)
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	mustBe(t, "release", g.Release(t.Context(), 0), nil)
-}
-
-func TestTableEndsWithItsContext(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		g, err := NewTable(s.DB, s.dialect).Acquire(ctx, "job", "me", time.Minute)
-		mustBe(t, "acquire", err, ErrUnavailable)
-		if g != nil {
-			t.Error("a grant, although nothing was sent")
 		}
 	})
 }

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const timeout = 100 * time.Millisecond
 
-// at returns leases on the server at url, with Run running.
-func at(t *testing.T, url string) (*Gate, redis.UniversalClient) {
+// newGate returns a gate on the server at url, with Run running.
+func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	t.Helper()
 	client, err := redisclient.Dial(url, timeout)
 	if err != nil {
@@ -34,7 +34,7 @@ func at(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	return r, client
 }
 
-func must(t *testing.T, r *Gate, name, owner string) *Pass {
+func mustObtain(t *testing.T, r *Gate, name, owner string) *Pass {
 	t.Helper()
 	l, err := r.Obtain(t.Context(), name, owner, time.Minute)
 	if err != nil {
@@ -44,9 +44,9 @@ func must(t *testing.T, r *Gate, name, owner string) *Pass {
 }
 
 func TestOneOwner(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
-	l := must(t, r, "a", "me")
-	must(t, r, "b", "you")
+	r, client := newGate(t, servertest.StartRedis(t).URL())
+	l := mustObtain(t, r, "a", "me")
+	mustObtain(t, r, "b", "you")
 	var held *HeldError
 	if _, err := r.Obtain(t.Context(), "a", "you", time.Minute); !errors.As(err, &held) || held.Owner != "me" || !errors.Is(err, ErrHeld) {
 		t.Fatalf("a second owner: %v", err)
@@ -63,13 +63,13 @@ func TestOneOwner(t *testing.T) {
 	if owner, err := r.Owner(t.Context(), "a"); owner != "" || err != nil {
 		t.Error(owner, err)
 	}
-	must(t, r, "a", "you")
+	mustObtain(t, r, "a", "you")
 }
 
-// A lease that has ended must not touch what somebody else has by now.
+// A lease that has expired must not change another owner's key.
 func TestOnlyTheOwnerReleasesAndReplaces(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
-	l := must(t, r, "a", "me")
+	r, client := newGate(t, servertest.StartRedis(t).URL())
+	l := mustObtain(t, r, "a", "me")
 	client.Set(t.Context(), "a", "rival", time.Minute)
 	for what, err := range map[string]error{"release": l.Release(t.Context()), "replace": l.Replace(t.Context(), "mark", time.Minute)} {
 		if !errors.Is(err, ErrLost) {
@@ -86,8 +86,8 @@ func TestOnlyTheOwnerReleasesAndReplaces(t *testing.T) {
 }
 
 func TestReplace(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
-	if err := must(t, r, "a", "me").Replace(t.Context(), "mark", time.Hour); err != nil {
+	r, client := newGate(t, servertest.StartRedis(t).URL())
+	if err := mustObtain(t, r, "a", "me").Replace(t.Context(), "mark", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if owner, ttl := client.Get(t.Context(), "a").Val(), client.PTTL(t.Context(), "a").Val(); owner != "mark" || ttl <= time.Minute {
@@ -96,7 +96,7 @@ func TestReplace(t *testing.T) {
 }
 
 func TestALeaseEnds(t *testing.T) {
-	r, _ := at(t, servertest.StartRedis(t).URL())
+	r, _ := newGate(t, servertest.StartRedis(t).URL())
 	if _, err := r.Obtain(t.Context(), "a", "me", 20*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
@@ -107,24 +107,24 @@ func TestALeaseEnds(t *testing.T) {
 }
 
 func TestReleaseAfterItsContextEnded(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
-	l := must(t, r, "a", "me")
+	r, client := newGate(t, servertest.StartRedis(t).URL())
+	l := mustObtain(t, r, "a", "me")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Release(ctx); err != nil || client.Exists(t.Context(), "a").Val() != 0 {
 		t.Errorf("still held: %v", err)
 	}
 	if _, err := r.Obtain(ctx, "b", "me", time.Minute); !errors.Is(err, ErrUnavailable) || r.Degraded() {
-		t.Errorf("a caller who went away says nothing about Redis: %v", err)
+		t.Errorf("a canceled caller: error %v, or it counts as an outage", err)
 	}
 }
 
-// The reply is lost: nobody knows, and the lease that comes with the error cleans up.
+// After a lost reply the outcome is unknown, and the lease that Obtain returns with the error cleans up.
 func TestReplyIsLost(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	r, _ := at(t, proxy.URL(server.URL()))
-	_, direct := at(t, server.URL())
+	r, _ := newGate(t, proxy.URL(server.URL()))
+	_, direct := newGate(t, server.URL())
 	cut := proxy.CutReply("SET")
 	l, err := r.Obtain(t.Context(), "a", "me", time.Minute)
 	<-cut.Done()
@@ -134,17 +134,17 @@ func TestReplyIsLost(t *testing.T) {
 	if direct.Get(t.Context(), "a").Val() != "me" {
 		t.Fatal("the test lost the command, not its reply")
 	}
-	testkit.Eventually(t, "redis is used again", func() bool { return !r.Degraded() })
+	testkit.Eventually(t, "Redis is used again", func() bool { return !r.Degraded() })
 	if err := l.Release(t.Context()); err != nil || direct.Exists(t.Context(), "a").Val() != 0 {
-		t.Errorf("left behind: %v", err)
+		t.Errorf("the key remains: %v", err)
 	}
 }
 
-// However Redis goes away, a call fails in time, the next ones at once, and it is used again when it is back.
+// In each kind of outage the first call fails in time, later calls fail at once, and the gate recovers afterwards.
 func TestRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	r, _ := at(t, proxy.URL(server.URL()))
+	r, _ := newGate(t, proxy.URL(server.URL()))
 	for name, fault := range map[string]struct{ begin, end func() }{
 		"frozen":    {server.Freeze, server.Thaw},
 		"killed":    {server.Kill, server.Start},
@@ -152,7 +152,7 @@ func TestRedisGoesAway(t *testing.T) {
 		"refused":   {func() { proxy.Refuse(true) }, func() { proxy.Refuse(false) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must(t, r, name, "me")
+			mustObtain(t, r, name, "me")
 			fault.begin()
 			began := time.Now()
 			if _, err := r.Obtain(t.Context(), name, "you", time.Minute); !errors.Is(err, ErrUnavailable) {
@@ -162,10 +162,10 @@ func TestRedisGoesAway(t *testing.T) {
 				t.Errorf("took %s", took)
 			}
 			if !r.Degraded() {
-				t.Error("not noticed")
+				t.Error("the outage was not noticed")
 			}
 			fault.end()
-			testkit.Eventually(t, "redis is used again", func() bool {
+			testkit.Eventually(t, "Redis is used again", func() bool {
 				_, err := r.Obtain(t.Context(), name+" again", name, time.Minute)
 				return err == nil || errors.Is(err, ErrHeld)
 			})
@@ -173,19 +173,19 @@ func TestRedisGoesAway(t *testing.T) {
 	}
 }
 
-// Nobody asks, and it is noticed all the same.
+// The probe notices an outage without any calls.
 func TestAnIdleRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
-	r, _ := at(t, server.URL())
+	r, _ := newGate(t, server.URL())
 	server.Kill()
-	testkit.Eventually(t, "noticed", r.Degraded)
+	testkit.Eventually(t, "the outage is noticed", r.Degraded)
 	server.Start()
-	testkit.Eventually(t, "back", func() bool { return !r.Degraded() })
+	testkit.Eventually(t, "Redis is used again", func() bool { return !r.Degraded() })
 }
 
-// A counter without any other guard adds up.
+// A counter that only the gate protects adds up.
 func TestManyTakeTurns(t *testing.T) {
-	r, _ := at(t, servertest.StartRedis(t).URL())
+	r, _ := newGate(t, servertest.StartRedis(t).URL())
 	const goroutines, turns = 8, 25
 	counter := 0
 	var done sync.WaitGroup
@@ -216,7 +216,7 @@ func TestManyTakeTurns(t *testing.T) {
 }
 
 func TestEvictionPolicy(t *testing.T) {
-	r, client := at(t, servertest.StartRedis(t).URL())
+	r, client := newGate(t, servertest.StartRedis(t).URL())
 	for _, policy := range []string{"noeviction", "allkeys-lru"} {
 		client.ConfigSet(t.Context(), "maxmemory-policy", policy)
 		if got, err := r.EvictionPolicy(t.Context()); got != policy || err != nil {
@@ -225,21 +225,21 @@ func TestEvictionPolicy(t *testing.T) {
 	}
 }
 
-// For how long Redis has been away counts on while it is, stands still when it is back, and never goes back.
+// DegradedFor grows during an outage, is constant outside of outages, and never decreases.
 func TestDegradedFor(t *testing.T) {
 	server := servertest.StartRedis(t)
-	g, _ := at(t, server.URL())
+	g, _ := newGate(t, server.URL())
 	var past time.Duration
 	for range 2 {
 		if g.DegradedFor() != past {
-			t.Errorf("it counts while Redis is there: %s after %s", g.DegradedFor(), past)
+			t.Errorf("it grew outside of an outage: %s after %s", g.DegradedFor(), past)
 		}
 		server.Kill()
-		testkit.Eventually(t, "it counts", func() bool { return g.DegradedFor() > past+50*time.Millisecond })
+		testkit.Eventually(t, "it grows", func() bool { return g.DegradedFor() > past+50*time.Millisecond })
 		server.Start()
-		testkit.Eventually(t, "Redis is back", func() bool { return !g.Degraded() })
+		testkit.Eventually(t, "Redis is used again", func() bool { return !g.Degraded() })
 		if g.DegradedFor() < past+50*time.Millisecond {
-			t.Errorf("it goes back, to %s", g.DegradedFor())
+			t.Errorf("it decreased to %s", g.DegradedFor())
 		}
 		past = g.DegradedFor()
 	}

@@ -5,63 +5,61 @@ import (
 	"time"
 )
 
-// Hold is how long a name is held, and how. The constructors cover what is usual; change what they return for the rest.
+// Hold says how long a name is held. The constructors return the usual holds; their fields may be changed.
 type Hold struct {
-	// TTL is how long the server keeps the name for a holder that it does not hear from.
+	// TTL is how long the server keeps the name without a renewal.
 	TTL time.Duration
-	// Every is how often the lease is renewed; 0 is never, and at most half of TTL.
+	// Every is the interval between renewals, at most half of TTL; 0 means that the lease is not renewed.
 	Every time.Duration
-	// AtMost ends the holding, renewed or not, so that a work that hangs does not hold for ever; 0 is no such end.
+	// AtMost ends the lease even if it is renewed, so that work that hangs does not hold the name for ever; 0 sets no limit.
 	AtMost time.Duration
-	// Beat ends the holding when the work has not called Lease.Beat for that long; 0 does not ask for it.
+	// Beat ends the lease when the work has not called Lease.Heartbeat for that long; 0 requires no calls.
 	Beat time.Duration
-	// AtLeast keeps the name taken that long after it was acquired, also when it is released earlier: a short job is not
-	// run again by an instance whose clock is a little late. A holder that dies keeps it for the rest of its TTL only.
+	// AtLeast keeps the name held for that long after it was acquired, even if it is released earlier, so that an instance
+	// whose clock is late does not repeat a short job. If the holder dies, the name is held for the rest of the TTL only.
 	AtLeast time.Duration
-	// Wait is how long Acquire waits for a name that is held or a server that is away; 0 does not wait.
+	// Wait is how long Acquire waits while the name is held or the server is unavailable; 0 means a single attempt.
 	Wait time.Duration
 }
 
-// Fixed holds for ttl and no longer.
+// Fixed holds for ttl, without renewal.
 func Fixed(ttl time.Duration) Hold { return Hold{TTL: ttl} }
 
-// Renewed holds while the holder lives, and for atMost: the lease is renewed at every third of ttl. 30 s are usual.
+// Renewed holds for at most atMost while the holder is alive. The lease is renewed every third of ttl; a usual ttl is 30 s.
 func Renewed(ttl, atMost time.Duration) Hold {
 	return Hold{TTL: ttl, Every: ttl / 3, AtMost: atMost}
 }
 
-// Expected holds for work that is expected to take d: one and a half times that, renewed at every half of it, and no
-// longer than ten times.
+// Expected holds for work that should take d: the TTL is 1.5 d, the lease is renewed every d/2, and it ends after 10 d.
 func Expected(d time.Duration) Hold {
 	return Hold{TTL: d + d/2, Every: d / 2, AtMost: 10 * d}
 }
 
-// Between holds for at most atMost, without renewal, and keeps the name taken for atLeast. ShedLock's lockAtMostFor and
-// lockAtLeastFor.
+// Between holds for at least atLeast and at most atMost, without renewal, like ShedLock's lockAtLeastFor and lockAtMostFor.
 func Between(atLeast, atMost time.Duration) Hold {
 	return Hold{TTL: atMost, AtLeast: atLeast}
 }
 
-// minTTL is what a scheduler and a network may take.
+// minTTL leaves time for the scheduler and the network.
 const minTTL = 10 * time.Millisecond
 
-func (h Hold) check() error {
+func (h Hold) validate() error {
 	problem := ""
 	switch {
 	case h.TTL < minTTL:
 		problem = fmt.Sprintf("a TTL of %s is less than %s", h.TTL, minTTL)
 	case h.Every < 0 || h.AtMost < 0 || h.Beat < 0 || h.AtLeast < 0 || h.Wait < 0:
-		problem = "a time is negative"
+		problem = "a duration is negative"
 	case h.Every > h.TTL/2:
-		problem = fmt.Sprintf("renewing every %s is too late for a TTL of %s", h.Every, h.TTL)
+		problem = fmt.Sprintf("a renewal every %s is too late for a TTL of %s", h.Every, h.TTL)
 	case h.Every > 0 && h.AtMost == 0 && h.Beat == 0:
-		problem = "a renewed hold needs AtMost or Beat, or work that hangs would hold for ever"
+		problem = "a renewed hold needs AtMost or Heartbeat, or work that hangs would hold the name for ever"
 	case h.Every == 0 && h.Beat > 0:
-		problem = "only a renewed hold has a Beat"
+		problem = "a Heartbeat needs a renewed hold"
 	case h.Beat > 0 && h.Beat < h.Every:
-		problem = fmt.Sprintf("a Beat of %s is shorter than a renewal, %s", h.Beat, h.Every)
-	case h.AtLeast > h.longest():
-		problem = fmt.Sprintf("AtLeast %s is longer than the longest hold, %s", h.AtLeast, h.longest())
+		problem = fmt.Sprintf("a Heartbeat of %s is shorter than the renewal interval, %s", h.Beat, h.Every)
+	case h.AtLeast > h.maxDuration():
+		problem = fmt.Sprintf("AtLeast %s is longer than the longest hold, %s", h.AtLeast, h.maxDuration())
 	}
 	if problem != "" {
 		return fmt.Errorf("%w: %s", ErrInvalid, problem)
@@ -69,8 +67,8 @@ func (h Hold) check() error {
 	return nil
 }
 
-// longest is how long the name can be held.
-func (h Hold) longest() time.Duration {
+// maxDuration is the longest that a lease can last.
+func (h Hold) maxDuration() time.Duration {
 	switch {
 	case h.Every == 0 && (h.AtMost == 0 || h.AtMost > h.TTL):
 		return h.TTL
@@ -80,6 +78,6 @@ func (h Hold) longest() time.Duration {
 	return h.AtMost
 }
 
-// margin is how long before the server may give the name away the holder stops trusting its lease: for clocks that run
-// at different rates, a scheduler that is late, and the work to stop.
-func margin(ttl time.Duration) time.Duration { return ttl / 10 }
+// safetyMargin is how long before the server's deadline the holder ends its lease. It allows for clocks that run at
+// different rates, for scheduling delays, and for the work to stop.
+func safetyMargin(ttl time.Duration) time.Duration { return ttl / 10 }

@@ -9,41 +9,40 @@ import (
 	"time"
 )
 
-// Leader is this process's part in an election: of all that campaign for a name, one leads. It is made for schedulers:
-// whoever led a slot keeps the lead for a while after it, so that an instance whose clock is a little late does not run
-// the same slot again.
+// Leader is a candidate in an election: of all candidates for a name, one leads at a time. It is made for schedulers: the
+// leader keeps the lead for a while after a run, so that an instance whose clock is late does not repeat the same slot.
 //
-// Safe for concurrent use.
+// It is safe for concurrent use.
 type Leader struct {
 	locker *Locker
 	name   string
 	hold   Hold
 
-	turn chan struct{} // held while the lead is taken or given up
+	transition chan struct{} // holds a value while the lead is acquired or resigned
 
-	mu    sync.Mutex
-	lease *Lease
-	runs  int         // under way
-	kept  time.Time   // until then the lead was promised to a run that is over
-	idle  *time.Timer // ends the lead at kept
-	last  error       // what the last attempt to take the lead was told
+	mu        sync.Mutex
+	lease     *Lease
+	runs      int         // in progress
+	keptUntil time.Time   // the lead is kept until then although no run is in progress
+	idleTimer *time.Timer // resigns at keptUntil
+	lastErr   error       // of the latest attempt to acquire the lead
 }
 
-// Leader returns a candidate for name who waits for the lead, and keeps it for lease after a run; 1 s and 3 s are usual.
-// Should the leader die, the lead is free after lease.
+// Leader returns a candidate for name. It waits for the lead for up to wait, and keeps the lead for lease after a run;
+// usual values are 1 s and 3 s. If the leader dies, the lead is free within lease.
 func (l *Locker) Leader(name string, wait, lease time.Duration) *Leader {
 	return &Leader{
-		locker: l, name: name, turn: make(chan struct{}, 1),
-		// Renewed without an AtMost: a leader holds as long as its runs take, and a lease longer.
+		locker: l, name: name, transition: make(chan struct{}, 1),
+		// No AtMost: the lead lasts as long as the runs take.
 		hold: Hold{TTL: lease, Every: lease / 3, Wait: wait},
 	}
 }
 
-// Campaign takes the lead and runs work, with a context that ends when the lead is lost. Then the lead is kept for a
-// lease, or, if ctx has ended, handed over at once. Errors of Acquire mean that work has not run; ErrLost, that it may
-// not have been the only one.
+// Campaign acquires the lead and runs work, with a context that ends when the lead is lost. After work the lead is kept for
+// a lease or, if ctx has ended, released at once. If Campaign returns an error of Acquire, work has not run. If it returns
+// ErrLost, another leader may have run at the same time.
 func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) error) (err error) {
-	lease, err := l.lead(ctx)
+	lease, err := l.join(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,62 +54,63 @@ func (l *Leader) Campaign(ctx context.Context, work func(ctx context.Context) er
 		} else if lost != nil {
 			err = errors.Join(fmt.Errorf("%w: resigned", ErrLost), err)
 		}
-		over := ctx.Err() != nil
-		l.runEnded(!over)
-		if over {
+		ended := ctx.Err() != nil
+		l.runEnded(!ended)
+		if ended {
 			err = errors.Join(err, l.resign(ctx, true))
 		}
 	}()
 	return work(bound)
 }
 
-// IsLeader returns nil if this process leads, having taken the lead if nobody had it, and keeps the lead for a lease from
-// now, whatever takes longer; Campaign keeps it for as long as its work runs. Otherwise the errors of Acquire. It is
-// gocron's Elector.
+// IsLeader acquires the lead if it is free, and keeps it for a lease from now. It returns nil if this process leads, and
+// otherwise an error of Acquire. It implements gocron's Elector. Unlike Campaign, it does not keep the lead for work that
+// takes longer than a lease.
 func (l *Leader) IsLeader(ctx context.Context) error {
-	if _, err := l.lead(ctx); err != nil {
+	if _, err := l.join(ctx); err != nil {
 		return err
 	}
 	l.runEnded(true)
 	return nil
 }
 
-// Resign hands the lead over: whoever waits for it gets it now. It does nothing when this process does not lead. ErrLost
-// if the lead had been lost, ErrUnavailable if nobody can tell; then it ends by itself. Right after a slot an instance
-// whose clock is late may get it in time to run that slot again: only a record of the slots that were run prevents that.
+// Resign releases the lead, so that another candidate can acquire it at once. It does nothing if this process does not
+// lead. It returns ErrLost if the lead was lost, and ErrUnavailable if the server does not answer; then the lead expires.
+// Right after a slot, an instance whose clock is late may become leader in time to repeat that slot; only a record of the
+// slots that were run prevents that.
 func (l *Leader) Resign(ctx context.Context) error { return l.resign(ctx, false) }
 
-// resign gives the lead up; if asked, only when nothing runs under it and nothing was promised it any more.
+// resign releases the lead; with onlyIdle, only if no run is in progress and the time for which it is kept is over.
 func (l *Leader) resign(ctx context.Context, onlyIdle bool) error {
-	l.turn <- struct{}{} // from here on nobody begins a run
-	defer func() { <-l.turn }()
+	l.transition <- struct{}{} // no run starts from here on
+	defer func() { <-l.transition }()
 	l.mu.Lock()
 	lease := l.lease
-	if lease == nil || onlyIdle && (l.runs > 0 || time.Now().Before(l.kept)) {
+	if lease == nil || onlyIdle && (l.runs > 0 || time.Now().Before(l.keptUntil)) {
 		l.mu.Unlock()
 		return nil
 	}
 	l.lease = nil
-	if l.idle != nil {
-		l.idle.Stop()
+	if l.idleTimer != nil {
+		l.idleTimer.Stop()
 	}
 	l.mu.Unlock()
 	return lease.Release(ctx)
 }
 
-// lead returns the lease of a lead that is there or was taken within hold.Wait, and counts a run. A crowd waits no longer
-// than one: whoever is told late would run a slot that others have run.
-func (l *Leader) lead(ctx context.Context) (*Lease, error) {
+// join returns the lease of the current lead, or of one that it acquires within hold.Wait, and counts a run. Concurrent
+// calls wait no longer than a single one: a late answer would let a job run a slot that another instance has run.
+func (l *Leader) join(ctx context.Context) (*Lease, error) {
 	if l.hold.TTL < minTTL {
 		return nil, fmt.Errorf("%w: a lead of %s is less than %s", ErrInvalid, l.hold.TTL, minTTL)
 	}
-	patience, stop := context.WithTimeoutCause(ctx, cmp.Or(l.hold.Wait, l.locker.timeout), errWaited)
+	waitCtx, stop := context.WithTimeoutCause(ctx, cmp.Or(l.hold.Wait, l.locker.timeout), errWaitTimeout)
 	defer stop()
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-patience.Done():
-		return nil, l.waited(ctx)
+	case l.transition <- struct{}{}:
+		defer func() { <-l.transition }()
+	case <-waitCtx.Done():
+		return nil, l.waitError(ctx)
 	}
 	l.mu.Lock()
 	lease := l.lease
@@ -121,16 +121,16 @@ func (l *Leader) lead(ctx context.Context) (*Lease, error) {
 	}
 	l.lease = nil
 	l.mu.Unlock()
-	if patience.Err() != nil {
-		return nil, l.waited(ctx)
+	if waitCtx.Err() != nil {
+		return nil, l.waitError(ctx)
 	}
 	if lease != nil {
-		_ = lease.Release(ctx) // lost: why has been logged
+		_ = lease.Release(ctx) // it was lost, which has been logged
 	}
-	lease, err := l.locker.acquire(patience, context.WithoutCancel(ctx), l.name, l.hold)
+	lease, err := l.locker.acquire(waitCtx, context.WithoutCancel(ctx), l.name, l.hold)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last = err; err != nil {
+	if l.lastErr = err; err != nil {
 		return nil, err
 	}
 	l.lease = lease
@@ -138,37 +138,37 @@ func (l *Leader) lead(ctx context.Context) (*Lease, error) {
 	return lease, nil
 }
 
-// waited is what whoever's turn did not come is told.
-func (l *Leader) waited(ctx context.Context) error {
+// waitError returns the error of a call that did not get to ask the server.
+func (l *Leader) waitError(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if ctx.Err() == nil && l.last != nil {
-		return l.last
+	if ctx.Err() == nil && l.lastErr != nil {
+		return l.lastErr
 	}
-	return unavailable(ctx, errWaited)
+	return unavailable(ctx, errWaitTimeout)
 }
 
-// runEnded keeps the lead for a lease from now, if that is wanted, and else for as long as it was promised.
+// runEnded counts a run as ended. With keep, the lead is kept for a lease from now, otherwise until keptUntil.
 func (l *Leader) runEnded(keep bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.runs--
 	if keep {
-		l.kept = time.Now().Add(l.hold.TTL)
+		l.keptUntil = time.Now().Add(l.hold.TTL)
 	}
-	if l.idle != nil {
-		l.idle.Stop()
+	if l.idleTimer != nil {
+		l.idleTimer.Stop()
 	}
-	l.idle = time.AfterFunc(time.Until(l.kept), func() {
-		_ = l.resign(context.Background(), true) // logged by the lease
+	l.idleTimer = time.AfterFunc(time.Until(l.keptUntil), func() {
+		_ = l.resign(context.Background(), true) // the lease logs the error
 	})
 }
 
-// Bind returns a context that ends with ctx and with the lease, for work that has a context of its own already.
+// Bind returns a context that ends with ctx or with the lease, for work that already has a context.
 func (l *Lease) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
 	bound, cancel := context.WithCancelCause(context.WithValue(ctx, leaseKey{}, l))
 	if l.ctx.Err() != nil {
-		cancel(context.Cause(l.ctx)) // AfterFunc would do it a moment later
+		cancel(context.Cause(l.ctx)) // AfterFunc would cancel a moment later
 	}
 	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
 	return bound, func() {

@@ -10,27 +10,28 @@ import (
 	"firsttap/lock"
 )
 
-// lockerOn returns a Locker that ends with the test.
-func lockerOn(t *testing.T, s lock.Strategy) *lock.Locker {
+// newLocker returns a Locker that is closed with the test.
+func newLocker(t *testing.T, s lock.Strategy) *lock.Locker {
 	l := lock.New(s, lock.Options{})
 	t.Cleanup(l.Close)
 	return l
 }
 
-// candidates returns two leaders of the same jobs, as of two processes, and what they hold by.
-func candidates(t *testing.T) (a, b *lock.Leader, memory *lock.Memory) {
+// newLeaders returns two candidates for the same name, as in two processes, and their strategy.
+func newLeaders(t *testing.T) (a, b *lock.Leader, memory *lock.Memory) {
 	memory = lock.NewMemory()
 	for _, l := range []**lock.Leader{&a, &b} {
-		*l = lockerOn(t, memory).Leader("jobs", time.Second, 3*time.Second)
+		*l = newLocker(t, memory).Leader("jobs", time.Second, 3*time.Second)
 		t.Cleanup(func() { _ = (*l).Resign(context.Background()) })
 	}
 	return a, b, memory
 }
 
-// A crowd of jobs that follow is told within the wait: whoever is told late would run a slot that others have run.
+// Concurrent calls of IsLeader return within the wait: a late answer would let a job run a slot that another instance
+// has run.
 func TestACrowdWaitsNoLongerThanOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := candidates(t)
+		a, b, _ := newLeaders(t)
 		const jobs = 6
 		for range jobs {
 			if err := a.IsLeader(t.Context()); err != nil {
@@ -54,11 +55,11 @@ func TestACrowdWaitsNoLongerThanOne(t *testing.T) {
 	})
 }
 
-// The time of the last slot is over just when the next slot comes: the lead is kept for another lease.
+// The time for which the lead is kept ends just when the next slot begins: the lead is kept for another lease.
 func TestALeadIsKeptAsPromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _, memory := candidates(t)
-		rival := lockerOn(t, memory)
+		a, _, memory := newLeaders(t)
+		rival := newLocker(t, memory)
 		broken := 0
 		if err := a.IsLeader(t.Context()); err != nil {
 			t.Fatal(err)
@@ -68,7 +69,7 @@ func TestALeadIsKeptAsPromised(t *testing.T) {
 			if err := a.IsLeader(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // no time passes
+			synctest.Wait() // without advancing the clock
 			if l, err := rival.Acquire(t.Context(), "jobs", lock.Fixed(time.Second)); err == nil {
 				broken++
 				_ = l.Release(t.Context())
@@ -80,15 +81,15 @@ func TestALeadIsKeptAsPromised(t *testing.T) {
 	})
 }
 
-// The time of a lead that was broken ends while the next one is taken.
+// The time for which a broken lead was kept ends while the next lead is acquired.
 func TestALeadTakenAgainIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, _, memory := candidates(t)
-		rival := lockerOn(t, memory)
+		a, _, memory := newLeaders(t)
+		rival := newLocker(t, memory)
 		if err := a.IsLeader(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		// Somebody breaks the lead and has it for a while; a asks at 2.5 s, waits, and its idle timer fires at 3 s.
+		// A rival holds the lead for a while. a asks at 2.5 s and waits, and its idle timer fires at 3 s.
 		if _, err := memory.Break(t.Context(), "jobs"); err != nil {
 			t.Fatal(err)
 		}
@@ -112,17 +113,17 @@ func TestALeadTakenAgainIsKept(t *testing.T) {
 	})
 }
 
-// A campaign that is called off does not give up the lead that another job of the process was promised a moment ago.
+// A campaign that is canceled does not release a lead that IsLeader has just granted to another job of the process.
 func TestACampaignThatEndsKeepsWhatWasPromised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := candidates(t)
+		a, b, _ := newLeaders(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
 			done <- a.Campaign(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		}()
 		synctest.Wait()
-		if err := a.IsLeader(t.Context()); err != nil { // the other job's slot, which a runs
+		if err := a.IsLeader(t.Context()); err != nil { // for the slot of the other job
 			t.Fatal(err)
 		}
 		cancel() // the campaign's job is removed
@@ -136,15 +137,15 @@ func TestACampaignThatEndsKeepsWhatWasPromised(t *testing.T) {
 	})
 }
 
-// Work that winds down after a Resign may not be alone: Campaign says so.
+// If Resign frees the lead while a campaign's work is still stopping, Campaign returns ErrLost.
 func TestResignUnderACampaign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := candidates(t)
+		a, b, _ := newLeaders(t)
 		done := make(chan error, 1)
 		go func() {
 			done <- a.Campaign(t.Context(), func(ctx context.Context) error {
 				<-ctx.Done()
-				<-time.After(time.Second) // winds down
+				<-time.After(time.Second) // the work takes a while to stop
 				return nil
 			})
 		}()
@@ -159,10 +160,10 @@ func TestResignUnderACampaign(t *testing.T) {
 	})
 }
 
-// A context that is bound to a lease that was lost has ended.
+// Bind to a lost lease returns a context that has ended.
 func TestBindToALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := lockerOn(t, lock.NewMemory()).Acquire(t.Context(), "x", lock.Fixed(time.Second))
+		l, err := newLocker(t, lock.NewMemory()).Acquire(t.Context(), "x", lock.Fixed(time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,13 +177,47 @@ func TestBindToALostLease(t *testing.T) {
 	})
 }
 
-// A lead that no strategy can keep is refused as such, and not as an outage.
+// A lease that is too short is invalid, not unavailable.
 func TestALeadThatCannotBe(t *testing.T) {
 	for _, lease := range []time.Duration{0, -time.Second, time.Millisecond} {
-		leader := lockerOn(t, lock.NewMemory()).Leader("jobs", 10*time.Millisecond, lease)
+		leader := newLocker(t, lock.NewMemory()).Leader("jobs", 10*time.Millisecond, lease)
 		if err := leader.IsLeader(t.Context()); !errors.Is(err, lock.ErrInvalid) {
 			t.Errorf("a lease of %s: %v", lease, err)
 		}
 		_ = leader.Resign(t.Context())
+	}
+}
+
+// ctxAwareMemory is a Memory whose grants fail after the end of the context, like those of a database.
+type ctxAwareMemory struct{ *lock.Memory }
+
+type ctxAwareGrant struct{ lock.Grant }
+
+func (h ctxAwareMemory) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
+	g, err := h.Memory.Acquire(ctx, name, owner, ttl)
+	if err != nil {
+		return nil, err
+	}
+	return ctxAwareGrant{g}, nil
+}
+
+func (g ctxAwareGrant) Release(ctx context.Context, keep time.Duration) error {
+	if ctx.Err() != nil {
+		return lock.ErrUnavailable
+	}
+	return g.Grant.Release(ctx, keep)
+}
+
+// Release works after the caller's context has ended.
+func TestReleaseAfterItsContextEnded(t *testing.T) {
+	l := newLocker(t, ctxAwareMemory{lock.NewMemory()})
+	ctx, cancel := context.WithCancel(t.Context())
+	lease, err := l.Acquire(ctx, "a", lock.Fixed(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := lease.Release(ctx); err != nil {
+		t.Errorf("release: %v", err)
 	}
 }

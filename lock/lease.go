@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lease is a name that is held. Safe for concurrent use.
+// Lease is a name that this process holds. It is safe for concurrent use.
 type Lease struct {
 	locker   *Locker
 	grant    Grant
@@ -20,106 +20,108 @@ type Lease struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	renewing chan struct{} // has room for a renewal that is under way, or, for good, for the release; nil without renewal
+	renewing chan struct{} // holds a value during a renewal, and for good once the release has begun; nil without renewal
 
-	mu      sync.Mutex
-	trusted time.Time   // until then nobody else can have the name, and the context lasts
-	timer   *time.Timer // ends the lease at trusted
-	due     *time.Timer // begins a renewal; nil without renewal
-	over    bool        // the release has begun
-	beat    time.Time
-	failed  error // of the latest renewal; nil when it went well
-	lost    error // why the lease ended without a release
+	mu           sync.Mutex
+	trustedUntil time.Time   // the context ends then, before another owner can have the name
+	expiryTimer  *time.Timer // calls expire at trustedUntil
+	renewTimer   *time.Timer // starts a renewal; nil without renewal
+	releasing    bool        // the release has begun
+	lastBeat     time.Time
+	renewErr     error // of the latest renewal
+	lostErr      error // why the lease was lost; nil if it was not
 
 	releaseOnce sync.Once
-	released    error
+	releaseErr  error
 }
 
-// newLease returns the lease of a grant that was asked for at sent. From then on counts the TTL: the server's began later.
+// newLease returns the lease of a grant that was requested at sent. The TTL counts from sent; the server's began later.
 func newLease(parent context.Context, l *Locker, grant Grant, name, owner string, hold Hold, sent time.Time) *Lease {
 	lease := &Lease{
-		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, beat: sent,
+		locker: l, grant: grant, name: name, owner: owner, hold: hold, acquired: sent, lastBeat: sent,
 	}
 	lease.ctx, lease.cancel = context.WithCancelCause(parent)
 	l.metrics.holding.Inc()
 	lease.mu.Lock()
 	defer lease.mu.Unlock()
-	lease.trusted = lease.end(sent)
-	lease.timer = time.AfterFunc(time.Until(lease.trusted), lease.runOut)
+	lease.trustedUntil = lease.trustEnd(sent)
+	lease.expiryTimer = time.AfterFunc(time.Until(lease.trustedUntil), lease.expire)
 	if hold.Every > 0 {
 		lease.renewing = make(chan struct{}, 1)
-		lease.due = time.AfterFunc(lease.untilDue(), lease.renew)
+		lease.renewTimer = time.AfterFunc(lease.renewDelay(), lease.renew)
 	}
 	return lease
 }
 
-// Context ends, with an ErrLost for a cause, before somebody else can get the name, and when the lease is released.
+// Context returns a context that ends when the lease is released or lost. If the lease was lost, its cause is an ErrLost,
+// and it ends before another process can acquire the name.
 func (l *Lease) Context() context.Context { return l.ctx }
 
-// Name is what is held.
+// Name returns the name that is held.
 func (l *Lease) Name() string { return l.name }
 
-// Owner is the identity of this acquisition, as an operator sees it.
+// Owner returns the identity of this acquisition.
 func (l *Lease) Owner() string { return l.owner }
 
-// Fence is larger than that of every earlier lease of the name; see [Fences].
+// Fence returns a number that is larger than that of every earlier lease of the name; see [Fences].
 func (l *Lease) Fence() int64 { return l.grant.Fence() }
 
-// Beat says that the work makes progress; see [Hold.Beat].
+// Beat reports that the work makes progress; see [Hold.Heartbeat].
 func (l *Lease) Beat() {
 	l.mu.Lock()
-	l.beat = time.Now()
+	l.lastBeat = time.Now()
 	l.mu.Unlock()
 }
 
-// Release gives the name up, or leaves it taken for the rest of hold.AtLeast. ErrLost if the lease ended before, with
-// the reason; then the work may not have been alone. ErrUnavailable if nobody can tell: the name is then released in the
-// background, or ends by its TTL. It works after ctx has ended. Releasing again returns the same.
+// Release frees the name, or keeps it held for the rest of hold.AtLeast. It returns ErrLost with the reason if the lease
+// was lost; then another process may have held the name during the work. It returns ErrUnavailable if the server does not
+// answer; then the name is released in the background or expires. It works after ctx has ended. Later calls return the
+// same error.
 func (l *Lease) Release(ctx context.Context) error {
-	l.releaseOnce.Do(func() { l.released = l.release(ctx) })
-	return l.released
+	l.releaseOnce.Do(func() { l.releaseErr = l.release(ctx) })
+	return l.releaseErr
 }
 
 func (l *Lease) release(ctx context.Context) error {
 	l.mu.Lock()
-	l.over = true
-	l.timer.Stop()
-	if l.due != nil {
-		l.due.Stop()
+	l.releasing = true
+	l.expiryTimer.Stop()
+	if l.renewTimer != nil {
+		l.renewTimer.Stop()
 	}
 	l.mu.Unlock()
 	if l.renewing != nil {
-		l.renewing <- struct{}{} // one that is under way is waited for: after the release it would find another's name
+		l.renewing <- struct{}{} // waits for a renewal: if it ran after the release, it would find another owner's name
 	}
 	l.mu.Lock()
 	now := time.Now()
-	trusted, lost, end := now.Before(l.trusted), l.lost, l.trusted.Add(margin(l.hold.TTL))
+	trusted, lost, end := now.Before(l.trustedUntil), l.lostErr, l.trustedUntil.Add(safetyMargin(l.hold.TTL))
 	l.mu.Unlock()
 	l.locker.metrics.release(now.Sub(l.acquired))
-	l.cancel(context.Canceled) // before anybody else can get the name
+	l.cancel(context.Canceled) // before another process can acquire the name
 	keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)
 	err := l.sendRelease(ctx, keep)
 	switch {
 	case lost != nil:
 		return lost
 	case errors.Is(err, ErrUnavailable):
-		l.locker.log.Warn("lock not released yet", "name", l.name, "owner", l.owner, "error", err)
+		l.locker.log.Warn("lock not released; the release will be retried until the lease expires", "name", l.name, "owner", l.owner, "error", err)
 		if keep == 0 {
-			l.locker.leftovers.clean(l.locker, l.grant, end, true)
+			l.locker.orphans.release(l.grant, end, true)
 		}
 	case errors.Is(err, ErrLost):
 		l.locker.metrics.lose(err)
-		l.locker.log.Error("lock was lost before its release", "name", l.name, "owner", l.owner, "error", err)
+		l.locker.log.Error("lock was lost before its release; another owner may have held it during the work", "name", l.name, "owner", l.owner, "error", err)
 	case !trusted:
 		return ErrExpired
 	}
 	return err
 }
 
-// sendRelease asks twice: a reply that was lost does not keep the name taken. Nothing to release is then what the first
-// request left.
+// sendRelease sends the release, and repeats it once if there was no answer. If the second request finds nothing to
+// release, the first one succeeded.
 func (l *Lease) sendRelease(ctx context.Context, keep time.Duration) error {
-	ctx = context.WithoutCancel(ctx) // a release that is given up keeps the name taken for the rest of its time
+	ctx = context.WithoutCancel(ctx) // a release that is not sent would keep the name held for the rest of the TTL
 	once := func() error {
 		bounded, cancel := context.WithTimeout(ctx, l.locker.timeout)
 		defer cancel()
@@ -135,7 +137,7 @@ func (l *Lease) sendRelease(ctx context.Context, keep time.Duration) error {
 	return err
 }
 
-// lose ends the lease without a release.
+// lose ends the lease for a reason other than a release.
 func (l *Lease) lose(reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,38 +145,38 @@ func (l *Lease) lose(reason error) {
 }
 
 func (l *Lease) loseLocked(reason error) {
-	if l.lost != nil {
+	if l.lostErr != nil {
 		return
 	}
-	l.lost = reason
-	l.timer.Stop()
+	l.lostErr = reason
+	l.expiryTimer.Stop()
 	l.cancel(reason)
 	l.locker.metrics.lose(reason)
-	l.locker.log.Error("lock lost", "name", l.name, "owner", l.owner, "error", reason)
+	l.locker.log.Error("lock lost; the work under it is canceled", "name", l.name, "owner", l.owner, "error", reason)
 }
 
-// end is until when a lease that was asked for at sent can be trusted.
-func (l *Lease) end(sent time.Time) time.Time {
-	end := sent.Add(l.hold.TTL - margin(l.hold.TTL))
+// trustEnd returns when a lease that was acquired or renewed by a request at sent has to end.
+func (l *Lease) trustEnd(sent time.Time) time.Time {
+	end := sent.Add(l.hold.TTL - safetyMargin(l.hold.TTL))
 	if limit := l.acquired.Add(l.hold.AtMost); l.hold.AtMost > 0 && limit.Before(end) {
 		return limit
 	}
 	return end
 }
 
-// runOut is called when the lease can no longer be trusted, unless it has been renewed in that moment.
-func (l *Lease) runOut() {
+// expire ends the lease at trustedUntil. It does nothing if the lease was renewed in the meantime.
+func (l *Lease) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	switch {
-	case l.over || now.Before(l.trusted):
+	case l.releasing || now.Before(l.trustedUntil):
 	case l.hold.AtMost > 0 && !now.Before(l.acquired.Add(l.hold.AtMost)):
 		l.loseLocked(ErrMaxHold)
 	case l.hold.Every == 0:
 		l.loseLocked(ErrExpired)
-	case l.failed != nil:
-		l.loseLocked(fmt.Errorf("%w: %s", ErrUnreachable, l.failed.Error())) // lost, and not unavailable as well
+	case l.renewErr != nil:
+		l.loseLocked(fmt.Errorf("%w: %s", ErrUnreachable, l.renewErr.Error())) // the text only: the error must not be ErrUnavailable too
 	default:
 		l.loseLocked(ErrUnreachable)
 	}

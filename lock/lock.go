@@ -9,40 +9,40 @@ import (
 )
 
 var (
-	// ErrHeld says that the name has an owner. A [HeldError] says who.
+	// ErrHeld means that the name has another owner. A [HeldError] names it.
 	ErrHeld = errors.New("lock: held")
-	// ErrUnavailable says that nobody can tell whether the name has an owner.
+	// ErrUnavailable means that the server did not answer, so that it is unknown whether the name is held.
 	ErrUnavailable = errors.New("lock: unavailable")
-	// ErrLost says that the lease is no longer the caller's. The five below say why; each of them is ErrLost.
+	// ErrLost means that the lease has ended without a release. The five errors below say why; each of them is ErrLost.
 	ErrLost = errors.New("lock: lost")
 
-	// ErrExpired says that the lease's time was over, or that the server has no trace of it any more.
+	// ErrExpired means that the lease's time was over, or that the server does not know the lease any more.
 	ErrExpired = fmt.Errorf("%w: expired", ErrLost)
-	// ErrStolen says that somebody else has the name.
+	// ErrStolen means that another owner has the name.
 	ErrStolen = fmt.Errorf("%w: stolen", ErrLost)
-	// ErrUnreachable says that renewals failed until the lease could no longer be trusted.
+	// ErrUnreachable means that renewals failed until the lease was about to expire.
 	ErrUnreachable = fmt.Errorf("%w: unreachable", ErrLost)
-	// ErrMaxHold says that the name was held for as long as [Hold.AtMost] allows.
+	// ErrMaxHold means that the name was held for as long as [Hold.AtMost] allows.
 	ErrMaxHold = fmt.Errorf("%w: held for too long", ErrLost)
-	// ErrStalled says that the work did not call [Lease.Beat] in time.
+	// ErrStalled means that the work did not call [Lease.Heartbeat] in time.
 	ErrStalled = fmt.Errorf("%w: no progress", ErrLost)
 
-	// ErrInvalid says that a name or a hold makes no sense. Nothing was sent.
+	// ErrInvalid means that a name or a hold is not valid. Nothing was sent to the server.
 	ErrInvalid = errors.New("lock: invalid")
-	// ErrFenced says that a newer lease has been in use, so that a write under this one must not happen.
+	// ErrFenced means that a newer lease has written already, so a write under this lease must not happen.
 	ErrFenced = errors.New("lock: fenced off by a newer lease")
 )
 
-// HeldError is ErrHeld with who has the name, and for how long still.
+// HeldError is ErrHeld with the owner and the time that its lease still has.
 type HeldError struct {
-	Owner string        // "" if the server does not say
-	Left  time.Duration // unless renewed or released; 0 if the server does not say
+	Owner string        // "" if unknown
+	Left  time.Duration // the lease may be renewed or released earlier; 0 if unknown
 }
 
 func (e *HeldError) Error() string {
 	owner := e.Owner
 	if owner == "" {
-		owner = "another"
+		owner = "another owner"
 	}
 	if e.Left > 0 {
 		return fmt.Sprintf("lock: held by %s for %s", owner, e.Left.Round(time.Millisecond))
@@ -53,75 +53,96 @@ func (e *HeldError) Error() string {
 // Unwrap makes every HeldError an ErrHeld.
 func (e *HeldError) Unwrap() error { return ErrHeld }
 
-// Strategy is one way to have a name owned once. It keeps no time of its own: the server's clock ends a lease.
-// Safe for concurrent use.
+// Strategy is an algorithm that grants a name to one owner at a time. The server's clock ends a grant. A Strategy must be
+// safe for concurrent use.
 type Strategy interface {
-	// Acquire takes name for ttl at once or not at all: a HeldError says who has it, ErrUnavailable that nobody can
-	// tell. owner is unique to the call. A name or ttl that the strategy can't keep is ErrInvalid.
+	// Acquire acquires name for ttl without waiting. It returns a HeldError if the name is held, ErrUnavailable if the
+	// server does not answer, and ErrInvalid if the strategy can't hold such a name or ttl. owner is unique to the call.
 	//
-	// After ErrUnavailable the name may have been taken all the same; a grant that comes with that error is for
-	// Release only.
+	// With ErrUnavailable the name may have been acquired nevertheless. Acquire may then also return a grant, which is only
+	// for Release.
 	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error)
 }
 
-// Grant is a name that was acquired, until its ttl is over or it is released. One goroutine at a time may use it.
+// Grant is a name that was acquired. It lasts until its ttl is over or it is released. It is not safe for concurrent use.
 type Grant interface {
-	// Fence is larger than that of every earlier grant of the name, after a restart or a flush of the server too.
+	// Fence is larger than that of every earlier grant of the name, also after a restart or a flush of the server.
 	Fence() int64
-	// Extend moves the end to ttl from now. ErrLost if the name is no longer the grant's, ErrUnavailable if nobody can
-	// tell. Repeating it does no harm.
+	// Extend makes the grant last for ttl from now. It returns ErrLost if the grant does not hold the name any more, and
+	// ErrUnavailable if the server does not answer. It may be repeated.
 	Extend(ctx context.Context, ttl time.Duration) error
-	// Release frees the name after keep, at once if keep is 0. ErrLost if the name was no longer the grant's,
-	// ErrUnavailable if nobody can tell. Repeating it does no harm.
+	// Release frees the name after keep, or at once if keep is 0. It returns ErrLost if the grant did not hold the name any
+	// more, and ErrUnavailable if the server does not answer. It may be repeated.
 	Release(ctx context.Context, keep time.Duration) error
 }
 
-// Watcher is a Strategy that tells at once when a name is released, so that whoever waits need not ask again and again.
-// An end that nobody announces, such as an expired lease, it does not tell.
+// Watcher is implemented by a Strategy that announces releases, so that waiters need not poll. A grant that expires is not
+// announced.
 type Watcher interface {
-	// Watch returns a channel that has a value when the watch has begun and after each release of name from then on, until
-	// stop is called.
-	Watch(ctx context.Context, name string) (freed <-chan struct{}, stop func(), err error)
+	// Watch returns a channel that receives a value when the watch has begun, and after each release of name until stop is
+	// called.
+	Watch(ctx context.Context, name string) (released <-chan struct{}, stop func(), err error)
 }
 
-// Registry is what an operator sees of a strategy, and does to it.
+// Registry is a Strategy's interface for operators.
 type Registry interface {
-	// List returns the names that are held, in order.
+	// List returns the holders of all names that are held, ordered by name.
 	List(ctx context.Context) ([]Holder, error)
-	// Show returns who has name; the Owner is "" if nobody has.
+	// Show returns the holder of name; its Owner is "" if the name is free.
 	Show(ctx context.Context, name string) (Holder, error)
-	// Break takes the name away from whoever has it, and returns whom. It moves the fence first: the Holder's Fence is
-	// larger than any granted so far, and smaller than any granted from now on.
+	// Break frees name and returns the former holder. It raises the fence first: the Fence that it returns is larger than
+	// that of every earlier grant and smaller than that of every later grant.
 	Break(ctx context.Context, name string) (Holder, error)
 }
 
-// Holder is who has a name.
+// Holder describes the holder of a name.
 type Holder struct {
 	Name  string
-	Owner string        // "" if nobody has it
-	Left  time.Duration // until it ends, unless renewed; 0 if it ends with the holder's session
+	Owner string        // "" if the name is free
+	Left  time.Duration // until the grant expires; 0 if it ends with the holder's session
 	Fence int64
 }
 
-// MaxName is how many bytes a name may have; ShedLock's table holds as many.
+// MaxName is the largest length of a name in bytes, which is that of ShedLock's table.
 const MaxName = 64
 
-// checkName refuses what some strategy would cut, fold or take for something else.
+// checkName refuses names that a server would truncate, case-fold, or read as part of its own syntax.
 func checkName(name string) error {
 	if name == "" || len(name) > MaxName {
 		return fmt.Errorf("%w: a name has 1 to %d bytes, not %d", ErrInvalid, MaxName, len(name))
 	}
-	odd := func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' }
-	if strings.ContainsFunc(name, odd) {
-		return fmt.Errorf("%w: the name %q has something other than printable ASCII, or a space or a brace", ErrInvalid, name)
+	invalid := func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' }
+	if strings.ContainsFunc(name, invalid) {
+		return fmt.Errorf("%w: the name %q must be printable ASCII without spaces and braces", ErrInvalid, name)
 	}
 	return nil
 }
 
-// unavailable is ErrUnavailable with its reason, the end of the caller's context included.
+// unavailable returns ErrUnavailable with err, and with the cause of the caller's context if that has ended.
 func unavailable(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w: %w", ErrUnavailable, cause, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}
+
+// sleep waits for d. It returns the context's error if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// detach returns a context with ctx's deadline that is not canceled with ctx.
+func detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	detached := context.WithoutCancel(ctx)
+	if end, bounded := ctx.Deadline(); bounded {
+		return context.WithDeadline(detached, end)
+	}
+	return detached, func() {}
 }

@@ -14,42 +14,42 @@ import (
 
 // Options of a Locker. The zero value is usable.
 type Options struct {
-	// Who tells an operator which process holds a name; the host's name and the process's id if empty. It identifies
-	// nobody: every acquisition has an owner of its own.
+	// Who names this process to operators, as the first part of each lease's owner. The default is the host's name and the
+	// process's id.
 	Who string
-	// Timeout bounds each command to the server; a second if 0. It should be well below the TTLs.
+	// Timeout bounds each request to the server. It should be well below the TTLs. The default is a second.
 	Timeout time.Duration
-	Log     *slog.Logger // none if nil
-	Metrics *Metrics     // none if nil
+	Log     *slog.Logger // optional
+	Metrics *Metrics     // optional
 }
 
-// Locker holds names by a strategy. Safe for concurrent use.
+// Locker acquires names by a strategy. It is safe for concurrent use.
 type Locker struct {
 	strategy Strategy
-	who      string
+	instance string
 	timeout  time.Duration
 	log      *slog.Logger
 	metrics  *Metrics
-	start    time.Time
+	started  time.Time
 
-	closing   chan struct{}
-	closeOnce sync.Once
-	leftovers leftovers
+	orphans orphans
 
-	mu     sync.Mutex
-	turns  map[string]*turn
-	warned map[string]time.Time // that a name can't be had, when
+	mu         sync.Mutex
+	waiters    map[string]*waiters
+	lastWarned map[string]time.Time // when "lock unavailable" was logged, by name
 }
 
-// New returns a Locker that holds names by strategy. Close ends it.
+// New returns a Locker that acquires names by strategy. It must be closed.
 func New(strategy Strategy, o Options) *Locker {
 	l := &Locker{
-		strategy: strategy, who: o.Who, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
-		start: time.Now(), closing: make(chan struct{}), turns: map[string]*turn{}, warned: map[string]time.Time{},
+		strategy: strategy, instance: o.Who, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
+		started: time.Now(), waiters: map[string]*waiters{}, lastWarned: map[string]time.Time{},
 	}
-	if l.who == "" {
+	l.orphans.timeout = l.timeout
+	l.orphans.ctx, l.orphans.cancel = context.WithCancel(context.Background())
+	if l.instance == "" {
 		host, _ := os.Hostname()
-		l.who = fmt.Sprintf("%.40s:%d", host, os.Getpid())
+		l.instance = fmt.Sprintf("%.40s:%d", host, os.Getpid())
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -60,33 +60,32 @@ func New(strategy Strategy, o Options) *Locker {
 	return l
 }
 
-// Close gives up what acquisitions and releases without an answer may have left on the server: it ends by itself. What
-// is held stays held until it is released or lost; acquiring goes on to work.
+// Close stops the background releases of unanswered requests; what they left on the server expires. Leases stay valid
+// until they are released or lost, and Acquire continues to work.
 func (l *Locker) Close() {
-	l.closeOnce.Do(func() { close(l.closing) })
-	l.leftovers.wait()
+	l.orphans.close()
 }
 
-// Acquire takes name, at once or within hold.Wait. A HeldError says who has it, ErrUnavailable that nobody can tell,
-// ErrInvalid that the name or the hold can't be; when ctx ended the wait, the error is also the cause of that.
-// Whatever the error, nothing stays behind on the server that would keep others waiting, unless it can't be reached
-// for the whole of the TTL.
+// Acquire acquires name, at once or within hold.Wait. It returns a HeldError if another owner has the name, ErrUnavailable
+// if the server does not answer, and ErrInvalid if the name or the hold is not valid. If ctx ended the wait, the error also
+// wraps ctx's cause. A failed Acquire leaves nothing on the server that would block other processes, unless the server
+// can't be reached until the TTL is over.
 //
-// The lease has ctx's values and does not end with it. The caller must release it.
+// The lease has ctx's values but does not end with ctx. The caller must release it.
 func (l *Locker) Acquire(ctx context.Context, name string, hold Hold) (*Lease, error) {
-	if err := hold.check(); err != nil {
+	if err := hold.validate(); err != nil {
 		return nil, err
 	}
 	return l.acquire(ctx, context.WithoutCancel(ctx), name, hold)
 }
 
-// Do runs work while it holds name. The context that work gets ends with ctx, and when the lease is lost: its cause is
-// then one of the errors that are ErrLost. Work should stop at once and write nothing more.
+// Do runs work while it holds name. The context of work ends with ctx, or when the lease is lost; its cause is then an
+// ErrLost, and work should stop at once and write nothing more.
 //
-// Do returns the errors of Acquire, or else that of work, with the reason if the lease was lost before work returned.
-// The name is released also when ctx has ended or work panics.
+// Do returns the errors of Acquire, or the error of work, joined with the ErrLost if the lease was lost before work
+// returned. It releases the name also if ctx has ended or work panics.
 func (l *Locker) Do(ctx context.Context, name string, hold Hold, work func(ctx context.Context) error) error {
-	if err := hold.check(); err != nil {
+	if err := hold.validate(); err != nil {
 		return err
 	}
 	return l.do(ctx, name, hold, func(ctx context.Context, _ *Lease) error { return work(ctx) })
@@ -98,7 +97,7 @@ func (l *Locker) do(ctx context.Context, name string, hold Hold, work func(conte
 		return err
 	}
 	defer func() {
-		// A release that got no answer does not undo the work, which was done while the lease could be trusted.
+		// ErrUnavailable is no error of Do: the work was done while the lease was valid.
 		if lost := lease.Release(ctx); errors.Is(lost, ErrLost) {
 			err = errors.Join(lost, err)
 		}
@@ -108,13 +107,13 @@ func (l *Locker) do(ctx context.Context, name string, hold Hold, work func(conte
 
 type leaseKey struct{}
 
-// FromContext returns the lease that the context of Do or Campaign is for, or nil: for its Fence and Beat.
+// FromContext returns the lease of a context of Do, Campaign or Bind, or nil.
 func FromContext(ctx context.Context) *Lease {
 	lease, _ := ctx.Value(leaseKey{}).(*Lease)
 	return lease
 }
 
-// acquire is Acquire without a look at the hold. The lease ends with parent.
+// acquire is Acquire for a hold that was validated. The lease ends with parent.
 func (l *Locker) acquire(ctx, parent context.Context, name string, hold Hold) (*Lease, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -125,18 +124,18 @@ func (l *Locker) acquire(ctx, parent context.Context, name string, hold Hold) (*
 	return l.try(ctx, parent, name, hold)
 }
 
-// try asks the strategy once.
+// try makes one attempt.
 func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Lease, error) {
-	owner := l.who + "/" + rand.Text()
+	owner := l.instance + "/" + rand.Text()
 	bounded, cancel := context.WithTimeout(ctx, min(l.timeout, hold.TTL))
 	defer cancel()
 	sent := time.Now()
 	grant, err := l.strategy.Acquire(bounded, name, owner, hold.TTL)
-	if err == nil && time.Since(sent) >= hold.TTL-margin(hold.TTL) {
-		err = fmt.Errorf("%w: the answer came too late", ErrUnavailable)
+	if err == nil && time.Since(sent) >= hold.TTL-safetyMargin(hold.TTL) {
+		err = fmt.Errorf("%w: the answer came after the lease had to end", ErrUnavailable)
 	}
-	// One that its own patience has cut short says nothing about the server.
-	cut := errors.Is(context.Cause(ctx), errWaited) && time.Since(sent) < min(l.timeout, hold.TTL)/2
+	// A request that was canceled by the end of hold.Wait says nothing about the server.
+	cut := errors.Is(context.Cause(ctx), errWaitTimeout) && time.Since(sent) < min(l.timeout, hold.TTL)/2
 	if err == nil || !cut {
 		l.metrics.attempt(err)
 	}
@@ -147,7 +146,7 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 		return newLease(parent, l, grant, name, owner, hold, sent), nil
 	}
 	if grant != nil {
-		l.leftovers.clean(l, grant, sent.Add(hold.TTL), false)
+		l.orphans.release(grant, sent.Add(hold.TTL), false)
 	}
 	if errors.Is(err, ErrUnavailable) && !cut {
 		l.warn(name, err)
@@ -159,25 +158,24 @@ func (l *Locker) try(ctx, parent context.Context, name string, hold Hold) (*Leas
 }
 
 const (
-	// warnEvery is how often it is said that a name can't be had: whoever waits asks again and again.
-	warnEvery = 10 * time.Second
-	// mostWarned bounds the names for which that is remembered.
-	mostWarned = 1000
+	// warnInterval limits the warnings about one name, because waiters repeat their attempts.
+	warnInterval = 10 * time.Second
+	maxWarned    = 1000 // names in lastWarned
 )
 
 func (l *Locker) warn(name string, err error) {
 	now := time.Now()
 	l.mu.Lock()
-	last, said := l.warned[name]
-	said = said && now.Sub(last) < warnEvery
-	if !said {
-		if len(l.warned) >= mostWarned {
-			clear(l.warned)
+	last, warned := l.lastWarned[name]
+	warned = warned && now.Sub(last) < warnInterval
+	if !warned {
+		if len(l.lastWarned) >= maxWarned {
+			clear(l.lastWarned)
 		}
-		l.warned[name] = now
+		l.lastWarned[name] = now
 	}
 	l.mu.Unlock()
-	if !said {
-		l.log.Warn("lock unavailable", "name", name, "error", err)
+	if !warned {
+		l.log.Warn("lock unavailable; the server did not answer", "name", name, "error", err)
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Memory is a Strategy for a single process, and for tests. Others see nothing of it.
+// Memory is a Strategy, a Watcher and an Admin for names within one process.
 type Memory struct {
 	mu       sync.Mutex
 	held     map[string]*memoryGrant
-	fence    int64 // the latest of any name
-	watching map[string]map[chan struct{}]bool
+	fence    int64 // the latest, of all names
+	watchers watchers
 }
 
-// NewMemory returns a Memory in which nothing is held.
+// NewMemory returns a Memory without held names.
 func NewMemory() *Memory {
-	return &Memory{held: map[string]*memoryGrant{}, watching: map[string]map[chan struct{}]bool{}}
+	return &Memory{held: map[string]*memoryGrant{}, watchers: watchers{}}
 }
 
 type memoryGrant struct {
@@ -45,7 +45,7 @@ func (m *Memory) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 	return g, nil
 }
 
-// holder is who has name, nil if nobody has.
+// holder returns the grant that holds name, nil if the name is free.
 func (m *Memory) holder(name string, now time.Time) *memoryGrant {
 	g := m.held[name]
 	if g == nil || g.end.After(now) {
@@ -64,35 +64,18 @@ func (m *Memory) nextFence(now time.Time) int64 {
 func (m *Memory) Watch(_ context.Context, name string) (<-chan struct{}, func(), error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	freed := make(chan struct{}, 1)
-	wake(freed)
-	if m.watching[name] == nil {
-		m.watching[name] = map[chan struct{}]bool{}
-	}
-	m.watching[name][freed] = true
-	return freed, func() {
+	released, _ := m.watchers.add(name)
+	notify(released) // the watch has begun
+	return released, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if delete(m.watching[name], freed); len(m.watching[name]) == 0 {
-			delete(m.watching, name)
-		}
+		m.watchers.remove(name, released)
 	}, nil
 }
 
-// free takes name from whoever has it.
-func (m *Memory) free(name string) {
+func (m *Memory) release(name string) {
 	delete(m.held, name)
-	for freed := range m.watching[name] {
-		wake(freed)
-	}
-}
-
-// wake leaves a value in freed, which has room for one.
-func wake(freed chan<- struct{}) {
-	select {
-	case freed <- struct{}{}:
-	default:
-	}
+	m.watchers.notifyAll(name)
 }
 
 // List implements Registry.
@@ -101,7 +84,7 @@ func (m *Memory) List(context.Context) ([]Holder, error) {
 	defer m.mu.Unlock()
 	var found []Holder
 	for name := range m.held {
-		if h := m.show(name); h.Owner != "" {
+		if h := m.lookup(name); h.Owner != "" {
 			found = append(found, h)
 		}
 	}
@@ -113,10 +96,10 @@ func (m *Memory) List(context.Context) ([]Holder, error) {
 func (m *Memory) Show(_ context.Context, name string) (Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.show(name), nil
+	return m.lookup(name), nil
 }
 
-func (m *Memory) show(name string) Holder {
+func (m *Memory) lookup(name string) Holder {
 	now := time.Now()
 	h := Holder{Name: name, Fence: m.fence}
 	if g := m.holder(name, now); g != nil {
@@ -129,9 +112,9 @@ func (m *Memory) show(name string) Holder {
 func (m *Memory) Break(_ context.Context, name string) (Holder, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	h := m.show(name)
+	h := m.lookup(name)
 	h.Fence = m.nextFence(time.Now())
-	m.free(name)
+	m.release(name)
 	return h, nil
 }
 
@@ -143,7 +126,7 @@ func (g *memoryGrant) Extend(_ context.Context, ttl time.Duration) error {
 	g.memory.mu.Lock()
 	defer g.memory.mu.Unlock()
 	now := time.Now()
-	if err := g.mine(now); err != nil {
+	if err := g.checkHeld(now); err != nil {
 		return err
 	}
 	g.end = now.Add(ttl)
@@ -155,18 +138,18 @@ func (g *memoryGrant) Release(_ context.Context, keep time.Duration) error {
 	g.memory.mu.Lock()
 	defer g.memory.mu.Unlock()
 	now := time.Now()
-	if err := g.mine(now); err != nil {
+	if err := g.checkHeld(now); err != nil {
 		return err
 	}
 	if keep > 0 {
 		g.end = now.Add(keep)
 		return nil
 	}
-	g.memory.free(g.name)
+	g.memory.release(g.name)
 	return nil
 }
 
-func (g *memoryGrant) mine(now time.Time) error {
+func (g *memoryGrant) checkHeld(now time.Time) error {
 	switch holder := g.memory.holder(g.name, now); holder {
 	case g:
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metrics counts what a Locker or a Gate does. Several may share one.
+// Metrics counts the operations of Lockers and Gates, which may share one.
 type Metrics struct {
 	attempts, acquired, held, unavailable, nearMisses prometheus.Counter
 
@@ -17,36 +17,36 @@ type Metrics struct {
 	slackLeft prometheus.Histogram
 }
 
-// nearMiss is the part of the TTL that must be left when a renewal is answered. Below it, something is too slow.
+// nearMiss is the fraction of the TTL below which a renewal counts as late.
 const nearMiss = 0.2
 
-// NewMetrics registers the metrics with r; nil keeps them to itself. Wrap r with prometheus.WrapRegistererWith to tell
-// several strategies apart.
+// NewMetrics registers the metrics with r, if r is not nil. To distinguish several strategies, wrap r with
+// prometheus.WrapRegistererWith.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "lock_" + name, Help: help})
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "firsttap_lock_" + name, Help: help})
 	}
 	m := &Metrics{
-		attempts:    counter("attempts_total", "Times a name was asked for."),
-		acquired:    counter("acquired_total", "Attempts that got the name."),
-		held:        counter("held_total", "Attempts that found somebody else in possession."),
-		unavailable: counter("unavailable_total", "Attempts that nobody answered."),
-		nearMisses:  counter("near_misses_total", "Renewals that came with less than a fifth of the TTL left."),
+		attempts:    counter("attempts_total", "Attempts to acquire a name."),
+		acquired:    counter("acquired_total", "Attempts that acquired the name."),
+		held:        counter("held_total", "Attempts that were refused because another owner held the name."),
+		unavailable: counter("unavailable_total", "Attempts that the server did not answer."),
+		nearMisses:  counter("near_misses_total", "Renewals that were answered with less than a fifth of the TTL left."),
 		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "lock_lost_total", Help: "Leases that ended without a release.",
+			Name: "firsttap_lock_lost_total", Help: "Leases that were lost before their release.",
 		}, []string{"reason"}),
-		holding: prometheus.NewGauge(prometheus.GaugeOpts{Name: "lock_leases", Help: "Leases not released yet."}),
+		holding: prometheus.NewGauge(prometheus.GaugeOpts{Name: "firsttap_lock_leases", Help: "Leases that are not released."}),
 		holdTime: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "lock_hold_seconds", Help: "From the acquisition to the release.",
+			Name: "firsttap_lock_hold_seconds", Help: "Time from the acquisition of a lease to its release.",
 			Buckets: prometheus.ExponentialBuckets(.001, 4, 12),
 		}),
 		slackLeft: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "lock_renewal_slack_ratio", Help: "What was left of the trusted time at a renewal, as a part of the TTL.",
+			Name: "firsttap_lock_renewal_slack_ratio", Help: "Time that a lease still had when its renewal was answered, as a fraction of the TTL.",
 			Buckets: prometheus.LinearBuckets(0, .1, 10),
 		}),
 	}
 	for _, reason := range reasons {
-		m.lost.WithLabelValues(reason.label) // a rate needs the zero before the first
+		m.lost.WithLabelValues(reason.label) // exports a zero, without which the first loss would not show in a rate
 	}
 	if r != nil {
 		r.MustRegister(m.attempts, m.acquired, m.held, m.unavailable, m.nearMisses, m.lost, m.holding, m.holdTime, m.slackLeft)
@@ -54,7 +54,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// reasons are the labels of the ways to lose a lease.
+// reasons are the values of the label "reason".
 var reasons = []struct {
 	err   error
 	label string

@@ -17,9 +17,9 @@ import (
 	"firsttap/lock"
 )
 
-// counted returns a Locker and what its metrics say: by name, with the reason where there is one. Of a histogram it is
-// how many were observed.
-func counted(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func() map[string]float64) {
+// newCountedLocker returns a Locker and a function that returns the values of its metrics, by name and reason. The value
+// of a histogram is the number of its observations.
+func newCountedLocker(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func() map[string]float64) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	o.Metrics = lock.NewMetrics(registry)
@@ -32,10 +32,10 @@ func counted(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func(
 		}
 		values := map[string]float64{}
 		for _, f := range families {
-			name := strings.TrimPrefix(f.GetName(), "lock_")
+			name := strings.TrimPrefix(f.GetName(), "firsttap_lock_")
 			for _, m := range f.GetMetric() {
 				for _, label := range m.GetLabel() {
-					name = strings.TrimPrefix(f.GetName(), "lock_") + " " + label.GetValue()
+					name = strings.TrimPrefix(f.GetName(), "firsttap_lock_") + " " + label.GetValue()
 				}
 				if v := m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount()); v != 0 {
 					values[name] = v
@@ -46,15 +46,15 @@ func counted(t *testing.T, s lock.Strategy, o lock.Options) (*lock.Locker, func(
 	}
 }
 
-func says(t *testing.T, what string, values, want map[string]float64) {
+func wantMetrics(t *testing.T, what string, values, want map[string]float64) {
 	t.Helper()
 	if !maps.Equal(values, want) {
 		t.Errorf("%s: the metrics say\n%v, want\n%v", what, values, want)
 	}
 }
 
-// slow is a Memory whose grants are extended late.
-type slow struct {
+// slowMemory is a Memory whose extensions are answered late.
+type slowMemory struct {
 	*lock.Memory
 	by time.Duration
 }
@@ -64,7 +64,7 @@ type slowGrant struct {
 	by time.Duration
 }
 
-func (s slow) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
+func (s slowMemory) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (lock.Grant, error) {
 	g, err := s.Memory.Acquire(ctx, name, owner, ttl)
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (s slow) Acquire(ctx context.Context, name, owner string, ttl time.Duration
 }
 
 func (g slowGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	err := g.Grant.Extend(ctx, ttl) // the server has done it, and its answer takes a while
+	err := g.Grant.Extend(ctx, ttl) // the server executes it, and answers late
 	select {
 	case <-time.After(g.by):
 		return err
@@ -84,7 +84,7 @@ func (g slowGrant) Extend(ctx context.Context, ttl time.Duration) error {
 
 func TestMetricsOfAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, values := counted(t, lock.NewMemory(), lock.Options{})
+		l, values := newCountedLocker(t, lock.NewMemory(), lock.Options{})
 		lease, err := l.Acquire(t.Context(), "a", lock.Renewed(3*time.Second, time.Hour))
 		if err != nil {
 			t.Fatal(err)
@@ -97,24 +97,24 @@ func TestMetricsOfAHold(t *testing.T) {
 		if _, err := l.Acquire(ended, "b", lock.Fixed(time.Second)); !errors.Is(err, lock.ErrUnavailable) {
 			t.Fatal(err)
 		}
-		<-time.After(1500 * time.Millisecond) // one renewal
-		says(t, "held", values(), map[string]float64{
+		<-time.After(1500 * time.Millisecond) // for one renewal
+		wantMetrics(t, "held", values(), map[string]float64{
 			"attempts_total": 3, "acquired_total": 1, "held_total": 1, "unavailable_total": 1, "leases": 1, "renewal_slack_ratio": 1,
 		})
 		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		says(t, "released", values(), map[string]float64{
+		wantMetrics(t, "released", values(), map[string]float64{
 			"attempts_total": 3, "acquired_total": 1, "held_total": 1, "unavailable_total": 1, "renewal_slack_ratio": 1, "hold_seconds": 1,
 		})
 	})
 }
 
-// A renewal that comes with less than a fifth of the TTL left is a near miss; one that comes too late is a loss, and an
-// operator hears of it.
+// A renewal that is answered with less than a fifth of the TTL left is a near miss. One that is answered too late is a
+// loss, which is logged.
 func TestMetricsOfRenewals(t *testing.T) {
 	const ttl, every = 3 * time.Second, time.Second
-	// Trusted for 2.7 s, and asked at 1 s at the latest: what is left is 1.7 s less what the answer takes.
+	// The lease is valid for 2.7 s and renewed after at most 1 s, so 1.7 s remain, less the time of the answer.
 	for by, want := range map[time.Duration]map[string]float64{
 		500 * time.Millisecond:  {"attempts_total": 1, "acquired_total": 1, "leases": 1, "renewal_slack_ratio": 1},
 		1400 * time.Millisecond: {"attempts_total": 1, "acquired_total": 1, "leases": 1, "renewal_slack_ratio": 1, "near_misses_total": 1},
@@ -123,16 +123,16 @@ func TestMetricsOfRenewals(t *testing.T) {
 		t.Run(by.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				s := slow{lock.NewMemory(), by}
-				l, values := counted(t, s, lock.Options{Timeout: 2 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
+				s := slowMemory{lock.NewMemory(), by}
+				l, values := newCountedLocker(t, s, lock.Options{Timeout: 2 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
 				lease, err := l.Acquire(t.Context(), "a", lock.Hold{TTL: ttl, Every: every, AtMost: time.Hour})
 				if err != nil {
 					t.Fatal(err)
 				}
 				<-time.After(2800 * time.Millisecond)
-				synctest.Wait() // until it is written what happened just then
-				says(t, "after a renewal", values(), want)
-				if told, lost := strings.Contains(log.String(), "lock lost"), lease.Context().Err() != nil; told != lost {
+				synctest.Wait() // until the loss is logged
+				wantMetrics(t, "after a renewal", values(), want)
+				if logged, lost := strings.Contains(log.String(), "lock lost"), lease.Context().Err() != nil; logged != lost {
 					t.Errorf("lost: %t, and the log says\n%s", lost, log.String())
 				}
 				_ = lease.Release(t.Context())
@@ -141,16 +141,16 @@ func TestMetricsOfRenewals(t *testing.T) {
 	}
 }
 
-// A crowd of one process costs a server no more than one who waits.
+// Concurrent waiters of one process cost the server as much as a single waiter.
 func TestOneOfACrowdAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := lock.NewMemory()
-		holder := lockerOn(t, s)
+		holder := newLocker(t, s)
 		lease, err := holder.Acquire(t.Context(), "a", lock.Fixed(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, values := counted(t, s, lock.Options{})
+		l, values := newCountedLocker(t, s, lock.Options{})
 		hold := lock.Fixed(time.Minute)
 		hold.Wait = 30 * time.Second
 		const crowd = 100
@@ -163,15 +163,15 @@ func TestOneOfACrowdAsks(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if got := values()["attempts_total"]; got != 2 { // before it watches, and when it does
-			t.Errorf("%v attempts by %d who wait", got, crowd)
+		if got := values()["attempts_total"]; got != 2 { // one before the watch, and one when it begins
+			t.Errorf("%v attempts by %d waiters", got, crowd)
 		}
 		if err := lease.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		waiting.Wait()
 		if got := values()["attempts_total"]; got > 2*crowd+2 {
-			t.Errorf("%v attempts until %d had the name", got, crowd)
+			t.Errorf("%v attempts until %d waiters acquired the name", got, crowd)
 		}
 	})
 }

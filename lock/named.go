@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Named is a Strategy by the server's own locks, GET_LOCK. Winning a name costs two statements, losing, extending and
-// releasing one each.
+// Named is a Strategy and an Admin that uses GET_LOCK. Acquiring a name costs two statements; a refusal, an extension and
+// a release cost one each.
 //
-// The server's names are shared by all its databases, cut and case-insensitive: a name's is the hash of the database's
-// and its own. A holder that was just granted a name is not told to those who lose yet: their HeldError has no Owner.
+// GET_LOCK's names are server-wide, limited in length and case-insensitive, so the lock's name is a hash of the database
+// and the name. For a moment after a name was acquired, refusals have a HeldError without an Owner.
 type Named struct{ sessions *Sessions }
 
-// Named returns the strategy that holds names by the sessions' GET_LOCK.
+// Named returns the strategy that holds names by GET_LOCK in these sessions.
 func (s *Sessions) Named() *Named { return &Named{sessions: s} }
 
-// serverName is the name of a lock on the server: of the name that follows, up to serverNameEnd.
+// lockName and lockNameEnd enclose the SQL of a name and form the SQL of its lock's name on the server.
 const (
-	serverName    = "CONCAT('firsttap:', LEFT(SHA2(CONCAT(DATABASE(), '/', "
-	serverNameEnd = "), 256), 48))"
+	lockName    = "CONCAT('firsttap:', LEFT(SHA2(CONCAT(DATABASE(), '/', "
+	lockNameEnd = "), 256), 48))"
 )
 
 const (
-	namedTake = "SELECT GET_LOCK(" + serverName + "?" + serverNameEnd + ", 0), CONNECTION_ID(), " +
+	namedLockSQL = "SELECT GET_LOCK(" + lockName + "?" + lockNameEnd + ", 0), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'named' AND name = ? " +
-		"AND session_id = IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ")), " + takesWrites
-	namedCheck = "SELECT COALESCE(IS_USED_LOCK(" + serverName + "?" + serverNameEnd + ") = CONNECTION_ID(), 0) AND " + takesWrites
-	namedFree  = "SELECT COALESCE(RELEASE_LOCK(" + serverName + "?" + serverNameEnd + "), 0)"
-	namedKept  = "SELECT s.name, IS_USED_LOCK(" + serverName + "s.name" + serverNameEnd + "), s.session_id, s.locked_by, s.fence " +
+		"AND session_id = IS_USED_LOCK(" + lockName + "?" + lockNameEnd + ")), " + isWritable
+	namedVerifySQL  = "SELECT COALESCE(IS_USED_LOCK(" + lockName + "?" + lockNameEnd + ") = CONNECTION_ID(), 0) AND " + isWritable
+	namedUnlockSQL  = "SELECT COALESCE(RELEASE_LOCK(" + lockName + "?" + lockNameEnd + "), 0)"
+	namedHoldersSQL = "SELECT s.name, IS_USED_LOCK(" + lockName + "s.name" + lockNameEnd + "), s.session_id, s.locked_by, s.fence " +
 		"FROM lock_sessions s WHERE s.strategy = 'named'"
 )
 
@@ -46,20 +46,20 @@ func (n *Named) Show(ctx context.Context, name string) (Holder, error) {
 	return n.sessions.show(ctx, n, name)
 }
 
-// Break implements Registry. It kills the holder's session, which the server allows its user and administrators.
+// Break implements Registry. It kills the holder's session, which requires the same database user or an administrator.
 func (n *Named) Break(ctx context.Context, name string) (Holder, error) {
 	return n.sessions.breakSession(ctx, n, name)
 }
 
-func (n *Named) strategy() string { return "named" }
-func (n *Named) pool() *sql.DB    { return n.sessions.named }
-func (n *Named) kept() string     { return namedKept }
+func (n *Named) strategy() string     { return "named" }
+func (n *Named) pool() *sql.DB        { return n.sessions.named }
+func (n *Named) holdersQuery() string { return namedHoldersSQL }
 
-func (n *Named) take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
+func (n *Named) tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
 	var got sql.NullInt64
 	var owner sql.NullString
 	var writes bool
-	if err := conn.QueryRowContext(ctx, namedTake, name, name, name).Scan(&got, &id, &owner, &writes); err != nil {
+	if err := conn.QueryRowContext(ctx, namedLockSQL, name, name, name).Scan(&got, &id, &owner, &writes); err != nil {
 		return 0, err
 	}
 	switch {
@@ -73,22 +73,22 @@ func (n *Named) take(ctx context.Context, conn *sql.Conn, name string) (id int64
 	return id, nil
 }
 
-func (n *Named) check(ctx context.Context, conn *sql.Conn, name string) error {
-	return mustAnswer(ctx, conn, namedCheck, name)
+func (n *Named) verify(ctx context.Context, conn *sql.Conn, name string) error {
+	return expectOne(ctx, conn, namedVerifySQL, name)
 }
 
-func (n *Named) free(ctx context.Context, conn *sql.Conn, name string) error {
-	return mustAnswer(ctx, conn, namedFree, name)
+func (n *Named) unlock(ctx context.Context, conn *sql.Conn, name string) error {
+	return expectOne(ctx, conn, namedUnlockSQL, name)
 }
 
-var errNotKept = errors.New("the session does not keep the name")
+var errNotHeld = errors.New("the session does not hold the name")
 
-// mustAnswer is an error unless the answer is 1.
-func mustAnswer(ctx context.Context, conn *sql.Conn, query string, args ...any) error {
+// expectOne returns an error unless the query's result is 1.
+func expectOne(ctx context.Context, conn *sql.Conn, query string, args ...any) error {
 	var yes int
 	err := conn.QueryRowContext(ctx, query, args...).Scan(&yes)
 	if err == nil && yes != 1 {
-		err = errNotKept
+		err = errNotHeld
 	}
 	return err
 }

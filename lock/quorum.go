@@ -11,17 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Quorum holds a name on most of several independent Redis servers: it goes on while a minority of them is away. The
-// algorithm is Redlock (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with two additions: a
-// fence that grows from holder to holder, whichever majority each of them had, and a server that comes back empty is
-// asked again by whoever holds.
+// Quorum holds a name on a majority of independent Redis servers, so that it works while a minority is unavailable. It is
+// a Strategy and an Admin. The algorithm is Redlock (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/)
+// with two additions: the fence grows from holder to holder, whatever majorities they had; and a holder acquires its name
+// again on a server that has lost its data.
 //
-// It takes clocks that run at about the same rate. A server that forgets a lease, in a restart without persistence, must
-// stay away for the longest TTL, or a majority can be had twice. It is a Strategy and a Registry.
+// The servers' clocks must run at about the same rate. A server that restarts without persistence must stay stopped for
+// the longest TTL, or two holders can have a majority.
 type Quorum struct{ nodes []*Redis }
 
-// NewQuorum returns a quorum of nodes: an odd number of at least three, no two of which are the same server or
-// replicas of each other, all with the same keys. The timeout of their clients is what one that is away costs at most.
+// NewQuorum returns a quorum of nodes: an odd number, at least three, with the same keys on different servers that do not
+// replicate each other. The timeout of a node's client bounds how long an unavailable server delays an operation.
 func NewQuorum(nodes ...*Redis) (*Quorum, error) {
 	if len(nodes) < 3 || len(nodes)%2 == 0 {
 		return nil, fmt.Errorf("%w: a quorum has 3, 5, 7, ... servers, not %d", ErrInvalid, len(nodes))
@@ -30,15 +30,15 @@ func NewQuorum(nodes ...*Redis) (*Quorum, error) {
 }
 
 const (
-	// splitTries is how often a vote that nobody won is held again, after a pause of up to splitPause: among many who
-	// ask at once one should get the name, as elsewhere.
+	// splitTries is how many times an acquisition votes if no candidate gets a majority, with pauses of up to splitPause,
+	// so that of many concurrent candidates one usually succeeds, as with other strategies.
 	splitTries = 5
 	splitPause = 20 * time.Millisecond
 )
 
-// raiseScript moves a fence up to at least the given one, if the owner, where one is given, still has the name. A fence
-// that is ahead of the server's clock lives until the clock is past it.
-var raiseScript = redis.NewScript(`
+// raiseFenceScript raises a fence to at least the given value. If an owner is given, it must still hold the name. A fence
+// that is ahead of the server's clock lives longer by that much.
+var raiseFenceScript = redis.NewScript(`
 if ARGV[2] ~= "" then
   local value = redis.call("GET", KEYS[1])
   if not value or string.sub(value, 1, #ARGV[2]) ~= ARGV[2] then return 0 end
@@ -51,83 +51,72 @@ if (tonumber(redis.call("GET", KEYS[2])) or 0) < fence then
 end
 return 1`)
 
-func (r *Redis) raise(ctx context.Context, name, mark string, fence int64) error {
-	return verdict(ctx, raiseScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		fenceLife, mark, fence))
+func (r *Redis) raiseFence(ctx context.Context, name, mark string, fence int64) error {
+	return scriptError(ctx, raiseFenceScript.Run(ctx, r.client, []string{r.keys.lockKey(name), r.keys.fenceKey(name)},
+		fenceTTLSeconds, mark, fence))
 }
 
-// Acquire implements Strategy. It costs two commands a server, one where it fails. A loser may hear of the winner, or of
-// another loser who has got in the way.
+// Acquire implements Strategy. It costs two commands per server, or one if it fails. The HeldError of a refusal may name
+// another candidate that failed too.
 func (q *Quorum) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	for try := 1; ; try++ {
-		g := &quorumGrant{quorum: q, name: name, owner: owner, empty: make([]atomic.Bool, len(q.nodes))}
-		if try > 1 { // votes of an earlier try, taken back late, are none of this one's
+		g := &quorumGrant{quorum: q, name: name, owner: owner, missing: make([]atomic.Bool, len(q.nodes))}
+		if try > 1 { // a late rollback of an earlier try must not remove this try's votes
 			g.owner = fmt.Sprintf("%s.%d", owner, try)
 		}
 		for _, node := range q.nodes {
 			g.grants = append(g.grants, &redisGrant{redis: node, name: name, owner: g.owner})
-			g.asked = append(g.asked, make(chan struct{}))
+			g.acquired = append(g.acquired, make(chan struct{}))
 		}
-		err := g.acquire(ctx, ttl)
+		err := g.vote(ctx, ttl)
 		if err == nil {
 			return g, nil
 		}
-		undone := g.undo(context.WithoutCancel(ctx))
+		rollbackErr := g.rollBack(context.WithoutCancel(ctx))
 		switch {
 		case !errors.Is(err, ErrHeld):
 			return g, err
-		case undone != nil:
-			return g, undone
-		case !errors.Is(err, errSplit) || try == splitTries || !pause(ctx, rand.N(splitPause)):
+		case rollbackErr != nil:
+			return g, rollbackErr
+		case !errors.Is(err, errSplit) || try == splitTries || sleep(ctx, rand.N(splitPause)) != nil:
 			return nil, err
 		}
 	}
 }
 
-// pause reports whether d has passed; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// errSplit says that nobody has the majority.
-var errSplit = fmt.Errorf("%w: the vote is split", ErrHeld)
+// errSplit means that no candidate has a majority.
+var errSplit = fmt.Errorf("%w: no candidate has a majority of the servers", ErrHeld)
 
 type quorumGrant struct {
-	quorum *Quorum
-	name   string
-	owner  string
-	fence  int64
-	grants []*redisGrant
-	asked  []chan struct{} // closed when a server's acquisition is over: it may be late, and must not come after a release
-	empty  []atomic.Bool   // the servers that had no trace of the name at the last renewal
+	quorum   *Quorum
+	name     string
+	owner    string
+	fence    int64
+	grants   []*redisGrant
+	acquired []chan struct{} // closed when a server's acquisition has returned, which its release has to wait for
+	missing  []atomic.Bool   // whether a server did not know the name at the last renewal
 }
 
-// acquire votes, and makes the fence known to a majority: the next majority has one of them in it.
-func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
-	granted, v := ask(ctx, len(g.grants), func(ctx context.Context, i int) (Grant, error) {
-		defer close(g.asked[i])
+// vote acquires the name on a majority, and then raises the fence on a majority. The next holder's majority shares a server
+// with that one, so its fence is larger.
+func (g *quorumGrant) vote(ctx context.Context, ttl time.Duration) error {
+	granted, v := askAll(ctx, len(g.grants), func(ctx context.Context, i int) (Grant, error) {
+		defer close(g.acquired[i])
 		return g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
 	}, votes.decided)
 	if v.yes < v.majority {
-		return v.refusal()
+		return v.heldError()
 	}
 	for i, err := range v.answers {
 		if err == nil {
 			g.fence = max(g.fence, granted[i].Fence())
 		}
 	}
-	raised := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
-		return g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)
+	raised := g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
+		return g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)
 	}, votes.decided)
 	if raised.yes < raised.majority {
 		return raised.unavailable(ctx)
@@ -138,22 +127,22 @@ func (g *quorumGrant) acquire(ctx context.Context, ttl time.Duration) error {
 // Fence implements Grant.
 func (g *quorumGrant) Fence() int64 { return g.fence }
 
-// Extend implements Grant. A server that came back empty gets the lease and its fence again, and its vote counts from the
-// next renewal.
+// Extend implements Grant. On a server that has lost its data, it acquires the name again; that server's vote counts from
+// the next renewal on.
 func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	v := g.quorum.ask(ctx, func(ctx context.Context, i int) error {
-		if g.empty[i].Load() {
+	v := g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
+		if g.missing[i].Load() {
 			return errors.Join(ErrExpired, g.heal(ctx, i, ttl))
 		}
 		err := g.grants[i].Extend(ctx, ttl)
-		g.empty[i].Store(errors.Is(err, ErrExpired))
+		g.missing[i].Store(errors.Is(err, ErrExpired))
 		return err
 	}, votes.decided)
 	switch {
 	case v.yes >= v.majority:
 		return nil
 	case v.no > len(g.grants)-v.majority:
-		return v.worst(ErrStolen, ErrExpired)
+		return v.firstOf(ErrStolen, ErrExpired)
 	}
 	return v.unavailable(ctx)
 }
@@ -161,27 +150,27 @@ func (g *quorumGrant) Extend(ctx context.Context, ttl time.Duration) error {
 func (g *quorumGrant) heal(ctx context.Context, i int, ttl time.Duration) error {
 	_, err := g.quorum.nodes[i].Acquire(ctx, g.name, g.owner, ttl)
 	if err == nil {
-		err = g.quorum.nodes[i].raise(ctx, g.name, marked(g.owner), g.fence)
+		err = g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)
 	}
-	g.empty[i].Store(err != nil)
+	g.missing[i].Store(err != nil)
 	return err
 }
 
-// Release implements Grant. It asks every server, and is done when that is decided: what a minority still has ends by
-// itself.
+// Release implements Grant. It asks every server and returns when a majority has decided. What remains on a minority
+// expires.
 func (g *quorumGrant) Release(ctx context.Context, keep time.Duration) error {
 	v := g.release(ctx, keep, votes.decided)
 	switch {
 	case v.yes >= v.majority:
 		return nil
 	case v.no > len(g.grants)-v.majority:
-		return v.worst(ErrStolen, ErrExpired)
+		return v.firstOf(ErrStolen, ErrExpired)
 	}
 	return v.unavailable(ctx)
 }
 
-// undo takes back the votes of an acquisition that failed; nil when a majority has answered.
-func (g *quorumGrant) undo(ctx context.Context) error {
+// rollBack releases the votes of a failed acquisition. It returns nil if a majority answered.
+func (g *quorumGrant) rollBack(ctx context.Context) error {
 	if v := g.release(ctx, 0, votes.answered); !v.answered() {
 		return v.unavailable(ctx)
 	}
@@ -189,9 +178,9 @@ func (g *quorumGrant) undo(ctx context.Context) error {
 }
 
 func (g *quorumGrant) release(ctx context.Context, keep time.Duration, enough func(votes) bool) votes {
-	return g.quorum.ask(ctx, func(ctx context.Context, i int) error {
+	return g.quorum.askAll(ctx, func(ctx context.Context, i int) error {
 		select {
-		case <-g.asked[i]:
+		case <-g.acquired[i]:
 			return g.grants[i].Release(ctx, keep)
 		case <-ctx.Done():
 			return unavailable(ctx, ctx.Err())

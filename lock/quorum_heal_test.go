@@ -11,21 +11,21 @@ import (
 	"firsttap/testkit"
 )
 
-// A server that came back empty learns of the lease again, so that another one may fail.
+// A server that has lost its data gets the lease again, so that another server may fail.
 func TestQuorumHeals(t *testing.T) {
 	e := newElectorate(t)
-	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", renewedOften())
+	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range e.servers { // one after another, each of them
-		e.unanimous(t, lease)
+	for i := range e.servers { // one after another
+		e.awaitAllVotes(t, lease)
 		e.servers[i].Kill()
 		e.servers[i].Start()
 		testkit.Eventually(t, fmt.Sprintf("server %d has the lease again", i), func() bool {
-			return e.votesFor(t, "a")[i] == lease.Owner()
+			return e.owners(t, "a")[i] == lease.Owner()
 		})
-		mustBe(t, "a rival", acquireErr(t, e.another(t), "a", "rival", time.Minute), ErrHeld)
+		wantErr(t, "a rival", acquireErr(t, e.newQuorum(t), "a", "rival", time.Minute), ErrHeld)
 	}
 	e.servers[0].Kill()
 	select {
@@ -33,66 +33,67 @@ func TestQuorumHeals(t *testing.T) {
 		t.Errorf("lost: %v", context.Cause(lease.Context()))
 	case <-time.After(200 * time.Millisecond):
 	}
-	mustBe(t, "release", lease.Release(t.Context()), nil)
-	g := becomesFree(t, e.another(t), "a")
+	wantErr(t, "release", lease.Release(t.Context()), nil)
+	g := acquireEventually(t, e.newQuorum(t), "a")
 	if g.Fence() <= lease.Fence() {
 		t.Errorf("fence %d after %d", g.Fence(), lease.Fence())
 	}
 }
 
-// One server does not answer, and another has no trace of the lease: nobody can tell, and nobody says that it is lost. The
-// empty one is healed.
+// If one server does not answer and another does not know the lease, an extension is unavailable and the lease is not
+// lost. The lease is restored on the second server.
 func TestQuorumHealsWithoutOne(t *testing.T) {
 	e := newElectorate(t)
-	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", renewedOften())
+	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.unanimous(t, lease)
+	e.awaitAllVotes(t, lease)
 	e.links[2].Refuse(true)
-	e.direct[1].FlushAll(t.Context())
+	e.clients[1].FlushAll(t.Context())
 	testkit.Eventually(t, "the empty server has the lease again", func() bool {
-		return e.votesFor(t, "a")[1] == lease.Owner() || lease.Context().Err() != nil
+		return e.owners(t, "a")[1] == lease.Owner() || lease.Context().Err() != nil
 	})
 	select {
 	case <-lease.Context().Done():
 		t.Errorf("lost: %v", context.Cause(lease.Context()))
 	case <-time.After(200 * time.Millisecond):
 	}
-	mustBe(t, "release", lease.Release(t.Context()), nil)
+	wantErr(t, "release", lease.Release(t.Context()), nil)
 }
 
-// A server whose clock is ahead makes the fence of a lease. Those that were empty and were healed know that fence too.
+// A server whose clock is ahead determines the fence of a lease. Servers on which the lease was restored know that fence
+// too.
 func TestQuorumHealsTheFence(t *testing.T) {
-	e := &electorate{}
+	e := &quorumFixture{}
 	e.add(t, servertest.StartRedisSkewed(t, 10*time.Second))
 	e.add(t, servertest.StartRedis(t))
 	e.add(t, servertest.StartRedis(t))
 	e.quorum = quorumOf(t, e.nodes...)
-	e.servers[2].Kill() // so that the server ahead votes
-	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", renewedOften())
+	e.servers[2].Kill() // so that the server with the fast clock votes
+	lease, err := newLocker(t, e.quorum).Acquire(t.Context(), "a", frequentlyRenewed())
 	if err != nil {
 		t.Fatal(err)
 	}
 	e.servers[2].Start()
 	for _, i := range []int{2, 1} {
 		if i == 1 {
-			e.direct[i].FlushAll(t.Context())
+			e.clients[i].FlushAll(t.Context())
 		}
 		testkit.Eventually(t, fmt.Sprintf("server %d has the lease again", i), func() bool {
-			return e.votesFor(t, "a")[i] == lease.Owner()
+			return e.owners(t, "a")[i] == lease.Owner()
 		})
 	}
-	mustBe(t, "release", lease.Release(t.Context()), nil)
+	wantErr(t, "release", lease.Release(t.Context()), nil)
 	e.servers[0].Kill()
-	if g := becomesFree(t, e.another(t), "a"); g.Fence() <= lease.Fence() {
+	if g := acquireEventually(t, e.newQuorum(t), "a"); g.Fence() <= lease.Fence() {
 		t.Errorf("fence %d after %d", g.Fence(), lease.Fence())
 	}
 }
 
-// Whichever two of the three are up, and whatever their clocks say, the fences grow.
+// Whichever two of three servers answer, and whatever their clocks say, the fences grow.
 func TestQuorumFencesGrow(t *testing.T) {
-	e := &electorate{}
+	e := &quorumFixture{}
 	for _, offset := range []time.Duration{0, 10 * time.Second, -10 * time.Second} {
 		server := servertest.StartRedis(t)
 		if offset != 0 {
@@ -114,7 +115,7 @@ func TestQuorumFencesGrow(t *testing.T) {
 			t.Errorf("without server %d: fence %d after %d", away, g.Fence(), last)
 		}
 		last = g.Fence()
-		mustBe(t, "release", g.Release(t.Context(), 0), nil)
+		wantErr(t, "release", g.Release(t.Context(), 0), nil)
 		e.links[away].Refuse(false)
 	}
 }

@@ -15,20 +15,20 @@ import (
 	"firsttap/testkit"
 )
 
-// electorate is three servers, each behind a link of its own.
-type electorate struct {
+// quorumFixture is a quorum of three servers, each behind a proxy.
+type quorumFixture struct {
 	servers []*servertest.Redis
 	links   []*servertest.Proxy
-	direct  []redis.UniversalClient
-	nodes   []*Redis // by way of the links
+	clients []redis.UniversalClient
+	nodes   []*Redis // through the proxies
 	quorum  *Quorum
 }
 
 const nodeTimeout = 500 * time.Millisecond
 
-func newElectorate(t *testing.T) *electorate {
+func newElectorate(t *testing.T) *quorumFixture {
 	t.Helper()
-	e := &electorate{}
+	e := &quorumFixture{}
 	for range 3 {
 		e.add(t, servertest.StartRedis(t))
 	}
@@ -36,11 +36,11 @@ func newElectorate(t *testing.T) *electorate {
 	return e
 }
 
-func (e *electorate) add(t *testing.T, server *servertest.Redis) {
+func (e *quorumFixture) add(t *testing.T, server *servertest.Redis) {
 	t.Helper()
 	link := servertest.StartProxy(t, server.Addr())
 	e.servers, e.links = append(e.servers, server), append(e.links, link)
-	e.direct = append(e.direct, client(t, server.URL()))
+	e.clients = append(e.clients, client(t, server.URL()))
 	e.nodes = append(e.nodes, NewRedis(client(t, link.URL(server.URL())), Tagged("lock")))
 }
 
@@ -63,31 +63,31 @@ func quorumOf(t *testing.T, nodes ...*Redis) *Quorum {
 	return q
 }
 
-// another is the quorum of another client, straight to the servers.
-func (e *electorate) another(t *testing.T) *Quorum {
+// newQuorum returns the quorum of another client, without the proxies.
+func (e *quorumFixture) newQuorum(t *testing.T) *Quorum {
 	t.Helper()
 	var nodes []*Redis
-	for _, direct := range e.direct {
+	for _, direct := range e.clients {
 		nodes = append(nodes, NewRedis(direct, Tagged("lock")))
 	}
 	return quorumOf(t, nodes...)
 }
 
-// votesFor is who has the vote of each server for name.
-func (e *electorate) votesFor(t *testing.T, name string) (owners [3]string) {
+// owners returns the owner of name on each server.
+func (e *quorumFixture) owners(t *testing.T, name string) (owners [3]string) {
 	t.Helper()
-	for i, direct := range e.direct {
-		h, _ := NewRedis(direct, Tagged("lock")).Show(t.Context(), name) // one that is away has voted for nobody
+	for i, direct := range e.clients {
+		h, _ := NewRedis(direct, Tagged("lock")).Show(t.Context(), name) // no owner if the server does not answer
 		owners[i] = h.Owner
 	}
 	return owners
 }
 
-// unanimous waits until every server has voted for the lease.
-func (e *electorate) unanimous(t *testing.T, lease *Lease) {
+// awaitAllVotes waits until the lease holds its name on every server.
+func (e *quorumFixture) awaitAllVotes(t *testing.T, lease *Lease) {
 	t.Helper()
 	mine := [3]string{lease.Owner(), lease.Owner(), lease.Owner()}
-	testkit.Eventually(t, "all have voted", func() bool { return e.votesFor(t, lease.Name()) == mine })
+	testkit.Eventually(t, "all have voted", func() bool { return e.owners(t, lease.Name()) == mine })
 }
 
 func newLocker(t *testing.T, s Strategy) *Locker {
@@ -97,20 +97,20 @@ func newLocker(t *testing.T, s Strategy) *Locker {
 	return l
 }
 
-func renewedOften() Hold {
+func frequentlyRenewed() Hold {
 	return Hold{TTL: time.Minute, Every: 20 * time.Millisecond, AtMost: time.Hour}
 }
 
-// whileAway is what holds while one of three servers can't be used, and after it can again.
-var whileAway = map[string]struct{ begin, end func(*electorate, int) }{
-	"killed":      {func(e *electorate, i int) { e.servers[i].Kill() }, func(e *electorate, i int) { e.servers[i].Start() }},
-	"frozen":      {func(e *electorate, i int) { e.servers[i].Freeze() }, func(e *electorate, i int) { e.servers[i].Thaw() }},
-	"partitioned": {func(e *electorate, i int) { e.links[i].Blackhole(true) }, func(e *electorate, i int) { e.links[i].Blackhole(false) }},
-	"flushed":     {func(e *electorate, i int) { e.direct[i].FlushAll(context.Background()) }, func(*electorate, int) {}},
+// quorumFaults make one of the servers unusable, and usable again.
+var quorumFaults = map[string]struct{ begin, end func(*quorumFixture, int) }{
+	"killed":      {func(e *quorumFixture, i int) { e.servers[i].Kill() }, func(e *quorumFixture, i int) { e.servers[i].Start() }},
+	"frozen":      {func(e *quorumFixture, i int) { e.servers[i].Freeze() }, func(e *quorumFixture, i int) { e.servers[i].Thaw() }},
+	"partitioned": {func(e *quorumFixture, i int) { e.links[i].Blackhole(true) }, func(e *quorumFixture, i int) { e.links[i].Blackhole(false) }},
+	"flushed":     {func(e *quorumFixture, i int) { e.clients[i].FlushAll(context.Background()) }, func(*quorumFixture, int) {}},
 }
 
 func TestQuorumGoesOnWithoutOne(t *testing.T) {
-	for what, fault := range whileAway {
+	for what, fault := range quorumFaults {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			e := newElectorate(t)
@@ -119,7 +119,7 @@ func TestQuorumGoesOnWithoutOne(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.unanimous(t, lease) // or the one that is flushed might be one of two
+			e.awaitAllVotes(t, lease) // otherwise the flushed server might be one of only two
 			fault.begin(e, 1)
 			began := time.Now()
 			during, err := l.Acquire(t.Context(), "during", hold)
@@ -127,9 +127,9 @@ func TestQuorumGoesOnWithoutOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(began); took >= nodeTimeout {
-				t.Errorf("an acquisition waited %s for the one that is away", took)
+				t.Errorf("an acquisition waited %s for the failed server", took)
 			}
-			mustBe(t, "a rival", acquireErr(t, e.quorum, "before", "rival", time.Minute), ErrHeld)
+			wantErr(t, "a rival", acquireErr(t, e.quorum, "before", "rival", time.Minute), ErrHeld)
 			select {
 			case <-lease.Context().Done():
 				t.Errorf("lost: %v", context.Cause(lease.Context()))
@@ -138,7 +138,7 @@ func TestQuorumGoesOnWithoutOne(t *testing.T) {
 			case <-time.After(1500 * time.Millisecond):
 			}
 			for _, lease := range []*Lease{lease, during} {
-				mustBe(t, "release", lease.Release(t.Context()), nil)
+				wantErr(t, "release", lease.Release(t.Context()), nil)
 				g, err := e.quorum.Acquire(t.Context(), lease.Name(), "rival", time.Minute)
 				if err != nil {
 					t.Fatalf("what was released: %v", err)
@@ -146,18 +146,18 @@ func TestQuorumGoesOnWithoutOne(t *testing.T) {
 				if g.Fence() <= lease.Fence() {
 					t.Errorf("fence %d after %d", g.Fence(), lease.Fence())
 				}
-				mustBe(t, "the rival's release", g.Release(t.Context(), 0), nil)
+				wantErr(t, "the rival's release", g.Release(t.Context(), 0), nil)
 			}
 			fault.end(e, 1)
 		})
 	}
 }
 
-// Nobody can tell, though some server says that it is held, or that it is not.
+// Without a majority the quorum is unavailable, whatever a single server answers.
 func TestQuorumWithoutTwoIsUnavailable(t *testing.T) {
-	for what, fault := range whileAway {
+	for what, fault := range quorumFaults {
 		if what == "flushed" {
-			continue // it answers, and nobody holds
+			continue // it answers, and no name is held
 		}
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -176,31 +176,31 @@ func TestQuorumWithoutTwoIsUnavailable(t *testing.T) {
 				}
 			}
 			<-lease.Context().Done()
-			mustBe(t, "why the lease ended", context.Cause(lease.Context()), ErrUnreachable)
+			wantErr(t, "why the lease ended", context.Cause(lease.Context()), ErrUnreachable)
 			for what, err := range map[string]error{
 				"Show":  func() error { _, err := e.quorum.Show(t.Context(), "held"); return err }(),
 				"List":  func() error { _, err := e.quorum.List(t.Context()); return err }(),
 				"Break": func() error { _, err := e.quorum.Break(t.Context(), "broken"); return err }(),
 			} {
-				mustBe(t, what, err, ErrUnavailable)
+				wantErr(t, what, err, ErrUnavailable)
 			}
 			fault.end(e, 0)
 			fault.end(e, 2)
-			mustBe(t, "release", lease.Release(t.Context()), ErrUnreachable)
-			for _, name := range []string{"held", "free"} { // nothing is left behind
-				becomesFree(t, e.quorum, name)
+			wantErr(t, "release", lease.Release(t.Context()), ErrUnreachable)
+			for _, name := range []string{"held", "free"} { // nothing is left on the servers
+				acquireEventually(t, e.quorum, name)
 			}
 		})
 	}
 }
 
-// Ten who ask once get in each other's way, and one of them gets in all the same.
+// Of ten concurrent candidates that split the votes, one usually succeeds.
 func TestQuorumElectsOneOfTen(t *testing.T) {
 	e := newElectorate(t)
 	const rounds, contenders = 20, 10
 	clients := make([]*Quorum, contenders)
 	for i := range clients {
-		clients[i] = e.another(t)
+		clients[i] = e.newQuorum(t)
 	}
 	won := 0
 	for round := range rounds {
@@ -218,26 +218,26 @@ func TestQuorumElectsOneOfTen(t *testing.T) {
 			}
 		})
 		if len(winners) > 1 {
-			t.Errorf("%d of %d got in", len(winners), contenders)
+			t.Errorf("%d of %d acquired the name", len(winners), contenders)
 		}
 		won += len(winners)
 	}
-	// All may be refused, but that is rare.
+	// All may be refused, but rarely.
 	if won < rounds*9/10 {
-		t.Errorf("somebody got in in %d rounds of %d", won, rounds)
+		t.Errorf("a candidate succeeded in %d of %d rounds", won, rounds)
 	}
 }
 
-// A vote that is taken back late must not be one that counts: the next try of the same contender needs votes of its own.
+// A late rollback of a candidate's first try must not remove a vote of its next try.
 func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 	e := newElectorate(t)
-	others := [2]*Redis{NewRedis(e.direct[0], Tagged("lock")), NewRedis(e.direct[1], Tagged("lock"))}
-	take(t, e.quorum, "warm", "up", time.Minute).Release(t.Context(), 0)
+	others := [2]*Redis{NewRedis(e.clients[0], Tagged("lock")), NewRedis(e.clients[1], Tagged("lock"))}
+	mustAcquire(t, e.quorum, "warm", "up", time.Minute).Release(t.Context(), 0)
 	for i := range 20 {
 		name := fmt.Sprint("a", i)
-		first, second := take(t, others[0], name, "x", time.Minute), take(t, others[1], name, "y", time.Minute)
-		// The vote is split: the third server's is taken back, late.
-		late := e.links[2].Hold(Tagged("lock").channel(name))
+		first, second := mustAcquire(t, others[0], name, "x", time.Minute), mustAcquire(t, others[1], name, "y", time.Minute)
+		// The vote is split, and the rollback on the third server is late.
+		late := e.links[2].Hold(Tagged("lock").releaseChannel(name))
 		type result struct {
 			g   Grant
 			err error
@@ -251,21 +251,21 @@ func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 		case <-late.Reached():
 		case r := <-got:
 			if r.err == nil {
-				t.Fatal("got in although two others have a vote each")
+				t.Fatal("acquired the name although two others have a vote each")
 			}
 			got <- r
 		}
-		mustBe(t, "release", first.Release(t.Context(), 0), nil)
+		wantErr(t, "release", first.Release(t.Context(), 0), nil)
 		r := <-got
 		late.Release()
-		mustBe(t, "release", second.Release(t.Context(), 0), nil)
+		wantErr(t, "release", second.Release(t.Context(), 0), nil)
 		if r.err != nil {
-			continue // refused: its own vote, not taken back yet, stood in its way
+			continue // refused because of its own vote, which is not rolled back yet
 		}
-		rivals, end := e.another(t), time.After(50*time.Millisecond) // for what is late to arrive
+		rivals, end := e.newQuorum(t), time.After(50*time.Millisecond) // until late requests have arrived
 		for asking := true; asking; {
 			if rival, err := rivals.Acquire(t.Context(), name, "rival", time.Minute); err == nil {
-				t.Fatalf("two have the name: fences %d and %d; the votes are %v", r.g.Fence(), rival.Fence(), e.votesFor(t, name))
+				t.Fatalf("two have the name: fences %d and %d; the votes are %v", r.g.Fence(), rival.Fence(), e.owners(t, name))
 			}
 			select {
 			case <-end:
@@ -276,29 +276,29 @@ func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 	}
 }
 
-// Who is refused leaves no vote behind on a server that was slow, where it would count against the next one.
+// A refused candidate leaves no vote on a slow server, where it would count against the next candidate.
 func TestQuorumLoserLeavesNoVote(t *testing.T) {
 	e := newElectorate(t)
-	take(t, e.quorum, "warm", "up", time.Minute).Release(t.Context(), 0)
+	mustAcquire(t, e.quorum, "warm", "up", time.Minute).Release(t.Context(), 0)
 	holder := [2]Grant{}
-	for i := range holder { // has the majority, but not the third server
-		holder[i] = take(t, NewRedis(e.direct[i], Tagged("lock")), "a", "holder", time.Minute)
+	for i := range holder { // on a majority, without the third server
+		holder[i] = mustAcquire(t, NewRedis(e.clients[i], Tagged("lock")), "a", "holder", time.Minute)
 	}
 	slow := e.links[2].Hold("loser")
-	mustBe(t, "the loser", acquireErr(t, e.quorum, "a", "loser", time.Minute), ErrHeld)
+	wantErr(t, "the loser", acquireErr(t, e.quorum, "a", "loser", time.Minute), ErrHeld)
 	<-slow.Reached()
 	slow.Release()
 	for i := range holder {
-		mustBe(t, "release", holder[i].Release(t.Context(), 0), nil)
+		wantErr(t, "release", holder[i].Release(t.Context(), 0), nil)
 	}
 	e.servers[0].Kill()
-	becomesFree(t, e.quorum, "a") // the two others are enough
+	acquireEventually(t, e.quorum, "a") // the two other servers are enough
 }
 
-// One that does not answer costs an operator's question its time, and nothing else.
+// A server that does not answer delays Show and List, and does not make them fail.
 func TestQuorumShowsWithoutOne(t *testing.T) {
 	e := newElectorate(t)
-	take(t, e.quorum, "a", "me", time.Minute)
+	mustAcquire(t, e.quorum, "a", "me", time.Minute)
 	e.servers[1].Freeze()
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout/5)

@@ -9,25 +9,25 @@ import (
 
 // votes are the answers of a quorum's servers.
 type votes struct {
-	answers          []error // by server; errPending where the decision did not wait for it
+	answers          []error // by server; errPending if the decision did not need the answer
 	yes, no, unknown int
 	majority         int
 }
 
-var errPending = errors.New("lock: not waited for")
+var errPending = errors.New("lock: not answered before the decision")
 
-// decided reports whether the servers that have not answered make no difference.
+// decided reports whether the missing answers can't change the result.
 func (v votes) decided() bool { return v.yes >= v.majority || v.no > len(v.answers)-v.majority }
 
-// answered reports whether a majority has answered, whatever it said.
+// answered reports whether a majority has answered, with yes or no.
 func (v votes) answered() bool { return v.yes+v.no >= v.majority }
 
-// all waits for every server, as long as its client does.
+// all makes askAll wait for every server.
 func (v votes) all() bool { return false }
 
-// ask asks every server at once, and returns when enough have answered or all have: a server that hangs does not hold the
-// others up. The values are those of the servers that said yes.
-func ask[T any](ctx context.Context, servers int, server func(ctx context.Context, i int) (T, error), enough func(votes) bool) ([]T, votes) {
+// askAll asks all servers concurrently. It returns when enough is true or all have answered, so that a server that hangs
+// does not delay the others. The values are those of the servers that answered yes.
+func askAll[T any](ctx context.Context, servers int, server func(ctx context.Context, i int) (T, error), enough func(votes) bool) ([]T, votes) {
 	values, v := make([]T, servers), votes{answers: make([]error, servers), majority: servers/2 + 1}
 	type answer struct {
 		i     int
@@ -72,28 +72,20 @@ func (v *votes) count(i int, err error) {
 	}
 }
 
-func (q *Quorum) ask(ctx context.Context, server func(ctx context.Context, i int) error, enough func(votes) bool) votes {
-	_, v := ask(ctx, len(q.nodes), func(ctx context.Context, i int) (struct{}, error) { return struct{}{}, server(ctx, i) }, enough)
+func (q *Quorum) askAll(ctx context.Context, server func(ctx context.Context, i int) error, enough func(votes) bool) votes {
+	_, v := askAll(ctx, len(q.nodes), func(ctx context.Context, i int) (struct{}, error) { return struct{}{}, server(ctx, i) }, enough)
 	return v
 }
 
-// detach returns a context with ctx's deadline that does not end with ctx: what is not waited for is sent all the same.
-func detach(ctx context.Context) (context.Context, context.CancelFunc) {
-	detached := context.WithoutCancel(ctx)
-	if end, bounded := ctx.Deadline(); bounded {
-		return context.WithDeadline(detached, end)
-	}
-	return detached, func() {}
-}
-
-// unavailable is ErrUnavailable with what each server said, which is not what they said together: one who says held or
-// lost does not make it so.
+// unavailable returns ErrUnavailable with the texts of the servers' answers. It does not wrap them, because a single
+// server's "held" or "lost" is not the quorum's answer.
 func (v votes) unavailable(ctx context.Context) error {
 	return unavailable(ctx, errors.New(errors.Join(v.answers...).Error()))
 }
 
-// refusal says why there was no majority: held, if enough have answered for one.
-func (v votes) refusal() error {
+// heldError returns why an acquisition has no majority: a HeldError or errSplit if enough servers have answered, otherwise
+// ErrUnavailable.
+func (v votes) heldError() error {
 	if v.unknown > len(v.answers)-v.majority {
 		return v.unavailable(context.Background())
 	}
@@ -115,8 +107,8 @@ func (v votes) refusal() error {
 	return most
 }
 
-// worst is the first of kinds that an answer is.
-func (v votes) worst(kinds ...error) error {
+// firstOf returns the first of kinds that occurs in the answers.
+func (v votes) firstOf(kinds ...error) error {
 	for _, kind := range kinds {
 		if slices.ContainsFunc(v.answers, func(err error) bool { return errors.Is(err, kind) }) {
 			return kind
@@ -127,14 +119,14 @@ func (v votes) worst(kinds ...error) error {
 
 // List implements Registry. It needs a majority.
 func (q *Quorum) List(ctx context.Context) ([]Holder, error) {
-	lists, v := ask(ctx, len(q.nodes), func(ctx context.Context, i int) ([]Holder, error) { return q.nodes[i].List(ctx) }, votes.all)
+	lists, v := askAll(ctx, len(q.nodes), func(ctx context.Context, i int) ([]Holder, error) { return q.nodes[i].List(ctx) }, votes.all)
 	if v.yes < v.majority {
 		return nil, v.unavailable(ctx)
 	}
 	return v.agreed(lists), nil
 }
 
-// agreed returns who is a holder on most servers, in order.
+// agreed returns the holders that a majority of the lists contains, ordered by name.
 func (v votes) agreed(lists [][]Holder) []Holder {
 	type possession struct{ name, owner string }
 	count := map[possession]int{}
@@ -150,24 +142,24 @@ func (v votes) agreed(lists [][]Holder) []Holder {
 
 // Show implements Registry. It needs a majority.
 func (q *Quorum) Show(ctx context.Context, name string) (Holder, error) {
-	return q.look(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Show(ctx, name) })
+	return q.inspect(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Show(ctx, name) })
 }
 
-// Break implements Registry. It needs a majority; where it fails, the name may be gone from a minority.
+// Break implements Registry. It needs a majority. If it fails, a minority may have freed the name.
 func (q *Quorum) Break(ctx context.Context, name string) (Holder, error) {
-	h, err := q.look(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Break(ctx, name) })
+	h, err := q.inspect(ctx, name, func(ctx context.Context, i int) (Holder, error) { return q.nodes[i].Break(ctx, name) })
 	if err != nil {
 		return h, err
 	}
-	v := q.ask(ctx, func(ctx context.Context, i int) error { return q.nodes[i].raise(ctx, name, "", h.Fence) }, votes.all)
+	v := q.askAll(ctx, func(ctx context.Context, i int) error { return q.nodes[i].raiseFence(ctx, name, "", h.Fence) }, votes.all)
 	if v.yes < v.majority {
 		return h, v.unavailable(ctx)
 	}
 	return h, nil
 }
 
-func (q *Quorum) look(ctx context.Context, name string, server func(ctx context.Context, i int) (Holder, error)) (Holder, error) {
-	seen, v := ask(ctx, len(q.nodes), server, votes.all)
+func (q *Quorum) inspect(ctx context.Context, name string, server func(ctx context.Context, i int) (Holder, error)) (Holder, error) {
+	seen, v := askAll(ctx, len(q.nodes), server, votes.all)
 	if v.yes < v.majority {
 		return Holder{}, v.unavailable(ctx)
 	}

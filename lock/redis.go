@@ -2,7 +2,6 @@ package lock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,57 +10,59 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis keeps leases as keys that end, on one server, or on whichever of a Sentinel's or a Cluster's servers has the key.
-// It is a Strategy, a Watcher and a Registry.
+// Redis keeps leases as keys with a TTL, on a single server, a Sentinel's master or a Cluster. It is a Strategy, a Watcher
+// and an Admin.
 //
-// Replication is asynchronous: a failover to a replica that had not heard of a lease gives the name away in the middle
-// of it, and so does a flush, or an eviction. The holder learns it at its next renewal. What must not happen twice even
-// then is for the fence to refuse.
+// A failover to a replica that had not received a lease frees the name in the middle of the lease, because replication is
+// asynchronous; so does a flush or an eviction. The holder learns of it at its next renewal. Where that could do harm,
+// check the fence on every write.
 type Redis struct {
-	client   redis.UniversalClient
-	keys     Keys
-	renewals renewals
-	watches  watches
+	client        redis.UniversalClient
+	keys          Keys
+	renewals      renewalBatcher
+	subscriptions subscriptions
 }
 
-// NewRedis returns leases on client, which must heed contexts (ContextTimeoutEnabled) and must not retry, as those of
-// [Dial].
+// NewRedis returns a strategy on client, which must obey contexts (ContextTimeoutEnabled) and must not retry.
 func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
-	return &Redis{client: client, keys: keys, renewals: renewals{client: client}, watches: watches{client: client}}
+	return &Redis{
+		client: client, keys: keys,
+		renewals: renewalBatcher{client: client}, subscriptions: subscriptions{client: client},
+	}
 }
 
-// Keys says which key a name has.
+// Keys is a naming scheme for the Redis keys of names.
 type Keys struct{ prefix, suffix string }
 
-// Tagged is prefix:{name}: what else is kept under the same hash tag is on the same server of a Cluster.
+// Tagged returns the scheme prefix:{name}. A Cluster keeps all keys with the same hash tag on the same server.
 func Tagged(prefix string) Keys { return Keys{prefix + ":{", "}"} }
 
-// ShedLock is the key of ShedLock's Redis providers, prefix:environment:name; theirs are "job-lock" and "default".
+// ShedLock returns the scheme of ShedLock's Redis providers, prefix:environment:name. Their defaults are "job-lock" and
+// "default".
 func ShedLock(prefix, environment string) Keys { return Keys{prefix + ":" + environment + ":", ""} }
 
-func (k Keys) lock(name string) string { return k.prefix + name + k.suffix }
+func (k Keys) lockKey(name string) string { return k.prefix + name + k.suffix }
 
-// fence is in the same slot as the lock: the tag of a key without one is all of it.
-func (k Keys) fence(name string) string {
+// fenceKey is in the same Cluster slot as the lock's key: the whole of a key without a hash tag counts as its tag.
+func (k Keys) fenceKey(name string) string {
 	if k.suffix == "" {
-		return "{" + k.lock(name) + "}:fence"
+		return "{" + k.lockKey(name) + "}:fence"
 	}
-	return k.lock(name) + ":fence"
+	return k.lockKey(name) + ":fence"
 }
 
-// channel is where a release is announced.
-func (k Keys) channel(name string) string { return k.lock(name) + ":freed" }
+// releaseChannel is the Pub/Sub channel on which releases are announced.
+func (k Keys) releaseChannel(name string) string { return k.lockKey(name) + ":freed" }
 
-// fenceLife is for how many seconds a server remembers a name's last fence. It is more than clocks are wrong by: a server
-// whose clock has gone back, and a replica that takes over with a clock that is behind, still know the fence that the
-// next has to be larger than. The key ends, since there may be any number of names; one that is ahead of the clock lives
-// for that much longer.
-const fenceLife = 24 * 60 * 60
+// fenceTTLSeconds is how long a server remembers a name's latest fence. It exceeds the likely error of a clock, so that a
+// server whose clock was set back, or a replica with a slow clock that takes over, still continues from that fence. The key
+// expires because the number of names is not bounded. If its fence is ahead of the clock, it lives longer by that much.
+const fenceTTLSeconds = 24 * 60 * 60
 
-// nextFence is the part of a script that moves the fence: to the server's clock in microseconds, and always past the last.
-// The clock is past everything before a flush, and close to the fences of other strategies; a double counts it exactly
-// until the year 2255. A server that has lost its data and whose clock is behind, too, gives a fence that is too small:
-// what remembers fences, as [Fences] does, refuses its writes until the clock has caught up.
+// nextFence is the part of a script that computes the next fence: the server's clock in microseconds, or the latest fence
+// plus one if that is larger. The clock is ahead of every fence before a flush, and comparable to the fences of other
+// strategies; Lua's numbers represent it exactly until the year 2255. If a server has lost its data and its clock is
+// behind, its fences are too small, and [Fences] rejects writes under them until the clock has caught up.
 const nextFence = `
 local fence = redis.call("INCR", KEYS[2])
 local t = redis.call("TIME")
@@ -70,9 +71,9 @@ local ahead = math.ceil(fence / 1000000) - t[1]
 redis.call("SET", KEYS[2], string.format("%.0f", fence), "EX", ahead + ARGV[1])
 `
 
-// A key's value is its owner, a space and the fence.
+// The value of a key is the owner, a space and the fence.
 var (
-	// A request that is repeated finds its own owner, and counts as the later one.
+	// A repeated request finds its own owner, and extends the lease.
 	acquireScript = redis.NewScript(`
 local value = redis.call("GET", KEYS[1])
 if value then
@@ -88,7 +89,7 @@ local value = redis.call("GET", KEYS[1])
 if not value then return 0 end
 if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 return redis.call("PEXPIRE", KEYS[1], ARGV[2])`)
-	// An announcement that is not allowed must not keep the name taken.
+	// pcall: if the user may not PUBLISH, the name is freed nevertheless.
 	freeScript = redis.NewScript(`
 local value = redis.call("GET", KEYS[1])
 if not value then return 0 end
@@ -104,16 +105,16 @@ redis.pcall("PUBLISH", ARGV[2], "")
 return {fence, left, value or ""}`)
 )
 
-// marked is how the value of owner's key begins.
-func marked(owner string) string { return owner + " " }
+// ownerPrefix is the beginning of a value that belongs to owner.
+func ownerPrefix(owner string) string { return owner + " " }
 
-// parse takes a key's value apart.
-func parse(value string) (owner string, fence int64) {
+// parseValue returns the parts of a key's value.
+func parseValue(value string) (owner string, fence int64) {
 	owner, number := value, ""
 	if i := strings.LastIndexByte(value, ' '); i >= 0 {
 		owner, number = value[:i], value[i+1:]
 	}
-	fence, _ = strconv.ParseInt(number, 10, 64) // what somebody else wrote has none
+	fence, _ = strconv.ParseInt(number, 10, 64) // 0 if another program wrote the value
 	return owner, fence
 }
 
@@ -124,14 +125,14 @@ type redisGrant struct {
 	fence int64
 }
 
-// Acquire implements Strategy, by one command, won or lost.
+// Acquire implements Strategy. It costs one command.
 func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	g := &redisGrant{redis: r, name: name, owner: owner}
-	answer, err := acquireScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		fenceLife, marked(owner), millis(ttl)).Result()
+	answer, err := acquireScript.Run(ctx, r.client, []string{r.keys.lockKey(name), r.keys.fenceKey(name)},
+		fenceTTLSeconds, ownerPrefix(owner), millis(ttl)).Result()
 	if err != nil {
 		return g, unavailable(ctx, err)
 	}
@@ -142,41 +143,41 @@ func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 	case []any:
 		if len(answer) == 2 {
 			value, _ := answer[0].(string)
-			holder, _ := parse(value)
-			return nil, &HeldError{Owner: holder, Left: left(answer[1])}
+			holder, _ := parseValue(value)
+			return nil, &HeldError{Owner: holder, Left: remainingOf(answer[1])}
 		}
 	}
-	return g, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
+	return g, fmt.Errorf("%w: unexpected reply %v", ErrUnavailable, answer)
 }
 
-// left is a PTTL's answer.
-func left(answer any) time.Duration {
+// remainingOf converts the reply of PTTL.
+func remainingOf(answer any) time.Duration {
 	ms, _ := answer.(int64)
 	return time.Duration(max(ms, 0)) * time.Millisecond
 }
 
-// millis is ttl in Redis' unit, no less than one.
+// millis returns ttl in milliseconds, at least one.
 func millis(ttl time.Duration) int64 { return max(ttl.Milliseconds(), 1) }
 
 // Fence implements Grant.
 func (g *redisGrant) Fence() int64 { return g.fence }
 
-// Extend implements Grant. Leases that are extended at the same time share a request.
+// Extend implements Grant. Concurrent extensions share requests.
 func (g *redisGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	return g.redis.renewals.extend(ctx, g.redis.keys.lock(g.name), marked(g.owner), millis(ttl))
+	return g.redis.renewals.extend(ctx, g.redis.keys.lockKey(g.name), ownerPrefix(g.owner), millis(ttl))
 }
 
-// Release implements Grant, by one command.
+// Release implements Grant. It costs one command.
 func (g *redisGrant) Release(ctx context.Context, keep time.Duration) error {
-	key := []string{g.redis.keys.lock(g.name)}
+	key := []string{g.redis.keys.lockKey(g.name)}
 	if keep > 0 {
-		return verdict(ctx, extendScript.Run(ctx, g.redis.client, key, marked(g.owner), millis(keep)))
+		return scriptError(ctx, extendScript.Run(ctx, g.redis.client, key, ownerPrefix(g.owner), millis(keep)))
 	}
-	return verdict(ctx, freeScript.Run(ctx, g.redis.client, key, marked(g.owner), g.redis.keys.channel(g.name)))
+	return scriptError(ctx, freeScript.Run(ctx, g.redis.client, key, ownerPrefix(g.owner), g.redis.keys.releaseChannel(g.name)))
 }
 
-// verdict reads the answer of a script that looks at the owner.
-func verdict(ctx context.Context, answer *redis.Cmd) error {
+// scriptError converts the reply of a script that checks the owner.
+func scriptError(ctx context.Context, answer *redis.Cmd) error {
 	n, err := answer.Int()
 	switch {
 	case err != nil:
@@ -187,37 +188,4 @@ func verdict(ctx context.Context, answer *redis.Cmd) error {
 		return ErrStolen
 	}
 	return nil
-}
-
-// Show implements Registry.
-func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
-	var value *redis.StringCmd
-	var left *redis.DurationCmd
-	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		value, left = p.Get(ctx, r.keys.lock(name)), p.PTTL(ctx, r.keys.lock(name))
-		return nil
-	})
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return Holder{}, unavailable(ctx, err)
-	}
-	h := Holder{Name: name, Left: max(left.Val(), 0)}
-	h.Owner, h.Fence = parse(value.Val())
-	return h, nil
-}
-
-// Break implements Registry.
-func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
-	answer, err := breakScript.Run(ctx, r.client, []string{r.keys.lock(name), r.keys.fence(name)},
-		fenceLife, r.keys.channel(name)).Slice()
-	if err != nil {
-		return Holder{}, unavailable(ctx, err)
-	}
-	if len(answer) != 3 {
-		return Holder{}, fmt.Errorf("%w: the server answered %v", ErrUnavailable, answer)
-	}
-	h := Holder{Name: name, Left: left(answer[1])}
-	h.Fence, _ = answer[0].(int64)
-	value, _ := answer[2].(string)
-	h.Owner, _ = parse(value)
-	return h, nil
 }

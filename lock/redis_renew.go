@@ -9,20 +9,19 @@ import (
 )
 
 const (
-	// mostRenewals is how many leases share a request.
-	mostRenewals = 500
-	// mostRequests may be under way at once: one that hangs does not hold the others up.
-	mostRequests = 4
+	maxRenewalsPerRequest = 500
+	// maxRenewalRequests are sent concurrently, so that one that hangs does not delay the others.
+	maxRenewalRequests = 4
 )
 
-// renewals sends extensions together: those that come while requests are under way share the next one. A thousand leases
-// that are due at once cost a few round trips, and a single one does not wait for company.
-type renewals struct {
+// renewalBatcher combines renewals: those that arrive while requests are in flight share the next request. A thousand
+// leases that are due at once cost a few round trips, and a single renewal is sent at once.
+type renewalBatcher struct {
 	client redis.UniversalClient
 
 	mu       sync.Mutex
 	waiting  []*renewal
-	requests int // under way
+	inFlight int // requests
 }
 
 type renewal struct {
@@ -30,16 +29,16 @@ type renewal struct {
 	key   string
 	owner string
 	ttl   int64
-	done  chan error // has room for the answer
+	done  chan error // buffered: the result may come after ctx has ended
 }
 
-// extend returns when the answer is there, or ctx ends.
-func (r *renewals) extend(ctx context.Context, key, owner string, ttl int64) error {
+// extend returns when the renewal was answered, or when ctx ends.
+func (r *renewalBatcher) extend(ctx context.Context, key, owner string, ttl int64) error {
 	mine := &renewal{ctx, key, owner, ttl, make(chan error, 1)}
 	r.mu.Lock()
 	r.waiting = append(r.waiting, mine)
-	if r.requests < mostRequests {
-		r.requests++
+	if r.inFlight < maxRenewalRequests {
+		r.inFlight++
 		go r.send()
 	}
 	r.mu.Unlock()
@@ -51,55 +50,55 @@ func (r *renewals) extend(ctx context.Context, key, owner string, ttl int64) err
 	}
 }
 
-// send makes requests until nobody waits.
-func (r *renewals) send() {
+// send sends requests until no renewal is waiting.
+func (r *renewalBatcher) send() {
 	for {
-		batch := r.take()
+		batch := r.nextBatch()
 		if len(batch) == 0 {
 			return
 		}
-		r.request(batch)
+		r.sendBatch(batch)
 	}
 }
 
-// take returns those who wait and still want an answer; nobody, and the request has ended.
-func (r *renewals) take() []*renewal {
+// nextBatch returns renewals whose contexts have not ended. If there are none, send has to return.
+func (r *renewalBatcher) nextBatch() []*renewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var batch []*renewal
-	for len(r.waiting) > 0 && len(batch) < mostRenewals {
+	for len(r.waiting) > 0 && len(batch) < maxRenewalsPerRequest {
 		if first := r.waiting[0]; first.ctx.Err() == nil {
 			batch = append(batch, first)
 		}
 		r.waiting = r.waiting[1:]
 	}
 	if len(batch) == 0 {
-		r.requests--
+		r.inFlight--
 		r.waiting = nil
 	}
 	return batch
 }
 
-func (r *renewals) request(batch []*renewal) {
-	ctx, cancel := patientest(batch)
+func (r *renewalBatcher) sendBatch(batch []*renewal) {
+	ctx, cancel := withLatestDeadline(batch)
 	defer cancel()
-	var unknown []*renewal // where the server does not know the script
+	var unknown []*renewal // the server did not know the script
 	for i, answer := range r.pipeline(ctx, batch, extendScript.EvalSha) {
 		if redis.HasErrorPrefix(answer.Err(), "NOSCRIPT") {
 			unknown = append(unknown, batch[i])
 		} else {
-			batch[i].done <- verdict(ctx, answer)
+			batch[i].done <- scriptError(ctx, answer)
 		}
 	}
 	for i, answer := range r.pipeline(ctx, unknown, extendScript.Eval) {
-		unknown[i].done <- verdict(ctx, answer)
+		unknown[i].done <- scriptError(ctx, answer)
 	}
 }
 
-func (r *renewals) pipeline(ctx context.Context, batch []*renewal,
+func (r *renewalBatcher) pipeline(ctx context.Context, batch []*renewal,
 	run func(ctx context.Context, c redis.Scripter, keys []string, args ...any) *redis.Cmd) []*redis.Cmd {
 	answers := make([]*redis.Cmd, len(batch))
-	// What went wrong is in each answer.
+	// Each answer has its own error.
 	_, _ = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, b := range batch {
 			answers[i] = run(ctx, p, []string{b.key}, b.owner, b.ttl)
@@ -109,8 +108,8 @@ func (r *renewals) pipeline(ctx context.Context, batch []*renewal,
 	return answers
 }
 
-// patientest returns a context that lasts as long as the last of the batch waits.
-func patientest(batch []*renewal) (context.Context, context.CancelFunc) {
+// withLatestDeadline returns a context with the latest deadline of the batch.
+func withLatestDeadline(batch []*renewal) (context.Context, context.CancelFunc) {
 	var latest time.Time
 	for _, b := range batch {
 		end, bounded := b.ctx.Deadline()

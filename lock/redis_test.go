@@ -16,7 +16,7 @@ import (
 	"firsttap/testkit"
 )
 
-// stat is a number of the server's INFO.
+// stat returns a number of the server's INFO.
 func stat(t *testing.T, direct redis.UniversalClient, section, name string) int {
 	t.Helper()
 	info, err := direct.InfoMap(t.Context(), section).Result()
@@ -36,13 +36,13 @@ func stat(t *testing.T, direct redis.UniversalClient, section, name string) int 
 	return 0
 }
 
-// reads is how often the server has read a request, this one not counted; a pipeline is one.
+// reads returns how many requests the server has read before this one. A pipeline is one request.
 func reads(t *testing.T, direct redis.UniversalClient) int {
 	t.Helper()
 	return stat(t, direct, "stats", "total_reads_processed")
 }
 
-// requests is how many requests f makes, each with how many commands.
+// requests returns how many requests and script calls f makes.
 func requests(t *testing.T, direct redis.UniversalClient, f func()) (requests, commands int) {
 	t.Helper()
 	calls := func() int {
@@ -50,23 +50,23 @@ func requests(t *testing.T, direct redis.UniversalClient, f func()) (requests, c
 	}
 	commands, requests = calls(), reads(t, direct)
 	f()
-	requests = reads(t, direct) - requests - 1 // the one that asked before
+	requests = reads(t, direct) - requests - 1 // without the first INFO
 	return requests, calls() - commands
 }
 
-// To win, to lose and to release a name is one command each.
+// An acquisition, a refusal and a release cost one command each.
 func TestRedisCommands(t *testing.T) {
 	server := servertest.StartRedis(t)
 	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
-	mustBe(t, "release", take(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
+	wantErr(t, "release", mustAcquire(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
 	var g Grant
 	for _, step := range []struct {
 		what string
 		do   func()
 	}{
-		{"acquire", func() { g = take(t, strategy, "a", "me", time.Minute) }},
-		{"lose", func() { mustBe(t, "lose", acquireErr(t, strategy, "a", "you", time.Minute), ErrHeld) }},
-		{"release", func() { mustBe(t, "release", g.Release(t.Context(), 0), nil) }},
+		{"acquire", func() { g = mustAcquire(t, strategy, "a", "me", time.Minute) }},
+		{"lose", func() { wantErr(t, "lose", acquireErr(t, strategy, "a", "you", time.Minute), ErrHeld) }},
+		{"release", func() { wantErr(t, "release", g.Release(t.Context(), 0), nil) }},
 	} {
 		if requests, commands := requests(t, direct, step.do); requests != 1 || commands != 1 {
 			t.Errorf("%s: %d requests, %d commands; want one", step.what, requests, commands)
@@ -74,13 +74,13 @@ func TestRedisCommands(t *testing.T) {
 	}
 }
 
-// Of a crowd in one process that waits for a name, one asks.
+// Of the waiters of one process, one asks.
 func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 	const crowd = 200
 	server := servertest.StartRedis(t)
 	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
-	mustBe(t, "release", take(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
-	take(t, strategy, "a", "me", time.Minute)
+	wantErr(t, "release", mustAcquire(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
+	mustAcquire(t, strategy, "a", "me", time.Minute)
 	l, hold := newLocker(t, strategy), Fixed(time.Minute)
 	hold.Wait = 300 * time.Millisecond
 	told := make([]error, crowd)
@@ -88,19 +88,19 @@ func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 		testkit.Together(crowd, func(i int) { _, told[i] = l.Acquire(t.Context(), "a", hold) })
 	})
 	if i := slices.IndexFunc(told, func(err error) bool { return !errors.Is(err, ErrHeld) }); i >= 0 {
-		t.Errorf("somebody was told %v, want %v: the server was there", told[i], ErrHeld)
+		t.Errorf("got %v, want %v: the server answered", told[i], ErrHeld)
 	}
 	if commands >= crowd/4 {
-		t.Errorf("%d who waited made %d commands", crowd, commands)
+		t.Errorf("%d waiters made %d commands", crowd, commands)
 	}
 }
 
-// A thousand leases are renewed by a few requests, also when the server has forgotten its scripts.
+// A thousand leases are renewed by a few requests, also after the server has lost its scripts.
 func TestRedisRenewsTogether(t *testing.T) {
 	const leases, rounds = 1000, 2
 	server := servertest.StartRedis(t)
 	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
-	mustBe(t, "extend", take(t, strategy, "warm", "up", time.Minute).Extend(t.Context(), time.Minute), nil)
+	wantErr(t, "extend", mustAcquire(t, strategy, "warm", "up", time.Minute).Extend(t.Context(), time.Minute), nil)
 	l, all := newLocker(t, strategy), make([]*Lease, leases)
 	for i := range all {
 		lease, err := l.Acquire(t.Context(), fmt.Sprint("lease", i), Renewed(3*time.Second, time.Hour))
@@ -135,21 +135,21 @@ func TestRedisRenewsTogether(t *testing.T) {
 			t.Fatalf("lost: %v", lease.Context().Err())
 		}
 	}
-	testkit.Together(leases, func(i int) { mustBe(t, "release", all[i].Release(t.Context()), nil) })
+	together(leases, func(i int) { wantErr(t, "release", all[i].Release(t.Context()), nil) })
 }
 
-// A server whose clock is an hour ahead is lost, and its replica, whose clock is right, takes over: the fences grow on,
-// however long ago the name was held.
+// A server whose clock is an hour ahead fails, and a replica with the right clock takes over. The fences grow, however
+// long ago the name was held.
 func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	ahead, replica := servertest.StartRedisSkewed(t, time.Hour), servertest.StartRedis(t)
 	keys := Tagged("lock")
 	first := NewRedis(client(t, ahead.URL()), keys)
-	g := take(t, first, "a", "me", time.Minute)
-	mustBe(t, "release", g.Release(t.Context(), 0), nil)
+	g := mustAcquire(t, first, "a", "me", time.Minute)
+	wantErr(t, "release", g.Release(t.Context(), 0), nil)
 	before, direct := client(t, ahead.URL()), client(t, replica.URL())
 	testkit.Eventually(t, "the fence is remembered for long, or is gone", func() bool {
-		left := before.TTL(t.Context(), keys.fence("a")).Val()
-		return left > fenceLife*time.Second/2 || left < 0
+		left := before.TTL(t.Context(), keys.fenceKey("a")).Val()
+		return left > fenceTTLSeconds*time.Second/2 || left < 0
 	})
 	host, port, err := net.SplitHostPort(ahead.Addr())
 	if err != nil {
@@ -171,14 +171,14 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	second := NewRedis(direct, keys)
 	last := g.Fence()
 	for range 3 {
-		g := take(t, second, "a", "you", time.Minute)
+		g := mustAcquire(t, second, "a", "you", time.Minute)
 		if g.Fence() <= last {
 			t.Errorf("fence %d after %d", g.Fence(), last)
 		}
 		last = g.Fence()
-		mustBe(t, "release", g.Release(t.Context(), 0), nil)
+		wantErr(t, "release", g.Release(t.Context(), 0), nil)
 	}
-	if left := direct.TTL(t.Context(), keys.fence("a")).Val(); left < fenceLife*time.Second || left > (fenceLife+7200)*time.Second {
-		t.Errorf("a fence that is an hour ahead is remembered for %s", left)
+	if left := direct.TTL(t.Context(), keys.fenceKey("a")).Val(); left < fenceTTLSeconds*time.Second || left > (fenceTTLSeconds+7200)*time.Second {
+		t.Errorf("the key of a fence that is an hour ahead expires in %s", left)
 	}
 }

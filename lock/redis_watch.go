@@ -7,67 +7,65 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// watches listens for releases, on one connection while anybody waits for one.
-type watches struct {
+// subscriptions listens for announced releases, on one connection that is open while somebody watches a name.
+type subscriptions struct {
 	client redis.UniversalClient
 
-	mu      sync.Mutex
-	waiting map[string]map[chan struct{}]bool // by channel
-	sub     *redis.PubSub                     // nil while nobody waits
-	ended   chan struct{}                     // closed when the one who listens to sub has gone
+	mu       sync.Mutex
+	watchers watchers      // by Redis channel
+	sub      *redis.PubSub // nil while nobody watches
+	ended    chan struct{} // closed when sub's listener has returned
 }
 
 // Watch implements Watcher.
 func (r *Redis) Watch(ctx context.Context, name string) (<-chan struct{}, func(), error) {
-	return r.watches.watch(ctx, r.keys.channel(name))
+	return r.subscriptions.watch(ctx, r.keys.releaseChannel(name))
 }
 
-func (w *watches) watch(ctx context.Context, channel string) (<-chan struct{}, func(), error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.sub == nil {
-		w.waiting = map[string]map[chan struct{}]bool{}
-		w.sub, w.ended = w.client.Subscribe(ctx), make(chan struct{})
-		go w.listen(w.sub.ChannelWithSubscriptions(), w.ended)
+func (s *subscriptions) watch(ctx context.Context, channel string) (<-chan struct{}, func(), error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sub == nil {
+		s.watchers = watchers{}
+		s.sub, s.ended = s.client.Subscribe(ctx), make(chan struct{})
+		go s.listen(s.sub.ChannelWithSubscriptions(), s.ended)
 	}
-	freed := make(chan struct{}, 1)
-	if w.waiting[channel] == nil {
-		w.waiting[channel] = map[chan struct{}]bool{}
-		// Should it fail, sub tries again by itself; freed has its value when it has got through.
-		_ = w.sub.Subscribe(ctx, channel)
+	released, first := s.watchers.add(channel)
+	if first {
+		// If this fails, sub retries by itself. The confirmed subscription puts the first value into released.
+		_ = s.sub.Subscribe(ctx, channel)
 	} else {
-		wake(freed)
+		notify(released)
 	}
-	w.waiting[channel][freed] = true
-	return freed, sync.OnceFunc(func() { w.stop(channel, freed) }), nil
+	return released, sync.OnceFunc(func() { s.stop(channel, released) }), nil
 }
 
-func (w *watches) stop(channel string, freed chan struct{}) {
-	if ended := w.forget(channel, freed); ended != nil {
+func (s *subscriptions) stop(channel string, released chan struct{}) {
+	if ended := s.remove(channel, released); ended != nil {
 		<-ended
 	}
 }
 
-// forget ends the connection with the last watch. Then it returns what tells that nobody listens any more.
-func (w *watches) forget(channel string, freed chan struct{}) <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if delete(w.waiting[channel], freed); len(w.waiting[channel]) > 0 {
+// remove closes the connection with the last watcher. It then returns a channel that is closed when the listener has
+// returned.
+func (s *subscriptions) remove(channel string, released chan struct{}) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch last := s.watchers.remove(channel, released); {
+	case !last:
+		return nil
+	case len(s.watchers) > 0:
+		_ = s.sub.Unsubscribe(context.Background(), channel) // messages that still arrive have no watcher
 		return nil
 	}
-	delete(w.waiting, channel)
-	if len(w.waiting) > 0 {
-		_ = w.sub.Unsubscribe(context.Background(), channel) // what still comes wakes nobody
-		return nil
-	}
-	_ = w.sub.Close()
-	w.sub = nil
-	return w.ended
+	_ = s.sub.Close()
+	s.sub = nil
+	return s.ended
 }
 
-// listen passes on what is heard, until the connection is closed. A subscription that is confirmed wakes too: the first
-// time, and after a broken connection, during which releases went unheard.
-func (w *watches) listen(messages <-chan any, ended chan<- struct{}) {
+// listen notifies the watchers until the connection is closed. A confirmed subscription notifies them too, because
+// releases went unheard before it: at the start, and while a connection was broken.
+func (s *subscriptions) listen(messages <-chan any, ended chan<- struct{}) {
 	defer close(ended)
 	for message := range messages {
 		var channel string
@@ -77,10 +75,8 @@ func (w *watches) listen(messages <-chan any, ended chan<- struct{}) {
 		case *redis.Subscription:
 			channel = m.Channel
 		}
-		w.mu.Lock()
-		for freed := range w.waiting[channel] {
-			wake(freed)
-		}
-		w.mu.Unlock()
+		s.mu.Lock()
+		s.watchers.notifyAll(channel)
+		s.mu.Unlock()
 	}
 }

@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// Rows is a Strategy by row locks: a transaction holds a name's row, which the others skip (SELECT ... FOR UPDATE SKIP
-// LOCKED). Winning, losing and releasing a name cost two statements each, extending one; losing to somebody who has just
-// won, some more.
+// Rows is a Strategy and an Admin that uses row locks: a transaction holds the lock on a name's row, which other sessions
+// skip (SELECT ... FOR UPDATE SKIP LOCKED). An acquisition, a refusal and a release cost two statements each, an extension
+// one; a refusal while another session is acquiring the name costs more.
 //
-// A transaction that is open keeps others from changing the tables lock_rows and lock_sessions by DDL. List, Show and
-// Break lock the row of a name whose holder has died, for a moment in which whoever tries to acquire it is told that it
-// is held.
+// While a name is held, DDL on the tables lock_rows and lock_sessions waits. List, Show and Break briefly lock the rows of
+// names whose holder has died; an attempt to acquire such a name in that moment is refused as held.
 type Rows struct{ sessions *Sessions }
 
-// Rows returns the strategy that holds names by the sessions' transactions.
+// Rows returns the strategy that holds names by transactions in these sessions.
 func (s *Sessions) Rows() *Rows { return &Rows{sessions: s} }
 
 const (
-	// rowsTake is whether the name has a row, which session asks, who has the name, 1 if it is the session's now, and
-	// whether the server takes writes.
-	rowsTake = "SELECT (SELECT COUNT(*) FROM lock_rows WHERE name = ?), CONNECTION_ID(), " +
+	// rowLockSQL selects whether the name has a row, the id of this session, the owner of the name, 1 if this session has
+	// locked the row, and whether the server accepts writes.
+	rowLockSQL = "SELECT (SELECT COUNT(*) FROM lock_rows WHERE name = ?), CONNECTION_ID(), " +
 		"(SELECT locked_by FROM lock_sessions WHERE strategy = 'rows' AND name = ? AND session_id IS NOT NULL), " +
-		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED), " + takesWrites
-	rowsFree = "UPDATE lock_sessions SET session_id = NULL WHERE strategy = 'rows' AND name = ? AND session_id = CONNECTION_ID()"
-	rowsKept = "SELECT s.name, IF(s.session_id IS NULL, NULL, " +
+		"(SELECT 1 FROM lock_rows WHERE name = ? FOR UPDATE SKIP LOCKED), " + isWritable
+	rowUnlockSQL  = "UPDATE lock_sessions SET session_id = NULL WHERE strategy = 'rows' AND name = ? AND session_id = CONNECTION_ID()"
+	rowHoldersSQL = "SELECT s.name, IF(s.session_id IS NULL, NULL, " +
 		"IF((SELECT 1 FROM lock_rows r WHERE r.name = s.name FOR UPDATE SKIP LOCKED) IS NULL, s.session_id, NULL)), " +
 		"s.session_id, s.locked_by, s.fence FROM lock_sessions s WHERE s.strategy = 'rows'"
 )
@@ -43,38 +42,38 @@ func (r *Rows) Show(ctx context.Context, name string) (Holder, error) {
 	return r.sessions.show(ctx, r, name)
 }
 
-// Break implements Registry. It kills the holder's session, which the server allows its user and administrators.
+// Break implements Registry. It kills the holder's session, which requires the same database user or an administrator.
 func (r *Rows) Break(ctx context.Context, name string) (Holder, error) {
 	return r.sessions.breakSession(ctx, r, name)
 }
 
-func (r *Rows) strategy() string { return "rows" }
-func (r *Rows) pool() *sql.DB    { return r.sessions.rows }
-func (r *Rows) kept() string     { return rowsKept }
+func (r *Rows) strategy() string     { return "rows" }
+func (r *Rows) pool() *sql.DB        { return r.sessions.rows }
+func (r *Rows) holdersQuery() string { return rowHoldersSQL }
 
 const (
-	// rowsTries and rowsPause are for a row that is locked, and nobody says by whom: someone has just taken it and is about
-	// to say so, or only looks whether it is locked.
+	// rowsTries and rowsPause apply to a locked row without a recorded owner: another session has just locked it and is
+	// about to record its owner, or it only checks whether the row is locked.
 	rowsTries = 4
 	rowsPause = 2 * time.Millisecond
 )
 
-// take asks at once for the row itself. A cheaper look at whether it is locked would have to lock it for a moment, and
-// of several that look at the same time none would get it.
-func (r *Rows) take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
+// tryLock tries to lock the row without checking first. A check would have to lock the row for a moment, and if several
+// sessions checked at the same time, none would get it.
+func (r *Rows) tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error) {
 	for try := 1; ; try++ {
-		found, err := r.try(ctx, conn, name)
+		found, err := r.lockRow(ctx, conn, name)
 		switch {
 		case err != nil:
 			return 0, err
 		case found.mine.Valid:
 			return found.id, nil
 		case found.rows == 0:
-			err = r.create(ctx, conn, name)
+			err = r.createRow(ctx, conn, name)
 		case found.owner.Valid || try == rowsTries:
 			return 0, &HeldError{Owner: found.owner.String}
 		default:
-			err = pauseFor(ctx, rowsPause)
+			err = sleep(ctx, rowsPause)
 		}
 		if err != nil {
 			return 0, err
@@ -82,30 +81,30 @@ func (r *Rows) take(ctx context.Context, conn *sql.Conn, name string) (id int64,
 	}
 }
 
-// taking is the answer to rowsTake.
-type taking struct {
+// rowLockResult is a result of rowLockSQL.
+type rowLockResult struct {
 	rows  int
 	id    int64
 	owner sql.NullString
 	mine  sql.NullInt64
 }
 
-func (r *Rows) try(ctx context.Context, conn *sql.Conn, name string) (found taking, err error) {
+func (r *Rows) lockRow(ctx context.Context, conn *sql.Conn, name string) (found rowLockResult, err error) {
 	var writes bool
-	err = conn.QueryRowContext(ctx, rowsTake, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine, &writes)
+	err = conn.QueryRowContext(ctx, rowLockSQL, name, name, name).Scan(&found.rows, &found.id, &found.owner, &found.mine, &writes)
 	if err == nil && !writes {
 		return found, errReadOnly
 	}
 	if err == nil && !found.mine.Valid {
-		// Sessions are not in autocommit mode: the SELECT has begun a transaction.
+		// The session is not in autocommit mode, so the SELECT began a transaction.
 		_, err = conn.ExecContext(ctx, "ROLLBACK")
 	}
 	return found, err
 }
 
-// create makes the name's row. An INSERT of one that is there would wait for whoever holds it, so those who find none
-// come one after another, by the lock of its row in lock_sessions, and look again.
-func (r *Rows) create(ctx context.Context, conn *sql.Conn, name string) error {
+// createRow creates the name's row. An INSERT of an existing row would wait for its holder, so createRow first locks the
+// name's row in lock_sessions, which serializes concurrent calls, and then checks again.
+func (r *Rows) createRow(ctx context.Context, conn *sql.Conn, name string) error {
 	_, err := conn.ExecContext(ctx, `INSERT INTO lock_sessions (strategy, name, fence) VALUES ('rows', ?, 0)
 ON DUPLICATE KEY UPDATE fence = fence`, name)
 	if err == nil {
@@ -118,24 +117,13 @@ WHERE NOT EXISTS (SELECT 1 FROM lock_rows WHERE name = ?)`, name, name)
 	return err
 }
 
-func pauseFor(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// verify does not look at the row: the transaction lasts as long as the session.
+func (r *Rows) verify(ctx context.Context, conn *sql.Conn, _ string) error {
+	return expectOne(ctx, conn, "SELECT "+isWritable)
 }
 
-// check needs no look at the row: the transaction is there as long as the session is.
-func (r *Rows) check(ctx context.Context, conn *sql.Conn, _ string) error {
-	return mustAnswer(ctx, conn, "SELECT "+takesWrites)
-}
-
-func (r *Rows) free(ctx context.Context, conn *sql.Conn, name string) error {
-	_, err := conn.ExecContext(ctx, rowsFree, name)
+func (r *Rows) unlock(ctx context.Context, conn *sql.Conn, name string) error {
+	_, err := conn.ExecContext(ctx, rowUnlockSQL, name)
 	if err == nil {
 		_, err = conn.ExecContext(ctx, "COMMIT")
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Dialect is the kind of a database.
+// Dialect is the SQL dialect of a database.
 type Dialect string
 
-// The dialects. MariaDB, 10.6 or later, speaks MySQL's.
+// The dialects. MySQL includes MariaDB 10.6 and later.
 const (
 	MySQL  Dialect = "mysql"
 	SQLite Dialect = "sqlite"
 )
 
-// Schema returns the statements that create the tables of this package, where they are missing: shedlock for [Table]
-// (ShedLock's own does as well), fences for [Fences], and on MySQL lock_sessions and lock_rows for [Sessions].
+// Schema returns the statements that create this package's tables if they do not exist: shedlock for [Table], which
+// ShedLock's own table can replace; fences for [Fences]; and on MySQL lock_sessions and lock_rows for [Sessions].
 //
-// Names are compared byte by byte. On a server, times are UTC whatever the session's time zone.
+// Names are compared byte by byte. On MySQL, times are in UTC in every session's time zone.
 func (d Dialect) Schema() []string {
 	if d == SQLite {
 		return []string{
@@ -44,11 +44,11 @@ func (d Dialect) Schema() []string {
 	}
 }
 
-// maxOwner is what locked_by holds.
+// maxOwner is the size of the column locked_by.
 const maxOwner = 255
 
-// checkRow refuses what a column would cut or fold: then two names would be one, and an owner not know its own row.
-func checkRow(name, owner string) error {
+// checkNameAndOwner refuses what the columns would truncate or fold, which would make two names equal.
+func checkNameAndOwner(name, owner string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -58,22 +58,22 @@ func checkRow(name, owner string) error {
 	return nil
 }
 
-// database is what a *sql.DB, a *sql.Conn and a *sql.Tx have in common.
-type database interface {
+// querier is a *sql.DB, a *sql.Conn or a *sql.Tx.
+type querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// number runs a statement that writes at most one row, and returns what it computes for that: never 0, which says that
-// nothing was written, because there is no such row or, for an INSERT, because there is one.
+// execNumber runs a statement that writes at most one row, and returns a number that the statement computes for that row,
+// which must not be 0. It returns 0 if nothing was written: no row matched or, for an INSERT, the row exists.
 //
-// On MySQL the statement hands it over by LAST_INSERT_ID(expression), which the server sends with its answer; that also
-// tells a row that was written as it was before from none, as the count of affected rows does not. On SQLite it has a
+// On MySQL the statement returns the number by LAST_INSERT_ID(expression), which is a part of the server's reply. Unlike
+// the count of affected rows, it also distinguishes an unchanged row from a missing one. On SQLite the statement uses
 // RETURNING.
-func (d Dialect) number(ctx context.Context, db database, query string, args ...any) (int64, error) {
+func (d Dialect) execNumber(ctx context.Context, db querier, query string, args ...any) (int64, error) {
 	if d == SQLite {
-		return returned(ctx, db, query, args...)
+		return queryNumber(ctx, db, query, args...)
 	}
 	result, err := db.ExecContext(ctx, query, args...)
 	if isMySQL(err, duplicateKey) {
@@ -85,8 +85,8 @@ func (d Dialect) number(ctx context.Context, db database, query string, args ...
 	return result.LastInsertId()
 }
 
-// returned reads to the end of the rows: only then is the statement committed, or not.
-func returned(ctx context.Context, db database, query string, args ...any) (n int64, err error) {
+// queryNumber reads all rows, because SQLite commits the statement only then.
+func queryNumber(ctx context.Context, db querier, query string, args ...any) (n int64, err error) {
 	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return 0, err
@@ -105,7 +105,7 @@ const (
 	noSuchThread = 1094
 )
 
-// isMySQL reports whether err is the server's error of that number.
+// isMySQL reports whether err is a MySQL error with that number.
 func isMySQL(err error, number uint16) bool {
 	var refused *mysql.MySQLError
 	return errors.As(err, &refused) && refused.Number == number

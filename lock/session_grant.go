@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// sessionGrant is a name that a session keeps. A session ends with its connection, and the driver closes a connection
-// whose statement was given up: an Extend without an answer is the end of the grant.
+// sessionGrant is a name that a session holds. A session ends with its connection, and the driver closes a connection if a
+// statement is canceled, so an Extend without an answer ends the grant.
 type sessionGrant struct {
 	sessions *Sessions
-	keeper   keeper
+	lock     sessionLock
 	name     string
 	owner    string
 	id       int64 // of the session
 	fence    int64
 
-	mu      sync.Mutex // for the timer and Close, besides the one goroutine that uses the grant
-	conn    *sql.Conn  // nil once the session does not keep the name for the grant any more
-	freed   bool       // a release was confirmed
-	keeping bool       // released, but for the time that it is kept
-	end     time.Time
-	timer   *time.Timer
+	mu        sync.Mutex // the timer and Close run concurrently with the holder
+	conn      *sql.Conn  // nil once the grant has ended
+	unlocked  bool       // the server confirmed a release
+	lingering bool       // released, and kept until end
+	end       time.Time
+	timer     *time.Timer
 }
 
-// begin makes the grant end at that time, whatever becomes of its holder; false if the sessions are closed. The server
-// alone would end a session later, if the TTL of the sessions is longer or another's clock slower.
-func (g *sessionGrant) begin(end time.Time) bool {
+// activate sets the time at which the grant ends, even if its holder does nothing. The server alone would end the session
+// only after the sessions' TTL. It reports false if the sessions are closed.
+func (g *sessionGrant) activate(end time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.end = end
-	g.timer = time.AfterFunc(time.Until(end), g.tick)
+	g.timer = time.AfterFunc(time.Until(end), g.onTimer)
 	s := g.sessions
 	s.mu.Lock()
 	open := s.grants != nil
@@ -49,127 +49,128 @@ func (g *sessionGrant) begin(end time.Time) bool {
 // Fence implements Grant.
 func (g *sessionGrant) Fence() int64 { return g.fence }
 
-// Extend implements Grant. There is no ErrUnavailable after something was sent: a session that did not answer has been
-// given up, and the name is lost.
+// Extend implements Grant. Once something was sent, it does not return ErrUnavailable: a session that does not answer is
+// closed, and the name is lost.
 func (g *sessionGrant) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl > g.sessions.ttl {
 		return fmt.Errorf("%w: the sessions end after %s, before %s", ErrInvalid, g.sessions.ttl, ttl)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.keeping {
+	if g.lingering {
 		return ErrExpired
 	}
-	if err := g.check(ctx); err != nil {
+	if err := g.verify(ctx); err != nil {
 		return err
 	}
-	g.extend(ttl)
+	g.setEnd(ttl)
 	return nil
 }
 
-// check is ErrLost unless the session keeps the name; ErrUnavailable if ctx ended before anything was sent.
-func (g *sessionGrant) check(ctx context.Context) error {
+// verify returns ErrLost if the session does not hold the name, and ErrUnavailable if ctx ended before anything was sent.
+func (g *sessionGrant) verify(ctx context.Context) error {
 	if g.conn == nil {
 		return ErrExpired
 	}
 	if err := ctx.Err(); err != nil {
 		return unavailable(ctx, err)
 	}
-	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
+	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
-	if err := g.keeper.check(bounded, g.conn, g.name); err != nil {
+	if err := g.lock.verify(bounded, g.conn, g.name); err != nil {
 		g.hangUp()
-		return fmt.Errorf("%w: the session is gone: %w", ErrExpired, err)
+		return fmt.Errorf("%w: the session has ended: %w", ErrExpired, err)
 	}
 	return nil
 }
 
-func (g *sessionGrant) extend(d time.Duration) {
+func (g *sessionGrant) setEnd(d time.Duration) {
 	g.end = time.Now().Add(d)
-	g.arm()
+	g.resetTimer()
 }
 
-// arm sets the timer for the end, or, for a name that is kept longer than the server waits for a word, for the next one.
-func (g *sessionGrant) arm() {
+// resetTimer sets the timer to the end or, for a name that is kept after its release, to the next check that keeps the
+// session alive.
+func (g *sessionGrant) resetTimer() {
 	d := time.Until(g.end)
-	if g.keeping {
+	if g.lingering {
 		d = min(d, g.sessions.ttl/3)
 	}
 	g.timer.Reset(d)
 }
 
-func (g *sessionGrant) tick() {
+func (g *sessionGrant) onTimer() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case g.conn == nil:
 	case !time.Now().Before(g.end):
 		g.hangUp()
-	case g.keeping && g.check(context.Background()) != nil:
+	case g.lingering && g.verify(context.Background()) != nil:
 	default:
-		g.arm()
+		g.resetTimer()
 	}
 }
 
-// Release implements Grant. What is kept ends earlier if the process does.
+// Release implements Grant. A name that is kept ends earlier if the process ends.
 //
-// A session that did not answer is hung up on, which frees the name as soon as the server sees it; the next Release makes
-// sure of that, by ending the session from another connection if it is still there.
+// If the session does not answer, its connection is closed, which frees the name when the server notices. The next Release
+// ends the session from another connection if it still exists.
 func (g *sessionGrant) Release(ctx context.Context, keep time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.freed:
+	case g.unlocked:
 		return ErrExpired
 	case g.conn == nil:
-		return g.evict(ctx)
+		return g.killSession(ctx)
 	case keep > 0:
-		if err := g.check(ctx); err != nil {
+		if err := g.verify(ctx); err != nil {
 			return err
 		}
-		g.keeping = true
-		g.extend(keep)
+		g.lingering = true
+		g.setEnd(keep)
 		return nil
 	}
-	return g.free(ctx)
+	return g.unlock(ctx)
 }
 
-func (g *sessionGrant) free(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
+func (g *sessionGrant) unlock(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
-	if err := g.keeper.free(bounded, g.conn, g.name); err != nil {
+	if err := g.lock.unlock(bounded, g.conn, g.name); err != nil {
 		g.hangUp()
 		return unavailable(ctx, err)
 	}
 	conn := g.conn
-	g.forget()
-	g.freed = true
-	_ = conn.Close() // back to the pool, which fails for no reason
+	g.detach()
+	g.unlocked = true
+	_ = conn.Close() // returns it to the pool
 	return nil
 }
 
-// evict ends a session that the server may not have seen end. The number alone does not tell whose a session is: a
-// server that was started again counts from the beginning.
-func (g *sessionGrant) evict(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
+// killSession ends a session that may still exist on the server. It checks the owner too, because a restarted server
+// assigns the same session ids again.
+func (g *sessionGrant) killSession(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
-	row, err := g.sessions.one(bounded, g.keeper, g.name)
+	row, err := g.sessions.find(bounded, g.lock, g.name)
 	switch {
 	case err != nil:
 		return unavailable(ctx, err)
-	case !row.by.Valid:
+	case !row.heldBy.Valid:
 		return ErrExpired
-	case row.by.Int64 != g.id || row.whose() != g.owner:
+	case row.heldBy.Int64 != g.id || row.currentOwner() != g.owner:
 		return ErrStolen
 	}
-	if err := g.sessions.kill(bounded, g.keeper, row); err != nil {
+	if err := g.sessions.kill(bounded, g.lock, row); err != nil {
 		return unavailable(ctx, err)
 	}
-	g.freed = true
+	g.unlocked = true
 	return nil
 }
 
-// close ends the grant, with all that its Sessions have.
+// close ends the grant when its Sessions are closed.
 func (g *sessionGrant) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,11 +181,11 @@ func (g *sessionGrant) close() {
 
 func (g *sessionGrant) hangUp() {
 	hangUp(g.conn)
-	g.forget()
+	g.detach()
 }
 
-// forget gives up the connection, which was hung up on or is about to go back to the pool.
-func (g *sessionGrant) forget() {
+// detach removes the connection, which was closed or is about to be returned to the pool.
+func (g *sessionGrant) detach() {
 	g.conn = nil
 	g.timer.Stop()
 	g.sessions.mu.Lock()

@@ -14,19 +14,20 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Sessions are connections to a MySQL or MariaDB server whose sessions hold names, by [Named] or [Rows]: the server frees
-// a name when it sees its session end. It ends a session that it has heard nothing of for the TTL (its wait_timeout), so a
-// holder that was cut off loses its names by itself; a holder whose process dies, at once.
+// Sessions are connections to a MySQL or MariaDB server whose sessions hold names, by [Named] or [Rows]. The server frees a
+// name when its session ends: at once if the holder's process dies, and after the TTL (the session's wait_timeout) if the
+// holder is cut off from the server.
 //
-// A server that becomes read-only, as one does that is a replica from then on, holds no names: Acquire fails there, and
-// Extend finds them lost.
+// A server that becomes read-only, for example because it was demoted to a replica, holds no names: Acquire fails there,
+// and Extend returns ErrLost.
 //
-// Not for servers behind a proxy that shares sessions between connections, nor for Galera, where each node has its own.
+// Sessions do not work through a proxy that shares sessions between connections, or with Galera, whose nodes have separate
+// sessions.
 //
-// Safe for concurrent use.
+// They are safe for concurrent use.
 type Sessions struct {
 	ttl    time.Duration
-	shared *sql.DB // for what needs no session of its own; nobody who has one of these connections waits for another
+	shared *sql.DB // for statements that need no session of their own; never two connections at a time
 	named  *sql.DB
 	rows   *sql.DB
 
@@ -35,42 +36,41 @@ type Sessions struct {
 }
 
 const (
-	// sessionPatience bounds each conversation with the server, also when the caller's context does not.
-	sessionPatience = 2 * time.Second
-	sharedConns     = 4
-	// sharedAge is how long what is listed may be that of a server that was demoted and keeps its connections.
+	// sessionTimeout bounds each exchange with the server, even if the caller's context has no deadline.
+	sessionTimeout = 2 * time.Second
+	sharedConns    = 4
+	// sharedAge is the maximum age of a shared connection: a demoted server that keeps its connections open is asked no longer.
 	sharedAge = time.Minute
 )
 
-// takesWrites is the SQL for whether the server is one that names may be held on. A server that was demoted keeps its
-// sessions, and others hold the same names on the server that took its place. The variables are compared as text: some
-// servers have words for them.
-const takesWrites = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF'))"
+// isWritable is the SQL condition that names may be held on the server. A demoted server keeps its sessions, while other
+// processes acquire the same names on the new primary. The variables are compared as text because some servers return words.
+const isWritable = "(CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF') AND CONCAT(@@GLOBAL.innodb_read_only) IN ('0', 'OFF'))"
 
 var errReadOnly = errors.New("the server is read-only")
 
-// OpenSessions returns sessions that end ttl after they were last heard of, rounded up to a second: the longest that a
-// name can be acquired for. A strategy has as many connections as names; whoever finds all of them taken waits, as
-// long as his context allows, and at most 2 s.
+// OpenSessions returns sessions that the server ends after ttl without a statement, rounded up to a second. No name can be
+// acquired for longer than ttl. Each strategy has one connection per held name, and up to names connections; an Acquire
+// beyond that waits for a free connection until its context ends, and for at most 2 s.
 //
-// No connection is opened yet, and config is not kept. An error says that it makes no sense.
+// It does not connect, and it copies config. It returns an error if config or an argument is not valid.
 func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions, error) {
 	if ttl < minTTL || names < 1 {
-		return nil, fmt.Errorf("%w: sessions for %d names and %s", ErrInvalid, names, ttl)
+		return nil, fmt.Errorf("%w: sessions need at least one name and a TTL of %s, not %d and %s", ErrInvalid, minTTL, names, ttl)
 	}
 	config = config.Clone()
-	config.InterpolateParams = true // one round trip a statement instead of three
+	config.InterpolateParams = true // one round trip per statement instead of three
 	config.Logger = &mysql.NopLogger{}
 	config.RejectReadOnly = true
-	config.Timeout, config.ReadTimeout, config.WriteTimeout = sessionPatience, sessionPatience, sessionPatience
+	config.Timeout, config.ReadTimeout, config.WriteTimeout = sessionTimeout, sessionTimeout, sessionTimeout
 	shared, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
 	}
 	named, rows := config.Clone(), config.Clone()
 	seconds := strconv.Itoa(int((ttl + time.Second - 1) / time.Second))
-	named.Params = with(config.Params, "wait_timeout", seconds)
-	rows.Params = with(named.Params, "autocommit", "0")
+	named.Params = withParam(config.Params, "wait_timeout", seconds)
+	rows.Params = withParam(named.Params, "autocommit", "0")
 	namedConnector, err := mysql.NewConnector(named)
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 		return nil, err
 	}
 	s := &Sessions{
-		ttl: ttl, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(committed{rowsConnector}),
+		ttl: ttl, shared: sql.OpenDB(shared), named: sql.OpenDB(namedConnector), rows: sql.OpenDB(readCommitted{rowsConnector}),
 		grants: map[*sessionGrant]bool{},
 	}
 	s.shared.SetMaxOpenConns(sharedConns)
@@ -95,31 +95,31 @@ func OpenSessions(config *mysql.Config, ttl time.Duration, names int) (*Sessions
 	return s, nil
 }
 
-func with(params map[string]string, name, value string) map[string]string {
+func withParam(params map[string]string, name, value string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, params)
 	all[name] = value
 	return all
 }
 
-// committed makes sessions see what is committed when a statement begins. Otherwise a transaction that holds a row would
-// keep the server from purging whatever changes meanwhile, in any table.
-type committed struct{ driver.Connector }
+// readCommitted sets the isolation level of each connection. With a stricter level, a transaction that holds a row would
+// keep a snapshot, and the server could not purge old row versions of any table.
+type readCommitted struct{ driver.Connector }
 
-func (c committed) Connect(ctx context.Context) (driver.Conn, error) {
+func (c readCommitted) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	_, err = conn.(driver.ExecerContext).ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", nil)
 	if err != nil {
-		_ = conn.Close() // it was no use anyway
+		_ = conn.Close() // the first error is the one to report
 		return nil, err
 	}
 	return conn, nil
 }
 
-// Close ends all sessions: what they hold is lost.
+// Close ends all sessions. The names that they hold are lost.
 func (s *Sessions) Close() error {
 	s.mu.Lock()
 	grants := s.grants
@@ -131,112 +131,113 @@ func (s *Sessions) Close() error {
 	return errors.Join(s.named.Close(), s.rows.Close(), s.shared.Close())
 }
 
-// keeper is a way of having a session keep a name: Named, or Rows.
-type keeper interface {
-	// strategy is what lock_sessions calls it.
+// sessionLock is a kind of lock that a session can hold: Named or Rows.
+type sessionLock interface {
+	// strategy is the value of lock_sessions.strategy.
 	strategy() string
 	pool() *sql.DB
-	// take makes conn's session keep name, and returns the session's id. An ErrHeld leaves the connection usable.
-	take(ctx context.Context, conn *sql.Conn, name string) (id int64, err error)
-	// check is nil if conn's session keeps name. It makes the server's wait_timeout begin anew.
-	check(ctx context.Context, conn *sql.Conn, name string) error
-	// free makes conn's session keep name no longer.
-	free(ctx context.Context, conn *sql.Conn, name string) error
-	// kept selects what lock_sessions has of each name: the name, the id of the session that keeps it or NULL, and, of
-	// the latest that acquired it, its session_id, its locked_by, and its fence. It ends in a WHERE to be gone on with.
-	kept() string
+	// tryLock acquires name for conn's session and returns the session's id. After ErrHeld, the connection is still usable.
+	tryLock(ctx context.Context, conn *sql.Conn, name string) (id int64, err error)
+	// verify returns nil if conn's session holds name. It restarts the server's wait_timeout.
+	verify(ctx context.Context, conn *sql.Conn, name string) error
+	unlock(ctx context.Context, conn *sql.Conn, name string) error
+	// holdersQuery selects the columns of sessionRow. It ends with a WHERE clause, so that conditions can be appended.
+	holdersQuery() string
 }
 
-func (s *Sessions) acquire(ctx context.Context, k keeper, name, owner string, ttl time.Duration) (Grant, error) {
-	if err := checkRow(name, owner); err != nil {
+func (s *Sessions) acquire(ctx context.Context, k sessionLock, name, owner string, ttl time.Duration) (Grant, error) {
+	if err := checkNameAndOwner(name, owner); err != nil {
 		return nil, err
 	}
 	if ttl > s.ttl {
 		return nil, fmt.Errorf("%w: the sessions end after %s, before %s", ErrInvalid, s.ttl, ttl)
 	}
-	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
+	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
 	conn, err := k.pool().Conn(bounded)
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
-	g := &sessionGrant{sessions: s, keeper: k, name: name, owner: owner, conn: conn}
-	g.id, err = k.take(bounded, conn, name)
+	g := &sessionGrant{sessions: s, lock: k, name: name, owner: owner, conn: conn}
+	g.id, err = k.tryLock(bounded, conn, name)
 	if errors.Is(err, ErrHeld) {
-		_ = conn.Close() // back to the pool, which fails for no reason
+		_ = conn.Close() // returns it to the pool
 		return nil, err
 	}
-	taken := time.Now()
+	acquired := time.Now()
 	if err == nil {
-		g.fence, err = s.number(bounded, k, name, owner, g.id)
+		g.fence, err = s.assignFence(bounded, k, name, owner, g.id)
 	}
 	if err != nil {
 		hangUp(conn)
 		return nil, unavailable(ctx, err)
 	}
-	if !g.begin(taken.Add(ttl)) {
+	if !g.activate(acquired.Add(ttl)) {
 		return nil, fmt.Errorf("%w: the sessions are closed", ErrUnavailable)
 	}
 	return g, nil
 }
 
-// hangUp ends the session, and with it whatever it keeps or may yet come to keep: the server executes what it was sent,
-// and finds then that nobody is there.
+// hangUp closes the connection, which ends the session and frees its names. If a statement is still running, the server
+// ends the session after it.
 func hangUp(conn *sql.Conn) {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	_ = conn.Close()
 }
 
-const mysqlMicros = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+const mysqlNow = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-// number gives the session that keeps name its fence, and says in the table whose it is. It is committed at once, on a
-// connection of its own: whatever becomes of the session, no number is given twice.
-func (s *Sessions) number(ctx context.Context, k keeper, name, owner string, id int64) (int64, error) {
-	return MySQL.number(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence, locked_by, session_id, locked_at)
-VALUES (?, ?, LAST_INSERT_ID(`+mysqlMicros+`), ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE
-	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlMicros+`)), locked_by = ?, session_id = ?, locked_at = UTC_TIMESTAMP(6)`,
+// assignFence returns the fence of the session that holds name, and records the session's owner. It commits on a shared
+// connection, so that no fence is assigned twice even if the session ends.
+func (s *Sessions) assignFence(ctx context.Context, k sessionLock, name, owner string, id int64) (int64, error) {
+	return MySQL.execNumber(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence, locked_by, session_id, locked_at)
+VALUES (?, ?, LAST_INSERT_ID(`+mysqlNow+`), ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE
+	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlNow+`)), locked_by = ?, session_id = ?, locked_at = UTC_TIMESTAMP(6)`,
 		k.strategy(), name, owner, id, owner, id)
 }
 
-// raise moves the fence, and leaves alone whose the name is.
-func (s *Sessions) raise(ctx context.Context, k keeper, name string) (int64, error) {
-	return MySQL.number(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence)
-VALUES (?, ?, LAST_INSERT_ID(`+mysqlMicros+`)) ON DUPLICATE KEY UPDATE
-	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlMicros+`))`, k.strategy(), name)
+// raiseFence raises the fence without changing the owner.
+func (s *Sessions) raiseFence(ctx context.Context, k sessionLock, name string) (int64, error) {
+	return MySQL.execNumber(ctx, s.shared, `INSERT INTO lock_sessions (strategy, name, fence)
+VALUES (?, ?, LAST_INSERT_ID(`+mysqlNow+`)) ON DUPLICATE KEY UPDATE
+	fence = LAST_INSERT_ID(GREATEST(fence + 1, `+mysqlNow+`))`, k.strategy(), name)
 }
 
-// keeping is a row of keeper.kept.
-type keeping struct {
-	name     string
-	by       sql.NullInt64 // the session that keeps the name
-	recorded sql.NullInt64 // the latest that was given a fence
-	owner    sql.NullString
-	fence    int64
+// sessionRow is a row of sessionLock.holdersQuery.
+type sessionRow struct {
+	name       string
+	heldBy     sql.NullInt64 // the id of the session that holds the name
+	recordedBy sql.NullInt64 // the id of the session that was assigned the latest fence
+	owner      sql.NullString
+	fence      int64
 }
 
-// whose is the owner of the name, "" if nobody keeps it. Between taking a name and saying so, a session has no owner yet.
-func (k *keeping) whose() string {
+// currentOwner returns the owner of the name, "" if the name is free. A session that has not recorded its owner yet is
+// named by its id.
+func (k *sessionRow) currentOwner() string {
 	switch {
-	case !k.by.Valid:
+	case !k.heldBy.Valid:
 		return ""
-	case k.by == k.recorded && k.owner.Valid:
+	case k.heldBy == k.recordedBy && k.owner.Valid:
 		return k.owner.String
 	}
-	return fmt.Sprintf("session %d", k.by.Int64)
+	return fmt.Sprintf("session %d", k.heldBy.Int64)
 }
 
-func (k *keeping) holder() Holder { return Holder{Name: k.name, Owner: k.whose(), Fence: k.fence} }
+func (k *sessionRow) holder() Holder {
+	return Holder{Name: k.name, Owner: k.currentOwner(), Fence: k.fence}
+}
 
-// query asks for what is kept, each name or the one.
-func (s *Sessions) query(ctx context.Context, k keeper, condition string, args ...any) (found []keeping, err error) {
-	rows, err := s.shared.QueryContext(ctx, k.kept()+condition, args...)
+// query runs holdersQuery with a condition.
+func (s *Sessions) query(ctx context.Context, k sessionLock, condition string, args ...any) (found []sessionRow, err error) {
+	rows, err := s.shared.QueryContext(ctx, k.holdersQuery()+condition, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var row keeping
-		if err := rows.Scan(&row.name, &row.by, &row.recorded, &row.owner, &row.fence); err != nil {
+		var row sessionRow
+		if err := rows.Scan(&row.name, &row.heldBy, &row.recordedBy, &row.owner, &row.fence); err != nil {
 			return nil, err
 		}
 		found = append(found, row)
@@ -244,51 +245,51 @@ func (s *Sessions) query(ctx context.Context, k keeper, condition string, args .
 	return found, rows.Err()
 }
 
-func (s *Sessions) one(ctx context.Context, k keeper, name string) (keeping, error) {
+func (s *Sessions) find(ctx context.Context, k sessionLock, name string) (sessionRow, error) {
 	found, err := s.query(ctx, k, " AND s.name = ?", name)
 	if err != nil || len(found) == 0 {
-		return keeping{name: name}, err
+		return sessionRow{name: name}, err
 	}
 	return found[0], nil
 }
 
-func (s *Sessions) list(ctx context.Context, k keeper) (held []Holder, err error) {
+func (s *Sessions) list(ctx context.Context, k sessionLock) (held []Holder, err error) {
 	found, err := s.query(ctx, k, " ORDER BY s.name")
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
 	for _, row := range found {
-		if row.by.Valid {
+		if row.heldBy.Valid {
 			held = append(held, row.holder())
 		}
 	}
 	return held, nil
 }
 
-func (s *Sessions) show(ctx context.Context, k keeper, name string) (Holder, error) {
-	row, err := s.one(ctx, k, name)
+func (s *Sessions) show(ctx context.Context, k sessionLock, name string) (Holder, error) {
+	row, err := s.find(ctx, k, name)
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
 	return row.holder(), nil
 }
 
-func (s *Sessions) breakSession(ctx context.Context, k keeper, name string) (Holder, error) {
+func (s *Sessions) breakSession(ctx context.Context, k sessionLock, name string) (Holder, error) {
 	if err := checkName(name); err != nil {
 		return Holder{}, err
 	}
-	bounded, cancel := context.WithTimeout(ctx, sessionPatience)
+	bounded, cancel := context.WithTimeout(ctx, sessionTimeout)
 	defer cancel()
-	fence, err := s.raise(bounded, k, name)
+	fence, err := s.raiseFence(bounded, k, name)
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
-	row, err := s.one(bounded, k, name)
+	row, err := s.find(bounded, k, name)
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
 	row.fence = fence
-	if row.by.Valid {
+	if row.heldBy.Valid {
 		err = s.kill(bounded, k, row)
 	}
 	if err != nil {
@@ -297,21 +298,21 @@ func (s *Sessions) breakSession(ctx context.Context, k keeper, name string) (Hol
 	return row.holder(), nil
 }
 
-// killPause is between two looks at whether a session that was killed has gone.
+// killPause is the interval between checks whether a killed session has ended.
 const killPause = 2 * time.Millisecond
 
-// kill ends the session that keeps a name, and returns when it does so no longer.
-func (s *Sessions) kill(ctx context.Context, k keeper, row keeping) error {
-	_, err := s.shared.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", row.by.Int64))
+// kill ends the session that holds a name, and returns when it does not hold the name any more.
+func (s *Sessions) kill(ctx context.Context, k sessionLock, row sessionRow) error {
+	_, err := s.shared.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", row.heldBy.Int64))
 	if err != nil && !isMySQL(err, noSuchThread) {
 		return err
 	}
 	for {
-		now, err := s.one(ctx, k, row.name)
-		if err != nil || now.by != row.by {
+		now, err := s.find(ctx, k, row.name)
+		if err != nil || now.heldBy != row.heldBy {
 			return err
 		}
-		if err := pauseFor(ctx, killPause); err != nil {
+		if err := sleep(ctx, killPause); err != nil {
 			return err
 		}
 	}

@@ -8,24 +8,24 @@ import (
 	"time"
 )
 
-// Table is a Strategy with a row per name, until when it is taken and by whom: ShedLock's table, which it can share
-// with ShedLock. It works with any number of connections, through proxies and with Galera.
+// Table is a Strategy and an Admin that keeps a row per name, with the owner and the time at which its lease ends. It uses
+// ShedLock's table and may share it with ShedLock. It works with any connection pool, through proxies and with Galera.
 //
-// Winning a free name costs two statements, losing one, extending and releasing one each. The time is the database's.
-// The fence is locked_at, in whole milliseconds, of which ShedLock's columns hold no more; rows are never deleted, so it
-// does not go back when the clock does. ShedLock must use the database's time as well, and if the columns are
-// TIMESTAMP rather than DATETIME, every session the same time zone, one without summer time: best UTC.
+// An acquisition costs two statements; a refusal, an extension and a release cost one each. All times are the database's.
+// The fence is locked_at in whole milliseconds, the precision of ShedLock's columns. Rows are never deleted, so the fence
+// grows even if the clock goes back. ShedLock must use the database's time too. If the columns are TIMESTAMP rather than
+// DATETIME, all sessions must use the same time zone without daylight saving time, preferably UTC.
 //
-// A SQLite file has one writer at a time: its busy_timeout should be shorter than the Locker's Timeout.
+// A SQLite file has one writer at a time, so its busy_timeout should be shorter than the Locker's Timeout.
 //
-// Safe for concurrent use.
+// It is safe for concurrent use.
 type Table struct {
 	db      *sql.DB
 	dialect Dialect
 	sql     tableSQL
 }
 
-// NewTable returns the Table shedlock of db; see [Dialect.Schema].
+// NewTable returns a strategy on db's table shedlock; see [Dialect.Schema].
 func NewTable(db *sql.DB, dialect Dialect) *Table {
 	t := &Table{db: db, dialect: dialect, sql: mysqlTable}
 	if dialect == SQLite {
@@ -34,29 +34,31 @@ func NewTable(db *sql.DB, dialect Dialect) *Table {
 	return t
 }
 
-// tableSQL is the statements. Durations are in microseconds; insert, take, extend, release and raise are for
-// Dialect.number.
+// tableSQL are the statements of a dialect, with their arguments. Durations are in microseconds. The statements from
+// acquireNew to raiseFence are for Dialect.execNumber.
 type tableSQL struct {
-	all     string // the columns of tableRow
-	held    string // the condition that a row is taken
-	insert  string // name, ttl, owner: takes a name that has no row
-	take    string // ttl, owner, name, owner: takes a name that is free or the owner's
-	extend  string // ttl, name, owner
-	release string // keep, name, owner
-	raise   string // name: moves the fence
-	free    string // name; also of its owner: to a renewal that waited for this the time seems to be that of its beginning
+	selectRows    string // the columns of tableRow
+	heldCondition string // is true for a name that is held
+	acquireNew    string // name, ttl, owner: for a name without a row
+	acquireFree   string // ttl, owner, name, owner: for a name that is free or the owner's
+	extend        string // ttl, name, owner
+	release       string // keep, name, owner
+	raiseFence    string // name
+	// clearOwner: name. It also removes the owner, because a renewal that waited for the row's lock still sees the time at
+	// which it began.
+	clearOwner string
 }
 
-// A hold lasts from now to the microsecond. A release counts from the millisecond: rounded up to one, as MySQL does, the
-// name would seem taken a moment longer. lock_until is set also where it stays: where explicit_defaults_for_timestamp is
-// OFF, as on MariaDB before 10.10, ShedLock's column is ON UPDATE CURRENT_TIMESTAMP.
+// A lease lasts from the current microsecond, but a release counts from the current millisecond, because MySQL would round
+// up to the next one in ShedLock's columns and the name would seem held for longer. Every UPDATE sets lock_until: where
+// explicit_defaults_for_timestamp is OFF, as on MariaDB before 10.10, ShedLock's column is ON UPDATE CURRENT_TIMESTAMP.
 var mysqlTable = tableSQL{
-	all: `SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until),
+	selectRows: `SELECT name, locked_by, TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), lock_until),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) FROM shedlock`,
-	held: `lock_until > UTC_TIMESTAMP(6)`,
-	insert: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND,
+	heldCondition: `lock_until > UTC_TIMESTAMP(6)`,
+	acquireNew: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND,
 	'1970-01-01' + INTERVAL LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3))) MICROSECOND, ?)`,
-	take: `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, locked_at = ` + mysqlNextFence + `,
+	acquireFree: `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND, locked_at = ` + mysqlNextFence + `,
 	locked_by = ? WHERE name = ? AND (lock_until <= UTC_TIMESTAMP(6) OR locked_by = ?)`,
 	extend: `UPDATE shedlock SET lock_until = '1970-01-01' + INTERVAL
 	LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + ?) MICROSECOND
@@ -64,27 +66,27 @@ var mysqlTable = tableSQL{
 	release: `UPDATE shedlock SET lock_until = '1970-01-01' + INTERVAL
 	LAST_INSERT_ID(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) + ?) MICROSECOND
 	WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)`,
-	raise: `UPDATE shedlock SET lock_until = lock_until, locked_at = ` + mysqlNextFence + ` WHERE name = ?`,
-	free:  `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3), locked_by = '' WHERE name = ? AND lock_until > UTC_TIMESTAMP(6)`,
+	raiseFence: `UPDATE shedlock SET lock_until = lock_until, locked_at = ` + mysqlNextFence + ` WHERE name = ?`,
+	clearOwner: `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3), locked_by = '' WHERE name = ? AND lock_until > UTC_TIMESTAMP(6)`,
 }
 
 const mysqlNextFence = `'1970-01-01' + INTERVAL LAST_INSERT_ID(GREATEST(
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', locked_at) + 1000)) MICROSECOND`
 
-// Times are text, 'YYYY-MM-DD HH:MM:SS.SSS' in UTC, and compare as such; the clock has no more than milliseconds.
+// Times are text, 'YYYY-MM-DD HH:MM:SS.SSS' in UTC, and compared as text. SQLite's clock has milliseconds.
 var sqliteTable = tableSQL{
-	all: `SELECT name, locked_by, CAST(ROUND((unixepoch(lock_until, 'subsec') - unixepoch('now', 'subsec')) * 1000) AS INTEGER) * 1000,
+	selectRows: `SELECT name, locked_by, CAST(ROUND((unixepoch(lock_until, 'subsec') - unixepoch('now', 'subsec')) * 1000) AS INTEGER) * 1000,
 	` + sqliteFence + ` FROM shedlock`,
-	held: `lock_until > ` + sqliteNow,
-	insert: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, ` + sqliteLater + `, ` + sqliteNow + `, ?)
+	heldCondition: `lock_until > ` + sqliteNow,
+	acquireNew: `INSERT INTO shedlock (name, lock_until, locked_at, locked_by) VALUES (?, ` + sqliteLater + `, ` + sqliteNow + `, ?)
 	ON CONFLICT (name) DO NOTHING RETURNING ` + sqliteFence,
-	take: `UPDATE shedlock SET lock_until = ` + sqliteLater + `, locked_at = ` + sqliteNextTime + `, locked_by = ?
+	acquireFree: `UPDATE shedlock SET lock_until = ` + sqliteLater + `, locked_at = ` + sqliteNextTime + `, locked_by = ?
 	WHERE name = ? AND (lock_until <= ` + sqliteNow + ` OR locked_by = ?) RETURNING ` + sqliteFence,
-	extend:  sqliteExtend,
-	release: sqliteExtend,
-	raise:   `UPDATE shedlock SET locked_at = ` + sqliteNextTime + ` WHERE name = ? RETURNING ` + sqliteFence,
-	free:    `UPDATE shedlock SET lock_until = ` + sqliteNow + `, locked_by = '' WHERE name = ? AND lock_until > ` + sqliteNow,
+	extend:     sqliteExtend,
+	release:    sqliteExtend,
+	raiseFence: `UPDATE shedlock SET locked_at = ` + sqliteNextTime + ` WHERE name = ? RETURNING ` + sqliteFence,
+	clearOwner: `UPDATE shedlock SET lock_until = ` + sqliteNow + `, locked_by = '' WHERE name = ? AND lock_until > ` + sqliteNow,
 }
 
 const (
@@ -96,7 +98,7 @@ const (
 	WHERE name = ? AND locked_by = ? AND lock_until > ` + sqliteNow + ` RETURNING 1`
 )
 
-// tableRow is what the table says about a name; the zero value, that it has no row.
+// tableRow is a row of the table. The zero value means that the name has no row.
 type tableRow struct {
 	name  string
 	owner string
@@ -111,24 +113,24 @@ func (r *tableRow) scan(scan func(...any) error) error {
 	return err
 }
 
-func (t *Table) look(ctx context.Context, db database, name string) (r tableRow, err error) {
-	err = r.scan(db.QueryRowContext(ctx, t.sql.all+" WHERE name = ?", name).Scan)
+func (t *Table) row(ctx context.Context, db querier, name string) (r tableRow, err error) {
+	err = r.scan(db.QueryRowContext(ctx, t.sql.selectRows+" WHERE name = ?", name).Scan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return tableRow{}, nil
 	}
 	return r, err
 }
 
-// tableTries is how often a name that somebody else was quicker to take is looked at: once more, to learn who.
+// tableTries is how many times a row is read: again if another owner acquired the name in between, to learn its owner.
 const tableTries = 2
 
 // Acquire implements Strategy.
 func (t *Table) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (Grant, error) {
-	if err := checkRow(name, owner); err != nil {
+	if err := checkNameAndOwner(name, owner); err != nil {
 		return nil, err
 	}
 	for range tableTries {
-		row, err := t.look(ctx, t.db, name)
+		row, err := t.row(ctx, t.db, name)
 		if err != nil {
 			return nil, unavailable(ctx, err)
 		}
@@ -137,9 +139,9 @@ func (t *Table) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 		}
 		g := &tableGrant{table: t, name: name, owner: owner}
 		if row.name == "" {
-			g.fence, err = t.dialect.number(ctx, t.db, t.sql.insert, name, micros(ttl), owner)
+			g.fence, err = t.dialect.execNumber(ctx, t.db, t.sql.acquireNew, name, micros(ttl), owner)
 		} else {
-			g.fence, err = t.dialect.number(ctx, t.db, t.sql.take, micros(ttl), owner, name, owner)
+			g.fence, err = t.dialect.execNumber(ctx, t.db, t.sql.acquireFree, micros(ttl), owner, name, owner)
 		}
 		if err != nil {
 			return g, unavailable(ctx, err)
@@ -148,10 +150,10 @@ func (t *Table) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 			return g, nil
 		}
 	}
-	return nil, &HeldError{} // somebody else was quicker twice, and has let go since
+	return nil, &HeldError{} // other owners acquired the name between the reads, and released it since
 }
 
-// micros is d in microseconds, a part of one counted as one.
+// micros returns d in microseconds, rounded up.
 func micros(d time.Duration) int64 { return (d + time.Microsecond - 1).Microseconds() }
 
 type tableGrant struct {
@@ -166,24 +168,24 @@ func (g *tableGrant) Fence() int64 { return g.fence }
 
 // Extend implements Grant.
 func (g *tableGrant) Extend(ctx context.Context, ttl time.Duration) error {
-	return g.move(ctx, g.table.sql.extend, ttl)
+	return g.moveEnd(ctx, g.table.sql.extend, ttl)
 }
 
 // Release implements Grant.
 func (g *tableGrant) Release(ctx context.Context, keep time.Duration) error {
-	return g.move(ctx, g.table.sql.release, keep)
+	return g.moveEnd(ctx, g.table.sql.release, keep)
 }
 
-// move moves the end of a hold that has not ended.
-func (g *tableGrant) move(ctx context.Context, query string, d time.Duration) error {
-	moved, err := g.table.dialect.number(ctx, g.table.db, query, micros(d), g.name, g.owner)
+// moveEnd changes the end of a lease that has not ended.
+func (g *tableGrant) moveEnd(ctx context.Context, query string, d time.Duration) error {
+	moved, err := g.table.dialect.execNumber(ctx, g.table.db, query, micros(d), g.name, g.owner)
 	if err != nil {
 		return unavailable(ctx, err)
 	}
 	if moved > 0 {
 		return nil
 	}
-	row, err := g.table.look(ctx, g.table.db, g.name)
+	row, err := g.table.row(ctx, g.table.db, g.name)
 	switch {
 	case err != nil:
 		return unavailable(ctx, err)
@@ -195,7 +197,7 @@ func (g *tableGrant) move(ctx context.Context, query string, d time.Duration) er
 
 // List implements Registry.
 func (t *Table) List(ctx context.Context) (found []Holder, err error) {
-	rows, err := t.db.QueryContext(ctx, t.sql.all+" WHERE "+t.sql.held+" ORDER BY name")
+	rows, err := t.db.QueryContext(ctx, t.sql.selectRows+" WHERE "+t.sql.heldCondition+" ORDER BY name")
 	if err != nil {
 		return nil, unavailable(ctx, err)
 	}
@@ -215,7 +217,7 @@ func (t *Table) List(ctx context.Context) (found []Holder, err error) {
 
 // Show implements Registry.
 func (t *Table) Show(ctx context.Context, name string) (Holder, error) {
-	row, err := t.look(ctx, t.db, name)
+	row, err := t.row(ctx, t.db, name)
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
@@ -239,8 +241,8 @@ func (t *Table) Break(ctx context.Context, name string) (Holder, error) {
 	if err != nil {
 		return Holder{}, unavailable(ctx, err)
 	}
-	defer func() { _ = tx.Rollback() }() // nothing to undo once it is committed
-	h, err := t.breakIn(ctx, tx, name)
+	defer func() { _ = tx.Rollback() }() // does nothing after the commit
+	h, err := t.breakInTx(ctx, tx, name)
 	if err == nil {
 		err = tx.Commit()
 	}
@@ -250,24 +252,24 @@ func (t *Table) Break(ctx context.Context, name string) (Holder, error) {
 	return h, nil
 }
 
-// breakIn writes first and reads then: the row is locked, and a SQLite transaction that has read can't write when
-// somebody else has.
-func (t *Table) breakIn(ctx context.Context, tx *sql.Tx, name string) (Holder, error) {
-	fence, err := t.dialect.number(ctx, tx, t.sql.raise, name)
+// breakInTx writes before it reads: the write locks the row, and a SQLite transaction that has read can't write after
+// another transaction has written.
+func (t *Table) breakInTx(ctx context.Context, tx *sql.Tx, name string) (Holder, error) {
+	fence, err := t.dialect.execNumber(ctx, tx, t.sql.raiseFence, name)
 	if fence == 0 && err == nil {
-		fence, err = t.dialect.number(ctx, tx, t.sql.insert, name, 0, "")
+		fence, err = t.dialect.execNumber(ctx, tx, t.sql.acquireNew, name, 0, "")
 	}
 	if err != nil {
 		return Holder{}, err
 	}
 	if fence == 0 {
-		return Holder{}, fmt.Errorf("%q was acquired for the first time in this moment", name)
+		return Holder{}, fmt.Errorf("%q was acquired for the first time during the call", name)
 	}
-	row, err := t.look(ctx, tx, name)
+	row, err := t.row(ctx, tx, name)
 	if err != nil {
 		return Holder{}, err
 	}
-	if _, err := tx.ExecContext(ctx, t.sql.free, name); err != nil {
+	if _, err := tx.ExecContext(ctx, t.sql.clearOwner, name); err != nil {
 		return Holder{}, err
 	}
 	return row.holder(name), nil

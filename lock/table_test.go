@@ -11,16 +11,17 @@ import (
 	"firsttap/testkit"
 )
 
-// shedLockDDL is ShedLock's own, from its README: names fold, and times have milliseconds. What it says of lock_until is
-// what servers with explicit_defaults_for_timestamp=OFF, such as MariaDB before 10.10, make of TIMESTAMP(3) NOT NULL.
+// shedLockDDL is from ShedLock's README: names are case-insensitive, and times have milliseconds. The attributes of
+// lock_until are those that servers with explicit_defaults_for_timestamp=OFF, such as MariaDB before 10.10, give to
+// TIMESTAMP(3) NOT NULL.
 const shedLockDDL = `CREATE TABLE shedlock(name VARCHAR(64) NOT NULL,
 	lock_until TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3) ON UPDATE CURRENT_TIMESTAMP(3),
 	locked_at TIMESTAMP(3) NOT NULL DEFAULT CURRENT_TIMESTAMP(3), locked_by VARCHAR(255) NOT NULL, PRIMARY KEY (name))`
 
-// eachTable runs the test on a Table in each kind of database, with our columns and, on servers, with ShedLock's.
-func eachTable(t *testing.T, test func(*testing.T, *store, *Table)) {
+// eachTable runs the test on a Table in each kind of database, with our schema and, on servers, with ShedLock's.
+func eachTable(t *testing.T, test func(*testing.T, *testDB, *Table)) {
 	t.Helper()
-	eachStore(t, func(t *testing.T, s *store) {
+	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		if s.dialect == MySQL {
 			t.Run("ShedLock's columns", func(t *testing.T) {
 				s.shedLock(t)
@@ -33,14 +34,14 @@ func eachTable(t *testing.T, test func(*testing.T, *store, *Table)) {
 	})
 }
 
-func (s *store) shedLock(t testing.TB) {
+func (s *testDB) shedLock(t testing.TB) {
 	t.Helper()
 	s.exec(t, "DROP TABLE shedlock")
 	s.exec(t, shedLockDDL)
 }
 
-// take acquires name by the strategy, or fails the test.
-func take(t testing.TB, s Strategy, name, owner string, ttl time.Duration) Grant {
+// mustAcquire acquires a name that must be free.
+func mustAcquire(t testing.TB, s Strategy, name, owner string, ttl time.Duration) Grant {
 	t.Helper()
 	g, err := s.Acquire(t.Context(), name, owner, ttl)
 	if err != nil {
@@ -49,7 +50,7 @@ func take(t testing.TB, s Strategy, name, owner string, ttl time.Duration) Grant
 	return g
 }
 
-// mustBeHeld fails the test unless the strategy says that owner has name.
+// mustBeHeld fails the test unless an acquisition is refused because owner holds name.
 func mustBeHeld(t testing.TB, s Strategy, name, owner string) *HeldError {
 	t.Helper()
 	var held *HeldError
@@ -60,18 +61,18 @@ func mustBeHeld(t testing.TB, s Strategy, name, owner string) *HeldError {
 }
 
 func TestTableEndsOnTheDatabasesClock(t *testing.T) {
-	eachTable(t, func(t *testing.T, s *store, table *Table) {
-		a := take(t, table, "job", "a", time.Minute)
+	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
+		a := mustAcquire(t, table, "job", "a", time.Minute)
 		if held := mustBeHeld(t, table, "job", "a"); held.Left < 50*time.Second || held.Left > time.Minute {
 			t.Errorf("%s left", held.Left)
 		}
-		for range 20 { // within one millisecond too, where nothing changes
-			mustBe(t, "extend", a.Extend(t.Context(), time.Hour), nil)
+		for range 20 { // also within a millisecond, where the row does not change
+			wantErr(t, "extend", a.Extend(t.Context(), time.Hour), nil)
 		}
 		if held := mustBeHeld(t, table, "job", "a"); held.Left < 50*time.Minute {
 			t.Errorf("%s left", held.Left)
 		}
-		mustBe(t, "release after 20 ms", a.Release(t.Context(), 20*time.Millisecond), nil)
+		wantErr(t, "release after 20 ms", a.Release(t.Context(), 20*time.Millisecond), nil)
 		var b Grant
 		testkit.Eventually(t, "free again", func() (ok bool) {
 			var err error
@@ -81,26 +82,26 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 		if b.Fence() <= a.Fence() {
 			t.Errorf("fence %d after %d", b.Fence(), a.Fence())
 		}
-		mustBe(t, "extend what another has", a.Extend(t.Context(), time.Hour), ErrStolen)
-		mustBe(t, "release what another has", a.Release(t.Context(), 0), ErrStolen)
+		wantErr(t, "extend what another has", a.Extend(t.Context(), time.Hour), ErrStolen)
+		wantErr(t, "release what another has", a.Release(t.Context(), 0), ErrStolen)
 		testkit.Eventually(t, "the end", func() bool {
 			h, err := table.Show(t.Context(), "job")
 			return err == nil && h.Owner == ""
 		})
-		mustBe(t, "extend what has ended", b.Extend(t.Context(), time.Hour), ErrExpired)
-		mustBe(t, "release what has ended", b.Release(t.Context(), 0), ErrExpired)
-		mustBe(t, "release what was never there", (&tableGrant{table: table, name: "none", owner: "x"}).Release(t.Context(), 0), ErrExpired)
+		wantErr(t, "extend what has ended", b.Extend(t.Context(), time.Hour), ErrExpired)
+		wantErr(t, "release what has ended", b.Release(t.Context(), 0), ErrExpired)
+		wantErr(t, "release what was never there", (&tableGrant{table: table, name: "none", owner: "x"}).Release(t.Context(), 0), ErrExpired)
 	})
 }
 
-// A name that was released is free at once, also where its end is rounded, and each fence is larger than the last and
-// what is stored.
+// A released name is free at once, even if its end is rounded, and each fence is larger than the one before and equal to
+// the stored one.
 func TestTableFence(t *testing.T) {
-	eachTable(t, func(t *testing.T, s *store, table *Table) {
+	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
 		before := time.Now().Add(-time.Second).UnixMicro()
 		last := before
 		for i := range 100 {
-			g := take(t, table, "job", "me", time.Minute)
+			g := mustAcquire(t, table, "job", "me", time.Minute)
 			if g.Fence() <= last || g.Fence() > last+10e6 {
 				t.Fatalf("fence %d after %d", g.Fence(), last)
 			}
@@ -108,51 +109,51 @@ func TestTableFence(t *testing.T) {
 			if h, err := table.Show(t.Context(), "job"); err != nil || h.Fence != last || h.Owner != "me" {
 				t.Fatalf("%+v, %v, want the fence %d", h, err, last)
 			}
-			if i%2 == 0 { // the same owner has it again, and for the whole time
-				mustBe(t, "shorten", g.Release(t.Context(), time.Second), nil)
-				again := take(t, table, "job", "me", time.Hour)
+			if i%2 == 0 { // the same owner acquires it again, for the whole TTL
+				wantErr(t, "shorten", g.Release(t.Context(), time.Second), nil)
+				again := mustAcquire(t, table, "job", "me", time.Hour)
 				if h, _ := table.Show(t.Context(), "job"); again.Fence() <= last || h.Left < 50*time.Minute {
 					t.Fatalf("fence %d after %d, %s left", again.Fence(), last, h.Left)
 				}
 				last = again.Fence()
 			}
-			mustBe(t, "release", g.Release(t.Context(), 0), nil)
-			mustBe(t, "release again", g.Release(t.Context(), 0), ErrExpired)
+			wantErr(t, "release", g.Release(t.Context(), 0), nil)
+			wantErr(t, "release again", g.Release(t.Context(), 0), ErrExpired)
 		}
 	})
 }
 
-// A clock that stands still, where a column has to round: what was released is free, and the fence moves on.
+// While the clock stands still and a column rounds, a released name is free and the fence grows.
 func TestTableWithinAMillisecond(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		s.shedLock(t)
 		c := s.config.Clone()
 		c.Params = map[string]string{"timestamp": "1800000000.000600"}
 		table, last := NewTable(openStore(t, c).DB, MySQL), int64(0)
 		for i := range int64(3) {
-			g := take(t, table, "job", itoa(i), time.Minute)
+			g := mustAcquire(t, table, "job", itoa(i), time.Minute)
 			if h, err := table.Show(t.Context(), "job"); err != nil || g.Fence() <= last || h.Fence != g.Fence() {
 				t.Errorf("fence %d after %d, stored is %+v, %v", g.Fence(), last, h, err)
 			}
 			last = g.Fence()
-			mustBe(t, "extend to where it is", g.Extend(t.Context(), time.Minute), nil)
-			mustBe(t, "extend to where it is", g.Extend(t.Context(), time.Minute), nil)
-			mustBe(t, "release", g.Release(t.Context(), 0), nil)
+			wantErr(t, "extend to where it is", g.Extend(t.Context(), time.Minute), nil)
+			wantErr(t, "extend to where it is", g.Extend(t.Context(), time.Minute), nil)
+			wantErr(t, "release", g.Release(t.Context(), 0), nil)
 		}
 	})
 }
 
-// The fence does not follow a clock that goes back.
+// The fence grows even if the clock goes back.
 func TestTableFenceWithAClockThatGoesBack(t *testing.T) {
-	eachTable(t, func(t *testing.T, s *store, table *Table) {
-		g := take(t, table, "job", "a", time.Minute)
-		mustBe(t, "release", g.Release(t.Context(), 0), nil)
+	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
+		g := mustAcquire(t, table, "job", "a", time.Minute)
+		wantErr(t, "release", g.Release(t.Context(), 0), nil)
 		ahead := "locked_at + INTERVAL 1 HOUR"
 		if s.dialect == SQLite {
 			ahead = "strftime('%Y-%m-%d %H:%M:%f', locked_at, '+1 hour')"
 		}
 		s.exec(t, "UPDATE shedlock SET lock_until = lock_until, locked_at = "+ahead)
-		b := take(t, table, "job", "b", time.Minute)
+		b := mustAcquire(t, table, "job", "b", time.Minute)
 		if want := g.Fence() + time.Hour.Microseconds() + 1000; b.Fence() != want {
 			t.Errorf("fence %d, want %d", b.Fence(), want)
 		}
@@ -160,7 +161,7 @@ func TestTableFenceWithAClockThatGoesBack(t *testing.T) {
 }
 
 func TestTableOneWins(t *testing.T) {
-	eachTable(t, func(t *testing.T, s *store, table *Table) {
+	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
 		for range 3 { // the first time without a row, then with one
 			const rivals = 20
 			var won atomic.Int32
@@ -178,40 +179,40 @@ func TestTableOneWins(t *testing.T) {
 			if won.Load() != 1 {
 				t.Fatalf("%d won", won.Load())
 			}
-			mustBe(t, "release", winner.Load().(Grant).Release(t.Context(), 0), nil)
+			wantErr(t, "release", winner.Load().(Grant).Release(t.Context(), 0), nil)
 		}
 	})
 }
 
 func TestTableNames(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *store) {
+	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		table := NewTable(s.DB, s.dialect)
 		long := strings.Repeat("n", MaxName)
 		for _, name := range []string{"job", "Job", "JOB", long, strings.ToUpper(long), "a%b_c'd\\e\"f"} {
-			take(t, table, name, "me", time.Minute)
+			mustAcquire(t, table, name, "me", time.Minute)
 			mustBeHeld(t, table, name, "me")
 		}
 		for _, name := range []string{"", long + "n", "é", "a b", "a\x00"} {
 			g, err := table.Acquire(t.Context(), name, "me", time.Minute)
-			mustBe(t, name, err, ErrInvalid)
+			wantErr(t, name, err, ErrInvalid)
 			if g != nil {
 				t.Errorf("%q was granted", name)
 			}
 			_, err = table.Break(t.Context(), name)
-			mustBe(t, name, err, ErrInvalid)
+			wantErr(t, name, err, ErrInvalid)
 		}
 		for _, owner := range []string{"", strings.Repeat("o", maxOwner+1)} {
 			_, err := table.Acquire(t.Context(), "free", owner, time.Minute)
-			mustBe(t, "owner", err, ErrInvalid)
+			wantErr(t, "owner", err, ErrInvalid)
 		}
-		take(t, table, "free", strings.Repeat("o", maxOwner), time.Minute)
-		if n := s.ask(t, "SELECT COUNT(*) FROM shedlock"); n != 7 {
+		mustAcquire(t, table, "free", strings.Repeat("o", maxOwner), time.Minute)
+		if n := s.queryInt(t, "SELECT COUNT(*) FROM shedlock"); n != 7 {
 			t.Errorf("%d rows", n)
 		}
 	})
 }
 
-// What ShedLock holds, with its own statements, is respected, and the other way round.
+// A name that ShedLock's own statements hold is held for Table, and the other way round.
 func TestTableIsSharedWithShedLock(t *testing.T) {
 	const (
 		insert = `INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES(?,
@@ -220,7 +221,7 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 			locked_by = 'host-1' WHERE name = ? AND lock_until <= UTC_TIMESTAMP(3)`
 		unlock = `UPDATE shedlock SET lock_until = UTC_TIMESTAMP(3) WHERE name = ? AND locked_by = 'host-1'`
 	)
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		s.shedLock(t)
 		for _, zone := range []string{"'+00:00'", "'+09:00'"} {
 			s.exec(t, "DELETE FROM shedlock")
@@ -233,18 +234,18 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 				t.Errorf("%s left", held.Left)
 			}
 			theirs.exec(t, unlock, "job")
-			g := take(t, table, "job", "host-1/mine", time.Minute)
-			mustBeHeld(t, table, "JOB", "host-1/mine") // their names fold: one lock, and not two holders
+			g := mustAcquire(t, table, "job", "host-1/mine", time.Minute)
+			mustBeHeld(t, table, "JOB", "host-1/mine") // ShedLock's names are case-insensitive: one lock, not two holders
 			if n := theirs.exec(t, update, 1000, "job"); n != 0 {
-				t.Error("ShedLock took what is held")
+				t.Error("ShedLock acquired a name that is held")
 			}
 			if n := theirs.exec(t, unlock, "job"); n != 0 {
 				t.Error("ShedLock released what is another's")
 			}
-			mustBe(t, "extend", g.Extend(t.Context(), time.Minute), nil)
-			mustBe(t, "release", g.Release(t.Context(), 0), nil)
+			wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
+			wantErr(t, "release", g.Release(t.Context(), 0), nil)
 			testkit.Eventually(t, "ShedLock has it", func() bool { return theirs.exec(t, update, 60_000, "job") == 1 })
-			mustBe(t, "extend what ShedLock has", g.Extend(t.Context(), time.Minute), ErrStolen)
+			wantErr(t, "extend what ShedLock has", g.Extend(t.Context(), time.Minute), ErrStolen)
 			if list, err := table.List(t.Context()); err != nil || len(list) != 1 || list[0].Owner != "host-1" {
 				t.Errorf("%+v, %v", list, err)
 			}
@@ -252,31 +253,31 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 	})
 }
 
-// With columns of ours, sessions may have whatever time zones they like.
+// With our schema, sessions may have any time zone.
 func TestTableInTwoTimeZones(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		table := NewTable(s.DB, MySQL)
 		c := s.config.Clone()
 		c.Params = map[string]string{"time_zone": "'-08:00'"}
 		far := NewTable(openStore(t, c).DB, MySQL)
-		g := take(t, table, "job", "me", time.Minute)
+		g := mustAcquire(t, table, "job", "me", time.Minute)
 		if held := mustBeHeld(t, far, "job", "me"); held.Left < 50*time.Second || held.Left > time.Minute {
 			t.Errorf("%s left", held.Left)
 		}
-		mustBe(t, "release", g.Release(t.Context(), 0), nil)
-		if next := take(t, far, "job", "you", time.Minute); next.Fence() <= g.Fence() || next.Fence() > g.Fence()+10e6 {
+		wantErr(t, "release", g.Release(t.Context(), 0), nil)
+		if next := mustAcquire(t, far, "job", "you", time.Minute); next.Fence() <= g.Fence() || next.Fence() > g.Fence()+10e6 {
 			t.Errorf("fence %d after %d", next.Fence(), g.Fence())
 		}
 	})
 }
 
 func TestTableRegistry(t *testing.T) {
-	eachTable(t, func(t *testing.T, s *store, table *Table) {
+	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
 		for _, name := range []string{"b", "a", "c"} {
-			take(t, table, name, "owner of "+name, time.Minute)
+			mustAcquire(t, table, name, "owner of "+name, time.Minute)
 		}
-		gone := take(t, table, "gone", "nobody", time.Minute)
-		mustBe(t, "release", gone.Release(t.Context(), 0), nil)
+		gone := mustAcquire(t, table, "gone", "nobody", time.Minute)
+		wantErr(t, "release", gone.Release(t.Context(), 0), nil)
 		list, err := table.List(t.Context())
 		if err != nil || len(list) != 3 || list[0].Name != "a" || list[2].Owner != "owner of c" || list[1].Left < 50*time.Second {
 			t.Errorf("%+v, %v", list, err)
@@ -293,7 +294,7 @@ func TestTableRegistry(t *testing.T) {
 			if err != nil || h.Name != name || h.Owner != owner || h.Fence <= before.Fence || owner != "" && h.Left < 50*time.Second {
 				t.Errorf("%+v, %v", h, err)
 			}
-			if g := take(t, table, name, "the next", time.Minute); g.Fence() <= h.Fence {
+			if g := mustAcquire(t, table, name, "the next", time.Minute); g.Fence() <= h.Fence {
 				t.Errorf("fence %d after %d", g.Fence(), h.Fence)
 			}
 		}
@@ -301,19 +302,19 @@ func TestTableRegistry(t *testing.T) {
 }
 
 func TestTableBrokenGrantIsLost(t *testing.T) {
-	eachTable(t, func(t *testing.T, s *store, table *Table) {
-		g := take(t, table, "job", "me", time.Minute)
+	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
+		g := mustAcquire(t, table, "job", "me", time.Minute)
 		if _, err := table.Break(t.Context(), "job"); err != nil {
 			t.Fatal(err)
 		}
-		mustBe(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired)
-		mustBe(t, "release", g.Release(t.Context(), time.Minute), ErrExpired)
-		take(t, table, "job", "you", time.Minute)
+		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired)
+		wantErr(t, "release", g.Release(t.Context(), time.Minute), ErrExpired)
+		mustAcquire(t, table, "job", "you", time.Minute)
 	})
 }
 
 func TestTableStatements(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		c := s.config.Clone()
 		c.InterpolateParams = true
 		o := openStore(t, c)
@@ -322,50 +323,50 @@ func TestTableStatements(t *testing.T) {
 		var g Grant
 		for what, want := range map[string]int64{"new": 2, "known": 2} {
 			if what == "known" {
-				mustBe(t, "release", take(t, table, what, "x", time.Minute).Release(t.Context(), 0), nil)
+				wantErr(t, "release", mustAcquire(t, table, what, "x", time.Minute).Release(t.Context(), 0), nil)
 			}
-			if n := o.statements(t, func() { g = take(t, table, what, "me", time.Minute) }); n != want {
+			if n := o.countStatements(t, func() { g = mustAcquire(t, table, what, "me", time.Minute) }); n != want {
 				t.Errorf("winning %s: %d statements", what, n)
 			}
-			if n := o.statements(t, func() { mustBeHeld(t, table, what, "me") }); n != 1 {
+			if n := o.countStatements(t, func() { mustBeHeld(t, table, what, "me") }); n != 1 {
 				t.Errorf("losing: %d statements", n)
 			}
 		}
-		if n := o.statements(t, func() { mustBe(t, "extend", g.Extend(t.Context(), time.Minute), nil) }); n != 1 {
+		if n := o.countStatements(t, func() { wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil) }); n != 1 {
 			t.Errorf("extending: %d statements", n)
 		}
-		if n := o.statements(t, func() { mustBe(t, "release", g.Release(t.Context(), 0), nil) }); n != 1 {
+		if n := o.countStatements(t, func() { wantErr(t, "release", g.Release(t.Context(), 0), nil) }); n != 1 {
 			t.Errorf("releasing: %d statements", n)
 		}
 	})
 }
 
-// Nobody knows whether the name was taken: the grant that comes with the error cleans up.
+// After a lost reply the outcome is unknown, and the grant that comes with the error cleans up.
 func TestTableReplyIsLost(t *testing.T) {
-	eachServer(t, func(t *testing.T, s *store) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
 		proxy := servertest.StartProxy(t, s.config.Addr)
-		c := via(s.config, proxy)
+		c := through(s.config, proxy)
 		c.InterpolateParams = true
 		table, direct := NewTable(openStore(t, c).DB, MySQL), NewTable(s.DB, MySQL)
 		for _, statement := range []string{"INSERT INTO shedlock", "UPDATE shedlock"} {
 			cut := proxy.CutReply(statement)
 			g, err := table.Acquire(t.Context(), "job", "me", time.Minute)
 			<-cut.Done()
-			mustBe(t, statement, err, ErrUnavailable)
+			wantErr(t, statement, err, ErrUnavailable)
 			mustBeHeld(t, direct, "job", "me")
 			if g == nil {
 				t.Fatal("nothing to release")
 			}
-			mustBe(t, "release", g.Release(t.Context(), 0), nil)
+			wantErr(t, "release", g.Release(t.Context(), 0), nil)
 		}
-		g := take(t, table, "job", "me", time.Minute)
+		g := mustAcquire(t, table, "job", "me", time.Minute)
 		cut := proxy.CutReply("UPDATE shedlock")
-		mustBe(t, "a release whose reply is lost", g.Release(t.Context(), 0), ErrUnavailable)
+		wantErr(t, "a release whose reply is lost", g.Release(t.Context(), 0), ErrUnavailable)
 		<-cut.Done()
-		mustBe(t, "its repetition", g.Release(t.Context(), 0), ErrExpired)
+		wantErr(t, "its repetition", g.Release(t.Context(), 0), ErrExpired)
 		proxy.Refuse(true)
 		g, err := table.Acquire(t.Context(), "job", "me", time.Minute)
-		mustBe(t, "without a server", err, ErrUnavailable)
+		wantErr(t, "without a server", err, ErrUnavailable)
 		if g != nil {
 			t.Error("a grant, although nothing was sent")
 		}
@@ -373,19 +374,19 @@ func TestTableReplyIsLost(t *testing.T) {
 }
 
 func TestTableOverAKilledServer(t *testing.T) {
-	eachOwnServer(t, func(t *testing.T, server *servertest.Database, s *store) {
+	onEachOwnServer(t, func(t *testing.T, server *servertest.Database, s *testDB) {
 		table := NewTable(s.DB, MySQL)
-		held, freed := take(t, table, "held", "me", time.Minute), take(t, table, "freed", "me", time.Minute)
-		mustBe(t, "release", freed.Release(t.Context(), 0), nil)
+		held, freed := mustAcquire(t, table, "held", "me", time.Minute), mustAcquire(t, table, "freed", "me", time.Minute)
+		wantErr(t, "release", freed.Release(t.Context(), 0), nil)
 		server.Kill()
-		mustBe(t, "extend", held.Extend(t.Context(), time.Minute), ErrUnavailable)
-		mustBe(t, "release", held.Release(t.Context(), 0), ErrUnavailable)
+		wantErr(t, "extend", held.Extend(t.Context(), time.Minute), ErrUnavailable)
+		wantErr(t, "release", held.Release(t.Context(), 0), ErrUnavailable)
 		_, err := table.Acquire(t.Context(), "freed", "you", time.Minute)
-		mustBe(t, "acquire", err, ErrUnavailable)
+		wantErr(t, "acquire", err, ErrUnavailable)
 		server.Start()
 		mustBeHeld(t, table, "held", "me")
-		mustBe(t, "extend", held.Extend(t.Context(), time.Minute), nil)
-		if g := take(t, table, "freed", "you", time.Minute); g.Fence() <= freed.Fence() {
+		wantErr(t, "extend", held.Extend(t.Context(), time.Minute), nil)
+		if g := mustAcquire(t, table, "freed", "you", time.Minute); g.Fence() <= freed.Fence() {
 			t.Errorf("fence %d after %d", g.Fence(), freed.Fence())
 		}
 	})

@@ -159,7 +159,7 @@ func (s *scissors) ends(t *testing.T, rawURL, what string, op func(context.Conte
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = op(ctx, m.Noted())
+		err = op(ctx, m.Journaled())
 		db.Close()
 		s.mu.Lock()
 		gone := s.gone
@@ -270,7 +270,7 @@ func TestCutAtEveryStatement(t *testing.T) {
 			t.Helper()
 			for v := version; v > to; v-- {
 				do(fmt.Sprintf("down from %d", v), func(ctx context.Context, m *migrations.Migrator, db *sql.DB) error {
-					// Who repeats a command whose answer was lost looks first whether it was done.
+					// A client that repeats a command after a lost reply first checks whether it was done.
 					if texts(t, db, "SELECT MAX(version_id) FROM goose_db_version")[0] != strconv.Itoa(v) {
 						return nil
 					}

@@ -8,11 +8,11 @@ func (m *Migrator) UpTo(ctx context.Context, version int64) error {
 	return err
 }
 
-// LastWithout is the last version that was also applied by a FirstTap without a journal.
-const LastWithout = lastWithout
+// LastUnjournaled is the last version that releases without a journal applied.
+const LastUnjournaled = lastUnjournaled
 
-// Noted has every version be one that only a FirstTap with a journal applies.
-func (m *Migrator) Noted() *Migrator {
-	m.journal.lastWithout = 0
+// Journaled makes m take every version for one that was applied with a journal.
+func (m *Migrator) Journaled() *Migrator {
+	m.journal.lastUnjournaled = 0
 	return m
 }

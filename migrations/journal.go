@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// lockWait is for how long a statement waits for a table's lock, or a row's. Every query of the table that comes
-	// later waits behind it meanwhile.
-	lockWait = 3 * time.Second
-	// lockTries is how often a statement is tried that gets no lock: for a quarter of an hour or so.
-	lockTries = 80
-	maxPause  = 10 * time.Second
-	// lastWithout is the last version that a FirstTap without a journal applied, too.
-	lastWithout = 6
+	// statementLockWait bounds how long a statement waits for the lock of a table or row. Meanwhile every later query of the
+	// table waits behind it.
+	statementLockWait = 3 * time.Second
+	// maxLockTries bounds how often a statement is tried that gets no lock: for about a quarter of an hour.
+	maxLockTries  = 80
+	maxRetryPause = 10 * time.Second
+	// lastUnjournaled is the last version that releases without a journal applied.
+	lastUnjournaled = 6
 
 	createJournal = `CREATE TABLE IF NOT EXISTS migration_progress (
   version    BIGINT      NOT NULL PRIMARY KEY,
@@ -36,7 +36,7 @@ const (
 ) ENGINE=InnoDB`
 )
 
-// The errors of the server that matter here.
+// Error numbers of the server.
 const (
 	noSuchTable   = 1146
 	unknownColumn = 1054
@@ -44,9 +44,9 @@ const (
 
 var (
 	lockErrors = []uint16{1205, 1213}
-	// thereErrors are what a statement can end with whose effect is there already: a table, column, key or constraint
-	// is there, or is gone.
-	thereErrors = []uint16{1050, 1051, unknownColumn, 1060, 1061, 1068, 1072, 1091, noSuchTable, 1176, 1826, 3822}
+	// alreadyDoneErrors are the errors of a statement that was executed before: a table, column, key or constraint exists
+	// already, or no longer exists.
+	alreadyDoneErrors = []uint16{1050, 1051, unknownColumn, 1060, 1061, 1068, 1072, 1091, noSuchTable, 1176, 1826, 3822}
 )
 
 func isError(err error, numbers ...uint16) bool {
@@ -54,16 +54,16 @@ func isError(err error, numbers ...uint16) bool {
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
 
-// journal notes how far a migration is.
+// journal records the progress of a migration in the table migration_progress.
 type journal struct {
 	db    *sql.DB
 	files map[int64]*file
-	// lastWithout is the last version that may have been cut off without a note.
-	lastWithout int64
-	log         *slog.Logger
+	// lastUnjournaled is the last version that may have been interrupted without a record.
+	lastUnjournaled int64
+	log             *slog.Logger
 }
 
-// goMigrations are the files as goose takes code.
+// goMigrations returns the files as goose's Go migrations.
 func (j *journal) goMigrations() []*goose.Migration {
 	var all []*goose.Migration
 	for _, f := range j.files {
@@ -75,8 +75,8 @@ func (j *journal) goMigrations() []*goose.Migration {
 	return all
 }
 
-// cutOff returns the version that was begun and not ended, 0 if none, and its direction.
-func (j *journal) cutOff(ctx context.Context) (version int64, up bool, err error) {
+// interrupted returns the version that was begun and not completed, 0 if there is none, and its direction.
+func (j *journal) interrupted(ctx context.Context) (version int64, up bool, err error) {
 	err = j.db.QueryRowContext(ctx, "SELECT version, up FROM migration_progress ORDER BY version DESC LIMIT 1").Scan(&version, &up)
 	if errors.Is(err, sql.ErrNoRows) || isError(err, noSuchTable) {
 		return 0, false, nil
@@ -84,8 +84,9 @@ func (j *journal) cutOff(ctx context.Context) (version int64, up bool, err error
 	return version, up, err
 }
 
-// mendVersions adds the first row of goose's table, which goose writes apart from the table and expects ever after.
-func (j *journal) mendVersions(ctx context.Context) error {
+// repairVersionTable adds the first row of goose's table if it is missing. goose writes it after creating the table, in another
+// statement, and later expects it.
+func (j *journal) repairVersionTable(ctx context.Context) error {
 	var rows int
 	err := j.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM "+goose.DefaultTablename).Scan(&rows)
 	switch {
@@ -98,23 +99,24 @@ func (j *journal) mendVersions(ctx context.Context) error {
 	return err
 }
 
-// run executes what is left of f in one direction. It takes its note away in tx, which goose commits with its own note.
+// run executes the remaining statements of f in one direction. It deletes the progress row in tx, in which goose also writes the
+// version.
 func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 	conn, err := j.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeSession(conn)
-	_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d, innodb_lock_wait_timeout = %[1]d", int(lockWait.Seconds())))
+	_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION lock_wait_timeout = %d, innodb_lock_wait_timeout = %[1]d", int(statementLockWait.Seconds())))
 	if err != nil {
 		return err
 	}
-	r := &run{
-		conn: conn, file: f, up: up, statements: f.statements(up), noted: f.version > j.lastWithout,
+	r := &execution{
+		conn: conn, file: f, up: up, statements: f.statements(up), journaled: f.version > j.lastUnjournaled,
 		log: j.log.With("migration", f.name, "up", up),
 	}
 	r.digest = digest(r.statements)
-	if err := r.begin(ctx); err != nil {
+	if err := r.resumeOrStart(ctx); err != nil {
 		return fmt.Errorf("%s: %w", f.name, err)
 	}
 	for r.at <= len(r.statements) {
@@ -126,15 +128,15 @@ func (j *journal) run(ctx context.Context, tx *sql.Tx, f *file, up bool) error {
 	return err
 }
 
-// run is one direction of a file that is being executed. Statement at is the one that was begun, or is next; before is
-// its table's definition as it was before.
-type run struct {
+// execution executes one direction of a file. at is the number of the current statement; before is the fingerprint of its
+// table's definition before the statement.
+type execution struct {
 	conn       *sql.Conn
 	file       *file
 	up         bool
 	statements []statement
 	digest     string
-	noted      bool // whoever cut it off before has left a note
+	journaled  bool // an interrupted process has left a progress row
 	at         int
 	before     string
 	log        *slog.Logger
@@ -146,8 +148,8 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// begin finds out how far an earlier process came, or notes that this one begins.
-func (r *run) begin(ctx context.Context) error {
+// resumeOrStart reads how far an earlier process came, or records that this one begins.
+func (r *execution) resumeOrStart(ctx context.Context) error {
 	if _, err := r.conn.ExecContext(ctx, createJournal); err != nil {
 		return err
 	}
@@ -157,32 +159,32 @@ func (r *run) begin(ctx context.Context) error {
 		Scan(&up, &digest, &r.at, &r.before)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return r.patiently(ctx, func() error { return r.advance(ctx, 1) })
+		return r.retryOnLock(ctx, func() error { return r.advance(ctx, 1) })
 	case err != nil:
 		return err
 	case up != r.up || digest != r.digest:
-		return errors.New("another version of this file was cut off in the middle: go on with the FirstTap that began it")
+		return errors.New("the migration was interrupted with another version of this file; complete it with the FirstTap release that began it")
 	}
-	r.log.Warn("a migration was cut off and goes on", "statement", r.at, "of", len(r.statements))
-	return r.outlast(ctx)
+	r.log.Warn("resuming an interrupted migration", "statement", r.at, "of", len(r.statements))
+	return r.waitForOrphan(ctx)
 }
 
-// outlast waits while the server still executes the statement for a process that is gone: a server finishes what it
-// executes, whether or not the client that sent it is still there.
-func (r *run) outlast(ctx context.Context) error {
+// waitForOrphan waits while the server still executes the statement for an earlier process: a server completes a statement also
+// after its client is gone.
+func (r *execution) waitForOrphan(ctx context.Context) error {
 	if r.at > len(r.statements) {
 		return nil
 	}
 	text := strings.TrimRight(r.statements[r.at-1].sql, "; \n") // as the server shows it
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		var sessions int
 		err := r.conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist "+
 			"WHERE id <> CONNECTION_ID() AND db = DATABASE() AND info = ?", text).Scan(&sessions)
 		if err != nil || sessions == 0 {
 			return err
 		}
-		if !said {
-			r.log.Warn("the server still executes a statement of the process that was cut off; it is waited for", "statement", r.at)
+		if !logged {
+			r.log.Warn("the server still executes a statement of the interrupted process; waiting for it to end", "statement", r.at)
 		}
 		if err := sleep(ctx, time.Second); err != nil {
 			return err
@@ -190,8 +192,8 @@ func (r *run) outlast(ctx context.Context) error {
 	}
 }
 
-// note writes down that all statements before the given one are done, and how that one's table is defined.
-func (r *run) note(ctx context.Context, q querier, at int) (before string, err error) {
+// record writes that all statements before the given one are done, and the fingerprint of that one's table.
+func (r *execution) record(ctx context.Context, q querier, at int) (before string, err error) {
 	if at <= len(r.statements) && r.statements[at-1].table != "" {
 		if before, err = fingerprint(ctx, q, r.statements[at-1].table); err != nil {
 			return "", err
@@ -204,43 +206,43 @@ func (r *run) note(ctx context.Context, q querier, at int) (before string, err e
 }
 
 // advance makes the given statement the next, outside of a transaction.
-func (r *run) advance(ctx context.Context, at int) error {
-	before, err := r.note(ctx, r.conn, at)
+func (r *execution) advance(ctx context.Context, at int) error {
+	before, err := r.record(ctx, r.conn, at)
 	if err == nil {
 		r.at, r.before = at, before
 	}
 	return err
 }
 
-// step executes one statement and notes that it did.
-func (r *run) step(ctx context.Context) error {
+// step executes one statement and records that it is done.
+func (r *execution) step(ctx context.Context) error {
 	s := r.statements[r.at-1]
-	return r.patiently(ctx, func() error {
+	return r.retryOnLock(ctx, func() error {
 		if s.table == "" {
 			return r.changeRows(ctx, s)
 		}
 		if _, err := r.conn.ExecContext(ctx, s.sql); err != nil {
-			if there, lookErr := r.isThere(ctx, s, err); lookErr != nil || !there {
+			if there, lookErr := r.alreadyExecuted(ctx, s, err); lookErr != nil || !there {
 				return errors.Join(err, lookErr)
 			}
-			r.log.Info("what the statement does was done before", "statement", r.at)
+			r.log.Info("the statement was done before; going on with the next", "statement", r.at)
 		}
 		return r.advance(ctx, r.at+1)
 	})
 }
 
-// changeRows commits the statement's effect with the note of it: rows are changed once.
-func (r *run) changeRows(ctx context.Context, s statement) error {
+// changeRows commits the statement's changes together with the record, so that rows are changed once.
+func (r *execution) changeRows(ctx context.Context, s statement) error {
 	tx, err := r.conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // after a COMMIT it does nothing
 	_, err = tx.ExecContext(ctx, s.sql)
-	if err != nil && (r.noted || !isError(err, unknownColumn)) {
+	if err != nil && (r.journaled || !isError(err, unknownColumn)) {
 		return err
 	}
-	before, err := r.note(ctx, tx, r.at+1)
+	before, err := r.record(ctx, tx, r.at+1)
 	if err != nil {
 		return err
 	}
@@ -251,11 +253,11 @@ func (r *run) changeRows(ctx context.Context, s statement) error {
 	return nil
 }
 
-// isThere reports whether the error that a statement ended with says that it was executed before: the table is not as it
-// was when the statement was begun. A FirstTap that kept no journal left no note of that; of it a table is taken that
-// is the same as the statement makes, and everything else by its name.
-func (r *run) isThere(ctx context.Context, s statement, err error) (bool, error) {
-	if !isError(err, thereErrors...) {
+// alreadyExecuted reports whether the statement's error means that it was executed before: the table has changed since the
+// statement began. Releases without a journal recorded no table; after those, a CREATE TABLE counts as executed if the table
+// is exactly what it makes, and any other statement by its error alone.
+func (r *execution) alreadyExecuted(ctx context.Context, s statement, err error) (bool, error) {
+	if !isError(err, alreadyDoneErrors...) {
 		return false, nil
 	}
 	now, err := fingerprint(ctx, r.conn, s.table)
@@ -264,16 +266,16 @@ func (r *run) isThere(ctx context.Context, s statement, err error) (bool, error)
 		return false, err
 	case now != r.before:
 		return true, nil
-	case r.noted:
+	case r.journaled:
 		return false, nil
 	case s.creates:
-		return r.isSame(ctx, s)
+		return r.tableMatches(ctx, s)
 	}
 	return true, nil
 }
 
-// isSame reports whether the table is as the statement would make it.
-func (r *run) isSame(ctx context.Context, s statement) (same bool, err error) {
+// tableMatches reports whether the table is exactly what the statement would create.
+func (r *execution) tableMatches(ctx context.Context, s statement) (same bool, err error) {
 	const scratch = "migration_scratch"
 	drop := func() error {
 		_, err := r.conn.ExecContext(ctx, "DROP TABLE IF EXISTS "+scratch)
@@ -294,37 +296,37 @@ func (r *run) isSame(ctx context.Context, s statement) (same bool, err error) {
 	return got == want, err
 }
 
-// patiently tries again, with a pause for those that wait behind it, while try gets no lock.
-func (r *run) patiently(ctx context.Context, try func() error) error {
+// retryOnLock repeats try while it gets no lock, with a pause that lets queries run that waited behind it.
+func (r *execution) retryOnLock(ctx context.Context, try func() error) error {
 	pause := time.Second
 	for n := 1; ; n++ {
 		err := try()
-		if !isError(err, lockErrors...) || n == lockTries {
+		if !isError(err, lockErrors...) || n == maxLockTries {
 			return err
 		}
 		table := ""
 		if r.at >= 1 && r.at <= len(r.statements) {
 			table = r.statements[r.at-1].table
 		}
-		r.log.Warn("the migration waits for a lock that another session holds; it will be tried again",
-			"statement", r.at, "table", table, "try", n, "of", lockTries, "in", pause.String(), "error", err)
+		r.log.Warn("the migration waits for a lock that another session holds; the statement will be retried",
+			"statement", r.at, "table", table, "try", n, "of", maxLockTries, "in", pause.String(), "error", err)
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
-		pause = min(2*pause, maxPause)
+		pause = min(2*pause, maxRetryPause)
 	}
 }
 
-var counter = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
+var autoIncrement = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
 
-// definition is a table's, without its name and what its rows change, "" if there is no such table.
+// definition returns a table's definition without its name and its AUTO_INCREMENT, "" if the table does not exist.
 func definition(ctx context.Context, q querier, table string) (string, error) {
 	var name, text string
 	err := q.QueryRowContext(ctx, "SHOW CREATE TABLE "+table).Scan(&name, &text)
 	if isError(err, noSuchTable) {
 		return "", nil
 	}
-	return counter.ReplaceAllString(strings.Replace(text, name, "", 1), ""), err
+	return autoIncrement.ReplaceAllString(strings.Replace(text, name, "", 1), ""), err
 }
 
 func fingerprint(ctx context.Context, q querier, table string) (string, error) {

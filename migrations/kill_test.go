@@ -78,7 +78,7 @@ func childMigrates(url string) error {
 	return err
 }
 
-// mortal is a driver whose process dies before it executes a certain statement.
+// mortal is a database driver whose process dies before it executes a certain statement.
 type mortal struct{ driver.Driver }
 
 type sqliteConn interface {
@@ -217,10 +217,10 @@ func block(t *testing.T, url string) *blocked {
 	t.Helper()
 	b := &blocked{t: t, url: url, db: openConfig(t, configOf(t, url)), ended: make(chan error, 1)}
 	t.Cleanup(func() { b.db.Close() })
-	if err := mysqlMigrator(t, b.db, silent).UpTo(t.Context(), migrations.LastWithout-1); err != nil {
+	if err := mysqlMigrator(t, b.db, silent).UpTo(t.Context(), migrations.LastUnjournaled-1); err != nil {
 		t.Fatal(err)
 	}
-	up, _ := halves(t, migrations.LastWithout)
+	up, _ := halves(t, migrations.LastUnjournaled)
 	b.waiting = strings.TrimSuffix(up[0], ";")
 	var err error
 	if b.reader, err = b.db.Begin(); err != nil {
@@ -325,7 +325,7 @@ func TestOutlastsTheStatementOfTheDead(t *testing.T) {
 	})
 }
 
-// Whoever loses the lock ends, since another process may migrate now.
+// A process that loses the lock ends, since another process may migrate now.
 func TestLosesTheLock(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		b := block(t, newURL(t))

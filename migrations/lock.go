@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// LockWait is how long one process waits for another that migrates.
+// LockWait bounds how long one process waits for another that migrates.
 const LockWait = 60 * time.Second
 
-// ErrBusy is that another process has been migrating all the time.
+// ErrBusy means that another process has been migrating for LockWait.
 var ErrBusy = fmt.Errorf("another process has been migrating for %s", LockWait)
 
-var errLockLost = errors.New("the lock that keeps other processes from migrating was lost")
+var errLockLost = errors.New("the migration lock was lost")
 
 const (
 	lockName = "CONCAT('firsttap.migrate:', LEFT(SHA2(DATABASE(), 256), 32))"
-	// lockSession is for how long the server keeps the lock of a process that it hears nothing from, and lockBeat is how
-	// often it hears.
-	lockSession = 60 * time.Second
-	lockBeat    = 10 * time.Second
-	briefTime   = 5 * time.Second
+	// lockSessionTimeout is how long the server keeps the lock of a silent process; lockHeartbeat is the interval of the
+	// heartbeats.
+	lockSessionTimeout = 60 * time.Second
+	lockHeartbeat      = 10 * time.Second
+	briefTimeout       = 5 * time.Second
 )
 
-// namedLock is MySQL's GET_LOCK, on a connection of its own so that it ends with it. The name carries the database's:
-// named locks belong to the whole server.
+// namedLock takes MySQL's GET_LOCK on a connection of its own, with which the lock ends. Named locks are global to the server, so
+// the name contains a hash of the database's name.
 func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release func() error, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	var got sql.NullInt64
-	if _, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", int(lockSession.Seconds()))); err == nil {
+	if _, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", int(lockSessionTimeout.Seconds()))); err == nil {
 		err = conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", ?)", int(LockWait.Seconds())).Scan(&got)
 	}
 	if err == nil && got.Int64 != 1 {
@@ -48,8 +48,8 @@ func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release f
 	beating := make(chan struct{})
 	go func() {
 		defer close(beating)
-		for sleep(held, lockBeat) == nil {
-			if err := brief(ctx, conn, "DO 0"); err != nil {
+		for sleep(held, lockHeartbeat) == nil {
+			if err := execBriefly(ctx, conn, "DO 0"); err != nil {
 				lose(fmt.Errorf("%w: %w", errLockLost, err))
 			}
 		}
@@ -57,28 +57,28 @@ func namedLock(ctx context.Context, db *sql.DB) (held context.Context, release f
 	return held, func() error {
 		lose(context.Canceled)
 		<-beating
-		_ = brief(ctx, conn, "DO RELEASE_LOCK("+lockName+")") // the session's end would do
+		_ = execBriefly(ctx, conn, "DO RELEASE_LOCK("+lockName+")") // if it fails, the lock ends with the session
 		closeSession(conn)
 		return nil
 	}, nil
 }
 
-// brief executes a statement that takes no time, also when ctx has ended.
-func brief(ctx context.Context, conn *sql.Conn, statement string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), briefTime)
+// execBriefly executes a quick statement, also after the end of ctx.
+func execBriefly(ctx context.Context, conn *sql.Conn, statement string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), briefTimeout)
 	defer cancel()
 	_, err := conn.ExecContext(ctx, statement)
 	return err
 }
 
-// closeSession ends the server's session, whose settings were changed, rather than to leave it to others.
+// closeSession ends the server's session instead of returning it to the pool, as its settings were changed.
 func closeSession(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // its error is this one
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the returned error is ErrBadConn itself
 	_ = conn.Close()
 }
 
-// fileLock is the write lock of a SQLite file that holds nothing else: the operating system ends it with the
-// process. A transaction on the database itself would not do, since each step is a transaction of its own.
+// fileLock takes the write lock of a SQLite file of its own, which the operating system releases with the process. The
+// database itself can't be locked like that, as each step is a transaction of its own.
 func fileLock(ctx context.Context, db *sql.DB) (held context.Context, release func() error, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -1,16 +1,16 @@
 // Package migrations holds the versioned schema for MySQL and SQLite and applies it, one process at a time.
 //
-// A migration that is cut off, wherever that is, goes on with the next call of Up or Down. On SQLite a file is one
-// transaction. MySQL and MariaDB commit each statement that defines something by itself, so a table, migration_progress,
-// holds the statement that is at work and what its table looked like before it. Who finds such a row executes that
-// statement again: it is done already if the server says that its effect is there and the table is not as it was.
-// Statements that change rows commit with their note. The row ends in the transaction that notes the version.
+// An interrupted migration is resumed by the next call of Up or Down. On SQLite a file is one transaction. MySQL and MariaDB
+// commit each statement that changes a definition by itself, so the table migration_progress records the current statement
+// and a fingerprint of its table before it. The process that resumes executes the statement again: it was done before if
+// the server reports that its effect exists and the table has changed. Statements that change rows are committed with their
+// record. The progress row is deleted in the transaction that writes the version.
 //
-// A call first ends what was begun, whatever its direction, and then does what it was asked for; Down ends a Down that
-// was cut off and does no more.
+// A call first completes an interrupted migration, in its direction, and then does its own work; Down completes an
+// interrupted Down and does no more.
 //
-// The versions up to 6 may have been cut off by a FirstTap that kept no such table. Without a row, and for these versions
-// only, a statement whose effect is there counts as done: a table if it is exactly what the statement makes, everything
+// Versions up to 6 may have been interrupted by a release that kept no record. Without a progress row, and for these
+// versions only, a statement whose effect exists counts as done: a table if it is exactly what the statement makes, anything
 // else by its name.
 package migrations
 
@@ -34,31 +34,31 @@ import (
 //go:embed mysql/*.sql sqlite/*.sql
 var files embed.FS
 
-// Dialect is which of the two schemas a database gets.
+// Dialect selects one of the two schemas.
 type Dialect string
 
-// The dialects. MariaDB takes MySQL's.
+// The dialects. MariaDB has MySQL's.
 const (
 	MySQL  Dialect = "mysql"
 	SQLite Dialect = "sqlite"
 )
 
-// Migrator brings one database's schema up and down.
+// Migrator applies and reverts the migrations of one database.
 type Migrator struct {
 	db       *sql.DB
 	provider *goose.Provider
-	// names are the files' by version.
+	// names are the files' names by version.
 	names map[int64]string
 	// journal is nil on SQLite.
 	journal *journal
-	// lock keeps other processes out until release. It is taken around all that goose does, its first look included. held
+	// lock keeps other processes from migrating until release. It covers all that goose does, including its first read. held
 	// ends with ctx, or when the lock is lost.
 	lock func(ctx context.Context) (held context.Context, release func() error, err error)
 	log  *slog.Logger
 }
 
-// New returns a Migrator for db. On SQLite, lockDB is a second database in a file of its own, whose write lock
-// keeps other processes out while this one migrates; on MySQL a named lock does that and lockDB is nil.
+// New returns a Migrator for db. On SQLite, lockDB is a database in a file of its own, whose write lock keeps other processes
+// from migrating; on MySQL a named lock does that, and lockDB is nil.
 func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, error) {
 	sqlFiles, err := fs.Sub(files, string(dialect))
 	if err != nil {
@@ -71,7 +71,7 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 		m.provider, err = goose.NewProvider(goose.DialectSQLite3, db, sqlFiles, options...)
 	} else {
 		m.lock = func(ctx context.Context) (context.Context, func() error, error) { return namedLock(ctx, db) }
-		m.journal = &journal{db: db, files: map[int64]*file{}, lastWithout: lastWithout, log: log}
+		m.journal = &journal{db: db, files: map[int64]*file{}, lastUnjournaled: lastUnjournaled, log: log}
 		taken, readErr := readFiles(sqlFiles)
 		if readErr != nil {
 			return nil, readErr
@@ -93,10 +93,10 @@ func New(dialect Dialect, db, lockDB *sql.DB, log *slog.Logger) (*Migrator, erro
 	return m, nil
 }
 
-// Up applies whatever is missing and returns how many steps that took.
+// Up applies all missing migrations, and returns how many. ErrBusy.
 func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
-	err = m.locked(ctx, func(ctx context.Context) error {
-		ended, up, err := m.finish(ctx)
+	err = m.withLock(ctx, func(ctx context.Context) error {
+		ended, up, err := m.resume(ctx)
 		if err != nil {
 			return err
 		}
@@ -113,13 +113,14 @@ func (m *Migrator) Up(ctx context.Context) (steps int, err error) {
 	return steps, nil
 }
 
-// Down takes the newest step back, with the data that only it has room for. False means there was none.
+// Down reverts the newest migration and deletes the data that only it has columns for. It returns false if there was none.
+// ErrBusy.
 func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
-	err = m.locked(ctx, func(ctx context.Context) error {
-		if version, _, err := m.cutOff(ctx); err == nil && version != 0 && m.names[version] == "" {
-			return fmt.Errorf("migration %d was cut off, and this FirstTap does not have it", version)
+	err = m.withLock(ctx, func(ctx context.Context) error {
+		if version, _, err := m.interrupted(ctx); err == nil && version != 0 && m.names[version] == "" {
+			return fmt.Errorf("migration %d was interrupted, and this FirstTap release does not have it", version)
 		}
-		if ended, up, err := m.finish(ctx); err != nil || ended && !up {
+		if ended, up, err := m.resume(ctx); err != nil || ended && !up {
 			took = ended
 			return err
 		}
@@ -136,7 +137,7 @@ func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
 	return took, nil
 }
 
-// Missing returns how many steps Up would take, without taking any or waiting for others. It changes nothing in MySQL.
+// Missing returns how many migrations Up would apply. It waits for no other process, and writes nothing in MySQL.
 func (m *Migrator) Missing(ctx context.Context) (int, error) {
 	missing := maps.Clone(m.names)
 	store, err := database.NewStore(database.DialectMySQL, goose.DefaultTablename) // SQLite's statement is the same
@@ -150,42 +151,42 @@ func (m *Migrator) Missing(ctx context.Context) (int, error) {
 	for _, a := range applied {
 		delete(missing, a.Version)
 	}
-	version, _, err := m.cutOff(ctx)
+	version, _, err := m.interrupted(ctx)
 	if name := m.names[version]; name != "" {
 		missing[version] = name
 	}
 	return len(missing), err
 }
 
-func (m *Migrator) cutOff(ctx context.Context) (version int64, up bool, err error) {
+func (m *Migrator) interrupted(ctx context.Context) (version int64, up bool, err error) {
 	if m.journal == nil {
 		return 0, false, nil
 	}
-	return m.journal.cutOff(ctx)
+	return m.journal.interrupted(ctx)
 }
 
-// finish ends what an earlier process left in the middle, and reports whether there was such a thing.
-func (m *Migrator) finish(ctx context.Context) (ended, up bool, err error) {
+// resume completes an interrupted migration, and reports whether there was one, and its direction.
+func (m *Migrator) resume(ctx context.Context) (ended, up bool, err error) {
 	if m.journal == nil {
 		return false, false, nil
 	}
-	if err := m.journal.mendVersions(ctx); err != nil {
+	if err := m.journal.repairVersionTable(ctx); err != nil {
 		return false, false, err
 	}
-	version, up, err := m.cutOff(ctx)
+	version, up, err := m.interrupted(ctx)
 	switch {
 	case err != nil || version == 0:
 		return false, false, err
 	case m.names[version] == "":
-		m.log.Warn("a migration that this FirstTap does not have was cut off; the FirstTap that has it goes on with it", "version", version)
+		m.log.Warn("a migration that this FirstTap release does not have was interrupted; a release that has it will resume it", "version", version)
 		return false, false, nil
 	}
 	_, err = m.provider.ApplyVersion(ctx, version, up)
 	return err == nil, up, err
 }
 
-// locked runs fn while no other process migrates.
-func (m *Migrator) locked(ctx context.Context, fn func(ctx context.Context) error) error {
+// withLock runs fn while it holds the migration lock.
+func (m *Migrator) withLock(ctx context.Context, fn func(ctx context.Context) error) error {
 	held, release, err := m.lock(ctx)
 	if err != nil {
 		return err
@@ -197,7 +198,7 @@ func (m *Migrator) locked(ctx context.Context, fn func(ctx context.Context) erro
 	return errors.Join(err, release())
 }
 
-// Status writes a line for each step: its file, and when it was applied.
+// Status writes a line for each migration: when it was applied, and its file.
 func (m *Migrator) Status(ctx context.Context, w io.Writer) error {
 	steps, err := m.provider.Status(ctx)
 	if err != nil {

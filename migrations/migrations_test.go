@@ -71,7 +71,7 @@ func schemas(t *testing.T) []schema {
 	return all
 }
 
-// columns is what there is, as table.column or table.column?, the tables of the migrations themselves left out.
+// columns returns all columns, as table.column or table.column?, without the migrations' own tables.
 func (s schema) columns(t *testing.T) []string {
 	t.Helper()
 	rows, err := s.db.Query(s.tables)

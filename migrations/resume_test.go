@@ -69,7 +69,7 @@ func TestCutOffWithoutAJournal(t *testing.T) {
 				t.Fatalf("down after %d cuts: %v, %v", cuts, took, err)
 			}
 		}
-		for version := 1; version <= migrations.LastWithout; version++ {
+		for version := 1; version <= migrations.LastUnjournaled; version++ {
 			up, back := halves(t, version)
 			upTo(version)
 			down()
@@ -208,13 +208,13 @@ func TestCutOffByAnotherVersion(t *testing.T) {
 	})
 }
 
-// What others have made by hand is not taken for a statement's effect, where a note would be there.
+// What an operator has created by hand is not taken for a statement's effect, where a journal would have a record.
 func TestMadeByOthers(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		db := openConfig(t, configOf(t, newURL(t)))
 		defer db.Close()
-		m := mysqlMigrator(t, db, silent).Noted()
-		if err := m.UpTo(t.Context(), migrations.LastWithout-1); err != nil {
+		m := mysqlMigrator(t, db, silent).Journaled()
+		if err := m.UpTo(t.Context(), migrations.LastUnjournaled-1); err != nil {
 			t.Fatal(err)
 		}
 		execute(t, db, "ALTER TABLE events ADD COLUMN request_id INT")

@@ -12,16 +12,16 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// statement is one of a file's.
+// statement is an SQL statement of a file.
 type statement struct {
 	sql string
-	// table is the one whose definition the statement changes, "" for a statement that changes rows.
+	// table is the table whose definition the statement changes, "" for a statement that changes rows.
 	table string
-	// creates is for a CREATE TABLE.
+	// creates is true for CREATE TABLE.
 	creates bool
 }
 
-// file is a migration for MySQL, taken apart.
+// file is a parsed migration for MySQL.
 type file struct {
 	name     string
 	version  int64
@@ -35,7 +35,7 @@ func (f *file) statements(up bool) []statement {
 	return f.down
 }
 
-// digest tells one version of a file's statements from another.
+// digest returns a hash of the statements.
 func digest(statements []statement) string {
 	h := sha256.New()
 	for _, s := range statements {
@@ -60,8 +60,8 @@ func readFiles(folder fs.FS) ([]*file, error) {
 			return nil, fmt.Errorf("migrations: %s: %w", name, err)
 		}
 		up, down := split(string(text))
-		if f.up, err = understand(up); err == nil {
-			f.down, err = understand(down)
+		if f.up, err = parseStatements(up); err == nil {
+			f.down, err = parseStatements(down)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("migrations: %s: %w", name, err)
@@ -71,8 +71,8 @@ func readFiles(folder fs.FS) ([]*file, error) {
 	return all, nil
 }
 
-// split takes a file apart as goose does: a statement ends with a semicolon at the end of a line, and comments before a
-// statement are none of it. It knows no other annotations than Up and Down.
+// split splits a file into statements as goose does: a statement ends with a semicolon at the end of a line, and comments before
+// it are not part of it. The only annotations are Up and Down.
 func split(text string) (up, down []string) {
 	var current strings.Builder
 	to := &up
@@ -96,7 +96,7 @@ func split(text string) (up, down []string) {
 		}
 	}
 	if current.Len() > 0 {
-		*to = append(*to, strings.TrimSpace(current.String())) // which understand refuses
+		*to = append(*to, strings.TrimSpace(current.String())) // parseStatements refuses it
 	}
 	return up, down
 }
@@ -105,22 +105,23 @@ var (
 	changesTable = regexp.MustCompile(`(?i)^(?:(CREATE\s+TABLE(?:\s+IF\s+NOT\s+EXISTS)?)|DROP\s+TABLE(?:\s+IF\s+EXISTS)?|ALTER\s+TABLE|` +
 		`CREATE\s+(?:UNIQUE\s+)?INDEX\s+\w+\s+ON|DROP\s+INDEX\s+\w+\s+ON)\s+(\w+)\b`)
 	changesRows    = regexp.MustCompile(`(?i)^(?:INSERT|REPLACE|UPDATE|DELETE)\s`)
-	dropsMore      = regexp.MustCompile(`(?i)^DROP\s+TABLE\s[^;]*,`)
+	dropsSeveral   = regexp.MustCompile(`(?i)^DROP\s+TABLE\s[^;]*,`)
 	numberOfTables = 2 // the group of changesTable that is the table's name
 )
 
-// understand refuses what could not go on after a kill: a statement has to change one table, or rows alone.
-func understand(texts []string) ([]statement, error) {
+// parseStatements parses the statements. It refuses those that could not be resumed after a kill: each must change the
+// definition of one table, or only rows.
+func parseStatements(texts []string) ([]statement, error) {
 	var all []statement
 	for i, text := range texts {
 		s := statement{sql: text}
 		switch m := changesTable.FindStringSubmatch(text); {
-		case !strings.HasSuffix(text, ";"), strings.Contains(text, "+goose"), dropsMore.MatchString(text):
-			return nil, fmt.Errorf("statement %d is not one that changes one table, or rows, and ends with a semicolon", i+1)
+		case !strings.HasSuffix(text, ";"), strings.Contains(text, "+goose"), dropsSeveral.MatchString(text):
+			return nil, fmt.Errorf("statement %d does not change one table or only rows, or does not end with a semicolon", i+1)
 		case m != nil:
 			s.table, s.creates = m[numberOfTables], m[1] != ""
 		case !changesRows.MatchString(text):
-			return nil, fmt.Errorf("statement %d is of a kind that can't be taken up again after a kill", i+1)
+			return nil, fmt.Errorf("statement %d is of a kind that can't be resumed after a kill", i+1)
 		}
 		all = append(all, s)
 	}

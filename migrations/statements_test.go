@@ -35,7 +35,7 @@ func (h heard) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The files are taken apart as goose does, which executed them before.
+// The files are split as goose splits them, which executed them before.
 func TestStatementsAreGoose(t *testing.T) {
 	address, name, _ := strings.Cut(strings.TrimPrefix(servertest.MariaDBURL(t), "mysql://"), "/")
 	account, address, _ := strings.Cut(address, "@")
@@ -92,7 +92,7 @@ func TestUnderstand(t *testing.T) {
 		"ALTER TABLE d\n  ADD COLUMN x INT;": "d", "CREATE UNIQUE INDEX ix ON e (x);": "e", "DROP INDEX ix ON f;": "f",
 		"DELETE FROM g;": "", "UPDATE h SET x = 1;": "", "INSERT INTO i VALUES (1);": "",
 	} {
-		if s, err := understand([]string{text}); err != nil || s[0].table != table {
+		if s, err := parseStatements([]string{text}); err != nil || s[0].table != table {
 			t.Errorf("%s: %v, %v; want %q", text, s, err, table)
 		}
 	}
@@ -100,7 +100,7 @@ func TestUnderstand(t *testing.T) {
 		"DROP TABLE a, b;", "RENAME TABLE a TO b;", "CREATE PROCEDURE p() SELECT 1;", "SET x = 1;", "DROP TABLE a",
 		"-- +goose StatementBegin\nDROP TABLE a;",
 	} {
-		if s, err := understand([]string{text}); err == nil {
+		if s, err := parseStatements([]string{text}); err == nil {
 			t.Errorf("%s is taken for %+v", text, s)
 		}
 	}

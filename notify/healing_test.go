@@ -17,7 +17,7 @@ import (
 	"firsttap/testkit"
 )
 
-// gateway is a push service that takes its time, by the clock of the test, and knows which tokens are dead.
+// gateway is a push service with a latency, on the test's clock, and with dead tokens.
 type gateway struct {
 	mu    sync.Mutex
 	dead  map[string]bool
@@ -63,7 +63,7 @@ func (a *gateway) revive() {
 	a.dead = map[string]bool{}
 }
 
-// reached returns the delays of what was taken since it was asked for last, and how many requests there were.
+// reached returns the delays of the pushes that were accepted since its last call, and the number of requests.
 func (a *gateway) reached() (d *delays, asked int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,26 +72,28 @@ func (a *gateway) reached() (d *delays, asked int) {
 	return d, asked
 }
 
-// of returns how many were told of an offer.
+// of returns how many pushes of a dispatch's offer were accepted.
 func (a *gateway) of(id dispatch.ID) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.told[id]
 }
 
-// inFakeTime runs a relay with the settings of production over a fleet of phones, and a clock that passes as fast as
-// all is done.
+// inFakeTime runs a relay with the settings of production over a fleet of phones, on synctest's clock.
 func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gateway)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := emptyOffice(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db"))
 		o.hire("seoul", drivers)
 		push := &gateway{dead: map[string]bool{}, told: map[dispatch.ID]int{}}
+		var r *notify.Relay
+		o.store = o.open(repository.Options{
+			OutboxOwner: "ins_1", OutboxLease: 30 * time.Second,
+			OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.Committed(d, events) },
+		})
 		box := o.store.Outbox(repository.OutboxOptions{Owner: "ins_1", Term: 30 * time.Second})
-		r := notify.NewRelay(notify.RelayOptions{
+		r = notify.NewRelay(notify.RelayOptions{
 			Outbox: box, Topics: box, Devices: o.store, Sender: push, Log: slog.New(slog.DiscardHandler),
 		})
-		o.store.BornLeased("ins_1", 30*time.Second)
-		o.store.OnCommit(r.Committed)
 		testkit.Run(t, r.Run)
 		test(t, o, push)
 	})
@@ -104,7 +106,7 @@ func (o *office) phones() (tokens []string) {
 	return tokens
 }
 
-// most is the longest of what took some time.
+// most returns the longest delay.
 func (d *delays) most() (most time.Duration) {
 	for _, took := range d.all {
 		most = max(most, took)
@@ -112,7 +114,7 @@ func (d *delays) most() (most time.Duration) {
 	return most
 }
 
-// A fleet of which seven in ten tokens die at once heals within an hour, and nobody who lives waits for it.
+// When seven in ten tokens die at once, all of them are quarantined within an hour, and pushes to the others do not wait.
 func TestAFleetHeals(t *testing.T) {
 	for name, known := range map[string]bool{"all were good": true, "none was known to be": false} {
 		t.Run(name, func(t *testing.T) {
@@ -159,8 +161,8 @@ func TestAFleetHeals(t *testing.T) {
 	}
 }
 
-// An instance that starts with the wrong credentials: nobody is quarantined, the push service is asked little, and what
-// is still of use is told when all is right again.
+// While an instance has the wrong credentials, no device is quarantined and the push service gets few requests. Pushes that
+// are still useful are sent when the credentials are right again.
 func TestWrongCredentials(t *testing.T) {
 	inFakeTime(t, 200, func(t *testing.T, o *office, push *gateway) {
 		o.trustAll()
@@ -191,8 +193,7 @@ func TestWrongCredentials(t *testing.T) {
 	})
 }
 
-// Sixty accounts register ten dead tokens each, and others every two minutes. Everybody else is told as if they were not
-// there.
+// Sixty accounts register ten dead tokens each, and new ones every two minutes. Pushes to all others are not delayed.
 func TestMadeUpTokensAllTheTime(t *testing.T) {
 	inFakeTime(t, 100, func(t *testing.T, o *office, push *gateway) {
 		honest, cheats := o.cars, o.accounts(60, "seoul", "45m")
@@ -225,7 +226,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 	})
 }
 
-// What is pushed to suspects is one request at a time, and takes nobody's place.
+// Pushes to suspects are one request at a time, and take no place of other pushes.
 func TestSuspectsGoApart(t *testing.T) {
 	inFakeTime(t, 50, func(t *testing.T, o *office, push *gateway) {
 		o.trustAll()

@@ -6,40 +6,41 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/notify/wakeup"
 	"firsttap/outbox"
 )
 
-// lanes hold what is leased and waits for the channel: as much as was reserved there. Each lane has its share of what
-// leaves it, and within a lane one event after the other has one push sent.
+// lanes hold the leased pushes that wait for the throttle; each of them has a place reserved there. Every lane gets its
+// share of the throttle, and within a lane the events take turns, one push each.
 type lanes struct {
 	mu      sync.Mutex
 	rings   [outbox.Lanes]eventRing
 	turns   outbox.LaneTurns
 	size    int
-	arrived chan struct{} // says that it is not empty any more
+	arrived wakeup.Signal // set when pushes were added
 }
 
-// eventRing is a lane: the events of which something waits, and which of them is next.
+// eventRing is one lane: the events that have pushes waiting, and the position of the next event.
 type eventRing struct {
-	of   map[dispatch.EventID]*eventLine
-	ring []*eventLine
-	at   int
+	byEvent  map[dispatch.EventID]*eventQueue
+	ring     []*eventQueue
+	position int
 }
 
-type eventLine struct {
-	event dispatch.EventID
-	wait  []*outbox.Push
+type eventQueue struct {
+	event  dispatch.EventID
+	pushes []*outbox.Push
 }
 
 func newLanes() *lanes {
-	l := &lanes{arrived: make(chan struct{}, 1)}
+	l := &lanes{arrived: wakeup.New()}
 	for i := range l.rings {
-		l.rings[i].of = map[dispatch.EventID]*eventLine{}
+		l.rings[i].byEvent = map[dispatch.EventID]*eventQueue{}
 	}
 	return l
 }
 
-// add puts pushes behind those of the same event. It never blocks.
+// add appends each push to the queue of its event. It never blocks.
 func (l *lanes) add(pushes []outbox.Push) {
 	if len(pushes) == 0 {
 		return
@@ -51,27 +52,27 @@ func (l *lanes) add(pushes []outbox.Push) {
 	}
 	l.size += len(pushes)
 	l.mu.Unlock()
-	wakeUp(l.arrived)
+	l.arrived.Set()
 }
 
 func (r *eventRing) add(p *outbox.Push) {
-	e := r.of[p.Event]
+	e := r.byEvent[p.Event]
 	if e == nil {
-		e = &eventLine{event: p.Event}
-		r.of[p.Event] = e
+		e = &eventQueue{event: p.Event}
+		r.byEvent[p.Event] = e
 		r.ring = append(r.ring, e)
 	}
-	e.wait = append(e.wait, p)
+	e.pushes = append(e.pushes, p)
 }
 
-// empty reports whether nothing waits.
+// empty reports whether no push waits.
 func (l *lanes) empty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size == 0
 }
 
-// next removes and returns the push whose turn it is, nil where nothing waits.
+// next removes and returns the next push, nil if none waits.
 func (l *lanes) next() *outbox.Push {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,46 +89,46 @@ func (l *lanes) next() *outbox.Push {
 }
 
 func (r *eventRing) next() *outbox.Push {
-	r.at %= len(r.ring)
-	e := r.ring[r.at]
-	p := e.wait[0]
-	e.wait[0] = nil
-	if e.wait = e.wait[1:]; len(e.wait) > 0 {
-		r.at++
+	r.position %= len(r.ring)
+	e := r.ring[r.position]
+	p := e.pushes[0]
+	e.pushes[0] = nil
+	if e.pushes = e.pushes[1:]; len(e.pushes) > 0 {
+		r.position++
 	} else {
-		delete(r.of, e.event)
-		r.ring = slices.Delete(r.ring, r.at, r.at+1)
+		delete(r.byEvent, e.event)
+		r.ring = slices.Delete(r.ring, r.position, r.position+1)
 	}
 	return p
 }
 
-// remove removes and returns the pushes for which over says so.
-func (l *lanes) remove(over func(*outbox.Push) bool) (removed []*outbox.Push) {
+// remove removes and returns the pushes that match.
+func (l *lanes) remove(match func(*outbox.Push) bool) (removed []*outbox.Push) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range l.rings {
-		removed = l.rings[i].remove(over, removed)
+		removed = l.rings[i].remove(match, removed)
 	}
 	l.size -= len(removed)
 	return removed
 }
 
-func (r *eventRing) remove(over func(*outbox.Push) bool, removed []*outbox.Push) []*outbox.Push {
+func (r *eventRing) remove(match func(*outbox.Push) bool, removed []*outbox.Push) []*outbox.Push {
 	ring := r.ring[:0]
 	for _, e := range r.ring {
-		wait := e.wait[:0]
-		for _, p := range e.wait {
-			if over(p) {
+		wait := e.pushes[:0]
+		for _, p := range e.pushes {
+			if match(p) {
 				removed = append(removed, p)
 			} else {
 				wait = append(wait, p)
 			}
 		}
-		clear(e.wait[len(wait):])
-		if e.wait = wait; len(wait) > 0 {
+		clear(e.pushes[len(wait):])
+		if e.pushes = wait; len(wait) > 0 {
 			ring = append(ring, e)
 		} else {
-			delete(r.of, e.event)
+			delete(r.byEvent, e.event)
 		}
 	}
 	clear(r.ring[len(ring):])
@@ -135,10 +136,10 @@ func (r *eventRing) remove(over func(*outbox.Push) bool, removed []*outbox.Push)
 	return removed
 }
 
-// all is what remove takes to empty the lanes.
-func all(*outbox.Push) bool { return true }
+// anyPush matches every push.
+func anyPush(*outbox.Push) bool { return true }
 
-// overdue is what remove takes to give back what its dispatch may have overtaken, and what has a lease that runs short.
-func overdue(now time.Time, attempt time.Duration) func(*outbox.Push) bool {
-	return func(p *outbox.Push) bool { return now.Sub(p.Read) > believed || p.Leased.Sub(now) < attempt }
+// stale matches pushes whose dispatch may have changed since it was read, or whose lease is too short for an attempt.
+func stale(now time.Time, attempt time.Duration) func(*outbox.Push) bool {
+	return func(p *outbox.Push) bool { return now.Sub(p.Read) > maxReadAge || p.Leased.Sub(now) < attempt }
 }

@@ -13,7 +13,7 @@ import (
 	"firsttap/repository"
 )
 
-// turnstile is a push service that answers only while it is open, and notes in which order pushes come.
+// turnstile is a push service that lets a limited number of pushes pass, and records their order.
 type turnstile struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -41,7 +41,7 @@ func newTurnstile(o *office) *turnstile {
 	return s
 }
 
-// let has n more pushes pass, and holds those after them; all pass for -1.
+// let lets n more pushes pass and holds the others; -1 lets all pass.
 func (s *turnstile) let(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,14 +51,14 @@ func (s *turnstile) let(n int) {
 	s.changed.Broadcast()
 }
 
-// order returns what has passed, the first n left out.
+// order returns the pushes that have passed, without the first n.
 func (s *turnstile) order(n int) []sent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]sent{}, s.passed[min(n, len(s.passed)):]...)
 }
 
-// count returns how many of one kind about a dispatch are among those.
+// count returns how many of the pushes are of one kind about a dispatch.
 func count(all []sent, id dispatch.ID, kind dispatch.EventType) (n int) {
 	for _, s := range all {
 		if s == (sent{id, kind}) {
@@ -68,7 +68,7 @@ func count(all []sent, id dispatch.ID, kind dispatch.EventType) (n int) {
 	return n
 }
 
-// until returns those up to the one that makes it n of one kind about a dispatch.
+// until returns the pushes up to the nth of one kind about a dispatch.
 func until(all []sent, n int, id dispatch.ID, kind dispatch.EventType) []sent {
 	for i, s := range all {
 		if s == (sent{id, kind}) {
@@ -80,7 +80,7 @@ func until(all []sent, n int, id dispatch.ID, kind dispatch.EventType) []sent {
 	return all
 }
 
-// written returns the notifications of one kind that there are of a dispatch, in the order in which they were made.
+// written returns the notifications of one kind about a dispatch, in the order of their creation.
 func (o *office) written(id dispatch.ID, kind dispatch.EventType) (ids []dispatch.NotificationID) {
 	o.t.Helper()
 	page := dispatch.Page{Limit: 200}
@@ -101,12 +101,12 @@ func (o *office) written(id dispatch.ID, kind dispatch.EventType) (ids []dispatc
 	}
 }
 
-// narrow is a relay that has few requests under way, and leases that last for longer than the test.
+// narrow allows few requests in flight, and makes leases outlast the test.
 func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
 	n.Width, n.Attempt, b.Term = 4, time.Minute, time.Hour
 }
 
-// A winner's message, a cancelation and a small offer wait for some of a large audience, and not for all of it.
+// A winner's message, a cancelation and a small offer wait for a part of a large audience, not for all of it.
 func TestALargeAudienceHoldsNobodyUp(t *testing.T) {
 	const large, few, most = 700, 20, 256
 	for _, instances := range []int{1, 2} {
@@ -115,9 +115,9 @@ func TestALargeAudienceHoldsNobodyUp(t *testing.T) {
 				o.timeout = time.Minute
 				near := o.hire("busan", few)
 				s := newTurnstile(o)
-				o.relay(o.store, narrow)
+				o.relay(narrow)
 				for range instances - 1 {
-					o.relay(o.open(), narrow)
+					o.relayBeside(narrow)
 				}
 				open, taken := o.offerIn("busan"), o.offerIn("busan")
 				o.accept(taken, near[0])
@@ -166,7 +166,7 @@ func TestOffersHaveTheirShare(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.timeout = time.Minute
 		s := newTurnstile(o)
-		o.relay(o.store, narrow)
+		o.relay(narrow)
 		own := map[dispatch.ID]dispatch.Driver{}
 		for i := range winners {
 			region := fmt.Sprint("region ", i)
@@ -209,7 +209,7 @@ func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		few := o.hire("busan", 3)
 		first, second, small := o.offer(), o.offer(), o.offerIn("busan") // all due when the relay starts
-		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = 1 })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = 1 })
 		large := len(o.cars) - len(few)
 		o.eventually("all phones show the offers", func() bool { return o.shows(dispatch.EventOpened) == 2*large+len(few) })
 		last := o.written(small.ID, dispatch.EventOpened)[len(few)-1]

@@ -14,7 +14,7 @@ import (
 	"firsttap/outbox"
 )
 
-// some are n pushes of an event, named by it and their number.
+// some returns n pushes of an event, with ids made of the event and a number.
 func some(event string, kind dispatch.EventType, silent bool, n int) []outbox.Push {
 	pushes := make([]outbox.Push, n)
 	for i := range pushes {
@@ -55,7 +55,7 @@ func TestEventsTakeTurns(t *testing.T) {
 	if slices.Index(got, "a2") > 1 || slices.Index(got, "b1") > 1 || !slices.Contains(got, "a3") || !l.empty() {
 		t.Errorf("they come as %v", got)
 	}
-	if len(l.rings[outbox.LaneOffer].of) != 0 {
+	if len(l.rings[outbox.LaneOffer].byEvent) != 0 {
 		t.Error("an event that is done is still known")
 	}
 }
@@ -90,48 +90,48 @@ func TestWhatIsRemovedDoesNotLeave(t *testing.T) {
 		t.Errorf("%v are left", got)
 	}
 	l.add(some("b", dispatch.EventTaken, true, 1))
-	if got := l.remove(all); len(got) != 1 || !l.empty() || l.next() != nil {
+	if got := l.remove(anyPush); len(got) != 1 || !l.empty() || l.next() != nil {
 		t.Errorf("%v of all", got)
 	}
 }
 
-// refusing is a push service that takes nothing.
+// refusing is a push service that refuses every push.
 type refusing struct{ Sender }
 
 func (refusing) Send(context.Context, outbox.Push) Outcome { return Outcome{Class: Poison} }
 
-// TestSendFindsNothing: what waited may be given back in the moment in which the channel has let it go. No place is lost.
+// TestSendFindsNothing: a push may be released just after the throttle started its place. No place is lost.
 func TestSendFindsNothing(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	r := NewRelay(RelayOptions{Sender: refusing{}, Log: log})
-	r.settler = newSettler(nil, r.channel, log)
-	r.tokens = newTokens(nil, r.channel, time.Minute, log, r.metrics)
+	r.results = newResultWriter(nil, r.throttle, log)
+	r.deadTokens = newDeadTokens(nil, r.throttle, time.Minute, log, r.metrics)
 	ctx, stop := context.WithCancel(t.Context())
 	var running, settling sync.WaitGroup
 	settling.Go(func() {
-		for s := range r.settler.queue {
-			if s.attempted {
-				r.channel.settled(1)
+		for s := range r.results.queue {
+			if s.throttled {
+				r.throttle.recorded(1)
 			}
 		}
 	})
 	running.Go(func() { r.send(ctx, ctx) })
 	for range 5000 {
-		for r.channel.reserve(1, ahead, time.Now()) == 0 {
+		for r.throttle.reserve(1, ahead, time.Now()) == 0 {
 			runtime.Gosched()
 		}
 		p := some("a", dispatch.EventOpened, false, 1)
 		p[0].Read, p[0].Leased = time.Now(), time.Now().Add(time.Hour)
 		r.ready.add(p)
-		r.giveBackAll(all, 0)
+		r.releaseAll(anyPush, 0)
 	}
 	stop()
 	running.Wait()
-	r.running.Wait()
-	r.giveBackAll(all, 0)
-	r.settler.finish()
+	r.attempts.Wait()
+	r.releaseAll(anyPush, 0)
+	r.results.finish()
 	settling.Wait()
-	if c := r.channel; c.inflight != 0 || c.queued != 0 || c.settling != 0 {
-		t.Errorf("%d under way, %d queued, %d to be settled", c.inflight, c.queued, c.settling)
+	if c := r.throttle; c.inflight != 0 || c.reserved != 0 || c.unrecorded != 0 {
+		t.Errorf("%d in flight, %d reserved, %d unrecorded", c.inflight, c.reserved, c.unrecorded)
 	}
 }

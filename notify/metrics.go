@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"firsttap/outbox"
 )
 
-// relayMetrics are what operators see of a Relay.
+// relayMetrics are the metrics of a Relay.
 type relayMetrics struct {
 	results     *prometheus.CounterVec
 	unsent      *prometheus.CounterVec
@@ -23,45 +24,45 @@ type relayMetrics struct {
 	topics      *prometheus.CounterVec
 	backlog     prometheus.Gauge
 	backlogAge  prometheus.Gauge
-	// distrusted is until when what the push service says of dead tokens is not believed, in Unix nanoseconds.
+	// distrusted is the end of the distrust in the push service's refusals of tokens, in Unix nanoseconds.
 	distrusted atomic.Int64
 }
 
-func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
+func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 	m := &relayMetrics{
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_push_attempts_total", Help: "Requests to the push service, by what they came to.",
+			Name: "firsttap_push_attempts_total", Help: "Requests to the push service, by outcome.",
 		}, []string{"class"}),
 		unsent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_push_dropped_total", Help: "Notifications that were of no use any more before they were sent.",
+			Name: "firsttap_push_dropped_total", Help: "Notifications that were dropped before they were sent.",
 		}, []string{"reason"}),
 		delay: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_push_delay_seconds", Help: "From the commit of what is told to the first request to the push service.",
+			Name: "firsttap_push_delay_seconds", Help: "Time from the commit of an event to the first request to the push service.",
 			Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300},
 		}, []string{"type"}),
 		overflow: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_overflow_total", Help: "Events that wait for their lease to end because too many were committed at once.",
+			Name: "firsttap_push_overflow_total", Help: "Events that wait for their lease to end because the relay's queue was full.",
 		}),
 		suspected: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "firsttap_push_tokens_suspected_total", Help: "Tokens that the push service called dead for the first time.",
 		}),
 		cleared: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_tokens_cleared_total", Help: "Tokens that it took again after it had called them dead.",
+			Name: "firsttap_push_tokens_cleared_total", Help: "Suspected tokens that the push service accepted again.",
 		}),
 		quarantined: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_tokens_quarantined_total", Help: "Tokens that it called dead again: nothing is pushed to them.",
+			Name: "firsttap_push_tokens_quarantined_total", Help: "Tokens that were quarantined: nothing is pushed to them.",
 		}),
 		platforms: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_push_platform_closed_total", Help: "How often a platform could not be reached with the credentials there are.",
+			Name: "firsttap_push_platform_closed_total", Help: "Pauses of a platform whose credentials the push service lacks.",
 		}, []string{"platform"}),
 		topics: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_push_topic_calls_total", Help: "Calls that subscribe or unsubscribe an audience, by what they came to.",
+			Name: "firsttap_push_topic_calls_total", Help: "Calls that subscribe or unsubscribe an audience, by outcome.",
 		}, []string{"class"}),
 		backlog: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "firsttap_push_backlog", Help: "Notifications that are due and not leased, over all instances.",
 		}),
 		backlogAge: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "firsttap_push_backlog_age_seconds", Help: "For how long the oldest of them has been due.",
+			Name: "firsttap_push_backlog_age_seconds", Help: "How long the oldest due notification has been due.",
 		}),
 	}
 	for _, class := range []Class{
@@ -72,17 +73,17 @@ func newRelayMetrics(r prometheus.Registerer, c *channel) *relayMetrics {
 	if r == nil {
 		return m
 	}
-	state := func(name, help string, value func(channelState) float64) prometheus.Collector {
+	state := func(name, help string, value func(throttleState) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return value(c.state(time.Now())) })
 	}
 	distrusted := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_push_distrusted", Help: "1 while too many tokens are called dead to be believed: no device is quarantined.",
+		Name: "firsttap_push_distrusted", Help: "1 while the push service's refusals of tokens are not trusted: no device is quarantined.",
 	}, func() float64 { return oneIf(time.Now().UnixNano() < m.distrusted.Load()) })
 	r.MustRegister(distrusted, m.results, m.unsent, m.delay, m.overflow, m.suspected, m.cleared, m.quarantined, m.platforms, m.topics, m.backlog, m.backlogAge,
-		state("firsttap_push_width", "How many requests may be under way.", func(s channelState) float64 { return float64(s.width) }),
-		state("firsttap_push_paused_seconds", "How long nothing is sent yet.", func(s channelState) float64 { return s.paused.Seconds() }),
-		state("firsttap_push_circuit_open", "1 while the push service refuses us.", func(s channelState) float64 { return oneIf(s.circuit != "") }))
+		state("firsttap_push_width", "How many requests may be in flight.", func(s throttleState) float64 { return float64(s.limit) }),
+		state("firsttap_push_paused_seconds", "Rest of the pause in which nothing is sent.", func(s throttleState) float64 { return s.paused.Seconds() }),
+		state("firsttap_push_circuit_open", "1 while the push service refuses our credentials or every token.", func(s throttleState) float64 { return oneIf(s.circuit != "") }))
 	return m
 }
 
@@ -93,24 +94,24 @@ func oneIf(is bool) float64 {
 	return 0
 }
 
-func (m *relayMetrics) dropped(reason string, n int) {
+func (m *relayMetrics) countDropped(reason string, n int) {
 	if n > 0 {
 		m.unsent.WithLabelValues(reason).Add(float64(n))
 	}
 }
 
-func (m *relayMetrics) started(p outbox.Push, now time.Time) {
+func (m *relayMetrics) observeDelay(p outbox.Push, now time.Time) {
 	if p.Attempts == 0 {
 		m.delay.WithLabelValues(string(p.Type)).Observe(max(0, now.Sub(p.At).Seconds()))
 	}
 }
 
-func (m *relayMetrics) attempted(o Outcome) {
+func (m *relayMetrics) countAttempt(o Outcome) {
 	m.results.WithLabelValues(string(o.Class)).Inc()
 }
 
-// judged counts what was noted of tokens.
-func (m *relayMetrics) judged(what judgement, devices []dispatch.Device) {
+// countVerdicts counts verdicts that were recorded.
+func (m *relayMetrics) countVerdicts(what verdictKind, devices []dispatch.Device) {
 	switch what {
 	case underSuspicion:
 		m.suspected.Add(float64(len(devices)))
@@ -125,8 +126,29 @@ func (m *relayMetrics) judged(what judgement, devices []dispatch.Device) {
 	}
 }
 
-func (m *relayMetrics) topic(o Outcome) { m.topics.WithLabelValues(string(o.Class)).Inc() }
+func (m *relayMetrics) countTopicCall(o Outcome) { m.topics.WithLabelValues(string(o.Class)).Inc() }
 
 func (m *relayMetrics) platformClosed(p dispatch.Platform) {
 	m.platforms.WithLabelValues(string(p)).Inc()
+}
+
+// backlogInterval is how often the gauges of the backlog are updated.
+const backlogInterval = 10 * time.Second
+
+// watchBacklog updates the gauges of the backlog until ctx ends.
+func (r *Relay) watchBacklog(ctx context.Context) {
+	tick := time.NewTicker(backlogInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			due, oldest, err := r.Outbox.Backlog(ctx)
+			if err == nil {
+				r.metrics.backlog.Set(float64(due))
+				r.metrics.backlogAge.Set(oldest.Seconds())
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -1,3 +1,8 @@
+// Package notify is the relay: it sends the pushes of the outbox to drivers' phones.
+//
+// No push is sent before its event is committed. A push is a row of the outbox, and the transaction that decided something
+// also wrote its event. A [Relay] leases the row, sends the push outside any transaction, and completes the row as the
+// holder of the lease. So a push is sent at least once, and carries what a phone needs to show it once.
 package notify
 
 import (
@@ -13,20 +18,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/notify/wakeup"
 	"firsttap/outbox"
 )
 
-// Outbox is where a Relay finds what is to be told; see repository.Outbox.
+// Outbox holds the events and the pushes that a Relay sends; see repository.Outbox.
 type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
 	GiveBackEvents(ctx context.Context) error
-	Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error)
+	Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error)
 	Lease(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
-	Settle(ctx context.Context, settled []outbox.SendResult) error
+	Settle(ctx context.Context, results []outbox.SendResult) error
 	Backlog(ctx context.Context) (due int, oldest time.Duration, err error)
 }
 
-// Topics is where a Relay finds whom to subscribe and unsubscribe; see repository.Outbox.
+// Topics holds the audiences that a Relay subscribes and unsubscribes; see repository.Outbox.
 type Topics interface {
 	LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, error)
 	Members(ctx context.Context, t outbox.Topic, limit int) ([]dispatch.Device, error)
@@ -34,41 +40,42 @@ type Topics interface {
 	EndTopic(ctx context.Context, t outbox.Topic) error
 }
 
-// Devices is told which tokens are taken and which are said to be dead; see repository.Store.
+// Devices records which tokens the push service accepts and which it calls dead; see repository.Store.
 type Devices interface {
 	Trust(ctx context.Context, devices []dispatch.Device) error
 	Suspect(ctx context.Context, devices []dispatch.Device) error
 	Quarantine(ctx context.Context, dead []dispatch.Device) error
 }
 
-// RelayOptions are what a Relay stands on. Times that are 0 have defaults.
+// RelayOptions configure a Relay. Outbox, Topics, Devices and Sender are required. Every other field has a default: a
+// function that does nothing, a logger that discards, no metrics, or the number in its comment.
 type RelayOptions struct {
 	Outbox  Outbox
 	Topics  Topics
 	Devices Devices
 	Sender  Sender
-	// Publish tells the live stream of what another process has committed and may not have told; nil for none.
+	// Publish sends the live stream an event that another process committed and may not have published.
 	Publish func(dispatch.Dispatch, []dispatch.Event)
-	// WakeOthers tells other processes that something is due; nil for none.
+	// WakeOthers wakes the relays of other processes, because pushes are due.
 	WakeOthers func()
 	Log        *slog.Logger
-	Metrics    prometheus.Registerer // nil for none
-	// Poll is how often the outbox is looked at when nobody says that something is due.
+	Metrics    prometheus.Registerer
+	// Poll is the interval between two looks at the outbox while no wake-up comes: 1 s.
 	Poll time.Duration
-	// Attempt is how long one attempt may take: a lease that ends sooner is given back unused.
+	// Attempt is the longest that one attempt may take: 16 s. A push whose lease ends sooner is released unsent.
 	Attempt time.Duration
-	// Retry is the least wait before a second attempt.
+	// Retry is the least wait before a second attempt: 10 s.
 	Retry time.Duration
-	// Drain is how long attempts under way may take to end when the Relay is to stop.
+	// Drain is how long Run waits for attempts in flight after its context ended: 10 s.
 	Drain time.Duration
-	// Quota is how long nothing is sent after the push service said too many, where it does not say how long.
+	// Quota is the pause after the push service reported a full quota without a Retry-After: 1 min.
 	Quota time.Duration
-	// Pause is how long nothing is sent after several attempts in a row have failed. It doubles until one succeeds.
+	// Pause is the first pause after several failures in a row: 1 s. It doubles until an attempt succeeds.
 	Pause time.Duration
-	// Suspicion is the least time between the two verdicts that quarantine a device. What else is kept of dead tokens is
-	// kept for so many times as long.
+	// Suspicion is the least time between the two verdicts that quarantine a device: 1 min. Other periods in the handling
+	// of dead tokens are multiples of it.
 	Suspicion time.Duration
-	// Width is how many requests are under way at most.
+	// Width is the largest number of requests in flight: 512.
 	Width int
 }
 
@@ -77,72 +84,82 @@ const (
 	defaultAttempt = 16 * time.Second
 	defaultRetry   = 10 * time.Second
 	defaultDrain   = 10 * time.Second
-	// What a push service says of a living token by mistake is most likely over after a minute.
+	// A push service that calls a living token dead by mistake has most likely recovered after a minute.
 	defaultSuspicion = time.Minute
-	// freshEvents bounds what this process has committed and not yet expanded. What is over is due when its lease ends.
-	freshEvents = 4096
-	// eventsAtOnce and pushesAtOnce bound one lease.
-	eventsAtOnce = 32
-	pushesAtOnce = 256
-	// freshAtOnce is how many of an event's pushes go straight from its expansion to the push service.
-	freshAtOnce = 64
-	// expanders is how many events are expanded at a time, beside one that somebody is told of whose job it is.
+	// committedQueue bounds the committed events that wait here for their expansion. Others wait until their lease ends.
+	committedQueue = 4096
+	// eventBatch and pushBatch bound one lease.
+	eventBatch = 32
+	pushBatch  = 256
+	// committedBatch is how many of an event's pushes its expansion leases, so that no other query has to.
+	committedBatch = 64
+	// expanders is how many events are expanded concurrently, beside one urgent event.
 	expanders = 2
 )
 
-// Relay sends what the outbox holds. Any number of processes may run one on the same outbox.
+// Relay expands the events of the outbox into pushes and sends them. Any number of processes may run one on the same
+// outbox.
 type Relay struct {
 	RelayOptions
-	channel *channel
-	settler *settler
-	tokens  *tokens
-	aside   *aside
-	metrics *relayMetrics
-	// own are the events that somebody is told of whose job it is, and fresh are all others: what is committed here.
-	own, fresh chan dispatch.EventID
-	due        chan struct{} // notifications
-	events     chan struct{}
-	ready      *lanes
-	leasing    sync.Mutex // held from a lease until what it has found is ready
-	// platforms are closed until then, because the push service can't reach them.
-	platformsMu sync.Mutex
-	platforms   map[dispatch.Platform]time.Time
-	// failed says that an event that is leased here could not be expanded.
-	failed  atomic.Bool
-	running sync.WaitGroup
+	throttle   *throttle
+	results    *resultWriter
+	deadTokens *deadTokens
+	suspects   *suspectQueue
+	metrics    *relayMetrics
+	// Events that this process committed. The urgent ones tell a driver about the driver's own job.
+	urgent, committed    chan dispatch.EventID
+	eventsDue, pushesDue wakeup.Signal
+	ready                *lanes
+	leasing              sync.Mutex // held from a lease until its pushes are ready
+	// closedPlatforms can't be reached by the push service; each is tried again at its time.
+	platformsMu     sync.Mutex
+	closedPlatforms map[dispatch.Platform]time.Time
+	// expandFailed: this process holds the lease of an event that it failed to expand.
+	expandFailed atomic.Bool
+	attempts     sync.WaitGroup
 }
 
-// NewRelay returns a Relay; Run makes it work.
+// NewRelay returns a Relay. It sends while Run is running.
 func NewRelay(o RelayOptions) *Relay {
 	o.Poll, o.Attempt = cmp.Or(o.Poll, defaultPoll), cmp.Or(o.Attempt, defaultAttempt)
 	o.Retry, o.Drain = cmp.Or(o.Retry, defaultRetry), cmp.Or(o.Drain, defaultDrain)
 	o.Suspicion = cmp.Or(o.Suspicion, defaultSuspicion)
-	w, p := defaultWidth, defaultPauses
+	w, p := defaultLimits, defaultPauses
 	p.quota, p.first = cmp.Or(o.Quota, p.quota), cmp.Or(o.Pause, p.first)
 	if o.Width > 0 {
 		w.max, w.start = float64(o.Width), min(w.start, float64(o.Width))
 	}
-	r := &Relay{
-		RelayOptions: o, channel: newChannel(w, p),
-		own: make(chan dispatch.EventID, freshEvents), fresh: make(chan dispatch.EventID, freshEvents),
-		due: make(chan struct{}, 1), events: make(chan struct{}, 1), ready: newLanes(), platforms: map[dispatch.Platform]time.Time{},
+	if o.Publish == nil {
+		o.Publish = func(dispatch.Dispatch, []dispatch.Event) {}
 	}
-	r.metrics = newRelayMetrics(o.Metrics, r.channel)
+	if o.WakeOthers == nil {
+		o.WakeOthers = func() {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	r := &Relay{
+		RelayOptions: o, throttle: newThrottle(w, p),
+		urgent: make(chan dispatch.EventID, committedQueue), committed: make(chan dispatch.EventID, committedQueue),
+		pushesDue: wakeup.New(), eventsDue: wakeup.New(), ready: newLanes(), closedPlatforms: map[dispatch.Platform]time.Time{},
+	}
+	r.metrics = newRelayMetrics(o.Metrics, r.throttle)
 	return r
 }
 
-// Committed hands over what this process has committed, and has leased as it wrote it. It never blocks.
+// Committed hands over events that this process committed, with leases that it wrote in the same transaction. It never
+// blocks.
 func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
-		to := r.fresh
-		if tellings := e.Deliveries(); len(tellings) > 0 && tellings[0].To == dispatch.ToClaimant {
-			to = r.own
+		to := r.committed
+		if deliveries := e.Deliveries(); len(deliveries) > 0 && deliveries[0].To == dispatch.ToClaimant {
+			to = r.urgent
 		}
-		r.toExpand(to, e.ID)
+		r.enqueue(to, e.ID)
 	}
 }
 
-func (r *Relay) toExpand(to chan<- dispatch.EventID, event dispatch.EventID) {
+func (r *Relay) enqueue(to chan<- dispatch.EventID, event dispatch.EventID) {
 	select {
 	case to <- event:
 	default:
@@ -150,62 +167,62 @@ func (r *Relay) toExpand(to chan<- dispatch.EventID, event dispatch.EventID) {
 	}
 }
 
-// Wake says that something may be due. It never blocks.
+// Wake makes the Relay look at the outbox now. It never blocks.
 func (r *Relay) Wake() {
-	wakeUp(r.events)
-	wakeUp(r.due)
+	r.eventsDue.Set()
+	r.pushesDue.Set()
 }
 
-// Run sends until ctx ends, then lets the attempts under way end, and gives back what it has leased and not sent. It
-// may be run again afterwards.
+// Run sends until ctx ends. Then it waits for the attempts in flight, and releases the leases of what it did not send. It
+// may be called again after it has returned.
 func (r *Relay) Run(ctx context.Context) {
-	// What is under way when ctx ends is settled all the same.
+	// Results of attempts in flight are recorded even after ctx has ended.
 	lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	r.settler = newSettler(r.Outbox, r.channel, r.Log)
-	judged := newVerdicts(r.Devices, r.Log, r.metrics)
-	r.tokens = newTokens(judged, r.channel, r.Suspicion, r.Log, r.metrics)
-	r.aside = newAside(r.Suspicion)
+	r.results = newResultWriter(r.Outbox, r.throttle, r.Log)
+	verdicts := newVerdictWriter(r.Devices, r.Log, r.metrics)
+	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.Suspicion, r.Log, r.metrics)
+	r.suspects = newSuspectQueue(r.Suspicion)
 	var loops, writing, judging sync.WaitGroup
-	writing.Go(func() { r.settler.run(lasting) })
-	judging.Go(func() { judged.run(lasting) })
+	writing.Go(func() { r.results.run(lasting) })
+	judging.Go(func() { verdicts.run(lasting) })
 	for range expanders {
-		loops.Go(func() { r.expandFresh(ctx, lasting, r.fresh) })
+		loops.Go(func() { r.expandCommitted(ctx, lasting, r.committed) })
 	}
-	loops.Go(func() { r.expandFresh(ctx, lasting, r.own) })
+	loops.Go(func() { r.expandCommitted(ctx, lasting, r.urgent) })
 	loops.Go(func() { r.expandDue(ctx, lasting) })
 	loops.Go(func() { r.lease(ctx, lasting) })
 	loops.Go(func() { r.send(ctx, lasting) })
-	loops.Go(func() { r.try(ctx, lasting) })
-	loops.Go(func() { r.keepTopics(ctx) })
+	loops.Go(func() { r.sendSuspects(ctx, lasting) })
+	loops.Go(func() { r.maintainTopics(ctx) })
 	loops.Go(func() { r.watchBacklog(ctx) })
 	loops.Wait()
 
-	r.giveBackAll(all, 0)
-	r.leaveAside()
+	r.releaseAll(anyPush, 0)
+	r.releaseSuspects()
 	late := time.AfterFunc(r.Drain, stop)
 	defer late.Stop()
-	r.running.Wait() // attempts end with their context
-	judged.finish()
+	r.attempts.Wait() // they end with lasting at the latest
+	verdicts.finish()
 	judging.Wait()
-	r.settler.finish()
+	r.results.finish()
 	writing.Wait()
-	r.giveBackEvents()
+	r.releaseEvents()
 }
 
-func (r *Relay) giveBackEvents() {
-	ctx, cancel := context.WithTimeout(context.Background(), settleTime)
+func (r *Relay) releaseEvents() {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	if err := r.Outbox.GiveBackEvents(ctx); err != nil {
-		r.Log.Warn("events leased here are told of when the lease has ended", "error", err)
+		r.Log.Warn("leased events not released; they will be expanded when their leases expire", "error", err)
 	}
 }
 
-// expandFresh expands what this process has committed.
-func (r *Relay) expandFresh(ctx, lasting context.Context, fresh <-chan dispatch.EventID) {
+// expandCommitted expands events that this process committed.
+func (r *Relay) expandCommitted(ctx, lasting context.Context, events <-chan dispatch.EventID) {
 	for {
 		select {
-		case event := <-fresh:
+		case event := <-events:
 			r.expand(lasting, event, false)
 		case <-ctx.Done():
 			return
@@ -213,115 +230,115 @@ func (r *Relay) expandFresh(ctx, lasting context.Context, fresh <-chan dispatch.
 	}
 }
 
-// againPause is how often at most what failed is due again before its lease ends.
-const againPause = 5 * time.Second
+// releasePause is the least time between two releases of events whose expansion failed.
+const releasePause = 5 * time.Second
 
-// expandDue expands what is due: what another process left, and what failed here while the database was away.
+// expandDue expands events whose lease has ended: another process left them, or their expansion failed here.
 func (r *Relay) expandDue(ctx, lasting context.Context) {
-	var again time.Time
+	var released time.Time
 	for ctx.Err() == nil {
-		leased, err := r.Outbox.LeaseEvents(ctx, eventsAtOnce)
+		leased, err := r.Outbox.LeaseEvents(ctx, eventBatch)
 		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("can't look for events to tell of", "error", err)
+			r.Log.Warn("due events not leased; the relay will try again", "error", err)
 		}
-		if err == nil && time.Since(again) >= againPause && r.failed.CompareAndSwap(true, false) {
-			again = time.Now()
-			r.giveBackEvents()
+		if err == nil && time.Since(released) >= releasePause && r.expandFailed.CompareAndSwap(true, false) {
+			released = time.Now()
+			r.releaseEvents()
 			continue
 		}
 		for i, event := range leased {
 			if ctx.Err() != nil && i > 0 {
-				return // GiveBackEvents has the rest
+				return // Run releases the others
 			}
 			r.expand(lasting, event, true)
 		}
-		if len(leased) < eventsAtOnce {
-			r.wait(ctx, r.events)
+		if len(leased) < eventBatch {
+			r.wait(ctx, r.eventsDue)
 		}
 	}
 }
 
-// expandTime bounds the expansion of one event, or of a part of one that many are told of.
-const expandTime = 10 * time.Second
+// expandTimeout bounds the expansion of one event, or of one part of a large audience.
+const expandTimeout = 10 * time.Second
 
+// expand writes an event's pushes to the outbox and makes ready those that it leases. Late says that this process may not
+// have committed the event itself.
 func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
-	ctx, cancel := context.WithTimeout(ctx, expandTime)
+	ctx, cancel := context.WithTimeout(ctx, expandTimeout)
 	defer cancel()
-	places := r.channel.reserve(freshAtOnce, aheadFresh, time.Now())
-	told, err := r.Outbox.Expand(ctx, event, places)
-	r.channel.release(places - len(told.Pushes))
+	places := r.throttle.reserve(committedBatch, aheadCommitted, time.Now())
+	x, err := r.Outbox.Expand(ctx, event, places)
+	r.throttle.release(places - len(x.Pushes))
 	switch {
 	case errors.Is(err, dispatch.ErrNotLeased):
 		return
 	case err != nil:
-		r.failed.Store(true)
-		r.Log.Error("an event could not be told of and is tried again", "event", event, "error", err)
+		r.expandFailed.Store(true)
+		r.Log.Error("event not expanded; it will be retried", "event", event, "error", err)
 		return
 	}
-	if late && r.Publish != nil {
-		r.Publish(told.Dispatch, []dispatch.Event{told.Event})
+	if late {
+		r.Publish(x.Dispatch, []dispatch.Event{x.Event})
 	}
-	r.metrics.dropped("superseded", told.Dropped)
-	overtakes := !told.Event.Type.IsOffer() && told.Event.Type != dispatch.EventCreated
-	if overtakes {
-		r.overtake(&told.Dispatch)
+	r.metrics.countDropped("superseded", x.Dropped)
+	supersedes := !x.Event.Type.IsOffer() && x.Event.Type != dispatch.EventCreated
+	if supersedes {
+		r.releaseSuperseded(&x.Dispatch)
 	}
-	r.ready.add(told.Pushes)
-	if overtakes {
-		r.leasing.Lock() // what is being leased may have been read before
-		r.overtake(&told.Dispatch)
+	r.ready.add(x.Pushes)
+	if supersedes {
+		r.leasing.Lock() // a lease under way may have read its offers before the event
+		r.releaseSuperseded(&x.Dispatch)
 		r.leasing.Unlock()
 	}
-	if told.More {
-		r.toExpand(r.fresh, event) // behind all that wait
+	if x.More {
+		r.enqueue(r.committed, event) // behind the other events
 	}
-	if told.Left > 0 {
-		wakeUp(r.due)
-		if r.WakeOthers != nil {
-			r.WakeOthers()
-		}
+	if x.Left > 0 {
+		r.pushesDue.Set()
+		r.WakeOthers()
 	}
 }
 
-// overtake gives back the offers of a dispatch that wait for the channel and are over. What tells so overtakes them: one
-// that came after it would take its place on the phone.
-func (r *Relay) overtake(d *dispatch.Dispatch) {
-	r.giveBackAll(func(p *outbox.Push) bool {
+// releaseSuperseded releases the waiting offers of a dispatch that is no longer on offer. An offer that arrived after the
+// push that ends it would replace that push on the phone.
+func (r *Relay) releaseSuperseded(d *dispatch.Dispatch) {
+	r.releaseAll(func(p *outbox.Push) bool {
 		return p.Dispatch.ID == d.ID && p.Type.IsOffer() && d.Superseded(p.Type, p.Silent, p.Driver, p.Round)
 	}, 0)
 }
 
-// lease keeps as many pushes ready as the channel takes.
+// lease leases pushes and makes them ready, as many as the throttle has room for.
 func (r *Relay) lease(ctx, lasting context.Context) {
 	for ctx.Err() == nil {
-		places := r.channel.reserve(pushesAtOnce, ahead, time.Now())
+		places := r.throttle.reserve(pushBatch, ahead, time.Now())
 		if places == 0 {
-			r.wait(ctx, r.channel.roomy)
+			r.wait(ctx, r.throttle.room)
 			continue
 		}
-		pushes, dropped, err := r.leaseOnce(lasting, places)
+		pushes, dropped, err := r.leaseBatch(lasting, places)
 		leased := len(pushes)
 		for why, n := range dropped {
 			leased += n
-			r.metrics.dropped(why, n)
+			r.metrics.countDropped(why, n)
 		}
-		r.channel.release(places - len(pushes))
+		r.throttle.release(places - len(pushes))
 		if err != nil && ctx.Err() == nil {
-			r.Log.Warn("can't look for notifications to send", "error", err)
+			r.Log.Warn("due notifications not leased; the relay will try again", "error", err)
 		}
 		if leased < places {
-			r.wait(ctx, r.due)
+			r.wait(ctx, r.pushesDue)
 			continue
 		}
 		r.awaitRoom(ctx)
 	}
 }
 
-// leaseTime bounds one lease. It does not end with the Relay: what was leased by then has to be given back.
-const leaseTime = 10 * time.Second
+// leaseTimeout bounds one lease. A lease under way goes on when the Relay stops, as its pushes have to be released.
+const leaseTimeout = 10 * time.Second
 
-func (r *Relay) leaseOnce(ctx context.Context, places int) (pushes []outbox.Push, dropped map[string]int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, leaseTime)
+func (r *Relay) leaseBatch(ctx context.Context, places int) (pushes []outbox.Push, dropped map[string]int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, leaseTimeout)
 	defer cancel()
 	r.leasing.Lock()
 	defer r.leasing.Unlock()
@@ -330,14 +347,14 @@ func (r *Relay) leaseOnce(ctx context.Context, places int) (pushes []outbox.Push
 	return pushes, dropped, err
 }
 
-// awaitRoom waits until a lease is worth its transaction.
+// awaitRoom waits until the throttle has room for enough pushes to make a lease worth its transaction.
 func (r *Relay) awaitRoom(ctx context.Context) {
-	for ctx.Err() == nil && !r.channel.worthwhile(time.Now()) {
-		r.wait(ctx, r.channel.roomy)
+	for ctx.Err() == nil && !r.throttle.worthLease(time.Now()) {
+		r.wait(ctx, r.throttle.room)
 	}
 }
 
-// wait waits for c, at most about as long as Poll says: not all processes at the same time.
+// wait waits for c, and at most for about PollInterval: the jitter keeps processes from polling at the same time.
 func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
 	t := time.NewTimer(r.Poll*3/4 + rand.N(r.Poll/2))
 	defer t.Stop()
@@ -345,13 +362,5 @@ func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
 	case <-c:
 	case <-t.C:
 	case <-ctx.Done():
-	}
-}
-
-// wakeUp leaves a value in c, which has room for one, unless one is there.
-func wakeUp(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

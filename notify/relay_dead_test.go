@@ -15,10 +15,10 @@ import (
 	"firsttap/repository"
 )
 
-// soon has a second verdict come within a moment.
+// soon shortens the time until a second verdict.
 func soon(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Suspicion = 300 * time.Millisecond }
 
-// devices are those of the drivers that are as asked.
+// devices counts the drivers' devices that match.
 func (o *office) devices(drivers []dispatch.Driver, is func(dispatch.Device) bool) (n int) {
 	o.t.Helper()
 	for _, v := range drivers {
@@ -54,7 +54,7 @@ func (o *office) cheats(n int, class string) []dispatch.Driver {
 	return drivers
 }
 
-// offerUntil opens one dispatch after the other until enough, which is asked with how many that were.
+// offerUntil opens one dispatch after the other until enough returns true; it gets the number of dispatches.
 func (o *office) offerUntil(class string, enough func(offers int) bool) (offers int) {
 	o.t.Helper()
 	pace := time.NewTicker(200 * time.Millisecond)
@@ -71,12 +71,12 @@ func (o *office) offerUntil(class string, enough func(offers int) bool) (offers 
 	}
 }
 
-// A dead token is asked again once, later; then its device hears no more. The others' pushes go on.
+// A dead token gets one more request, later; then its device is quarantined. The other pushes go on.
 func TestDeadToken(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		dead, living := o.cars[3], len(o.cars)-1
 		o.fcm.Kill(phone(dead))
-		o.relay(o.store, soon)
+		o.relay(soon)
 		offers := o.offerUntil("45m", func(offers int) bool {
 			o.eventually("the others show the offer", func() bool { return o.shows(dispatch.EventOpened) == offers*living })
 			return o.devices(o.cars, isQuarantined) > 0
@@ -103,11 +103,11 @@ func TestDeadToken(t *testing.T) {
 	}, 10)
 }
 
-// A push service that calls a living token dead for a moment: the phone gets what it was to be told.
+// When the push service calls a living token dead for a moment, the phone gets its push afterwards.
 func TestALivingTokenIsCalledDead(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Kill(phone(o.cars[0]))
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Suspicion = 3 * time.Second })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Suspicion = 3 * time.Second })
 		o.offer()
 		o.eventually("it is under suspicion", func() bool {
 			return o.devices(o.cars[:1], func(v dispatch.Device) bool { return v.SuspectedAt != nil }) == 1
@@ -121,8 +121,8 @@ func TestALivingTokenIsCalledDead(t *testing.T) {
 	}, 5)
 }
 
-// The wrong project's credentials: every token is refused, nobody is quarantined, the push service is left alone, and
-// everybody is told when all is right again.
+// With another project's credentials every token is refused: no device is quarantined, the push service gets single
+// requests, and all pushes are sent when the credentials are right again.
 func TestEveryTokenIsRefused(t *testing.T) {
 	for name, known := range map[string]bool{"all were good": true, "none ever was": false} {
 		t.Run(name, func(t *testing.T) {
@@ -131,9 +131,9 @@ func TestEveryTokenIsRefused(t *testing.T) {
 					o.trustAll()
 				}
 				o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 403 }) // SENDER_ID_MISMATCH
-				o.relay(o.store, soon)
+				o.relay(soon)
 				o.offer()
-				// Long enough for each to have its second verdict.
+				// By then every token had its second verdict.
 				o.eventually("they were asked more than twice", func() bool { return o.fcm.Requests() > int64(2*len(o.cars)) })
 				if n := o.devices(o.cars, isQuarantined); n != 0 {
 					t.Errorf("%d are in quarantine", n)
@@ -151,7 +151,7 @@ func TestEveryTokenIsRefused(t *testing.T) {
 	}
 }
 
-// trustAll has the push service have taken a push to every phone.
+// trustAll marks every phone as one to which a push was accepted.
 func (o *office) trustAll() {
 	o.t.Helper()
 	var all []dispatch.Device
@@ -167,11 +167,11 @@ func (o *office) trustAll() {
 	}
 }
 
-// Three drivers' dead tokens, all that is asked of for a while, do not keep an offer to others waiting.
+// The dead tokens of three drivers do not delay an offer to others.
 func TestMadeUpTokensHoldUpNobody(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		cheats := o.cheats(3, "cheats")
-		o.relay(o.store, soon)
+		o.relay(soon)
 		o.offerTo("cheats")
 		o.eventually("the dead are refused", func() bool { return o.fcm.Stats().Statuses[404] >= 30 })
 		o.offerUntil("45m", func(offers int) bool {
@@ -183,13 +183,13 @@ func TestMadeUpTokensHoldUpNobody(t *testing.T) {
 	}, 20)
 }
 
-// delays notes how long each push took from its event to its arrival.
+// delays records how long each push took from its event to its arrival.
 type delays struct {
 	mu  sync.Mutex
 	all []time.Duration
 }
 
-// note notes a request for an offer, which opened when it was made.
+// note records the delay of an offer, which opened when it was created.
 func (d *delays) note(r fcmtest.Request) {
 	opened, err := time.Parse(time.RFC3339, r.Data["opens_at"])
 	if err != nil {
@@ -208,13 +208,13 @@ func (d *delays) String() string {
 	return fmt.Sprintf("p50 %s, p99 %s, longest %s of %d", at(.5), at(.99), at(1), len(d.all))
 }
 
-// Sixty accounts with ten dead tokens each: every phone is told of every offer, and the channel is never closed.
+// Sixty accounts have ten dead tokens each: every phone gets every offer, and the throttle's circuit never opens.
 func TestSixHundredDeadTokens(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		cheats := o.cheats(60, "45m")
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 10 * time.Millisecond })
 		metrics := prometheus.NewRegistry()
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
 			n.Metrics, n.Suspicion = metrics, 2*time.Second
 		})
 		var took delays

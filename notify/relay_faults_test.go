@@ -13,7 +13,7 @@ import (
 	"firsttap/servertest"
 )
 
-// attempts sums what the rows say of how often they were tried in vain.
+// attempts returns the sum of the rows' failed attempts.
 func (o *office) attempts() (n int) {
 	o.t.Helper()
 	for _, s := range []outbox.Status{outbox.Pending, outbox.Sent} {
@@ -28,16 +28,16 @@ func (o *office) attempts() (n int) {
 	return n
 }
 
-// A storm of 503: an attempt is one request, the channel pauses instead of hammering, and everybody is told in the end.
+// While the push service answers 503, an attempt is one request and the throttle pauses. In the end all phones get the push.
 func TestPushServiceIsUnavailable(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
 			n.Width, n.Pause = 8, 100*time.Millisecond
 		})
 		o.offer()
 		o.eventually("the push service is asked again after a pause", func() bool { return o.fcm.Requests() > 10 })
-		// Eight at once, then five failures in a row pause it: from there on it is asked by one request at a time.
+		// Eight requests are in flight; after five failures in a row the throttle pauses, and then sends one at a time.
 		if n := o.fcm.Requests(); n > 30 {
 			t.Errorf("%d requests into a storm", n)
 		}
@@ -55,11 +55,11 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 	}, 60)
 }
 
-// Too many: the channel waits for as long as it is told to, and no attempt is used up.
+// When the quota is full, the throttle pauses as long as the push service asks, and no attempt is counted.
 func TestQuota(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.QuotaPerSecond = 20 })
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 8 })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 8 })
 		o.offer()
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
@@ -69,18 +69,18 @@ func TestQuota(t *testing.T) {
 		if n := o.attempts(); n != 0 {
 			t.Errorf("%d attempts were used up", n)
 		}
-		// Each window ends with at most what was under way.
+		// In each window, only the requests in flight can exceed the quota.
 		if n := o.fcm.Stats().Statuses[429]; n > 8*5 {
 			t.Errorf("%d requests after the quota was reached", n)
 		}
 	}, 60)
 }
 
-// A push service that takes a message and cuts the connection: it is sent again, and the phone shows it once.
+// When the push service accepts a message and cuts the connection, it is sent again, and the phone shows it once.
 func TestReplyIsLost(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.DropAfterAccept = 0.5 })
-		o.relay(o.store, nil)
+		o.relay(nil)
 		o.offer()
 		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
 		_, again, visible, told := o.fcm.Totals()
@@ -93,11 +93,11 @@ func TestReplyIsLost(t *testing.T) {
 	}, 20)
 }
 
-// What is refused for what it says is dead, with the reason, and is sent after somebody has redriven it.
+// A push whose payload is refused is DEAD, with the reason, and is sent after a redrive.
 func TestPoison(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Poison(phone(o.cars[1]))
-		r := o.relay(o.store, nil)
+		r := o.relay(nil)
 		o.offer()
 		o.eventually("one is dead", func() bool { return o.rows()["DEAD poison"] == 1 })
 		o.eventually("the others are sent", func() bool { return o.rows()["SENT sent"] == len(o.cars)-1 })
@@ -114,11 +114,11 @@ func TestPoison(t *testing.T) {
 	}, 5)
 }
 
-// An offer that is taken while the push service hangs is not offered any more.
+// An offer that was accepted while the push service hung is not sent any more.
 func TestSuperseded(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
-		o.relay(o.store, func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 4 })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 4 })
 		d := o.offer()
 		o.eventually("the push service hangs", func() bool { return o.fcm.Requests() >= 4 })
 		o.accept(d, o.cars[0])
@@ -141,27 +141,27 @@ func TestSuperseded(t *testing.T) {
 	}, 40)
 }
 
-// An instance that is told to end gives back what it has not sent: another sends it without waiting for the lease.
+// A relay that stops releases the pushes that it did not send: another sends them before the lease would have ended.
 func TestRelayEnds(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
 		long := func(n *notify.RelayOptions, b *repository.OutboxOptions) {
 			n.Width, b.Term, n.Drain = 4, time.Hour, 50*time.Millisecond
 		}
-		r := o.relay(o.store, long)
+		r := o.relay(long)
 		o.offer()
 		o.eventually("the push service hangs", func() bool { return o.fcm.Requests() >= 4 })
 		r.stop()
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = false })
-		o.relay(o.open(), long)
+		o.relayBeside(long)
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 	}, 40)
 }
 
-// The audience of a large dispatch is told by one message that it is over, and is unsubscribed when it is released.
+// One push to a topic tells a large audience that the offer is over. The audience is unsubscribed after the topic's release.
 func TestTopic(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicFrom = 20 })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicFrom = 20 })
 		d := o.offer()
 		topic := outbox.TopicOf(d.ID)
 		o.eventually("the audience is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == len(o.cars) })
@@ -178,14 +178,14 @@ func TestTopic(t *testing.T) {
 			t.Errorf("released %d topics, %v", n, err)
 		}
 		o.eventually("nobody is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == 0 })
-		if n := o.fcm.Requests() - before; n > 3 { // the winner, the topic, and an offer that was not known to have arrived
+		if n := o.fcm.Requests() - before; n > 3 { // the winner, the topic, and an offer whose arrival was not known
 			t.Errorf("%d requests to tell %d phones", n, len(o.cars))
 		}
 	}, 30)
 }
 
-// The database goes away between the COMMIT of an event and the expansion that follows: when it is back, the event is told
-// of at once, not when its lease has ended.
+// The database becomes unreachable between the COMMIT of an event and its expansion: when it is back, the event is expanded
+// at once, not when its lease ends.
 func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	o := newOffice(t, servertest.MariaDBURL(t), 3)
 	u, err := url.Parse(o.url)
@@ -194,8 +194,8 @@ func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	}
 	proxy := servertest.StartProxy(t, u.Host)
 	o.url = proxy.URL(o.url)
-	o.store = o.open()
-	o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Term = time.Hour })
+	o.store = o.open(repository.Options{})
+	o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Term = time.Hour })
 	hold := proxy.Hold("UPDATE outbox SET state = 1")
 	o.offer()
 	<-hold.Reached()

@@ -59,7 +59,7 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 func emptyOffice(t *testing.T, url string) *office {
 	t.Helper()
 	o := &office{t: t, url: url, timeout: time.Second}
-	o.store = repositorytest.OpenMigrated(t, url, slog.New(slog.DiscardHandler))
+	o.store = repositorytest.OpenMigrated(t, url, repository.Options{})
 	return o
 }
 
@@ -99,9 +99,9 @@ func (o *office) put(v dispatch.Driver, installation, token string) {
 	}
 }
 
-func (o *office) open() *repository.Store {
+func (o *office) open(options repository.Options) *repository.Store {
 	o.t.Helper()
-	return repositorytest.Open(o.t, o.url, slog.New(slog.DiscardHandler))
+	return repositorytest.Open(o.t, o.url, options)
 }
 
 // relaying is one instance's relay.
@@ -110,8 +110,17 @@ type relaying struct {
 	stop func()
 }
 
-// relay runs a relay over a store, as edit has it, until the test ends or it is stopped. It waits little.
-func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
+// relay runs a relay, as edit has it, until the test ends or it is stopped. It waits little. From now on what the office
+// commits is committed by the relay's instance.
+func (o *office) relay(edit func(*notify.RelayOptions, *repository.OutboxOptions)) *relaying {
+	o.t.Helper()
+	r, store := o.relayBeside(edit)
+	o.store = store
+	return r
+}
+
+// relayBeside runs the relay of an instance that commits nothing, as relay does.
+func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxOptions)) (*relaying, *repository.Store) {
 	o.t.Helper()
 	sender, err := fcm.New(o.t.Context(), fcm.Options{Project: "demo", Endpoint: o.fcm.URL() + "/v1", Timeout: o.timeout})
 	if err != nil {
@@ -120,22 +129,25 @@ func (o *office) relay(store *repository.Store, edit func(*notify.RelayOptions, 
 	owner := dispatch.Unique("ins_", time.Now())
 	outbox := repository.OutboxOptions{Owner: owner, Term: 5 * time.Second}
 	options := notify.RelayOptions{
-		Devices: store, Sender: sender, Log: slog.New(slog.DiscardHandler), Poll: 50 * time.Millisecond,
+		Sender: sender, Log: slog.New(slog.DiscardHandler), Poll: 50 * time.Millisecond,
 		Attempt: 2 * time.Second, Retry: 50 * time.Millisecond, Pause: 50 * time.Millisecond, Drain: time.Second,
 	}
 	if edit != nil {
 		edit(&options, &outbox)
 	}
+	r := &relaying{}
+	store := o.open(repository.Options{
+		OutboxOwner: owner, OutboxLease: outbox.Term,
+		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.Committed(d, events) },
+	})
 	box := store.Outbox(outbox)
-	options.Outbox, options.Topics = box, box
-	r := &relaying{Relay: notify.NewRelay(options)}
-	store.BornLeased(owner, outbox.Term)
-	store.OnCommit(r.Committed)
+	options.Outbox, options.Topics, options.Devices = box, box, store
+	r.Relay = notify.NewRelay(options)
 	r.stop = testkit.Run(o.t, func(ctx context.Context) {
 		r.Run(ctx)
 		sender.Close()
 	})
-	return r
+	return r, store
 }
 
 // offer opens a dispatch in Seoul, where all drivers are unless a test says so.
@@ -233,7 +245,7 @@ func TestEverybodyIsToldInParts(t *testing.T) { everybodyIsTold(t, 2) }
 
 func everybodyIsTold(t *testing.T, part int) {
 	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(o.store, func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = part })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = part })
 		d := o.offer()
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		o.accept(d, o.cars[0])

@@ -10,121 +10,121 @@ import (
 	"firsttap/outbox"
 )
 
-// send starts an attempt for each push that is ready, as the channel allows: the one whose turn it is then.
+// send starts attempts for the pushes that are ready, as fast as the throttle allows. The lanes decide which is next.
 func (r *Relay) send(ctx, lasting context.Context) {
-	var looked time.Time
+	var checked time.Time
 	for ctx.Err() == nil {
 		if r.ready.empty() {
 			r.wait(ctx, r.ready.arrived)
 			continue
 		}
 		now := time.Now()
-		ok, wait := r.channel.start(now)
+		ok, wait := r.throttle.start(now)
 		switch {
 		case ok:
 			p := r.ready.next()
-			if p == nil { // what waited has been given back meanwhile, with its place
-				r.channel.unstart()
+			if p == nil { // the push was released meanwhile, and its place with it
+				r.throttle.cancelStart()
 				continue
 			}
-			r.begin(lasting, p, now)
+			r.startAttempt(lasting, p, now)
 		case wait > 0:
-			r.giveBackAll(all, wait)
+			r.releaseAll(anyPush, wait)
 		default:
-			if now.Sub(looked) > believed/4 {
-				looked = now
-				r.giveBackAll(overdue(now, r.Attempt), 0)
+			if now.Sub(checked) > maxReadAge/4 {
+				checked = now
+				r.releaseAll(stale(now, r.Attempt), 0)
 			}
-			r.wait(ctx, r.channel.freed)
+			r.wait(ctx, r.throttle.freed)
 		}
 	}
 }
 
-// begin has the push attempted that the channel was started for, unless it is to go apart from the others, its platform
-// can't be reached, or it is overdue.
-func (r *Relay) begin(lasting context.Context, p *outbox.Push, now time.Time) {
-	apart, closed := r.tokens.apart(*p, now), r.closedFor(p.Device.Platform, now)
-	if !apart && closed <= 0 && !overdue(now, r.Attempt)(p) {
-		r.running.Go(func() { r.attempt(lasting, *p) })
+// startAttempt sends the push whose place in the throttle was started. A suspect goes to the suspects' queue instead, and
+// a push that is stale or whose platform is closed is released.
+func (r *Relay) startAttempt(lasting context.Context, p *outbox.Push, now time.Time) {
+	suspected, closed := r.deadTokens.suspected(*p, now), r.platformClosedFor(p.Device.Platform, now)
+	if !suspected && closed <= 0 && !stale(now, r.Attempt)(p) {
+		r.attempts.Go(func() { r.attempt(lasting, *p) })
 		return
 	}
-	r.channel.unstart()
-	if apart {
-		r.setAside(*p, now)
+	r.throttle.cancelStart()
+	if suspected {
+		r.queueSuspect(*p, now)
 		return
 	}
-	r.giveBack(p, max(0, closed))
+	r.release(p, max(0, closed))
 }
 
-// believed is for how long a dispatch is taken to be as it was read: an offer that is taken meanwhile is not to be sent.
-const believed = time.Second
+// maxReadAge is how old the state of a push's dispatch may be: an offer is not to be sent long after it was accepted.
+const maxReadAge = time.Second
 
-// giveBack returns a push that was not attempted: it is due again after wait, or when it is its turn.
-func (r *Relay) giveBack(p *outbox.Push, wait time.Duration) {
-	r.channel.release(1)
-	r.settler.uncounted(unsent(*p, wait.Round(givenBackTogether)))
+// release ends the lease of a push that was not attempted. The push is due again after wait.
+func (r *Relay) release(p *outbox.Push, wait time.Duration) {
+	r.throttle.release(1)
+	r.results.addUncounted(unsent(*p, wait.Round(releaseRounding)))
 }
 
-// unsent is what becomes of a push that was not attempted.
+// unsent is the result of a push that was not attempted.
 func unsent(p outbox.Push, wait time.Duration) outbox.SendResult {
 	return outbox.SendResult{ID: p.ID, Status: outbox.Pending, After: wait, Attempts: p.Attempts}
 }
 
-// giveBackAll returns those that wait and for which over says so.
-func (r *Relay) giveBackAll(over func(*outbox.Push) bool, wait time.Duration) {
-	for _, p := range r.ready.remove(over) {
-		r.giveBack(p, wait)
+// releaseAll releases the waiting pushes that match.
+func (r *Relay) releaseAll(match func(*outbox.Push) bool, wait time.Duration) {
+	for _, p := range r.ready.remove(match) {
+		r.release(p, wait)
 	}
 }
 
-// givenBackTogether lets pushes that are given back at almost the same time be settled by one statement.
-const givenBackTogether = 100 * time.Millisecond
+// releaseRounding rounds the waits of released pushes, so that one statement can record many.
+const releaseRounding = 100 * time.Millisecond
 
 func (r *Relay) attempt(ctx context.Context, p outbox.Push) {
 	if p.Topic == "" {
-		r.metrics.started(p, time.Now())
+		r.metrics.observeDelay(p, time.Now())
 	}
 	o := r.Sender.Send(ctx, p)
-	r.channel.done(o, time.Now())
-	r.settler.add(r.conclude(p, o))
+	r.throttle.done(o, time.Now())
+	r.results.add(r.handleOutcome(p, o))
 }
 
-// conclude says what becomes of a push after an attempt, and tells whoever has to know of it.
-func (r *Relay) conclude(p outbox.Push, o Outcome) outbox.SendResult {
-	r.metrics.attempted(o)
+// handleOutcome returns the result of an attempt, and passes on what it says about tokens, platforms and credentials.
+func (r *Relay) handleOutcome(p outbox.Push, o Outcome) outbox.SendResult {
+	r.metrics.countAttempt(o)
 	switch o.Class {
 	case Sent:
-		r.tokens.accept(p, time.Now())
+		r.deadTokens.recordSent(p, time.Now())
 	case DeadToken, BadToken, WrongSender:
 		if p.Topic != "" {
-			o.Class = Poison // no device's token was refused
-			r.Log.Error("a push to a topic was refused and is dead until somebody looks at it", "notification", p.ID, "reason", o.Reason)
+			o.Class = Poison // the refusal is not about a device's token
+			r.Log.Error("push to a topic refused; it stays dead until an operator redrives it", "notification", p.ID, "reason", o.Reason)
 			break
 		}
-		return r.tokens.judge(p, o, time.Now())
+		return r.deadTokens.recordRefusal(p, o, time.Now())
 	case PlatformAuth:
-		r.close(p.Device.Platform, o)
+		r.closePlatform(p.Device.Platform, o)
 	case Auth:
-		r.Log.Error("ALERT: the push service refuses our credentials, nothing is pushed", "reason", o.Reason)
+		r.Log.Error("ALERT: push service refuses our credentials; nothing is pushed until it accepts them", "reason", o.Reason)
 	case Poison:
-		r.Log.Error("a push was refused and is dead until somebody looks at it", "notification", p.ID, "reason", o.Reason)
+		r.Log.Error("push refused; it stays dead until an operator redrives it", "notification", p.ID, "reason", o.Reason)
 	}
-	return r.decide(p, o)
+	return r.resultOf(p, o)
 }
 
 const (
-	// mostUnsure is how often a push is attempted whose outcome nobody knows.
-	mostUnsure = 20
-	// longestRetry bounds the wait between attempts.
-	longestRetry = 5 * time.Minute
-	// unreachedRetry is the wait after an attempt that the push service knows nothing of.
+	// maxUnsure is how many attempts with an unknown outcome a push gets before it is dead.
+	maxUnsure = 20
+	// maxRetry bounds the wait between attempts.
+	maxRetry = 5 * time.Minute
+	// unreachedRetry is the wait after an attempt that did not reach the push service.
 	unreachedRetry = time.Second
-	// platformPause is how long a platform that can't be reached is left alone.
+	// platformPause is how long nothing is sent to a platform that the push service can't reach.
 	platformPause = time.Minute
 )
 
-// decide says what becomes of a push after an attempt.
-func (r *Relay) decide(p outbox.Push, o Outcome) outbox.SendResult {
+// resultOf returns the result of an attempt with that outcome.
+func (r *Relay) resultOf(p outbox.Push, o Outcome) outbox.SendResult {
 	s := outbox.SendResult{
 		ID: p.ID, Status: outbox.Pending, Attempts: p.Attempts, Result: string(o.Class), Reason: o.Reason,
 	}
@@ -135,9 +135,9 @@ func (r *Relay) decide(p outbox.Push, o Outcome) outbox.SendResult {
 		s.Status = outbox.Dead
 		s.Attempts++
 	case Quota:
-		s.After = jittered(cmp.Or(o.RetryAfter, r.channel.pauses.quota))
+		s.After = jittered(cmp.Or(o.RetryAfter, r.throttle.pauses.quota))
 	case Auth:
-		s.After = jittered(r.channel.pauses.auth)
+		s.After = jittered(r.throttle.pauses.auth)
 	case PlatformAuth:
 		s.After = jittered(platformPause)
 	case Unreached:
@@ -145,32 +145,33 @@ func (r *Relay) decide(p outbox.Push, o Outcome) outbox.SendResult {
 	case Unavailable, Unsure:
 		s.Attempts++
 		s.After = max(o.RetryAfter, r.backoff(s.Attempts))
-		if o.Class == Unsure && s.Attempts >= mostUnsure {
+		if o.Class == Unsure && s.Attempts >= maxUnsure {
 			s.Status = outbox.Dead
 		}
 	}
 	return s
 }
 
-// backoff is the least wait and, on top of it, full jitter over a time that doubles with each attempt.
+// backoff is RetryDelay plus full jitter over a time that doubles with each attempt.
 func (r *Relay) backoff(attempts int) time.Duration {
-	most := min(longestRetry, r.Retry<<min(attempts-1, 10))
+	most := min(maxRetry, r.Retry<<min(attempts-1, 10))
 	return r.Retry + rand.N(most)
 }
 
-// jittered adds up to half, so that what was refused together does not come back together.
+// jittered adds up to half of d, so that pushes refused together are not retried together.
 func jittered(d time.Duration) time.Duration { return d + rand.N(d/2+1) }
 
-func (r *Relay) closedFor(p dispatch.Platform, now time.Time) time.Duration {
+func (r *Relay) platformClosedFor(p dispatch.Platform, now time.Time) time.Duration {
 	r.platformsMu.Lock()
 	defer r.platformsMu.Unlock()
-	return r.platforms[p].Sub(now)
+	return r.closedPlatforms[p].Sub(now)
 }
 
-func (r *Relay) close(p dispatch.Platform, o Outcome) {
+func (r *Relay) closePlatform(p dispatch.Platform, o Outcome) {
 	r.platformsMu.Lock()
-	r.platforms[p] = time.Now().Add(platformPause)
+	r.closedPlatforms[p] = time.Now().Add(platformPause)
 	r.platformsMu.Unlock()
 	r.metrics.platformClosed(p)
-	r.Log.Error("ALERT: the push service can't reach a platform with the credentials it has", "platform", p, "reason", o.Reason)
+	r.Log.Error("ALERT: push service lacks valid credentials for a platform; its pushes will be retried",
+		"platform", p, "retry_after", platformPause, "reason", o.Reason)
 }

@@ -7,50 +7,50 @@ import (
 	"firsttap/outbox"
 )
 
-// Class is what one attempt to push came to.
+// Class classifies the outcome of one attempt to push.
 type Class string
 
 // The classes.
 const (
-	// Sent: the push service took it.
+	// Sent: the push service accepted the push.
 	Sent Class = "sent"
 	// DeadToken: the push service no longer knows the token.
 	DeadToken Class = "dead_token"
-	// BadToken: it never was a token.
+	// BadToken: the token is malformed.
 	BadToken Class = "bad_token"
 	// WrongSender: the token belongs to another project.
 	WrongSender Class = "wrong_sender"
-	// Poison: the payload was refused, and will be again.
+	// Poison: the push service refused the payload, and will refuse it again.
 	Poison Class = "poison"
-	// Quota: too many; nothing was taken.
+	// Quota: too many requests; the push was not accepted.
 	Quota Class = "quota"
-	// Auth: our credentials are refused, and will be for every push.
+	// Auth: our credentials are refused, as they will be for every push.
 	Auth Class = "auth"
 	// PlatformAuth: the push service's credentials for the device's platform are refused.
 	PlatformAuth Class = "platform_auth"
-	// Unavailable: the push service says that it can't now; it took nothing.
+	// Unavailable: the push service is overloaded or down; the push was not accepted.
 	Unavailable Class = "unavailable"
-	// Unreached: there was no connection, so the push service knows nothing of it.
+	// Unreached: there was no connection, so the push was not accepted.
 	Unreached Class = "unreached"
-	// Unsure: it may have been taken.
+	// Unsure: the push may have been accepted.
 	Unsure Class = "unsure"
 )
 
-// Outcome is what one attempt came to.
+// Outcome is the outcome of one attempt.
 type Outcome struct {
 	Class Class
-	// RetryAfter is what the push service asked for, 0 if nothing.
+	// RetryAfter is the wait that the push service asked for, 0 without one.
 	RetryAfter time.Duration
-	// Reason is for operators: the push service's words, without the token.
+	// Reason quotes the push service for operators, without the token.
 	Reason string
 }
 
-// Sender pushes. One call is one request, whatever comes of it. Safe for concurrent use.
+// Sender sends pushes. One call makes one request, whatever its outcome. It is safe for concurrent use.
 type Sender interface {
 	// Send pushes p to its device, or to its topic.
 	Send(ctx context.Context, p outbox.Push) Outcome
-	// Subscribe makes up to 1,000 tokens hear a topic, Unsubscribe no longer. Where the outcome is Sent, refused are the
-	// indexes of the tokens that the push service did not take.
+	// Subscribe subscribes up to 1,000 tokens to a topic, Unsubscribe unsubscribes them. With the outcome Sent, refused
+	// holds the indexes of the tokens that the push service did not accept.
 	Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome)
 	Unsubscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome)
 }

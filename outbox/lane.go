@@ -1,30 +1,27 @@
 package outbox
 
-import (
-	"firsttap/dispatch"
-)
+import "firsttap/dispatch"
 
-// Lane is a queue of pushes. All lanes go to the same push service, and each has a share of it: nobody waits for a whole
-// lane, however much is in it.
+// Lane is a queue of pushes. Each lane has its share of the one push service, so a long queue in one lane does not hold up
+// the others.
 type Lane int
 
 // The lanes.
 const (
-	// LaneOwn is what drivers hear of a job of their own: they may be on the way to it. One to a few pushes an event.
+	// LaneOwn holds pushes about a driver's own job, a few for each event. The driver may be on the way.
 	LaneOwn Lane = iota
-	// LaneAgain is what was leased before and is due again, of whatever kind: after a failure, or after the end of an
-	// instance. A phone may wait for it, but it has had its turn.
+	// LaneAgain holds pushes of any kind that were leased before and are due again, after a failure or the end of a process.
 	LaneAgain
-	// LaneOffer is what a driver may accept. It may be thousands of pushes an event, and seconds matter.
+	// LaneOffer holds offers. An event may have thousands, and seconds matter.
 	LaneOffer
-	// LaneOver is silent: it takes an offer off the screen. As many pushes as LaneOffer, and a driver who taps before it
-	// arrives is told by the answer.
+	// LaneOver holds silent pushes that take an offer off the screen, as many as LaneOffer. A driver who taps before one
+	// arrives learns the same from the answer.
 	LaneOver
-	// Lanes is how many there are.
+	// Lanes is the number of lanes.
 	Lanes = iota
 )
 
-// LaneOf is the lane of what is told for the first time.
+// LaneOf returns the lane of a push that was not leased before.
 func LaneOf(t dispatch.EventType, silent bool) Lane {
 	switch {
 	case silent:
@@ -35,17 +32,17 @@ func LaneOf(t dispatch.EventType, silent bool) Lane {
 	return LaneOwn
 }
 
-// laneOrder is who is served while something waits in each lane: of ten pushes four are about a driver's own job, three
-// are offers, two go out again and one takes an offer off a screen.
+// laneOrder is the order in which the lanes are served while none is empty: of ten pushes LaneOwnJob gets four,
+// LaneOffer three, LaneRetry two and LaneOfferEnd one.
 var laneOrder = [...]Lane{
 	LaneOwn, LaneOffer, LaneOwn, LaneAgain, LaneOwn, LaneOffer, LaneOver, LaneOwn, LaneOffer, LaneAgain,
 }
 
-// LaneTurns says which lane is next. The zero value begins with LaneOwn.
+// LaneTurns chooses the next lane. The zero value begins with LaneOwnJob.
 type LaneTurns struct{ at int }
 
-// Next returns the lane whose turn it is, of those in which something waits: the share of an empty one is the others'.
-// False says that nothing waits.
+// Next returns the next lane of those that are not empty; the others get the share of an empty one. It returns false if
+// all are empty.
 func (t *LaneTurns) Next(waiting [Lanes]bool) (Lane, bool) {
 	for range laneOrder {
 		l := laneOrder[t.at]

@@ -6,11 +6,10 @@ import (
 	"firsttap/dispatch"
 )
 
-// Status is where a notification stands.
+// Status is the state of a notification.
 type Status string
 
-// A notification is PENDING until it is SENT, DEAD for somebody to look at, or DROPPED because it was of no use any
-// more.
+// A notification is PENDING until it is SENT, DEAD until an operator redrives it, or DROPPED because it became useless.
 const (
 	Pending Status = "PENDING"
 	Sent    Status = "SENT"
@@ -32,19 +31,19 @@ type Notification struct {
 	Status    Status
 	Attempts  int
 	Result    string    // of the last attempt
-	Reason    string    // in the push service's words
-	At        time.Time // when what it tells of happened
+	Reason    string    // the push service's words
+	At        time.Time // when its event happened
 	CreatedAt time.Time
-	NextAt    *time.Time // when it is tried next, or leased until
+	NextAt    *time.Time // the next attempt, or the end of the lease
 	SentAt    *time.Time // when the push service accepted it
-	Until     time.Time
+	Until     time.Time  // when it becomes useless
 }
 
 // Funnel counts drivers in one round of a dispatch.
 type Funnel struct {
-	Told     int // a push of the offer was written for them
-	Accepted int // the push service took it
-	Seen     int // their app showed it
-	Tapped   int // they tapped Accept
+	Told     int // a push of the offer was written for the driver
+	Accepted int // the push service accepted it
+	Seen     int // the app showed it
+	Tapped   int // the driver tapped Accept
 	Won      int
 }

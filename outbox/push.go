@@ -1,3 +1,5 @@
+// Package outbox holds the types of the outbox: pushes, the result of an expansion, notifications as operators see them, and
+// lanes. Package repository stores the rows, and package notify sends the pushes.
 package outbox
 
 import (
@@ -6,27 +8,27 @@ import (
 	"firsttap/dispatch"
 )
 
-// Push is one event to be told to one device, or to a topic of many.
+// Push notifies one device, or a topic of many, of an event.
 type Push struct {
 	ID       dispatch.NotificationID
 	Event    dispatch.EventID
 	Type     dispatch.EventType
 	Silent   bool
 	Round    int
-	Dispatch dispatch.Dispatch // as it was at Read
+	Dispatch dispatch.Dispatch // its state at ReadAt
 	Read     time.Time         // by this process's clock
 	Driver   dispatch.DriverID // "" for a topic
-	Device   dispatch.Device   // of a topic: none
+	Device   dispatch.Device   // zero for a topic
 	Topic    string            // "" for a device
-	// Attempts counts those that failed.
+	// Attempts counts failed attempts.
 	Attempts int
-	// At is when what it tells of happened, Until when it is of no use any more.
+	// EventAt is when the event happened, UsefulUntil when the push becomes useless.
 	At, Until time.Time
-	// Leased is when the right to send it ends.
+	// Leased is when the lease ends.
 	Leased time.Time
 }
 
-// Reread has p be about the dispatch as it is now. What offers it is of use for as long as it is open, which may have
+// Reread replaces the dispatch of p by its state now. An offer is useful while the dispatch is open, a time that may have
 // changed since the push was written.
 func (p *Push) Reread(d dispatch.Dispatch) {
 	p.Dispatch = d
@@ -35,23 +37,23 @@ func (p *Push) Reread(d dispatch.Dispatch) {
 	}
 }
 
-// Expansion is what expanding an event into pushes has come to.
+// Expansion is the result of expanding an event into pushes.
 type Expansion struct {
 	Dispatch dispatch.Dispatch
 	Event    dispatch.Event
-	// Pushes are leased by who expanded it, Left are due for whoever leases them first.
+	// Pushes are leased by the caller. Unleased counts the others, which are due for any process.
 	Pushes []Push
 	Left   int
-	// Dropped counts the pushes that were overtaken before anybody sent them.
+	// Dropped counts earlier pushes that the event superseded before they were sent.
 	Dropped int
-	// More says that this was not all of it.
+	// More says that the event has further pushes to be written.
 	More bool
 }
 
-// SendResult is what became of one push that was leased.
+// SendResult is the result of one leased push.
 type SendResult struct {
 	ID dispatch.NotificationID
-	// Status is PENDING for one that is to be tried again, After from now.
+	// Status is PENDING for a push that is to be retried after RetryAfter.
 	Status   Status
 	After    time.Duration
 	Attempts int
@@ -59,12 +61,12 @@ type SendResult struct {
 	Reason   string
 }
 
-// Topic is a large audience that is told together that an offer is over.
+// Topic is a large audience that one push notifies of the end of an offer.
 type Topic struct {
 	Name string
-	// Ended says that its members are to be unsubscribed; until then, subscribed.
+	// Ended says that its members are to be unsubscribed; before, they are to be subscribed.
 	Ended bool
 }
 
-// TopicOf names the audience of a dispatch.
+// TopicOf returns the name of a dispatch's topic.
 func TopicOf(id dispatch.ID) string { return "dispatch-" + string(id) }

@@ -1,6 +1,8 @@
+// Package redisclient connects to Redis: from a URL, without retries, and with one timeout for every step.
 package redisclient
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -12,11 +14,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Dial returns a client for redis://, rediss://, redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3, all
-// with user:password@ where wanted. It does not connect. The client never retries and never waits longer than
-// timeout, the dialing included.
+// Dial returns a client for redis://, rediss://, redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3, each
+// optionally with user:password@. It does not connect. The client never retries, and it waits no longer than timeout for
+// each of a connection from the pool, the dialing, the write and the read.
 func Dial(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
-	opts, err := universal(rawURL)
+	opts, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func Dial(rawURL string, timeout time.Duration) (redis.UniversalClient, error) {
 
 var errURL = errors.New("a Redis URL is redis://host:port/db, rediss://..., redis+sentinel://h1,h2,h3/master or redis+cluster://h1,h2,h3")
 
-func universal(rawURL string) (*redis.UniversalOptions, error) {
+func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
 		return nil, errURL
@@ -40,7 +42,7 @@ func universal(rawURL string) (*redis.UniversalOptions, error) {
 	case "redis", "rediss":
 		single, err := redis.ParseURL(rawURL)
 		if err != nil {
-			return nil, errURL // err would show the password
+			return nil, errURL // err contains the password
 		}
 		opts.Addrs = []string{single.Addr}
 		opts.DB, opts.Username, opts.Password, opts.TLSConfig = single.DB, single.Username, single.Password, single.TLSConfig
@@ -49,7 +51,7 @@ func universal(rawURL string) (*redis.UniversalOptions, error) {
 	default:
 		return nil, errURL
 	}
-	// Several hosts with ports are no URL authority: the credentials and the path are read as of the first host.
+	// url.Parse refuses several hosts with ports, so the credentials and the path are parsed with a placeholder host.
 	credentials, hosts, found := cutLast(rest, "@")
 	if !found {
 		credentials, hosts = "", rest
@@ -59,12 +61,12 @@ func universal(rawURL string) (*redis.UniversalOptions, error) {
 	if err != nil || hosts == "" {
 		return nil, errURL
 	}
-	port := "26379"
+	defaultPort := "26379"
 	if scheme == "redis+cluster" {
-		port = "6379"
+		defaultPort = "6379"
 	}
 	for host := range strings.SplitSeq(hosts, ",") {
-		addr, err := withPort(host, port)
+		addr, err := withPort(host, defaultPort)
 		if err != nil {
 			return nil, errURL
 		}
@@ -78,7 +80,7 @@ func universal(rawURL string) (*redis.UniversalOptions, error) {
 	}
 	master, db, _ := strings.Cut(strings.Trim(u.Path, "/"), "/")
 	if opts.MasterName = master; master == "" {
-		return nil, fmt.Errorf("%w: the master's name is missing", errURL)
+		return nil, fmt.Errorf("%w: the name of the master is missing", errURL)
 	}
 	if db != "" {
 		if opts.DB, err = strconv.Atoi(db); err != nil {
@@ -88,16 +90,13 @@ func universal(rawURL string) (*redis.UniversalOptions, error) {
 	return opts, nil
 }
 
-// withPort returns host:port, with the port that is missing.
-func withPort(addr, port string) (string, error) {
+// withPort returns host:port, with defaultPort if addr has no port.
+func withPort(addr, defaultPort string) (string, error) {
 	u, err := url.Parse("redis://" + addr)
 	if err != nil || u.Hostname() == "" || u.Host != addr {
 		return "", errURL
 	}
-	if u.Port() != "" {
-		port = u.Port()
-	}
-	return net.JoinHostPort(u.Hostname(), port), nil
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPort)), nil
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

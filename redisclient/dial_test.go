@@ -1,12 +1,17 @@
 package redisclient
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"firsttap/servertest"
 )
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 func TestDialReadsURLs(t *testing.T) {
 	for url, want := range map[string]redis.UniversalOptions{
@@ -18,7 +23,7 @@ func TestDialReadsURLs(t *testing.T) {
 		"redis+sentinel://a:1,b:2,c:3/mymaster":   {Addrs: []string{"a:1", "b:2", "c:3"}, MasterName: "mymaster"},
 		"redis+sentinel://u:p@a:1,b:2/mymaster/2": {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p", MasterName: "mymaster", DB: 2},
 	} {
-		got, err := universal(url)
+		got, err := parseURL(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -28,7 +33,7 @@ func TestDialReadsURLs(t *testing.T) {
 			t.Errorf("%s: %+v", url, got)
 		}
 	}
-	if opts, err := universal("rediss://h:1"); err != nil || opts.TLSConfig == nil {
+	if opts, err := parseURL("rediss://h:1"); err != nil || opts.TLSConfig == nil {
 		t.Errorf("no TLS: %v", err)
 	}
 	for _, url := range []string{
@@ -36,9 +41,9 @@ func TestDialReadsURLs(t *testing.T) {
 		"redis://u:hunter2@h:x", "redis://u:hunter2@h:1/x", "redis+cluster://u:hunter2%zz@a",
 	} {
 		if _, err := Dial(url, time.Second); err == nil {
-			t.Errorf("%q is no URL of ours", url)
+			t.Errorf("%q is accepted", url)
 		} else if strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("the password is told: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	}
 }
@@ -51,10 +56,10 @@ func FuzzDial(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, rawURL string) {
-		opts, err := universal(rawURL)
+		opts, err := parseURL(rawURL)
 		if err != nil {
-			if text := err.Error(); text != errURL.Error() && text != errURL.Error()+": the master's name is missing" {
-				t.Errorf("%q: the error tells something of the URL: %v", rawURL, err)
+			if text := err.Error(); text != errURL.Error() && text != errURL.Error()+": the name of the master is missing" {
+				t.Errorf("%q: the error contains a part of the URL: %v", rawURL, err)
 			}
 			return
 		}
@@ -77,14 +82,13 @@ func FuzzDial(f *testing.F) {
 	})
 }
 
-// The contract's own examples name no ports.
-func TestHostsWithoutPorts(t *testing.T) {
+func TestDialAddsDefaultPorts(t *testing.T) {
 	for rawURL, want := range map[string]string{
 		"redis+cluster://h1,h2:7000,h3":          "h1:6379 h2:7000 h3:6379",
 		"redis+sentinel://h1,h2:7000,h3/master":  "h1:26379 h2:7000 h3:26379",
 		"redis+sentinel://u:p@[::1],h2/master/3": "[::1]:26379 h2:26379",
 	} {
-		opts, err := universal(rawURL)
+		opts, err := parseURL(rawURL)
 		if err != nil {
 			t.Errorf("%s: %v", rawURL, err)
 			continue

@@ -22,11 +22,11 @@ type attemptRow struct {
 
 func (attemptRow) TableName() string { return "attempts" }
 
-// attemptsAtOnce bounds one INSERT: SQLite takes 32,766 parameters.
-const attemptsAtOnce = 1000
+// attemptsPerInsert bounds one INSERT: SQLite takes 32,766 parameters.
+const attemptsPerInsert = 1000
 
-// AddAttempts writes taps, all or none; those that are there already stay as they are. Where one names no round, or one
-// that there is not yet, it was on the one that is current now; where there is no such dispatch, it is not written.
+// AddAttempts writes all taps or none; it skips taps that are stored already and taps on unknown dispatches. A tap without a
+// round, or with a round that has not begun, is written for the current round.
 func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error {
 	return transact(ctx, s.relay, func(tx *gorm.DB) error {
 		current, err := currentRounds(tx, taps)
@@ -35,7 +35,7 @@ func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error 
 		}
 		rows := make([]attemptRow, 0, len(taps))
 		for _, t := range taps {
-			// A round that there is not yet is what the app made of it: the tap was on the one that there is.
+			// An app may send any number as the round.
 			if t.Round == 0 || t.Round > current[t.Dispatch] {
 				t.Round = current[t.Dispatch]
 			}
@@ -46,12 +46,12 @@ func (s *Store) AddAttempts(ctx context.Context, taps []dispatch.Attempt) error 
 		if len(rows) == 0 {
 			return nil
 		}
-		// Those whose COMMIT's reply was lost are offered again.
-		return unavailable(tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(rows, attemptsAtOnce).Error)
+		// Taps come again if the reply to their COMMIT was lost.
+		return unavailable(tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(rows, attemptsPerInsert).Error)
 	})
 }
 
-// currentRounds are those of the dispatches that were tapped.
+// currentRounds returns the current round of each tapped dispatch.
 func currentRounds(tx *gorm.DB, taps []dispatch.Attempt) (map[dispatch.ID]int, error) {
 	current := map[dispatch.ID]int{}
 	var ids []dispatch.ID

@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"gorm.io/gorm"
@@ -15,11 +16,11 @@ type driverRound struct {
 	DriverID dispatch.DriverID
 }
 
-// Attempts returns the taps on a dispatch in that round, 0 for all, the oldest first, and the cursor of the next page, ""
-// after the last. The opening of an earlier round is taken to be when it began. ErrNotFound, ErrBadCursor.
+// Attempts returns the taps on a dispatch in the round, 0 for all, the oldest first, and the cursor of the next page, ""
+// after the last. The reaction time in an earlier round counts from the round's first event. ErrNotFound, ErrBadCursor.
 func (s *Store) Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error) {
 	db := s.general.WithContext(ctx)
-	d, _, err := s.find(db, id, "")
+	d, _, err := s.findDispatch(db, id, "")
 	if err != nil {
 		return nil, "", err
 	}
@@ -27,18 +28,18 @@ func (s *Store) Attempts(ctx context.Context, id dispatch.ID, round int, page di
 	if err != nil || len(rows) == 0 {
 		return nil, "", err
 	}
-	r := rounds{db: db, d: &d, along: s.dialect.along}
+	r := rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}
 	items, err := r.records(rows)
 	return items, next, unavailable(err)
 }
 
 func (s *Store) attemptPage(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]attemptRow, string, error) {
-	query := db.Table("attempts"+s.dialect.along("ix_attempts_list")).Where("dispatch_id = ?", id)
+	query := db.Table("attempts"+s.dialect.forceIndex("ix_attempts_list")).Where("dispatch_id = ?", id)
 	if round != 0 {
 		query = query.Where("round = ?", round)
 	}
 	if page.Cursor != "" {
-		_, last, err := parseCursor('a', page.Cursor, dispatch.ParseAttemptID)
+		_, last, err := parseCursor(attemptList, page.Cursor, dispatch.ParseAttemptID)
 		if err != nil {
 			return nil, "", err
 		}
@@ -52,14 +53,14 @@ func (s *Store) attemptPage(db *gorm.DB, id dispatch.ID, round int, page dispatc
 		return rows, "", nil
 	}
 	rows = rows[:page.Limit]
-	return rows, cursor('a', 0, rows[len(rows)-1].ID), nil
+	return rows, cursor(attemptList, 0, rows[len(rows)-1].ID), nil
 }
 
-// rounds is what is known of a dispatch's rounds.
+// rounds reads what the tables hold of a dispatch's rounds.
 type rounds struct {
-	db    *gorm.DB
-	d     *dispatch.Dispatch
-	along func(index string) string
+	db         *gorm.DB
+	d          *dispatch.Dispatch
+	forceIndex func(index string) string
 }
 
 func (r *rounds) records(rows []attemptRow) ([]dispatch.AttemptRecord, error) {
@@ -92,7 +93,7 @@ func (r *rounds) records(rows []attemptRow) ([]dispatch.AttemptRecord, error) {
 	for i := range rows {
 		row := &rows[i]
 		a := row.attempt()
-		// A tap that was written after the first were read is not before them.
+		// A tap may be written after the first taps were read: it counts as none earlier than they are.
 		items[i] = dispatch.AttemptRecord{
 			Attempt: a, After: max(0, a.At.Sub(first[a.Round])), Rank: ranks[a.Round][a.Driver],
 		}
@@ -103,7 +104,7 @@ func (r *rounds) records(rows []attemptRow) ([]dispatch.AttemptRecord, error) {
 	return items, nil
 }
 
-// firstTaps are each driver's first of each result, by round.
+// firstTaps returns each driver's first tap with each result, by round.
 func (r *rounds) firstTaps() (map[int][]dispatch.FirstTap, error) {
 	var rows []attemptRow
 	err := r.db.Raw(`SELECT round, driver_id, result, MIN(at) at FROM attempts WHERE dispatch_id = ?
@@ -125,14 +126,14 @@ func (r *rounds) winners() (map[int]dispatch.DriverID, error) {
 	return winners, err
 }
 
-// openings are when each round was opened: nobody could tap before it began, nor, in the current one, before opens_at. What
-// opens_at was in those before is not kept.
+// openings returns when each round opened: at its first event and, in the current round, not before opens_at. The opens_at
+// of earlier rounds is not stored.
 func (r *rounds) openings() (map[int]time.Time, error) {
 	var rows []struct {
 		Round int
 		At    int64
 	}
-	err := r.db.Raw("SELECT round, MIN(at) at FROM events"+r.along("ix_events_dispatch")+" WHERE dispatch_id = ? GROUP BY round", r.d.ID).Scan(&rows).Error
+	err := r.db.Raw("SELECT round, MIN(at) at FROM events"+r.forceIndex("ix_events_dispatch")+" WHERE dispatch_id = ? GROUP BY round", r.d.ID).Scan(&rows).Error
 	opened := map[int]time.Time{}
 	for _, row := range rows {
 		opened[row.Round] = fromMicros(row.At)
@@ -143,7 +144,7 @@ func (r *rounds) openings() (map[int]time.Time, error) {
 	return opened, err
 }
 
-// sent is when the push service took the offer of who has tapped.
+// sent returns when the push service accepted the offer to each driver in rows.
 func (r *rounds) sent(rows []attemptRow) (map[driverRound]*time.Time, error) {
 	var which []int
 	var drivers []dispatch.DriverID
@@ -178,7 +179,7 @@ type standingRow struct {
 	Now           int64
 }
 
-// inRace leaves out taps before the opening, and those on another round's offer.
+// inRace excludes taps before the opening and taps on another round's offer.
 const inRace = `result NOT IN ('NOT_OPEN_YET', 'OFFER_STALE')`
 
 const standingSQL = `
@@ -190,10 +191,10 @@ FROM (SELECT
   EXISTS (SELECT 1 FROM attempts WHERE dispatch_id = ? AND round = ? AND driver_id = ? AND result <> 'OFFER_STALE') tapped,
   %s now) m`
 
-// Standing returns what the ledger knows of a driver's taps in that round, which winner got, "" if nobody has.
+// Standing compares the driver's taps in the round with those of its winner, "" if there is none.
 func (s *Store) Standing(ctx context.Context, id dispatch.ID, round int, v, winner dispatch.DriverID) (dispatch.Standing, error) {
 	var row standingRow
-	err := s.general.WithContext(ctx).Raw(withNow(standingSQL, s),
+	err := s.general.WithContext(ctx).Raw(fmt.Sprintf(standingSQL, s.dialect.now()),
 		id, round, v, winner, id, round, v, id, round, winner, id, round, v).Scan(&row).Error
 	return dispatch.Standing{
 		Tapped: row.Tapped, Mine: fromOptionalMicros(row.Mine), Winners: fromOptionalMicros(row.Winners), Before: row.Earlier,

@@ -2,13 +2,11 @@ package repository
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
 	"gorm.io/gorm"
 
-	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/idempotency"
 )
@@ -32,12 +30,12 @@ func (row *auditRow) entry() dispatch.AuditEntry {
 	}
 }
 
-// audit writes in tx what the caller does in it. Nobody deletes it.
+// audit writes the audit entry of what tx does. Entries are never deleted.
 func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	if detail == nil {
 		detail = map[string]any{}
 	}
-	said, err := detailText(detail)
+	encoded, err := encodeDetail(detail)
 	if err != nil {
 		return fmt.Errorf("audit of %s: %w", action, err)
 	}
@@ -45,60 +43,26 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 	caller := dispatch.CallerOf(ctx)
 	return unavailable(tx.Create(&auditRow{
 		ID: idempotency.AuditID(ctx, now), At: micros(now), Actor: caller.Actor, RequestID: caller.Request,
-		Action: action, Target: target, Detail: said,
+		Action: action, Target: target, Detail: encoded,
 	}).Error)
 }
 
-// made returns the entry of the request's audit trail if whoever began the request has committed what it does, nil
-// otherwise. It asks nobody where a request has no seed. Of two who ask at once and both hear no, one can't commit: the
-// entry's primary key says so, and persist asks again.
-func made(tx *gorm.DB) (*dispatch.AuditEntry, error) {
-	ctx := tx.Statement.Context
-	if idempotency.SeedOf(ctx) == "" {
-		return nil, nil //nolint:nilnil // nothing was made
-	}
-	var rows []auditRow
-	err := tx.Where("id = ?", idempotency.AuditID(ctx, time.Time{})).Find(&rows).Error
-	if err != nil || len(rows) == 0 {
-		return nil, unavailable(err)
-	}
-	e := rows[0].entry()
-	return &e, nil
-}
-
-// NoteToken writes that the driver is given a token, and returns the token's generation. ErrDriverNotFound. Unless the error is
-// nil, nobody may get the token.
-func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
-	err = s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		row, now, err := s.lockDriver(tx, id)
-		if err != nil {
-			return err
-		}
-		generation = row.TokenGeneration
-		if e, err := made(tx); err != nil || e != nil {
-			return err
-		}
-		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)
-	})
-	return generation, err
-}
-
-// NoteSignIn writes that the key was used to sign in from the address, in one entry a minute. ErrKeyNotFound. Unless it
-// returns nil, nobody is signed in.
+// NoteSignIn audits a sign-in with the key from the address, in one entry a minute. ErrKeyNotFound. The sign-in must be
+// refused unless the error is nil.
 func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		_, now, err := s.lockKey(tx, key)
 		if err != nil {
 			return err
 		}
-		return auditOften(tx, dispatch.AuditSignIn, key, map[string]any{"address": address}, now)
+		return auditCoalesced(tx, dispatch.AuditSignIn, key, map[string]any{"address": address}, now)
 	})
 }
 
-// NoteRefusals writes down sign-ins that failed, an entry for each address.
+// NoteRefusals audits refused sign-ins, in one entry for each address.
 func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error {
 	ctx = dispatch.WithCaller(ctx, dispatch.Caller{Actor: dispatch.AuditUnknown})
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		now, err := s.clock(tx)
 		if err != nil {
 			return err
@@ -113,25 +77,6 @@ func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error
 	})
 }
 
-// slotDetail is where the audit entry of a run that was asked for says which one it is.
-const slotDetail = "scheduled_at"
-
-// requested returns the run that a request has asked for.
-func requested(tx *gorm.DB, e *dispatch.AuditEntry) (cronjob.Run, error) {
-	var detail map[string]time.Time
-	if err := json.Unmarshal([]byte(e.Detail), &detail); err != nil {
-		return cronjob.Run{}, fmt.Errorf("audit entry %s: %w", e.ID, err)
-	}
-	var rows []runRow
-	if err := tx.Where("job = ? AND slot = ?", e.Target, micros(detail[slotDetail])).Find(&rows).Error; err != nil {
-		return cronjob.Run{}, unavailable(err)
-	}
-	if len(rows) == 0 {
-		return cronjob.Run{}, cronjob.ErrNotFound
-	}
-	return rows[0].run(), nil
-}
-
 // Audit returns the audit entries that q selects, newest first, and the cursor of the next page, "" after the last.
 func (s *Store) Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error) {
 	db := s.general.WithContext(ctx)
@@ -141,30 +86,10 @@ func (s *Store) Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.Au
 	if q.Actor != "" {
 		db = db.Where("actor = ?", q.Actor)
 	}
-	rows, next, err := newestFirst(db, "id", q.Page, func(row *auditRow) string { return row.ID })
+	rows, next, err := newestFirst(db, auditList, "id", q.Page, func(row *auditRow) string { return row.ID })
 	items := make([]dispatch.AuditEntry, len(rows))
 	for i := range rows {
 		items[i] = rows[i].entry()
 	}
 	return items, next, err
-}
-
-// newestFirst reads a page of rows by their identifiers, which begin with the time and are what a cursor names.
-// ErrBadCursor.
-func newestFirst[R any](db *gorm.DB, column string, page dispatch.Page, id func(*R) string) ([]R, string, error) {
-	if page.Cursor != "" {
-		if !dispatch.LooksLikeID(page.Cursor) {
-			return nil, "", dispatch.ErrBadCursor
-		}
-		db = db.Where(column+" < ?", page.Cursor)
-	}
-	var rows []R
-	if err := db.Order(column + " DESC").Limit(page.Limit + 1).Find(&rows).Error; err != nil {
-		return nil, "", unavailable(err)
-	}
-	if len(rows) <= page.Limit {
-		return rows, "", nil
-	}
-	rows = rows[:page.Limit]
-	return rows, id(&rows[page.Limit-1]), nil
 }

@@ -15,45 +15,45 @@ import (
 	"firsttap/dispatch"
 )
 
-// maxDetail is how many characters the column of an audit entry's detail has.
+// maxDetail is the size of an audit entry's detail, in characters.
 const maxDetail = 2000
 
-// changes are an audit entry's fields that have another value now, each with both.
-type changes map[string]any
+// fieldChanges holds the changed fields of an audit entry, each with the value before and after.
+type fieldChanges map[string]any
 
-// note takes down a field that has changed.
-func note[T comparable](c changes, field string, from, to T) {
+// addChange adds the field if its value has changed.
+func addChange[T comparable](c fieldChanges, field string, from, to T) {
 	if from != to {
 		c[field] = map[string]any{"from": from, "to": to}
 	}
 }
 
-// changesOf returns what has become of a driver, by the API's names of the fields. The version says nothing besides.
-func changesOf(from, to dispatch.Driver) changes {
-	c := changes{}
-	note(c, "name", from.Name, to.Name)
-	note(c, "phone", from.Phone, to.Phone)
+// driverChanges returns the driver's changed fields by their names in the API, without the version.
+func driverChanges(from, to dispatch.Driver) fieldChanges {
+	c := fieldChanges{}
+	addChange(c, "name", from.Name, to.Name)
+	addChange(c, "phone", from.Phone, to.Phone)
 	if !slices.Equal(from.Regions, to.Regions) {
 		c["regions"] = map[string]any{"from": from.Regions, "to": to.Regions}
 	}
-	note(c, "vehicle_class", from.VehicleClass, to.VehicleClass)
-	note(c, "working_height_m", given(from.WorkingHeightM), given(to.WorkingHeightM))
-	note(c, "firebase_uid", text(from.FirebaseUID), text(to.FirebaseUID))
-	note(c, "locale", text(from.Locale), text(to.Locale))
-	note(c, "on_duty", from.OnDuty, to.OnDuty)
-	note(c, "suspended_until", moment(from.SuspendedUntil), moment(to.SuspendedUntil))
+	addChange(c, "vehicle_class", from.VehicleClass, to.VehicleClass)
+	addChange(c, "working_height_m", nullableNumber(from.WorkingHeightM), nullableNumber(to.WorkingHeightM))
+	addChange(c, "firebase_uid", nullableText(from.FirebaseUID), nullableText(to.FirebaseUID))
+	addChange(c, "locale", nullableText(from.Locale), nullableText(to.Locale))
+	addChange(c, "on_duty", from.OnDuty, to.OnDuty)
+	addChange(c, "suspended_until", nullableTime(from.SuspendedUntil), nullableTime(to.SuspendedUntil))
 	return c
 }
 
-// changesOfDevice returns what has become of an installation; a zero device is none. Whoever has a push token can push to
-// the device: it is known again by the beginning of its hash.
-func changesOfDevice(from, to dispatch.Device) changes {
-	c := changes{}
-	note(c, "platform", text(string(from.Platform)), text(string(to.Platform)))
-	note(c, "push_token_sha256", tokenHash(from.PushToken), tokenHash(to.PushToken))
-	note(c, "app_version", text(from.AppVersion), text(to.AppVersion))
-	note(c, "locale", text(from.Locale), text(to.Locale))
-	note(c, "quarantined_at", moment(from.QuarantinedAt), moment(to.QuarantinedAt))
+// deviceChanges returns the installation's changed fields; a zero device stands for none. A push token allows pushes to the
+// device, so only the beginning of its hash is audited.
+func deviceChanges(from, to dispatch.Device) fieldChanges {
+	c := fieldChanges{}
+	addChange(c, "platform", nullableText(string(from.Platform)), nullableText(string(to.Platform)))
+	addChange(c, "push_token_sha256", tokenHash(from.PushToken), tokenHash(to.PushToken))
+	addChange(c, "app_version", nullableText(from.AppVersion), nullableText(to.AppVersion))
+	addChange(c, "locale", nullableText(from.Locale), nullableText(to.Locale))
+	addChange(c, "quarantined_at", nullableTime(from.QuarantinedAt), nullableTime(to.QuarantinedAt))
 	return c
 }
 
@@ -65,33 +65,34 @@ func tokenHash(token string) any {
 	return hex.EncodeToString(sum[:6])
 }
 
-// text, given and moment make nothing null.
-func text(s string) any {
+// nullableText returns nil for no text; nullableNumber and nullableTime do the same for numbers and times.
+func nullableText(s string) any {
 	if s == "" {
 		return nil
 	}
 	return s
 }
 
-func given(n *float64) any {
+func nullableNumber(n *float64) any {
 	if n == nil {
 		return nil
 	}
 	return *n
 }
 
-func moment(t *time.Time) any {
+func nullableTime(t *time.Time) any {
 	if t == nil {
 		return nil
 	}
 	return dispatch.WireTime(*t)
 }
 
-// detailText is the detail as JSON that the column has room for: long values are cut, all alike and no more than is needed.
-func detailText(detail map[string]any) (string, error) {
+// encodeDetail encodes the detail as JSON of at most maxDetail characters. If it is longer, all long values are cut to the
+// same length, which is halved until the detail fits.
+func encodeDetail(detail map[string]any) (string, error) {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)
-	out.SetEscapeHTML(false) // which makes six characters of one
+	out.SetEscapeHTML(false) // an escaped character takes six
 	err := out.Encode(detail)
 	for most := 512; err == nil && utf8.RuneCount(bytes.TrimSpace(b.Bytes())) > maxDetail; most /= 2 {
 		var plain any
@@ -103,7 +104,7 @@ func detailText(detail map[string]any) (string, error) {
 	return string(bytes.TrimSpace(b.Bytes())), err
 }
 
-// shorten returns v with texts of at most that many characters, and lists of a sixteenth as many items.
+// shorten returns v with texts cut to most characters and lists cut to a sixteenth as many items.
 func shorten(v any, most int) any {
 	switch v := v.(type) {
 	case string:
@@ -127,10 +128,10 @@ func shorten(v any, most int) any {
 	return v
 }
 
-// auditOften is audit for what a caller may do as often as they like: what one does within a minute is one entry, with the
-// first change, the latest one, how many there were, and the names that the ones between had: the installations, the
-// addresses, and the drivers whose push tokens were taken over. The row of the driver or key is locked.
-func auditOften(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
+// auditCoalesced is audit for actions that a caller may repeat at any rate: it writes one entry for all that a caller does
+// within a minute, with the first change, the latest change, the number of changes, and the names that occurred between
+// (installations, addresses, previous owners of a push token). The caller holds the lock of the driver's or key's row.
+func auditCoalesced(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	var rows []auditRow
 	err := tx.Where("target = ? AND id >= ? AND actor = ? AND action = ?", target, dispatch.FirstAuditID(now.Add(-time.Minute)),
 		dispatch.CallerOf(tx.Statement.Context).Actor, action).Order("id DESC").Limit(1).Find(&rows).Error
@@ -146,21 +147,21 @@ func auditOften(tx *gorm.DB, action dispatch.AuditAction, target string, detail 
 	}
 	times, _ := merged["times"].(float64)
 	last := maps.Clone(detail)
-	last["at"] = moment(&now)
+	last["at"] = nullableTime(&now)
 	merged["times"], merged["last"] = max(2, int(times)+1), last
-	keepNames(merged, detail)
-	said, err := detailText(merged)
+	mergeNames(merged, detail)
+	encoded, err := encodeDetail(merged)
 	if err != nil {
 		return unavailable(err)
 	}
-	return unavailable(tx.Model(&auditRow{}).Where("id = ?", rows[0].ID).Update("detail", said).Error)
+	return unavailable(tx.Model(&auditRow{}).Where("id = ?", rows[0].ID).Update("detail", encoded).Error)
 }
 
-// mostNames is how many different names of a kind one entry keeps.
-const mostNames = 16
+// maxNames bounds the different names that one entry keeps of each field.
+const maxNames = 16
 
-// keepNames notes in merged, under "also", which names detail has that the entry does not begin with.
-func keepNames(merged, detail map[string]any) {
+// mergeNames adds to merged, under "also", the names in detail that differ from the entry's first ones.
+func mergeNames(merged, detail map[string]any) {
 	also, _ := merged["also"].(map[string]any)
 	if also == nil {
 		also = map[string]any{}
@@ -168,7 +169,7 @@ func keepNames(merged, detail map[string]any) {
 	for field, v := range detail {
 		name, plain := v.(string)
 		known, _ := also[field].([]any)
-		if plain && name != merged[field] && !slices.Contains(known, v) && len(known) < mostNames {
+		if plain && name != merged[field] && !slices.Contains(known, v) && len(known) < maxNames {
 			also[field] = append(known, name)
 		}
 	}

@@ -39,7 +39,7 @@ func (db *database) lastAudit(t testing.TB, action dispatch.AuditAction) dispatc
 	return entries[i]
 }
 
-// TestWhoHadAFirebaseUID is told by the audit, after another has it.
+// TestWhoHadAFirebaseUID: the audit shows which driver had a uid before another one got it.
 func TestWhoHadAFirebaseUID(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)
@@ -144,7 +144,7 @@ func TestDutyIsAudited(t *testing.T) {
 	})
 }
 
-// TestDevicesAreAudited where they change, by whom they were taken, and without a token.
+// TestDevicesAreAudited: the audit has each change of a device, the previous owner of its token, and not the token.
 func TestDevicesAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)
@@ -199,7 +199,7 @@ func TestDevicesAreAudited(t *testing.T) {
 	})
 }
 
-// What a driver does between the first change of a minute and the last does not hide: a token that was taken over is named.
+// An entry keeps the owners of taken-over tokens also of changes between the first and the last of a minute.
 func TestAuditKeepsNamesOfAMinute(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// endedSince is how far back the board counts what has come to its end.
-	endedSince = 24 * time.Hour
-	// unseenAfter is how long drivers have to look at an offer.
+	// endedWindow is how far back the board counts ended dispatches.
+	endedWindow = 24 * time.Hour
+	// unseenAfter is the age from which an offer that no driver has seen is reported.
 	unseenAfter = time.Minute
-	// unseenNamed is how many of those that nobody has looked at the board names.
-	unseenNamed = 200
+	// maxUnseenIDs bounds the unseen offers that the board lists.
+	maxUnseenIDs = 200
 )
 
-// Board counts dispatches, in one region or with "" in all, and the regions' drivers. It reads what is open and what has
-// ended of late, however much there is besides, and every driver who is on duty.
+// Board counts the dispatches of a region, "" for all, and the drivers on duty in each region. It reads the open and recently
+// ended dispatches only, and every driver on duty.
 func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error) {
 	now, err := s.clock(s.general.WithContext(ctx))
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error
 	b := dispatch.Board{Counts: map[dispatch.Status]int{
 		dispatch.Scheduled: 0, dispatch.Pending: 0, dispatch.Accepted: 0, dispatch.InProgress: 0,
 		dispatch.Completed: 0, dispatch.Canceled: 0, dispatch.Expired: 0,
-	}, Since: now.Add(-endedSince), Now: now}
+	}, Since: now.Add(-endedWindow), Now: now}
 	if err := s.countStates(ctx, &b, region); err != nil {
 		return dispatch.Board{}, err
 	}
@@ -50,10 +50,10 @@ func (s *Store) Board(ctx context.Context, region string) (dispatch.Board, error
 	return b, nil
 }
 
-// countStates counts what the clock has ended where it ended, whether or not anybody has written that down.
+// countStates counts dispatches by their status at b.Now, which may differ from the stored status.
 func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region string) error {
-	inRegion, along, args := s.openIn(region)
-	ended := s.dialect.along("ix_dispatches_updated")
+	inRegion, index, args := s.openScope(region)
+	ended := s.dialect.forceIndex("ix_dispatches_updated")
 	now, since := micros(b.Now), micros(b.Since)
 	db := s.general.WithContext(ctx)
 	var rows []struct {
@@ -61,8 +61,8 @@ func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region strin
 		N     int
 	}
 	err := db.Raw(`SELECT CASE WHEN opens_at > ? THEN 'SCHEDULED' WHEN expires_at > ? THEN 'PENDING'
-		WHEN expires_at >= ? THEN 'EXPIRED' ELSE '' END state, COUNT(*) n FROM dispatches`+along+` WHERE status = 'PENDING'`+inRegion+` GROUP BY 1
-		UNION ALL SELECT status, COUNT(*) FROM dispatches`+along+` WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+` GROUP BY status
+		WHEN expires_at >= ? THEN 'EXPIRED' ELSE '' END state, COUNT(*) n FROM dispatches`+index+` WHERE status = 'PENDING'`+inRegion+` GROUP BY 1
+		UNION ALL SELECT status, COUNT(*) FROM dispatches`+index+` WHERE status IN ('ACCEPTED', 'IN_PROGRESS')`+inRegion+` GROUP BY status
 		UNION ALL SELECT status, COUNT(*) FROM dispatches`+ended+` WHERE status IN ('COMPLETED', 'CANCELED', 'EXPIRED') AND updated_at >= ?`+inRegion+` GROUP BY status`,
 		slices.Concat(args(now, now, since), args(), args(since))...).Scan(&rows).Error
 	if err != nil {
@@ -76,43 +76,43 @@ func (s *Store) countStates(ctx context.Context, b *dispatch.Board, region strin
 	return nil
 }
 
-// openIn returns what a query of open dispatches says of the region, "" for all: a condition to end it with, the index to go
-// along, and the arguments, given those before.
-func (s *Store) openIn(region string) (condition, along string, args func(before ...any) []any) {
+// openScope returns how a query of open dispatches is restricted to the region, "" for all: the last condition, the index, and
+// a function that appends the condition's argument.
+func (s *Store) openScope(region string) (condition, index string, args func(before ...any) []any) {
 	if region == "" {
-		return "", s.dialect.along("ix_dispatches_status"), func(before ...any) []any { return before }
+		return "", s.dialect.forceIndex("ix_dispatches_status"), func(before ...any) []any { return before }
 	}
-	return " AND region = ?", s.dialect.along("ix_dispatches_region_status"), func(before ...any) []any { return append(before, region) }
+	return " AND region = ?", s.dialect.forceIndex("ix_dispatches_region_status"), func(before ...any) []any { return append(before, region) }
 }
 
-// findUnseen names what nobody has looked at, and counts it where that is more than it names.
+// findUnseen lists the open offers that no driver has seen, and counts them if there are more than maxUnseenIDs.
 //
-// What has not changed for so long is in a round that old. Of what has, the round's first event tells: a longer window
-// leaves the round as it is, and new terms are a new offer. MIN and not EXISTS, for which MariaDB reads all events; and MySQL
-// would read all offers for each that it sorts, if it were not told the index.
+// An offer is old enough if its dispatch has not changed for unseenAfter, or else if the first event of its round is that
+// old: a longer window keeps the round, new terms begin another. The query uses MIN because MariaDB would read all events
+// for EXISTS, and forces the index because MySQL would read all offers for each dispatch that it sorts.
 func (s *Store) findUnseen(ctx context.Context, b *dispatch.Board, region string) error {
-	inRegion, along, args := s.openIn(region)
+	inRegion, index, args := s.openScope(region)
 	now, old := micros(b.Now), micros(b.Now.Add(-unseenAfter))
-	unseen := ` FROM dispatches d` + along + ` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
-		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e` + s.dialect.along("ix_events_dispatch") + ` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
-		AND NOT EXISTS (SELECT 1 FROM offers o` + s.dialect.along("PRIMARY") + ` WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL)` + inRegion
-	with, db := args(old, now, old, old), s.general.WithContext(ctx)
+	unseen := ` FROM dispatches d` + index + ` WHERE status = 'PENDING' AND opens_at < ? AND expires_at > ?
+		AND (updated_at < ? OR (SELECT MIN(e.at) FROM events e` + s.dialect.forceIndex("ix_events_dispatch") + ` WHERE e.dispatch_id = d.id AND e.round = d.round) < ?)
+		AND NOT EXISTS (SELECT 1 FROM offers o` + s.dialect.forceIndex("PRIMARY") + ` WHERE o.dispatch_id = d.id AND o.round = d.round AND o.seen_at IS NOT NULL)` + inRegion
+	unseenArgs, db := args(old, now, old, old), s.general.WithContext(ctx)
 	b.UnseenIDs = []dispatch.ID{}
-	if err := db.Raw("SELECT id"+unseen+" ORDER BY opens_at, id LIMIT ?", append(with, unseenNamed)...).Scan(&b.UnseenIDs).Error; err != nil {
+	if err := db.Raw("SELECT id"+unseen+" ORDER BY opens_at, id LIMIT ?", append(unseenArgs, maxUnseenIDs)...).Scan(&b.UnseenIDs).Error; err != nil {
 		return unavailable(err)
 	}
-	if b.Unseen = len(b.UnseenIDs); b.Unseen < unseenNamed {
+	if b.Unseen = len(b.UnseenIDs); b.Unseen < maxUnseenIDs {
 		return nil
 	}
-	if err := db.Raw("SELECT COUNT(*)"+unseen, with...).Scan(&b.Unseen).Error; err != nil {
+	if err := db.Raw("SELECT COUNT(*)"+unseen, unseenArgs...).Scan(&b.Unseen).Error; err != nil {
 		return unavailable(err)
 	}
-	b.Unseen = max(b.Unseen, len(b.UnseenIDs)) // some may have been seen between the two statements
+	b.Unseen = max(b.Unseen, len(b.UnseenIDs)) // drivers may have seen some between the two statements
 	return nil
 }
 
-// Supply returns what was counted of a region in the last hours, the oldest first; with "" of every region and of all
-// together, which has no name.
+// Supply returns the counts of a region in the last hours, the oldest first; for "" those of every region and the totals,
+// whose region is "".
 func (s *Store) Supply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error) {
 	query := "SELECT at, region, on_duty, open FROM supply WHERE at >= " + s.dialect.now() + " - ?"
 	args := []any{(time.Duration(hours) * time.Hour).Microseconds()}

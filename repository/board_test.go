@@ -25,7 +25,7 @@ func (db *database) unseen(t *testing.T, region string) []dispatch.ID {
 	return b.UnseenIDs
 }
 
-// TestUnseen: who has been open for a minute, in a round of that age, and was seen by nobody in it; the oldest first.
+// TestUnseen: the board lists offers that are open for a minute in a round of that age and unseen in it; the oldest first.
 func TestUnseen(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ago := func(d time.Duration, edit func(*dispatch.Dispatch)) dispatch.ID {
@@ -73,7 +73,7 @@ func TestUnseen(t *testing.T) {
 // TestManyUnseen are counted, all of them, and the first to have opened are named.
 func TestManyUnseen(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		all := make([]dispatch.ID, unseenNamed+5)
+		all := make([]dispatch.ID, maxUnseenIDs+5)
 		for i := range all {
 			all[i] = db.add(t, func(v *dispatch.Dispatch) {
 				v.OpensAt, v.ExpiresAt = v.OpensAt.Add(-time.Duration(i+1)*time.Minute), v.ExpiresAt.Add(time.Hour)
@@ -83,7 +83,7 @@ func TestManyUnseen(t *testing.T) {
 		slices.Reverse(all)
 		for _, region := range []string{"", "seoul"} {
 			b, err := db.Board(t.Context(), region)
-			if err != nil || b.Unseen != len(all) || !slices.Equal(b.UnseenIDs, all[:unseenNamed]) {
+			if err != nil || b.Unseen != len(all) || !slices.Equal(b.UnseenIDs, all[:maxUnseenIDs]) {
 				t.Errorf("%q: %d are unseen, %d are named, %v", region, b.Unseen, len(b.UnseenIDs), err)
 			}
 		}

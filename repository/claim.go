@@ -11,70 +11,63 @@ import (
 	"firsttap/dispatch"
 )
 
-// claimTries bounds how often a claim is decided anew because what it was decided on has moved. Of several claims that
-// one driver makes at once, one gets through each time.
-const claimTries = 10
-
-// errMoved says that the dispatch or the driver is no longer as it was when the rule decided.
-var errMoved = errors.New("moved meanwhile")
-
-// Claim lets rule decide over the dispatch and the driver as they are now, and commits the claim it makes together
-// with its events and their outbox rows. Nothing is written unless, by the database's clock as the write began, the
-// dispatch is still PENDING in the round that was decided on and within its window, the driver is
-// unchanged, and no other claim of the driver's came in between; otherwise rule is asked again.
+// Claim calls rule with the dispatch and the driver as they are now, and commits the claim that rule makes together
+// with its events and their outbox rows. The write applies only if, by the database's clock as the write began, the
+// dispatch is still PENDING in the same round and within its window, the driver is unchanged, and the driver has made no
+// other claim meanwhile; otherwise Claim calls rule again.
 //
-// A rule that returns no events writes nothing. Rule's errors come back as they are. ErrUnavailable: nothing was
-// written. ErrUnknown: the COMMIT's reply is missing and the database can't be asked what became of it.
+// If rule returns no events, nothing is written. Rule's errors are returned unchanged. ErrUnavailable means that nothing
+// was written; ErrUnknown, that the COMMIT's reply is missing and the database did not answer whether it succeeded.
 func (s *Store) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	return s.claim(ctx, id, driver, "opens_at <= "+s.dialect.now(), rule)
 }
 
-// Assign is Claim for whom the dispatch need not be open yet.
+// Assign is Claim for a dispatch that need not be open yet.
 func (s *Store) Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	return s.claim(ctx, id, driver, "1 = 1", rule)
 }
 
-// claim is Claim where the condition holds of the dispatch's row as well.
+// claim is Claim with a further SQL condition on the dispatch's row.
 func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, condition string,
 	rule func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
-	for range claimTries {
-		seen, err := s.candidate(ctx, id, driver)
+	for range maxTries {
+		snapshot, err := s.readClaimSnapshot(ctx, id, driver)
 		switch {
-		case errors.Is(err, errStale):
-			s.dialect.demoted()
-			continue // by another connection, to the server that takes writes now
-		case errors.Is(err, errMoved):
+		case errors.Is(err, errStaleRead):
+			s.dialect.invalidateClaimConns()
+			continue // with a new connection, to the server that takes writes now
+		case errors.Is(err, errConflict):
 			continue
 		case err != nil:
 			return dispatch.Dispatch{}, err
 		}
-		switch done, err := changed(s.general.WithContext(ctx)); {
+		switch applied, err := alreadyApplied(s.general.WithContext(ctx), keyProof); {
 		case err != nil:
 			return dispatch.Dispatch{}, err
-		case done:
-			return s.Dispatch(ctx, id) // the first request may have made the change after this look
+		case applied:
+			return s.Dispatch(ctx, id) // the snapshot may be older than the change
 		}
-		d := seen.dispatch
-		events, err := rule(&d, seen.candidate, seen.now)
+		d := snapshot.dispatch
+		events, err := rule(&d, snapshot.candidate, snapshot.now)
 		if err != nil || len(events) == 0 {
 			return d, err
 		}
-		err = s.commitClaim(ctx, seen, condition, d, events)
+		err = s.commitClaim(ctx, snapshot, condition, d, events)
 		if errors.Is(err, dispatch.ErrUnknown) {
 			err = s.resolve(ctx, id, d.Claim.ID, err)
 		}
 		switch {
 		case err == nil:
-			s.tellers.committed(d, events)
+			s.announce(d, events)
 			return d, nil
 		case errors.Is(err, dispatch.ErrUnknown):
 			return d, err
-		case errors.Is(err, errMoved) || s.dialect.retryable(err):
+		case errors.Is(err, errConflict) || s.dialect.retryable(err):
 		default:
 			return dispatch.Dispatch{}, unavailable(err)
 		}
@@ -82,15 +75,15 @@ func (s *Store) claim(ctx context.Context, id dispatch.ID, driver dispatch.Drive
 	return dispatch.Dispatch{}, fmt.Errorf("%w: the dispatch, the driver or the database server keeps changing", dispatch.ErrUnavailable)
 }
 
-// sight is one dispatch and one driver as one statement saw them.
-type sight struct {
+// claimSnapshot is a dispatch and a driver as one statement read them.
+type claimSnapshot struct {
 	dispatch  dispatch.Dispatch
 	candidate dispatch.Candidate
-	claims    int // how many the driver has had
+	claims    int // the number of the driver's last claim
 	now       time.Time
 }
 
-type sightRow struct {
+type claimSnapshotRow struct {
 	Dispatch dispatchRow `gorm:"embedded"`
 	Driver   driverRow   `gorm:"embedded;embeddedPrefix:v_"`
 	Claims   int
@@ -100,7 +93,7 @@ type sightRow struct {
 	ReadOnly bool
 }
 
-const sightSQL = `
+const claimSnapshotSQL = `
 SELECT d.*,
   v.id v_id, v.regions v_regions, v.vehicle_class v_vehicle_class, v.working_height_m v_working_height_m,
   v.on_duty v_on_duty, v.suspended_until v_suspended_until, v.version v_version,
@@ -112,36 +105,37 @@ SELECT d.*,
 FROM dispatches d JOIN drivers v ON v.id = ?
 WHERE d.id = ?`
 
-// errStale says that a server answered that takes no writes any more: what it says may be old.
-var errStale = fmt.Errorf("%w: the answer may be old", errReadOnly)
+// errStaleRead means that the server takes no writes any more: its answer may be old.
+var errStaleRead = fmt.Errorf("%w: the answer may be old", errReadOnly)
 
-func (s *Store) candidate(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (sight, error) {
-	var rows []sightRow
+func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (claimSnapshot, error) {
+	var rows []claimSnapshotRow
 	db := s.claims.WithContext(ctx)
-	if err := db.Raw(fmt.Sprintf(sightSQL, s.dialect.now(), s.dialect.readOnly), driver, id).Scan(&rows).Error; err != nil {
-		return sight{}, unavailable(err)
+	if err := db.Raw(fmt.Sprintf(claimSnapshotSQL, s.dialect.now(), s.dialect.readOnly), driver, id).Scan(&rows).Error; err != nil {
+		return claimSnapshot{}, unavailable(err)
 	}
 	if len(rows) == 0 {
-		return sight{}, s.missing(db, id, driver)
+		return claimSnapshot{}, s.missingError(db, id, driver)
 	}
 	row := &rows[0]
 	if row.ReadOnly {
-		return sight{}, unavailable(errStale)
+		return claimSnapshot{}, unavailable(errStaleRead)
 	}
 	v, err := row.Driver.driver()
 	if err != nil {
-		return sight{}, unavailable(err)
+		return claimSnapshot{}, unavailable(err)
 	}
 	now := fromMicros(row.Now)
-	return sight{
+	return claimSnapshot{
 		dispatch:  row.Dispatch.at(now),
 		candidate: dispatch.Candidate{Driver: v, Busy: row.Busy, GaveBack: row.GaveBack},
 		claims:    row.Claims, now: now,
 	}, nil
 }
 
-// missing says what a sight found nothing of: ErrDriverNotFound, ErrNotFound, errStale, or errMoved if it is there by now.
-func (s *Store) missing(db *gorm.DB, id dispatch.ID, driver dispatch.DriverID) error {
+// missingError returns why a snapshot is empty: ErrDriverNotFound, ErrNotFound, errStaleRead, or errConflict if both rows
+// exist by now.
+func (s *Store) missingError(db *gorm.DB, id dispatch.ID, driver dispatch.DriverID) error {
 	var there struct {
 		Driver, Dispatch, ReadOnly bool
 	}
@@ -151,53 +145,53 @@ func (s *Store) missing(db *gorm.DB, id dispatch.ID, driver dispatch.DriverID) e
 	case err != nil:
 		return unavailable(err)
 	case there.ReadOnly:
-		return unavailable(errStale)
+		return unavailable(errStaleRead)
 	case !there.Driver:
 		return dispatch.ErrDriverNotFound
 	case !there.Dispatch:
 		return dispatch.ErrNotFound
 	}
-	return errMoved
+	return errConflict
 }
 
-func (s *Store) commitClaim(ctx context.Context, seen sight, condition string, d dispatch.Dispatch, events []dispatch.Event) error {
+func (s *Store) commitClaim(ctx context.Context, snapshot claimSnapshot, condition string, d dispatch.Dispatch, events []dispatch.Event) error {
 	return transact(ctx, s.claims, func(tx *gorm.DB) error {
-		won := tx.Exec(`UPDATE dispatches`+s.dialect.along("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
+		won := tx.Exec(`UPDATE dispatches`+s.dialect.forceIndex("PRIMARY")+` SET status = ?, claim_id = ?, accepted_by = ?, accepted_at = ?, version = ?, updated_at = ?
 			WHERE id = ? AND status = 'PENDING' AND round = ? AND version = ? AND `+condition+` AND expires_at > `+s.dialect.now()+`
 			AND NOT `+s.dialect.readOnly+`
 			AND EXISTS (SELECT 1 FROM drivers WHERE id = ? AND version = ?`+s.dialect.forShare+`)`,
 			d.Status, d.Claim.ID, d.Claim.Driver, micros(d.Claim.AcceptedAt), d.Version, micros(d.UpdatedAt),
-			d.ID, seen.dispatch.Round, seen.dispatch.Version, seen.candidate.ID, seen.candidate.Version)
+			d.ID, snapshot.dispatch.Round, snapshot.dispatch.Version, snapshot.candidate.ID, snapshot.candidate.Version)
 		if won.Error != nil {
 			return won.Error
 		}
 		if won.RowsAffected != 1 {
-			return errMoved
+			return errConflict
 		}
 		err := tx.Create(&claimRow{
-			ID: d.Claim.ID, DispatchID: d.ID, Round: d.Round, DriverID: d.Claim.Driver, DriverSeq: seen.claims + 1,
+			ID: d.Claim.ID, DispatchID: d.ID, Round: d.Round, DriverID: d.Claim.Driver, DriverSeq: snapshot.claims + 1,
 			Outcome: dispatch.Won, AcceptedAt: micros(d.Claim.AcceptedAt),
 		}).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
-			return errMoved // another claim of this driver's came first: its hours count too
+			return errConflict // another claim of this driver committed first: its working hours count too
 		}
 		if err != nil {
 			return err
 		}
-		if err := noteChange(tx); err != nil {
+		if err := markApplied(tx); err != nil {
 			return err
 		}
-		return s.tell(tx, events)
+		return s.writeOutbox(tx, events)
 	})
 }
 
-// resolveTime is what finding out may take on top of the claim itself: a row lock and two round trips.
+// resolveTime bounds resolve: one row lock and two round trips.
 const resolveTime = 2 * time.Second
 
-// resolve finds out whether the claim was committed after all, and returns nil if it was.
+// resolve finds out whether a claim whose COMMIT's reply was lost is committed, and returns nil if it is.
 //
-// Not finding the claim proves nothing while its COMMIT may still be under way; but until that has ended, its
-// transaction holds the dispatch's row. So resolve first waits for the row, then looks.
+// A missing claim proves nothing while the COMMIT may still be running. Its transaction holds the dispatch's row until
+// then, so resolve first waits for the row and then looks for the claim.
 func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.ClaimID, lost error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resolveTime)
 	defer cancel()
@@ -206,18 +200,18 @@ func (s *Store) resolve(ctx context.Context, id dispatch.ID, claim dispatch.Clai
 	if err != nil {
 		return errors.Join(lost, err)
 	}
-	var seen struct {
+	var answer struct {
 		Found, ReadOnly bool
 	}
-	err = db.Raw("SELECT EXISTS (SELECT 1 FROM claims WHERE id = ?) found, "+s.dialect.readOnly+" read_only", claim).Scan(&seen).Error
+	err = db.Raw("SELECT EXISTS (SELECT 1 FROM claims WHERE id = ?) found, "+s.dialect.readOnly+" read_only", claim).Scan(&answer).Error
 	if err != nil {
 		return errors.Join(lost, err)
 	}
-	if seen.ReadOnly {
-		s.dialect.demoted()
-		return errors.Join(lost, errStale) // it may have been committed here, and be unknown to the server that takes writes now
+	if answer.ReadOnly {
+		s.dialect.invalidateClaimConns()
+		return errors.Join(lost, errStaleRead) // the claim may be on the other server only
 	}
-	if !seen.Found {
+	if !answer.Found {
 		return fmt.Errorf("%w: not committed, after %v", dispatch.ErrUnavailable, lost) //nolint:errorlint // it is known now
 	}
 	return nil

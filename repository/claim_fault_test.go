@@ -18,7 +18,7 @@ import (
 // hang bounds what must come back by itself: many times over what it may take, which is a lock wait of 1 s.
 const hang = 8 * time.Second
 
-// hold locks the dispatch's row for somebody else until the test ends or release is called.
+// hold locks the dispatch's row in another session until the test ends or release is called.
 func (db *database) hold(t testing.TB, id dispatch.ID) (tx *sql.Tx, release func()) {
 	t.Helper()
 	tx, err := db.raw.BeginTx(t.Context(), nil)
@@ -32,10 +32,10 @@ func (db *database) hold(t testing.TB, id dispatch.ID) (tx *sql.Tx, release func
 	return tx, func() { tx.Rollback() }
 }
 
-// waiting waits until somebody waits for a row lock in this database.
+// waiting waits until a session waits for a row lock in this database.
 func (db *database) waiting(t testing.TB) {
 	t.Helper()
-	// The server makes the table anew only when nobody has read it for 100 ms.
+	// The server refreshes the table only if it was not read for 100 ms.
 	tick := time.NewTicker(120 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -208,7 +208,7 @@ func (db *database) severed(t *testing.T, id dispatch.ID, driver dispatch.Driver
 	return hold, ended
 }
 
-// Whoever looks for the claim at once does not find it, and is wrong.
+// A look for the claim without waiting for the row would not find it, and would be wrong.
 func TestTheCommitArrivesLate(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]

@@ -84,8 +84,8 @@ func TestTheUpdateItselfRefuses(t *testing.T) {
 				if !errors.Is(err, dispatch.ErrUnavailable) {
 					t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
 				}
-				if *tries != claimTries {
-					t.Errorf("the rule was asked %d times, want %d", *tries, claimTries)
+				if *tries != maxTries {
+					t.Errorf("the rule was asked %d times, want %d", *tries, maxTries)
 				}
 				if n := db.count(t, "dispatches WHERE id = ? AND accepted_by = ?", d.ID, v); n != 0 {
 					t.Error("the claim was written")

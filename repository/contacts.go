@@ -12,19 +12,19 @@ import (
 	"firsttap/dispatch"
 )
 
-// contactSources are where a driver in a round of a dispatch leaves a trace, and the index of these three columns.
+// contactSources are the tables with rows of a driver in a round of a dispatch, each with its index on these columns.
 var contactSources = [...]struct{ table, index, where string }{
 	{"notifications", "ix_notifications_driver", "driver_id <> '' AND type IN " + offerTypes + " AND "},
 	{"offers", "PRIMARY", ""},
-	{"attempts", "ix_attempts_dispatch", "result <> 'OFFER_STALE' AND "}, // a tap on another round's offer is no trace in this one
+	{"attempts", "ix_attempts_dispatch", "result <> 'OFFER_STALE' AND "}, // that tap was on another round's offer
 	{"claims", "uq_claims_round", ""},
 }
 
-// Offers returns what is known of each driver's offer of the dispatch in that round, 0 for all, by round and driver, and
-// the cursor of the next page, "" after the last. ErrNotFound, ErrBadCursor.
+// Offers returns the offers of the dispatch to each driver in the round, 0 for all, by round and driver, and the cursor of the
+// next page, "" after the last. ErrNotFound, ErrBadCursor.
 func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	db := s.general.WithContext(ctx)
-	d, _, err := s.find(db, id, "")
+	d, _, err := s.findDispatch(db, id, "")
 	if err != nil {
 		return nil, "", err
 	}
@@ -32,11 +32,11 @@ func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page disp
 	if err != nil || len(keys) == 0 {
 		return nil, "", err
 	}
-	b := contactBook{rounds: rounds{db: db, d: &d, along: s.dialect.along}, keys: keys, contacts: map[driverRound]*dispatch.Contact{}}
+	b := contactPage{rounds: rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}, keys: keys, contacts: map[driverRound]*dispatch.Contact{}}
 	for _, k := range keys {
 		b.contacts[k] = &dispatch.Contact{Driver: k.DriverID, Round: k.Round}
 	}
-	if err := b.fill(); err != nil {
+	if err := b.load(); err != nil {
 		return nil, "", unavailable(err)
 	}
 	items := make([]dispatch.Offered, len(keys))
@@ -46,14 +46,14 @@ func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page disp
 	return items, next, nil
 }
 
-// contactKeys are who is on the page. Of each source no more is read than a page.
+// contactKeys returns the rounds and drivers on the page. It reads no more than a page from each source.
 func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatch.Page) ([]driverRound, string, error) {
 	where, args := "dispatch_id = ?", []any{id}
 	if round != 0 {
 		where, args = where+" AND round = ?", append(args, round)
 	}
 	if page.Cursor != "" {
-		at, last, err := parseCursor('c', page.Cursor, dispatch.ParseDriverID)
+		at, last, err := parseCursor(contactList, page.Cursor, dispatch.ParseDriverID)
 		if err != nil {
 			return nil, "", err
 		}
@@ -62,7 +62,7 @@ func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatc
 	var all []any
 	queries := make([]string, len(contactSources))
 	for i, source := range contactSources {
-		queries[i] = "SELECT * FROM (SELECT DISTINCT round, driver_id FROM " + source.table + s.dialect.along(source.index) + " WHERE " + source.where + where +
+		queries[i] = "SELECT * FROM (SELECT DISTINCT round, driver_id FROM " + source.table + s.dialect.forceIndex(source.index) + " WHERE " + source.where + where +
 			" ORDER BY round, driver_id LIMIT ?) q"
 		all = append(append(all, args...), page.Limit+1)
 	}
@@ -73,18 +73,18 @@ func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatc
 	}
 	keys = keys[:page.Limit]
 	last := keys[len(keys)-1]
-	return keys, cursor('c', int64(last.Round), last.DriverID), nil
+	return keys, cursor(contactList, int64(last.Round), last.DriverID), nil
 }
 
-// contactBook is one page of contacts.
-type contactBook struct {
+// contactPage is one page of contacts.
+type contactPage struct {
 	rounds
 	keys     []driverRound
 	contacts map[driverRound]*dispatch.Contact
 }
 
-// trace is what one source knows of a contact.
-type trace struct {
+// contactFacts is what one table holds about a contact.
+type contactFacts struct {
 	Of            driverRound `gorm:"embedded"`
 	Told, Sent    *int64
 	Seen          *int64
@@ -94,7 +94,7 @@ type trace struct {
 	Claim         dispatch.Outcome
 }
 
-const tracesSQL = `
+const contactFactsSQL = `
 SELECT round, driver_id, MIN(created_at) told, MIN(CASE WHEN state = 1 THEN sent_at END) sent, NULL seen, NULL declined,
   '' decline_reason, NULL tapped, '' claim
   FROM notifications WHERE dispatch_id = ? AND round IN ? AND driver_id IN ? AND type IN ` + offerTypes + ` GROUP BY round, driver_id
@@ -105,7 +105,7 @@ UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, '', MIN(at), ''
 UNION ALL SELECT round, driver_id, NULL, NULL, NULL, NULL, '', NULL, outcome
   FROM claims WHERE dispatch_id = ? AND round IN ? AND driver_id IN ?`
 
-func (b *contactBook) fill() error {
+func (b *contactPage) load() error {
 	var which []int
 	var drivers []dispatch.DriverID
 	for _, k := range b.keys {
@@ -116,30 +116,30 @@ func (b *contactBook) fill() error {
 	for range contactSources {
 		args = append(args, b.d.ID, which, drivers)
 	}
-	var traces []trace
-	if err := b.db.Raw(tracesSQL, args...).Scan(&traces).Error; err != nil {
+	var traces []contactFacts
+	if err := b.db.Raw(contactFactsSQL, args...).Scan(&traces).Error; err != nil {
 		return err
 	}
 	for _, t := range traces {
 		if c := b.contacts[t.Of]; c != nil {
-			t.addTo(c)
+			t.mergeInto(c)
 		}
 	}
 	if err := b.gaveBack(which[len(which)-1], drivers); err != nil {
 		return err
 	}
-	return b.end(which)
+	return b.setEndings(which)
 }
 
-// gaveBack marks the contacts of who has withdrawn in a round before theirs. last is the latest one on the page.
-func (b *contactBook) gaveBack(last int, drivers []dispatch.DriverID) error {
+// gaveBack marks the contacts of drivers that withdrew in an earlier round. last is the latest round on the page.
+func (b *contactPage) gaveBack(last int, drivers []dispatch.DriverID) error {
 	if last == 1 {
 		return nil
 	}
-	var back []driverRound
+	var withdrawn []driverRound
 	err := b.db.Raw(`SELECT driver_id, MIN(round) round FROM claims WHERE dispatch_id = ? AND driver_id IN ? AND outcome = 'WITHDRAWN'
-		GROUP BY driver_id`, b.d.ID, drivers).Scan(&back).Error
-	for _, first := range back {
+		GROUP BY driver_id`, b.d.ID, drivers).Scan(&withdrawn).Error
+	for _, first := range withdrawn {
 		for k, c := range b.contacts {
 			c.GaveBack = c.GaveBack || k.DriverID == first.DriverID && k.Round > first.Round
 		}
@@ -147,16 +147,16 @@ func (b *contactBook) gaveBack(last int, drivers []dispatch.DriverID) error {
 	return err
 }
 
-func (t *trace) addTo(c *dispatch.Contact) {
+func (t *contactFacts) mergeInto(c *dispatch.Contact) {
 	c.ToldAt, c.SentAt = cmp.Or(c.ToldAt, fromOptionalMicros(t.Told)), cmp.Or(c.SentAt, fromOptionalMicros(t.Sent))
 	c.SeenAt, c.TappedAt = cmp.Or(c.SeenAt, fromOptionalMicros(t.Seen)), cmp.Or(c.TappedAt, fromOptionalMicros(t.Tapped))
 	c.DeclinedAt = cmp.Or(c.DeclinedAt, fromOptionalMicros(t.Declined))
 	c.DeclineReason, c.Claim = cmp.Or(c.DeclineReason, t.DeclineReason), cmp.Or(c.Claim, t.Claim)
 }
 
-// end says how the earlier rounds ended: one that somebody has won was taken, and after one that nobody took it was
-// reopened. Otherwise its terms changed.
-func (b *contactBook) end(which []int) error {
+// setEndings sets how each earlier round ended: taken if it has a winner, expired if the next round began by reopening the
+// dispatch, and revoked otherwise, as its terms changed.
+func (b *contactPage) setEndings(which []int) error {
 	if which[0] >= b.d.Round {
 		return nil
 	}
@@ -165,7 +165,7 @@ func (b *contactBook) end(which []int) error {
 		return err
 	}
 	var reopened []int
-	err = b.db.Raw("SELECT DISTINCT round FROM events"+b.along("ix_events_dispatch")+" WHERE dispatch_id = ? AND type = ?", b.d.ID, dispatch.EventReopened).Scan(&reopened).Error
+	err = b.db.Raw("SELECT DISTINCT round FROM events"+b.forceIndex("ix_events_dispatch")+" WHERE dispatch_id = ? AND type = ?", b.d.ID, dispatch.EventReopened).Scan(&reopened).Error
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (b *contactBook) end(which []int) error {
 	return nil
 }
 
-// unique returns each of them once, in order.
+// unique returns the different values, sorted.
 func unique[T cmp.Ordered](all []T) []T {
 	set := make(map[T]bool, len(all))
 	for _, v := range all {

@@ -2,8 +2,6 @@ package repository
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -39,17 +37,16 @@ func (row *deviceRow) device() dispatch.Device {
 	}
 }
 
-// maxDevices is how many devices a driver has. A new one takes the place of the one that was registered the longest
-// ago.
+// maxDevices bounds a driver's devices. One more replaces the device that was registered the longest ago.
 const maxDevices = 10
 
-// PutDevice registers an installation of the driver's app, in place of what it had registered before, and returns the
-// device. Whoever had its push token before, another driver or another installation, has that device no longer. A
-// quarantine ends: of the same token suspicion is left, of another one nothing is known. ErrDriverNotFound; ErrUnavailable when nothing was written.
+// PutDevice registers an installation of the driver's app, or replaces its registration, and returns the device. It deletes
+// any other device with the same push token. It ends a quarantine: with the same token the device stays suspect, with another
+// one it is as good as new. ErrDriverNotFound; ErrUnavailable if nothing was written.
 func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error) {
 	var put dispatch.Device
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		// The driver's devices are changed by one at a time: otherwise two together could be one too many.
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		// The lock keeps two registrations at the same time from exceeding maxDevices.
 		var driver []dispatch.DriverID
 		err := tx.Raw("SELECT id FROM drivers WHERE id = ?"+s.dialect.forUpdate, v.Driver).Scan(&driver).Error
 		if err != nil {
@@ -63,8 +60,8 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 			return err
 		}
 		elsewhere := tx.Where("push_token = ? AND NOT (driver_id = ? AND installation_id = ?)", v.PushToken, v.Driver, v.Installation)
-		var had []deviceRow
-		if err := elsewhere.Session(&gorm.Session{}).Limit(1).Find(&had).Error; err != nil {
+		var previous []deviceRow
+		if err := elsewhere.Session(&gorm.Session{}).Limit(1).Find(&previous).Error; err != nil {
 			return unavailable(err)
 		}
 		if err := elsewhere.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
@@ -74,21 +71,21 @@ func (s *Store) PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Devi
 		if put = after; err != nil {
 			return unavailable(err)
 		}
-		detail := changesOfDevice(before, after)
+		detail := deviceChanges(before, after)
 		if len(detail) == 0 {
 			return nil
 		}
 		detail["installation_id"] = v.Installation
-		if len(had) > 0 {
-			detail["token_was_of"] = string(had[0].DriverID)
+		if len(previous) > 0 {
+			detail["token_was_of"] = string(previous[0].DriverID)
 		}
-		return auditOften(tx, dispatch.AuditDevicePut, string(v.Driver), detail, now)
+		return auditCoalesced(tx, dispatch.AuditDevicePut, string(v.Driver), detail, now)
 	})
 	return put, err
 }
 
-// putDevice writes the device, now that nobody else has its token. It returns what the installation was before, a zero
-// device for none, and what it is now.
+// putDevice writes the device, whose token no other device has. It returns the installation's device before, a zero device for
+// none, and after.
 func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dispatch.Device, err error) {
 	row := deviceRow{
 		ID: dispatch.NewDeviceID(now), DriverID: v.Driver, InstallationID: v.Installation, Platform: v.Platform,
@@ -113,7 +110,7 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dis
 		}
 		written := tx.Model(&deviceRow{}).Where("id = ?", row.ID).Select("*").Omit("id", "created_at").Updates(&row)
 		if written.Error == nil && written.RowsAffected == 0 {
-			return before, after, errMoved // another has just taken the token that it had
+			return before, after, errConflict // another registration has just taken its token, and deleted it
 		}
 		return before, row.device(), written.Error
 	}
@@ -125,58 +122,57 @@ func putDevice(tx *gorm.DB, v dispatch.Device, now time.Time) (before, after dis
 	return before, row.device(), tx.Create(&row).Error
 }
 
-// DeleteDevice forgets an installation of the driver's, if it is known. ErrDriverNotFound.
+// DeleteDevice deletes the device of an installation of the driver's app, if there is one. ErrDriverNotFound.
 func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		_, now, err := s.lockDriver(tx, driver)
 		if err != nil {
 			return err
 		}
-		its := tx.Where("driver_id = ? AND installation_id = ?", driver, installation)
+		registered := tx.Where("driver_id = ? AND installation_id = ?", driver, installation)
 		var rows []deviceRow
-		if err := its.Session(&gorm.Session{}).Find(&rows).Error; err != nil || len(rows) == 0 {
+		if err := registered.Session(&gorm.Session{}).Find(&rows).Error; err != nil || len(rows) == 0 {
 			return unavailable(err)
 		}
-		if err := its.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
+		if err := registered.Session(&gorm.Session{}).Delete(&deviceRow{}).Error; err != nil {
 			return unavailable(err)
 		}
-		detail := changesOfDevice(rows[0].device(), dispatch.Device{})
+		detail := deviceChanges(rows[0].device(), dispatch.Device{})
 		detail["installation_id"] = installation
 		if dispatch.CallerOf(ctx).Actor != string(driver) {
 			return audit(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
 		}
-		return auditOften(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
+		return auditCoalesced(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
 	})
 }
 
-// devicesAtOnce bounds one statement.
-const devicesAtOnce = 200
+const devicesPerStatement = 200
 
-// Trust notes that the push service has just taken a push to the devices: whatever it said of them before is forgotten.
-// Of this, Suspect and Quarantine: a device that has another token by now than the one given is left as it is.
+// Trust marks the devices as good, as the push service has just accepted a push to each, and ends suspicion and quarantine.
+// Like MarkDevicesSuspect and QuarantineDevices, it skips a device whose token is no longer the given one.
 func (s *Store) Trust(ctx context.Context, devices []dispatch.Device) error {
-	return s.judge(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
+	return s.markDevices(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
 }
 
-// Suspect notes that the push service calls the devices' tokens dead, if that is new.
+// Suspect marks the devices whose tokens the push service calls dead, unless they are marked or quarantined already.
 func (s *Store) Suspect(ctx context.Context, devices []dispatch.Device) error {
-	return s.judge(ctx, devices, "suspected_at = "+s.dialect.now(), "suspected_at IS NULL AND quarantined_at IS NULL")
+	return s.markDevices(ctx, devices, "suspected_at = "+s.dialect.now(), "suspected_at IS NULL AND quarantined_at IS NULL")
 }
 
-// Quarantine has nothing more pushed to the devices that are suspected still.
+// Quarantine ends all pushes to those of the devices that are still suspect.
 func (s *Store) Quarantine(ctx context.Context, devices []dispatch.Device) error {
-	return s.judge(ctx, devices, "quarantined_at = "+s.dialect.now()+", suspected_at = NULL", "suspected_at IS NOT NULL")
+	return s.markDevices(ctx, devices, "quarantined_at = "+s.dialect.now()+", suspected_at = NULL", "suspected_at IS NOT NULL")
 }
 
-func (s *Store) judge(ctx context.Context, devices []dispatch.Device, set, where string) error {
-	for some := range slices.Chunk(devices, devicesAtOnce) {
+func (s *Store) markDevices(ctx context.Context, devices []dispatch.Device, set, where string) error {
+	for some := range slices.Chunk(devices, devicesPerStatement) {
 		ids, pairs := make([]dispatch.DeviceID, len(some)), make([]any, 0, 2*len(some))
 		for i, v := range some {
 			ids[i] = v.ID
 			pairs = append(pairs, v.ID, v.PushToken)
 		}
 		same := strings.TrimPrefix(strings.Repeat(" OR id = ? AND push_token = ?", len(some)), " OR ")
-		err := s.persist(ctx, s.relay, func(tx *gorm.DB) error {
+		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
 			return unavailable(tx.Exec("UPDATE devices SET "+set+" WHERE id IN ? AND ("+same+") AND "+where,
 				append([]any{ids}, pairs...)...).Error)
 		})
@@ -187,25 +183,17 @@ func (s *Store) judge(ctx context.Context, devices []dispatch.Device, set, where
 	return nil
 }
 
-// persist runs fn in a transaction, and again as long as it fails for what may well be gone the next time: a deadlock, or
-// a row that another has just written or deleted. Errors as of transact.
-func (s *Store) persist(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
-	for try := 1; ; try++ {
-		err := transact(ctx, db, fn)
-		again := s.dialect.retryable(err) || errors.Is(err, errMoved) || errors.Is(err, gorm.ErrDuplicatedKey)
-		if !again || errors.Is(err, dispatch.ErrUnknown) || try == claimTries {
-			return err
-		}
-		// Many who begin again together are in each other's way again.
-		wait := time.NewTimer(rand.N(backoff << min(try, 5)))
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
-			return unavailable(err)
-		}
+// Devices returns the driver's devices, newest first, and the cursor of the next page, "" after the last.
+// ErrDriverNotFound.
+func (s *Store) Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error) {
+	db := s.general.WithContext(ctx).Where("driver_id = ?", driver)
+	rows, next, err := newestFirst(db, deviceList, "id", page, func(row *deviceRow) string { return string(row.ID) })
+	if err == nil && len(rows) == 0 {
+		_, err = s.Driver(ctx, driver)
 	}
+	items := make([]dispatch.Device, len(rows))
+	for i := range rows {
+		items[i] = rows[i].device()
+	}
+	return items, next, err
 }
-
-// backoff doubles with each try, five times at most.
-const backoff = 4 * time.Millisecond

@@ -109,8 +109,8 @@ func TestTenDevices(t *testing.T) {
 	})
 }
 
-// TestTokensAtOnce: whoever comes at the same time with the same token, installation or each other's tokens, all are
-// served, and in the end each token, and each installation, has one device.
+// TestTokensAtOnce: concurrent registrations with the same token, the same installation or each other's tokens all succeed,
+// and in the end each token and each installation has one device.
 func TestTokensAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		const n = 24
@@ -176,7 +176,7 @@ func TestDeleteDevice(t *testing.T) {
 // TestJudgements: it is the token that is trusted, suspected or in quarantine, not a device that has a new one.
 func TestJudgements(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		drivers := db.drivers(t, devicesAtOnce+1)
+		drivers := db.drivers(t, devicesPerStatement+1)
 		all := make([]dispatch.Device, len(drivers))
 		for i, v := range drivers {
 			all[i] = db.mustPut(t, someDevice(v.ID, "i", fmt.Sprint(i)))
@@ -323,8 +323,8 @@ func TestFunnel(t *testing.T) {
 	})
 }
 
-// TestFunnelForgets who was told in a round that has been over for longer than notifications are kept, and in none that
-// is not over for that long.
+// TestFunnelForgets: the funnel forgets the notified drivers of a round that ended longer ago than notifications are kept, and
+// of no other round.
 func TestFunnelForgets(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]

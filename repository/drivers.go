@@ -3,21 +3,26 @@ package repository
 import (
 	"context"
 	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
 
 	"gorm.io/gorm"
 
 	"firsttap/dispatch"
 )
 
-// driverBatch is how many drivers one INSERT carries: SQLite takes 32,766 parameters, and a driver is 13.
-const driverBatch = 500
+// driversPerInsert bounds one INSERT: SQLite takes 32,766 parameters, and a driver has 13.
+const driversPerInsert = 500
 
-// AddDrivers writes all drivers or none. A request that has made them already makes them once. ErrDuplicateDriver.
+// AddDrivers writes all drivers or none. If the request was carried out before, it writes nothing. ErrDuplicateDriver.
 func (s *Store) AddDrivers(ctx context.Context, drivers []dispatch.Driver) error {
 	return s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, false))
 }
 
-// AddDriversWithTokens is AddDrivers where each driver is given a token. Unless it returns nil, nobody may get one.
+// AddDriversWithTokens is AddDrivers for drivers that each get a token, which is audited. The tokens must not be issued unless
+// it returns nil.
 func (s *Store) AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error {
 	return s.addDrivers(ctx, drivers, dispatch.AuditDriversBulk, dispatch.AuditTargetDrivers, bulkDetail(drivers, true))
 }
@@ -33,8 +38,8 @@ func bulkDetail(drivers []dispatch.Driver, tokens bool) map[string]any {
 func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 	action dispatch.AuditAction, target string, detail map[string]any,
 ) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		if e, err := made(tx); err != nil || e != nil {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
 			return err
 		}
 		now, err := s.clock(tx)
@@ -50,7 +55,7 @@ func (s *Store) addDrivers(ctx context.Context, drivers []dispatch.Driver,
 				return err
 			}
 		}
-		err = tx.CreateInBatches(rows, driverBatch).Error
+		err = tx.CreateInBatches(rows, driversPerInsert).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
 			return dispatch.ErrDuplicateDriver
 		}
@@ -70,26 +75,169 @@ func (s *Store) Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driv
 	return rows[0].driver()
 }
 
-// SetDuty puts a driver on or off duty, which is audited where it changes anything. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
+// SetDuty puts a driver on or off duty, and audits a change. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (s *Store) SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error) {
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		moved := tx.Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		changed := tx.Model(&driverRow{}).Where("id = ? AND on_duty <> ?", id, onDuty).
 			Updates(map[string]any{
 				"on_duty": onDuty, "version": gorm.Expr("version + 1"), "updated_at": gorm.Expr(s.dialect.now()),
 			})
-		if moved.Error != nil || moved.RowsAffected == 0 {
-			return unavailable(moved.Error)
+		if changed.Error != nil || changed.RowsAffected == 0 {
+			return unavailable(changed.Error)
 		}
 		now, err := s.clock(tx)
 		if err != nil {
 			return err
 		}
-		detail := changes{}
-		note(detail, "on_duty", !onDuty, onDuty)
-		return auditOften(tx, dispatch.AuditDuty, string(id), detail, now)
+		detail := fieldChanges{}
+		addChange(detail, "on_duty", !onDuty, onDuty)
+		return auditCoalesced(tx, dispatch.AuditDuty, string(id), detail, now)
 	})
 	if err != nil {
 		return dispatch.Driver{}, err
 	}
 	return s.Driver(ctx, id)
+}
+
+// DriverByFirebaseUID returns the driver that has the uid. ErrDriverNotFound.
+func (s *Store) DriverByFirebaseUID(ctx context.Context, uid string) (dispatch.DriverID, error) {
+	var rows []driverRow
+	err := s.general.WithContext(ctx).Select("id", "firebase_uid").Where("firebase_uid = ?", uid).Find(&rows).Error
+	if err != nil {
+		return "", unavailable(err)
+	}
+	for _, row := range rows {
+		if stringOrEmpty(row.FirebaseUID) == uid { // the column's collation may ignore case
+			return row.ID, nil
+		}
+	}
+	return "", dispatch.ErrDriverNotFound
+}
+
+// CreateDriver writes a new driver. If the request was carried out before, it returns the driver as it is now.
+// ErrDuplicateDriver.
+func (s *Store) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error) {
+	err := s.addDrivers(ctx, []dispatch.Driver{v}, dispatch.AuditDriverCreate, string(v.ID), nil)
+	if err != nil {
+		return dispatch.DriverRecord{}, err
+	}
+	return s.DriverRecord(ctx, v.ID)
+}
+
+// DriverRecord returns a driver as the backoffice shows it. ErrDriverNotFound.
+func (s *Store) DriverRecord(ctx context.Context, id dispatch.DriverID) (dispatch.DriverRecord, error) {
+	var rows []driverRow
+	if err := s.general.WithContext(ctx).Where("id = ?", id).Find(&rows).Error; err != nil {
+		return dispatch.DriverRecord{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return dispatch.DriverRecord{}, dispatch.ErrDriverNotFound
+	}
+	return rows[0].record()
+}
+
+func (row *driverRow) record() (dispatch.DriverRecord, error) {
+	v, err := row.driver()
+	return dispatch.DriverRecord{Driver: v, CreatedAt: fromMicros(row.CreatedAt), UpdatedAt: fromMicros(row.UpdatedAt)}, err
+}
+
+// lockDriver locks the driver's row until tx ends, and returns it and the database's time. ErrDriverNotFound.
+func (s *Store) lockDriver(tx *gorm.DB, id dispatch.DriverID) (driverRow, time.Time, error) {
+	var rows []driverRow
+	err := tx.Raw("SELECT * FROM drivers WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error
+	if err != nil {
+		return driverRow{}, time.Time{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return driverRow{}, time.Time{}, dispatch.ErrDriverNotFound
+	}
+	now, err := s.clock(tx) // after the wait for the row's lock
+	return rows[0], now, err
+}
+
+// ChangeDriver applies the change to the locked driver, and commits the new version together with an audit entry: the old and
+// new values and change.Detail. It writes nothing if no value changes, or if the request was carried out before.
+// ErrDriverNotFound, ErrDriverMoved, ErrDuplicateDriver; the change's own errors unchanged; ErrUnavailable, ErrUnknown.
+func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error) {
+	var record dispatch.DriverRecord
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockDriver(tx, id)
+		if err != nil {
+			return err
+		}
+		if record, err = row.record(); err != nil {
+			return unavailable(err)
+		}
+		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
+			return err
+		}
+		if change.Version != 0 && change.Version != record.Version {
+			return dispatch.ErrDriverMoved
+		}
+		after := record.Driver
+		after.Regions = slices.Clone(after.Regions)
+		if err := change.Apply(&after, now); err != nil || reflect.DeepEqual(after, record.Driver) {
+			return err
+		}
+		after.Version = record.Version + 1
+		if err := saveDriver(tx, record, after, now); err != nil {
+			return err
+		}
+		detail := driverChanges(record.Driver, after)
+		maps.Copy(detail, change.Detail)
+		record.Driver, record.UpdatedAt = after, now
+		return audit(tx, change.Action, string(id), detail, now)
+	})
+	return record, err
+}
+
+// saveDriver replaces before with v. The row is locked; its version is a condition all the same.
+func saveDriver(tx *gorm.DB, before dispatch.DriverRecord, v dispatch.Driver, now time.Time) error {
+	row, err := toDriverRow(v, now)
+	if err != nil {
+		return err
+	}
+	saved := tx.Model(&driverRow{}).Where("id = ? AND version = ?", before.ID, before.Version).
+		Select("*").Omit("id", "created_at").Updates(&row)
+	switch {
+	case errors.Is(saved.Error, gorm.ErrDuplicatedKey):
+		return dispatch.ErrDuplicateDriver
+	case saved.Error != nil:
+		return unavailable(saved.Error)
+	case saved.RowsAffected != 1:
+		return unavailable(errConflict)
+	}
+	return nil
+}
+
+// Drivers returns the drivers that q selects, newest first, and the cursor of the next page, "" after the last.
+func (s *Store) Drivers(ctx context.Context, q dispatch.DriverQuery) ([]dispatch.DriverRecord, string, error) {
+	db := s.general.WithContext(ctx).Table("drivers v").Where("1 = 1")
+	if q.Region != "" {
+		db = db.Where(s.dialect.hasRegion, q.Region)
+	}
+	if q.VehicleClass != "" {
+		db = db.Where("v.vehicle_class = ?", q.VehicleClass)
+	}
+	if q.OnDuty != nil {
+		db = db.Where("v.on_duty = ?", *q.OnDuty)
+	}
+	if now := s.dialect.now(); q.Suspended != nil && *q.Suspended {
+		db = db.Where("v.suspended_until > " + now)
+	} else if q.Suspended != nil {
+		db = db.Where("(v.suspended_until IS NULL OR v.suspended_until <= " + now + ")")
+	}
+	if q.Text != "" {
+		where, args := textSQL(q.Text, "v.name", "v.phone", "v.firebase_uid")
+		db = db.Where(where, args...)
+	}
+	rows, next, err := newestFirst(db, driverList, "v.id", q.Page, func(row *driverRow) string { return string(row.ID) })
+	items := make([]dispatch.DriverRecord, len(rows))
+	for i := range rows {
+		var bad error
+		if items[i], bad = rows[i].record(); bad != nil {
+			return nil, "", unavailable(bad)
+		}
+	}
+	return items, next, err
 }

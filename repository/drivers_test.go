@@ -146,3 +146,22 @@ func TestPutKeyReplacesTheWholeKey(t *testing.T) {
 		}
 	})
 }
+
+// A uid counts byte for byte: a database may ignore a space at the end, or case.
+func TestDriverByFirebaseUID(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := someDriver(1)
+		v.FirebaseUID = "Kim"
+		if err := db.AddDrivers(t.Context(), []dispatch.Driver{v}); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := db.DriverByFirebaseUID(t.Context(), "Kim"); err != nil || got != v.ID {
+			t.Errorf("%q, %v", got, err)
+		}
+		for _, uid := range []string{"", "kim", "Kim ", " Kim", "Kim\x00", "Ki", "Kím", "%"} {
+			if got, err := db.DriverByFirebaseUID(t.Context(), uid); !errors.Is(err, dispatch.ErrDriverNotFound) || got != "" {
+				t.Errorf("%q is %q, %v", uid, got, err)
+			}
+		}
+	})
+}

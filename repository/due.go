@@ -11,17 +11,17 @@ import (
 	"firsttap/dispatch"
 )
 
-// ExpireOffers ends up to limit offers whose window has passed, those that passed first, and returns how many. However
-// many do it together, an offer ends once; one that is extended, taken or canceled meanwhile is left alone. Errors are
-// those of Update, joined: what one offer could not is left for the next call, and the others end all the same.
+// ExpireOffers ends up to limit offers whose window has passed, the earliest first, and returns how many. Several instances
+// together end an offer once; an offer that is extended, accepted or canceled meanwhile stays as it is. It goes on after the
+// error of one offer, which the next call tries again, and joins the errors, which are those of Update.
 func (s *Store) ExpireOffers(ctx context.Context, limit int) (n int, err error) {
-	due, err := s.due(ctx, "SELECT id FROM dispatches WHERE status = 'PENDING' AND expires_at <= "+s.dialect.now()+
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches WHERE status = 'PENDING' AND expires_at <= "+s.dialect.now()+
 		" ORDER BY expires_at LIMIT ?", limit)
 	if err != nil {
 		return 0, err
 	}
 	return s.updateEach(ctx, due, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
-		var written dispatch.Status // which d.Status, the state by the clock, does not tell
+		var written dispatch.Status // d.Status is the status at the database's time
 		if err := tx.Raw("SELECT status FROM dispatches WHERE id = ?", d.ID).Scan(&written).Error; err != nil {
 			return nil, unavailable(err)
 		}
@@ -29,13 +29,13 @@ func (s *Store) ExpireOffers(ctx context.Context, limit int) (n int, err error) 
 	})
 }
 
-// Remind writes up to limit reminders of accepted work that starts within before, the next first, and returns how many:
-// one in each round of a dispatch, however many do it together, and none of work that was accepted later than that.
-// Errors as of ExpireOffers.
+// Remind writes up to limit reminders of accepted work that starts within before, the next first, and returns how many. It
+// writes one reminder in each round of a dispatch, also with several instances together, and none for work that was
+// accepted within before of its start. Its errors are those of ExpireOffers.
 func (s *Store) Remind(ctx context.Context, before time.Duration, limit int) (n int, err error) {
 	now, us := s.dialect.now(), before.Microseconds()
-	// Counted: of NOT EXISTS a server may make a list of all the reminders that there ever were.
-	due, err := s.due(ctx, "SELECT id FROM dispatches d WHERE status = 'ACCEPTED' AND work_starts_at > "+now+
+	// COUNT, because a server may execute NOT EXISTS by listing all reminders ever written.
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches d WHERE status = 'ACCEPTED' AND work_starts_at > "+now+
 		" AND work_starts_at <= "+now+" + ? AND accepted_at < work_starts_at - ? AND (SELECT COUNT(*) FROM events"+
 		" WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0 ORDER BY work_starts_at LIMIT ?",
 		us, us, dispatch.EventReminder, limit)
@@ -53,12 +53,12 @@ func (s *Store) Remind(ctx context.Context, before time.Duration, limit int) (n 
 	})
 }
 
-// CloseOverdue ends up to limit dispatches that nobody has closed although their work was to end more than after ago, and
-// returns how many. Errors as of ExpireOffers.
+// CloseOverdue closes up to limit dispatches whose work was to end more than after ago, and returns how many. Its errors are
+// those of ExpireOffers.
 func (s *Store) CloseOverdue(ctx context.Context, after time.Duration, limit int) (n int, err error) {
 	ago, us := s.dialect.now()+" - ?", after.Microseconds()
-	// Work that has ended has started: that an index knows.
-	due, err := s.due(ctx, "SELECT id FROM dispatches WHERE status IN ('ACCEPTED', 'IN_PROGRESS') AND work_starts_at < "+ago+
+	// Work that has ended has started: the condition on the start lets the query use an index.
+	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches WHERE status IN ('ACCEPTED', 'IN_PROGRESS') AND work_starts_at < "+ago+
 		" AND work_ends_at < "+ago+" ORDER BY status, work_starts_at LIMIT ?", us, us, limit)
 	if err != nil {
 		return 0, err
@@ -68,16 +68,16 @@ func (s *Store) CloseOverdue(ctx context.Context, after time.Duration, limit int
 	})
 }
 
-func (s *Store) due(ctx context.Context, query string, args ...any) (ids []dispatch.ID, err error) {
+func (s *Store) dueIDs(ctx context.Context, query string, args ...any) (ids []dispatch.ID, err error) {
 	err = s.general.WithContext(ctx).Raw(query, args...).Scan(&ids).Error
 	return ids, unavailable(err)
 }
 
-// mostFailures is when it is not the dispatches that an error is about.
-const mostFailures = 10
+// maxFailures ends updateEach: so many errors have another cause than single dispatches.
+const maxFailures = 10
 
-// updateEach runs change on one dispatch after the other, each as update does, and returns how many it changed. It goes on
-// after an error, but not after many, nor when ctx has ended.
+// updateEach updates one dispatch after another and returns how many changed. It goes on after an error, but not after
+// maxFailures of them, nor after the end of ctx.
 func (s *Store) updateEach(ctx context.Context, ids []dispatch.ID,
 	change func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
 ) (n int, err error) {
@@ -91,7 +91,7 @@ func (s *Store) updateEach(ctx context.Context, ids []dispatch.ID,
 		})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", id, err))
-			if len(errs) == mostFailures || ctx.Err() != nil {
+			if len(errs) == maxFailures || ctx.Err() != nil {
 				break
 			}
 		} else if changed {

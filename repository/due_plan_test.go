@@ -28,7 +28,7 @@ func (db *database) elsewhere(t testing.TB, n int) {
 			d.Status = []dispatch.Status{dispatch.Pending, dispatch.Accepted, dispatch.InProgress}[i/10%3]
 			d.WorkStartsAt, d.WorkEndsAt, d.ExpiresAt = now.Add(ago+100*time.Hour), now.Add(ago+101*time.Hour), now.Add(ago+time.Hour)
 		}
-		rows[i] = toRow(d)
+		rows[i] = toDispatchRow(d)
 	}
 	if err := db.writes.WithContext(t.Context()).CreateInBatches(rows, 500).Error; err != nil {
 		t.Fatal(err)

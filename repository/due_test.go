@@ -64,7 +64,7 @@ func eachClockwork(t *testing.T, on func(*testing.T, func(*testing.T, *database)
 	}
 }
 
-// taken adds n dispatches that were accepted two days ago by a driver each.
+// taken adds n dispatches, each accepted two days ago by a driver of its own.
 func (db *database) taken(t testing.TB, n int) []dispatch.ID {
 	t.Helper()
 	ids := make([]dispatch.ID, n)
@@ -103,7 +103,7 @@ func (c clockwork) mustHave(t testing.TB, db *database, want int, ids ...dispatc
 	}
 }
 
-// No more than asked for, those whose time came first, and the next call goes on.
+// A call ends no more than its limit, the earliest first, and the next call goes on.
 func TestDueByAndBy(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 7)
@@ -140,11 +140,11 @@ func TestDueOnce(t *testing.T) {
 	})
 }
 
-// What is committed is told of once, by the process that did it.
+// The process that commits an event announces it once.
 func TestDueIsTold(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
-		teller.BornLeased("ins_a", term)
+		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
 		h.listen(t, teller)
 		id := c.ready(t, db, 1)[0]
@@ -186,7 +186,7 @@ func TestDueByTheDatabasesClock(t *testing.T) {
 	}
 }
 
-// One that somebody holds is left for the next time, and the others are not.
+// A row that another session has locked is left for the next call; the others are not.
 func TestDueAndHeld(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 3)
@@ -213,11 +213,11 @@ func TestDueGivesUp(t *testing.T) {
 		return len(all.Unwrap())
 	}
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
-		ids := c.ready(t, db, mostFailures+2)
+		ids := c.ready(t, db, maxFailures+2)
 		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
 		n, err := c.run(t.Context(), db.Store, 100)
 		db.exec(t, "ALTER TABLE outbox_gone RENAME TO outbox")
-		if n != 0 || failures(err) != mostFailures {
+		if n != 0 || failures(err) != maxFailures {
 			t.Errorf("%d, %d failures: %v", n, failures(err), err)
 		}
 		c.mustHave(t, db, 0, ids...)
@@ -284,7 +284,7 @@ func TestDueAndADeadlock(t *testing.T) {
 	})
 }
 
-// Nobody knows of the first whether it was committed: it was, and is not done again.
+// The reply to the first COMMIT is lost: the change is committed, and is not repeated.
 func TestDueAndTheReplyOfTheCommitIsLost(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 2)

@@ -12,7 +12,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 )
 
-// CheckDurability warns when the server may lose a committed claim: with its machine, or when a replica takes its place.
+// CheckDurability logs a warning for each setting by which the server may lose a committed claim in a crash or a failover.
 func (s *Store) CheckDurability(ctx context.Context) {
 	db, err := s.general.DB()
 	if err != nil {
@@ -20,10 +20,10 @@ func (s *Store) CheckDurability(ctx context.Context) {
 	}
 	problems, err := s.dialect.durability(ctx, db)
 	for _, p := range problems {
-		s.log.Warn("THE DATABASE MAY LOSE COMMITTED CLAIMS when it or its machine dies", "setting", p)
+		s.log.Warn("THE DATABASE MAY LOSE COMMITTED CLAIMS in a crash or failover; correct the setting", "setting", p)
 	}
 	if err != nil {
-		s.log.Warn("could not check whether the database keeps committed claims when it or its machine dies", "error", err)
+		s.log.Warn("could not check whether the database keeps committed claims in a crash or failover", "error", err)
 	}
 }
 
@@ -38,7 +38,7 @@ func mysqlDurability(ctx context.Context, db *sql.DB) (problems []string, err er
 		problems = append(problems, fmt.Sprintf("innodb_flush_log_at_trx_commit=%d, should be 1", flush))
 	}
 	if binlog != 1 {
-		return problems, nil // nothing can follow it
+		return problems, nil // without a binary log there are no replicas
 	}
 	if syncBinlog != 1 {
 		problems = append(problems, fmt.Sprintf("sync_binlog=%d, should be 1", syncBinlog))
@@ -47,25 +47,25 @@ func mysqlDurability(ctx context.Context, db *sql.DB) (problems []string, err er
 	return append(problems, lossy...), err
 }
 
-// semiSyncPatience is how long a server has to wait for a replica's acknowledgment at least. When it is over, the server
-// acknowledges commits by itself: before that, a failover must have taken it out of service.
-const semiSyncPatience = time.Hour
+// minSemiSyncTimeout is the least time that a server should wait for a replica's acknowledgment. After the timeout the server
+// acknowledges commits alone: by then a failover must have taken it out of service.
+const minSemiSyncTimeout = time.Hour
 
-// lossyReplication returns what would let a replica that becomes the primary lack a claim that a driver was told of.
+// lossyReplication returns the settings by which a replica that becomes the primary may lack an acknowledged claim.
 func lossyReplication(ctx context.Context, db *sql.DB) ([]string, error) {
-	settings, err := shown(ctx, db, `SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'rpl\_semi\_sync\_%' OR Variable_name IN ('wsrep_on', 'group_replication_group_name')`)
+	settings, err := showValues(ctx, db, `SHOW GLOBAL VARIABLES WHERE Variable_name LIKE 'rpl\_semi\_sync\_%' OR Variable_name IN ('wsrep_on', 'group_replication_group_name')`)
 	if err != nil {
 		return nil, err
 	}
-	status, err := shown(ctx, db, `SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl\_semi\_sync\_%\_status' OR Variable_name IN ('Slaves_connected', 'wsrep_cluster_size')`)
+	status, err := showValues(ctx, db, `SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl\_semi\_sync\_%\_status' OR Variable_name IN ('Slaves_connected', 'wsrep_cluster_size')`)
 	if err != nil {
 		return nil, err
 	}
 	if nodes, _ := strconv.Atoi(status["wsrep_cluster_size"]); settings["wsrep_on"] == "ON" && nodes > 1 {
-		return nil, nil // Galera: the other nodes have a claim before its commit is answered
+		return nil, nil // Galera: the other nodes have a claim before its COMMIT is acknowledged
 	}
 	if settings["group_replication_group_name"] != "" {
-		switch member, err := inGroup(ctx, db); {
+		switch member, err := inReplicationGroup(ctx, db); {
 		case err != nil:
 			return nil, err
 		case member:
@@ -84,31 +84,31 @@ func lossyReplication(ctx context.Context, db *sql.DB) ([]string, error) {
 	if err != nil || replicas == 0 {
 		return nil, err
 	}
-	return []string{fmt.Sprintf("%s_enabled is not ON, should be, as replicas are connected (%d): one that becomes the primary may lack claims",
+	return []string{fmt.Sprintf("%s_enabled is not ON, should be ON: %d replicas are connected, and one that becomes the primary may lack claims",
 		prefix, replicas)}, nil
 }
 
 func semiSyncProblems(prefix string, settings, status map[string]string) (problems []string) {
 	if point := settings[prefix+"_wait_point"]; point != "AFTER_SYNC" {
-		problems = append(problems, fmt.Sprintf("%s_wait_point=%s, should be AFTER_SYNC: others see a claim that no replica has yet", prefix, point))
+		problems = append(problems, fmt.Sprintf("%s_wait_point=%s, should be AFTER_SYNC: clients see a claim before a replica has it", prefix, point))
 	}
-	if ms, err := strconv.ParseInt(settings[prefix+"_timeout"], 10, 64); err == nil && ms < semiSyncPatience.Milliseconds() {
-		problems = append(problems, fmt.Sprintf("%s_timeout=%d, should be %d at least: then the server acknowledges what no replica has",
-			prefix, ms, semiSyncPatience.Milliseconds()))
+	if ms, err := strconv.ParseInt(settings[prefix+"_timeout"], 10, 64); err == nil && ms < minSemiSyncTimeout.Milliseconds() {
+		problems = append(problems, fmt.Sprintf("%s_timeout=%d, should be at least %d: after it the server acknowledges claims that no replica has",
+			prefix, ms, minSemiSyncTimeout.Milliseconds()))
 	}
 	for _, alone := range []string{"_wait_no_slave", "_wait_no_replica"} {
 		if settings[prefix+alone] == "OFF" {
-			problems = append(problems, prefix+alone+"=OFF, should be ON: without a replica the server acknowledges at once")
+			problems = append(problems, prefix+alone+"=OFF, should be ON: without a replica the server acknowledges claims at once")
 		}
 	}
 	if name := strings.ToUpper(prefix[:1]) + prefix[1:] + "_status"; status[name] == "OFF" {
-		problems = append(problems, name+"=OFF: the server acknowledges what no replica has, until one has caught up")
+		problems = append(problems, name+"=OFF: the server acknowledges claims that no replica has until one has caught up")
 	}
 	return problems
 }
 
-// shown returns what a SHOW of names and values says.
-func shown(ctx context.Context, db *sql.DB, query string) (map[string]string, error) {
+// showValues returns the result of a SHOW statement with names and values.
+func showValues(ctx context.Context, db *sql.DB, query string) (map[string]string, error) {
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return nil, err
@@ -125,18 +125,18 @@ func shown(ctx context.Context, db *sql.DB, query string) (map[string]string, er
 	return values, rows.Err()
 }
 
-// inGroup reports whether the server takes part in its MySQL replication group.
-func inGroup(ctx context.Context, db *sql.DB) (bool, error) {
+// inReplicationGroup reports whether the server is an online member of its MySQL replication group.
+func inReplicationGroup(ctx context.Context, db *sql.DB) (bool, error) {
 	var n int
 	err := db.QueryRowContext(ctx, `SELECT COUNT(*) FROM performance_schema.replication_group_members
 		WHERE member_id = @@server_uuid AND member_state = 'ONLINE'`).Scan(&n)
 	if err != nil {
-		return false, fmt.Errorf("%w (it takes: GRANT SELECT ON performance_schema.replication_group_members)", err)
+		return false, fmt.Errorf("%w (grant it: GRANT SELECT ON performance_schema.replication_group_members)", err)
 	}
 	return n > 0, nil
 }
 
-// groupProblems returns what would let a new primary of the group answer before it has applied what the last one committed.
+// groupProblems returns the settings by which a new primary of the group answers before it has applied all commits.
 func groupProblems(ctx context.Context, db *sql.DB) ([]string, error) {
 	var consistency string
 	if err := db.QueryRowContext(ctx, "SELECT @@group_replication_consistency").Scan(&consistency); err != nil {
@@ -146,13 +146,13 @@ func groupProblems(ctx context.Context, db *sql.DB) ([]string, error) {
 	case "BEFORE_ON_PRIMARY_FAILOVER", "BEFORE", "BEFORE_AND_AFTER":
 		return nil, nil
 	}
-	return []string{fmt.Sprintf("group_replication_consistency=%s, should be BEFORE_ON_PRIMARY_FAILOVER: a new primary answers for a moment without the last claims",
+	return []string{fmt.Sprintf("group_replication_consistency=%s, should be BEFORE_ON_PRIMARY_FAILOVER: a new primary may answer for a moment without the last claims",
 		consistency)}, nil
 }
 
-// replicas counts the replicas that are connected. A MariaDB has said so in its status already.
+// replicas counts the connected replicas. MariaDB has the number in its status.
 func replicas(ctx context.Context, db *sql.DB, status map[string]string) (n int, err error) {
-	if connected, told := status["Slaves_connected"]; told {
+	if connected, known := status["Slaves_connected"]; known {
 		return strconv.Atoi(connected)
 	}
 	const unknownSyntax = 1064 // before MySQL 8.0.22
@@ -161,7 +161,7 @@ func replicas(ctx context.Context, db *sql.DB, status map[string]string) (n int,
 		rows, err = db.QueryContext(ctx, "SHOW SLAVE HOSTS")
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w (it takes: GRANT REPLICATION SLAVE ON *.*)", err)
+		return 0, fmt.Errorf("%w (grant it: GRANT REPLICATION SLAVE ON *.*)", err)
 	}
 	defer rows.Close()
 	for rows.Next() {

@@ -23,7 +23,7 @@ func openWarned(t *testing.T, rawURL string) *warned {
 	t.Helper()
 	w := &warned{raw: direct(t, rawURL)}
 	var err error
-	if w.Store, err = Open(t.Context(), rawURL, slog.New(slog.NewTextHandler(&w.logged, nil))); err != nil {
+	if w.Store, err = Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&w.logged, nil))}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.Close() })
@@ -87,7 +87,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 				t.Helper()
 				w.exec(t, fmt.Sprintf("SET GLOBAL %s_%s = %s", prefix, setting, value))
 			}
-			w.mustWarn(t, "_enabled is not ON, should be, as replicas are connected (1)")
+			w.mustWarn(t, "_enabled is not ON, should be ON: 1 replicas are connected")
 			w.exec(t, "SET GLOBAL sync_binlog = 0")
 			w.mustWarn(t, "sync_binlog=0, should be 1", "_enabled is not ON")
 			w.exec(t, "SET GLOBAL sync_binlog = 1")
@@ -103,7 +103,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 			}
 			// It waits for a replica from the first commit that has one to wait for.
 			testkit.Retry(t, func() error {
-				status, err := shown(t.Context(), w.raw, "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl_semi_sync_%_clients'")
+				status, err := showValues(t.Context(), w.raw, "SHOW GLOBAL STATUS WHERE Variable_name LIKE 'Rpl_semi_sync_%_clients'")
 				if err == nil && status["Rpl_semi_sync_"+c.role+"_clients"] != "1" {
 					err = fmt.Errorf("no replica acknowledges: %v", status)
 				}
@@ -115,7 +115,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 			set("wait_point", "AFTER_COMMIT")
 			set("timeout", "10000")
 			set(c.alone, "0")
-			w.mustWarn(t, "_wait_point=AFTER_COMMIT, should be AFTER_SYNC", "_timeout=10000, should be 3600000 at least", c.alone+"=OFF, should be ON")
+			w.mustWarn(t, "_wait_point=AFTER_COMMIT, should be AFTER_SYNC", "_timeout=10000, should be at least 3600000", c.alone+"=OFF, should be ON")
 			set("wait_point", "AFTER_SYNC")
 			set(c.alone, "1")
 
@@ -125,7 +125,7 @@ func TestDurabilityOfReplication(t *testing.T) {
 			}
 			set("timeout", "1")
 			w.exec(t, "CREATE TABLE t (id INT)")
-			w.mustWarn(t, "_timeout=1,", "_status=OFF: the server acknowledges what no replica has")
+			w.mustWarn(t, "_timeout=1,", "_status=OFF: the server acknowledges claims that no replica has")
 		})
 	}
 }
@@ -136,7 +136,7 @@ func TestDurabilityOfAGroup(t *testing.T) {
 	openWarned(t, g.Primary().URL(t)).mustWarn(t)
 }
 
-// An account that may not look is told so, and what it would take.
+// An account without the privilege gets a warning that names the missing grant.
 func TestDurabilityUnseen(t *testing.T) {
 	r := servertest.StartMySQLReplication(t)
 	rawURL := r.Primary.URL(t)
@@ -149,5 +149,5 @@ func TestDurabilityUnseen(t *testing.T) {
 	}
 	root.exec(t, "GRANT REPLICATION SLAVE ON *.* TO app")
 	app = openWarned(t, strings.Replace(rawURL, "root@", "app@", 1))
-	app.mustWarn(t, "_enabled is not ON, should be, as replicas are connected (1)")
+	app.mustWarn(t, "_enabled is not ON, should be ON: 1 replicas are connected")
 }

@@ -18,66 +18,65 @@ import (
 	"firsttap/outbox"
 )
 
-// Expand writes a notification for each device that is to be told of an event of the owner's, in one transaction with
-// the end of the event's row. Up to take of them are leased to the owner and returned ready to send; the others are due
-// at once. Where many are to be told, it writes as many as a short transaction takes: More says that the event is still
-// the owner's, and to be expanded again.
+// Expand writes a notification for each device that an event of the owner's concerns, and completes the event in the same
+// transaction. It leases up to take notifications to the owner and returns them ready to send; the others are due at once.
+// For a large audience it writes one part only: More means that the owner still leases the event and must expand it again.
 //
-// ErrNotLeased: the event is not the owner's any more, and nothing was done. ErrUnavailable: nothing was done.
-// ErrUnknown: it is done, or will be when the lease has ended.
+// ErrNotLeased: another process leases the event, and nothing was written. ErrUnavailable: nothing was written. ErrUnknown:
+// the event is expanded, or will be after its lease has ended.
 func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
-	for range claimTries {
-		told, err := o.expand(ctx, event, take)
+	for range maxTries {
+		result, err := o.expand(ctx, event, take)
 		if !o.dialect.retryable(err) {
-			return told, err
+			return result, err
 		}
 	}
 	return outbox.Expansion{}, fmt.Errorf("%w: one deadlock after another", dispatch.ErrUnavailable)
 }
 
 func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
-	var told outbox.Expansion
+	var result outbox.Expansion
 	leased := time.Now().Add(o.Term)
 	err := transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
-		if err := o.finish(tx, event); err != nil {
+		if err := o.completeEvent(tx, event); err != nil {
 			return err
 		}
-		e := expansion{Outbox: o, tx: tx, leased: leased, told: &told, heard: map[dispatch.DeviceID]bool{}, left: 5 * o.Part}
-		if err := e.read(event); err != nil {
+		e := expansion{Outbox: o, tx: tx, leasedUntil: leased, result: &result, notified: map[dispatch.DeviceID]bool{}, budget: 5 * o.Part}
+		if err := e.load(event); err != nil {
 			return err
 		}
-		if err := e.run(take); err != nil || !told.More {
+		if err := e.run(take); err != nil || !result.More {
 			return unavailable(err)
 		}
-		return o.keep(tx, event)
+		return o.renewEvent(tx, event)
 	})
 	if err != nil {
 		return outbox.Expansion{}, err
 	}
-	return o.stillOfUse(ctx, told), nil
+	return o.dropOvertaken(ctx, result), nil
 }
 
-// stillOfUse drops those of the pushes that have been overtaken. Who told of what was committed while these were written
-// has not seen them: neither to drop them, nor to tell that the offer is over to who was about to get it.
-func (o *Outbox) stillOfUse(ctx context.Context, told outbox.Expansion) outbox.Expansion {
-	if len(told.Pushes) == 0 {
-		return told
+// dropOvertaken drops the pushes that a change of the dispatch has made obsolete meanwhile. The expansion of that change's event
+// may have run before these notifications were committed: it could not see them, so they are checked again here.
+func (o *Outbox) dropOvertaken(ctx context.Context, result outbox.Expansion) outbox.Expansion {
+	if len(result.Pushes) == 0 {
+		return result
 	}
-	d, now, err := o.find(o.relay.WithContext(ctx), told.Dispatch.ID, "")
+	d, now, err := o.findDispatch(o.relay.WithContext(ctx), result.Dispatch.ID, "")
 	if err != nil {
-		return told // most likely they are
+		return result // most likely none is obsolete
 	}
-	for i := range told.Pushes {
-		told.Pushes[i].Reread(d)
+	for i := range result.Pushes {
+		result.Pushes[i].Reread(d)
 	}
-	leased := told.Pushes
-	told.Pushes, _, _ = o.dropUseless(ctx, leased, now) // what can't be settled is dropped when its lease has ended
-	told.Dropped += len(leased) - len(told.Pushes)
-	return told
+	leased := result.Pushes
+	result.Pushes, _, _ = o.dropObsolete(ctx, leased, now) // after an error they are dropped when their leases have ended
+	result.Dropped += len(leased) - len(result.Pushes)
+	return result
 }
 
-// finish marks an event told of, if it is the owner's.
-func (o *Outbox) finish(tx *gorm.DB, event dispatch.EventID) error {
+// completeEvent marks an event as expanded. ErrNotLeased if the owner does not lease it.
+func (o *Outbox) completeEvent(tx *gorm.DB, event dispatch.EventID) error {
 	done := tx.Exec(`UPDATE outbox SET state = 1, claim = '', next_at = `+o.dialect.now()+` + ?
 		WHERE event_id = ? AND state = 0 AND claim = ?`,
 		keepDone.Microseconds(), event, o.Owner)
@@ -90,36 +89,36 @@ func (o *Outbox) finish(tx *gorm.DB, event dispatch.EventID) error {
 	return nil
 }
 
-// keep has the owner lease an event again that finish has marked, for what is left of it.
-func (o *Outbox) keep(tx *gorm.DB, event dispatch.EventID) error {
+// renewEvent leases a completed event to the owner again, for its next part.
+func (o *Outbox) renewEvent(tx *gorm.DB, event dispatch.EventID) error {
 	return unavailable(tx.Exec(`UPDATE outbox SET state = 0, claim = ?, next_at = `+o.dialect.now()+` + ? WHERE event_id = ? AND state = 1`,
 		o.Owner, o.Term.Microseconds(), event).Error)
 }
 
-// expansion turns one event into notifications, or a part of it.
+// expansion writes one event's notifications, or a part of them.
 type expansion struct {
 	*Outbox
-	tx     *gorm.DB
-	now    time.Time
-	leased time.Time
-	told   *outbox.Expansion
-	// heard are those who were told of the event by now.
-	heard map[dispatch.DeviceID]bool
-	// turns are the last that were given out in each lane: to the event, or to those that are being leased.
-	turns [outbox.Lanes]int64
-	// left is how many notifications this part may still write.
-	left int
+	tx          *gorm.DB
+	now         time.Time
+	leasedUntil time.Time
+	result      *outbox.Expansion
+	// notified are the devices that have a notification of the event.
+	notified map[dispatch.DeviceID]bool
+	// lastTurns are the last turns used in each lane: by the event, or by the notifications that are being leased.
+	lastTurns [outbox.Lanes]int64
+	// budget is how many notifications this part may still write.
+	budget int
 }
 
-// read reads the event, its dispatch, which turns are being leased, and what was written of the event before.
-func (e *expansion) read(id dispatch.EventID) error {
+// load reads the event, its dispatch, the turns that are being leased, and the event's earlier parts.
+func (e *expansion) load(id dispatch.EventID) error {
 	var rows []struct {
 		Row         eventRow `gorm:"embedded"`
 		Offer, Done *int64
 		Begun       bool
 	}
 	first := func(l outbox.Lane) string {
-		return "(SELECT next_at FROM notifications WHERE " + e.dueIn(l) + " ORDER BY next_at LIMIT 1)"
+		return "(SELECT next_at FROM notifications WHERE " + e.dueCondition(l) + " ORDER BY next_at LIMIT 1)"
 	}
 	err := e.tx.Raw("SELECT e.*, "+first(outbox.LaneOffer)+" offer, "+first(outbox.LaneOver)+` done,
 		EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun FROM events e WHERE e.id = ?`, id).Scan(&rows).Error
@@ -130,17 +129,17 @@ func (e *expansion) read(id dispatch.EventID) error {
 		return fmt.Errorf("event %s is gone: %w", id, dispatch.ErrNotFound)
 	}
 	row := &rows[0]
-	e.told.Event = row.Row.event()
-	e.turns[outbox.LaneOffer] = lastTurn(outbox.LaneOffer, row.Offer)
-	e.turns[outbox.LaneOver] = lastTurn(outbox.LaneOver, row.Done)
-	if e.told.Dispatch, e.now, err = e.find(e.tx, row.Row.DispatchID, ""); err != nil || !row.Begun {
+	e.result.Event = row.Row.event()
+	e.lastTurns[outbox.LaneOffer] = currentTurn(outbox.LaneOffer, row.Offer)
+	e.lastTurns[outbox.LaneOver] = currentTurn(outbox.LaneOver, row.Done)
+	if e.result.Dispatch, e.now, err = e.findDispatch(e.tx, row.Row.DispatchID, ""); err != nil || !row.Begun {
 		return err
 	}
-	return unavailable(e.readBegun(id))
+	return unavailable(e.loadProgress(id))
 }
 
-// readBegun reads who was told of the event, and its last turns: it goes on with the next.
-func (e *expansion) readBegun(id dispatch.EventID) error {
+// loadProgress reads which devices the event's earlier parts have notified, and their last turns.
+func (e *expansion) loadProgress(id dispatch.EventID) error {
 	var written []struct {
 		DeviceID dispatch.DeviceID
 		Type     dispatch.EventType
@@ -149,60 +148,60 @@ func (e *expansion) readBegun(id dispatch.EventID) error {
 	}
 	err := e.tx.Raw("SELECT device_id, type, silent, turn FROM notifications WHERE event_id = ?", id).Scan(&written).Error
 	for _, n := range written {
-		e.heard[n.DeviceID] = true
+		e.notified[n.DeviceID] = true
 		l := outbox.LaneOf(n.Type, n.Silent)
-		e.turns[l] = max(e.turns[l], n.Turn)
+		e.lastTurns[l] = max(e.lastTurns[l], n.Turn)
 	}
 	return err
 }
 
-// recipient is one device that hears of the event, or a topic of many.
+// recipient is a device to notify, or a topic that many devices subscribe to.
 type recipient struct {
 	device dispatch.Device
 	topic  string
-	// wait is how long what it was told before may still be under way.
-	wait time.Duration
+	// delay is how long an earlier push to the device may still take to arrive.
+	delay time.Duration
 }
 
-// doubtful is 1 where the device's token is said to be dead.
-func (r *recipient) doubtful() int {
+// suspected is 1 if the push service calls the device's token dead, otherwise 0: for sorting.
+func (r *recipient) suspected() int {
 	if r.device.SuspectedAt != nil {
 		return 1
 	}
 	return 0
 }
 
-// run tells those first whose job it is: the offers to all others may be many.
+// run notifies the claimant first: the other audiences may be large.
 func (e *expansion) run(take int) error {
-	ev := &e.told.Event
-	tellings := ev.Deliveries()
-	for len(tellings) > 0 && tellings[0].To == dispatch.ToClaimant {
-		if err := e.tell(tellings[0], &take); err != nil {
+	ev := &e.result.Event
+	deliveries := ev.Deliveries()
+	for len(deliveries) > 0 && deliveries[0].To == dispatch.ToClaimant {
+		if err := e.notifyAudience(deliveries[0], &take); err != nil {
 			return err
 		}
-		tellings = tellings[1:]
+		deliveries = deliveries[1:]
 	}
 	if !ev.Type.IsOffer() && ev.Type != dispatch.EventCreated {
-		if err := e.closeOffer(); err != nil {
+		if err := e.dropPendingOffers(); err != nil {
 			return err
 		}
 	}
-	for _, t := range tellings {
-		if e.told.More {
+	for _, t := range deliveries {
+		if e.result.More {
 			return nil
 		}
-		if err := e.tell(t, &take); err != nil {
+		if err := e.notifyAudience(t, &take); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tell writes what is told to one audience, as far as this part goes.
-func (e *expansion) tell(t dispatch.Delivery, take *int) error {
-	ev, d := &e.told.Event, &e.told.Dispatch
+// notifyAudience writes the notifications for one audience, up to the part's budget.
+func (e *expansion) notifyAudience(t dispatch.Delivery, take *int) error {
+	ev, d := &e.result.Event, &e.result.Dispatch
 	if d.Superseded(t.Type, t.Silent, ev.Driver, ev.Round) {
-		e.told.Dropped++
+		e.result.Dropped++
 		return nil
 	}
 	audience, err := e.audience(t)
@@ -214,34 +213,34 @@ func (e *expansion) tell(t dispatch.Delivery, take *int) error {
 	}
 	large := e.TopicFrom > 0 && len(audience) >= e.TopicFrom
 	if large && t.To == dispatch.ToTold {
-		if audience, err = e.byTopic(audience); err != nil {
+		if audience, err = e.replaceByTopic(audience); err != nil {
 			return err
 		}
 	}
-	fresh := slices.DeleteFunc(audience, func(r recipient) bool { return e.heard[r.device.ID] })
-	if len(fresh) > e.left {
-		fresh, e.told.More = fresh[:e.left], true
+	fresh := slices.DeleteFunc(audience, func(r recipient) bool { return e.notified[r.device.ID] })
+	if len(fresh) > e.budget {
+		fresh, e.result.More = fresh[:e.budget], true
 	}
-	e.left -= len(fresh)
+	e.budget -= len(fresh)
 	for _, r := range fresh {
-		e.heard[r.device.ID] = true
+		e.notified[r.device.ID] = true
 	}
 	if large && t.To == dispatch.ToEligible {
-		if err := e.gather(fresh); err != nil {
+		if err := e.addTopicMembers(fresh); err != nil {
 			return err
 		}
 	}
-	return e.write(t, fresh, take)
+	return e.insertAll(t, fresh, take)
 }
 
-// closeOffer drops the offers that nobody has sent yet, now that they are over: as many as one transaction should.
-func (e *expansion) closeOffer() error {
-	ev, d := &e.told.Event, &e.told.Dispatch
+// dropPendingOffers drops unsent offers of a round that is over, at most Part in one transaction.
+func (e *expansion) dropPendingOffers() error {
+	ev, d := &e.result.Event, &e.result.Dispatch
 	if !d.Superseded(dispatch.EventOpened, false, "", ev.Round) {
 		return nil
 	}
 	if d.Status != dispatch.Pending && d.Status != dispatch.Scheduled {
-		if err := e.disband(); err != nil {
+		if err := e.closeTopic(); err != nil {
 			return err
 		}
 	}
@@ -251,8 +250,8 @@ func (e *expansion) closeOffer() error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	e.told.Dropped += len(ids)
-	e.told.More = len(ids) == e.Part
+	e.result.Dropped += len(ids)
+	e.result.More = len(ids) == e.Part
 	return e.tx.Exec(`UPDATE notifications SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
 		stateDropped, micros(e.now.Add(keepDone)), ids).Error
 }
@@ -260,45 +259,45 @@ func (e *expansion) closeOffer() error {
 const offerTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')`
 
 func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
-	ev := &e.told.Event
+	ev := &e.result.Event
 	switch t.To {
 	case dispatch.ToEligible:
 		return e.eligible()
 	case dispatch.ToTold:
-		// One that was given up after an attempt may have arrived all the same.
-		return e.scan(`SELECT `+deviceColumns+`, MAX(n.state = 0) FROM notifications n
+		// An offer that failed after an attempt may still have arrived.
+		return e.scanRecipients(`SELECT `+deviceColumns+`, MAX(n.state = 0) FROM notifications n
 			JOIN devices dv ON dv.id = n.device_id JOIN drivers v ON v.id = dv.driver_id
 			WHERE n.dispatch_id = ? AND n.round = ? AND n.type IN `+offerTypes+` AND (n.state IN (0, 1) OR n.attempts > 0)
 			AND dv.quarantined_at IS NULL GROUP BY dv.id, v.id`, nil, ev.Dispatch, ev.Round)
 	case dispatch.ToClaimant:
 	}
-	return e.scan(`SELECT `+deviceColumns+`, 0 FROM devices dv JOIN drivers v ON v.id = dv.driver_id
+	return e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM devices dv JOIN drivers v ON v.id = dv.driver_id
 		WHERE dv.driver_id = ? AND dv.quarantined_at IS NULL`, nil, ev.Driver)
 }
 
-// eligible is in no order that lasts: who is sent to first has the better chance.
+// eligible returns the eligible drivers' devices in random order, as the first to be notified has the best chance.
 func (e *expansion) eligible() ([]recipient, error) {
-	terms := e.told.Dispatch.Terms
-	// MariaDB compares a JSON array's text, in which Go writes some characters as \u0026. fits decides then.
+	terms := e.result.Dispatch.Terms
+	// MariaDB compares a JSON array as text, and Go writes some characters in it as \u0026. Then only fits checks the region.
 	escaped := strings.ContainsAny(terms.Region, "&<>\u2028\u2029")
-	all, err := e.scan(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
+	all, err := e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM drivers v JOIN devices dv ON dv.driver_id = v.id
 		WHERE v.vehicle_class = ? AND v.on_duty AND (? OR `+e.dialect.hasRegion+`) AND dv.quarantined_at IS NULL`,
 		func(v *dispatch.Driver) bool { return len(v.Ineligible(terms, e.now)) == 0 },
 		terms.VehicleClass, escaped, terms.Region)
 	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	// Who can most likely be reached comes first.
-	slices.SortStableFunc(all, func(a, b recipient) int { return cmp.Compare(a.doubtful(), b.doubtful()) })
+	// Devices with a suspect token come last.
+	slices.SortStableFunc(all, func(a, b recipient) int { return cmp.Compare(a.suspected(), b.suspected()) })
 	return all, err
 }
 
-// deviceColumns are what scan reads; all but the last are columns of devices dv and drivers v.
+// deviceColumns are the columns of devices dv and drivers v that scanRecipients reads; its queries add one more.
 const deviceColumns = `dv.id, dv.driver_id, dv.platform, dv.push_token, COALESCE(NULLIF(dv.locale, ''), v.locale),
 	dv.good_at, dv.suspected_at, v.regions, v.vehicle_class, v.working_height_m, v.on_duty, v.suspended_until`
 
-// underWay is how long an offer that is being sent may take to arrive. What tells that it is over comes after it.
-const underWay = time.Second
+// inFlightTime is how long an offer that is being sent may take to arrive. The push that ends it is sent after that time.
+const inFlightTime = time.Second
 
-func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ...any) (found []recipient, err error) {
+func (e *expansion) scanRecipients(query string, fits func(*dispatch.Driver) bool, args ...any) (found []recipient, err error) {
 	rows, err := e.tx.Raw(query, args...).Rows()
 	if err != nil {
 		return nil, err
@@ -316,7 +315,7 @@ func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ..
 		if err != nil {
 			return nil, err
 		}
-		r.device.GoodAt, r.device.SuspectedAt = ownClock(good, micros(e.now)), ownClock(suspected, micros(e.now))
+		r.device.GoodAt, r.device.SuspectedAt = toLocalTime(good, micros(e.now)), toLocalTime(suspected, micros(e.now))
 		if fits != nil {
 			if suspended.Valid {
 				v.SuspendedUntil = fromOptionalMicros(&suspended.Int64)
@@ -329,19 +328,19 @@ func (e *expansion) scan(query string, fits func(*dispatch.Driver) bool, args ..
 			}
 		}
 		if sending {
-			r.wait = underWay
+			r.delay = inFlightTime
 		}
 		found = append(found, r)
 	}
 	return found, rows.Err()
 }
 
-// notificationsAtOnce bounds one INSERT: SQLite takes 32,766 parameters.
-const notificationsAtOnce = 1000
+// rowsPerStatement bounds one statement: SQLite takes 32,766 parameters.
+const rowsPerStatement = 1000
 
-func (e *expansion) write(t dispatch.Delivery, to []recipient, take *int) error {
+func (e *expansion) insertAll(t dispatch.Delivery, to []recipient, take *int) error {
 	for len(to) > 0 {
-		n := min(len(to), notificationsAtOnce)
+		n := min(len(to), rowsPerStatement)
 		if err := e.insert(t, to[:n], take); err != nil {
 			return err
 		}
@@ -351,36 +350,36 @@ func (e *expansion) write(t dispatch.Delivery, to []recipient, take *int) error 
 }
 
 func (e *expansion) insert(t dispatch.Delivery, to []recipient, take *int) error {
-	ev, d := &e.told.Event, &e.told.Dispatch
+	ev, d := &e.result.Event, &e.result.Dispatch
 	until := d.DeliverUntil(t, ev.At)
 	lane := outbox.LaneOf(t.Type, t.Silent)
 	args := make([]any, 0, len(to)*notificationColumns)
 	for i, r := range to {
-		turn, claim := e.turn(lane, i), ""
+		turn, claim := e.turnOf(lane, i), ""
 		next := turn
-		if r.wait > 0 {
-			next = micros(e.now.Add(r.wait))
+		if r.delay > 0 {
+			next = micros(e.now.Add(r.delay))
 		}
 		id := dispatch.NewNotificationID(e.now)
-		if *take > 0 && r.wait == 0 {
+		if *take > 0 && r.delay == 0 {
 			*take--
 			next, claim = micros(e.now.Add(e.Term)), e.Owner
 			p := outbox.Push{
 				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, Read: time.Now(), Driver: r.device.Driver,
-				Device: r.device, Topic: r.topic, At: ev.At, Until: until, Leased: e.leased,
+				Device: r.device, Topic: r.topic, At: ev.At, Until: until, Leased: e.leasedUntil,
 			}
-			e.told.Pushes = append(e.told.Pushes, p)
+			e.result.Pushes = append(e.result.Pushes, p)
 		} else {
-			e.told.Left++
+			e.result.Left++
 		}
 		args = append(args, id, ev.ID, r.device.ID, r.topic, r.device.Driver, d.ID, ev.Round, t.Type, t.Silent,
 			next, claim, micros(ev.At), micros(until), micros(e.now), turn)
 	}
-	e.turns[lane] = e.turn(lane, len(to)-1)
+	e.lastTurns[lane] = e.turnOf(lane, len(to)-1)
 	return e.tx.Exec(`INSERT INTO notifications (id, event_id, device_id, topic, driver_id, dispatch_id, round, type, silent,
 		next_at, claim, at, expires_at, created_at, turn, state, attempts, result, reason) VALUES `+
 		strings.ReplaceAll(placeholders(len(to), notificationColumns), "?)", "?, 0, 0, '', '')"), args...).Error
 }
 
-// notificationColumns is how many of a new notification's columns are not the same for all.
+// notificationColumns is the number of a new notification's columns without the constant ones.
 const notificationColumns = 15

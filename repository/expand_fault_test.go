@@ -210,8 +210,8 @@ func TestAnExpansionDoesNotWaitForAClaim(t *testing.T) {
 	})
 }
 
-// Between an offer's being written and its being seen, somebody takes the dispatch: whoever tells of that finds nobody
-// who was offered it.
+// A driver accepts the dispatch while the offers are written but not committed: the expansion of the acceptance finds no
+// offers.
 func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 4)
@@ -244,7 +244,7 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 	})
 }
 
-// What comes to be told long after it happened is of no use, whoever it was taken for.
+// A push that comes long after its event is obsolete for every recipient.
 func TestTheTakenAreOfUse(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.equipped(t, 2)
@@ -265,7 +265,7 @@ func TestTheTakenAreOfUse(t *testing.T) {
 	})
 }
 
-// Whoever does not know whether it has leased them tells of none: they come again when the lease has ended.
+// If the COMMIT of a lease is unknown, nothing is sent: the rows are due again when the lease has ended.
 func TestTheReplyOfALeaseIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.manyEvents(t, 3)

@@ -8,7 +8,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// The events of a dispatch are told of in any order: none of an older round drops or contradicts the newer offer.
+// The events of a dispatch are expanded in any order: none of an older round drops or contradicts the newer offer.
 func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.equipped(t, 3)
@@ -32,7 +32,7 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 	})
 }
 
-// The winner hears of the cancelation, and never that another has taken what was theirs.
+// The winner is notified of the cancelation, and never that another driver has taken the dispatch.
 func TestTakenAndCanceledBeforeAnybodyWasTold(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)

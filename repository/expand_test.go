@@ -66,7 +66,7 @@ func (db *database) toldOf(t testing.TB, event dispatch.EventID) map[dispatch.De
 	return told
 }
 
-// mustTell fails the test unless exactly the devices are told of it, by that name.
+// mustTell fails the test unless exactly these devices have a notification of that type.
 func (db *database) mustTell(t testing.TB, event dispatch.EventID, as dispatch.EventType, silent bool, devices ...dispatch.Device) {
 	t.Helper()
 	told := db.toldOf(t, event)
@@ -173,7 +173,7 @@ func TestRegionsOfAnyName(t *testing.T) {
 	})
 }
 
-// audience is the offer of a dispatch in every state that it can be in when the dispatch is taken.
+// audience is the offer of a dispatch in every state that it can have when the dispatch is accepted.
 type audience struct {
 	dispatch.Dispatch
 	winner                                     dispatch.DriverID
@@ -257,7 +257,7 @@ func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
 	})
 }
 
-// An offer that was attempted, and dropped because nobody knows whether it arrived, may be on the phone.
+// An offer that was dropped after an attempt with an unknown result may be on the phone.
 func TestWhoMayHaveBeenToldHearsThatItIsTaken(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)
@@ -359,7 +359,7 @@ func TestWhoHearsOfTheRest(t *testing.T) {
 	})
 }
 
-// Who declined, or saw that others still may, changes nothing about the offer.
+// A driver that declined, or saw the offer, gets the same notifications as the others.
 func TestAnOfferThatStandsIsNotDropped(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)

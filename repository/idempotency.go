@@ -24,19 +24,19 @@ type idempotencyRow struct {
 
 func (idempotencyRow) TableName() string { return "idempotency_keys" }
 
-// Reserve gives the right to do a request for as long as lease to one who asks, and remembers it for as long as keep; or
-// it returns what was answered. Whoever gets a request that another has begun and not ended in time gets its seed.
-// ErrKeyReused, ErrKeyInUse; ErrUnavailable; ErrUnknown: it may be reserved until the lease ends.
+// Reserve leases a request to one caller for the time lease, and keeps its key for the time keep. It returns the saved
+// answer instead if the request was answered before. If an earlier lease ended without an answer, the reservation has the
+// same seed. ErrKeyReused, ErrKeyInUse; ErrUnavailable; ErrUnknown: the request may be leased until the lease ends.
 func (s *Store) Reserve(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error) {
 	var row idempotencyRow
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		var rows []idempotencyRow
 		err := tx.Raw("SELECT * FROM idempotency_keys WHERE caller = ? AND name = ?"+s.dialect.forUpdate, once.Caller, once.Name).
 			Scan(&rows).Error
 		if err != nil {
 			return unavailable(err)
 		}
-		now, err := s.clock(tx) // now that the row is ours
+		now, err := s.clock(tx) // after the wait for the row's lock
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (s *Store) Reserve(ctx context.Context, once idempotency.Request, lease, ke
 		}
 		if len(rows) == 0 {
 			row = fresh
-			return unavailable(tx.Create(&row).Error) // another's at the same time is a duplicate, and seen then
+			return unavailable(tx.Create(&row).Error) // a concurrent insert makes this a duplicate, and the next try reads it
 		}
 		row, err = rows[0].next(fresh, now)
 		if err != nil || len(row.Answer) > 0 {
@@ -56,14 +56,14 @@ func (s *Store) Reserve(ctx context.Context, once idempotency.Request, lease, ke
 			Where("caller = ? AND name = ? AND leased = ?", once.Caller, once.Name, rows[0].Leased).
 			Select("*").Omit("caller", "name").Updates(&row)
 		if taken.Error == nil && taken.RowsAffected != 1 {
-			return unavailable(errMoved) // another's by now
+			return unavailable(errConflict) // another caller has leased it meanwhile
 		}
 		return unavailable(taken.Error)
 	})
 	return idempotency.Reservation{Request: once, Seed: row.Seed, Lease: row.Leased, Answer: row.Answer}, err
 }
 
-// next returns what becomes of the row when a request with its key comes.
+// next returns the row as a request with its key changes it. ErrKeyReused, ErrKeyInUse.
 func (row idempotencyRow) next(fresh idempotencyRow, now time.Time) (idempotencyRow, error) {
 	switch {
 	case row.ExpiresAt <= micros(now):
@@ -79,36 +79,60 @@ func (row idempotencyRow) next(fresh idempotencyRow, now time.Time) (idempotency
 	return row, nil
 }
 
-// Settle keeps what was answered to the request, or, if that is nil, lets the next one who asks do it again. ErrNotLeased
-// if another has it by now.
+// Settle saves the answer to the request and ends the lease. A nil answer lets the next caller carry the request out again.
+// ErrNotLeased if the lease is another caller's.
 func (s *Store) Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error {
 	if r.Lease == "" {
-		return dispatch.ErrNotLeased // what is answered is nobody's
+		return dispatch.ErrNotLeased // an answered request has no lease
 	}
-	var kept any // NULL, which not every driver makes of an empty slice
+	var kept any // NULL; not every database driver writes an empty slice as NULL
 	if len(answer) > 0 {
 		kept = answer
 	}
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		return ofOwner(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0"+
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		return requireOwned(tx.Exec("UPDATE idempotency_keys SET answer = ?, leased = '', lease_ends = 0"+
 			" WHERE caller = ? AND name = ? AND leased = ?", kept, r.Caller, r.Name, r.Lease))
 	})
 }
 
-// changed reports whether the request of ctx has changed its dispatch already: whoever does it again is answered with the
-// dispatch as it stands. It asks nobody where the request has no seed.
-func changed(db *gorm.DB) (bool, error) {
-	seed := idempotency.SeedOf(db.Statement.Context)
-	if seed == "" {
+// proof selects the row that proves that a request was carried out: it is committed in the same transaction as the request's
+// effect. A request with an Idempotency-Key runs again if the first instance died or the COMMIT's reply was lost.
+type proof struct {
+	row string
+	key func(ctx context.Context) string
+}
+
+var (
+	// dispatchProof is the dispatch that the request created.
+	dispatchProof = proof{"dispatches WHERE id = ?", func(ctx context.Context) string {
+		return string(idempotency.DispatchID(ctx, time.Time{}))
+	}}
+	// auditProof is the request's audit entry. If two transactions look at the same time and find none, the entry's primary
+	// key lets only one of them commit; transactWithRetry repeats the other, which then finds the entry.
+	auditProof = proof{"audit WHERE id = ?", func(ctx context.Context) string {
+		return idempotency.AuditID(ctx, time.Time{})
+	}}
+	// keyProof is the mark that markApplied sets on the request's key, for changes that write no row with an identifier from
+	// the request's seed. The dispatch's row lock or version keeps two transactions from applying the change.
+	keyProof = proof{"idempotency_keys WHERE seed = ? AND changed = 1", func(ctx context.Context) string {
+		return string(idempotency.SeedOf(ctx))
+	}}
+)
+
+// alreadyApplied reports whether the request of db's context was carried out before; then the caller changes nothing and
+// returns the current state. For a request without an Idempotency-Key it sends no statement.
+func alreadyApplied(db *gorm.DB, p proof) (bool, error) {
+	ctx := db.Statement.Context
+	if idempotency.SeedOf(ctx) == "" {
 		return false, nil
 	}
 	var n int64
-	err := db.Raw("SELECT COUNT(*) FROM idempotency_keys WHERE seed = ? AND changed = 1", seed).Scan(&n).Error
+	err := db.Raw("SELECT COUNT(*) FROM "+p.row, p.key(ctx)).Scan(&n).Error
 	return n > 0, unavailable(err)
 }
 
-// noteChange writes that, in the change's own transaction.
-func noteChange(tx *gorm.DB) error {
+// markApplied writes the keyProof of the request of tx's context, if the request has a key.
+func markApplied(tx *gorm.DB) error {
 	seed := idempotency.SeedOf(tx.Statement.Context)
 	if seed == "" {
 		return nil

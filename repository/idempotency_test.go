@@ -57,7 +57,7 @@ func TestReserve(t *testing.T) {
 		_, err := db.Reserve(t.Context(), another, time.Minute, time.Hour)
 		mustBeError(t, "another request", err, idempotency.ErrKeyReused)
 
-		// Who has it dies; at the end of the lease another goes on in its place.
+		// The first instance dies; when its lease has ended, another one goes on.
 		db.exec(t, "UPDATE idempotency_keys SET lease_ends = ? WHERE caller = 'key_1'", micros(db.now(t).Add(-time.Millisecond)))
 		second := db.reserve(t, someRequest)
 		if second.Seed != first.Seed || second.Lease == first.Lease || second.Answer != nil {
@@ -93,7 +93,7 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// Of many who find a lease that has ended, or a day over, one goes on.
+// Of many instances that find an ended lease or an expired key, one goes on.
 func TestReserveAgainTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for _, over := range []string{"lease_ends", "expires_at"} {
@@ -172,7 +172,7 @@ func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (an
 	}
 }
 
-// Whoever does a request again makes nothing twice, however many do it at once.
+// A request that is carried out again makes nothing twice, also many times at once.
 func TestDoneAgain(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for name, do := range db.twice(t) {
@@ -203,7 +203,7 @@ func TestDoneAgain(t *testing.T) {
 	})
 }
 
-// Several who do the same request for the first time at once: an instance that is slow, and the one in its place.
+// Several instances carry out the same request for the first time at once: one is slow, and another replaces it.
 func TestDoneTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for name, do := range db.twice(t) {

@@ -22,9 +22,9 @@ type keyRow struct {
 
 func (keyRow) TableName() string { return "api_keys" }
 
-// PutKey writes a key, in place of the one with its id. One that is there already is left alone.
+// PutKey writes a key, or replaces the one with its id. It writes nothing if the same key is stored already.
 func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		before, now, err := s.lockKey(tx, k.ID)
 		if err != nil && !errors.Is(err, dispatch.ErrKeyNotFound) {
 			return err
@@ -36,7 +36,7 @@ func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
 			err = tx.Model(&keyRow{}).Where("id = ?", k.ID).
 				Updates(map[string]any{"name": k.Name, "role": k.Role.String(), "hash": k.Hash}).Error
 		} else {
-			err = tx.Create(newKeyRow(k, now)).Error // another instance's at the same time is a duplicate, and seen then
+			err = tx.Create(newKeyRow(k, now)).Error // a concurrent insert makes this a duplicate, and the next try reads it
 		}
 		if err != nil {
 			return unavailable(err)
@@ -45,16 +45,16 @@ func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
 	})
 }
 
-// AddKey writes a new key. A request that has made it already gets it as it stands; ErrKeyReused if that has another
-// secret.
+// AddKey writes a new key. If the request was carried out before, AddKey returns its key as it is now; ErrKeyReused if that
+// key has another secret.
 func (s *Store) AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error) {
 	var record dispatch.KeyRecord
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		e, err := made(tx)
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err
 		}
-		if e != nil {
+		if applied {
 			row, _, err := s.lockKey(tx, k.ID)
 			if err == nil && row.Hash != k.Hash {
 				return idempotency.ErrKeyReused
@@ -76,12 +76,12 @@ func (s *Store) AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord,
 	return record, err
 }
 
-// RevokeKey ends a key on every instance. Doing it again changes nothing. ErrKeyNotFound, ErrFirstKey.
+// RevokeKey revokes a key. Revoking it again changes nothing. ErrKeyNotFound, ErrFirstKey.
 func (s *Store) RevokeKey(ctx context.Context, id string) error {
 	if id == dispatch.FirstKeyID {
 		return dispatch.ErrFirstKey
 	}
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		row, now, err := s.lockKey(tx, id)
 		if err != nil || row.RevokedAt != nil {
 			return err
@@ -95,7 +95,7 @@ func (s *Store) RevokeKey(ctx context.Context, id string) error {
 
 // Keys returns the keys, newest first, revoked ones too, and the cursor of the next page, "" after the last.
 func (s *Store) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error) {
-	rows, next, err := newestFirst(s.general.WithContext(ctx), "id", page, func(row *keyRow) string { return row.ID })
+	rows, next, err := newestFirst(s.general.WithContext(ctx), keyList, "id", page, func(row *keyRow) string { return row.ID })
 	items := make([]dispatch.KeyRecord, len(rows))
 	for i := range rows {
 		items[i] = rows[i].record()
@@ -103,13 +103,13 @@ func (s *Store) Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRec
 	return items, next, err
 }
 
-// lockKey locks the key's row until tx ends, and returns it and the time. ErrKeyNotFound, with the time.
+// lockKey locks the key's row until tx ends, and returns it and the database's time. ErrKeyNotFound, with the time.
 func (s *Store) lockKey(tx *gorm.DB, id string) (keyRow, time.Time, error) {
 	var rows []keyRow
 	if err := tx.Raw("SELECT * FROM api_keys WHERE id = ?"+s.dialect.forUpdate, id).Scan(&rows).Error; err != nil {
 		return keyRow{}, time.Time{}, unavailable(err)
 	}
-	now, err := s.clock(tx) // now that the row is ours
+	now, err := s.clock(tx) // after the wait for the row's lock
 	if err != nil {
 		return keyRow{}, now, err
 	}
@@ -131,12 +131,12 @@ func (row *keyRow) record() dispatch.KeyRecord {
 	return dispatch.KeyRecord{Key: row.key(), CreatedAt: fromMicros(row.CreatedAt), RevokedAt: fromOptionalMicros(row.RevokedAt)}
 }
 
-// keyDetail is what the audit trail says of a key.
+// keyDetail is the detail of a key's audit entries.
 func keyDetail(k dispatch.Key) map[string]any {
 	return map[string]any{"name": k.Name, "role": k.Role.String()}
 }
 
-// KeyByHash returns the key in force that has the hash. ErrKeyNotFound.
+// KeyByHash returns the key with the hash unless it is revoked. ErrKeyNotFound.
 func (s *Store) KeyByHash(ctx context.Context, hash string) (dispatch.Key, error) {
 	var rows []keyRow
 	err := s.general.WithContext(ctx).Where("hash = ? AND revoked_at IS NULL", hash).Find(&rows).Error
@@ -149,8 +149,8 @@ func (s *Store) KeyByHash(ctx context.Context, hash string) (dispatch.Key, error
 	return rows[0].key(), nil
 }
 
-// KeyHashes returns the hashes of the newest keys in force. It has a connection of its own: those who try keys that are none
-// keep no read waiting.
+// KeyHashes returns the hashes of the newest keys that are not revoked. It has a connection of its own, so that requests with
+// invalid keys delay no other reads.
 func (s *Store) KeyHashes(ctx context.Context, most int) ([]string, error) {
 	var hashes []string
 	err := s.doors.WithContext(ctx).Model(&keyRow{}).Where("revoked_at IS NULL").Order("id DESC").Limit(most).Pluck("hash", &hashes).Error

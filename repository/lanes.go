@@ -11,21 +11,22 @@ import (
 	"firsttap/outbox"
 )
 
-// A notification has two kinds of next_at. Once it was leased it is a time: the end of the lease, or when it is tried
-// again. Before, it is its turn, which is smaller than any time and so is due: each lane has a range of numbers, lower for
-// what matters more, and within its lane an event's first 64 have the turn after the one that is being leased, the next 64
-// the turn after that. So a small event waits for 64 of each larger one, whatever they have left, and not for all of them;
-// and what has a turn waits for no turn that is given out later. The index on (state, next_at, id) finds the next in both.
+// The next_at of a notification has two meanings. After its first lease it is a time: the end of the lease, or of the pause
+// before the next attempt. Before that it is a turn, which is smaller than any time, so that the notification is due. Each
+// lane has a range of turns, lower ranges for more important lanes. Within its lane, an event's first 64 notifications get
+// the turn after the one that is being leased, the next 64 the turn after that, and so on. So a small event waits for at
+// most 64 notifications of each larger event, and never for a turn that is given out later. The index on (state, next_at,
+// id) finds the next notification by either meaning.
 const (
 	laneWidth = 1 << 40
-	// firstTime is the least next_at that is a time: some weeks of 1970.
-	firstTime = 4 * laneWidth
-	// atOneTurn is how many of an event's notifications have the same turn.
-	atOneTurn = 64
+	// minTimestamp is the least next_at that is a time: some weeks into 1970.
+	minTimestamp = 4 * laneWidth
+	// perTurn is how many of an event's notifications share a turn.
+	perTurn = 64
 )
 
-// laneRange is which next_at a lane's notifications have: from the first to before the second, or until now for 0. A row
-// that is due in 1970 for another reason than its turn comes first.
+// laneRange returns the range of a lane's next_at: from the first to before the second, or until now if the second is 0. A row
+// whose next_at is 0 comes first.
 func laneRange(l outbox.Lane) (from, before int64) {
 	switch l {
 	case outbox.LaneOwn:
@@ -33,14 +34,14 @@ func laneRange(l outbox.Lane) (from, before int64) {
 	case outbox.LaneOffer:
 		return 2 * laneWidth, 3 * laneWidth
 	case outbox.LaneOver:
-		return 3 * laneWidth, firstTime
+		return 3 * laneWidth, minTimestamp
 	case outbox.LaneAgain:
 	}
-	return firstTime, 0
+	return minTimestamp, 0
 }
 
-// lastTurn is the last turn that was given out in a lane, where the first that waits has the given one, nil for none.
-func lastTurn(l outbox.Lane, first *int64) int64 {
+// currentTurn returns the turn that is being leased in a lane; first is that of its first due notification, nil for none.
+func currentTurn(l outbox.Lane, first *int64) int64 {
 	if first != nil {
 		return *first
 	}
@@ -48,16 +49,16 @@ func lastTurn(l outbox.Lane, first *int64) int64 {
 	return from
 }
 
-// turn is the turn of an event's i-th notification after its last turn.
-func (e *expansion) turn(l outbox.Lane, i int) int64 {
+// turnOf returns the turn of an event's i-th notification after its last turn.
+func (e *expansion) turnOf(l outbox.Lane, i int) int64 {
 	if l == outbox.LaneOwn {
-		return laneWidth // these are few: first come, first served
+		return laneWidth // these are few, and need no turns
 	}
-	return e.turns[l] + 1 + int64(i/atOneTurn)
+	return e.lastTurns[l] + 1 + int64(i/perTurn)
 }
 
-// dueIn is the condition that a notification is due in a lane.
-func (o *Outbox) dueIn(l outbox.Lane) string {
+// dueCondition returns the SQL condition for a due notification of a lane.
+func (o *Outbox) dueCondition(l outbox.Lane) string {
 	from, before := laneRange(l)
 	if before == 0 {
 		return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at <= ", from) + o.dialect.now()
@@ -65,18 +66,18 @@ func (o *Outbox) dueIn(l outbox.Lane) string {
 	return fmt.Sprintf("state = 0 AND next_at >= %d AND next_at < %d", from, before)
 }
 
-// leaseShares leases up to limit of the notifications that are due, of each lane its share.
+// leaseShares leases up to limit of the due notifications, of each lane its share.
 func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.NotificationID, err error) {
 	for len(ids) < limit {
-		waiting, err := o.waiting(ctx)
+		waiting, err := o.lanesDue(ctx)
 		if err != nil {
 			return ids, err
 		}
-		shares, lanes := o.shares(limit-len(ids), waiting)
+		shares, lanes := o.divideAmongLanes(limit-len(ids), waiting)
 		if lanes == 0 {
 			return ids, nil
 		}
-		leased, err := o.leaseOf(ctx, shares, lanes)
+		leased, err := o.leaseByShare(ctx, shares, lanes)
 		ids = append(ids, leased...)
 		if err != nil || len(leased) == 0 || lanes == 1 && len(leased) < limit {
 			return ids, err
@@ -85,20 +86,20 @@ func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.Not
 	return ids, nil
 }
 
-// waiting says in which lanes something is due.
-func (o *Outbox) waiting(ctx context.Context) (waiting [outbox.Lanes]bool, err error) {
+// lanesDue returns which lanes have due notifications.
+func (o *Outbox) lanesDue(ctx context.Context) (waiting [outbox.Lanes]bool, err error) {
 	exists := make([]string, outbox.Lanes)
 	into := make([]any, outbox.Lanes)
 	for l := range waiting {
-		exists[l] = "EXISTS (SELECT 1 FROM notifications WHERE " + o.dueIn(outbox.Lane(l)) + ")"
+		exists[l] = "EXISTS (SELECT 1 FROM notifications WHERE " + o.dueCondition(outbox.Lane(l)) + ")"
 		into[l] = &waiting[l]
 	}
 	err = o.relay.WithContext(ctx).Raw("SELECT " + strings.Join(exists, ", ")).Row().Scan(into...)
 	return waiting, unavailable(err)
 }
 
-// shares divides n among the lanes in which something waits, and says how many those are.
-func (o *Outbox) shares(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes]int, lanes int) {
+// divideAmongLanes divides n among the waiting lanes, and returns how many lanes have a share.
+func (o *Outbox) divideAmongLanes(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes]int, lanes int) {
 	o.turns.Lock()
 	defer o.turns.Unlock()
 	for range n {
@@ -114,34 +115,33 @@ func (o *Outbox) shares(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes
 	return shares, lanes
 }
 
-// leaseOf leases of each lane up to its share.
-func (o *Outbox) leaseOf(ctx context.Context, shares [outbox.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
+// leaseByShare leases up to its share from each lane.
+func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
 	parts := make([]string, 0, lanes)
 	limits := make([]any, 0, lanes)
 	for l, share := range shares {
 		if share == 0 {
 			continue
 		}
-		due := "SELECT id FROM notifications WHERE " + o.dueIn(outbox.Lane(l)) + " ORDER BY next_at, id LIMIT ?" + o.dialect.skipLocked
+		due := "SELECT id FROM notifications WHERE " + o.dueCondition(outbox.Lane(l)) + " ORDER BY next_at, id LIMIT ?" + o.dialect.skipLocked
 		switch {
 		case lanes == 1:
-		case o.dialect.skipLocked == "": // SQLite takes no brackets around a part of a UNION
+		case o.dialect.skipLocked == "": // SQLite allows no parentheses around a part of a UNION
 			due = "SELECT id FROM (" + due + ")"
 		default:
 			due = "(" + due + ")"
 		}
 		parts, limits = append(parts, due), append(limits, share)
 	}
-	return lease[dispatch.NotificationID](ctx, o, "notifications", "id", strings.Join(parts, " UNION ALL "), limits...)
+	return leaseRows[dispatch.NotificationID](ctx, o, "notifications", "id", strings.Join(parts, " UNION ALL "), limits...)
 }
 
-// lease leases the rows of a table that the query due finds, and locks where the server does not lock everything, and
-// returns their keys.
-func lease[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
+// leaseRows leases the rows of a table that the query due finds, and returns their keys. On a server, due also locks them.
+func leaseRows[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
 	now, term := o.dialect.now(), o.Term.Microseconds()
-	take := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
+	lease := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
 	if o.dialect.skipLocked == "" {
-		err = o.relay.WithContext(ctx).Raw(take+"("+due+") RETURNING "+key, append([]any{o.Owner, term}, args...)...).Scan(&keys).Error
+		err = o.relay.WithContext(ctx).Raw(lease+"("+due+") RETURNING "+key, append([]any{o.Owner, term}, args...)...).Scan(&keys).Error
 		return keys, unavailable(err)
 	}
 	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
@@ -149,7 +149,7 @@ func lease[K ~string](ctx context.Context, o *Outbox, table, key, due string, ar
 		if err != nil || len(keys) == 0 {
 			return unavailable(err)
 		}
-		return unavailable(tx.Exec(take+"?", o.Owner, term, keys).Error)
+		return unavailable(tx.Exec(lease+"?", o.Owner, term, keys).Error)
 	})
 	if err != nil {
 		return nil, err

@@ -118,7 +118,7 @@ func TestEventsTakeTurns(t *testing.T) {
 		db.add(t, nil)
 		o := db.as("ins_a")
 		crowd := o.mustExpand(t, db, dispatch.EventCreated, 0).Event.ID
-		if pushes, _, err := o.Lease(t.Context(), atOneTurn+6); err != nil || len(pushes) != atOneTurn+6 {
+		if pushes, _, err := o.Lease(t.Context(), perTurn+6); err != nil || len(pushes) != perTurn+6 {
 			t.Fatalf("%d, %v", len(pushes), err)
 		}
 		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE id NOT IN (SELECT id FROM (SELECT id FROM devices ORDER BY id LIMIT 3) few)")
@@ -128,7 +128,7 @@ func TestEventsTakeTurns(t *testing.T) {
 			t.Fatalf("%d pushes, %d left", len(few.Pushes), few.Left)
 		}
 		db.exec(t, "UPDATE devices SET quarantined_at = NULL")
-		pushes, _, err := o.Lease(t.Context(), 2*atOneTurn-6+small-1)
+		pushes, _, err := o.Lease(t.Context(), 2*perTurn-6+small-1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestEventsTakeTurns(t *testing.T) {
 		for _, p := range pushes {
 			of[p.Event]++
 		}
-		if of[few.Event.ID] != small-1 || of[crowd] != 2*atOneTurn-6 {
+		if of[few.Event.ID] != small-1 || of[crowd] != 2*perTurn-6 {
 			t.Errorf("%d of the small event, %d of the large one", of[few.Event.ID], of[crowd])
 		}
 	})
@@ -207,7 +207,7 @@ func TestBacklogOfTurns(t *testing.T) {
 
 func parts(n int) func(*OutboxOptions) { return func(o *OutboxOptions) { o.Part = n } }
 
-// A large audience is written in parts, by whoever has the event, and each of it is told once.
+// A large audience is written in parts by the owner of the event, and each device is notified once.
 func TestAPartAtATime(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		const phones = 25
@@ -252,7 +252,7 @@ func TestAPartAtATime(t *testing.T) {
 	})
 }
 
-// The rest of an audience is not offered what is taken by then; the winner hears before all offers are dropped.
+// The rest of an audience gets no offer once the dispatch is taken; the winner is notified before all offers are dropped.
 func TestAPartThatComesTooLate(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 25)

@@ -15,7 +15,7 @@ import (
 const (
 	// listed is how many dispatches there are: one in five is open or being worked on.
 	listed = 100_000
-	// crowd is how many drivers there are; all were told of one dispatch, have seen it, and have tapped.
+	// crowd is the number of drivers; all were notified of one dispatch, have seen it, and have tapped.
 	crowd   = 10_000
 	aPage   = 4
 	farPage = 500
@@ -184,7 +184,7 @@ func TestPagesCostTheSame(t *testing.T) {
 	})
 }
 
-// mustCountLittle: what is counted costs what is counted, and not what there is besides.
+// mustCountLittle: counting costs what is counted, however many other rows there are.
 func (db *database) mustCountLittle(t *testing.T, z sized) {
 	t.Helper()
 	const open, ended = listed / 5, 1000

@@ -1,20 +1,18 @@
 package repository
 
 import (
-	"encoding/base64"
-	"encoding/binary"
 	"slices"
 	"strings"
 
 	"firsttap/dispatch"
 )
 
-// listing is a list of dispatches that is read page by page, each of its parts along an index.
+// listing is a paged query of dispatches: a union of parts, each of which reads one index.
 type listing struct {
-	kind  byte   // of its cursors: no other list takes them
-	order string // the column that the list is in the order of, the largest first; "" for the identifier alone
-	parts []part // what is in one is in no other
-	along func(index string) string
+	kind       byte   // of its cursors
+	order      string // the column that the list is sorted by, descending; "" for the identifier alone
+	parts      []part // disjoint
+	forceIndex func(index string) string
 }
 
 type part struct {
@@ -23,7 +21,7 @@ type part struct {
 	args  []any
 }
 
-// and narrows every part.
+// and adds a condition to every part.
 func (l *listing) and(where string, args ...any) {
 	for i := range l.parts {
 		p := &l.parts[i]
@@ -39,8 +37,8 @@ func (l *listing) by() string {
 	return l.order + " DESC, id DESC"
 }
 
-// sql returns the query of a page and of one dispatch more. Of each part it reads no more than that: a server that is
-// given one condition with OR sorts all that fulfills it.
+// sql returns the query of a page and one more dispatch. Each part reads no more than that: for one condition with OR, a
+// server would sort all the rows that match.
 func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	if page.Cursor != "" {
 		at, id, err := parseCursor(l.kind, page.Cursor, dispatch.ParseID)
@@ -56,7 +54,7 @@ func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	var args []any
 	queries := make([]string, len(l.parts))
 	for i, p := range l.parts {
-		queries[i] = "SELECT * FROM dispatches" + l.along(p.index) + " WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
+		queries[i] = "SELECT * FROM dispatches" + l.forceIndex(p.index) + " WHERE " + p.where + " ORDER BY " + l.by() + " LIMIT ?"
 		args = append(append(args, p.args...), page.Limit+1)
 	}
 	if len(queries) == 1 {
@@ -68,8 +66,8 @@ func (l *listing) sql(page dispatch.Page) (string, []any, error) {
 	return strings.Join(queries, " UNION ALL ") + " ORDER BY " + l.by() + " LIMIT ?", append(args, page.Limit+1), nil
 }
 
-// firstOf returns the rows of the page, and the cursor of the next, "" after the last.
-func firstOf[T any](l *listing, rows []T, limit int, of func(*T) *dispatchRow) ([]T, string) {
+// trimPage returns the rows of the page without the one more, and the cursor of the next page, "" after the last.
+func trimPage[T any](l *listing, rows []T, limit int, of func(*T) *dispatchRow) ([]T, string) {
 	if len(rows) <= limit {
 		return rows, ""
 	}
@@ -82,24 +80,4 @@ func firstOf[T any](l *listing, rows []T, limit int, of func(*T) *dispatchRow) (
 		at = *last.AcceptedAt
 	}
 	return rows, cursor(l.kind, at, of(&rows[limit-1]).ID)
-}
-
-// cursor says where a list of that kind goes on.
-func cursor[ID ~string](kind byte, at int64, id ID) string {
-	raw := binary.BigEndian.AppendUint64([]byte{kind}, uint64(at))
-	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
-}
-
-// parseCursor reads a cursor of that kind of list. ErrBadCursor.
-func parseCursor[ID ~string](kind byte, s string, parse func(string) (ID, error)) (int64, ID, error) {
-	const before = 1 + 8
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(raw) <= before || raw[0] != kind {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	id, err := parse(string(raw[before:]))
-	if err != nil {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	return int64(binary.BigEndian.Uint64(raw[1:])), id, nil
 }

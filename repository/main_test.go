@@ -60,7 +60,7 @@ func eachServer(t *testing.T, test func(*testing.T, *database)) {
 // open returns a Store that ends with the test.
 func open(t testing.TB, rawURL string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), rawURL, quiet)
+	s, err := Open(t.Context(), rawURL, Options{Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

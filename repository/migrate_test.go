@@ -42,7 +42,7 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
-// Whoever comes while another process migrates waits for it, for longer than any other call may take.
+// A process that starts while another one migrates waits for it, longer than any other call may take.
 func TestMigrateWaitsForTheOther(t *testing.T) {
 	tests := map[string]struct {
 		url        func(testing.TB) string

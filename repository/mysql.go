@@ -20,30 +20,30 @@ import (
 )
 
 const (
-	// About four connections per core commit the most; a hundred commit half of that.
+	// About four connections per core give the most commits per second; a hundred give half as many.
 	claimConns   = 8
 	writeConns   = 8
 	generalConns = 8
 	relayConns   = 4
 	doorConns    = 1
-	// A row's holder commits within milliseconds or is stuck.
+	// A transaction that holds a row commits within milliseconds or is stuck.
 	lockWaitSeconds = "1"
 	dialTimeout     = 2 * time.Second
-	// A backstop for a server that is frozen. Contexts end calls earlier, but for a COMMIT, which takes none: a claim
-	// must not hang on it.
+	// A backstop for a frozen server. Contexts end calls earlier, except COMMIT, which takes none: a claim must not hang in
+	// it.
 	ioTimeout      = 10 * time.Second
 	claimIOTimeout = 2 * time.Second
-	// The server ends a session that says nothing for this long, whatever it is in the middle of: an instance that stands
-	// still, or whose machine is gone, does not hold a row for the eight hours that are usual.
+	// The server ends a session that is silent for this long, with its transaction: a frozen or lost instance does not hold a
+	// row for the default of eight hours.
 	sessionTimeout = "wait_timeout"
 	sessionSeconds = 60
-	// readTime is what the server gives a read: a little less than the client waits for it, which would leave the server
-	// working for nobody. On a MariaDB it ends whatever the session does, not only reads: it is for a pool that only reads.
-	readTime = ioTimeout - time.Second
-	// relayAsks is how often a connection of the relay's is asked whether its server takes writes: its work is to write, so
-	// that a server that takes none is noticed anyway.
-	relayAsks      = time.Second
-	migrateSeconds = 7 * 24 * 60 * 60
+	// serverReadTimeout is how long the server executes a read: a little less than the client waits, so that the server does
+	// not go on without the client. MariaDB applies it to every statement, so only the pool for reads has it.
+	serverReadTimeout = ioTimeout - time.Second
+	// relayRecheck is how old the check of a relay's connection may be. The relay mostly writes, so a read-only server shows
+	// anyway.
+	relayRecheck          = time.Second
+	migrateSessionSeconds = 7 * 24 * 60 * 60
 )
 
 func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, error) {
@@ -55,11 +55,11 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if err != nil {
 		return nil, fmt.Errorf("database %s: %w", config.Addr, err)
 	}
-	isolation, readLimit, limit := "transaction_isolation", "max_execution_time", readTime.Milliseconds()
+	isolation, readLimit, limit := "transaction_isolation", "max_execution_time", serverReadTimeout.Milliseconds()
 	if strings.Contains(version, "MariaDB") {
-		isolation, readLimit, limit = "tx_isolation", "max_statement_time", int64(readTime.Seconds())
+		isolation, readLimit, limit = "tx_isolation", "max_statement_time", int64(serverReadTimeout.Seconds())
 	}
-	// Under REPEATABLE READ one who lost goes on reading PENDING in the same transaction, and gap locks make
+	// Under REPEATABLE READ a transaction goes on reading PENDING after another has claimed the dispatch, and gap locks make
 	// unrelated inserts wait.
 	config.Params[isolation] = "'READ-COMMITTED'"
 	config.Params["innodb_lock_wait_timeout"] = lockWaitSeconds
@@ -67,16 +67,16 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	config.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 
 	s := &Store{log: log}
-	impatient := config.Clone()
-	impatient.ReadTimeout, impatient.WriteTimeout = claimIOTimeout, claimIOTimeout
-	claims, err := newPrimary(impatient, neverAsk) // its statements ask
+	quick := config.Clone()
+	quick.ReadTimeout, quick.WriteTimeout = claimIOTimeout, claimIOTimeout
+	claims, err := newPrimary(quick, neverRecheck) // its statements contain the check
 	if err != nil {
 		return nil, err
 	}
 	if s.claims, err = s.mysqlPool(claims, claimConns); err != nil {
 		return nil, err
 	}
-	if s.writes, err = s.primaryPool(impatient, writeConns, 0); err != nil {
+	if s.writes, err = s.primaryPool(quick, writeConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	reading := config.Clone()
@@ -84,29 +84,29 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 	if s.general, err = s.primaryPool(reading, generalConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.relay, err = s.primaryPool(config, relayConns, relayAsks); err != nil {
+	if s.relay, err = s.primaryPool(config, relayConns, relayRecheck); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	if s.doors, err = s.primaryPool(impatient, doorConns, 0); err != nil {
+	if s.doors, err = s.primaryPool(quick, doorConns, 0); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	pinged, err := newPrimary(impatient, 0)
+	probed, err := newPrimary(quick, 0)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	probe := limited(sql.OpenDB(pinged), 1)
+	probe := limitPool(sql.OpenDB(probed), 1)
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
-		name:      migrations.MySQL,
-		ping:      probe.PingContext,
-		readOnly:  readOnlySQL,
-		demoted:   claims.demoted,
-		now:       func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
-		forUpdate: " FOR UPDATE",
-		forShare:  " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
-		// At READ COMMITTED: at REPEATABLE READ the UPDATE that follows waits behind any open transaction.
+		name:                 migrations.MySQL,
+		ping:                 probe.PingContext,
+		readOnly:             readOnlySQL,
+		invalidateClaimConns: claims.invalidate,
+		now:                  func() string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))" },
+		forUpdate:            " FOR UPDATE",
+		forShare:             " LOCK IN SHARE MODE", // MariaDB has no FOR SHARE
+		// This needs READ COMMITTED: under REPEATABLE READ the UPDATE that follows waits for any open transaction.
 		skipLocked: " FOR UPDATE SKIP LOCKED",
-		along:      func(index string) string { return " FORCE INDEX (" + index + ")" },
+		forceIndex: func(index string) string { return " FORCE INDEX (" + index + ")" },
 		hasRegion:  "JSON_CONTAINS(v.regions, JSON_QUOTE(?))",
 		retryable: func(err error) bool {
 			const deadlock = 1213
@@ -114,13 +114,13 @@ func openMySQL(ctx context.Context, rawURL string, log *slog.Logger) (*Store, er
 			return errors.As(err, &e) && e.Number == deadlock
 		},
 		migrator: func() (*migrations.Migrator, func() error, error) {
-			// A step may take as long as the table is large, and waiting for another process's longer still.
-			patient := config.Clone()
-			patient.ReadTimeout, patient.WriteTimeout = 0, 0
-			patient.RejectReadOnly = false // the operator is to read why
-			// Nor does a session end that waits for another one's step.
-			patient.Params[sessionTimeout] = strconv.Itoa(migrateSeconds)
-			connector, err := driver.NewConnector(patient)
+			// A migration step on a large table takes long, and so does the wait for another process's step.
+			slow := config.Clone()
+			slow.ReadTimeout, slow.WriteTimeout = 0, 0
+			slow.RejectReadOnly = false // the operator gets the server's error
+			// A session that waits for another one's step must not end.
+			slow.Params[sessionTimeout] = strconv.Itoa(migrateSessionSeconds)
+			connector, err := driver.NewConnector(slow)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -142,11 +142,11 @@ func CheckURL(rawURL string) error {
 	return err
 }
 
-// MySQLConfig reads mysql://user:password@host:port/name, with ?tls= as the driver takes it.
+// MySQLConfig parses mysql://user:password@host:port/name, with the driver's values for ?tls=.
 func MySQLConfig(rawURL string) (*driver.Config, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return nil, errors.New("the database URL can't be parsed") // err would show the password
+		return nil, errors.New("the database URL can't be parsed") // err contains the password
 	}
 	name := strings.TrimPrefix(u.Path, "/")
 	if u.Hostname() == "" || name == "" || strings.Contains(name, "/") {
@@ -161,16 +161,16 @@ func MySQLConfig(rawURL string) (*driver.Config, error) {
 	config.Passwd, _ = u.User.Password()
 	config.TLSConfig = u.Query().Get("tls")
 	config.ParseTime = true
-	config.InterpolateParams = true // one round trip a statement instead of three
-	config.ClientFoundRows = true   // RowsAffected tells whether the condition held, not whether a value changed
-	config.RejectReadOnly = true    // a connection to a server that takes no writes any more is given up
+	config.InterpolateParams = true // one round trip for a statement instead of three
+	config.ClientFoundRows = true   // RowsAffected counts matched rows, not changed ones
+	config.RejectReadOnly = true    // closes a connection whose server takes no writes any more
 	config.Timeout, config.ReadTimeout, config.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	config.Logger = driver.Logger(&driver.NopLogger{}) // every error is returned, and logged where it is handled
 	config.Params = map[string]string{}
 	return config, nil
 }
 
-// serverVersion waits until the server is there and takes writes.
+// serverVersion waits until the server is reachable and takes writes, and returns its version.
 func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger) (version string, err error) {
 	connector, err := newPrimary(config, 0)
 	if err != nil {
@@ -186,7 +186,7 @@ func serverVersion(ctx context.Context, config *driver.Config, log *slog.Logger)
 		if err == nil || errors.As(err, &refused) {
 			return version, err
 		}
-		log.Warn("the database is not there yet", "address", config.Addr, "error", err)
+		log.Warn("the database is not reachable yet; will retry", "address", config.Addr, "error", err)
 		select {
 		case <-ctx.Done():
 			return "", err
@@ -203,20 +203,40 @@ func (s *Store) primaryPool(config *driver.Config, conns int, every time.Duratio
 	return s.mysqlPool(connector, conns)
 }
 
-func (s *Store) mysqlPool(connector *primary, conns int) (*gorm.DB, error) {
-	pool := limited(sql.OpenDB(connector), conns)
+func (s *Store) mysqlPool(connector *primaryConnector, conns int) (*gorm.DB, error) {
+	pool := limitPool(sql.OpenDB(connector), conns)
 	s.closers = append(s.closers, pool.Close)
 	return gorm.Open(mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), gormConfig())
 }
 
-func limited(pool *sql.DB, conns int) *sql.DB {
+func limitPool(pool *sql.DB, conns int) *sql.DB {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
-	pool.SetConnMaxIdleTime(sessionSeconds * time.Second * 3 / 4) // by us, before the server does it
+	pool.SetConnMaxIdleTime(sessionSeconds * time.Second * 3 / 4) // before the server ends the session
 	return pool
 }
 
-// gormConfig leaves transactions to this package, and logging to whoever handles the error.
+// gormConfig turns off gorm's own transactions and its log: errors are logged where they are handled.
 func gormConfig() *gorm.Config {
 	return &gorm.Config{SkipDefaultTransaction: true, TranslateError: true, Logger: logger.Discard}
+}
+
+// OpenPool returns a pool of up to conns connections to the database at url, for users that must not wait for the Store's
+// connections. It does not connect.
+func OpenPool(url string, conns int) (*sql.DB, migrations.Dialect, error) {
+	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
+		pool, err := sqliteConns(path, sqliteBusy, 1) // one writer at a time
+		return pool, migrations.SQLite, err
+	}
+	config, err := MySQLConfig(url)
+	if err != nil {
+		return nil, "", err
+	}
+	config.Params["innodb_lock_wait_timeout"] = lockWaitSeconds
+	config.Params[sessionTimeout] = strconv.Itoa(sessionSeconds)
+	connector, err := newPrimary(config, 0)
+	if err != nil {
+		return nil, "", err
+	}
+	return limitPool(sql.OpenDB(connector), conns), migrations.MySQL, nil
 }

@@ -2,8 +2,6 @@ package repository
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -21,7 +19,7 @@ func (row *notificationRow) notification() outbox.Notification {
 		SentAt: fromOptionalMicros(row.SentAt), Until: fromMicros(row.ExpiresAt),
 	}
 	if row.State == statePending {
-		next := max(row.NextAt, row.CreatedAt) // it may be a turn, and no time: it has been due since it was written
+		next := max(row.NextAt, row.CreatedAt) // a turn is no time: the notification has been due since it was written
 		n.NextAt = fromOptionalMicros(&next)
 	}
 	return n
@@ -52,30 +50,29 @@ func stateOf(s outbox.Status) int {
 	return stateDropped
 }
 
-// Notifications returns what was pushed about a dispatch, and is to be, the oldest first, and the cursor of the next
-// page, "" after the last. An unknown dispatch has none.
+// Notifications returns the notifications of a dispatch, the oldest first, and the cursor of the next page, "" after the
+// last. An unknown dispatch has none.
 func (s *Store) Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error) {
-	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.along("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
+	db := s.general.WithContext(ctx).Table("notifications"+s.dialect.forceIndex("ix_notifications_dispatch")).Where("dispatch_id = ?", id)
 	if page.Cursor != "" {
-		at, last, err := parsePlace(page.Cursor)
+		at, last, err := parseCursor(notificationOfDispatch, page.Cursor, dispatch.ParseNotificationID)
 		if err != nil {
 			return nil, "", err
 		}
 		db = db.Where("(created_at > ? OR created_at = ? AND id > ?)", at, at, last)
 	}
-	return readPage(db.Order("created_at, id"), page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
+	return readPage(db.Order("created_at, id"), notificationOfDispatch, page.Limit, func(row *notificationRow) int64 { return row.CreatedAt })
 }
 
-// NotificationsBy returns the notifications of all dispatches that have the status, and the cursor of the next page, ""
-// after the last. A page costs the same however many there are. First come those that got to where they stand last; of
-// those that are PENDING, those whose turn comes last; of those that are SENT, those whose offer ends last. With no
-// status, the newest first.
+// NotificationsBy returns the notifications of all dispatches that have the status, "" for any, and the cursor of the next
+// page, "" after the last. Every page costs the same. The order is by next_at, descending: DEAD and DROPPED ones by when they
+// ended, PENDING ones by when they are due, SENT ones by when their offer ends. For any status it is the newest first.
 func (s *Store) NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error) {
 	db, err := notificationsBy(s.general.WithContext(ctx), status, page)
 	if err != nil {
 		return nil, "", err
 	}
-	return readPage(db, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
+	return readPage(db, notificationList, page.Limit, func(row *notificationRow) int64 { return row.NextAt })
 }
 
 func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*gorm.DB, error) {
@@ -83,7 +80,7 @@ func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*go
 	var last dispatch.NotificationID
 	if page.Cursor != "" {
 		var err error
-		if at, last, err = parsePlace(page.Cursor); err != nil {
+		if at, last, err = parseCursor(notificationList, page.Cursor, dispatch.ParseNotificationID); err != nil {
 			return nil, err
 		}
 	}
@@ -95,13 +92,13 @@ func notificationsBy(db *gorm.DB, status outbox.Status, page dispatch.Page) (*go
 	}
 	db = db.Where("state = ?", stateOf(status))
 	if last != "" {
-		// The first condition says the least and is what an index can start from.
+		// The first condition is implied by the second, but an index can start from it.
 		db = db.Where("next_at <= ? AND (next_at < ? OR id < ?)", at, at, last)
 	}
 	return db.Order("next_at DESC, id DESC"), nil
 }
 
-func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]outbox.Notification, string, error) {
+func readPage(db *gorm.DB, list byte, limit int, at func(*notificationRow) int64) ([]outbox.Notification, string, error) {
 	var rows []notificationRow
 	if err := db.Limit(limit + 1).Find(&rows).Error; err != nil {
 		return nil, "", unavailable(err)
@@ -110,7 +107,7 @@ func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]outbox
 	if len(rows) > limit {
 		rows = rows[:limit]
 		last := &rows[limit-1]
-		next = place(at(last), last.ID)
+		next = cursor(list, at(last), last.ID)
 	}
 	items := make([]outbox.Notification, len(rows))
 	for i := range rows {
@@ -119,34 +116,16 @@ func readPage(db *gorm.DB, limit int, at func(*notificationRow) int64) ([]outbox
 	return items, next, nil
 }
 
-// place is a cursor: where in a list a notification stands.
-func place(at int64, id dispatch.NotificationID) string {
-	raw := binary.BigEndian.AppendUint64(nil, uint64(at))
-	return base64.RawURLEncoding.EncodeToString(append(raw, id...))
-}
-
-func parsePlace(s string) (int64, dispatch.NotificationID, error) {
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(raw) <= 8 {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	id, err := dispatch.ParseNotificationID(string(raw[8:]))
-	if err != nil {
-		return 0, "", dispatch.ErrBadCursor
-	}
-	return int64(binary.BigEndian.Uint64(raw)), id, nil
-}
-
-// Redrive makes a dead notification due again, as if it had never been tried. ErrNotificationNotFound; ErrNotDead also
-// when pushing it is of no use any more.
+// Redrive makes a dead notification due again, with its attempts counted from zero. ErrNotificationNotFound; ErrNotDead, also if the
+// notification is obsolete.
 func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error) {
 	var n outbox.Notification
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		e, err := made(tx)
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		applied, err := alreadyApplied(tx, auditProof)
 		if err != nil {
 			return err
 		}
-		if e != nil {
+		if applied {
 			n, err = notification(tx, id)
 			return err
 		}
@@ -158,28 +137,28 @@ func (s *Store) Redrive(ctx context.Context, id dispatch.NotificationID) (outbox
 
 func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification, error) {
 	now := s.dialect.now()
-	moved := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
+	revived := tx.Exec("UPDATE notifications SET state = 0, next_at = "+now+", claim = '', attempts = 0"+
 		" WHERE id = ? AND state = 2 AND expires_at > "+now, id)
-	if moved.Error != nil {
-		return outbox.Notification{}, unavailable(moved.Error)
+	if revived.Error != nil {
+		return outbox.Notification{}, unavailable(revived.Error)
 	}
 	n, err := notification(tx, id)
 	if err != nil {
 		return n, err
 	}
-	if moved.RowsAffected == 1 {
-		if err := s.stillUseful(tx, n); err != nil {
+	if revived.RowsAffected == 1 {
+		if err := s.checkNotObsolete(tx, n); err != nil {
 			return n, err
 		}
 		return n, audit(tx, dispatch.AuditNotificationRetry, string(id), nil, *n.NextAt)
 	}
-	if e, err := made(tx); err != nil || e != nil { // just now, while this waited for the row
+	if applied, err := alreadyApplied(tx, auditProof); applied || err != nil { // a concurrent request with the same key, while this one waited for the row
 		return n, err
 	}
 	if n.Status == outbox.Dead {
-		return n, &notDeadError{"what it tells of was over at " + n.Until.Format(time.RFC3339) + ": to push it is of no use any more"}
+		return n, &redriveError{"the notification expired at " + n.Until.Format(time.RFC3339) + " and can't be sent again"}
 	}
-	return n, &notDeadError{fmt.Sprintf("the notification is %s: only one that is DEAD can be sent again", n.Status)}
+	return n, &redriveError{fmt.Sprintf("the notification is %s: only a DEAD notification can be sent again", n.Status)}
 }
 
 func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification, error) {
@@ -193,16 +172,16 @@ func notification(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notification,
 	return rows[0].notification(), nil
 }
 
-func (s *Store) stillUseful(tx *gorm.DB, n outbox.Notification) error {
-	d, _, err := s.find(tx, n.Dispatch, "")
+func (s *Store) checkNotObsolete(tx *gorm.DB, n outbox.Notification) error {
+	d, _, err := s.findDispatch(tx, n.Dispatch, "")
 	if err == nil && d.Superseded(n.Type, n.Silent, n.Driver, n.Round) {
-		return &notDeadError{"what it tells of is over: to push it is of no use any more"}
+		return &redriveError{"the notification is obsolete, as the dispatch has changed, and can't be sent again"}
 	}
 	return err
 }
 
-// notDeadError is ErrNotDead in words for whoever asked.
-type notDeadError struct{ detail string }
+// redriveError is ErrNotDead with a detail for the caller.
+type redriveError struct{ detail string }
 
-func (e *notDeadError) Error() string { return e.detail }
-func (e *notDeadError) Unwrap() error { return dispatch.ErrNotDead }
+func (e *redriveError) Error() string { return e.detail }
+func (e *redriveError) Unwrap() error { return dispatch.ErrNotDead }

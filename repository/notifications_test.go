@@ -130,7 +130,7 @@ func TestNotificationPages(t *testing.T) {
 					return db.NotificationsBy(t.Context(), status, p)
 				})
 		}
-		for _, cursor := range []string{"x", "!", "AAAAAAAAAAA", "AAAAAAAAAABkc3BfMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDA"} {
+		for _, cursor := range []string{"x", "!", "AAAAAAAAAAA", cursor(notificationList, 0, "dsp_00000000000000000000000000")} {
 			_, _, err1 := db.Notifications(t.Context(), id, dispatch.Page{Limit: 1, Cursor: cursor})
 			_, _, err2 := db.NotificationsBy(t.Context(), "", dispatch.Page{Limit: 1, Cursor: cursor})
 			if !errors.Is(err1, dispatch.ErrBadCursor) || !errors.Is(err2, dispatch.ErrBadCursor) {

@@ -21,8 +21,7 @@ type offeredRow struct {
 	GaveBack      bool
 }
 
-// offeredColumns are what is known of a driver's offer of dispatches p, left joined with offers o; offeredArgs are its
-// arguments.
+// offeredColumns are the columns of a driver's offers of dispatches p, left joined with offers o. See offeredArgs.
 const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '') decline_reason,
 	(SELECT MIN(n.sent_at) FROM notifications n WHERE n.dispatch_id = p.id AND n.round = p.round AND n.driver_id = ?
 		AND n.state = 1 AND n.type IN ` + offerTypes + `) sent_at,
@@ -30,9 +29,9 @@ const offeredColumns = `o.seen_at, o.declined_at, COALESCE(o.decline_reason, '')
 		AND a.result <> 'OFFER_STALE') tapped_at,
 	EXISTS (SELECT 1 FROM claims c WHERE c.dispatch_id = p.id AND c.round < p.round AND c.driver_id = ? AND c.outcome = 'WITHDRAWN') gave_back`
 
-const offersOf = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
+const offerJoin = ` p LEFT JOIN offers o ON o.dispatch_id = p.id AND o.round = p.round AND o.driver_id = ?`
 
-// offeredArgs are the arguments of offeredColumns, of what is selected from, and of offersOf.
+// offeredArgs returns the arguments of offeredColumns, of the query's source, and of offerJoin.
 func offeredArgs(v dispatch.DriverID, source ...any) []any {
 	return append(append([]any{v, v, v}, source...), v)
 }
@@ -48,12 +47,11 @@ func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 	}
 }
 
-// Offered returns the dispatch as it stands by the database's clock, and what is known of the driver's offer of it in the
-// current round. ErrNotFound.
+// Offered returns the dispatch at the database's time with the driver's offer of it in the current round. ErrNotFound.
 func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
 	var rows []offeredRow
 	err := s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+
-		" FROM dispatches"+offersOf+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
+		" FROM dispatches"+offerJoin+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
 	if err != nil {
 		return dispatch.Offered{}, unavailable(err)
 	}
@@ -63,16 +61,16 @@ func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 	return rows[0].offered(v), nil
 }
 
-// OpenFor returns the dispatches that the driver is suited for and whose window has not passed, those that open
-// latest first, and the cursor of the next page. It does not look at duty and suspension.
+// OpenFor returns the dispatches that the driver is suited for and whose window has not passed, those that open last first,
+// and the cursor of the next page, "" after the last. It ignores duty and suspension.
 func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	const index = "ix_dispatches_open"
-	l := listing{kind: 'o', order: "opens_at", along: s.dialect.along}
+	l := listing{kind: openList, order: "opens_at", forceIndex: s.dialect.forceIndex}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(v.Regions))) {
 		l.parts = append(l.parts, part{index, "region = ?", []any{region}})
 	}
 	if len(l.parts) == 0 {
-		l.parts = []part{{index, "1 = 0", nil}} // a cursor is looked at all the same
+		l.parts = []part{{index, "1 = 0", nil}} // the cursor is checked all the same
 	}
 	l.and("status = 'PENDING' AND expires_at > "+s.dialect.now()+" AND vehicle_class = ?", v.VehicleClass)
 	l.and("(min_working_height_m IS NULL OR min_working_height_m <= ?)", v.WorkingHeightM)
@@ -81,12 +79,12 @@ func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Pa
 		return nil, "", err
 	}
 	var rows []offeredRow
-	err = s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+" FROM ("+source+")"+offersOf+
+	err = s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+" FROM ("+source+")"+offerJoin+
 		" ORDER BY p.opens_at DESC, p.id DESC", offeredArgs(v.ID, args...)...).Scan(&rows).Error
 	if err != nil {
 		return nil, "", unavailable(err)
 	}
-	rows, next := firstOf(&l, rows, page.Limit, func(row *offeredRow) *dispatchRow { return &row.Row })
+	rows, next := trimPage(&l, rows, page.Limit, func(row *offeredRow) *dispatchRow { return &row.Row })
 	items := make([]dispatch.Offered, len(rows))
 	for i := range rows {
 		items[i] = rows[i].offered(v.ID)
@@ -94,36 +92,36 @@ func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Pa
 	return items, next, nil
 }
 
-// Decline writes that the driver does not want the offer of that round, 0 for the current one, as dispatch.Decline
-// decides: the first time, with its event. The dispatch's row is neither changed nor locked. ErrNotFound, and the errors of
+// Decline writes that the driver declines the offer of the round, 0 for the current one, with an event the first time.
+// dispatch.Decline decides. The dispatch's row is neither changed nor locked. ErrNotFound, and the errors of
 // dispatch.Decline.
 func (s *Store) Decline(ctx context.Context, id dispatch.ID, round int, v dispatch.DriverID, reason string) error {
 	var d dispatch.Dispatch
 	var events []dispatch.Event
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) (err error) {
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) (err error) {
 		var now time.Time
-		if d, now, err = s.find(tx, id, ""); err != nil {
+		if d, now, err = s.findDispatch(tx, id, ""); err != nil {
 			return err
 		}
 		if events, err = d.Decline(v, round, reason, now); err != nil || len(events) == 0 {
 			return err
 		}
-		fresh, err := s.declineOnce(tx, &d, v, reason, now)
+		fresh, err := s.writeDecline(tx, &d, v, reason, now)
 		if err != nil || !fresh {
 			events = nil
 			return unavailable(err)
 		}
-		return unavailable(s.tell(tx, events))
+		return unavailable(s.writeOutbox(tx, events))
 	})
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.announce(d, events)
 	}
 	return err
 }
 
-// declineOnce reports whether it was the first time.
-func (s *Store) declineOnce(tx *gorm.DB, d *dispatch.Dispatch, v dispatch.DriverID, reason string, now time.Time) (bool, error) {
-	// Inserting changes nothing of a row that is there, and locks it: of two at once, the second waits here.
+// writeDecline reports whether this is the driver's first decline of the offer.
+func (s *Store) writeDecline(tx *gorm.DB, d *dispatch.Dispatch, v dispatch.DriverID, reason string, now time.Time) (bool, error) {
+	// The INSERT leaves an existing row unchanged and locks it: the second of two declines at the same time waits here.
 	err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id) VALUES (?, ?, ?)"+s.upsertOffer()+
 		"declined_at = offers.declined_at", d.ID, d.Round, v).Error
 	if err != nil {

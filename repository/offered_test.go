@@ -14,8 +14,8 @@ import (
 	"firsttap/testkit"
 )
 
-// Of many who decline at once, and of one driver who does so many times, each is written once; the dispatch neither moves
-// nor is it waited for.
+// Concurrent declines of many drivers, and many by one driver, are written once for each driver; they neither change nor lock
+// the dispatch.
 func TestDeclineOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers, d := db.drivers(t, 5), db.add(t, nil)
@@ -27,7 +27,7 @@ func TestDeclineOnce(t *testing.T) {
 			defer tx.Rollback()
 		}
 		var heard atomic.Int64
-		db.OnCommit(func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) })
+		db.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) { heard.Add(int64(len(events))) }
 		errs := make([]error, 4*len(drivers))
 		testkit.Together(len(errs), func(i int) {
 			errs[i] = db.Decline(t.Context(), d.ID, i/len(drivers)%2, drivers[i%len(drivers)].ID, fmt.Sprint("R", i))
@@ -50,7 +50,7 @@ func TestDeclineOnce(t *testing.T) {
 	})
 }
 
-// Whoever has seen an offer can decline it and the other way round, and both are kept.
+// A driver can see an offer before or after declining it, and both times are kept.
 func TestSeenAndDeclined(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v, d := db.drivers(t, 2), db.add(t, nil)
@@ -165,7 +165,7 @@ func TestStandings(t *testing.T) {
 	})
 }
 
-// How a round ended is told by what came after it.
+// What follows a round shows how it ended.
 func TestHowRoundsEnded(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v, d := db.drivers(t, 2), db.add(t, nil)

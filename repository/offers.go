@@ -9,10 +9,10 @@ import (
 	"firsttap/outbox"
 )
 
-// Seen writes that the driver's app has shown the offer of that round, which there must be. The first time is kept.
+// Seen writes when the driver's app first showed the offer of the round, which must exist.
 func (s *Store) Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error {
 	now := s.dialect.now()
-	return s.persist(ctx, s.writes, func(tx *gorm.DB) error {
+	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, "+now+")"+s.upsertOffer()+
 			"seen_at = COALESCE(seen_at, "+now+")", id, round, driver).Error
 		return unavailable(err)
@@ -26,7 +26,7 @@ func (s *Store) upsertOffer() string {
 	return " ON DUPLICATE KEY UPDATE "
 }
 
-// funnelRow is what one source knows of one round.
+// funnelRow is what one table holds about one round.
 type funnelRow struct {
 	Round, Told, Accepted, Seen, Tapped, Won int
 	Began, Ended                             *int64
@@ -45,12 +45,12 @@ UNION ALL SELECT round, 0, 0, 0, 0, 0, MIN(at),
   MIN(CASE WHEN type IN ('dispatch.accepted', 'dispatch.expired', 'dispatch.canceled') THEN at END)
   FROM events WHERE dispatch_id = ? GROUP BY round`
 
-// Funnel counts the drivers of each round, the first round first. Who was told, and of
-// whom the push service took the push, is known for as long as the notifications are kept: in the first forgotten
-// rounds both are 0 and mean nothing. Who saw it and who tapped is known for as long as Prune keeps that. ErrNotFound.
+// Funnel counts the drivers of each round, the first round first. The counts of notified drivers and of accepted pushes
+// last as long as the notifications: in the first forgotten rounds both are 0 and mean nothing. The counts of drivers that
+// saw the offer or tapped last as long as Prune keeps those rows. ErrNotFound.
 func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error) {
 	db := s.general.WithContext(ctx)
-	d, now, err := s.find(db, id, "")
+	d, now, err := s.findDispatch(db, id, "")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -63,7 +63,7 @@ func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Fun
 	over[d.Round] = optionalMicros(&d.ExpiresAt)
 	for _, r := range rows {
 		if r.Round > d.Round {
-			continue // it began after the dispatch was read, or an app made it up
+			continue // the round began after the dispatch was read, or an app sent a wrong number
 		}
 		f := &rounds[r.Round-1]
 		f.Told, f.Accepted, f.Seen = f.Told+r.Told, f.Accepted+r.Accepted, f.Seen+r.Seen
@@ -72,7 +72,7 @@ func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Fun
 			over[r.Round] = r.Ended
 		}
 		if r.Began != nil && over[r.Round-1] == nil {
-			over[r.Round-1] = r.Began // a round whose end nobody wrote down ended when the next one began
+			over[r.Round-1] = r.Began // a round without an ending event ended when the next one began
 		}
 	}
 	for i := range rounds {

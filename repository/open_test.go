@@ -69,7 +69,7 @@ func TestDurability(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rawURL := start(t).URL(t)
 			var logged bytes.Buffer
-			s, err := Open(t.Context(), rawURL, slog.New(slog.NewTextHandler(&logged, nil)))
+			s, err := Open(t.Context(), rawURL, Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestDurability(t *testing.T) {
 
 func TestDurabilityOfSQLite(t *testing.T) {
 	var logged bytes.Buffer
-	s, err := Open(t.Context(), sqliteURL(t), slog.New(slog.NewTextHandler(&logged, nil)))
+	s, err := Open(t.Context(), sqliteURL(t), Options{Log: slog.New(slog.NewTextHandler(&logged, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestOpenRefuses(t *testing.T) {
 		"mysql:///name", "mysql://root:s3cret@local host/x", "mysql://root:s3cret@127.0.0.1:port/x", "mysql://root:s3cret@127.0.0.1:1/x?tls=nonsense",
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		s, err := Open(ctx, u, quiet)
+		s, err := Open(ctx, u, Options{Log: quiet})
 		cancel()
 		if err == nil {
 			s.Close()
@@ -140,7 +140,7 @@ func TestOpenWithAWrongPassword(t *testing.T) {
 			u := strings.Replace(newURL(t), "root@", "root:s3cret@", 1)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			s, err := Open(ctx, u, quiet)
+			s, err := Open(ctx, u, Options{Log: quiet})
 			if err == nil {
 				s.Close()
 				t.Fatal("opened")
@@ -162,7 +162,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(writer(func(p []byte) (int, error) { tried <- struct{}{}; return len(p), nil }), nil))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Open(ctx, rawURL, log)
+		_, err := Open(ctx, rawURL, Options{Log: log})
 		ended <- err
 	}()
 	<-tried
@@ -172,7 +172,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	}
 
 	go func() {
-		s, err := Open(t.Context(), rawURL, log)
+		s, err := Open(t.Context(), rawURL, Options{Log: log})
 		if err == nil {
 			err = errors.Join(s.Ping(t.Context()), s.Close())
 		}

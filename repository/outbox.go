@@ -57,30 +57,30 @@ const (
 )
 
 const (
-	// keepDone is how long what was told can be looked at, keepDead what somebody has to look at.
+	// keepDone is how long finished notifications are kept, keepDead failed ones, which an operator should look at.
 	keepDone = 48 * time.Hour
 	keepDead = 30 * 24 * time.Hour
 )
 
-// OutboxOptions are who leases, and for how long.
+// OutboxOptions are the settings of an Outbox.
 type OutboxOptions struct {
-	// Owner is unique to a running process: only the owner of a lease completes what it was given for.
+	// Owner identifies the running process: only the owner of a lease may complete the leased rows.
 	Owner string
 	// Term is how long a lease lasts.
 	Term time.Duration
-	// TopicFrom is the number of devices from which an audience is told together that an offer is over; 0 for never.
+	// TopicFrom is the audience size from which the end of an offer is sent to a topic instead of each device; 0 for never.
 	TopicFrom int
-	// Part is how many offers that are over one transaction drops at most, and a fifth of the notifications that it
-	// writes; 0 for 1,000. Where there are more, the others' events have their turn in between.
+	// Part bounds the unsent offers that one transaction drops, and a fifth of the notifications that it writes; 0 for 1,000.
+	// A larger audience is written in several parts, with other events in between.
 	Part int
 }
 
 const defaultPart = 1000
 
-// Outbox is the outbox as one process works on it. Safe for concurrent use.
+// Outbox is one process's access to the outbox. It is safe for concurrent use.
 //
-// A lease is a row whose next_at is in the future and whose claim names the owner: a row that is leased is not due,
-// so one condition and one index find what is to be done, and a lease that was not completed ends by itself.
+// A leased row has a next_at in the future and the owner in its claim. So a leased row is not due, one condition and one
+// index find the due rows, and a lease that is not completed ends by itself.
 type Outbox struct {
 	*Store
 	OutboxOptions
@@ -96,17 +96,16 @@ func (s *Store) Outbox(o OutboxOptions) *Outbox {
 	return &Outbox{Store: s, OutboxOptions: o}
 }
 
-// LeaseEvents leases up to limit of the events that are to be told of and due.
+// LeaseEvents leases up to limit of the due events.
 func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error) {
 	due := "SELECT event_id FROM outbox WHERE state = 0 AND next_at <= " + o.dialect.now() + " ORDER BY next_at, event_id LIMIT ?"
-	return lease[dispatch.EventID](ctx, o, "outbox", "event_id", due+o.dialect.skipLocked, limit)
+	return leaseRows[dispatch.EventID](ctx, o, "outbox", "event_id", due+o.dialect.skipLocked, limit)
 }
 
-// Lease leases up to limit of the notifications that are due, of each lane its share, those whose turn it is first, and
-// returns them ready to send. dropped counts by reason those that were of no use any more. Fewer than limit, with those
-// that were dropped, say that no more are due.
+// Lease leases up to limit of the due notifications, each lane's share by its order, and returns them ready to send. dropped
+// counts the obsolete ones, by reason. If both together are fewer than limit, no more are due.
 func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
-	until := time.Now().Add(o.Term) // before it is asked for: the lease ends no earlier
+	until := time.Now().Add(o.Term) // taken before the statement, so that the lease ends no earlier
 	ids, err := o.leaseShares(ctx, limit)
 	if len(ids) == 0 {
 		return nil, nil, err
@@ -115,7 +114,7 @@ func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []outbox.Push, dr
 	if err != nil {
 		return nil, nil, err
 	}
-	return o.dropUseless(ctx, pushes, now)
+	return o.dropObsolete(ctx, pushes, now)
 }
 
 type pushRow struct {
@@ -129,7 +128,7 @@ type pushRow struct {
 	Now      int64
 }
 
-// pushes reads what was leased, with the devices and the dispatches as they are now, and the database's time.
+// pushes reads the leased notifications, their devices and dispatches as they are now, and the database's time.
 func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leased time.Time) ([]outbox.Push, time.Time, error) {
 	var rows []pushRow
 	var now time.Time
@@ -176,23 +175,14 @@ func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) outbox.Push {
 	if row.Token != nil && !row.Dead {
 		p.Device = dispatch.Device{
 			ID: n.DeviceID, Driver: n.DriverID, Platform: row.Platform, PushToken: *row.Token, Locale: row.Locale,
-			GoodAt: ownClock(row.Good, row.Now), SuspectedAt: ownClock(row.Suspect, row.Now),
+			GoodAt: toLocalTime(row.Good, row.Now), SuspectedAt: toLocalTime(row.Suspect, row.Now),
 		}
 	}
 	return p
 }
 
-// ownClock is when something was by this process's clock, given the database's time now.
-func ownClock(at *int64, now int64) *time.Time {
-	if at == nil {
-		return nil
-	}
-	own := time.Now().Add(-time.Duration(now-*at) * time.Microsecond)
-	return &own
-}
-
-// dropUseless settles what is of no use any more, and returns the rest.
-func (o *Outbox) dropUseless(ctx context.Context, leased []outbox.Push, now time.Time) (pushes []outbox.Push, dropped map[string]int, err error) {
+// dropObsolete drops the obsolete pushes, and returns the rest.
+func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now time.Time) (pushes []outbox.Push, dropped map[string]int, err error) {
 	var settled []outbox.SendResult
 	dropped = map[string]int{}
 	for i := range leased {
@@ -218,7 +208,7 @@ func (o *Outbox) dropUseless(ctx context.Context, leased []outbox.Push, now time
 	return pushes, dropped, o.Settle(ctx, settled)
 }
 
-// Settle writes what became of what the owner has leased. What is no longer the owner's is left as it is.
+// Settle writes the results of notifications that the owner leases. It skips those that the owner no longer leases.
 func (o *Outbox) Settle(ctx context.Context, settled []outbox.SendResult) error {
 	if len(settled) == 0 {
 		return nil
@@ -226,18 +216,18 @@ func (o *Outbox) Settle(ctx context.Context, settled []outbox.SendResult) error 
 	groups := map[outbox.SendResult][]dispatch.NotificationID{}
 	for _, s := range settled {
 		id := s.ID
-		// One that can't be settled, whatever the push service's words, would be sent again.
-		s.ID, s.Reason = "", cut(s.Reason, maxResult)
+		// A reason that does not fit the column would fail the statement, and the notification would be sent again.
+		s.ID, s.Reason = "", truncate(s.Reason, maxResult)
 		groups[s] = append(groups[s], id)
 	}
 	if len(groups) == 1 {
 		for s, ids := range groups {
-			return o.settle(o.relay.WithContext(ctx), s, ids)
+			return o.writeResult(o.relay.WithContext(ctx), s, ids)
 		}
 	}
 	return transact(ctx, o.relay, func(tx *gorm.DB) error {
 		for s, ids := range groups {
-			if err := o.settle(tx, s, ids); err != nil {
+			if err := o.writeResult(tx, s, ids); err != nil {
 				return err
 			}
 		}
@@ -245,7 +235,7 @@ func (o *Outbox) Settle(ctx context.Context, settled []outbox.SendResult) error 
 	})
 }
 
-func (o *Outbox) settle(db *gorm.DB, s outbox.SendResult, ids []dispatch.NotificationID) error {
+func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.NotificationID) error {
 	now := o.dialect.now()
 	next, sent, state := now+" + ?", "sent_at", statePending
 	wait := s.After
@@ -264,7 +254,7 @@ func (o *Outbox) settle(db *gorm.DB, s outbox.SendResult, ids []dispatch.Notific
 		return fmt.Errorf("a notification can't become %q", s.Status)
 	}
 	if s.Status == outbox.Sent {
-		// Who was told of an offer is asked for until the offer is over, and an offer may have no end.
+		// The row is needed until the offer is over. An offer may have no end, so keepTold bounds that.
 		longest := fmt.Sprintf("%s + %d", now, keepTold.Microseconds())
 		next = "CASE WHEN expires_at > " + longest + " THEN " + longest +
 			" WHEN expires_at > " + now + " THEN expires_at ELSE " + now + " END + ?"
@@ -275,25 +265,25 @@ func (o *Outbox) settle(db *gorm.DB, s outbox.SendResult, ids []dispatch.Notific
 	return unavailable(err)
 }
 
-// GiveBackEvents lets whoever comes first tell of what the owner has leased and will not tell of.
+// GiveBackEvents ends the owner's leases of events, so that another process may expand these at once.
 func (o *Outbox) GiveBackEvents(ctx context.Context) error {
 	err := o.relay.WithContext(ctx).Exec(`UPDATE outbox SET claim = '', next_at = `+o.dialect.now()+`
 		WHERE state = 0 AND claim = ? AND next_at > `+o.dialect.now(), o.Owner).Error
 	return unavailable(err)
 }
 
-// Backlog is what is due and not leased: how many notifications, and for how long the oldest has been.
+// Backlog returns how many notifications are due and not leased, and for how long the oldest has been due.
 func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, err error) {
 	var row struct {
 		Due   int
-		First dispatch.NotificationID // of those that were not leased yet: they are due since they were written
-		Since *int64                  // of the others
+		First dispatch.NotificationID // the oldest that was never leased: it has been due since it was written
+		Since *int64                  // the oldest next_at of the others
 		Now   int64
 	}
 	now := o.dialect.now()
 	err = o.relay.WithContext(ctx).Raw(`SELECT COUNT(*) due, COALESCE(MIN(CASE WHEN next_at < ? THEN id END), '') first,
 		MIN(CASE WHEN next_at >= ? THEN next_at END) since, `+now+` now
-		FROM notifications WHERE state = 0 AND next_at <= `+now, firstTime, firstTime).Scan(&row).Error
+		FROM notifications WHERE state = 0 AND next_at <= `+now, minTimestamp, minTimestamp).Scan(&row).Error
 	if err != nil {
 		return 0, 0, unavailable(err)
 	}
@@ -307,8 +297,32 @@ func (o *Outbox) Backlog(ctx context.Context) (due int, oldest time.Duration, er
 	return row.Due, fromMicros(row.Now).Sub(since), nil
 }
 
-// placeholders is n groups of k question marks.
+// placeholders returns n groups of k question marks.
 func placeholders(n, k int) string {
 	group := "(" + strings.TrimSuffix(strings.Repeat("?,", k), ",") + ")"
 	return strings.TrimSuffix(strings.Repeat(group+",", n), ",")
+}
+
+// writeOutbox writes the events, and for each an outbox row, from which a relay sends the notifications. The row is leased to
+// this process's relay if it has one, unless the event is to be announced later.
+func (s *Store) writeOutbox(tx *gorm.DB, events []dispatch.Event) error {
+	rows := make([]eventRow, len(events))
+	outbox := make([]outboxRow, len(events))
+	request := dispatch.CallerOf(tx.Statement.Context).Request
+	for i, e := range events {
+		rows[i] = eventRow{
+			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)),
+			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At),
+		}
+		outbox[i] = outboxRow{
+			EventID: e.ID, NextAt: micros(e.At.Add(s.options.OutboxLease)), Claim: s.options.OutboxOwner,
+		}
+		if e.TellAt.After(e.At) {
+			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.TellAt)} // not leased until then
+		}
+	}
+	if err := tx.Create(&rows).Error; err != nil {
+		return err
+	}
+	return tx.Create(&outbox).Error
 }

@@ -103,7 +103,7 @@ func (db *database) explain(t *testing.T, statement string) (plans []map[string]
 		}
 		plan := map[string]string{}
 		for i, c := range columns {
-			plan[strings.ToLower(c)] = value(values[i])
+			plan[strings.ToLower(c)] = stringOrEmpty(values[i])
 		}
 		plans = append(plans, plan)
 	}

@@ -13,7 +13,7 @@ import (
 	"firsttap/testkit"
 )
 
-// Whoever works on rows that others have locked, or are about to write, goes on with the rest.
+// A relay skips rows that others have locked or are about to write, and goes on with the rest.
 func TestAnOpenTransactionStallsNobody(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 3)
@@ -86,12 +86,12 @@ func (db *database) instance(t *testing.T, i int, sent *sentOnce) *instance {
 	}
 	owner := fmt.Sprintf("ins_%d", i)
 	in.o = s.as(owner)
-	s.BornLeased(owner, term)
-	s.OnCommit(func(_ dispatch.Dispatch, events []dispatch.Event) {
+	s.options.OutboxOwner, s.options.OutboxLease = owner, term
+	s.options.OnCommit = func(_ dispatch.Dispatch, events []dispatch.Event) {
 		for _, e := range events {
 			in.fresh <- e.ID
 		}
-	})
+	}
 	return in
 }
 
@@ -237,7 +237,7 @@ func (s *sentOnce) check(t *testing.T, db *database) {
 	}
 }
 
-// checkNobodyIsLeftBelieving fails the test if somebody was sent an offer that is over, and not told so.
+// checkNobodyIsLeftBelieving fails the test if a driver was sent an offer that is over and no push that ends it.
 func (db *database) checkNobodyIsLeftBelieving(t *testing.T) {
 	t.Helper()
 	if n := db.count(t, `notifications n JOIN dispatches d ON d.id = n.dispatch_id AND d.round = n.round

@@ -116,7 +116,7 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 			ids[0], ids[1] = ids[1], ids[0]
 		}
 		every(a, ids[0])
-		// The other is a's still, although its lease has ended: it was sent, and nobody sends it again.
+		// The other is still a's although its lease has ended: it was sent, and is not sent again.
 		for range 2 {
 			err := a.Settle(t.Context(), []outbox.SendResult{{ID: ids[1], Status: outbox.Sent}})
 			if got := db.stored(t, ids[1]); err != nil || got.State != stateDone {

@@ -111,7 +111,7 @@ func cancel(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 	return d.Cancel(d.Version, dispatch.System, "RAIN", now)
 }
 
-// manyEvents writes rows for n events that are due to be told of, the i-th one i microseconds after the first.
+// manyEvents writes rows for n due events, the i-th one i microseconds after the first.
 func (db *database) manyEvents(t testing.TB, n int) []dispatch.EventID {
 	t.Helper()
 	now := db.now(t).Add(-time.Minute)

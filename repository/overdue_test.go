@@ -77,7 +77,7 @@ func TestWhatIsNotOverdue(t *testing.T) {
 	})
 }
 
-// At night nobody's phone rings, nor wakes, for work that is long over.
+// Closing overdue work at night sends no push.
 func TestNothingIsPushedOfWhatIsOverdue(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ids := overdue.ready(t, db, 2)

@@ -13,57 +13,56 @@ import (
 )
 
 const (
-	// askTime bounds the question whether a server can be written to: a server that stands still must not cost a caller
-	// more, for each connection that is tried, than a dial does.
-	askTime = time.Second
-	// A connection is given up at an age between these, each at its own, so that a pool does not lose all of them at once.
-	// It is how long an instance stays at most on a server that its address leads to no longer, and that takes writes.
+	// readOnlyCheckTimeout bounds the check whether a server takes writes: a frozen server must not delay a caller, for each
+	// connection that is tried, more than a dial does.
+	readOnlyCheckTimeout = time.Second
+	// A connection is closed at a random age between these, so that a pool does not lose all connections at once. The
+	// maximum bounds how long an instance uses a server that its address no longer leads to and that still takes writes.
 	minConnAge, maxConnAge = 3 * time.Minute, 5 * time.Minute
-	// redialPause is for which no connection is dialed after one has led to a read-only server: those who ask meanwhile
-	// are refused at once.
+	// redialPause is how long Connect fails at once after a dial has led to a read-only server.
 	redialPause = 100 * time.Millisecond
 )
 
-// errReadOnly says that the server at the database's address takes no writes: it is a replica, or is about to be one, and
-// what it would answer may be old.
+// errReadOnly means that the server at the database's address takes no writes: it is a replica, or is becoming one, and its
+// answers may be old.
 var errReadOnly = errors.New("the database server is read-only")
 
-// primary dials servers that can be written to, and no others. A server that was demoted keeps its connections, and
-// answers from what it has, so that its connections are asked again, by the pool that has them.
+// primaryConnector connects only to servers that take writes. A demoted server keeps its connections and goes on answering
+// from old data, so the pool checks a connection again when it takes it.
 //
-// Read-only errors alone would not do: reads get none, nor do accounts that may write to a read-only server.
-type primary struct {
+// Read-only errors are not enough: reads get none, nor do accounts with the privilege to write to a read-only server.
+type primaryConnector struct {
 	driver.Connector
-	// every is how old the answer may be when a connection is taken from the pool: 0 asks each time, less than that never,
-	// where the statements ask for themselves.
-	every time.Duration
-	// demotions is how often a connection's server was found to be read-only: those that were dialed before are given up.
+	// recheckAfter is how old the last check may be when a connection is taken from the pool: 0 checks each time, a negative
+	// value never, for statements that contain the check.
+	recheckAfter time.Duration
+	// demotions counts how often a server was found to be read-only. Connections dialed before the last time are closed.
 	demotions atomic.Int64
-	// refused is when a dial last led to a read-only server.
-	refused atomic.Pointer[time.Time]
+	// refusedAt is when a dial last led to a read-only server.
+	refusedAt atomic.Pointer[time.Time]
 }
 
-const neverAsk = -1 * time.Second
+const neverRecheck = -1 * time.Second
 
 // readOnlySQL is the SQL for whether a server takes no writes: a replica, or one of Aurora's readers. The variables are
-// compared as text: MariaDB 12 has words where others have 0 and 1, and a word that is compared with a number counts as 0.
+// compared as text: MariaDB 12 has words instead of 0 and 1, and a word compared with a number counts as 0.
 const readOnlySQL = "(CONCAT(@@GLOBAL.read_only) NOT IN ('0', 'OFF') OR CONCAT(@@GLOBAL.innodb_read_only) NOT IN ('0', 'OFF'))"
 
-// newPrimary returns a connector by config. It does not connect.
-func newPrimary(config *mysql.Config, every time.Duration) (*primary, error) {
+// newPrimary returns a connector for config. It does not connect.
+func newPrimary(config *mysql.Config, every time.Duration) (*primaryConnector, error) {
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, err
 	}
-	return &primary{Connector: connector, every: every}, nil
+	return &primaryConnector{Connector: connector, recheckAfter: every}, nil
 }
 
-// demoted has the pool give up every connection that it has by now.
-func (p *primary) demoted() { p.demotions.Add(1) }
+// invalidate makes the pool close every connection that it has now.
+func (p *primaryConnector) invalidate() { p.demotions.Add(1) }
 
 // Connect implements driver.Connector. errReadOnly.
-func (p *primary) Connect(ctx context.Context) (driver.Conn, error) {
-	if refused := p.refused.Load(); refused != nil && time.Since(*refused) < redialPause {
+func (p *primaryConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	if refused := p.refusedAt.Load(); refused != nil && time.Since(*refused) < redialPause {
 		return nil, errReadOnly
 	}
 	demotions := p.demotions.Load()
@@ -77,20 +76,20 @@ func (p *primary) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	now := time.Now()
 	c := &primaryConn{
-		conn: whole, primary: p, demotions: demotions, asked: now,
-		ends: now.Add(minConnAge + rand.N(maxConnAge-minConnAge)),
+		conn: whole, primary: p, demotions: demotions, checkedAt: now,
+		expiresAt: now.Add(minConnAge + rand.N(maxConnAge-minConnAge)),
 	}
-	switch readOnly, err := c.ask(ctx); {
+	switch readOnly, err := c.isReadOnly(ctx); {
 	case err != nil:
 		return nil, errors.Join(err, c.Close())
 	case readOnly:
-		p.refused.Store(&now)
+		p.refusedAt.Store(&now)
 		return nil, errors.Join(errReadOnly, c.Close())
 	}
 	return c, nil
 }
 
-// conn is what the driver's connections implement, all of which database/sql looks for.
+// conn are the interfaces of the driver's connections that database/sql looks for.
 type conn interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -103,17 +102,17 @@ type conn interface {
 	driver.Validator
 }
 
-// primaryConn is a connection to a server that could be written to when it was asked.
+// primaryConn is a connection to a server that took writes when it was checked.
 type primaryConn struct {
 	conn
-	primary   *primary
+	primary   *primaryConnector
 	demotions int64
-	asked     time.Time
-	ends      time.Time
+	checkedAt time.Time
+	expiresAt time.Time
 }
 
-// ResetSession implements driver.SessionResetter: it is called when the connection is taken from the pool. For ErrBadConn,
-// and for no other error, the pool closes the connection and takes another, or dials one.
+// ResetSession implements driver.SessionResetter: the pool calls it when it takes the connection. Only after ErrBadConn does
+// the pool close the connection and take or dial another.
 func (c *primaryConn) ResetSession(ctx context.Context) error {
 	if err := c.conn.ResetSession(ctx); err != nil {
 		return err
@@ -121,29 +120,30 @@ func (c *primaryConn) ResetSession(ctx context.Context) error {
 	if c.demotions != c.primary.demotions.Load() {
 		return driver.ErrBadConn
 	}
-	if c.primary.every < 0 || time.Since(c.asked) < c.primary.every {
+	if c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter {
 		return nil
 	}
 	asked := time.Now()
-	switch readOnly, err := c.ask(ctx); {
+	switch readOnly, err := c.isReadOnly(ctx); {
 	case err != nil:
 		return driver.ErrBadConn
 	case readOnly:
-		c.primary.demoted()
+		c.primary.invalidate()
 		return driver.ErrBadConn
 	}
-	c.asked = asked
+	c.checkedAt = asked
 	return nil
 }
 
-// IsValid implements driver.Validator: it is called when the connection is to go back to the pool.
+// IsValid implements driver.Validator: the pool calls it when the connection is returned.
 func (c *primaryConn) IsValid() bool {
-	return c.conn.IsValid() && c.demotions == c.primary.demotions.Load() && time.Now().Before(c.ends)
+	return c.conn.IsValid() && c.demotions == c.primary.demotions.Load() && time.Now().Before(c.expiresAt)
 }
 
-func (c *primaryConn) ask(ctx context.Context) (readOnly bool, err error) {
-	// A caller who gives up in the middle would cost the pool a good connection.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTime)
+// isReadOnly asks the server whether it takes no writes.
+func (c *primaryConn) isReadOnly(ctx context.Context) (readOnly bool, err error) {
+	// A caller whose context ends during the check would cost the pool a good connection.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readOnlyCheckTimeout)
 	defer cancel()
 	rows, err := c.QueryContext(ctx, "SELECT "+readOnlySQL, nil)
 	if err != nil {
@@ -157,5 +157,5 @@ func (c *primaryConn) ask(ctx context.Context) (readOnly bool, err error) {
 	case int64(1):
 		return true, err
 	}
-	return false, errors.Join(err, fmt.Errorf("the server answers %v when it is asked whether it is read-only", answer[0]))
+	return false, errors.Join(err, fmt.Errorf("the server answered %v to the query whether it is read-only", answer[0]))
 }

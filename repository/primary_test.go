@@ -126,7 +126,7 @@ func TestAServerBecomesReadOnlyBeforeTheUpdate(t *testing.T) {
 	})
 }
 
-// What a server that takes no writes any more has, the one that does may lack: nobody can say that the claim is made.
+// A claim that only a demoted server has may be missing on the new primary: its result is unknown.
 func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		s, proxy := db.proxied(t)
@@ -192,7 +192,7 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	}
 }
 
-// A dial that leads to a read-only server is not repeated at once by each who asks.
+// After a dial that leads to a read-only server, concurrent callers do not dial it again at once.
 func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		u, err := url.Parse(db.url)
@@ -214,7 +214,7 @@ func TestReadOnlyServerIsDialledNowAndThen(t *testing.T) {
 			if _, err := p.Connect(t.Context()); !errors.Is(err, errReadOnly) {
 				t.Fatal(err)
 			}
-			p.refused.Store(new(time.Now().Add(time.Hour))) // just now, however long this takes
+			p.refusedAt.Store(new(time.Now().Add(time.Hour))) // just now, however long this takes
 		}
 		if counted.dials != 1 {
 			t.Errorf("%d dials", counted.dials)
@@ -232,7 +232,7 @@ func (c *countedConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return c.Connector.Connect(ctx)
 }
 
-// Each connection ends at an age of its own, when nobody uses it.
+// An idle connection ends at an age of its own.
 func TestConnectionsAge(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		pool, err := db.general.DB()
@@ -248,11 +248,11 @@ func TestConnectionsAge(t *testing.T) {
 			}
 			err = c.Raw(func(dialed any) error {
 				p := dialed.(*primaryConn)
-				if age := time.Until(p.ends); age > maxConnAge || age < minConnAge-time.Minute {
+				if age := time.Until(p.expiresAt); age > maxConnAge || age < minConnAge-time.Minute {
 					t.Errorf("a connection ends in %v", age)
 				}
-				ends[p.ends.Sub(p.asked)] = true
-				p.ends = time.Now()
+				ends[p.expiresAt.Sub(p.checkedAt)] = true
+				p.expiresAt = time.Now()
 				return nil
 			})
 			if err != nil {

@@ -7,36 +7,36 @@ import (
 )
 
 const (
-	// probePause is between two questions, and probeTime bounds each.
-	probePause = time.Second
-	probeTime  = time.Second
-	// probeAge is how old an answer may be: who asks has come to a halt then.
-	probeAge = 5 * time.Second
+	// probeInterval is the time between two checks; probeTimeout bounds each.
+	probeInterval = time.Second
+	probeTimeout  = time.Second
+	// maxProbeAge is the age from which a result no longer counts: the checks have stopped.
+	maxProbeAge = 5 * time.Second
 )
 
-// Probe knows whether the database takes writes. It asks in its own time, so that to look at it costs the database nothing.
+// Probe checks every second whether the database takes writes, so that reading the result costs the database nothing.
 type Probe struct {
-	store *Store
-	good  atomic.Pointer[time.Time] // when the database was asked that took writes; nil when the last answer was another
-	down  bool                      // it was logged
+	store    *Store
+	lastGood atomic.Pointer[time.Time] // the time of the last check; nil if that failed
+	down     bool                      // the failure was logged
 }
 
-// Probe returns a probe that has asked once. Run has it go on.
+// Probe returns a probe that has checked the database once. Run repeats the check.
 func (s *Store) Probe(ctx context.Context) *Probe {
 	p := &Probe{store: s}
 	p.ask(ctx)
 	return p
 }
 
-// Up reports whether the database took writes when it was last asked, not long ago.
+// Up reports whether the last check succeeded, less than maxProbeAge ago.
 func (p *Probe) Up() bool {
-	good := p.good.Load()
-	return good != nil && time.Since(*good) < probeAge
+	good := p.lastGood.Load()
+	return good != nil && time.Since(*good) < maxProbeAge
 }
 
-// Run asks every second until ctx ends.
+// Run checks the database every second until ctx ends.
 func (p *Probe) Run(ctx context.Context) {
-	tick := time.NewTicker(probePause)
+	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -50,22 +50,22 @@ func (p *Probe) Run(ctx context.Context) {
 
 func (p *Probe) ask(ctx context.Context) {
 	asked := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, probeTime)
+	bounded, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	err := p.store.Ping(bounded)
 	if ctx.Err() != nil {
-		return // the question was not answered, as nobody wants to know any more
+		return // the error says nothing about the database
 	}
 	if err != nil {
-		p.good.Store(nil)
+		p.lastGood.Store(nil)
 	} else {
-		p.good.Store(&asked)
+		p.lastGood.Store(&asked)
 	}
 	switch down := err != nil; {
 	case down && !p.down:
-		p.store.log.Error("the database takes no writes: this instance is not ready until it does", "error", err)
+		p.store.log.Error("the database takes no writes; this instance is not ready until it does", "error", err)
 	case !down && p.down:
-		p.store.log.Warn("the database takes writes again: this instance is ready")
+		p.store.log.Warn("the database takes writes again; this instance is ready")
 	}
 	p.down = err != nil
 }

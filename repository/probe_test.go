@@ -120,13 +120,13 @@ func TestProbeForgets(t *testing.T) {
 		}
 		at(time.Minute, true)
 		become(func() error { return errReadOnly })
-		at(probePause, false)
+		at(probeInterval, false)
 		become(func() error { return nil })
-		at(probePause, true)
+		at(probeInterval, true)
 		become(func() error { <-halted; return nil }) // for longer than it is given
-		at(probeAge-probePause, true)
-		at(2*probePause, false)
+		at(maxProbeAge-probeInterval, true)
+		at(2*probeInterval, false)
 		close(halted)
-		at(2*probePause, true)
+		at(2*probeInterval, true)
 	})
 }

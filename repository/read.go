@@ -16,8 +16,8 @@ type timedRow struct {
 	Now int64
 }
 
-// find reads a dispatch and the database's time in one statement, or in two where it locks the row.
-func (s *Store) find(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Dispatch, time.Time, error) {
+// findDispatch reads a dispatch and the database's time: in one statement, or in two if locking is given.
+func (s *Store) findDispatch(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Dispatch, time.Time, error) {
 	var rows []timedRow
 	err := db.Raw("SELECT d.*, "+s.dialect.now()+" now FROM dispatches d WHERE d.id = ?"+locking, id).Scan(&rows).Error
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Store) find(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Disp
 		return dispatch.Dispatch{}, time.Time{}, dispatch.ErrNotFound
 	}
 	now := fromMicros(rows[0].Now)
-	if locking != "" { // the row may have been waited for
+	if locking != "" { // the statement may have waited for the row's lock
 		if now, err = s.clock(db); err != nil {
 			return dispatch.Dispatch{}, time.Time{}, err
 		}
@@ -35,16 +35,16 @@ func (s *Store) find(db *gorm.DB, id dispatch.ID, locking string) (dispatch.Disp
 	return rows[0].Row.at(now), now, nil
 }
 
-// Dispatch returns the dispatch as it stands by the database's clock. ErrNotFound.
+// Dispatch returns the dispatch at the database's time. ErrNotFound.
 func (s *Store) Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error) {
-	d, _, err := s.find(s.general.WithContext(ctx), id, "")
+	d, _, err := s.findDispatch(s.general.WithContext(ctx), id, "")
 	return d, err
 }
 
-// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. A page
-// costs the same wherever it is, unless q.Text is given. ErrBadCursor.
+// List returns the dispatches that q selects, newest first, and the cursor of the next page, "" after the last. Unless
+// q.Text is given, every page costs the same. ErrBadCursor.
 func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error) {
-	l := s.selected(q)
+	l := s.dispatchListing(q)
 	source, args, err := l.sql(q.Page)
 	if err != nil {
 		return nil, "", err
@@ -54,7 +54,7 @@ func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch
 	if err != nil {
 		return nil, "", unavailable(err)
 	}
-	rows, next := firstOf(&l, rows, q.Limit, func(row *timedRow) *dispatchRow { return &row.Row })
+	rows, next := trimPage(&l, rows, q.Limit, func(row *timedRow) *dispatchRow { return &row.Row })
 	items := make([]dispatch.Dispatch, len(rows))
 	for i := range rows {
 		items[i] = rows[i].Row.at(fromMicros(rows[i].Now))
@@ -62,12 +62,12 @@ func (s *Store) List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch
 	return items, next, nil
 }
 
-func (s *Store) selected(q dispatch.Query) listing {
-	l := listing{kind: 'd', along: s.dialect.along}
+func (s *Store) dispatchListing(q dispatch.Query) listing {
+	l := listing{kind: dispatchList, forceIndex: s.dialect.forceIndex}
 	index := "PRIMARY"
 	switch {
 	case q.Driver != "":
-		l.kind, l.order, index = 'j', "accepted_at", "ix_dispatches_jobs"
+		l.kind, l.order, index = jobList, "accepted_at", "ix_dispatches_jobs"
 	case q.Region != "" && q.Status != "":
 		index = "ix_dispatches_region_status"
 	case q.Region != "":
@@ -79,7 +79,7 @@ func (s *Store) selected(q dispatch.Query) listing {
 		l.parts = append(l.parts, part{index: index, where: where})
 	}
 	if q.Status == dispatch.Expired && q.Driver == "" {
-		// They are few, and soon written down as EXPIRED: those that are not over would be many to step over.
+		// Few rows are past their window and still PENDING. By status, the query would step over all that are still open.
 		l.parts[1].index = "ix_dispatches_expiry"
 	}
 	if q.Driver != "" {
@@ -95,12 +95,12 @@ func (s *Store) selected(q dispatch.Query) listing {
 	return l
 }
 
-// textSQL selects rows that have the text in one of the columns, or in their identifier. It lets the database lower both
-// sides: what it takes for a letter is its own affair.
+// textSQL selects rows that contain the text in one of the columns or in their identifier, in any case. The database lowers
+// both sides, so that both follow its own rules for letters.
 func textSQL(text string, columns ...string) (string, []any) {
 	like := "%" + likeEscaper.Replace(text) + "%"
 	if strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0 {
-		columns = append(columns, "id") // which is ASCII, and MySQL compares it with nothing else
+		columns = append(columns, "id") // the column is ASCII, and MySQL compares it with ASCII only
 	}
 	conditions := make([]string, len(columns))
 	args := make([]any, len(columns))
@@ -112,8 +112,8 @@ func textSQL(text string, columns ...string) (string, []any) {
 
 var likeEscaper = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
-// statusSQL selects by the state as it is by the clock, which is not always the one that is written: what fulfills any one
-// of the conditions, and nothing fulfills two. Each can be read in the order of an index.
+// statusSQL returns the conditions for the status at the database's time, which may differ from the stored one. A dispatch
+// with the status fulfills exactly one condition. Each condition can be read in the order of an index.
 func (s *Store) statusSQL(status dispatch.Status) []string {
 	now := s.dialect.now()
 	switch status {
@@ -132,12 +132,12 @@ func (s *Store) statusSQL(status dispatch.Status) []string {
 	return []string{"status = '" + string(status) + "'"}
 }
 
-// NewestClaim returns the newest claim that the driver has had on the dispatch, nil if none.
+// NewestClaim returns the driver's newest claim on the dispatch, nil if there is none.
 func (s *Store) NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (*dispatch.PastClaim, error) {
 	return pastClaim(s.general.WithContext(ctx).Where("dispatch_id = ? AND driver_id = ?", id, driver))
 }
 
-// ClaimIn returns the claim that the driver has had on the dispatch in that round, nil if none.
+// ClaimIn returns the driver's claim on the dispatch in the round, nil if there is none.
 func (s *Store) ClaimIn(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (*dispatch.PastClaim, error) {
 	return pastClaim(s.general.WithContext(ctx).Where("dispatch_id = ? AND driver_id = ? AND round = ?", id, driver, round))
 }
@@ -155,4 +155,27 @@ func pastClaim(of *gorm.DB) (*dispatch.PastClaim, error) {
 		},
 		Outcome: row.Outcome, EndedAt: fromOptionalMicros(row.EndedAt),
 	}, nil
+}
+
+// Holders returns status, round and driver of each of the dispatches, in one statement. It omits unknown dispatches.
+func (s *Store) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+	var rows []struct {
+		ID         dispatch.ID
+		Status     dispatch.Status
+		Round      int
+		AcceptedBy *dispatch.DriverID
+	}
+	err := s.general.WithContext(ctx).Raw("SELECT id, status, round, accepted_by FROM dispatches WHERE id IN ?", ids).Scan(&rows).Error
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	found := make(map[dispatch.ID]dispatch.Holding, len(rows))
+	for _, row := range rows {
+		h := dispatch.Holding{Status: row.Status, Round: row.Round}
+		if row.AcceptedBy != nil {
+			h.Driver = *row.AcceptedBy
+		}
+		found[row.ID] = h
+	}
+	return found, nil
 }

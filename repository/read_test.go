@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"firsttap/dispatch"
+	"firsttap/outbox"
 )
 
 // all is the whole of a list, page by page.
@@ -250,11 +251,30 @@ func TestCursorsOfOtherLists(t *testing.T) {
 				return err
 			},
 			"notifications": func(p dispatch.Page) error { _, _, err := db.Notifications(t.Context(), d.ID, p); return err },
+			"all notifications": func(p dispatch.Page) error {
+				_, _, err := db.NotificationsBy(t.Context(), outbox.Dead, p)
+				return err
+			},
+			"events":  func(p dispatch.Page) error { _, _, err := db.Events(t.Context(), d.ID, p); return err },
+			"runs":    func(p dispatch.Page) error { _, _, err := db.Runs(t.Context(), report, p); return err },
+			"keys":    func(p dispatch.Page) error { _, _, err := db.Keys(t.Context(), p); return err },
+			"devices": func(p dispatch.Page) error { _, _, err := db.Devices(t.Context(), v.ID, p); return err },
+			"drivers": func(p dispatch.Page) error {
+				_, _, err := db.Drivers(t.Context(), dispatch.DriverQuery{Page: p})
+				return err
+			},
+			"audit": func(p dispatch.Page) error {
+				_, _, err := db.Audit(t.Context(), dispatch.AuditQuery{Page: p})
+				return err
+			},
 		}
 		cursors := map[string]string{
-			"dispatches": cursor('d', 0, d.ID), "by status": cursor('d', 0, d.ID), "jobs": cursor('j', 1, d.ID), "offers": cursor('o', 1, d.ID),
-			"taps": cursor('a', 0, dispatch.NewAttemptID(time.Now())), "offers of a dispatch": cursor('c', 1, v.ID),
-			"notifications": place(1, dispatch.NewNotificationID(time.Now())),
+			"dispatches": cursor(dispatchList, 0, d.ID), "by status": cursor(dispatchList, 0, d.ID), "jobs": cursor(jobList, 1, d.ID), "offers": cursor(openList, 1, d.ID),
+			"taps": cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), "offers of a dispatch": cursor(contactList, 1, v.ID),
+			"notifications":     cursor(notificationOfDispatch, 1, dispatch.NewNotificationID(time.Now())),
+			"all notifications": cursor(notificationList, 1, dispatch.NewNotificationID(time.Now())), "events": cursor(eventList, 0, "evt_00000000000000000000000000"),
+			"runs": cursor(runList, 1, report), "keys": cursor(keyList, 0, "key_first"), "devices": cursor(deviceList, 0, "dev_0"),
+			"drivers": cursor(driverList, 0, v.ID), "audit": cursor(auditList, 0, "aud_0"),
 		}
 		for list, read := range lists {
 			for of, c := range cursors {

@@ -31,7 +31,7 @@ func TestTheReminder(t *testing.T) {
 	})
 }
 
-// Who has it in the next round is reminded too.
+// The driver of the next round is reminded, too.
 func TestAReminderInEachRound(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		id := reminders.ready(t, db, 1)[0]
@@ -113,7 +113,7 @@ func TestWhatMovesBeforeItsReminder(t *testing.T) {
 	)
 }
 
-// Of a reminder that waits to be told, a driver who has started meanwhile, or no longer has the work, hears no more.
+// A reminder that waits is not sent to a driver that has started or has lost the work meanwhile.
 func TestAReminderThatIsOvertaken(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		id := reminders.ready(t, db, 1)[0]

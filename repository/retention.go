@@ -11,35 +11,34 @@ import (
 	"firsttap/dispatch"
 )
 
-// How long is kept what is no record; dispatches, claims, events and the audit are. What was pushed has its
-// own time, next_at, and the answer to an Idempotency-Key expires_at.
+// How long rows are kept. Dispatches, claims, events and the audit are kept forever. A notification expires by its next_at,
+// the answer to an Idempotency-Key by its expires_at.
 const (
-	keepQuarantined = 7 * 24 * time.Hour // an app that still lives registers its token again when it starts
+	keepQuarantined = 7 * 24 * time.Hour // an app in use registers its token again when it starts
 	keepRuns        = 7 * 24 * time.Hour
 	keepSupply      = 30 * 24 * time.Hour
-	keepTaps        = 90 * 24 * time.Hour // and what drivers have seen and declined
-	keepTold        = keepTaps            // who was told of an offer that goes on
+	keepTaps        = 90 * 24 * time.Hour // and which offers drivers have seen and declined
+	keepTold        = keepTaps            // sent notifications of an offer without an end
 )
 
-// Prune deletes up to limit rows of what has been kept for long enough, and returns how many. No table waits for the others'
-// rows to be deleted: each has a fair share of limit, and what it leaves goes to the rest. Few rows are held at a time,
-// each for a moment, and nobody's are waited for.
+// Prune deletes up to limit expired rows, and returns how many. Each rule gets a fair share of limit, and what one leaves goes
+// to the others. Prune locks few rows at a time and waits for no lock.
 func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	now, err := s.clock(s.relay.WithContext(ctx))
 	if err != nil {
 		return 0, err
 	}
-	for left := heaps(now); n < limit && len(left) > 0; {
-		var more []heap
+	for left := retentionRules(now); n < limit && len(left) > 0; {
+		var more []retentionRule
 		for i, h := range left {
 			others := len(left) - i - 1
 			share := (limit - n + others) / (others + 1)
-			swept, err := s.sweep(ctx, h, share)
-			n += swept
+			deleted, err := s.deleteExpired(ctx, h, share)
+			n += deleted
 			if err != nil {
 				return n, err
 			}
-			if swept == share {
+			if deleted == share {
 				more = append(more, h)
 			}
 		}
@@ -48,21 +47,21 @@ func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	return n, nil
 }
 
-// heap is rows of a table that are to be deleted, found by an index.
-type heap struct {
+// retentionRule selects the rows of a table to delete, by an index.
+type retentionRule struct {
 	table, key, where, order string
 	args                     []any
 }
 
-// heaps are all that is of no use any more. Attempts are found by their identifiers, which begin with the time; so are
-// offers, by their dispatch's, and looked at: one that was made long ago may be seen or declined only now.
-func heaps(now time.Time) []heap {
+// retentionRules returns the rules at the time now. Attempts are found by their identifiers, which begin with the time. Offers
+// are found by their dispatch's and then checked, as an old offer may have been seen or declined recently.
+func retentionRules(now time.Time) []retentionRule {
 	ago := func(kept time.Duration) int64 { return micros(now.Add(-kept)) }
 	tapped := now.Add(-keepTaps)
-	all := []heap{
+	all := []retentionRule{
 		{"outbox", "event_id", "state = 1 AND next_at <= ?", "next_at", []any{micros(now)}},
 		{"devices", "id", "quarantined_at < ?", "quarantined_at", []any{ago(keepQuarantined)}},
-		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), openRuns}},
+		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), unfinished}},
 		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}},
 		{"idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", []any{micros(now)}},
 		{"attempts", "id", "id < ?", "id", []any{dispatch.FirstAttemptID(tapped)}},
@@ -71,28 +70,28 @@ func heaps(now time.Time) []heap {
 			"dispatch_id", []any{dispatch.FirstID(tapped), micros(tapped), micros(tapped)},
 		},
 	}
-	// State by state: the index has no room for "state <> 0".
+	// One rule for each state: a condition "state <> 0" would not use the index.
 	for _, state := range []int{stateDone, stateDead, stateDropped} {
-		all = append(all, heap{"notifications", "id", "state = ? AND next_at <= ?", "next_at", []any{state, micros(now)}})
+		all = append(all, retentionRule{"notifications", "id", "state = ? AND next_at <= ?", "next_at", []any{state, micros(now)}})
 	}
-	// A version before kept those of an offer without an end for as long as that.
-	all = append(all, heap{
+	// An earlier version kept the notifications of an offer without an end for as long as the offer.
+	all = append(all, retentionRule{
 		"notifications", "id", "state = ? AND next_at > ? AND created_at < ?", "next_at",
 		[]any{stateDone, micros(now.Add(keepTold + 2*keepDone)), micros(tapped)},
 	})
 	return all
 }
 
-// sweptAtOnce is how many rows one transaction deletes: SQLite's keeps everybody else waiting.
-const sweptAtOnce = 500
+// deleteBatchSize bounds one transaction: on SQLite it makes all other writers wait.
+const deleteBatchSize = 500
 
-// sweep deletes up to limit rows and returns how many, also with an error.
-func (s *Store) sweep(ctx context.Context, h heap, limit int) (n int, err error) {
+// deleteExpired deletes up to limit rows of a rule, and returns how many, also with an error.
+func (s *Store) deleteExpired(ctx context.Context, h retentionRule, limit int) (n int, err error) {
 	for n < limit {
-		chunk := min(limit-n, sweptAtOnce)
+		chunk := min(limit-n, deleteBatchSize)
 		deleted := 0
-		err := s.persist(ctx, s.relay, func(tx *gorm.DB) (err error) {
-			deleted, err = s.sweepOnce(tx, h, chunk)
+		err := s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) (err error) {
+			deleted, err = s.deleteBatch(tx, h, chunk)
 			return unavailable(err)
 		})
 		if err != nil {
@@ -106,7 +105,7 @@ func (s *Store) sweep(ctx context.Context, h heap, limit int) (n int, err error)
 	return n, nil
 }
 
-func (s *Store) sweepOnce(tx *gorm.DB, h heap, limit int) (int, error) {
+func (s *Store) deleteBatch(tx *gorm.DB, h retentionRule, limit int) (int, error) {
 	found := " FROM " + h.table + " WHERE " + h.where + " ORDER BY " + h.order + " LIMIT ?"
 	args := append(append([]any{}, h.args...), limit)
 	if s.dialect.skipLocked == "" {
@@ -114,8 +113,8 @@ func (s *Store) sweepOnce(tx *gorm.DB, h heap, limit int) (int, error) {
 		return int(done.RowsAffected), done.Error
 	}
 	keys, err := lockedKeys(tx.Raw("SELECT "+h.key+found+s.dialect.skipLocked, args...))
-	// One by one: given several keys of a small table, or of two columns, a server may read the table from end to end
-	// and wait for every row that somebody has locked.
+	// One statement for each key: for several keys of a small table, or keys of two columns, a server may read the whole
+	// table and wait for every locked row.
 	one := "DELETE FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ?"
 	for i, key := range keys {
 		if err := tx.Exec(one, key...).Error; err != nil {
@@ -125,7 +124,7 @@ func (s *Store) sweepOnce(tx *gorm.DB, h heap, limit int) (int, error) {
 	return len(keys), err
 }
 
-// lockedKeys returns the keys that a query finds.
+// lockedKeys returns the keys that the query finds and locks.
 func lockedKeys(query *gorm.DB) (keys [][]any, err error) {
 	rows, err := query.Rows()
 	if err != nil {

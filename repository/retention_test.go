@@ -47,10 +47,10 @@ func TestPrune(t *testing.T) {
 		if left() != kept || db.count(t, "outbox WHERE state = 0") != 2 || db.count(t, "notifications WHERE state = 0") != 2 {
 			t.Errorf("%d left, want %d", left(), kept)
 		}
-		db.many(t, 3*sweptAtOnce)
+		db.many(t, 3*deleteBatchSize)
 		db.exec(t, "UPDATE notifications SET next_at = 0 WHERE dispatch_id = 'dsp_1' AND device_id = 'dev_1'")
-		for _, want := range []int{2*sweptAtOnce + 1, sweptAtOnce - 1} {
-			if got, err := db.Prune(t.Context(), 2*sweptAtOnce+1); got != want || err != nil {
+		for _, want := range []int{2*deleteBatchSize + 1, deleteBatchSize - 1} {
+			if got, err := db.Prune(t.Context(), 2*deleteBatchSize+1); got != want || err != nil {
 				t.Errorf("more than a chunk: %d, %v", got, err)
 			}
 		}
@@ -106,7 +106,7 @@ func TestHowLongIsKept(t *testing.T) {
 		db.exec(t, "UPDATE claims SET accepted_at = ?", long)
 		db.exec(t, "UPDATE audit SET at = ?, id = 'aud_0'", long)
 		healthy := db.mustPut(t, someDevice(v.ID, "healthy", "healthy"))
-		for i, status := range openRuns { // which are as old as can be
+		for i, status := range unfinished { // which are as old as can be
 			if err := db.writes.Create(&runRow{Job: "open", Slot: int64(i + 1), Status: status}).Error; err != nil {
 				t.Fatal(err)
 			}
@@ -127,7 +127,7 @@ func TestHowLongIsKept(t *testing.T) {
 			db.count(t, "supply WHERE region LIKE 'old%'"); n != 0 {
 			t.Errorf("%d old ones are left", n)
 		}
-		if n := db.count(t, "devices WHERE id = ?", healthy.ID); n != 1 || db.count(t, "job_runs WHERE job = 'open'") != len(openRuns) {
+		if n := db.count(t, "devices WHERE id = ?", healthy.ID); n != 1 || db.count(t, "job_runs WHERE job = 'open'") != len(unfinished) {
 			t.Error("a device that lives, or a run that has not ended, is gone")
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
@@ -215,10 +215,10 @@ func TestPruneWaitsForNobody(t *testing.T) {
 				r.State, r.NextAt, r.CreatedAt = stateDone, micros(now.Add(365*day)), micros(now.Add(-91*day))
 			})
 		}
-		all := heaps(now)
+		all := retentionRules(now)
 		for _, table := range []string{"outbox", "notifications"} { // what is not to be deleted is of no concern either
 			key := map[string]string{"outbox": "event_id", "notifications": "id"}[table]
-			all = append(all, heap{table, key, "state = 0", "next_at", nil})
+			all = append(all, retentionRule{table, key, "state = 0", "next_at", nil})
 		}
 		tx, err := db.raw.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -235,7 +235,7 @@ func TestPruneWaitsForNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		locked, total := len(heaps(now)), n*(7+agedRows)
+		locked, total := len(retentionRules(now)), n*(7+agedRows)
 		if got, err := db.Prune(t.Context(), 1000); got != total-locked || err != nil {
 			t.Errorf("pruned %d, %v; want %d", got, err, total-locked)
 		}
@@ -264,7 +264,7 @@ func TestPruneIsFair(t *testing.T) {
 	})
 }
 
-// Who was told of an offer without an end is forgotten some day, too.
+// Sent notifications of an offer without an end are deleted some day, too.
 func TestOfferWithoutAnEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		never := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)

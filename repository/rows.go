@@ -30,22 +30,22 @@ type dispatchRow struct {
 	ClaimID           *dispatch.ClaimID
 	AcceptedBy        *dispatch.DriverID
 	AcceptedAt        *int64
-	// The clocks are the domain's: gorm must not set them.
+	// The domain sets the times: gorm must not.
 	CreatedAt int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt int64 `gorm:"autoUpdateTime:false"`
 }
 
 func (dispatchRow) TableName() string { return "dispatches" }
 
-func toRow(d dispatch.Dispatch) dispatchRow {
+func toDispatchRow(d dispatch.Dispatch) dispatchRow {
 	row := dispatchRow{
-		ID: d.ID, ExternalID: optional(d.ExternalID), Region: d.Region, VehicleClass: d.VehicleClass,
+		ID: d.ID, ExternalID: nullable(d.ExternalID), Region: d.Region, VehicleClass: d.VehicleClass,
 		MinWorkingHeightM: d.MinWorkingHeightM,
 		SiteAddress:       d.Site.Address, SiteLat: d.Site.Lat, SiteLng: d.Site.Lng,
 		WorkStartsAt: micros(d.WorkStartsAt), WorkEndsAt: micros(d.WorkEndsAt),
 		FeeAmount: d.Fee.Amount, FeeCurrency: d.Fee.Currency, Note: d.Note,
 		OpensAt: micros(d.OpensAt), ExpiresAt: micros(d.ExpiresAt),
-		Status: written(d.Status), Round: d.Round, Version: d.Version,
+		Status: storedStatus(d.Status), Round: d.Round, Version: d.Version,
 		CreatedAt: micros(d.CreatedAt), UpdatedAt: micros(d.UpdatedAt),
 	}
 	if c := d.Claim; c != nil {
@@ -55,8 +55,8 @@ func toRow(d dispatch.Dispatch) dispatchRow {
 	return row
 }
 
-// written is the state as it is stored: before its window a dispatch is PENDING already, and the clock does the rest.
-func written(s dispatch.Status) dispatch.Status {
+// storedStatus is the status as the row has it: SCHEDULED is PENDING before its window.
+func storedStatus(s dispatch.Status) dispatch.Status {
 	if s == dispatch.Scheduled {
 		return dispatch.Pending
 	}
@@ -65,7 +65,7 @@ func written(s dispatch.Status) dispatch.Status {
 
 func (row *dispatchRow) at(now time.Time) dispatch.Dispatch {
 	d := dispatch.Dispatch{
-		ID: row.ID, ExternalID: value(row.ExternalID),
+		ID: row.ID, ExternalID: stringOrEmpty(row.ExternalID),
 		Terms: dispatch.Terms{
 			Region: row.Region, VehicleClass: row.VehicleClass, MinWorkingHeightM: row.MinWorkingHeightM,
 			Site:         dispatch.Site{Address: row.SiteAddress, Lat: row.SiteLat, Lng: row.SiteLng},
@@ -98,7 +98,7 @@ type driverRow struct {
 	Version        int
 	CreatedAt      int64 `gorm:"autoCreateTime:false"`
 	UpdatedAt      int64 `gorm:"autoUpdateTime:false"`
-	// RevokeTokens alone changes these.
+	// Only RevokeTokens writes these.
 	TokenGeneration int    `gorm:"->"`
 	TokensRevokedAt *int64 `gorm:"->"`
 }
@@ -112,7 +112,7 @@ func toDriverRow(v dispatch.Driver, now time.Time) (driverRow, error) {
 	}
 	return driverRow{
 		ID: v.ID, Name: v.Name, Phone: v.Phone, Regions: string(regions), VehicleClass: v.VehicleClass,
-		WorkingHeightM: v.WorkingHeightM, FirebaseUID: optional(v.FirebaseUID), Locale: v.Locale, OnDuty: v.OnDuty,
+		WorkingHeightM: v.WorkingHeightM, FirebaseUID: nullable(v.FirebaseUID), Locale: v.Locale, OnDuty: v.OnDuty,
 		SuspendedUntil: optionalMicros(v.SuspendedUntil), Version: v.Version,
 		CreatedAt: micros(now), UpdatedAt: micros(now),
 	}, nil
@@ -121,7 +121,7 @@ func toDriverRow(v dispatch.Driver, now time.Time) (driverRow, error) {
 func (row *driverRow) driver() (dispatch.Driver, error) {
 	v := dispatch.Driver{
 		ID: row.ID, Name: row.Name, Phone: row.Phone, VehicleClass: row.VehicleClass,
-		WorkingHeightM: row.WorkingHeightM, FirebaseUID: value(row.FirebaseUID), Locale: row.Locale,
+		WorkingHeightM: row.WorkingHeightM, FirebaseUID: stringOrEmpty(row.FirebaseUID), Locale: row.Locale,
 		OnDuty: row.OnDuty, SuspendedUntil: fromOptionalMicros(row.SuspendedUntil), Version: row.Version,
 	}
 	if err := json.Unmarshal([]byte(row.Regions), &v.Regions); err != nil {
@@ -143,23 +143,17 @@ type claimRow struct {
 
 func (claimRow) TableName() string { return "claims" }
 
-type eventRow struct {
-	ID         dispatch.EventID `gorm:"primaryKey"`
-	DispatchID dispatch.ID
-	Type       dispatch.EventType
-	Round      int
-	DriverID   *string
-	Actor      string
-	ReasonCode string
-	RequestID  string
-	At         int64
-}
-
-func (row *eventRow) event() dispatch.Event {
-	return dispatch.Event{
-		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(value(row.DriverID)),
-		Actor: row.Actor, ReasonCode: row.ReasonCode, Request: row.RequestID, At: fromMicros(row.At),
+// nullable is s, or NULL if s is empty.
+func nullable(s string) *string {
+	if s == "" {
+		return nil
 	}
+	return &s
 }
 
-func (eventRow) TableName() string { return "events" }
+func stringOrEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -87,7 +87,7 @@ func TestExtendRun(t *testing.T) {
 	})
 }
 
-// What was given back is anybody's at once, and nobody has died of it.
+// Any instance may take over an interrupted run at once, and the attempt does not count as a death.
 func TestInterruptRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -125,7 +125,54 @@ func TestInterruptRun(t *testing.T) {
 	})
 }
 
+// A run that was taken away from its owner is refused to it before anybody else has begun it; the attempt counts.
+func TestInterruptRuns(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		db.known(t, report)
+		for _, dead := range []bool{false, true} {
+			run := db.mustBegin(t, "host:7/x", someSlot(1))
+			if dead {
+				db.die(t) // and nobody has noticed
+			}
+			runs, err := db.InterruptRuns(t.Context(), []string{"unheard-of", report})
+			if err != nil || len(runs) != 1 || runs[0].Owner != run.Owner || runs[0].Fence != run.Fence {
+				t.Fatalf("taken away are %+v, want %+v: %v", runs, run, err)
+			}
+			before := db.ledger(t)
+			mustBeError(t, "extends", db.ExtendRun(t.Context(), run, time.Hour), dispatch.ErrNotLeased)
+			mustBeError(t, "succeeds", db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Succeeded}), dispatch.ErrNotLeased)
+			mustBeError(t, "fails", db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)
+			mustBeError(t, "gives back", db.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
+			mustBeError(t, "concludes", db.Conclude(t.Context(), run, "", insert(run)), dispatch.ErrNotLeased)
+			if runs, err := db.InterruptRuns(t.Context(), []string{report}); err != nil || len(runs) > 0 {
+				t.Errorf("again, %+v are taken away: %v", runs, err)
+			}
+			db.mustBe(t, before)
+		}
+		run := db.mustBegin(t, "b/2", someSlot(1))
+		if run.Attempt != 3 {
+			t.Errorf("the third attempt is %+v", run)
+		}
+		if err := db.Conclude(t.Context(), run, "", insert(run)); err != nil {
+			t.Fatal(err)
+		}
+		// Neither a run that has ended nor one that nobody has begun is anybody's.
+		if _, err := db.RequestRun(t.Context(), report, "key_1"); err != nil {
+			t.Fatal(err)
+		}
+		before := db.ledger(t)
+		if runs, err := db.InterruptRuns(t.Context(), []string{report}); err != nil || len(runs) > 0 {
+			t.Errorf("taken away are %+v: %v", runs, err)
+		}
+		db.mustBe(t, before)
+		if n := db.count(t, "supply"); n != 1 {
+			t.Errorf("%d were written", n)
+		}
+	})
+}
+
 // Whoever was overtaken is told, and changes nothing: while another is at it, and when that one has ended.
+// An instance whose run was taken over gets an error and changes nothing, during the new attempt and after it.
 func TestWhoWasOvertakenChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -198,10 +245,10 @@ func TestConcludeAllOrNothing(t *testing.T) {
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		before := db.ledger(t)
 		err := db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
-			return errors.Join(insert(run)(ctx, tx), errMoved)
+			return errors.Join(insert(run)(ctx, tx), errConflict)
 		})
 		mustBeError(t, "work that fails", err, dispatch.ErrUnavailable)
-		if !errors.Is(err, errMoved) {
+		if !errors.Is(err, errConflict) {
 			t.Errorf("why is lost: %v", err)
 		}
 		mustBeError(t, "SQL that fails", db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
@@ -228,7 +275,7 @@ func (db *database) deadlocks(t testing.TB) (n int) {
 	return n
 }
 
-// Many conclude, begin, ask and extend at once: nobody waits for another in a circle.
+// Many instances conclude, begin, request and renew at once without a deadlock.
 func TestNobodyWaitsInACircle(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)

@@ -10,7 +10,7 @@ import (
 	"firsttap/testkit"
 )
 
-// Whether the run was begun or not, whoever does not know gives it back, and it is anybody's.
+// An instance that does not know whether its run began gives it back, and any instance may take it over.
 func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -63,7 +63,7 @@ func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 	})
 }
 
-// Whatever becomes of the reply, who asks once more is told how it is.
+// Whatever happens to the reply, a second call returns the state.
 func TestTheReplyOfAnEndIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)

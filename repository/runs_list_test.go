@@ -55,7 +55,7 @@ func TestRegisterJobs(t *testing.T) {
 	})
 }
 
-// What somebody has asked for is one run until it begins, comes before a slot, and leaves the slots alone.
+// A requested run is one run until it begins, comes before a slot, and uses up no slot.
 func TestRequestRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -78,7 +78,7 @@ func TestRequestRun(t *testing.T) {
 		if job, _ := db.only(t); job.Slot != nil || job.Fence != run.Fence {
 			t.Errorf("of the job is remembered %+v", job)
 		}
-		// While it runs, the next is another; and it is taken over as any.
+		// While it runs, a request queues another one; and it is taken over like any run.
 		next := db.mustRequest(t, "")
 		if next.Slot.Equal(run.Slot) || next.Status != cronjob.Queued {
 			t.Errorf("asked for %+v while %+v is under way", next, run)
@@ -144,7 +144,7 @@ func TestSkipRun(t *testing.T) {
 	})
 }
 
-// A job is blocked since the first time that somebody says so, until it begins again.
+// A job is blocked from the first report until it begins again.
 func TestBlockJob(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)

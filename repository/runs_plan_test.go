@@ -75,7 +75,7 @@ func (db *database) everything(t *testing.T) []string {
 		if last, err := db.LastRun(ctx, report); err != nil || last == nil {
 			t.Errorf("%v, %v", last, err)
 		}
-		for _, cursor := range []string{"", "40000000000"} {
+		for _, cursor := range []string{"", cursor(runList, 40000000000, report)} {
 			if runs, next, err := db.Runs(ctx, report, dispatch.Page{Limit: 20, Cursor: cursor}); err != nil || len(runs) != 20 || next == "" {
 				t.Errorf("%d runs: %v", len(runs), err)
 			}

@@ -64,7 +64,7 @@ func (s *Store) mustEnd(t testing.TB, run cronjob.Run, status cronjob.Status) {
 	}
 }
 
-// die lets the time of whoever is at a run be over.
+// die ends the lease of the running attempt.
 func (db *database) die(t testing.TB) {
 	t.Helper()
 	db.exec(t, "UPDATE job_runs SET alive_until = 1 WHERE status = 'RUNNING'")
@@ -282,7 +282,7 @@ func TestWhoseTimeIsOverIsTakenOver(t *testing.T) {
 	})
 }
 
-// A run that kills whoever is at it is given up, and the next slot goes on.
+// A run that kills each instance is given up, and the next slot begins.
 func TestARunIsGivenUp(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)

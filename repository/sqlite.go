@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// sqliteReaders may read while the one writer writes.
+	// sqliteReaders is the number of connections that read while the one writer writes.
 	sqliteReaders = 4
-	// sqliteBusy is how long another process may keep the file.
+	// sqliteBusy is how long a statement waits while another process locks the file.
 	sqliteBusy = 2 * time.Second
 )
 
 func openSQLite(path string, log *slog.Logger) (*Store, error) {
 	s := &Store{log: log}
 	var err error
-	// SQLite has one writer at a time: a second connection would only wait for the file, and in no order.
+	// SQLite has one writer at a time: a second connection would only wait for the file, in no order.
 	if s.claims, err = s.sqlitePool(path, 1); err != nil {
 		return nil, err
 	}
@@ -42,21 +42,20 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	probe, err := sql.Open(sqlite.DriverName, sqliteDSN(path, 0))
+	probe, err := sqliteConns(path, 0, 1)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	probe.SetMaxOpenConns(1)
 	s.closers = append(s.closers, probe.Close)
 	s.dialect = dialect{
-		name:      migrations.SQLite,
-		readOnly:  "0 = 1", // what is read here is never old
-		demoted:   func() {},
-		ping:      func(ctx context.Context) error { return takesWrites(ctx, probe) },
-		now:       func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
-		retryable: func(error) bool { return false },
-		along:     func(string) string { return "" }, // it does by itself
-		hasRegion: "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = ?)",
+		name:                 migrations.SQLite,
+		readOnly:             "0 = 1", // reads are never old
+		invalidateClaimConns: func() {},
+		ping:                 func(ctx context.Context) error { return takesWrites(ctx, probe) },
+		now:                  func() string { return strconv.FormatInt(time.Now().UnixMicro(), 10) },
+		retryable:            func(error) bool { return false },
+		forceIndex:           func(string) string { return "" }, // SQLite chooses these indexes itself
+		hasRegion:            "EXISTS (SELECT 1 FROM json_each(v.regions) WHERE value = ?)",
 		migrator: func() (*migrations.Migrator, func() error, error) {
 			lockDB, err := sql.Open(sqlite.DriverName, sqliteDSN(path+".migrate", migrations.LockWait))
 			if err != nil {
@@ -70,12 +69,12 @@ func openSQLite(path string, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// takesWrites is nil where the file can be written to, by another at the moment if need be.
+// takesWrites returns nil if the file is writable, also while another process is writing it.
 func takesWrites(ctx context.Context, db *sql.DB) error {
 	const busy = 5
 	tx, err := db.BeginTx(ctx, nil)
 	if err == nil {
-		// To begin is allowed also where nothing can be written.
+		// BEGIN succeeds also if the file is not writable.
 		_, err = tx.ExecContext(ctx, "PRAGMA user_version = 0")
 		return errors.Join(err, tx.Rollback())
 	}
@@ -86,8 +85,8 @@ func takesWrites(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// sqliteDSN asks for a log that is flushed with each commit, so that what was accepted survives a power cut, and for
-// transactions that take the write lock when they begin rather than fail when they first write.
+// sqliteDSN selects a write-ahead log that is flushed with each commit, so that a committed claim survives a power cut, and
+// transactions that take the write lock when they begin rather than fail at their first write.
 func sqliteDSN(path string, busy time.Duration) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + url.Values{
 		"_pragma": {fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "journal_mode(WAL)", "synchronous(FULL)"},
@@ -96,12 +95,20 @@ func sqliteDSN(path string, busy time.Duration) string {
 }
 
 func (s *Store) sqlitePool(path string, conns int) (*gorm.DB, error) {
-	pool, err := sql.Open(sqlite.DriverName, sqliteDSN(path, sqliteBusy))
+	pool, err := sqliteConns(path, sqliteBusy, conns)
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, pool.Close)
+	return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
+}
+
+func sqliteConns(path string, busy time.Duration, conns int) (*sql.DB, error) {
+	pool, err := sql.Open(sqlite.DriverName, sqliteDSN(path, busy))
+	if err != nil {
+		return nil, err
+	}
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
-	return gorm.Open(&sqlite.Dialector{Conn: pool}, gormConfig())
+	return pool, nil
 }

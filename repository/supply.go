@@ -10,12 +10,12 @@ import (
 	"firsttap/dispatch"
 )
 
-// supply is how many drivers were on duty and how many dispatches were open.
+// supply counts drivers on duty and open dispatches.
 type supply struct{ onDuty, open int }
 
-// TakeSupply writes how many drivers are on duty in each region and how many dispatches are open there, under the run's
-// slot, and in the same transaction that the run has SUCCEEDED. Region "" is all of them: a driver may be in several. It
-// returns the number of regions. ErrNotLeased if the run is another's by now, and nothing was written.
+// TakeSupply counts the drivers on duty and the open dispatches of each region, writes the counts for the run's slot, and
+// concludes the run in the same transaction. The totals have the region "", as a driver may be in several regions. It
+// returns the number of regions. ErrNotLeased if another instance has taken the run over; then nothing was written.
 func (s *Store) TakeSupply(ctx context.Context, run cronjob.Run) (int, error) {
 	regions := map[string]supply{"": {}}
 	if err := s.countDrivers(ctx, regions); err != nil {
@@ -30,7 +30,7 @@ func (s *Store) TakeSupply(ctx context.Context, run cronjob.Run) (int, error) {
 		for region, counted := range regions {
 			args = append(args, micros(run.Slot), region, counted.onDuty, counted.open)
 		}
-		for part := range slices.Chunk(args, 4*notificationsAtOnce) {
+		for part := range slices.Chunk(args, 4*rowsPerStatement) {
 			_, err := tx.ExecContext(ctx, "INSERT INTO supply (at, region, on_duty, open) VALUES "+placeholders(len(part)/4, 4), part...)
 			if err != nil {
 				return err
@@ -70,7 +70,7 @@ func (s *Store) countOpen(ctx context.Context, regions map[string]supply) error 
 		Region string
 		Open   int
 	}
-	err := s.general.WithContext(ctx).Table("dispatches" + s.dialect.along("ix_dispatches_open")).Where(s.statusSQL(dispatch.Pending)[0]).
+	err := s.general.WithContext(ctx).Table("dispatches" + s.dialect.forceIndex("ix_dispatches_open")).Where(s.statusSQL(dispatch.Pending)[0]).
 		Select("region, COUNT(*) open").Group("region").Scan(&rows).Error
 	for _, row := range rows {
 		for _, region := range []string{row.Region, ""} {

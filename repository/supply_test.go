@@ -88,7 +88,7 @@ func TestTakeSupply(t *testing.T) {
 		if last, err := db.LastRun(t.Context(), "supply"); err != nil || last == nil || last.Status != cronjob.Succeeded || last.Result != "4 regions" {
 			t.Errorf("the run: %+v, %v", last, err)
 		}
-		// Who is late, or comes again, writes nothing.
+		// A late or repeated count writes nothing.
 		for _, late := range []cronjob.Run{run, {Job: "supply", Slot: run.Slot, Owner: "host:2/b"}} {
 			if _, err := db.TakeSupply(t.Context(), late); !errors.Is(err, dispatch.ErrNotLeased) {
 				t.Errorf("%s counts again: %v", late.Owner, err)

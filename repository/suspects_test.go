@@ -7,7 +7,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// Whoever sends knows what is known of each token, by their own clock; and whose token is said to be dead comes last.
+// A push carries what is known of its token, by the clock of the sender; suspect tokens come last.
 func TestSuspectsComeLast(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 30)

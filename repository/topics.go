@@ -29,9 +29,9 @@ type memberRow struct {
 
 func (memberRow) TableName() string { return "topic_members" }
 
-// byTopic replaces those of a large audience who are subscribed to the dispatch's topic by one message to it.
-func (e *expansion) byTopic(to []recipient) ([]recipient, error) {
-	topic := outbox.TopicOf(e.told.Dispatch.ID)
+// replaceByTopic replaces the recipients that are subscribed to the dispatch's topic by one message to the topic.
+func (e *expansion) replaceByTopic(to []recipient) ([]recipient, error) {
+	topic := outbox.TopicOf(e.result.Dispatch.ID)
 	var ids []dispatch.DeviceID
 	err := e.tx.Raw(`SELECT dv.id FROM topic_members m JOIN devices dv ON dv.id = m.device_id AND dv.push_token = m.push_token
 		WHERE m.topic = ? AND m.subscribed`, topic).Scan(&ids).Error
@@ -51,10 +51,11 @@ func (e *expansion) byTopic(to []recipient) ([]recipient, error) {
 	return rest, nil
 }
 
-// gather writes which of a large audience of an offer are to be subscribed to the dispatch's topic. The offers go first.
-func (e *expansion) gather(to []recipient) error {
-	topic := outbox.TopicOf(e.told.Dispatch.ID)
-	row := topicRow{Name: topic, NextAt: micros(e.now.Add(underWay))}
+// addTopicMembers writes the devices to subscribe to the dispatch's topic. The topic is due after inFlightTime, so that the
+// offers are sent before the subscriptions.
+func (e *expansion) addTopicMembers(to []recipient) error {
+	topic := outbox.TopicOf(e.result.Dispatch.ID)
+	row := topicRow{Name: topic, NextAt: micros(e.now.Add(inFlightTime))}
 	err := e.tx.Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "name"}}, DoUpdates: clause.AssignmentColumns([]string{"ended", "state", "next_at", "claim"}),
 	}).Create(&row).Error
@@ -65,21 +66,21 @@ func (e *expansion) gather(to []recipient) error {
 	for i, r := range to {
 		members[i] = memberRow{Topic: topic, DeviceID: r.device.ID, PushToken: r.device.PushToken}
 	}
-	return e.tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(members, notificationsAtOnce).Error
+	return e.tx.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(members, rowsPerStatement).Error
 }
 
-// disband has the topic wait until its members may be unsubscribed.
-func (e *expansion) disband() error {
+// closeTopic marks the dispatch's topic as ended. ScheduleTopicCleanup makes it due.
+func (e *expansion) closeTopic() error {
 	if e.TopicFrom == 0 {
 		return nil
 	}
 	return e.tx.Exec(`UPDATE topics SET ended = ?, state = 1, claim = '' WHERE name = ? AND NOT ended`,
-		true, outbox.TopicOf(e.told.Dispatch.ID)).Error
+		true, outbox.TopicOf(e.result.Dispatch.ID)).Error
 }
 
-// ReleaseTopics has the members of the topics whose offer is over unsubscribed, and returns how many topics that are.
+// ReleaseTopics makes the ended topics due, so that the relay unsubscribes their members, and returns how many.
 func (s *Store) ReleaseTopics(ctx context.Context) (n int, err error) {
-	err = s.persist(ctx, s.relay, func(tx *gorm.DB) error {
+	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
 		due := tx.Exec("UPDATE topics SET state = 0, next_at = " + s.dialect.now() + " WHERE state = 1 AND ended")
 		n = int(due.RowsAffected)
 		return unavailable(due.Error)
@@ -87,7 +88,7 @@ func (s *Store) ReleaseTopics(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// LeaseTopics leases up to limit of the topics whose members are to be subscribed or unsubscribed.
+// LeaseTopics leases up to limit of the topics with members to subscribe or unsubscribe.
 func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.Topic, err error) {
 	err = transact(ctx, o.relay, func(tx *gorm.DB) error {
 		now := o.dialect.now()
@@ -108,13 +109,13 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 		if err != nil || len(ended) == 0 {
 			return unavailable(err)
 		}
-		// Should the dispatch be reopened now, nobody knows who is still subscribed: all are to be.
+		// If the dispatch is reopened now, it is unknown which members are still subscribed: all have to subscribe again.
 		return unavailable(tx.Exec(`UPDATE topic_members SET subscribed = ? WHERE topic IN ? AND subscribed`, false, ended).Error)
 	})
 	return leased, err
 }
 
-// Members returns up to limit of those who are still to be subscribed to a topic, or unsubscribed where it has ended.
+// Members returns up to limit of the devices to subscribe to a topic, or to unsubscribe if it has ended.
 func (o *Outbox) Members(ctx context.Context, t outbox.Topic, limit int) (members []dispatch.Device, err error) {
 	db := o.relay.WithContext(ctx).Table("topic_members").Select("device_id id, push_token").Where("topic = ?", t.Name)
 	if !t.Ended {
@@ -124,8 +125,8 @@ func (o *Outbox) Members(ctx context.Context, t outbox.Topic, limit int) (member
 	return members, unavailable(err)
 }
 
-// SettleMembers writes that members were subscribed, or unsubscribed where the topic has ended; refused are those
-// whom the push service does not know. It renews the lease. ErrNotLeased when the topic is not the owner's any more.
+// SettleMembers writes that members were subscribed, or unsubscribed if the topic has ended, and deletes refused ones, whose
+// tokens the push service does not know. It renews the lease. ErrNotLeased if the owner no longer leases the topic.
 func (o *Outbox) SettleMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error {
 	return transact(ctx, o.relay, func(tx *gorm.DB) error {
 		renewed := tx.Exec(`UPDATE topics SET next_at = `+o.dialect.now()+` + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
@@ -152,7 +153,7 @@ func (o *Outbox) SettleMembers(ctx context.Context, t outbox.Topic, members, ref
 	})
 }
 
-// EndTopic ends the owner's work on a topic whose members are all subscribed, or all gone.
+// EndTopic completes a topic of the owner's: all members are subscribed, or, if the topic has ended, unsubscribed.
 func (o *Outbox) EndTopic(ctx context.Context, t outbox.Topic) error {
 	db := o.relay.WithContext(ctx)
 	if t.Ended {

@@ -17,7 +17,7 @@ const largeAudience = 4
 
 func largeFrom(o *OutboxOptions) { o.TopicFrom = largeAudience }
 
-// announced adds a dispatch whose creation was told of.
+// announced adds a dispatch whose creation was expanded.
 func (db *database) announced(t testing.TB, o *Outbox) dispatch.Dispatch {
 	t.Helper()
 	d := db.add(t, nil)
@@ -63,7 +63,7 @@ func (db *database) mustLeaseTopic(t testing.TB, o *Outbox, d dispatch.Dispatch,
 	return want
 }
 
-// members returns up to limit of those of the topic who are still to be changed.
+// members returns up to limit members of the topic that are still to be changed.
 func members(t testing.TB, o *Outbox, topic outbox.Topic, limit int) []dispatch.DeviceID {
 	t.Helper()
 	all, err := o.Members(t.Context(), topic, limit)
@@ -353,7 +353,7 @@ func TestReopenedBeforeTheAudienceWasUnsubscribed(t *testing.T) {
 	})
 }
 
-// Some have been unsubscribed already, and of others nobody knows: the call was under way.
+// Some members were unsubscribed; of others it is unknown, as the call was under way.
 func TestReopenedWhileTheAudienceIsUnsubscribed(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a, b := db.as("ins_a", largeFrom), db.as("ins_b", largeFrom)

@@ -11,11 +11,11 @@ import (
 	"firsttap/idempotency"
 )
 
-// Update runs change on the locked row and commits the row and what change returns, or nothing. A change that
-// returns no events leaves the row as it is. After a deadlock change is run again.
+// Update calls change with the locked dispatch and commits the changed row with the events that change returns. If change
+// returns no events, nothing is written. After a deadlock Update calls change again.
 //
-// ErrNotFound; change's own errors as they are; ErrUnavailable when nothing was written; ErrUnknown when the
-// COMMIT's reply is missing.
+// ErrNotFound; change's own errors unchanged; ErrUnavailable if nothing was written; ErrUnknown if the COMMIT's reply is
+// missing.
 func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	change func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -24,7 +24,7 @@ func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	})
 }
 
-// UpdateAs is Update by a driver, who stays as they are until it is committed. ErrDriverNotFound as well.
+// UpdateAs is Update with the driver's row, which nobody changes until the commit. Also ErrDriverNotFound.
 func (s *Store) UpdateAs(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	change func(d *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -49,13 +49,13 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 ) (dispatch.Dispatch, error) {
 	var d dispatch.Dispatch
 	var events []dispatch.Event
-	err := s.persist(ctx, s.writes, func(tx *gorm.DB) error {
-		before, now, err := s.find(tx, id, s.dialect.forUpdate)
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		before, now, err := s.findDispatch(tx, id, s.dialect.forUpdate)
 		if err != nil {
 			return err
 		}
 		d, events = before, nil
-		if done, err := changed(tx); done || err != nil {
+		if applied, err := alreadyApplied(tx, keyProof); applied || err != nil {
 			return err
 		}
 		events, err = change(tx, &d, now)
@@ -65,15 +65,15 @@ func (s *Store) update(ctx context.Context, id dispatch.ID,
 		return s.save(tx, before, d, events)
 	})
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.announce(d, events)
 	}
 	return d, err
 }
 
-// save writes d over before. The row is locked; round and version are conditions all the same, so that no path to
-// this point can overwrite what it has not seen.
+// save replaces before with d. The row is locked; round and version are conditions all the same, so that no caller can
+// overwrite a change that it has not read.
 func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch.Event) error {
-	row := toRow(d)
+	row := toDispatchRow(d)
 	saved := tx.Model(&dispatchRow{}).
 		Where("id = ? AND round = ? AND version = ?", before.ID, before.Round, before.Version).
 		Select("*").Omit("id", "created_at").Updates(&row)
@@ -81,7 +81,7 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 		return unavailable(saved.Error)
 	}
 	if saved.RowsAffected != 1 {
-		return unavailable(errMoved)
+		return unavailable(errConflict)
 	}
 	if outcome, ended := claimEnd(events); ended && before.Claim != nil {
 		err := tx.Model(&claimRow{}).
@@ -92,17 +92,17 @@ func (s *Store) save(tx *gorm.DB, before, d dispatch.Dispatch, events []dispatch
 		}
 	}
 	if before.Round == d.Round && !before.ExpiresAt.Equal(d.ExpiresAt) {
-		if err := s.moveOffers(tx, d); err != nil {
+		if err := s.updateOfferExpiry(tx, d); err != nil {
 			return err
 		}
 	}
-	if err := noteChange(tx); err != nil {
+	if err := markApplied(tx); err != nil {
 		return err
 	}
-	return unavailable(s.tell(tx, events))
+	return unavailable(s.writeOutbox(tx, events))
 }
 
-// claimEnd returns what the events make of the claim there was.
+// claimEnd returns the outcome that the events give the dispatch's claim, and whether they end it.
 func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 	for _, e := range events {
 		switch e.Type {
@@ -117,38 +117,14 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 	return "", false
 }
 
-// tell writes the events and, for each, the row that makes sure somebody is told: leased already where this process
-// tells of what it commits, unless that is to be later.
-func (s *Store) tell(tx *gorm.DB, events []dispatch.Event) error {
-	rows := make([]eventRow, len(events))
-	outbox := make([]outboxRow, len(events))
-	request := dispatch.CallerOf(tx.Statement.Context).Request
-	for i, e := range events {
-		rows[i] = eventRow{
-			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: optional(string(e.Driver)),
-			Actor: e.Actor, ReasonCode: e.ReasonCode, RequestID: request, At: micros(e.At),
-		}
-		outbox[i] = outboxRow{
-			EventID: e.ID, NextAt: micros(e.At.Add(s.tellers.lease)), Claim: s.tellers.owner,
-		}
-		if e.TellAt.After(e.At) {
-			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.TellAt)} // nobody's until then
-		}
-	}
-	if err := tx.Create(&rows).Error; err != nil {
-		return err
-	}
-	return tx.Create(&outbox).Error
-}
-
-// Reannounce writes that the dispatch is open, for those who were turned away by a claim that came to nothing. round is
-// the one they tapped on, 0 for whichever is current. It reports whether it was written: not when the dispatch is no longer
-// open in that round. QuietError within quiet of the last time, and within twice as long each further time in an hour.
+// Reannounce writes the event that the dispatch is open, for drivers that were refused in favor of a claim that failed.
+// round is the one that they tapped in, 0 for the current one. Reannounce returns false if the dispatch is not open in that
+// round. QuietError if the last announcement is less than quiet ago; quiet doubles with each announcement within an hour.
 func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
-	told := false
+	announced := false
 	_, err := s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		events := d.Reannounce(round, now)
-		if told = len(events) > 0; !told {
+		if announced = len(events) > 0; !announced {
 			return nil, nil
 		}
 		var before struct{ Times, Last int64 }
@@ -164,22 +140,26 @@ func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet
 		}
 		return events, nil
 	})
-	return told && err == nil, err
+	return announced && err == nil, err
 }
 
 const (
-	// reannouncedFor is how long an announcement counts towards the quiet after the next.
+	// reannouncedFor is how long an announcement counts for the doubling of quiet.
 	reannouncedFor = time.Hour
 	quietDoubles   = 5
 )
 
-// Create writes a new dispatch, which build makes at the database's time. A request that has made it already gets it as
-// it stands. ErrDuplicateExternalID.
+// Create writes the dispatch that build returns for the database's time. If the request was carried out before, Create
+// returns its dispatch as it is now. ErrDuplicateExternalID.
 func (s *Store) Create(ctx context.Context,
 	build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
-	if d, done, err := s.created(ctx); done || err != nil {
-		return d, err
+	general := s.general.WithContext(ctx)
+	switch applied, err := alreadyApplied(general, dispatchProof); {
+	case err != nil:
+		return dispatch.Dispatch{}, err
+	case applied:
+		return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
 	}
 	var d dispatch.Dispatch
 	var events []dispatch.Event
@@ -191,7 +171,7 @@ func (s *Store) Create(ctx context.Context,
 		if d, events, err = build(now); err != nil {
 			return err
 		}
-		row := toRow(d)
+		row := toDispatchRow(d)
 		err = tx.Create(&row).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
 			return dispatch.ErrDuplicateExternalID
@@ -199,36 +179,36 @@ func (s *Store) Create(ctx context.Context,
 		if err != nil {
 			return unavailable(err)
 		}
-		return unavailable(s.tell(tx, events))
+		return unavailable(s.writeOutbox(tx, events))
 	})
 	if errors.Is(err, dispatch.ErrDuplicateExternalID) {
-		// Whoever began the request may have committed it just now.
-		if before, done, _ := s.created(ctx); done {
-			return before, nil
+		// The request may have been carried out just now, by another instance.
+		if applied, _ := alreadyApplied(general, dispatchProof); applied {
+			return s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
 		}
 	}
 	if err == nil {
-		s.tellers.committed(d, events)
+		s.announce(d, events)
 	}
 	return d, err
 }
 
-// created returns the dispatch that the request of ctx has made already. It asks nobody where the request has no seed.
-func (s *Store) created(ctx context.Context) (d dispatch.Dispatch, done bool, err error) {
-	if idempotency.SeedOf(ctx) == "" {
-		return d, false, nil
+// updateOfferExpiry sets the end of the round's unsent offers to that of the dispatch. It skips offers that are being sent:
+// the sender reads the end from the dispatch.
+func (s *Store) updateOfferExpiry(tx *gorm.DB, d dispatch.Dispatch) error {
+	var ids []dispatch.NotificationID
+	err := tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round = ? AND type IN `+offerTypes+`
+		AND state = 0`+s.dialect.skipLocked, d.ID, d.Round).Scan(&ids).Error
+	if err != nil || len(ids) == 0 {
+		return unavailable(err)
 	}
-	d, err = s.Dispatch(ctx, idempotency.DispatchID(ctx, time.Time{}))
-	if errors.Is(err, dispatch.ErrNotFound) {
-		return d, false, nil
+	for len(ids) > 0 {
+		n := min(len(ids), rowsPerStatement)
+		err := tx.Exec("UPDATE notifications SET expires_at = ? WHERE id IN ?", micros(d.ExpiresAt), ids[:n]).Error
+		if err != nil {
+			return unavailable(err)
+		}
+		ids = ids[n:]
 	}
-	return d, err == nil, err
-}
-
-func (s *Store) clock(db *gorm.DB) (time.Time, error) {
-	var us int64
-	if err := db.Raw("SELECT " + s.dialect.now()).Scan(&us).Error; err != nil {
-		return time.Time{}, unavailable(err)
-	}
-	return fromMicros(us), nil
+	return nil
 }

@@ -126,7 +126,7 @@ func TestUpdateThatPanicsLeavesNothingLocked(t *testing.T) {
 	})
 }
 
-// trail is what happened to a dispatch, in order, as far as somebody is told of it.
+// trail returns a dispatch's events that have an outbox row, in order.
 func (db *database) trail(t *testing.T, id dispatch.ID) []string {
 	t.Helper()
 	rows, err := db.raw.Query(`SELECT e.type, e.round, COALESCE(e.driver_id, '-'), e.actor, e.reason_code

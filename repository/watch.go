@@ -8,9 +8,9 @@ import (
 	"gorm.io/gorm"
 )
 
-// Statement is something that the database is asked.
+// Statement is a statement that is sent to the database.
 type Statement struct {
-	// Pool is whose connection it takes: claims, writes, general, relay or doors.
+	// Pool is the pool of its connection: claims, writes, general, relay or doors.
 	Pool string
 	// Operation is select, insert, update, delete, begin, commit, rollback or other.
 	Operation string
@@ -18,19 +18,19 @@ type Statement struct {
 	Query string
 }
 
-// Watch is told of a statement before it is sent, and calls what it returns with the statement's error when the first of
-// the answer is there. It may put something into the context. It is called by many at once.
+// Watch is called before a statement is sent; the function that it returns is called with the statement's error when the
+// answer begins. It may add values to the context. It is called concurrently.
 type Watch func(ctx context.Context, s Statement) (context.Context, func(err error))
 
-// Watch has w told of every statement. Call it before anything else is asked of the store.
-func (s *Store) Watch(w Watch) {
+// observe passes every statement by w. No statement may be under way.
+func (s *Store) observe(w Watch) {
 	for name, db := range s.pools() {
 		p := &watchedPool{ConnPool: db.ConnPool, name: name, watch: w}
 		db.ConnPool, db.Statement.ConnPool = p, p
 	}
 }
 
-// Pools are the connections by what they are for, for counting them.
+// Pools returns the connection pools by name, for their metrics.
 func (s *Store) Pools() map[string]*sql.DB {
 	found := map[string]*sql.DB{}
 	for name, db := range s.pools() {
@@ -41,7 +41,7 @@ func (s *Store) Pools() map[string]*sql.DB {
 	return found
 }
 
-// pools names each pool once: on SQLite there is one for all that writes.
+// pools returns each pool once: SQLite has one for all writes.
 func (s *Store) pools() map[string]*gorm.DB {
 	pools := map[string]*gorm.DB{"claims": s.claims, "general": s.general, "doors": s.doors}
 	if s.writes != s.claims {
@@ -50,7 +50,7 @@ func (s *Store) pools() map[string]*gorm.DB {
 	return pools
 }
 
-// watchedPool tells watch of what is asked of a pool, or of one transaction on it.
+// watchedPool calls watch for the statements of a pool, or of a transaction on it.
 type watchedPool struct {
 	gorm.ConnPool
 	name  string
@@ -90,7 +90,7 @@ func (p *watchedPool) GetDBConn() (*sql.DB, error) {
 	return pool, nil
 }
 
-// BeginTx implements gorm.ConnPoolBeginner. What a connection is waited for is part of it.
+// BeginTx implements gorm.ConnPoolBeginner. The wait for a connection is part of it.
 func (p *watchedPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.ConnPool, error) {
 	pool, err := p.GetDBConn()
 	if err != nil {
@@ -107,7 +107,7 @@ func (p *watchedPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (gorm.Co
 
 type watchedTx struct {
 	watchedPool
-	ctx   context.Context // what begins with a context is ended without one
+	ctx   context.Context // Commit and Rollback get no context
 	tx    *sql.Tx
 	ended bool
 }
@@ -115,7 +115,7 @@ type watchedTx struct {
 // Commit implements gorm.TxCommitter.
 func (t *watchedTx) Commit() error { return t.end("commit", t.tx.Commit) }
 
-// Rollback implements gorm.TxCommitter. After a Commit it does nothing, and is nothing to tell.
+// Rollback implements gorm.TxCommitter. After a Commit it does nothing, and watch is not called.
 func (t *watchedTx) Rollback() error { return t.end("rollback", t.tx.Rollback) }
 
 func (t *watchedTx) end(how string, end func() error) error {
@@ -129,7 +129,7 @@ func (t *watchedTx) end(how string, end func() error) error {
 	return err
 }
 
-// operation is the verb of a statement, among those that there are to be.
+// operation returns the verb of a statement if it is one of Statement.Operation, otherwise "other".
 func operation(query string) string {
 	query = strings.TrimLeft(query, " \t\r\n(")
 	for _, verb := range [...]string{"select", "insert", "update", "delete"} {

@@ -49,7 +49,7 @@ func (w *watched) take() []string {
 	return said
 }
 
-// Whoever watches hears of each statement of a claim, of its end, and of nothing that was not sent.
+// Watch is called for each statement of a claim, for its end, and for nothing that was not sent.
 func TestWatch(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		w, ctx := &watched{}, context.WithValue(t.Context(), watchKey{}, true)
@@ -59,7 +59,7 @@ func TestWatch(t *testing.T) {
 			writes = "claims"
 		}
 		pools := len(db.Pools())
-		db.Watch(w.watch)
+		db.observe(w.watch)
 		if len(db.Pools()) != pools || pools < 2 {
 			t.Errorf("%d pools of %d are left", len(db.Pools()), pools)
 		}

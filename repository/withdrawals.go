@@ -9,8 +9,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// Withdraw is Update with the withdrawals that count, from the dispatch and by the driver. They are read only where the
-// driver has the dispatch.
+// Withdraw is Update with the withdrawals that count towards the limits: those from the dispatch and those by the driver. It
+// reads them only if the driver has the dispatch.
 func (s *Store) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	change func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
@@ -26,9 +26,9 @@ func (s *Store) Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.Dr
 	})
 }
 
-// withdrawals also returns the time, which is later than the withdrawals that it has.
+// withdrawals reads the withdrawals that count, and a time that is not before any of them.
 func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverID) (past dispatch.Withdrawals, now time.Time, err error) {
-	// Of two withdrawals of one driver at the same time, the second waits here and counts the first.
+	// If one driver withdraws twice at the same time, the second waits here and counts the first.
 	if _, now, err = s.lockDriver(tx, driver); err != nil {
 		return past, now, err
 	}

@@ -39,7 +39,7 @@ func (db *database) take(t testing.TB, id dispatch.ID, v dispatch.DriverID) disp
 	return d
 }
 
-// TestWithdrawalsAreCounted: those of a driver and those of a dispatch, for an hour, and nobody else's.
+// TestWithdrawalsAreCounted: those of a driver and those of a dispatch count for an hour, and no others.
 func TestWithdrawalsAreCounted(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)
@@ -109,12 +109,12 @@ func TestWithdrawalsAtOnceAreCounted(t *testing.T) {
 	})
 }
 
-// TestReopenedIsPushedLater: the row of a round that was opened by a second withdrawal is nobody's until its time has
-// come, and nobody is told of it before. The first one is told at once.
+// TestReopenedIsPushedLater: the outbox row of a round that a second withdrawal opened is leased to no relay before its time.
+// The row of the first such round is leased at once.
 func TestReopenedIsPushedLater(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
-		teller.BornLeased("ins_a", term)
+		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
 		h.listen(t, teller)
 		reopened := func() dispatch.Event { return h.events[len(h.events)-1] }
@@ -155,7 +155,7 @@ func TestReopenedIsPushedLater(t *testing.T) {
 	})
 }
 
-// TestPushedLaterIsOvertaken: what was to be pushed later is not pushed when the dispatch has been taken meanwhile.
+// TestPushedLaterIsOvertaken: a delayed push is not sent if the dispatch has been taken meanwhile.
 func TestPushedLaterIsOvertaken(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)

@@ -13,8 +13,8 @@ import (
 	"firsttap/lock"
 )
 
-// Jobs returns the jobs as they stand, by name. dispatch.ErrUnavailable. That nobody can tell who holds a lock is said in
-// the job.
+// Jobs returns the state of the jobs, ordered by name; dispatch.ErrUnavailable. A job whose lock is unavailable has a
+// LockProblem.
 func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 	states, now, err := s.Ledger.JobStates(ctx, s.names)
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 	shown := s.show(ctx, locks)
 	found := make([]cronjob.Job, len(s.jobs))
 	for i, j := range s.jobs {
-		found[i] = describe(j, states[j.Name], now)
+		found[i] = view(j, states[j.Name], now)
 		switch l := shown[locks[i]]; {
 		case l.err != nil:
 			found[i].LockProblem = l.err.Error()
@@ -42,7 +42,7 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 	return found, nil
 }
 
-func describe(j *job, state cronjob.State, now time.Time) cronjob.Job {
+func view(j *job, state cronjob.State, now time.Time) cronjob.Job {
 	d := cronjob.Job{State: state, Schedule: j.When.String(), Zone: j.s.Zone, OnLeader: j.OnLeader}
 	d.Name = j.Name
 	for i := range d.Open {
@@ -54,20 +54,12 @@ func describe(j *job, state cronjob.State, now time.Time) cronjob.Job {
 	return d
 }
 
-// lockName is the lock that the job is run under.
-func (j *job) lockName() string {
-	if j.OnLeader {
-		return leadName
-	}
-	return j.Name
-}
-
-// Held returns which of the jobs' locks, the leader's and the Others somebody has, by name. dispatch.ErrUnavailable where
-// nobody can tell of one of them.
+// Held returns those of the jobs' locks, the leader's and the Others that are held, ordered by name. dispatch.ErrUnavailable
+// if one of them is unavailable.
 //
-// It asks for each by its name, and not for the list of all: for that a Redis goes through every key it has.
+// It asks for each lock by name, and not for a list: for a list Redis would go through all its keys.
 func (s *Scheduler) Held(ctx context.Context) ([]cronjob.HeldLock, error) {
-	names := slices.Concat(s.names, []string{leadName}, s.Others)
+	names := slices.Concat(s.names, []string{leaderLock}, s.Others)
 	slices.Sort(names)
 	shown := s.show(ctx, names)
 	var held []cronjob.HeldLock
@@ -82,18 +74,18 @@ func (s *Scheduler) Held(ctx context.Context) ([]cronjob.HeldLock, error) {
 	return held, nil
 }
 
-// holderTime is how long who holds the locks is asked for.
-const holderTime = time.Second
+// showTimeout bounds the questions for the holders of all locks.
+const showTimeout = time.Second
 
-// shownLock is who holds a lock, or why nobody can tell.
+// shownLock is a lock's holder, or the reason why it is not known.
 type shownLock struct {
 	lock.Holder
 	err error
 }
 
-// show asks who holds each of the names, once and all at once: a server that is away is waited for once, not for each.
+// show asks for the holders of all names at the same time, so that a server that is away is waited for once.
 func (s *Scheduler) show(ctx context.Context, names []string) map[string]shownLock {
-	ctx, cancel := context.WithTimeout(ctx, holderTime)
+	ctx, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -111,7 +103,7 @@ func (s *Scheduler) show(ctx context.Context, names []string) map[string]shownLo
 }
 
 // Runs returns the runs of a job, the latest slot first, and the cursor of the next page, "" after the last.
-// dispatch.ErrJobNotFound, dispatch.ErrBadCursor.
+// cronjob.ErrNotFound, dispatch.ErrBadCursor.
 func (s *Scheduler) Runs(ctx context.Context, name string, page dispatch.Page) ([]cronjob.Run, string, error) {
 	if !slices.Contains(s.names, name) {
 		return nil, "", cronjob.ErrNotFound
@@ -119,15 +111,15 @@ func (s *Scheduler) Runs(ctx context.Context, name string, page dispatch.Page) (
 	return s.Ledger.Runs(ctx, name, page)
 }
 
-// RunNow asks for a run of the job besides those of the schedule, by whichever instance comes first, as soon as none is
-// under way. The run that was asked for before and has not begun is the same. dispatch.ErrJobNotFound.
+// RunNow requests a run of the job besides those of the schedule. Any instance may run it, as soon as no other run of the
+// job is under way. A run that was requested before and has not begun is returned instead of another. cronjob.ErrNotFound.
 func (s *Scheduler) RunNow(ctx context.Context, name, actor string) (cronjob.Run, error) {
 	if !slices.Contains(s.names, name) {
 		return cronjob.Run{}, cronjob.ErrNotFound
 	}
 	run, err := s.Ledger.RequestRun(ctx, name, actor)
 	if err == nil {
-		s.look()
+		s.checkLedger()
 	}
 	return run, err
 }

@@ -16,7 +16,7 @@ import (
 	"firsttap/testkit"
 )
 
-// Whatever makes no sense is said at once.
+// New lists everything that is wrong with the jobs.
 func TestWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	every := schedule.Cron(everySecond)
@@ -41,7 +41,6 @@ func TestWhatMakesNoSense(t *testing.T) {
 		{Name: "no-cron", When: schedule.Cron(""), Hold: usual, Work: done},
 		{Name: "february", When: schedule.Cron("0 0 0 30 2 *"), Hold: usual, Work: done},
 		{Name: "delay", When: schedule.After(0), Hold: usual, Work: done},
-		{Name: "start", When: schedule.AtStart(-time.Second), Hold: usual, Work: done},
 	}
 	p := newPlace(t)
 	s, err := schedule.New(schedule.Options{Jobs: bad, Ledger: p.store, Locks: lock.NewMemory(), Others: []string{"relay"}, Who: strings.Repeat("w", 61)})
@@ -80,7 +79,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// A run that somebody asks for, at whichever instance, is run by one of those that run, once, and soon.
+// A run that is requested at any instance, running or not, is run once and soon by one that is running.
 func TestRunNow(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -89,7 +88,7 @@ func TestRunNow(t *testing.T) {
 		return schedule.Options{Jobs: []schedule.Job{
 			{Name: "job", When: schedule.Cron(yearly), Hold: usual, Work: d.keep(who, done)},
 			{Name: "led", When: schedule.Cron(yearly), Hold: usual, OnLeader: true, Work: d.keep(who, done)},
-			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep(who, done)},
+			{Name: "after", When: schedule.After(once), Hold: usual, Work: d.keep(who, done)},
 		}}
 	}
 	idle := p.create("idle", options("idle"))
@@ -99,15 +98,15 @@ func TestRunNow(t *testing.T) {
 	}
 	a := p.start("a", options("a"))
 	p.start("b", options("b"))
-	p.awaitRuns("start", 1, cronjob.Succeeded)
-	for _, job := range []string{"job", "led", "start"} {
+	p.awaitRuns("after", 1, cronjob.Succeeded)
+	for _, job := range []string{"job", "led", "after"} {
 		for i, from := range []*instance{idle, a} {
 			asked, err := from.RunNow(t.Context(), job, "key_1")
 			if err != nil || asked.Job != job || asked.RequestedBy != "key_1" || asked.Status != cronjob.Queued {
 				t.Fatalf("asked for %+v: %v", asked, err)
 			}
 			n := i + 1
-			if job == "start" {
+			if job == "after" {
 				n++
 			}
 			runs := p.awaitRuns(job, n, cronjob.Succeeded)
@@ -118,7 +117,7 @@ func TestRunNow(t *testing.T) {
 	}
 }
 
-// The instance that is asked looks at once.
+// The instance that gets a request reads the ledger at once.
 func TestRunNowIsNow(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -135,7 +134,7 @@ func TestRunNowIsNow(t *testing.T) {
 	})
 }
 
-// Asked for while it runs, however often, the job runs once more after that.
+// A job that is requested while it runs, however often, runs once more afterwards.
 func TestRunNowWhileItRuns(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -175,7 +174,7 @@ func TestRunNowWhileItRuns(t *testing.T) {
 	}
 }
 
-// What operators see of a job, from any instance.
+// Operators see the same of a job at any instance.
 func TestJobs(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -188,7 +187,7 @@ func TestJobs(t *testing.T) {
 			<-end
 			return "3 told", errWork
 		}},
-		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
+		{Name: "ran", When: schedule.After(once), Hold: usual, Work: done},
 	}}
 	other := p.create("other", options)
 	jobs, err := other.Jobs(t.Context())
@@ -201,7 +200,7 @@ func TestJobs(t *testing.T) {
 	if jobs, err = other.Jobs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	led, minutely, start := jobs[0], jobs[1], jobs[2]
+	led, minutely, ran := jobs[0], jobs[1], jobs[2]
 	if led.Name != "led" || led.Schedule != "after 1h0m0s" || !led.OnLeader || led.Zone != time.UTC || led.Last != nil || led.EndedAt != nil ||
 		len(led.Open) != 1 || led.Open[0].Status != cronjob.Running || by(led.Open[0].Owner) != "a" {
 		t.Errorf("what runs is %+v", led)
@@ -219,8 +218,8 @@ func TestJobs(t *testing.T) {
 		next.Before(now.Add(-time.Second)) || next.After(now.Add(time.Minute)) {
 		t.Errorf("what waits is %+v", minutely)
 	}
-	if start.Schedule != "at start" || start.NextAt != nil || start.Last == nil || start.Last.Result != "done" || start.SucceededAt == nil {
-		t.Errorf("what has run is %+v", start)
+	if ran.Schedule != "after 1h0m0s" || ran.NextAt == nil || ran.Last == nil || ran.Last.Result != "done" || ran.SucceededAt == nil {
+		t.Errorf("what has run is %+v", ran)
 	}
 	close(end)
 	p.awaitRuns("led", 1, cronjob.Failed)
@@ -242,7 +241,7 @@ func TestJobs(t *testing.T) {
 	}
 }
 
-// Of an instance that has died nobody says that it is at work.
+// A run whose instance has died is not shown as running.
 func TestJobsOfTheDead(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

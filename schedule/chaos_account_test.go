@@ -10,7 +10,7 @@ import (
 	"firsttap/cronjob"
 )
 
-// account is what became of the slots.
+// account counts what became of the slots.
 type account struct {
 	way                          string
 	slots, once, twice, missed   int
@@ -20,18 +20,18 @@ type account struct {
 	latest                       time.Duration
 }
 
-// account checks the slots from first to last, and fails the test where a promise was broken.
+// account checks the slots from first to last, and fails the test if a promise was broken.
 func (s *storm) account(first, last time.Time) *account {
 	s.t.Helper()
 	a := &account{way: s.way.name, kills: s.kills, stops: s.stops, flushes: s.flushes}
 	effects := s.effects()
-	s.settle(a, first, last, effects)
+	s.checkSlots(a, first, last, effects)
 	s.compare(a, s.attempts(effects))
 	return a
 }
 
-// settle compares what was committed with what there was to do, and with what the ledger says.
-func (s *storm) settle(a *account, first, last time.Time, effects map[int64][]string) {
+// checkSlots compares the committed effects with the slots and with the ledger.
+func (s *storm) checkSlots(a *account, first, last time.Time, effects map[int64][]string) {
 	s.t.Helper()
 	ledger := map[int64]cronjob.Run{}
 	for _, run := range s.runs() {
@@ -69,24 +69,24 @@ func (s *storm) settle(a *account, first, last time.Time, effects map[int64][]st
 	}
 }
 
-// attempt is what one instance did of a run. One that commits ends when all is written but for the COMMIT. Another is over
-// as soon as it was told to stop or knew by itself, its process died, or stood still: what it does that was overtaken in its
-// sleep is nothing if it is not committed.
+// attempt is one instance's part in a run. An attempt that commits ends just before its COMMIT. Any other ends when its
+// context has ended, when it has noticed that it was overtaken, or when its process died or stood still: what it does
+// afterwards does not count, as it is not committed.
 type attempt struct {
 	report  // of its beginning
 	commits bool
-	refused time.Time // zero if it was not
+	refused time.Time // zero if its commit was not refused
 	end     time.Time
 }
 
-// endBy ends the attempt at that time, if not before.
+// endBy ends the attempt at that time, unless it ended before.
 func (a *attempt) endBy(at time.Time) {
 	if a.end.IsZero() || at.Before(a.end) {
 		a.end = at
 	}
 }
 
-// attempts are those that have been begun, in order.
+// attempts returns the attempts in the order of their beginnings.
 func (f *fleet) attempts(effects map[int64][]string) (found []*attempt) {
 	reports, _ := f.journal.all()
 	byOwner := map[string]*attempt{}
@@ -98,7 +98,7 @@ func (f *fleet) attempts(effects map[int64][]string) (found []*attempt) {
 			found, byOwner[r.Owner] = append(found, a), a
 		case a == nil:
 		case a.commits && r.What == commits:
-			a.end = r.At // of the last time that it was tried
+			a.end = r.At // of the last try
 		case a.commits:
 		case r.What == refused:
 			a.refused = r.At
@@ -118,7 +118,7 @@ func (f *fleet) attempts(effects map[int64][]string) (found []*attempt) {
 	return found
 }
 
-// endWith ends an attempt with its process, or when that first stood still.
+// endWith ends an attempt when its process died or first stood still.
 func (a *attempt) endWith(p *process) {
 	if !p.killed.IsZero() {
 		a.endBy(p.killed)
@@ -130,12 +130,12 @@ func (a *attempt) endWith(p *process) {
 	}
 }
 
-// compare looks for attempts that overlap, or that were overtaken for no reason, and counts the slots that had several.
+// compare fails the test for attempts that overlap or were overtaken without a reason, and counts the slots with several.
 func (s *storm) compare(a *account, attempts []*attempt) {
 	s.t.Helper()
 	a.attempts = len(attempts)
 	slots := map[int64]int{}
-	var last *attempt // of those so far, that ended last
+	var last *attempt // the one so far that ended last
 	for _, one := range attempts {
 		if !one.refused.IsZero() {
 			a.refused++
@@ -165,13 +165,13 @@ func (s *storm) compare(a *account, attempts []*attempt) {
 
 const accountHead = "strategy\tslots\tran once\ttwice\tmissed\tattempts\ttaken over\toverlaps\trefused\tkills\tstops\tflushes\tskips\tlatest\t"
 
-// row is the account as a row of a table.
+// row formats the account as a row of the table.
 func (a *account) row() string {
 	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f s\t", a.way, a.slots, a.once, a.twice, a.missed,
 		a.attempts, a.takenOver, a.overlaps, a.refused, a.kills, a.stops, a.flushes, a.skips, a.latest.Seconds())
 }
 
-// table is a table for whoever reads the test's log. Rows that are empty are left out.
+// table formats the accounts for the test's log, without empty rows.
 func table(head string, rows []string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -24,9 +24,9 @@ import (
 // chaosJob is the one job of these tests.
 const chaosJob = "chaos"
 
-// role is what a process of these tests is to be: an instance of a schedule. It goes to the process as JSON.
+// role configures a process of these tests as an instance of a schedule. The process gets it as JSON.
 type role struct {
-	Name     string // of the process, which makes it the first part of its owners
+	Name     string // of the process, and so the first part of its owners
 	Database string
 	Lock     string // as FIRSTTAP_JOB_LOCK names it
 	Redis    []string
@@ -39,7 +39,7 @@ type role struct {
 // roleMark is the argument of a process before its role.
 const roleMark = "schedule-instance"
 
-// hasRole reports whether this process was started by a fleet. Then it has been an instance in the meantime.
+// hasRole reports whether a fleet started this process. If so, it returns after the process has played its role.
 func hasRole(t *testing.T) bool {
 	if flag.NArg() != 2 || flag.Arg(0) != roleMark {
 		return false
@@ -52,7 +52,7 @@ func hasRole(t *testing.T) bool {
 	return true
 }
 
-// report is what an instance tells the test, a line of JSON on stdout.
+// report is a message of an instance to the test, a line of JSON on stdout.
 type report struct {
 	Who  string
 	What string
@@ -66,20 +66,20 @@ type report struct {
 	Note    string
 }
 
-// What there is to report.
+// The values of report.What.
 const (
 	isUp      = "up"
 	leads     = "leads"
-	hasBegun  = "begun"       // the work of a run
-	wasTold   = "told"        // that it should stop: the work's context has ended
-	commits   = "commits"     // all is written but for the COMMIT
-	committed = "committed"   // and the reply has come
-	refused   = "refused"     // the run is another's
-	again     = "again"       // the database could not be asked
-	gaveUp    = "interrupted" // as it was told
+	hasBegun  = "begun"       // the work of a run began
+	wasTold   = "told"        // the work's context has ended
+	commits   = "commits"     // everything is written, and COMMIT comes next
+	committed = "committed"   // the reply to COMMIT has come
+	refused   = "refused"     // the run is another instance's
+	again     = "again"       // the database was unavailable
+	gaveUp    = "interrupted" // the work returned as its context had ended
 )
 
-// player is a process at its role.
+// player is a process that plays its role.
 type player struct {
 	role
 	store *repository.Store
@@ -95,7 +95,7 @@ func (r role) play(t *testing.T) {
 	p := &player{role: r, rand: rand.New(rand.NewPCG(r.Seed, 0))}
 	log := slog.New(lead{slog.NewTextHandler(os.Stderr, nil), func() { p.say(report{What: leads}) }})
 	var err error
-	if p.store, err = repository.Open(ctx, r.Database, log); err != nil {
+	if p.store, err = repository.Open(ctx, r.Database, repository.Options{Log: log}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.store.Close() })
@@ -110,16 +110,14 @@ func (r role) play(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it, or dies
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it or dies
 		cancel()
 	}()
 	p.say(report{What: isUp})
-	if err := s.Run(ctx); err != nil {
-		t.Error(err)
-	}
+	s.Run(ctx)
 }
 
-// lead notices the line that says who leads.
+// lead notices the log line of the leader.
 type lead struct {
 	slog.Handler
 	notice func()
@@ -132,7 +130,7 @@ func (l lead) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// strategy is what FIRSTTAP_JOB_LOCK would open.
+// strategy opens the locks as FIRSTTAP_JOB_LOCK does.
 func (r role) strategy(t *testing.T) schedule.Strategy {
 	t.Helper()
 	const conns = 4
@@ -182,11 +180,11 @@ func (p *player) say(r report) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, _ = os.Stdout.Write(append(line, '\n')) // one write, so that a kill leaves no half of it; nobody listens when the test is over
+	_, _ = os.Stdout.Write(append(line, '\n')) // one write, so that a kill leaves no half of it; it fails when the test is over
 }
 
-// work takes a while, and then commits its effect together with the end of the run. Mostly it does not heed its context,
-// as a work does that has not noticed yet that it was overtaken.
+// work takes a while, and then commits its effect together with the end of the run. Mostly it ignores its context, like
+// work that has not noticed that it was overtaken.
 func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 	say := func(what string, err error) {
 		r := report{What: what, Slot: run.Slot, Owner: run.Owner, Attempt: run.Attempt, Fence: run.Fence, Began: *run.BeganAt}
@@ -215,7 +213,7 @@ func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 	return "", p.conclude(heeded, run, within, say)
 }
 
-// conclude tries until it is known what became of the run.
+// conclude retries until the run is known to be concluded or refused.
 func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Duration, say func(string, error)) error {
 	for {
 		err := p.store.Conclude(ctx, run, "done", func(ctx context.Context, tx repository.Execer) error {
@@ -243,7 +241,7 @@ func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Dura
 	}
 }
 
-// passes is false when ctx ends before d is over.
+// passes waits for d. It is false if ctx ended first.
 func passes(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// needsSkew skips a test that starts a process with a clock of its own where that can't be done.
+// needsSkew skips the test where a process can't be given a clock of its own.
 func needsSkew(t *testing.T) {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
@@ -22,11 +22,11 @@ func needsSkew(t *testing.T) {
 	}
 }
 
-// setClock makes the clock of the process pid, which is traced by this thread and stands before its first instruction, be
-// off by whole seconds, and lets the process go. How fast its time passes is not changed.
+// setClock shifts the clock of the process pid by whole seconds, and lets the process go. This thread traces the process,
+// which stands before its first instruction. The clock's rate does not change.
 //
-// A Go program does not ask libc for the time, where libfaketime would answer, but the kernel's code that is part of each
-// process, the vDSO. This replaces, in the process's copy of it, the function that tells the time.
+// A Go program does not get the time from libc, which libfaketime could replace, but from the kernel's code in each process,
+// the vDSO. setClock replaces the clock function in the process's copy of it.
 func setClock(pid int, off time.Duration) error {
 	var status syscall.WaitStatus
 	if _, err := syscall.Wait4(pid, &status, 0, nil); err != nil {
@@ -73,7 +73,7 @@ func replaceClock(pid int, off time.Duration) error {
 	return errors.New("the vDSO has no such function")
 }
 
-// vdso is where the process has the kernel's code.
+// vdso returns the address of the kernel's code in the process.
 func vdso(pid int) (from, to int64, err error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -88,8 +88,7 @@ func vdso(pid int) (from, to int64, err error) {
 	return 0, 0, errors.New("the process has no vDSO")
 }
 
-// clockCode is clock_gettime(clock, *time) for amd64: as the kernel does it, and then, for the wall clock, so many seconds
-// more.
+// clockCode is clock_gettime(clock, *time) for amd64: it calls the kernel, and adds the seconds if clock is the wall clock.
 func clockCode(seconds int32) []byte {
 	code := []byte{
 		0xb8, 0xe4, 0x00, 0x00, 0x00, // mov eax, 228

@@ -16,7 +16,7 @@ import (
 	"firsttap/servertest"
 )
 
-// way is a way to hold the jobs' locks, and where the ledger is.
+// way is a strategy for the jobs' locks, with the ledger's database.
 type way struct {
 	name     string
 	lock     string
@@ -34,13 +34,13 @@ var ways = []way{
 	{"named, MySQL", "named", 0, servertest.MySQLURL},
 	{"rows, MariaDB", "rows", 0, servertest.MariaDBURL},
 	{"rows, MySQL", "rows", 0, servertest.MySQLURL},
-	// Each instance has a memory of its own, so that every lock has three holders: the ledger alone decides.
+	// Each instance has locks in its own memory, so that every lock has three holders and the ledger alone decides.
 	{"memory", "memory", 0, servertest.MariaDBURL},
 }
 
 func sqliteURL(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "ledger.db") }
 
-// fleet is three instances over one ledger, and what they report.
+// fleet is three instances on one ledger, and their reports.
 type fleet struct {
 	t   testing.TB
 	way way
@@ -50,17 +50,17 @@ type fleet struct {
 	db    *sql.DB // the same database
 	redis []*servertest.Redis
 	seats [3]*seat
-	all   []*process // also those that are gone
+	all   []*process // including those that have ended
 }
 
-// seat is the place of an instance.
+// seat holds one instance at a time.
 type seat struct {
 	*process
-	back    time.Time // when what was stopped goes on, or what was killed is replaced
-	sleeper bool      // goes on as soon as another is at what it was at, and both are
+	back    time.Time // when a stopped instance goes on, or a killed one is replaced
+	sleeper bool      // goes on as soon as another has taken over its run, so that both work on it
 }
 
-// assemble makes the servers that the way needs, and an empty ledger that knows the job. No instance runs yet.
+// assemble starts the servers that the way needs, and registers the job in an empty ledger. It starts no instance.
 func (w way) assemble(t testing.TB, r role) *fleet {
 	t.Helper()
 	f := &fleet{t: t, way: w, role: r, journal: newJournal()}
@@ -69,13 +69,13 @@ func (w way) assemble(t testing.TB, r role) *fleet {
 		server := servertest.StartRedis(t)
 		f.redis, f.Redis = append(f.redis, server), append(f.Redis, server.URL())
 	}
-	f.store = repositorytest.OpenMigrated(t, f.Database, quiet)
+	f.store = repositorytest.OpenMigrated(t, f.Database, repository.Options{})
 	var err error
 	if f.db, _, err = repository.OpenPool(f.Database, 2); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.db.Close() })
-	// No key is unique here: that a slot has one effect is what is to be seen.
+	// No key is unique here, as the test is to see that a slot has one effect.
 	_, err = f.db.Exec("CREATE TABLE witness (slot BIGINT NOT NULL, owner VARCHAR(100) NOT NULL, pid BIGINT NOT NULL, at BIGINT NOT NULL)")
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func (f *fleet) awaitUp(p *process) report {
 	return f.await(f.t, 0, p.Name+" is up", func(r report) bool { return r.What == isUp && r.Who == p.Name })
 }
 
-// up are the instances that run now.
+// up returns the instances that run now.
 func (f *fleet) up() []*seat {
 	var up []*seat
 	reports, _ := f.journal.all()
@@ -126,7 +126,7 @@ func (f *fleet) up() []*seat {
 	return up
 }
 
-// disband ends the instances in good order.
+// disband stops the instances by their normal shutdown.
 func (f *fleet) disband() {
 	f.t.Helper()
 	for _, s := range f.seats {
@@ -137,7 +137,7 @@ func (f *fleet) disband() {
 	}
 }
 
-// state is what the ledger remembers of the job.
+// state returns the job's state in the ledger.
 func (f *fleet) state() cronjob.State {
 	f.t.Helper()
 	states, _, err := f.store.JobStates(f.t.Context(), []string{chaosJob})
@@ -147,7 +147,7 @@ func (f *fleet) state() cronjob.State {
 	return states[chaosJob]
 }
 
-// runs are all that the ledger has of the job, the earliest first.
+// runs returns the job's runs in the ledger, the earliest first.
 func (f *fleet) runs() []cronjob.Run {
 	f.t.Helper()
 	runs, _, err := f.store.Runs(f.t.Context(), chaosJob, dispatch.Page{Limit: 100_000})
@@ -177,7 +177,7 @@ func (f *fleet) awaitRuns(last time.Time) {
 	}
 }
 
-// effects are the owners of what was committed, by slot.
+// effects returns the owners of the committed effects, by slot.
 func (f *fleet) effects() map[int64][]string {
 	f.t.Helper()
 	rows, err := f.db.Query("SELECT slot, owner FROM witness")
@@ -200,7 +200,7 @@ func (f *fleet) effects() map[int64][]string {
 	return found
 }
 
-// by is the instance that an owner is of.
+// by returns the instance of an owner.
 func by(owner string) string {
 	instance, _, _ := strings.Cut(owner, "/")
 	return instance

@@ -11,20 +11,21 @@ import (
 const (
 	resignations = 5
 	murders      = 3
-	// leadEnds is how long the lead of a dead leader lasts, and what it may take to notice.
+	// leadEnds bounds the time until the lead of a dead leader has expired and another instance has noticed.
 	leadEnds = 3*time.Second + 500*time.Millisecond
-	// leadPasses is how long nobody leads when the leader resigns, where that is told: 100 ms, and what a busy machine adds.
+	// leadPasses bounds the time without a leader after it resigned, with a strategy that announces it: 100 ms, and what a
+	// busy machine adds.
 	leadPasses = 150 * time.Millisecond
-	// leadFound is the same where one has to ask.
+	// leadFound is the same with a strategy that has to be polled.
 	leadFound = 500 * time.Millisecond
 )
 
-// succession is how long after the leader was told to end, or was killed, another led, and ran what was due.
+// succession is the time from the end of a leader until another led and ran what was due.
 type succession struct{ led, ran time.Duration }
 
-// A leader that is told to end hands the lead over at once; one that is killed leaves it to another within the lease.
-// Noise can only make that later, so that the best of several counts. Of a resignation Redis tells those who wait, which
-// is what the 100 ms are for; the other strategies are asked again and again.
+// A leader that is stopped hands the lead over at once. After one that is killed, another leads when its lease has expired.
+// Noise can only add to the time, so the best of several counts. Redis announces a resignation to those that wait, which is
+// what the 100 ms are for; the other strategies are polled.
 func TestLeaderHandsOver(t *testing.T) {
 	if hasRole(t) {
 		return
@@ -33,7 +34,7 @@ func TestLeaderHandsOver(t *testing.T) {
 	var all sync.WaitGroup
 	for i, way := range ways {
 		if way.lock == "memory" {
-			continue // of which each instance has its own, so that each leads
+			continue // each instance has its own, so that each leads
 		}
 		all.Go(func() {
 			t.Run(way.name, func(t *testing.T) {
@@ -64,8 +65,8 @@ func TestLeaderHandsOver(t *testing.T) {
 		table("strategy\tresigned: another led after\tbest\tand ran\tkilled: another led after\tbest\tand ran\t", rows))
 }
 
-// succeed ends the leader so many times, starts another instance in its place, and returns how long it took until another
-// led, the shortest first.
+// succeed ends the leader several times, starts another instance in its place each time, and returns how long it took until
+// another led, the shortest first.
 func (f *fleet) succeed(times int, end func(*process)) []succession {
 	f.t.Helper()
 	all := make([]succession, times)
@@ -85,7 +86,7 @@ func (f *fleet) succeed(times int, end func(*process)) []succession {
 	return all
 }
 
-// leader is the seat of whoever has led last, once somebody does.
+// leader waits until an instance has led, and returns the seat of the last that did.
 func (f *fleet) leader() int {
 	f.t.Helper()
 	f.await(f.t, 0, "an instance leads", func(r report) bool { return r.What == leads })

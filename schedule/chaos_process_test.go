@@ -16,22 +16,22 @@ import (
 	"time"
 )
 
-// unheard is how long nothing here may take.
+// unheard is longer than any step here may take.
 const unheard = 60 * time.Second
 
-// process is an instance in a process of its own: this program once more. One goroutine at a time may use it.
+// process is an instance in a process of its own, which runs this program again. One goroutine at a time may use it.
 type process struct {
 	role
 	t     testing.TB
 	cmd   *exec.Cmd
 	stdin io.Closer
-	log   *bytes.Buffer // once it is gone
-	gone  chan struct{} // closed then
-	err   error         // how, once it is gone
+	log   *bytes.Buffer // may be read once it has ended
+	gone  chan struct{} // closed when it has ended
+	err   error         // how it ended
 
 	killed  time.Time // zero if it was not
-	stopped time.Time // zero unless it stands still
-	stands  []span    // when it did
+	stopped time.Time // since when it stands still, or zero
+	stands  []span    // when it stood still
 }
 
 type span struct{ from, to time.Time }
@@ -53,8 +53,8 @@ func (r role) start(t testing.TB, j *journal, skew time.Duration) *process {
 	}
 	started := make(chan error)
 	go func() {
-		// The parent of a process, to the kernel, is the thread that started it: it must not end before, and it is the one
-		// that may trace it.
+		// To the kernel, a process's parent is the thread that started it: only this thread may trace the process, and it must
+		// not end before the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -70,7 +70,7 @@ func (r role) start(t testing.TB, j *journal, skew time.Duration) *process {
 	err = <-started
 	if p.cmd.Process != nil {
 		t.Cleanup(func() {
-			_ = p.cmd.Process.Kill() // unless it is gone
+			_ = p.cmd.Process.Kill() // fails if it has ended
 			<-p.gone
 		})
 	}
@@ -87,7 +87,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// kill ends it as kill -9 does.
+// kill ends the process by SIGKILL.
 func (p *process) kill() {
 	p.t.Helper()
 	p.signal(syscall.SIGKILL)
@@ -108,10 +108,10 @@ func (p *process) goOn() {
 	p.signal(syscall.SIGCONT)
 }
 
-// quit has it end in good order, which leaves no goroutine behind either.
+// quit stops the instance by its normal shutdown, which also leaves no goroutine behind.
 func (p *process) quit() {
 	p.t.Helper()
-	_ = p.stdin.Close() // it may be gone
+	_ = p.stdin.Close() // it may have ended
 	select {
 	case <-p.gone:
 	case <-time.After(unheard):
@@ -120,7 +120,7 @@ func (p *process) quit() {
 	}
 }
 
-// check fails the test if the process ended other than by being killed or in good order.
+// check fails the test unless the process was killed or ended normally.
 func (p *process) check() {
 	p.t.Helper()
 	select {
@@ -133,7 +133,7 @@ func (p *process) check() {
 	}
 }
 
-// journal is what instances have reported.
+// journal holds the reports of the instances.
 type journal struct {
 	mu      sync.Mutex
 	reports []report
@@ -157,7 +157,7 @@ func (j *journal) all() ([]report, <-chan struct{}) {
 	return j.reports[:len(j.reports):len(j.reports)], j.added
 }
 
-// await returns the first report, after the first so many, that is wanted.
+// await returns the first report after the first n that is wanted.
 func (j *journal) await(t testing.TB, after int, what string, wanted func(report) bool) report {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), unheard)
@@ -177,7 +177,7 @@ func (j *journal) await(t testing.TB, after int, what string, wanted func(report
 	}
 }
 
-// count is how many reports there are.
+// count returns the number of reports.
 func (j *journal) count() int {
 	reports, _ := j.all()
 	return len(reports)
@@ -189,7 +189,7 @@ type lines struct {
 	rest    []byte
 }
 
-// Write takes the reports from among whatever else package testing prints.
+// Write picks the reports out of what package testing prints.
 func (l *lines) Write(b []byte) (int, error) {
 	l.rest = append(l.rest, b...)
 	for {

@@ -9,10 +9,9 @@ import (
 	"firsttap/cronjob"
 )
 
-// The clock of one instance of three is 3 s ahead of the others', or behind, which is more than from one slot to the next.
-// Each slot runs once and not before its time by the database's clock; and the instance runs its share of them, at the
-// right time too: those that are left to it when the others have ended begin no later than on an instance whose clock is
-// right.
+// The clock of one instance of three is 3 s ahead of the others', or behind, which is more than a job's period. Each slot
+// runs once and not before its time by the database's clock. The instance runs its share of the slots, and on time: when the
+// others have ended, its slots begin no later than on an instance whose clock is right.
 func TestSkewedClock(t *testing.T) {
 	if hasRole(t) {
 		return
@@ -28,11 +27,11 @@ func TestSkewedClock(t *testing.T) {
 }
 
 const (
-	// skewPeriod is other than the skew, and no part of it: one who wakes at the wrong time is late.
+	// skewPeriod does not divide the skew, so that an instance that wakes at the wrong time is late.
 	skewPeriod = 2 * time.Second
 	skewSlots  = 4 // with three instances
 	skewAlone  = 3 // and with the one whose clock is wrong
-	// skewLook is so long that what the clock does not wake an instance for would come late.
+	// skewLook is so long that a slot for which the clock does not wake the instance is late.
 	skewLook = 10 * time.Second
 	tooEarly = 100 * time.Millisecond
 	tooLate  = 500 * time.Millisecond
@@ -66,14 +65,14 @@ func skewed(t *testing.T, skew time.Duration) {
 	if delays[len(delays)/2] > tooLate {
 		t.Errorf("alone, the instance begins %v after the slots: its clock is not set right", delays)
 	}
-	// What is slow makes it look more.
+	// A slow machine reads the ledger more often.
 	if off := slices.Min(offs); off < skew-tooEarly || off > skew+tooLate {
 		t.Errorf("the clock of %s is off by %s, want %s: this has shown nothing", wrong.Name, off, skew)
 	}
 	t.Logf("slots by instance: %v, %s's clock is wrong; alone it began %v after the slots", f.shares(), wrong.Name, delays)
 }
 
-// runsAlone waits for runs of slots that only one instance is there for.
+// runsAlone waits for runs of slots while only one instance runs.
 func (f *fleet) runsAlone(one *process) []report {
 	f.t.Helper()
 	now, from := time.Now(), f.count()
@@ -90,13 +89,13 @@ func (f *fleet) runsAlone(one *process) []report {
 	return runs
 }
 
-// shares checks that each slot was run once, at its time, and returns how many each instance has run.
+// shares checks that each slot was run once and on time, and returns how many each instance ran.
 func (f *fleet) shares() map[string]int {
 	f.t.Helper()
 	effects, shares := f.effects(), map[string]int{}
 	runs := f.runs()
 	for i, run := range runs {
-		// What was under way when the last instance ended is left to the next.
+		// A run that was under way when the last instance ended is taken over by the next.
 		if owners := effects[run.Slot.UnixMicro()]; len(owners) != 1 && run.Status != cronjob.Interrupted {
 			f.t.Errorf("slot %s is %s and was committed by %v", clockTime(run.Slot), run.Status, owners)
 		}

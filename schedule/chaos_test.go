@@ -17,12 +17,12 @@ import (
 
 const (
 	chaosTTL = 2 * time.Second // of the locks, and so the term of a run
-	// leastHits is how many kills, and how many stops, a fleet goes through at least.
+	// leastHits is the least number of kills, and of stops, of a fleet.
 	leastHits = 2
 	glimpse   = 50 * time.Millisecond
 )
 
-// numberOf is what an environment variable says, or usual.
+// numberOf returns the number in an environment variable, or usual.
 func numberOf(t *testing.T, variable string, usual uint64) uint64 {
 	t.Helper()
 	s := os.Getenv(variable)
@@ -36,13 +36,13 @@ func numberOf(t *testing.T, variable string, usual uint64) uint64 {
 	return n
 }
 
-// Three instances run a job each second, and are killed and stopped at random, for up to longer than the lock and the run
-// last, while one at least goes on; Redis forgets everything in the middle of a run, again and again. Whatever holds the
-// locks, each slot has its effect once, no two attempts are at it at a time, nobody is overtaken who is awake, and what an
-// attempt wanted to write that was overtaken in its sleep is not there.
+// Three instances run a job each second. They are killed and stopped at random, some for longer than the lock and the run
+// last, while at least one goes on; Redis is flushed during runs. With every strategy each slot has its effect once, no two
+// attempts at a run overlap, no instance that is awake is overtaken, and an attempt that was overtaken while it stood still
+// commits nothing.
 //
-// FIRSTTAP_TEST_SLOTS=60 has it go on for that many slots, instead of 15; FIRSTTAP_TEST_SEED has it go as it went with that
-// seed, as far as the machine lets it. It is not parallel: the processes that it starts would be in the others' way.
+// FIRSTTAP_TEST_SLOTS=60 sets the number of slots, instead of 15; FIRSTTAP_TEST_SEED repeats the plan of that seed, as far as
+// the machine lets it. The test is not parallel, as its processes would slow the others down.
 func TestEachSlotOnce(t *testing.T) {
 	if hasRole(t) {
 		return
@@ -52,7 +52,7 @@ func TestEachSlotOnce(t *testing.T) {
 	t.Logf("FIRSTTAP_TEST_SLOTS=%d FIRSTTAP_TEST_SEED=%d", slots, seed)
 	rows := make([]string, len(ways))
 	var takenOver atomic.Int64
-	var all sync.WaitGroup // however many -parallel allows: they wait most of the time
+	var all sync.WaitGroup // more than -parallel allows: they wait most of the time
 	for i, w := range ways {
 		all.Go(func() {
 			t.Run(w.name, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestEachSlotOnce(t *testing.T) {
 				a := s.account(first, last)
 				rows[i] = a.row()
 				takenOver.Add(int64(a.takenOver))
-				if a.takenOver == 0 && slots > 15 { // of a few slots chance may spare each run
+				if a.takenOver == 0 && slots > 15 { // with few slots, chance may spare each run
 					t.Error("no run was taken over: this has shown nothing")
 				}
 			})
@@ -82,23 +82,23 @@ func TestEachSlotOnce(t *testing.T) {
 	t.Log(table(accountHead, rows))
 }
 
-// storm is what a fleet goes through.
+// storm kills and stops the instances of a fleet.
 type storm struct {
 	*fleet
 	rand                  *rand.Rand
 	next                  time.Time // when the next instance is hit
-	wipe                  time.Time // when Redis forgets next, as soon as a run is under way
+	wipe                  time.Time // when Redis is flushed next, once a run is under way
 	hits                  []int     // the next hits, the next last
 	kills, stops, flushes int
 }
 
-// Every four hits are one of each.
+// Every four hits are one of each kind.
 const (
-	hitKill = 1 << iota // or else a stop
-	hitBusy             // the instance that runs the job, or else any
+	hitKill = 1 << iota // a kill, and not a stop
+	hitBusy             // the instance that runs the job, and not any
 )
 
-// rage hits instances until then, and until there were enough hits.
+// rage hits instances until that time, and until there were enough hits.
 func (s *storm) rage(until time.Time) {
 	s.t.Helper()
 	s.wipe = time.Now().Add(time.Until(until) / 4)
@@ -117,7 +117,7 @@ func (s *storm) rage(until time.Time) {
 	}
 }
 
-// enough reports whether there were enough hits, one of which has had a run taken over.
+// enough reports whether there were enough hits, one of which led to a takeover.
 func (s *storm) enough() bool {
 	reports, _ := s.journal.all()
 	return s.kills >= leastHits && s.stops >= leastHits &&
@@ -136,8 +136,8 @@ func (s *storm) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.rand.Int64N(int64(most-least)))
 }
 
-// hit is false when there is nobody to be hit now: one instance has to go on, and a run that has had its second attempt
-// is spared, because the schedule gives up what three instances in a row have died of.
+// hit is false if no instance may be hit now: one has to go on, and a run at its second attempt is spared, as the schedule
+// gives a run up after three.
 func (s *storm) hit() bool {
 	s.t.Helper()
 	up, open := s.up(), s.state().Open
@@ -178,7 +178,7 @@ func (s *storm) hit() bool {
 	return true
 }
 
-// restore has those go on whose time has come, or others in their place.
+// restore continues the stopped instances whose time has come, and replaces the killed ones.
 func (s *storm) restore() {
 	s.t.Helper()
 	for k, one := range s.seats {
@@ -196,13 +196,13 @@ func (s *storm) restore() {
 	}
 }
 
-// overtaken reports whether somebody is at a run that another has begun.
+// overtaken reports whether an unfinished run has been begun by several instances.
 func (s *storm) overtaken() bool {
 	s.t.Helper()
 	return slices.ContainsFunc(s.state().Open, func(run cronjob.Run) bool { return run.Attempt > 1 })
 }
 
-// calm ends it: all go on.
+// calm ends the storm: all instances run again.
 func (s *storm) calm() {
 	s.t.Helper()
 	for _, one := range s.seats {
@@ -216,7 +216,7 @@ func (s *storm) calm() {
 	}
 }
 
-// flush has every Redis forget everything.
+// flush flushes every Redis.
 func (s *storm) flush() {
 	s.t.Helper()
 	for _, server := range s.redis {

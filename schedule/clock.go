@@ -3,37 +3,27 @@ package schedule
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/jonboulle/clockwork"
 )
 
-// clock shows the database's time: instances whose own clocks differ wake for a slot together.
+// clock shows the database's time, so that instances whose own clocks differ wake for a slot together.
 type clock struct {
-	clockwork.Clock
-	now   func() time.Time // this process's
-	ahead atomic.Int64     // the database's, in nanoseconds
-	read  atomic.Bool      // the database's clock, at some time
+	local  func() time.Time
+	offset atomic.Int64 // of the database's clock from the local one, in nanoseconds
+	synced atomic.Bool  // the database's clock was read at least once
 }
 
-func newClock(now func() time.Time) *clock { return &clock{Clock: clockwork.NewRealClock(), now: now} }
+func newClock(local func() time.Time) *clock { return &clock{local: local} }
 
-// vague is how long it may take to read the database's clock, so that what it says is of use.
-const vague = 200 * time.Millisecond
+// maxReadTime is how long a reading of the database's clock may take and still correct an earlier one.
+const maxReadTime = 200 * time.Millisecond
 
-// set takes over what the database's clock has shown at some time since this process's showed sent, unless that is long
-// ago and the clock was read before.
-func (c *clock) set(shown, sent time.Time) {
-	took := c.now().Sub(sent)
-	if first := !c.read.Swap(true); first || took <= vague {
-		c.ahead.Store(int64(shown.Sub(sent.Add(took / 2).Round(0))))
+// sync sets the clock by a reading of the database's that was requested at sent, by the local clock. A slow reading is
+// used only if there was none before.
+func (c *clock) sync(reading, sent time.Time) {
+	took := c.local().Sub(sent)
+	if first := !c.synced.Swap(true); first || took <= maxReadTime {
+		c.offset.Store(int64(reading.Sub(sent.Add(took / 2).Round(0))))
 	}
 }
 
-// Now implements clockwork.Clock.
-func (c *clock) Now() time.Time { return c.now().Add(time.Duration(c.ahead.Load())) }
-
-// Since implements clockwork.Clock.
-func (c *clock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
-
-// Until implements clockwork.Clock.
-func (c *clock) Until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+func (c *clock) now() time.Time { return c.local().Add(time.Duration(c.offset.Load())) }

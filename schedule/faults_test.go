@@ -18,7 +18,7 @@ import (
 	"firsttap/testkit"
 )
 
-// proxied is another Store on the place's database, by way of a proxy.
+// proxied returns another Store on the place's database, connected through a proxy.
 func (p *place) proxied() (*repository.Store, *servertest.Proxy) {
 	p.t.Helper()
 	u, err := url.Parse(p.url)
@@ -26,10 +26,10 @@ func (p *place) proxied() (*repository.Store, *servertest.Proxy) {
 		p.t.Fatal(err)
 	}
 	proxy := servertest.StartProxy(p.t, u.Host)
-	return repositorytest.Open(p.t, proxy.URL(p.url), quiet), proxy
+	return repositorytest.Open(p.t, proxy.URL(p.url), repository.Options{}), proxy
 }
 
-// Redis forgets the lock in the middle of a run: the work is told, and the slot is completed once, by one at a time.
+// Redis is flushed during a run: the work is canceled, and the slot is completed once, by one instance at a time.
 func TestRedisForgets(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -68,7 +68,7 @@ func TestRedisForgets(t *testing.T) {
 	}
 }
 
-// Without Redis no job runs, and that is said. When it is back, what was missed is made up for as far as the job wants it.
+// Without Redis no job runs, which is reported. When it is back, each job makes up for missed slots as far as it wants to.
 func TestRedisIsGone(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -145,7 +145,7 @@ func TestRedisIsGone(t *testing.T) {
 	}
 }
 
-// The database is gone for one instance: its work is told before another begins, and it goes on when the database is back.
+// One instance loses the database: its work is canceled before another begins, and it goes on when the database is back.
 func TestTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]func(*servertest.Proxy, bool){
@@ -198,7 +198,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// Who was overtaken is told, and leaves the run to whoever has it.
+// Work that was overtaken is canceled, and does not change the run.
 func TestAnOvertakenWorkIsTold(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -209,7 +209,7 @@ func TestAnOvertakenWorkIsTold(t *testing.T) {
 			begun <- struct{}{}
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
-			return "", nil // it was done all the same
+			return "", nil // the work was done all the same
 		},
 	}}})
 	testkit.Await(t, "it begins", begun)
@@ -223,7 +223,7 @@ func TestAnOvertakenWorkIsTold(t *testing.T) {
 	}
 }
 
-// Whatever reply of the database's is lost, the run is begun and ends once.
+// Whichever reply of the database is lost, the run begins once and ends once.
 func TestAReplyIsLost(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string][2]string{
@@ -255,7 +255,7 @@ func TestAReplyIsLost(t *testing.T) {
 	}
 }
 
-// Where the database refuses to begin anything, that is said, and asked again a few times a second at most.
+// If the database refuses to begin runs, that is reported, and retried a few times a second at most.
 func TestNothingCanBeBegun(t *testing.T) {
 	t.Parallel()
 	p, d, m := newPlace(t), newDiary(t), newMetrics(t)
@@ -265,7 +265,7 @@ func TestNothingCanBeBegun(t *testing.T) {
 		{Name: "job", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: d.keep("a", done)},
 	}})
 	m.atLeast("firsttap_job_skips_total", "job", "unavailable", 4)
-	// One for each second, and one for each look.
+	// One for each slot, and one for each reading of the ledger.
 	if n, _ := m.of("firsttap_job_skips_total", "job", "unavailable"); n > 4+3*time.Since(began).Seconds() {
 		t.Errorf("it was tried %v times in %v", n, time.Since(began))
 	}

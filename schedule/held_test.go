@@ -17,8 +17,7 @@ import (
 	"firsttap/testkit"
 )
 
-// heldOn returns a Scheduler of two jobs, whose locks are on the servers at urls, and that runs none of them. All that it
-// knows of is held.
+// heldOn returns a Scheduler of two jobs that does not run. The locks that it knows are on the servers at urls, and held.
 func heldOn(t *testing.T, urls ...string) *schedule.Scheduler {
 	t.Helper()
 	nodes := make([]*lock.Redis, len(urls))
@@ -73,7 +72,7 @@ func mustHold(t *testing.T, s *schedule.Scheduler) {
 	}
 }
 
-// redisCommands is how many commands a server has been sent, but for those with which a connection begins, and the test's.
+// redisCommands counts the commands to a server, without those that open a connection and the test's.
 func redisCommands(t *testing.T, client redisclient.Client) (n int) {
 	t.Helper()
 	info, err := client.InfoMap(t.Context(), "commandstats").Result()
@@ -94,7 +93,7 @@ func redisCommands(t *testing.T, client redisclient.Client) (n int) {
 	return n
 }
 
-// What it costs to see who holds what goes by the names that there are, and not by the keys that Redis has.
+// The cost of Held depends on the number of locks, and not on the number of keys in Redis.
 func TestHeldCostsTheSame(t *testing.T) {
 	t.Parallel()
 	for name, nodes := range map[string]int{"redis": 1, "quorum": 3} {
@@ -140,7 +139,7 @@ func TestHeldCostsTheSame(t *testing.T) {
 	}
 }
 
-// Many look at once, and one of the servers does not answer.
+// Held works for many callers at once while one of the servers does not answer.
 func TestHeldByAMajority(t *testing.T) {
 	t.Parallel()
 	servers, urls := make([]*servertest.Redis, 3), make([]string, 3)

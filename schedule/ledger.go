@@ -11,24 +11,24 @@ import (
 	"firsttap/lock"
 )
 
-// ledgerLock is a lock.Strategy that holds a job's name by its run in the ledger: while a run is under way nobody else
-// begins one. So it is package lock that keeps a run alive, and that ends the work before another may take it over.
+// ledgerLock is a lock.Strategy that holds a job's name by its run in the ledger: while one run is under way, no other
+// begins. So package lock extends the run, and cancels the work before another instance may take the run over.
 type ledgerLock struct{ Ledger }
 
-// attempt is one instance's part in a run, and its lock.Grant. It goes to Acquire with the context.
+// attempt is one instance's part in a run. It reaches Acquire in the context, and is the lock.Grant that Acquire returns.
 type attempt struct {
-	ledger Ledger
-	due    func(cronjob.State, time.Time) time.Time
-	job    string
-	owner  string
-	run    cronjob.Run
-	end    *cronjob.End // nil for a run that another is to take over
-	left   bool         // the work did not stop
+	ledger    Ledger
+	due       func(cronjob.State, time.Time) time.Time
+	job       string
+	owner     string
+	run       cronjob.Run
+	end       *cronjob.End // nil if another instance is to take the run over
+	abandoned bool         // the work has not returned
 }
 
 type attemptKey struct{}
 
-// Acquire implements lock.Strategy. Besides, dispatch.ErrNothingDue.
+// Acquire implements lock.Strategy. It also returns cronjob.ErrNotDue and cronjob.ErrNotFound.
 func (l ledgerLock) Acquire(ctx context.Context, job, owner string, term time.Duration) (lock.Grant, error) {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -59,18 +59,19 @@ func (a *attempt) Extend(ctx context.Context, term time.Duration) error {
 	return asLock(a.ledger.ExtendRun(ctx, a.run, term))
 }
 
-// Release implements lock.Grant. It writes how the run ended, or has it taken over: at once, or, because its work is still
-// at it, when its time is over.
+// Release implements lock.Grant. It writes how the run ended. A run that was interrupted may be taken over at once, or, if
+// its work has not returned, when its term is over.
 func (a *attempt) Release(ctx context.Context, _ time.Duration) error {
 	switch {
 	case a.end != nil:
 		return asLock(a.ledger.EndRun(ctx, a.run, *a.end))
-	case a.left:
+	case a.abandoned:
 		return nil
 	}
 	return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))
 }
 
+// asLock turns an error of the ledger into one of package lock.
 func asLock(err error) error {
 	switch {
 	case err == nil:

@@ -17,7 +17,7 @@ import (
 	"firsttap/testkit"
 )
 
-// A work that takes longer than the lock's TTL and the run's term is the only one: both are renewed.
+// Work that takes longer than the lock's TTL and the run's term stays the only one, as both are renewed.
 func TestAWorkOutlivesItsLock(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -38,7 +38,7 @@ func TestAWorkOutlivesItsLock(t *testing.T) {
 	}
 }
 
-// hanging is a work whose first run does what hangs does, and the others are done at once.
+// hanging is work whose first run calls hangs and whose other runs are done at once.
 func hanging(hangs Work) Work {
 	var hung atomic.Bool
 	return func(ctx context.Context, run cronjob.Run) (string, error) {
@@ -49,7 +49,7 @@ func hanging(hangs Work) Work {
 	}
 }
 
-// deaf is a work that does not heed its context, until the test ends.
+// deaf is work that ignores its context until the test ends.
 func deaf(t *testing.T) Work {
 	end := make(chan struct{})
 	t.Cleanup(func() { close(end) })
@@ -59,7 +59,7 @@ func deaf(t *testing.T) Work {
 	}
 }
 
-// A work that would take for ever is cut, and FAILED, and the next slots are run: on the same instance, when there is one.
+// Work that hangs is canceled and FAILED, and the same instance runs the next slots.
 func TestAWorkThatHangsIsCut(t *testing.T) {
 	t.Parallel()
 	cut := lock.Renewed(3*time.Second, 500*time.Millisecond)
@@ -101,7 +101,7 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 	}
 }
 
-// A work that is cut and takes its time to stop is the only one until it has: nobody takes its run over, which has FAILED.
+// Work that is canceled and is slow to return stays the only one: its run is not taken over, and FAILED.
 func TestACutWorkIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -121,7 +121,7 @@ func TestACutWorkIsWaitedFor(t *testing.T) {
 	}
 }
 
-// Works that never return are put up with a few times. Then the job does not run here, and that is said, until they do.
+// After a few runs that never return, the job does not run on the instance, which is reported, until they do.
 func TestStuckWorksAreBounded(t *testing.T) {
 	t.Parallel()
 	p, d, m := newPlace(t), newDiary(t), newMetrics(t)
@@ -135,7 +135,7 @@ func TestStuckWorksAreBounded(t *testing.T) {
 		t.Errorf("%d works don't return", n)
 	}
 	b := p.state("deaf").Blocked
-	if lines := i.log.about("ERROR", "does not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "don't return") {
+	if lines := i.log.about("ERROR", "does not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "have not returned") {
 		t.Errorf("blocked: %+v; said: %q", b, lines)
 	}
 	close(end)
@@ -145,7 +145,7 @@ func TestStuckWorksAreBounded(t *testing.T) {
 	}
 }
 
-// However a work fails, its run says so, and the next slots are run.
+// However work fails, its run has the error, and the next slots are run.
 func TestAWorkThatFails(t *testing.T) {
 	t.Parallel()
 	fails := map[string]struct {
@@ -155,7 +155,7 @@ func TestAWorkThatFails(t *testing.T) {
 		"error": {func(context.Context, cronjob.Run) (string, error) { return "half", errWork }, errWork.Error()},
 		"panic": {func(context.Context, cronjob.Run) (string, error) { panic("a thing that cannot be") }, "a thing that cannot be"},
 		"exit":  {func(context.Context, cronjob.Run) (string, error) { runtime.Goexit(); return "", nil }, "ended its goroutine"},
-		// What a work is told by a lock of its own is no news of the job's.
+		// An error of the work's own locks is not an error of the job's lock.
 		"held":        {func(context.Context, cronjob.Run) (string, error) { return "", &lock.HeldError{Owner: "x"} }, "held by x"},
 		"unavailable": {func(context.Context, cronjob.Run) (string, error) { return "", lock.ErrUnavailable }, "unavailable"},
 		"undue":       {func(context.Context, cronjob.Run) (string, error) { return "", cronjob.ErrNotDue }, "not due"},
@@ -188,8 +188,7 @@ func TestAWorkThatFails(t *testing.T) {
 	}
 }
 
-// What a work gets is its run, and the lease of it; and nobody takes it over before its term is over, which is the lock's TTL,
-// if that is neither very short nor very long.
+// Work gets its run and the run's lease. The run's term is the lock's TTL, unless that is very short or very long.
 func TestWhatAWorkIsTold(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -10,7 +10,7 @@ import (
 	"firsttap/cronjob"
 )
 
-// vectors are the metrics of all jobs.
+// vectors are the metrics that all jobs share.
 type vectors struct {
 	runs, skips *prometheus.CounterVec
 	took        *prometheus.HistogramVec
@@ -23,7 +23,7 @@ func newVectors(r prometheus.Registerer) *vectors {
 		}, []string{"job_name", "status"}),
 		skips: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "firsttap_job_skips_total",
-			Help: "Times this instance did not run a job: another had it (held), nobody could tell who has it (unavailable), works of it don't return here (stuck), or its lock can't be (invalid).",
+			Help: "Times this instance did not run a job: another instance held it (held), its lock or the ledger was unavailable (unavailable), earlier runs have not returned here (stuck), or its lock is invalid (invalid).",
 		}, []string{"job_name", "reason"}),
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "firsttap_job_duration_seconds", Help: "How long runs of scheduled jobs took.",
@@ -36,39 +36,38 @@ func newVectors(r prometheus.Registerer) *vectors {
 	return v
 }
 
-// jobMetrics are what operators see of one job.
+// jobMetrics are the metrics of one job.
 type jobMetrics struct {
 	*vectors
 	job       string
-	succeeded atomic.Int64 // microseconds, by the database's clock; the registration before the first time
+	succeeded atomic.Int64 // when it last succeeded, or was registered, in microseconds of the database's clock
 }
 
 func newJobMetrics(s *Scheduler, j *job) *jobMetrics {
 	m := &jobMetrics{vectors: s.vectors, job: j.Name}
 	for _, status := range []cronjob.Status{cronjob.Succeeded, cronjob.Failed, cronjob.Interrupted} {
-		m.runs.WithLabelValues(j.Name, string(status)) // a rate needs the zero before the first
+		m.runs.WithLabelValues(j.Name, string(status)) // a rate needs a zero to begin with
 	}
 	for _, reason := range []string{"held", "unavailable", "stuck", "invalid"} {
 		m.skips.WithLabelValues(j.Name, reason)
 	}
-	period := j.When.period(time.Now()).Seconds()
-	if s.Metrics == nil || period == 0 {
+	if s.Metrics == nil {
 		return m
 	}
 	of := prometheus.WrapRegistererWith(prometheus.Labels{"job_name": j.Name}, s.Metrics)
 	of.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "firsttap_job_success_age_seconds", Help: "How long ago a scheduled job has succeeded, on whichever instance.",
+			Name: "firsttap_job_success_age_seconds", Help: "Time since a scheduled job last succeeded, on any instance.",
 		}, func() float64 {
 			at := m.succeeded.Load()
 			if at == 0 {
-				return math.NaN() // the ledger has not been read yet
+				return math.NaN() // the ledger has not been read
 			}
-			return s.clock.Since(time.UnixMicro(at)).Seconds()
+			return s.clock.now().Sub(time.UnixMicro(at)).Seconds()
 		}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "firsttap_job_period_seconds", Help: "How long it is from one time of a scheduled job to the next.",
-		}, func() float64 { return j.When.period(s.clock.Now()).Seconds() }),
+			Name: "firsttap_job_period_seconds", Help: "Time from one slot of a scheduled job to the next.",
+		}, func() float64 { return j.When.period(s.clock.now()).Seconds() }),
 	)
 	return m
 }

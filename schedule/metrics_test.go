@@ -16,7 +16,7 @@ import (
 	"firsttap/testkit"
 )
 
-// metrics are those of one instance.
+// metrics are the metrics of one instance.
 type metrics struct {
 	*prometheus.Registry
 	t *testing.T
@@ -24,7 +24,7 @@ type metrics struct {
 
 func newMetrics(t *testing.T) metrics { return metrics{prometheus.NewPedanticRegistry(), t} }
 
-// of is the value of a metric of the job, and of the status or reason, if that is not "".
+// of returns the value of a metric of the job, and of the status or reason unless that is "".
 func (m metrics) of(name, job, what string) (value float64, found bool) {
 	m.t.Helper()
 	families, err := m.Gather()
@@ -46,7 +46,7 @@ func (m metrics) of(name, job, what string) (value float64, found bool) {
 	return 0, false
 }
 
-// atLeast waits until the metric is as large.
+// atLeast waits until the metric is at least want.
 func (m metrics) atLeast(name, job, what string, want float64) {
 	m.t.Helper()
 	testkit.Retry(m.t, func() error {
@@ -68,11 +68,9 @@ func TestMetrics(t *testing.T) {
 		{Name: "after", When: schedule.After(once), Hold: usual, Work: done},
 		{Name: "fails", When: schedule.After(once), Hold: usual, Work: func(context.Context, cronjob.Run) (string, error) { return "", errWork }},
 		{Name: "stops", When: schedule.After(once), Hold: usual, Work: untilTold},
-		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
 	}})
 	m.atLeast("firsttap_job_runs_total", "tick", "SUCCEEDED", 2)
 	m.atLeast("firsttap_job_runs_total", "fails", "FAILED", 1)
-	m.atLeast("firsttap_job_runs_total", "start", "SUCCEEDED", 1)
 	m.atLeast("firsttap_job_duration_seconds", "tick", "", 2)
 	if n, _ := m.of("firsttap_job_skips_total", "tick", "held"); n > 0 {
 		t.Errorf("alone, it leaves %v slots to another", n)
@@ -80,11 +78,6 @@ func TestMetrics(t *testing.T) {
 	for job, want := range map[string]float64{"tick": 1, "minutely": 60, "daily": 24 * 3600, "after": 3600} {
 		if got, _ := m.of("firsttap_job_period_seconds", job, ""); got != want {
 			t.Errorf("the period of %s is %v, want %v", job, got, want)
-		}
-	}
-	for _, name := range []string{"firsttap_job_period_seconds", "firsttap_job_success_age_seconds"} {
-		if v, found := m.of(name, "start", ""); found {
-			t.Errorf("%s of what has no next time is %v", name, v)
 		}
 	}
 	for _, zero := range []string{"INTERRUPTED", "held", "unavailable", "stuck", "invalid"} {
@@ -96,7 +89,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s of what is never %s is %v, found %v", name, zero, v, found)
 		}
 	}
-	// What fails has never succeeded, for ever longer; what has succeeded has not for ever longer.
+	// The age grows for a job that has never succeeded, and for one that has.
 	m.atLeast("firsttap_job_success_age_seconds", "fails", "", 2)
 	first, _ := m.of("firsttap_job_success_age_seconds", "after", "")
 	m.atLeast("firsttap_job_success_age_seconds", "after", "", first+1)
@@ -104,7 +97,7 @@ func TestMetrics(t *testing.T) {
 	if age, _ := m.of("firsttap_job_success_age_seconds", "fails", ""); age > known+5 || age < known-5 {
 		t.Errorf("known for %v s, it has not succeeded for %v", known, age)
 	}
-	// An instance that runs nothing knows it, too.
+	// The age comes from the ledger.
 	p.awaitRuns("daily", 1, cronjob.Succeeded)
 	if age, _ := m.of("firsttap_job_success_age_seconds", "tick", ""); age > 10 {
 		t.Errorf("it succeeds each second, %v s ago", age)
@@ -114,7 +107,7 @@ func TestMetrics(t *testing.T) {
 	m.atLeast("firsttap_job_runs_total", "stops", "INTERRUPTED", before+1)
 }
 
-// What is not known yet is no age of 0: an instance that can't read the ledger must not hide what the others know.
+// The age is not 0 before the ledger was read: an instance that can't read it must not hide what the others know.
 func TestSuccessIsNotKnownYet(t *testing.T) {
 	t.Parallel()
 	p, m := newPlace(t), newMetrics(t)
@@ -129,7 +122,7 @@ func TestSuccessIsNotKnownYet(t *testing.T) {
 	}
 }
 
-// Every instance knows, from the ledger, when a job has last succeeded on another.
+// Every instance knows from the ledger when a job last succeeded on another.
 func TestSuccessIsKnownEverywhere(t *testing.T) {
 	t.Parallel()
 	p, m := newPlace(t), newMetrics(t)
@@ -147,7 +140,7 @@ func TestSuccessIsKnownEverywhere(t *testing.T) {
 	}
 }
 
-// questions is how many statements a server of the test's own has been sent.
+// questions counts the statements to a server that only this test uses.
 func (p *place) questions() (n int) {
 	p.t.Helper()
 	if err := p.raw.QueryRowContext(p.t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(new(string), &n); err != nil {
@@ -156,7 +149,7 @@ func (p *place) questions() (n int) {
 	return n
 }
 
-// Instances that have nothing to do look at the ledger, and do nothing else, also while one is at work.
+// Instances that have nothing to do only read the ledger, also while one is at work.
 func TestIdleInstances(t *testing.T) {
 	t.Parallel()
 	const look, instances = 100 * time.Millisecond, 3
@@ -173,21 +166,19 @@ func TestIdleInstances(t *testing.T) {
 			{Name: "waits", When: schedule.After(once), Hold: usual, Work: done},
 			{Name: "at-work", When: schedule.After(once), Hold: usual, Work: work},
 			{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: work},
-			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done},
 			{Name: "yearly", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done},
 		}})
 	}
 	testkit.Await(t, "one is at work", begun)
 	testkit.Await(t, "two are at work", begun)
 	p.awaitRuns("waits", 1, cronjob.Succeeded)
-	p.awaitRuns("start", 1, cronjob.Succeeded)
 	first, began := p.questions(), time.Now()
 	if err := pause(t.Context(), 3*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	each := float64(p.questions()-first) / time.Since(began).Seconds() / instances
 	t.Logf("%.1f statements a second of an instance that looks %v times", each, 1/look.Seconds())
-	// Three of each look, each after the question whether the server takes writes, and two works that are renewed every two
+	// A reading is three statements, each after one that asks whether the server takes writes; two runs are renewed every two
 	// seconds.
 	if most := 1.3 * 6 / look.Seconds(); each > most || each < 1 {
 		t.Errorf("want %v at most", most)

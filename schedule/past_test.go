@@ -11,14 +11,14 @@ import (
 	"firsttap/testkit"
 )
 
-// ago has the job's last slot begun that long ago, so that nobody has run since; and known for longer.
+// ago moves the job's last slot into the past, and its registration further, as if no instance had run since.
 func (p *place) ago(job string, d time.Duration) {
 	p.t.Helper()
 	p.exec("UPDATE jobs SET slot = slot - ?, registered_at = registered_at - 2 * ? WHERE name = ?", d.Microseconds(), d.Microseconds(), job)
 	p.exec("DELETE FROM job_runs WHERE job = ?", job)
 }
 
-// What was missed while nobody ran is made up for, as far as a job wants it.
+// Slots that were missed while no instance ran are made up for, as far as a job wants to.
 func TestDowntime(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -39,7 +39,7 @@ func TestDowntime(t *testing.T) {
 		p.ago(j.Name, down)
 		last[j.Name] = *p.state(j.Name).Slot
 	}
-	for _, who := range []string{"b", "c"} { // who don't look: whoever has made up for one goes on to the next
+	for _, who := range []string{"b", "c"} { // which read the ledger only after a run
 		p.start(who, schedule.Options{Look: time.Hour, Jobs: jobs(who)})
 	}
 	for _, j := range jobs("") {
@@ -71,7 +71,7 @@ func TestDowntime(t *testing.T) {
 	}
 }
 
-// A time that is rare is made up for until the next one, by a job that does not say how late it may be.
+// A job without a maximum delay makes up for its latest slot until the next one.
 func TestTheLatestSlotIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -91,7 +91,7 @@ func TestTheLatestSlotIsMadeUpFor(t *testing.T) {
 	}
 }
 
-// What was not known yet was not missed.
+// Slots before a job's registration were not missed.
 func TestTheFirstSlotIsAfterTheRegistration(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -110,7 +110,7 @@ func TestTheFirstSlotIsAfterTheRegistration(t *testing.T) {
 	}
 }
 
-// A run that kills whoever is at it is given up although nothing else is due, and the job goes on.
+// A run that kills its instances is given up although nothing else is due, and the job goes on.
 func TestARunThatKillsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -135,7 +135,7 @@ func TestARunThatKillsIsGivenUp(t *testing.T) {
 	p.awaitRuns("deadly", 1, cronjob.Succeeded)
 }
 
-// The time is the database's: instances whose clocks are wrong run each second once, and at its time.
+// Instances whose clocks are wrong run each slot once, and on time by the database's clock.
 func TestClocksThatAreWrong(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -144,7 +144,7 @@ func TestClocksThatAreWrong(t *testing.T) {
 		p.start(who, schedule.Options{Now: now, Jobs: []schedule.Job{
 			{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: d.keep(who, done)},
 		}})
-		// This one has nothing but its clock to wake it.
+		// Only its clock wakes this one.
 		p.start(who, schedule.Options{Now: now, Look: time.Hour, Jobs: []schedule.Job{
 			{Name: who, When: schedule.Cron(everySecond), Hold: usual, Work: done},
 		}})

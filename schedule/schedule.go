@@ -1,14 +1,16 @@
 // Package schedule runs jobs at their times, each time once, on one of any number of instances.
 //
-// The time is the database's. A job's time is a slot, and what decides is the ledger of runs, a table in which a job and a
-// slot are there once: an instance that wants to run a slot begins it there, keeps saying that it is at it, and writes how
-// it ended. A run of which nothing is heard is taken over. The job's lock, held by whatever strategy, comes before that: it
-// sheds those who come too late, and ends the work when it is lost. Should the lock have two holders, because Redis was
-// flushed or each process has a memory of its own, one of them begins the run and the other finds it begun.
+// The time is the database's. Each time of a job is a slot. The ledger of runs decides: it is a table with one row for a
+// job and a slot. An instance that wants to run a slot begins its run there, extends it while it works, and writes how it
+// ended. A run that is not extended in time is taken over by another instance. The job's lock, held by any strategy, comes
+// before that: it turns away instances that come too late, and it cancels the work when it is lost. If a lock has two
+// holders, because Redis was flushed or each process has a lock in its own memory, one of them begins the run and the other
+// finds it begun.
 //
-// So of a job there is one run at a time, and a slot that has ended is not begun again. What an instance does that was
-// overtaken without noticing (it was stopped, or suspended) is not the schedule's to prevent: what it writes does, by a
-// condition of its own, by the run's fence, or by being committed together with the end of the run (repository's Conclude).
+// So one run of a job is under way at a time, and a slot that has ended is not begun again. The schedule can't stop an
+// instance that was overtaken without noticing, because it stood still. What such an instance writes must be refused where it
+// is written: by a condition of its own, by the run's fence, or because it is committed together with the end of the run
+// (repository's Conclude).
 package schedule
 
 import (
@@ -21,7 +23,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-co-op/gocron/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/cronjob"
@@ -31,24 +32,43 @@ import (
 
 // Job is work that is done once for each of its times.
 type Job struct {
-	Name string // as a lock's
+	Name string // also its lock's name
 	When When
-	// Hold is how the job's lock is held and, by its AtMost or else its TTL, how long a run may take. It has no Beat and
-	// no Wait.
+	// Hold is how the job's lock is held. A run may take as long as its AtMost or, without renewal, its TTL. It has no Beat
+	// and no Wait.
 	Hold lock.Hold
-	// OnLeader has the job run by the leader, who is elected for all such jobs, instead of under a lock of its own. Hold
+	// OnLeader has the job run by the leader, which is elected for all such jobs, and not under a lock of its own. Hold
 	// then says how long a run may take, and how soon it is taken over.
 	OnLeader bool
-	// Late is how late a slot may begin, because nobody could run it in time: after downtime, those that are not older are
-	// made up for, one after the other. 0 is until the next slot. What has begun is taken over however late it is.
+	// Late is how long after its time a slot may begin: after downtime, the slots that were missed and are not older are
+	// made up for, one after the other. 0 is until the next slot. A run that was begun is taken over however late it is.
 	Late time.Duration
-	// Work does what is to be done for one slot. Its context ends when the lock or the run is lost, with a lock.ErrLost for
-	// a cause, when it has taken too long, and when the process is to stop; it should then return at once. lock.FromContext
-	// returns the lease of the run, whose Fence refuses what was overtaken. The result is for operators.
+	// Work does a run. Its context ends, with a lock.ErrLost for a cause, when the lock or the run is lost; it also ends when
+	// the run has taken too long, and when the process stops. Work should then return at once. lock.FromContext returns the
+	// lease of the run; lock.Fences refuses a write under its fence once a later run of the job has written under its own.
+	// The result is for operators.
 	Work func(ctx context.Context, run cronjob.Run) (result string, err error)
 }
 
-// Ledger is where runs are kept; see repository.Store.
+// lockName is the lock that the job runs under.
+func (j Job) lockName() string {
+	if j.OnLeader {
+		return leaderLock
+	}
+	return j.Name
+}
+
+// HeldBy returns the names of the jobs that run under the lock of that name: a job's own, or the leader's.
+func HeldBy(jobs []Job, lock string) (names []string) {
+	for _, j := range jobs {
+		if j.lockName() == lock {
+			names = append(names, j.Name)
+		}
+	}
+	return names
+}
+
+// Ledger is where runs are recorded; see repository.Store.
 type Ledger interface {
 	RegisterJobs(ctx context.Context, names []string) (time.Time, error)
 	JobStates(ctx context.Context, names []string) (map[string]cronjob.State, time.Time, error)
@@ -64,59 +84,59 @@ type Ledger interface {
 	Runs(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error)
 }
 
-// Strategy holds the jobs' locks, and says who has them.
+// Strategy holds the jobs' locks, and shows their holders.
 type Strategy interface {
 	lock.Strategy
 	lock.Registry
 }
 
-// Options are what a Scheduler stands on.
+// Options configure a Scheduler.
 type Options struct {
 	Jobs    []Job
 	Ledger  Ledger
 	Locks   Strategy
-	Others  []string              // names that others than jobs hold on Locks, which operators see with the jobs'
+	Others  []string              // names of other locks on Locks that Held returns with the jobs'
 	Zone    *time.Location        // of the cron expressions; UTC if nil
-	Who     string                // names this instance to operators, in 60 bytes at most; need not be unique
+	Who     string                // names this instance to operators, in at most 60 bytes; need not be unique
 	Log     *slog.Logger          // none if nil
 	Metrics prometheus.Registerer // none if nil
 	// LockMetrics are of the jobs' locks; none if nil.
 	LockMetrics *lock.Metrics
-	// Look is how often the ledger is looked at for what is to be made up for or taken over; a second if 0.
+	// Look is how often the ledger is read for slots to make up for and runs to take over; a second if 0.
 	Look time.Duration
 	// Now is this process's clock, time.Now if nil. It need not be right.
 	Now func() time.Time
-	// Grace is how long work may take to return when it is told to stop, before it is left behind; 5 s if 0.
+	// Grace is how long work may take to return after its context has ended, before it is abandoned; 5 s if 0.
 	Grace time.Duration
 }
 
 const (
 	defaultLook  = time.Second
 	defaultGrace = 5 * time.Second
-	// leadName is the lock of the leader, who is waited for, and whose lead lasts, as gocron's users are used to.
-	leadName  = "jobs"
-	leadWait  = time.Second
-	leadLease = 3 * time.Second
-	// longestWho leaves room for what makes an owner of it.
-	longestWho = 60
+	// leaderLock is the leader's lock. An instance waits leaderWait for it, and keeps it for leaderLease after a run.
+	leaderLock  = "jobs"
+	leaderWait  = time.Second
+	leaderLease = 3 * time.Second
+	// maxInstanceName leaves room in the ledger for what makes an owner of the instance's name.
+	maxInstanceName = 60
 )
 
-// Scheduler runs jobs. Run makes it work; the rest may be called from any goroutine, also when it does not run.
+// Scheduler runs jobs while Run does. Its other methods may be called from any goroutine, at any time.
 type Scheduler struct {
 	Options
 	jobs    []*job
 	names   []string
 	locker  *lock.Locker // of the jobs' names
-	runs    *lock.Locker // of their runs
+	runs    *lock.Locker // of the runs in the ledger
 	leader  *lock.Leader
-	follows atomic.Pointer[error] // why this instance does not lead; nil when it does
+	follows atomic.Pointer[error] // why this instance does not lead; nil while it does
 	clock   *clock
-	looking chan struct{} // has room for a wish to look at once
+	check   chan struct{} // asks watch to read the ledger; has room for one request
 	skips   skips
 	vectors *vectors
 }
 
-// New returns a Scheduler of the jobs, or an error that says what of them makes no sense.
+// New returns a Scheduler of the jobs, or an error that lists what is wrong with them.
 func New(o Options) (*Scheduler, error) {
 	if o.Zone == nil {
 		o.Zone = time.UTC
@@ -128,14 +148,14 @@ func New(o Options) (*Scheduler, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Scheduler{Options: o, clock: newClock(o.Now), looking: make(chan struct{}, 1), vectors: newVectors(o.Metrics)}
+	s := &Scheduler{Options: o, clock: newClock(o.Now), check: make(chan struct{}, 1), vectors: newVectors(o.Metrics)}
 	s.locker = lock.New(o.Locks, lock.Options{Who: o.Who, Log: o.Log, Metrics: o.LockMetrics})
 	s.runs = lock.New(ledgerLock{o.Ledger}, lock.Options{Who: o.Who, Log: o.Log})
-	s.leader = s.locker.Leader(leadName, leadWait, leadLease)
+	s.leader = s.locker.Leader(leaderLock, leaderWait, leaderLease)
 	s.follow(nil)
 	var problems []error
-	if len(o.Who) > longestWho {
-		problems = append(problems, fmt.Errorf("an instance's name has up to %d bytes: %q", longestWho, o.Who))
+	if len(o.Who) > maxInstanceName {
+		problems = append(problems, fmt.Errorf("the instance's name is longer than %d bytes: %q", maxInstanceName, o.Who))
 	}
 	for _, j := range o.Jobs {
 		added, err := newJob(s, j)
@@ -151,58 +171,45 @@ func New(o Options) (*Scheduler, error) {
 	return s, nil
 }
 
-// Run runs the jobs until ctx ends. Then it tells the work under way to stop, waits for it, and has others take over what
-// was not finished. It runs once.
-func (s *Scheduler) Run(ctx context.Context) error {
+// Run runs the jobs until ctx ends. Then it cancels the runs under way and waits for them; other instances take over those
+// that were not finished. It may be called once.
+func (s *Scheduler) Run(ctx context.Context) {
 	defer s.locker.Close()
 	defer s.runs.Close()
 	if !s.register(ctx) {
-		return nil
+		return
 	}
-	cron, err := gocron.NewScheduler(gocron.WithClock(s.clock), gocron.WithLocation(s.Zone))
-	if err != nil {
-		return err
-	}
-	for _, j := range s.jobs {
-		err = errors.Join(err, j.add(ctx, cron))
-	}
-	if err != nil {
-		return errors.Join(err, cron.Shutdown())
-	}
-	cron.Start() // and then what asks it to run something: before its start, gocron would wait for itself
 	var loops sync.WaitGroup
-	loops.Go(func() { s.lead(ctx) })
-	loops.Go(func() { s.watch(ctx) })
-	<-ctx.Done()
 	for _, j := range s.jobs {
-		j.busy.Lock() // when the work has ended, for which gocron would wait in a busy loop; and none begins
+		loops.Go(func() { j.loop(ctx) })
 	}
-	err = cron.Shutdown()
+	loops.Go(func() { s.campaign(ctx) })
+	loops.Go(func() { s.watch(ctx) })
 	loops.Wait()
 	s.resign()
-	return err
 }
 
-// register makes the jobs known to the ledger, and the database's time known here, as soon as the database is there.
+// register enters the jobs in the ledger and reads the database's clock. It retries until ctx ends, and reports whether it
+// succeeded.
 func (s *Scheduler) register(ctx context.Context) bool {
 	for {
 		sent := s.Now()
 		now, err := s.Ledger.RegisterJobs(ctx, s.names)
 		if err == nil {
-			s.clock.set(now, sent)
+			s.clock.sync(now, sent)
 			return true
 		}
 		if ctx.Err() != nil {
 			return false
 		}
-		s.Log.Warn("no job runs yet: the database can't be asked", "error", err)
+		s.Log.Warn("no job runs yet: the database is unavailable; will be retried", "error", err)
 		if !pause(ctx, s.Look) {
 			return false
 		}
 	}
 }
 
-// pause is false when ctx has ended.
+// pause waits for d. It is false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -214,18 +221,17 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// lead has this instance lead whenever nobody else does.
-func (s *Scheduler) lead(ctx context.Context) {
-	led := false
-	for _, j := range s.jobs {
-		led = led || j.OnLeader
+// campaign has this instance lead whenever no other does, if there are jobs for the leader.
+func (s *Scheduler) campaign(ctx context.Context) {
+	if len(HeldBy(s.Options.Jobs, leaderLock)) == 0 {
+		return
 	}
-	var said time.Time
-	for led && ctx.Err() == nil {
+	var reportedAt time.Time
+	for ctx.Err() == nil {
 		err := s.leader.Campaign(ctx, func(leading context.Context) error {
 			s.Log.Info("this instance leads the jobs")
 			s.follows.Store(nil)
-			s.look()
+			s.checkLedger()
 			<-leading.Done()
 			return nil
 		})
@@ -233,18 +239,18 @@ func (s *Scheduler) lead(ctx context.Context) {
 		switch {
 		case errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
 		case errors.Is(err, lock.ErrLost):
-			s.Log.Warn("this instance leads the jobs no longer", "error", err)
+			s.Log.Warn("this instance no longer leads the jobs", "error", err)
 		default:
-			if time.Since(said) >= sayEvery {
-				said = time.Now()
-				s.Log.Warn("nobody can tell who leads the jobs", "error", err)
+			if time.Since(reportedAt) >= reportInterval {
+				reportedAt = time.Now()
+				s.Log.Warn("the leader's lock is unavailable; will be retried", "lock", leaderLock, "error", err)
 			}
 			pause(ctx, s.Look)
 		}
 	}
 }
 
-// follow says that this instance does not lead: another does, unless err is that nobody can tell.
+// follow records that this instance does not lead. Unless err says that the lock is unavailable, another instance does.
 func (s *Scheduler) follow(err error) {
 	if !errors.Is(err, lock.ErrHeld) && !errors.Is(err, lock.ErrUnavailable) {
 		err = &lock.HeldError{}
@@ -257,6 +263,6 @@ func (s *Scheduler) resign() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.Grace)
 	defer cancel()
 	if err := s.leader.Resign(ctx); err != nil {
-		s.Log.Warn("another instance leads the jobs when the lead has ended", "error", err)
+		s.Log.Warn("the lead was not handed over; another instance leads when its lease has expired", "error", err)
 	}
 }

@@ -29,7 +29,7 @@ func mustBeConsecutive(t *testing.T, runs []cronjob.Run) {
 	}
 }
 
-// Three instances, whatever holds the locks: each second one of them runs the job, and two leave it to that one.
+// With every strategy, one of three instances runs the job each second, and two skip the slot.
 func TestASlotRunsOnce(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(t *testing.T, p *place) func() schedule.Strategy{
@@ -70,7 +70,7 @@ func TestASlotRunsOnce(t *testing.T) {
 			}
 			for _, i := range all {
 				i.stop()
-				if lines := i.log.about("ERROR", "not due"); len(lines) > 0 { // which is no fault
+				if lines := i.log.about("ERROR", "not due"); len(lines) > 0 {
 					t.Errorf("%s says %q", i.who, lines)
 				}
 			}
@@ -86,7 +86,7 @@ func TestASlotRunsOnce(t *testing.T) {
 						t.Errorf("a run is %+v", r)
 					}
 				}
-				if most := 2*len(runs) + 1; skipped > most { // one has changed its mind
+				if most := 2*len(runs) + 1; skipped > most { // an instance may skip a slot and then run it
 					t.Errorf("three left %d runs of %s to others, want %d at most", skipped, job, most)
 				}
 			}
@@ -94,7 +94,7 @@ func TestASlotRunsOnce(t *testing.T) {
 	}
 }
 
-// Who is alone leaves no slot to others, not even one that it has begun a little early.
+// An instance that is alone skips no slot, not even one that it began a little early.
 func TestNobodySkipsHisOwnSlots(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -110,7 +110,7 @@ func TestNobodySkipsHisOwnSlots(t *testing.T) {
 	}
 }
 
-// The next run is so long after the end of the last.
+// The next run begins when the delay has passed since the end of the last.
 func TestAFixedDelay(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -134,7 +134,7 @@ func TestAFixedDelay(t *testing.T) {
 	}
 }
 
-// pause returns nil after d, or why ctx has ended before.
+// pause returns nil after d, or the cause if ctx ended first.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -146,61 +146,8 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Several that start together run it once, and so does one that starts long after.
-func TestAtStart(t *testing.T) {
-	t.Parallel()
-	p, d := newPlace(t), newDiary(t)
-	options := func(who string) schedule.Options {
-		return schedule.Options{Look: 100 * time.Millisecond, Jobs: []schedule.Job{
-			{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep(who, done)},
-			{Name: "tick-" + who, When: schedule.After(200 * time.Millisecond), Hold: usual, Work: done},
-		}}
-	}
-	mustHaveRun := func(what string, n int, all ...string) {
-		t.Helper()
-		for _, who := range all { // that long each has had time to run it
-			p.awaitRuns("tick-"+who, len(p.runs("tick-"+who))+3, cronjob.Succeeded)
-		}
-		if runs := p.runs("start"); len(runs) != n || len(having(runs, cronjob.Succeeded)) != n {
-			t.Errorf("%s: %d works and the runs %+v, want %d", what, len(d.of("start")), runs, n)
-		}
-	}
-	for _, who := range []string{"a", "b", "c"} {
-		p.start(who, options(who))
-	}
-	mustHaveRun("started", 1, "a", "b", "c")
-	p.exec("UPDATE job_runs SET slot = slot - 120000000 WHERE job = 'start'")
-	p.exec("UPDATE jobs SET slot = slot - 120000000 WHERE name = 'start'")
-	mustHaveRun("two minutes later", 1, "a", "b", "c")
-	p.start("d", options("d"))
-	mustHaveRun("another start", 2, "a", "b", "c", "d")
-	p.start("e", options("e"))
-	mustHaveRun("one of the same", 2, "d", "e")
-	if _, err := p.start("f", options("f")).RunNow(t.Context(), "start", "key_1"); err != nil {
-		t.Fatal(err)
-	}
-	p.awaitRuns("start", 3, cronjob.Succeeded)
-}
-
-// What somebody has asked for is not what is run at the start.
-func TestAtStartWhenARunIsAskedFor(t *testing.T) {
-	t.Parallel()
-	p := newPlace(t)
-	options := schedule.Options{Jobs: []schedule.Job{{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: done}}}
-	if _, err := p.store.RegisterJobs(t.Context(), []string{"start"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.create("idle", options).RunNow(t.Context(), "start", "key_1"); err != nil {
-		t.Fatal(err)
-	}
-	p.start("a", options)
-	if runs := p.awaitRuns("start", 2, cronjob.Succeeded); (runs[0].RequestedBy == "") == (runs[1].RequestedBy == "") {
-		t.Errorf("the runs are %+v", runs)
-	}
-}
-
-// Somebody who has the job's lock at the start, and then does not run the job, is waited for.
-func TestAtStartWhileAnotherHoldsTheLock(t *testing.T) {
+// A job waits while its lock has a holder that does not run it.
+func TestWhileAnotherHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	p, d, locks := newPlace(t), newDiary(t), lock.NewMemory()
 	rival := lock.New(locks, lock.Options{Who: "rival"})
@@ -210,7 +157,7 @@ func TestAtStartWhileAnotherHoldsTheLock(t *testing.T) {
 	}
 	metrics := newMetrics(t)
 	p.start("a", schedule.Options{Locks: locks, Metrics: metrics, Jobs: []schedule.Job{
-		{Name: "start", When: schedule.AtStart(time.Minute), Hold: usual, Work: d.keep("a", done)},
+		{Name: "start", When: schedule.After(once), Hold: usual, Work: d.keep("a", done)},
 	}})
 	metrics.atLeast("firsttap_job_skips_total", "start", "held", 2)
 	if n := len(d.of("start")); n > 0 {
@@ -222,7 +169,7 @@ func TestAtStartWhileAnotherHoldsTheLock(t *testing.T) {
 	p.awaitRuns("start", 1, cronjob.Succeeded)
 }
 
-// A cron expression is of the zone.
+// A cron expression is in the zone of the options.
 func TestTheZone(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -230,7 +177,7 @@ func TestTheZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each second of this hour of Seoul's, and of the next; and nobody looks, so that it is the clock that wakes.
+	// Each second of this hour in Seoul, and of the next. The ledger is not polled, so that only the clock wakes the job.
 	hour := time.Now().In(seoul).Hour()
 	i := p.start("a", schedule.Options{Zone: seoul, Look: time.Hour, Jobs: []schedule.Job{
 		{Name: "nightly", When: schedule.Cron("0 0 4 * * *"), Hold: usual, Work: done},
@@ -247,7 +194,7 @@ func TestTheZone(t *testing.T) {
 	}
 }
 
-// Whatever its hold, a job's slots go on.
+// A job runs its slots with any hold.
 func TestEveryHold(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)

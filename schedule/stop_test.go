@@ -13,8 +13,8 @@ import (
 	"firsttap/testkit"
 )
 
-// An instance that is told to stop in the middle of a run gives it back, and another takes it over at once: long before
-// anything would have ended by itself, and nobody has died of it.
+// An instance that stops during a run gives the run back, and another takes it over at once, long before any lease would
+// have expired. The attempt does not count.
 func TestAnInstanceThatStopsGivesItsRunBack(t *testing.T) {
 	t.Parallel()
 	for _, onLeader := range []bool{false, true} {
@@ -59,8 +59,8 @@ func TestAnInstanceThatStopsGivesItsRunBack(t *testing.T) {
 	}
 }
 
-// Work that does not stop is left behind, and its run is not given back while it may still be at it: another takes it over
-// when its time is over.
+// Work that does not return is abandoned. Its run is not given back, as the work may go on: another instance takes it over
+// when its term is over.
 func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -94,7 +94,7 @@ func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
 	}
 }
 
-// The leader's jobs run on one instance, until that one stops; then on another.
+// The leader's jobs run on one instance until it stops, and then on another.
 func TestTheLeader(t *testing.T) {
 	t.Parallel()
 	p, d := newPlace(t), newDiary(t)
@@ -152,7 +152,7 @@ func TestTheLeader(t *testing.T) {
 	}
 }
 
-// Whoever is told to stop before there is a database stops.
+// An instance stops while it waits for the database.
 func TestAnInstanceStopsThatHasNotBegun(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

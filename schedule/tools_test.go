@@ -65,7 +65,7 @@ func newPlace(t *testing.T) *place { return newPlaceOn(t, servertest.MariaDBURL(
 
 func newPlaceOn(t *testing.T, url string) *place {
 	t.Helper()
-	p := &place{t: t, url: url, store: repositorytest.OpenMigrated(t, url, quiet)}
+	p := &place{t: t, url: url, store: repositorytest.OpenMigrated(t, url, repository.Options{})}
 	var err error
 	if p.raw, _, err = repository.OpenPool(url, 2); err != nil {
 		t.Fatal(err)
@@ -137,13 +137,14 @@ func (p *place) start(who string, o schedule.Options) *instance {
 	p.t.Helper()
 	i := p.create(who, o)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(p.t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- i.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		i.Run(ctx)
+	}()
 	i.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := testkit.Await(p.t, who+" stops", ended); err != nil {
-			p.t.Errorf("%s: %v", who, err)
-		}
+		testkit.Await(p.t, who+" stops", ended)
 	})
 	p.t.Cleanup(i.stop)
 	return i
@@ -155,7 +156,7 @@ func (p *place) create(who string, o schedule.Options) *instance {
 	i := &instance{who: who, log: &notes{t: p.t, who: who}, stop: func() {}}
 	o.Who, o.Log = who, slog.New(i.log)
 	if o.Ledger == nil {
-		o.Ledger = repositorytest.Open(p.t, p.url, quiet)
+		o.Ledger = repositorytest.Open(p.t, p.url, repository.Options{})
 	}
 	if o.Locks == nil {
 		o.Locks = lock.NewMemory()

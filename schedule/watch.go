@@ -10,15 +10,15 @@ import (
 	"firsttap/cronjob"
 )
 
-// look has the ledger looked at now.
-func (s *Scheduler) look() {
+// checkLedger has watch read the ledger now.
+func (s *Scheduler) checkLedger() {
 	select {
-	case s.looking <- struct{}{}:
+	case s.check <- struct{}{}:
 	default:
 	}
 }
 
-// watch runs what nobody does: slots that were missed, runs whose instance has died, and what somebody has asked for.
+// watch wakes jobs for what no timer announces: slots that were missed, runs to take over, and runs that were requested.
 func (s *Scheduler) watch(ctx context.Context) {
 	tick := time.NewTicker(s.Look)
 	defer tick.Stop()
@@ -26,7 +26,7 @@ func (s *Scheduler) watch(ctx context.Context) {
 		select {
 		case <-tick.C:
 			s.skips.write(ctx, s.Ledger, s.Log)
-		case <-s.looking:
+		case <-s.check:
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Look)
 			s.skips.write(last, s.Ledger, s.Log)
@@ -37,40 +37,44 @@ func (s *Scheduler) watch(ctx context.Context) {
 	}
 }
 
-// lookTime is how long the ledger is waited for.
-const lookTime = 5 * time.Second
+// ledgerTimeout bounds a reading or writing of the ledger here.
+const ledgerTimeout = 5 * time.Second
 
 func (s *Scheduler) catchUp(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	sent := s.Now()
 	states, now, err := s.Ledger.JobStates(ctx, s.names)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.Log.Warn("the ledger of the jobs can't be read", "error", err)
+			s.Log.Warn("the jobs' ledger was not read; will be retried", "error", err)
 		}
 		return
 	}
-	s.clock.set(now, sent)
+	s.clock.sync(now, sent)
 	for _, j := range s.jobs {
 		state := states[j.Name]
 		j.metrics.seen(state)
-		if j.toRun(state, now) {
-			_ = j.cron.RunNow() // or the next time
+		if !j.toRun(state, now) {
+			continue
+		}
+		select {
+		case j.wake <- struct{}{}:
+		default: // it has been asked already
 		}
 	}
 }
 
-// toRun reports whether something of the job is to be run, or given up, by whoever comes first.
+// toRun reports whether a run of the job may begin, or is to be given up, on any instance.
 func (j *job) toRun(state cronjob.State, now time.Time) bool {
-	_, lost, err := state.Next(now, j.dueBy(state, now, now)) // before its time, the job's own timer sees to it
+	_, lost, err := state.Next(now, j.dueBy(state, now, now)) // the job's own timer begins a slot early
 	return err == nil || len(lost) > 0
 }
 
-// skips are slots that this instance has left to others, until that is written.
+// skips are the slots that this instance found taken by another, until they are written to the ledger.
 type skips struct {
 	mu   sync.Mutex
-	last map[string]time.Time // by job
+	last map[string]time.Time // the latest slot by job, skipped or run
 	todo []skip
 }
 
@@ -81,33 +85,33 @@ type skip struct {
 }
 
 const (
-	// mostSkips bounds what is to be written while the database is away.
-	mostSkips = 1000
-	// skipTries is how often the slot is looked for: whoever runs it may be about to begin.
+	// maxSkips bounds what is kept while the database is away.
+	maxSkips = 1000
+	// skipTries is how often a slot's run is looked for: its instance may be about to begin it.
 	skipTries = 5
 )
 
-// add counts a slot once, and none that this instance has run. It reports whether it did.
+// add counts each slot once, and none that this instance has run. It reports whether it counted this one.
 func (k *skips) add(job string, slot time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	counts := k.passed(job, slot)
-	if counts && len(k.todo) < mostSkips {
+	counts := k.advance(job, slot)
+	if counts && len(k.todo) < maxSkips {
 		k.todo = append(k.todo, skip{job: job, slot: slot})
 	}
 	return counts
 }
 
-// ran says that this instance runs the slot.
+// ran records that this instance runs the slot.
 func (k *skips) ran(job string, slot time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.passed(job, slot)
+	k.advance(job, slot)
 	k.todo = slices.DeleteFunc(k.todo, func(one skip) bool { return one.job == job && one.slot.Equal(slot) })
 }
 
-// passed reports whether the slot is later than any before.
-func (k *skips) passed(job string, slot time.Time) bool {
+// advance reports whether the slot is later than every one before.
+func (k *skips) advance(job string, slot time.Time) bool {
 	if k.last == nil {
 		k.last = map[string]time.Time{}
 	}
@@ -118,8 +122,9 @@ func (k *skips) passed(job string, slot time.Time) bool {
 	return later
 }
 
+// write counts the skips in the ledger, and keeps those whose run was not found or could not be counted.
 func (k *skips) write(ctx context.Context, ledger Ledger, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	k.mu.Lock()
 	todo := k.todo
@@ -129,7 +134,7 @@ func (k *skips) write(ctx context.Context, ledger Ledger, log *slog.Logger) {
 	for i, one := range todo {
 		found, err := ledger.SkipRun(ctx, one.job, one.slot)
 		if err != nil {
-			log.Warn("who skipped runs was not written yet", "runs", len(todo)-i, "error", err)
+			log.Warn("skipped runs were not counted in the ledger; will be retried", "runs", len(todo)-i, "error", err)
 			again = append(again, todo[i:]...)
 			break
 		}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A slot is left to others once, and not by the instance that runs it, before or after.
+// A slot is counted as skipped once, and not by the instance that runs it before or afterwards.
 func TestSkips(t *testing.T) {
 	slot := func(n int) time.Time { return time.Unix(int64(n), 0) }
 	var k skips
@@ -24,8 +24,8 @@ func TestSkips(t *testing.T) {
 		{k.ran, "a", 2, "a1 b1"},
 		{add, "a", 2, "a1 b1"},
 		{add, "a", 3, "a1 b1 a3"},
-		{add, "a", 2, "a1 b1 a3"}, // one that came before
-		{k.ran, "a", 3, "a1 b1"},  // it has changed its mind
+		{add, "a", 2, "a1 b1 a3"}, // an earlier slot
+		{k.ran, "a", 3, "a1 b1"},  // it runs the slot after all
 		{k.ran, "b", 1, "a1"},
 		{add, "a", 4, "a1 a4"},
 	} {
@@ -38,10 +38,10 @@ func TestSkips(t *testing.T) {
 			t.Errorf("after %s%d it is %s, want %s", step.job, step.slot, all, step.want)
 		}
 	}
-	for i := range 2 * mostSkips {
+	for i := range 2 * maxSkips {
 		k.add("many", slot(i+1))
 	}
-	if len(k.todo) != mostSkips {
+	if len(k.todo) != maxSkips {
 		t.Errorf("%d are to be written", len(k.todo))
 	}
 }

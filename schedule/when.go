@@ -6,52 +6,56 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-co-op/gocron/v2"
+	"github.com/robfig/cron/v3"
 
 	"firsttap/cronjob"
 )
 
-// When says at what times a job is to run: [Cron], [After] or [AtStart].
+// When says at what times a job is to run: [Cron] or [After].
 type When interface {
 	fmt.Stringer
-	// in prepares it for a time zone.
+	// in checks it, and prepares it for a time zone.
 	in(zone *time.Location) (When, error)
-	// next is the slot that comes after what is remembered, not begun later than late; the zero time if there is none.
-	next(state cronjob.State, now time.Time, late time.Duration) time.Time
-	// slot is the latest that is not after now; the zero time where only the ledger knows.
-	slot(now time.Time) time.Time
-	// period is how long it is from the latest slot to the next, 0 if there is no next.
+	// next is the earliest slot after the job's last that is at most maxDelay before now. It may be later than now.
+	next(state cronjob.State, now time.Time, maxDelay time.Duration) time.Time
+	// latest and upcoming are the slots around now: the last that is not after it, and the first that is. Both are the zero
+	// time if only the ledger knows the slots.
+	latest(now time.Time) time.Time
+	upcoming(now time.Time) time.Time
+	// period is the time from one slot to the next.
 	period(now time.Time) time.Duration
-	definition() gocron.JobDefinition
 }
 
 // Cron is the times of a cron expression with seconds: "0 0 4 * * *" is four o'clock, every day. A time that a clock shows
 // twice in a night is two slots.
-func Cron(expression string) When { return &cron{expression: expression} }
+func Cron(expression string) When { return &cronTimes{expression: expression} }
 
-const cronFields = 6
+var cronParser = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-type cron struct {
+type cronTimes struct {
 	expression string
-	times      gocron.Cron
+	times      cron.Schedule
 }
 
-func (c *cron) String() string { return c.expression }
+func (c *cronTimes) String() string { return c.expression }
 
-func (c *cron) in(zone *time.Location) (When, error) {
-	fields := strings.Fields(c.expression)
-	if len(fields) > 0 && strings.HasPrefix(strings.TrimPrefix(fields[0], "CRON_"), "TZ=") {
-		fields = fields[1:]
+func (c *cronTimes) in(zone *time.Location) (When, error) {
+	expression := c.expression
+	if !strings.Contains(expression, "TZ=") {
+		expression = "CRON_TZ=" + zone.String() + " " + expression
 	}
-	if len(fields) != cronFields {
-		return nil, fmt.Errorf("%q has %d fields, and not %d, the seconds first", c.expression, len(fields), cronFields)
+	times, err := cronParser.Parse(expression)
+	if err != nil {
+		return nil, err
 	}
-	times := gocron.NewDefaultCron(true)
-	return &cron{c.expression, times}, times.IsValid(c.expression, zone, time.Now())
+	if times.Next(time.Now()).IsZero() {
+		return nil, fmt.Errorf("%q has no next time", c.expression)
+	}
+	return &cronTimes{c.expression, times}, nil
 }
 
-func (c *cron) next(state cronjob.State, now time.Time, late time.Duration) time.Time {
-	from := now.Add(-late)
+func (c *cronTimes) next(state cronjob.State, now time.Time, maxDelay time.Duration) time.Time {
+	from := now.Add(-maxDelay)
 	if state.RegisteredAt.After(from) {
 		from = state.RegisteredAt
 	}
@@ -61,10 +65,10 @@ func (c *cron) next(state cronjob.State, now time.Time, late time.Duration) time
 	return c.times.Next(from)
 }
 
-// longestPeriod is how far back a slot is looked for.
+// longestPeriod is how far back the latest slot is searched for.
 const longestPeriod = 5 * 366 * 24 * time.Hour
 
-func (c *cron) slot(now time.Time) time.Time {
+func (c *cronTimes) latest(now time.Time) time.Time {
 	from := func(ago int) time.Time { return c.times.Next(now.Add(-time.Duration(ago) * time.Second)) }
 	ago := sort.Search(int(longestPeriod/time.Second), func(ago int) bool { return !from(ago).After(now) })
 	if slot := from(ago); !slot.After(now) {
@@ -73,11 +77,11 @@ func (c *cron) slot(now time.Time) time.Time {
 	return time.Time{}
 }
 
-func (c *cron) period(now time.Time) time.Duration { return c.times.Next(now).Sub(c.slot(now)) }
+func (c *cronTimes) upcoming(now time.Time) time.Time { return c.times.Next(now) }
 
-func (c *cron) definition() gocron.JobDefinition { return gocron.CronJob(c.expression, true) }
+func (c *cronTimes) period(now time.Time) time.Duration { return c.upcoming(now).Sub(c.latest(now)) }
 
-// After is once at first, and then whenever about that long has passed since a run has ended.
+// After is once at first, and then each time the delay has passed since the last run ended.
 func After(delay time.Duration) When { return after(delay) }
 
 type after time.Duration
@@ -86,7 +90,7 @@ func (a after) String() string { return "after " + time.Duration(a).String() }
 
 func (a after) in(*time.Location) (When, error) {
 	if a <= 0 {
-		return nil, fmt.Errorf("a delay of %s", time.Duration(a))
+		return nil, fmt.Errorf("a delay of %s is not positive", time.Duration(a))
 	}
 	return a, nil
 }
@@ -104,34 +108,6 @@ func (a after) next(state cronjob.State, _ time.Time, _ time.Duration) time.Time
 	return last.Add(time.Duration(a))
 }
 
-func (a after) slot(time.Time) time.Time         { return time.Time{} }
-func (a after) period(time.Time) time.Duration   { return time.Duration(a) }
-func (a after) definition() gocron.JobDefinition { return gocron.DurationJob(time.Duration(a)) }
-
-// AtStart is once when the instances start, which takes them no longer than within: one that starts that long after the
-// last run began is another start.
-func AtStart(within time.Duration) When { return atStart(within) }
-
-type atStart time.Duration
-
-func (a atStart) String() string { return "at start" }
-
-func (a atStart) in(*time.Location) (When, error) {
-	if a <= 0 {
-		return nil, fmt.Errorf("a start that takes %s", time.Duration(a))
-	}
-	return a, nil
-}
-
-func (a atStart) next(state cronjob.State, now time.Time, _ time.Duration) time.Time {
-	if state.Slot != nil && now.Sub(*state.Slot) < time.Duration(a) {
-		return time.Time{}
-	}
-	return now
-}
-
-func (a atStart) slot(time.Time) time.Time       { return time.Time{} }
-func (a atStart) period(time.Time) time.Duration { return 0 }
-func (a atStart) definition() gocron.JobDefinition {
-	return gocron.OneTimeJob(gocron.OneTimeJobStartImmediately())
-}
+func (a after) latest(time.Time) time.Time     { return time.Time{} }
+func (a after) upcoming(time.Time) time.Time   { return time.Time{} }
+func (a after) period(time.Time) time.Duration { return time.Duration(a) }

@@ -31,7 +31,7 @@ func at(t testing.TB, s string) time.Time {
 	return v
 }
 
-// slots are those of w after from and not after to.
+// slots lists those of w that are after from and not after to.
 func slots(w When, from, to time.Time) string {
 	var all []string
 	state := cronjob.State{RegisteredAt: from}
@@ -87,7 +87,7 @@ func TestTheLatestSlot(t *testing.T) {
 		{"*/5 * * * * *", "2026-05-01 12:00:04", "2026-05-01 12:00:00", "5s"},
 		{"0 0 4 * * *", "2026-05-01 03:59:59", "2026-04-30 04:00:00", "24h0m0s"},
 		{"0 0 4 * * *", "2026-05-01 04:00:00", "2026-05-01 04:00:00", "24h0m0s"},
-		// On weekdays, on a Sunday; twice a day, between the two and after both; a second each hour.
+		// Weekdays, seen on a Sunday; twice a day, seen between the two and after both; each second of an hour.
 		{"0 0 4 * * 1-5", "2026-05-03 12:00:00", "2026-05-01 04:00:00", "72h0m0s"},
 		{"0 0 4,5 * * *", "2026-05-01 04:30:00", "2026-05-01 04:00:00", "1h0m0s"},
 		{"0 0 4,5 * * *", "2026-05-01 23:30:00", "2026-05-01 05:00:00", "23h0m0s"},
@@ -97,7 +97,7 @@ func TestTheLatestSlot(t *testing.T) {
 		w := mustIn(t, Cron(tt.cron), "UTC")
 		for _, more := range []time.Duration{0, time.Microsecond, 900 * time.Millisecond} {
 			now := at(t, tt.now).Add(more)
-			if slot, period := w.slot(now), w.period(now); !slot.Equal(at(t, tt.slot)) || period.String() != tt.period {
+			if slot, period := w.latest(now), w.period(now); !slot.Equal(at(t, tt.slot)) || period.String() != tt.period {
 				t.Errorf("%s at %s: %s and %s, want %s and %s", tt.cron, now, slot, period, tt.slot, tt.period)
 			}
 		}
@@ -135,7 +135,7 @@ func TestCronNext(t *testing.T) {
 	}
 }
 
-func TestAfterAndAtStart(t *testing.T) {
+func TestAfter(t *testing.T) {
 	now := at(t, "2026-05-01 12:00:00")
 	ago := func(d time.Duration) *time.Time { v := now.Add(-d); return &v }
 	for _, tt := range []struct {
@@ -147,12 +147,8 @@ func TestAfterAndAtStart(t *testing.T) {
 		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
 		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
 		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
-		// Somebody has asked for it before it was first due.
+		// A run was requested before the first was due.
 		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
-		{AtStart(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour)}, &now},
-		{AtStart(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(59 * time.Second)}, &time.Time{}},
-		{AtStart(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(time.Minute)}, &now},
-		{AtStart(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(-time.Hour)}, &time.Time{}},
 	} {
 		if got := tt.when.next(tt.state, now, 0); !got.Equal(*tt.want) {
 			t.Errorf("%s of %+v: %s, want %s", tt.when, tt.state, got, tt.want)
@@ -160,16 +156,14 @@ func TestAfterAndAtStart(t *testing.T) {
 	}
 }
 
-// The clock shows the database's time, whatever this process's own shows, as far as that can be known.
-// A reading that took long is better than none, and worse than an earlier one: also than one that said that both clocks
-// agree.
+// A reading of the database's clock that took long is used if there was none before, and not otherwise.
 func TestClockIsReadSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClock(time.Now)
 		read := func(shown time.Duration, took time.Duration) {
 			sent := time.Now()
 			<-time.After(took)
-			c.set(sent.Add(took/2+shown).Round(0), sent)
+			c.sync(sent.Add(took/2+shown).Round(0), sent)
 		}
 		for _, step := range []struct{ shown, took, want time.Duration }{
 			{time.Second, time.Minute, time.Second},
@@ -178,13 +172,14 @@ func TestClockIsReadSlowly(t *testing.T) {
 			{3 * time.Second, time.Minute, 0},
 		} {
 			read(step.shown, step.took)
-			if ahead := time.Until(c.Now()); ahead != step.want {
+			if ahead := time.Until(c.now()); ahead != step.want {
 				t.Errorf("after %+v it is %v ahead", step, ahead)
 			}
 		}
 	})
 }
 
+// The clock shows the database's time, whatever the local one shows.
 func TestClock(t *testing.T) {
 	for _, off := range []struct{ own, database time.Duration }{
 		{0, 0}, {0, 3 * time.Second}, {-3 * time.Second, 0}, {time.Hour, -time.Minute},
@@ -199,13 +194,10 @@ func TestClock(t *testing.T) {
 					<-time.After(40 * time.Millisecond)
 					shown := database()
 					<-time.After(40 * time.Millisecond)
-					c.set(shown, sent)
+					c.sync(shown, sent)
 					<-time.After(time.Hour)
-					if wrong := c.Now().Sub(database()); wrong != 0 {
+					if wrong := c.now().Sub(database()); wrong != 0 {
 						t.Errorf("it is %v wrong", wrong)
-					}
-					if since, until := c.Since(database().Add(-time.Minute)), c.Until(database().Add(time.Minute)); since != time.Minute || until != time.Minute {
-						t.Errorf("a minute ago is %v, and in a minute is %v", since, until)
 					}
 				}
 			})

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs the servers and tools of the tests that are missing, on Debian and Ubuntu: Redis, MariaDB and MySQL; faketime,
-# for servers with a wrong clock; Prometheus' promtool, for the alert rules; firebase-tools from npm, for its emulator of
-# Firebase Auth; Chromium, for the pages. Debian has MySQL in sid only: it goes into a folder of its own,
-# FIRSTTAP_MYSQL_ROOT, and promtool and firebase-tools go beside that. Ubuntu's Chromium is a snap, which the tests cannot
-# run: there FIRSTTAP_CHROMIUM must name another browser.
-# FIREBASE=skip leaves firebase-tools out; FIREBASE=required fails when they can't be installed.
-# MYSQL=skip leaves MySQL out; MYSQL=required fails when it can't be installed.
-# BROWSER=skip leaves Chromium out; BROWSER=required fails when it, or Node 20 for its tests, can't be installed.
+# Installs the programs that the tests start, on Debian and Ubuntu, if they are missing:
+# - Redis and MariaDB;
+# - a real MySQL. Debian has it only in sid, so it goes into a folder of its own, FIRSTTAP_MYSQL_ROOT, outside the system;
+# - faketime, for servers with a wrong clock;
+# - Prometheus' promtool, for the alert rules, beside that folder;
+# - firebase-tools from npm, beside that folder: its emulator of Firebase Auth is the only one;
+# - Debian's Chromium, for the pages. The tests can't run Ubuntu's, which is a snap: there set FIRSTTAP_CHROMIUM to another browser.
+# FIREBASE=skip, MYSQL=skip and BROWSER=skip skip an installation. With "required" instead of "skip" the script fails if the
+# installation is not possible; for BROWSER that includes Node 20.
 set -euo pipefail
 
 root=${FIRSTTAP_MYSQL_ROOT:-/var/cache/firsttap/mysql}
@@ -30,7 +31,7 @@ fail() {
 	exit 1
 }
 
-# apt_install installs packages and starts none of their services: the tests start their own.
+# apt_install installs packages without starting their services: the tests start their own.
 apt_install() {
 	local kept=yes
 	if [ ! -e "$policy" ]; then
@@ -58,7 +59,7 @@ mysql_in_path() {
 	command -v mysqld >/dev/null && mysqld --no-defaults --version 2>/dev/null | grep -v MariaDB | grep -qE 'Ver ([89]|[1-9][0-9])\.'
 }
 
-# mysql_root fills the folder in one step, so that an interrupted build leaves nothing that looks complete.
+# mysql_root renames the complete folder into place, so that an interrupted build never looks complete.
 mysql_root() {
 	command -v debootstrap >/dev/null || apt_install debootstrap debian-archive-keyring || return
 	as_root mkdir -p "$(dirname "$root")" || return
@@ -72,7 +73,7 @@ mysql_root() {
 	return 1
 }
 
-# promtool_alone takes promtool out of the package: the server in it is not needed.
+# promtool_alone extracts one program from the package: the tests need no Prometheus server.
 promtool_alone() {
 	local dir
 	dir=$(mktemp -d) && chmod 755 "$dir" || return
@@ -83,7 +84,7 @@ promtool_alone() {
 	return "$code"
 }
 
-# firebase_alone runs none of the packages' install scripts: the emulator needs nothing of what they build.
+# firebase_alone skips the packages' install scripts: the emulator does not need their builds.
 firebase_alone() {
 	node_with_npm || return
 	local new=$firebase.new.$$
@@ -96,7 +97,7 @@ firebase_alone() {
 	return 1
 }
 
-# firebase_there checks for the pinned version and the Node that it needs.
+# firebase_there checks for the pinned version, and for a Node that can run it.
 firebase_there() {
 	grep -qs "\"version\": \"$firebase_tools\"" "$firebase/node_modules/firebase-tools/package.json" && new_node
 }
@@ -105,17 +106,17 @@ new_node() {
 	command -v node >/dev/null && [ "$(node --version | sed 's/^v\([0-9]*\).*/\1/')" -ge 20 ]
 }
 
-# node_with_npm installs the system's Node if there is none. It may be too old.
+# node_with_npm installs the system's Node if there is none; that one may be too old.
 node_with_npm() {
 	command -v npm >/dev/null || apt_install nodejs npm || return
-	new_node || { echo "Node 20 is wanted, here is $(node --version)" >>"$log" && return 1; }
+	new_node || { echo "Node 20 is required, but this is $(node --version)" >>"$log" && return 1; }
 }
 
 browser_there() {
 	[ -x "$chromium" ] && korean && command -v npm >/dev/null && new_node && [ -x "$pages/node_modules/.bin/playwright" ]
 }
 
-# korean checks for a Korean font: without it half of the driver's page is boxes.
+# korean checks for a Korean font: without one the driver's page shows boxes.
 korean() {
 	command -v fc-list >/dev/null && [ -n "$(fc-list :lang=ko)" ]
 }
@@ -126,10 +127,10 @@ browser_alone() {
 	command -v python3 >/dev/null || apt_install python3 || return
 	[ ! -x "$chromium" ] || return 0
 	if [ -n "${FIRSTTAP_CHROMIUM:-}" ]; then
-		echo "FIRSTTAP_CHROMIUM is $FIRSTTAP_CHROMIUM, which is no program" >>"$log" && return 1
+		echo "FIRSTTAP_CHROMIUM is $FIRSTTAP_CHROMIUM, which is not a program" >>"$log" && return 1
 	fi
 	if grep -qs '^ID=ubuntu$' /etc/os-release; then
-		echo "Ubuntu's chromium is a snap: set FIRSTTAP_CHROMIUM to a Chromium or Chrome that is none" >>"$log" && return 1
+		echo "Ubuntu's chromium is a snap: set FIRSTTAP_CHROMIUM to a Chromium or Chrome that is not a snap" >>"$log" && return 1
 	fi
 	apt_install chromium
 }
@@ -156,14 +157,14 @@ if [ "${1:-}" = --list ]; then
 	exit
 fi
 
-# install.sh --haproxy installs HAProxy, for one load test.
+# install.sh --haproxy installs the proxy: one load test needs it, and no other test.
 if [ "${1:-}" = --haproxy ]; then
 	command -v haproxy >/dev/null || apt_install haproxy || fail "HAProxy: can't install the package haproxy"
 	echo "HAProxy: $(haproxy -v | grep -m1 .)"
 	exit
 fi
 
-# install.sh --browser installs what the pages' tests need.
+# install.sh --browser installs only what the pages' tests need.
 if [ "${1:-}" = --browser ]; then
 	browser
 	exit

@@ -33,7 +33,7 @@ type place struct {
 func newPlace(t testing.TB) *place {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
-	store := repositorytest.OpenMigrated(t, "sqlite://"+path, quiet)
+	store := repositorytest.OpenMigrated(t, "sqlite://"+path, repository.Options{})
 	raw, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)

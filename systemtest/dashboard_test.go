@@ -122,7 +122,12 @@ func TestDashboard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exprs = append(exprs, regexp.MustCompile(`\b(firsttap|lock|stream)_[a-z_]+`).FindAllString(string(alerts), -1)...)
+	exprs = append(exprs, regexp.MustCompile(`\bfirsttap_[a-z_]+`).FindAllString(string(alerts), -1)...)
+	for _, family := range regexp.MustCompile(`(?m)^# TYPE (\S+)`).FindAllStringSubmatch(served, -1) {
+		if !regexp.MustCompile(`^(firsttap|go|process)_`).MatchString(family[1]) {
+			t.Errorf("the metric %s has another prefix", family[1])
+		}
+	}
 	for _, e := range exprs {
 		for _, name := range metricsOf(e) {
 			if !isServed(served, name) {

@@ -48,7 +48,7 @@ func showDemo(t *testing.T, dir string) *shownDemo {
 	c.DriverRate, c.AdminRate = 100_000, 100_000 // the test polls
 	ctx, cancel := context.WithCancel(context.Background())
 	return follow(t, &Instance{T: t}, cancel, func(out io.Writer) error {
-		return demo.Demo{Service: app.ServeBeside, Config: c, Pace: 25, Seed: 7, Stdout: out}.Run(ctx)
+		return demo.Demo{Start: app.ServeInBackground, Config: c, Pace: 25, Seed: 7, Stdout: out}.Run(ctx)
 	})
 }
 

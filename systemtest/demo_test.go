@@ -213,7 +213,7 @@ func TestDemoEndsWithItsService(t *testing.T) {
 		}
 	}
 	testkit.Await(t, "the demo ends by itself", s.done)
-	if err := s.end(); err == nil || !strings.Contains(err.Error(), "the service has ended") {
+	if err := s.end(); err == nil || !strings.Contains(err.Error(), "the demo's service has ended") {
 		t.Errorf("%v", err)
 	}
 	testkit.MustHoldFiles(t, dir)
@@ -287,7 +287,7 @@ func TestDemoWhereThePortIsTaken(t *testing.T) {
 	c.Addr = taken.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := follow(t, &Instance{T: t}, cancel, func(out io.Writer) error {
-		return demo.Demo{Service: app.ServeBeside, Config: c, Movable: true, Pace: 25, Stdout: out}.Run(ctx)
+		return demo.Demo{Start: app.ServeInBackground, Config: c, AnyPort: true, Pace: 25, Stdout: out}.Run(ctx)
 	})
 	if s.URL == "http://"+c.Addr || !strings.HasPrefix(s.URL, "http://127.0.0.1:") {
 		t.Errorf("it is at %s", s.URL)

@@ -261,7 +261,7 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile(`\b(firsttap|lock)_[a-z_]+`).FindAllString(string(rules), -1)
+	named := regexp.MustCompile(`\bfirsttap_[a-z_]+`).FindAllString(string(rules), -1)
 	if len(named) < 5 {
 		t.Errorf("the rules name %v", named)
 	}

@@ -19,14 +19,14 @@ import (
 )
 
 // inProcess serves in this process, with these time limits, until the test ends.
-func inProcess(t *testing.T, p config.Patience) *Instance {
+func inProcess(t *testing.T, p config.Timeouts) *Instance {
 	t.Helper()
 	c, err := config.Read(testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0", "FIRSTTAP_OPS_ADDR", "", "FIRSTTAP_ADMIN_KEY", AdminKey,
 		"FIRSTTAP_JWT_SECRET", JWTSecret, "FIRSTTAP_DATABASE_URL", "sqlite://"+filepath.Join(t.TempDir(), "test.db")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Patience = p
+	c.Timeouts = p
 	ctx, stop := context.WithCancel(context.Background())
 	out, w := io.Pipe()
 	var running sync.WaitGroup
@@ -85,7 +85,7 @@ func drip(conn net.Conn, text, more string) (string, time.Duration) {
 // TestSlowClients lose the connection within the limits, and delay no other client.
 func TestSlowClients(t *testing.T) {
 	const bound = 500 * time.Millisecond
-	i := inProcess(t, config.Patience{Headers: bound, Request: bound, Answer: 2 * bound, Idle: bound})
+	i := inProcess(t, config.Timeouts{Headers: bound, Request: bound, Answer: 2 * bound, Idle: bound})
 	d := MakeDrivers(t, i, 1)[0]
 	head := "PUT /v1/me/duty HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + d.Token + "\r\n"
 	slow := map[string][2]string{
@@ -135,7 +135,7 @@ func TestSlowClients(t *testing.T) {
 
 // TestLargeRequests are refused without being read: headers of more than 16 KiB, bodies of more than 64.
 func TestLargeRequests(t *testing.T) {
-	i := inProcess(t, config.Patience{})
+	i := inProcess(t, config.Timeouts{})
 	d := MakeDrivers(t, i, 1)[0]
 	ask := func(text string) string {
 		conn := i.dial()

@@ -18,9 +18,9 @@ import (
 	"firsttap/service"
 )
 
-// apiMetrics is what operators see of the API: what was asked and told, who decided, and what that took. Every label is of
-// few values: a route is its pattern, a method is one of HTTP's.
-type apiMetrics struct {
+// RequestMetrics counts requests, claims and sign-ins, and times requests, statements and Redis commands. Every label has few
+// values: a route is its pattern, a method one of HTTP's.
+type RequestMetrics struct {
 	requests  *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	claims    *prometheus.CounterVec
@@ -31,40 +31,40 @@ type apiMetrics struct {
 }
 
 var (
-	_ service.Counter       = (*apiMetrics)(nil)
-	_ service.SignInCounter = (*apiMetrics)(nil)
+	_ service.Counter       = (*RequestMetrics)(nil)
+	_ service.SignInCounter = (*RequestMetrics)(nil)
 )
 
-// newAPIMetrics registers with r.
-func newAPIMetrics(r prometheus.Registerer) *apiMetrics {
-	m := &apiMetrics{
+// newRequestMetrics registers with r.
+func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
+	m := &RequestMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_http_requests_total", Help: "Requests answered.",
+			Name: "firsttap_http_requests_total", Help: "HTTP requests answered, by route, method and status.",
 		}, []string{"route", "method", "status"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_http_request_duration_seconds", Help: "From a request to its answer, but for the live streams.",
+			Name: "firsttap_http_request_duration_seconds", Help: "Time from a request to its answer, without the live streams.",
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
 		}, []string{"route", "method"}),
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_claims_total", Help: "Taps on Accept, by what they were told.",
+			Name: "firsttap_claims_total", Help: "Taps on Accept, by answer.",
 		}, []string{"result"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by where they were decided, and how.",
+			Name: "firsttap_gate_decisions_total", Help: "Taps on Accept, by the layer that decided and its decision.",
 		}, []string{"layer", "decision"}),
 		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "firsttap_sign_ins_total", Help: "Sign-ins for a session, and keys and tokens that were refused.",
+			Name: "firsttap_sign_ins_total", Help: "Session sign-ins, and refused keys and tokens, by door and result.",
 		}, []string{"door", "result"}),
 		database: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_database_duration_seconds", Help: "From a statement to the first of its answer; begin waits for a connection too.",
+			Name: "firsttap_database_duration_seconds", Help: "Time from a statement to the start of its answer; begin includes the wait for a connection.",
 			Buckets: []float64{.0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5},
 		}, []string{"operation", "pool"}),
 		redis: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "firsttap_redis_duration_seconds", Help: "From a command to its answer, or to giving up on it.",
+			Name: "firsttap_redis_duration_seconds", Help: "Time from a Redis command to its answer or its timeout.",
 			Buckets: []float64{.0001, .0002, .0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1},
 		}, []string{"command"}),
 	}
 	for _, result := range claimResults() {
-		m.claims.WithLabelValues(string(result)) // a rate needs the zero before the first
+		m.claims.WithLabelValues(string(result)) // rate() needs the zero before the first claim
 	}
 	for layer, decisions := range map[service.Layer][]service.Decision{
 		service.LayerKnown: {service.DecisionRefused}, service.LayerFlight: {service.DecisionRefused, service.DecisionJoined},
@@ -94,25 +94,25 @@ func claimResults() []service.ClaimResult {
 }
 
 // CountClaim implements service.Counter.
-func (m *apiMetrics) CountClaim(r service.ClaimResult) { m.claims.WithLabelValues(string(r)).Inc() }
+func (m *RequestMetrics) CountClaim(r service.ClaimResult) { m.claims.WithLabelValues(string(r)).Inc() }
 
 // CountDecision implements service.Counter.
-func (m *apiMetrics) CountDecision(l service.Layer, d service.Decision) {
+func (m *RequestMetrics) CountDecision(l service.Layer, d service.Decision) {
 	m.decisions.WithLabelValues(string(l), string(d)).Inc()
 }
 
 // CountSignIn implements service.SignInCounter.
-func (m *apiMetrics) CountSignIn(d service.Door, r service.SignInResult) {
+func (m *RequestMetrics) CountSignIn(d service.Door, r service.SignInResult) {
 	m.signIns.WithLabelValues(string(d), string(r)).Inc()
 }
 
-// methods are those that may be a label; anybody can make up others.
+// methods are the values of the method label. A caller can send any other.
 var methods = []string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
 }
 
-// Answered counts a request. What has no route has none of the labels that a caller could choose.
-func (m *apiMetrics) Answered(method, route string, status int, took time.Duration) {
+// Answered counts an answered request. Without a route, no label has a value that the caller could choose.
+func (m *RequestMetrics) Answered(method, route string, status int, took time.Duration) {
 	if route == "" {
 		route = "none"
 	}
@@ -125,27 +125,27 @@ func (m *apiMetrics) Answered(method, route string, status int, took time.Durati
 	}
 }
 
-// statement times what the database is asked.
-func (m *apiMetrics) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+// statement times a statement of the database.
+func (m *RequestMetrics) statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
 	began := time.Now()
 	return ctx, func(error) {
 		m.database.WithLabelValues(s.Operation, s.Pool).Observe(time.Since(began).Seconds())
 	}
 }
 
-// command times what Redis is asked.
-func (m *apiMetrics) command(ctx context.Context, name string) (context.Context, func(error)) {
+// command times a Redis command.
+func (m *RequestMetrics) command(ctx context.Context, name string) (context.Context, func(error)) {
 	began := time.Now()
 	return ctx, func(error) { m.redis.WithLabelValues(name).Observe(time.Since(began).Seconds()) }
 }
 
-// watchStore serves what is known of the database: its pools, and whether it is up.
-func watchStore(r prometheus.Registerer, store *repository.Store, up func() bool) {
+// WatchStore exports the database's connection pools and whether it is up.
+func (t *Telemetry) WatchStore(store *repository.Store, up func() bool) {
 	for name, pool := range store.Pools() {
-		r.MustRegister(collectors.NewDBStatsCollector(pool, name))
+		t.MustRegister(collectors.NewDBStatsCollector(pool, name))
 	}
-	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "firsttap_database_up", Help: "1 while the database takes writes, which it is asked once a second.",
+	t.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "firsttap_database_up", Help: "1 while the database takes writes, checked once a second.",
 	}, func() float64 {
 		if up() {
 			return 1
@@ -154,10 +154,10 @@ func watchStore(r prometheus.Registerer, store *repository.Store, up func() bool
 	}))
 }
 
-// WatchGate serves what is known of the gate's Redis; gate is nil where there is none.
-func WatchGate(r prometheus.Registerer, gate *lock.Gate) {
-	r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "firsttap_redis_degraded_seconds_total", Help: "For how long the service has gone on without Redis.",
+// WatchGate exports how long the gate was without Redis. A nil gate counts nothing.
+func (t *Telemetry) WatchGate(gate *lock.Gate) {
+	t.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "firsttap_redis_degraded_seconds_total", Help: "Time that this instance has run without Redis.",
 	}, func() float64 {
 		if gate == nil {
 			return 0
@@ -166,17 +166,16 @@ func WatchGate(r prometheus.Registerer, gate *lock.Gate) {
 	}))
 }
 
-// watchConnections serves the connections of a client under the name of what it is for.
+// watchConnections exports the connections of a Redis client under the name of its purpose.
 func watchConnections(r prometheus.Registerer, name string, client redisclient.Client) {
 	r = prometheus.WrapRegistererWith(prometheus.Labels{"pool": name}, r)
-	gauge := func(metric, help string, value func(redisclient.Connections) uint32) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric, Help: help},
-			func() float64 { return float64(value(redisclient.Pool(client))) })
+	gauge := func(metric, help string, value func() uint32) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric, Help: help}, func() float64 { return float64(value()) })
 	}
 	r.MustRegister(
-		gauge("firsttap_redis_pool_open", "Connections there are.", func(c redisclient.Connections) uint32 { return c.Open }),
-		gauge("firsttap_redis_pool_idle", "Connections that nobody uses.", func(c redisclient.Connections) uint32 { return c.Idle }),
+		gauge("firsttap_redis_pool_open", "Connections there are.", func() uint32 { return client.PoolStats().TotalConns }),
+		gauge("firsttap_redis_pool_idle", "Connections that nobody uses.", func() uint32 { return client.PoolStats().IdleConns }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "firsttap_redis_pool_timeouts_total", Help: "Times a connection was waited for in vain.",
-		}, func() float64 { return float64(redisclient.Pool(client).Timeouts) }))
+		}, func() float64 { return float64(client.PoolStats().Timeouts) }))
 }

@@ -11,17 +11,17 @@ import (
 	"firsttap/repository"
 )
 
-// Telemetry is what operators see from outside: metrics always, and traces where they are wanted.
+// Telemetry is what operators observe of a process: metrics always, traces where the settings ask for them.
 type Telemetry struct {
 	*prometheus.Registry
-	API    *apiMetrics
-	traces *traces // nil: there are none, and nothing is done about them
-	system string  // what kind of database there is
+	Requests  *RequestMetrics
+	traces    *traces // nil: no request is traced
+	statement repository.Watch
 }
 
-// Options say what is observed, and under which names.
+// Options configure a Telemetry.
 type Options struct {
-	// Database is the scheme of the database's URL: what kind of database spans name.
+	// Database is the scheme of the database's URL. Spans name it as the kind of database.
 	Database string
 	// Version and Instance identify the process in its traces.
 	Version, Instance string
@@ -31,14 +31,18 @@ type Options struct {
 
 // Open does not connect: the collector of the traces need not be there.
 func Open(ctx context.Context, o Options) (*Telemetry, error) {
-	t := &Telemetry{Registry: newRegistry(), system: o.Database}
-	t.API = newAPIMetrics(t)
+	t := &Telemetry{Registry: newRegistry()}
+	t.Requests = newRequestMetrics(t)
+	t.statement = t.Requests.statement
 	if !o.Tracing {
 		return t, nil
 	}
 	var err error
-	t.traces, err = openTraces(ctx, o)
-	return t, err
+	if t.traces, err = openTraces(ctx, o); err != nil {
+		return nil, err
+	}
+	t.statement = t.traces.statements(o.Database, t.statement)
+	return t, nil
 }
 
 // Close sends the spans that are left, for traceTime at most.
@@ -49,7 +53,7 @@ func (t *Telemetry) Close() error {
 	return t.traces.Close()
 }
 
-// Server has what is served seen.
+// Server wraps the API with tracing.
 func (t *Telemetry) Server(api http.Handler) http.Handler {
 	if t.traces == nil {
 		return api
@@ -57,7 +61,7 @@ func (t *Telemetry) Server(api http.Handler) http.Handler {
 	return t.traces.server(api)
 }
 
-// Log names the trace in each line that is written on behalf of one.
+// Log adds the trace id to each line that is logged for a traced request.
 func (t *Telemetry) Log(log *slog.Logger) *slog.Logger {
 	if t.traces == nil {
 		return log
@@ -65,30 +69,25 @@ func (t *Telemetry) Log(log *slog.Logger) *slog.Logger {
 	return slog.New(tracedLog{log.Handler()})
 }
 
-// Store has the database's answers seen, and whether it is up.
-func (t *Telemetry) Store(s *repository.Store, up func() bool) {
-	watchStore(t, s, up)
-	var watch repository.Watch = t.API.statement
-	if t.traces != nil {
-		watch = t.traces.statements(t.system, watch)
-	}
-	s.Watch(watch)
+// Statement observes a statement of the database: it is a repository.Watch.
+func (t *Telemetry) Statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
+	return t.statement(ctx, s)
 }
 
-// Redis has the answers to a client seen, and its connections counted under the name of what it is for.
-func (t *Telemetry) Redis(name string, client redisclient.Client) {
-	var watch redisclient.Watch = t.API.command
+// WatchRedis observes the commands of a client, and counts its connections under the name of its purpose.
+func (t *Telemetry) WatchRedis(purpose string, client redisclient.Client) {
+	var watch redisclient.Watch = t.Requests.command
 	if t.traces != nil {
 		watch = t.traces.commands(watch)
 	}
 	redisclient.Observe(client, watch)
-	watchConnections(t, name, client)
+	watchConnections(t, purpose, client)
 }
 
-// Outgoing makes each request through to a span. It returns to itself where there are no traces.
-func (t *Telemetry) Outgoing(to http.RoundTripper) http.RoundTripper {
+// Outgoing makes each request that passes through next a span. Without tracing it returns next.
+func (t *Telemetry) Outgoing(next http.RoundTripper) http.RoundTripper {
 	if t.traces == nil {
-		return to
+		return next
 	}
-	return t.traces.client(to)
+	return t.traces.client(next)
 }

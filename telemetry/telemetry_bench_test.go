@@ -14,8 +14,9 @@ import (
 	"firsttap/dispatch"
 	"firsttap/handler"
 	"firsttap/lock"
+	"firsttap/migrations"
 	"firsttap/redisclient"
-	"firsttap/repository/repositorytest"
+	"firsttap/repository"
 	"firsttap/servertest"
 	"firsttap/service"
 	"firsttap/systemtest"
@@ -32,7 +33,16 @@ type tapped struct {
 func openTapped(b *testing.B, watched bool) *tapped {
 	b.Helper()
 	ctx, log := b.Context(), slog.New(slog.DiscardHandler)
-	store := repositorytest.OpenMigrated(b, "sqlite://"+filepath.Join(b.TempDir(), "my.db"), log)
+	seen, err := Open(ctx, Options{Database: "sqlite", Log: log})
+	must(b, err)
+	options := repository.Options{Log: log}
+	if watched {
+		options.Watch = seen.Statement
+	}
+	store, err := repository.Open(ctx, "sqlite://"+filepath.Join(b.TempDir(), "my.db"), options)
+	must(b, err)
+	b.Cleanup(func() { store.Close() })
+	must(b, store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(ctx); return err }))
 	client, err := redisclient.Dial(servertest.RedisURL(b), time.Second)
 	must(b, err)
 	b.Cleanup(func() { client.Close() })
@@ -45,12 +55,10 @@ func openTapped(b *testing.B, watched bool) *tapped {
 		Work: service.NewWork(store, acceptor, time.Now), Dispatcher: service.NewDispatcher(store, acceptor), Now: time.Now, Log: log,
 	}
 	if watched {
-		seen, err := Open(ctx, Options{Database: "sqlite", Log: log})
-		must(b, err)
-		seen.Store(store, func() bool { return true })
-		seen.Redis("gate", client)
-		acceptor.Count(seen.API)
-		api.Answered = seen.API.Answered
+		seen.WatchStore(store, func() bool { return true })
+		seen.WatchRedis("gate", client)
+		acceptor.Count(seen.Requests)
+		api.Answered = seen.Requests.Answered
 	}
 	must(b, service.NewKeys(store).PutFirst(ctx, systemtest.AdminKey))
 	t := &tapped{api: handler.New(api)}

@@ -26,21 +26,20 @@ import (
 )
 
 const (
-	// traceTime is how long spans that are left may keep the end waiting.
+	// traceTime bounds how long the stop waits until the last spans are sent.
 	traceTime = 2 * time.Second
-	// maxQueryText is what is kept of a statement: one that adds a thousand drivers is mostly placeholders.
+	// maxQueryText cuts the text of a statement: one that adds a thousand drivers is mostly placeholders.
 	maxQueryText = 500
 )
 
-// traces are the spans of requests: what a request asked of the database, of Redis, and what is asked of FCM. They say
-// what was asked, never with which values. Spans that there is no room for are dropped: nobody waits for whoever takes
-// them, and nobody notices that they are away.
+// traces makes spans of requests, of their statements and Redis commands, and of requests to FCM. A span never holds values.
+// The exporter's queue drops spans when it is full, so no request waits for the collector.
 type traces struct {
 	provider *sdk.TracerProvider
 	tracer   trace.Tracer
 }
 
-// openTraces sends spans where the environment says, in the SDK's own variables. It does not connect.
+// openTraces exports spans as the SDK's own environment variables say. It does not connect.
 func openTraces(ctx context.Context, o Options) (*traces, error) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
@@ -49,20 +48,20 @@ func openTraces(ctx context.Context, o Options) (*traces, error) {
 	about, err := resource.New(ctx, resource.WithAttributes(
 		attribute.String("service.name", "firsttap"), attribute.String("service.version", o.Version),
 		attribute.String("service.instance.id", o.Instance),
-	), resource.WithTelemetrySDK(), resource.WithFromEnv()) // what is set by hand comes last and wins
+	), resource.WithTelemetrySDK(), resource.WithFromEnv()) // last, so that OTEL_RESOURCE_ATTRIBUTES wins
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("traces: %w", err), exporter.Shutdown(ctx))
 	}
-	// The SDK has one place for what goes wrong in the background. It would be told of each batch.
+	// The SDK has one error handler for the process, and calls it for each batch.
 	now := &rate.Sometimes{First: 1, Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		now.Do(func() { o.Log.Warn("traces are not delivered", "error", err) })
+		now.Do(func() { o.Log.Warn("spans were not exported and are lost; the next batch is tried", "error", err) })
 	}))
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
 	return &traces{provider: provider, tracer: provider.Tracer("firsttap")}, nil
 }
 
-// Close sends the spans that are left, for traceTime at most. That nobody took them is no failure of the service's.
+// Close sends the remaining spans, for traceTime at most. An absent collector is no error of the service.
 func (t *traces) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), traceTime)
 	defer cancel()
@@ -70,13 +69,13 @@ func (t *traces) Close() error {
 	return nil
 }
 
-// options are without metrics, which Prometheus has.
+// options turn off OpenTelemetry's metrics: Prometheus has them.
 func (t *traces) options(more ...otelhttp.Option) []otelhttp.Option {
 	return append(more, otelhttp.WithTracerProvider(t.provider), otelhttp.WithMeterProvider(noop.NewMeterProvider()))
 }
 
-// server makes each request a span, under its route: one of the caller's trace, where a traceparent names one. Probes are
-// none, nor are the live streams, which last for an hour.
+// server makes each request a span named by its route, in the caller's trace if the request has a traceparent. Probes and live
+// streams are not traced: a stream lasts for an hour.
 func (t *traces) server(api http.Handler) http.Handler {
 	routed := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		api.ServeHTTP(w, r)
@@ -91,12 +90,12 @@ func (t *traces) server(api http.Handler) http.Handler {
 	)...)
 }
 
-// client makes each request to FCM a span. FCM is not told of the trace.
+// client makes each request to FCM a span. It sends FCM no traceparent.
 func (t *traces) client(to http.RoundTripper) http.RoundTripper {
 	return otelhttp.NewTransport(to, t.options(otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator()))...)
 }
 
-// statements makes each statement of a trace a span, besides what next does about it.
+// statements makes each statement within a trace a span, and calls next.
 func (t *traces) statements(system string, next repository.Watch) repository.Watch {
 	return func(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
 		ctx, answered := next(ctx, s)
@@ -113,7 +112,7 @@ func (t *traces) statements(system string, next repository.Watch) repository.Wat
 	}
 }
 
-// commands makes each Redis command of a trace a span, besides what next does about it.
+// commands makes each Redis command within a trace a span, and calls next.
 func (t *traces) commands(next redisclient.Watch) redisclient.Watch {
 	return func(ctx context.Context, command string) (context.Context, func(error)) {
 		ctx, answered := next(ctx, command)
@@ -126,7 +125,7 @@ func (t *traces) commands(next redisclient.Watch) redisclient.Watch {
 	}
 }
 
-// step begins a span within that of ctx. It returns nil where there is none: what is done in the background is not traced.
+// step begins a child of the span in ctx. It returns nil without one: background work is not traced.
 func (t *traces) step(ctx *context.Context, name string) trace.Span {
 	if !trace.SpanFromContext(*ctx).IsRecording() {
 		return nil
@@ -136,7 +135,7 @@ func (t *traces) step(ctx *context.Context, name string) trace.Span {
 	return span
 }
 
-// end says of what kind an error was, and no more: its text may hold what was asked for.
+// end ends a span. It records the type of an error but not its text, which may hold values.
 func end(span trace.Span, err error, answered func(error)) {
 	if err != nil {
 		span.SetStatus(codes.Error, "")
@@ -146,7 +145,7 @@ func end(span trace.Span, err error, answered func(error)) {
 	answered(err)
 }
 
-// tracedLog names the trace in each line that is written on behalf of one.
+// tracedLog adds the trace id to each record of a traced request.
 type tracedLog struct{ slog.Handler }
 
 // Handle implements slog.Handler.

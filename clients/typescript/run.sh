@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes a client of /openapi.json as a real instance serves it, compiles it, and races two drivers with it.
+# Generates a client from the /openapi.json of a real instance, compiles it, and races two drivers with it.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -22,7 +22,7 @@ trap 'exit 143' TERM
 (cd ../.. && CGO_ENABLED=0 go build -o "$tmp/firsttap" .)
 npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-: >"$tmp/log" # which is read before the service has begun to write it
+: >"$tmp/log" # the loop below may read it before the service writes it
 key=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 FIRSTTAP_ADDR=127.0.0.1:0 FIRSTTAP_OPS_ADDR= FIRSTTAP_DATABASE_URL="sqlite://$tmp/firsttap.db" \
   FIRSTTAP_ADMIN_KEY=$key FIRSTTAP_JWT_SECRET=$key FIRSTTAP_LOG=warn "$tmp/firsttap" >"$tmp/log" 2>&1 &

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the pages in Chromium, on services that the tests start. Arguments go to `playwright test`.
-# FIRSTTAP_BIN is the service to run; without it, it is built.
+# Tests the pages in Chromium, on services that the tests start. Arguments go to `playwright test`.
+# FIRSTTAP_BIN is the service to run; without it the script builds one.
 set -euo pipefail
 cd "$(dirname "$0")"
 

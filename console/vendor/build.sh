@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes ../web/assets/{preact.js,uplot.js,uplot.css,LICENSES.txt} of the packages in package-lock.json. The same packages
-# make the same files: `build.sh --check` fails where those that are checked in are not what it makes.
+# Builds ../web/assets/{preact.js,uplot.js,uplot.css,LICENSES.txt} from the packages in package-lock.json. The build is
+# reproducible: `build.sh --check` fails if the committed files differ from its output.
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -17,7 +17,7 @@ import (
 	"firsttap/testkit"
 )
 
-// brief is renewed, and missed, soon.
+// brief is renewed often and expires soon.
 var brief = lock.Renewed(300*time.Millisecond, time.Hour)
 
 func TestBindEndsWithTheLease(t *testing.T) {
@@ -80,7 +80,7 @@ func TestBindHandsOnTheResult(t *testing.T) {
 	}
 }
 
-// A task without the lease that it is bound to does not run.
+// A task does not run without the lease that it is bound to.
 func TestBindWithoutLease(t *testing.T) {
 	l := newLocker(t, lock.NewMemory())
 	log, messages := logged(slog.LevelError)
@@ -110,7 +110,7 @@ type alwaysLeader struct{}
 
 func (alwaysLeader) IsLeader(context.Context) error { return nil }
 
-// The process stands still between Lock and the task, for longer than the lease; when it goes on, the next run is there.
+// The process stands still between Lock and the task for longer than the lease. When it goes on, the next run has begun.
 func TestBindRunsOncePerLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := lock.NewMemory()
@@ -143,7 +143,7 @@ func TestBindRunsOncePerLease(t *testing.T) {
 	})
 }
 
-// What is left of a run whose lease was lost does not take the next run's.
+// The Unlock of a run whose lease was lost does not release the next run's lease.
 func TestUnlockOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := newLocks(t, lock.NewMemory(), lock.Fixed(time.Second))
@@ -164,7 +164,7 @@ func TestUnlockOfALostLease(t *testing.T) {
 	})
 }
 
-// A lease that was lost before the task began is none.
+// A task does not run with a lease that was lost before.
 func TestBindToALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locks := newLocks(t, lock.NewMemory(), lock.Fixed(time.Second))

@@ -14,7 +14,7 @@ import (
 	"firsttap/testkit"
 )
 
-// skips says when a run was skipped: gocron tells nobody but its monitor what an Elector said.
+// skips reports skipped runs: gocron reports an Elector's answer to its monitor only.
 type skips chan struct{}
 
 func (s skips) IncrementJob(_ uuid.UUID, _ string, _ []string, status gocron.JobStatus) {
@@ -32,7 +32,7 @@ func TestElector(t *testing.T) {
 	each(t, func(t *testing.T, strategy lock.Strategy) {
 		often := gocron.DurationJob(20 * time.Millisecond)
 		candidate := func() *lock.Leader {
-			// As long a lead as here is over within the test only when it is handed over.
+			// This lead is so long that it ends within the test only when it is handed over.
 			return newLocker(t, strategy).Leader("jobs", 30*time.Millisecond, time.Minute)
 		}
 		leader, next := candidate(), candidate()
@@ -75,8 +75,7 @@ func tell(ran chan<- struct{}) {
 	}
 }
 
-// No slot is run twice, and none is left out, while the lead is free between the slots and whoever's clock is early takes
-// it: that changes.
+// No slot is run twice and none is left out while the lead is free between the slots and changes hands.
 func TestElectorWithALateClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const slots, every = 20, 10 * time.Second
@@ -99,7 +98,7 @@ func TestElectorWithALateClock(t *testing.T) {
 	})
 }
 
-// A run that takes longer than the lead is kept for keeps it by Campaign.
+// A run that takes longer than the lead lasts keeps it by Campaign.
 func TestElectorOfLongRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := lock.NewMemory()

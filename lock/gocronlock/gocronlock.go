@@ -1,15 +1,15 @@
-// Package gocronlock has the jobs of several gocron schedulers run once: by a lease for each run ([Locker]), or by one
-// leader for all of them.
+// Package gocronlock runs the jobs of several gocron schedulers once: under a lease for each run ([Locker]), or on one
+// leader.
 //
-// The leader is a [lock.Leader], which is gocron's Elector as it is:
+// A [lock.Leader] is gocron's Elector as it is:
 //
 //	leader := locker.Leader("jobs", time.Second, 3*time.Second)
 //	gocron.NewScheduler(gocron.WithDistributedElector(leader))
 //
-// gocron asks an Elector before each run and tells it nothing else. So whoever shuts the scheduler down calls Resign after
-// it, or the others wait for the lead to end. And a job that may take longer than the lead is kept for runs its work by
-// [lock.Leader.Campaign], which keeps the lead for as long as work takes and ends its context when the lead is lost.
-// A scheduler that has an Elector does not ask its Locker.
+// gocron asks an Elector before each run and reports nothing back to it. So after the scheduler's Shutdown, call the leader's
+// Resign, or the others wait until the lead has expired. A job that may take longer than the lead lasts calls
+// [lock.Leader.Campaign], which keeps the lead while the work runs and cancels the work's context when the lead is lost.
+// A scheduler that has an Elector does not ask its Locker; with [Leading], only some of its jobs run on the leader.
 package gocronlock
 
 import (
@@ -29,7 +29,7 @@ var (
 	_ gocron.Elector = (*lock.Leader)(nil)
 )
 
-// ErrNoLease says that a task of Bind was called without a lease of its key, and has not run.
+// ErrNoLease says that a task of Bind did not run, as there was no lease of its key.
 var ErrNoLease = errors.New("gocronlock: no lease for this run")
 
 // Locker is gocron's Locker: a job runs on the scheduler that has the lease of the job's name, and on no other. Safe for
@@ -40,16 +40,16 @@ type Locker struct {
 	log    *slog.Logger
 
 	mu    sync.Mutex
-	ready map[string]*run // acquired by Lock, and not yet taken over by Bind
+	ready map[string]*run // acquired by Lock and not yet claimed by Bind
 }
 
 // NewLocker returns a Locker whose leases are held by hold; no log if log is nil.
 //
-// A job that takes less time than the schedulers' clocks are apart is run by one after the other, unless hold has an
-// AtLeast: more than that, and less than from one run to the next.
+// A job that takes less time than the schedulers' clocks differ runs on one after the other, unless hold has an AtLeast
+// that is longer than the difference and shorter than the job's period.
 //
-// gocron ends a lease when the task returns and its listeners have. It does not when one of them hangs: then hold's
-// AtMost, Beat or, if it is not renewed, TTL does.
+// gocron releases a lease when the task and its listeners have returned. If one of them hangs, the lease ends by hold's
+// AtMost, Beat or, without renewal, TTL.
 func NewLocker(l *lock.Locker, hold lock.Hold, log *slog.Logger) *Locker {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -57,15 +57,14 @@ func NewLocker(l *lock.Locker, hold lock.Hold, log *slog.Logger) *Locker {
 	return &Locker{locker: l, hold: hold, log: log, ready: map[string]*run{}}
 }
 
-// Lock implements gocron.Locker. The errors are those of [lock.Locker.Acquire]; for gocron each of them means that the
-// run is skipped, and only an AfterLockError listener is told which it was.
+// Lock implements gocron.Locker. The errors are those of [lock.Locker.Acquire]. On any of them gocron skips the run, and
+// passes the error to an AfterLockError listener only.
 func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	lease, err := l.locker.Acquire(ctx, key, l.hold)
 	if err != nil {
 		if errors.Is(err, lock.ErrInvalid) {
-			// Every run will be skipped, and gocron would not say so. A job without a name has its function's, which may
-			// well be too long.
-			l.log.Error("job can't be locked", "job", key, "error", err)
+			// gocron would not log that it skips every run. A job without a name has its function's, which may be too long.
+			l.log.Error("job can't be locked; none of its runs will begin", "job", key, "error", err)
 		}
 		return nil, err
 	}
@@ -76,25 +75,24 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 	return r, nil
 }
 
-// Bind returns a task for the job named key, whose context ends with gocron's and when the lease is lost: its cause is
-// then one of the errors that are lock.ErrLost. The task should stop at once and write nothing more. lock.FromContext
-// returns the lease: for its Fence and Beat. (In the last run before gocron's WithStopDateTime, gocron's context has ended
-// before the task begins.)
+// Bind returns a task for the job named key. The task's context ends with gocron's and when the lease is lost; its cause is
+// then a lock.ErrLost, and the task should stop at once and write nothing more. lock.FromContext returns the lease, for its
+// Fence and Beat. (In the last run before gocron's WithStopDateTime, gocron's context has ended before the task begins.)
 //
-// The lease is released when the task returns or panics. Its error goes to gocron, with the reason if the lease was lost
-// before; it is ErrNoLease, and the task has not run, if the job has another name, or no Locker, or another one than this.
+// The lease is released when the task returns or panics. gocron gets the task's error, joined with the reason if the lease
+// was lost before. If the job has another name or does not use this Locker, the error is ErrNoLease and the task did not run.
 //
 //	s.NewJob(every, gocron.NewTask(locks.Bind("report", report)), gocron.WithName("report"))
 func (l *Locker) Bind(key string, task func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) (err error) {
-		lease := l.take(key)
+		lease := l.claim(key)
 		if lease == nil {
 			err = fmt.Errorf("%w: is the job's name %q, and this its Locker?", ErrNoLease, key)
-			l.log.Error("job has not run", "job", key, "error", err)
+			l.log.Error("job did not run", "job", key, "error", err)
 			return err
 		}
 		defer func() {
-			// A release that got no answer does not undo the work, which was done while the lease could be trusted.
+			// ErrUnavailable is no failure of the work, which was done while the lease could be trusted.
 			if lost := lease.Release(ctx); errors.Is(lost, lock.ErrLost) {
 				err = errors.Join(lost, err)
 			}
@@ -102,15 +100,15 @@ func (l *Locker) Bind(key string, task func(ctx context.Context) error) func(ctx
 		bound, cancel := lease.Bind(ctx)
 		defer cancel()
 		if lease.Context().Err() != nil {
-			return nil // lost already, which is what Release is about to say
+			return nil // the lease is lost already: Release returns why
 		}
 		return task(bound)
 	}
 }
 
-// take hands over the lease of the run that is about to begin, nil if there is none. No two runs get the same: when a
-// lease is lost before its run has begun, the next run's may be acquired by then.
-func (l *Locker) take(key string) *lock.Lease {
+// claim returns the lease of the run that is about to begin, nil if there is none. No two runs get the same: if a lease was
+// lost before its run began, the next run's may have been acquired by then.
+func (l *Locker) claim(key string) *lock.Lease {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.ready[key]
@@ -118,29 +116,55 @@ func (l *Locker) take(key string) *lock.Lease {
 		return nil
 	}
 	delete(l.ready, key)
-	r.taken = true
+	r.claimed = true
 	return r.lease
 }
 
 // run is the lease of one run.
 type run struct {
-	locker *Locker
-	lease  *lock.Lease
-	taken  bool // by Bind, which releases it; guarded by Locker.mu
+	locker  *Locker
+	lease   *lock.Lease
+	claimed bool // by Bind, which releases it; guarded by Locker.mu
 }
 
-// Unlock implements gocron.Lock. ctx has ended when the job was removed or the scheduler stopped in the middle of the run;
-// the lease is released all the same.
+// Unlock implements gocron.Lock. It releases the lease also if ctx has ended, because the job was removed or the scheduler
+// was shut down during the run.
 func (r *run) Unlock(ctx context.Context) error {
 	l, key := r.locker, r.lease.Name()
 	l.mu.Lock()
-	taken := r.taken
+	claimed := r.claimed
 	if l.ready[key] == r {
 		delete(l.ready, key)
 	}
 	l.mu.Unlock()
-	if taken {
+	if claimed {
 		return nil
 	}
-	return r.lease.Release(ctx) // it detaches itself from ctx
+	return r.lease.Release(ctx)
+}
+
+// Leading is a gocron Locker for jobs that run on the leader, while other jobs of the same scheduler have a lease each. An
+// Elector is for all jobs of a scheduler. Safe for concurrent use.
+type Leading struct{ leader *lock.Leader }
+
+// NewLeading returns the Locker of jobs that run where leader leads.
+func NewLeading(leader *lock.Leader) *Leading { return &Leading{leader} }
+
+// Lock implements gocron.Locker. The errors are those of [lock.Leader.IsLeader].
+func (l *Leading) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
+	if err := l.leader.IsLeader(ctx); err != nil {
+		return nil, err
+	}
+	return lead{}, nil
+}
+
+// lead needs no Unlock: the leader keeps it.
+type lead struct{}
+
+func (lead) Unlock(context.Context) error { return nil }
+
+// Bind returns a task that keeps the lead while it runs, and whose context ends with gocron's and with the lead; see
+// [lock.Leader.Campaign].
+func (l *Leading) Bind(task func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error { return l.leader.Campaign(ctx, task) }
 }

@@ -53,7 +53,7 @@ func newLocks(t *testing.T, strategy lock.Strategy, hold lock.Hold) *gocronlock.
 	return gocronlock.NewLocker(newLocker(t, strategy), hold, nil)
 }
 
-// scheduler is one that may be shut down again: right after the first time gocron may wait in vain.
+// scheduler may be shut down twice: gocron may hang in a second Shutdown right after the first.
 type scheduler struct {
 	gocron.Scheduler
 	shutdown func() error
@@ -83,7 +83,7 @@ func startLocked(t *testing.T, locks *gocronlock.Locker) gocron.Scheduler {
 	return start(t, gocron.WithDistributedLocker(locks))
 }
 
-// once has task run at once, as name.
+// once runs task once, now, as the job name.
 func once(t *testing.T, s gocron.Scheduler, name string, task any, options ...gocron.JobOption) gocron.Job {
 	t.Helper()
 	return add(t, s, gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), name, task, options...)
@@ -98,13 +98,13 @@ func add(t *testing.T, s gocron.Scheduler, when gocron.JobDefinition, name strin
 	return job
 }
 
-// refused returns what the runs that are skipped are refused with.
+// refused returns a listener, and the errors with which runs are skipped.
 func refused() (gocron.JobOption, <-chan error) {
 	errs := make(chan error, 100)
 	return gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { errs <- err })), errs
 }
 
-// failed returns the errors of the runs.
+// failed returns a listener, and the errors of the runs.
 func failed() (gocron.JobOption, <-chan error) {
 	errs := make(chan error, 100)
 	return gocron.WithEventListeners(gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { errs <- err })), errs
@@ -121,7 +121,7 @@ func mustBeHeld(t *testing.T, rival *lock.Locker, name string) {
 	}
 }
 
-// mustBecomeFree waits for a release: the hold of the test's jobs outlasts the wait.
+// mustBecomeFree waits for a release: the test's hold lasts longer than it waits.
 func mustBecomeFree(t *testing.T, rival *lock.Locker, name string) {
 	t.Helper()
 	lease, err := rival.Acquire(t.Context(), name, lock.Hold{TTL: time.Minute, Wait: testkit.Patience})

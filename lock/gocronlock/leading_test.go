@@ -16,7 +16,7 @@ import (
 	"firsttap/testkit"
 )
 
-// candidate is a Leader whose lead is over within a test only when it is handed over.
+// candidate is a Leader whose lead ends within a test only when it is handed over.
 func candidate(t *testing.T, strategy lock.Strategy) *lock.Leader {
 	t.Helper()
 	leader := newLocker(t, strategy).Leader("jobs", 30*time.Millisecond, time.Minute)
@@ -24,7 +24,7 @@ func candidate(t *testing.T, strategy lock.Strategy) *lock.Leader {
 	return leader
 }
 
-// The leader's scheduler, and no other, runs a job; beside it is one with a lease of its own.
+// Only the leader's scheduler runs the job. Another job of the same scheduler has a lease of its own.
 func TestLeading(t *testing.T) {
 	each(t, func(t *testing.T, strategy lock.Strategy) {
 		often := gocron.DurationJob(20 * time.Millisecond)
@@ -69,7 +69,7 @@ func TestLeading(t *testing.T) {
 	})
 }
 
-// The task's context ends with the lead, which it keeps for as long as it takes.
+// The task keeps the lead while it runs, and its context ends with the lead.
 func TestLeadingBindEndsWithTheLead(t *testing.T) {
 	each(t, func(t *testing.T, strategy lock.Strategy) {
 		leader := newLocker(t, strategy).Leader("jobs", 30*time.Millisecond, 300*time.Millisecond)
@@ -123,7 +123,7 @@ func TestLeadingOfLongRuns(t *testing.T) {
 	})
 }
 
-// Whether somebody leads, nobody can tell: that is another error.
+// An unavailable lock is another error than a held one.
 func TestLeadingWithoutAServer(t *testing.T) {
 	server := servertest.StartRedis(t)
 	leader := candidate(t, redisAt(t, server.URL()))
@@ -151,7 +151,7 @@ func TestLeadingBindHandsOnTheResult(t *testing.T) {
 	}
 }
 
-// The task's context ends with gocron's, too, and the lead stays with who has it until it is handed over.
+// The task's context ends with gocron's too, and the leader keeps the lead until it hands it over.
 func TestLeadingBindEndsWithTheScheduler(t *testing.T) {
 	strategy := lock.NewMemory()
 	leader := candidate(t, strategy)

@@ -126,7 +126,7 @@ func TestReleased(t *testing.T) {
 	})
 }
 
-// A task that goes on without its scheduler goes on alone.
+// A task that outlives its scheduler keeps its lease.
 func TestHeldUntilTheTaskReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := lock.NewMemory()
@@ -154,7 +154,7 @@ func TestHeldUntilTheTaskReturns(t *testing.T) {
 	})
 }
 
-// Between Lock and the task gocron asks its listeners: one that says no is followed by Unlock alone.
+// Between Lock and the task gocron calls its listeners. If one refuses the run, gocron calls only Unlock.
 func TestReleasedWhenSkipped(t *testing.T) {
 	each(t, func(t *testing.T, strategy lock.Strategy) {
 		locks := newLocks(t, strategy, long)
@@ -178,7 +178,7 @@ func TestReleasedWhenSkipped(t *testing.T) {
 	})
 }
 
-// gocron calls no Unlock for a task that hangs, but the lease ends.
+// gocron does not call Unlock for a task that hangs, but its lease ends.
 func TestHangs(t *testing.T) {
 	for kind, bind := range map[string]bool{"plain": false, "bound": true} {
 		t.Run(kind, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestAtLeast(t *testing.T) {
 	})
 }
 
-// A job that waits for its lease waits no longer than it is a job.
+// A job that waits for its lease stops waiting when gocron removes it.
 func TestRemovedWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := lock.NewMemory()
@@ -273,14 +273,14 @@ func TestOutage(t *testing.T) {
 		t.Errorf("logged: %s", m)
 	}
 	server.Thaw()
-	mustBecomeFree(t, l, "job") // also of what the attempt may have left
+	mustBecomeFree(t, l, "job") // also after the attempt, which may have acquired it
 	if err := job.RunNow(); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Await(t, "it runs after the outage", ran)
 }
 
-// A job that can never be locked is never run, which nobody would notice.
+// A job that can never be locked never runs, which is logged.
 func TestInvalid(t *testing.T) {
 	for what, bad := range map[string]struct {
 		name string

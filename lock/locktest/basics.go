@@ -10,7 +10,7 @@ import (
 	"firsttap/lock"
 )
 
-// basics are what a Strategy and its Grants promise.
+// basics test the contract of a Strategy and its Grants.
 var basics = []test{
 	{name: "RefuseASecond", run: (*suite).refuseASecond},
 	{name: "Relock", run: (*suite).relock},
@@ -27,34 +27,34 @@ var basics = []test{
 }
 
 func (s *suite) refuseASecond(t *testing.T) {
-	mine, rivals, n, me := s.open(t), s.open(t), name(), owner()
+	mine, rivals, n, me := s.open(t), s.open(t), newName(), newOwner()
 	if _, err := mine.Acquire(t.Context(), n, me, long); err != nil {
 		t.Fatal(err)
 	}
 	for who, strategy := range map[string]lock.Strategy{"the same client": mine, "another client": rivals} {
-		g, err := strategy.Acquire(t.Context(), n, owner(), long)
+		g, err := strategy.Acquire(t.Context(), n, newOwner(), long)
 		var held *lock.HeldError
 		if !errors.As(err, &held) || errors.Is(err, lock.ErrUnavailable) || g != nil {
 			t.Fatalf("%s: got %v and %v, want a HeldError", who, g, err)
 		}
-		if s.Anonymous {
+		if s.HidesHolder {
 			continue
 		}
 		if held.Owner != me {
 			t.Errorf("%s: held by %q, want %q", who, held.Owner, me)
 		}
-		if held.Left > long || held.Left <= long-patience && !s.Session {
+		if held.Left > long || held.Left <= long-timeout && !s.EndsWithConnection {
 			t.Errorf("%s: held for %s, want nearly %s", who, held.Left, long)
 		}
 	}
 }
 
-// Released is free at once, for anybody, again and again.
+// A released name is free at once, for every process, and repeatedly.
 func (s *suite) relock(t *testing.T) {
-	strategies, n := []lock.Strategy{s.open(t), s.open(t)}, name()
+	strategies, n := []lock.Strategy{s.open(t), s.open(t)}, newName()
 	for i := range 10 {
 		mine, rival := strategies[i%2], strategies[(i+1)%2]
-		g := take(t, mine, n, long)
+		g := mustAcquire(t, mine, n, long)
 		mustBeHeld(t, rival, n)
 		if err := g.Release(t.Context(), 0); err != nil {
 			t.Fatal(err)
@@ -62,99 +62,99 @@ func (s *suite) relock(t *testing.T) {
 	}
 }
 
-// Not before its time, and without anybody's help.
+// A grant expires after its ttl, not earlier.
 func (s *suite) itsTimeEnds(t *testing.T) {
-	n, sent := name(), time.Now()
-	take(t, s.open(t), n, 2*s.Brief)
-	_, at := takeOver(t, s.open(t), n, long)
-	s.notBefore(t, at, sent.Add(2*s.Brief))
+	n, sent := newName(), time.Now()
+	mustAcquire(t, s.open(t), n, 2*s.MinTTL)
+	_, at := acquireEventually(t, s.open(t), n, long)
+	s.notBefore(t, at, sent.Add(2*s.MinTTL))
 }
 
-// notBefore fails the test if what a server timed happened before end, by more than its clock's unit.
+// notBefore fails the test if at is before end by more than the unit of a server's clock.
 func (s *suite) notBefore(t testing.TB, at, end time.Time) {
 	t.Helper()
 	const unit = 2 * time.Millisecond
 	if early := end.Sub(at); early > unit {
-		t.Errorf("taken %s too early", early)
+		t.Errorf("happened %s too early", early)
 	}
 }
 
 func (s *suite) extend(t *testing.T) {
-	n := name()
-	g := take(t, s.open(t), n, 2*s.Brief)
+	n := newName()
+	g := mustAcquire(t, s.open(t), n, 2*s.MinTTL)
 	rival := s.open(t)
-	for range 2 { // repeating it does no harm
-		if err := g.Extend(t.Context(), 4*s.Brief); err != nil {
+	for range 2 { // may be repeated
+		if err := g.Extend(t.Context(), 4*s.MinTTL); err != nil {
 			t.Fatal(err)
 		}
 	}
 	sent := time.Now()
-	if err := g.Extend(t.Context(), 4*s.Brief); err != nil {
+	if err := g.Extend(t.Context(), 4*s.MinTTL); err != nil {
 		t.Fatal(err)
 	}
-	_, at := takeOver(t, rival, n, long)
-	s.notBefore(t, at, sent.Add(4*s.Brief))
+	_, at := acquireEventually(t, rival, n, long)
+	s.notBefore(t, at, sent.Add(4*s.MinTTL))
 }
 
-// The end is ttl from now, also when it was later.
+// Extend can also shorten a grant.
 func (s *suite) extendShortens(t *testing.T) {
-	n := name()
-	g := take(t, s.open(t), n, long)
-	if err := g.Extend(t.Context(), s.Brief); err != nil {
+	n := newName()
+	g := mustAcquire(t, s.open(t), n, long)
+	if err := g.Extend(t.Context(), s.MinTTL); err != nil {
 		t.Fatal(err)
 	}
-	takeOver(t, s.open(t), n, long)
+	acquireEventually(t, s.open(t), n, long)
 }
 
-// What has ended stays ended, whoever has the name by now.
+// An expired grant stays expired, whether the name is free or has another owner.
 func (s *suite) extendTooLate(t *testing.T) {
-	n, mine, rivals := name(), s.open(t), s.open(t)
-	g := take(t, mine, n, s.Brief)
-	rival, _ := takeOver(t, rivals, n, long)
-	is(t, "extend what a rival has", g.Extend(t.Context(), long), s.stolen())
+	n, mine, rivals := newName(), s.open(t), s.open(t)
+	g := mustAcquire(t, mine, n, s.MinTTL)
+	rival, _ := acquireEventually(t, rivals, n, long)
+	wantErr(t, "extend a name that a rival holds", g.Extend(t.Context(), long), s.stolenErr())
 	if err := rival.Release(t.Context(), 0); err != nil {
-		t.Fatalf("the rival's lease is gone: %v", err)
+		t.Fatalf("the rival's lease is lost: %v", err)
 	}
-	is(t, "extend what nobody has any more", g.Extend(t.Context(), long), lock.ErrLost)
+	wantErr(t, "extend a name that is free", g.Extend(t.Context(), long), lock.ErrLost)
 	mustBeFree(t, rivals, n)
 }
 
-// cutOff is what a holder is told when the server can't be reached. A session is given up when it does not answer.
-func (s *suite) cutOff() error {
-	if s.Session {
+// unreachableErr is why a lease is lost when the server can't be reached. A session that does not answer is closed.
+func (s *suite) unreachableErr() error {
+	if s.EndsWithConnection {
 		return lock.ErrLost
 	}
 	return lock.ErrUnreachable
 }
 
-// stolen is what a holder is told when a rival has the name. A session that has ended can't tell more than that.
-func (s *suite) stolen() error {
-	if s.Session {
+// stolenErr is the error of a holder whose name has another owner. A session that has ended can't distinguish that.
+func (s *suite) stolenErr() error {
+	if s.EndsWithConnection {
 		return lock.ErrLost
 	}
 	return lock.ErrStolen
 }
 
 func (s *suite) keepAfterRelease(t *testing.T) {
-	n, rival := name(), s.open(t)
-	g := take(t, s.open(t), n, long)
+	n, rival := newName(), s.open(t)
+	g := mustAcquire(t, s.open(t), n, long)
 	released := time.Now()
-	if err := g.Release(t.Context(), 2*s.Brief); err != nil {
+	if err := g.Release(t.Context(), 2*s.MinTTL); err != nil {
 		t.Fatal(err)
 	}
-	_, at := takeOver(t, rival, n, long)
-	s.notBefore(t, at, released.Add(2*s.Brief))
+	_, at := acquireEventually(t, rival, n, long)
+	s.notBefore(t, at, released.Add(2*s.MinTTL))
 }
 
-// A grant that is over touches nothing that a rival has.
+// A grant that is over changes nothing for the new owner.
 func (s *suite) onlyTheOwner(t *testing.T) {
-	n, mine, rivals := name(), s.open(t), s.open(t)
-	g := take(t, mine, n, s.Brief)
-	rival, _ := takeOver(t, rivals, n, long)
-	is(t, "release", g.Release(t.Context(), 0), s.stolen())
-	is(t, "release and keep", g.Release(t.Context(), s.Brief), s.stolen())
-	is(t, "extend", g.Extend(t.Context(), s.Brief), s.stolen())
-	pass(s.Brief + glance) // the Brief that it asked for passes
+	n, mine, rivals := newName(), s.open(t), s.open(t)
+	g := mustAcquire(t, mine, n, s.MinTTL)
+	rival, _ := acquireEventually(t, rivals, n, long)
+	wantErr(t, "release", g.Release(t.Context(), 0), s.stolenErr())
+	wantErr(t, "release and keep", g.Release(t.Context(), s.MinTTL), s.stolenErr())
+	wantErr(t, "extend", g.Extend(t.Context(), s.MinTTL), s.stolenErr())
+	sleep(s.MinTTL + quiet) // the MinTTL of those requests is over
 	mustBeHeld(t, mine, n)
 	if err := rival.Extend(t.Context(), long); err != nil {
 		t.Errorf("the rival's lease: %v", err)
@@ -165,44 +165,44 @@ func (s *suite) onlyTheOwner(t *testing.T) {
 }
 
 func (s *suite) repeatedRelease(t *testing.T) {
-	n, mine := name(), s.open(t)
-	g := take(t, mine, n, long)
+	n, mine := newName(), s.open(t)
+	g := mustAcquire(t, mine, n, long)
 	if err := g.Release(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	is(t, "release again", g.Release(t.Context(), 0), lock.ErrExpired)
-	rival := take(t, s.open(t), n, long)
-	is(t, "release again", g.Release(t.Context(), 0), lock.ErrLost)
+	wantErr(t, "release again", g.Release(t.Context(), 0), lock.ErrExpired)
+	rival := mustAcquire(t, s.open(t), n, long)
+	wantErr(t, "release again", g.Release(t.Context(), 0), lock.ErrLost)
 	if err := rival.Extend(t.Context(), long); err != nil {
 		t.Errorf("the rival's lease: %v", err)
 	}
 }
 
-// Nobody can tell what became of a request that the caller gave up, and nothing of it stays.
+// A request whose caller has given up is unavailable, and leaves nothing behind.
 func (s *suite) endedContext(t *testing.T) {
-	n, l := name(), s.locker(t)
+	n, l := newName(), s.locker(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errWork)
-	for _, hold := range []lock.Hold{lock.Fixed(long), waiting(lock.Fixed(long), patience)} {
+	cancel(errOfWork)
+	for _, hold := range []lock.Hold{lock.Fixed(long), withWait(lock.Fixed(long), timeout)} {
 		_, err := l.Acquire(ctx, n, hold)
-		is(t, "acquire", err, lock.ErrUnavailable)
-		is(t, "acquire", err, errWork)
+		wantErr(t, "acquire", err, lock.ErrUnavailable)
+		wantErr(t, "acquire", err, errOfWork)
 	}
-	takeOver(t, s.open(t), n, long)
+	acquireEventually(t, s.open(t), n, long)
 }
 
-// Of twenty who ask at the same time one gets in.
+// Of twenty concurrent attempts, one succeeds.
 func (s *suite) allAtOnce(t *testing.T) {
 	clients := []lock.Strategy{s.open(t), s.open(t), s.open(t)}
 	for range 5 {
-		n := name()
+		n := newName()
 		granted := make(chan lock.Grant, 20)
 		start := make(chan struct{})
 		var asking sync.WaitGroup
 		for i := range cap(granted) {
 			asking.Go(func() {
 				<-start
-				g, err := clients[i%len(clients)].Acquire(t.Context(), n, owner(), long)
+				g, err := clients[i%len(clients)].Acquire(t.Context(), n, newOwner(), long)
 				switch {
 				case err == nil:
 					granted <- g
@@ -213,28 +213,28 @@ func (s *suite) allAtOnce(t *testing.T) {
 		}
 		close(start)
 		asking.Wait()
-		if len(granted) > 1 || len(granted) == 0 && !s.Splits {
-			t.Errorf("%d of %d got in", len(granted), cap(granted))
+		if len(granted) > 1 || len(granted) == 0 && !s.MayRefuseAll {
+			t.Errorf("%d of %d acquired the name", len(granted), cap(granted))
 		}
 	}
 }
 
-// However a lease ends, the next one has the larger fence.
+// However a lease ends, the next one has a larger fence.
 func (s *suite) fencesGrow(t *testing.T) {
-	n, clients := name(), []lock.Strategy{s.open(t), s.open(t)}
+	n, clients := newName(), []lock.Strategy{s.open(t), s.open(t)}
 	last := int64(0)
 	for i := range 12 {
 		ttl := long
 		if i%4 == 3 {
-			ttl = s.Brief
+			ttl = s.MinTTL
 		}
-		g, _ := takeOver(t, clients[i%2], n, ttl)
+		g, _ := acquireEventually(t, clients[i%2], n, ttl)
 		if g.Fence() <= last {
 			t.Errorf("%d after %d", g.Fence(), last)
 		}
 		last = g.Fence()
-		if ttl == s.Brief {
-			continue // it ends by itself
+		if ttl == s.MinTTL {
+			continue // it expires
 		}
 		if err := g.Release(t.Context(), 0); err != nil {
 			t.Fatal(err)

@@ -17,32 +17,32 @@ import (
 	"firsttap/lock"
 )
 
-// processes are what becomes of leases when their holder's process fails.
+// processes test leases whose holder's process fails.
 var processes = []test{
 	{name: "ProcessKilled", needs: "Processes", run: (*suite).processKilled},
 	{name: "ProcessStopped", needs: "Processes", run: (*suite).processStopped},
 	{name: "ProcessEnds", needs: "Processes", run: (*suite).processEnds},
 }
 
-// child is a process that holds a name by a renewed lease, and says what becomes of that.
+// child is a process that holds a name by a renewed lease, and reports what happens to the lease.
 type child struct {
 	*exec.Cmd
-	says  *bufio.Scanner
-	stdin io.Closer
+	stdout *bufio.Scanner
+	stdin  io.Closer
 }
 
-// The arguments of a child, after this one: the server's URL, the name, the TTL.
-const childMark = "locktest-child"
+// The arguments of a child are childArg, the server's URL, the name, and the TTL.
+const childArg = "locktest-child"
 
-// isChild reports whether this process was started by startChild.
-func isChild() bool { return flag.NArg() == 4 && flag.Arg(0) == childMark }
+// isChild reports whether startChild started this process.
+func isChild() bool { return flag.NArg() == 4 && flag.Arg(0) == childArg }
 
-// startChild runs the present test in a process of its own, which is this program once more: there Run is beChild. It
-// returns when the child holds the name. The child ends with the test, and with this process.
+// startChild starts the current test in a process of its own, where Run calls runChild. It returns when the child holds
+// the name. The child ends with the test and with this process.
 func (s *suite) startChild(t testing.TB, name string, ttl time.Duration) *child {
 	t.Helper()
 	top, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+top+"$", "-test.timeout=5m", childMark, s.URL, name, ttl.String())
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+top+"$", "-test.timeout=5m", childArg, s.URL, name, ttl.String())
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +58,9 @@ func (s *suite) startChild(t testing.TB, name string, ttl time.Duration) *child 
 	c := &child{cmd, bufio.NewScanner(stdout), stdin}
 	t.Cleanup(func() {
 		c.signal(t, syscall.SIGKILL)
-		_ = c.Wait() // killed
+		_ = c.Wait() // it was killed
 	})
-	c.next(t, "held")
+	c.await(t, "held")
 	return c
 }
 
@@ -72,23 +72,24 @@ func (c *child) signal(t testing.TB, sig syscall.Signal) {
 	}
 }
 
-// next waits for the child to say that what has happened, and returns how. A child that says nothing is killed.
-func (c *child) next(t testing.TB, what string) string {
+// await waits for the child to report an event, and returns the rest of the report. A child that reports nothing is
+// killed.
+func (c *child) await(t testing.TB, what string) string {
 	t.Helper()
-	defer time.AfterFunc(patience, func() { c.signal(t, syscall.SIGKILL) }).Stop()
+	defer time.AfterFunc(timeout, func() { c.signal(t, syscall.SIGKILL) }).Stop()
 	var others []string
-	for c.says.Scan() {
-		if how, ok := strings.CutPrefix(c.says.Text(), childMark+" "+what+": "); ok {
+	for c.stdout.Scan() {
+		if how, ok := strings.CutPrefix(c.stdout.Text(), childArg+" "+what+": "); ok {
 			return how
 		}
-		others = append(others, c.says.Text())
+		others = append(others, c.stdout.Text())
 	}
-	t.Fatalf("the child ended, and nothing was %s:\n%s", what, strings.Join(others, "\n"))
+	t.Fatalf("the child ended without the report %q:\n%s", what, strings.Join(others, "\n"))
 	return ""
 }
 
-// beChild holds the name until the lease ends or the parent wants it released.
-func (r Rig) beChild(t *testing.T) {
+// runChild holds the name until the lease ends or the parent closes stdin.
+func (r Rig) runChild(t *testing.T) {
 	ttl, err := time.ParseDuration(flag.Arg(3))
 	if err != nil {
 		t.Fatal(err)
@@ -99,48 +100,45 @@ func (r Rig) beChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	say := func(what string, how any) { fmt.Printf("%s %s: %v\n", childMark, what, how) }
+	say := func(what string, how any) { fmt.Printf("%s %s: %v\n", childArg, what, how) }
 	say("held", lease.Fence())
 	finish := make(chan struct{})
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it, or dies
+		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent closes it or dies
 		close(finish)
 	}()
 	select {
 	case <-lease.Context().Done():
-		say("ended", kind(context.Cause(lease.Context())))
+		say("ended", errKind(context.Cause(lease.Context())))
 	case <-finish:
 	}
-	say("released", kind(lease.Release(context.Background())))
+	say("released", errKind(lease.Release(context.Background())))
 }
 
-// kind tells the parent what an error is.
-func kind(err error) string {
+// errKind returns an error's kind for a report.
+func errKind(err error) string {
 	if errors.Is(err, lock.ErrLost) {
 		return "lost"
 	}
 	return fmt.Sprint(err)
 }
 
-// A holder that is killed frees the name within its TTL and half a second. Noise can only make that later, so that the
-// best of three counts.
+// If a holder is killed, its name is free within the TTL and half a second. A busy machine only delays that, so one
+// success of three is enough.
 func (s *suite) processKilled(t *testing.T) {
 	const tries, slack = 3, 500 * time.Millisecond
-	ttl, waiter := s.steady(), s.locker(t)
+	ttl, waiter := s.renewableTTL(), s.locker(t)
 	var took time.Duration
 	for range tries {
-		n := name()
+		n := newName()
 		c := s.startChild(t, n, ttl)
-		got := inBackground(t.Context(), waiter, n, waiting(lock.Fixed(long), patience))
-		during(t, ttl+ttl/2, "got in beside the holder", got)
+		got := acquireAsync(t.Context(), waiter, n, withWait(lock.Fixed(long), timeout))
+		mustNotHappen(t, ttl+ttl/2, "acquired a name that is held", got)
 		began := time.Now()
 		c.signal(t, syscall.SIGKILL)
-		next := wait(t, "the lease", got)
+		next := receiveLease(t, got)
 		took = time.Since(began)
-		if next.err != nil {
-			t.Fatal(next.err)
-		}
-		released(t, next.lease)
+		mustRelease(t, next)
 		if took <= ttl+slack {
 			return
 		}
@@ -149,31 +147,31 @@ func (s *suite) processKilled(t *testing.T) {
 	t.Errorf("took %s, want %s at most", took, ttl+slack)
 }
 
-// A holder that stood still for longer than its TTL finds out before it does anything else, and touches nothing of the
-// rival's.
+// A holder that was suspended for longer than its TTL notices it before it does anything else, and changes nothing for
+// the new owner.
 func (s *suite) processStopped(t *testing.T) {
-	n := name()
-	c := s.startChild(t, n, s.steady())
+	n := newName()
+	c := s.startChild(t, n, s.renewableTTL())
 	c.signal(t, syscall.SIGSTOP)
-	lease := acquire(t, s.locker(t), n, waiting(lock.Renewed(s.steady(), long), patience))
+	lease := mustLease(t, s.locker(t), n, withWait(lock.Renewed(s.renewableTTL(), long), timeout))
 	c.signal(t, syscall.SIGCONT)
 	for _, what := range []string{"ended", "released"} {
-		if how := c.next(t, what); how != "lost" {
+		if how := c.await(t, what); how != "lost" {
 			t.Errorf("%s: %s, want that the lease was lost", what, how)
 		}
 	}
-	during(t, 2*s.steady(), "the rival's lease ended", lease.Context().Done())
+	mustNotHappen(t, 2*s.renewableTTL(), "the rival's lease ended", lease.Context().Done())
 	mustBeHeld(t, s.open(t), n)
-	released(t, lease)
+	mustRelease(t, lease)
 }
 
-// A process that ends in good order releases first.
+// A process that ends regularly releases its name first.
 func (s *suite) processEnds(t *testing.T) {
-	n := name()
+	n := newName()
 	c := s.startChild(t, n, long)
 	mustBeHeld(t, s.open(t), n)
 	_ = c.stdin.Close()
-	if how := c.next(t, "released"); how != "<nil>" {
+	if how := c.await(t, "released"); how != "<nil>" {
 		t.Errorf("release: %s", how)
 	}
 	mustBeFree(t, s.open(t), n)

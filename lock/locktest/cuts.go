@@ -8,10 +8,10 @@ import (
 	"firsttap/lock"
 )
 
-// cuts are what becomes of leases when connections break.
+// cuts test leases whose connections break.
 var cuts = []test{
 	{name: "ReplyOfAnAcquireLost", needs: "LoseReply", run: (*suite).acquireUnanswered},
-	{name: "AcquireThatIsLate", needs: "Hold", run: (*suite).acquireLate},
+	{name: "AcquireThatIsLate", needs: "HoldRequest", run: (*suite).acquireLate},
 	{name: "ReplyOfARenewalLost", needs: "LoseReply", run: (*suite).renewalUnanswered},
 	{name: "ReplyOfAReleaseLost", needs: "LoseReply", run: (*suite).releaseUnanswered},
 	{name: "ReplyOfAKeepingReleaseLost", needs: "LoseReply TTL", run: (*suite).keepUnanswered},
@@ -20,136 +20,133 @@ var cuts = []test{
 	{name: "WaitOnAKilledConnection", needs: "Cut", run: (*suite).waitOnKilled},
 }
 
-// linked returns a Locker with a link of its own. It has been used: connections and prepared statements are there, so
-// that the next request about a name is what it is for.
-func (s *suite) linked(t testing.TB) (*lock.Locker, Link) {
+// lockerWithLink returns a Locker with a link of its own. The Locker has been used, so that connections and prepared
+// statements exist and the next request about a name is the one that a test waits for.
+func (s *suite) lockerWithLink(t testing.TB) (*lock.Locker, Link) {
 	t.Helper()
-	return s.linkedFor(t, long)
+	return s.lockerWithLinkFor(t, long)
 }
 
-func (s *suite) linkedFor(t testing.TB, longest time.Duration) (*lock.Locker, Link) {
+func (s *suite) lockerWithLinkFor(t testing.TB, longest time.Duration) (*lock.Locker, Link) {
 	t.Helper()
 	link := s.Link(t)
 	l := s.lockerAt(t, link.URL, longest)
-	for _, hold := range []lock.Hold{lock.Between(s.Brief, longest), {TTL: longest, Every: 50 * time.Millisecond, AtMost: long}} {
-		lease := acquire(t, l, name(), hold)
+	for _, hold := range []lock.Hold{lock.Between(s.MinTTL, longest), {TTL: longest, Every: 50 * time.Millisecond, AtMost: long}} {
+		lease := mustLease(t, l, newName(), hold)
 		if hold.Every > 0 {
-			pass(3 * hold.Every) // renewals
+			sleep(3 * hold.Every) // for some renewals
 		}
-		released(t, lease)
+		mustRelease(t, lease)
 	}
 	return l, link
 }
 
-// Nobody knows whether the name was taken, and it does not stay taken by nobody.
+// An acquisition without a reply is unavailable, and the name does not stay held.
 func (s *suite) acquireUnanswered(t *testing.T) {
-	n, rival := name(), s.open(t)
-	l, link := s.linked(t)
+	n, rival := newName(), s.open(t)
+	l, link := s.lockerWithLink(t)
 	lost := link.LoseReply(n, Acquire)
 	_, err := l.Acquire(t.Context(), n, lock.Fixed(long))
-	wait(t, "the loss of the reply", lost)
-	is(t, "acquire", err, lock.ErrUnavailable)
-	takeOver(t, rival, n, long)
+	receive(t, "the loss of the reply", lost)
+	wantErr(t, "acquire", err, lock.ErrUnavailable)
+	acquireEventually(t, rival, n, long)
 }
 
-// A request that arrives when its caller has long gone takes nothing for long. That nothing was found to release before
-// proves nothing.
+// A request that reaches the server after its caller has given up does not hold the name for long, although an earlier
+// release found nothing.
 func (s *suite) acquireLate(t *testing.T) {
-	n, rival := name(), s.open(t)
-	l, link := s.linked(t)
-	reached, release := link.Hold(n, Acquire)
+	n, rival := newName(), s.open(t)
+	l, link := s.lockerWithLink(t)
+	reached, release := link.HoldRequest(n, Acquire)
 	defer release()
-	got := inBackground(t.Context(), l, n, lock.Fixed(long))
-	wait(t, "the request", reached)
-	is(t, "acquire", wait(t, "the end of the wait", got).err, lock.ErrUnavailable)
-	pass(3 * glance) // what cleans up has begun
+	got := acquireAsync(t.Context(), l, n, lock.Fixed(long))
+	receive(t, "the request", reached)
+	wantErr(t, "acquire", receive(t, "the end of the wait", got).err, lock.ErrUnavailable)
+	sleep(3 * quiet) // until the release has been tried
 	release()
-	pass(glance)
-	takeOver(t, rival, n, long)
+	sleep(quiet)
+	acquireEventually(t, rival, n, long)
 }
 
-// The lease goes on, unless it is over with its connection; then its holder is told.
+// The lease continues; with a session, it is lost with the connection and the holder is notified.
 func (s *suite) renewalUnanswered(t *testing.T) {
-	n, rival := name(), s.open(t)
-	l, link := s.linked(t)
-	lease := acquire(t, l, n, s.renewedOften())
-	wait(t, "the loss of the reply", link.LoseReply(n, Renew))
+	n, rival := newName(), s.open(t)
+	l, link := s.lockerWithLink(t)
+	lease := mustLease(t, l, n, s.frequentlyRenewed())
+	receive(t, "the loss of the reply", link.LoseReply(n, Renew))
 	s.survivesACut(t, lease, rival)
 }
 
 func (s *suite) survivesACut(t *testing.T, lease *lock.Lease, rival lock.Strategy) {
 	t.Helper()
-	if s.Session {
-		why := mustEnd(t, lease)
-		is(t, "why the lease ended", why, lock.ErrLost)
-		is(t, "release", lease.Release(t.Context()), lock.ErrLost)
-		takeOver(t, rival, lease.Name(), long)
+	if s.EndsWithConnection {
+		why := waitLost(t, lease)
+		wantErr(t, "why the lease ended", why, lock.ErrLost)
+		wantErr(t, "release", lease.Release(t.Context()), lock.ErrLost)
+		acquireEventually(t, rival, lease.Name(), long)
 		return
 	}
-	during(t, 3*glance, "the lease ended", lease.Context().Done())
+	mustNotHappen(t, 3*quiet, "the lease ended", lease.Context().Done())
 	mustBeHeld(t, rival, lease.Name())
-	released(t, lease)
+	mustRelease(t, lease)
 	mustBeFree(t, rival, lease.Name())
 }
 
 func (s *suite) releaseUnanswered(t *testing.T) {
-	n := name()
-	l, link := s.linked(t)
-	lease := acquire(t, l, n, lock.Fixed(long))
+	n := newName()
+	l, link := s.lockerWithLink(t)
+	lease := mustLease(t, l, n, lock.Fixed(long))
 	lost := link.LoseReply(n, Release)
-	released(t, lease)
-	wait(t, "the loss of the reply", lost)
+	mustRelease(t, lease)
+	receive(t, "the loss of the reply", lost)
 	mustBeFree(t, s.open(t), n)
 }
 
-// The name stays taken for as long as it should, and not for the rest of the TTL.
+// The name stays held for as long as it should, not for the rest of the TTL.
 func (s *suite) keepUnanswered(t *testing.T) {
-	n, rival, keep := name(), s.open(t), 2*s.Brief+glance
-	l, link := s.linked(t)
+	n, rival, keep := newName(), s.open(t), 2*s.MinTTL+quiet
+	l, link := s.lockerWithLink(t)
 	began := time.Now()
-	lease := acquire(t, l, n, lock.Between(keep, long))
+	lease := mustLease(t, l, n, lock.Between(keep, long))
 	lost := link.LoseReply(n, Release)
-	released(t, lease)
-	wait(t, "the loss of the reply", lost)
-	_, at := takeOver(t, rival, n, long)
+	mustRelease(t, lease)
+	receive(t, "the loss of the reply", lost)
+	_, at := acquireEventually(t, rival, n, long)
 	s.notBefore(t, at, began.Add(keep))
 }
 
 func (s *suite) connectionKilled(t *testing.T) {
 	rival := s.open(t)
-	l, link := s.linked(t)
-	lease := acquire(t, l, name(), s.renewedOften())
+	l, link := s.lockerWithLink(t)
+	lease := mustLease(t, l, newName(), s.frequentlyRenewed())
 	link.Cut()
 	s.survivesACut(t, lease, rival)
 }
 
-// A killed connection does not keep the name from being released.
+// A broken connection does not prevent the release.
 func (s *suite) releaseOnKilled(t *testing.T) {
-	l, link := s.linked(t)
-	lease := acquire(t, l, name(), lock.Fixed(long))
+	l, link := s.lockerWithLink(t)
+	lease := mustLease(t, l, newName(), lock.Fixed(long))
 	link.Cut()
-	if err := lease.Release(t.Context()); err != nil && !s.Session {
+	if err := lease.Release(t.Context()); err != nil && !s.EndsWithConnection {
 		t.Errorf("release: %v", err)
 	}
-	takeOver(t, s.open(t), lease.Name(), long)
+	acquireEventually(t, s.open(t), lease.Name(), long)
 }
 
-// Who waits goes on waiting, and gets in.
+// A waiter keeps waiting when its connection breaks, and acquires the name.
 func (s *suite) waitOnKilled(t *testing.T) {
-	n := name()
-	lease := acquire(t, s.locker(t), n, lock.Fixed(long))
-	l, link := s.linked(t)
-	got := inBackground(t.Context(), l, n, waiting(lock.Fixed(long), patience))
+	n := newName()
+	lease := mustLease(t, s.locker(t), n, lock.Fixed(long))
+	l, link := s.lockerWithLink(t)
+	got := acquireAsync(t.Context(), l, n, withWait(lock.Fixed(long), timeout))
 	for range 3 {
-		during(t, glance, "got in beside the holder", got)
+		mustNotHappen(t, quiet, "acquired a name that is held", got)
 		link.Cut()
 	}
-	released(t, lease)
-	next := wait(t, "a lease", got)
-	if next.err != nil {
-		t.Fatal(next.err)
-	}
-	if err := next.lease.Release(context.Background()); err != nil {
+	mustRelease(t, lease)
+	next := receiveLease(t, got)
+	if err := next.Release(context.Background()); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"firsttap/lock"
 )
 
-// leaders are what an election promises.
+// leaders test elections.
 var leaders = []test{
 	{name: "OneLeads", run: (*suite).oneLeads},
 	{name: "TheLeadIsKept", run: (*suite).theLeadIsKept},
@@ -19,12 +19,12 @@ var leaders = []test{
 	{name: "CampaignUntilShutdown", run: (*suite).campaignUntilShutdown},
 	{name: "ACampaignOfSeveral", run: (*suite).severalRuns},
 	{name: "TheLeadIsLost", needs: "Registry", run: (*suite).leadIsLost},
-	{name: "ALeadThatWasLost", needs: "Registry", run: (*suite).leadAgain},
+	{name: "ALeadThatWasLost", needs: "Registry", run: (*suite).leadAfterLoss},
 }
 
-// leader is a candidate with a process of its own, who doesn't wait.
+// leader returns a candidate that does not wait, on a Locker of its own.
 func (s *suite) leader(t *testing.T, name string) *lock.Leader {
-	return s.leaderFor(t, name, 0, s.steady())
+	return s.leaderFor(t, name, 0, s.renewableTTL())
 }
 
 func (s *suite) leaderFor(t *testing.T, name string, wait, lease time.Duration) *lock.Leader {
@@ -33,11 +33,11 @@ func (s *suite) leaderFor(t *testing.T, name string, wait, lease time.Duration) 
 	return l
 }
 
-func ok(context.Context) error { return nil }
+func doNothing(context.Context) error { return nil }
 
-// Of several who campaign in the same moment one leads, and it goes on leading.
+// Of several candidates that campaign at once, one leads, and it stays the leader.
 func (s *suite) oneLeads(t *testing.T) {
-	n := name()
+	n := newName()
 	candidates := []*lock.Leader{s.leader(t, n), s.leader(t, n), s.leader(t, n)}
 	var first *lock.Leader
 	for range 3 {
@@ -59,65 +59,65 @@ func (s *suite) oneLeads(t *testing.T) {
 		}
 		running.Wait()
 		switch {
-		case first == nil && s.Splits && len(ran) == 0:
+		case first == nil && s.MayRefuseAll && len(ran) == 0:
 		case len(ran) != 1:
 			t.Errorf("%d of %d ran", len(ran), len(candidates))
 		case first == nil:
 			first = ran[0]
 		case ran[0] != first:
-			t.Error("the lead has changed hands")
+			t.Error("the leader changed")
 		}
 	}
 }
 
-// A neighbor whose clock is a little late does not run the same slot: not before the leader has been idle for a lease.
+// A candidate whose clock is late does not run the same slot: it can lead only after the leader was idle for a lease.
 func (s *suite) theLeadIsKept(t *testing.T) {
-	n, lease := name(), s.steady()
-	mine, rival := s.leader(t, n), s.leaderFor(t, n, patience, lease)
+	n, lease := newName(), s.renewableTTL()
+	mine, rival := s.leader(t, n), s.leaderFor(t, n, timeout, lease)
 	var ended time.Time
-	if err := mine.Campaign(t.Context(), func(context.Context) error { ended = time.Now(); return errWork }); !errors.Is(err, errWork) {
+	if err := mine.Campaign(t.Context(), func(context.Context) error { ended = time.Now(); return errOfWork }); !errors.Is(err, errOfWork) {
 		t.Fatal(err)
 	}
-	is(t, "a neighbor", s.leader(t, n).IsLeader(t.Context()), lock.ErrHeld)
+	wantErr(t, "another candidate", s.leader(t, n).IsLeader(t.Context()), lock.ErrHeld)
 	if err := rival.Campaign(t.Context(), func(context.Context) error { s.notBefore(t, time.Now(), ended.Add(lease)); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	is(t, "the former leader", mine.IsLeader(t.Context()), lock.ErrHeld)
+	wantErr(t, "the former leader", mine.IsLeader(t.Context()), lock.ErrHeld)
 }
 
-// Asking is as good as a run: gocron asks, and runs on its own account.
+// IsLeader keeps the lead like a run, for gocron, which runs the job itself.
 func (s *suite) longRun(t *testing.T) {
-	n, lease := name(), s.steady()
+	n, lease := newName(), s.renewableTTL()
 	mine, rival := s.leader(t, n), s.leader(t, n)
 	err := mine.Campaign(t.Context(), func(ctx context.Context) error {
-		during(t, lease+lease/2, "the lead was lost", ctx.Done())
-		is(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+		mustNotHappen(t, lease+lease/2, "the lead was lost", ctx.Done())
+		wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	pass(lease / 2)
-	if err := mine.IsLeader(t.Context()); err != nil { // from now on, a lease
+	sleep(lease / 2)
+	if err := mine.IsLeader(t.Context()); err != nil { // keeps the lead for a lease from now
 		t.Fatal(err)
 	}
-	pass(lease * 3 / 4)
-	is(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+	sleep(lease * 3 / 4)
+	wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
 }
 
-// A leader that resigns hands over at once, and may lead again.
+// After Resign, another candidate can lead at once, and the former leader can lead again.
 func (s *suite) resign(t *testing.T) {
-	n := name()
+	n := newName()
 	mine, rival := s.leaderFor(t, n, 0, long), s.leaderFor(t, n, 0, long)
 	for range 2 {
 		if err := mine.IsLeader(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		is(t, "a neighbor", rival.IsLeader(t.Context()), lock.ErrHeld)
+		wantErr(t, "another candidate", rival.IsLeader(t.Context()), lock.ErrHeld)
 		if err := mine.Resign(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := rival.Campaign(t.Context(), ok); err != nil {
+		if err := rival.Campaign(t.Context(), doNothing); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -128,10 +128,10 @@ func (s *suite) resign(t *testing.T) {
 	}
 }
 
-// With the end of its context a leader stops, and then hands over at once.
+// When its context ends, a leader stops its work and then releases the lead at once.
 func (s *suite) campaignUntilShutdown(t *testing.T) {
-	n := name()
-	mine, rival := s.leaderFor(t, n, 0, long), s.leaderFor(t, n, patience, long)
+	n := newName()
+	mine, rival := s.leaderFor(t, n, 0, long), s.leaderFor(t, n, timeout, long)
 	ctx, stop := context.WithCancel(t.Context())
 	running, done := make(chan bool), make(chan error, 1)
 	go func() {
@@ -141,17 +141,17 @@ func (s *suite) campaignUntilShutdown(t *testing.T) {
 			return context.Cause(ctx)
 		})
 	}()
-	wait(t, "the run", running)
+	receive(t, "the run", running)
 	stop()
-	is(t, "campaign", wait(t, "the end of the run", done), context.Canceled)
-	if err := rival.Campaign(t.Context(), ok); err != nil {
+	wantErr(t, "campaign", receive(t, "the end of the run", done), context.Canceled)
+	if err := rival.Campaign(t.Context(), doNothing); err != nil {
 		t.Error(err)
 	}
 }
 
-// Jobs run beside each other under one lead. One that gives up takes nothing from the others.
+// Several runs share one lead. If one ends early, the others keep it.
 func (s *suite) severalRuns(t *testing.T) {
-	n := name()
+	n := newName()
 	mine := s.leaderFor(t, n, 0, long)
 	running, finish, done := make(chan context.Context), make(chan bool), make(chan error, 1)
 	go func() {
@@ -161,46 +161,46 @@ func (s *suite) severalRuns(t *testing.T) {
 			return context.Cause(ctx)
 		})
 	}()
-	other := wait(t, "the run", running)
+	other := receive(t, "the run", running)
 	ctx, stop := context.WithCancel(t.Context())
 	err := mine.Campaign(ctx, func(context.Context) error { stop(); return nil })
 	if err != nil {
 		t.Errorf("the run that gave up: %v", err)
 	}
-	during(t, glance, "the other run was ended", other.Done())
+	mustNotHappen(t, quiet, "the other run was ended", other.Done())
 	mustBeHeld(t, s.open(t), n)
 	close(finish)
-	if err := wait(t, "the end of the run", done); err != nil {
+	if err := receive(t, "the end of the run", done); err != nil {
 		t.Errorf("the other run: %v", err)
 	}
 }
 
 func (s *suite) leadIsLost(t *testing.T) {
-	n, operator := name(), s.open(t).(lock.Registry)
+	n, operator := newName(), s.open(t).(lock.Registry)
 	mine := s.leader(t, n)
 	err := mine.Campaign(t.Context(), func(ctx context.Context) error {
 		if _, err := operator.Break(t.Context(), n); err != nil {
 			t.Error(err)
 		}
-		wait(t, "the end of the work", ctx.Done())
-		is(t, "the work's cause", context.Cause(ctx), lock.ErrLost)
-		return errWork
+		receive(t, "the end of the work", ctx.Done())
+		wantErr(t, "the work's cause", context.Cause(ctx), lock.ErrLost)
+		return errOfWork
 	})
-	is(t, "campaign", err, lock.ErrLost)
-	is(t, "campaign", err, errWork)
+	wantErr(t, "campaign", err, lock.ErrLost)
+	wantErr(t, "campaign", err, errOfWork)
 }
 
-// Who has lost the lead while it did nothing takes it again.
-func (s *suite) leadAgain(t *testing.T) {
-	n, operator := name(), s.open(t).(lock.Registry)
-	mine, rival := s.leaderFor(t, n, 0, max(300*time.Millisecond, s.Brief)), s.open(t)
+// A leader that lost the lead while it was idle can lead again.
+func (s *suite) leadAfterLoss(t *testing.T) {
+	n, operator := newName(), s.open(t).(lock.Registry)
+	mine, rival := s.leaderFor(t, n, 0, max(300*time.Millisecond, s.MinTTL)), s.open(t)
 	if err := mine.IsLeader(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := operator.Break(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	g := take(t, rival, n, long)
+	g := mustAcquire(t, rival, n, long)
 	eventually(t, "the lead is lost", func() error {
 		if err := mine.IsLeader(t.Context()); !errors.Is(err, lock.ErrHeld) {
 			return errors.Join(errors.New("it leads"), err)

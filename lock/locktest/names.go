@@ -10,7 +10,7 @@ import (
 	"firsttap/lock"
 )
 
-// names are what may be locked, and what a watch tells of it.
+// names test which names are valid and distinct, and what a watch announces.
 var names = []test{
 	{name: "Independent", run: (*suite).independent},
 	{name: "TooLong", run: (*suite).tooLong},
@@ -19,9 +19,9 @@ var names = []test{
 	{name: "WatchAfterBreak", needs: "Watcher Registry", run: (*suite).watchAfterBreak},
 }
 
-// alike are names that a careless server folds, cuts, or takes for a pattern or for what it keeps beside a name.
-func alike() []string {
-	n := strings.ToLower(name()[:20])
+// similarNames are names that a server could truncate, fold, read as a pattern, or confuse with its own keys.
+func similarNames() []string {
+	n := strings.ToLower(newName()[:20])
 	longest := n + strings.Repeat("x", lock.MaxName-len(n)-1)
 	return []string{
 		n, strings.ToUpper(n), n + ".", n + ":", n + ":fence", n + ":freed", n + "*", n + "?", n + "%", n + "_", n + `\`, n + "'", n + `"`,
@@ -29,12 +29,12 @@ func alike() []string {
 	}
 }
 
-// Whoever holds one name is in nobody's way who wants another.
+// The holder of one name does not block other names.
 func (s *suite) independent(t *testing.T) {
-	mine, rivals, all := s.open(t), s.open(t), alike()
+	mine, rivals, all := s.open(t), s.open(t), similarNames()
 	grants := make([]lock.Grant, len(all))
 	for i, n := range all {
-		grants[i] = take(t, mine, n, long)
+		grants[i] = mustAcquire(t, mine, n, long)
 	}
 	for i, n := range all {
 		mustBeHeld(t, rivals, n)
@@ -58,12 +58,12 @@ func (s *suite) independent(t *testing.T) {
 	}
 }
 
-// A name that a strategy can't keep is refused, and not cut: two names that begin alike are not the same.
+// A name that is too long is refused and not truncated, so that two names with the same beginning are different.
 func (s *suite) tooLong(t *testing.T) {
-	n := name()
+	n := newName()
 	begin := n + strings.Repeat("x", lock.MaxName-len(n))
-	first, err := s.open(t).Acquire(t.Context(), begin+"1", owner(), long)
-	second, err2 := s.open(t).Acquire(t.Context(), begin+"2", owner(), long)
+	first, err := s.open(t).Acquire(t.Context(), begin+"1", newOwner(), long)
+	second, err2 := s.open(t).Acquire(t.Context(), begin+"2", newOwner(), long)
 	for i, g := range []lock.Grant{first, second} {
 		err := []error{err, err2}[i]
 		switch {
@@ -75,7 +75,7 @@ func (s *suite) tooLong(t *testing.T) {
 	}
 }
 
-// What makes no sense is refused, by Acquire and Do alike, and neither taken nor tried.
+// Acquire and Do refuse invalid arguments without a request.
 func (s *suite) invalid(t *testing.T) {
 	l := s.locker(t)
 	fixed := lock.Fixed(long)
@@ -92,32 +92,32 @@ func (s *suite) invalid(t *testing.T) {
 		"a letter":             {"ä", fixed},
 		"bytes":                {"\xff", fixed},
 		"a brace":              {"a{b}", fixed},
-		"no TTL":               {name(), lock.Hold{}},
-		"a short TTL":          {name(), lock.Fixed(time.Millisecond)},
-		"a negative time":      {name(), lock.Hold{TTL: long, Wait: -1}},
-		"late renewal":         {name(), lock.Hold{TTL: long, Every: long, AtMost: long}},
-		"no end":               {name(), lock.Hold{TTL: long, Every: long / 3}},
-		"a beat unheard":       {name(), lock.Hold{TTL: long, Beat: time.Second}},
-		"a fast beat":          {name(), lock.Hold{TTL: long, Every: time.Minute, Beat: time.Second}},
-		"at least too long":    {name(), lock.Between(2*long, long)},
+		"no TTL":               {newName(), lock.Hold{}},
+		"a short TTL":          {newName(), lock.Fixed(time.Millisecond)},
+		"a negative time":      {newName(), lock.Hold{TTL: long, Wait: -1}},
+		"late renewal":         {newName(), lock.Hold{TTL: long, Every: long, AtMost: long}},
+		"no end":               {newName(), lock.Hold{TTL: long, Every: long / 3}},
+		"a beat unheard":       {newName(), lock.Hold{TTL: long, Beat: time.Second}},
+		"a fast beat":          {newName(), lock.Hold{TTL: long, Every: time.Minute, Beat: time.Second}},
+		"at least too long":    {newName(), lock.Between(2*long, long)},
 	} {
 		_, err := l.Acquire(t.Context(), try.name, try.hold)
-		is(t, what+", Acquire", err, lock.ErrInvalid)
-		is(t, what+", Do", l.Do(t.Context(), try.name, try.hold, func(context.Context) error {
+		wantErr(t, what+", Acquire", err, lock.ErrInvalid)
+		wantErr(t, what+", Do", l.Do(t.Context(), try.name, try.hold, func(context.Context) error {
 			t.Errorf("%s: the work ran", what)
 			return nil
 		}), lock.ErrInvalid)
 	}
-	if longest := strings.Repeat("x", lock.MaxName-26) + name()[:26]; len(longest) == lock.MaxName {
-		released(t, acquire(t, l, longest, fixed))
+	if longest := strings.Repeat("x", lock.MaxName-26) + newName()[:26]; len(longest) == lock.MaxName {
+		mustRelease(t, mustLease(t, l, longest, fixed))
 	} else {
 		t.Errorf("%d bytes", len(longest))
 	}
 }
 
-// A watch has a value when it has begun, and after each release from then on.
+// A watch receives a value when it has begun, and after each release.
 func (s *suite) watch(t *testing.T) {
-	mine, watching, n := s.open(t), s.open(t), name()
+	mine, watching, n := s.open(t), s.open(t), newName()
 	freed, stop, err := watching.(lock.Watcher).Watch(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
@@ -127,39 +127,39 @@ func (s *suite) watch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the watch's begin", freed)
-	wait(t, "the second watch's begin", again)
+	receive(t, "the beginning of the watch", freed)
+	receive(t, "the beginning of the second watch", again)
 	for i := range 3 {
-		g := take(t, mine, n, long)
-		other := take(t, mine, name(), long)
+		g := mustAcquire(t, mine, n, long)
+		other := mustAcquire(t, mine, newName(), long)
 		_ = other.Release(t.Context(), 0)
-		during(t, glance, "told of another name's release", freed)
+		mustNotHappen(t, quiet, "notified of another name's release", freed)
 		if err := g.Release(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "the release", freed)
+		receive(t, "the release", freed)
 		if i < 2 {
-			wait(t, "the release, in the second watch", again)
+			receive(t, "the release, in the second watch", again)
 		}
 		if i == 1 {
 			stopAgain()
 			stopAgain()
 		}
 	}
-	during(t, glance, "told after the watch had ended", again)
+	mustNotHappen(t, quiet, "notified after the watch was stopped", again)
 }
 
 func (s *suite) watchAfterBreak(t *testing.T) {
-	strategy, n := s.open(t), name()
-	take(t, strategy, n, long)
+	strategy, n := s.open(t), newName()
+	mustAcquire(t, strategy, n, long)
 	freed, stop, err := strategy.(lock.Watcher).Watch(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	wait(t, "the watch's begin", freed)
+	receive(t, "the beginning of the watch", freed)
 	if _, err := strategy.(lock.Registry).Break(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the break", freed)
+	receive(t, "the break", freed)
 }

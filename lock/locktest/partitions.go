@@ -9,7 +9,7 @@ import (
 	"firsttap/lock"
 )
 
-// partitions are what becomes of leases when nothing arrives any more, and nobody is told.
+// partitions test leases while all data is dropped without an error.
 var partitions = []test{
 	{name: "NoOverlap", needs: "Partition", run: (*suite).noOverlap},
 	{name: "NoOverlapWithoutRenewal", needs: "Partition", run: (*suite).noOverlapOfFixed},
@@ -20,55 +20,56 @@ var partitions = []test{
 }
 
 const (
-	overlapTTL = 3 * time.Second
-	pairs      = 20
+	partitionTTL = 3 * time.Second
+	pairs        = 20
 )
 
-// The holder's work is canceled before the rival gets in, 20 of 20, whenever between two renewals the partition begins.
+// The holder's work is canceled before the rival acquires the name, 20 times of 20, at whatever time between two
+// renewals the partition begins.
 func (s *suite) noOverlap(t *testing.T) {
-	hold := lock.Renewed(overlapTTL, long)
+	hold := lock.Renewed(partitionTTL, long)
 	var all []*pair
 	for i := range pairs {
 		link := s.Link(t)
-		l := s.lockerAt(t, link.URL, overlapTTL)
-		all = append(all, &pair{name(), l, link, s.open(t), hold, hold.Every * time.Duration(i) / pairs, s.cutOff()})
+		l := s.lockerAt(t, link.URL, partitionTTL)
+		all = append(all, &pair{newName(), l, link, s.open(t), hold, hold.Every * time.Duration(i) / pairs, s.unreachableErr()})
 	}
-	compete(t, all)
+	runPairs(t, all)
 }
 
-// A holder without renewal need not notice the partition.
+// A holder without renewal does not have to notice the partition.
 func (s *suite) noOverlapOfFixed(t *testing.T) {
 	link := s.Link(t)
-	compete(t, []*pair{{name(), s.lockerAt(t, link.URL, overlapTTL), link, s.open(t), lock.Fixed(overlapTTL), 0, lock.ErrExpired}})
+	runPairs(t, []*pair{{newName(), s.lockerAt(t, link.URL, partitionTTL), link, s.open(t), lock.Fixed(partitionTTL), 0, lock.ErrExpired}})
 }
 
-// A lease began when it was asked for, or renewed when that was: not when the answer came.
+// A lease counts from when its request was sent, not from when the answer came.
 func (s *suite) noOverlapOfSlow(t *testing.T) {
-	const late = 400 * time.Millisecond // more than the margin, and twice that less than the Locker's timeout
-	fixed := &pair{hold: lock.Fixed(overlapTTL), cause: lock.ErrExpired}
-	renewed := &pair{hold: lock.Renewed(overlapTTL, long), cause: s.cutOff()}
-	renewed.after = renewed.hold.Every + 2*late // one renewal has been answered, and no more
+	const late = 400 * time.Millisecond // more than the safety margin, and less than half of the Locker's timeout
+	fixed := &pair{hold: lock.Fixed(partitionTTL), wantErr: lock.ErrExpired}
+	renewed := &pair{hold: lock.Renewed(partitionTTL, long), wantErr: s.unreachableErr()}
+	renewed.partitionAfter = renewed.hold.Every + 2*late // exactly one renewal has been answered
 	for _, p := range []*pair{fixed, renewed} {
-		p.name, p.rival = name(), s.open(t)
-		mustBeFree(t, p.rival, p.name) // the first to have a name may need more answers
-		p.holder, p.link = s.linkedFor(t, overlapTTL)
+		p.name, p.rival = newName(), s.open(t)
+		mustBeFree(t, p.rival, p.name) // the first use of a name may need more answers
+		p.holder, p.link = s.lockerWithLinkFor(t, partitionTTL)
 		p.link.Delay(late)
 	}
-	compete(t, []*pair{fixed, renewed})
+	runPairs(t, []*pair{fixed, renewed})
 }
 
-// pair is a holder whose link breaks after a while, and a rival whose doesn't.
+// pair is a holder whose link breaks after a while, and a rival whose link does not.
 type pair struct {
-	name   string
-	holder *lock.Locker
-	link   Link
-	rival  lock.Strategy
-	hold   lock.Hold
-	after  time.Duration
-	cause  error // that the holder is to be told
+	name           string
+	holder         *lock.Locker
+	link           Link
+	rival          lock.Strategy
+	hold           lock.Hold
+	partitionAfter time.Duration
+	wantErr        error // why the holder's lease is lost
 }
 
-func compete(t *testing.T, pairs []*pair) {
+func runPairs(t *testing.T, pairs []*pair) {
 	var running sync.WaitGroup
 	for _, p := range pairs {
 		running.Go(func() { p.compete(t) })
@@ -92,10 +93,10 @@ func (p *pair) compete(t *testing.T) {
 		t.Errorf("not acquired: %v", err)
 		return
 	}
-	pass(p.after)
+	sleep(p.partitionAfter)
 	p.link.Partition(true)
 	defer p.link.Partition(false)
-	_, got, err := keepAsking(t.Context(), p.rival, p.name, long)
+	_, got, err := pollAcquire(t.Context(), p.rival, p.name, long)
 	if err != nil {
 		t.Error(err)
 		return
@@ -103,56 +104,53 @@ func (p *pair) compete(t *testing.T) {
 	select {
 	case canceled := <-ended:
 		if !canceled.Before(got) {
-			t.Errorf("the rival got in %s before the holder's work was canceled", canceled.Sub(got))
+			t.Errorf("the rival acquired the name %s before the holder's work was canceled", canceled.Sub(got))
 		}
-	case <-time.After(patience):
-		t.Error("the rival got in, and the holder's work was never canceled")
+	case <-time.After(timeout):
+		t.Error("the rival acquired the name, and the holder's work was never canceled")
 		return
 	}
-	is(t, "Do", <-done, p.cause)
+	wantErr(t, "Do", <-done, p.wantErr)
 }
 
-// A partition that ends before the lease does is no reason to stop.
+// A lease survives a partition that is shorter than its TTL.
 func (s *suite) shortPartition(t *testing.T) {
-	l, link := s.linked(t)
-	hold := lock.Hold{TTL: overlapTTL, Every: 400 * time.Millisecond, AtMost: long}
-	lease := acquire(t, l, name(), hold)
+	l, link := s.lockerWithLink(t)
+	hold := lock.Hold{TTL: partitionTTL, Every: 400 * time.Millisecond, AtMost: long}
+	lease := mustLease(t, l, newName(), hold)
 	link.Partition(true)
-	during(t, 2*hold.Every, "the lease ended", lease.Context().Done()) // at least one renewal is swallowed
+	mustNotHappen(t, 2*hold.Every, "the lease ended", lease.Context().Done()) // at least one renewal is dropped
 	link.Partition(false)
-	during(t, overlapTTL, "the lease ended", lease.Context().Done())
+	mustNotHappen(t, partitionTTL, "the lease ended", lease.Context().Done())
 	mustBeHeld(t, s.open(t), lease.Name())
-	released(t, lease)
+	mustRelease(t, lease)
 }
 
-// Nobody can tell, and nobody is told that somebody else has it; nor does the caller wait for long.
+// An attempt in a partition returns soon, as unavailable and not as held.
 func (s *suite) acquirePartitioned(t *testing.T) {
-	n := name()
-	l, link := s.linked(t)
+	n := newName()
+	l, link := s.lockerWithLink(t)
 	link.Partition(true)
-	for what, hold := range map[string]lock.Hold{"at once": lock.Fixed(long), "waiting": waiting(lock.Fixed(long), time.Second)} {
+	for what, hold := range map[string]lock.Hold{"at once": lock.Fixed(long), "waiting": withWait(lock.Fixed(long), time.Second)} {
 		_, err := l.Acquire(t.Context(), n, hold)
-		is(t, what, err, lock.ErrUnavailable)
+		wantErr(t, what, err, lock.ErrUnavailable)
 	}
-	got := inBackground(t.Context(), l, n, waiting(lock.Fixed(long), patience))
-	during(t, glance, "an answer", got)
+	got := acquireAsync(t.Context(), l, n, withWait(lock.Fixed(long), timeout))
+	mustNotHappen(t, quiet, "an answer", got)
 	link.Partition(false)
-	next := wait(t, "the lease", got)
-	if next.err != nil {
-		t.Fatal(next.err)
-	}
-	released(t, next.lease)
-	takeOver(t, s.open(t), n, long)
+	next := receiveLease(t, got)
+	mustRelease(t, next)
+	acquireEventually(t, s.open(t), n, long)
 }
 
-// What could not be released is, as soon as the server can be reached again.
+// A release that failed in a partition succeeds when the server can be reached again.
 func (s *suite) releasePartitioned(t *testing.T) {
-	n := name()
-	l, link := s.linked(t)
-	lease := acquire(t, l, n, lock.Fixed(long))
+	n := newName()
+	l, link := s.lockerWithLink(t)
+	lease := mustLease(t, l, n, lock.Fixed(long))
 	link.Partition(true)
-	is(t, "release", lease.Release(t.Context()), lock.ErrUnavailable)
+	wantErr(t, "release", lease.Release(t.Context()), lock.ErrUnavailable)
 	mustBeHeld(t, s.open(t), n)
 	link.Partition(false)
-	takeOver(t, s.open(t), n, long)
+	acquireEventually(t, s.open(t), n, long)
 }

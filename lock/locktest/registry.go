@@ -9,28 +9,28 @@ import (
 	"firsttap/lock"
 )
 
-// registry is what an operator sees and does.
+// registry test the interface for operators.
 var registry = []test{
 	{name: "List", needs: "Registry", run: (*suite).list},
 	{name: "Show", needs: "Registry", run: (*suite).show},
-	{name: "Break", needs: "Registry", run: (*suite).breaks},
-	{name: "BreakWhatIsFree", needs: "Registry", run: (*suite).breakWhatIsFree},
+	{name: "Break", needs: "Registry", run: (*suite).breakHeld},
+	{name: "BreakWhatIsFree", needs: "Registry", run: (*suite).breakFree},
 }
 
 func (s *suite) list(t *testing.T) {
-	mine, operator, all := s.open(t), s.open(t).(lock.Registry), alike()
+	mine, operator, all := s.open(t), s.open(t).(lock.Registry), similarNames()
 	owners := map[string]string{}
 	for _, n := range all {
-		owners[n] = owner()
+		owners[n] = newOwner()
 		if _, err := mine.Acquire(t.Context(), n, owners[n], long); err != nil {
 			t.Fatal(err)
 		}
 	}
-	free, over := name(), name()
-	_ = take(t, mine, free, long).Release(t.Context(), 0)
-	take(t, mine, over, s.Brief)
+	free, over := newName(), newName()
+	_ = mustAcquire(t, mine, free, long).Release(t.Context(), 0)
+	mustAcquire(t, mine, over, s.MinTTL)
 	var found []lock.Holder
-	eventually(t, "a lease that has ended is listed no more", func() (err error) {
+	eventually(t, "an expired lease is not listed", func() (err error) {
 		found, err = operator.List(t.Context())
 		if slices.ContainsFunc(found, func(h lock.Holder) bool { return h.Name == over }) {
 			err = errors.New("it is listed")
@@ -38,12 +38,12 @@ func (s *suite) list(t *testing.T) {
 		return err
 	})
 	if !slices.IsSortedFunc(found, func(a, b lock.Holder) int { return strings.Compare(a.Name, b.Name) }) {
-		t.Errorf("in no order: %v", found)
+		t.Errorf("not sorted: %v", found)
 	}
 	seen := map[string]int{}
 	for _, h := range found {
 		seen[h.Name]++
-		if want, ours := owners[h.Name]; ours && (h.Owner != want || !s.Session && (h.Left <= long-patience || h.Left > long)) {
+		if want, ours := owners[h.Name]; ours && (h.Owner != want || !s.EndsWithConnection && (h.Left <= long-timeout || h.Left > long)) {
 			t.Errorf("got %+v, want the owner %q", h, want)
 		}
 	}
@@ -53,12 +53,12 @@ func (s *suite) list(t *testing.T) {
 		}
 	}
 	if seen[free] > 0 {
-		t.Error("a name is listed that was released")
+		t.Error("a released name is listed")
 	}
 }
 
 func (s *suite) show(t *testing.T) {
-	n, me, operator := name(), owner(), s.open(t).(lock.Registry)
+	n, me, operator := newName(), newOwner(), s.open(t).(lock.Registry)
 	if h, err := operator.Show(t.Context(), n); err != nil || h.Owner != "" || h.Name != n {
 		t.Errorf("a name that was never held: %+v, %v", h, err)
 	}
@@ -70,8 +70,8 @@ func (s *suite) show(t *testing.T) {
 	if err != nil || h.Name != n || h.Owner != me || h.Fence < g.Fence() {
 		t.Errorf("got %+v, %v; want the owner %q and the fence %d", h, err, me, g.Fence())
 	}
-	if !s.Session && (h.Left <= long-patience || h.Left > long) {
-		t.Errorf("%s are left of %s", h.Left, long)
+	if !s.EndsWithConnection && (h.Left <= long-timeout || h.Left > long) {
+		t.Errorf("%s remain of %s", h.Left, long)
 	}
 	if err := g.Release(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -81,31 +81,31 @@ func (s *suite) show(t *testing.T) {
 	}
 }
 
-// Broken is free at once; who had it learns so with the next renewal, and is fenced off at once.
-func (s *suite) breaks(t *testing.T) {
-	n, operator := name(), s.open(t).(lock.Registry)
-	lease := acquire(t, s.locker(t), n, s.renewedOften())
+// A name that was broken is free at once; its holder learns of it at the next renewal, and its fence is stale at once.
+func (s *suite) breakHeld(t *testing.T) {
+	n, operator := newName(), s.open(t).(lock.Registry)
+	lease := mustLease(t, s.locker(t), n, s.frequentlyRenewed())
 	broken, err := operator.Break(t.Context(), n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if broken.Owner != lease.Owner() {
-		t.Errorf("taken away from %q, want %q", broken.Owner, lease.Owner())
+		t.Errorf("the former holder is %q, want %q", broken.Owner, lease.Owner())
 	}
-	why := mustEnd(t, lease)
-	is(t, "why the lease ended", why, lock.ErrExpired)
-	is(t, "release", lease.Release(t.Context()), lock.ErrExpired)
-	next := take(t, s.open(t), n, long)
+	why := waitLost(t, lease)
+	wantErr(t, "why the lease ended", why, lock.ErrExpired)
+	wantErr(t, "release", lease.Release(t.Context()), lock.ErrExpired)
+	next := mustAcquire(t, s.open(t), n, long)
 	if lease.Fence() >= broken.Fence || broken.Fence >= next.Fence() {
 		t.Errorf("the holder's fence %d, the operator's %d, the next holder's %d: want them to grow", lease.Fence(), broken.Fence, next.Fence())
 	}
 }
 
-// To break what nobody has is no error: it fences off whoever had the name last.
-func (s *suite) breakWhatIsFree(t *testing.T) {
-	n, operator := name(), s.open(t).(lock.Registry)
+// Breaking a free name is no error: it raises the fence above that of the last holder.
+func (s *suite) breakFree(t *testing.T) {
+	n, operator := newName(), s.open(t).(lock.Registry)
 	strategy := s.open(t)
-	g := take(t, strategy, n, long)
+	g := mustAcquire(t, strategy, n, long)
 	if err := g.Release(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (s *suite) breakWhatIsFree(t *testing.T) {
 		}
 		last = broken.Fence
 	}
-	if g := take(t, strategy, n, long); g.Fence() <= last {
+	if g := mustAcquire(t, strategy, n, long); g.Fence() <= last {
 		t.Errorf("the next holder's fence is %d, want more than %d", g.Fence(), last)
 	}
 }

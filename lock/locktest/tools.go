@@ -13,30 +13,29 @@ import (
 )
 
 const (
-	// patience bounds what must happen. It is well below long, so that what ends by its TTL does not pass for what was
-	// given up.
-	patience = 30 * time.Second
-	long     = 2 * time.Minute
-	// glance is how long a test looks at what must not happen.
-	glance = 100 * time.Millisecond
+	// timeout bounds what must happen. It is well below long, so that a lease that expires does not pass for one that
+	// was released.
+	timeout = 30 * time.Second
+	long    = 2 * time.Minute
+	// quiet is how long a test waits for what must not happen.
+	quiet = 100 * time.Millisecond
 )
 
-// steady is a TTL that a busy machine does not miss the renewals of.
-func (s *suite) steady() time.Duration { return max(time.Second, 2*s.Brief) }
+// renewableTTL is long enough that a busy machine does not miss renewals.
+func (s *suite) renewableTTL() time.Duration { return max(time.Second, 2*s.MinTTL) }
 
-// name is one that nobody else uses.
-func name() string { return "locktest-" + rand.Text() }
+// newName returns a name that no other test uses.
+func newName() string { return "locktest-" + rand.Text() }
 
-// owner is one that nobody else is.
-func owner() string { return "tester/" + rand.Text() }
+func newOwner() string { return "tester/" + rand.Text() }
 
-// open returns a strategy of its own, straight to the shared server.
+// open returns a strategy with a client of its own, directly to the shared server.
 func (s *suite) open(t testing.TB) lock.Strategy {
 	t.Helper()
 	return s.Open(t, s.URL, long)
 }
 
-// locker returns a Locker of its own, straight to the shared server.
+// locker returns a Locker with a client of its own, directly to the shared server.
 func (s *suite) locker(t testing.TB) *lock.Locker {
 	t.Helper()
 	return s.lockerAt(t, s.URL, long)
@@ -49,18 +48,18 @@ func (s *suite) lockerAt(t testing.TB, url string, longest time.Duration) *lock.
 	return l
 }
 
-// take acquires what must be free.
-func take(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) lock.Grant {
+// mustAcquire acquires a name that must be free.
+func mustAcquire(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) lock.Grant {
 	t.Helper()
-	g, err := strategy.Acquire(t.Context(), name, owner(), ttl)
+	g, err := strategy.Acquire(t.Context(), name, newOwner(), ttl)
 	if err != nil {
 		t.Fatalf("acquire %s: %v", name, err)
 	}
 	return g
 }
 
-// acquire acquires what must be free, and releases it with the test at the latest.
-func acquire(t testing.TB, l *lock.Locker, name string, hold lock.Hold) *lock.Lease {
+// mustLease acquires a name that must be free, and releases it at the latest when the test ends.
+func mustLease(t testing.TB, l *lock.Locker, name string, hold lock.Hold) *lock.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), name, hold)
 	if err != nil {
@@ -70,10 +69,10 @@ func acquire(t testing.TB, l *lock.Locker, name string, hold lock.Hold) *lock.Le
 	return lease
 }
 
-// mustBeHeld fails the test unless strategy is refused.
+// mustBeHeld fails the test if strategy can acquire name.
 func mustBeHeld(t testing.TB, strategy lock.Strategy, name string) {
 	t.Helper()
-	if g, err := strategy.Acquire(t.Context(), name, owner(), long); !errors.Is(err, lock.ErrHeld) {
+	if g, err := strategy.Acquire(t.Context(), name, newOwner(), long); !errors.Is(err, lock.ErrHeld) {
 		if err == nil {
 			_ = g.Release(t.Context(), 0)
 		}
@@ -81,37 +80,38 @@ func mustBeHeld(t testing.TB, strategy lock.Strategy, name string) {
 	}
 }
 
-// mustBeFree fails the test unless strategy gets name at once, and gives it back.
+// mustBeFree fails the test if strategy can't acquire name at once.
 func mustBeFree(t testing.TB, strategy lock.Strategy, name string) {
 	t.Helper()
-	if err := take(t, strategy, name, long).Release(t.Context(), 0); err != nil {
+	if err := mustAcquire(t, strategy, name, long).Release(t.Context(), 0); err != nil {
 		t.Errorf("release %s: %v", name, err)
 	}
 }
 
-// takeOver asks for name until it gets it, and returns when that was. What a failed attempt may have left is removed.
-func takeOver(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time) {
+// acquireEventually polls until it acquires name, and returns when that was. It releases what a failed attempt may have
+// left.
+func acquireEventually(t testing.TB, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time) {
 	t.Helper()
-	g, at, err := keepAsking(t.Context(), strategy, name, ttl)
+	g, at, err := pollAcquire(t.Context(), strategy, name, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g, at
 }
 
-// keepAsking is takeOver for goroutines, which may not end the test.
-func keepAsking(ctx context.Context, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time, error) {
+// pollAcquire is acquireEventually for goroutines, which must not call t.Fatal.
+func pollAcquire(ctx context.Context, strategy lock.Strategy, name string, ttl time.Duration) (lock.Grant, time.Time, error) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
-	last, end := error(nil), time.After(patience)
+	last, end := error(nil), time.After(timeout)
 	for {
 		select {
 		case <-tick.C:
 		case <-end:
-			return nil, time.Time{}, fmt.Errorf("%s was not to be had: %w", name, last)
+			return nil, time.Time{}, fmt.Errorf("%s was not acquired: %w", name, last)
 		}
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
-		g, err := strategy.Acquire(bounded, name, owner(), ttl)
+		g, err := strategy.Acquire(bounded, name, newOwner(), ttl)
 		cancel()
 		if err == nil {
 			return g, time.Now(), nil
@@ -120,12 +120,12 @@ func keepAsking(ctx context.Context, strategy lock.Strategy, name string, ttl ti
 			_ = g.Release(ctx, 0)
 		}
 		last = err
-		tick.Reset(pause(err))
+		tick.Reset(pollPause(err))
 	}
 }
 
-// pause is how long to wait before asking again: not long before the end that a refusal tells.
-func pause(err error) time.Duration {
+// pollPause is the pause after a refusal: shorter than the remaining time of the holder.
+func pollPause(err error) time.Duration {
 	const least, most = 2 * time.Millisecond, 30 * time.Millisecond
 	var held *lock.HeldError
 	if !errors.As(err, &held) || held.Left == 0 {
@@ -134,48 +134,48 @@ func pause(err error) time.Duration {
 	return min(max(held.Left/2, least), most)
 }
 
-// pass waits for d, where that much time must pass for something to become wrong.
-func pass(d time.Duration) { <-time.After(d) }
+// sleep waits where time has to pass before something can go wrong.
+func sleep(d time.Duration) { <-time.After(d) }
 
-// during fails the test if what happens within d.
-func during[T any](t testing.TB, d time.Duration, what string, happens <-chan T) {
+// mustNotHappen fails the test if c is closed or receives a value within d.
+func mustNotHappen[T any](t testing.TB, d time.Duration, what string, c <-chan T) {
 	t.Helper()
 	select {
-	case <-happens:
+	case <-c:
 		t.Errorf("%s", what)
 	case <-time.After(d):
 	}
 }
 
-// mustEnd waits for a lease that has to be lost, and returns why.
-func mustEnd(t testing.TB, lease *lock.Lease) error {
+// waitLost waits until the lease is lost, and returns why.
+func waitLost(t testing.TB, lease *lock.Lease) error {
 	t.Helper()
-	wait(t, "the end of the lease", lease.Context().Done())
+	receive(t, "the end of the lease", lease.Context().Done())
 	return context.Cause(lease.Context())
 }
 
-// endOf tells when a lease's context ended, by the clock of this process.
+// endOf returns a channel that receives the time at which the lease's context ended.
 func endOf(lease *lock.Lease) <-chan time.Time {
 	ended := make(chan time.Time, 1)
 	context.AfterFunc(lease.Context(), func() { ended <- time.Now() })
 	return ended
 }
 
-// wait fails the test unless c is closed or has a value.
-func wait[T any](t testing.TB, what string, c <-chan T) T {
+// receive fails the test if c is neither closed nor receives a value.
+func receive[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		t.Fatalf("%s: never", what)
 		panic("not reached")
 	}
 }
 
-// is fails the test unless err is want. Held, unavailable, lost and invalid are different answers: an error that is wanted
-// to be one of them must be no other.
-func is(t testing.TB, what string, err, want error) {
+// wantErr fails the test unless err is want. Held, unavailable, lost and invalid exclude each other: an error that
+// should be one of them must not be another.
+func wantErr(t testing.TB, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: got %v, want %v", what, err, want)
@@ -192,28 +192,28 @@ func is(t testing.TB, what string, err, want error) {
 	}
 }
 
-// alive fails the test if the lease's context has ended.
-func alive(t testing.TB, lease *lock.Lease) {
+// mustBeAlive fails the test if the lease's context has ended.
+func mustBeAlive(t testing.TB, lease *lock.Lease) {
 	t.Helper()
 	if lease.Context().Err() != nil {
 		t.Errorf("the lease ended: %v", context.Cause(lease.Context()))
 	}
 }
 
-// released fails the test unless the lease is released in good order.
-func released(t testing.TB, lease *lock.Lease) {
+// mustRelease fails the test if the release fails.
+func mustRelease(t testing.TB, lease *lock.Lease) {
 	t.Helper()
 	if err := lease.Release(t.Context()); err != nil {
 		t.Errorf("release: %v", err)
 	}
 }
 
-// eventually asks until check finds nothing wrong.
+// eventually polls until check returns nil.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	end := time.After(patience)
+	end := time.After(timeout)
 	for {
 		err := check()
 		if err == nil {
@@ -222,7 +222,7 @@ func eventually(t testing.TB, what string, check func() error) {
 		select {
 		case <-tick.C:
 		case <-end:
-			t.Fatalf("%s: never, but %v", what, err)
+			t.Fatalf("%s: never; the last check: %v", what, err)
 		}
 	}
 }

@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// fetchTimeout bounds the request for an access token, less than an attempt: the attempts that wait for it learn why
-	// it failed.
+	// fetchTimeout bounds the request for an access token. It is shorter than an attempt, so that waiting attempts learn why
+	// the request failed.
 	fetchTimeout = 10 * time.Second
-	// fetchPause is for how long nobody asks again after that failed.
+	// fetchPause is the least time from a failed request to the next.
 	fetchPause = time.Second
-	// fetchEarly is how long before its end an access token is replaced. The library itself keeps one until 225 s before.
-	fetchEarly = 200 * time.Second
-	// spentEarly is how long before its end it is not used any more, as the clocks may differ.
-	spentEarly = 10 * time.Second
+	// renewBefore is how long before its expiry an access token is renewed. The library keeps one until 225 s before.
+	renewBefore = 200 * time.Second
+	// expiryMargin is how long before its expiry a token is no longer used, as clocks may differ.
+	expiryMargin = 10 * time.Second
 )
 
-// scopes returns what the access token is for. The role of the account bounds what it may do.
+// scopes returns the scopes of the access token. The role of the account limits them further.
 func scopes() []string {
 	return []string{
 		"https://www.googleapis.com/auth/firebase.messaging",
@@ -36,8 +36,8 @@ func scopes() []string {
 	}
 }
 
-// loadCredentials reads the file, or finds the Application Default Credentials where it is "". Nothing is asked yet
-// whether they are accepted.
+// loadCredentials reads the file, or the Application Default Credentials if it is "". It does not check whether Google
+// accepts them.
 func loadCredentials(file string, client *http.Client) (*auth.Credentials, error) {
 	o := &credentials.DetectOptions{Scopes: scopes(), DisableAsyncRefresh: true, Client: client}
 	if file == "" {
@@ -49,7 +49,7 @@ func loadCredentials(file string, client *http.Client) (*auth.Credentials, error
 	}
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("the credentials can't be read: %w", err)
+		return nil, fmt.Errorf("reading the credentials: %w", err)
 	}
 	c, err := parseCredentials(raw, o)
 	if err != nil {
@@ -69,12 +69,12 @@ func parseCredentials(raw []byte, o *credentials.DetectOptions) (*auth.Credentia
 	}
 	switch file.Type {
 	case "":
-		return nil, errors.New(`no key file: it has no "type"`)
+		return nil, errors.New(`not a key file: it has no "type"`)
 	case credentials.ServiceAccount:
 		if file.Email == "" {
 			return nil, errors.New(`no "client_email"`)
 		}
-		// The library would look at the key only when the first push is sent.
+		// The library would read the key with the first push only.
 		if err := checkKey(file.Key); err != nil {
 			return nil, err
 		}
@@ -96,48 +96,48 @@ func checkKey(key string) error {
 	return nil
 }
 
-// credentialsError is why a request has no access token. FCM has not seen it.
+// credentialsError says why there is no access token. Its request was not sent to FCM.
 type credentialsError struct{ error }
 
 func (e credentialsError) Unwrap() error { return e.error }
 
-// bearer keeps an access token. At most one request for a new one is under way, and whoever needs it waits no longer
-// than their context: the library holds a mutex meanwhile, so that a token service that hangs would hold up all attempts
-// one after the other. It is safe for concurrent use.
-type bearer struct {
+// tokenCache keeps an access token. It makes at most one request for a new one at a time, and callers wait for it until
+// their contexts end. (The library holds a mutex during its request, so a token service that hangs would block all attempts
+// in turn.) It is safe for concurrent use.
+type tokenCache struct {
 	source auth.TokenProvider
-	quota  string // the project that pays, "" for the account's
+	quota  string // the project that is charged, "" for the account's
 	now    func() time.Time
 
-	life    context.Context // of the requests; ends with close
-	end     context.CancelFunc
-	running sync.WaitGroup
+	lifetime context.Context // of the requests, ended by close
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
 
 	mu      sync.Mutex
 	token   *auth.Token
 	err     error // of the last request
 	retryAt time.Time
-	pending chan struct{} // closed when the request under way has ended; nil without one
+	pending chan struct{} // closed at the end of the request in flight; nil without one
 }
 
-func newBearer(ctx context.Context, c *auth.Credentials, now func() time.Time) (*bearer, error) {
+func newTokenCache(ctx context.Context, c *auth.Credentials, now func() time.Time) (*tokenCache, error) {
 	quota, err := c.QuotaProjectID(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the project that pays for requests: %w", err)
+		return nil, fmt.Errorf("finding the quota project: %w", err)
 	}
-	b := &bearer{source: c, quota: quota, now: now}
-	b.life, b.end = context.WithCancel(context.WithoutCancel(ctx))
+	b := &tokenCache{source: c, quota: quota, now: now}
+	b.lifetime, b.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	return b, nil
 }
 
-// close ends the request under way and waits for it. Nothing may be sent any more.
-func (b *bearer) close() {
-	b.end()
+// close cancels the request in flight and waits for its end. The cache must not be used afterwards.
+func (b *tokenCache) close() {
+	b.cancel()
 	b.running.Wait()
 }
 
-// authorize gives req the access token. Its errors are credentialsErrors.
-func (b *bearer) authorize(req *http.Request) error {
+// authorize adds the access token to req. Its errors are credentialsErrors.
+func (b *tokenCache) authorize(req *http.Request) error {
 	token, err := b.current(req.Context())
 	if err != nil {
 		return credentialsError{err}
@@ -149,15 +149,15 @@ func (b *bearer) authorize(req *http.Request) error {
 	return nil
 }
 
-func (b *bearer) current(ctx context.Context) (*auth.Token, error) {
+func (b *tokenCache) current(ctx context.Context) (*auth.Token, error) {
 	b.mu.Lock()
 	now := b.now()
-	if b.pending == nil && !b.lasts(now, fetchEarly) && !now.Before(b.retryAt) {
+	if b.pending == nil && !b.validFor(now, renewBefore) && !now.Before(b.retryAt) {
 		b.pending = make(chan struct{})
 		b.running.Go(b.fetch)
 	}
 	token, err, pending := b.token, b.err, b.pending
-	usable := b.lasts(now, spentEarly)
+	usable := b.validFor(now, expiryMargin)
 	b.mu.Unlock()
 	switch {
 	case usable:
@@ -172,22 +172,22 @@ func (b *bearer) current(ctx context.Context) (*auth.Token, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.lasts(b.now(), spentEarly) {
+	if b.validFor(b.now(), expiryMargin) {
 		return b.token, nil
 	}
 	if b.err == nil {
-		return nil, errors.New("the access token was over when it came")
+		return nil, errors.New("the new access token has already expired")
 	}
 	return nil, b.err
 }
 
-// lasts reports whether there is a token that is good for longer than d.
-func (b *bearer) lasts(now time.Time, d time.Duration) bool {
+// validFor reports whether the token is valid for longer than d.
+func (b *tokenCache) validFor(now time.Time, d time.Duration) bool {
 	return b.token != nil && (b.token.Expiry.IsZero() || b.token.Expiry.Sub(now) > d)
 }
 
-func (b *bearer) fetch() {
-	ctx, cancel := context.WithTimeout(b.life, fetchTimeout)
+func (b *tokenCache) fetch() {
+	ctx, cancel := context.WithTimeout(b.lifetime, fetchTimeout)
 	defer cancel()
 	token, err := b.source.Token(ctx)
 	b.mu.Lock()

@@ -57,7 +57,7 @@ func keyFile(t *testing.T, tokenURL string) string {
 	return file
 }
 
-// google is FCM under its own name, and the service that gives access tokens.
+// google is FCM under Google's host names.
 type google struct {
 	fcm     *fcmtest.Server
 	sender  *Sender
@@ -66,7 +66,7 @@ type google struct {
 	hosts   []string
 }
 
-// newGoogle has the sender's connections to Google end here, without TLS.
+// newGoogle redirects the sender's connections to Google to a local server without TLS.
 func newGoogle(t *testing.T, tokenURL string, timeout time.Duration) *google {
 	t.Helper()
 	g := &google{fcm: fcmtest.New()}
@@ -98,7 +98,7 @@ func (g *google) send(t *testing.T) notify.Outcome {
 	})
 }
 
-// tokenService serves access tokens, as answer has it, and counts how many were asked for.
+// tokenService answers requests for access tokens with answer, and counts them.
 func tokenService(t *testing.T, answer http.HandlerFunc) (url string, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
@@ -227,7 +227,7 @@ func TestNoAccessToken(t *testing.T) {
 	})
 }
 
-// provider gives what its function gives, and counts.
+// provider calls its function and counts the calls.
 type provider struct {
 	asked int
 	give  func(ctx context.Context) (*auth.Token, error)
@@ -248,8 +248,8 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 			}
 			return &auth.Token{Value: "until " + time.Now().Add(time.Hour).Format(clock), Expiry: time.Now().Add(time.Hour)}, nil
 		}}
-		b := &bearer{source: p, now: time.Now}
-		b.life, b.end = context.WithCancel(t.Context())
+		b := &tokenCache{source: p, now: time.Now}
+		b.lifetime, b.cancel = context.WithCancel(t.Context())
 		defer b.close()
 		check := func(what, value string, took time.Duration, asked int) {
 			t.Helper()
@@ -291,11 +291,11 @@ func TestAccessTokenIsRenewedInTime(t *testing.T) {
 
 func TestCloseEndsTheFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &bearer{now: time.Now, source: &provider{give: func(ctx context.Context) (*auth.Token, error) {
+		b := &tokenCache{now: time.Now, source: &provider{give: func(ctx context.Context) (*auth.Token, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}}}
-		b.life, b.end = context.WithCancel(t.Context())
+		b.lifetime, b.cancel = context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
 			if token, err := b.current(t.Context()); !errors.Is(err, context.Canceled) {
@@ -312,7 +312,7 @@ func TestCloseEndsTheFetch(t *testing.T) {
 	})
 }
 
-// With an endpoint of one's own nothing is sent that opens Google's, whatever the environment has.
+// With an endpoint, no credentials are sent, whatever the environment holds.
 func TestNoCredentialsToAnotherEndpoint(t *testing.T) {
 	tokenURL, asked := tokenService(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte(`{"access_token":"secret","expires_in":3600}`))

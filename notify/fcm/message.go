@@ -17,17 +17,17 @@ const (
 )
 
 const (
-	// maxLife is the longest that FCM keeps a message for a device that is away.
+	// maxLife is the longest that FCM keeps a message for an offline device.
 	maxLife = 28 * 24 * time.Hour
-	// maxCollapseID is what APNs takes, in bytes.
+	// maxCollapseID is APNs' limit in bytes.
 	maxCollapseID = 64
 )
 
-// composer makes messages of pushes.
+// composer turns pushes into messages.
 type composer struct{ zone *time.Location }
 
-// message returns p as FCM takes it: for a device what its platform needs, for a topic what any does. A push that is
-// visible but of a type that has no text is sent as a silent one.
+// message returns p as a message of the SDK, with the settings of the device's platform, or of all platforms for a topic. A
+// visible push whose type has no text is sent as a silent one.
 func (c composer) message(p outbox.Push, now time.Time) *messaging.Message {
 	m := &messaging.Message{Token: p.Device.PushToken, Topic: p.Topic, Data: data(p)}
 	shown := text{}
@@ -57,7 +57,7 @@ func (c composer) message(p outbox.Push, now time.Time) *messaging.Message {
 	return m
 }
 
-// data is what the app gets, and knows a push by that comes twice. It says nothing of who won.
+// data returns the data for the app. It identifies a push that arrives twice, and does not name the winner.
 func data(p outbox.Push) map[string]string {
 	return map[string]string{
 		"event_id":        string(p.Event),
@@ -70,13 +70,13 @@ func data(p outbox.Push) map[string]string {
 	}
 }
 
-// envelope is how a message is to be delivered.
+// envelope holds the settings of a message's delivery.
 type envelope struct {
 	visible bool
 	offer   bool
-	tag     string // of two with the same, a device shows the later
+	tag     string // on a device, a notification replaces an earlier one with the same tag
 	channel string
-	until   time.Time     // never before now
+	until   time.Time     // not before now
 	life    time.Duration // until then, in whole seconds
 }
 
@@ -92,7 +92,7 @@ func newEnvelope(p outbox.Push, now time.Time) envelope {
 
 func (e envelope) android() *messaging.AndroidConfig {
 	if !e.visible {
-		// With high priority FCM lets wait whoever does not show what it sends.
+		// FCM deprioritizes apps that send high-priority messages without showing them.
 		return &messaging.AndroidConfig{Priority: "normal", TTL: &e.life}
 	}
 	return &messaging.AndroidConfig{

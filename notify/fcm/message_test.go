@@ -27,7 +27,7 @@ func seoul(t testing.TB) *time.Location {
 	return zone
 }
 
-// offered is the push of an offer to an Android phone, half a minute before noon. The dispatch belongs to somebody by now.
+// offered is the push of an offer to an Android phone, half a minute before noon. The dispatch has a winner by now.
 func offered() outbox.Push {
 	at := noon().Add(-30 * time.Second)
 	return outbox.Push{
@@ -122,7 +122,7 @@ func TestWireForm(t *testing.T) {
 	}
 }
 
-// A job is not an offer: it waits in another channel, and does not break through a driver's focus.
+// A push about a driver's own job has another notification channel than an offer, and does not interrupt a focus mode.
 func TestWireFormOfAJob(t *testing.T) {
 	server := simulate(t)
 	s := senderTo(t, server.URL())
@@ -238,7 +238,7 @@ func TestLocales(t *testing.T) {
 	}
 }
 
-// Whatever is told so that a driver sees it has something to show.
+// Every visible push has a text.
 func TestEverythingVisibleHasAText(t *testing.T) {
 	server := simulate(t)
 	s := senderTo(t, server.URL())
@@ -273,7 +273,7 @@ func TestEverythingVisibleHasAText(t *testing.T) {
 	}
 }
 
-// filled is a push whose dispatch is as large as the database lets it be, of what filler is made of.
+// filled is a push whose dispatch is as large as the database allows, its fields made of filler.
 func filled(filler string, is dispatch.EventType, platform dispatch.Platform) outbox.Push {
 	p := offered()
 	p.Type, p.Device.Platform = is, platform

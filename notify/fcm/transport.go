@@ -14,21 +14,21 @@ import (
 
 const (
 	dialTimeout = 5 * time.Second
-	// maxAnswer bounds an answer's body: that to 1,000 tokens has some 100 bytes of each.
+	// maxAnswer bounds an answer's body: one for 1,000 tokens has about 100 bytes for each.
 	maxAnswer = 1 << 20
-	// iidHost is where the SDK sends topic calls, whatever the endpoint.
+	// iidHost is the host to which the SDK sends topic calls, whatever the endpoint.
 	iidHost = "iid.googleapis.com"
-	// notOK takes the place of every status but 200. The SDK repeats a request, up to four times, on 503 and on each
-	// error of the connection; this one it does not know.
+	// notOK replaces every status but 200. The SDK repeats a request up to four times after a 503 or a connection's error,
+	// but not after this status.
 	notOK = 599
 )
 
-// attempt is what one call of the SDK came to, as the transport saw it.
+// attempt records one call of the SDK, as the transport saw it.
 type attempt struct {
 	requests int
-	// connected is whether there ever was a connection to write the request to.
+	// connected says that there was a connection to write the request to.
 	connected atomic.Bool
-	err       error // why there was no answer
+	err       error // why there is no answer
 	status    int   // of the answer, 0 without one
 	header    http.Header
 	body      []byte
@@ -40,20 +40,20 @@ func withAttempt(ctx context.Context, a *attempt) context.Context {
 	return context.WithValue(ctx, attemptKey{}, a)
 }
 
-// transport makes one request of one call of the SDK, notes in the call's attempt what came of it, and never gives the
-// SDK a reason to repeat it. It is safe for concurrent use.
+// transport makes one request for one call of the SDK, records it in the call's attempt, and returns nothing that makes the
+// SDK repeat the request. It is safe for concurrent use.
 type transport struct {
 	base *http.Transport
-	// through leads to base, nil for straight.
-	through http.RoundTripper
-	// moved is the endpoint that is used in place of Google's; nil: theirs.
-	moved *url.URL
-	// bearer gives the credentials, nil for none.
-	bearer *bearer
+	// next is base, or what Options.WrapTransport made of it.
+	next http.RoundTripper
+	// endpoint replaces Google's; nil for Google's.
+	endpoint *url.URL
+	// tokens has the access token; nil with an endpoint.
+	tokens *tokenCache
 }
 
-// newBase returns a transport that keeps up to conns connections. The proxy of the environment is for what is outside.
-func newBase(conns int, moved bool) *http.Transport {
+// newBase returns a transport that keeps up to conns connections. It uses the environment's proxy for Google only.
+func newBase(conns int, ownEndpoint bool) *http.Transport {
 	t := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
@@ -63,17 +63,17 @@ func newBase(conns int, moved bool) *http.Transport {
 		MaxIdleConnsPerHost:    conns,
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
-		// All that is sent to FCM shares a few connections: one that died unnoticed would fail a hundred attempts at once.
+		// All attempts share a few connections: one that died unnoticed would fail a hundred attempts at once.
 		HTTP2: &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 5 * time.Second},
 	}
-	if moved {
-		// Not for HTTP/2, where a connection carries many requests.
+	if ownEndpoint {
+		// MaxConnsPerHost is not for HTTP/2, where a connection carries many requests.
 		t.Proxy, t.MaxConnsPerHost = nil, conns
 	}
 	return t
 }
 
-// RoundTrip implements http.RoundTripper. It returns no error, but a status that the SDK doesn't repeat.
+// RoundTrip implements http.RoundTripper. Instead of an error it returns a status that the SDK does not retry.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a, ok := req.Context().Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -82,7 +82,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.requests++
 	if a.requests > 1 {
 		closeBody(req)
-		return answer(req, notOK, &attempt{}), nil // what came of the first stands
+		return answer(req, notOK, &attempt{}), nil // the attempt keeps the outcome of the first
 	}
 	a.err = t.exchange(req, a)
 	status := notOK
@@ -105,26 +105,22 @@ func answer(req *http.Request, status int, a *attempt) *http.Response {
 	}
 }
 
-// exchange writes the request and reads the answer into a. An answer whose body breaks off is one: its status was read.
+// exchange sends the request and reads the answer into a. An answer with a truncated body counts, as its status was read.
 func (t *transport) exchange(req *http.Request, a *attempt) error {
 	traced := httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { a.connected.Store(true) },
 	})
 	out := req.Clone(traced)
-	if t.moved != nil && out.URL.Host == iidHost {
-		out.URL.Scheme, out.URL.Host, out.Host = t.moved.Scheme, t.moved.Host, ""
+	if t.endpoint != nil && out.URL.Host == iidHost {
+		out.URL.Scheme, out.URL.Host, out.Host = t.endpoint.Scheme, t.endpoint.Host, ""
 	}
-	if t.bearer != nil {
-		if err := t.bearer.authorize(out); err != nil {
+	if t.tokens != nil {
+		if err := t.tokens.authorize(out); err != nil {
 			closeBody(req)
 			return err
 		}
 	}
-	var to http.RoundTripper = t.base
-	if t.through != nil {
-		to = t.through
-	}
-	resp, err := to.RoundTrip(out)
+	resp, err := t.next.RoundTrip(out)
 	if err != nil {
 		return err
 	}

@@ -14,24 +14,24 @@ import (
 // maxBody bounds the body of a control request.
 const maxBody = 16 << 10
 
-// control changes and tells of a running simulation.
+// control serves the requests that change and inspect a running simulation.
 func control(sim *fcmtest.Server) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sim/stats", func(w http.ResponseWriter, _ *http.Request) { answer(w, sim.Stats()) })
 	mux.HandleFunc("GET /sim/knobs", func(w http.ResponseWriter, _ *http.Request) { answer(w, viewOf(sim.Knobs())) })
-	mux.HandleFunc("PUT /sim/knobs", func(w http.ResponseWriter, r *http.Request) { turn(w, r, sim, fcmtest.Knobs{}) })
-	mux.HandleFunc("PATCH /sim/knobs", func(w http.ResponseWriter, r *http.Request) { turn(w, r, sim, sim.Knobs()) })
-	mux.HandleFunc("GET /sim/device", named("token", func(w http.ResponseWriter, token string) { answer(w, sim.Device(token)) }))
-	mux.HandleFunc("GET /sim/subscribers", named("topic", func(w http.ResponseWriter, topic string) {
+	mux.HandleFunc("PUT /sim/knobs", func(w http.ResponseWriter, r *http.Request) { setKnobs(w, r, sim, fcmtest.Knobs{}) })
+	mux.HandleFunc("PATCH /sim/knobs", func(w http.ResponseWriter, r *http.Request) { setKnobs(w, r, sim, sim.Knobs()) })
+	mux.HandleFunc("GET /sim/device", withParameter("token", func(w http.ResponseWriter, token string) { answer(w, sim.Device(token)) }))
+	mux.HandleFunc("GET /sim/subscribers", withParameter("topic", func(w http.ResponseWriter, topic string) {
 		answer(w, sim.Subscribers(topic))
 	}))
 	mux.HandleFunc("GET /sim/sends", func(w http.ResponseWriter, _ *http.Request) { answer(w, sends(sim)) })
 	for path, do := range map[string]func(string){
 		"kill": sim.Kill, "revive": sim.Revive, "foreign": sim.Foreign, "offline": sim.Offline, "online": sim.Online,
 	} {
-		mux.HandleFunc("POST /sim/"+path, named("token", does(do)))
+		mux.HandleFunc("POST /sim/"+path, withParameter("token", action(do)))
 	}
-	mux.HandleFunc("POST /sim/poison", named("match", does(sim.Poison)))
+	mux.HandleFunc("POST /sim/poison", withParameter("match", action(sim.Poison)))
 	mux.HandleFunc("DELETE /sim/poison", func(w http.ResponseWriter, _ *http.Request) {
 		sim.Cure()
 		w.WriteHeader(http.StatusNoContent)
@@ -39,8 +39,8 @@ func control(sim *fcmtest.Server) http.Handler {
 	return mux
 }
 
-// named answers 400 unless the query has the parameter.
-func named(parameter string, handle func(w http.ResponseWriter, value string)) http.HandlerFunc {
+// withParameter answers 400 if the query lacks the parameter.
+func withParameter(parameter string, handle func(w http.ResponseWriter, value string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		value := r.URL.Query().Get(parameter)
 		if value == "" {
@@ -51,19 +51,19 @@ func named(parameter string, handle func(w http.ResponseWriter, value string)) h
 	}
 }
 
-func does(do func(string)) func(http.ResponseWriter, string) {
+func action(do func(string)) func(http.ResponseWriter, string) {
 	return func(w http.ResponseWriter, value string) {
 		do(value)
 		w.WriteHeader(http.StatusNoContent)
 	}
 }
 
-// turn sets the knobs to what they were and what the body says, and answers with the knobs then.
-func turn(w http.ResponseWriter, r *http.Request, sim *fcmtest.Server, from fcmtest.Knobs) {
+// setKnobs applies the body to the given knobs, sets the result, and answers with it.
+func setKnobs(w http.ResponseWriter, r *http.Request, sim *fcmtest.Server, from fcmtest.Knobs) {
 	view := viewOf(from)
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil || len(body) > maxBody {
-		http.Error(w, "the body is cut off or too large", http.StatusBadRequest)
+		http.Error(w, "the body is truncated or too large", http.StatusBadRequest)
 		return
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -86,45 +86,45 @@ func answer(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
-// knobsView is the knobs in JSON.
+// knobsView is the JSON form of the knobs.
 type knobsView struct {
-	Latency         span    `json:"latency"`
-	Jitter          span    `json:"jitter"`
-	Status          int     `json:"status"`
-	ErrorCode       string  `json:"error_code"`
-	RetryAfter      string  `json:"retry_after"`
-	Rate            float64 `json:"rate"`
-	Hang            bool    `json:"hang"`
-	Drop            float64 `json:"drop"`
-	DropAfterAccept float64 `json:"drop_after_accept"`
-	HangAfterAccept float64 `json:"hang_after_accept"`
-	BadJSON         float64 `json:"bad_json"`
-	QuotaPerMinute  int     `json:"quota_per_minute"`
-	QuotaPerSecond  int     `json:"quota_per_second"`
-	TopicStatus     int     `json:"topic_status"`
+	Latency         duration `json:"latency"`
+	Jitter          duration `json:"jitter"`
+	Status          int      `json:"status"`
+	ErrorCode       string   `json:"error_code"`
+	RetryAfter      string   `json:"retry_after"`
+	Rate            float64  `json:"rate"`
+	Hang            bool     `json:"hang"`
+	Drop            float64  `json:"drop"`
+	DropAfterAccept float64  `json:"drop_after_accept"`
+	HangAfterAccept float64  `json:"hang_after_accept"`
+	BadJSON         float64  `json:"bad_json"`
+	QuotaPerMinute  int      `json:"quota_per_minute"`
+	QuotaPerSecond  int      `json:"quota_per_second"`
+	TopicStatus     int      `json:"topic_status"`
 }
 
-// span is a duration as Go writes it: "50ms".
-type span time.Duration
+// duration is a duration in Go's text form: "50ms".
+type duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
-func (s span) MarshalText() ([]byte, error) { //nolint:unparam // the interface has it
+func (s duration) MarshalText() ([]byte, error) { //nolint:unparam // the interface has it
 	return []byte(time.Duration(s).String()), nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *span) UnmarshalText(text []byte) error {
+func (s *duration) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fmt.Errorf("%q is not a duration such as 50ms", text)
+		return fmt.Errorf("%q is not a duration like 50ms", text)
 	}
-	*s = span(d)
+	*s = duration(d)
 	return nil
 }
 
 func viewOf(k fcmtest.Knobs) knobsView {
 	return knobsView{
-		Latency: span(k.Latency), Jitter: span(k.Jitter), Status: k.Status, ErrorCode: k.ErrorCode,
+		Latency: duration(k.Latency), Jitter: duration(k.Jitter), Status: k.Status, ErrorCode: k.ErrorCode,
 		RetryAfter: k.RetryAfter, Rate: k.Rate, Hang: k.Hang, Drop: k.Drop, DropAfterAccept: k.DropAfterAccept,
 		HangAfterAccept: k.HangAfterAccept, BadJSON: k.BadJSON, QuotaPerMinute: k.QuotaPerMinute,
 		QuotaPerSecond: k.QuotaPerSecond, TopicStatus: k.TopicStatus,
@@ -140,7 +140,7 @@ func (v *knobsView) knobs() fcmtest.Knobs {
 	}
 }
 
-// sendView is a request as operators see it.
+// sendView is the JSON form of a request.
 type sendView struct {
 	N        int64             `json:"n"`
 	At       time.Time         `json:"at"`

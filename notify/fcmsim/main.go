@@ -3,17 +3,17 @@
 //
 //	go run ./notify/fcmsim -addr 127.0.0.1:9099 -latency 50ms -stats 5s
 //
-// It can be changed and asked while it runs:
+// These requests control it while it runs:
 //
-//	GET  /sim/stats               what was counted
+//	GET  /sim/stats               the counts
 //	GET  /sim/knobs               the knobs; PUT replaces them, PATCH changes those named
 //	POST /sim/kill?token=T        also revive, foreign, offline, online
 //	POST /sim/poison?match=M      refuse messages that contain M; DELETE ends it
-//	GET  /sim/device?token=T      what that phone shows
+//	GET  /sim/device?token=T      the state of that phone
 //	GET  /sim/subscribers?topic=T
-//	GET  /sim/sends               the last requests, if -keep says so
+//	GET  /sim/sends               the last requests, with -keep
 //
-// Nobody is asked who they are: it listens on the loopback interface unless it is told otherwise.
+// There is no authentication, so it listens on the loopback interface by default.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 )
 
 func main() {
-	debug.SetGCPercent(200) // the processors are for what is measured
+	debug.SetGCPercent(200) // leaves more of the processors to the program that is measured
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-// config is what the flags say.
+// config holds the flags.
 type config struct {
 	addr  string
 	stats time.Duration
@@ -59,22 +59,22 @@ func parseFlags(args []string, stderr io.Writer) (config, error) {
 	f := flag.NewFlagSet("fcmsim", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&c.addr, "addr", "127.0.0.1:9099", "`address` to listen on; port 0 is a free one")
-	f.DurationVar(&c.stats, "stats", 0, "print a line of totals every `interval`; 0 never does")
+	f.DurationVar(&c.stats, "stats", 0, "print a line of totals every `interval`; 0 for never")
 	f.IntVar(&c.keep, "keep", 0, "remember the last `n` requests for /sim/sends")
 	k := &c.knobs
 	f.DurationVar(&k.Latency, "latency", 0, "`time` from a request to its answer")
-	f.DurationVar(&k.Jitter, "jitter", 0, "`time` that the latency is longer at most")
+	f.DurationVar(&k.Jitter, "jitter", 0, "random `time` added to the latency, at most this")
 	f.IntVar(&k.Status, "status", 0, "answer sends with this error `status`")
 	f.StringVar(&k.ErrorCode, "error-code", "", "FCM's errorCode with -status; - for none")
 	f.StringVar(&k.RetryAfter, "retry-after", "", "the header with errors: seconds or an HTTP `date`")
 	f.Float64Var(&k.Rate, "rate", 0, "`share` of sends that -status applies to (default all)")
 	f.BoolVar(&k.Hang, "hang", false, "never answer")
-	f.Float64Var(&k.Drop, "drop", 0, "`share` of sends cut off without being taken")
-	f.Float64Var(&k.DropAfterAccept, "drop-after-accept", 0, "`share` of sends taken and cut off")
-	f.Float64Var(&k.HangAfterAccept, "hang-after-accept", 0, "`share` of sends taken and never answered")
-	f.Float64Var(&k.BadJSON, "bad-json", 0, "`share` of sends taken and answered unreadably")
-	f.IntVar(&k.QuotaPerMinute, "quota-per-minute", 0, "let through `n` sends a minute")
-	f.IntVar(&k.QuotaPerSecond, "quota-per-second", 0, "let through `n` sends a second")
+	f.Float64Var(&k.Drop, "drop", 0, "`share` of sends cut off and not accepted")
+	f.Float64Var(&k.DropAfterAccept, "drop-after-accept", 0, "`share` of sends accepted and cut off")
+	f.Float64Var(&k.HangAfterAccept, "hang-after-accept", 0, "`share` of sends accepted and never answered")
+	f.Float64Var(&k.BadJSON, "bad-json", 0, "`share` of sends accepted and answered unreadably")
+	f.IntVar(&k.QuotaPerMinute, "quota-per-minute", 0, "accept `n` sends a minute")
+	f.IntVar(&k.QuotaPerSecond, "quota-per-second", 0, "accept `n` sends a second")
 	f.IntVar(&k.TopicStatus, "topic-status", 0, "answer topic calls with this error `status`")
 	if err := f.Parse(args); err != nil {
 		return c, err
@@ -113,13 +113,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	go func() { served <- server.Serve(listener) }()
 	fmt.Fprintf(stdout, "fcmsim: FCM is http://%s/v1\n", listener.Addr())
 	err = report(ctx, sim, c.stats, stdout, served)
-	_ = server.Close() // of a listener that is of no use any more; it ends what hangs too
+	_ = server.Close() // its error is of no use; requests that hang end too
 	if err == nil {    // ctx has ended
 		if err = <-served; errors.Is(err, http.ErrServerClosed) {
 			err = nil
 		}
 	}
-	fmt.Fprintln(stdout, line(sim.Stats(), fcmtest.Stats{}, 0))
+	fmt.Fprintln(stdout, summary(sim.Stats(), fcmtest.Stats{}, 0))
 	return err
 }
 
@@ -136,7 +136,7 @@ func report(ctx context.Context, sim *fcmtest.Server, every time.Duration, stdou
 		select {
 		case <-tick:
 			now := sim.Stats()
-			fmt.Fprintln(stdout, line(now, last, every))
+			fmt.Fprintln(stdout, summary(now, last, every))
 			last = now
 		case err := <-served:
 			return err
@@ -146,8 +146,8 @@ func report(ctx context.Context, sim *fcmtest.Server, every time.Duration, stdou
 	}
 }
 
-// line tells the totals, and how many sends a second there were since the last ones.
-func line(now, last fcmtest.Stats, since time.Duration) string {
+// summary returns a line with the totals, and the rate of sends since the last totals.
+func summary(now, last fcmtest.Stats, since time.Duration) string {
 	rate := ""
 	if since > 0 {
 		rate = fmt.Sprintf(" (%.0f/s)", float64(now.Requests-last.Requests)/since.Seconds())

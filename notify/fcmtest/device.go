@@ -8,23 +8,23 @@ import (
 	"unique"
 )
 
-// Device is a phone as it is now.
+// Device is the current state of a phone.
 type Device struct {
-	// Visible are the notifications that it shows, the latest last.
+	// Visible are the notifications that the phone shows, the latest last.
 	Visible []Notification `json:"visible"`
-	// Received counts the messages that it got, Duplicates those of them whose event_id and type it had got before.
+	// Received counts the messages that arrived, Duplicates those with the event_id and type of an earlier one.
 	Received   int `json:"received"`
 	Duplicates int `json:"duplicates"`
 	// Silent are the last messages without text, at most 32, the latest last.
 	Silent []Notification `json:"silent"`
 }
 
-// Notification is a message as the phone has it.
+// Notification is a message on the phone.
 type Notification struct {
 	Tag      string    `json:"tag,omitempty"`
 	Title    string    `json:"title,omitempty"`
 	Body     string    `json:"body,omitempty"`
-	Event    string    `json:"event_id,omitempty"` // this and the following are of its data
+	Event    string    `json:"event_id,omitempty"` // this and the following come from its data
 	Type     string    `json:"type,omitempty"`
 	Dispatch string    `json:"dispatch_id,omitempty"`
 	Round    int       `json:"round,omitempty"`
@@ -33,11 +33,11 @@ type Notification struct {
 
 const (
 	maxSilent  = 32
-	maxPending = 100 // what FCM keeps for a phone that isn't there; of more it keeps nothing
+	maxPending = 100 // FCM keeps so many messages for an offline phone; one more and it drops all
 )
 
-// delivery is a message on its way to one or many phones, which must not change it. The strings are shared between the
-// phones: the same is said to thousands of them.
+// delivery is a message to one or many phones, which must not modify it. Its strings are interned, as thousands of phones
+// get the same.
 type delivery struct {
 	tag, title, body             unique.Handle[string]
 	event, typ, dispatch         unique.Handle[string]
@@ -79,41 +79,41 @@ func (d *delivery) notification() Notification {
 	}
 }
 
-// phone is a device's state, guarded by its shard. It has few of everything, so that slices are small and fast enough.
+// phone is a device's state, guarded by its shard. Its lists are short, so searching slices is fast enough.
 type phone struct {
 	dead, foreign, offline bool
 	received, duplicates   int
 	topics                 int
 	seen                   []uint64
 	visible                []*delivery // the latest last
-	over                   []end       // one of a dispatch
+	ended                  []ending    // one of a dispatch
 	silent                 []*delivery
 	pending                []*delivery
 }
 
-// end is the highest round of a dispatch that is over.
-type end struct {
+// ending is the highest round of a dispatch whose offer has ended.
+type ending struct {
 	dispatch unique.Handle[string]
 	round    int
 }
 
-// change is what a delivery did to the totals of a shard, and to what is held.
-type change struct{ received, duplicates, visible, told, held int }
+// delta is how a delivery changed the totals of a shard and the number of things held.
+type delta struct{ received, duplicates, visible, reached, held int }
 
-func (c *change) add(d change) {
+func (c *delta) add(d delta) {
 	c.received += d.received
 	c.duplicates += d.duplicates
 	c.visible += d.visible
-	c.told += d.told
+	c.reached += d.reached
 	c.held += d.held
 }
 
-func (p *phone) deliver(d *delivery) (c change) {
+func (p *phone) deliver(d *delivery) (c delta) {
 	if p.offline {
 		return p.store(d)
 	}
 	if p.received == 0 {
-		c.told = 1
+		c.reached = 1
 	}
 	p.received++
 	c.received = 1
@@ -127,15 +127,15 @@ func (p *phone) deliver(d *delivery) (c change) {
 		c.held++
 	}
 	if d.silent {
-		p.hear(d, &c)
+		p.receiveSilent(d, &c)
 	} else {
 		p.show(d, &c)
 	}
 	return c
 }
 
-// hear takes a message without text.
-func (p *phone) hear(d *delivery, c *change) {
+// receiveSilent handles a message without text.
+func (p *phone) receiveSilent(d *delivery, c *delta) {
 	if len(p.silent) == maxSilent {
 		p.silent = slices.Delete(p.silent, 0, 1)
 		c.held--
@@ -145,11 +145,11 @@ func (p *phone) hear(d *delivery, c *change) {
 	if !d.ends || d.dispatch.Value() == "" {
 		return
 	}
-	if i := p.end(d); i < 0 {
-		p.over = append(p.over, end{d.dispatch, d.round})
+	if i := p.endingOf(d); i < 0 {
+		p.ended = append(p.ended, ending{d.dispatch, d.round})
 		c.held++
 	} else {
-		p.over[i].round = max(p.over[i].round, d.round)
+		p.ended[i].round = max(p.ended[i].round, d.round)
 	}
 	before := len(p.visible)
 	p.visible = slices.DeleteFunc(p.visible, func(n *delivery) bool {
@@ -160,13 +160,13 @@ func (p *phone) hear(d *delivery, c *change) {
 	c.held -= gone
 }
 
-// end is where p.over has the dispatch of d, or -1.
-func (p *phone) end(d *delivery) int {
-	return slices.IndexFunc(p.over, func(e end) bool { return e.dispatch == d.dispatch })
+// endingOf returns the index of d's dispatch in p.ended, or -1.
+func (p *phone) endingOf(d *delivery) int {
+	return slices.IndexFunc(p.ended, func(e ending) bool { return e.dispatch == d.dispatch })
 }
 
-func (p *phone) show(d *delivery, c *change) {
-	if i := p.end(d); d.offers && i >= 0 && d.round <= p.over[i].round {
+func (p *phone) show(d *delivery, c *delta) {
+	if i := p.endingOf(d); d.offers && i >= 0 && d.round <= p.ended[i].round {
 		return
 	}
 	replaced := -1
@@ -182,8 +182,8 @@ func (p *phone) show(d *delivery, c *change) {
 	p.visible = append(p.visible, d)
 }
 
-// store keeps a message for a phone that isn't there.
-func (p *phone) store(d *delivery) (c change) {
+// store keeps a message for an offline phone.
+func (p *phone) store(d *delivery) (c delta) {
 	if !d.until.After(d.at) {
 		return c
 	}
@@ -196,8 +196,8 @@ func (p *phone) store(d *delivery) (c change) {
 	return c
 }
 
-// come delivers what was stored and is not over.
-func (p *phone) come(at time.Time) (c change) {
+// comeOnline delivers the stored messages whose ttl has not ended.
+func (p *phone) comeOnline(at time.Time) (c delta) {
 	pending := p.pending
 	p.offline, p.pending = false, nil
 	c.held -= len(pending)

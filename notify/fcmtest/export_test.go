@@ -1,4 +1,4 @@
 package fcmtest
 
-// Limit has s keep no more than n devices, messages and subscriptions.
+// Limit bounds the devices, messages and subscriptions that s keeps.
 func (s *Server) Limit(n int64) { s.fleet.limit = n }

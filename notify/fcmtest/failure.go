@@ -28,18 +28,22 @@ type refusal struct {
 	status  int
 	code    string // FcmError's; "" for none
 	message string
-	field   string // of a BadRequest; "" for none
-	plain   bool   // not of FCM but of something before it
+	field   string // a BadRequest's; "" for none
+	plain   bool   // the answer of a proxy, not of FCM
 }
 
 func invalid(field, message string) *refusal {
 	return &refusal{status: http.StatusBadRequest, code: codeInvalid, message: message, field: field}
 }
 
-// refusalOf is FCM's answer of a status; with code "" its usual code, with "-" none.
+// refusalOf returns FCM's answer with a status; with code "" it has the usual error code, with "-" none.
 func refusalOf(status int, code string) *refusal {
 	_, usual, message := usualOf(status)
-	if code == noCode {
+	switch code {
+	case "":
+		code = usual
+	case noCode:
+		code = ""
 		switch status {
 		case http.StatusUnauthorized:
 			message = "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or " +
@@ -47,15 +51,11 @@ func refusalOf(status int, code string) *refusal {
 		case http.StatusForbidden:
 			message = "Permission 'cloudmessaging.messages.create' denied on resource (or it may not exist)."
 		}
-		return &refusal{status: status, message: message, plain: usual == ""}
-	}
-	if code == "" {
-		code = usual
 	}
 	return &refusal{status: status, code: code, message: message, plain: usual == ""}
 }
 
-// usualOf returns the google.rpc status, FCM's code and the words of an HTTP status; "" of those FCM does not have.
+// usualOf returns the google.rpc status, FCM's error code and the message for an HTTP status; "" if FCM does not use it.
 func usualOf(status int) (rpc, code, message string) {
 	switch status {
 	case http.StatusBadRequest:
@@ -96,7 +96,7 @@ type violation struct {
 	Description string `json:"description"`
 }
 
-// body is the answer's, and its content type.
+// body returns the answer's body and its content type.
 func (f *refusal) body() (body []byte, contentType string) {
 	if f.plain {
 		text := http.StatusText(f.status)

@@ -10,11 +10,11 @@ import (
 
 const (
 	shards = 64
-	// defaultHeld bounds the devices, messages and subscriptions that are kept, together; each takes some 50 to 200 bytes.
+	// defaultHeld bounds the sum of devices, messages and subscriptions that are kept; each takes 50 to 200 bytes.
 	defaultHeld = 4 << 20
 )
 
-// fleet is all the phones. A phone comes into being when it is first named.
+// fleet holds all phones. A phone is created when its token is first used.
 type fleet struct {
 	seed   maphash.Seed
 	limit  int64 // of held
@@ -25,10 +25,10 @@ type fleet struct {
 type shard struct {
 	mu     sync.Mutex
 	phones map[string]*phone
-	totals change
+	totals delta
 }
 
-// fate is what FCM says of a token.
+// fate is FCM's answer about a token.
 type fate int
 
 const (
@@ -46,8 +46,8 @@ func (f *fleet) init() {
 
 func (f *fleet) full() bool { return f.held.Load() >= f.limit }
 
-// with runs do on the phone of a token, alone.
-func (f *fleet) with(token string, do func(*phone) change) {
+// with runs do on the phone of a token, with exclusive access.
+func (f *fleet) with(token string, do func(*phone) delta) {
 	s := f.shard(token)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,49 +66,49 @@ func (f *fleet) shard(token string) *shard {
 	return &f.shards[maphash.String(f.seed, token)%shards]
 }
 
-// deliver gives d to a phone that is neither dead nor foreign, unless it is only asked.
-func (f *fleet) deliver(token string, d *delivery, ask bool) (of fate) {
-	f.with(token, func(p *phone) change {
+// deliver delivers d to a phone whose token is neither dead nor foreign. With validateOnly it returns the fate only.
+func (f *fleet) deliver(token string, d *delivery, validateOnly bool) (of fate) {
+	f.with(token, func(p *phone) delta {
 		switch {
 		case p.dead:
 			of = isDead
 		case p.foreign:
 			of = isForeign
-		case !ask:
+		case !validateOnly:
 			return p.deliver(d)
 		}
-		return change{}
+		return delta{}
 	})
 	return of
 }
 
 func (f *fleet) mark(token string, set func(*phone)) {
-	f.with(token, func(p *phone) change {
+	f.with(token, func(p *phone) delta {
 		set(p)
-		return change{}
+		return delta{}
 	})
 }
 
-// Kill makes the token UNREGISTERED: its app was removed.
+// Kill makes the token UNREGISTERED, as after the removal of the app.
 func (s *Server) Kill(token string) { s.fleet.mark(token, func(p *phone) { p.dead = true }) }
 
-// Revive ends what Kill or Foreign began.
+// Revive ends the effect of Kill and Foreign.
 func (s *Server) Revive(token string) {
 	s.fleet.mark(token, func(p *phone) { p.dead, p.foreign = false, false })
 }
 
-// Foreign makes the token another project's: SENDER_ID_MISMATCH.
+// Foreign makes the token belong to another project: SENDER_ID_MISMATCH.
 func (s *Server) Foreign(token string) { s.fleet.mark(token, func(p *phone) { p.foreign = true }) }
 
-// Offline takes the phone off the network: FCM takes messages for it and keeps them until their ttl ends, 100 at most.
+// Offline takes the phone off the network. FCM accepts messages for it and keeps up to 100 until their ttl ends.
 func (s *Server) Offline(token string) { s.fleet.mark(token, func(p *phone) { p.offline = true }) }
 
-// Online brings the phone back, and to it what was kept.
+// Online brings the phone back and delivers the messages kept for it.
 func (s *Server) Online(token string) {
-	s.fleet.with(token, func(p *phone) change { return p.come(time.Now()) })
+	s.fleet.with(token, func(p *phone) delta { return p.comeOnline(time.Now()) })
 }
 
-// Device returns the phone of a token, an untouched one if nothing was sent to it.
+// Device returns the phone of a token, the zero Device if nothing was sent to it.
 func (s *Server) Device(token string) Device {
 	shard := s.fleet.shard(token)
 	shard.mu.Lock()
@@ -119,7 +119,7 @@ func (s *Server) Device(token string) Device {
 	return Device{}
 }
 
-// Tokens returns those whose phones got a message, sorted.
+// Tokens returns the tokens of phones that got a message, sorted.
 func (s *Server) Tokens() []string {
 	var tokens []string
 	for i := range s.fleet.shards {
@@ -136,15 +136,15 @@ func (s *Server) Tokens() []string {
 	return tokens
 }
 
-// Totals returns, over all phones, the messages they got, the duplicates among them, the notifications they show, and
-// how many phones got any.
+// Totals returns the sums over all phones: messages that arrived, duplicates among them, visible notifications, and phones
+// that got a message.
 func (s *Server) Totals() (received, duplicates, visible, devicesTold int) {
-	var all change
+	var all delta
 	for i := range s.fleet.shards {
 		shard := &s.fleet.shards[i]
 		shard.mu.Lock()
 		all.add(shard.totals)
 		shard.mu.Unlock()
 	}
-	return all.received, all.duplicates, all.visible, all.told
+	return all.received, all.duplicates, all.visible, all.reached
 }

@@ -8,43 +8,42 @@ import (
 	"time"
 )
 
-// Knobs are what the service does to those who send. The zero value is a healthy service without latency. A share is
-// between 0 and 1.
+// Knobs are the faults of the service. The zero value is a healthy service without latency. A share is between 0 and 1.
 type Knobs struct {
-	// Latency lies between a request's arrival and its answer, be it an error, plus up to Jitter. Topic calls have it too.
+	// Latency is the time from a request to its answer, plus up to Jitter. It applies to errors and to topic calls too.
 	Latency, Jitter time.Duration
 
-	// Status is the error, 400 to 599, that answers every send; 0: healthy. Of 400, 401, 403, 404, 429, 500 and 503 the
-	// body is FCM's, of the others a page of HTML as of a proxy.
+	// Status is the error status, 400 to 599, of every answer to a send; 0: healthy. For 400, 401, 403, 404, 429, 500 and
+	// 503 the body is FCM's, for the others a page of HTML such as a proxy's.
 	Status int
-	// ErrorCode is the FcmError's errorCode: "" for the usual one of Status (of 401 THIRD_PARTY_AUTH_ERROR, of 403
-	// SENDER_ID_MISMATCH), "-" for no FcmError: plain UNAUTHENTICATED of 401, plain PERMISSION_DENIED of 403.
+	// ErrorCode is the FcmError's errorCode: "" for the usual one of Status (THIRD_PARTY_AUTH_ERROR for 401,
+	// SENDER_ID_MISMATCH for 403), "-" for no FcmError: plain UNAUTHENTICATED for 401, plain PERMISSION_DENIED for 403.
 	ErrorCode string
 	// RetryAfter is the header of that name with Status, TopicStatus and quota errors: seconds or an HTTP date.
 	RetryAfter string
-	// Rate is the share of sends that Status applies to; 0 is all of them.
+	// Rate is the share of sends that Status applies to; 0 means all.
 	Rate float64
 
-	// Hang leaves every request without an answer until its client goes or the server is closed; nothing is taken.
+	// Hang leaves every request unanswered and not accepted, until its client goes or the server is closed.
 	Hang bool
-	// Drop is the share of sends whose connection is cut without an answer; nothing is taken.
+	// Drop is the share of sends that are not accepted and whose connection is cut without an answer.
 	Drop float64
-	// DropAfterAccept is the share that the device gets and whose connection is cut without an answer.
+	// DropAfterAccept is the share of sends that are accepted and whose connection is cut without an answer.
 	DropAfterAccept float64
-	// HangAfterAccept is the share that the device gets and that is left without an answer.
+	// HangAfterAccept is the share of sends that are accepted and left unanswered.
 	HangAfterAccept float64
-	// BadJSON is the share that the device gets and whose answer is 200 with an unreadable body.
+	// BadJSON is the share of sends that are accepted and answered 200 with an unreadable body.
 	BadJSON float64
 
-	// QuotaPerMinute and QuotaPerSecond are how many sends are let through; the others are answered 429, with a
-	// Retry-After until the window ends unless RetryAfter says otherwise. 0: no quota. A window begins with its first send.
+	// QuotaPerMinute and QuotaPerSecond are how many sends are accepted in a window, which begins with its first send; 0:
+	// no quota. The others are answered 429, with a Retry-After until the window ends unless RetryAfter is set.
 	QuotaPerMinute, QuotaPerSecond int
 
-	// TopicStatus is the error that answers every topic call; 0: healthy.
+	// TopicStatus is the error status of every answer to a topic call; 0: healthy.
 	TopicStatus int
 }
 
-// Validate says what is wrong with the knobs.
+// Validate returns an error that names all invalid knobs.
 func (k *Knobs) Validate() error {
 	var wrong []error
 	for name, status := range map[string]int{"Status": k.Status, "TopicStatus": k.TopicStatus} {
@@ -66,7 +65,7 @@ func (k *Knobs) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// rate is the share that Status applies to.
+// rate returns the share that Status applies to.
 func (k *Knobs) rate() float64 {
 	switch {
 	case k.Status == 0:
@@ -77,7 +76,7 @@ func (k *Knobs) rate() float64 {
 	return k.Rate
 }
 
-// wait is one request's latency.
+// wait returns the latency of one request.
 func (k *Knobs) wait() time.Duration {
 	if k.Jitter == 0 {
 		return k.Latency
@@ -85,16 +84,16 @@ func (k *Knobs) wait() time.Duration {
 	return k.Latency + rand.N(k.Jitter)
 }
 
-// share hits a part of what passes it.
+// share selects a share of requests, evenly spread.
 type share struct{ passed, hit int64 }
 
-// next counts one, and reports whether it is hit: of n, n*part are, evenly spread.
+// next counts one request, and reports whether it is selected: of n requests, n*part are.
 func (s *share) next(part float64) bool {
 	if part == 0 {
 		return false
 	}
 	s.passed++
-	// The sum of tenths is not a whole; a billionth makes it one.
+	// The billionth makes up for rounding, as ten tenths are less than one.
 	if due := int64(float64(s.passed)*part + 1e-9); due > s.hit {
 		s.hit = due
 		return true
@@ -102,13 +101,13 @@ func (s *share) next(part float64) bool {
 	return false
 }
 
-// window counts what is let through in a span of time.
+// window counts the requests accepted in a span of time.
 type window struct {
 	from time.Time
 	used int
 }
 
-// left is how long the window of span is still full at the given time, 0 if it isn't.
+// left returns how long a full window lasts from the given time on, 0 if it is not full.
 func (w *window) left(quota int, span time.Duration, at time.Time) time.Duration {
 	if quota == 0 {
 		return 0

@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Request is one messages:send request. What it refers to must not be changed.
+// Request is one messages:send request. Its Data and Body must not be modified.
 type Request struct {
-	N             int64     // 1, 2, ... in the order in which they were decided
+	N             int64     // counts the requests from 1, in the order of their decisions
 	At            time.Time // when its last byte had arrived
 	Project       string
 	Authorization string // the header
-	Token         string // one of Token and Topic, unless it was refused for that
+	Token         string // exactly one of Token and Topic is set, unless the request was refused for that
 	Topic         string
-	Data          map[string]string // as the app gets it
+	Data          map[string]string // the app's
 	Tag           string            // android's, or else the apns-collapse-id
 	Silent        bool              // data only
 	ValidateOnly  bool
 	Body          []byte
-	Status        int    // that it is answered with after the latency; 0: none
-	Code          string // the FcmError's errorCode, "" of none
-	Accepted      bool   // the device gets it, whatever the answer
+	Status        int    // of the answer after the latency, 0 for no answer
+	Code          string // the FcmError's errorCode, "" for none
+	Accepted      bool   // the device gets the message, whatever the answer
 }
 
-// defaultKeep is how many requests are remembered, unless Keep says otherwise.
+// defaultKeep is how many requests are kept without a call of KeepSends.
 const defaultKeep = 10_000
 
-// ledger counts the requests, remembers the last of them, and deals out faults.
+// ledger counts the requests, keeps the last of them, and chooses the faults.
 type ledger struct {
 	mu         sync.Mutex
 	requests   int64
@@ -40,7 +40,7 @@ type ledger struct {
 
 	keep int
 	ring []Request
-	next int // where the oldest is, once the ring is full
+	next int // the position of the oldest, once the ring is full
 
 	failed, dropped, droppedAfter, hungAfter, unreadable share
 
@@ -55,7 +55,7 @@ func (l *ledger) restartShares() {
 	l.failed, l.dropped, l.droppedAfter, l.hungAfter, l.unreadable = share{}, share{}, share{}, share{}, share{}
 }
 
-// enter notes how many requests are under way.
+// enter records the number of requests in progress.
 func (l *ledger) enter(underWay int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +68,8 @@ func (l *ledger) topicCall() {
 	l.topicCalls++
 }
 
-// before returns the fault of a send that prevents it from being taken.
-func (l *ledger) before(k *Knobs, at time.Time) (v verdict, faulty bool) {
+// faultBefore returns the fault, if any, that keeps a send from being accepted.
+func (l *ledger) faultBefore(k *Knobs, at time.Time) (v verdict, faulty bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -93,20 +93,20 @@ func (l *ledger) before(k *Knobs, at time.Time) (v verdict, faulty bool) {
 	return verdict{}, false
 }
 
-// after returns the verdict on a send that was taken.
-func (l *ledger) after(k *Knobs) verdict {
+// faultAfter returns the verdict on a send that was accepted.
+func (l *ledger) faultAfter(k *Knobs) verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case l.droppedAfter.next(k.DropAfterAccept):
-		return verdict{taken: true, cut: true}
+		return verdict{accepted: true, cut: true}
 	case l.hungAfter.next(k.HangAfterAccept):
-		return verdict{taken: true, hang: true}
+		return verdict{accepted: true, hang: true}
 	}
-	return verdict{taken: true, badJSON: l.unreadable.next(k.BadJSON)}
+	return verdict{accepted: true, badJSON: l.unreadable.next(k.BadJSON)}
 }
 
-// record counts the request, numbers and remembers it.
+// record counts, numbers and keeps the request.
 func (l *ledger) record(req *Request, v *verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,15 +130,14 @@ func (l *ledger) record(req *Request, v *verdict) {
 	}
 }
 
-// Keep has the last n requests remembered for Sends, 10,000 unless it is called; 0 turns that off. It forgets those so
-// far.
+// Keep makes the server keep the last n requests for Sends, instead of 10,000, and forgets those so far.
 func (s *Server) Keep(n int) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	s.ledger.keep, s.ledger.ring, s.ledger.next = max(n, 0), nil, 0
 }
 
-// Sends returns the remembered messages:send requests, the oldest first.
+// Sends returns the kept messages:send requests, the oldest first.
 func (s *Server) Sends() []Request {
 	l := &s.ledger
 	l.mu.Lock()
@@ -147,36 +146,36 @@ func (s *Server) Sends() []Request {
 	return append(append(sends, l.ring[l.next:]...), l.ring[:l.next]...)
 }
 
-// Requests counts the messages:send requests, whatever the answer.
+// Requests returns the number of messages:send requests, whatever the answer.
 func (s *Server) Requests() int64 {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	return s.ledger.requests
 }
 
-// TopicCalls counts the calls of batchAdd and batchRemove, whatever the answer.
+// TopicCalls returns the number of calls of batchAdd and batchRemove, whatever the answer.
 func (s *Server) TopicCalls() int64 {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	return s.ledger.topicCalls
 }
 
-// Stats are what the server has counted since it was made.
+// Stats are the counts of a server since its creation.
 type Stats struct {
 	Requests   int64         `json:"requests"`   // messages:send, whatever the answer
-	Accepted   int64         `json:"accepted"`   // of them, those that a device or topic got
-	Unanswered int64         `json:"unanswered"` // those left hanging or cut on purpose
-	Statuses   map[int]int64 `json:"statuses"`   // the others, by what they are answered
+	Accepted   int64         `json:"accepted"`   // sends that a device or topic got
+	Unanswered int64         `json:"unanswered"` // sends left hanging or cut on purpose
+	Statuses   map[int]int64 `json:"statuses"`   // all other sends, by the status of their answer
 	TopicCalls int64         `json:"topic_calls"`
-	UnderWay   int64         `json:"under_way"` // requests of any kind, now
-	Peak       int64         `json:"peak"`      // the most that were under way at once
-	Received   int           `json:"received"`  // messages that devices got
+	UnderWay   int64         `json:"under_way"` // requests of any kind in progress
+	Peak       int64         `json:"peak"`      // the largest UnderWay so far
+	Received   int           `json:"received"`  // messages that arrived at devices
 	Duplicates int           `json:"duplicates"`
 	Visible    int           `json:"visible"`
-	Devices    int           `json:"devices"` // those that got any
+	Devices    int           `json:"devices"` // devices that got a message
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counts so far.
 func (s *Server) Stats() Stats {
 	stats := Stats{UnderWay: s.handlers.Load()}
 	stats.Received, stats.Duplicates, stats.Visible, stats.Devices = s.Totals()

@@ -18,7 +18,7 @@ const (
 	maxCollapseID   = 64
 )
 
-// envelope is the body of messages:send, as far as it is used.
+// envelope is the body of messages:send, without the fields that fcmtest ignores.
 type envelope struct {
 	ValidateOnly bool     `json:"validate_only"`
 	Message      *message `json:"message"`
@@ -50,7 +50,7 @@ type message struct {
 	} `json:"webpush"`
 }
 
-// text is what a notification says, in any of the places where it can be said.
+// text is the text of a notification, in any of the places for it.
 type text struct {
 	Title    string `json:"title"`
 	Body     string `json:"body"`
@@ -79,7 +79,7 @@ func (a *alert) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// title and body are what the phone shows; a localized one by its key.
+// title returns the title that the phone shows, or the key of a localized one; body does the same for the body.
 func (m *message) title() string {
 	n, a, i, w := &m.Notification, &m.Android.Notification, &m.APNS.Payload.Aps.Alert, &m.Webpush.Notification
 	return cmp.Or(a.Title, a.TitleKey, n.Title, i.Title, i.TitleKey, w.Title)
@@ -90,15 +90,15 @@ func (m *message) body() string {
 	return cmp.Or(a.Body, a.BodyKey, n.Body, i.Body, i.BodyKey, w.Body)
 }
 
-// silent reports whether nothing is shown.
+// silent reports whether the phone shows nothing.
 func (m *message) silent() bool { return m.title() == "" && m.body() == "" }
 
-// tag is what makes a later notification replace an earlier one.
+// tag returns the tag, by which a notification replaces an earlier one.
 func (m *message) tag() string {
 	return cmp.Or(m.Android.Notification.Tag, header(m.APNS.Headers, "apns-collapse-id"), m.Webpush.Notification.Tag)
 }
 
-// data is what the app gets.
+// data returns the app's data.
 func (m *message) data() map[string]string {
 	if len(m.Android.Data) > 0 {
 		return m.Android.Data
@@ -106,7 +106,7 @@ func (m *message) data() map[string]string {
 	return m.Data
 }
 
-// until is how long the message is kept for a phone that isn't there.
+// until returns how long the message is kept for an offline phone.
 func (m *message) until(at time.Time) time.Time {
 	if ttl, err := time.ParseDuration(m.Android.TTL); err == nil {
 		return at.Add(ttl)
@@ -129,7 +129,7 @@ func header(h map[string]string, name string) string {
 	return ""
 }
 
-// parse returns the message, which is never nil, and why FCM refuses it.
+// parse returns the message, which is never nil, and the reason why FCM refuses it, nil for none.
 func parse(body []byte) (m *message, validateOnly bool, _ *refusal) {
 	var e envelope
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -203,12 +203,12 @@ func (m *message) checkDelivery() *refusal {
 	return nil
 }
 
-// malformed reports whether FCM would not take token for one. Real tokens have no form that is promised.
+// malformed reports whether FCM would reject the form of a token. FCM documents no form for real tokens.
 func malformed(token string) bool {
 	return token == "" || token == "BAD" || strings.ContainsAny(token, " \t\r\n")
 }
 
-// reserved are the data keys that FCM uses itself.
+// reserved reports whether FCM reserves the data key for itself.
 func reserved(key string) bool {
 	return key == "from" || key == "message_type" || strings.HasPrefix(key, "google") || strings.HasPrefix(key, "gcm")
 }

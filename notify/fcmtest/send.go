@@ -11,16 +11,16 @@ import (
 
 const contentJSON = "application/json; charset=UTF-8"
 
-// verdict is what becomes of one request.
+// verdict is the decision on one request.
 type verdict struct {
-	refused    *refusal // nil: taken, or never answered
-	taken      bool
+	refused    *refusal // nil: accepted, or never answered
+	accepted   bool
 	retryAfter string
-	hang, cut  bool // no answer: at all, or the connection's end
+	hang, cut  bool // no answer: hang leaves the connection open, cut closes it
 	badJSON    bool
 }
 
-// status is the one answered, 0 for none.
+// status returns the answer's status, 0 for no answer.
 func (v *verdict) status() int {
 	switch {
 	case v.hang || v.cut:
@@ -35,7 +35,7 @@ func (v *verdict) status() int {
 func (s *Server) send(w http.ResponseWriter, r *http.Request, project string) {
 	body, long, err := readBody(r, maxMessage)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client went before it had asked
+		panic(http.ErrAbortHandler) // the client went before the request was complete
 	}
 	at := time.Now()
 	m, validateOnly, bad := parse(body)
@@ -47,7 +47,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, project string) {
 	req := Request{
 		At: at, Project: project, Authorization: r.Header.Get("Authorization"), Body: body,
 		Token: m.Token, Topic: m.Topic, Data: m.data(), Tag: m.tag(), Silent: m.silent(), ValidateOnly: validateOnly,
-		Status: v.status(), Accepted: v.taken && !validateOnly,
+		Status: v.status(), Accepted: v.accepted && !validateOnly,
 	}
 	if v.refused != nil {
 		req.Code = v.refused.code
@@ -90,10 +90,10 @@ func reply(w http.ResponseWriter, v *verdict, project string, req *Request) {
 	fmt.Fprintf(w, "{\"name\":\"projects/%s/messages/%s\"}\n", project, id)
 }
 
-// decide judges a request that arrived at the given time, and lets the devices have what is taken.
+// decide decides on a request that arrived at the given time, and delivers an accepted message to the devices.
 func (s *Server) decide(set *settings, m *message, bad *refusal, body []byte, at time.Time, validateOnly bool) verdict {
 	k := &set.knobs
-	if v, faulty := s.ledger.before(k, at); faulty {
+	if v, faulty := s.ledger.faultBefore(k, at); faulty {
 		return v
 	}
 	if bad != nil {
@@ -107,13 +107,13 @@ func (s *Server) decide(set *settings, m *message, bad *refusal, body []byte, at
 	if refused := s.deliver(m, at, validateOnly); refused != nil {
 		return verdict{refused: refused}
 	}
-	return s.ledger.after(k)
+	return s.ledger.faultAfter(k)
 }
 
 func (s *Server) deliver(m *message, at time.Time, validateOnly bool) *refusal {
 	if s.fleet.full() {
 		full := refusalOf(http.StatusInternalServerError, "")
-		full.message = "fcmtest: too many devices, messages and subscriptions to keep"
+		full.message = "fcmtest: the limit of devices, messages and subscriptions is reached"
 		return full
 	}
 	d := newDelivery(s.fleet.seed, m, at)
@@ -132,7 +132,7 @@ func (s *Server) deliver(m *message, at time.Time, validateOnly bool) *refusal {
 	return nil
 }
 
-// retryIn is a Retry-After of at least d.
+// retryIn returns a Retry-After of at least d.
 func retryIn(d time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10)
 }

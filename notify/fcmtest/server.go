@@ -17,7 +17,7 @@ import (
 type Server struct {
 	url string
 
-	changing sync.Mutex // one change of settings at a time; readers don't wait
+	changing sync.Mutex // held to change the settings, not to read them
 	settings atomic.Pointer[settings]
 
 	ledger ledger
@@ -27,17 +27,17 @@ type Server struct {
 	closing  chan struct{}
 	ending   sync.Once
 	handlers atomic.Int64
-	stop     func() // ends the listener and waits for what it started; nil without one
+	stop     func() // ends the listener and waits for its goroutines; nil without a listener
 }
 
-// settings are replaced, never changed.
+// settings are replaced as a whole, never modified.
 type settings struct {
 	knobs  Knobs
 	poison [][]byte
 	hook   func(Request)
 }
 
-// New returns a healthy server without a listener: serve it as an http.Handler, and Close it before the listener.
+// New returns a healthy server without a listener. Serve it as an http.Handler, and Close it before the listener.
 func New() *Server {
 	s := &Server{closing: make(chan struct{})}
 	s.settings.Store(&settings{})
@@ -60,7 +60,7 @@ func Listen() (*Server, error) {
 		Handler:           s,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          log.New(io.Discard, "", 0),
-		// The state is set to closed last of all by the goroutine of a connection, and to new before it starts.
+		// A connection is StateNew before its goroutine starts, and StateClosed is the last thing that the goroutine sets.
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateNew:
@@ -83,11 +83,12 @@ func Listen() (*Server, error) {
 	return s, nil
 }
 
-// URL returns where the server listens, without a slash at the end; FCM's endpoint is URL()+"/v1". It is "" of New's.
+// URL returns the server's base URL without a trailing slash; the endpoint for a sender is URL()+"/v1". It is "" for a
+// server without a listener.
 func (s *Server) URL() string { return s.url }
 
-// Close ends the server at once, and what hangs or waits in it; with a listener it returns when all its goroutines have
-// ended. A hook that blocks delays it. What was counted can still be asked.
+// Close ends the server and all requests that hang or wait in it. With a listener it returns when all its goroutines have
+// ended; a hook that blocks delays it. The counts stay available.
 func (s *Server) Close() {
 	s.ending.Do(func() {
 		close(s.closing)
@@ -97,10 +98,10 @@ func (s *Server) Close() {
 	})
 }
 
-// Set changes the knobs while the server runs: requests that arrive later see all of the change, earlier ones nothing.
-// The shares are counted from here. It panics if the knobs are not valid then.
+// Set changes the knobs for requests that arrive from now on, and restarts the count of the shares. It panics if the new
+// knobs are not valid.
 func (s *Server) Set(change func(*Knobs)) {
-	s.alter(func(set *settings) {
+	s.update(func(set *settings) {
 		change(&set.knobs)
 		if err := set.knobs.Validate(); err != nil {
 			panic("fcmtest: " + err.Error())
@@ -109,28 +110,28 @@ func (s *Server) Set(change func(*Knobs)) {
 	})
 }
 
-// Knobs returns the knobs as they are.
+// Knobs returns the current knobs.
 func (s *Server) Knobs() Knobs { return s.settings.Load().knobs }
 
-// OnSend has hook called with every messages:send request, when it has arrived and been decided, before the latency; nil
-// ends it. It is called by the request's goroutine, so concurrently, and the answer waits for it.
+// OnSend makes the server call hook for every messages:send request, after its decision and before the latency; nil ends
+// that. Calls are concurrent, and an answer waits for its call.
 func (s *Server) OnSend(hook func(Request)) {
-	s.alter(func(set *settings) { set.hook = hook })
+	s.update(func(set *settings) { set.hook = hook })
 }
 
-// Poison has messages refused as INVALID_ARGUMENT whose body contains match.
+// Poison makes the server refuse messages whose body contains match, as INVALID_ARGUMENT.
 func (s *Server) Poison(match string) {
-	s.alter(func(set *settings) {
+	s.update(func(set *settings) {
 		if match != "" {
 			set.poison = append(set.poison[:len(set.poison):len(set.poison)], []byte(match))
 		}
 	})
 }
 
-// Cure ends what Poison began, for every match.
-func (s *Server) Cure() { s.alter(func(set *settings) { set.poison = nil }) }
+// Cure ends the effect of every Poison.
+func (s *Server) Cure() { s.update(func(set *settings) { set.poison = nil }) }
 
-func (s *Server) alter(change func(*settings)) {
+func (s *Server) update(change func(*settings)) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	next := *s.settings.Load()
@@ -176,7 +177,7 @@ func sendPath(path string) (project string, ok bool) {
 	return project, ok && project != "" && !strings.Contains(project, "/")
 }
 
-// pause waits, and reports whether the client and the server are still there. A negative wait has no end.
+// pause waits, and returns false once the client or the server has gone. A negative wait has no end.
 func (s *Server) pause(r *http.Request, wait time.Duration) bool {
 	if wait == 0 {
 		select {
@@ -201,7 +202,7 @@ func (s *Server) pause(r *http.Request, wait time.Duration) bool {
 	return false
 }
 
-// readBody returns the whole body, or that it is longer than limit.
+// readBody returns the body, or long if it exceeds limit.
 func readBody(r *http.Request, limit int64) (body []byte, long bool, err error) {
 	if r.ContentLength > limit {
 		return nil, true, nil

@@ -17,7 +17,7 @@ const (
 	maxPhoneTopics = 2000
 )
 
-// topics are who hears what.
+// topics are the subscriptions.
 type topics struct {
 	fleet  *fleet
 	mu     sync.RWMutex
@@ -34,11 +34,11 @@ func (t *topics) deliver(name string, d *delivery) {
 	}
 }
 
-// add subscribes the token, and returns FCM's word for why not.
+// add subscribes the token, or returns FCM's error code.
 func (t *topics) add(name, token string) (refused string) {
 	members := t.byName[name]
 	_, is := members[token]
-	t.fleet.with(token, func(p *phone) (c change) {
+	t.fleet.with(token, func(p *phone) (c delta) {
 		switch {
 		case p.dead:
 			refused = "NOT_FOUND"
@@ -63,10 +63,10 @@ func (t *topics) add(name, token string) (refused string) {
 	return refused
 }
 
-// remove unsubscribes the token, a dead one too.
+// remove unsubscribes the token, also a dead one.
 func (t *topics) remove(name, token string) (refused string) {
 	_, is := t.byName[name][token]
-	t.fleet.with(token, func(p *phone) (c change) {
+	t.fleet.with(token, func(p *phone) (c delta) {
 		switch {
 		case p.foreign:
 			refused = codeInvalid
@@ -87,7 +87,7 @@ func (t *topics) remove(name, token string) (refused string) {
 	return refused
 }
 
-// result is of one token: {} or an error.
+// result is the answer for one token: {} or an error.
 type result struct {
 	Error string `json:"error,omitempty"`
 }
@@ -155,14 +155,14 @@ func (s *Server) subscribe(body []byte, operation string) (status int, answer an
 	return http.StatusOK, map[string][]result{"results": results}
 }
 
-// Subscribers returns the tokens that hear the topic, sorted; dead ones too, until somebody removes them.
+// Subscribers returns the tokens subscribed to the topic, sorted, with dead ones that were not unsubscribed.
 func (s *Server) Subscribers(topic string) []string {
 	s.topics.mu.RLock()
 	defer s.topics.mu.RUnlock()
 	return slices.Sorted(maps.Keys(s.topics.byName[strings.TrimPrefix(topic, "/topics/")]))
 }
 
-// Topics returns the names of those that anyone hears, sorted.
+// Topics returns the names of the topics with subscribers, sorted.
 func (s *Server) Topics() []string {
 	s.topics.mu.RLock()
 	defer s.topics.mu.RUnlock()

@@ -14,25 +14,25 @@ import (
 	"firsttap/dispatch"
 )
 
-// The kinds of entries. An instance passes over what it does not know, as a newer one may have added it.
+// The kinds of entries. An instance ignores other kinds, as a newer version may have added them.
 const (
 	kindEvent  = "event"
-	kindDriver = "driver" // what a driver may be offered has changed
-	kindWake   = "wake"   // something is due in the outbox
-	kindGap    = "gap"    // something was lost: everybody reads again
-	kindMark   = "mark"   // nothing: there has to be an entry to read on from
+	kindDriver = "driver" // a change of the driver's profile
+	kindWake   = "wake"   // pushes are due in the outbox
+	kindGap    = "gap"    // entries were lost: every client gets a resync
+	kindMark   = "mark"   // has only an id, to read on from
 )
 
-// entry is one thing that all instances are told.
+// entry is one message from an instance to all.
 type entry struct {
-	n      uint64 // counts this instance's own, from 1; 0 for a wake or a mark, which are told once or not at all
-	kind   string
-	event  *announcement
-	driver *profile
-	told   bool // this instance's streams have been told already
+	n         uint64 // counts this instance's entries from 1; 0 for a wake or a mark, which are not sent again
+	kind      string
+	event     *announcement
+	driver    *profile
+	delivered bool // to the streams of this instance
 }
 
-// profile is what decides what a driver is offered. Who they are stays in the database.
+// profile is the part of a driver that decides which offers the driver sees. It holds nothing personal.
 type profile struct {
 	ID             dispatch.DriverID `json:"id"`
 	Version        int               `json:"version"`
@@ -56,25 +56,25 @@ func (p *profile) driver() dispatch.Driver {
 
 const (
 	busKey = "firsttap:stream"
-	// busLength is about how many entries Redis keeps.
+	// busLength is the approximate number of entries that Redis keeps.
 	busLength = 10_000
-	// busBlock is how long a read waits, and so how long the end of Run may take.
-	busBlock = 500 * time.Millisecond
-	// busPatience is how long an answer may take before Redis counts as away.
-	busPatience = time.Second
-	// busPage is how many of the newest entries are read at once.
+	// busWait is how long a read waits for entries, and so how long Run may take to return.
+	busWait = 500 * time.Millisecond
+	// busTimeout is how long an answer may take before Redis counts as unreachable.
+	busTimeout = time.Second
+	// busPage is how many entries one backward read returns.
 	busPage = 1000
 )
 
-// bus is one Redis stream that every instance writes to and reads, so that all see the same entries in the same order
-// under the same ids.
+// bus is one Redis stream that every instance appends to and reads, so that all see the same entries in the same order
+// with the same ids.
 type bus struct {
 	client redis.UniversalClient
 	origin string // this instance, in its entries
 }
 
-// heard is an entry as it was read.
-type heard struct {
+// received is an entry that was read from Redis.
+type received struct {
 	id   string
 	own  bool
 	kind string
@@ -82,9 +82,9 @@ type heard struct {
 	body string
 }
 
-// add appends entries in their order. After an error some may have been appended.
-func (b *bus) add(ctx context.Context, entries []*entry) error {
-	ctx, cancel := context.WithTimeout(ctx, busPatience)
+// append appends entries in order. After an error, some of them may have been appended.
+func (b *bus) append(ctx context.Context, entries []*entry) error {
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, e := range entries {
@@ -111,26 +111,26 @@ func (e *entry) body() ([]byte, error) {
 	return nil, nil
 }
 
-// newest returns up to count entries, the oldest first, and the id of the last of them. There is at least one: where
-// there is none it makes a mark.
-func (b *bus) newest(ctx context.Context, count int) ([]heard, string, error) {
+// newest returns up to count of the newest entries, the oldest first, and the id of the last. In an empty stream it appends
+// a mark, so there is always one.
+func (b *bus) newest(ctx context.Context, count int) ([]received, string, error) {
 	for {
-		found, err := b.back(ctx, count)
+		found, err := b.readBack(ctx, count)
 		if err != nil {
 			return nil, "", err
 		}
 		if len(found) > 0 {
 			return found, found[len(found)-1].id, nil
 		}
-		if err := b.add(ctx, []*entry{{kind: kindMark}}); err != nil {
+		if err := b.append(ctx, []*entry{{kind: kindMark}}); err != nil {
 			return nil, "", err
 		}
 	}
 }
 
-// back reads backwards, in pages that a client with a short timeout can take.
-func (b *bus) back(ctx context.Context, count int) ([]heard, error) {
-	var entries []heard
+// readBack reads backwards from the end, in pages small enough for a client with a short timeout.
+func (b *bus) readBack(ctx context.Context, count int) ([]received, error) {
+	var entries []received
 	for end := "+"; len(entries) < count; end = "(" + entries[len(entries)-1].id {
 		page, err := b.page(ctx, end, min(busPage, count-len(entries)))
 		if err != nil {
@@ -140,7 +140,7 @@ func (b *bus) back(ctx context.Context, count int) ([]heard, error) {
 			break
 		}
 		for _, m := range page {
-			entries = append(entries, b.hear(m))
+			entries = append(entries, b.parse(m))
 		}
 	}
 	slices.Reverse(entries)
@@ -148,55 +148,55 @@ func (b *bus) back(ctx context.Context, count int) ([]heard, error) {
 }
 
 func (b *bus) page(ctx context.Context, end string, count int) ([]redis.XMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, busPatience)
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	return b.client.XRevRangeN(ctx, busKey, end, "-", int64(count)).Result()
 }
 
-// after waits a moment for entries after id and returns up to count of them, or none.
-func (b *bus) after(ctx context.Context, id string, count int) ([]heard, error) {
-	ctx, cancel := context.WithTimeout(ctx, busBlock+busPatience)
+// readAfter returns up to count entries after id. It waits for busWait if there are none.
+func (b *bus) readAfter(ctx context.Context, id string, count int) ([]received, error) {
+	ctx, cancel := context.WithTimeout(ctx, busWait+busTimeout)
 	defer cancel()
-	found, err := b.client.XRead(ctx, &redis.XReadArgs{Streams: []string{busKey, id}, Count: int64(count), Block: busBlock}).Result()
+	found, err := b.client.XRead(ctx, &redis.XReadArgs{Streams: []string{busKey, id}, Count: int64(count), Block: busWait}).Result()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	entries := make([]heard, len(found[0].Messages))
+	entries := make([]received, len(found[0].Messages))
 	for i, m := range found[0].Messages {
-		entries[i] = b.hear(m)
+		entries[i] = b.parse(m)
 	}
 	return entries, nil
 }
 
-// has reports whether the entry is still there.
-func (b *bus) has(ctx context.Context, id string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, busPatience)
+// contains reports whether Redis still has the entry.
+func (b *bus) contains(ctx context.Context, id string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	found, err := b.client.XRangeN(ctx, busKey, id, id, 1).Result()
 	return len(found) > 0, err
 }
 
-func (b *bus) hear(m redis.XMessage) heard {
+func (b *bus) parse(m redis.XMessage) received {
 	field := func(name string) string { s, _ := m.Values[name].(string); return s }
-	h := heard{id: m.ID, own: field("from") == b.origin, kind: field("kind"), body: field("body")}
-	h.n, _ = strconv.ParseUint(field("n"), 10, 64) // 0 is nobody's
+	h := received{id: m.ID, own: field("from") == b.origin, kind: field("kind"), body: field("body")}
+	h.n, _ = strconv.ParseUint(field("n"), 10, 64) // 0 if it is not a number
 	return h
 }
 
-// before reports whether entry id a is older than b.
+// before reports whether entry id a is older than b. It is false unless both have the form of Redis's ids:
+// milliseconds-number.
 func before(a, b string) bool {
-	am, as := splitID(a)
-	bm, bs := splitID(b)
-	return am < bm || am == bm && as < bs
+	ams, an, aok := splitID(a)
+	bms, bn, bok := splitID(b)
+	return aok && bok && (ams < bms || ams == bms && an < bn)
 }
 
-// splitID returns 0-0 for what is not an id.
-func splitID(id string) (ms, n uint64) {
+func splitID(id string) (ms, n uint64, ok bool) {
 	first, second, _ := strings.Cut(id, "-")
-	ms, _ = strconv.ParseUint(first, 10, 64)
-	n, _ = strconv.ParseUint(second, 10, 64)
-	return ms, n
+	ms, err := strconv.ParseUint(first, 10, 64)
+	n, err2 := strconv.ParseUint(second, 10, 64)
+	return ms, n, err == nil && err2 == nil
 }

@@ -8,7 +8,7 @@ import (
 	"firsttap/testkit"
 )
 
-// TestOnACluster: one stream has one key, so any instance finds it.
+// TestOnACluster: the bus is one key, so it works on a cluster.
 func TestOnACluster(t *testing.T) {
 	cluster := servertest.StartRedisCluster(t)
 	a, b := instance(t, cluster.URL()), instance(t, cluster.URL())
@@ -22,7 +22,7 @@ func TestOnACluster(t *testing.T) {
 	}
 }
 
-// TestFailover: when the replica has taken over, everybody reads again, and it is shared through the new master.
+// TestFailover: after a failover every client gets a resync, and events pass through the new master.
 func TestFailover(t *testing.T) {
 	sentinel := servertest.StartRedisSentinel(t)
 	a, b := instance(t, sentinel.URL()), instance(t, sentinel.URL())

@@ -1,3 +1,5 @@
+// Package stream is the live stream: every instance sends the events of dispatches to its connected drivers and admins as
+// server-sent events. Redis carries the events from the instance that committed them to the others.
 package stream
 
 import (
@@ -14,69 +16,70 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/dispatch"
+	"firsttap/notify/wakeup"
 )
 
-// Reasons why there is no stream, or no longer.
+// Reasons why a stream could not be opened, or ended.
 var (
-	// ErrClosed says that the instance is going away.
+	// ErrClosed says that the instance is shutting down.
 	ErrClosed = errors.New("the live streams are closed")
-	// ErrFull says that there are as many streams as the instance can have.
+	// ErrFull says that the instance has as many streams as it may have.
 	ErrFull = errors.New("too many live streams")
-	// ErrReplaced says that the caller has opened more streams than one may have: the oldest makes room.
+	// ErrReplaced says that the caller opened more streams than one caller may have, which ends the oldest.
 	ErrReplaced = errors.New("a newer stream has taken the place")
-	// ErrLagging says that the client has not kept up.
+	// ErrLagging says that the client did not keep up.
 	ErrLagging = errors.New("the client does not keep up")
 )
 
-// Options are what a Hub stands on. What is zero has a default.
+// Options configure a Hub. No field is required: the defaults are no Redis, a function that does nothing, no metrics, a
+// logger that discards, time.Now, and the numbers in the comments.
 type Options struct {
-	// Redis joins the instances; nil for one alone. It must heed contexts (ContextTimeoutEnabled). One of its connections
-	// is always in use. A call that takes longer than its timeouts, or a second, counts as Redis being away.
+	// Redis connects the instances; nil for a single one. The client must heed contexts (ContextTimeoutEnabled). The hub
+	// always occupies one of its connections. A call that exceeds the client's timeouts or a second counts as an outage.
 	Redis redis.UniversalClient
-	// OnWake is called after Wake, on this instance or another: there may be something due in the outbox. It must return at
-	// once. Calls may be merged.
+	// OnWake is called after Wake on any instance, as pushes may be due in the outbox. It must not block. One call may
+	// stand for several wakes.
 	OnWake  func()
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	// Ring is how many messages are kept to resume from: 8,192. A stream that is further behind is cut.
+	// Ring is the number of messages kept for clients that resume: 8,192. A stream that lags further behind ends.
 	Ring int
-	// Queue is how many events may be on their way to Redis: 4,096.
+	// Queue is the number of events that may wait for Redis: 4,096.
 	Queue int
-	// Streams, PerDriver and PerKey are how many streams there may be: 20,000, 8 and 64.
+	// MaxStreams, MaxPerDriver and MaxPerKey limit the number of open streams: 20,000, 8 and 64.
 	Streams, PerDriver, PerKey int
-	// Heartbeat is how often an idle stream is written to, give or take a sixth: 12 s.
+	// Heartbeat is the interval of writes to an idle stream, plus or minus a sixth: 12 s.
 	Heartbeat time.Duration
-	// Lifetime is how long a stream lasts, give or take a sixth: 1 h. After it credentials are checked again.
+	// Lifetime is how long a stream lasts, plus or minus a sixth: 1 h. The client's credentials are checked again after it.
 	Lifetime time.Duration
 }
 
-// Hub tells the open streams what has happened, here and on the other instances. All instances tell the same messages
-// in the same order under the same ids, so that a client may move from one to another.
+// Hub delivers the events of all instances to the open streams of this one. All instances deliver the same messages in the
+// same order with the same ids, so a client may resume on another instance.
 //
-// While Redis is away, an instance tells its own streams what it does itself. When Redis is back, or whenever something
-// may have been missed, every stream is told to read again.
+// While Redis is unreachable the hub is in local-only mode: it delivers the events of its own instance. When Redis is
+// back, or when messages may have been lost, every stream gets a resync: the client has to read its data again.
 //
-// Safe for concurrent use. Nothing is told unless Run is running.
+// A Hub is safe for concurrent use. It delivers only while Run is running.
 type Hub struct {
 	Options
-	metrics *hubMetrics
-	queue   *queue
-	bus     *bus          // nil without Redis
-	chunk   int           // how many messages are told at once
-	loaded  chan struct{} // closed when Redis has been tried once
-	wanted  chan struct{} // holds a value when a wake is
-
-	mu      sync.RWMutex // guards what follows, and the streams' positions
-	closed  bool
-	ring    *ring
-	streams []*Stream
-	byOwner map[string][]*Stream // the oldest first
-	ids     localIDs
+	metrics       *hubMetrics
+	queue         *queue
+	bus           *bus          // nil without Redis
+	batchSize     int           // how many entries are delivered at once
+	loaded        chan struct{} // closed when Redis was tried once
+	wakeRequested wakeup.Signal
+	mu            sync.RWMutex // guards what follows, and the streams' positions
+	closed        bool
+	ring          *ring
+	streams       []*Stream
+	byOwner       map[string][]*Stream // the oldest first
+	ids           localIDs
 }
 
-// NewHub returns a hub that Run makes work.
+// NewHub returns a hub. It delivers while Run is running.
 func NewHub(o Options) *Hub {
 	o.Ring, o.Queue = cmp.Or(o.Ring, 8192), cmp.Or(o.Queue, 4096)
 	o.Streams, o.PerDriver, o.PerKey = cmp.Or(o.Streams, 20_000), cmp.Or(o.PerDriver, 8), cmp.Or(o.PerKey, 64)
@@ -91,9 +94,9 @@ func NewHub(o Options) *Hub {
 		o.Now = time.Now
 	}
 	h := &Hub{
-		Options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.Queue), chunk: max(1, min(256, o.Ring/4)),
-		loaded: make(chan struct{}), wanted: make(chan struct{}, 1), byOwner: map[string][]*Stream{},
-		// Starting anywhere, an id is neither another process's nor one of Redis's, which count from 0.
+		Options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.Queue), batchSize: max(1, min(256, o.Ring/4)),
+		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
+		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
 	h.ring = newRing(o.Ring, h.ids.next(o.Now()))
@@ -105,7 +108,7 @@ func NewHub(o Options) *Hub {
 	return h
 }
 
-// localIDs makes ids in the form of Redis's that nobody else makes.
+// localIDs makes ids in the form of Redis's, unique among all instances.
 type localIDs struct{ ms, n uint64 }
 
 func (l *localIDs) next(now time.Time) string {
@@ -114,33 +117,34 @@ func (l *localIDs) next(now time.Time) string {
 	return strconv.FormatUint(l.ms, 10) + "-" + strconv.FormatUint(l.n, 10)
 }
 
-// Publish tells what has been committed: events, and the dispatch as they left it. It never waits. Events for which
-// there is no room are counted, and every stream is told to read again. An event that is published again is told once.
+// Publish delivers committed events to the streams of all instances, with the dispatch as they left it. It never blocks. If
+// there is no room for an event, it is counted, and every stream gets a resync. An event that is published twice is
+// delivered once.
 func (h *Hub) Publish(d dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
-		h.push(&entry{kind: kindEvent, event: announce(d, e)})
+		h.enqueue(&entry{kind: kindEvent, event: newAnnouncement(d, e)})
 	}
 }
 
-// DriverChanged makes the driver's open streams, here and elsewhere, go by v: duty, suspension, regions, vehicle. An
-// older version than what a stream goes by changes nothing. It never waits.
+// DriverChanged makes the driver's open streams on all instances filter by v: duty, suspension, regions, vehicle. It never
+// blocks. An older version than the one that a stream has changes nothing.
 func (h *Hub) DriverChanged(v dispatch.Driver) {
-	h.push(&entry{kind: kindDriver, driver: profileOf(v)})
+	h.enqueue(&entry{kind: kindDriver, driver: profileOf(v)})
 }
 
-func (h *Hub) push(e *entry) {
+func (h *Hub) enqueue(e *entry) {
 	if !h.queue.push(e) {
 		h.metrics.overflow.Inc()
 	}
 }
 
-// Wake makes OnWake be called on every instance, soon. It never waits; calls within 5 ms are one.
-func (h *Hub) Wake() { signal(h.wanted) }
+// Wake makes every instance call its OnWake soon. It never blocks. Calls within 5 ms count as one.
+func (h *Hub) Wake() { h.wakeRequested.Set() }
 
 const wakeEvery = 5 * time.Millisecond
 
-// Run tells what is published until ctx ends, then closes the hub and gives what is on its way to Redis one more
-// second. It returns when everything that it started has ended.
+// Run delivers published events until ctx ends. Then it closes the hub, and gives the events that wait for Redis another
+// second. It returns when all its goroutines have ended.
 func (h *Hub) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -148,8 +152,8 @@ func (h *Hub) Run(ctx context.Context) {
 	if h.bus != nil {
 		running.Go(func() { h.follow(ctx) })
 	}
-	running.Go(func() { h.wake(ctx) })
-	lasting := context.WithoutCancel(ctx) // what is on its way to Redis when ctx ends, nobody would send again
+	running.Go(func() { h.forwardWakes(ctx) })
+	lasting := context.WithoutCancel(ctx) // nobody else would send the events that wait for Redis when ctx ends
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,57 +165,55 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// drain tells what is in the queue, by way of Redis if it is there.
+// drain delivers the entries of the queue, through Redis or in local-only mode.
 func (h *Hub) drain(ctx context.Context) {
 	for {
-		entries, apart := h.queue.next(h.chunk)
-		if len(entries) == 0 {
-			return
-		}
+		entries, local := h.queue.next(h.batchSize)
 		switch {
-		case apart:
-			h.tellApart(entries)
+		case len(entries) == 0:
+			return
+		case local:
+			h.deliverLocally(entries)
 		default:
-			h.leave(h.bus.add(ctx, entries))
+			h.goLocal(h.bus.append(ctx, entries))
 		}
 	}
 }
 
-// leave makes the instance tell its streams by itself until follow has found Redis again. Without an error it does
-// nothing.
-func (h *Hub) leave(err error) {
-	if err != nil && h.queue.leave() {
+// goLocal enters local-only mode, which lasts until follow has reconnected to Redis. It does nothing if err is nil.
+func (h *Hub) goLocal(err error) {
+	if err != nil && h.queue.enterLocal() {
 		h.metrics.outages.Inc()
-		h.Log.Warn("the live stream goes on without redis, on this instance only", "error", err)
+		h.Log.Warn("live stream lost Redis; clients get the events of this instance only until Redis is back", "error", err)
 	}
 }
 
-// tellApart tells this instance's streams. With Redis, entries stay in the queue for the others.
-func (h *Hub) tellApart(entries []*entry) {
+// deliverLocally delivers entries to this instance's streams. With Redis they stay in the queue for the others.
+func (h *Hub) deliverLocally(entries []*entry) {
 	h.mu.Lock()
 	var messages []*message
 	for _, e := range entries {
 		switch {
-		case e.told:
+		case e.delivered:
 		case e.kind == kindEvent:
 			messages = append(messages, newMessage(h.ids.next(h.Now()), e.event))
 		case e.kind == kindDriver:
-			h.apply(e.driver)
+			h.updateDriver(e.driver)
 		case e.kind == kindGap:
 			messages = append(messages, resyncMessage(h.ids.next(h.Now())))
 		}
 	}
-	h.tell(messages)
+	h.deliver(messages)
 	h.mu.Unlock()
 	if h.bus == nil {
-		h.queue.done(entries[len(entries)-1].n)
+		h.queue.confirm(entries[len(entries)-1].n)
 	} else {
-		h.queue.markTold(entries)
+		h.queue.markDelivered(entries)
 	}
 }
 
-// wake passes wakes on, a few at a time.
-func (h *Hub) wake(ctx context.Context) {
+// forwardWakes calls OnWake and wakes the other instances, at most every wakeEvery.
+func (h *Hub) forwardWakes(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -223,22 +225,22 @@ func (h *Hub) wake(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-h.wanted:
+		case <-h.wakeRequested:
 		}
 		h.OnWake()
-		if h.bus != nil && !h.queue.standsApart() {
-			h.leave(h.bus.add(ctx, []*entry{{kind: kindWake}}))
+		if h.bus != nil && !h.queue.localOnly() {
+			h.goLocal(h.bus.append(ctx, []*entry{{kind: kindWake}}))
 		}
 		pause.Reset(wakeEvery)
 	}
 }
 
-// Close ends all streams and refuses new ones, so that a server can shut down. Publishing goes on until Run ends.
+// Close ends all streams and refuses new ones, so that a server can shut down. The hub publishes until Run ends.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
 	for len(h.streams) > 0 {
-		h.end(h.streams[len(h.streams)-1], ErrClosed)
+		h.remove(h.streams[len(h.streams)-1], ErrClosed)
 	}
 }

@@ -54,8 +54,7 @@ func TestAloneOnOneInstance(t *testing.T) {
 	}
 }
 
-// TestResume: a client who comes back hears what it has missed and nothing twice; with an id that nobody knows it is told
-// to read again, once.
+// TestResume: a client that resumes gets the events that it missed, each once. With an unknown id it gets one resync.
 func TestResume(t *testing.T) {
 	h := runHub(t, Options{Ring: 16})
 	v, d := kim(), job()
@@ -128,7 +127,7 @@ func TestTheSameEventTwice(t *testing.T) {
 	}
 }
 
-// TestDutyMatters from the moment it changes, in the streams that are open.
+// TestDutyMatters: a change of the driver's duty applies to open streams at once.
 func TestDutyMatters(t *testing.T) {
 	h := runHub(t, Options{})
 	v := kim()
@@ -171,7 +170,7 @@ func TestDutyMatters(t *testing.T) {
 	}
 }
 
-// TestChangeWhileOpening: a driver who goes off duty between the reading and the opening isn't offered anything.
+// TestChangeWhileOpening: a driver who goes off duty while the stream opens gets no offer.
 func TestChangeWhileOpening(t *testing.T) {
 	h := runHub(t, Options{})
 	v := kim()
@@ -191,7 +190,7 @@ func TestChangeWhileOpening(t *testing.T) {
 	}
 }
 
-// TestOneSlowClient is cut; the others get everything, without delay.
+// TestOneSlowClient: a slow client's stream is cut; the others get everything, without delay.
 func TestOneSlowClient(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	h := runHub(t, Options{Ring: 128, Metrics: metrics})
@@ -230,16 +229,16 @@ func TestOneSlowClient(t *testing.T) {
 	if n := len(slow.all()); n >= len(published) {
 		t.Errorf("the slow one has heard %d", n)
 	}
-	if n := gathered(t, metrics, "stream_cut_total", "lagging"); n != 1 {
+	if n := gathered(t, metrics, "firsttap_stream_cut_total", "lagging"); n != 1 {
 		t.Errorf("%v cut for lagging", n)
 	}
-	// It comes back, too late to be told one by one.
+	// It comes back too late to resume.
 	if back := adminStream(t, h, slow.lastID()); true {
 		testkit.Eventually(t, "to read again", func() bool { return back.count("resync") == 1 })
 	}
 }
 
-// gathered returns the value of the metric whose label has that value.
+// gathered returns the value of the metric with that label.
 func gathered(t *testing.T, r *prometheus.Registry, name, label string) float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -257,7 +256,7 @@ func gathered(t *testing.T, r *prometheus.Registry, name, label string) float64 
 	return 0
 }
 
-// TestBurst: a client who keeps up is not cut by many events at once.
+// TestBurst: many events at once do not cut a client that keeps up.
 func TestBurst(t *testing.T) {
 	h := NewHub(Options{})
 	for range 4000 {
@@ -268,7 +267,7 @@ func TestBurst(t *testing.T) {
 	testkit.Eventually(t, "all", func() bool { return len(c.all()) == 4000 })
 }
 
-// TestNoRoom: more than the queue takes is counted, delays nobody, and everybody is told to read again.
+// TestNoRoom: events beyond the queue's limit are counted, delay no publisher, and cause a resync of every client.
 func TestNoRoom(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	h := NewHub(Options{Queue: 10, Metrics: metrics})
@@ -285,7 +284,7 @@ func TestNoRoom(t *testing.T) {
 	if diff := cmp.Diff(append(subjects(kept), ""), heardSubjects(c)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if n := gathered(t, metrics, "stream_overflow_total", ""); n != 15 {
+	if n := gathered(t, metrics, "firsttap_stream_overflow_total", ""); n != 15 {
 		t.Errorf("%v counted, want 15", n)
 	}
 	if n := testutil.ToFloat64(h.metrics.resyncs); n != 1 {

@@ -6,45 +6,45 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"firsttap/dispatch"
+	"firsttap/notify/wakeup"
 )
 
-// Stream is one client's place in what is told. It holds no messages of its own: a client that is slow costs no memory
-// and delays nobody.
+// Stream is one client's position in the ring. It holds no messages of its own, so a slow client costs no memory and
+// delays no other.
 type Stream struct {
-	hub   *Hub
-	owner string
-	load  func(ctx context.Context) (dispatch.Driver, error) // nil for an admin
-	wake  chan struct{}                                      // holds a value when there may be something to take
-	done  chan struct{}                                      // closed when reason is set
-	fresh bool                                               // the client knows of nothing yet
-	said  string                                             // the id that the client knows
+	hub    *Hub
+	owner  string
+	load   func(ctx context.Context) (dispatch.Driver, error) // nil for an admin
+	wake   wakeup.Signal                                      // set when there may be a batch
+	done   chan struct{}                                      // closed when reason is set
+	isNew  bool                                               // the client came without an id
+	lastID string                                             // the last id that the client got
 
-	// What follows is guarded by the hub. The stream's goroutine moves its position while it may read.
-	driver   dispatch.Driver
-	index    int
-	begun    bool
-	position uint64 // of the message that the stream is past
-	lost     bool   // the client's id is not one to resume from
-	reason   error
+	// The hub's mutex guards what follows. The stream's goroutine moves position while it holds the read lock.
+	driver      dispatch.Driver
+	index       int
+	started     bool
+	position    uint64 // of the last message that the stream is done with
+	needsResync bool   // the client cannot resume from its id
+	reason      error
 }
 
-// loadTime bounds how long an open stream waits for its driver to be read again.
-const loadTime = 2 * time.Second
+// reloadTimeout bounds how long an open stream waits for its driver to be loaded again.
+const reloadTimeout = 2 * time.Second
 
 func driverOwner(id dispatch.DriverID) string { return "driver " + string(id) }
 
-// Driver opens a stream for the driver whom load returns, after the message with the id lastEventID, if there is one.
-// load is called once now, and again by Serve when changes to the driver may have been missed. ErrFull, ErrClosed, or
-// load's error. The caller closes the stream.
+// Driver opens a stream for the driver that load returns. With a lastEventID it resumes after that message. Driver calls
+// load once, and Serve calls it again when changes to the driver may have been lost. The error is ErrFull, ErrClosed, or
+// load's. The caller closes the stream.
 func (h *Hub) Driver(ctx context.Context, id dispatch.DriverID, lastEventID string,
 	load func(ctx context.Context) (dispatch.Driver, error)) (*Stream, error) {
-	// Opened first, so that no change falls between the reading and the opening.
+	// Opened before the load, so that no change is lost between the two.
 	s, err := h.open(ctx, driverOwner(id), h.PerDriver, load)
 	if err != nil {
 		return nil, err
@@ -55,11 +55,11 @@ func (h *Hub) Driver(ctx context.Context, id dispatch.DriverID, lastEventID stri
 		return nil, err
 	}
 	h.catchUp(ctx, lastEventID)
-	s.begin(v, lastEventID)
+	s.start(v, lastEventID)
 	return s, nil
 }
 
-// Admin opens a stream of everything for the key, after the message with the id lastEventID, if there is one. ErrFull or
+// Admin opens a stream of all events for the key. With a lastEventID it resumes after that message. The error is ErrFull or
 // ErrClosed. The caller closes the stream.
 func (h *Hub) Admin(ctx context.Context, key, lastEventID string) (*Stream, error) {
 	s, err := h.open(ctx, "key "+key, h.PerKey, nil)
@@ -67,15 +67,15 @@ func (h *Hub) Admin(ctx context.Context, key, lastEventID string) (*Stream, erro
 		return nil, err
 	}
 	h.catchUp(ctx, lastEventID)
-	s.begin(dispatch.Driver{}, lastEventID)
+	s.start(dispatch.Driver{}, lastEventID)
 	return s, nil
 }
 
-// loadPatience is how long a stream may wait at a start for what there is to resume from.
-const loadPatience = time.Second
+// openTimeout bounds how long opening a stream waits for the messages to resume from.
+const openTimeout = time.Second
 
 func (h *Hub) open(ctx context.Context, owner string, most int, load func(context.Context) (dispatch.Driver, error)) (*Stream, error) {
-	bounded, cancel := context.WithTimeout(ctx, loadPatience)
+	bounded, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	select {
 	case <-h.loaded:
@@ -88,13 +88,13 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	}
 	if owned := h.byOwner[owner]; len(owned) >= most {
 		h.metrics.replaced.Inc()
-		h.end(owned[0], ErrReplaced)
+		h.remove(owned[0], ErrReplaced)
 	} else if len(h.streams) >= h.Streams {
 		return nil, ErrFull
 	}
 	s := &Stream{
 		hub: h, owner: owner, load: load, index: len(h.streams),
-		wake: make(chan struct{}, 1), done: make(chan struct{}),
+		wake: wakeup.New(), done: make(chan struct{}),
 	}
 	h.streams = append(h.streams, s)
 	h.byOwner[owner] = append(h.byOwner[owner], s)
@@ -102,16 +102,16 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	return s, nil
 }
 
-// catchUpEvery is how often is looked whether this instance has caught up with another one.
-const catchUpEvery = 2 * time.Millisecond
+// catchUpInterval is how often catchUp checks.
+const catchUpInterval = 2 * time.Millisecond
 
-// catchUp waits, for a moment, until this instance has read what the client has heard from another one, which was quicker.
+// catchUp waits until this instance has read the entry that the client got from a faster one, at most for openTimeout.
 func (h *Hub) catchUp(ctx context.Context, id string) {
-	bounded, cancel := context.WithTimeout(ctx, loadPatience)
+	bounded, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	tick := time.NewTicker(catchUpEvery)
+	tick := time.NewTicker(catchUpInterval)
 	defer tick.Stop()
-	for h.bus != nil && !h.queue.standsApart() && h.behind(id) {
+	for h.bus != nil && !h.queue.localOnly() && h.behind(id) {
 		select {
 		case <-tick.C:
 		case <-bounded.Done():
@@ -120,48 +120,34 @@ func (h *Hub) catchUp(ctx context.Context, id string) {
 	}
 }
 
-// behind reports whether the id is one that this instance may yet read.
+// behind reports whether the id is newer than the ring, so that this instance may read it yet.
 func (h *Hub) behind(id string) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	_, known := h.ring.find(id)
-	return !known && later(id, h.ring.at(h.ring.head).id)
+	return !known && before(h.ring.at(h.ring.head).id, id)
 }
 
-// later reports whether a comes after b, both of them identifiers as Redis makes them: milliseconds-number.
-func later(a, b string) bool {
-	ms, n, ok := parts(a)
-	otherMS, otherN, otherOK := parts(b)
-	return ok && otherOK && (ms > otherMS || ms == otherMS && n > otherN)
-}
-
-func parts(id string) (ms, n uint64, ok bool) {
-	first, second, _ := strings.Cut(id, "-")
-	ms, err := strconv.ParseUint(first, 10, 64)
-	n, err2 := strconv.ParseUint(second, 10, 64)
-	return ms, n, err == nil && err2 == nil
-}
-
-// begin makes the stream hear what comes after lastEventID.
-func (s *Stream) begin(v dispatch.Driver, lastEventID string) {
+// start sets the stream's position to lastEventID, or to the newest message.
+func (s *Stream) start(v dispatch.Driver, lastEventID string) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	if v.Version >= s.driver.Version {
 		s.driver = v
 	}
-	s.begun, s.said, s.fresh = true, lastEventID, lastEventID == ""
+	s.started, s.lastID, s.isNew = true, lastEventID, lastEventID == ""
 	position, known := s.hub.ring.find(lastEventID)
 	if !known {
-		position, s.lost = s.hub.ring.head, !s.fresh
+		position, s.needsResync = s.hub.ring.head, !s.isNew
 	}
 	s.position = position
 }
 
-// Close ends the stream. Closing it again does nothing.
+// Close ends the stream. A second call does nothing.
 func (s *Stream) Close() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	s.hub.end(s, context.Canceled)
+	s.hub.remove(s, context.Canceled)
 }
 
 func (s *Stream) gauge() prometheus.Gauge {
@@ -171,40 +157,40 @@ func (s *Stream) gauge() prometheus.Gauge {
 	return s.hub.metrics.drivers
 }
 
-// hears returns what the client is told of m, nil if nothing.
-func (s *Stream) hears(m *message, now time.Time) []byte {
+// frameOf returns the frame of m that the client gets, nil if none.
+func (s *Stream) frameOf(m *message, now time.Time) []byte {
 	if s.load == nil {
-		return m.admin
+		return m.forAdmin
 	}
 	return m.forDriver(&s.driver, now)
 }
 
-// most is how many messages are written at once.
-const most = 64
+// maxBatch is how many messages one write has at most.
+const maxBatch = 64
 
-// taken is what a stream has to write.
-type taken struct {
+// batch is the content of one write.
+type batch struct {
 	frames [][]byte
-	id     string // the client will know everything up to it
+	id     string // of the last message
 	resync bool
 }
 
-// take moves the stream past what it returns, and past what its client does not hear.
-func (s *Stream) take() taken {
+// nextBatch returns the next frames for the client, and moves the stream past them.
+func (s *Stream) nextBatch() batch {
 	s.hub.mu.RLock()
 	defer s.hub.mu.RUnlock()
 	r, now := s.hub.ring, s.hub.Now()
-	if s.lost {
-		s.lost, s.position = false, r.head // the client reads everything, as it is now
+	if s.needsResync {
+		s.needsResync, s.position = false, r.head // the client will read everything as it is now
 		id := r.at(r.head).id
-		return taken{frames: [][]byte{resyncFrame(id)}, id: id, resync: true}
+		return batch{frames: [][]byte{resyncFrame(id)}, id: id, resync: true}
 	}
-	var t taken
+	var t batch
 	if s.position+1 >= r.tail {
-		for s.position < r.head && len(t.frames) < most {
+		for s.position < r.head && len(t.frames) < maxBatch {
 			s.position++
 			m := r.at(s.position)
-			if f := s.hears(m, now); f != nil {
+			if f := s.frameOf(m, now); f != nil {
 				t.frames, t.id = append(t.frames, f), m.id
 				t.resync = t.resync || m.resync
 			}
@@ -213,67 +199,67 @@ func (s *Stream) take() taken {
 	return t
 }
 
-// upTo returns the id to resume from of a client who has been told everything there was for it.
-func (s *Stream) upTo() string {
+// resumeID returns the id from which a client can resume that got everything up to the stream's position.
+func (s *Stream) resumeID() string {
 	s.hub.mu.RLock()
 	defer s.hub.mu.RUnlock()
 	if s.position < s.hub.ring.tail {
-		return s.said
+		return s.lastID
 	}
 	return s.hub.ring.at(s.position).id
 }
 
-// Serve writes to the client what it is to be told until the stream is over: nil at the end of its time, else ErrClosed,
-// ErrReplaced, ErrLagging, the context's or write's error. Each call of write is to be on its way to the client when it
-// returns; what it is given must not be changed.
+// Serve writes messages to the client until the stream ends. It returns nil at the end of the stream's lifetime, and
+// otherwise ErrClosed, ErrReplaced, ErrLagging, the context's error or write's. Write must flush, and must not change the
+// frames.
 //
-// The client always knows an id to resume from: the newest there is goes with the first write, and with a heartbeat.
+// The client always has an id to resume from: the first write carries the newest one, and so do heartbeats.
 func (s *Stream) Serve(ctx context.Context, write func(frames [][]byte) error) error {
-	end := time.NewTimer(around(s.hub.Lifetime))
+	end := time.NewTimer(jittered(s.hub.Lifetime))
 	defer end.Stop()
-	beat := time.NewTimer(around(s.hub.Heartbeat))
+	beat := time.NewTimer(jittered(s.hub.Heartbeat))
 	defer beat.Stop()
-	if err := s.put(write, [][]byte{s.greeting()}); err != nil {
+	if err := s.write(write, [][]byte{s.greeting()}); err != nil {
 		return err
 	}
 	for {
 		select {
 		case <-s.done:
-			return s.leave(write, s.reason)
+			return s.finish(write, s.reason)
 		case <-end.C:
-			return s.leave(write, nil)
+			return s.finish(write, nil)
 		case <-ctx.Done():
 			return ctx.Err()
 		default:
 		}
-		if t := s.take(); len(t.frames) > 0 {
+		if t := s.nextBatch(); len(t.frames) > 0 {
 			if err := s.deliver(ctx, write, t); err != nil {
 				return err
 			}
-			beat.Reset(around(s.hub.Heartbeat))
+			beat.Reset(jittered(s.hub.Heartbeat))
 			continue
 		}
 		select {
 		case <-s.wake:
 		case <-beat.C:
-			if err := s.put(write, [][]byte{s.heartbeat()}); err != nil {
+			if err := s.write(write, [][]byte{s.heartbeat()}); err != nil {
 				return err
 			}
-			beat.Reset(around(s.hub.Heartbeat))
+			beat.Reset(jittered(s.hub.Heartbeat))
 		case <-s.done:
-			return s.leave(write, s.reason)
+			return s.finish(write, s.reason)
 		case <-end.C:
-			return s.leave(write, nil)
+			return s.finish(write, nil)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// around is d give or take a sixth, so that not everybody comes at once.
-func around(d time.Duration) time.Duration { return d - d/6 + rand.N(d/3+1) }
+// jittered returns d plus or minus a sixth, so that clients do not come at the same time.
+func jittered(d time.Duration) time.Duration { return d - d/6 + rand.N(d/3+1) }
 
-func (s *Stream) put(write func([][]byte) error, frames [][]byte) error {
+func (s *Stream) write(write func([][]byte) error, frames [][]byte) error {
 	err := write(frames)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.hub.metrics.stalled.Inc()
@@ -281,11 +267,11 @@ func (s *Stream) put(write func([][]byte) error, frames [][]byte) error {
 	return err
 }
 
-func (s *Stream) deliver(ctx context.Context, write func([][]byte) error, t taken) error {
-	if err := s.put(write, t.frames); err != nil {
+func (s *Stream) deliver(ctx context.Context, write func([][]byte) error, t batch) error {
+	if err := s.write(write, t.frames); err != nil {
 		return err
 	}
-	s.said = t.id
+	s.lastID = t.id
 	s.hub.metrics.delivered.Add(float64(len(t.frames)))
 	if !t.resync {
 		return nil
@@ -295,13 +281,13 @@ func (s *Stream) deliver(ctx context.Context, write func([][]byte) error, t take
 	return nil
 }
 
-// reload makes up for changes to the driver that were lost with what a resync stands for. What it goes by stays if that
-// is not possible, until the stream ends.
+// reload loads the driver after a resync, as changes to it may have been lost too. If that fails, the stream keeps the
+// driver that it has.
 func (s *Stream) reload(ctx context.Context) {
 	if s.load == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, loadTime)
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
 	v, err := s.load(ctx)
 	if err != nil {
@@ -309,41 +295,41 @@ func (s *Stream) reload(ctx context.Context) {
 	}
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
-	s.hub.apply(profileOf(v))
+	s.hub.updateDriver(profileOf(v))
 }
 
-// minRetry and retrySpread are how long a client is asked to wait before it connects again, in milliseconds.
+// A client is asked to wait from minRetry to minRetry+retrySpread milliseconds before it reconnects.
 const (
 	minRetry    = 1000
 	retrySpread = 4000
 )
 
-// retry asks the client to wait a while before it connects again, not all of them the same.
+// retry is the field that asks the client to wait before it reconnects.
 func retry() string { return "retry: " + strconv.Itoa(minRetry+rand.IntN(retrySpread)) + "\n" }
 
 func (s *Stream) greeting() []byte {
 	g := retry()
-	if s.fresh {
-		s.said = s.upTo()
-		g += "id: " + s.said + "\n"
+	if s.isNew {
+		s.lastID = s.resumeID()
+		g += "id: " + s.lastID + "\n"
 	}
 	return []byte(g + "\n")
 }
 
-// heartbeat is a comment. A client that hears little is told how far it is, so that it need not read everything again
-// only because much has happened that it does not hear of.
+// heartbeat is a comment. It carries a new id if the stream has moved past messages that the client does not get, so that
+// the client can still resume after many of them.
 func (s *Stream) heartbeat() []byte {
-	id := s.upTo()
-	if id == s.said {
+	id := s.resumeID()
+	if id == s.lastID {
 		return []byte(":\n\n")
 	}
-	s.said = id
+	s.lastID = id
 	return []byte(":\nid: " + id + "\n\n")
 }
 
-// leave says why, after what there still is to tell: where it was told on this instance alone, nobody else can. An
-// instance that goes away asks its clients to connect again, by name: to them it is no failure.
-func (s *Stream) leave(write func([][]byte) error, reason error) error {
+// finish writes the last batch and the reason for the end. In local-only mode no other instance has that batch. An instance
+// that shuts down sends an event "reconnect", so that clients do not report a failure.
+func (s *Stream) finish(write func([][]byte) error, reason error) error {
 	bye := ": the stream has lasted long enough\n\n"
 	if reason != nil {
 		bye = ": " + reason.Error() + "\n\n"
@@ -351,8 +337,8 @@ func (s *Stream) leave(write func([][]byte) error, reason error) error {
 	if errors.Is(reason, ErrClosed) {
 		bye = ": " + reason.Error() + "\n" + retry() + "event: reconnect\ndata: {}\n\n"
 	}
-	t := s.take()
-	if err := s.put(write, append(t.frames, []byte(bye))); err != nil && reason == nil {
+	t := s.nextBatch()
+	if err := s.write(write, append(t.frames, []byte(bye))); err != nil && reason == nil {
 		return err
 	}
 	s.hub.metrics.delivered.Add(float64(len(t.frames)))

@@ -2,7 +2,6 @@
 package repositorytest
 
 import (
-	"log/slog"
 	"testing"
 
 	"firsttap/migrations"
@@ -10,9 +9,9 @@ import (
 )
 
 // Open opens the database at url until the test ends.
-func Open(t testing.TB, url string, log *slog.Logger) *repository.Store {
+func Open(t testing.TB, url string, options repository.Options) *repository.Store {
 	t.Helper()
-	s, err := repository.Open(t.Context(), url, log)
+	s, err := repository.Open(t.Context(), url, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,9 +20,9 @@ func Open(t testing.TB, url string, log *slog.Logger) *repository.Store {
 }
 
 // OpenMigrated is Open with the newest schema.
-func OpenMigrated(t testing.TB, url string, log *slog.Logger) *repository.Store {
+func OpenMigrated(t testing.TB, url string, options repository.Options) *repository.Store {
 	t.Helper()
-	s := Open(t, url, log)
+	s := Open(t, url, options)
 	if err := s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err }); err != nil {
 		t.Fatal(err)
 	}

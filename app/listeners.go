@@ -1,0 +1,162 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"firsttap/config"
+	"firsttap/handler"
+)
+
+const (
+	defaultHeaders = 5 * time.Second
+	defaultRequest = 15 * time.Second
+	defaultAnswer  = 30 * time.Second
+	defaultIdle    = 2 * time.Minute
+	// maxHeaders is 4 KiB less than the limit that holds: net/http adds as much.
+	maxHeaders = 12 << 10
+)
+
+// listeners are the API's listener and, unless its address is empty, the operations' listener.
+type listeners struct {
+	config   config.Config
+	log      *slog.Logger
+	addr     net.Addr
+	servers  []*http.Server
+	api, ops switchedHandler
+	draining atomic.Bool // GET /readyz answers 503
+	failed   chan error
+	running  sync.WaitGroup
+}
+
+// switchedHandler is a handler that is replaced by another one while it serves.
+type switchedHandler struct{ current atomic.Pointer[http.Handler] }
+
+func (s *switchedHandler) set(h http.Handler) { s.current.Store(&h) }
+
+// ServeHTTP implements http.Handler.
+func (s *switchedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.current.Load()).ServeHTTP(w, r)
+}
+
+// listen starts the listeners. Until serve is called they answer that the instance is starting.
+func listen(ctx context.Context, c config.Config, log *slog.Logger) (*listeners, error) {
+	l := &listeners{config: c, log: log}
+	starting := handler.Starting(log)
+	l.api.set(starting)
+	l.ops.set(starting)
+	servers := []*http.Server{newServer(c, &l.api, log)}
+	if c.OpsAddr != "" {
+		servers = append(servers, &http.Server{Addr: c.OpsAddr, Handler: &l.ops, ReadHeaderTimeout: defaultHeaders})
+	}
+	l.failed = make(chan error, len(servers))
+	for _, s := range servers {
+		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", s.Addr)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%w (FIRSTTAP_ADDR is the API's address, FIRSTTAP_OPS_ADDR the operations', empty for none)", err), l.close())
+		}
+		if s == servers[0] {
+			l.addr = listener.Addr()
+		}
+		l.servers = append(l.servers, s)
+		l.running.Go(func() {
+			if err := s.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+				l.failed <- err
+			}
+		})
+	}
+	return l, nil
+}
+
+// newServer returns the API's server. Live streams set write deadlines of their own.
+func newServer(c config.Config, api http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Addr: c.Addr, Handler: api, MaxHeaderBytes: maxHeaders,
+		ReadHeaderTimeout: cmp.Or(c.Timeouts.Headers, defaultHeaders), ReadTimeout: cmp.Or(c.Timeouts.Request, defaultRequest),
+		WriteTimeout: cmp.Or(c.Timeouts.Answer, defaultAnswer), IdleTimeout: cmp.Or(c.Timeouts.Idle, defaultIdle),
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// serve answers with api and ops until ctx ends and the instance has drained, or until a listener fails.
+func (l *listeners) serve(ctx context.Context, api, ops http.Handler, stdout io.Writer) error {
+	l.api.set(api)
+	l.ops.set(ops)
+	l.printAddress(stdout)
+	select {
+	case err := <-l.failed:
+		return err
+	case <-ctx.Done():
+		return l.drain(ctx)
+	}
+}
+
+// drain makes GET /readyz answer 503. After a SIGTERM it goes on serving for config.Drain, so that a load balancer can notice.
+func (l *listeners) drain(ctx context.Context) error {
+	l.draining.Store(true)
+	if !errors.Is(context.Cause(ctx), errTerminated) || l.config.Drain == 0 {
+		return nil
+	}
+	l.log.Info("draining: the instance reports that it is not ready and goes on serving", "for", l.config.Drain.String())
+	end := time.NewTimer(l.config.Drain)
+	defer end.Stop()
+	select {
+	case err := <-l.failed:
+		return err
+	case <-end.C:
+		return nil
+	}
+}
+
+// onShutdown has stop called when the API takes no new requests. Live streams end by it, or requests would never all finish.
+func (l *listeners) onShutdown(stop func()) { l.servers[0].RegisterOnShutdown(stop) }
+
+// close closes the listeners and waits for the requests under way, for stopTime at most. The second call does nothing.
+func (l *listeners) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	for _, s := range l.servers {
+		if err := s.Shutdown(ctx); err != nil {
+			l.log.Warn("requests did not finish in time and were cut off", "address", s.Addr, "error", err)
+			s.Close()
+		}
+	}
+	l.running.Wait()
+	l.servers = nil
+	return nil
+}
+
+func (l *listeners) printAddress(stdout io.Writer) {
+	host, port, err := net.SplitHostPort(l.addr.String())
+	if err == nil && net.ParseIP(host).IsUnspecified() {
+		host = "localhost"
+	}
+	fmt.Fprintf(stdout, "FirstTap listens on http://%s\n", net.JoinHostPort(host, port))
+	for _, f := range l.config.SecretFiles {
+		fmt.Fprintf(stdout, "secret in %s\n", f)
+	}
+}
+
+// operations serves metrics and profiles, to everyone who can reach FIRSTTAP_OPS_ADDR.
+func operations(metrics *prometheus.Registry) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	return mux
+}

@@ -1,0 +1,132 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/lock"
+	"firsttap/notify"
+	"firsttap/notify/fcm"
+	"firsttap/notify/stream"
+	"firsttap/repository"
+)
+
+const (
+	// pushLease is how long a push stays leased to a process that died. An attempt takes 15 s at most.
+	pushLease = 30 * time.Second
+	// largeAudience is the number of drivers from which the end of an offer goes to a topic: slower than one push each, but it
+	// also reaches those whose push is still waiting.
+	largeAudience = 500
+	// relayWait and relayLease choose the one relay of FIRSTTAP_RELAY=leader.
+	relayWait  = time.Second
+	relayLease = 10 * time.Second
+	relayPause = 100 * time.Millisecond
+	relayName  = "relay"
+)
+
+// notifier is what tells drivers and the backoffice what was committed: the relay by pushes, the hub by live streams.
+type notifier struct {
+	*group
+	hub    *stream.Hub
+	relay  *notify.Relay
+	sender sender
+}
+
+// sender is a notify.Sender that keeps connections.
+type sender interface {
+	notify.Sender
+	Close()
+}
+
+// streamTimeout is what Redis may take to pass an event on.
+const streamTimeout = time.Second
+
+// openNotifier subscribes the hub and the relay to what the instance commits, and runs both. The relay leases outbox rows
+// as owner.
+func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
+	n := &notifier{group: newGroup(ctx)}
+	options := stream.Options{OnWake: func() { n.relay.Wake() }, Metrics: i.telemetry, Log: i.log}
+	if i.config.RedisURL != "" {
+		if options.Redis, err = i.dial("stream", streamTimeout); err != nil {
+			return err
+		}
+	}
+	if n.sender, err = i.openSender(ctx); err != nil {
+		return err
+	}
+	n.hub = stream.NewHub(options)
+	outbox := i.store.Outbox(repository.OutboxOptions{Owner: owner, Term: pushLease, TopicFrom: largeAudience})
+	n.relay = notify.NewRelay(notify.RelayOptions{
+		Outbox: outbox, Topics: outbox, Devices: i.store, Sender: n.sender,
+		Publish: n.hub.Publish, WakeOthers: n.hub.Wake, Log: i.log, Metrics: i.telemetry,
+	})
+	i.commits.subscribe(n.hub.Publish)
+	i.notifier, i.ending.notifier = n, n.close
+	i.listeners.onShutdown(n.hub.Close)
+	n.Go(func() { n.hub.Run(n.ctx) })
+	if !i.config.Push.Leader {
+		i.commits.subscribe(n.relay.Committed)
+		n.Go(func() { n.relay.Run(n.ctx) })
+		return nil
+	}
+	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event) { n.hub.Wake() })
+	locker := lock.New(i.locks.strategy, lock.Options{Who: instanceName(), Log: i.log, Metrics: i.locks.metrics})
+	n.Go(func() {
+		defer locker.Close()
+		n.relayAsLeader(n.ctx, locker.Leader(relayName, relayWait, relayLease), i.log)
+	})
+	return nil
+}
+
+func (i *instance) openSender(ctx context.Context) (sender, error) {
+	c := i.config.Push
+	if !c.FCM {
+		return notify.NewLog(i.log), nil
+	}
+	return fcm.New(ctx, fcm.Options{
+		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone, Through: i.telemetry.Outgoing,
+	})
+}
+
+// close ends the relay and the hub, and then the sender's connections.
+func (n *notifier) close() error {
+	err := n.end()
+	n.sender.Close()
+	return err
+}
+
+// relayAsLeader relays whenever this instance has the lead, until ctx ends.
+func (n *notifier) relayAsLeader(ctx context.Context, leader *lock.Leader, log *slog.Logger) {
+	for ctx.Err() == nil {
+		err := leader.Campaign(ctx, func(ctx context.Context) error {
+			log.Info("this instance leads: it relays pushes until it loses the lead")
+			n.relay.Run(ctx)
+			return nil
+		})
+		switch {
+		case err == nil || errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
+			continue
+		case errors.Is(err, lock.ErrLost):
+			log.Warn("this instance has lost the lead; another instance may relay now", "error", err)
+		default:
+			// Each push is leased before it is sent: two relays do not send it twice, and without a relay nobody would hear of it.
+			log.Warn("the leader can't be determined; this instance relays until the next try", "error", err, "for", relayLease.String())
+			while, stop := context.WithTimeout(ctx, relayLease)
+			n.relay.Run(while)
+			stop()
+		}
+		pause(ctx, relayPause)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

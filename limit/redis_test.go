@@ -1,0 +1,265 @@
+package limit
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// scripts returns how many times the server has run a script.
+func scripts(t *testing.T, c redis.UniversalClient) (n int) {
+	t.Helper()
+	info, err := c.InfoMap(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
+		var calls int
+		fmt.Sscanf(info["Commandstats"][name], "calls=%d", &calls)
+		n += calls
+	}
+	return n
+}
+
+// The first chunk is spent without asking Redis, and the next is fetched by one request.
+func TestFirstTapsWaitForNobody(t *testing.T) {
+	url := servertest.StartRedis(t).URL()
+	c := dial(t, url, time.Second)
+	l := New(Options{Rate: 20, Burst: 40, Redis: c, Timeout: time.Second, Log: slog.New(slog.DiscardHandler)}) // Run is not called
+	now := time.Now()
+	for range 5 {
+		if _, ok := l.Allow(t.Context(), "drv_1", now); !ok {
+			t.Fatal("refused")
+		}
+	}
+	if n := scripts(t, c); n != 0 {
+		t.Errorf("%d scripts for five requests", n)
+	}
+	for range 5 {
+		if _, ok := l.Allow(t.Context(), "drv_1", now); !ok {
+			t.Fatal("refused")
+		}
+	}
+	if n := scripts(t, c); n < 1 || n > 2 { // EVALSHA, and EVAL where the script is new
+		t.Errorf("%d scripts for the next five requests", n)
+	}
+	now = now.Add(l.refill)
+	before := scripts(t, c)
+	if _, ok := l.Allow(t.Context(), "drv_1", now); !ok || scripts(t, c) != before {
+		t.Error("the first request after a pause asked Redis or was refused")
+	}
+}
+
+// The debts of all callers are charged, even if the server has lost the script, and every bucket expires.
+func TestDebtsAreCharged(t *testing.T) {
+	url := servertest.StartRedis(t).URL()
+	c := dial(t, url, time.Second)
+	l, _ := instance(t, url, 0.1, 40)
+	const callers = maxChargeBatch + 50
+	for round := range 2 {
+		if err := c.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		for i := range callers {
+			l.Allow(t.Context(), fmt.Sprintf("drv_%d_%d", round, i), time.Now())
+		}
+		testkit.Eventually(t, "all debts are charged", func() bool {
+			keys, err := c.Keys(t.Context(), fmt.Sprintf("rate:{drv_%d_*}", round)).Result()
+			return err == nil && len(keys) == callers
+		})
+	}
+	for _, key := range c.Keys(t.Context(), "*").Val() {
+		if ttl := c.PTTL(t.Context(), key).Val(); ttl <= 0 || ttl > 50*time.Second {
+			t.Errorf("%s expires in %s", key, ttl)
+		}
+	}
+}
+
+// What one instance gave on credit, another does not give again.
+func TestDebtCounts(t *testing.T) {
+	url, caller := servertest.StartRedis(t).URL(), "drv_1"
+	c := dial(t, url, time.Second)
+	one, _ := instance(t, url, 0.1, 8)
+	one.Allow(t.Context(), caller, time.Now())
+	testkit.Eventually(t, "the debt is charged", func() bool { return c.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
+	two, _ := instance(t, url, 0.1, 8)
+	allowed := 0
+	for range 20 {
+		if _, ok := two.Allow(t.Context(), caller, time.Now()); ok {
+			allowed++
+		}
+	}
+	if allowed < 7 || allowed > 8 { // its own credit may be charged after the seven others
+		t.Errorf("the second instance allowed %d after the first allowed 1 of 8", allowed)
+	}
+}
+
+// A caller that waits as long as it was told is allowed, with and without Redis.
+func TestWaitingAsToldIsEnough(t *testing.T) {
+	shared, _ := instance(t, servertest.RedisURL(t), 50, 10)
+	alone := New(Options{Rate: 50, Burst: 10})
+	for what, l := range map[string]*Limiter{"shared": shared, "alone": alone} {
+		caller, refused := name(t), 0
+		for refused < 15 {
+			wait, ok := l.Allow(t.Context(), caller, time.Now())
+			if ok {
+				continue
+			}
+			refused++
+			if wait <= 0 || wait > time.Second {
+				t.Fatalf("%s: wait %s", what, wait)
+			}
+			<-time.After(wait)
+			if again, ok := l.Allow(t.Context(), caller, time.Now()); !ok {
+				t.Fatalf("%s: refused for another %s after a wait of %s", what, again, wait)
+			}
+		}
+	}
+}
+
+// While Redis is down, each instance limits on its own, and requests do not wait for Redis.
+func TestRedisIsKilledAndBack(t *testing.T) {
+	server := servertest.StartRedis(t)
+	const rate, burst = 100.0, 80
+	var limiters []*Limiter
+	var logs []*testkit.LogBuffer
+	for range 3 {
+		l, log := instance(t, server.URL(), rate, burst)
+		limiters, logs = append(limiters, l), append(logs, log)
+	}
+	server.Kill()
+	allowed, took := hammer(limiters, "drv_1", 500*time.Millisecond)
+	share := 3 * (float64(limiters[0].localBurst) + rate*took.Seconds())
+	if float64(allowed) < share*0.8 || float64(allowed) > share+3 {
+		t.Errorf("%d allowed without Redis, want %.0f", allowed, share)
+	}
+	before := failures(limiters[0])
+	for range 1000 {
+		limiters[0].Allow(t.Context(), "drv_1", time.Now())
+	}
+	if n := failures(limiters[0]) - before; n > 10 { // by the probes
+		t.Errorf("%.0f requests went to a Redis that is down, for 1000 calls", n)
+	}
+	server.Start()
+	for i, l := range limiters {
+		testkit.Eventually(t, "Redis is used again", func() bool { return !l.down.Load() && strings.Count(logs[i].String(), "redis available again") > 0 })
+		if down, up := strings.Count(logs[i].String(), "redis unavailable"), strings.Count(logs[i].String(), "redis available again"); down != 1 || up != 1 {
+			t.Errorf("logged %d times that Redis is unavailable, %d times that it is available again", down, up)
+		}
+	}
+	allowed, took = hammer(limiters, "drv_2", 500*time.Millisecond)
+	if most := burst + rate*took.Seconds() + float64(3*limiters[0].chunk); float64(allowed) > most {
+		t.Errorf("%d allowed with Redis again, want at most %.0f", allowed, most)
+	}
+}
+
+// When Redis hangs, one request waits for the timeout.
+func TestRedisHangs(t *testing.T) {
+	server := servertest.StartRedis(t)
+	l, _ := instance(t, server.URL(), 100, 8)
+	for range 2 { // a chunk is one token: the second request asks Redis
+		l.Allow(t.Context(), "drv_1", time.Now())
+	}
+	server.Freeze()
+	now, allowed := time.Now(), 0
+	for range 6 {
+		if _, ok := l.Allow(t.Context(), "drv_1", now); ok {
+			allowed++
+		}
+	}
+	if n := failures(l); allowed != 6 || n > 3 { // one of the six, a probe, and a charge of debts
+		t.Errorf("%d of 6 allowed, and %.0f requests to Redis failed", allowed, n)
+	}
+	server.Thaw()
+	testkit.Eventually(t, "Redis is used again", func() bool { return !l.down.Load() })
+}
+
+func TestCallersAreBounded(t *testing.T) {
+	l := New(Options{Rate: 1, Burst: 1})
+	now := time.Now()
+	for i := range maxCallers + 100 {
+		l.Allow(t.Context(), fmt.Sprint(i), now)
+	}
+	if n := l.callers.Len(); n != maxCallers {
+		t.Errorf("%d buckets are kept", n)
+	}
+}
+
+// Rates may be fractions, or more than any caller reaches.
+func TestRates(t *testing.T) {
+	for _, rate := range []float64{0.5, 1, 1e5, 1e9} {
+		l, _ := instance(t, servertest.RedisURL(t), rate, max(1, int(2*rate)))
+		caller, now := name(t), time.Now()
+		for i := range int(math.Min(2*rate, 50)) {
+			if _, ok := l.Allow(t.Context(), caller, now); !ok {
+				t.Errorf("%v/s: request %d is refused", rate, i)
+			}
+		}
+		if rate > 1 {
+			continue
+		}
+		testkit.Eventually(t, "the debt is charged", func() bool { return l.Redis.Exists(t.Context(), bucketKey(caller)).Val() == 1 })
+		wait, ok := l.Allow(t.Context(), caller, now)
+		if want := time.Duration(float64(time.Second) / rate); ok || wait > want+2*slack || wait < want/2 {
+			t.Errorf("%v/s: wait %s, allowed %v; want a wait of at most %s", rate, wait, ok, want)
+		}
+	}
+}
+
+// While the shared bucket is known to be empty, refusals do not ask Redis.
+func TestRefusalsCostNothing(t *testing.T) {
+	url := servertest.StartRedis(t).URL()
+	l, _ := instance(t, url, 0.1, 8)
+	now := time.Now()
+	for ok := true; ok; {
+		_, ok = l.Allow(t.Context(), "drv_1", now)
+	}
+	before := scripts(t, l.Redis)
+	for range 100 {
+		if _, ok := l.Allow(t.Context(), "drv_1", now); ok {
+			t.Fatal("allowed")
+		}
+	}
+	if n := scripts(t, l.Redis) - before; n != 0 {
+		t.Errorf("%d scripts for 100 refusals", n)
+	}
+}
+
+// Of many requests at once, one fetches tokens for all that wait.
+func TestOneFetchesForAll(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	c := dial(t, proxy.URL(server.URL()), 5*time.Second)
+	l := New(Options{Rate: 20, Burst: 40, Redis: c, Timeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	for range 6 { // one chunk on credit and one fetched: the server knows the script now
+		l.Allow(t.Context(), "another", time.Now())
+	}
+	before := scripts(t, c)
+	hold := proxy.Hold("drv_1")
+	var started atomic.Int64
+	var all sync.WaitGroup
+	for range 36 {
+		all.Go(func() {
+			now := time.Now()
+			started.Add(1)
+			l.Allow(t.Context(), "drv_1", now)
+		})
+	}
+	testkit.Eventually(t, "all requests are made", func() bool { return started.Load() == 36 })
+	<-hold.Reached()
+	hold.Release()
+	all.Wait()
+	if n := scripts(t, c) - before; n > 3 { // one, and more for requests that came a moment later
+		t.Errorf("%d scripts for 36 requests at once", n)
+	}
+}

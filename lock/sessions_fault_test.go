@@ -1,0 +1,261 @@
+package lock
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// A holder that is cut off loses the name by the server's clock, and notices it.
+func TestCutOffSession(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		t.Parallel()
+		proxy := servertest.StartProxy(t, s.config.Addr)
+		cutOff, rival := pick(open(t, through(s.config, proxy), 2*time.Second, 2)), pick(open(t, s.config, 2*time.Second, 2))
+		g := mustAcquire(t, cutOff, "job", "me", 2*time.Second)
+		proxy.Blackhole(true)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		wantErr(t, "extend", g.Extend(ctx, 2*time.Second), ErrExpired)
+		mustBeHeld(t, rival, "job", "me")
+		wantErr(t, "release", g.Release(ctx, 0), ErrUnavailable)
+		next := acquireEventually(t, rival, "job")
+		if took := time.Since(began); took < time.Second {
+			t.Errorf("the server freed it after %s, because the connection was closed", took)
+		}
+		if next.Fence() <= g.Fence() {
+			t.Errorf("fence %d after %d", next.Fence(), g.Fence())
+		}
+		proxy.Blackhole(false)
+		wantErr(t, "release", g.Release(t.Context(), 0), ErrStolen)
+		mustBeHeld(t, rival, "job", "the next")
+	})
+}
+
+// A repeated release ends a session whose end the server has not noticed.
+func TestReleaseOfASessionThatIsStillThere(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		strategy := pick(open(t, s.config, time.Minute, 3))
+		g := mustAcquire(t, strategy, "job", "me", time.Minute).(*sessionGrant)
+		g.mu.Lock()
+		conn := g.conn
+		g.detach() // like hangUp, without closing the connection
+		g.mu.Unlock()
+		mustBeHeld(t, strategy, "job", "me")
+		wantErr(t, "release", g.Release(t.Context(), 0), nil)
+		mustAcquire(t, strategy, "job", "you", time.Minute)
+		wantErr(t, "release again", g.Release(t.Context(), 0), ErrExpired)
+		hangUp(conn)
+	})
+}
+
+// A restarted server may have assigned the session's id again.
+func TestReleaseSparesAnothersSession(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		sessions := open(t, s.config, time.Minute, 1)
+		g := mustAcquire(t, pick(sessions), "job", "me", time.Minute).(*sessionGrant)
+		old := &sessionGrant{sessions: sessions, lock: g.lock, name: "job", owner: "old", id: g.id}
+		wantErr(t, "release", old.Release(t.Context(), 0), ErrStolen)
+		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
+	})
+}
+
+// A session that has acquired a name but not recorded its owner is not confused with the former owner, and Break can end
+// it.
+func TestSessionThatHasJustTakenAName(t *testing.T) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
+		sessions := open(t, s.config, time.Minute, 2)
+		named := sessions.Named()
+		wantErr(t, "release", mustAcquire(t, named, "job", "before", time.Minute).Release(t.Context(), 0), nil)
+		conn, err := open(t, s.config, time.Minute, 1).named.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { hangUp(conn) })
+		id, err := named.tryLock(t.Context(), conn, "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustBeHeld(t, named, "job", "")
+		h, err := named.Break(t.Context(), "job")
+		if want := "session " + itoa(id); err != nil || h.Owner != want {
+			t.Errorf("%+v, %v, want %s", h, err, want)
+		}
+		mustAcquire(t, named, "job", "me", time.Minute)
+	})
+}
+
+func TestReplyOfASessionIsLost(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		proxy := servertest.StartProxy(t, s.config.Addr)
+		strategy, direct := pick(open(t, through(s.config, proxy), time.Minute, 2)), pick(open(t, s.config, time.Minute, 2))
+		statements := []string{"GET_LOCK(", "RELEASE_LOCK("}
+		if strategy.(sessionLock).strategy() == "rows" {
+			statements = []string{"FOR UPDATE SKIP LOCKED", "COMMIT"}
+		}
+		for _, statement := range []string{statements[0], "INSERT INTO lock_sessions"} {
+			last := mustAcquire(t, direct, "job", "before", time.Minute)
+			wantErr(t, "release", last.Release(t.Context(), 0), nil)
+			cut := proxy.CutReply(statement)
+			wantErr(t, statement, acquireErr(t, strategy, "job", "me", time.Minute), ErrUnavailable)
+			<-cut.Done()
+			next := acquireEventually(t, direct, "job")
+			if next.Fence() <= last.Fence() {
+				t.Errorf("fence %d after %d", next.Fence(), last.Fence())
+			}
+			wantErr(t, "release", next.Release(t.Context(), 0), nil)
+		}
+		g := mustAcquire(t, strategy, "job", "me", time.Minute)
+		cut := proxy.CutReply(statements[1])
+		wantErr(t, "release", g.Release(t.Context(), 0), ErrUnavailable)
+		<-cut.Done()
+		acquireEventually(t, direct, "job")
+		wantErr(t, "release again", g.Release(t.Context(), 0), ErrStolen)
+	})
+}
+
+// A server that executes an acquisition after its caller has given up leaves nothing behind.
+func TestAcquireFromAFrozenServer(t *testing.T) {
+	onEachBreakableSession(t, func(t *testing.T, server *servertest.Database, s *testDB, pick pick) {
+		strategy := pick(open(t, s.config, time.Hour, 2))
+		g := mustAcquire(t, strategy, "job", "me", time.Minute) // opens the connections
+		wantErr(t, "release", g.Release(t.Context(), 0), nil)
+		server.Freeze()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := strategy.Acquire(ctx, "job", "gone", time.Minute)
+		wantErr(t, "acquire", err, ErrUnavailable)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("took %s", took)
+		}
+		server.Thaw()
+		wantErr(t, "release", acquireEventually(t, strategy, "job").Release(t.Context(), 0), nil)
+		if list, err := strategy.List(t.Context()); len(list) != 0 || err != nil {
+			t.Errorf("%+v, %v", list, err)
+		}
+		g = mustAcquire(t, strategy, "job", "me", time.Minute)
+		server.Freeze()
+		began = time.Now()
+		wantErr(t, "extend without a deadline", g.Extend(t.Context(), time.Minute), ErrExpired)
+		if took := time.Since(began); took > 2*sessionTimeout {
+			t.Errorf("took %s", took)
+		}
+		server.Thaw()
+		acquireEventually(t, strategy, "job")
+	})
+}
+
+// A killed server keeps the fence, and starts again with session id 1.
+func TestSessionsOverAKilledServer(t *testing.T) {
+	onEachBreakableSession(t, func(t *testing.T, server *servertest.Database, s *testDB, pick pick) {
+		strategy := pick(open(t, s.config, time.Minute, 4))
+		g := mustAcquire(t, strategy, "job", "me", time.Minute)
+		ahead := g.Fence() + time.Hour.Microseconds()
+		s.exec(t, "UPDATE lock_sessions SET fence = ? WHERE name = 'job'", ahead) // as if the clock had gone back since
+		server.Kill()
+		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired)
+		wantErr(t, "release", g.Release(t.Context(), 0), ErrUnavailable)
+		wantErr(t, "acquire", acquireErr(t, strategy, "job", "you", time.Minute), ErrUnavailable)
+		server.Start()
+		wantErr(t, "release", g.Release(t.Context(), 0), ErrExpired)
+		next := mustAcquire(t, strategy, "job", "you", time.Minute)
+		if next.Fence() != ahead+1 {
+			t.Errorf("fence %d after %d", next.Fence(), ahead)
+		}
+		wantErr(t, "release", g.Release(t.Context(), 0), ErrStolen)
+		mustBeHeld(t, strategy, "job", "you")
+	})
+}
+
+// List and Show do not prevent acquisitions.
+func TestListDisturbsNobody(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		strategy, operator := pick(open(t, s.config, time.Minute, 2)), pick(open(t, s.config, time.Minute, 2))
+		wantErr(t, "release", mustAcquire(t, strategy, "job", "me", time.Minute).Release(t.Context(), 0), nil)
+		stop := make(chan struct{})
+		var looking sync.WaitGroup
+		looking.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := operator.List(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if _, err := operator.Show(context.Background(), "job"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for range 300 {
+			g, err := strategy.Acquire(t.Context(), "job", "me", time.Minute)
+			if err != nil {
+				t.Errorf("acquire: %v", err)
+				break
+			}
+			wantErr(t, "release", g.Release(t.Context(), 0), nil)
+		}
+		close(stop)
+		looking.Wait()
+	})
+}
+
+// A row's holder must not keep the server from purging old row versions.
+func TestRowsHoldNoSnapshot(t *testing.T) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
+		g := mustAcquire(t, open(t, s.config, time.Minute, 1).Rows(), "job", "me", time.Minute)
+		var level string
+		err := s.QueryRowContext(t.Context(), "SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = ?",
+			g.(*sessionGrant).id).Scan(&level)
+		if err != nil || level != "READ COMMITTED" {
+			t.Errorf("%q, %v", level, err)
+		}
+	})
+}
+
+// Fences stay comparable when a name moves from one strategy to another.
+func TestFencesOfStrategiesCompare(t *testing.T) {
+	onEachServer(t, func(t *testing.T, s *testDB) {
+		sessions, last := open(t, s.config, time.Minute, 2), int64(0)
+		fences := NewFences(s.DB, MySQL)
+		for _, strategy := range []Strategy{NewTable(s.DB, MySQL), sessions.Named(), sessions.Rows(), NewMemory(), NewTable(s.DB, MySQL)} {
+			before := time.Now()
+			testkit.Eventually(t, "a millisecond", func() bool { return time.Since(before) > 2*time.Millisecond })
+			g := mustAcquire(t, strategy, "job", "me", time.Minute)
+			wantErr(t, "a write", fences.Enforce(t.Context(), s, "job", g.Fence()), nil)
+			wantErr(t, "an old write", fences.Enforce(t.Context(), s, "job", last+1), ErrFenced)
+			last = g.Fence()
+			wantErr(t, "release", g.Release(t.Context(), 0), nil)
+		}
+	})
+}
+
+// The tests' database user may write to a read-only server, so no error shows that the server was demoted.
+func TestSessionsOfAServerThatBecomesReadOnly(t *testing.T) {
+	onEachBreakableSession(t, func(t *testing.T, _ *servertest.Database, s *testDB, pick pick) {
+		strategy := pick(open(t, s.config, time.Minute, 3))
+		held := mustAcquire(t, strategy, "held", "me", time.Minute)
+		idle := mustAcquire(t, strategy, "idle", "me", time.Minute)
+		wantErr(t, "release", idle.Release(t.Context(), 0), nil)
+		s.exec(t, "SET GLOBAL read_only = 1")
+		defer s.exec(t, "SET GLOBAL read_only = 0")
+		for range 4 { // on existing sessions and on new ones
+			wantErr(t, "acquire", acquireErr(t, strategy, "idle", "me", time.Minute), ErrUnavailable)
+		}
+		wantErr(t, "extend", held.Extend(t.Context(), time.Minute), ErrExpired)
+		s.exec(t, "SET GLOBAL read_only = 0")
+		acquireEventually(t, strategy, "held")
+		mustAcquire(t, strategy, "idle", "you", time.Minute)
+	})
+}

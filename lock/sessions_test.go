@@ -1,0 +1,346 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// sessionStrategy is Named or Rows.
+type sessionStrategy interface {
+	Strategy
+	Registry
+}
+
+// open opens sessions that are closed with the test.
+func open(t testing.TB, c *mysql.Config, ttl time.Duration, names int) *Sessions {
+	t.Helper()
+	s, err := OpenSessions(c, ttl, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+var sessionStrategies = map[string]func(*Sessions) sessionStrategy{
+	"named": func(s *Sessions) sessionStrategy { return s.Named() },
+	"rows":  func(s *Sessions) sessionStrategy { return s.Rows() },
+}
+
+type pick = func(*Sessions) sessionStrategy
+
+// onEachSessionStrategy runs the test with Named and Rows on each server.
+func onEachSessionStrategy(t *testing.T, test func(*testing.T, *testDB, pick)) {
+	t.Helper()
+	onEachServer(t, func(t *testing.T, s *testDB) {
+		for name, pick := range sessionStrategies {
+			t.Run(name, func(t *testing.T) { test(t, s, pick) })
+		}
+	})
+}
+
+// onEachBreakableSession is onEachSessionStrategy on servers that the test may break.
+func onEachBreakableSession(t *testing.T, test func(*testing.T, *servertest.Database, *testDB, pick)) {
+	t.Helper()
+	onEachOwnServer(t, func(t *testing.T, server *servertest.Database, s *testDB) {
+		for name, pick := range sessionStrategies {
+			t.Run(name, func(t *testing.T) { test(t, server, s, pick) })
+		}
+	})
+}
+
+// acquireEventually polls until it acquires name.
+func acquireEventually(t *testing.T, s Strategy, name string) (g Grant) {
+	t.Helper()
+	testkit.Eventually(t, name+" is free", func() bool {
+		var err error
+		g, err = s.Acquire(t.Context(), name, "the next", time.Second)
+		return err == nil
+	})
+	return g
+}
+
+func TestSessionsHoldNames(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		mine, others := pick(open(t, s.config, time.Minute, 10)), pick(open(t, s.config, time.Minute, 10))
+		long := strings.Repeat("n", MaxName)
+		for _, name := range []string{"job", "Job", long, strings.ToUpper(long), long[1:] + "x"} {
+			g := mustAcquire(t, mine, name, "me", time.Minute)
+			mustBeHeld(t, others, name, "me")
+			mustBeHeld(t, mine, name, "me")
+			wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
+		}
+		g := mustAcquire(t, mine, "freed", "me", time.Minute)
+		last := time.Now().Add(-time.Second).UnixMicro()
+		for range 20 {
+			if g.Fence() <= last || g.Fence() > last+10e6 {
+				t.Fatalf("fence %d after %d", g.Fence(), last)
+			}
+			last = g.Fence()
+			wantErr(t, "release", g.Release(t.Context(), 0), nil)
+			wantErr(t, "release again", g.Release(t.Context(), 0), ErrExpired)
+			wantErr(t, "extend what was released", g.Extend(t.Context(), time.Minute), ErrExpired)
+			mine, others = others, mine
+			g = mustAcquire(t, mine, "freed", "me", time.Minute)
+		}
+		for what, err := range map[string]error{
+			"name": acquireErr(t, mine, long+"n", "me", time.Minute), "owner": acquireErr(t, mine, "a", "", time.Minute),
+			"ttl": acquireErr(t, mine, "a", "me", time.Minute+1), "extend": g.Extend(t.Context(), time.Minute+1),
+		} {
+			wantErr(t, what, err, ErrInvalid)
+		}
+	})
+}
+
+func acquireErr(t testing.TB, s Strategy, name, owner string, ttl time.Duration) error {
+	t.Helper()
+	g, err := s.Acquire(t.Context(), name, owner, ttl)
+	if g != nil {
+		t.Errorf("%s was granted", name)
+	}
+	return err
+}
+
+// Of concurrent attempts exactly one succeeds, also the first time that a name is used.
+func TestSessionsOneWins(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		const rivals = 16
+		strategy := pick(open(t, s.config, time.Minute, rivals))
+		for round := range 10 {
+			var won atomic.Int32
+			var winner atomic.Value
+			testkit.Together(rivals, func(i int) {
+				g, err := strategy.Acquire(t.Context(), "job", string(rune('a'+i)), time.Minute)
+				switch {
+				case err == nil:
+					won.Add(1)
+					winner.Store(g)
+				case !errors.Is(err, ErrHeld):
+					t.Error(err)
+				}
+			})
+			if won.Load() != 1 {
+				t.Fatalf("round %d: %d won", round, won.Load())
+			}
+			wantErr(t, "release", winner.Load().(Grant).Release(t.Context(), 0), nil)
+		}
+	})
+}
+
+// GET_LOCK's names are common to all databases of a server.
+func TestSessionsOfTwoDatabases(t *testing.T) {
+	for server, fresh := range map[string]func(testing.TB) string{"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL} {
+		for name, pick := range sessionStrategies {
+			t.Run(server+"/"+name, func(t *testing.T) {
+				for range 2 {
+					s := newStore(t, configOf(t, fresh(t)))
+					mustAcquire(t, pick(open(t, s.config, time.Minute, 1)), "job", "me", time.Minute)
+				}
+			})
+		}
+	}
+}
+
+func TestSessionStatements(t *testing.T) {
+	want := map[string][4]int64{"named": {2, 1, 1, 1}, "rows": {2, 2, 1, 2}}
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		sessions := open(t, s.config, time.Minute, 2)
+		strategy := pick(sessions)
+		a, b := mustAcquire(t, strategy, "a", "me", time.Minute), mustAcquire(t, strategy, "b", "me", time.Minute)
+		wantErr(t, "release", b.Release(t.Context(), 0), nil)
+		wantErr(t, "release", a.Release(t.Context(), 0), nil)
+		var g Grant
+		got := [4]int64{
+			s.countStatements(t, func() { g = mustAcquire(t, strategy, "a", "me", time.Minute) }),
+			s.countStatements(t, func() { mustBeHeld(t, strategy, "a", "me") }),
+			s.countStatements(t, func() { wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil) }),
+			s.countStatements(t, func() { wantErr(t, "release", g.Release(t.Context(), 0), nil) }),
+		}
+		if want := want[strategy.(sessionLock).strategy()]; got != want {
+			t.Errorf("winning, losing, extending, releasing cost %v, want %v", got, want)
+		}
+	})
+}
+
+// The grant outlives the context of its acquisition, and a context that ends between two statements.
+func TestSessionOutlivesContexts(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		strategy := pick(open(t, s.config, time.Minute, 2))
+		ctx, cancel := context.WithCancel(t.Context())
+		g, err := strategy.Acquire(ctx, "job", "me", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
+		wantErr(t, "extend without a context", g.Extend(ctx, time.Minute), ErrUnavailable)
+		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
+		mustBeHeld(t, strategy, "job", "me")
+	})
+}
+
+// A holder that is alive but does not extend loses the name after its TTL, not after the sessions' TTL.
+func TestSessionGrantEnds(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		strategy := pick(open(t, s.config, time.Hour, 3))
+		began := time.Now()
+		g := mustAcquire(t, strategy, "job", "me", 200*time.Millisecond)
+		wantErr(t, "extend", g.Extend(t.Context(), 300*time.Millisecond), nil)
+		next := acquireEventually(t, strategy, "job")
+		if held := time.Since(began); held < 300*time.Millisecond {
+			t.Errorf("free after %s", held)
+		}
+		if next.Fence() <= g.Fence() {
+			t.Errorf("fence %d after %d", next.Fence(), g.Fence())
+		}
+		wantErr(t, "extend", g.Extend(t.Context(), time.Second), ErrExpired)
+		wantErr(t, "release", g.Release(t.Context(), 0), ErrStolen)
+		mustBeHeld(t, strategy, "job", "the next")
+		wantErr(t, "release", next.Release(t.Context(), 0), nil)
+		wantErr(t, "release", g.Release(t.Context(), 0), ErrExpired)
+	})
+}
+
+// A name can be kept for longer than the server's wait_timeout.
+func TestSessionIsKept(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		t.Parallel()
+		strategy := pick(open(t, s.config, time.Second, 3))
+		g := mustAcquire(t, strategy, "job", "me", time.Second)
+		released := time.Now()
+		wantErr(t, "release", g.Release(t.Context(), 2500*time.Millisecond), nil)
+		wantErr(t, "extend", g.Extend(t.Context(), time.Second), ErrExpired)
+		mustBeHeld(t, strategy, "job", "me")
+		acquireEventually(t, strategy, "job")
+		if kept := time.Since(released); kept < 2500*time.Millisecond {
+			t.Errorf("kept for %s", kept)
+		}
+		h := mustAcquire(t, strategy, "another", "me", time.Second)
+		wantErr(t, "release", h.Release(t.Context(), time.Hour), nil)
+		wantErr(t, "release now", h.Release(t.Context(), 0), nil)
+		mustAcquire(t, strategy, "another", "you", time.Second)
+	})
+}
+
+func TestKilledSession(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		strategy := pick(open(t, s.config, time.Minute, 3))
+		g := mustAcquire(t, strategy, "job", "me", time.Minute)
+		s.exec(t, "KILL "+itoa(g.(*sessionGrant).id))
+		next := acquireEventually(t, strategy, "job")
+		if next.Fence() <= g.Fence() {
+			t.Errorf("fence %d after %d", next.Fence(), g.Fence())
+		}
+		wantErr(t, "extend", g.Extend(t.Context(), time.Minute), ErrExpired)
+		wantErr(t, "release", g.Release(t.Context(), 0), ErrStolen)
+		mustBeHeld(t, strategy, "job", "the next")
+	})
+}
+
+func TestSessionsBreak(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		strategy, operator := pick(open(t, s.config, time.Minute, 5)), pick(open(t, s.config, time.Minute, 1))
+		a, _ := mustAcquire(t, strategy, "a", "me", time.Minute), mustAcquire(t, strategy, "b", "you", time.Minute)
+		freed := mustAcquire(t, strategy, "freed", "me", time.Minute)
+		wantErr(t, "release", freed.Release(t.Context(), 0), nil)
+		if list, err := operator.List(t.Context()); err != nil || len(list) != 2 || list[0].Owner != "me" || list[1].Name != "b" {
+			t.Errorf("%+v, %v", list, err)
+		}
+		if h, err := operator.Show(t.Context(), "a"); err != nil || h != (Holder{Name: "a", Owner: "me", Fence: a.Fence()}) {
+			t.Errorf("%+v, %v", h, err)
+		}
+		for name, owner := range map[string]string{"a": "me", "freed": "", "never": ""} {
+			before, err := operator.Show(t.Context(), name)
+			if err != nil || before.Owner != owner {
+				t.Errorf("%+v, %v", before, err)
+			}
+			h, err := operator.Break(t.Context(), name)
+			if err != nil || h.Owner != owner || h.Fence <= before.Fence {
+				t.Errorf("%+v after %+v, %v", h, before, err)
+			}
+			if next := mustAcquire(t, strategy, name, "the next", time.Minute); next.Fence() <= h.Fence {
+				t.Errorf("fence %d after %d", next.Fence(), h.Fence)
+			}
+		}
+		wantErr(t, "extend", a.Extend(t.Context(), time.Minute), ErrExpired)
+		wantErr(t, "release", a.Release(t.Context(), 0), ErrStolen)
+		mustBeHeld(t, operator, "b", "you")
+		_, err := operator.Break(t.Context(), strings.Repeat("n", MaxName+1))
+		wantErr(t, "break", err, ErrInvalid)
+	})
+}
+
+// If all connections hold names, an acquisition is unavailable in time, and two do not wait for each other.
+func TestSessionsThatAreAllTaken(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		t.Parallel()
+		strategy := pick(open(t, s.config, time.Minute, 2))
+		mustAcquire(t, strategy, "a", "me", time.Minute)
+		b := mustAcquire(t, strategy, "b", "me", time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		testkit.Together(8, func(int) {
+			_, err := strategy.Acquire(ctx, "c", "me", time.Minute)
+			wantErr(t, "acquire", err, ErrUnavailable)
+		})
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("took %s", took)
+		}
+		began = time.Now()
+		wantErr(t, "acquire without a deadline", acquireErr(t, strategy, "c", "me", time.Minute), ErrUnavailable)
+		if took := time.Since(began); took > 2*sessionTimeout {
+			t.Errorf("took %s", took)
+		}
+		if list, err := strategy.List(t.Context()); len(list) != 2 || err != nil {
+			t.Errorf("%+v, %v", list, err)
+		}
+		wantErr(t, "extend", b.Extend(t.Context(), time.Minute), nil)
+		wantErr(t, "release", b.Release(t.Context(), 0), nil)
+		mustAcquire(t, strategy, "c", "me", time.Minute)
+	})
+}
+
+func TestClosedSessions(t *testing.T) {
+	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
+		sessions, others := open(t, s.config, time.Minute, 3), pick(open(t, s.config, time.Minute, 3))
+		a, kept := mustAcquire(t, pick(sessions), "a", "me", time.Minute), mustAcquire(t, pick(sessions), "kept", "me", time.Minute)
+		wantErr(t, "release", kept.Release(t.Context(), time.Hour), nil)
+		if err := sessions.Close(); err != nil {
+			t.Fatal(err)
+		}
+		acquireEventually(t, others, "a")
+		acquireEventually(t, others, "kept")
+		wantErr(t, "extend", a.Extend(t.Context(), time.Minute), ErrExpired)
+		wantErr(t, "acquire", acquireErr(t, pick(sessions), "b", "me", time.Minute), ErrUnavailable)
+	})
+}
+
+func TestOpenSessionsRefuses(t *testing.T) {
+	c := mysql.NewConfig()
+	for _, err := range []error{openErr(c, 0, 1), openErr(c, time.Minute, 0)} {
+		wantErr(t, "open", err, ErrInvalid)
+	}
+	c.TLSConfig = "no such thing"
+	if openErr(c, time.Minute, 1) == nil {
+		t.Error("opened")
+	}
+}
+
+func openErr(c *mysql.Config, ttl time.Duration, names int) error {
+	_, err := OpenSessions(c, ttl, names)
+	return err
+}

@@ -1,0 +1,236 @@
+package stream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+// runHub starts a hub that ends with the test.
+func runHub(t testing.TB, o Options) *Hub {
+	h, _ := startHub(t, o)
+	return h
+}
+
+func startHub(t testing.TB, o Options) (h *Hub, stop func()) {
+	h = NewHub(o)
+	return h, testkit.Run(t, h.Run)
+}
+
+// told is an event that a client got.
+type told struct {
+	id, event string
+	data      map[string]any
+	raw       string
+}
+
+func (e told) subject() string { s, _ := e.data["event_id"].(string); return s }
+
+// client reads a stream as a browser does, and keeps the last id.
+type client struct {
+	t      testing.TB
+	stream *Stream
+	stop   context.CancelFunc
+	ended  chan struct{}
+	err    error // once ended
+
+	mu       sync.Mutex
+	events   []told
+	comments []string
+	last     string
+	arrived  []time.Time
+}
+
+// listen serves s until the test ends, in the background.
+func listen(t testing.TB, s *Stream, err error) *client {
+	t.Helper()
+	return listenSlowly(t, s, err, func() error { return nil })
+}
+
+// listenSlowly is listen for a client that reads each write after take has returned.
+func listenSlowly(t testing.TB, s *Stream, err error, take func() error) *client {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c := &client{t: t, stream: s, stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(c.ended)
+		defer s.Close()
+		c.err = s.Serve(ctx, func(frames [][]byte) error {
+			if err := take(); err != nil {
+				return err
+			}
+			return c.read(bytes.Join(frames, nil))
+		})
+	}()
+	t.Cleanup(func() { stop(); <-c.ended })
+	return c
+}
+
+// hangUp ends the stream and returns the id to resume from.
+func (c *client) hangUp() string {
+	c.stop()
+	<-c.ended
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+func (c *client) read(raw []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	events, comments, last := parseStream(c.t, string(raw))
+	c.events, c.comments = append(c.events, events...), append(c.comments, comments...)
+	c.arrived = append(c.arrived, time.Now())
+	if last != "" {
+		c.last = last
+	}
+	return nil
+}
+
+// parseStream parses whole events by the rules of the HTML standard.
+func parseStream(t testing.TB, raw string) (events []told, comments []string, last string) {
+	if !strings.HasSuffix(raw, "\n\n") {
+		t.Errorf("an event is not whole: %q", raw)
+	}
+	for block := range strings.SplitSeq(strings.TrimSuffix(raw, "\n\n"), "\n\n") {
+		e := told{raw: block}
+		for line := range strings.SplitSeq(block, "\n") {
+			switch field, value, _ := strings.Cut(line, ": "); field {
+			case "id":
+				e.id, last = value, value
+			case "event":
+				e.event = value
+			case "data":
+				if err := json.Unmarshal([]byte(value), &e.data); err != nil {
+					t.Errorf("%q: %v", value, err)
+				}
+			case "retry":
+				comments = append(comments, line)
+			default:
+				if !strings.HasPrefix(line, ":") {
+					t.Errorf("a line %q", line)
+				}
+				comments = append(comments, line)
+			}
+		}
+		if e.data != nil {
+			events = append(events, e)
+		}
+	}
+	return events, comments, last
+}
+
+func (c *client) all() []told {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.events)
+}
+
+// said returns the comments and the retry.
+func (c *client) said() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.comments)
+}
+
+func (c *client) lastID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
+}
+
+func (c *client) names() (names []string) {
+	for _, e := range c.all() {
+		names = append(names, e.event)
+	}
+	return names
+}
+
+// has reports whether the client got the event, under any name.
+func (c *client) has(id dispatch.EventID) bool {
+	return slices.ContainsFunc(c.all(), func(e told) bool { return e.subject() == string(id) })
+}
+
+func (c *client) count(name string) (n int) {
+	for _, e := range c.names() {
+		if e == name {
+			n++
+		}
+	}
+	return n
+}
+
+// greeted waits for the first write to the client.
+func (c *client) greeted() *client {
+	testkit.Eventually(c.t, "the greeting", func() bool { return len(c.said()) > 0 })
+	return c
+}
+
+// job is an open dispatch in Seoul.
+func job() dispatch.Dispatch {
+	now := time.Now()
+	d, _ := dispatch.New(dispatch.NewID(now), "", dispatch.Terms{
+		Region: "seoul", VehicleClass: "45m", WorkStartsAt: now.Add(time.Hour), WorkEndsAt: now.Add(2 * time.Hour),
+	}, dispatch.Window{OpensAt: now, ExpiresAt: now.Add(10 * time.Minute)}, "key_1", now)
+	return d
+}
+
+// kim is a driver who is eligible for it.
+func kim(change ...func(*dispatch.Driver)) dispatch.Driver {
+	v := dispatch.Driver{ID: dispatch.NewDriverID(time.Now()), Regions: []string{"incheon", "seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}
+	for _, c := range change {
+		c(&v)
+	}
+	return v
+}
+
+func offDuty(v *dispatch.Driver)   { v.OnDuty = false }
+func elsewhere(v *dispatch.Driver) { v.Regions = []string{"busan"} }
+
+// happens publishes one event of the dispatch and returns it.
+func happens(h *Hub, d dispatch.Dispatch, t dispatch.EventType, driver dispatch.DriverID) dispatch.Event {
+	now := time.Now()
+	e := dispatch.Event{
+		ID: dispatch.NewEventID(now), Type: t, Dispatch: d.ID, Round: d.Round, Driver: driver,
+		Actor: "key_1", ReasonCode: "BECAUSE", At: now,
+	}
+	if driver != "" {
+		e.Actor = string(driver)
+	}
+	h.Publish(d, []dispatch.Event{e})
+	return e
+}
+
+func driverStream(t testing.TB, h *Hub, v dispatch.Driver, lastEventID string) *client {
+	t.Helper()
+	s, err := h.Driver(t.Context(), v.ID, lastEventID, func(context.Context) (dispatch.Driver, error) { return v, nil })
+	return listen(t, s, err).greeted().resumedFrom(lastEventID)
+}
+
+func adminStream(t testing.TB, h *Hub, lastEventID string) *client {
+	t.Helper()
+	s, err := h.Admin(t.Context(), fmt.Sprintf("key_%p", h), lastEventID)
+	return listen(t, s, err).greeted().resumedFrom(lastEventID)
+}
+
+// resumedFrom makes the client keep the id that it came with until it gets another, as a browser does.
+func (c *client) resumedFrom(lastEventID string) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last == "" {
+		c.last = lastEventID
+	}
+	return c
+}

@@ -1,0 +1,206 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+// TestHeartbeats: an idle stream gets a heartbeat every 15 s at least, and ends after an hour.
+func TestHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, stop := startHub(t, Options{})
+		defer stop()
+		v := kim()
+		s, err := h.Driver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil })
+		began := time.Now()
+		c := listen(t, s, err)
+		<-c.ended
+		if c.err != nil {
+			t.Errorf("ended with %v", c.err)
+		}
+		if lasted := time.Since(began); lasted < 50*time.Minute || lasted > 70*time.Minute {
+			t.Errorf("it lasted %v", lasted)
+		}
+		last := began
+		for _, at := range append(c.arrived, time.Now()) {
+			if at.Sub(last) > 15*time.Second {
+				t.Fatalf("silent for %v", at.Sub(last))
+			}
+			last = at
+		}
+		if n := len(c.arrived); n > 400 {
+			t.Errorf("%d writes in an hour", n)
+		}
+		if n := len(c.all()); n != 0 {
+			t.Errorf("%d events out of nothing", n)
+		}
+	})
+}
+
+// TestHeartbeatsTellWhereItIs: heartbeats carry ids, so a driver who gets few of many events can still resume.
+func TestHeartbeatsTellWhereItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, stop := startHub(t, Options{Ring: 8})
+		defer stop()
+		v := kim()
+		load := func(context.Context) (dispatch.Driver, error) { return v, nil }
+		s, err := h.Driver(t.Context(), v.ID, "", load)
+		c := listen(t, s, err)
+		synctest.Wait()
+		before := c.lastID()
+		for range 100 {
+			happens(h, job(), dispatch.EventStarted, "drv_another")
+		}
+		time.Sleep(15 * time.Second) // of the bubble's
+		at := c.hangUp()
+		if at == before {
+			t.Fatal("the heartbeats say nothing")
+		}
+		s, err = h.Driver(t.Context(), v.ID, at, load)
+		c = listen(t, s, err)
+		happens(h, job(), dispatch.EventOpened, "")
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"dispatch.opened"}, c.names()); diff != "" {
+			t.Error(diff)
+		}
+		c.hangUp()
+	})
+}
+
+func TestLimits(t *testing.T) {
+	metrics := prometheus.NewRegistry()
+	h := runHub(t, Options{Streams: 5, PerDriver: 2, PerKey: 1, Metrics: metrics})
+	v := kim()
+	first, second := driverStream(t, h, v, ""), driverStream(t, h, v, "")
+	third := driverStream(t, h, v, "")
+	<-first.ended
+	if !errors.Is(first.err, ErrReplaced) {
+		t.Errorf("the oldest ended with %v", first.err)
+	}
+	a, b := adminStream(t, h, ""), adminStream(t, h, "")
+	<-a.ended
+	driverStream(t, h, kim(), "")
+	driverStream(t, h, kim(), "")
+	if _, err := h.Driver(t.Context(), "drv_x", "", nil); !errors.Is(err, ErrFull) {
+		t.Errorf("one too many: %v", err)
+	}
+	if n := gathered(t, metrics, "firsttap_stream_open", "driver"); n != 4 {
+		t.Errorf("%v drivers' streams", n)
+	}
+	// A driver with the maximum of streams replaces only an own one.
+	driverStream(t, h, v, "")
+	<-second.ended
+	third.hangUp()
+	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "stream_open", "driver") == 3 })
+	last := driverStream(t, h, kim(), "")
+	e := happens(h, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })
+	if first.has(e.ID) || third.has(e.ID) {
+		t.Error("told after the end")
+	}
+}
+
+func TestNoDriverNoStream(t *testing.T) {
+	h := runHub(t, Options{Streams: 1})
+	for range 3 {
+		if _, err := h.Driver(t.Context(), "drv_x", "", func(context.Context) (dispatch.Driver, error) {
+			return dispatch.Driver{}, dispatch.ErrDriverNotFound
+		}); !errors.Is(err, dispatch.ErrDriverNotFound) {
+			t.Fatal(err)
+		}
+	}
+	driverStream(t, h, kim(), "")
+}
+
+func TestClose(t *testing.T) {
+	h := runHub(t, Options{})
+	c := driverStream(t, h, kim(), "")
+	e := happens(h, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
+	h.Close()
+	h.Close()
+	<-c.ended
+	if !errors.Is(c.err, ErrClosed) {
+		t.Errorf("ended with %v", c.err)
+	}
+	if c.count("reconnect") != 1 || !slices.Contains(c.said(), ": "+ErrClosed.Error()) {
+		t.Errorf("its last words are %q, and %v", c.said(), c.names())
+	}
+	if said := c.said(); !strings.HasPrefix(said[len(said)-1], "retry: ") {
+		t.Errorf("it is not told when to come again: %q", said)
+	}
+	if _, err := h.Admin(t.Context(), "key_1", ""); !errors.Is(err, ErrClosed) {
+		t.Errorf("a new one: %v", err)
+	}
+	happens(h, job(), dispatch.EventOpened, "") // harms nobody
+}
+
+// TestWake: many wakes cause few calls of OnWake.
+func TestWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var woken atomic.Int32
+		h, stop := startHub(t, Options{OnWake: func() { woken.Add(1) }})
+		for range 1000 {
+			h.Wake()
+		}
+		time.Sleep(time.Second) // of the bubble's
+		if n := woken.Load(); n < 1 || n > 2 {
+			t.Errorf("woken %d times", n)
+		}
+		stop()
+	})
+}
+
+// TestManyAtOnce opens, closes and publishes concurrently, for the race detector; a client that stays misses nothing.
+func TestManyAtOnce(t *testing.T) {
+	h := runHub(t, Options{})
+	stays := adminStream(t, h, "")
+	testkit.Together(16, func(i int) {
+		v := kim(func(v *dispatch.Driver) { v.Version = i })
+		for range 20 {
+			c := driverStream(t, h, v, "")
+			happens(h, job(), dispatch.EventOpened, "")
+			h.DriverChanged(v)
+			h.Wake()
+			c.hangUp()
+		}
+	})
+	testkit.Eventually(t, "everything", func() bool { return len(stays.all()) == 320 })
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if len(h.streams) != 1 || len(h.byOwner) != 1 {
+		t.Errorf("%d streams of %d owners are left", len(h.streams), len(h.byOwner))
+	}
+}
+
+// TestIDs: local ids have the form of Redis's, rise, and differ from another process's.
+func TestIDs(t *testing.T) {
+	now := time.Now()
+	a, b := NewHub(Options{}), NewHub(Options{})
+	last := a.ids.next(now)
+	for i := range 1000 {
+		if i == 500 {
+			now = now.Add(-time.Hour)
+		}
+		id := a.ids.next(now)
+		if !before(last, id) {
+			t.Fatalf("%s after %s", id, last)
+		}
+		last = id
+	}
+	if x, y := a.ids.next(now), b.ids.next(now); x == y {
+		t.Error("two processes make the same")
+	}
+}

@@ -1,0 +1,325 @@
+package stream
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+
+	"firsttap/dispatch"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// TestRedisAway: during an outage an instance delivers its own events; afterwards every client gets a resync and the events
+// of all instances, and can resume on any.
+func TestRedisAway(t *testing.T) {
+	for _, c := range []struct {
+		what       string
+		begin, end func(*servertest.Redis, *servertest.Proxy)
+	}{
+		{"killed", func(r *servertest.Redis, _ *servertest.Proxy) { r.Kill() }, func(r *servertest.Redis, _ *servertest.Proxy) { r.Start() }},
+		{"frozen", func(r *servertest.Redis, _ *servertest.Proxy) { r.Freeze() }, func(r *servertest.Redis, _ *servertest.Proxy) { r.Thaw() }},
+		{"cut off", func(_ *servertest.Redis, p *servertest.Proxy) { p.Refuse(true) }, func(_ *servertest.Redis, p *servertest.Proxy) { p.Refuse(false) }},
+		{"in a black hole", func(_ *servertest.Redis, p *servertest.Proxy) { p.Blackhole(true) }, func(_ *servertest.Redis, p *servertest.Proxy) { p.Blackhole(false) }},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			server := servertest.StartRedis(t)
+			proxy := servertest.StartProxy(t, server.Addr())
+			a, b := instance(t, proxy.URL(server.URL())), instance(t, proxy.URL(server.URL()))
+			idle := instance(t, proxy.URL(server.URL())) // nobody is there to be told
+			v := kim()
+			here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, a, v, "")
+			before := happens(a, job(), dispatch.EventOpened, "")
+			testkit.Eventually(t, "shared", func() bool { return here.has(before.ID) && there.has(before.ID) && driver.has(before.ID) })
+			earlier := here.lastID()
+
+			c.begin(server, proxy)
+			var away []dispatch.Event
+			for range 20 {
+				away = append(away, happens(a, job(), dispatch.EventOpened, ""))
+			}
+			for _, e := range away {
+				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
+			}
+			testkit.Eventually(t, "all know", func() bool {
+				return a.queue.localOnly() && b.queue.localOnly() && idle.queue.localOnly()
+			})
+			if there.has(away[0].ID) || here.count("resync") != 0 {
+				t.Error("the others were told, or somebody was told to read again, without Redis")
+			}
+			at := driver.lastID()
+
+			c.end(server, proxy)
+			for _, c := range []*client{here, there, driver} {
+				testkit.Eventually(t, "to read again", func() bool { return c.count("resync") > 0 })
+			}
+			after := happens(b, job(), dispatch.EventOpened, "")
+			for _, c := range []*client{here, there, driver} {
+				testkit.Eventually(t, "shared again", func() bool { return c.has(after.ID) })
+				// More than one only if this machine was too slow for the patience there is; and where Redis goes away again
+				// while an instance joins, there is one to be told for two.
+				if n, most := c.count("resync"), int(testutil.ToFloat64(c.stream.hub.metrics.outages)); n > most {
+					t.Errorf("told %d times to read again, after %d outages", n, most)
+				}
+			}
+			// An instance can't know whether the Redis that is back has lost entries.
+			for _, h := range []*Hub{b, idle} {
+				testkit.Eventually(t, "shared again", func() bool { return !h.queue.localOnly() })
+				back := adminStream(t, h, earlier)
+				testkit.Eventually(t, "to read again after an outage elsewhere", func() bool { return back.count("resync") == 1 })
+			}
+			// A client can't resume from an id of local-only mode.
+			if moved := driverStream(t, b, v, at); true {
+				testkit.Eventually(t, "to read again after a move", func() bool { return moved.count("resync") == 1 })
+			}
+			if moved := adminStream(t, b, here.lastID()); true {
+				next := happens(a, job(), dispatch.EventOpened, "")
+				testkit.Eventually(t, "resumed", func() bool { return moved.has(next.ID) })
+				if moved.count("resync") != 0 {
+					t.Error("who has read again need not read again after a move")
+				}
+			}
+		})
+	}
+}
+
+// TestStartWithoutRedis: an instance that starts without Redis connects when Redis comes up.
+func TestStartWithoutRedis(t *testing.T) {
+	server := servertest.StartRedis(t)
+	server.Kill()
+	h := runHub(t, Options{Redis: dial(t, server.URL())})
+	c := adminStream(t, h, "")
+	e := happens(h, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "told here", func() bool { return c.has(e.ID) })
+	server.Start()
+	other := instance(t, server.URL())
+	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
+	next := happens(other, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "shared", func() bool { return c.has(next.ID) })
+}
+
+// TestOneInstanceCutOff: after one instance's outage the others get its events, or a resync if there were too many.
+func TestOneInstanceCutOff(t *testing.T) {
+	for what, n := range map[string]int{"a little": 20, "too much": 500} {
+		t.Run(what, func(t *testing.T) {
+			server := servertest.StartRedis(t)
+			proxy := servertest.StartProxy(t, server.Addr())
+			a := instance(t, proxy.URL(server.URL()), func(o *Options) { o.Queue = 100 })
+			b := instance(t, server.URL())
+			here, there := adminStream(t, a, ""), adminStream(t, b, "")
+			proxy.Refuse(true)
+			var away []dispatch.Event
+			for range n {
+				e := happens(a, job(), dispatch.EventOpened, "")
+				away = append(away, e)
+				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) })
+			}
+			proxy.Refuse(false)
+			last := away[n-1]
+			testkit.Eventually(t, "told there", func() bool { return there.has(last.ID) })
+			if n > 100 {
+				testkit.Eventually(t, "to read again", func() bool { return there.count("resync") == 1 })
+				return
+			}
+			next := happens(a, job(), dispatch.EventOpened, "")
+			testkit.Eventually(t, "live", func() bool { return there.has(next.ID) })
+			if diff := cmp.Diff(append(subjects(away), string(next.ID)), heardSubjects(there)); diff != "" {
+				t.Errorf("(-happened +heard):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestLostReply: an entry whose XADD reply was lost is delivered once.
+func TestLostReply(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	a, b := instance(t, proxy.URL(server.URL())), instance(t, server.URL())
+	here, there := adminStream(t, a, ""), adminStream(t, b, "")
+	cut := proxy.CutReply("xadd")
+	e := happens(a, job(), dispatch.EventOpened, "")
+	<-cut.Done()
+	testkit.Eventually(t, "told", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	testkit.Eventually(t, "shared again", func() bool { return here.count("resync") == 1 })
+	next := happens(a, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
+	if diff := cmp.Diff([]string{string(e.ID), string(next.ID)}, heardSubjects(there)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := dial(t, server.URL()).XLen(t.Context(), busKey).Val(); n < 3 {
+		t.Errorf("%d entries: nothing was published twice", n)
+	}
+}
+
+// TestOnItsWay: an entry that was not read back before an outage is delivered all the same.
+func TestOnItsWay(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	a := instance(t, proxy.URL(server.URL()))
+	c := adminStream(t, a, "")
+	direct := dial(t, server.URL())
+	length := direct.XLen(t.Context(), busKey).Val()
+	hold := proxy.Hold("xrange")
+	<-hold.Reached() // nobody reads now
+	e := happens(a, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "taken", func() bool { return direct.XLen(t.Context(), busKey).Val() > length })
+	if c.has(e.ID) {
+		t.Error("read: the test shows nothing")
+	}
+	proxy.Refuse(true)
+	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
+	hold.Release()
+}
+
+// TestEntriesGone: after any loss of entries in Redis every client gets a resync, and later events.
+func TestEntriesGone(t *testing.T) {
+	for what, lose := range map[string]func(ctx context.Context, r redis.UniversalClient) error{
+		"flushed": func(ctx context.Context, r redis.UniversalClient) error { return r.FlushAll(ctx).Err() },
+		"trimmed": func(ctx context.Context, r redis.UniversalClient) error { return r.XTrimMaxLen(ctx, busKey, 0).Err() },
+		"behind, as a replica is": func(ctx context.Context, r redis.UniversalClient) error {
+			newest, err := r.XRevRangeN(ctx, busKey, "+", "-", 1).Result()
+			if err != nil {
+				return err
+			}
+			return r.XDel(ctx, busKey, newest[0].ID).Err()
+		},
+		"begun anew by another": func(ctx context.Context, r redis.UniversalClient) error {
+			_, err := r.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				p.Del(ctx, busKey)
+				p.XAdd(ctx, &redis.XAddArgs{Stream: busKey, ID: "5-5", Values: []any{"kind", "mark"}})
+				return nil
+			})
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			server := servertest.StartRedis(t)
+			a, b := instance(t, server.URL()), instance(t, server.URL())
+			here, there := adminStream(t, a, ""), driverStream(t, b, kim(), "")
+			e := happens(a, job(), dispatch.EventOpened, "")
+			testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+			if err := lose(t.Context(), dial(t, server.URL())); err != nil {
+				t.Fatal(err)
+			}
+			sharedAgain(t, a, b, here, there)
+		})
+	}
+}
+
+// sharedAgain waits until both clients got a resync and the events of either instance.
+func sharedAgain(t *testing.T, a, b *Hub, here, there *client) {
+	t.Helper()
+	testkit.Eventually(t, "to read again", func() bool { return here.count("resync") > 0 && there.count("resync") > 0 })
+	for _, h := range []*Hub{a, b} {
+		next := happens(h, job(), dispatch.EventOpened, "")
+		testkit.Eventually(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
+	}
+}
+
+// TestClockBehind: after Redis's clock was set back, the lower ids do not count as old ones.
+func TestClockBehind(t *testing.T) {
+	server := servertest.StartRedis(t)
+	direct := dial(t, server.URL())
+	tomorrow := strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10) + "-0"
+	if err := direct.XAdd(t.Context(), &redis.XAddArgs{Stream: busKey, ID: tomorrow, Values: []any{"kind", "mark"}}).Err(); err != nil {
+		t.Fatal(err)
+	}
+	a, b := instance(t, server.URL()), instance(t, server.URL())
+	here, there := adminStream(t, a, ""), adminStream(t, b, "")
+	e := happens(a, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	old := here.lastID()
+	server.Kill()
+	server.Start()
+	sharedAgain(t, a, b, here, there)
+	if now := here.lastID(); !before(now, old) {
+		t.Errorf("%s is not before %s: the test shows nothing", now, old)
+	}
+}
+
+// TestUndoneByAFailover: an entry that a failover lost causes a resync on all instances.
+func TestUndoneByAFailover(t *testing.T) {
+	server := servertest.StartRedis(t)
+	proxy := servertest.StartProxy(t, server.Addr())
+	a, b := instance(t, proxy.URL(server.URL())), instance(t, server.URL())
+	here, there := adminStream(t, a, ""), adminStream(t, b, "")
+	undone := happens(a, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "shared", func() bool { return here.has(undone.ID) && there.has(undone.ID) })
+	e := happens(b, job(), dispatch.EventOpened, "")
+	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	proxy.Refuse(true)
+	testkit.Eventually(t, "away", a.queue.localOnly)
+	id, _, _ := strings.Cut(there.ids()[0], " ")
+	if n := dial(t, server.URL()).XDel(t.Context(), busKey, id).Val(); n != 1 {
+		t.Fatal("nothing undone")
+	}
+	proxy.Refuse(false)
+	sharedAgain(t, a, b, here, there)
+}
+
+// TestWakesOthers: a wake on one instance wakes the relays of all.
+func TestWakesOthers(t *testing.T) {
+	server := servertest.StartRedis(t)
+	var wokenA, wokenB atomic.Int32
+	a := instance(t, server.URL(), func(o *Options) { o.OnWake = func() { wokenA.Add(1) } })
+	instance(t, server.URL(), func(o *Options) { o.OnWake = func() { wokenB.Add(1) } })
+	a.Wake()
+	testkit.Eventually(t, "both", func() bool { return wokenA.Load() == 1 && wokenB.Load() == 1 })
+}
+
+// TestDutyElsewhere: a change on one instance applies to the streams of another; after a loss the driver is loaded again.
+func TestDutyElsewhere(t *testing.T) {
+	server := servertest.StartRedis(t)
+	a, b := instance(t, server.URL()), instance(t, server.URL())
+	v := kim()
+	var row atomic.Pointer[dispatch.Driver]
+	row.Store(&v)
+	s, err := b.Driver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return *row.Load(), nil })
+	c := listen(t, s, err).greeted()
+	opens := func() bool {
+		opened, end := happens(a, job(), dispatch.EventOpened, ""), happens(a, job(), dispatch.EventExpired, "")
+		testkit.Eventually(t, "the end", func() bool { return c.has(end.ID) })
+		return c.has(opened.ID)
+	}
+	if !opens() {
+		t.Error("on duty: not told")
+	}
+	v.OnDuty, v.Version = false, 2
+	if a.DriverChanged(v); opens() {
+		t.Error("off duty: told")
+	}
+	again := v
+	again.OnDuty, again.Version = true, 3
+	row.Store(&again)
+	if err := dial(t, server.URL()).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") > 0 })
+	testkit.Eventually(t, "on duty again", opens)
+}
+
+// TestEndWithoutRedis: a hub ends in time while Redis hangs, and delivers its last events to its own clients.
+func TestEndWithoutRedis(t *testing.T) {
+	server := servertest.StartRedis(t)
+	h, stop := startHub(t, Options{Redis: dial(t, server.URL())})
+	testkit.Eventually(t, "shared", func() bool { return !h.queue.localOnly() })
+	c := adminStream(t, h, "")
+	server.Freeze()
+	e := happens(h, job(), dispatch.EventOpened, "")
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	<-c.ended
+	if !c.has(e.ID) {
+		t.Error("not told")
+	}
+}

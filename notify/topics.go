@@ -1,0 +1,89 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/outbox"
+)
+
+const (
+	// memberBatch is the most that the push service accepts in one call.
+	memberBatch = 1000
+	topicBatch  = 4
+	// subscribeInterval makes 2,000 subscriptions a second of the 3,000 that the push service allows.
+	subscribeInterval = 500 * time.Millisecond
+)
+
+// maintainTopics subscribes large audiences to their topics, and unsubscribes them after their topic was released.
+func (r *Relay) maintainTopics(ctx context.Context) {
+	for never := make(chan struct{}); ctx.Err() == nil; {
+		leased, err := r.Topics.LeaseTopics(ctx, topicBatch)
+		if err != nil && ctx.Err() == nil {
+			r.Log.Warn("topics not leased; the relay will try again", "error", err)
+		}
+		for _, t := range leased {
+			if err := r.maintainTopic(ctx, t); err != nil && ctx.Err() == nil && !errors.Is(err, dispatch.ErrNotLeased) {
+				r.Log.Warn("topic subscriptions incomplete; they will be continued when the topic's lease expires",
+					"topic", t.Name, "error", err)
+			}
+		}
+		if len(leased) < topicBatch {
+			r.wait(ctx, never)
+		}
+	}
+}
+
+// maintainTopic subscribes or unsubscribes the members that are left to do, and ends the topic after the last.
+func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
+	change := r.Sender.Subscribe
+	if t.Ended {
+		change = r.Sender.Unsubscribe
+	}
+	pace := time.NewTicker(subscribeInterval)
+	defer pace.Stop()
+	for {
+		members, err := r.Topics.Members(ctx, t, memberBatch)
+		if err != nil {
+			return err
+		}
+		if len(members) == 0 {
+			return r.Topics.EndTopic(ctx, t)
+		}
+		tokens := make([]string, len(members))
+		for i, m := range members {
+			tokens[i] = m.PushToken
+		}
+		refusals, o := change(ctx, t.Name, tokens)
+		r.metrics.countTopicCall(o)
+		if o.Class != Sent {
+			return errors.New(string(o.Class) + ": " + o.Reason)
+		}
+		done, refused := splitRefused(members, refusals)
+		if err := r.Topics.SettleMembers(ctx, t, done, refused); err != nil {
+			return err
+		}
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func splitRefused(members []dispatch.Device, refusals []int) (done, refused []dispatch.DeviceID) {
+	out := make(map[int]bool, len(refusals))
+	for _, i := range refusals {
+		out[i] = true
+	}
+	for i, m := range members {
+		if out[i] {
+			refused = append(refused, m.ID)
+		} else {
+			done = append(done, m.ID)
+		}
+	}
+	return done, refused
+}

@@ -1,2 +1,0 @@
-// Package redisclient makes the Redis clients of this program: from a URL, without retries, with one timeout for everything.
-package redisclient

@@ -1,0 +1,329 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+func edit(apply func(*dispatch.Driver)) dispatch.DriverChange {
+	return dispatch.DriverChange{
+		Action: dispatch.AuditDriverUpdate, Detail: map[string]any{"why": "asked"},
+		Apply: func(v *dispatch.Driver, _ time.Time) error { apply(v); return nil },
+	}
+}
+
+func suspend(until time.Time) dispatch.DriverChange {
+	return dispatch.DriverChange{
+		Action: dispatch.AuditDriverSuspend,
+		Apply:  func(v *dispatch.Driver, now time.Time) error { return v.Suspend(until, now) },
+	}
+}
+
+func TestChangeDriver(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "key_7", Request: "req 1"})
+		v := someDriver(1)
+		v.FirebaseUID = "one"
+		made, err := db.CreateDriver(ctx, v)
+		if err != nil || !reflect.DeepEqual(made.Driver, v) || made.CreatedAt.IsZero() || !made.UpdatedAt.Equal(made.CreatedAt) {
+			t.Fatalf("%+v, %v", made, err)
+		}
+		other := someDriver(2)
+		other.FirebaseUID = "two"
+		if _, err := db.CreateDriver(ctx, other); err != nil {
+			t.Fatal(err)
+		}
+		twin := someDriver(3)
+		twin.FirebaseUID = "two"
+		_, err = db.CreateDriver(ctx, twin)
+		mustBeError(t, "a firebase_uid that is another's", err, dispatch.ErrDuplicateDriver)
+
+		full := edit(func(v *dispatch.Driver) {
+			v.Name, v.Phone, v.Regions, v.VehicleClass, v.WorkingHeightM = "김", "+8211", []string{"jeju"}, "45m", new(45.5)
+			v.FirebaseUID, v.Locale, v.OnDuty = "", "en", false
+		})
+		changed, err := db.ChangeDriver(ctx, v.ID, full)
+		if err != nil || changed.Version != 2 || !changed.UpdatedAt.After(made.CreatedAt) || !changed.CreatedAt.Equal(made.CreatedAt) {
+			t.Fatalf("%+v, %v", changed, err)
+		}
+		if read, err := db.DriverRecord(ctx, v.ID); err != nil || !reflect.DeepEqual(read, changed) || read.FirebaseUID != "" || read.Name != "김" {
+			t.Errorf("read %+v, %v; want %+v", read, err, changed)
+		}
+		for what, c := range map[string]struct {
+			change dispatch.DriverChange
+			want   error
+		}{
+			"what is so already":   {full, nil},
+			"another's uid":        {edit(func(v *dispatch.Driver) { v.FirebaseUID = "two" }), dispatch.ErrDuplicateDriver},
+			"an older version":     {dispatch.DriverChange{Version: 1, Apply: full.Apply}, dispatch.ErrDriverMoved},
+			"a suspension of once": {suspend(time.Now().Add(-time.Hour)), dispatch.ErrSuspensionOver},
+		} {
+			got, err := db.ChangeDriver(ctx, v.ID, c.change)
+			mustBeError(t, what, err, c.want)
+			if read, _ := db.DriverRecord(ctx, v.ID); !reflect.DeepEqual(read, changed) || !reflect.DeepEqual(got, changed) {
+				t.Errorf("%s: %+v", what, read)
+			}
+		}
+		_, err = db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)
+		mustBeError(t, "nobody", err, dispatch.ErrDriverNotFound)
+		_, err = db.NoteToken(ctx, "drv_0")
+		mustBeError(t, "nobody's token", err, dispatch.ErrDriverNotFound)
+
+		one, two := string(v.ID), string(other.ID)
+		entries := db.mustAudit(t, "driver.create "+one, "driver.create "+two, "driver.update "+one)
+		last := entries[0]
+		const detail = `{"firebase_uid":{"from":"one","to":null},"locale":{"from":"ko","to":"en"},"name":{"from":"Driver 1","to":"김"},` +
+			`"on_duty":{"from":true,"to":false},"phone":{"from":"+821000000001","to":"+8211"},"regions":{"from":["seoul","busan"],"to":["jeju"]},` +
+			`"vehicle_class":{"from":"scissor","to":"45m"},"why":"asked","working_height_m":{"from":null,"to":45.5}}`
+		if last.Actor != "key_7" || last.Request != "req 1" || last.Detail != detail || !last.At.Equal(changed.UpdatedAt) {
+			t.Errorf("%+v", last)
+		}
+	})
+}
+
+// Each of many changes at once counts.
+func TestChangeDriverTogether(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		testkit.Together(8, func(i int) {
+			_, err := db.ChangeDriver(t.Context(), v.ID, edit(func(v *dispatch.Driver) { v.Regions = append(v.Regions, fmt.Sprint("r", i)) }))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		if got, err := db.Driver(t.Context(), v.ID); err != nil || len(got.Regions) != len(v.Regions)+8 || got.Version != 9 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if n := db.count(t, "audit WHERE action = 'driver.update'"); n != 8 {
+			t.Errorf("%d audited", n)
+		}
+	})
+}
+
+// A claim that is under way while its driver is suspended is decided anew, and refused.
+func TestASuspensionDuringAClaim(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		d, v := db.add(t, nil), db.drivers(t, 1)[0]
+		accept, asked := rule(1), 0
+		_, err := db.Claim(t.Context(), d.ID, v.ID, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+			events, err := accept(d, c, now)
+			if asked++; asked == 1 {
+				if _, err := db.ChangeDriver(t.Context(), v.ID, suspend(dispatch.Forever)); err != nil {
+					t.Error(err)
+				}
+			}
+			return events, err
+		})
+		var unfit *dispatch.NotEligibleError
+		if !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.Reason{dispatch.Suspended}) || asked != 2 {
+			t.Errorf("asked %d times: %v", asked, err)
+		}
+	})
+}
+
+func TestListDrivers(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		drivers := db.drivers(t, 6)
+		slices.SortFunc(drivers, func(a, b dispatch.Driver) int { return strings.Compare(string(a.ID), string(b.ID)) })
+		for i, change := range []func(*dispatch.Driver){
+			func(v *dispatch.Driver) { v.Name = "홍길동 100%" },
+			func(v *dispatch.Driver) { v.Regions = []string{"seoul's \"north\"", "제주"} },
+			func(v *dispatch.Driver) { v.VehicleClass = "45m" },
+			func(v *dispatch.Driver) { v.OnDuty, v.FirebaseUID = false, "uid_X" },
+			func(v *dispatch.Driver) { v.SuspendedUntil = &dispatch.Forever },
+			func(v *dispatch.Driver) {
+				v.SuspendedUntil = new(time.Now().Add(-time.Hour).UTC().Truncate(time.Second))
+			},
+		} {
+			if _, err := db.ChangeDriver(t.Context(), drivers[i].ID, edit(change)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		all := []int{5, 4, 3, 2, 1, 0}
+		for what, c := range map[string]struct {
+			q    dispatch.DriverQuery
+			want []int
+		}{
+			"all":               {dispatch.DriverQuery{}, all},
+			"a name":            {dispatch.DriverQuery{Text: "길동 100%"}, []int{0}},
+			"a part of a name":  {dispatch.DriverQuery{Text: "driver"}, []int{5, 4, 3, 2, 1}},
+			"no wildcard":       {dispatch.DriverQuery{Text: "d%r"}, nil},
+			"a phone":           {dispatch.DriverQuery{Text: drivers[2].Phone}, []int{2}},
+			"a uid":             {dispatch.DriverQuery{Text: "UID_x"}, []int{3}},
+			"an id":             {dispatch.DriverQuery{Text: string(drivers[4].ID)}, []int{4}},
+			"a region":          {dispatch.DriverQuery{Region: "seoul's \"north\""}, []int{1}},
+			"a Korean region":   {dispatch.DriverQuery{Region: "제주"}, []int{1}},
+			"a class":           {dispatch.DriverQuery{VehicleClass: "45m"}, []int{2}},
+			"on duty":           {dispatch.DriverQuery{OnDuty: new(true)}, []int{5, 4, 2, 1, 0}},
+			"off duty":          {dispatch.DriverQuery{OnDuty: new(false)}, []int{3}},
+			"suspended":         {dispatch.DriverQuery{Suspended: new(true)}, []int{4}},
+			"not suspended":     {dispatch.DriverQuery{Suspended: new(false)}, []int{5, 3, 2, 1, 0}},
+			"all at once":       {dispatch.DriverQuery{Text: "driver", Region: "seoul", VehicleClass: "scissor", OnDuty: new(true), Suspended: new(false)}, []int{5}},
+			"none":              {dispatch.DriverQuery{Text: "driver", VehicleClass: "45m", OnDuty: new(false)}, nil},
+			"text as in a LIKE": {dispatch.DriverQuery{Text: "_"}, []int{5, 4, 3, 2, 1, 0}}, // every id has one
+		} {
+			for _, limit := range []int{2, 200} {
+				got, q := []int(nil), c.q
+				q.Limit = limit
+				for {
+					page, next, err := db.Drivers(t.Context(), q)
+					if err != nil || len(page) > limit {
+						t.Fatalf("%s: %d, %v", what, len(page), err)
+					}
+					for _, v := range page {
+						got = append(got, slices.IndexFunc(drivers, func(o dispatch.Driver) bool { return o.ID == v.ID }))
+					}
+					if q.Cursor = next; next == "" {
+						break
+					}
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("%s by %d: %v, want %v", what, limit, got, c.want)
+				}
+			}
+		}
+	})
+}
+
+// Every list that goes by identifiers refuses what is no cursor.
+func TestCursorsOfLists(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 1)[0]
+		for _, id := range []string{"x", "' OR 1=1 --", "dsp_\x00", "한국", strings.Repeat("a", 100)} {
+			page := func(list byte) dispatch.Page { return dispatch.Page{Limit: 1, Cursor: cursor(list, 0, id)} }
+			for what, list := range map[string]func(context.Context) error{
+				"drivers": func(ctx context.Context) error {
+					_, _, err := db.Drivers(ctx, dispatch.DriverQuery{Page: page(driverList)})
+					return err
+				},
+				"devices": func(ctx context.Context) error { _, _, err := db.Devices(ctx, v.ID, page(deviceList)); return err },
+				"keys":    func(ctx context.Context) error { _, _, err := db.Keys(ctx, page(keyList)); return err },
+				"audit": func(ctx context.Context) error {
+					_, _, err := db.Audit(ctx, dispatch.AuditQuery{Page: page(auditList)})
+					return err
+				},
+			} {
+				mustBeError(t, what, list(t.Context()), dispatch.ErrBadCursor)
+			}
+		}
+	})
+}
+
+func TestDevicesOfADriver(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 2)
+		var want []dispatch.DeviceID
+		for i := range 3 {
+			want = append([]dispatch.DeviceID{db.mustPut(t, someDevice(v[0].ID, fmt.Sprint(i), fmt.Sprint("token ", i))).ID}, want...)
+		}
+		db.mustPut(t, someDevice(v[1].ID, "x", "another's"))
+		var got []dispatch.DeviceID
+		page := dispatch.Page{Limit: 2}
+		for {
+			devices, next, err := db.Devices(t.Context(), v[0].ID, page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range devices {
+				got = append(got, d.ID)
+			}
+			if page.Cursor = next; next == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		_, _, err := db.Devices(t.Context(), dispatch.NewDriverID(time.Now()), page)
+		mustBeError(t, "nobody's", err, dispatch.ErrDriverNotFound)
+	})
+}
+
+// TestKeysAreAudited: what is so already is nothing new; what is made, replaced or revoked is.
+func TestKeysAreAudited(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		first := dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: "a"}
+		testkit.Together(8, func(int) { // several instances start at once
+			if err := db.PutKey(t.Context(), first); err != nil {
+				t.Error(err)
+			}
+		})
+		first.Hash = "b"
+		if err := db.PutKey(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		k, err := db.AddKey(t.Context(), dispatch.Key{ID: "key_1", Name: "둘째", Role: dispatch.Viewer, Hash: "c"})
+		if err != nil || k.CreatedAt.IsZero() || k.RevokedAt != nil {
+			t.Fatalf("%+v, %v", k, err)
+		}
+		testkit.Together(8, func(int) {
+			if err := db.RevokeKey(t.Context(), "key_1"); err != nil {
+				t.Error(err)
+			}
+		})
+		mustBeError(t, "the first one", db.RevokeKey(t.Context(), dispatch.FirstKeyID), dispatch.ErrFirstKey)
+		mustBeError(t, "none", db.RevokeKey(t.Context(), "key_2"), dispatch.ErrKeyNotFound)
+		entries := db.mustAudit(t, "key.create key_first", "key.create key_first", "key.create key_1", "key.revoke key_1")
+		if want := `{"name":"둘째","role":"viewer"}`; entries[0].Detail != want || entries[1].Detail != want || entries[0].Actor != dispatch.System {
+			t.Errorf("%+v", entries)
+		}
+		keys, next, err := db.Keys(t.Context(), dispatch.Page{Limit: 1})
+		if err != nil || len(keys) != 1 || keys[0].ID != dispatch.FirstKeyID || keys[0].RevokedAt != nil {
+			t.Errorf("%+v, %v", keys, err)
+		}
+		keys, next, err = db.Keys(t.Context(), dispatch.Page{Limit: 1, Cursor: next})
+		if err != nil || len(keys) != 1 || keys[0].ID != "key_1" || keys[0].RevokedAt == nil || next != "" {
+			t.Errorf("then %+v, %q, %v", keys, next, err)
+		}
+	})
+}
+
+// TestAuditByTargetAndActor selects, by pages.
+func TestAuditByTargetAndActor(t *testing.T) {
+	each(t, func(t *testing.T, db *database) {
+		v := db.drivers(t, 2) // one entry of the system's
+		for i := range 6 {
+			ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: fmt.Sprint("key_", i%2)})
+			if _, err := db.NoteToken(ctx, v[i%3/2].ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for what, c := range map[string]struct {
+			q    dispatch.AuditQuery
+			want int
+		}{
+			"all": {dispatch.AuditQuery{}, 7}, "a driver's": {dispatch.AuditQuery{Target: string(v[0].ID)}, 4},
+			"a key's": {dispatch.AuditQuery{Actor: "key_1"}, 3}, "both": {dispatch.AuditQuery{Actor: "key_1", Target: string(v[0].ID)}, 2},
+			"none": {dispatch.AuditQuery{Target: "없음"}, 0},
+		} {
+			n, last := 0, "b"
+			for c.q.Limit = 2; ; {
+				page, next, err := db.Audit(t.Context(), c.q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range page {
+					if n++; e.ID >= last || c.q.Target != "" && e.Target != c.q.Target || c.q.Actor != "" && e.Actor != c.q.Actor {
+						t.Errorf("%s: %+v after %s", what, e, last)
+					}
+					last = e.ID
+				}
+				if c.q.Cursor = next; next == "" {
+					break
+				}
+			}
+			if n != c.want {
+				t.Errorf("%s: %d, want %d", what, n, c.want)
+			}
+		}
+	})
+}

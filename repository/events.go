@@ -1,0 +1,59 @@
+package repository
+
+import (
+	"context"
+
+	"firsttap/dispatch"
+)
+
+// Events returns the events of a dispatch, the oldest first, and the cursor of the next page, "" after the last.
+// ErrNotFound, ErrBadCursor.
+func (s *Store) Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error) {
+	var after dispatch.EventID
+	if page.Cursor != "" {
+		var err error
+		if _, after, err = parseCursor(eventList, page.Cursor, dispatch.ParseEventID); err != nil {
+			return nil, "", err
+		}
+	}
+	db := s.general.WithContext(ctx)
+	if _, _, err := s.findDispatch(db, id, ""); err != nil {
+		return nil, "", err
+	}
+	var rows []eventRow
+	err := db.Where("dispatch_id = ? AND id > ?", id, after).Order("id").Limit(page.Limit + 1).Find(&rows).Error
+	if err != nil {
+		return nil, "", unavailable(err)
+	}
+	next := ""
+	if len(rows) > page.Limit {
+		rows = rows[:page.Limit]
+		next = cursor(eventList, 0, rows[page.Limit-1].ID)
+	}
+	events := make([]dispatch.Event, len(rows))
+	for i := range rows {
+		events[i] = rows[i].event()
+	}
+	return events, next, nil
+}
+
+type eventRow struct {
+	ID         dispatch.EventID `gorm:"primaryKey"`
+	DispatchID dispatch.ID
+	Type       dispatch.EventType
+	Round      int
+	DriverID   *string
+	Actor      string
+	ReasonCode string
+	RequestID  string
+	At         int64
+}
+
+func (row *eventRow) event() dispatch.Event {
+	return dispatch.Event{
+		ID: row.ID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round, Driver: dispatch.DriverID(stringOrEmpty(row.DriverID)),
+		Actor: row.Actor, ReasonCode: row.ReasonCode, Request: row.RequestID, At: fromMicros(row.At),
+	}
+}
+
+func (eventRow) TableName() string { return "events" }

@@ -1,0 +1,141 @@
+package repository
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/cronjob"
+	"firsttap/dispatch"
+	"firsttap/idempotency"
+)
+
+// JobStates returns the states of the jobs by name, and the database's time.
+func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]cronjob.State, now time.Time, err error) {
+	db := s.general.WithContext(ctx)
+	if now, err = s.clock(db); err != nil {
+		return nil, now, err
+	}
+	var jobs []jobRow
+	if err := db.Where("name IN ?", names).Find(&jobs).Error; err != nil {
+		return nil, now, unavailable(err)
+	}
+	var open []runRow
+	if err := db.Where("job IN ? AND status IN ?", names, unfinished).Order("slot").Find(&open).Error; err != nil {
+		return nil, now, unavailable(err)
+	}
+	states = make(map[string]cronjob.State, len(jobs))
+	for i := range jobs {
+		states[jobs[i].Name] = jobs[i].state()
+	}
+	for i := range open {
+		state := states[open[i].Job]
+		state.Open = append(state.Open, open[i].run())
+		states[open[i].Job] = state
+	}
+	return states, now, nil
+}
+
+// LastRun returns the job's latest run that has ended, nil if there is none.
+func (s *Store) LastRun(ctx context.Context, job string) (*cronjob.Run, error) {
+	var rows []runRow
+	err := s.general.WithContext(ctx).Where("job = ? AND ended_at IS NOT NULL", job).Order("slot DESC").Limit(1).Find(&rows).Error
+	if err != nil || len(rows) == 0 {
+		return nil, unavailable(err)
+	}
+	run := rows[0].run()
+	return &run, nil
+}
+
+// RequestRun queues a run of the job, or returns the run that is queued already. ErrNotFound.
+func (s *Store) RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error) {
+	var run cronjob.Run
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		state, _, now, err := s.lockJob(tx, job)
+		if err != nil {
+			return err
+		}
+		switch applied, err := alreadyApplied(tx, auditProof); {
+		case err != nil:
+			return err
+		case applied:
+			run, err = requestedRun(tx)
+			return err
+		}
+		queued := slices.IndexFunc(state.Open, func(r cronjob.Run) bool { return r.Status == cronjob.Queued })
+		if queued >= 0 {
+			run = state.Open[queued]
+			return nil
+		}
+		row := runRow{Job: job, Slot: micros(now), Status: cronjob.Queued, RequestedBy: actor}
+		run = row.run()
+		if err := tx.Create(&row).Error; err != nil {
+			return unavailable(err)
+		}
+		return audit(tx, dispatch.AuditJobRun, job, map[string]any{slotDetail: now.Format(time.RFC3339Nano)}, now)
+	})
+	return run, err
+}
+
+// slotDetail is the detail of a requested run's audit entry that holds the run's slot.
+const slotDetail = "scheduled_at"
+
+// requestedRun returns the run that the request of tx's context has queued before.
+func requestedRun(tx *gorm.DB) (cronjob.Run, error) {
+	var entry auditRow
+	if err := tx.Where("id = ?", idempotency.AuditID(tx.Statement.Context, time.Time{})).Take(&entry).Error; err != nil {
+		return cronjob.Run{}, unavailable(err)
+	}
+	var detail map[string]time.Time
+	if err := json.Unmarshal([]byte(entry.Detail), &detail); err != nil {
+		return cronjob.Run{}, fmt.Errorf("audit entry %s: %w", entry.ID, err)
+	}
+	var rows []runRow
+	if err := tx.Where("job = ? AND slot = ?", entry.Target, micros(detail[slotDetail])).Find(&rows).Error; err != nil {
+		return cronjob.Run{}, unavailable(err)
+	}
+	if len(rows) == 0 {
+		return cronjob.Run{}, cronjob.ErrNotFound
+	}
+	return rows[0].run(), nil
+}
+
+// Runs returns the runs of a job, the latest slot first, and the cursor of the next page, "" after the last.
+func (s *Store) Runs(ctx context.Context, job string, page dispatch.Page) ([]cronjob.Run, string, error) {
+	db := s.general.WithContext(ctx)
+	now, err := s.clock(db)
+	if err != nil {
+		return nil, "", err
+	}
+	db = db.Where("job = ?", job)
+	if page.Cursor != "" {
+		slot, _, err := parseCursor(runList, page.Cursor, func(s string) (string, error) {
+			if s != job {
+				return "", dispatch.ErrBadCursor
+			}
+			return s, nil
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		db = db.Where("slot < ?", slot)
+	}
+	var rows []runRow
+	if err := db.Order("slot DESC").Limit(page.Limit + 1).Find(&rows).Error; err != nil {
+		return nil, "", unavailable(err)
+	}
+	next := ""
+	if len(rows) > page.Limit {
+		rows = rows[:page.Limit]
+		next = cursor(runList, rows[page.Limit-1].Slot, job)
+	}
+	runs := make([]cronjob.Run, len(rows))
+	for i := range rows {
+		runs[i] = rows[i].run().At(now)
+	}
+	return runs, next, nil
+}

@@ -1,0 +1,66 @@
+package repository
+
+import (
+	"context"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// RevokeTokens revokes every token that was issued to the driver before. The driver's version stays the same, as a
+// revocation does not change which dispatches the driver may accept. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
+func (s *Store) RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispatch.Revocation, error) {
+	var r dispatch.Revocation
+	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockDriver(tx, id)
+		if err != nil {
+			return err
+		}
+		r = dispatch.Revocation{Driver: id, Generation: row.TokenGeneration + 1, At: now}
+		if before := fromOptionalMicros(row.TokensRevokedAt); before != nil && before.After(now) {
+			r.At = *before // the database's clock was set back
+		}
+		err = tx.Exec("UPDATE drivers SET token_generation = ?, tokens_revoked_at = ? WHERE id = ?", r.Generation, micros(r.At), id).Error
+		if err != nil {
+			return unavailable(err)
+		}
+		return audit(tx, dispatch.AuditTokensRevoke, string(id), map[string]any{"generation": r.Generation}, now)
+	})
+	return r, err
+}
+
+// Revocations returns the newest revocation of each driver that has one, from an index of those drivers only. It returns old
+// ones, too: a query by time would miss a revocation that was committed late or written by a clock that is behind.
+func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) {
+	var rows []driverRow
+	err := s.general.WithContext(ctx).Select("id", "token_generation", "tokens_revoked_at").Where("token_generation > 0").Find(&rows).Error
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	all := make([]dispatch.Revocation, len(rows))
+	for i := range rows {
+		all[i] = dispatch.Revocation{Driver: rows[i].ID, Generation: rows[i].TokenGeneration}
+		if at := fromOptionalMicros(rows[i].TokensRevokedAt); at != nil {
+			all[i].At = *at
+		}
+	}
+	return all, nil
+}
+
+// NoteToken audits that a token is issued to the driver, and returns the token's generation. ErrDriverNotFound. The token
+// must not be issued unless the error is nil.
+func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
+	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
+		row, now, err := s.lockDriver(tx, id)
+		if err != nil {
+			return err
+		}
+		generation = row.TokenGeneration
+		if applied, err := alreadyApplied(tx, auditProof); applied || err != nil {
+			return err
+		}
+		return audit(tx, dispatch.AuditDriverToken, string(id), nil, now)
+	})
+	return generation, err
+}

@@ -1,0 +1,81 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"gorm.io/gorm"
+
+	"firsttap/dispatch"
+)
+
+// transact runs fn in a transaction. ErrUnknown means that the COMMIT was sent and its reply is missing; after any other
+// error nothing was written.
+func transact(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+	tx := db.WithContext(ctx).Begin()
+	if tx.Error != nil {
+		return unavailable(tx.Error)
+	}
+	// Error 1205 undoes one statement only and would leave the others to be committed; a panic would leave the rows locked.
+	// After a COMMIT the rollback does nothing.
+	defer tx.Rollback()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit().Error; err != nil {
+		return fmt.Errorf("%w: commit: %w", dispatch.ErrUnknown, err)
+	}
+	return nil
+}
+
+// unavailable wraps a database error in ErrUnavailable, unless it is ErrUnavailable or ErrUnknown already.
+func unavailable(err error) error {
+	if err == nil || errors.Is(err, dispatch.ErrUnknown) || errors.Is(err, dispatch.ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
+}
+
+// transactWithRetry runs fn in a transaction, and repeats it after a deadlock, a duplicate key or a conflict with a
+// concurrent write. Its errors are those of transact.
+func (s *Store) transactWithRetry(ctx context.Context, db *gorm.DB, fn func(tx *gorm.DB) error) error {
+	for try := 1; ; try++ {
+		err := transact(ctx, db, fn)
+		again := s.dialect.retryable(err) || errors.Is(err, errConflict) || errors.Is(err, gorm.ErrDuplicatedKey)
+		if !again || errors.Is(err, dispatch.ErrUnknown) || try == maxTries {
+			return err
+		}
+		// A random pause keeps transactions that collided from colliding again.
+		wait := time.NewTimer(rand.N(retryBackoff << min(try, 5)))
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			wait.Stop()
+			return unavailable(err)
+		}
+	}
+}
+
+// retryBackoff bounds the first pause; the bound doubles with each try, five times at most.
+const retryBackoff = 4 * time.Millisecond
+
+// maxTries bounds how often a transaction is repeated. Of several claims that one driver makes at the same time, one commits
+// in each try.
+const maxTries = 10
+
+// errConflict means that a row has changed since it was read.
+var errConflict = errors.New("a row was changed concurrently")
+
+// requireOwned returns ErrNotLeased if a statement found no row of the lease's owner.
+func requireOwned(done *gorm.DB) error {
+	if done.Error != nil {
+		return unavailable(done.Error)
+	}
+	if done.RowsAffected == 0 {
+		return dispatch.ErrNotLeased
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"firsttap/cronjob"
+	"firsttap/lock"
+)
+
+// Work is what FirstTap's jobs do, at most limit rows at a time; see repository.Store.
+type Work interface {
+	ExpireOffers(ctx context.Context, limit int) (int, error)
+	Remind(ctx context.Context, before time.Duration, limit int) (int, error)
+	CloseOverdue(ctx context.Context, after time.Duration, limit int) (int, error)
+	ReleaseTopics(ctx context.Context) (int, error)
+	TakeSupply(ctx context.Context, run cronjob.Run) (int, error)
+	Prune(ctx context.Context, limit int) (int, error)
+}
+
+const (
+	// batchSize is how many rows a job changes at a time.
+	batchSize = 200
+	// overdueAfter is how long after the end of its work an open dispatch is closed.
+	overdueAfter = 24 * time.Hour
+	// maxSupplyDelay is how long after its minute the supply may still be counted.
+	maxSupplyDelay = time.Minute
+)
+
+// FirstTap returns the jobs of FirstTap. A driver is reminded of work remindBefore it starts, or never if that is 0.
+func FirstTap(work Work, remindBefore time.Duration) []Job {
+	return []Job{{
+		Name: "expire-offers", When: Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
+			n, err := inBatches(ctx, work.ExpireOffers)
+			return fmt.Sprintf("%d offers ended", n), err
+		},
+	}, {
+		Name: "remind", When: Cron("0 * * * * *"), Hold: lock.Expected(10 * time.Second),
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
+			n, err := inBatches(ctx, func(ctx context.Context, limit int) (int, error) { return work.Remind(ctx, remindBefore, limit) })
+			return fmt.Sprintf("%d drivers reminded", n), err
+		},
+	}, {
+		Name: "nightly", When: Cron("0 0 4 * * *"), Hold: lock.Renewed(10*time.Second, time.Hour), OnLeader: true, Late: 12 * time.Hour,
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) { return nightly(ctx, work) },
+	}, {
+		Name: "supply", When: Cron("0 * * * * *"), Hold: lock.Between(50*time.Second, 55*time.Second),
+		Work: func(ctx context.Context, run cronjob.Run) (string, error) { return supply(ctx, work, run) },
+	}, {
+		Name: "retention", When: After(time.Minute), Hold: lock.Renewed(30*time.Second, 10*time.Minute),
+		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
+			n, err := inBatches(ctx, work.Prune)
+			return fmt.Sprintf("%d rows deleted", n), err
+		},
+	}}
+}
+
+func nightly(ctx context.Context, work Work) (string, error) {
+	closed, problem := inBatches(ctx, func(ctx context.Context, limit int) (int, error) { return work.CloseOverdue(ctx, overdueAfter, limit) })
+	topics, err := work.ReleaseTopics(ctx)
+	return fmt.Sprintf("%d dispatches closed, %d topics to unsubscribe", closed, topics), errors.Join(problem, err)
+}
+
+// supply leaves out a minute that is long over, as it counts the drivers and dispatches of now.
+func supply(ctx context.Context, work Work, run cronjob.Run) (string, error) {
+	if late := run.BeganAt.Sub(run.Slot); late > maxSupplyDelay {
+		return fmt.Sprintf("left out: %s too late", late.Round(time.Second)), nil
+	}
+	n, err := work.TakeSupply(ctx, run)
+	return fmt.Sprintf("%d regions", n), err
+}
+
+// inBatches calls batch until it has changed fewer rows than it may.
+func inBatches(ctx context.Context, batch func(ctx context.Context, limit int) (int, error)) (total int, err error) {
+	for {
+		n, err := batch(ctx, batchSize)
+		total += n
+		if err != nil || n < batchSize {
+			return total, err
+		}
+	}
+}

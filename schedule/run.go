@@ -1,0 +1,113 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"firsttap/cronjob"
+	"firsttap/lock"
+)
+
+var errAbandoned = errors.New("the work was left behind: it did not return")
+
+// runDue begins the run that is due, performs it, and records how it ended. It reports whether there was one. ctx ends
+// with the job's lock.
+func (j *job) runDue(ctx context.Context) (ran bool) {
+	a := &attempt{due: j.due}
+	err := j.s.runs.Do(context.WithValue(ctx, attemptKey{}, a), j.Name, j.runHold, func(ctx context.Context) error {
+		ran = true
+		j.perform(ctx, a)
+		return nil
+	})
+	switch {
+	case ran || ctx.Err() != nil:
+	case errors.Is(err, lock.ErrHeld) || errors.Is(err, cronjob.ErrNotDue):
+		j.skip()
+	default:
+		j.blocked("unavailable", "the ledger is unavailable", err)
+	}
+	return ran
+}
+
+func (j *job) perform(ctx context.Context, a *attempt) {
+	ctx, cancel := context.WithTimeoutCause(ctx, j.maxRun, lock.ErrMaxHold)
+	defer cancel()
+	began := time.Now()
+	j.s.skips.ran(j.Name, a.run.Slot)
+	log := j.s.Log.With("job", j.Name, "slot", a.run.Slot, "attempt", a.run.Attempt)
+	result, err := j.call(ctx, a.run)
+	took := time.Since(began)
+	a.end, a.abandoned = j.endOf(ctx, result, err), errors.Is(err, errAbandoned)
+	status := cronjob.Interrupted
+	if a.end != nil {
+		status = a.end.Status
+	}
+	j.metrics.ran(status, took)
+	switch status {
+	case cronjob.Succeeded:
+		log.Debug("job succeeded", "took", took, "result", result)
+	case cronjob.Failed:
+		log.Error("job failed", "took", took, "error", a.end.Error)
+	default:
+		log.Warn("job interrupted; another instance will take the run over", "took", took, "cause", context.Cause(ctx), "error", err)
+	}
+}
+
+// endOf is how a run ended whose work returned result and err, nil if it was interrupted.
+func (j *job) endOf(ctx context.Context, result string, err error) *cronjob.End {
+	switch {
+	case err == nil:
+		return &cronjob.End{Status: cronjob.Succeeded, Result: result}
+	case ctx.Err() == nil || j.timedOut(context.Cause(ctx)):
+		return &cronjob.End{Status: cronjob.Failed, Result: result, Error: err.Error()}
+	}
+	return nil
+}
+
+// timedOut reports whether a run's context ended, with that cause, because the run took too long.
+func (j *job) timedOut(cause error) bool {
+	return errors.Is(cause, lock.ErrMaxHold) || j.Hold.Every == 0 && errors.Is(cause, lock.ErrExpired)
+}
+
+// call does the work of a run. Work that does not return within Grace after its context has ended is abandoned.
+func (j *job) call(ctx context.Context, run cronjob.Run) (string, error) {
+	type returned struct {
+		result string
+		err    error
+	}
+	done := make(chan returned, 1)
+	go func() {
+		r := returned{err: errors.New("the work ended its goroutine")}
+		defer func() {
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+			done <- r
+		}()
+		r.result, r.err = j.Work(ctx, run)
+	}()
+	select {
+	case r := <-done:
+		return r.result, r.err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(j.s.Grace)
+	defer grace.Stop()
+	select {
+	case r := <-done:
+		if r.err != nil && j.timedOut(context.Cause(ctx)) {
+			r.err = fmt.Errorf("%w: %w", context.Cause(ctx), r.err)
+		}
+		return r.result, r.err
+	case <-grace.C:
+	}
+	j.stuck.Add(1)
+	go func() {
+		<-done
+		j.stuck.Add(-1)
+	}()
+	return "", fmt.Errorf("%w: %w within %s", context.Cause(ctx), errAbandoned, j.s.Grace)
+}

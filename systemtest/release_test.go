@@ -1,0 +1,80 @@
+package systemtest
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// A process stands still in the middle of a run, and an operator releases the lock that it runs under. When the process goes
+// on, it can't conclude that run any more: another attempt does, under a lock of its own. So it is for a job's own lock and
+// for the leader's, whatever holds them.
+func TestReleasedHolderConcludesNothing(t *testing.T) {
+	ways := waysToLock(t)
+	delete(ways, "memory") // no other process can release such a lock
+	for name, settings := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := servertest.MariaDBURL(t)
+			i := Start(t, append([]string{"FIRSTTAP_DATABASE_URL=" + url}, settings...)...)
+			db := OpenDatabase(t, url)
+			lookup := []string{"FIRSTTAP_DATABASE_URL", url, "FIRSTTAP_ADMIN_KEY", AdminKey, "FIRSTTAP_JWT_SECRET", JWTSecret}
+			for _, setting := range settings {
+				key, value, _ := strings.Cut(setting, "=")
+				lookup = append(lookup, key, value)
+			}
+			for lock, job := range map[string]string{"supply": "supply", "jobs": "nightly"} {
+				owner, slot := db.freezeInRun(t, i, job, func() {
+					out, err := command(t, testkit.Settings(lookup...), "lock", "release", lock)
+					if err != nil || !strings.Contains(out, lock+" taken from ") {
+						t.Errorf("release %s: %v\n%s", lock, err, out)
+					}
+				})
+				testkit.Within(t, 2*testkit.Patience, job+" is run to its end", func() bool {
+					return db.Count("job_runs WHERE job=? AND slot=? AND status='SUCCEEDED'", job, slot) == 1
+				})
+				if db.Count("job_runs WHERE job=? AND slot=? AND owner=?", job, slot, owner) != 0 {
+					t.Errorf("%s concluded its run of %s after the release", owner, job)
+				}
+				if db.Count("job_runs WHERE job=? AND slot=? AND attempt=2", job, slot) != 1 {
+					t.Errorf("the run of %s is not another attempt's", job)
+				}
+				if job == "supply" && db.Count("supply WHERE at=? AND region=''", slot) != 1 {
+					t.Error("the supply was not written once")
+				}
+			}
+		})
+	}
+}
+
+// freezeInRun stops the instance in the middle of a run of the job, which needs tables that the test has locked, calls do,
+// and lets the instance go on. It returns the run's owner and slot.
+func (db *Database) freezeInRun(t *testing.T, i *Instance, job string, do func()) (owner string, slot int64) {
+	t.Helper()
+	conn, err := db.DB.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("LOCK TABLES drivers WRITE, dispatches WRITE")
+	testkit.Eventually(t, "the instance knows "+job, func() bool {
+		return send("POST", i.URL+"/v1/admin/jobs/"+job+"/run", AdminKey, "").status == 202
+	})
+	testkit.Within(t, 3*testkit.Patience, job+" is under way", func() bool { // a slot's run may have kept the lock of supply
+		return db.DB.QueryRow("SELECT owner, slot FROM job_runs WHERE job=? AND status='RUNNING'", job).Scan(&owner, &slot) == nil
+	})
+	i.signal(syscall.SIGSTOP)
+	do()
+	exec("UNLOCK TABLES")
+	i.signal(syscall.SIGCONT)
+	return owner, slot
+}
