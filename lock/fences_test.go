@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -162,20 +161,6 @@ func (s *testDB) commit(t testing.TB, tx *sql.Tx) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// together runs f n times concurrently, and returns when all calls have returned.
-func together(n int, f func(i int)) {
-	var running sync.WaitGroup
-	gate := make(chan struct{})
-	for i := range n {
-		running.Go(func() {
-			<-gate
-			f(i)
-		})
-	}
-	close(gate)
-	running.Wait()
 }
 
 // wantErr fails the test unless err is want and no other of this package's kinds of errors.

@@ -135,7 +135,7 @@ func TestRedisRenewsTogether(t *testing.T) {
 			t.Fatalf("lost: %v", lease.Context().Err())
 		}
 	}
-	together(leases, func(i int) { wantErr(t, "release", all[i].Release(t.Context()), nil) })
+	testkit.Together(leases, func(i int) { wantErr(t, "release", all[i].Release(t.Context()), nil) })
 }
 
 // A server whose clock is an hour ahead fails, and a replica with the right clock takes over. The fences grow, however
