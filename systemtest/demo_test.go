@@ -29,7 +29,7 @@ func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	s := showDemo(t, dir)
 	if a := send("POST", s.URL+"/v1/session", "", fmt.Sprintf(`{"key":%q}`, s.key)); a.status != 200 || a.header.Get("Set-Cookie") == "" {
-		t.Errorf("the key of the link signs nobody in: %s", a)
+		t.Errorf("the link's key does not sign in: %s", a)
 	}
 	var me [2]Driver
 	for i, token := range s.tokens {

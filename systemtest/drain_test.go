@@ -18,7 +18,7 @@ func TestDrain(t *testing.T) {
 	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=1s")
 	d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
 	if r := send("GET", i.URL+"/readyz", "", ""); r.status != 200 || parts(t, i) {
-		t.Fatalf("before it is told: %s", r)
+		t.Fatalf("before SIGTERM: %s", r)
 	}
 	stream := openStream(t, i, AdminKey, "")
 	told := time.Now()
@@ -83,7 +83,7 @@ func TestRequestsFinish(t *testing.T) {
 			t.Errorf("%d taps in the ledger of an instance that has ended", n)
 		}
 		// Another instance gets its unsent pushes at once, and not when their leases expire.
-		testkit.Eventually(t, "everything is told", func() bool { return h.b.Count("outbox WHERE state=0") == 0 })
+		testkit.Eventually(t, "every event is sent", func() bool { return h.b.Count("outbox WHERE state=0") == 0 })
 	})
 }
 

@@ -66,7 +66,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 		proxy.Refuse(true)
 		a := <-answered
 		if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" || a.header.Get("Retry-After") == "" {
-			t.Fatalf("nobody can know, and the driver heard %s", a)
+			t.Fatalf("the result is unknown, and the driver got %s", a)
 		}
 		if other := Accept(i, id, drivers[1], 1); other.Won() || other.Final != nil && *other.Final {
 			t.Fatalf("another driver heard %s", other)
@@ -95,7 +95,7 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 				t.Fatalf("without proof the driver heard %s", a)
 			}
 			if n := db.Count("claims WHERE dispatch_id=?", id); n != 0 {
-				t.Fatal("a claim that nobody was told of")
+				t.Fatal("a claim without a 200")
 			}
 			a = Accept(i, id, drivers[1], 1)
 			if !a.Won() {
@@ -134,7 +134,7 @@ func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 			// The driver retries, before or after the decision.
 			a := Accept(i, id, drivers[0], 1)
 			if !a.Won() || !*a.Replayed {
-				t.Fatalf("the retry of one who hung up: %s", a)
+				t.Fatalf("the retry after hanging up: %s", a)
 			}
 			if other := Accept(i, id, drivers[1], 1); other.Code != "ALREADY_TAKEN" {
 				t.Fatal(other)
@@ -173,7 +173,7 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 					})
 				})
 			}
-			testkit.Await(t, "somebody has won", begun)
+			testkit.Await(t, "a driver has won", begun)
 			db.Kill()
 			racing.Wait()
 			db.Start()
@@ -246,7 +246,7 @@ func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 		if a := <-answered; a.status != 503 {
 			t.Fatal(a)
 		}
-		testkit.Eventually(t, "the drivers hear again", func() bool { return db.reannounced(id) > 0 })
+		testkit.Eventually(t, "the drivers get the offer again", func() bool { return db.reannounced(id) > 0 })
 		a := Accept(two, id, drivers[1], 1)
 		if !a.Won() {
 			t.Fatalf("the dispatch is free: %s", a)

@@ -125,7 +125,7 @@ func (c *crew) work(t *testing.T) {
 			}
 		}
 		if winner < 0 {
-			t.Errorf("%s round %d: nobody has it, and all were told that somebody has", made.ID, round)
+			t.Errorf("%s round %d: nobody has it, and all were refused", made.ID, round)
 			return
 		}
 		v := racers[winner]
@@ -133,7 +133,7 @@ func (c *crew) work(t *testing.T) {
 		for _, i := range c.instances {
 			a := c.retried("accept again", func() Response { return Accept(i, made.ID, v, round) })
 			if !a.Won() || !*a.Replayed || a.Claim.ID != answers[winner].Claim.ID {
-				t.Errorf("%s round %d: who has it asks again, and hears %s", made.ID, round, a)
+				t.Errorf("%s round %d: the winner's retry: %s", made.ID, round, a)
 			}
 		}
 		a := c.retried("withdraw", func() Response {
@@ -146,7 +146,7 @@ func (c *crew) work(t *testing.T) {
 		for _, i := range c.instances {
 			a := c.retried("accept what was given back", func() Response { return Accept(i, made.ID, v, round) })
 			if a.Won() || a.status == 404 {
-				t.Errorf("%s round %d: who gave it back hears %s", made.ID, round, a)
+				t.Errorf("%s round %d: the retry of the driver who withdrew: %s", made.ID, round, a)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func (h *held) nothingStored(t *testing.T) {
 		t.Errorf("%d acceptances in the database", n)
 	}
 	if n := h.b.Count("dispatches WHERE id=? AND accepted_by IS NULL AND claim_id IS NULL", h.id); n != 1 {
-		t.Error("the dispatch is somebody's")
+		t.Error("the dispatch is taken")
 	}
 }
 
@@ -175,7 +175,7 @@ func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
 		}
 		h.proxy.CutAll()
 		if late := <-h.answered; late.status != 503 {
-			t.Errorf("one whose UPDATE was cut off heard %s", late)
+			t.Errorf("the driver whose UPDATE was cut off got %s", late)
 		}
 		if v := h.c.Get(t.Context(), h.key).Val(); v != "taken:"+h.drivers[1].ID+":1" {
 			t.Errorf("the winner's marker says %q", v)
@@ -234,7 +234,7 @@ func TestTheDatabaseStopsAnswering(t *testing.T) {
 				t.Errorf("the driver heard %s", a)
 			}
 			h.proxy.Blackhole(false)
-			testkit.Eventually(t, "somebody wins", func() bool { return Accept(h.one, h.id, h.drivers[0], 1).Won() })
+			testkit.Eventually(t, "a driver wins", func() bool { return Accept(h.one, h.id, h.drivers[0], 1).Won() })
 		})
 	}
 }
@@ -263,7 +263,7 @@ func rowIsLockedByAStranger(t *testing.T, s *stage) {
 		t.Fatal(err)
 	}
 	h.nothingStored(t)
-	testkit.Eventually(t, "the drivers hear again", func() bool { return h.b.reannounced(h.id) > 0 })
+	testkit.Eventually(t, "the drivers get the offer again", func() bool { return h.b.reannounced(h.id) > 0 })
 	a := Accept(h.two, h.id, h.drivers[1], 1)
 	if !a.Won() {
 		t.Fatal(a)

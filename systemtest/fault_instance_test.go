@@ -63,7 +63,7 @@ func TestInstanceIsKilledWithItsLock(t *testing.T) {
 		}
 		victim.Kill()
 		hold.Release()
-		testkit.Eventually(t, "the drivers hear again", func() bool { return db.reannounced(id) == 1 })
+		testkit.Eventually(t, "the drivers get the offer again", func() bool { return db.reannounced(id) == 1 })
 		var a Response
 		testkit.Eventually(t, "the dispatch can be won", func() bool { a = Accept(other, id, drivers[1], 1); return a.Won() })
 		db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)

@@ -182,7 +182,7 @@ func TestWhatARaceCosts(t *testing.T) {
 	}
 	for _, instances := range [][]*Instance{{one}, {one, two}} {
 		id := MakeDispatch(t, one)
-		testkit.Eventually(t, "the dispatch is told of", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
+		testkit.Eventually(t, "the dispatch's events are sent", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
 		if _, err := b.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
 			t.Fatal(err)
 		}

@@ -77,10 +77,10 @@ func TestFailoverLosesAClaim(t *testing.T) {
 			})
 		}
 		// The other one may have been won before the offer was sent again.
-		testkit.Eventually(t, "the drivers are told again", func() bool { return b.reannounced(silent) > 0 })
+		testkit.Eventually(t, "the drivers get the offer again", func() bool { return b.reannounced(silent) > 0 })
 		for _, id := range []string{tapped, silent} {
 			var a Response
-			testkit.Eventually(t, "somebody wins", func() bool { a = Accept(two, id, drivers[2], 1); return a.Won() })
+			testkit.Eventually(t, "a driver wins", func() bool { a = Accept(two, id, drivers[2], 1); return a.Won() })
 			b.mustBeWonBy(id, 1, drivers[2].ID, a.Claim.ID)
 		}
 		if served := send("GET", "http://"+ops+"/metrics", "", "").body; !strings.Contains(served, "\nfirsttap_lost_claims_total 2\n") {
@@ -127,15 +127,15 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	r.Primary.Kill()
 	r.Promote()
 	proxy.Redirect(r.Replica.Addr())
-	testkit.Eventually(t, "who was told SUCCESS has it still", func() bool {
+	testkit.Eventually(t, "the driver with a SUCCESS still has it", func() bool {
 		again := Accept(instances[1], promised, drivers[0], 1)
 		if again.status != 503 && (!again.Won() || !*again.Replayed || again.Claim.ID != a.Claim.ID) {
-			t.Fatalf("who was told SUCCESS hears %s", again)
+			t.Fatalf("the driver with a SUCCESS got %s", again)
 		}
 		return again.Won()
 	})
 	var b Response
-	testkit.Eventually(t, "somebody wins what was promised to nobody", func() bool {
+	testkit.Eventually(t, "a driver wins the dispatch without a SUCCESS", func() bool {
 		b = Accept(instances[1], unsure, drivers[2], 1)
 		return b.Won()
 	})

@@ -36,7 +36,7 @@ func TestTooEarly(t *testing.T) {
 			early(Accept([]*Instance{one, two}[k%2], id, d, k%3%2))
 		}
 		if n, err := c.Exists(t.Context(), "dispatch:lock:{"+id+"}").Result(); err != nil || n != 0 {
-			t.Errorf("the key of a dispatch that nobody may have: %d, %v", n, err)
+			t.Errorf("the lock of a dispatch before its opening: %d, %v", n, err)
 		}
 		testkit.Eventually(t, "everybody is pushed the offer", func() bool {
 			return db.Count("notifications WHERE dispatch_id = ? AND type = 'dispatch.opened' AND state = 1", id) == len(drivers)

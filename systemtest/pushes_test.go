@@ -178,7 +178,7 @@ func TestLeaderIsKilled(t *testing.T) {
 		t.Fatalf("only the leader sends (-want +got):\n%s", diff)
 	}
 	if a := send("GET", instances[other].URL+"/v1/admin/locks", AdminKey, ""); a.status != 200 || !strings.Contains(a.body, `"name":"relay"`) {
-		t.Errorf("who relays is not shown: %s", a)
+		t.Errorf("the relay's leader is not shown: %s", a)
 	}
 	for name, want := range map[string]float64{leader: 240, other: 0} {
 		testkit.Eventually(t, "the metrics agree", func() bool { return Metric(t, ops[name], "firsttap_push_attempts_total") == want })
@@ -193,7 +193,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	messages, again := mail.Count()
 	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
 	if messages != 280 || again != underWay || mail.ByProject()[other] != 40 {
-		t.Errorf("%d messages, %d of them again, %d were under way; by whom: %v", messages, again, underWay, mail.ByProject())
+		t.Errorf("%d messages, %d duplicates, %d in flight; by project: %v", messages, again, underWay, mail.ByProject())
 	}
 	for _, d := range drivers {
 		for _, id := range ids {
@@ -225,7 +225,7 @@ func TestRedisIsAway(t *testing.T) {
 				return func() bool { messages, _ := mail.Count(); return messages == n }
 			}
 			ids := []string{MakeDispatch(t, one)}
-			testkit.Eventually(t, "everybody is told", arrived(200))
+			testkit.Eventually(t, "every driver is notified", arrived(200))
 			before := mail.ByProject()
 
 			redis.Kill()
@@ -237,14 +237,14 @@ func TestRedisIsAway(t *testing.T) {
 			for range 2 {
 				ids = append(ids, MakeDispatch(t, commits))
 			}
-			testkit.Eventually(t, "everybody is told without Redis", arrived(600))
+			testkit.Eventually(t, "every driver is notified without Redis", arrived(600))
 			if _, again := mail.Count(); again != 0 {
 				t.Errorf("%d were told again", again)
 			}
 			by := mail.ByProject()
 			both := by["one"] > before["one"] && by["two"] > before["two"]
 			if name == "all" && !both || name == "leader" && both {
-				t.Errorf("who has sent: %v, and with Redis %v", by, before)
+				t.Errorf("sent by project: %v, and with Redis %v", by, before)
 			}
 			for _, d := range drivers {
 				for _, id := range ids {
@@ -294,7 +294,7 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		}
 		testkit.Eventually(t, "all is settled", func() bool { return len(db.unsentMessages()) == 0 })
 		if _, again := mail.Count(); again != 0 || mail.ByProject()["one"] != byOne {
-			t.Errorf("%d were told again, although what was under way had ended; by whom: %v", again, mail.ByProject())
+			t.Errorf("%d duplicates, although the sends in flight had ended; by project: %v", again, mail.ByProject())
 		}
 		t.Logf("one sent %d, the last came %s after it was told to end", byOne, took)
 	})
@@ -314,7 +314,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		if a := Accept(i, id, drivers[0], 1); !a.Won() {
 			t.Fatal(a)
 		}
-		testkit.Eventually(t, "all is told", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
+		testkit.Eventually(t, "everything is sent", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
 		i.Kill()
 		if time.Now().After(due) {
 			t.Fatal("the instance was not killed before the reminder was due")

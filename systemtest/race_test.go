@@ -168,6 +168,6 @@ func TestRaceCommand(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	if err := app.Run(t.Context(), []string{"race", "--url", "http://127.0.0.1:1"}, settings, &out); err == nil {
-		t.Error("a race at nobody's address should fail")
+		t.Error("a race at an unused address should fail")
 	}
 }

@@ -194,19 +194,19 @@ func TestRollingRestart(t *testing.T) {
 	for _, w := range all {
 		db.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
 		if n := heard.accepted[w.dispatch]; n != 1 && heard.resyncs == 0 {
-			t.Errorf("%s: the stream told %d times who has it", w.dispatch, n)
+			t.Errorf("%s: %d dispatch.accepted in the stream", w.dispatch, n)
 		}
 	}
 	testkit.Eventually(t, "every tap is in the ledger", func() bool { return db.Count("attempts") == len(all)*len(drivers) })
 	// Rows that an instance could not release are sent once their leases have expired.
-	testkit.Within(t, leaseTakeover, "everything is told", func() bool {
+	testkit.Within(t, leaseTakeover, "everything is sent", func() bool {
 		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
 	})
 	messages, again := mail.Count()
 	t.Logf("%d dispatches, %d taps, %d pushes, %d of them again; the stream moved %d times, %d resyncs",
 		len(all), len(all)*len(drivers), messages, again, heard.moved, heard.resyncs)
 	if n := db.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
-		t.Errorf("%d winners' phones are told of %d wins", n, len(all))
+		t.Errorf("%d notifications of %d wins", n, len(all))
 	}
 	if again > 0 || heard.resyncs > 0 || heard.moved == 0 {
 		t.Errorf("told again: %d, resyncs: %d, moved: %d", again, heard.resyncs, heard.moved)

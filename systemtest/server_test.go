@@ -129,7 +129,7 @@ func TestSlowClients(t *testing.T) {
 		}
 	}
 	if served == 0 {
-		t.Error("nobody was served meanwhile")
+		t.Error("no other client was served meanwhile")
 	}
 }
 

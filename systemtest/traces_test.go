@@ -133,7 +133,7 @@ func TestTraceOfAnAccept(t *testing.T) {
 			t.Error(a)
 		}
 	}
-	testkit.Eventually(t, "the phones are told", func() bool { return strings.Contains(r.text(), "/projects/traced/messages:send") })
+	testkit.Eventually(t, "the pushes are sent", func() bool { return strings.Contains(r.text(), "/projects/traced/messages:send") })
 	testkit.Eventually(t, "the trace is there", func() bool {
 		return slices.ContainsFunc(r.of(aTrace), func(s *otlp.Span) bool { return s.Kind == otlp.Span_SPAN_KIND_SERVER })
 	})
