@@ -36,6 +36,7 @@ var knows = map[string][]string{
 	"asset":              {},
 	"console":            {"asset"},
 	"openapi":            {"asset"},
+	"openapi/generate":   {},
 	"firebase":           {"dispatch"},
 	"limit":              {},
 	"redisclient":        {},
@@ -74,7 +75,7 @@ var uses = map[string][]string{
 	"go.opentelemetry.io/":       {"telemetry"},
 	"github.com/pressly/goose/":  {"migrations"},
 	"github.com/golang-jwt/":     {"firebase", "service"},
-	"go.yaml.in/":                {"openapi"},
+	"go.yaml.in/":                {"openapi/generate"},
 	"testing":                    {"servertest", "lock/locktest", "repository/repositorytest", "systemtest", "testkit"},
 }
 

@@ -8,6 +8,7 @@ import (
 	"firsttap/config"
 	"firsttap/firebase"
 	"firsttap/handler"
+	"firsttap/service"
 )
 
 // browserSignIn is how browsers sign drivers in with Firebase; nil where they don't. They reach an emulator that listens on
@@ -27,7 +28,7 @@ func browserSignIn(c config.Push) *handler.FirebaseSignIn {
 }
 
 // openFirebase returns what verifies ID tokens of the Firebase project, nil if there is no project.
-func (i *instance) openFirebase(ctx context.Context) (*firebase.IDTokens, error) {
+func (i *instance) openFirebase(ctx context.Context) (service.IDTokens, error) {
 	c := i.config.Push
 	if c.Project == "" {
 		return nil, nil

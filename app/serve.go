@@ -164,7 +164,9 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 		PreviousSecrets: c.PreviousSecrets(), Firebase: browserSignIn(c.Push), Draining: i.listeners.draining.Load,
 		DatabaseUp: i.probe.Up, Now: time.Now, Log: i.log, Answered: i.telemetry.Requests.Answered, Version: Version,
 	}
-	api.SignIns = service.NewSignIns(service.UsualSignInLimits(), i.store, i.telemetry.Requests, time.Now, i.log)
+	api.SignIns = service.NewSignIns(service.SignInOptions{
+		Limits: service.UsualSignInLimits(), Store: i.store, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
+	})
 	i.work.Go(func() { api.SignIns.Run(i.work.ctx) })
 	if api.DriverLimit, api.AdminLimit, err = i.openLimits(); err != nil {
 		return api, err
@@ -227,10 +229,9 @@ func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 		locks = gate
 	}
 	attempts := service.NewLedger(i.store, instanceName(), i.log)
-	acceptor := service.NewAcceptor(i.store, locks, i.config.AcceptLockTTL, i.log)
-	acceptor.Count(i.telemetry.Requests)
-	acceptor.Keep(attempts)
-	acceptor.Verify(i.store)
+	acceptor := service.NewAcceptor(service.AcceptorOptions{
+		Claims: i.store, Locks: locks, LockTTL: i.config.AcceptLockTTL, Attempts: attempts, Counter: i.telemetry.Requests, Log: i.log,
+	})
 	i.work.Go(func() { acceptor.Run(i.work.ctx) })
 	i.work.Go(func() { attempts.Run(i.work.ctx) })
 	i.telemetry.MustRegister(
@@ -249,22 +250,21 @@ func (i *instance) openWork(acceptor *service.Acceptor) *service.Work {
 		Name: "firsttap_withdrawals_limited_total", Help: "Withdrawals refused because the driver had made too many.",
 	})
 	i.telemetry.MustRegister(limited)
-	work := service.NewWork(i.store, acceptor, time.Now)
-	work.OnLimited(func(driver dispatch.DriverID, id dispatch.ID) {
-		limited.Inc()
-		i.log.Warn("a driver has withdrawn too often; the driver keeps this dispatch for now", "driver", driver, "dispatch", id)
+	return service.NewWork(service.WorkOptions{
+		Store: i.store, Acceptor: acceptor, Now: time.Now,
+		OnLimited: func(driver dispatch.DriverID, id dispatch.ID) {
+			limited.Inc()
+			i.log.Warn("withdrawal refused: the driver has withdrawn too often and keeps the dispatch for now", "driver", driver, "dispatch", id)
+		},
 	})
-	return work
 }
 
 // openTokens returns what verifies drivers' tokens, and the revocations that it follows.
 func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Revocations, error) {
-	tokens := service.NewTokens([]byte(i.config.JWTSecret), time.Now, i.config.PreviousSecrets()...)
 	revocations, err := service.NewRevocations(ctx, i.store, i.log)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the revoked tokens: %w", err)
 	}
-	tokens.Heed(revocations)
 	i.work.Go(func() { revocations.Run(i.work.ctx, service.ReadRevocations) })
 	i.telemetry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "firsttap_revocations_age_seconds", Help: "How long ago the revoked tokens were read.",
@@ -273,8 +273,8 @@ func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Re
 	if err != nil {
 		return nil, nil, err
 	}
-	if ids != nil {
-		tokens.Trust(ids, i.store)
-	}
-	return tokens, revocations, nil
+	return service.NewTokens(service.TokenOptions{
+		Secret: []byte(i.config.JWTSecret), Previous: i.config.PreviousSecrets(), Now: time.Now,
+		IDTokens: ids, Drivers: i.store, Revocations: revocations,
+	}), revocations, nil
 }

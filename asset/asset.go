@@ -1,4 +1,4 @@
-// Package asset has files that are served from the binary as they are.
+// Package asset prepares embedded files for serving.
 package asset
 
 import (
@@ -11,15 +11,15 @@ import (
 	"path"
 )
 
-// File is one of them, ready to be sent.
+// File is a file, ready to be sent.
 type File struct {
 	Type string // the content type
 	Body []byte
 	Gzip []byte // Body, compressed
-	Tag  string // the ETag, which changes with Body; a weak one, as it is the same for both forms
+	Tag  string // the ETag, a weak one, as Body and Gzip share it
 }
 
-// New returns body as a file.
+// New returns a file with that content type and body.
 func New(kind string, body []byte) (File, error) {
 	var small bytes.Buffer
 	z, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
@@ -36,7 +36,7 @@ func New(kind string, body []byte) (File, error) {
 	return File{Type: kind, Body: body, Gzip: small.Bytes(), Tag: `W/"` + hex.EncodeToString(sum[:12]) + `"`}, nil
 }
 
-// Load returns the files of a folder by name. What it holds besides, and a type that is not in the table, are errors.
+// Load returns the files of a folder by name. A subfolder or a file of an unknown type is an error.
 func Load(files fs.FS, folder string) (map[string]File, error) {
 	entries, err := fs.ReadDir(files, folder)
 	if err != nil {
@@ -50,7 +50,7 @@ func Load(files fs.FS, folder string) (map[string]File, error) {
 		}
 		kind, known := types[path.Ext(e.Name())]
 		if !known {
-			return nil, fmt.Errorf("nobody knows the type of %s", e.Name())
+			return nil, fmt.Errorf("the type of %s is not known", e.Name())
 		}
 		if loaded[e.Name()], err = New(kind, body); err != nil {
 			return nil, err
@@ -59,7 +59,7 @@ func Load(files fs.FS, folder string) (map[string]File, error) {
 	return loaded, nil
 }
 
-// types do not depend on what the system knows of file names.
+// types has the content types. Unlike package mime, it does not depend on the system.
 var types = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".txt": "text/plain; charset=utf-8", ".svg": "image/svg+xml", ".png": "image/png",

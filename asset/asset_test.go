@@ -29,7 +29,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestTag changes with what is in the file, with nothing else, and is one that HTTP takes.
+// TestTag: the tag is a valid ETag that depends on the body only.
 func TestTag(t *testing.T) {
 	tags := map[string]string{}
 	for _, body := range []string{"", "a", "b", "a "} {
@@ -68,7 +68,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses what nobody could serve, and does not leave it out.
+// TestLoadRefuses what can't be served, instead of leaving it out.
 func TestLoadRefuses(t *testing.T) {
 	for name, files := range map[string]fstest.MapFS{
 		"no such folder": {}, "a folder in it": {"page/more/x.js": {Data: []byte("1")}},

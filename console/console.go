@@ -1,6 +1,5 @@
-// Package console has the backoffice and the driver's phone: two pages for the browser that stand on nothing but the
-// public API. There is nothing to build: the browser reads the modules as they are. What is not ours is in web/assets,
-// made by vendor/build.sh.
+// Package console has two pages for the browser, the backoffice and the driver's phone. They use the public API only, and need no
+// build: the browser loads the modules as they are. vendor/build.sh makes the third-party files in web/assets.
 package console
 
 import (
@@ -12,8 +11,8 @@ import (
 //go:embed web
 var web embed.FS
 
-// Policy is the pages' Content-Security-Policy: nothing from another host, no script and no style but what is served.
-// A host that is put into connect-src is one that the page may talk to besides.
+// Policy returns the pages' Content-Security-Policy: nothing from other hosts, no inline scripts, no inline styles. The page may
+// connect to the given hosts too.
 func Policy(hosts ...string) string {
 	connect := "'self'"
 	for _, h := range hosts {
@@ -23,6 +22,6 @@ func Policy(hosts ...string) string {
 		"connect-src " + connect + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// Files returns the files of a folder by name: console and driver, whose index.html is the page itself, and assets, which both
-// need.
+// Files returns the files of a folder by name. The folders are console and driver, whose index.html is the page, and assets,
+// which both pages load.
 func Files(folder string) (map[string]asset.File, error) { return asset.Load(web, "web/"+folder) }

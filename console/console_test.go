@@ -31,7 +31,7 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// TestEverythingIsServed: there are no folders that nobody asks for.
+// TestEverythingIsServed: web has no other folders.
 func TestEverythingIsServed(t *testing.T) {
 	entries, err := fs.ReadDir(web, "web")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestEverythingIsServed(t *testing.T) {
 	}
 }
 
-// references find what a file of that ending names: modules, styles, icons.
+// references match the addresses in files with that ending: modules, styles, icons.
 var references = map[string][]*regexp.Regexp{
 	".js": {
 		regexp.MustCompile(`(?m)^\s*(?:import|export)\b[^"';]*\bfrom\s*["']([^"']+)["']`),
@@ -59,7 +59,7 @@ var references = map[string][]*regexp.Regexp{
 	".webmanifest": {},
 }
 
-// TestReferences: what a file names is there, and on this host.
+// TestReferences: each address in a file is one of the files, on this host.
 func TestReferences(t *testing.T) {
 	files, looked := pages(t), 0
 	check := func(from, to string) {
@@ -82,7 +82,7 @@ func TestReferences(t *testing.T) {
 			address += "index.html"
 		}
 		if _, ok := files[address]; !ok {
-			t.Errorf("%s names %s, which is not there", from, to)
+			t.Errorf("%s names %s, which does not exist", from, to)
 		}
 	}
 	for from, body := range files {
@@ -112,7 +112,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// TestReferencesAreFound in each way to write one.
+// TestReferencesAreFound in each notation.
 func TestReferencesAreFound(t *testing.T) {
 	for source, want := range map[string]string{
 		`import { a } from "./x.js";`: "./x.js", "import {\n  a,\n  b,\n} from \"../assets/x.js\";": "../assets/x.js", `import "x.css";`: "x.css",
@@ -132,7 +132,7 @@ func TestReferencesAreFound(t *testing.T) {
 	}
 }
 
-// TestNothingInline: the pages' policy has no unsafe-inline, so what is written into them would not run or show.
+// TestNothingInline: the policy has no unsafe-inline, so browsers would ignore inline scripts and styles.
 func TestNothingInline(t *testing.T) {
 	if p := Policy(); strings.Contains(p, "unsafe") || strings.Contains(p, "*") || strings.Contains(p, "http") {
 		t.Errorf("%s", p)

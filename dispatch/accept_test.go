@@ -29,7 +29,7 @@ func someTerms() Terms {
 	}
 }
 
-// inState returns a dispatch in its second round, opened a minute before noon for ten. Where the state wants a claim,
+// inState returns a dispatch in its second round, which opened a minute before noon for ten minutes. In states with a claim,
 // holder has it.
 func inState(s Status, holder DriverID) Dispatch {
 	d := Dispatch{
@@ -49,7 +49,7 @@ func inState(s Status, holder DriverID) Dispatch {
 	return d
 }
 
-// fit is a driver who may have someTerms.
+// fit returns a driver who is eligible for someTerms.
 func fit(id DriverID) Candidate {
 	return Candidate{Driver: Driver{
 		ID: id, Regions: []string{"busan", "seoul"}, VehicleClass: "scissor", WorkingHeightM: new(20.0), OnDuty: true,
@@ -75,8 +75,8 @@ func TestAcceptGivesTheDispatch(t *testing.T) {
 	}
 }
 
-// TestAcceptAsksInOrder lists what is in the way of a tap, each case with everything in the way that comes later too,
-// so that a check which moved is noticed.
+// TestAcceptAsksInOrder lists the reasons for refusing a tap. Each case also has all reasons that come later in the order, so
+// that the test fails if a check moves.
 func TestAcceptAsksInOrder(t *testing.T) {
 	unfit := Candidate{Driver: Driver{ID: me}, Busy: true, GaveBack: true}
 	busy := fit(me)
@@ -155,7 +155,7 @@ func TestAcceptAsksInOrder(t *testing.T) {
 
 var errReplay = errors.New("no event and no error")
 
-// sameRefusal compares what an error is and what it carries.
+// sameRefusal compares errors with their fields.
 func sameRefusal(got, want error) bool {
 	var taken *TakenError
 	if errors.Is(got, ErrAlreadyTaken) && (!errors.As(got, &taken) || !taken.Final) {
@@ -223,7 +223,7 @@ func TestNewDispatchIsInItsFirstRound(t *testing.T) {
 	}
 }
 
-// mustBeEvents compares all but the identifiers, which must be there, differ, and be in order.
+// mustBeEvents compares events without their identifiers, which must be distinct and in order.
 func mustBeEvents(t *testing.T, got []Event, want ...Event) {
 	t.Helper()
 	got = slices.Clone(got)

@@ -11,31 +11,31 @@ import (
 type Attempt struct {
 	ID       AttemptID
 	Dispatch ID
-	Round    int // of the offer that was tapped, 0 for whichever was current
+	Round    int // of the offer that was tapped, 0 for the current one
 	Driver   DriverID
 	Result   AttemptResult
 	At       time.Time // when the tap arrived, by its instance's clock
-	// Instance is the process that answered, AppVersion the app that asked; "" where that is not known.
+	// Instance is the process that answered, AppVersion the version of the driver's app; "" where unknown.
 	Instance   string
 	AppVersion string
 }
 
-// AttemptResult is what a driver was told; the same words go to the wire.
+// AttemptResult is the answer to a tap, as the API sends it.
 type AttemptResult string
 
-// The results that are no error's code.
+// The results that are not an error's code.
 const (
 	AttemptWon         AttemptResult = "SUCCESS"
 	AttemptUnavailable AttemptResult = "CLAIM_UNAVAILABLE"
 )
 
-// The results of taps that are in no race: before the opening, and on an offer that is no longer the current one.
+// The results of taps outside the race: before the opening, and on an offer that is not the current one.
 const (
 	AttemptEarly AttemptResult = "NOT_OPEN_YET"
 	AttemptStale AttemptResult = "OFFER_STALE"
 )
 
-// attemptResults are the codes of Accept's errors.
+// attemptResults maps Accept's errors to results.
 var attemptResults = []struct {
 	err    error
 	result AttemptResult
@@ -45,8 +45,8 @@ var attemptResults = []struct {
 	{ErrCanceled, "DISPATCH_CANCELED"},
 }
 
-// ResultOf returns what an acceptance that ended with err was told. False where the tap was no attempt: there is no such
-// dispatch, or no such driver.
+// ResultOf returns the result of a tap that ended with err. It reports false for ErrNotFound and ErrDriverNotFound, which are
+// not recorded.
 func ResultOf(err error) (AttemptResult, bool) {
 	if err == nil {
 		return AttemptWon, true
@@ -62,26 +62,26 @@ func ResultOf(err error) (AttemptResult, bool) {
 	return AttemptUnavailable, true
 }
 
-// AttemptRecord is a tap and how it compares with the others of its round.
+// AttemptRecord is a tap, compared with the others of its round.
 type AttemptRecord struct {
 	Attempt
-	// After is how long after the first tap of the round it came.
+	// After is the time since the first tap of the round.
 	After time.Duration
-	// Rank is the driver's: 1 for who got it, then by the first tap in the race; 0 for who is not in it.
+	// Rank is the driver's rank: 1 for the winner, then by the first tap in the race; 0 outside the race.
 	Rank int
-	// Reaction is from when the driver could tap to when they did; nil where that is not known.
+	// Reaction is the time from when the driver could tap to the tap; nil where unknown.
 	Reaction *time.Duration
 }
 
-// FirstTap is a driver's first tap of those in one round that had the same result.
+// FirstTap is a driver's first tap in a round with that result.
 type FirstTap struct {
 	Driver DriverID
 	Result AttemptResult
 	At     time.Time
 }
 
-// Ranks ranks the drivers of one round. winner is who got it, "" if nobody did. Who tapped at the same time has the same
-// rank; who has only tapped before the opening has none.
+// Ranks ranks the drivers of one round. winner is "" if no driver got the dispatch. Drivers who tapped at the same time have
+// the same rank. A driver with taps outside the race only has none.
 func Ranks(taps []FirstTap, winner DriverID) map[DriverID]int {
 	first := map[DriverID]time.Time{}
 	for _, t := range taps {
@@ -105,8 +105,7 @@ func Ranks(taps []FirstTap, winner DriverID) map[DriverID]int {
 	return ranks
 }
 
-// Reaction returns how long the driver took to tap: since the opening, or since the push was sent if that came later. nil
-// for a tap that came before.
+// Reaction returns the time from the opening, or from the push if that was sent later, to the tap; nil for an earlier tap.
 func Reaction(tap, opened time.Time, sent *time.Time) *time.Duration {
 	if sent != nil && sent.After(opened) {
 		opened = *sent
@@ -118,18 +117,18 @@ func Reaction(tap, opened time.Time, sent *time.Time) *time.Duration {
 	return &took
 }
 
-// Signals say how a driver has tapped of late. They are shown, and nothing acts on them.
+// Signals describe how a driver has tapped recently, for the backoffice to read. No rule depends on them.
 type Signals struct {
 	Taps      int
-	Wins      int // dispatches that they got
-	Withdrawn int // and gave back
-	// WithdrawnOfLate and HopelessOfLate are of the last day: dispatches given back, and taps that could not win.
+	Wins      int
+	Withdrawn int // wins that the driver gave back
+	// RecentWithdrawals and RecentUnwinnable count the withdrawals and the taps that could not win, of the last day.
 	WithdrawnOfLate, HopelessOfLate int
-	// Reactions are those of the first taps on each offer, the fastest first.
+	// Reactions are those of the first tap on each offer, fastest first.
 	Reactions []time.Duration
 }
 
-// Median returns the middle one of the reactions, nil if there are none.
+// Median returns the median reaction, nil if there are none.
 func (s Signals) Median() *time.Duration {
 	n := len(s.Reactions)
 	if n == 0 {
@@ -139,7 +138,7 @@ func (s Signals) Median() *time.Duration {
 	return &m
 }
 
-// Under returns how many reactions took less than d.
+// Under counts the reactions below d.
 func (s Signals) Under(d time.Duration) int {
 	n, _ := slices.BinarySearch(s.Reactions, d)
 	return n

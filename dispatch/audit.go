@@ -1,8 +1,11 @@
 package dispatch
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
-// AuditAction names a change that is no event of a dispatch, or a sign-in.
+// AuditAction names an audited change, or a sign-in. The changes of a dispatch are its events.
 type AuditAction string
 
 // The actions.
@@ -23,26 +26,26 @@ const (
 	AuditJobRun            AuditAction = "job.run"
 	AuditSignIn            AuditAction = "session.create"
 	AuditSignInRefused     AuditAction = "session.refuse"
-	AuditTargetDrivers                 = "drivers" // the target of what is done to many
-	AuditUnknown                       = "unknown" // the actor where nobody knows who it was
+	AuditTargetDrivers                 = "drivers" // the target of a bulk change
+	AuditUnknown                       = "unknown" // the actor of a failed sign-in
 )
 
-// AuditEntry is one such change. It is written in the transaction that made it.
+// AuditEntry records an audited change, in the transaction that makes it.
 type AuditEntry struct {
 	ID      string // aud_...
 	At      time.Time
 	Actor   string
 	Request string
 	Action  AuditAction
-	Target  string // the identifier or name of what was changed
-	Detail  string // a JSON object, without secrets: fields that changed have {"from", "to"}
+	Target  string // the identifier or name of the changed object
+	Detail  string // a JSON object without secrets; a changed field has {"from", "to"}
 }
 
 // FirstAuditID returns the smallest identifier that an entry made at that time can have.
-func FirstAuditID(at time.Time) string { return first(AuditPrefix, at) }
+func FirstAuditID(at time.Time) string { return smallest(AuditPrefix, at) }
 
-// Refusals are how often it was tried in vain to sign in from an address: looked at and found wrong, or at the limit, and how
-// often at which door.
+// Refusals counts the failed sign-ins from an address: with wrong credentials, beyond the limit, and of both per kind of
+// credentials.
 type Refusals struct {
 	Address         string
 	Failed, Limited int
@@ -54,4 +57,27 @@ type AuditQuery struct {
 	Target string // "" for any
 	Actor  string // "" for any
 	Page
+}
+
+// Caller identifies a request and its sender. It travels in the request's context, and is stored with every change that the
+// request makes.
+type Caller struct {
+	Actor   string // a driver's or a key's identifier
+	Request string
+	App     string // the version of the driver's app, "" where unknown
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context with the caller.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerOf returns the context's caller; without one, System and no request.
+func CallerOf(ctx context.Context) Caller {
+	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
+		return c
+	}
+	return Caller{Actor: System}
 }

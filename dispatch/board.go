@@ -2,23 +2,57 @@ package dispatch
 
 import "time"
 
-// Board counts what an operator looks at.
+// Board has the counts on an operator's dashboard.
 type Board struct {
-	// Counts has every state; of those that are ends, what got there since Since.
+	// Counts has every state. Final states count the dispatches that reached them after Since.
 	Counts map[Status]int
 	Since  time.Time
-	// Unseen counts what has been open for a minute and nobody's app has shown.
+	// Unseen counts the dispatches that have been open for a minute and that no app has shown.
 	Unseen int
-	// UnseenIDs are the first of these to have opened, a few hundred at most.
+	// UnseenIDs are the earliest of these, a few hundred at most.
 	UnseenIDs []ID
 	Regions   []Supply // by name
 	Now       time.Time
 }
 
-// Supply is how many drivers were on duty in a region, and how many dispatches were open there.
+// Supply counts the drivers on duty and the open dispatches in a region.
 type Supply struct {
 	At     time.Time
-	Region string // "" for all together
+	Region string // "" for all regions
 	OnDuty int
 	Open   int
+}
+
+// Preview counts the drivers who would be offered work on some terms.
+type Preview struct {
+	Eligible  int // and free
+	Reachable int // of the eligible: with a device that takes pushes
+	Busy      int // eligible but for work that overlaps
+	// NotEligible counts drivers with at least one reason. A driver counts under each of theirs.
+	NotEligible int
+	Reasons     map[Reason]int
+}
+
+// NewPreview returns an empty preview with every reason.
+func NewPreview() Preview {
+	return Preview{Reasons: map[Reason]int{OffDuty: 0, Suspended: 0, WrongRegion: 0, WrongVehicleClass: 0, TooLow: 0}}
+}
+
+// Count counts one driver.
+func (p *Preview) Count(c Candidate, reachable bool, terms Terms, now time.Time) {
+	reasons := c.Ineligible(terms, now)
+	for _, r := range reasons {
+		p.Reasons[r]++
+	}
+	switch {
+	case len(reasons) > 0:
+		p.NotEligible++
+	case c.Busy:
+		p.Busy++
+	case reachable:
+		p.Reachable++
+		fallthrough
+	default:
+		p.Eligible++
+	}
 }

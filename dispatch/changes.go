@@ -2,20 +2,19 @@ package dispatch
 
 import "time"
 
-// The reasons of a dispatch.updated that opens no round: nobody has to decide anew.
+// The reasons of a dispatch.updated that opens no round: drivers keep the offer that they have.
 const (
 	ReasonWindowChanged = "WINDOW_CHANGED"
 	ReasonExtended      = "EXTENDED"
 )
 
-// Update puts terms and window in the place of those there are. Nobody has agreed to terms that change: they open the next
-// round, and who was offered the old ones can't take it by them. Where only the window changes the round stays, and where
-// nothing does, everything.
+// Update replaces the terms and the window. Changed terms open the next round, so that a tap on the old offer cannot accept
+// the new terms. A changed window keeps the round. No event where nothing changes.
 //
-// In this order: ErrVersionMoved; ErrInvalidState unless it is SCHEDULED or PENDING, and when one that is open is to open at
-// another time; ErrWindow.
+// The errors, in this order: ErrVersionConflict; ErrInvalidState unless the dispatch is SCHEDULED or PENDING, and for a new
+// opening time of an open one; ErrWindow.
 func (d *Dispatch) Update(version int, terms Terms, window Window, actor string, now time.Time) ([]Event, error) {
-	if err := d.awaiting(version); err != nil {
+	if err := d.checkUntaken(version); err != nil {
 		return nil, err
 	}
 	agreed, same := terms.Equal(d.Terms), window.Equal(d.Window)
@@ -35,26 +34,26 @@ func (d *Dispatch) Update(version int, terms Terms, window Window, actor string,
 	}
 	d.Terms, d.Window = terms, window
 	d.Status = d.statusAt(Pending, now)
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(EventUpdated, actor, reason, now)}, nil
 }
 
-// Extend has the offer stand until then, for those it was made to. In this order: ErrVersionMoved, ErrInvalidState unless
-// it is SCHEDULED or PENDING, ErrNotLater.
+// Extend postpones the offer's end, in the same round. The errors, in this order: ErrVersionConflict, ErrInvalidState unless the
+// dispatch is SCHEDULED or PENDING, ErrNotLater.
 func (d *Dispatch) Extend(version int, until time.Time, actor string, now time.Time) ([]Event, error) {
-	if err := d.awaiting(version); err != nil {
+	if err := d.checkUntaken(version); err != nil {
 		return nil, err
 	}
 	if !until.After(d.ExpiresAt) {
 		return nil, ErrNotLater
 	}
 	d.ExpiresAt = until
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(EventUpdated, actor, ReasonExtended, now)}, nil
 }
 
-// Reopen opens the next round of a dispatch that nobody took: at opens, nil for now, until expires, nil for as long as the
-// last round stood. In this order: ErrVersionMoved, ErrInvalidState unless it is EXPIRED, ErrWindow.
+// Reopen opens the next round of an expired dispatch: at opens, nil for now, until expires, nil for the length of the last
+// round. The errors, in this order: ErrVersionConflict, ErrInvalidState unless the dispatch is EXPIRED, ErrWindow.
 func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
@@ -62,9 +61,9 @@ func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, 
 	case d.Status != Expired:
 		return nil, &StateError{Status: d.Status}
 	}
-	window := d.again(now)
+	window := d.reopenedAt(now)
 	if opens != nil {
-		window = d.again(*opens)
+		window = d.reopenedAt(*opens)
 	}
 	if expires != nil {
 		window.ExpiresAt = *expires
@@ -76,10 +75,10 @@ func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, 
 	return []Event{d.event(EventReopened, actor, "", now)}, nil
 }
 
-// Assign gives the dispatch to the candidate under the claim id, open yet or not, because actor says so: who is off duty
-// has been asked. It returns no event and no error when the candidate has it already.
+// Assign gives the dispatch to the candidate under the claim id, on behalf of actor, before its opening too. The candidate
+// may be off duty: the office has asked them. It returns no event and no error if the candidate already has the dispatch.
 //
-// In this order: ErrVersionMoved, ErrCanceled, ErrAlreadyTaken, ErrExpired, ErrNotEligible, ErrDriverBusy.
+// The errors, in this order: ErrVersionConflict, ErrCanceled, ErrAlreadyTaken, ErrExpired, ErrNotEligible, ErrDriverBusy.
 func (d *Dispatch) Assign(version int, c Candidate, claim ClaimID, actor string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
@@ -100,12 +99,12 @@ func (d *Dispatch) Assign(version int, c Candidate, claim ClaimID, actor string,
 	if c.Busy {
 		return nil, ErrDriverBusy
 	}
-	d.take(c.ID, claim, now)
+	d.claimFor(c.ID, claim, now)
 	return []Event{d.event(EventAccepted, actor, "", now)}, nil
 }
 
-// Unassign takes the dispatch from whoever has it and opens the next round at once, for as long as the last one stood. In
-// this order: ErrVersionMoved, ErrInvalidState unless it is ACCEPTED.
+// Unassign ends the driver's claim and opens the next round at once, of the same length as the last. The errors, in this
+// order: ErrVersionConflict, ErrInvalidState unless the dispatch is ACCEPTED.
 func (d *Dispatch) Unassign(version int, actor, reason string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
@@ -116,8 +115,8 @@ func (d *Dispatch) Unassign(version int, actor, reason string, now time.Time) ([
 	return d.release(EventUnassigned, actor, reason, now), nil
 }
 
-// awaiting is nil of a dispatch at that version that somebody may still take.
-func (d *Dispatch) awaiting(version int) error {
+// checkUntaken returns nil for a dispatch at that version that a driver may still accept.
+func (d *Dispatch) checkUntaken(version int) error {
 	switch {
 	case version != d.Version:
 		return ErrVersionMoved
@@ -127,7 +126,7 @@ func (d *Dispatch) awaiting(version int) error {
 	return nil
 }
 
-// Equal reports whether who agrees to t has agreed to o.
+// Equal reports whether agreeing to t is agreeing to o.
 func (t Terms) Equal(o Terms) bool {
 	return t.Region == o.Region && t.VehicleClass == o.VehicleClass && equal(t.MinWorkingHeightM, o.MinWorkingHeightM) &&
 		t.Site.Address == o.Site.Address && equal(t.Site.Lat, o.Site.Lat) && equal(t.Site.Lng, o.Site.Lng) &&
@@ -143,7 +142,7 @@ func (w Window) Equal(o Window) bool {
 	return w.OpensAt.Equal(o.OpensAt) && w.ExpiresAt.Equal(o.ExpiresAt)
 }
 
-// Check is nil if somebody could accept within the window, now or later; else ErrWindow.
+// Check returns ErrWindow unless a driver could accept within the window, now or later.
 func (w Window) Check(now time.Time) error {
 	if w.ExpiresAt.After(w.OpensAt) && w.ExpiresAt.After(now) {
 		return nil
@@ -151,9 +150,9 @@ func (w Window) Check(now time.Time) error {
 	return ErrWindow
 }
 
-// again returns a window that opens at that time and stands as long as w did, but not beyond the four digits that RFC 3339
-// has for a year.
-func (w Window) again(at time.Time) Window {
+// reopenedAt returns a window of w's length that opens at that time. It ends in the year 9999 at the latest, as RFC 3339 has
+// four digits for a year.
+func (w Window) reopenedAt(at time.Time) Window {
 	expires := at.Add(w.ExpiresAt.Sub(w.OpensAt))
 	if last := time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC); expires.After(last) {
 		expires = last

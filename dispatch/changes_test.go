@@ -121,7 +121,7 @@ var changes = []action{
 	},
 }
 
-// TestEveryChangeFromEveryState is the table of what admins change, at the version that there is, and at others.
+// TestEveryChangeFromEveryState is the table of admins' changes, at the current version and at others.
 func TestEveryChangeFromEveryState(t *testing.T) {
 	for _, a := range changes {
 		for _, from := range states {
@@ -196,7 +196,7 @@ func TestUpdateReplaces(t *testing.T) {
 	}
 }
 
-// TestReopenedWindow: an expired dispatch stood for ten minutes.
+// TestReopenedWindow: the window of the expired dispatch was ten minutes long.
 func TestReopenedWindow(t *testing.T) {
 	last := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 	for _, c := range []struct {
@@ -249,13 +249,13 @@ func TestAssign(t *testing.T) {
 	var unfit *NotEligibleError
 	want := []Reason{Suspended, WrongRegion, WrongVehicleClass, TooLow}
 	if err := second(d.Assign(7, busy, myCLM, actor, noon)); !errors.As(err, &unfit) || !reflect.DeepEqual(unfit.Reasons, want) {
-		t.Errorf("one who is not eligible: %v", err)
+		t.Errorf("not eligible: %v", err)
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-// What changes nothing for whoever has been told is not pushed.
+// A change that keeps drivers' offers valid is not pushed.
 func TestAWindowIsNotPushed(t *testing.T) {
 	for reason, pushed := range map[string]bool{"": true, ReasonWindowChanged: false, ReasonExtended: false} {
 		if got := (Event{Type: EventUpdated, Actor: actor, ReasonCode: reason}).Deliveries(); (len(got) == 1) != pushed {

@@ -2,7 +2,7 @@ package dispatch
 
 import "time"
 
-// Claim is a winning acceptance. A dispatch has at most one in each round and at most one active claim ever.
+// Claim is a winning acceptance. A dispatch has at most one claim per round, and at most one active claim at any time.
 type Claim struct {
 	ID         ClaimID
 	Driver     DriverID
@@ -10,7 +10,7 @@ type Claim struct {
 	AcceptedAt time.Time
 }
 
-// Outcome is what became of a driver's interest in a dispatch.
+// Outcome is a dispatch's outcome for one driver.
 type Outcome string
 
 // The outcomes. A claim itself is WON until it ends as WITHDRAWN, UNASSIGNED or CANCELED.
@@ -26,46 +26,46 @@ const (
 	OutcomeNoAttempt Outcome = "NO_ATTEMPT"
 )
 
-// Receipt tells one driver how a dispatch went for them, and nothing about anybody else.
+// Receipt is a dispatch's outcome for one driver. It says nothing about other drivers.
 type Receipt struct {
 	Outcome Outcome
 	Round   int
-	// Rank is 1 for who got it; the others are ranked by their first tap in the round. 0 where it is not known.
+	// Rank is 1 for the winner; the others are ranked by their first tap in the round. 0 where unknown.
 	Rank int
-	// Behind is the driver's first tap after the winner's, at least 0; nil where it is not known.
+	// Behind is the time from the winner's first tap to the driver's, at least 0; nil where unknown.
 	Behind    *time.Duration
 	DecidedAt *time.Time
 }
 
-// PastClaim is the newest claim that a driver has had on a dispatch, ended or not.
+// PastClaim is a driver's claim with its end.
 type PastClaim struct {
 	Claim
 	Outcome Outcome
 	EndedAt *time.Time
 }
 
-// Holding is who has a dispatch in its newest round.
+// Holding is the holder of a dispatch in its current round.
 type Holding struct {
-	Status Status // as it is stored: the clock has not been asked
+	Status Status // as stored, not adjusted by the clock
 	Round  int
-	Driver DriverID // "" for nobody
+	Driver DriverID // "" for none
 }
 
-// Standing is what the ledger of taps knows of a driver in one round.
+// Standing summarizes the stored attempts of one round for a driver.
 type Standing struct {
 	Tapped bool
-	// Mine is the driver's first tap in the race, nil if there was none. Taps before the opening are in no race.
+	// Mine is the driver's first tap in the race, nil for none. Taps before the opening are not in the race.
 	Mine    *time.Time
-	Winners *time.Time // the first tap of who got it
-	Before  int        // drivers, but for who got it, that tapped before this one
+	Winners *time.Time // the winner's first tap
+	Before  int        // how many drivers besides the winner tapped earlier
 	Now     time.Time
 }
 
-// unwritten is how long a tap may take to get into the ledger.
-const unwritten = 2 * time.Second
+// attemptDelay is how long an attempt may take to be stored.
+const attemptDelay = 2 * time.Second
 
-// ReceiptFor returns the receipt of a driver whose newest claim on the dispatch is past, nil if there was none: it is
-// about that claim, unless they have come back to the dispatch in a later round. c and s are of the current one.
+// ReceiptFor returns a driver's receipt. past is the driver's newest claim on the dispatch, nil for none: the receipt is about
+// that claim, unless the driver has tapped or declined in a later round. c and s are of the current round.
 func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s Standing) Receipt {
 	if past != nil && (past.Round == d.Round || !s.Tapped && c.DeclinedAt == nil) {
 		r := Receipt{Outcome: past.Outcome, Round: past.Round, Rank: 1, Behind: new(time.Duration), DecidedAt: &past.AcceptedAt}
@@ -90,7 +90,7 @@ func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s Standing) Receipt {
 	return r
 }
 
-// addLoss says what it was to a driver that another one got the dispatch.
+// addLoss sets the outcome of a driver when another driver has the dispatch.
 func (d *Dispatch) addLoss(r *Receipt, c Contact, s Standing) {
 	r.DecidedAt = &d.Claim.AcceptedAt
 	switch {
@@ -103,7 +103,7 @@ func (d *Dispatch) addLoss(r *Receipt, c Contact, s Standing) {
 			behind := max(0, s.Mine.Sub(*s.Winners))
 			r.Behind = &behind
 		}
-	case s.Now.Sub(d.Claim.AcceptedAt) < unwritten: // who has declined may have tapped after all
+	case s.Now.Sub(d.Claim.AcceptedAt) < attemptDelay: // a tap of this driver may not be stored yet
 		r.Outcome, r.DecidedAt = Undecided, nil
 	case c.DeclinedAt != nil:
 		r.Outcome = OutcomeDeclined

@@ -1,15 +1,15 @@
-// Package dispatch is the domain: jobs offered to drivers, who may take them, and when.
+// Package dispatch is the domain: jobs offered to drivers, and the rules for accepting them.
 //
-// It knows no database, no network and no clock. Every rule is a pure function of what it is given, so that the
-// storage can run it wherever it holds the row.
+// It uses no database, no network and no clock. Every rule is a pure function of its arguments, so that the storage can run
+// it while it holds the row's lock.
 package dispatch
 
 import "time"
 
-// Status is where a dispatch stands.
+// Status is a dispatch's state.
 type Status string
 
-// The states. SCHEDULED and EXPIRED follow from the clock as well as from a transition: see [Dispatch.Status].
+// The states. SCHEDULED and EXPIRED also follow from the clock: see [Dispatch.Status].
 const (
 	Scheduled  Status = "SCHEDULED"
 	Pending    Status = "PENDING"
@@ -35,13 +35,13 @@ type Money struct {
 	Currency string // ISO 4217
 }
 
-// Site is where the work is.
+// Site is the place of the work.
 type Site struct {
 	Address  string
 	Lat, Lng *float64
 }
 
-// Terms is what a driver agrees to by accepting.
+// Terms are the conditions that a driver agrees to by accepting.
 type Terms struct {
 	Region            string
 	VehicleClass      string
@@ -59,7 +59,7 @@ type Window struct {
 	ExpiresAt time.Time
 }
 
-// DefaultWindow is how long an offer stands when nobody says otherwise.
+// DefaultWindow is the length of an offer without an explicit end.
 const DefaultWindow = 10 * time.Minute
 
 // Dispatch is one job offered to drivers.
@@ -68,16 +68,15 @@ type Dispatch struct {
 	ExternalID string
 	Terms
 	Window
-	// Status is the state as of the moment the dispatch was read: one that is not open yet is SCHEDULED, one whose
-	// window has passed is EXPIRED, whether or not anybody has written that down.
+	// Status is the state at the time of reading: SCHEDULED before the window and EXPIRED after it, even where PENDING is
+	// stored.
 	Status Status
-	// Round counts the openings, from 1. Whatever is decided about a dispatch is decided about one round of it, so
-	// that nothing said in one round can win the next.
+	// Round counts the openings, from 1. Every decision is about one round, so that a tap on one round cannot win the next.
 	Round int
-	// Version moves with every change; an admin's change names the version it was made for.
+	// Version grows with every change. An admin's change names the version that it is based on.
 	Version int
-	// Claim is the active claim: nil unless the dispatch is ACCEPTED, IN_PROGRESS or COMPLETED, or was when it was
-	// canceled.
+	// Claim is the active claim, or the one that was active when the dispatch was canceled. Otherwise it is nil unless the
+	// dispatch is ACCEPTED, IN_PROGRESS or COMPLETED.
 	Claim     *Claim
 	CreatedAt time.Time
 	UpdatedAt time.Time
@@ -93,7 +92,7 @@ func New(id ID, externalID string, terms Terms, window Window, actor string, now
 	return d, []Event{d.event(EventCreated, actor, "", now)}
 }
 
-// At returns the dispatch as it stands at now, given the state that was last written.
+// At returns the dispatch with its state at now, given the stored state.
 func (d Dispatch) At(written Status, now time.Time) Dispatch {
 	d.Status = d.statusAt(written, now)
 	return d
@@ -116,10 +115,25 @@ func (d *Dispatch) HeldBy(driver DriverID) bool {
 	return d.Claim != nil && d.Claim.Driver == driver
 }
 
-// Overlaps reports whether both jobs want the driver at the same time. Back to back is no overlap.
+// Overlaps reports whether the times of work overlap. Back-to-back work does not.
 func (t Terms) Overlaps(o Terms) bool {
 	return t.WorkStartsAt.Before(o.WorkEndsAt) && o.WorkStartsAt.Before(t.WorkEndsAt)
 }
 
-// WireTime is a time as the API, the stream and pushes write it: UTC, to the millisecond.
+// WireTime formats a time as the API, the stream and pushes send it: UTC, in milliseconds.
 func WireTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// Query selects dispatches for a list.
+type Query struct {
+	Status Status   // as of now; "" for any
+	Region string   // "" for any
+	Text   string   // in the id, the external id, the address or the note; "" for any
+	Driver DriverID // the holder; "" for any or none
+	Page
+}
+
+// Page selects at most Limit items of a list after Cursor, which the previous page returned.
+type Page struct {
+	Limit  int
+	Cursor string
+}

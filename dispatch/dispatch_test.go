@@ -11,7 +11,7 @@ import (
 	. "firsttap/dispatch"
 )
 
-// TestStatusFollowsTheClock looks at the exact instants: open from OpensAt on, up to but not including ExpiresAt.
+// TestStatusFollowsTheClock checks the exact instants: open from OpensAt, up to but not including ExpiresAt.
 func TestStatusFollowsTheClock(t *testing.T) {
 	opens, expires := noon, noon.Add(10*time.Minute)
 	d := Dispatch{Window: Window{OpensAt: opens, ExpiresAt: expires}}
@@ -180,7 +180,7 @@ func TestWhatDriversAreTold(t *testing.T) {
 	}
 }
 
-// TestErrorsKeepTheirIdentity holds what the error table at the edge relies on.
+// TestErrorsKeepTheirIdentity checks what handler's error table relies on.
 func TestErrorsKeepTheirIdentity(t *testing.T) {
 	for _, c := range []struct {
 		err, is error
@@ -221,5 +221,19 @@ func TestRoles(t *testing.T) {
 	}
 	if s := Role(0).String(); s != "" {
 		t.Errorf("no role is called %q", s)
+	}
+}
+
+func TestSuspend(t *testing.T) {
+	now := time.Now()
+	var v Driver
+	if err := v.Suspend(now, now); !errors.Is(err, ErrSuspensionOver) || v.SuspendedUntil != nil {
+		t.Errorf("until now: %v, %v", err, v.SuspendedUntil)
+	}
+	if err := v.Suspend(now.Add(time.Microsecond), now); err != nil || v.SuspendedUntil == nil {
+		t.Errorf("until later: %v", err)
+	}
+	if v.Reinstate(); v.SuspendedUntil != nil {
+		t.Error("still suspended")
 	}
 }

@@ -1,11 +1,12 @@
 package dispatch
 
 import (
+	"errors"
 	"slices"
 	"time"
 )
 
-// Driver is one who may be offered work.
+// Driver is a person who may be offered work.
 type Driver struct {
 	ID             DriverID
 	Name           string
@@ -17,11 +18,11 @@ type Driver struct {
 	Locale         string
 	OnDuty         bool
 	SuspendedUntil *time.Time
-	// Version moves with every change, so that a decision made on one version can be refused on the next.
+	// Version grows with every change, so that a decision based on an older version can be refused.
 	Version int
 }
 
-// Reason is why a driver is not eligible.
+// Reason is a reason why a driver is not eligible.
 type Reason string
 
 // The reasons, in the order in which they are reported.
@@ -33,7 +34,7 @@ const (
 	TooLow            Reason = "WORKING_HEIGHT"
 )
 
-// Ineligible returns every reason why the driver can't take work on these terms now; none means eligible.
+// Ineligible returns every reason why the driver cannot take work on these terms now; none means eligible.
 func (v Driver) Ineligible(t Terms, now time.Time) []Reason {
 	var reasons []Reason
 	if !v.OnDuty {
@@ -42,7 +43,7 @@ func (v Driver) Ineligible(t Terms, now time.Time) []Reason {
 	if v.Suspended(now) {
 		reasons = append(reasons, Suspended)
 	}
-	return append(reasons, v.unsuited(t)...)
+	return append(reasons, v.mismatches(t)...)
 }
 
 // Suspended reports whether the driver is suspended now.
@@ -50,10 +51,10 @@ func (v Driver) Suspended(now time.Time) bool {
 	return v.SuspendedUntil != nil && now.Before(*v.SuspendedUntil)
 }
 
-// MaySee reports whether the driver could ever be offered work on these terms: on duty or not, suspended or not.
-func (v Driver) MaySee(t Terms) bool { return len(v.unsuited(t)) == 0 }
+// MaySee reports whether the driver could be offered work on these terms when on duty and not suspended.
+func (v Driver) MaySee(t Terms) bool { return len(v.mismatches(t)) == 0 }
 
-func (v Driver) unsuited(t Terms) []Reason {
+func (v Driver) mismatches(t Terms) []Reason {
 	var reasons []Reason
 	if !slices.Contains(v.Regions, t.Region) {
 		reasons = append(reasons, WrongRegion)
@@ -70,8 +71,96 @@ func (v Driver) unsuited(t Terms) []Reason {
 // Candidate is a driver at the moment of a tap on Accept.
 type Candidate struct {
 	Driver
-	// Busy says that work the driver has claimed overlaps with the dispatch.
+	// Busy says that the driver's claimed work overlaps with the dispatch.
 	Busy bool
-	// GaveBack says that the driver has had this dispatch in an earlier round and no longer has.
+	// GaveBack says that the driver had this dispatch in an earlier round and no longer has it.
 	GaveBack bool
+}
+
+// Forever is the end of a suspension without an end.
+var Forever = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+var (
+	// ErrDriverMoved says that the driver is no longer at the version that the change is based on.
+	ErrDriverMoved = errors.New("the driver has changed since that version")
+	// ErrSuspensionOver says that a suspension would end in the past.
+	ErrSuspensionOver = errors.New("a suspension must end in the future")
+)
+
+// DriverRecord is a stored driver, for the backoffice.
+type DriverRecord struct {
+	Driver
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// DriverQuery selects drivers for a list.
+type DriverQuery struct {
+	Text         string // in the id, the name, the phone or the firebase_uid; "" for any
+	Region       string // "" for any
+	VehicleClass string // "" for any
+	OnDuty       *bool
+	Suspended    *bool // as of now
+	Page
+}
+
+// DriverChange is a change of a driver and its audit entry.
+type DriverChange struct {
+	Action AuditAction
+	// Version is the version that the change is based on; 0 for any.
+	Version int
+	// Detail is a JSON object for the audit trail.
+	Detail map[string]any
+	// Apply changes the driver. It is called again when the transaction is retried.
+	Apply func(v *Driver, now time.Time) error
+}
+
+// Suspend suspends the driver until then. ErrSuspensionOver.
+func (v *Driver) Suspend(until, now time.Time) error {
+	if !until.After(now) {
+		return ErrSuspensionOver
+	}
+	v.SuspendedUntil = &until
+	return nil
+}
+
+// Reinstate ends a suspension.
+func (v *Driver) Reinstate() { v.SuspendedUntil = nil }
+
+// Platform is a device's platform.
+type Platform string
+
+// The platforms.
+const (
+	Android Platform = "android"
+	IOS     Platform = "ios"
+	Web     Platform = "web"
+)
+
+// Device is an installation of the driver's app, with its push token.
+type Device struct {
+	ID           DeviceID
+	Driver       DriverID
+	Installation string // the app's own identifier
+	Platform     Platform
+	PushToken    string // belongs to one driver at a time, the newest
+	AppVersion   string
+	Locale       string // BCP 47; "" for the driver's
+	// GoodAt is when the push service last accepted a push to this token, to within about a day.
+	GoodAt *time.Time
+	// SuspectedAt is when the push service reported the token dead, if it has not accepted a push since.
+	SuspectedAt *time.Time
+	// QuarantinedAt is when a second such report was accepted. Pushes to the device stop until the app registers it again.
+	QuarantinedAt *time.Time
+	UpdatedAt     time.Time
+}
+
+// Revocation revokes the tokens that a driver has.
+type Revocation struct {
+	Driver DriverID
+	// Generation is the generation of new tokens; tokens of earlier generations are revoked. It is a counter, so that a clock
+	// step can neither restore a token nor refuse a new one.
+	Generation int
+	// At is the time of the revocation, for ID tokens, which have no generation.
+	At time.Time
 }

@@ -9,7 +9,7 @@ import (
 	. "firsttap/dispatch"
 )
 
-// An offer ends when its window has passed and nobody has written so.
+// An offer expires when its window has passed and its end is not stored yet.
 func TestExpire(t *testing.T) {
 	for _, s := range states {
 		for _, written := range []Status{s.Status, Pending} {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// "No", each with its own identity.
+// Refusals.
 var (
 	ErrNotFound            = errors.New("no such dispatch")
 	ErrDriverNotFound      = errors.New("no such driver")
@@ -19,15 +19,15 @@ var (
 	ErrCanceled            = errors.New("the dispatch was canceled")
 	ErrNotEligible         = errors.New("the driver is not eligible")
 	ErrNotYours            = errors.New("the dispatch is another driver's")
-	ErrVersionMoved        = errors.New("the dispatch has changed meanwhile")
+	ErrVersionMoved        = errors.New("the dispatch has changed since that version")
 	ErrDuplicateExternalID = errors.New("the external id is in use")
 	ErrDuplicateDriver     = errors.New("the firebase_uid is another driver's")
 	ErrKeyNotFound         = errors.New("no such key")
-	ErrTooOften            = errors.New("withdrawn too often")
+	ErrTooOften            = errors.New("too many withdrawals")
 
 	// ErrWindow says that a dispatch would expire before it opens, or has expired already.
 	ErrWindow   = errors.New("expires_at must be after opens_at and in the future")
-	ErrNotLater = errors.New("expires_at must be later than the present one")
+	ErrNotLater = errors.New("expires_at must be later than the current one")
 
 	ErrNotificationNotFound = errors.New("no such notification")
 	ErrNotDead              = errors.New("the notification is not dead")
@@ -35,18 +35,18 @@ var (
 	ErrBadCursor            = errors.New("not a cursor of this list")
 )
 
-// "Busy" and "don't know": neither is an answer about the dispatch.
+// Failures, which say nothing about the dispatch.
 var (
 	// ErrUnavailable says that nothing was changed, because the decision could not be made now.
-	ErrUnavailable = errors.New("can't be decided now")
-	// ErrUnknown says that the change may or may not have been made. Asking again gets the truth.
+	ErrUnavailable = errors.New("the decision is not possible now")
+	// ErrUnknown says that the change may or may not be committed. A retry finds out.
 	ErrUnknown = errors.New("the outcome is not known")
 )
 
-// TakenError is ErrAlreadyTaken with how sure that is.
+// TakenError is ErrAlreadyTaken with its certainty.
 type TakenError struct {
-	// Final says that the winner of the round that was tapped has committed. Otherwise a decision is under way, and may yet
-	// fail, or the tap named no round and may be on a later one.
+	// Final says that a claim in the tapped round is committed. Otherwise a decision is under way and may fail, or the tap has
+	// no round and may be on a later one.
 	Final bool
 }
 
@@ -60,7 +60,7 @@ func (e *TakenError) Error() string {
 // Unwrap makes every TakenError an ErrAlreadyTaken.
 func (e *TakenError) Unwrap() error { return ErrAlreadyTaken }
 
-// NotOpenYetError is ErrNotOpenYet with when it opens.
+// NotOpenYetError is ErrNotOpenYet with the opening time.
 type NotOpenYetError struct{ OpensAt time.Time }
 
 func (e *NotOpenYetError) Error() string {
@@ -80,25 +80,25 @@ func (e *NotEligibleError) Error() string {
 // Unwrap makes every NotEligibleError an ErrNotEligible.
 func (e *NotEligibleError) Unwrap() error { return ErrNotEligible }
 
-// TooOftenError is ErrTooOften with how long it is until the driver may withdraw.
+// TooOftenError is ErrTooManyWithdrawals with the time until the driver may withdraw.
 type TooOftenError struct{ Wait time.Duration }
 
 func (e *TooOftenError) Error() string {
 	return fmt.Sprintf("%v, the next withdrawal is possible in %s", ErrTooOften, e.Wait)
 }
 
-// Unwrap makes every TooOftenError an ErrTooOften.
+// Unwrap makes every TooManyWithdrawalsError an ErrTooManyWithdrawals.
 func (e *TooOftenError) Unwrap() error { return ErrTooOften }
 
-// QuietError says that a dispatch was announced again so recently that the next announcement has to wait: how long ago that
-// was, and for how long to wait.
+// QuietError says that a dispatch was announced again too recently: Ago is the time since then, Wait the time until the
+// next announcement.
 type QuietError struct{ Ago, For time.Duration }
 
 func (e *QuietError) Error() string {
-	return fmt.Sprintf("announced again %s ago, the next one is possible in %s", e.Ago, e.For)
+	return fmt.Sprintf("announced again %s ago, the next announcement is possible in %s", e.Ago, e.For)
 }
 
-// StateError is ErrInvalidState with the state that stood in the way.
+// StateError is ErrInvalidState with the dispatch's state.
 type StateError struct{ Status Status }
 
 func (e *StateError) Error() string {

@@ -2,10 +2,10 @@ package dispatch
 
 import "time"
 
-// EventType names what happened; the same names go to the audit trail, the streams and the pushes.
+// EventType names an event, as the audit trail, the streams and the pushes show it.
 type EventType string
 
-// The events of a dispatch's life.
+// The events of a dispatch.
 const (
 	EventCreated    EventType = "dispatch.created"
 	EventOpened     EventType = "dispatch.opened"
@@ -22,22 +22,22 @@ const (
 	EventCompleted  EventType = "dispatch.completed"
 )
 
-// Event is one thing that happened to a dispatch. It is written in the transaction that made it happen.
+// Event records a change of a dispatch, in the transaction that makes it.
 type Event struct {
 	ID         EventID
 	Type       EventType
 	Dispatch   ID
 	Round      int
-	Driver     DriverID // whom it is about, if anyone
-	Actor      string   // who did it: a driver's or a key's identifier, or "system"
+	Driver     DriverID // the driver that it is about, if any
+	Actor      string   // a driver's or a key's identifier, or "system"
 	ReasonCode string
-	Request    string // the id of the request that made it happen, "" if none did
+	Request    string // the id of the request that caused it, "" for none
 	At         time.Time
-	// TellAt is when it is pushed, if that is later than At. It is not kept with the event.
+	// TellAt is when it is pushed, if that is later than At. It is not stored with the event.
 	TellAt time.Time
 }
 
-// System is the actor of what the service does by itself.
+// System is the actor of the service's own changes.
 const System = "system"
 
 func (d *Dispatch) event(t EventType, actor, reason string, now time.Time) Event {

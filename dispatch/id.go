@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Identifiers are opaque to everyone outside. They sort by the microsecond they were made in, which keeps a clustered
-// index growing at its end and an audit trail in order, and carry 72 random bits.
+// Identifiers are opaque to clients. They sort by the microsecond of their creation, so that a clustered index grows at its
+// end and an audit trail is in order, and have 72 random bits.
 type (
 	// ID names a dispatch: dsp_...
 	ID string
@@ -29,7 +29,7 @@ type (
 	NotificationID string
 )
 
-// The prefixes of identifiers that other packages derive from a seed.
+// The prefixes of identifiers that package idempotency derives from a seed.
 const (
 	DispatchPrefix = "dsp_"
 	DriverPrefix   = "drv_"
@@ -45,7 +45,7 @@ const (
 	notifyPrefix  = "ntf_"
 )
 
-// encoding keeps the byte order: base32 in the "extended hex" alphabet of RFC 4648, in lower case.
+// encoding is base32 in the "extended hex" alphabet of RFC 4648, in lower case, which keeps the order of bytes.
 var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 const encodedLen = 26
@@ -73,21 +73,21 @@ func NewNotificationID(now time.Time) NotificationID {
 	return NotificationID(Unique(notifyPrefix, now))
 }
 
-// FirstID returns the smallest identifier that a dispatch made at that time can have.
-func FirstID(at time.Time) ID { return ID(first(DispatchPrefix, at)) }
+// FirstID returns the smallest identifier of a dispatch made at that time.
+func FirstID(at time.Time) ID { return ID(smallest(DispatchPrefix, at)) }
 
-// FirstAttemptID returns the smallest identifier that an attempt noted at that time can have.
-func FirstAttemptID(at time.Time) AttemptID { return AttemptID(first(attemptPrefix, at)) }
+// FirstAttemptID returns the smallest identifier of an attempt recorded at that time.
+func FirstAttemptID(at time.Time) AttemptID { return AttemptID(smallest(attemptPrefix, at)) }
 
 // Unique returns prefix followed by 56 bits of time in microseconds and 72 random bits.
 func Unique(prefix string, now time.Time) string {
-	raw := timed(now)
+	raw := withTime(now)
 	rand.Read(raw[timeLen:]) // never fails: crypto/rand ends the process instead
 	return prefix + encoding.EncodeToString(raw[:])
 }
 
-// Derive returns the nth identifier with prefix that comes from seed, an identifier itself. It is always the same one, and
-// of the seed's time. It reports false where seed is no identifier.
+// Derive returns the nth identifier with prefix from seed, which is an identifier itself. The result depends on the arguments
+// only, and has the seed's time. It reports false for a malformed seed.
 func Derive(seed, prefix string, n int) (string, bool) {
 	_, text, _ := strings.Cut(seed, "_")
 	raw, err := encoding.DecodeString(text)
@@ -99,12 +99,12 @@ func Derive(seed, prefix string, n int) (string, bool) {
 	return prefix + encoding.EncodeToString(raw), true
 }
 
-func first(prefix string, at time.Time) string {
-	raw := timed(at)
+func smallest(prefix string, at time.Time) string {
+	raw := withTime(at)
 	return prefix + encoding.EncodeToString(raw[:])
 }
 
-// MadeAt returns the time that the identifier was made with. False: it is none of ours.
+// MadeAt returns the time in the identifier. It reports false for a malformed one.
 func (id NotificationID) MadeAt() (time.Time, bool) {
 	if !wellFormed(string(id), notifyPrefix) {
 		return time.Time{}, false
@@ -116,18 +116,18 @@ func (id NotificationID) MadeAt() (time.Time, bool) {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(raw) >> 8)).UTC(), true
 }
 
-// timeLen is how many bytes the time takes.
-const timeLen = 7
+// The bytes of an identifier.
+const (
+	timeLen   = 7
+	randomLen = 9
+)
 
-// randomLen is how many bytes follow it.
-const randomLen = 9
-
-func timed(at time.Time) (raw [timeLen + randomLen]byte) {
+func withTime(at time.Time) (raw [timeLen + randomLen]byte) {
 	binary.BigEndian.PutUint64(raw[:], uint64(at.UnixMicro())<<8)
 	return raw
 }
 
-// ParseID returns s as a dispatch's identifier, or ErrNotFound: what is malformed names nothing.
+// ParseID returns s as a dispatch's identifier, or ErrNotFound if it is malformed.
 func ParseID(s string) (ID, error) {
 	if !wellFormed(s, DispatchPrefix) {
 		return "", ErrNotFound
@@ -143,7 +143,7 @@ func ParseDriverID(s string) (DriverID, error) {
 	return DriverID(s), nil
 }
 
-// ParseAttemptID returns s as an attempt's identifier, or ErrBadCursor: nothing but a cursor names one.
+// ParseAttemptID returns s as an attempt's identifier, or ErrBadCursor: only cursors contain one.
 func ParseAttemptID(s string) (AttemptID, error) {
 	if !wellFormed(s, attemptPrefix) {
 		return "", ErrBadCursor
@@ -159,7 +159,7 @@ func ParseNotificationID(s string) (NotificationID, error) {
 	return NotificationID(s), nil
 }
 
-// ParseEventID returns s as an event's identifier, or ErrBadCursor: events are named in cursors alone.
+// ParseEventID returns s as an event's identifier, or ErrBadCursor: only cursors contain one.
 func ParseEventID(s string) (EventID, error) {
 	if !wellFormed(s, eventPrefix) {
 		return "", ErrBadCursor
@@ -180,7 +180,7 @@ func wellFormed(s, prefix string) bool {
 	return true
 }
 
-// LooksLikeID reports whether s could be an identifier of ours: a prefix, and what follows it.
+// LooksLikeID reports whether s has the form of any identifier of the service.
 func LooksLikeID(s string) bool {
 	prefix, rest, ok := strings.Cut(s, "_")
 	return ok && len(prefix) == 3 && rest != "" && len(s) <= 40 &&

@@ -107,8 +107,7 @@ func TestIdentifiersAreReadBack(t *testing.T) {
 	}
 }
 
-// FuzzIdentifiers: whatever is taken for an identifier is taken as it is, and is safe in a URL, a log line, SQL and a
-// Redis key.
+// FuzzIdentifiers: a parsed identifier is unchanged, and safe in a URL, a log line, SQL and a Redis key.
 func FuzzIdentifiers(f *testing.F) {
 	for _, s := range malformed {
 		f.Add(s[:min(len(s), 100)])
@@ -138,6 +137,18 @@ func TestWhenANotificationWasMade(t *testing.T) {
 	for _, id := range []NotificationID{"", "ntf_", NotificationID(NewEventID(noon))} {
 		if _, ok := id.MadeAt(); ok {
 			t.Errorf("%q was made", id)
+		}
+	}
+}
+
+func TestLooksLikeID(t *testing.T) {
+	for s, want := range map[string]bool{
+		"key_first": true, "dsp_0": true, string(NewID(time.Now())): true,
+		"": false, "key": false, "key_": false, "_first": false, "keys_1": false, "key_Ä": false, "key_\x00": false, "key_a b": false,
+		"key_00000000000000000000000000000000000000": false, "KEY_1": false,
+	} {
+		if LooksLikeID(s) != want {
+			t.Errorf("%q: %v", s, !want)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Role is what an admin's key may do; each includes the ones before it.
+// Role is the role of an admin's key. Each role includes the ones before it.
 type Role int
 
 // The roles.
@@ -19,7 +19,7 @@ var roleNames = [...]string{Viewer: "viewer", Dispatcher: "dispatcher", Admin: "
 
 func (r Role) String() string { return roleNames[r] }
 
-// ParseRole returns the role of that name; 0, which may do nothing, if there is none.
+// ParseRole returns the role of that name, 0 for none.
 func ParseRole(name string) Role {
 	for r := Viewer; r <= Admin; r++ {
 		if roleNames[r] == name {
@@ -29,7 +29,7 @@ func ParseRole(name string) Role {
 	return 0
 }
 
-// Key is an admin's key, of which only the hash is known.
+// Key is an admin's key. Only the hash of its secret is stored.
 type Key struct {
 	ID   string
 	Name string
@@ -37,13 +37,13 @@ type Key struct {
 	Hash string
 }
 
-// FirstKeyID names the key that the settings give.
+// FirstKeyID is the key that the settings define.
 const FirstKeyID = "key_first"
 
-// ErrFirstKey says that the key is the settings': it is replaced there, and can't be revoked.
-var ErrFirstKey = errors.New("this key is the one in FIRSTTAP_ADMIN_KEY: it can't be revoked, only replaced there")
+// ErrFirstKey says that the settings define the key, so that it cannot be revoked.
+var ErrFirstKey = errors.New("FIRSTTAP_ADMIN_KEY defines this key: replace it there, as it cannot be revoked")
 
-// KeyRecord is a key as the backoffice sees it.
+// KeyRecord is a stored key, for the backoffice.
 type KeyRecord struct {
 	Key
 	CreatedAt time.Time

@@ -2,50 +2,48 @@ package dispatch
 
 import "time"
 
-// OfferStatus is where an offer stands: one dispatch, as one driver sees it in one round.
+// OfferStatus is the state of an offer: one dispatch in one round, for one driver.
 type OfferStatus string
 
 // The states of an offer.
 const (
-	OfferPending   OfferStatus = "PENDING"   // no push service has taken a push of it yet
-	OfferSent      OfferStatus = "SENT"      // pushed
+	OfferPending   OfferStatus = "PENDING"   // not pushed yet
+	OfferSent      OfferStatus = "SENT"      // the push service has accepted a push
 	OfferSeen      OfferStatus = "SEEN"      // the driver's app has shown it
-	OfferAccepted  OfferStatus = "ACCEPTED"  // the driver has it, or has done it
-	OfferDeclined  OfferStatus = "DECLINED"  // the driver does not want it, and may accept all the same while it is open
-	OfferTaken     OfferStatus = "TAKEN"     // somebody else has it
-	OfferExpired   OfferStatus = "EXPIRED"   // nobody took it in time
-	OfferRevoked   OfferStatus = "REVOKED"   // it was canceled, or taken back, or its terms have changed
+	OfferAccepted  OfferStatus = "ACCEPTED"  // the driver has the dispatch, or has completed it
+	OfferDeclined  OfferStatus = "DECLINED"  // the driver does not want it, but may accept it while it is open
+	OfferTaken     OfferStatus = "TAKEN"     // another driver has it
+	OfferExpired   OfferStatus = "EXPIRED"   // no driver accepted it in time
+	OfferRevoked   OfferStatus = "REVOKED"   // it was canceled or unassigned, or its terms have changed
 	OfferWithdrawn OfferStatus = "WITHDRAWN" // the driver gave it back
 )
 
-// Contact is what is known of one driver and one round of a dispatch.
+// Contact is the history of one driver with one round of a dispatch.
 type Contact struct {
 	Driver DriverID
 	Round  int
-	// Claim is what became of the driver's claim in the round, "" if there was none.
+	// Claim is the outcome of the driver's claim in the round, "" for none.
 	Claim Outcome
 	// GaveBack says that the driver has withdrawn from an earlier round.
 	GaveBack bool
-	// Ended is how a round that is over came to its end: OfferTaken, OfferExpired or OfferRevoked. The current round's end
-	// is the dispatch's own, and "" here.
+	// Ended is how an earlier round ended: OfferTaken, OfferExpired or OfferRevoked. It is "" for the current round.
 	Ended         OfferStatus
-	ToldAt        *time.Time // a push was written for them
-	SentAt        *time.Time // the push service took it
+	ToldAt        *time.Time // a push was written to the outbox
+	SentAt        *time.Time // the push service accepted it
 	SeenAt        *time.Time
 	DeclinedAt    *time.Time
 	DeclineReason string
-	TappedAt      *time.Time // the first tap on Accept that was on this offer
+	TappedAt      *time.Time // the first tap on Accept on this offer
 }
 
-// Offered is a dispatch and what is known of a driver's offer of it.
+// Offered is a dispatch with a driver's history of its offer.
 type Offered struct {
 	Dispatch
 	Contact Contact
 }
 
-// OfferStatus decides where the offer stands. What the driver did counts for more than what was done to them: their
-// claim, then that they gave it back and have not come back to it, then that they declined, unless they tapped
-// afterwards. Then it is what became of the round, and last how far the offer got.
+// OfferStatus returns the offer's state. The driver's own actions come first: the claim, then a withdrawal without a later
+// action, then a decline without a later tap. Then comes the end of the round, and last the progress of the push.
 func (o Offered) OfferStatus() OfferStatus {
 	c := &o.Contact
 	ended := o.ended()
@@ -70,13 +68,13 @@ func (o Offered) OfferStatus() OfferStatus {
 	return OfferPending
 }
 
-// declined: in an open round it is the last word, whatever was tapped in vain; in one that is over, whoever tapped
-// afterwards was in the race.
+// declined reports whether a decline is the driver's last action. In an open round it is, even after taps that failed; in a
+// round that is over, a later tap was in the race.
 func (c *Contact) declined(over bool) bool {
 	return c.DeclinedAt != nil && (!over || c.TappedAt == nil || c.TappedAt.Before(*c.DeclinedAt))
 }
 
-// ended is how the contact's round came to its end for whoever did not win it, "" if it has not.
+// ended returns how the contact's round ended for a driver who did not win it, "" if it is open.
 func (o *Offered) ended() OfferStatus {
 	if o.Contact.Round < o.Round {
 		if o.Contact.Ended == "" {
@@ -96,9 +94,9 @@ func (o *Offered) ended() OfferStatus {
 	return ""
 }
 
-// Decline returns the event of a driver who does not want the offer of that round, 0 for the current one. It changes
-// nothing of the dispatch, whose version stays as it is. No event for what is no longer open. ErrInvalidState for who has
-// it, ErrOfferStale for a round that has not been.
+// Decline returns the event that the driver does not want the offer of that round, 0 for the current one. It does not change
+// the dispatch or its version. No event for a closed offer. ErrInvalidState for the dispatch's holder, ErrOfferStale for a
+// round that does not exist yet.
 func (d *Dispatch) Decline(driver DriverID, round int, reason string, now time.Time) ([]Event, error) {
 	switch {
 	case d.HeldBy(driver):

@@ -68,7 +68,7 @@ func TestWhereAnOfferStands(t *testing.T) {
 	}
 }
 
-// Of an earlier round, what the dispatch has come to since says nothing.
+// The dispatch's current state does not affect an offer of an earlier round.
 func TestWhereAnOldOfferStands(t *testing.T) {
 	at := new(noon)
 	for name, c := range map[string]struct {

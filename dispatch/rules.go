@@ -2,12 +2,12 @@ package dispatch
 
 import "time"
 
-// Accept gives the dispatch to the candidate under the claim id. Round is the round the driver was offered, 0 for
-// whichever is current.
+// Accept gives the dispatch to the candidate under the claim id. round is the round of the driver's offer, 0 for the current
+// one.
 //
-// It returns no event and no error when the candidate already has the dispatch in that round: a repeated tap
-// changes nothing and is told so by d.Claim. Otherwise, in this order: ErrCanceled, ErrAlreadyTaken, ErrExpired,
-// ErrOfferStale, ErrNotOpenYet, ErrNotEligible, ErrDriverBusy.
+// It returns no event and no error if the candidate already has the dispatch in that round: a repeated tap changes nothing,
+// and d.Claim has another id. The errors, in this order: ErrCanceled, ErrAlreadyTaken, ErrExpired, ErrOfferStale,
+// ErrNotOpenYet, ErrNotEligible, ErrDriverBusy.
 func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) ([]Event, error) {
 	current := round == 0 || round == d.Round
 	if d.Status == Canceled {
@@ -26,8 +26,8 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 		return nil, ErrExpired
 	}
 	if !current || round == 0 && c.GaveBack {
-		// Without a round, the late retry of a claim that was given back looks like a fresh tap. Whoever gave a
-		// dispatch back names the round to take it again.
+		// Without a round, a late retry of a withdrawn claim looks like a fresh tap. So a driver who has withdrawn must name
+		// the round to accept the dispatch again.
 		return nil, ErrOfferStale
 	}
 	if d.Status == Scheduled {
@@ -39,13 +39,12 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 	if c.Busy {
 		return nil, ErrDriverBusy
 	}
-	d.take(c.ID, claim, now)
+	d.claimFor(c.ID, claim, now)
 	return []Event{d.event(EventAccepted, string(c.ID), "", now)}, nil
 }
 
-// Withdraw gives the driver's claim back and opens the next round at once, for as long as the last one stood. A driver who is
-// suspended may: somebody else can have it then.
-// ErrNotYours, ErrInvalidState once the work has started.
+// Withdraw ends the driver's claim and opens the next round at once, of the same length as the last. A suspended driver may
+// withdraw. ErrNotYours, ErrInvalidState once the work has started.
 func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Event, error) {
 	if !d.HeldBy(driver) {
 		return nil, ErrNotYours
@@ -56,8 +55,8 @@ func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Ev
 	return d.release(EventWithdrawn, string(driver), reason, now), nil
 }
 
-// Start begins the work. Starting what the driver has already started changes nothing. ErrNotYours, ErrInvalidState, and
-// ErrNotEligible while the driver is suspended.
+// Start starts the work. A repeated start changes nothing. ErrNotYours, ErrInvalidState, and ErrNotEligible while the driver
+// is suspended.
 func (d *Dispatch) Start(v Driver, now time.Time) ([]Event, error) {
 	if d.HeldBy(v.ID) && d.Status == Accepted && v.Suspended(now) {
 		return nil, &NotEligibleError{Reasons: []Reason{Suspended}}
@@ -65,8 +64,7 @@ func (d *Dispatch) Start(v Driver, now time.Time) ([]Event, error) {
 	return d.advance(v.ID, Accepted, InProgress, EventStarted, now)
 }
 
-// Complete ends the work, also that of a driver who is suspended meanwhile. Completing what the driver has already completed
-// changes nothing.
+// Complete completes the work, also for a suspended driver. A repeated call changes nothing. ErrNotYours, ErrInvalidState.
 func (d *Dispatch) Complete(driver DriverID, now time.Time) ([]Event, error) {
 	return d.advance(driver, InProgress, Completed, EventCompleted, now)
 }
@@ -81,12 +79,11 @@ func (d *Dispatch) advance(driver DriverID, from, to Status, t EventType, now ti
 		return nil, &StateError{Status: d.Status}
 	}
 	d.Status = to
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(t, string(driver), "", now)}, nil
 }
 
-// Cancel ends the dispatch for everyone. version is the one the caller has seen: ErrVersionMoved if it is not the
-// current one. ErrInvalidState once it is over.
+// Cancel cancels the dispatch at that version. ErrVersionConflict, ErrInvalidState once it is over.
 func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]Event, error) {
 	if version != d.Version {
 		return nil, ErrVersionMoved
@@ -97,22 +94,22 @@ func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]E
 		return nil, &StateError{Status: d.Status}
 	}
 	d.Status = Canceled
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(EventCanceled, actor, reason, now)}, nil
 }
 
-// Expire ends an offer whose window has passed, given the state that was last written. No event while it stands, and
-// none when its end is written already.
+// Expire expires an offer whose window has passed, given the stored state. No event before that, nor for an end that is
+// already stored.
 func (d *Dispatch) Expire(written Status, now time.Time) []Event {
 	if written != Pending || d.Status != Expired {
 		return nil
 	}
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(EventExpired, System, "", now)}
 }
 
-// Remind returns the reminder of accepted work that starts within before, and changes nothing. None of work that has
-// started, or that was accepted when the time of its reminder had come.
+// Remind returns the reminder of accepted work that starts within before. It does not change the dispatch. No event for work
+// that has started, or that was accepted after its reminder was due.
 func (d *Dispatch) Remind(before time.Duration, now time.Time) []Event {
 	due := d.WorkStartsAt.Add(-before)
 	if d.Status != Accepted || !d.Claim.AcceptedAt.Before(due) || now.Before(due) || !now.Before(d.WorkStartsAt) {
@@ -121,8 +118,8 @@ func (d *Dispatch) Remind(before time.Duration, now time.Time) []Event {
 	return []Event{d.event(EventReminder, System, "", now)}
 }
 
-// CloseOverdue ends what nobody has closed although its work was to end more than after ago: CANCELED if it never began,
-// COMPLETED if it did. No event for anything else.
+// CloseOverdue closes a dispatch whose work was to end more than after ago: as CANCELED if the work did not start, as COMPLETED
+// if it did. No event for any other dispatch.
 func (d *Dispatch) CloseOverdue(after time.Duration, now time.Time) []Event {
 	if !d.WorkEndsAt.Before(now.Add(-after)) {
 		return nil
@@ -136,13 +133,13 @@ func (d *Dispatch) CloseOverdue(after time.Duration, now time.Time) []Event {
 	default:
 		return nil
 	}
-	d.touch(now)
+	d.bumpVersion(now)
 	return []Event{d.event(t, System, ReasonOverdue, now)}
 }
 
-// Reannounce says again that the dispatch is open, for drivers who were turned away by a claim that came to
-// nothing. Round is the one they tapped on, 0 for the current one. No event when it is no longer open in that round.
-// The dispatch and its version stay as they are: an admin's change is not in vain because of it.
+// Reannounce announces an open dispatch again, for drivers whose taps on that round, 0 for the current one, were refused by
+// a claim that failed. No event if the dispatch is not open in that round. The dispatch and its version stay as they are,
+// so that no admin's change is refused because of it.
 func (d *Dispatch) Reannounce(round int, now time.Time) []Event {
 	if d.Status != Pending || round != 0 && round != d.Round {
 		return nil
@@ -150,25 +147,25 @@ func (d *Dispatch) Reannounce(round int, now time.Time) []Event {
 	return []Event{d.event(EventOpened, System, ReasonClaimFailed, now)}
 }
 
-// The reasons of what the service does by itself.
+// The reasons of the service's own changes.
 const (
-	// ReasonClaimFailed marks a dispatch.opened that follows a claim which came to nothing.
+	// ReasonClaimFailed marks a dispatch.opened after a claim that failed.
 	ReasonClaimFailed = "CLAIM_FAILED"
-	// ReasonOverdue marks the end of a dispatch that nobody has closed.
+	// ReasonOverdue marks the end of an overdue dispatch.
 	ReasonOverdue = "OVERDUE"
 )
 
-func (d *Dispatch) take(driver DriverID, claim ClaimID, now time.Time) {
+func (d *Dispatch) claimFor(driver DriverID, claim ClaimID, now time.Time) {
 	d.Status = Accepted
 	d.Claim = &Claim{ID: claim, Driver: driver, Round: d.Round, AcceptedAt: now}
-	d.touch(now)
+	d.bumpVersion(now)
 }
 
-// release ends the claim and opens the next round at once, for as long as the last one stood.
+// release ends the claim and opens the next round at once, of the same length as the last.
 func (d *Dispatch) release(t EventType, actor, reason string, now time.Time) []Event {
 	released := d.event(t, actor, reason, now)
-	d.reopen(d.again(now), now)
-	// A microsecond later, so that the trail shows the two in their order.
+	d.reopen(d.reopenedAt(now), now)
+	// The second event is a microsecond later, so that the trail sorts them in this order.
 	return []Event{released, d.event(EventReopened, System, "", now.Add(time.Microsecond))}
 }
 
@@ -177,10 +174,10 @@ func (d *Dispatch) reopen(w Window, now time.Time) {
 	d.Status = d.statusAt(Pending, now)
 	d.Claim = nil
 	d.Round++
-	d.touch(now)
+	d.bumpVersion(now)
 }
 
-func (d *Dispatch) touch(now time.Time) {
+func (d *Dispatch) bumpVersion(now time.Time) {
 	d.Version++
 	d.UpdatedAt = now
 }

@@ -10,13 +10,13 @@ import (
 	. "firsttap/dispatch"
 )
 
-// state is a row of the table: a status, and who has the dispatch in it.
+// state is a row of the table: a status and the holder in it.
 type state struct {
 	Status
 	holder DriverID
 }
 
-// The rows. A dispatch can be canceled before anybody has it and after.
+// The rows. A dispatch can be canceled with and without a claim.
 var (
 	scheduled  = state{Scheduled, ""}
 	pending    = state{Pending, ""}
@@ -29,7 +29,7 @@ var (
 	states     = []state{scheduled, pending, accepted, inProgress, completed, canceled, canceledBy, expired}
 )
 
-// outcome is what an action comes to: a refusal, nothing, or a move.
+// outcome is an action's result: an error, no change, or a new status.
 type outcome struct {
 	refused error
 	to      Status
@@ -207,7 +207,7 @@ func TestWithdrawOpensTheNextRoundForAsLong(t *testing.T) {
 	if want := (Window{OpensAt: noon, ExpiresAt: noon.Add(7 * time.Minute)}); d.Window != want {
 		t.Errorf("window %v, want %v", d.Window, want)
 	}
-	// The withdrawal is of the round that ends, the reopening of the one that begins, which is nobody's.
+	// The withdrawal is in the round that ends, and the reopening in the next, which has no claim.
 	mustBeEvents(t, events,
 		Event{Type: EventWithdrawn, Dispatch: d.ID, Round: 2, Driver: me, Actor: string(me), ReasonCode: "ILL", At: noon},
 		Event{Type: EventReopened, Dispatch: d.ID, Round: 3, Actor: System, At: noon.Add(time.Microsecond)})

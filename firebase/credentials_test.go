@@ -22,7 +22,7 @@ func writeFile(t *testing.T, text string) string {
 	return name
 }
 
-// TestServiceAccount: lookups are made with the file's access token, and the keys without.
+// TestServiceAccount: lookups use the file's access token, and requests for keys use none.
 func TestServiceAccount(t *testing.T) {
 	p := newPlace(t, false)
 	der, err := x509.MarshalPKCS8PrivateKey(signers()[1].key)

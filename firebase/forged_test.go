@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +29,7 @@ func part(v any) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// hmacked is a token under HMAC-SHA256 with the key, whatever its header says.
+// hmacked returns a token signed with HMAC-SHA256, whatever the header says.
 func hmacked(header, claims any, key []byte) string {
 	text := part(header) + "." + part(claims)
 	mac := hmac.New(sha256.New, key)
@@ -35,7 +37,7 @@ func hmacked(header, claims any, key []byte) string {
 	return text + "." + base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// changed are the good claims but for some; a nil value takes a claim away.
+// changed returns the good claims with changes; a nil value removes a claim.
 func changed(good map[string]any, changes ...any) map[string]any {
 	claims := maps.Clone(good)
 	for i := 0; i < len(changes); i += 2 {
@@ -47,7 +49,7 @@ func changed(good map[string]any, changes ...any) map[string]any {
 	return claims
 }
 
-// badClaims are refused however they are signed.
+// badClaims returns claims that are refused whatever the signature.
 func badClaims(good map[string]any, now time.Time) map[string]map[string]any {
 	with := func(changes ...any) map[string]any { return changed(good, changes...) }
 	n := now.Unix()
@@ -128,7 +130,7 @@ func newEmulated(t testing.TB, addr string, c *clock) (*IDTokens, *testkit.LogBu
 	return ids, log
 }
 
-// TestForgedForTheEmulator: its tokens are not signed, and all else is held against them all the same.
+// TestForgedForTheEmulator: the emulator's tokens are not signed, but their claims are checked.
 func TestForgedForTheEmulator(t *testing.T) {
 	p := newPlace(t, false)
 	ids, log := newEmulated(t, "127.0.0.1:1", p.clock)
@@ -154,4 +156,33 @@ func TestForgedForTheEmulator(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, uid, err)
 		}
 	}
+}
+
+// FuzzForgedTokens: only a token that Google has signed is accepted, and no text causes a panic.
+func FuzzForgedTokens(f *testing.F) {
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Write([]byte(`{"one":` + quoted(signers()[0].certificate) + `}`))
+	}))
+	f.Cleanup(keys.Close)
+	c := &clock{t: time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)}
+	ids, err := New(f.Context(), Options{Project: project, KeysURL: keys.URL, Now: c.now, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(ids.Close)
+	p := &place{IDTokens: ids, clock: c}
+	claims := p.claims("kim")
+	good := sign(f, signers()[0], "one", claims)
+	if uid, _, err := ids.UID(f.Context(), good); err != nil || uid != "kim" {
+		f.Fatalf("the good one: %q, %v", uid, err)
+	}
+	f.Add(good + ".")
+	f.Add(sign(f, signers()[1], "one", claims))
+	f.Add(part(map[string]any{"alg": "none", "kid": "one"}) + "." + part(claims) + ".")
+	f.Add(hmacked(map[string]any{"alg": "RS256", "kid": "one"}, claims, []byte(signers()[0].certificate)))
+	f.Fuzz(func(t *testing.T, token string) {
+		if uid, _, err := ids.UID(t.Context(), token); token != good && (err == nil || uid != "") {
+			t.Errorf("%q is taken for %q", token, uid)
+		}
+	})
 }

@@ -1,10 +1,11 @@
-// Package firebase tells whose a Firebase Auth ID token is, and whether that user is still welcome.
+// Package firebase verifies ID tokens of Firebase Auth, and checks that their users are still enabled.
 //
-// The Admin SDK does the same, and is not used for it: it takes its keys' address and HTTP client from nowhere but itself,
-// holds a lock while it fetches them, and reads the environment for the emulator on its own.
+// It does not use the Admin SDK, whose key address and HTTP client cannot be set, which holds a lock while it fetches keys,
+// and which reads the emulator's address from the environment.
 package firebase
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -22,47 +23,47 @@ import (
 	"firsttap/dispatch"
 )
 
-// ErrRefused says that a token proves nothing, or that its user is disabled, deleted, or signed out everywhere.
+// ErrRefused says that a token is not valid, or that its user is disabled, deleted, or signed out everywhere.
 var ErrRefused = errors.New("the ID token is refused")
 
 const (
 	issuerPrefix = "https://securetoken.google.com/"
 	googleKeys   = "https://www.googleapis.com/robot/v1/metadata/x509/securetoken@system.gserviceaccount.com"
 	googleUsers  = "https://identitytoolkit.googleapis.com"
-	// maxUID is the longest uid that Firebase gives.
+	// maxUID is the maximum length of a Firebase uid.
 	maxUID = 128
-	// leeway is how far Google's clock and ours may be apart.
+	// leeway is the accepted difference between Google's clock and ours.
 	leeway = 10 * time.Second
-	// verifiedTokens bounds the cache of tokens, knownUsers that of users: several times the drivers there are.
-	verifiedTokens = 16384
-	knownUsers     = 16384
+	// The bounds of the caches: several times the number of drivers.
+	maxVerifiedTokens = 16384
+	maxKnownUsers     = 16384
 )
 
-// Options are what IDTokens stand on.
+// Options configures IDTokens. Project, Now and Log are required.
 type Options struct {
 	Project string
-	// Emulator is host:port of a Firebase Auth emulator, "" for Firebase itself. The emulator's tokens are not signed:
-	// whoever reaches the service can be anybody.
+	// Emulator is host:port of a Firebase Auth emulator, "" for Firebase itself. The emulator's tokens are not signed, so that
+	// any client can pose as any driver.
 	Emulator string
-	// CredentialsFile is for looking up whether a user is disabled; Detect has the platform's own credentials used where
-	// it is "". With neither, nobody is looked up.
+	// CredentialsFile has the credentials for looking up users; Detect uses the platform's own where it is "". With neither,
+	// users are not looked up.
 	CredentialsFile string
 	Detect          bool
-	// KeysURL and UsersURL are Google's where they are "".
+	// KeysURL and UsersURL are Google's if empty.
 	KeysURL, UsersURL string
 	Now               func() time.Time
 	Log               *slog.Logger
-	Metrics           prometheus.Registerer // nil where nobody counts
+	Metrics           prometheus.Registerer // nil for no registration
 }
 
-// IDTokens verifies ID tokens of one project. Safe for concurrent use. Close ends what it does in the background.
+// IDTokens verifies ID tokens of one project. Safe for concurrent use. Close ends its background work.
 type IDTokens struct {
-	parser   *jwt.Parser
-	keys     *keySet // nil with the emulator
-	users    *users
-	verified *lru.Cache[[sha256.Size]byte, verified]
-	now      func() time.Time
-	life     *life
+	parser     *jwt.Parser
+	keys       *keySet // nil with the emulator
+	users      *users
+	verified   *lru.Cache[[sha256.Size]byte, verified]
+	now        func() time.Time
+	background *background
 }
 
 type verified struct {
@@ -72,65 +73,57 @@ type verified struct {
 	until    time.Time
 }
 
-// life is the work in the background, which outlasts the requests that started it, and the connections it keeps.
-type life struct {
+// background is the work that outlasts the requests that started it, and its connections.
+type background struct {
 	sync.WaitGroup
-	ctx   context.Context
-	end   context.CancelFunc
-	conns *http.Transport
+	ctx    context.Context
+	cancel context.CancelFunc
+	conns  *http.Transport
 }
 
-// client is for requests that a driver may be waiting for.
-func (l *life) client(timeout time.Duration) *http.Client {
+func (l *background) client(timeout time.Duration) *http.Client {
 	return &http.Client{Timeout: timeout, Transport: l.conns}
 }
 
-// New returns IDTokens for o. It asks nobody yet; an error is of the credentials.
+// New returns IDTokens for o. It sends no request; an error is about the credentials.
 func New(ctx context.Context, o Options) (*IDTokens, error) {
-	cache, err := lru.New[[sha256.Size]byte, verified](verifiedTokens)
+	cache, err := lru.New[[sha256.Size]byte, verified](maxVerifiedTokens)
 	if err != nil {
 		return nil, err
 	}
-	work := &life{conns: http.DefaultTransport.(*http.Transport).Clone()}
-	work.ctx, work.end = context.WithCancel(context.WithoutCancel(ctx))
-	t := &IDTokens{verified: cache, now: o.Now, life: work}
+	work := &background{conns: http.DefaultTransport.(*http.Transport).Clone()}
+	work.ctx, work.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	t := &IDTokens{verified: cache, now: o.Now, background: work}
 	counts := newMetrics(o.Metrics)
 	method := jwt.SigningMethodRS256.Alg()
 	if o.Emulator != "" {
 		method = jwt.SigningMethodNone.Alg()
-		o.Log.Warn("THE FIREBASE AUTH EMULATOR IS TRUSTED: its tokens are not signed, and anybody can be any driver",
+		o.Log.Warn("THE FIREBASE AUTH EMULATOR IS TRUSTED: its tokens are not signed, so that any client can pose as any driver",
 			"emulator", o.Emulator)
 	} else {
-		t.keys = newKeySet(orElse(o.KeysURL, googleKeys), o.Now, o.Log, counts, work)
+		t.keys = newKeySet(cmp.Or(o.KeysURL, googleKeys), o.Now, o.Log, counts, work)
 	}
 	t.parser = jwt.NewParser(jwt.WithValidMethods([]string{method}), jwt.WithExpirationRequired(), jwt.WithIssuedAt(),
 		jwt.WithStrictDecoding(), jwt.WithIssuer(issuerPrefix+o.Project), jwt.WithAudience(o.Project),
 		jwt.WithLeeway(leeway), jwt.WithTimeFunc(o.Now))
 	if t.users, err = newUsers(o, counts, work); err != nil {
-		work.end()
+		work.cancel()
 		return nil, err
 	}
 	return t, nil
 }
 
-func orElse(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
-// Close ends the requests under way and waits for them.
+// Close cancels the requests under way and waits for them.
 func (t *IDTokens) Close() {
-	t.life.end()
-	t.life.Wait()
-	t.life.conns.CloseIdleConnections()
+	t.background.cancel()
+	t.background.Wait()
+	t.background.conns.CloseIdleConnections()
 }
 
-// UID returns the user whose token it is, and when they signed in. ErrRefused; dispatch.ErrUnavailable while nobody can tell, as Google's keys are
-// not known. A token that was found good is not computed again until it ends; its user is looked up again and again, and
-// is refused within a minute of being disabled, deleted or signed out. While nobody can be looked up, what was known last
-// counts, and a user of whom nothing is known is let in.
+// UID returns the token's user, and when the user signed in. ErrRefused; dispatch.ErrUnavailable while Google's keys are not
+// known. A valid signature is cached until the token expires. The user is looked up regularly, and refused within a minute
+// of being disabled, deleted or signed out. While lookups fail, the last known status counts, and an unknown user is
+// accepted.
 func (t *IDTokens) UID(ctx context.Context, token string) (uid string, signedIn time.Time, err error) {
 	sum := sha256.Sum256([]byte(token))
 	v, ok := t.verified.Get(sum)
@@ -140,7 +133,7 @@ func (t *IDTokens) UID(ctx context.Context, token string) (uid string, signedIn 
 		}
 		t.verified.Add(sum, v)
 	}
-	if !t.users.welcome(ctx, v.uid, v.issued) {
+	if !t.users.allows(ctx, v.uid, v.issued) {
 		return "", time.Time{}, ErrRefused
 	}
 	return v.uid, v.signedIn, nil
@@ -153,7 +146,7 @@ type claims struct {
 
 func (t *IDTokens) verify(ctx context.Context, token string) (verified, error) {
 	if strings.ContainsAny(token, "\r\n") {
-		return verified{}, ErrRefused // what decodes base64 skips them
+		return verified{}, ErrRefused // base64 decoding skips them
 	}
 	var c claims
 	_, err := t.parser.ParseWithClaims(token, &c, func(parsed *jwt.Token) (any, error) {
@@ -179,7 +172,7 @@ func (t *IDTokens) verify(ctx context.Context, token string) (verified, error) {
 	return verified{uid: c.Subject, signedIn: c.AuthTime.Time, issued: c.IssuedAt.Time, until: c.ExpiresAt.Time}, nil
 }
 
-// metrics counts what was asked of Google.
+// metrics counts the requests to Google.
 type metrics struct {
 	keys, lookups *prometheus.CounterVec
 }

@@ -21,40 +21,41 @@ import (
 
 const (
 	fetchTimeout = 5 * time.Second
-	// keysPause is for how long nobody asks again after an answer, whatever keys are named; keysRetry after none.
-	keysPause = time.Minute
-	keysRetry = 5 * time.Second
-	// usualAge is how long keys are fresh where the answer does not say; maxAge is the most it may say.
-	usualAge = time.Hour
-	maxAge   = 24 * time.Hour
-	maxKeys  = 1 << 20 // bytes
+	// refetchPause is the least time between an answer and the next request, even for unknown keys; retryPause that after a
+	// failure.
+	refetchPause = time.Minute
+	retryPause   = 5 * time.Second
+	// defaultAge is how long keys are fresh without a max-age; maxAge bounds a max-age.
+	defaultAge = time.Hour
+	maxAge     = 24 * time.Hour
+	maxKeys    = 1 << 20 // bytes
 )
 
-// keySet keeps the keys that sign ID tokens for as long as their answer says. What is stale is used until there is
-// something newer, and is renewed behind the requests: a Google that can't be reached keeps nobody out who has a token of
-// a known key. At most one request is under way. Safe for concurrent use.
+// keySet caches the keys that sign ID tokens, for as long as Google's answer allows. Stale keys stay in use and are renewed
+// in the background: an outage of Google refuses no token with a known key. At most one request is under way. Safe for
+// concurrent use.
 type keySet struct {
-	url    string
-	client *http.Client
-	now    func() time.Time
-	log    *slog.Logger
-	counts *metrics
-	life   *life
+	url        string
+	client     *http.Client
+	now        func() time.Time
+	log        *slog.Logger
+	metrics    *metrics
+	background *background
 
-	mu         sync.Mutex
-	keys       map[string]*rsa.PublicKey
-	freshUntil time.Time
-	askedAt    time.Time
-	err        error         // of the last request
-	pending    chan struct{} // closed when the request under way has ended; nil without one
+	mu          sync.Mutex
+	keys        map[string]*rsa.PublicKey
+	freshUntil  time.Time
+	requestedAt time.Time
+	err         error         // of the last request
+	pending     chan struct{} // closed at the end of the request under way; nil without one
 }
 
-func newKeySet(url string, now func() time.Time, log *slog.Logger, counts *metrics, life *life) *keySet {
-	return &keySet{url: url, client: life.client(fetchTimeout), now: now, log: log, counts: counts, life: life}
+func newKeySet(url string, now func() time.Time, log *slog.Logger, m *metrics, bg *background) *keySet {
+	return &keySet{url: url, client: bg.client(fetchTimeout), now: now, log: log, metrics: m, background: bg}
 }
 
-// key returns the key of that id. ErrRefused where there is none, dispatch.ErrUnavailable where nobody can tell. It waits
-// for Google only where the id is not known.
+// key returns the key with that id. ErrRefused if Google has no such key, dispatch.ErrUnavailable if Google does not answer.
+// It waits for Google only if the id is not known.
 func (k *keySet) key(ctx context.Context, id string) (*rsa.PublicKey, error) {
 	k.mu.Lock()
 	key, pending, err := k.keys[id], k.renew(k.keys[id] == nil), k.err
@@ -85,41 +86,41 @@ func unknownKey(why error) error {
 	return fmt.Errorf("%w: the keys of Firebase Auth are not known: %w", dispatch.ErrUnavailable, why)
 }
 
-// renew asks for new keys if a key is missing or they are stale, and it is not too soon. It returns the end of the request
-// under way, nil without one.
+// renew starts a request for new keys if one is missing or they are stale, and the pause is over. It returns a channel that is
+// closed at the end of the request under way, nil without one.
 func (k *keySet) renew(missing bool) chan struct{} {
-	now, pause := k.now(), keysPause
+	now, pause := k.now(), refetchPause
 	if k.err != nil {
-		pause = keysRetry
+		pause = retryPause
 	}
 	stale := !now.Before(k.freshUntil)
-	if k.pending == nil && (missing || stale) && now.Sub(k.askedAt) >= pause {
+	if k.pending == nil && (missing || stale) && now.Sub(k.requestedAt) >= pause {
 		k.pending = make(chan struct{})
-		k.life.Go(k.fetch)
+		k.background.Go(k.fetch)
 	}
 	return k.pending
 }
 
 func (k *keySet) fetch() {
-	keys, age, err := k.ask(k.life.ctx)
-	k.counts.keys.WithLabelValues(result(err)).Inc()
+	keys, age, err := k.request(k.background.ctx)
+	k.metrics.keys.WithLabelValues(result(err)).Inc()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case err != nil && k.err == nil:
-		k.log.Warn("the keys of Firebase Auth can't be had, going on with those there are", "keys", len(k.keys), "error", err)
+		k.log.Warn("keys of Firebase Auth not fetched; known keys stay in use until a retry succeeds", "keys", len(k.keys), "error", err)
 	case err == nil && k.err != nil:
-		k.log.Info("the keys of Firebase Auth can be had again")
+		k.log.Info("keys of Firebase Auth are fetched again")
 	}
-	k.askedAt = k.now()
+	k.requestedAt = k.now()
 	if k.err = err; err == nil {
-		k.keys, k.freshUntil = keys, k.askedAt.Add(age)
+		k.keys, k.freshUntil = keys, k.requestedAt.Add(age)
 	}
 	close(k.pending)
 	k.pending = nil
 }
 
-func (k *keySet) ask(ctx context.Context) (map[string]*rsa.PublicKey, time.Duration, error) {
+func (k *keySet) request(ctx context.Context) (map[string]*rsa.PublicKey, time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, k.url, http.NoBody)
 	if err != nil {
 		return nil, 0, err
@@ -130,7 +131,7 @@ func (k *keySet) ask(ctx context.Context) (map[string]*rsa.PublicKey, time.Durat
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, 0, fmt.Errorf("the keys were answered with %s", resp.Status)
+		return nil, 0, fmt.Errorf("the request for keys was answered with %s", resp.Status)
 	}
 	var certificates map[string]string
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxKeys)).Decode(&certificates); err != nil {
@@ -143,13 +144,13 @@ func (k *keySet) ask(ctx context.Context) (map[string]*rsa.PublicKey, time.Durat
 		}
 	}
 	if len(keys) == 0 {
-		return nil, 0, errors.New("an answer without keys")
+		return nil, 0, errors.New("the answer has no keys")
 	}
-	return keys, age(resp.Header), nil
+	return keys, freshFor(resp.Header), nil
 }
 
-// age is for how much longer an answer is fresh.
-func age(h http.Header) time.Duration {
+// freshFor returns how long an answer stays fresh.
+func freshFor(h http.Header) time.Duration {
 	for directive := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		seconds, ok := strings.CutPrefix(strings.TrimSpace(directive), "max-age=")
 		if !ok {
@@ -162,5 +163,5 @@ func age(h http.Header) time.Duration {
 		spent, _ := strconv.ParseUint(h.Get("Age"), 10, 31)
 		return min(max(0, time.Duration(n)-time.Duration(spent))*time.Second, maxAge)
 	}
-	return usualAge
+	return defaultAge
 }

@@ -32,7 +32,7 @@ func TestGoodToken(t *testing.T) {
 	p.fails("a token that has ended, though it was good", token, ErrRefused)
 }
 
-// TestSignedIn is when the user signed in, which is not when the token was issued.
+// TestSignedIn: the time of the sign-in is not that of the token's issue.
 func TestSignedIn(t *testing.T) {
 	p := newPlace(t, false)
 	claims, at := p.claims("kim"), p.clock.now().Add(-time.Hour)
@@ -45,29 +45,28 @@ func TestSignedIn(t *testing.T) {
 	}
 }
 
-// TestRotation: a key that is new is fetched when a token names it, a key that is gone is good no more.
+// TestRotation: a new key is fetched when a token names it, and tokens of a removed key are refused.
 func TestRotation(t *testing.T) {
 	p := newPlace(t, false)
 	p.is("the first key", p.token("kim"), "kim")
 	p.google.set(func() { p.google.keys["two"] = signers()[1].certificate })
 	late := sign(t, signers()[1], "two", p.claims("lee"))
 	p.fails("a key that was asked for a moment ago", late, ErrRefused)
-	p.clock.pass(keysPause)
+	p.clock.pass(refetchPause)
 	p.is("the new key", late, "lee")
 	p.is("the old key, still there", p.token("kim"), "kim")
 	p.google.set(func() { delete(p.google.keys, "one") })
 	p.clock.pass(time.Hour)
 	p.is("a stale key, renewed behind the request", p.token("park"), "park")
 	p.settled()
-	p.clock.pass(keysPause)
+	p.clock.pass(refetchPause)
 	p.fails("a key that is gone", p.token("choi"), ErrRefused)
 	if n := p.counted(p.counts.keys, "ok"); n != p.google.times("/keys") {
 		t.Errorf("%d fetches are counted, there were %d", n, p.google.times("/keys"))
 	}
 }
 
-// TestGoogleIsDown: who has a token of a known key comes in, whoever else is told to try again, and Google is not
-// stormed.
+// TestGoogleIsDown: tokens of known keys are accepted, others get ErrUnavailable, and requests to Google are limited.
 func TestGoogleIsDown(t *testing.T) {
 	p := newPlace(t, false)
 	p.is("before", p.token("kim"), "kim")
@@ -82,31 +81,31 @@ func TestGoogleIsDown(t *testing.T) {
 	if n := p.google.times("/keys"); n != 2 {
 		t.Errorf("the keys were asked for %d times", n)
 	}
-	if n := strings.Count(p.log.String(), "can't be had"); n != 1 {
+	if n := strings.Count(p.log.String(), "not fetched"); n != 1 {
 		t.Errorf("said %d times: %s", n, p.log)
 	}
-	p.clock.pass(keysRetry)
+	p.clock.pass(retryPause)
 	p.is("and again", p.token("park"), "park")
 	p.settled()
 	p.google.set(func() { p.google.down = false; p.google.keys["two"] = signers()[1].certificate })
-	p.clock.pass(keysRetry)
+	p.clock.pass(retryPause)
 	p.is("Google is back", sign(t, signers()[1], "two", p.claims("kim")), "kim")
-	if !strings.Contains(p.log.String(), "can be had again") || p.counted(p.counts.keys, "failed") != 2 {
+	if !strings.Contains(p.log.String(), "are fetched again") || p.counted(p.counts.keys, "failed") != 2 {
 		t.Errorf("%d failed: %s", p.counted(p.counts.keys, "failed"), p.log)
 	}
 }
 
-// TestGoogleWasNeverThere is no reason to refuse, nor to let in.
+// TestGoogleWasNeverThere: without keys, tokens are neither accepted nor refused.
 func TestGoogleWasNeverThere(t *testing.T) {
 	p := newPlace(t, false)
 	p.google.set(func() { p.google.down = true })
 	p.fails("no keys at all", p.token("kim"), dispatch.ErrUnavailable)
 	p.google.set(func() { p.google.down = false })
-	p.clock.pass(keysRetry)
+	p.clock.pass(retryPause)
 	p.is("there at last", p.token("kim"), "kim")
 }
 
-// TestKeysAreFetchedOnce for all who wait for them, and whoever has gone does not end that.
+// TestKeysAreFetchedOnce: concurrent requests share a fetch.
 func TestKeysAreFetchedOnce(t *testing.T) {
 	p := newPlace(t, false)
 	hold := make(chan struct{})
@@ -144,10 +143,10 @@ func TestAge(t *testing.T) {
 		want         time.Duration
 	}{
 		{"public, max-age=21600, must-revalidate, no-transform", "", 6 * time.Hour}, {"max-age=100", "40", time.Minute},
-		{"max-age=100", "400", 0}, {"", "", usualAge}, {"max-age=x", "", usualAge}, {"max-age=99999999", "", maxAge}, {"no-store", "", usualAge},
+		{"max-age=100", "400", 0}, {"", "", defaultAge}, {"max-age=x", "", defaultAge}, {"max-age=99999999", "", maxAge}, {"no-store", "", defaultAge},
 	} {
 		h := http.Header{"Cache-Control": {c.control}, "Age": {c.age}}
-		if got := age(h); got != c.want {
+		if got := freshFor(h); got != c.want {
 			t.Errorf("%q, Age %q: %s, want %s", c.control, c.age, got, c.want)
 		}
 	}

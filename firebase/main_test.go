@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const project = "demo-firsttap"
 
-// clock is a clock that stands until a test moves it.
+// clock stands still until a test moves it.
 type clock struct {
 	mu sync.Mutex
 	t  time.Time
@@ -67,7 +67,7 @@ func newSigner() signer {
 	return signer{key, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 }
 
-// google is where keys and users come from, or don't.
+// google is a fake of Google's keys and users, with faults.
 type google struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -138,7 +138,7 @@ func (g *google) times(path string) int {
 
 const lookups = "/v1/projects/" + project + "/accounts:lookup"
 
-// place is IDTokens of a fake Google, and what they say.
+// place is IDTokens over a fake Google, with their log and metrics.
 type place struct {
 	*IDTokens
 	t      *testing.T
@@ -148,7 +148,7 @@ type place struct {
 	counts *metrics
 }
 
-// newPlace has users looked up only if withUsers.
+// newPlace returns a place that looks users up only if withUsers.
 func newPlace(t *testing.T, withUsers bool) *place {
 	t.Helper()
 	g, log := newGoogle(t), &testkit.LogBuffer{}
@@ -162,10 +162,10 @@ func newPlace(t *testing.T, withUsers bool) *place {
 		t.Fatal(err)
 	}
 	if withUsers {
-		ids.users.client = ids.life.client(lookupTimeout)
+		ids.users.client = ids.background.client(lookupTimeout)
 	}
 	t.Cleanup(ids.Close)
-	return &place{ids, t, c, g, log, ids.users.counts}
+	return &place{ids, t, c, g, log, ids.users.metrics}
 }
 
 func (p *place) claims(uid string) map[string]any {
@@ -176,7 +176,7 @@ func (p *place) claims(uid string) map[string]any {
 	}
 }
 
-// sign makes a token of kid and claims by a signer's key.
+// sign returns a token with kid and claims, signed with the signer's key.
 func sign(t testing.TB, s signer, kid any, claims map[string]any) string {
 	t.Helper()
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims(claims))
@@ -213,7 +213,7 @@ func (p *place) counted(c *prometheus.CounterVec, result string) int {
 
 func (p *place) settled() {
 	p.t.Helper()
-	p.life.Wait()
+	p.background.Wait()
 }
 
 func quoted(s string) string {

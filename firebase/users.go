@@ -2,6 +2,7 @@ package firebase
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,64 +24,64 @@ import (
 )
 
 const (
-	// lookAgain is how old a user's status is when it is looked up behind the requests; tooOld is when requests wait for
-	// that. A lookup that began before tooOld ends within a minute of what it replaces.
-	lookAgain = 30 * time.Second
-	tooOld    = 50 * time.Second
-	// lookupTimeout is what a request may lose to a lookup, and lookupRetry for how long none waits after one has failed.
+	// refreshAfter is the age at which a user's status is looked up in the background, and staleAfter the age at which requests
+	// wait for that. So a lookup that starts before staleAfter ends within a minute of the last one.
+	refreshAfter = 30 * time.Second
+	staleAfter   = 50 * time.Second
+	// lookupTimeout is how long a request waits for a lookup, and lookupRetry how long no request waits after a failed one.
 	lookupTimeout = 2 * time.Second
 	lookupRetry   = 5 * time.Second
-	// sayEvery bounds how often failing lookups are told of.
-	sayEvery  = time.Minute
-	maxLookup = 1 << 20 // bytes
+	// logInterval bounds how often failing lookups are logged.
+	logInterval = time.Minute
+	maxLookup   = 1 << 20 // bytes
 )
 
-// users knows who is disabled or signed out. A user is looked up once for all requests that want to know. Safe for
-// concurrent use.
+// users caches which users are disabled or signed out. Concurrent requests share the lookup of a user. Safe for concurrent
+// use.
 type users struct {
-	url       string
-	client    *http.Client // nil: nobody is looked up
-	now       func() time.Time
-	log       *slog.Logger
-	counts    *metrics
-	life      *life
-	known     *lru.Cache[string, *user]
-	awayUntil atomic.Int64 // unix nanoseconds
-	saidAt    atomic.Int64
+	url              string
+	client           *http.Client // nil without credentials: users are not looked up
+	now              func() time.Time
+	log              *slog.Logger
+	metrics          *metrics
+	background       *background
+	cache            *lru.Cache[string, *user]
+	unavailableUntil atomic.Int64 // unix nanoseconds
+	loggedAt         atomic.Int64
 }
 
 type user struct {
-	mu      sync.Mutex
-	at      time.Time // when the lookup began that told the rest; zero before the first
-	gone    bool      // disabled or deleted
-	since   time.Time // tokens of before are not good
-	retryAt time.Time
-	pending chan struct{} // closed when the lookup under way has ended; nil without one
+	mu         sync.Mutex
+	checkedAt  time.Time // when the last successful lookup began; zero before the first
+	gone       bool      // disabled or deleted
+	validSince time.Time // earlier tokens are refused
+	retryAt    time.Time
+	pending    chan struct{} // closed at the end of the lookup under way; nil without one
 }
 
-func newUsers(o Options, counts *metrics, life *life) (*users, error) {
-	known, err := lru.New[string, *user](knownUsers)
+func newUsers(o Options, m *metrics, bg *background) (*users, error) {
+	known, err := lru.New[string, *user](maxKnownUsers)
 	if err != nil {
 		return nil, err
 	}
-	u := &users{now: o.Now, log: o.Log, counts: counts, life: life, known: known}
-	base := orElse(o.UsersURL, googleUsers)
+	u := &users{now: o.Now, log: o.Log, metrics: m, background: bg, cache: known}
+	base := cmp.Or(o.UsersURL, googleUsers)
 	if o.Emulator != "" {
 		base = "http://" + o.Emulator + "/identitytoolkit.googleapis.com"
 	}
 	u.url = base + "/v1/projects/" + url.PathEscape(o.Project) + "/accounts:lookup"
-	u.client, err = lookupClient(o, life)
+	u.client, err = lookupClient(o, bg)
 	if u.client == nil && err == nil {
-		o.Log.Warn("no credentials for Firebase Auth: disabled and signed-out users stay welcome until their tokens end, within the hour")
+		o.Log.Warn("no credentials for Firebase Auth: disabled and signed-out users are accepted until their tokens expire, within the hour")
 	}
 	return u, err
 }
 
-// lookupClient returns a client that has credentials, nil where there are none.
-func lookupClient(o Options, life *life) (*http.Client, error) {
-	client := life.client(lookupTimeout)
+// lookupClient returns a client with credentials, nil without any.
+func lookupClient(o Options, bg *background) (*http.Client, error) {
+	client := bg.client(lookupTimeout)
 	if o.Emulator != "" {
-		client.Transport = owner{life.conns}
+		client.Transport = emulatorAdmin{bg.conns}
 		return client, nil
 	}
 	if o.CredentialsFile == "" && !o.Detect {
@@ -88,13 +89,13 @@ func lookupClient(o Options, life *life) (*http.Client, error) {
 	}
 	found, err := findCredentials(o.CredentialsFile, &credentials.DetectOptions{
 		Scopes: []string{"https://www.googleapis.com/auth/identitytoolkit", "https://www.googleapis.com/auth/cloud-platform"},
-		Client: life.client(lookupTimeout), DisableAsyncRefresh: true,
+		Client: bg.client(lookupTimeout), DisableAsyncRefresh: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of Firebase Auth: %w", err)
 	}
 	authorized, err := httptransport.NewClient(&httptransport.Options{
-		Credentials: found, DisableTelemetry: true, BaseRoundTripper: life.conns,
+		Credentials: found, DisableTelemetry: true, BaseRoundTripper: bg.conns,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("the credentials of Firebase Auth: %w", err)
@@ -103,7 +104,7 @@ func lookupClient(o Options, life *life) (*http.Client, error) {
 	return client, nil
 }
 
-// findCredentials reads the file, or finds the platform's own where it is "". Nothing is asked yet whether they are good.
+// findCredentials reads the file, or finds the platform's own for "". It does not check that they are valid.
 func findCredentials(file string, o *credentials.DetectOptions) (*auth.Credentials, error) {
 	if file == "" {
 		return credentials.DetectDefault(o)
@@ -121,114 +122,114 @@ func findCredentials(file string, o *credentials.DetectOptions) (*auth.Credentia
 	return credentials.NewCredentialsFromJSON(kind.Type, raw, o)
 }
 
-// owner is whom the emulator takes for its administrator.
-type owner struct{ http.RoundTripper }
+// emulatorAdmin sends the emulator's administrator token.
+type emulatorAdmin struct{ http.RoundTripper }
 
-func (o owner) RoundTrip(req *http.Request) (*http.Response, error) {
+func (o emulatorAdmin) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("Authorization", "Bearer owner")
 	return o.RoundTripper.RoundTrip(req)
 }
 
-// welcome reports whether tokens issued to the user at that time are still good, as far as anybody knows.
-func (u *users) welcome(ctx context.Context, uid string, issued time.Time) bool {
+// allows reports whether tokens issued to the user at that time are accepted, by the last known status.
+func (u *users) allows(ctx context.Context, uid string, issued time.Time) bool {
 	if u.client == nil {
 		return true
 	}
-	v, ok := u.known.Get(uid)
+	v, ok := u.cache.Get(uid)
 	if !ok {
 		v = &user{}
-		if first, had, _ := u.known.PeekOrAdd(uid, v); had {
+		if first, had, _ := u.cache.PeekOrAdd(uid, v); had {
 			v = first
 		}
 	}
-	if pending := u.look(uid, v); pending != nil {
+	if pending := u.refresh(uid, v); pending != nil {
 		select {
 		case <-pending:
-		case <-ctx.Done(): // nobody hears the answer
+		case <-ctx.Done(): // the client has gone
 		}
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return !v.gone && !issued.Before(v.since)
+	return !v.gone && !issued.Before(v.validSince)
 }
 
-// look has the user looked up when it is time to, and returns what to wait for, nil for nothing.
-func (u *users) look(uid string, v *user) chan struct{} {
+// refresh starts a lookup when one is due, and returns a channel to wait for, nil for none.
+func (u *users) refresh(uid string, v *user) chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	now := u.now()
-	age := now.Sub(v.at)
-	if v.pending == nil && age >= lookAgain && !now.Before(v.retryAt) {
+	age := now.Sub(v.checkedAt)
+	if v.pending == nil && age >= refreshAfter && !now.Before(v.retryAt) {
 		v.pending = make(chan struct{})
-		u.life.Go(func() { u.lookUp(uid, v, now) })
+		u.background.Go(func() { u.fetch(uid, v, now) })
 	}
-	if age < tooOld || now.UnixNano() < u.awayUntil.Load() {
+	if age < staleAfter || now.UnixNano() < u.unavailableUntil.Load() {
 		return nil
 	}
 	return v.pending
 }
 
-func (u *users) lookUp(uid string, v *user, began time.Time) {
-	found, err := u.ask(u.life.ctx, uid)
-	u.counts.lookups.WithLabelValues(result(err)).Inc()
+func (u *users) fetch(uid string, v *user, began time.Time) {
+	found, err := u.request(u.background.ctx, uid)
+	u.metrics.lookups.WithLabelValues(result(err)).Inc()
 	now := u.now()
 	if err != nil {
-		u.failed(err, now)
+		u.recordFailure(err, now)
 	} else {
-		u.awayUntil.Store(0)
+		u.unavailableUntil.Store(0)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err != nil {
 		v.retryAt = now.Add(lookupRetry)
 	} else {
-		v.at, v.gone, v.since = began, found.gone, found.since
+		v.checkedAt, v.gone, v.validSince = began, found.gone, found.validSince
 	}
 	close(v.pending)
 	v.pending = nil
 }
 
-func (u *users) failed(err error, now time.Time) {
-	if !errors.As(err, new(refusal)) {
-		u.awayUntil.Store(now.Add(lookupRetry).UnixNano())
+func (u *users) recordFailure(err error, now time.Time) {
+	if !errors.As(err, new(rejectedLookup)) {
+		u.unavailableUntil.Store(now.Add(lookupRetry).UnixNano())
 	}
-	said := u.saidAt.Load()
-	if now.UnixNano()-said >= int64(sayEvery) && u.saidAt.CompareAndSwap(said, now.UnixNano()) {
-		u.log.Warn("Firebase users can't be looked up: what was known of them last counts", "error", err)
+	said := u.loggedAt.Load()
+	if now.UnixNano()-said >= int64(logInterval) && u.loggedAt.CompareAndSwap(said, now.UnixNano()) {
+		u.log.Warn("Firebase users not looked up; their last known status counts until a lookup succeeds", "error", err)
 	}
 }
 
-// refusal is of one lookup by a Google that is there: it says nothing about the next.
-type refusal struct{ error }
+// rejectedLookup is an error about one user, which says nothing about other lookups.
+type rejectedLookup struct{ error }
 
-type lookedUp struct {
-	gone  bool
-	since time.Time
+type status struct {
+	gone       bool
+	validSince time.Time
 }
 
-// ask looks the user up: https://cloud.google.com/identity-platform/docs/reference/rest/v1/projects.accounts/lookup
-func (u *users) ask(ctx context.Context, uid string) (lookedUp, error) {
+// request looks the user up: https://cloud.google.com/identity-platform/docs/reference/rest/v1/projects.accounts/lookup
+func (u *users) request(ctx context.Context, uid string) (status, error) {
 	body, err := json.Marshal(map[string][]string{"localId": {uid}})
 	if err != nil {
-		return lookedUp{}, err
+		return status{}, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.url, bytes.NewReader(body))
 	if err != nil {
-		return lookedUp{}, err
+		return status{}, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := u.client.Do(req)
 	if err != nil {
-		return lookedUp{}, err
+		return status{}, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		err := fmt.Errorf("the lookup was answered with %s", resp.Status)
 		if resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests {
-			err = refusal{err}
+			err = rejectedLookup{err}
 		}
-		return lookedUp{}, err
+		return status{}, err
 	}
 	var answer struct {
 		Users []struct {
@@ -238,17 +239,17 @@ func (u *users) ask(ctx context.Context, uid string) (lookedUp, error) {
 		} `json:"users"`
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxLookup)).Decode(&answer); err != nil {
-		return lookedUp{}, fmt.Errorf("the lookup's answer: %w", err)
+		return status{}, fmt.Errorf("decode the lookup's answer: %w", err)
 	}
 	for _, found := range answer.Users {
 		if found.ID != uid {
 			continue
 		}
-		seconds, err := strconv.ParseInt(orElse(found.ValidSince, "0"), 10, 64)
+		seconds, err := strconv.ParseInt(cmp.Or(found.ValidSince, "0"), 10, 64)
 		if err != nil {
-			return lookedUp{}, fmt.Errorf("the lookup's validSince: %w", err)
+			return status{}, fmt.Errorf("parse the lookup's validSince: %w", err)
 		}
-		return lookedUp{gone: found.Disabled, since: time.Unix(seconds, 0)}, nil
+		return status{gone: found.Disabled, validSince: time.Unix(seconds, 0)}, nil
 	}
-	return lookedUp{gone: true}, nil
+	return status{gone: true}, nil
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"firsttap/servertest"
 )
 
 func (p *place) user(uid string, more ...any) {
@@ -20,7 +22,7 @@ func (p *place) user(uid string, more ...any) {
 	p.google.set(func() { p.google.users[uid] = u })
 }
 
-// TestRefusedWithinAMinute, whatever has become of the user and whenever in between the user was looked up.
+// TestRefusedWithinAMinute: any change of the user takes effect within a minute, whenever the last lookup was.
 func TestRefusedWithinAMinute(t *testing.T) {
 	for name, change := range map[string]func(p *place, issued time.Time){
 		"disabled":    func(p *place, _ time.Time) { p.user("kim", "disabled", true) },
@@ -40,7 +42,7 @@ func TestRefusedWithinAMinute(t *testing.T) {
 			for p.clock.now().Sub(began) < time.Minute {
 				p.clock.pass(every)
 				if every == time.Minute {
-					continue // nobody asks meanwhile: the first who does is refused
+					continue // no request in between: the first one is refused
 				}
 				p.UID(t.Context(), token)
 				p.settled()
@@ -53,7 +55,7 @@ func TestRefusedWithinAMinute(t *testing.T) {
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// TestSignedOutSince: a token of that very second is good, as the second may be the one of the sign-in after it.
+// TestSignedOutSince: a token issued in the second of the sign-out is accepted, as the user may have signed in again in it.
 func TestSignedOutSince(t *testing.T) {
 	p := newPlace(t, true)
 	p.user("kim", "validSince", itoa(p.clock.now().Unix()-5))
@@ -62,7 +64,7 @@ func TestSignedOutSince(t *testing.T) {
 	p.fails("issued the second before", p.token("lee"), ErrRefused)
 }
 
-// TestWelcomeAgain: who is enabled again comes in within a minute too.
+// TestWelcomeAgain: an enabled user is accepted again within a minute.
 func TestWelcomeAgain(t *testing.T) {
 	p := newPlace(t, true)
 	p.user("kim", "disabled", true)
@@ -72,7 +74,7 @@ func TestWelcomeAgain(t *testing.T) {
 	p.is("enabled", p.token("kim"), "kim")
 }
 
-// TestLookups are one for all who ask together, and another after half a minute, behind the requests.
+// TestLookups: concurrent requests share a lookup, and the next follows in the background after half a minute.
 func TestLookups(t *testing.T) {
 	p := newPlace(t, true)
 	p.user("kim")
@@ -93,7 +95,7 @@ func TestLookups(t *testing.T) {
 	if n := p.google.times(lookups) - before; n != 1 {
 		t.Errorf("20 requests looked the user up %d times", n)
 	}
-	p.clock.pass(lookAgain - time.Second)
+	p.clock.pass(refreshAfter - time.Second)
 	p.is("not yet again", p.token("kim"), "kim")
 	p.settled()
 	if n := p.google.times(lookups) - before; n != 1 {
@@ -112,7 +114,7 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestLookupsFail: what was known last counts, it is told and counted, and only the first request waits.
+// TestLookupsFail: the last known status counts, failures are logged and counted, and only the first request waits.
 func TestLookupsFail(t *testing.T) {
 	p := newPlace(t, true)
 	p.user("kim")
@@ -127,8 +129,8 @@ func TestLookupsFail(t *testing.T) {
 		p.is("not known", p.token("new"), "new")
 		p.settled()
 	}
-	if n := strings.Count(p.log.String(), "can't be looked up"); n < 1 || n > 10 {
-		t.Errorf("told %d times in ten minutes: %s", n, p.log)
+	if n := strings.Count(p.log.String(), "not looked up"); n < 1 || n > 10 {
+		t.Errorf("logged %d times in ten minutes: %s", n, p.log)
 	}
 	if n := p.counted(p.counts.lookups, "failed"); n != 30 {
 		t.Errorf("%d failures are counted, want 30", n)
@@ -136,7 +138,7 @@ func TestLookupsFail(t *testing.T) {
 	hold := make(chan struct{})
 	p.google.set(func() { p.google.hold = hold })
 	began := time.Now()
-	p.is("while Google hangs, nobody waits who need not", p.token("new2"), "new2")
+	p.is("while Google hangs", p.token("new2"), "new2")
 	if took := time.Since(began); took > lookupTimeout/2 {
 		t.Errorf("one has waited %s", took)
 	}
@@ -147,7 +149,7 @@ func TestLookupsFail(t *testing.T) {
 	p.fails("back, and nobody of that name", p.token("new"), ErrRefused)
 }
 
-// TestClientHangsUp: a lookup that one request has begun serves the others.
+// TestClientHangsUp: a lookup goes on when the request that started it ends.
 func TestClientHangsUp(t *testing.T) {
 	p := newPlace(t, true)
 	p.user("kim", "disabled", true)
@@ -172,7 +174,7 @@ func TestClientHangsUp(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptForEver bounds what forgers and drivers leave behind.
+// TestNothingIsKeptForEver: forged tokens are not cached.
 func TestNothingIsKeptForEver(t *testing.T) {
 	p := newPlace(t, false)
 	for range 100 {
@@ -183,7 +185,7 @@ func TestNothingIsKeptForEver(t *testing.T) {
 	}
 }
 
-// TestOneRefusedLookup says nothing of other users: whoever is disabled is found out all the same.
+// TestOneRefusedLookup: a rejected lookup of one user does not affect the status of others.
 func TestOneRefusedLookup(t *testing.T) {
 	p := newPlace(t, true)
 	known := p.google.Config.Handler
@@ -206,4 +208,32 @@ func TestOneRefusedLookup(t *testing.T) {
 	p.settled()
 	p.fails("disabled half an hour ago", token, ErrRefused)
 	p.fails("disabled, and never seen here", p.token("lee"), ErrRefused)
+}
+
+// TestRealEmulator: changes of users in Firebase's own emulator take effect within a minute.
+func TestRealEmulator(t *testing.T) {
+	e := servertest.StartFirebaseAuth(t)
+	for name, end := range map[string]func(uid string){
+		"disabled": func(uid string) { e.Disable(uid, true) },
+		"revoked":  func(uid string) { e.Revoke(uid, time.Now().Add(time.Minute).Unix()) },
+		"deleted":  e.Delete,
+	} {
+		c := &clock{t: time.Now()}
+		ids, _ := newEmulated(t, e.Addr(), c)
+		uid, token := e.SignUp(name + "@example.com")
+		c.pass(time.Second) // it may be the next one by now
+		for range 2 {
+			if got, _, err := ids.UID(t.Context(), token); err != nil || got != uid {
+				t.Fatalf("%s: %q, %v", name, got, err)
+			}
+		}
+		end(uid)
+		if _, _, err := ids.UID(t.Context(), token); err != nil {
+			t.Errorf("%s: looked up within half a minute: %v", name, err)
+		}
+		c.pass(time.Minute)
+		if got, _, err := ids.UID(t.Context(), token); !is(err, ErrRefused) {
+			t.Errorf("%s, a minute ago: %q, %v", name, got, err)
+		}
+	}
 }

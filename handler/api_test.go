@@ -34,7 +34,7 @@ type world struct {
 	api    http.Handler
 	store  *repository.Store
 	tokens *service.Tokens
-	// revocations are read again by whoever wants to.
+	// revocations are read again when a test says so.
 	revocations *service.Revocations
 	log         *strings.Builder
 	path        string // of the database
@@ -63,29 +63,34 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://"), watch: &atomic.Pointer[repository.Watch]{}}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	store := repositorytest.OpenMigrated(t, url, repository.Options{Log: log, Watch: w.statement})
-	w.store, w.tokens = store, service.NewTokens([]byte("secret"), time.Now)
-	taps := service.NewAcceptor(store, nil, 5*time.Second, log)
+	w.store = store
+	var err error
+	if w.revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {
+		t.Fatal(err)
+	}
+	w.tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: time.Now, Revocations: w.revocations})
 	api := API{
-		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now),
-		Dispatcher: service.NewDispatcher(store, taps), Tokens: w.tokens, Keys: service.NewKeys(store),
+		Store: store, Tokens: w.tokens, Keys: service.NewKeys(store), Revocations: w.revocations,
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		SessionSecret: []byte("secret"), DatabaseUp: func() bool { return store.Ping(context.Background()) == nil },
-		SignIns: signIns(1e6),
+		SignIns: signIns(1e6), Jobs: noJobs{},
 	}
+	api.useStore(store, nil)
 	if err := api.Keys.PutFirst(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range change {
 		c(&api)
 	}
-	var err error
-	if api.Revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {
-		t.Fatal(err)
-	}
-	api.Tokens.Heed(api.Revocations)
-	w.revocations = api.Revocations
 	w.api = New(api)
 	return w
+}
+
+// useStore sets the API's use cases over store. attempts may be nil.
+func (a *API) useStore(store *repository.Store, attempts *service.Ledger) {
+	a.Acceptor = service.NewAcceptor(service.AcceptorOptions{Claims: store, LockTTL: 5 * time.Second, Attempts: attempts, Log: a.Log})
+	a.Work = service.NewWork(service.WorkOptions{Store: store, Acceptor: a.Acceptor, Now: time.Now})
+	a.Dispatcher = service.NewDispatcher(store, a.Acceptor)
 }
 
 // signIns lets strangers fail that many times as often as usual.
@@ -94,7 +99,7 @@ func signIns(times float64) *service.SignIns {
 	for _, a := range []*service.Allowance{&l.KeyByAddress, &l.KeyInAll, &l.TokenByAddress, &l.TokenInAll} {
 		a.Burst *= times
 	}
-	return service.NewSignIns(l, nil, nil, time.Now, slog.New(slog.DiscardHandler))
+	return service.NewSignIns(service.SignInOptions{Limits: l, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 }
 
 type reply struct {

@@ -1,12 +1,18 @@
 package handler
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 )
+
+// auditStore reads the audit trail.
+type auditStore interface {
+	Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error)
+}
 
 type auditView struct {
 	ID        string               `json:"id"`
@@ -34,10 +40,10 @@ func (h *handler) audit(c echo.Context, _ string) error {
 	if q.Target, err = textParam(c, "target"); err != nil {
 		return err
 	}
-	if q.Actor = c.QueryParam("actor"); !graphic(q.Actor) {
+	if q.Actor = c.QueryParam("actor"); !isGraphic(q.Actor) {
 		return invalidField("actor", "must be printable ASCII without spaces")
 	}
-	items, next, err := h.Store.Audit(c.Request().Context(), q)
+	items, next, err := h.stores.audit.Audit(c.Request().Context(), q)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ var documented = sync.OnceValue(func() *contract {
 	return c
 })
 
-// closeObjects lets no schema take members that it does not name.
+// closeObjects forbids members that a schema does not name.
 func closeObjects(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -87,8 +87,9 @@ func (c *contract) readOperations() {
 			op.id = op.spec["operationId"].(string)
 			c.operations = append(c.operations, op)
 			c.compileContent(op.spec["requestBody"], op.pointer+"/requestBody")
-			for status, response := range op.spec["responses"].(map[string]any) {
-				c.compileContent(response, op.pointer+"/responses/"+status)
+			for status := range op.spec["responses"].(map[string]any) {
+				response, pointer := c.response(op, status)
+				c.compileContent(response, pointer)
 			}
 		}
 	}
@@ -119,8 +120,7 @@ func (c *contract) compile(pointer string) {
 	c.schemas[pointer] = s
 }
 
-// find returns the operation that a request is, nil if it is none: as the router has it, the path with the fewest
-// parameters among those that take the method.
+// find returns the operation of a request, nil if there is none. Like the router it prefers the path with the fewest parameters.
 func (c *contract) find(method, path string) (found *operation) {
 	path, _, _ = strings.Cut(path, "?")
 	parts := strings.Split(path, "/")
@@ -148,8 +148,17 @@ func (c *contract) resolve(v any) map[string]any {
 	return found.(map[string]any)
 }
 
-// check compares an answer with the document: status, headers, content type, body. What was sent and taken is compared
-// too. It calls no Helper, which a fuzz target does not take.
+// response returns the operation's response of that status and the JSON pointer to it; nil if there is none.
+func (c *contract) response(op *operation, status string) (response map[string]any, pointer string) {
+	responses := op.spec["responses"].(map[string]any)
+	if o, ok := responses[status].(map[string]any); ok && o["$ref"] != nil {
+		return c.resolve(o), strings.TrimPrefix(o["$ref"].(string), "#")
+	}
+	return c.resolve(responses[status]), op.pointer + "/responses/" + status
+}
+
+// check compares an answer with the document: status, headers, content type, body. It compares the body of an accepted request,
+// too. It does not call Helper, which a fuzz target does not allow.
 func (c *contract) check(t testing.TB, method, path, body string, r reply) {
 	what := method + " " + path[:min(100, len(path))]
 	op := c.find(method, path)
@@ -160,13 +169,13 @@ func (c *contract) check(t testing.TB, method, path, body string, r reply) {
 		return
 	}
 	status := strconv.Itoa(r.status)
-	response, ok := op.spec["responses"].(map[string]any)[status].(map[string]any)
-	if !ok {
+	response, pointer := c.response(op, status)
+	if response == nil {
 		t.Errorf("%s: the document has no %s of %s: %.300s", what, status, op.id, r.raw)
 		return
 	}
 	c.checkHeaders(t, what, op, response, r)
-	c.checkContent(t, what+": "+status, op.pointer+"/responses/"+status, response, r.header.Get("Content-Type"), r.raw)
+	c.checkContent(t, what+": "+status, pointer, response, r.header.Get("Content-Type"), r.raw)
 	if request, _ := op.spec["requestBody"].(map[string]any); r.status < 300 && request != nil && strings.TrimSpace(body) != "" {
 		c.checkContent(t, what+" took", op.pointer+"/requestBody", request, "application/json", body)
 	}

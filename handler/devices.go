@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"net/url"
 	"strings"
 
@@ -8,6 +9,13 @@ import (
 
 	"firsttap/dispatch"
 )
+
+// deviceStore stores the devices that drivers' apps run on.
+type deviceStore interface {
+	PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error)
+	DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error
+	Devices(ctx context.Context, driver dispatch.DriverID, page dispatch.Page) ([]dispatch.Device, string, error)
+}
 
 type deviceRequest struct {
 	Platform   dispatch.Platform `json:"platform" validate:"required"`
@@ -22,43 +30,33 @@ func (r *deviceRequest) check() error {
 	default:
 		return invalidField("platform", "must be android, ios or web")
 	}
-	if !graphic(r.PushToken) {
+	if !isGraphic(r.PushToken) {
 		return invalidField("push_token", "must be printable ASCII without spaces")
 	}
 	return nil
 }
 
-// graphic reports whether s is printable ASCII without spaces.
-func graphic(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] > '~' {
-			return false
-		}
-	}
-	return true
-}
-
 const maxInstallationID = 128
 
-// installationID is the one in the path, which the app has chosen.
+// installationID returns the installation's id in the path, which the app chose.
 func installationID(c echo.Context) (string, error) {
 	id := c.Param("installation_id")
-	if strings.Contains(id, "/") { // the router takes what is left of the path
+	if strings.Contains(id, "/") { // the router puts the rest of the path into the parameter
 		return "", echo.ErrNotFound
 	}
-	if c.Request().URL.RawPath != "" { // the route was found in the path as it was sent
+	if c.Request().URL.RawPath != "" { // the router matched the escaped path
 		var err error
 		if id, err = url.PathUnescape(id); err != nil {
 			id = ""
 		}
 	}
-	if id == "" || len(id) > maxInstallationID || !graphic(id) {
+	if id == "" || len(id) > maxInstallationID || !isGraphic(id) {
 		return "", invalidField("installation_id", "must be 1 to 128 printable ASCII characters without spaces")
 	}
 	return id, nil
 }
 
-// deviceView leaves out the push token: whoever has it can be pushed to.
+// deviceView does not contain the push token, which allows sending to the device.
 type deviceView struct {
 	InstallationID string            `json:"installation_id"`
 	Platform       dispatch.Platform `json:"platform"`
@@ -79,12 +77,12 @@ func (h *handler) putDevice(c echo.Context, me dispatch.DriverID) error {
 	if err := req.check(); err != nil {
 		return err
 	}
-	v, err := h.Store.PutDevice(c.Request().Context(), dispatch.Device{
+	v, err := h.stores.devices.PutDevice(c.Request().Context(), dispatch.Device{
 		Driver: me, Installation: id, Platform: req.Platform, PushToken: req.PushToken,
 		AppVersion: req.AppVersion, Locale: req.Locale,
 	})
 	if err != nil {
-		return tokenOf(err)
+		return unauthenticatedIfGone(err)
 	}
 	return writeJSON(c, 200, viewDevice(v))
 }
@@ -101,40 +99,8 @@ func (h *handler) deleteDevice(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Store.DeleteDevice(c.Request().Context(), me, id); err != nil {
-		return tokenOf(err)
-	}
-	return c.NoContent(204)
-}
-
-type seenRequest struct {
-	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
-}
-
-// seen takes note that the app has shown an offer. One that is no longer current was seen all the same: the phone
-// may have been without a connection.
-func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
-	id, err := dispatchID(c)
-	if err != nil {
-		return err
-	}
-	req, err := read[seenRequest](c, maxBody)
-	if err != nil {
-		return err
-	}
-	d, err := h.Work.See(c.Request().Context(), me, id)
-	if err != nil {
-		return tokenOf(err)
-	}
-	round := d.Round
-	if req.Round != nil {
-		round = *req.Round
-	}
-	if round > d.Round {
-		return dispatch.ErrOfferStale
-	}
-	if err := h.Store.Seen(c.Request().Context(), id, round, me); err != nil {
-		return err
+	if err := h.stores.devices.DeleteDevice(c.Request().Context(), me, id); err != nil {
+		return unauthenticatedIfGone(err)
 	}
 	return c.NoContent(204)
 }

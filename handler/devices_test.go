@@ -23,7 +23,7 @@ func (w *world) device(d who, installation, token string) {
 	}
 }
 
-// TestDevices: one is registered, again and again, and forgotten; the push token is told to nobody.
+// TestDevices: a device is registered, several times, and deleted; no answer has its push token.
 func TestDevices(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
@@ -108,8 +108,7 @@ func TestDevicesAsNobodySendsThem(t *testing.T) {
 	}
 }
 
-// TestOneTokenOverHTTP: drivers who register the same token together are all answered, and one has it: whoever is told
-// of an offer.
+// TestOneTokenOverHTTP: drivers who register the same push token at once all get an answer, and one of them has the token.
 func TestOneTokenOverHTTP(t *testing.T) {
 	w := newWorld(t)
 	server := httptest.NewServer(w.api)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"firsttap/dispatch"
 	"firsttap/limit"
 	"firsttap/repository"
@@ -76,8 +78,7 @@ func TestErrorTable(t *testing.T) {
 		w := newWorld(t)
 		h := &handler{API: API{Log: slog.New(slog.DiscardHandler)}}
 		rec := httptest.NewRecorder()
-		e := New(API{Log: slog.New(slog.DiscardHandler), DriverRate: 1, AdminRate: 1, Now: time.Now})
-		ctx := e.NewContext(httptest.NewRequestWithContext(t.Context(), "POST", "/v1/x", nil), rec)
+		ctx := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), "POST", "/v1/x", nil), rec)
 		ctx.Response().Header().Set("X-Request-Id", "r")
 		h.answerError(c.err, ctx)
 		r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}

@@ -104,7 +104,7 @@ func TestProblemsCarryTheirMembers(t *testing.T) {
 	}
 }
 
-// TestWinnerIsASecret looks for the winner in everything that another driver, and nobody at all, can be told.
+// TestWinnerIsASecret looks for the winner in every answer to other drivers and to anonymous callers.
 func TestWinnerIsASecret(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(2), w.dispatch(1)
@@ -164,7 +164,7 @@ func TestTheWrongKindOfCaller(t *testing.T) {
 	w.refused("nobody's token", w.call("POST", "/v1/admin/drivers/drv_"+strings.Repeat("0", 26)+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
 }
 
-// TestWrongMethods: each address takes the methods of the contract and no others.
+// TestWrongMethods: each address accepts the methods of the contract and no others.
 func TestWrongMethods(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(1)[0], w.dispatch(1)
@@ -257,7 +257,7 @@ func TestExtremes(t *testing.T) {
 	}
 }
 
-// TestBodyLimitIsExact: 64 KiB are taken, one byte more is not, wherever it stands.
+// TestBodyLimitIsExact: 64 KiB are accepted, one byte more is not, wherever it is.
 func TestBodyLimitIsExact(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(1)[0], w.dispatch(1)

@@ -15,7 +15,7 @@ import (
 	"firsttap/service"
 )
 
-// problem is an RFC 9457 answer.
+// problem is an error answer as in RFC 9457.
 type problem struct {
 	Type     string            `json:"type"`
 	Title    string            `json:"title"`
@@ -34,16 +34,16 @@ type fieldError struct {
 	Message string `json:"message"`
 }
 
-// kind is one row of the error table: what an error is on the wire.
+// kind is one row of the error table: the status, code and detail that an error is answered with.
 type kind struct {
 	err    error
 	status int
 	code   string
-	// detail is for the user; an empty one is the error's own text.
+	// detail is for the user; if it is empty, the error's own text is sent.
 	detail string
 }
 
-// kinds is the error table. The first row whose error matches counts; what matches none is INTERNAL.
+// kinds is the error table. The first row whose error matches applies; an error without a row is INTERNAL.
 var kinds = []kind{
 	{dispatch.ErrAlreadyTaken, 409, "ALREADY_TAKEN", ""},
 	{dispatch.ErrOfferStale, 409, "OFFER_STALE", "The offer has changed. Look at it again before you accept."},
@@ -88,7 +88,7 @@ var internal = kind{status: 500, code: "INTERNAL", detail: "Something went wrong
 
 var (
 	errForbidden   = errors.New("the role does not allow it")
-	errCrossSite   = errors.New("a page of another origin asks")
+	errCrossSite   = errors.New("request from a page of another origin")
 	errUnknownKey  = errors.New("no such key")
 	errRateLimited = errors.New("too many requests")
 	errNoVersion   = errors.New("no If-Match")
@@ -97,15 +97,15 @@ var (
 	errTooLarge    = errors.New("the body is too large")
 )
 
-// claimError marks what went wrong while a claim was decided: "busy" and "don't know" have a code of their own there.
+// claimError marks the errors of an accept: there, unavailable and unknown have the code CLAIM_UNAVAILABLE.
 type claimError struct{ error }
 
 func (e claimError) Unwrap() error { return e.error }
 
-// retryAfter is how long a client waits before it asks again, in seconds.
+// retryAfter is the Retry-After of a 503, in seconds.
 const retryAfter = 1
 
-// answerError is where every error ends: in one answer, and, if it is ours, in one line of the log.
+// answerError answers a request with a problem. It logs the errors that the service is to blame for, once.
 func (h *handler) answerError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -115,7 +115,7 @@ func (h *handler) answerError(err error, c echo.Context) {
 		h.Log.ErrorContext(c.Request().Context(), "request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
 	}
 	if often := (*dispatch.TooOftenError)(nil); errors.As(err, &often) {
-		c.Response().Header().Set(echo.HeaderRetryAfter, seconds(often.Wait))
+		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds(often.Wait))
 	}
 	h.writeProblem(p, c)
 }
@@ -130,7 +130,7 @@ func (h *handler) writeProblem(p problem, c echo.Context) {
 		header.Set(echo.HeaderWWWAuthenticate, "Bearer")
 	}
 	if err := writeJSON(c, p.Status, p); err != nil {
-		h.Log.Debug("answer not delivered", "request_id", requestID(c), "error", err)
+		h.Log.Debug("answer not delivered to the client", "request_id", requestID(c), "error", err)
 	}
 }
 
@@ -146,7 +146,7 @@ func describe(err error, path string) problem {
 		Type: "urn:firsttap:problem:" + k.code, Title: http.StatusText(k.status), Status: k.status, Detail: k.detail,
 		Instance: path, Code: k.code,
 	}
-	if p.Detail == "" || errors.As(err, new(aboutDriver)) {
+	if p.Detail == "" || errors.As(err, new(assignError)) {
 		p.Detail = err.Error()
 	}
 	if p.Code == "UNAVAILABLE" && errors.As(err, new(claimError)) {

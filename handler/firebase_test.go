@@ -37,7 +37,6 @@ func (m *movable) pass(d time.Duration) {
 func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) *world {
 	t.Helper()
 	return newWorld(t, func(a *API) {
-		a.Tokens = service.NewTokens([]byte("secret"), clock.now)
 		ids, err := firebase.New(context.Background(), firebase.Options{
 			Project: servertest.FirebaseProject, Emulator: e.Addr(), Now: clock.now, Log: slog.New(slog.DiscardHandler),
 		})
@@ -45,11 +44,13 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 			t.Fatal(err)
 		}
 		t.Cleanup(ids.Close)
-		a.Tokens.Trust(ids, a.Store.(service.UIDs))
+		a.Tokens = service.NewTokens(service.TokenOptions{
+			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: a.Store.(service.UIDs), Revocations: a.Revocations,
+		})
 	})
 }
 
-// TestFirebaseUsers of a real emulator: who they are here, and how soon they are not any more.
+// TestFirebaseUsers of a real emulator sign in as drivers, and are refused soon after they are disabled.
 func TestFirebaseUsers(t *testing.T) {
 	e, clock := servertest.StartFirebaseAuth(t), &movable{}
 	w := newFirebaseWorld(t, e, clock)

@@ -36,10 +36,10 @@ func (w *world) send(method, path, text, token, body string, headers ...string) 
 	return w.call(method, strings.ReplaceAll(path, "{}", url.PathEscape(text)), token, body, headers...)
 }
 
-// tryKey sends a request with whatever is called an Idempotency-Key, twice.
+// tryKey sends a request twice with any text as its Idempotency-Key.
 func (w *world) tryKey(t testing.TB, name string) {
 	t.Helper()
-	if strings.ContainsAny(name, "\r\n\x00") { // which no client can send
+	if strings.ContainsAny(name, "\r\n\x00") { // no client can send these
 		return
 	}
 	body := `{"name":"k","role":"viewer"}`
@@ -52,7 +52,7 @@ func (w *world) tryKey(t testing.TB, name string) {
 	w.answered(t, name, w.post("/v1/admin/drivers", body, name))
 }
 
-// tryBody sends whatever is a body to what reads one.
+// tryBody sends any text as a body to every operation that reads one.
 func (w *world) tryBody(t testing.TB, driver, body string) {
 	t.Helper()
 	for _, call := range [][2]string{
@@ -67,7 +67,7 @@ func (w *world) tryBody(t testing.TB, driver, body string) {
 	}
 }
 
-// tryCursor asks every list for what follows whatever is a cursor.
+// tryCursor sends any text as a cursor to every list.
 func (w *world) tryCursor(t testing.TB, d who, id, cursor string) {
 	t.Helper()
 	for _, op := range documented().operations {
@@ -87,7 +87,7 @@ func (w *world) tryCursor(t testing.TB, d who, id, cursor string) {
 	}
 }
 
-// callerOf is the token of somebody who may.
+// callerOf returns a token that the operation accepts.
 func (w *world) callerOf(op *operation, d who) string {
 	if strings.HasPrefix(op.path, "/v1/admin/") {
 		return key
@@ -95,7 +95,7 @@ func (w *world) callerOf(op *operation, d who) string {
 	return d.token
 }
 
-// tryID asks for whatever is an identifier, and searches for it.
+// tryID sends any text as an identifier, and searches for it.
 func (w *world) tryID(t testing.TB, d who, id string) {
 	t.Helper()
 	if id == "" || id == "." || id == ".." || strings.Contains(id, "/") { // another path
@@ -166,7 +166,7 @@ func FuzzIDs(f *testing.F) {
 // TestOnServers tries what the fuzzers start from where the database is stricter about text.
 func TestOnServers(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
-		w := newWorldOn(t, p.url, func(a *API) { a.Jobs = noJobs{} })
+		w := newWorldOn(t, p.url)
 		d, id := w.drivers(1)[0], w.dispatch(1)
 		for _, name := range someKeys {
 			w.tryKey(t, name)

@@ -9,7 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// insightStore is what admins look at besides dispatches and drivers.
+// insightStore reads statistics about dispatches and drivers.
 type insightStore interface {
 	Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error)
 	Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error)
@@ -34,12 +34,12 @@ type attemptView struct {
 func viewAttempt(a dispatch.AttemptRecord) attemptView {
 	return attemptView{
 		ID: a.ID, Round: a.Round, DriverID: a.Driver, Result: a.Result, At: timestamp(a.At), AfterUS: a.After.Microseconds(),
-		Rank: ranked(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
+		Rank: nullableRank(a.Rank), ReactionMS: milliseconds(a.Reaction), Instance: nullable(a.Instance), AppVersion: nullable(a.AppVersion),
 	}
 }
 
 func (h *handler) attempts(c echo.Context, _ string) error {
-	return listRounds(h, c, h.Store.Attempts, viewAttempt)
+	return listByRound(h, c, h.stores.insight.Attempts, viewAttempt)
 }
 
 type contactView struct {
@@ -64,11 +64,11 @@ func viewContact(o dispatch.Offered) contactView {
 }
 
 func (h *handler) dispatchOffers(c echo.Context, _ string) error {
-	return listRounds(h, c, h.Store.Offers, viewContact)
+	return listByRound(h, c, h.stores.insight.Offers, viewContact)
 }
 
-// listRounds answers with a list of what a dispatch has in one round, or in all.
-func listRounds[D, V any](h *handler, c echo.Context,
+// listByRound answers with a page of a dispatch's records, of the round in the query or of all rounds.
+func listByRound[D, V any](h *handler, c echo.Context,
 	list func(context.Context, dispatch.ID, int, dispatch.Page) ([]D, string, error), view func(D) V,
 ) error {
 	id, err := dispatchID(c)
@@ -90,7 +90,7 @@ func listRounds[D, V any](h *handler, c echo.Context,
 	return writeJSON(c, 200, viewList(items, next, h.Now(), view))
 }
 
-// maxRound is what the database has room for.
+// maxRound is the largest value of the database's column.
 const maxRound = 1<<31 - 1
 
 type signalsView struct {
@@ -105,7 +105,7 @@ type signalsView struct {
 	HopelessOfLate  int      `json:"hopeless_taps_24h"`
 }
 
-// superhuman is faster than anyone reads an offer.
+// superhuman is too short a time for a person to read an offer.
 const superhuman = 300 * time.Millisecond
 
 func (h *handler) signals(c echo.Context, _ string) error {
@@ -113,7 +113,7 @@ func (h *handler) signals(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	s, err := h.Store.Signals(c.Request().Context(), id)
+	s, err := h.stores.insight.Signals(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (h *handler) board(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	b, err := h.Store.Board(c.Request().Context(), region)
+	b, err := h.stores.insight.Board(c.Request().Context(), region)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (h *handler) board(c echo.Context, _ string) error {
 	return writeJSON(c, 200, v)
 }
 
-// supplyView has no region where all are counted together: a driver may be in several.
+// supplyView has a null region for the total, which is not the sum: a driver can be in several regions.
 type supplyView struct {
 	At     timestamp `json:"at"`
 	Region *string   `json:"region"`
@@ -187,7 +187,7 @@ func (h *handler) supply(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	counted, err := h.Store.Supply(c.Request().Context(), region, hours)
+	counted, err := h.stores.insight.Supply(c.Request().Context(), region, hours)
 	if err != nil {
 		return err
 	}

@@ -150,8 +150,8 @@ func TestSignals(t *testing.T) {
 	w.refused("malformed", w.call("GET", "/v1/admin/drivers/x/signals", key, ""), 404, "DRIVER_NOT_FOUND")
 }
 
-// New terms are a new offer: how fast a driver is, and how long nobody has looked, counts from when there were such terms.
-// A longer window changes nothing of it.
+// New terms are a new offer: reaction times and the time without a view count from the change of the terms. A longer window is no
+// new offer.
 func TestNewTermsCountFromTheirOwnTime(t *testing.T) {
 	w := newWorld(t, withLedger(t))
 	d, id := w.drivers(1)[0], w.dispatch(1)

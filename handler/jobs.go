@@ -12,7 +12,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// Jobs are the scheduled jobs, and their locks, as operators see them.
+// Jobs shows the scheduled jobs and their locks to operators.
 type Jobs interface {
 	Jobs(ctx context.Context) ([]cronjob.Job, error)
 	Held(ctx context.Context) ([]cronjob.HeldLock, error)
@@ -25,9 +25,9 @@ type jobView struct {
 	Schedule string `json:"schedule"`
 	TimeZone string `json:"time_zone"`
 	OnLeader bool   `json:"on_leader"`
-	// NextRunAt is null where no time of the job's is still to come.
+	// NextRunAt is null if the job's schedule has no more times.
 	NextRunAt *timestamp `json:"next_run_at"`
-	// Lock is null while nobody holds it; LockProblem says why nobody can tell.
+	// Lock is null while the lock is free; LockProblem says why the holder is not known.
 	Lock          *jobLockView `json:"lock"`
 	LockProblem   *string      `json:"lock_problem"`
 	Running       *runView     `json:"running"`
@@ -39,7 +39,7 @@ type jobView struct {
 
 type jobLockView struct {
 	Holder string `json:"holder"`
-	// LeaseLeftMS is null where the lock ends with its holder's session.
+	// LeaseLeftMS is null if the lock lasts as long as its holder's session.
 	LeaseLeftMS *int64 `json:"lease_left_ms"`
 }
 
@@ -138,7 +138,7 @@ func (h *handler) jobs(c echo.Context, _ string) error {
 	return writeJSON(c, 200, viewList(jobs, next, h.Now(), viewJob))
 }
 
-// locks is one page: there are a few locks for each job at most.
+// locks answers with one page: there are few locks.
 func (h *handler) locks(c echo.Context, _ string) error {
 	held, err := h.Jobs.Held(c.Request().Context())
 	if err != nil {
@@ -161,7 +161,7 @@ func (h *handler) jobRuns(c echo.Context, _ string) error {
 	return writeJSON(c, 200, viewList(runs, next, h.Now(), viewRun))
 }
 
-// runJob is answered before the run begins: whichever instance comes first runs it.
+// runJob queues a run and answers. The first instance that is free runs the job.
 func (h *handler) runJob(c echo.Context, actor string) error {
 	if _, err := read[struct{}](c, maxBody); err != nil {
 		return err

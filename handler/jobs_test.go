@@ -16,14 +16,14 @@ import (
 	"firsttap/schedule"
 )
 
-// brokenLocks can't say who holds anything.
+// brokenLocks does not know the holders of its locks.
 type brokenLocks struct{ *lock.Memory }
 
 func (brokenLocks) Show(context.Context, string) (lock.Holder, error) {
 	return lock.Holder{}, fmt.Errorf("%w: connection refused", lock.ErrUnavailable)
 }
 
-// withJobs has a world with two jobs, which nobody runs.
+// withJobs returns a world with two jobs, which are not run.
 func withJobs(t testing.TB, locks schedule.Strategy) *world {
 	t.Helper()
 	return newWorld(t, func(api *API) {
@@ -52,7 +52,7 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 	})
 }
 
-// began begins the run of a slot an hour ago, or what somebody has asked for.
+// began starts the run that was due an hour ago, or the requested one.
 func (w *world) began(job, owner string) cronjob.Run {
 	w.t.Helper()
 	run, err := w.store.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ cronjob.State, now time.Time) time.Time {
@@ -263,7 +263,7 @@ func (l sessionLocks) Show(_ context.Context, name string) (lock.Holder, error) 
 	return lock.Holder{Name: name}, nil
 }
 
-// TestLocksOfASession have no end of their own, and where nobody can tell there is no list.
+// TestLocksOfASession have no expiry; if the holders are not known, the list is an error.
 func TestLocksOfASession(t *testing.T) {
 	w := withJobs(t, sessionLocks{lock.NewMemory(), lock.Holder{Name: "count", Owner: "host:1", Fence: 7}})
 	if held := items(w.call("GET", "/v1/admin/locks", key, "")); len(held) != 1 || held[0]["lease_left_ms"] != nil || held[0]["fence"] != 7.0 {

@@ -18,7 +18,7 @@ type keyView struct {
 	CreatedAt timestamp `json:"created_at"`
 }
 
-// newKeyView is the only answer that shows a key.
+// newKeyView is the only answer that contains a key's secret.
 type newKeyView struct {
 	keyView
 	Key string `json:"key"`
@@ -42,7 +42,7 @@ func (h *handler) createKey(c echo.Context, _ string) error {
 	if role == 0 {
 		return invalidField("role", "must be viewer, dispatcher or admin")
 	}
-	mine, err := h.sessionOf(c)
+	mine, err := h.credentials(c)
 	if err != nil {
 		return err
 	}

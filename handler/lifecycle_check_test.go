@@ -123,7 +123,7 @@ func (l *life) sameOffers(rt *rapid.T) {
 	}
 }
 
-// soundRows looks for what must not be, whatever has happened: the model is not asked.
+// soundRows checks the invariants of the tables, without the model.
 func (l *life) soundRows(rt *rapid.T) {
 	for what, query := range map[string]string{
 		"two claims that stand": `SELECT dispatch_id FROM claims WHERE outcome = 'WON' GROUP BY dispatch_id HAVING COUNT(*) > 1`,

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// What the API is to do, told again in the plainest way there is: one goroutine, one clock, no database.
+// The model of the API: one goroutine, one clock, no database.
 
 type modelDriver struct {
 	who

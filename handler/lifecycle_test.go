@@ -95,12 +95,15 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 		rt.Fatal(err)
 	}
 	rt.Cleanup(func() { raw.Close() })
-	taps := service.NewAcceptor(store, nil, 5*time.Second, log)
 	api := API{
-		Store: store, Acceptor: taps, Work: service.NewWork(store, taps, time.Now), Dispatcher: service.NewDispatcher(store, taps),
-		Tokens: service.NewTokens([]byte("secret"), time.Now), Keys: service.NewKeys(store),
+		Store: store, Tokens: service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: time.Now}), Keys: service.NewKeys(store),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
+		Jobs: noJobs{},
 	}
+	if api.Revocations, err = service.NewRevocations(context.Background(), store, log); err != nil {
+		rt.Fatal(err)
+	}
+	api.useStore(store, nil)
 	if err := api.Keys.PutFirst(context.Background(), key); err != nil {
 		rt.Fatal(err)
 	}
@@ -143,7 +146,7 @@ func (l *life) tick() time.Time {
 
 func (l *life) driver(rt *rapid.T) *modelDriver { return rapid.SampledFrom(l.fleet).Draw(rt, "driver") }
 
-// holder is mostly who has the dispatch, if anybody has.
+// holder returns mostly the driver who has the dispatch, if there is one.
 func (l *life) holder(rt *rapid.T, d *modelDispatch) *modelDriver {
 	if d.claim != nil && rapid.IntRange(0, 3).Draw(rt, "another's") > 0 {
 		return d.claim.driver
@@ -151,7 +154,7 @@ func (l *life) holder(rt *rapid.T, d *modelDispatch) *modelDriver {
 	return l.driver(rt)
 }
 
-// one is mostly one of those in the states, if there are any.
+// one returns mostly a dispatch in one of the states, if there is one.
 func (l *life) one(rt *rapid.T, states ...string) *modelDispatch {
 	choice := slices.DeleteFunc(slices.Clone(l.dispatches), func(d *modelDispatch) bool {
 		return !slices.Contains(states, d.status(time.Now()))
@@ -162,7 +165,7 @@ func (l *life) one(rt *rapid.T, states ...string) *modelDispatch {
 	return choice[rapid.IntRange(0, len(choice)-1).Draw(rt, "dispatch")]
 }
 
-// version is mostly the one there is.
+// version returns mostly the current one.
 func (l *life) version(rt *rapid.T, d *modelDispatch) int {
 	return d.version + rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, 1}).Draw(rt, "version moved by")
 }

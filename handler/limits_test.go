@@ -13,7 +13,7 @@ import (
 	"firsttap/lock"
 )
 
-// probe is one value of one field: refused where it is over a documented limit, taken where it is at one.
+// probe is a value of a field: refused if it is over a documented limit, accepted if it is at the limit.
 type probe struct {
 	at    []any // the way to it: names and indices
 	what  string
@@ -24,7 +24,7 @@ type probe struct {
 // absent removes the field.
 var absent = new(int)
 
-// probes returns what there is to try at the schema's limits, for a body like the example.
+// probes returns the values to try at the schema's limits, for a body like the example.
 func (c *contract) probes(schema any, example any, at []any) (all []probe) {
 	s := c.resolve(schema)
 	add := func(what string, value any, over bool) {

@@ -12,12 +12,12 @@ import (
 	"firsttap/lock"
 )
 
-// access says who may call a route, and what a driver is answered whose dispatch it is not.
+// access says which callers a route accepts, and what it answers to other drivers.
 type access struct {
 	// role is the least that an admin's key needs; "driver" where drivers call, "" where everybody may.
 	role string
 	// other is the answer to another driver who could take the dispatch, when the scene's driver has it or was offered it;
-	// 0 for the same as anybody: the route is about whoever calls.
+	// 0 for the same as to the first driver: the route is about the caller.
 	other int
 	// code is other's, if it is a problem.
 	code string
@@ -25,7 +25,7 @@ type access struct {
 	stranger int
 }
 
-// matrix is who may do what. A route that is not in it fails TestMatrix: say here who it is for.
+// matrix has the access rules of all routes. A route that is missing here fails TestMatrix.
 var matrix = map[string]access{
 	"GET /livez":        {},
 	"GET /readyz":       {},
@@ -111,8 +111,7 @@ var matrix = map[string]access{
 // roles in the order in which each includes the ones before.
 var roles = []string{"viewer", "dispatcher", "admin"}
 
-// TestMatrix: every route by every kind of caller. Who is refused hears why, and changes nothing in any table; who is not
-// succeeds.
+// TestMatrix calls every route as every kind of caller. A refused call says why and changes no table; any other succeeds.
 func TestMatrix(t *testing.T) {
 	w, c := withJobs(t, lock.NewMemory()), documented()
 	for _, route := range w.routes() {
@@ -193,7 +192,7 @@ func (w *world) callers(t *testing.T, op *operation, a access) {
 	w.welcome(t, op, a)
 }
 
-// welcome sends it as everybody who may, each in a scene of their own.
+// welcome calls the route as every caller that it accepts, each in a scene of its own.
 func (w *world) welcome(t *testing.T, op *operation, a access) {
 	may := map[string]func(s *scene) string{"somebody": func(s *scene) string { return s.token }}
 	want := map[string]int{"somebody": op.succeeds()}

@@ -1,11 +1,21 @@
 package handler
 
 import (
+	"context"
+
 	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 	"firsttap/outbox"
 )
+
+// notificationStore reads notifications and redrives dead ones.
+type notificationStore interface {
+	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error)
+	NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error)
+	Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error)
+	Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error)
+}
 
 type notificationView struct {
 	ID         dispatch.NotificationID `json:"id"`
@@ -25,7 +35,7 @@ type notificationView struct {
 	NextAt     *timestamp              `json:"next_at"`
 	SentAt     *timestamp              `json:"sent_at"`
 	ExpiresAt  timestamp               `json:"expires_at"`
-	// DelayMS is from what happened to when the push service took it.
+	// DelayMS is the time from the event until the push service accepted the notification.
 	DelayMS *float64 `json:"delay_ms"`
 }
 
@@ -44,7 +54,7 @@ func viewNotification(n outbox.Notification) notificationView {
 	return v
 }
 
-// funnelView counts drivers. What is null is not known: told and accepted_by_fcm once the notifications are deleted.
+// funnelView counts drivers. Told and accepted_by_fcm are null once the notifications are deleted.
 type funnelView struct {
 	Round         int  `json:"round"`
 	Told          *int `json:"told"`
@@ -69,11 +79,11 @@ func (h *handler) dispatchNotifications(c echo.Context, _ string) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	rounds, forgotten, err := h.Store.Funnel(ctx, id)
+	rounds, forgotten, err := h.stores.notifications.Funnel(ctx, id)
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Store.Notifications(ctx, id, p)
+	items, next, err := h.stores.notifications.Notifications(ctx, id, p)
 	if err != nil {
 		return err
 	}
@@ -100,7 +110,7 @@ func (h *handler) notifications(c echo.Context, _ string) error {
 	default:
 		return invalidField("status", "is not a state of a notification")
 	}
-	items, next, err := h.Store.NotificationsBy(c.Request().Context(), s, p)
+	items, next, err := h.stores.notifications.NotificationsBy(c.Request().Context(), s, p)
 	if err != nil {
 		return err
 	}
@@ -115,12 +125,10 @@ func (h *handler) redrive(c echo.Context, _ string) error {
 	if _, err := read[struct{}](c, maxBody); err != nil {
 		return err
 	}
-	n, err := h.Store.Redrive(c.Request().Context(), id)
+	n, err := h.stores.notifications.Redrive(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
-	if h.Redriven != nil {
-		h.Redriven()
-	}
+	h.Redriven()
 	return writeJSON(c, 200, viewNotification(n))
 }

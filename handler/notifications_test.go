@@ -126,7 +126,7 @@ func TestNotificationsOfADispatch(t *testing.T) {
 	}
 }
 
-// TestFunnelOfLongAgo: what nobody knows any more is null, and not 0.
+// TestFunnelOfLongAgo: numbers that are no longer known are null, not 0.
 func TestFunnelOfLongAgo(t *testing.T) {
 	w := newWorld(t)
 	id, _, _ := w.told("SENT")
@@ -183,7 +183,7 @@ func TestNotificationLists(t *testing.T) {
 	}
 }
 
-// TestRedriveOverHTTP: of those who ask together one has it sent again, and the relay is woken.
+// TestRedriveOverHTTP: of concurrent redrives one succeeds, and the relay is woken.
 func TestRedriveOverHTTP(t *testing.T) {
 	var mu sync.Mutex
 	woken := 0
@@ -244,7 +244,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 	}
 }
 
-// TestRedriveWithoutARelay: nobody wants to hear of it.
+// TestRedriveWithoutARelay: Redriven is optional.
 func TestRedriveWithoutARelay(t *testing.T) {
 	w := newWorld(t)
 	_, _, pushes := w.told("DEAD")

@@ -17,8 +17,9 @@ import (
 // withLedger has every tap written down by an instance named here.
 func withLedger(t testing.TB) func(*API) {
 	return func(a *API) {
-		ledger := service.NewLedger(a.Store.(*repository.Store), "here", a.Log)
-		a.Acceptor.Keep(ledger)
+		store := a.Store.(*repository.Store)
+		ledger := service.NewLedger(store, "here", a.Log)
+		a.useStore(store, ledger)
 		testkit.Run(t, ledger.Run)
 	}
 }
@@ -72,7 +73,7 @@ func TestDecline(t *testing.T) {
 	w.refused("unknown field", w.decline(id, d[1], `{"why":"x"}`), 422, "VALIDATION_FAILED")
 	w.refused("too long", w.decline(id, d[1], `{"reason_code":"`+strings.Repeat("x", 65)+`"}`), 422, "VALIDATION_FAILED")
 	w.refused("no such", w.decline(string(dispatch.NewID(time.Now())), d[1], ""), 404, "DISPATCH_NOT_FOUND")
-	// They may change their mind; then it is theirs to withdraw from, not to decline.
+	// A driver may decline and then accept; then they can withdraw, not decline.
 	if r := w.accept(id, d[0], `{"round":1}`); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.raw)
 	}
@@ -246,7 +247,8 @@ func TestReceipts(t *testing.T) {
 // A ledger that does not answer leaves it open whether there was a tap.
 func TestReceiptWithoutTheLedger(t *testing.T) {
 	w := newWorld(t, func(a *API) {
-		a.Acceptor.Keep(service.NewLedger(a.Store.(*repository.Store), "here", a.Log)) // and nobody runs it
+		store := a.Store.(*repository.Store)
+		a.useStore(store, service.NewLedger(store, "here", a.Log)) // which does not run
 	})
 	d, id := w.drivers(2), w.dispatch(1)
 	w.accept(id, d[0], "")
@@ -256,7 +258,7 @@ func TestReceiptWithoutTheLedger(t *testing.T) {
 	}
 }
 
-// What opens later is offered at once, refused until then, and nobody's for having been tapped too early.
+// A dispatch that opens later is offered at once, and taps before that are refused and win nothing.
 func TestOpensLater(t *testing.T) {
 	w := newWorld(t, withLedger(t))
 	d := w.drivers(2)
@@ -284,7 +286,7 @@ func TestOpensLater(t *testing.T) {
 		t.Errorf("%s", r.raw)
 	}
 	w.refused("late", w.accept(id, d[1], ""), 409, "ALREADY_TAKEN")
-	// Taps before the opening are in no race: the winner's own early ones put nobody behind.
+	// Taps before the opening are not ranked: the winner's own early taps put no other driver behind.
 	if r := w.receipt(id, d[1]); r.json["rank"] != 2.0 || r.json["behind_ms"].(float64) > 5000 {
 		t.Errorf("%s", r.raw)
 	}

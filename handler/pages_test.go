@@ -3,24 +3,30 @@ package handler
 import (
 	"compress/gzip"
 	"io"
+	"log/slog"
 	"mime"
+	"net/http"
+	"net/http/httptest"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"firsttap/console"
 )
 
 var folders = []string{"assets", "console", "driver"}
 
-// wantPolicy is spelled out: who changes it should mean to.
+// wantPolicy repeats the policy, so that it is not changed by accident.
 func wantPolicy(hosts string) string {
 	return "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; manifest-src 'self'; worker-src 'self'; " +
 		"connect-src 'self'" + hosts + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// page checks an answer with a file of the pages, and that it is not sent again to who has it.
+// page checks the answer with a page's file, and that a client that has the file gets 304.
 func (w *world) page(address, kind, policy string) reply {
 	w.t.Helper()
 	r := w.call("GET", address, "", "")
@@ -70,7 +76,7 @@ func TestPages(t *testing.T) {
 
 var link = regexp.MustCompile(`(?:href|src)="([^"#]+)"`)
 
-// TestWhatThePagesName is there, on this host. What is written into the page itself would not run.
+// TestWhatThePagesName exists on this host, and the pages have nothing inline, which browsers would ignore.
 func TestWhatThePagesName(t *testing.T) {
 	w := newWorld(t)
 	for _, folder := range []string{"console", "driver"} {
@@ -102,7 +108,7 @@ func TestWhatThePagesName(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPage is a problem, and never a listing.
+// TestWhatIsNoPage: other addresses get a problem, never a listing.
 func TestWhatIsNoPage(t *testing.T) {
 	w := newWorld(t)
 	for _, address := range []string{
@@ -114,7 +120,74 @@ func TestWhatIsNoPage(t *testing.T) {
 	w.refused("a change", w.call("POST", "/console/", "", ""), 405, "METHOD_NOT_ALLOWED")
 }
 
-// TestSignInWays: what drivers may sign in with, and the host that their page may ask for it, and no other page.
+// TestHead: HEAD is answered as GET, without the body.
+func TestHead(t *testing.T) {
+	down := false
+	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return !down } })
+	api, starting := httptest.NewServer(w.api), httptest.NewServer(Starting(slog.New(slog.DiscardHandler)))
+	defer api.Close()
+	defer starting.Close()
+	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	ask := func(method, address, encoding, tag string) (int, http.Header, string) {
+		req, err := http.NewRequestWithContext(t.Context(), method, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = http.Header{"Accept-Encoding": {encoding}, "If-None-Match": {tag}, "X-Request-Id": {"r"}}
+		r, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Del("Date")
+		if r.Header.Get("Content-Length") == "0" { // the server leaves it out of an answer to HEAD
+			r.Header.Del("Content-Length")
+		}
+		return r.StatusCode, r.Header, string(body)
+	}
+	compare := func(address, tag string, want int) {
+		t.Helper()
+		for _, encoding := range []string{"identity", "gzip"} {
+			got, header, body := ask("GET", address, encoding, tag)
+			headGot, headHeader, headBody := ask("HEAD", address, encoding, tag)
+			if got != want || headGot != want || headBody != "" {
+				t.Errorf("%s: GET %d, HEAD %d with %d bytes, want %d", address, got, headGot, len(headBody), want)
+			}
+			if diff := cmp.Diff(header, headHeader); diff != "" {
+				t.Errorf("%s: the headers of GET and HEAD differ: %s", address, diff)
+			}
+			if want == 200 && header.Get("Content-Length") != strconv.Itoa(len(body)) {
+				t.Errorf("%s: %d bytes, %v", address, len(body), header)
+			}
+		}
+	}
+	for _, page := range []string{
+		"/console/", "/console/main.js", "/driver/", "/driver/main.js", "/assets/preact.js", "/docs", "/docs/docs.js", "/openapi.json",
+		"/livez", "/readyz",
+	} {
+		compare(api.URL+page, "none", 200)
+	}
+	_, header, _ := ask("GET", api.URL+"/openapi.json", "identity", "none")
+	compare(api.URL+"/openapi.json", header.Get("ETag"), 304)
+	compare(api.URL+"/console", "none", 308)
+	compare(api.URL+"/console/none.js", "none", 404)
+	compare(starting.URL+"/livez", "none", 200)
+	compare(starting.URL+"/readyz", "none", 503)
+	down = true
+	compare(api.URL+"/readyz", "none", 503)
+	if status, _, _ := ask("HEAD", api.URL+"/v1/sign-in", "identity", "none"); status != 405 {
+		t.Errorf("HEAD of the API: %d", status)
+	}
+	if strings.Contains(w.log.String(), "method=HEAD") {
+		t.Errorf("a HEAD is logged as a change: %s", w.log)
+	}
+}
+
+// TestSignInWays: the ways in which drivers sign in, and the hosts that the driver's page, and no other, may connect to for it.
 func TestSignInWays(t *testing.T) {
 	for hosts, c := range map[string]struct {
 		firebase *FirebaseSignIn

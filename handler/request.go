@@ -22,28 +22,27 @@ import (
 
 const (
 	maxBody = 64 << 10
-	// maxBulkBody has room for 1,000 drivers.
+	// maxBulkBody is enough for 1,000 drivers.
 	maxBulkBody = 1 << 20
 )
 
-// strictly is how requests are decoded: names count by case and once, and there are none but ours. Where it is not
-// well-formed JSON in UTF-8, it is refused as a whole.
-var strictly = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false),
+// strictJSON refuses unknown and duplicate names, names in another case, and anything but well-formed JSON in UTF-8.
+var strictJSON = json.JoinOptions(json.RejectUnknownMembers(true), json.MatchCaseInsensitiveNames(false),
 	jsontext.AllowDuplicateNames(false), jsontext.AllowInvalidUTF8(false))
 
-// read decodes the body into v, strictly, and validates it. An empty body reads as {}.
+// read decodes the body strictly and validates it. An empty body is read as {}.
 func read[T any](c echo.Context, limit int64) (T, error) {
 	var v T
 	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, limit))
 	if err != nil {
 		return v, decodeError(err)
 	}
-	body = bytes.Trim(body, " \t\r\n")     // what JSON takes for space
-	if bytes.Equal(body, []byte("null")) { // which the decoder takes as nothing
+	body = bytes.Trim(body, " \t\r\n")     // the white space of JSON
+	if bytes.Equal(body, []byte("null")) { // the decoder would accept it as an empty object
 		return v, fmt.Errorf("%w: want a JSON object", errMalformed)
 	}
 	if len(body) > 0 {
-		if err := json.Unmarshal(body, &v, strictly); err != nil {
+		if err := json.Unmarshal(body, &v, strictJSON); err != nil {
 			return v, decodeError(err)
 		}
 	}
@@ -61,17 +60,17 @@ func decodeError(err error) error {
 		return fmt.Errorf("%w: at most %d bytes", errTooLarge, tooLarge.Limit)
 	case errors.Is(err, json.ErrUnknownName):
 		errors.As(err, &wrong)
-		return invalidField(fieldAt(wrong.JSONPointer), "is not a field of this request")
+		return invalidField(fieldPath(wrong.JSONPointer), "is not a field of this request")
 	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
-		return invalidField(fieldAt(syntax.JSONPointer), "is there twice")
+		return invalidField(fieldPath(syntax.JSONPointer), "is there twice")
 	case errors.As(err, &wrong) && wrong.JSONPointer != "":
-		return invalidField(fieldAt(wrong.JSONPointer), wrongKind(wrong))
+		return invalidField(fieldPath(wrong.JSONPointer), typeMessage(wrong))
 	}
 	return fmt.Errorf("%w: want a JSON object in UTF-8", errMalformed)
 }
 
-// fieldAt names a field as validation does: drivers[2].name.
-func fieldAt(p jsontext.Pointer) string {
+// fieldPath formats a JSON pointer as the validation does: drivers[2].name.
+func fieldPath(p jsontext.Pointer) string {
 	var b strings.Builder
 	for token := range p.Tokens() {
 		if _, err := strconv.Atoi(token); err == nil {
@@ -86,7 +85,7 @@ func fieldAt(p jsontext.Pointer) string {
 	return b.String()
 }
 
-func wrongKind(wrong *json.SemanticError) string {
+func typeMessage(wrong *json.SemanticError) string {
 	switch {
 	case wrong.JSONKind == jsontext.KindString && wrong.GoType == reflect.TypeFor[time.Time]():
 		return "must be a time like 2026-11-21T09:00:00Z"
@@ -101,7 +100,7 @@ var kindNames = map[jsontext.Kind]string{
 	jsontext.KindNumber: "number", jsontext.KindBeginObject: "object", jsontext.KindBeginArray: "array",
 }
 
-// validationError is errInvalid with what is wrong, field by field.
+// validationError is errInvalid with a message for each invalid field.
 type validationError struct{ fields []fieldError }
 
 func (e *validationError) Error() string { return fmt.Sprintf("invalid: %v", e.fields) }
@@ -119,21 +118,21 @@ func newValidation() *validator.Validate {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		return name
 	})
-	// "tidy" text is printable, without space around it: it is compared byte for byte.
+	// "tidy" text has no control characters and no white space around it, as it is compared byte by byte.
 	err := v.RegisterValidation("tidy", func(fl validator.FieldLevel) bool {
 		s := fl.Field().String()
 		return strings.TrimSpace(s) == s && strings.IndexFunc(s, unicode.IsControl) < 0
 	})
 	if err != nil {
-		panic(err) // only an empty tag or function is refused
+		panic(err) // only an empty tag or a nil function is refused
 	}
 	return v
 }
 
-func validate(v any) error { return explain(validation.Struct(v)) }
+func validate(v any) error { return asValidationError(validation.Struct(v)) }
 
-// explain turns what a validation found into errInvalid with what is wrong.
-func explain(err error) error {
+// asValidationError turns the validator's errors into a validationError.
+func asValidationError(err error) error {
 	var failed validator.ValidationErrors
 	if !errors.As(err, &failed) {
 		return err
@@ -151,7 +150,7 @@ func message(f validator.FieldError) string {
 	case "required":
 		return "is required"
 	case "required_with":
-		return "is required with " + snake(f.Param())
+		return "is required with " + snakeCase(f.Param())
 	case "min", "gte":
 		return "must be at least " + f.Param() + unit(f)
 	case "max", "lte":
@@ -159,7 +158,7 @@ func message(f validator.FieldError) string {
 	case "gt":
 		return "must be more than " + f.Param()
 	case "gtfield":
-		return "must be after " + snake(f.Param())
+		return "must be after " + snakeCase(f.Param())
 	case "e164":
 		return "must be a phone number like +821012345678"
 	case "iso4217":
@@ -182,7 +181,7 @@ func unit(f validator.FieldError) string {
 	return ""
 }
 
-func snake(field string) string {
+func snakeCase(field string) string {
 	var b strings.Builder
 	for i, r := range field {
 		if unicode.IsUpper(r) && i > 0 {
@@ -195,7 +194,7 @@ func snake(field string) string {
 
 func dispatchID(c echo.Context) (dispatch.ID, error) { return dispatch.ParseID(c.Param("id")) }
 
-// version reads If-Match, which names the version that a change is made for.
+// version returns the version in If-Match, which the change is made for.
 func version(c echo.Context) (int, error) {
 	header := c.Request().Header.Get("If-Match")
 	if header == "" {
@@ -203,7 +202,53 @@ func version(c echo.Context) (int, error) {
 	}
 	n, err := strconv.Atoi(strings.Trim(strings.TrimPrefix(header, "W/"), `"`))
 	if err != nil {
-		return 0, dispatch.ErrVersionMoved // no version of ours looks like that
+		return 0, dispatch.ErrVersionMoved // not a version of this service
 	}
 	return n, nil
+}
+
+// isGraphic reports whether s is printable ASCII without spaces.
+func isGraphic(s string) bool { return isPrintable(s) && !strings.Contains(s, " ") }
+
+// isPrintable reports whether s is printable ASCII.
+func isPrintable(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// patchField is a field of a PATCH. A field that is not given stays unchanged; null clears an optional one.
+type patchField[T any] struct {
+	given, null bool
+	value       T
+}
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom. It decodes with the options of the decoder.
+func (e *patchField[T]) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	e.given = true
+	if dec.PeekKind() == jsontext.KindNull {
+		e.null = true
+		return dec.SkipValue()
+	}
+	return json.UnmarshalDecode(dec, &e.value)
+}
+
+// set assigns the field to a required value if it is given.
+func (e *patchField[T]) set(to *T) {
+	if e.given {
+		*to = e.value
+	}
+}
+
+// setOptional assigns the field to an optional value if it is given; null becomes nil.
+func (e *patchField[T]) setOptional(to **T) {
+	switch {
+	case e.null:
+		*to = nil
+	case e.given:
+		*to = &e.value
+	}
 }

@@ -15,13 +15,13 @@ const (
 	maxLimit     = 200
 )
 
-// page reads ?limit=&cursor=.
+// page returns the page that ?limit= and ?cursor= ask for.
 func page(c echo.Context) (dispatch.Page, error) {
 	limit, err := numberParam(c, "limit", defaultLimit, 1, maxLimit)
 	return dispatch.Page{Limit: limit, Cursor: c.QueryParam("cursor")}, err
 }
 
-// status reads ?status=.
+// status returns the status in ?status=, "" if there is none.
 func status(c echo.Context) (dispatch.Status, error) {
 	s := dispatch.Status(c.QueryParam("status"))
 	if s != "" && !s.Valid() {
@@ -30,7 +30,7 @@ func status(c echo.Context) (dispatch.Status, error) {
 	return s, nil
 }
 
-// numberParam reads a number from the query.
+// numberParam returns a number from the query, or otherwise if there is none.
 func numberParam(c echo.Context, name string, otherwise, least, most int) (int, error) {
 	s := c.QueryParam(name)
 	if s == "" {
@@ -43,7 +43,7 @@ func numberParam(c echo.Context, name string, otherwise, least, most int) (int, 
 	return n, nil
 }
 
-// textParam reads text from the query: what the databases take for text.
+// textParam returns text from the query. It refuses what the databases don't accept as text.
 func textParam(c echo.Context, name string) (string, error) {
 	s := c.QueryParam(name)
 	if strings.ContainsRune(s, 0) || !utf8.ValidString(s) {
@@ -55,7 +55,7 @@ func textParam(c echo.Context, name string) (string, error) {
 func boolParam(c echo.Context, name string) (*bool, error) {
 	switch c.QueryParam(name) {
 	case "":
-		return nil, nil //nolint:nilnil // not asked for
+		return nil, nil //nolint:nilnil // the parameter is not given
 	case "true":
 		return new(true), nil
 	case "false":

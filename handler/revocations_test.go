@@ -31,8 +31,8 @@ func (w *world) issue(driver string) string {
 	return token
 }
 
-// TestTokensEnd at the instance that is told at once, and at another one soon; those of afterwards are good at both at once,
-// within the same second too. Nobody else's end.
+// TestTokensEnd at the instance that revokes them at once, and at another one soon. Tokens that are issued later are valid at both
+// at once, also within the same second, and other drivers' tokens stay valid.
 func TestTokensEnd(t *testing.T) {
 	url := servertest.MariaDBURL(t)
 	here, there := newWorldOn(t, url), newWorldOn(t, url)
@@ -96,7 +96,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 	}
 	fresh := l.open("/v1/stream", l.issue(d.id), "")
 	l.refused("a stream of an old token", l.call("GET", "/v1/stream", d.token, ""), 401, "UNAUTHENTICATED")
-	l.ahead.Add(int64(askAgain))
+	l.ahead.Add(int64(recheckInterval))
 	l.tells(dispatch.EventOpened, "")
 	if name, text := old.next(); name != "end" {
 		t.Errorf("%s %s", name, text)

@@ -1,10 +1,9 @@
-// Package handler is the HTTP API: it reads requests strictly, calls the use cases, and answers in the contract's
-// words.
+// Package handler is the HTTP API: it reads requests strictly, calls the use cases, and answers as openapi.json describes.
 package handler
 
 import (
-	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -13,33 +12,25 @@ import (
 	"firsttap/dispatch"
 	"firsttap/limit"
 	"firsttap/notify/stream"
-	"firsttap/outbox"
 	"firsttap/service"
 )
 
-// Store is what the API reads, and writes where there is no rule to follow.
+// Store is the database: what each part of the API needs of it.
 type Store interface {
-	Dispatch(ctx context.Context, id dispatch.ID) (dispatch.Dispatch, error)
-	List(ctx context.Context, q dispatch.Query) ([]dispatch.Dispatch, string, error)
-	Events(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]dispatch.Event, string, error)
-	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
-	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
-	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
-	PutDevice(ctx context.Context, v dispatch.Device) (dispatch.Device, error)
-	DeleteDevice(ctx context.Context, driver dispatch.DriverID, installation string) error
-	Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
-	Notifications(ctx context.Context, id dispatch.ID, page dispatch.Page) ([]outbox.Notification, string, error)
-	NotificationsBy(ctx context.Context, status outbox.Status, page dispatch.Page) ([]outbox.Notification, string, error)
-	Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Funnel, forgotten int, err error)
-	Redrive(ctx context.Context, id dispatch.NotificationID) (outbox.Notification, error)
-	Audit(ctx context.Context, q dispatch.AuditQuery) ([]dispatch.AuditEntry, string, error)
-	NoteSignIn(ctx context.Context, key, address string) error
+	auditStore
+	deviceStore
+	dispatchStore
 	driverStore
+	idempotencyStore
 	insightStore
-	onceStore
+	notificationStore
+	profileStore
+	seenStore
+	signInStore
+	tokenStore
 }
 
-// API is everything the HTTP API stands on.
+// API is everything that the HTTP API depends on. All fields without the word optional are required.
 type API struct {
 	Store      Store
 	Acceptor   *service.Acceptor
@@ -48,75 +39,126 @@ type API struct {
 	Tokens     *service.Tokens
 	Keys       *service.Keys
 	Jobs       Jobs
-	// Streams are the live streams that clients open. The hub's owner runs it.
+	// Streams are the live streams that clients open. The caller runs the hub.
 	Streams *stream.Hub
-	// DatabaseUp reports whether the database takes writes, without asking it; nil where nobody tells.
-	DatabaseUp func() bool
-	// Revocations end drivers' tokens. Their owner runs them, and has Tokens heed them.
+	// Revocations end drivers' tokens. The caller runs them, and makes Tokens check them.
 	Revocations *service.Revocations
-	// RedisDegraded reports whether Redis is away; nil where none is configured.
+	// DatabaseUp reports whether the database takes writes, without a statement. Optional: without it, it is up.
+	DatabaseUp func() bool
+	// RedisDegraded reports whether Redis can't be reached. Optional: without it, no Redis is configured.
 	RedisDegraded func() bool
-	// Draining reports whether the instance is about to end; nil where nobody tells.
+	// Draining reports whether the instance is about to stop. Optional.
 	Draining func() bool
-	// Redriven hears that a notification is due again; nil where nobody wants to.
+	// Redriven is called when a notification is due again. Optional.
 	Redriven func()
-	// Answered hears of every request: its route as a pattern, "" where there is none, and how long the answer took. It is
-	// called by many at once; nil where nobody wants to.
-	Answered   func(method, route string, status int, took time.Duration)
-	DriverRate limit.Rate
-	AdminRate  limit.Rate
-	// DriverLimit and AdminLimit are of this instance alone, by the rates, where they are nil.
+	// Answered is called after every request: with its route as a pattern, "" where there is none, and how long the answer
+	// took. It must be safe for concurrent use. Optional.
+	Answered func(method, route string, status int, took time.Duration)
+	// DriverRate and AdminRate limit callers at this instance alone. DriverLimit and AdminLimit replace them; optional.
+	DriverRate, AdminRate   limit.Rate
 	DriverLimit, AdminLimit *limit.Limiter
-	// SignIns bounds those that fail. Its owner runs it; where it is nil nobody is told of them.
+	// SignIns limits failed sign-ins; the caller runs it. Optional: without it the usual limits hold, without audit or metrics.
 	SignIns *service.SignIns
-	// SessionSecret seals the cookies of those who sign in: the same on every instance.
+	// SessionSecret seals session cookies; it is the same on every instance. Optional: without it sessions are good at this
+	// instance only, and until it stops.
 	SessionSecret []byte
-	// PreviousSecrets open cookies that were sealed before the secret was replaced.
+	// PreviousSecrets open the cookies that were sealed before SessionSecret was replaced. Optional.
 	PreviousSecrets [][]byte
-	// Firebase is where drivers sign in who have no token of ours; nil where they can't.
+	// Firebase lets drivers sign in without a token of this service. Optional.
 	Firebase *FirebaseSignIn
 	Now      func() time.Time
 	Log      *slog.Logger
-	// Version is the service's, as the OpenAPI document says it.
+	// Version is the service's, for the OpenAPI document. Optional.
 	Version string
+}
+
+// check panics if a required field is missing.
+func (a *API) check() {
+	for name, missing := range map[string]bool{
+		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "Work": a.Work == nil, "Dispatcher": a.Dispatcher == nil,
+		"Tokens": a.Tokens == nil, "Keys": a.Keys == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil, "Revocations": a.Revocations == nil,
+		"Now": a.Now == nil, "Log": a.Log == nil,
+	} {
+		if missing {
+			panic("handler: API." + name + " is missing")
+		}
+	}
+}
+
+// setDefaults replaces the optional functions and limits that are nil.
+func (a *API) setDefaults() {
+	if a.DatabaseUp == nil {
+		a.DatabaseUp = func() bool { return true }
+	}
+	if a.Draining == nil {
+		a.Draining = func() bool { return false }
+	}
+	if a.Redriven == nil {
+		a.Redriven = func() {}
+	}
+	if a.Answered == nil {
+		a.Answered = func(string, string, int, time.Duration) {}
+	}
+	if a.DriverLimit == nil {
+		a.DriverLimit = limit.New(a.DriverRate.Limit())
+	}
+	if a.AdminLimit == nil {
+		a.AdminLimit = limit.New(a.AdminRate.Limit())
+	}
+	if a.SignIns == nil {
+		a.SignIns = service.NewSignIns(service.SignInOptions{Limits: service.UsualSignInLimits(), Now: a.Now, Log: a.Log})
+	}
 }
 
 type handler struct {
 	API
-	sessions *sessions
-	searches *searches
+	stores stores
+	// redisState returns ok or degraded, "" if no Redis is configured.
+	redisState func() string
+	sessions   *sessions
+	searches   *searchQueue
 }
 
-// New returns the API, ready to serve.
+// stores has the database as each part of the API needs it.
+type stores struct {
+	audit         auditStore
+	devices       deviceStore
+	dispatches    dispatchStore
+	drivers       driverStore
+	idempotency   idempotencyStore
+	insight       insightStore
+	notifications notificationStore
+	profiles      profileStore
+	seen          seenStore
+	signIns       signInStore
+	tokens        tokenStore
+}
+
+// New returns the API, ready to serve. It panics if a required field is missing.
 func New(api API) *echo.Echo {
+	api.check()
+	api.setDefaults()
+	s := api.Store
 	h := &handler{
-		API: api, sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearches(),
-	}
-	if h.DriverLimit == nil {
-		h.DriverLimit = limit.New(api.DriverRate.Limit())
-	}
-	if h.AdminLimit == nil {
-		h.AdminLimit = limit.New(api.AdminRate.Limit())
-	}
-	if h.SignIns == nil {
-		h.SignIns = service.NewSignIns(service.UsualSignInLimits(), nil, nil, h.Now, h.Log)
+		API: api, stores: stores{s, s, s, s, s, s, s, s, s, s, s}, redisState: redisState(api.RedisDegraded),
+		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearchQueue(),
 	}
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.IPExtractor = echo.ExtractIPDirect()
 	e.HTTPErrorHandler = h.answerError
-	e.Use(guard, h.observe)
+	e.Use(securityHeaders, h.observe)
 
-	e.GET("/livez", h.livez)
-	e.GET("/readyz", h.readyz)
+	get(e, "/livez", livez)
+	get(e, "/readyz", h.readyz)
 	docs(e, api.Version)
 	pages(e, map[string]string{
 		"assets": console.Policy(), "console": console.Policy(), "driver": console.Policy(api.Firebase.hosts()...),
 	})
 
-	e.GET("/v1/sign-in", h.signInWays)
+	e.GET("/v1/sign-in", signInOptions(api.Firebase))
 	e.POST("/v1/session", h.signIn)
-	e.GET("/v1/session", h.session)
+	e.GET("/v1/session", h.getSession)
 	e.DELETE("/v1/session", h.signOut)
 
 	v1 := e.Group("/v1")
@@ -128,7 +170,7 @@ func New(api API) *echo.Echo {
 	v1.GET("/me/dispatches", h.asDriver(h.myDispatches))
 	v1.GET("/me/dispatches/:id/claim", h.asDriver(h.receipt))
 	v1.GET("/stream", h.asDriver(h.driverStream))
-	v1.GET("/dispatches/:id", h.asDriver(h.see))
+	v1.GET("/dispatches/:id", h.asDriver(h.getOffer))
 	v1.POST("/dispatches/:id/accept", h.asDriver(h.accept))
 	v1.POST("/dispatches/:id/seen", h.asDriver(h.seen))
 	v1.POST("/dispatches/:id/decline", h.asDriver(h.decline))
@@ -182,26 +224,7 @@ func New(api API) *echo.Echo {
 	return e
 }
 
-func (h *handler) livez(c echo.Context) error {
-	return c.JSON(200, map[string]string{"status": "ok"})
-}
-
-// readyz is 503 without a database that takes writes, and while the instance is about to end; without Redis it is 200 and
-// says so. Anybody may ask, as often as they like: it costs no statement.
-func (h *handler) readyz(c echo.Context) error {
-	if h.draining() {
-		return c.JSON(503, map[string]string{"status": "draining"})
-	}
-	answer := map[string]string{"status": "ok", "database": "ok"}
-	if h.RedisDegraded != nil {
-		answer["redis"] = "ok"
-		if h.RedisDegraded() {
-			answer["status"], answer["redis"] = "degraded", "degraded"
-		}
-	}
-	if h.DatabaseUp != nil && !h.DatabaseUp() {
-		answer["status"], answer["database"] = "unavailable", "unavailable"
-		return c.JSON(503, answer)
-	}
-	return c.JSON(200, answer)
+// get answers GET and HEAD at path with h. For HEAD net/http sends the headers only.
+func get(e *echo.Echo, path string, h echo.HandlerFunc) {
+	e.Match([]string{http.MethodGet, http.MethodHead}, path, h)
 }

@@ -41,8 +41,8 @@ func (s *scene) at(path string, values ...string) {
 	s.path = path
 }
 
-// scenes prepare a request of each operation by its name, up to who sends it: the driver, or the first key. An operation
-// without one fails TestEveryExample.
+// scenes prepare a request of each operation by the operation's name, for the driver or the first key to send. An operation without
+// a scene fails TestEveryExample.
 var scenes = map[string]func(s *scene, path string){
 	"getLiveness": plain, "getReadiness": plain, "getDocument": plain, "getDocs": plain,
 	"getDocsFile": func(s *scene, path string) { s.at(path, "docs.js") },
@@ -130,7 +130,7 @@ func (s *scene) onDispatch(path, id string) {
 	s.headers = append(s.headers, "If-Match", d.header.Get("ETag"))
 }
 
-// newDispatch returns a dispatch that the driver and their colleagues could take.
+// newDispatch returns a dispatch that the driver and colleagues are eligible for.
 func (s *scene) newDispatch() string { return s.dispatch(1, fmt.Sprintf(`"region":%q`, s.region)) }
 
 // colleague returns a driver who works where the scene is.
@@ -163,7 +163,7 @@ func newScene(t testing.TB, w *world, op *operation) *scene {
 	return s
 }
 
-// role returns the role that the document says the operation needs: "" for nobody's, "driver", or an admin's.
+// role returns the role that the operation requires by the document: "" for none, "driver", or an admin's.
 func (o *operation) role() string {
 	for _, requirement := range o.spec["security"].([]any) {
 		for scheme, roles := range requirement.(map[string]any) {

@@ -12,51 +12,47 @@ import (
 	"firsttap/idempotency"
 )
 
-// seal closes answers, which hold drivers' tokens and admins' keys, so that only who knows the caller's secret and the
-// Idempotency-Key opens them: the database holds neither, only what they hash to.
-type seal struct {
-	secret []byte
-	salt   []byte
-	bound  []byte // an answer is good for its own request alone
-}
-
-func newSeal(secret, key string, once idempotency.Request) *seal {
-	return &seal{
-		secret: []byte(secret), salt: []byte(key),
-		bound: fmt.Appendf(nil, "%s\n%s\n%s", once.Caller, once.Name, once.Fingerprint),
-	}
-}
-
-func (s *seal) cipher() (cipher.AEAD, error) {
-	key, err := hkdf.Key(sha256.New, s.secret, s.salt, "firsttap answer", 32)
+// newCipher returns an AEAD whose key is derived from secret and salt, for this purpose only.
+func newCipher(secret, salt []byte, purpose string) cipher.AEAD {
+	key, err := hkdf.Key(sha256.New, secret, salt, purpose, 32)
 	if err != nil {
-		return nil, err
+		panic(err) // the length is one that HKDF accepts
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, err
+		panic(err) // the length is one that AES accepts
 	}
-	return cipher.NewGCMWithRandomNonce(block)
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err) // the block size of AES is the one that GCM accepts
+	}
+	return aead
 }
 
-func (s *seal) close(a *answer) ([]byte, error) {
+// answerSeal encrypts stored answers, which can contain drivers' tokens and admins' keys. Decryption takes the caller's secret and
+// the Idempotency-Key; the database has hashes of both only.
+type answerSeal struct {
+	cipher  cipher.AEAD
+	request []byte // additional data: an answer decrypts for its own request only
+}
+
+func newAnswerSeal(secret, key string, r idempotency.Request) *answerSeal {
+	return &answerSeal{
+		cipher:  newCipher([]byte(secret), []byte(key), "firsttap answer"),
+		request: fmt.Appendf(nil, "%s\n%s\n%s", r.Caller, r.Name, r.Fingerprint),
+	}
+}
+
+func (s *answerSeal) close(a *answer) ([]byte, error) {
 	raw, err := json.Marshal(a)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.cipher()
-	if err != nil {
-		return nil, err
-	}
-	return c.Seal(nil, nil, raw, s.bound), nil
+	return s.cipher.Seal(nil, nil, raw, s.request), nil
 }
 
-func (s *seal) open(sealed []byte) (*answer, error) {
-	c, err := s.cipher()
-	if err != nil {
-		return nil, err
-	}
-	raw, err := c.Open(nil, nil, sealed, s.bound)
+func (s *answerSeal) open(sealed []byte) (*answer, error) {
+	raw, err := s.cipher.Open(nil, nil, sealed, s.request)
 	if err != nil {
 		return nil, err
 	}

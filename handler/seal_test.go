@@ -9,7 +9,7 @@ import (
 	"firsttap/service"
 )
 
-// TestAnswersAreSealed: whoever reads the database reads no token and no key, and another secret opens nothing.
+// TestAnswersAreSealed: the database has neither tokens nor keys in plain text, and no other secret decrypts an answer.
 func TestAnswersAreSealed(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)
@@ -27,21 +27,21 @@ func TestAnswersAreSealed(t *testing.T) {
 			}
 		}
 		once := idempotency.Request{Caller: caller, Name: name, Fingerprint: fingerprint}
-		if a, err := newSeal(key, "the-name-of-the-request", once).open([]byte(sealed)); err != nil || !strings.Contains(string(a.Body), secret) {
+		if a, err := newAnswerSeal(key, "the-name-of-the-request", once).open([]byte(sealed)); err != nil || !strings.Contains(string(a.Body), secret) {
 			t.Errorf("its caller can't: %v", err)
 		}
 		other := once
 		other.Fingerprint = strings.Repeat("0", 64)
-		for what, s := range map[string]*seal{
-			"another secret":  newSeal("another", "the-name-of-the-request", once),
-			"another name":    newSeal(key, "the-name", once),
-			"another request": newSeal(key, "the-name-of-the-request", other),
+		for what, s := range map[string]*answerSeal{
+			"another secret":  newAnswerSeal("another", "the-name-of-the-request", once),
+			"another name":    newAnswerSeal(key, "the-name", once),
+			"another request": newAnswerSeal(key, "the-name-of-the-request", other),
 		} {
 			if _, err := s.open([]byte(sealed)); err == nil {
 				t.Errorf("%s opens it", what)
 			}
 		}
-		// The first key is replaced: its answers are nobody's any more, and nothing is made again.
+		// The first key is replaced: its answers can't be decrypted any more, and nothing is created again.
 		if err := service.NewKeys(w.store).PutFirst(t.Context(), "replaced"); err != nil {
 			t.Fatal(err)
 		}

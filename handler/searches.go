@@ -9,73 +9,73 @@ import (
 )
 
 const (
-	// searchesAtOnce is how many searches an instance has under way, of all keys, and how many previews; of one key it is one
-	// of either.
+	// searchesAtOnce is how many searches, and how many previews, an instance runs at once. Each key runs one of either at once.
 	searchesAtOnce = 2
-	// searchesWaiting is how many of a key wait for the one that is under way, and searchPatience for how long: a page that
-	// searches while somebody types does not notice.
+	// searchesWaiting is how many searches of a key wait for the running one, and searchTimeout how long. It is enough for a page
+	// that searches while the user types.
 	searchesWaiting = 4
-	searchPatience  = 2 * time.Second
+	searchTimeout   = 2 * time.Second
 )
 
-// searches has what reads whole tables done one at a time for each key. There is nothing in it but what is under way.
-type searches struct {
+// searchQueue limits the queries that scan whole tables: one at a time for each key, and a few for all keys together.
+type searchQueue struct {
 	mu sync.Mutex
-	of map[string]*searching
-	// texts and previews are the places of all keys. They are apart: who may only read keeps nobody from making a dispatch.
+	of map[string]*callerSearches
+	// texts and previews are the semaphores for all keys. They are separate, so that searches of viewers don't block previews of
+	// dispatchers.
 	texts, previews chan struct{}
 }
 
-// searching is what a key searches.
-type searching struct {
+// callerSearches are one key's running and waiting searches.
+type callerSearches struct {
 	turn chan struct{}
-	n    int // who search or wait to
+	n    int // running and waiting
 }
 
-func newSearches() *searches {
-	return &searches{of: map[string]*searching{}, texts: make(chan struct{}, searchesAtOnce), previews: make(chan struct{}, searchesAtOnce)}
+func newSearchQueue() *searchQueue {
+	return &searchQueue{of: map[string]*callerSearches{}, texts: make(chan struct{}, searchesAtOnce), previews: make(chan struct{}, searchesAtOnce)}
 }
 
-// forText calls list, in turn where it searches for text: there is no index for what may stand anywhere.
-func (s *searches) forText(c echo.Context, caller, text string, list func() error) error {
+// runText calls list, in the queue if it searches for text: no index helps to find text within a column.
+func (s *searchQueue) runText(c echo.Context, caller, text string, list func() error) error {
 	if text == "" {
 		return list()
 	}
-	return s.inTurn(c, caller, s.texts, list)
+	return s.run(c, caller, s.texts, list)
 }
 
-// forPreview calls preview in turn.
-func (s *searches) forPreview(c echo.Context, caller string, preview func() error) error {
-	return s.inTurn(c, caller, s.previews, preview)
+// runPreview calls preview in the queue.
+func (s *searchQueue) runPreview(c echo.Context, caller string, preview func() error) error {
+	return s.run(c, caller, s.previews, preview)
 }
 
-// inTurn calls search when it is the caller's turn and there is a place. errRateLimited where there are too many, or it does
-// not come soon.
-func (s *searches) inTurn(c echo.Context, caller string, places chan struct{}, search func() error) error {
-	own := s.enter(caller)
+// run calls search when the caller has no other search running and the semaphore has room. It returns errRateLimited if too many
+// wait, or after searchTimeout.
+func (s *searchQueue) run(c echo.Context, caller string, places chan struct{}, search func() error) error {
+	own := s.acquire(caller)
 	if own == nil {
-		return tooMany(c, time.Second)
+		return rateLimited(c, time.Second)
 	}
-	defer s.leave(caller, own)
-	ctx, cancel := context.WithTimeout(c.Request().Context(), searchPatience)
+	defer s.release(caller, own)
+	ctx, cancel := context.WithTimeout(c.Request().Context(), searchTimeout)
 	defer cancel()
-	for _, turn := range []chan struct{}{own.turn, places} { // who waits for their own keeps nobody else waiting
+	for _, turn := range []chan struct{}{own.turn, places} { // in this order: waiting for one's own searches takes no room from other callers
 		select {
 		case turn <- struct{}{}:
 			defer func() { <-turn }()
 		case <-ctx.Done():
-			return tooMany(c, time.Second)
+			return rateLimited(c, time.Second)
 		}
 	}
 	return search()
 }
 
-func (s *searches) enter(caller string) *searching {
+func (s *searchQueue) acquire(caller string) *callerSearches {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := s.of[caller]
 	if own == nil {
-		own = &searching{turn: make(chan struct{}, 1)}
+		own = &callerSearches{turn: make(chan struct{}, 1)}
 		s.of[caller] = own
 	}
 	if own.n > searchesWaiting {
@@ -85,7 +85,7 @@ func (s *searches) enter(caller string) *searching {
 	return own
 }
 
-func (s *searches) leave(caller string, own *searching) {
+func (s *searchQueue) release(caller string, own *callerSearches) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if own.n--; own.n == 0 {

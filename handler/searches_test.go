@@ -118,7 +118,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	}
 }
 
-// TestPreviewsGoOn while searches of others take all their places.
+// TestPreviewsGoOn while other callers' searches use all their room.
 func TestPreviewsGoOn(t *testing.T) {
 	w := newHeld(t)
 	for _, k := range []string{"a", "b", "c"} {
@@ -144,15 +144,15 @@ func (h *held) refusals() int {
 	return h.refused
 }
 
-// TestSearchesForget whom nothing is under way of.
+// TestSearchesForget callers without running searches.
 func TestSearchesForget(t *testing.T) {
-	s := newSearches()
+	s := newSearchQueue()
 	for _, caller := range []string{"a", "b", "a"} {
-		own := s.enter(caller)
+		own := s.acquire(caller)
 		if own == nil || len(s.of) != 1 {
 			t.Fatalf("%v, %d", own, len(s.of))
 		}
-		s.leave(caller, own)
+		s.release(caller, own)
 	}
 	if len(s.of) != 0 {
 		t.Errorf("%d left", len(s.of))

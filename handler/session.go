@@ -1,11 +1,9 @@
 package handler
 
 import (
-	"crypto/aes"
+	"context"
 	"crypto/cipher"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -21,76 +19,66 @@ import (
 
 const (
 	sessionCookie = "firsttap_session"
-	// tlsCookie is its name over TLS. A browser takes a cookie of that prefix from this very host only, over TLS: a sibling
-	// subdomain can neither sign somebody in with a session of its own nor put a second cookie beside ours.
-	tlsCookie   = "__Host-" + sessionCookie
-	sessionTime = 12 * time.Hour
+	// tlsCookie is the cookie's name over TLS. Browsers accept a cookie with this prefix only from this host itself and over TLS:
+	// a sibling subdomain can neither sign a user in to another session nor set a second cookie.
+	tlsCookie      = "__Host-" + sessionCookie
+	sessionTTL     = 12 * time.Hour
+	sessionPurpose = "firsttap session"
 )
 
-// session is the key that a request is made with, and until when the cookie that brought it is good: the zero time where the
-// key itself was sent.
+// signInStore writes sign-ins to the audit trail.
+type signInStore interface {
+	NoteSignIn(ctx context.Context, key, address string) error
+}
+
+// session is the admin key that a request is made with, and when the cookie that carried the key expires. The time is zero
+// where the key itself was sent.
 type session struct {
 	key   string
 	until time.Time
 }
 
-// sessions seal an admin's key into a cookie that a page can't read, so that a browser need not keep the key itself. Nothing
-// is stored: a session ends with its time, or at once with its key. Whoever knows the secret can make a session of a key
-// they have, and nothing else.
+// sessions encrypt an admin's key into a cookie that scripts can't read, so that a page need not store the key. The server stores
+// nothing: a session ends when it expires or when its key is revoked. Knowing the secret is not enough to make a session; it also
+// takes a valid key.
 type sessions struct {
-	cipher cipher.AEAD
-	older  []cipher.AEAD // open what was sealed under a previous secret
-	cross  *http.CrossOriginProtection
+	cipher      cipher.AEAD
+	previous    []cipher.AEAD // decrypt cookies that were made with a previous secret
+	crossOrigin *http.CrossOriginProtection
 }
 
-// newSessions takes the secret that all instances share, and those that it was before, under which no session is made any
-// more. Without one the sessions are good at this instance, while it lasts.
+// newSessions takes the secret that all instances share, and the previous ones, which only decrypt. Without a secret, sessions are
+// valid at this instance only, and until it stops.
 func newSessions(secret []byte, previous ...[]byte) *sessions {
 	if len(secret) == 0 {
-		secret = []byte(rand.Text()) // or everybody could read them
+		secret = []byte(rand.Text()) // an empty secret would let anybody decrypt them
 	}
-	s := &sessions{cipher: sessionCipher(secret), cross: http.NewCrossOriginProtection()}
+	s := &sessions{cipher: newCipher(secret, nil, sessionPurpose), crossOrigin: http.NewCrossOriginProtection()}
 	for _, p := range previous {
-		s.older = append(s.older, sessionCipher(p))
+		s.previous = append(s.previous, newCipher(p, nil, sessionPurpose))
 	}
 	return s
 }
 
-func sessionCipher(secret []byte) cipher.AEAD {
-	key, err := hkdf.Key(sha256.New, secret, nil, "firsttap session", 32)
-	if err != nil {
-		panic(err) // only for a length that there is not
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		panic(err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err)
-	}
-	return aead
-}
-
-// cookieText has one way to write a value, so that a cookie that differs in a bit is another.
+// cookieText is strict: each value has exactly one encoding.
 var cookieText = base64.RawURLEncoding.Strict()
 
-// seal returns the cookie's value. A key is one that signIn takes, of 2 KiB at most, so that the cookie has less than the
-// 4 KiB that browsers keep.
+// seal returns the cookie's value. The keys that signIn accepts have 2 KiB at most, so that the cookie stays below the 4 KiB that
+// browsers store.
 func (s *sessions) seal(v session) string {
 	raw := binary.BigEndian.AppendUint64(nil, uint64(v.until.UnixMilli()))
 	return cookieText.EncodeToString(s.cipher.Seal(nil, nil, append(raw, v.key...), nil))
 }
 
-// open reads what seal has written with the same secret, or a previous one.
+// open decrypts what seal returned with the same secret or with a previous one.
 func (s *sessions) open(value string) (session, error) {
 	sealed, err := cookieText.DecodeString(value)
 	if err != nil {
 		return session{}, err
 	}
 	raw, err := s.cipher.Open(nil, nil, sealed, nil)
-	for i := 0; err != nil && i < len(s.older); i++ {
-		raw, err = s.older[i].Open(nil, nil, sealed, nil)
+	for i := 0; err != nil && i < len(s.previous); i++ {
+		raw, err = s.previous[i].Open(nil, nil, sealed, nil)
 	}
 	if err != nil {
 		return session{}, err
@@ -102,13 +90,13 @@ func (s *sessions) open(value string) (session, error) {
 	return session{key: string(raw[head:]), until: time.UnixMilli(int64(binary.BigEndian.Uint64(raw)))}, nil
 }
 
-// of returns the session that a request's cookie brings. ErrUnauthenticated where there is none or it is over, errCrossSite
-// where another site's page sends it. The cookie of the other name, and who has set it, do not matter.
-func (s *sessions) of(c echo.Context, now time.Time) (session, error) {
+// fromRequest returns the session of a request's cookie. It returns ErrUnauthenticated if there is no cookie or the session has
+// expired, and errCrossSite if a page of another origin sent the request. It ignores a cookie with the other of the two names.
+func (s *sessions) fromRequest(c echo.Context, now time.Time) (session, error) {
 	r := c.Request()
 	cookies := r.CookiesNamed(cookieName(c))
 	if len(cookies) != 1 {
-		return session{}, service.ErrUnauthenticated // of two, somebody else may have set the one that is looked at
+		return session{}, service.ErrUnauthenticated // with two cookies, another host may have set the first one
 	}
 	if err := s.sameOrigin(r); err != nil {
 		return session{}, err
@@ -120,23 +108,23 @@ func (s *sessions) of(c echo.Context, now time.Time) (session, error) {
 	return v, nil
 }
 
-// sameOrigin refuses what another origin's page sends with errCrossSite, what only reads too: a session is for our own pages.
-// A sibling's page is another's, although it is of the same site, so that the cookie comes along.
+// sameOrigin returns errCrossSite for a request from a page of another origin, reads included: sessions are for this service's
+// own pages. A sibling subdomain is another origin, although browsers send it the cookie as it is of the same site.
 func (s *sessions) sameOrigin(r *http.Request) error {
 	change := http.Request{Method: http.MethodPost, URL: r.URL, Host: r.Host, Header: r.Header}
-	if err := s.cross.Check(&change); err != nil {
+	if err := s.crossOrigin.Check(&change); err != nil {
 		return fmt.Errorf("%w: %w", errCrossSite, err)
 	}
 	return nil
 }
 
-// sessionOf returns what a request is made with: the key in its header, or else that of its cookie.
-func (h *handler) sessionOf(c echo.Context) (session, error) {
+// credentials returns the key of the Authorization header, or else the session of the cookie.
+func (h *handler) credentials(c echo.Context) (session, error) {
 	if len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0 {
 		key, err := bearer(c)
 		return session{key: key}, err
 	}
-	return h.sessions.of(c, h.Now())
+	return h.sessions.fromRequest(c, h.Now())
 }
 
 type signInRequest struct {
@@ -147,7 +135,7 @@ type sessionView struct {
 	KeyID string `json:"key_id"`
 	Name  string `json:"name"`
 	Role  string `json:"role"`
-	// ExpiresAt is null where the key itself was sent.
+	// ExpiresAt is null if the key itself was sent.
 	ExpiresAt *timestamp `json:"expires_at"`
 }
 
@@ -159,7 +147,7 @@ func viewSession(k dispatch.Key, v session) sessionView {
 	return view
 }
 
-// signIn is refused to other sites' pages, which could have somebody work in a session that is not theirs.
+// signIn refuses other origins: their pages could sign a user in to a session that is not the user's.
 func (h *handler) signIn(c echo.Context) error {
 	if err := h.sessions.sameOrigin(c.Request()); err != nil {
 		return err
@@ -168,7 +156,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := h.holder(c, req.Key, service.DoorSession)
+	key, err := h.authenticateKey(c, req.Key, service.DoorSession)
 	if errors.Is(err, service.ErrUnauthenticated) {
 		return fmt.Errorf("%w: %w", errUnknownKey, err)
 	}
@@ -178,53 +166,89 @@ func (h *handler) signIn(c echo.Context) error {
 	if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 		return err
 	}
-	err = h.Store.NoteSignIn(calledBy(c, key.ID), key.ID, address(c))
-	if errors.Is(err, dispatch.ErrKeyNotFound) { // it was revoked after it was looked up
+	err = h.stores.signIns.NoteSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
+	if errors.Is(err, dispatch.ErrKeyNotFound) { // revoked after the lookup
 		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)
 	}
 	if err != nil {
 		return err
 	}
-	h.SignIns.Done(service.DoorSession, address(c), service.SignInOK)
-	made := session{key: req.Key, until: h.Now().Add(sessionTime).Truncate(time.Millisecond)}
-	h.setSession(c, h.sessions.seal(made), int(sessionTime/time.Second))
+	h.SignIns.Done(service.DoorSession, clientNetwork(c), service.SignInOK)
+	made := session{key: req.Key, until: h.Now().Add(sessionTTL).Truncate(time.Millisecond)}
+	h.setSessionCookie(c, h.sessions.seal(made), int(sessionTTL/time.Second))
 	return writeJSON(c, 200, viewSession(key, made))
 }
 
-// session says who the caller is.
-func (h *handler) session(c echo.Context) error {
-	key, with, err := h.admin(c)
+func (h *handler) getSession(c echo.Context) error {
+	key, with, err := h.authenticateAdmin(c)
 	if err != nil {
 		return err
 	}
 	return writeJSON(c, 200, viewSession(key, with))
 }
 
-// signOut takes the cookie back, whoever calls: to be signed out is never wrong. A copy of it is good until its time is over,
-// or its key is revoked.
+// signOut deletes the cookie, also without a valid session. A copy of the cookie stays valid until it expires or its key is
+// revoked.
 func (h *handler) signOut(c echo.Context) error {
 	if err := h.sessions.sameOrigin(c.Request()); err != nil {
 		return err
 	}
-	h.setSession(c, "", -1)
+	h.setSessionCookie(c, "", -1)
 	return c.NoContent(http.StatusNoContent)
 }
 
-func (h *handler) setSession(c echo.Context, value string, seconds int) {
+func (h *handler) setSessionCookie(c echo.Context, value string, seconds int) {
 	cookie := http.Cookie{
 		Name: cookieName(c), Value: value, Path: "/v1", MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
 	if overTLS(c) {
-		cookie.Secure, cookie.Path = true, "/" // as the prefix of its name demands
+		cookie.Secure, cookie.Path = true, "/" // required by the prefix of its name
 	}
 	c.SetCookie(&cookie)
 }
 
-// cookieName is what a session's cookie is called for the client. Over plain HTTP, on a developer's machine, browsers take no
-// cookie of the other name.
+// cookieName returns the name of the session's cookie. Over plain HTTP, on a developer's machine, browsers don't accept tlsCookie.
 func cookieName(c echo.Context) string {
 	if overTLS(c) {
 		return tlsCookie
 	}
 	return sessionCookie
+}
+
+// FirebaseSignIn tells a browser how to sign a driver in with Firebase Auth. None of it is secret.
+type FirebaseSignIn struct {
+	Project string
+	APIKey  string // the project's Web API key
+	// Emulator is the Auth emulator's address, http://host:port, used instead of Firebase's; "" for Firebase itself.
+	Emulator string
+}
+
+// hosts returns the other hosts that the driver's page connects to.
+func (f *FirebaseSignIn) hosts() []string {
+	switch {
+	case f == nil:
+		return nil
+	case f.Emulator != "":
+		return []string{f.Emulator}
+	}
+	return []string{"https://identitytoolkit.googleapis.com", "https://securetoken.googleapis.com"}
+}
+
+type signInView struct {
+	// Firebase is null if drivers sign in with this service's tokens only.
+	Firebase *firebaseView `json:"firebase"`
+}
+
+type firebaseView struct {
+	Project  string  `json:"project"`
+	APIKey   string  `json:"api_key"`
+	Emulator *string `json:"emulator"`
+}
+
+func signInOptions(f *FirebaseSignIn) echo.HandlerFunc {
+	var v signInView
+	if f != nil {
+		v.Firebase = &firebaseView{Project: f.Project, APIKey: f.APIKey, Emulator: nullable(f.Emulator)}
+	}
+	return func(c echo.Context) error { return writeJSON(c, 200, v) }
 }

@@ -101,8 +101,8 @@ func TestSessionOverTLS(t *testing.T) {
 	}
 }
 
-// TestASiblingsCookie over TLS, of the name that a sibling subdomain can set too, neither signs somebody in nor disturbs who
-// is; and over plain HTTP the name that is for TLS does not count.
+// TestASiblingsCookie: over TLS, a cookie with the name that a sibling subdomain can set neither signs a user in nor disturbs a
+// session; over plain HTTP, the cookie with the name for TLS is ignored.
 func TestASiblingsCookie(t *testing.T) {
 	w := newWorld(t)
 	w.putKey(dispatch.Viewer, "viewer")
@@ -123,7 +123,7 @@ func TestASiblingsCookie(t *testing.T) {
 	w.refused("over plain HTTP", w.by("__Host-firsttap_session="+value, "GET", "/v1/session", ""), 401, "UNAUTHENTICATED")
 }
 
-// TestBrowser: a browser's own jar takes the cookie, sends it to the API, and to nothing besides.
+// TestBrowser: a cookie jar accepts the cookie, and sends it to the API only.
 func TestBrowser(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	jar, err := cookiejar.New(nil)
@@ -202,11 +202,11 @@ func TestStreamOfASession(t *testing.T) {
 			t.Errorf("%s %s, want %s", name, text, want)
 		}
 	}
-	l.ahead.Add(int64(askAgain))
+	l.ahead.Add(int64(recheckInterval))
 	l.tells(dispatch.EventOpened, "")
 	tell(revoked, "end")
 	tell(timed, string(dispatch.EventOpened))
-	l.ahead.Add(int64(sessionTime))
+	l.ahead.Add(int64(sessionTTL))
 	l.tells(dispatch.EventOpened, "")
 	tell(timed, "end")
 }
@@ -224,7 +224,7 @@ func TestCookiesThatAreNone(t *testing.T) {
 		"of another secret": others.seal(session{key, until}), "over": ours.seal(session{key, time.Now()}), "without a key": ours.seal(session{"", until}),
 		"of a wrong key": ours.seal(session{"x", until}), "of a driver's token": ours.seal(session{token, until}), "a driver's token": token,
 		"oversized": strings.Repeat(value, 1000), "of what is no session": cookieText.EncodeToString(ours.cipher.Seal(nil, nil, []byte("short"), nil)),
-		"an answer, sealed": base64.RawURLEncoding.EncodeToString(must(newSeal(key, "k", idempotency.Request{}).close(&answer{Status: 200}))),
+		"an answer, sealed": base64.RawURLEncoding.EncodeToString(must(newAnswerSeal(key, "k", idempotency.Request{}).close(&answer{Status: 200}))),
 	}
 	another := strings.TrimPrefix(w.signIn(key), "firsttap_session=")
 	bad["two halves"] = value[:len(value)/2] + another[len(another)/2:]
@@ -258,7 +258,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestSessionsOfInstances are each other's, with the same secret; without one they are nobody else's.
+// TestSessionsOfInstances: with the same secret, sessions are valid at all instances; without a secret, at their own instance only.
 func TestSessionsOfInstances(t *testing.T) {
 	made := session{key, time.UnixMilli(1796083200000)}
 	got, err := newSessions([]byte("secret")).open(newSessions([]byte("secret")).seal(made))
@@ -290,7 +290,7 @@ func TestSessionsOfAPreviousSecret(t *testing.T) {
 	}
 }
 
-// TestCrossSite: a session is for our own pages. A key in the header is whoever's has it.
+// TestCrossSite: sessions are for this service's own pages. A key in the header may come from any page.
 func TestCrossSite(t *testing.T) {
 	w := newWorld(t)
 	cookie := w.signIn(key)
@@ -343,7 +343,7 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// TestHeaderBeatsCookie, whatever it says: of two callers in one request a proxy may have looked at the other.
+// TestHeaderBeatsCookie: a request with a header and a cookie is made with the header's key, also if that is wrong.
 func TestHeaderBeatsCookie(t *testing.T) {
 	w := newWorld(t)
 	w.putKey(dispatch.Viewer, "viewer")

@@ -15,10 +15,10 @@ import (
 )
 
 func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
-	load := func(ctx context.Context) (dispatch.Driver, error) { return h.Store.Driver(ctx, me) }
+	load := func(ctx context.Context) (dispatch.Driver, error) { return h.stores.profiles.Driver(ctx, me) }
 	s, err := h.Streams.Driver(c.Request().Context(), me, lastEventID(c), load)
 	if err != nil {
-		return noStream(tokenOf(err))
+		return streamError(unauthenticatedIfGone(err))
 	}
 	return h.serveStream(c, s, func(ctx context.Context) error {
 		token, err := bearer(c)
@@ -32,10 +32,10 @@ func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
 func (h *handler) adminStream(c echo.Context, actor string) error {
 	s, err := h.Streams.Admin(c.Request().Context(), actor, lastEventID(c))
 	if err != nil {
-		return noStream(err)
+		return streamError(err)
 	}
 	return h.serveStream(c, s, func(ctx context.Context) error {
-		with, err := h.sessionOf(c)
+		with, err := h.credentials(c)
 		if err == nil {
 			_, err = h.Keys.Holder(ctx, with.key, nil)
 		}
@@ -45,40 +45,40 @@ func (h *handler) adminStream(c echo.Context, actor string) error {
 
 func lastEventID(c echo.Context) string { return c.Request().Header.Get("Last-Event-ID") }
 
-func noStream(err error) error {
+func streamError(err error) error {
 	if errors.Is(err, stream.ErrFull) || errors.Is(err, stream.ErrClosed) {
 		return fmt.Errorf("%w: %w", dispatch.ErrUnavailable, err)
 	}
 	return err
 }
 
-// writePatience is how long a client may take nothing before it is cut.
-const writePatience = 10 * time.Second
+// writeTimeout is how long a write to a client may take before the connection is closed.
+const writeTimeout = 10 * time.Second
 
-// askAgain is how often a stream asks, before it writes, whether its client is still welcome. It writes every 15 s at least,
-// so the stream of one who is turned out ends by then, and tells nothing that happens more than this much later.
-const askAgain = 5 * time.Second
+// recheckInterval is how often a stream authenticates its client again before it writes. As it writes every 15 s at least, the
+// stream of a revoked client ends by then, and sends no event that is more than recheckInterval later than the revocation.
+const recheckInterval = 5 * time.Second
 
-// serveStream writes the stream until it ends, or until welcome refuses its client. It goes by deadlines of its own, as the
-// server's is for answers that end.
-func (h *handler) serveStream(c echo.Context, s *stream.Stream, welcome func(context.Context) error) error {
+// serveStream writes the stream until it ends or authenticate refuses its client. It sets its own write deadlines, as the
+// server's deadline is for answers of limited length.
+func (h *handler) serveStream(c echo.Context, s *stream.Stream, authenticate func(context.Context) error) error {
 	defer s.Close()
 	ctx := c.Request().Context()
-	conn := http.NewResponseController(c.Response().Writer) // echo's own Flush keeps errors to itself
+	conn := http.NewResponseController(c.Response().Writer) // echo's own Flush hides errors
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set(echo.HeaderCacheControl, "no-cache")
-	header.Set("X-Accel-Buffering", "no") // or nginx would keep it back
-	header.Set("Connection", "close")     // whose deadlines are no longer the server's
+	header.Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
+	header.Set("Connection", "close")     // the connection no longer has the server's deadlines
 	asked := h.Now()
 	_ = s.Serve(ctx, func(frames [][]byte) error {
-		if now := h.Now(); now.Sub(asked) >= askAgain {
+		if now := h.Now(); now.Sub(asked) >= recheckInterval {
 			asked = now
-			if err := welcome(ctx); errors.Is(err, service.ErrUnauthenticated) {
-				return err // whom nobody can tell about stays
+			if err := authenticate(ctx); errors.Is(err, service.ErrUnauthenticated) {
+				return err // other errors don't say that the client was revoked
 			}
 		}
-		if err := conn.SetWriteDeadline(time.Now().Add(writePatience)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err := conn.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return err
 		}
 		if !c.Response().Committed {
@@ -90,6 +90,6 @@ func (h *handler) serveStream(c echo.Context, s *stream.Stream, welcome func(con
 			}
 		}
 		return conn.Flush()
-	}) // the client has been told why, or is gone, or is to be
+	}) // the stream's last event says why it ended, unless the client is gone
 	return nil
 }

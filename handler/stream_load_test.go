@@ -21,8 +21,8 @@ import (
 // clientsOf is set in the process that is the 10,000 drivers: one process may not have all the files that both sides need.
 const clientsOf = "FIRSTTAP_TEST_STREAM_CLIENTS"
 
-// TestTenThousandStreams opens them on one instance, over connections that are real, and prints what each costs there and
-// how long one event takes to all of them.
+// TestTenThousandStreams opens that many on one instance, over real connections, and prints the memory of each and how long one
+// event takes to reach all.
 func TestTenThousandStreams(t *testing.T) {
 	if addr := os.Getenv(clientsOf); addr != "" {
 		beClients(t, addr)
@@ -98,8 +98,8 @@ func measure(t *testing.T) memory {
 	return memory{heap: int64(m.HeapAlloc), stack: int64(m.StackInuse), resident: pages * int64(os.Getpagesize())}
 }
 
-// beClients opens a stream for each token that stdin has, says OPEN when all have been greeted, and HEARD when all have
-// been told of an event, or one has ended.
+// beClients opens a stream for each token on stdin. It prints OPEN when all streams have started, and HEARD when all have received
+// an event or one has ended.
 func beClients(t *testing.T, addr string) {
 	raw, err := io.ReadAll(os.Stdin)
 	if err != nil {

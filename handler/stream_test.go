@@ -36,7 +36,7 @@ func newLive(t testing.TB, o stream.Options, server ...func(*http.Server)) *live
 	w := newWorld(t, func(a *API) {
 		a.Streams = hub
 		a.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-		a.Tokens = service.NewTokens([]byte("secret"), a.Now)
+		a.Tokens = service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: a.Now, Revocations: a.Revocations})
 	})
 	stop := testkit.Run(t, hub.Run)
 	s := httptest.NewUnstartedServer(w.api)
@@ -246,7 +246,7 @@ func TestStreamOfOneTurnedOut(t *testing.T) {
 	}
 	opened := string(dispatch.EventOpened)
 	all(map[*open]string{admin: opened, turnedOut: opened, driver: opened}) // nobody has asked yet
-	l.ahead.Add(int64(askAgain))
+	l.ahead.Add(int64(recheckInterval))
 	all(map[*open]string{admin: opened, turnedOut: "end", driver: opened})
 	l.ahead.Add(int64(service.TokenTTL))
 	all(map[*open]string{admin: opened, driver: "end"})
@@ -269,7 +269,7 @@ func TestHangingUpEndsTheStream(t *testing.T) {
 	}
 }
 
-// TestShutdown does not wait for streams that have been told to end.
+// TestShutdown does not wait for streams.
 func TestShutdown(t *testing.T) {
 	var server *http.Server
 	l := newLive(t, stream.Options{}, func(s *http.Server) { server = s })
@@ -285,7 +285,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestClientThatReadsNothing is cut after a while, and nobody waits for it.
+// TestClientThatReadsNothing: its connection is closed after a while, and delays no other client.
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel() // it has to wait for writePatience
 	metrics := prometheus.NewRegistry()

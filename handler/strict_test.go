@@ -9,7 +9,6 @@ import (
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
-	"firsttap/service"
 )
 
 // TestWhatIsNotSaidClearly: bodies that say nothing, or not in UTF-8. encoding/json lets them pass.
@@ -52,7 +51,7 @@ func TestTimesHaveFourDigitYears(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsLongEnough: whoever waits as long as was asked gets through.
+// TestRetryAfterIsLongEnough: a client that waits as long as Retry-After says is served.
 func TestRetryAfterIsLongEnough(t *testing.T) {
 	for _, rate := range []limit.Rate{0.3, 0.6, 0.7} {
 		now := time.Now()
@@ -72,7 +71,7 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 	}
 }
 
-// TestNobodysJobs: a good token for a driver who is not there is no token, on every route.
+// TestNobodysJobs: a valid token of a driver that does not exist is refused on every route.
 func TestNobodysJobs(t *testing.T) {
 	w := newWorld(t)
 	token, _, err := w.tokens.Issue("drv_"+"00000000000000000000000000", 0)
@@ -88,8 +87,8 @@ func TestNobodysJobs(t *testing.T) {
 func TestSearchOnMariaDB(t *testing.T) {
 	store := repositorytest.OpenMigrated(t, servertest.StartMariaDB(t).URL(t), repository.Options{})
 	w := newWorld(t, func(a *API) {
-		taps := service.NewAcceptor(store, nil, 5*time.Second, a.Log)
-		a.Store, a.Acceptor, a.Dispatcher = store, taps, service.NewDispatcher(store, taps)
+		a.Store = store
+		a.useStore(store, nil)
 	})
 	w.dispatch(1)
 	for q, want := range map[string]int{"sejong": 0, "강남": 1, "서울시": 1, "%F0%9F%8F%97": 0, "%ff": 0, "%ed%a0%80": 0, "%00": 0} {

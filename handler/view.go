@@ -14,7 +14,7 @@ type moneyView struct {
 	Currency string `json:"currency"`
 }
 
-// dispatchView is a dispatch as everybody may see it. AcceptedBy is for admins alone: a driver is never told who won.
+// dispatchView is a dispatch in an answer. AcceptedBy is set for admins only: drivers must not learn who won.
 type dispatchView struct {
 	ID                dispatch.ID          `json:"id"`
 	ExternalID        *string              `json:"external_id"`
@@ -115,7 +115,7 @@ func nullable(s string) *string {
 	return &s
 }
 
-// writeJSON leaves the content type alone where one is set.
+// writeJSON writes v, as application/json unless a content type is set.
 func writeJSON(c echo.Context, status int, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -128,4 +128,21 @@ func writeJSON(c echo.Context, status int, v any) error {
 	c.Response().WriteHeader(status)
 	_, err = c.Response().Write(body)
 	return err
+}
+
+// nullableRank returns null for 0, which is no rank.
+func nullableRank(rank int) *int {
+	if rank == 0 {
+		return nil
+	}
+	return &rank
+}
+
+// milliseconds returns d in milliseconds, in whole microseconds.
+func milliseconds(d *time.Duration) *float64 {
+	if d == nil {
+		return nil
+	}
+	ms := float64(d.Microseconds()) / 1000
+	return &ms
 }

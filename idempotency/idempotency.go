@@ -1,26 +1,89 @@
+// Package idempotency defines how a request that is sent twice takes effect once: the request's key, its reservation, and
+// the seed of the identifiers that it creates.
 package idempotency
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"firsttap/dispatch"
+)
 
 var (
-	// ErrKeyReused says that the Idempotency-Key was sent with another request before, or by another secret.
+	// ErrKeyReused says that the Idempotency-Key was used for another request, or with another secret.
 	ErrKeyReused = errors.New("the Idempotency-Key belongs to another request")
 	// ErrKeyInUse says that a request with the Idempotency-Key is under way.
 	ErrKeyInUse = errors.New("a request with this Idempotency-Key is under way")
 )
 
-// Request is a request that is to be done once, however often it is sent.
+// Request identifies a request that takes effect once, however often it is sent.
 type Request struct {
 	Caller      string // the key's identifier
-	Name        string // what the caller calls the request, hashed
-	Fingerprint string // of what is asked for
+	Name        string // the Idempotency-Key, hashed
+	Fingerprint string // of the method, path and body
 }
 
-// Reservation is the right to do a request, until its lease ends; or what was answered to it.
+// Reservation is the right to execute a request until the lease ends, or the answer to it.
 type Reservation struct {
 	Request
 	Seed  Seed
 	Lease string
-	// Answer is sealed; nil unless the request has been answered.
+	// Answer is the sealed answer, nil before there is one.
 	Answer []byte
+}
+
+// Seed determines the identifiers of the objects that a request creates: a second execution creates the same identifiers, and
+// the primary key refuses them. It is not a secret.
+type Seed string
+
+const seedPrefix = "idm_"
+
+// NewSeed returns a unique seed. Identifiers from it have that time.
+func NewSeed(now time.Time) Seed { return Seed(dispatch.Unique(seedPrefix, now)) }
+
+type seedKey struct{}
+
+// WithSeed returns a context with the seed.
+func WithSeed(ctx context.Context, s Seed) context.Context {
+	return context.WithValue(ctx, seedKey{}, s)
+}
+
+// SeedOf returns the context's seed, "" for none. Without a seed a retry may create a second object.
+func SeedOf(ctx context.Context) Seed {
+	s, _ := ctx.Value(seedKey{}).(Seed)
+	return s
+}
+
+// DispatchID returns the identifier of the dispatch that the request of ctx creates.
+func DispatchID(ctx context.Context, now time.Time) dispatch.ID {
+	return dispatch.ID(identifier(ctx, dispatch.DispatchPrefix, now, 0))
+}
+
+// DriverID returns the identifier of the nth driver that the request of ctx creates.
+func DriverID(ctx context.Context, now time.Time, n int) dispatch.DriverID {
+	return dispatch.DriverID(identifier(ctx, dispatch.DriverPrefix, now, n))
+}
+
+// KeyID returns the identifier of the key that the request of ctx creates.
+func KeyID(ctx context.Context, now time.Time) string {
+	return identifier(ctx, dispatch.KeyPrefix, now, 0)
+}
+
+// AuditID returns the identifier of the audit entry of the request of ctx. A request has at most one.
+func AuditID(ctx context.Context, now time.Time) string {
+	return identifier(ctx, dispatch.AuditPrefix, now, 0)
+}
+
+// identifier returns an identifier derived from the seed of ctx, or a unique one without a seed.
+func identifier(ctx context.Context, prefix string, now time.Time, n int) string {
+	seed := string(SeedOf(ctx))
+	if !strings.HasPrefix(seed, seedPrefix) {
+		return dispatch.Unique(prefix, now)
+	}
+	if id, ok := dispatch.Derive(seed, prefix, n); ok {
+		return id
+	}
+	return dispatch.Unique(prefix, now)
 }

@@ -44,29 +44,29 @@ mutant "the driver's other claims overlooked" $claim "snapshot.claims + 1" "snap
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest TestReplyOfCommitIsLost
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
 mutant "a lost COMMIT taken for a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
-mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTime)" "context.WithTimeout(ctx, decideTime)" ./systemtest TestClientHangsUp
+mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)" "context.WithTimeout(ctx, decideTimeout)" ./systemtest TestClientHangsUp
 mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
 mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
 mutant "the marker's round not read" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestWhatRedisSays
-mutant "the cache's round not read" service/gate.go " && tap.Round <= h.round" "" ./systemtest TestRounds
-mutant "the cache believed without a round" service/gate.go "tap.Round != 0 && " "" ./service .
+mutant "the cache's round not read" service/inflight.go " && tap.Round <= h.round" "" ./systemtest TestRounds
+mutant "the cache believed without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
 mutant "an own key taken for a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestWhatRedisSays
 mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
 mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
-mutant "nobody told who was turned away" service/accept.go "a.chaser.chase(tap, 0, f.turnedAway...)" "_ = a.chaser" ./service .
-mutant "nobody told when an instance is killed" service/accept.go "a.chaser.chase(tap, chaseEvery)" "_ = a.chaser" ./systemtest TestInstanceIsKilled
+mutant "nobody told who was turned away" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
+mutant "nobody told when an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
 mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
 mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.GaveBack" "false" ./systemtest TestRounds
-mutant "losers ask Redis though the process knows" service/gate.go "if !ok || old.round <= h.round {" "if false {" ./service .
+mutant "losers ask Redis though the process knows" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
 mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
 mutant "a token without an end" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
 mutant "unknown fields taken" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
-mutant "a revoked token is good" service/tokens.go "t.revoked.ended(v.driver, v.generation)" "false" ./service TestGenerations
+mutant "a revoked token is good" service/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./service TestGenerations
 mutant "a suspended driver starts" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
-mutant "withdrawals without a limit" dispatch/withdrawals.go "if wait > 0 {" "if false {" ./repository TestWithdraw
-mutant "a driver who can't win keeps others out" service/accept.go "if vain && a.gate.setAside(tap.Driver) {" "if vain && false {" ./service TestHopelessTaps
+mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
+mutant "a driver who can't win keeps others out" service/accept.go "if unwinnable && a.inflight.sideline(tap.Driver) {" "if unwinnable && false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
 mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestAServerThatIsReadOnly
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestAServerThatIsReadOnly
@@ -142,7 +142,7 @@ mutant "an offer ends as often as somebody looks" dispatch/rules.go "written != 
 mutant "a reminder from each who looks" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
 mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
 mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
-mutant "a push at night for what nobody closed" dispatch/notification.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
+mutant "a push at night for what nobody closed" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
 mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
 jobs=repository/runs.go
 mutant "a run is begun beside one that is alive" cronjob/cronjob.go "r.Status == Running && now.Before(*r.AliveUntil)" "false && now.Before(*r.AliveUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
@@ -156,7 +156,7 @@ mutant "nobody says that a job does not run" schedule/job.go 'j.blocked("unavail
 mutant "missed slots are left out" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
 mutant "the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestSkewedClock
 mutant "the lead kept by who stops" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
-mutant "a tap that is not kept" service/accept.go "a.ledger.Note(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
+mutant "a tap that is not kept" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 
 once=repository/idempotency.go
 mutant "names in any case taken" handler/request.go "json.MatchCaseInsensitiveNames(false)" "json.MatchCaseInsensitiveNames(true)" ./handler TestNamesCountOnce
@@ -167,11 +167,11 @@ mutant "assigned at any version" dispatch/changes.go "	case version != d.Version
 mutant "assigned to who is busy" dispatch/changes.go "	if c.Busy {
 		return nil, ErrDriverBusy
 	}" "" ./handler TestAnyLife
-mutant "losers of an assignment ask the database" service/dispatcher_assign.go "s.taps.Taken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
+mutant "losers of an assignment ask the database" service/dispatcher.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
 mutant "an answer made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
 mutant "a seed of its own for who does it again" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
-mutant "a 503 replayed" handler/once.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
-mutant "a decline that moves the dispatch" dispatch/offer.go "	e := d.event(EventDeclined" "	d.touch(now)
+mutant "a 503 replayed" handler/idempotency.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
+mutant "a decline that moves the dispatch" dispatch/offer.go "	e := d.event(EventDeclined" "	d.bumpVersion(now)
 	e := d.event(EventDeclined" ./dispatch .
 mutant "what is not written yet was never tapped" service/work.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
 mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if true {" ./limit 'TestThreeInstances$'
@@ -179,13 +179,13 @@ mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 		c.credit--
 		return 0
 " "" ./limit 'TestFirstTapsWaitForNobody|TestThreeInstances'
-mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.since)" "return !issued.Before(v.since)" ./firebase TestRefusedWithinAMinute
-mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.since)" "return !v.gone" ./firebase TestSignedOutSince
-mutant "who is turned out hears on" handler/stream.go ">= askAgain" ">= 1000*askAgain" ./handler TestStreamOfOneTurnedOut
-mutant "another origin's page works in a session" handler/session.go "s.cross.Check(&change); err != nil" "s.cross.Check(&change); err != nil && false" ./handler TestCrossSite
+mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
+mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
+mutant "who is turned out hears on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfOneTurnedOut
+mutant "another origin's page works in a session" handler/session.go "s.crossOrigin.Check(&change); err != nil" "s.crossOrigin.Check(&change); err != nil && false" ./handler TestCrossSite
 mutant "a session without an end" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'
 mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
 mutant "the demo keeps its folder" demo/demo.go "os.RemoveAll(dir)" "error(nil)" ./systemtest 'TestDemo$'
-mutant "any role for a change" handler/caller.go "if key.Role < role {" "if false {" ./handler TestMatrix
+mutant "any role for a change" handler/auth.go "if key.Role < role {" "if false {" ./handler TestMatrix
 exit $lived

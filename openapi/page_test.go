@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSwaggerUI: what is vendored is swagger-ui-dist 5.35.0 as npm has it, unchanged, with its licenses. To move on,
-// copy the files of the next one out of `npm pack swagger-ui-dist` and put their sums here.
+// TestSwaggerUI: the vendored files are those of swagger-ui-dist 5.35.0, unchanged, with its licenses. To upgrade, copy the files
+// out of `npm pack swagger-ui-dist` and put their sums here.
 func TestSwaggerUI(t *testing.T) {
 	files, err := Page()
 	if err != nil {
@@ -28,7 +28,7 @@ func TestSwaggerUI(t *testing.T) {
 	}
 	for name := range files {
 		if name != "index.html" && name != "docs.js" && name != "docs.css" {
-			t.Errorf("%s is nobody's", name)
+			t.Errorf("%s is not listed", name)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// Package service holds the use cases: what happens, in which order, and what is tolerated.
+// Package service holds the use cases: what happens, in which order, and which failures are tolerated.
 package service
 
 import (
@@ -12,13 +12,16 @@ import (
 	"firsttap/lock"
 )
 
-// Claims is where claims are decided.
+// Claims is the storage in which claims are decided.
 type Claims interface {
-	// Claim commits what rule decides over the dispatch and driver as they are, or nothing; see repository.Store.
+	// Claim runs rule over the locked dispatch and driver and commits its result, or nothing; see repository.Store.
 	Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	// Reannounce writes that a dispatch is open, for those who were turned away.
+	// Reannounce writes an event that the dispatch is open, for drivers whose taps were refused too early. It returns a
+	// TooSoonError within quiet of the last such event.
 	Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error)
+	// Holders returns the current holder of each dispatch, in one statement. A dispatch that does not exist is left out.
+	Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error)
 }
 
 // Locks sheds load between instances; see lock.Gate.
@@ -28,11 +31,20 @@ type Locks interface {
 	Release(ctx context.Context, name, owner string) error
 }
 
+// noLocks is the Locks of an instance without Redis: every tap goes to the database.
+type noLocks struct{}
+
+func (noLocks) Obtain(context.Context, string, string, time.Duration) (*lock.Pass, error) {
+	return nil, nil
+}
+func (noLocks) Owner(context.Context, string) (string, error) { return "", nil }
+func (noLocks) Release(context.Context, string, string) error { return nil }
+
 const (
-	// decideTime bounds decide-and-commit. A row's holder commits within milliseconds or is stuck.
-	decideTime = 2 * time.Second
-	// markerTTL is how long losers hear that a dispatch is taken without the database being asked. Afterwards the
-	// next tap asks it, and marks the dispatch again.
+	// decideTimeout bounds decide-and-commit. A row's holder commits within milliseconds or is stuck.
+	decideTimeout = 2 * time.Second
+	// markerTTL is how long taps are refused by a marker or by memory without a query. The next tap asks the database, and
+	// marks the dispatch again.
 	markerTTL = time.Minute
 )
 
@@ -40,105 +52,104 @@ const (
 type Tap struct {
 	Dispatch dispatch.ID
 	Driver   dispatch.DriverID
-	// Round is the round of the offer that was tapped, 0 for whichever is current.
+	// Round is the round of the offer that was tapped, 0 for the current one.
 	Round int
 }
 
 // Acceptance is a won claim.
 type Acceptance struct {
 	Dispatch dispatch.Dispatch
-	// Replayed says that the claim was made by an earlier tap.
+	// Replayed says that an earlier tap made the claim.
 	Replayed bool
 }
 
-// Acceptor decides who gets a dispatch.
-//
-// The gate in this process and the lock in Redis shed load: they let one tap through and turn the others away. The
-// database decides. Safe for concurrent use.
-type Acceptor struct {
-	claims  Claims
-	locks   Locks // nil: this is the only instance, or every instance relies on the database
-	lockTTL time.Duration
-	gate    *gate
-	chaser  *chaser
-	verify  *verifier
-	ledger  *Ledger // nil: taps are not kept
-	counter Counter
-	log     *slog.Logger
-	places  chan struct{} // for the taps of drivers who are set aside
+// AcceptorOptions configures an Acceptor. Claims and Log are required.
+type AcceptorOptions struct {
+	Claims Claims
+	// Locks refuses taps on dispatches that another instance is deciding; nil for an instance without Redis.
+	Locks Locks
+	// LockTTL is how long the lock of a claim lasts if its instance dies.
+	LockTTL time.Duration
+	// Attempts records every tap; nil records none.
+	Attempts *Ledger
+	// Counter counts every tap; nil counts none.
+	Counter Counter
+	Log     *slog.Logger
 }
 
-// NewAcceptor returns an Acceptor. locks may be nil. Run must be running for those to hear again who were turned
-// away by a claim that came to nothing.
-func NewAcceptor(claims Claims, locks Locks, lockTTL time.Duration, log *slog.Logger) *Acceptor {
+// Acceptor decides which driver gets a dispatch.
+//
+// The check of decisions in flight in this process and the lock in Redis shed load: they let one tap through and refuse
+// the others. The database decides. Safe for concurrent use.
+type Acceptor struct {
+	claims      Claims
+	locks       Locks
+	lockTTL     time.Duration
+	inflight    *inflight
+	reannouncer *reannouncer
+	verify      *verifier
+	attempts    attempts
+	counter     Counter
+	log         *slog.Logger
+	slots       chan struct{} // for the taps of sidelined drivers
+}
+
+// NewAcceptor returns an Acceptor. Run must be running: it repairs what refusals leave behind.
+func NewAcceptor(o AcceptorOptions) *Acceptor {
 	a := &Acceptor{
-		claims: claims, locks: locks, lockTTL: lockTTL, log: log, counter: uncounted{},
-		gate: newGate(), chaser: newChaser(claims, locks, log), places: make(chan struct{}, asidePlaces),
+		claims: o.Claims, locks: o.Locks, lockTTL: o.LockTTL, attempts: noAttempts{}, counter: o.Counter, log: o.Log,
+		slots: make(chan struct{}, sidelinedSlots),
 	}
-	a.verify = newVerifier(claims, locks, a.gate, a.chaser, log)
+	if a.locks == nil {
+		a.locks = noLocks{}
+	}
+	if o.Attempts != nil {
+		a.attempts = o.Attempts
+	}
+	if a.counter == nil {
+		a.counter = noCounter{}
+	}
+	queue := newVerifyQueue()
+	a.inflight, a.reannouncer = newInflight(queue), newReannouncer(a.claims, a.locks, a.log)
+	a.verify = &verifier{
+		verifyQueue: queue, claims: a.claims, locks: a.locks, inflight: a.inflight, reannouncer: a.reannouncer, log: a.log,
+	}
 	return a
 }
 
-// Keep has every tap kept in the ledger. Call it before the first.
-func (a *Acceptor) Keep(l *Ledger) { a.ledger = l }
-
-// Run tells drivers who were turned away in vain, and verifies what taps are refused by, until ctx ends.
+// Run reannounces dispatches to drivers who were refused by a claim that failed, and verifies the claims that taps are
+// refused by, until ctx ends.
 func (a *Acceptor) Run(ctx context.Context) {
 	var verifying sync.WaitGroup
 	defer verifying.Wait()
 	verifying.Go(func() { a.verify.run(ctx) })
-	a.chaser.run(ctx)
+	a.reannouncer.run(ctx)
 }
 
+// LostClaims counts the committed claims that this process has found missing from the database.
+func (a *Acceptor) LostClaims() int64 { return a.verify.lost.Load() }
+
 // Accept gives the dispatch to the driver or says why not; the errors are those of dispatch.Dispatch.Accept, and
-// ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown. A loser is told at once: Accept waits only for the
-// driver's own decision.
+// ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown. A loser is answered at once: Accept waits only for a
+// decision about its own driver.
 func (a *Acceptor) Accept(ctx context.Context, tap Tap) (Acceptance, error) {
 	arrived := time.Now()
-	won, err := a.accept(ctx, tap)
+	won, err := a.singleFlight(ctx, tap)
 	a.counter.CountClaim(resultOf(won, err))
-	if a.ledger == nil {
-		return won, err
-	}
 	if err == nil {
 		tap.Round = won.Dispatch.Claim.Round
 	}
-	a.ledger.Note(ctx, tap, arrived, err)
+	a.attempts.Record(ctx, tap, arrived, err)
 	return won, err
 }
 
-// flushTime is how long a receipt waits for the ledger.
-const flushTime = time.Second
-
-// written reports whether the taps that this instance has answered are in the ledger now.
-func (a *Acceptor) written(ctx context.Context) bool {
-	if a.ledger == nil {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, flushTime)
-	defer cancel()
-	return a.ledger.Flush(ctx)
-}
-
-// writtenElsewhere waits for as long as other instances may take to write the taps that they have answered, and reports
-// false where ctx ends first.
-func (a *Acceptor) writtenElsewhere(ctx context.Context) bool {
-	if a.ledger == nil {
-		return true
-	}
-	select {
-	case <-time.After(2 * ledgerEvery): // the longest wait for the next write, and as much again for the write itself
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (a *Acceptor) accept(ctx context.Context, tap Tap) (Acceptance, error) {
-	f, leads, err := a.gate.enter(tap)
+// singleFlight lets one tap at a time lead the decision about a round of a dispatch. The same driver's other taps get its
+// result; the taps of other drivers are refused.
+func (a *Acceptor) singleFlight(ctx context.Context, tap Tap) (Acceptance, error) {
+	f, leads, err := a.inflight.enter(tap)
 	switch {
 	case err != nil:
-		a.counter.CountDecision(gateLayer(err), DecisionRefused)
+		a.counter.CountDecision(inflightLayer(err), DecisionRefused)
 		return Acceptance{}, err
 	case leads:
 		return a.lead(ctx, tap, f)
@@ -154,70 +165,69 @@ func (a *Acceptor) accept(ctx context.Context, tap Tap) (Acceptance, error) {
 	}
 }
 
+// lead decides about the tap and ends the flight.
 func (a *Acceptor) lead(ctx context.Context, tap Tap, f *flight) (Acceptance, error) {
-	r := result{err: dispatch.ErrUnknown} // what those who wait are told should this panic
+	r := result{err: dispatch.ErrUnknown} // the result for waiting taps if this panics
 	defer func() {
-		if a.gate.leave(tap, f, r) && inVain(tap.Round, r.err) {
-			a.chaser.chase(tap, 0, f.turnedAway...)
+		if a.inflight.finish(f, r) && mayBeOpen(tap.Round, r.err) {
+			a.reannouncer.schedule(tap, 0, f.refused...)
 		}
 	}()
-	// A driver who hangs up while the claim is being written would leave it neither made nor refused.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTime)
+	// The decision goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)
 	defer cancel()
-	if f.key.aside != "" {
-		r.acceptance, r.err = a.claimAside(ctx, tap)
+	if f.key.sidelined != "" {
+		r.acceptance, r.err = a.claimSidelined(ctx, tap)
 	} else {
-		r.acceptance, r.err = a.claim(ctx, tap)
+		r.acceptance, r.err = a.claimUnderLock(ctx, tap)
 	}
 	return r.acceptance, r.err
 }
 
-// settled reports whether the dispatch is known to be somebody's after an answer of err.
-func settled(err error) bool { return err == nil || errors.Is(err, dispatch.ErrAlreadyTaken) }
-
-func (a *Acceptor) claim(ctx context.Context, tap Tap) (Acceptance, error) {
+func (a *Acceptor) claimUnderLock(ctx context.Context, tap Tap) (Acceptance, error) {
 	id := dispatch.NewClaimID(time.Now())
-	lease, err := a.obtain(ctx, tap, id)
+	lease, err := a.obtainLock(ctx, tap, id)
 	if err != nil {
 		return Acceptance{}, err
 	}
-	return a.decide(ctx, tap, id, LayerDatabase, lease)
+	return a.claim(ctx, tap, id, LayerDatabase, lease)
 }
 
-// decide has the database decide, under the lease if there is one.
-func (a *Acceptor) decide(ctx context.Context, tap Tap, id dispatch.ClaimID, l Layer, lease *lock.Pass) (Acceptance, error) {
-	vain := false
+// isTaken reports whether a decision that ended with err proves that a driver has the dispatch.
+func isTaken(err error) bool { return err == nil || errors.Is(err, dispatch.ErrAlreadyTaken) }
+
+// claim lets the database decide, and records the outcome. lease may be nil.
+func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l Layer, lease *lock.Pass) (Acceptance, error) {
+	unwinnable := false
 	d, err := a.claims.Claim(ctx, tap.Dispatch, tap.Driver,
 		func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
 			events, err := d.Accept(c, tap.Round, id, now)
-			vain = !settled(err) && hopeless(d, c, tap.Round, now)
+			unwinnable = !isTaken(err) && cannotWin(d, c, tap.Round, now)
 			return events, err
 		})
-	if vain && a.gate.setAside(tap.Driver) {
-		a.log.Info("a driver's tap could not win, and their next ones are decided aside", "driver", tap.Driver,
-			"dispatch", tap.Dispatch, "round", tap.Round, "for", asideFor, "error", err)
+	if unwinnable && a.inflight.sideline(tap.Driver) {
+		a.log.Info("driver sidelined after a tap that could not win; their next taps refuse no other driver", "driver", tap.Driver,
+			"dispatch", tap.Dispatch, "round", tap.Round, "for", sidelinedFor, "error", err)
 	}
 	replayed := err == nil && d.Claim.ID != id
 	if err == nil && !replayed {
-		a.gate.comeBack(tap.Driver)
+		a.inflight.restore(tap.Driver)
 	}
 	a.counter.CountDecision(l, decisionOf(replayed, err))
-	a.mark(ctx, tap, lease, d, err)
+	a.recordOutcome(ctx, tap, lease, d, err)
 	if err != nil {
 		return Acceptance{}, err
 	}
 	return Acceptance{Dispatch: d, Replayed: replayed}, nil
 }
 
-// obtain takes the dispatch's lock. No lease and no error means that the database is to decide without one.
-func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.Pass, error) {
-	if a.locks == nil {
-		return nil, nil
-	}
+// obtainLock takes the dispatch's lock in Redis, or returns a TakenError. Without a lease and without an error the
+// database decides without the lock.
+func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.Pass, error) {
 	lease, err := a.locks.Obtain(ctx, lockName(tap.Dispatch), claimValue(tap, id), a.lockTTL)
 	var held *lock.HeldError
 	if !errors.As(err, &held) {
-		return lease, nil // also ErrUnavailable: Redis sheds load, and it may hold the lease all the same
+		return lease, nil // also after ErrUnavailable: Redis only sheds load, and may hold the lease all the same
 	}
 	m, ok := parseMarker(held.Owner)
 	switch {
@@ -225,58 +235,54 @@ func (a *Acceptor) obtain(ctx context.Context, tap Tap, id dispatch.ClaimID) (*l
 		return nil, nil
 	case m.committed:
 		a.counter.CountDecision(LayerMarker, DecisionRefused)
-		a.gate.hear(tap.Dispatch, m.holder)
-		a.verify.note(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // nobody knows how old it is
-		a.chaser.settle(tap.Dispatch, m.round)
+		a.inflight.rememberMarker(tap.Dispatch, m.holder)
+		a.verify.add(tap.Dispatch, m.holder, time.Now().Add(verifyAfter)) // the marker's age is not known
+		a.reannouncer.resolve(tap.Dispatch, m.round)
 	default:
 		a.counter.CountDecision(LayerLock, DecisionRefused)
-		a.chaser.chase(tap, chaseEvery)
+		a.reannouncer.schedule(tap, followUpRetry)
 	}
-	// The marker may have outlived its round: a tap that names none may be on a later one, which nobody has.
+	// The marker may have outlived its round, and a tap without a round may be on a later round, which is open.
 	return nil, &dispatch.TakenError{Final: m.committed && tap.Round != 0}
 }
 
-// mark leaves the decision where the next taps look. After ErrUnknown it leaves the lock alone: the claim may have
-// been made, and only the lock's end lets another driver try.
-func (a *Acceptor) mark(ctx context.Context, tap Tap, lease *lock.Pass, d dispatch.Dispatch, decided error) {
+// recordOutcome puts the outcome where the next taps look first. After ErrUnknown it keeps the lock until its TTL: the
+// claim may be committed.
+func (a *Acceptor) recordOutcome(ctx context.Context, tap Tap, lease *lock.Pass, d dispatch.Dispatch, decided error) {
 	var err error
 	if decisionOf(false, decided) == DecisionFailed {
-		a.verify.everything() // the next server to answer may not have what this one had
+		a.verify.verifyAll() // after a failover the next primary may lack claims
 	}
 	switch {
-	case settled(decided):
+	case isTaken(decided):
 		taken := holder{d.Claim.Driver, d.Round}
-		a.gate.know(tap.Dispatch, taken)
-		a.chaser.settle(tap.Dispatch, taken.round)
+		a.inflight.rememberTaken(tap.Dispatch, taken)
+		a.reannouncer.resolve(tap.Dispatch, taken.round)
 		if lease != nil {
 			err = lease.Replace(ctx, takenValue(taken.driver, taken.round), markerTTL)
 		}
 	case errors.Is(decided, dispatch.ErrUnknown):
-		a.chaser.chase(tap, a.lockTTL)
+		a.reannouncer.schedule(tap, a.lockTTL)
 	case lease != nil:
 		err = lease.Release(ctx)
 	}
 	if err != nil {
-		// The lock ends by itself, and whoever asks the database hears the truth.
-		a.log.Debug("the claim's lock was not marked", "dispatch", tap.Dispatch, "error", err)
+		// The lock ends by itself, and the database answers correctly without it.
+		a.log.Debug("outcome of a claim not written to its lock; the lock ends by itself", "dispatch", tap.Dispatch, "error", err)
 	}
 }
 
-// Taken has taps told that the dispatch is taken, after a claim on it that was none of theirs.
-func (a *Acceptor) Taken(ctx context.Context, id dispatch.ID, c dispatch.Claim) {
-	a.gate.know(id, holder{c.Driver, c.Round})
-	a.chaser.settle(id, c.Round)
-	if a.locks == nil {
-		return
-	}
+// markTaken records an admin's assignment in memory and in Redis, so that later taps are refused without SQL.
+func (a *Acceptor) markTaken(ctx context.Context, id dispatch.ID, c dispatch.Claim) {
+	a.inflight.rememberTaken(id, holder{c.Driver, c.Round})
+	a.reannouncer.resolve(id, c.Round)
 	var held *lock.HeldError
 	_, err := a.locks.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
 	if errors.As(err, &held) {
-		// A tap that is being decided marks the dispatch itself; what an earlier round has left stands in nobody's way but
-		// that of this mark.
+		// A claim under way writes its own marker. The marker of an earlier round is replaced.
 		old, ok := parseMarker(held.Owner)
 		if ok && old.committed && old.round == c.Round && old.driver != c.Driver {
-			a.verify.note(id, old.holder, time.Now())
+			a.verify.add(id, old.holder, time.Now())
 		}
 		if ok && old.committed && old.round < c.Round {
 			if err = a.locks.Release(ctx, lockName(id), held.Owner); err == nil {
@@ -285,19 +291,16 @@ func (a *Acceptor) Taken(ctx context.Context, id dispatch.ID, c dispatch.Claim) 
 		}
 	}
 	if err != nil && !errors.As(err, &held) {
-		a.log.Debug("the dispatch was not marked as taken", "dispatch", id, "error", err)
+		a.log.Debug("assignment not marked in Redis; other instances ask the database", "dispatch", id, "error", err)
 	}
 }
 
-// Ended drops what says that the dispatch is taken, after that claim has come to its end.
-func (a *Acceptor) Ended(ctx context.Context, id dispatch.ID, ended dispatch.Claim) {
-	a.gate.forget(id)
-	if a.locks == nil {
-		return
-	}
+// markEnded drops the record that the dispatch is taken, after the claim has ended.
+func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch.Claim) {
+	a.inflight.forget(id)
 	err := a.locks.Release(ctx, lockName(id), takenValue(ended.Driver, ended.Round))
 	if err != nil && !errors.Is(err, lock.ErrLost) {
-		// Taps on the new round pass an old marker; only those that name no round wait for its end.
-		a.log.Warn("the taken marker stays until it ends", "dispatch", id, "error", err)
+		a.log.Warn("marker of an ended claim not removed; taps without a round are refused until it expires",
+			"dispatch", id, "error", err)
 	}
 }

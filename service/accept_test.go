@@ -17,8 +17,8 @@ import (
 func TestThirtyTapsOneWinner(t *testing.T) {
 	p := newPlace(t)
 	for round := range 10 {
-		id, a := p.dispatch(), NewAcceptor(p, nil, time.Second, quiet)
-		drivers := p.drivers(30) // new ones: who won before is busy
+		id, a := p.dispatch(), alone(p)
+		drivers := p.drivers(30) // new ones, as earlier winners are busy
 		var mu sync.Mutex
 		var winner dispatch.DriverID
 		testkit.Together(len(drivers), func(i int) {
@@ -34,7 +34,7 @@ func TestThirtyTapsOneWinner(t *testing.T) {
 			}
 		})
 		if got := p.holder(id); got != winner || winner == "" {
-			t.Errorf("%q was told, %q is stored", winner, got)
+			t.Errorf("%q won, %q is stored", winner, got)
 		}
 		if n := p.count("claims WHERE dispatch_id = ?", id); n != 1 {
 			t.Errorf("%d claims", n)
@@ -42,12 +42,12 @@ func TestThirtyTapsOneWinner(t *testing.T) {
 	}
 }
 
-// TestLosersDoNotWait holds a claim under way, and lets everybody else tap meanwhile.
+// TestLosersDoNotWait: taps during a claim are refused at once.
 func TestLosersDoNotWait(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(30), p.dispatch()
 	claims := &slow{Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
-	a := NewAcceptor(claims, nil, time.Second, quiet)
+	a := alone(claims)
 	first := make(chan error, 1)
 	go func() {
 		_, err := a.Accept(t.Context(), Tap{id, drivers[0], 1})
@@ -73,13 +73,13 @@ func TestLosersDoNotWait(t *testing.T) {
 	}
 }
 
-// TestSameDriverWaitsForTheFirstTap: of two taps of one driver one is decided, and both get its answer.
+// TestSameDriverWaitsForTheFirstTap: concurrent taps of one driver share a decision.
 func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRow()
 			claims := &slow{Claims: r, release: make(chan struct{}), fail: fail}
-			a := NewAcceptor(claims, nil, time.Second, quiet)
+			a := alone(claims)
 			var replayed, done atomic.Int32
 			for range 5 {
 				go func() {
@@ -95,7 +95,7 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 				synctest.Wait() // it leads, or waits for the leader
 			}
 			if done.Load() != 0 {
-				t.Fatal("somebody was answered before the decision")
+				t.Fatal("a tap was answered before the decision")
 			}
 			close(claims.release)
 			synctest.Wait()
@@ -114,11 +114,11 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 	}
 }
 
-func TestWhoWaitsMayGiveUp(t *testing.T) {
+func TestWaitingTapCanBeCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		claims := &slow{Claims: r, release: make(chan struct{})}
-		a := NewAcceptor(claims, nil, time.Second, quiet)
+		a := alone(claims)
 		tap := Tap{r.d.ID, ann, 1}
 		first := make(chan error, 1)
 		hangUpFirst, cancelFirst := context.WithCancel(t.Context())
@@ -136,9 +136,9 @@ func TestWhoWaitsMayGiveUp(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-second; !errors.Is(err, dispatch.ErrUnknown) || !errors.Is(err, context.Canceled) {
-			t.Errorf("who gave up is told %v", err)
+			t.Errorf("the canceled tap got %v", err)
 		}
-		cancelFirst() // who is being decided about can't be left half decided
+		cancelFirst() // which must not cancel the decision
 		synctest.Wait()
 		select {
 		case err := <-first:
@@ -152,7 +152,7 @@ func TestWhoWaitsMayGiveUp(t *testing.T) {
 	})
 }
 
-// contextSeen notes what a decision's context is like.
+// contextSeen records the context of a decision.
 type contextSeen struct {
 	*row
 	deadline time.Duration
@@ -174,11 +174,11 @@ func TestDecisionHasATimeOfItsOwn(t *testing.T) {
 		c := &contextSeen{row: newRow()}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := NewAcceptor(c, nil, time.Second, quiet).Accept(ctx, Tap{c.d.ID, ann, 1}); err != nil {
+		if _, err := alone(c).Accept(ctx, Tap{c.d.ID, ann, 1}); err != nil {
 			t.Fatal(err)
 		}
-		if c.err != nil || c.deadline != decideTime {
-			t.Errorf("decided within %s, %v; want %s", c.deadline, c.err, decideTime)
+		if c.err != nil || c.deadline != decideTimeout {
+			t.Errorf("decided within %s, %v; want %s", c.deadline, c.err, decideTimeout)
 		}
 	})
 }
@@ -191,12 +191,12 @@ func (panics) Claim(context.Context, dispatch.ID, dispatch.DriverID,
 	panic("broken")
 }
 
-func TestPanicReleasesTheGate(t *testing.T) {
+func TestPanicEndsTheFlight(t *testing.T) {
 	r := newRow()
-	a := NewAcceptor(panics{r}, nil, time.Second, quiet)
+	a := alone(panics{r})
 	tap := Tap{r.d.ID, ann, 1}
-	f := mustEnter(t, a.gate, tap)
-	mustRefuse(t, a.gate, Tap{r.d.ID, bob, 1}, false)
+	f := mustEnter(t, a.inflight, tap)
+	mustRefuse(t, a.inflight, Tap{r.d.ID, bob, 1}, false)
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -206,21 +206,21 @@ func TestPanicReleasesTheGate(t *testing.T) {
 		a.lead(t.Context(), tap, f)
 	}()
 	if !errors.Is(f.result.err, dispatch.ErrUnknown) {
-		t.Errorf("those who wait are told %v", f.result.err)
+		t.Errorf("waiting taps got %v", f.result.err)
 	}
-	if _, chased := a.chaser.open[r.d.ID]; !chased {
-		t.Error("bob was turned away, and nobody looks after it")
+	if _, chased := a.reannouncer.open[r.d.ID]; !chased {
+		t.Error("bob was refused, and there is no follow-up")
 	}
 	a.claims = r
 	if _, err := a.Accept(t.Context(), Tap{r.d.ID, bob, 1}); err != nil {
-		t.Errorf("the gate is shut: %v", err)
+		t.Errorf("the flight was not ended: %v", err)
 	}
 }
 
-// TestRefusals lets the real database decide, once for each answer.
+// TestRefusals gets each refusal from the real database.
 func TestRefusals(t *testing.T) {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
+	a := alone(p)
 	v := p.drivers(3)
 	offDuty := p.drivers(1, func(v *dispatch.Driver) { v.OnDuty = false })[0]
 	suspended := p.drivers(1, func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) })[0]
@@ -264,16 +264,16 @@ func TestRefusals(t *testing.T) {
 	if _, err := a.Accept(t.Context(), Tap{mine, v[0], 1}); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("without a database: %v", err)
 	}
-	if len(a.gate.flights) != 0 {
-		t.Errorf("%d flights are left", len(a.gate.flights))
+	if len(a.inflight.flights) != 0 {
+		t.Errorf("%d flights are left", len(a.inflight.flights))
 	}
 }
 
-// TestNextRound: what was taken and given back is open to everybody, in the new round only.
+// TestNextRound: a withdrawn dispatch is open to every driver, in the new round only.
 func TestNextRound(t *testing.T) {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
-	work := NewWork(p, a, time.Now)
+	a := alone(p)
+	work := NewWork(WorkOptions{Store: p, Acceptor: a, Now: time.Now})
 	v, id := p.drivers(3), p.dispatch()
 	accept := func(driver dispatch.DriverID, round int) error {
 		_, err := a.Accept(t.Context(), Tap{id, driver, round})

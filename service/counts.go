@@ -6,57 +6,54 @@ import (
 	"firsttap/dispatch"
 )
 
-// Counter hears of every tap on Accept: once of what became of it, and once of where that was decided. It is called in
-// the tap's way, by many at once, and must return at once.
+// Counter counts every tap on Accept twice: by its result, and by the layer that decided it. Its methods are called
+// concurrently, before the tap is answered, and must not block.
 type Counter interface {
 	CountClaim(r ClaimResult)
 	CountDecision(l Layer, d Decision)
 }
 
-// ClaimResult is what a tap was told: the words of dispatch.AttemptResult, and two more.
+// ClaimResult is the answer to a tap: a dispatch.AttemptResult, or one of two more.
 type ClaimResult string
 
-// The results that are no attempt's.
+// The results that no AttemptResult has.
 const (
-	ClaimReplayed ClaimResult = "REPLAYED"           // the driver had it already
+	ClaimReplayed ClaimResult = "REPLAYED"           // the driver already had the dispatch
 	ClaimNotFound ClaimResult = "DISPATCH_NOT_FOUND" // no such dispatch, or no such driver
 )
 
-// Layer is where a tap was decided, the cheapest first.
+// Layer is the part of Accept that decided a tap.
 type Layer string
 
-// The layers of Accept.
+// The layers of Accept, the cheapest first.
 const (
-	LayerKnown    Layer = "known"        // this process knows who has it
-	LayerFlight   Layer = "flight"       // this process is deciding about it
-	LayerMarker   Layer = "redis_marker" // Redis knows who has it
-	LayerLock     Layer = "redis_lock"   // another instance is deciding about it
+	LayerKnown    Layer = "known"        // this process knows the holder
+	LayerFlight   Layer = "flight"       // this process is deciding about another tap
+	LayerMarker   Layer = "redis_marker" // Redis knows the holder
+	LayerLock     Layer = "redis_lock"   // another instance is deciding
 	LayerDatabase Layer = "database"
-	LayerAside    Layer = "aside" // the database, for a driver whose taps could not win of late
+	LayerAside    Layer = "aside" // the database, for a sidelined driver
 )
 
-// Decision is what a layer made of a tap.
+// Decision is what a layer decided.
 type Decision string
 
-// The decisions of a layer.
+// The decisions.
 const (
 	DecisionRefused  Decision = "refused"
-	DecisionJoined   Decision = "joined" // it waits for what the same driver's earlier tap is told
+	DecisionJoined   Decision = "joined" // it got the result of the same driver's earlier tap
 	DecisionWon      Decision = "won"
 	DecisionReplayed Decision = "replayed"
-	DecisionFailed   Decision = "failed" // nobody could tell
+	DecisionFailed   Decision = "failed" // the outcome is unavailable or unknown
 )
 
-// Count has every tap counted. Call it before the first.
-func (a *Acceptor) Count(c Counter) { a.counter = c }
+// noCounter is the Counter of an Acceptor without one.
+type noCounter struct{}
 
-// uncounted is for an Acceptor that nobody watches.
-type uncounted struct{}
+func (noCounter) CountClaim(ClaimResult)        {}
+func (noCounter) CountDecision(Layer, Decision) {}
 
-func (uncounted) CountClaim(ClaimResult)        {}
-func (uncounted) CountDecision(Layer, Decision) {}
-
-// resultOf is what the tap was told, for counting.
+// resultOf returns the tap's answer, for counting.
 func resultOf(won Acceptance, err error) ClaimResult {
 	if err == nil && won.Replayed {
 		return ClaimReplayed
@@ -68,8 +65,8 @@ func resultOf(won Acceptance, err error) ClaimResult {
 	return ClaimResult(r)
 }
 
-// gateLayer is which half of the gate in this process has refused a tap.
-func gateLayer(refused error) Layer {
+// inflightLayer returns the layer in this process that refused a tap.
+func inflightLayer(refused error) Layer {
 	var taken *dispatch.TakenError
 	if errors.As(refused, &taken) && taken.Final {
 		return LayerKnown
@@ -77,7 +74,7 @@ func gateLayer(refused error) Layer {
 	return LayerFlight
 }
 
-// decisionOf is what the database made of a tap.
+// decisionOf returns what the database decided.
 func decisionOf(replayed bool, err error) Decision {
 	switch {
 	case err == nil && replayed:

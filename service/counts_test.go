@@ -13,7 +13,7 @@ import (
 	"firsttap/lock"
 )
 
-// tally counts what a Counter hears.
+// tally is a Counter for tests.
 type tally struct {
 	mu        sync.Mutex
 	claims    map[ClaimResult]int
@@ -32,10 +32,10 @@ func (c *tally) CountDecision(l Layer, d Decision) {
 	c.decisions[fmt.Sprint(l, " ", d)]++
 }
 
-// counted runs taps on acceptor and returns what was counted meanwhile.
+// counted runs taps and returns what the acceptor counted meanwhile.
 func counted(acceptor *Acceptor, taps func()) *tally {
 	c := &tally{claims: map[ClaimResult]int{}, decisions: map[string]int{}}
-	acceptor.Count(c)
+	acceptor.counter = c
 	taps()
 	return c
 }
@@ -50,7 +50,7 @@ func (c *tally) is(t *testing.T, what string, claims map[ClaimResult]int, decisi
 	}
 }
 
-// answering is a Redis that says one thing.
+// answering is a Locks in which owner holds every lock.
 type answering struct {
 	Locks
 	owner string
@@ -60,13 +60,13 @@ func (a answering) Obtain(context.Context, string, string, time.Duration) (*lock
 	return nil, &lock.HeldError{Owner: a.owner}
 }
 
-// Every tap is counted once by what it was told and once by where that was decided.
+// Every tap is counted once by its result and once by the layer that decided it.
 func TestEveryTapIsCounted(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(3), p.dispatch()
 	tap := func(a *Acceptor, driver, round int) { a.Accept(t.Context(), Tap{id, drivers[driver], round}) }
 
-	a := NewAcceptor(p, nil, time.Second, quiet)
+	a := alone(p)
 	counted(a, func() {
 		a.Accept(t.Context(), Tap{"dsp_x", drivers[0], 1})
 		tap(a, 1, 2)
@@ -82,22 +82,22 @@ func TestEveryTapIsCounted(t *testing.T) {
 	for owner, layer := range map[string]Layer{
 		takenValue("drv_x", 1): LayerMarker, "claim:drv_x:1.clm_x": LayerLock,
 	} {
-		a := NewAcceptor(p, answering{owner: owner}, time.Second, quiet)
+		a := NewAcceptor(AcceptorOptions{Claims: p, Locks: answering{owner: owner}, Log: quiet})
 		counted(a, func() { tap(a, 1, 1) }).is(t, owner,
 			map[ClaimResult]int{"ALREADY_TAKEN": 1}, map[string]int{string(layer) + " refused": 1})
 	}
 	failing := &slow{Claims: p, fail: dispatch.ErrUnavailable}
-	a = NewAcceptor(failing, nil, time.Second, quiet)
+	a = alone(failing)
 	counted(a, func() { tap(a, 2, 1) }).is(t, "the database is away",
 		map[ClaimResult]int{"CLAIM_UNAVAILABLE": 1}, map[string]int{"database failed": 1})
 }
 
-// A driver's second tap joins the first while it is being decided, and another's is turned away.
+// A driver's second tap joins the first while it is being decided, and another driver's tap is refused.
 func TestFlightsAreCounted(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(2), p.dispatch()
 	held := &slow{Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
-	a := NewAcceptor(held, nil, time.Second, quiet)
+	a := alone(held)
 	counted(a, func() {
 		var taps sync.WaitGroup
 		taps.Go(func() { a.Accept(t.Context(), Tap{id, drivers[0], 1}) })

@@ -9,28 +9,28 @@ import (
 	"firsttap/idempotency"
 )
 
-// DispatchStore is what running dispatches needs of the storage.
+// DispatchStore is the storage of a Dispatcher.
 type DispatchStore interface {
 	Create(ctx context.Context, build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error)) (dispatch.Dispatch, error)
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	// Assign commits what rule decides over the dispatch and driver as they are, or nothing; see repository.Store.
+	// Assign runs rule over the locked dispatch and driver and commits its result, or nothing; see repository.Store.
 	Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	// EachCandidate has look see every driver as a candidate for the terms; see repository.Store.
+	// EachCandidate calls look with every driver as a candidate for the terms; see repository.Store.
 	EachCandidate(ctx context.Context, terms dispatch.Terms,
 		look func(c dispatch.Candidate, reachable bool, now time.Time)) (time.Time, error)
 }
 
-// Dispatcher is what the backoffice does to dispatches.
+// Dispatcher has the use cases of the backoffice.
 type Dispatcher struct {
-	store DispatchStore
-	taps  *Acceptor
+	store    DispatchStore
+	acceptor *Acceptor
 }
 
-// NewDispatcher returns the backoffice's use cases. taps hears of claims that end.
-func NewDispatcher(store DispatchStore, taps *Acceptor) *Dispatcher {
-	return &Dispatcher{store: store, taps: taps}
+// NewDispatcher returns a Dispatcher, which informs the acceptor of claims that it makes or ends.
+func NewDispatcher(store DispatchStore, acceptor *Acceptor) *Dispatcher {
+	return &Dispatcher{store: store, acceptor: acceptor}
 }
 
 // Order is a dispatch to be made.
@@ -53,7 +53,8 @@ func (o Order) window(now time.Time) (dispatch.Window, error) {
 	return window, window.Check(now)
 }
 
-// Create opens a dispatch, once for each request. dispatch.ErrWindow, ErrDuplicateExternalID, ErrUnavailable, ErrUnknown.
+// Create makes a dispatch, once per idempotent request. dispatch.ErrWindow, ErrDuplicateExternalID, ErrUnavailable,
+// ErrUnknown.
 func (s *Dispatcher) Create(ctx context.Context, o Order, actor string) (dispatch.Dispatch, error) {
 	return s.store.Create(ctx, func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 		window, err := o.window(now)
@@ -65,14 +66,82 @@ func (s *Dispatcher) Create(ctx context.Context, o Order, actor string) (dispatc
 	})
 }
 
-// Cancel ends a dispatch that stands at that version. ErrNotFound, ErrVersionMoved, ErrInvalidState, ErrUnavailable,
-// ErrUnknown.
+// Preview counts the drivers who would be offered the order now, and the reasons of the others. dispatch.ErrWindow,
+// ErrUnavailable.
+func (s *Dispatcher) Preview(ctx context.Context, o Order) (dispatch.Preview, error) {
+	p := dispatch.NewPreview()
+	now, err := s.store.EachCandidate(ctx, o.Terms, func(c dispatch.Candidate, reachable bool, now time.Time) {
+		p.Count(c, reachable, o.Terms, now)
+	})
+	if err == nil {
+		_, err = o.window(now)
+	}
+	return p, err
+}
+
+// Update replaces the terms and the window of a dispatch at that version. The errors are those of
+// dispatch.Dispatch.Update, and ErrNotFound, ErrUnavailable, ErrUnknown.
+func (s *Dispatcher) Update(ctx context.Context, id dispatch.ID, version int, terms dispatch.Terms, window dispatch.Window,
+	actor string,
+) (dispatch.Dispatch, error) {
+	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Update(version, terms, window, actor, now)
+	})
+}
+
+// Extend postpones the end of an offer. The errors are those of dispatch.Dispatch.Extend, and as of Update.
+func (s *Dispatcher) Extend(ctx context.Context, id dispatch.ID, version int, until time.Time, actor string) (dispatch.Dispatch, error) {
+	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Extend(version, until, actor, now)
+	})
+}
+
+// Reopen opens the next round of an expired dispatch: at opens, nil for now, until expires, nil for the length of the last
+// round. The errors are those of dispatch.Dispatch.Reopen, and as of Update.
+func (s *Dispatcher) Reopen(ctx context.Context, id dispatch.ID, version int, opens, expires *time.Time, actor string) (dispatch.Dispatch, error) {
+	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		return d.Reopen(version, opens, expires, actor, now)
+	})
+}
+
+// Assign gives a dispatch at that version to the driver. Taps are refused from then on without a query. The errors are
+// those of dispatch.Dispatch.Assign, and ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown.
+func (s *Dispatcher) Assign(ctx context.Context, id dispatch.ID, version int, driver dispatch.DriverID, actor string) (dispatch.Dispatch, error) {
+	// The assignment goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown and unmarked.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)
+	defer cancel()
+	claim := dispatch.NewClaimID(time.Now())
+	d, err := s.store.Assign(ctx, id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
+		return d.Assign(version, c, claim, actor, now)
+	})
+	if err == nil && d.Claim != nil { // a replayed request's claim may have ended
+		s.acceptor.markTaken(ctx, id, *d.Claim)
+	}
+	return d, err
+}
+
+// Unassign takes a dispatch at that version away from its driver and opens the next round. The errors are those of
+// dispatch.Dispatch.Unassign, and ErrNotFound, ErrUnavailable, ErrUnknown.
+func (s *Dispatcher) Unassign(ctx context.Context, id dispatch.ID, version int, actor, reason string) (dispatch.Dispatch, error) {
+	var ended *dispatch.Claim
+	d, err := s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
+		ended = d.Claim
+		return d.Unassign(version, actor, reason, now)
+	})
+	if ended != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
+		// If the change was not committed, the database refuses the next tap.
+		s.acceptor.markEnded(ctx, id, *ended)
+	}
+	return d, err
+}
+
+// Cancel ends a dispatch at that version. ErrNotFound, ErrVersionConflict, ErrInvalidState, ErrUnavailable, ErrUnknown.
 func (s *Dispatcher) Cancel(ctx context.Context, id dispatch.ID, version int, actor, reason string) (dispatch.Dispatch, error) {
 	d, err := s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Cancel(version, actor, reason, now)
 	})
 	if d.Claim != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
-		s.taps.Ended(ctx, id, *d.Claim)
+		s.acceptor.markEnded(ctx, id, *d.Claim)
 	}
 	return d, err
 }

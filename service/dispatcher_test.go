@@ -10,7 +10,7 @@ import (
 	"firsttap/testkit"
 )
 
-// final fails the test unless err says that the dispatch is certainly taken.
+// final fails the test unless err is a final TakenError.
 func final(t *testing.T, what string, err error) {
 	t.Helper()
 	var taken *dispatch.TakenError
@@ -19,8 +19,7 @@ func final(t *testing.T, what string, err error) {
 	}
 }
 
-// TestAssignedIsTakenAtOnce: whoever taps after the assignment is turned away without the database being asked, here and at
-// other instances.
+// TestAssignedIsTakenAtOnce: taps after the assignment are refused without a query, here and at other instances.
 func TestAssignedIsTakenAtOnce(t *testing.T) {
 	s := newShared(t)
 	one, two := s.instance(), s.instance()
@@ -36,7 +35,7 @@ func TestAssignedIsTakenAtOnce(t *testing.T) {
 			t.Errorf("instance %d asked the database %d times", i+1, n)
 		}
 	}
-	s.redis.Del(t.Context(), lockName(id)) // this instance knows by itself
+	s.redis.Del(t.Context(), lockName(id)) // this instance remembers it
 	_, err = one.Accept(t.Context(), Tap{id, v[1], 1})
 	final(t, "a tap without Redis", err)
 	if one.claims.claimed.Load() != 0 {
@@ -47,15 +46,15 @@ func TestAssignedIsTakenAtOnce(t *testing.T) {
 	}
 }
 
-// TestAssignmentAndTheKey: what stands in the key when a dispatch is assigned, and what then.
+// TestAssignmentAndTheKey: what an assignment does to each value of the key.
 func TestAssignmentAndTheKey(t *testing.T) {
 	s := newShared(t)
 	for _, c := range []struct {
 		stands string
 		round  int
-		want   string // "" for the mark of the assignment
+		want   string // "" for the marker of the assignment
 	}{
-		{stands: "claim:drv_other:1.clm_x", round: 1, want: "claim:drv_other:1.clm_x"}, // marks it itself, or ends
+		{stands: "claim:drv_other:1.clm_x", round: 1, want: "claim:drv_other:1.clm_x"}, // the claim marks the key itself, or its lock expires
 		{stands: "taken:drv_other:1", round: 2},
 		{stands: "taken:drv_other:3", round: 2, want: "taken:drv_other:3"},
 		{stands: "garbage", round: 1, want: "garbage"},
@@ -79,7 +78,7 @@ func TestAssignmentAndTheKey(t *testing.T) {
 	}
 }
 
-// TestAssignAmongTapsOfInstances: taps at two instances and assignments at both; one wins, and everybody is told so.
+// TestAssignAmongTapsOfInstances: of concurrent taps and assignments at two instances one wins, and all others are refused.
 func TestAssignAmongTapsOfInstances(t *testing.T) {
 	s := newShared(t)
 	instances := []*instance{s.instance(), s.instance()}
@@ -114,7 +113,7 @@ func TestAssignAmongTapsOfInstances(t *testing.T) {
 	}
 }
 
-// TestUnassignedIsOpenAtOnce: the next round is nobody's, whatever was known of the one before.
+// TestUnassignedIsOpenAtOnce: the next round is open, whatever both instances remember of the last.
 func TestUnassignedIsOpenAtOnce(t *testing.T) {
 	s := newShared(t)
 	one, two := s.instance(), s.instance()
@@ -123,7 +122,7 @@ func TestUnassignedIsOpenAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := two.Accept(t.Context(), Tap{id, v[1], 1})
-	final(t, "a tap", err) // and two remembers
+	final(t, "a tap", err) // which the second instance remembers
 	backoffice := NewDispatcher(s.place, one.Acceptor)
 	if _, err := backoffice.Unassign(t.Context(), id, 1, "key_1", ""); !errors.Is(err, dispatch.ErrVersionMoved) || s.key(id) == "" {
 		t.Fatalf("%v, the key is %q", err, s.key(id))
@@ -165,15 +164,15 @@ func TestAssignWithoutRedis(t *testing.T) {
 	}
 }
 
-// TestWhoIsTurnedAwayByAnAssignmentIsNotChased: it is somebody's.
-func TestWhoIsTurnedAwayByAnAssignmentIsNotChased(t *testing.T) {
+// TestAssignmentEndsTheFollowUp: a driver has the dispatch, so it is not announced again.
+func TestAssignmentEndsTheFollowUp(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
-	s.chaser.chase(Tap{id, v[1], 1}, 0)
+	s.reannouncer.schedule(Tap{id, v[1], 1}, 0)
 	if _, err := s.backoffice.Assign(t.Context(), id, 1, v[0], "key_1"); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.chaser.open) != 0 {
+	if len(s.reannouncer.open) != 0 {
 		t.Error("it is still followed up")
 	}
 }

@@ -11,56 +11,64 @@ import (
 	"firsttap/dispatch"
 )
 
-// IDTokens tells whose an ID token of Firebase Auth is, the uid, and when they signed in, to the second;
-// dispatch.ErrUnavailable when nobody can tell, any other error when it proves nothing.
+// IDTokens verifies ID tokens of Firebase Auth.
 type IDTokens interface {
+	// UID returns the token's user and when the user signed in, to the second. dispatch.ErrUnavailable says that the token
+	// cannot be verified now, any other error that it is not valid.
 	UID(ctx context.Context, token string) (uid string, signedIn time.Time, err error)
 }
 
-// UIDs finds the driver of a Firebase user. ErrDriverNotFound.
+// noIDTokens is for a service without Firebase Auth.
+type noIDTokens struct{}
+
+func (noIDTokens) UID(context.Context, string) (string, time.Time, error) {
+	return "", time.Time{}, ErrUnauthenticated
+}
+
+// UIDs finds the driver of a Firebase user.
 type UIDs interface {
+	// DriverByFirebaseUID returns ErrDriverNotFound where no driver has the uid.
 	DriverByFirebaseUID(ctx context.Context, uid string) (dispatch.DriverID, error)
 }
 
 const (
-	// knownUID is for how long a user's driver is not looked up again, and unknownUID for how long a user is known not to
-	// be one: a driver that has just been added need not wait for long.
-	knownUID   = 30 * time.Second
-	unknownUID = 2 * time.Second
-	knownUIDs  = 16384
+	// uidTTL is how long a user's driver is cached, and unknownUIDTTL how long the lack of one is: a driver who has just been
+	// added must not wait for long.
+	uidTTL        = 30 * time.Second
+	unknownUIDTTL = 2 * time.Second
+	maxKnownUIDs  = 16384
 )
 
-// trust is whom else but ourselves we believe.
-type trust struct {
-	ids     IDTokens
-	drivers UIDs
-	known   *lru.Cache[string, knownDriver]
+// firebaseUsers finds the drivers of ID tokens.
+type firebaseUsers struct {
+	idTokens IDTokens
+	drivers  UIDs
+	known    *lru.Cache[string, cachedDriver]
 }
 
-// knownDriver has no driver where the user is none.
-type knownDriver struct {
+// cachedDriver has the driver "" for a user who is not a driver.
+type cachedDriver struct {
 	driver dispatch.DriverID
 	until  time.Time
 }
 
-// Trust has ID tokens of Firebase Auth taken beside our own. It must be called before the first Caller.
-func (t *Tokens) Trust(ids IDTokens, drivers UIDs) {
-	known, err := lru.New[string, knownDriver](knownUIDs)
+func newFirebaseUsers(ids IDTokens, drivers UIDs) *firebaseUsers {
+	known, err := lru.New[string, cachedDriver](maxKnownUIDs)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	t.trust = &trust{ids: ids, drivers: drivers, known: known}
+	return &firebaseUsers{idTokens: ids, drivers: drivers, known: known}
 }
 
-// Caller returns whose token it is, ours or Firebase's: ErrUnauthenticated also when the Firebase user is no driver's.
-// ErrUnavailable when nobody can tell. A driver's changed firebase_uid counts within half a minute. A Firebase user who signed in
-// before the driver's tokens were revoked has to sign in again.
+// Caller returns the driver of a token, ours or Firebase's. ErrUnauthenticated also for a Firebase user who is not a driver,
+// ErrUnavailable where the token cannot be verified now. A changed firebase_uid takes effect within half a minute. A user who
+// signed in before the driver's tokens were revoked must sign in again.
 func (t *Tokens) Caller(ctx context.Context, token string) (dispatch.DriverID, error) {
 	driver, err := t.Driver(token)
-	if err == nil || t.trust == nil || errors.Is(err, ErrTokenOver) {
+	if err == nil || errors.Is(err, ErrTokenOver) {
 		return driver, err
 	}
-	uid, signedIn, err := t.trust.ids.UID(ctx, token)
+	uid, signedIn, err := t.firebase.idTokens.UID(ctx, token)
 	switch {
 	case errors.Is(err, dispatch.ErrUnavailable):
 		return "", err
@@ -69,24 +77,24 @@ func (t *Tokens) Caller(ctx context.Context, token string) (dispatch.DriverID, e
 	case err != nil:
 		return "", ErrUnauthenticated
 	}
-	driver, err = t.trust.driver(ctx, uid, t.now())
-	if err == nil && t.revoked.signedOut(driver, signedIn) {
+	driver, err = t.firebase.driver(ctx, uid, t.now())
+	if err == nil && t.revocations.revokedSince(driver, signedIn) {
 		return "", ErrTokenOver
 	}
 	return driver, err
 }
 
-func (t *trust) driver(ctx context.Context, uid string, now time.Time) (dispatch.DriverID, error) {
+func (t *firebaseUsers) driver(ctx context.Context, uid string, now time.Time) (dispatch.DriverID, error) {
 	v, ok := t.known.Get(uid)
 	if !ok || !now.Before(v.until) {
 		driver, err := t.drivers.DriverByFirebaseUID(ctx, uid)
 		switch {
 		case errors.Is(err, dispatch.ErrDriverNotFound):
-			v = knownDriver{until: now.Add(unknownUID)}
+			v = cachedDriver{until: now.Add(unknownUIDTTL)}
 		case err != nil:
 			return "", err
 		default:
-			v = knownDriver{driver: driver, until: now.Add(knownUID)}
+			v = cachedDriver{driver: driver, until: now.Add(uidTTL)}
 		}
 		t.known.Add(uid, v)
 	}

@@ -9,7 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// uids are the ID tokens that count in a test, and whose they are.
+// uids maps a test's valid ID tokens to their users.
 type uids map[string]string
 
 func (u uids) UID(_ context.Context, token string) (string, time.Time, error) {
@@ -22,15 +22,17 @@ func (u uids) UID(_ context.Context, token string) (string, time.Time, error) {
 	return "", time.Time{}, errors.New("refused")
 }
 
-// TestCaller tells our own token from Firebase's, and "no" from "nobody knows".
+// TestCaller distinguishes our own tokens from Firebase's, and a refusal from an outage.
 func TestCaller(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
-	tokens := NewTokens(secret, c.now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now})
 	if got, err := tokens.Caller(t.Context(), "kims"); !errors.Is(err, ErrUnauthenticated) || got != "" {
 		t.Errorf("without Firebase: %q, %v", got, err)
 	}
-	tokens.Trust(uids{"kims": "Kim", "small": "kim", "nobodys": "nobody"}, p)
+	tokens = NewTokens(TokenOptions{
+		Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim", "small": "kim", "nobodys": "nobody"}, Drivers: p,
+	})
 	for token, want := range map[string]dispatch.DriverID{with(nil): driver, "kims": id} {
 		for range 2 {
 			if got, err := tokens.Caller(t.Context(), token); err != nil || got != want {
@@ -47,12 +49,11 @@ func TestCaller(t *testing.T) {
 	}
 }
 
-// TestChangedUID counts within a minute, both ways, and a new driver within seconds.
+// TestChangedUID takes effect within a minute, and for a new driver within seconds.
 func TestChangedUID(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "old" })[0]
-	tokens := NewTokens(secret, c.now)
-	tokens.Trust(uids{"old's": "old", "new's": "new"}, p)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now, IDTokens: uids{"old's": "old", "new's": "new"}, Drivers: p})
 	is := func(token string, want dispatch.DriverID) {
 		t.Helper()
 		if got, err := tokens.Caller(t.Context(), token); got != want || (err == nil) != (want != "") {
@@ -71,12 +72,11 @@ func TestChangedUID(t *testing.T) {
 	is("new's", id)
 }
 
-// TestDatabaseIsAway: nobody knows whose the token is, which is no "no".
+// TestDatabaseIsAway: an outage is not a refusal.
 func TestDatabaseIsAway(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })
-	tokens := NewTokens(secret, c.now)
-	tokens.Trust(uids{"kims": "Kim"}, p)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim"}, Drivers: p})
 	p.Close()
 	if _, err := tokens.Caller(t.Context(), "kims"); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("%v", err)

@@ -15,96 +15,92 @@ import (
 	"firsttap/idempotency"
 )
 
-// KeyStore keeps the hashes of keys.
+// KeyStore stores the hashes of keys.
 type KeyStore interface {
 	PutKey(ctx context.Context, k dispatch.Key) error
 	KeyByHash(ctx context.Context, hash string) (dispatch.Key, error)
-	// KeyHashes returns the hashes of the newest keys in force, and keeps no other read waiting.
+	// KeyHashes returns the hashes of the newest keys in force, on a connection of its own.
 	KeyHashes(ctx context.Context, most int) ([]string, error)
 	AddKey(ctx context.Context, k dispatch.Key) (dispatch.KeyRecord, error)
 	Keys(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error)
 	RevokeKey(ctx context.Context, id string) error
 }
 
-// Keys tells whose an admin's key is. Safe for concurrent use.
+// Keys authenticates admins' keys. Safe for concurrent use.
 type Keys struct {
 	store KeyStore
-	book  *keyBook
+	cache *keyCache
 }
 
 // NewKeys returns Keys over store.
-func NewKeys(store KeyStore) *Keys { return &Keys{store: store, book: newKeyBook(store)} }
+func NewKeys(store KeyStore) *Keys { return &Keys{store: store, cache: newKeyCache(store)} }
 
-// firstKeyID is short for it.
-const firstKeyID = dispatch.FirstKeyID
-
-// PutFirst makes key the first one, role admin, in place of the first one there was.
+// PutFirst stores key as the first key, role admin, in place of the previous one.
 func (k *Keys) PutFirst(ctx context.Context, key string) error {
 	hash := hashKey(key)
-	err := k.store.PutKey(ctx, dispatch.Key{ID: firstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
+	err := k.store.PutKey(ctx, dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
 	if err == nil {
-		k.book.add(hash)
+		k.cache.add(hash)
 	}
 	return err
 }
 
-// Holder returns whose key it is, ErrUnauthenticated, or ErrUnavailable. A key that was in force lately is looked up, so
-// that one that was revoked since ends at once. Of another it asks may first, where that is not nil, and where it says no,
-// returns ErrTooManyFailures, unless the book of keys has the key by then; whoever may is told by the book, which is read
-// for that.
+// Holder returns the key with that secret, ErrUnauthenticated, or ErrUnavailable. A key in the cache is looked up in the
+// database, so that a revocation takes effect at once. For any other key it first asks may, if that is not nil: if may
+// allows it, the cache is refreshed and decides. If not, the key gets ErrTooManyFailures, unless a recent cache has it.
 func (k *Keys) Holder(ctx context.Context, key string, may func() bool) (dispatch.Key, error) {
 	hash := hashKey(key)
-	if !k.book.has(hash) {
+	if !k.cache.has(hash) {
 		if err := k.find(ctx, hash, may); err != nil {
 			return dispatch.Key{}, err
 		}
 	}
 	found, err := k.store.KeyByHash(ctx, hash)
 	if errors.Is(err, dispatch.ErrKeyNotFound) {
-		k.book.remove(hash)
+		k.cache.remove(hash)
 		return dispatch.Key{}, ErrUnauthenticated
 	}
 	return found, err
 }
 
-// find looks for a key that is not in the book.
+// find looks for a key that is not in the cache.
 func (k *Keys) find(ctx context.Context, hash string, may func() bool) error {
 	if may != nil && !may() {
-		if err := k.book.glance(ctx); err != nil || k.book.has(hash) {
+		if err := k.cache.refreshStale(ctx); err != nil || k.cache.has(hash) {
 			return err
 		}
 		return ErrTooManyFailures
 	}
-	if k.book.isNone(hash) {
+	if k.cache.isUnknown(hash) {
 		return ErrUnauthenticated
 	}
-	if err := k.book.look(ctx); err != nil {
+	if err := k.cache.refresh(ctx); err != nil {
 		return err
 	}
-	if k.book.has(hash) || k.book.some() {
+	if k.cache.has(hash) || k.cache.isTruncated() {
 		return nil
 	}
-	k.book.unknown.Add(hash, time.Now().Add(unknownTime))
+	k.cache.unknown.Add(hash, time.Now().Add(unknownKeyTTL))
 	return ErrUnauthenticated
 }
 
-// secretPrefix is what a key begins with, so that those who search for leaked secrets find it.
+// secretPrefix starts every key, so that scanners for leaked secrets find it.
 const secretPrefix = "ftk_"
 
-// Make makes a key, and returns it with its secret, which nobody can read again. by is the secret of whoever asks.
+// Make makes a key and returns it with its secret, which cannot be read again. by is the caller's own secret.
 // ErrKeyReused, ErrUnavailable, ErrUnknown.
 func (k *Keys) Make(ctx context.Context, name string, role dispatch.Role, by string) (dispatch.KeyRecord, string, error) {
 	secret := newSecret(ctx, by)
 	hash := hashKey(secret)
 	made, err := k.store.AddKey(ctx, dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: name, Role: role, Hash: hash})
 	if err == nil {
-		k.book.add(hash)
+		k.cache.add(hash)
 	}
 	return made, secret, err
 }
 
-// newSecret is random. Where the request may be done twice it comes from the request's seed, so that it is the same both
-// times, and from the secret of whoever asks, so that the seed, which is stored, gives nothing away.
+// newSecret returns a random secret. That of an idempotent request is derived from the request's seed, so that a retry
+// returns the same one, and from the caller's secret, as the seed is stored in plain text.
 func newSecret(ctx context.Context, by string) string {
 	raw := make([]byte, sha256.Size)
 	if seed := idempotency.SeedOf(ctx); seed != "" {
@@ -117,16 +113,16 @@ func newSecret(ctx context.Context, by string) string {
 	return secretPrefix + base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// List returns the keys, newest first, revoked ones too, and the cursor of the next page, "" after the last.
+// List returns the keys, newest first and including revoked ones, and the cursor of the next page, "" after the last.
 func (k *Keys) List(ctx context.Context, page dispatch.Page) ([]dispatch.KeyRecord, string, error) {
 	return k.store.Keys(ctx, page)
 }
 
-// Revoke ends a key: its next request is ErrUnauthenticated, on every instance. Doing it again changes nothing.
+// Revoke revokes a key: its next request gets ErrUnauthenticated, on every instance. A repeated call changes nothing.
 // ErrKeyNotFound, ErrFirstKey.
 func (k *Keys) Revoke(ctx context.Context, id string) error { return k.store.RevokeKey(ctx, id) }
 
-// hashKey needs no salt and no stretching: keys are random or, the first one, long.
+// hashKey uses no salt and no stretching: keys are random or, the first one, long.
 func hashKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])

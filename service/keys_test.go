@@ -49,7 +49,7 @@ func TestKeys(t *testing.T) {
 	known := func(key string) bool {
 		t.Helper()
 		k, err := keys.Holder(t.Context(), key, nil)
-		if err == nil && (k.Role != dispatch.Admin || k.ID != firstKeyID) {
+		if err == nil && (k.Role != dispatch.Admin || k.ID != dispatch.FirstKeyID) {
 			t.Errorf("%q is %+v", key, k)
 		}
 		if err != nil && !errors.Is(err, ErrUnauthenticated) {
@@ -57,7 +57,7 @@ func TestKeys(t *testing.T) {
 		}
 		return err == nil
 	}
-	for _, key := range []string{"one", "two", "two", "three"} { // starting again with the same one is nothing new
+	for _, key := range []string{"one", "two", "two", "three"} { // a restart with the same key changes nothing
 		if err := keys.PutFirst(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
@@ -86,8 +86,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A key comes from chance; of a request that may be done twice from its seed and from the secret of whoever asks, so that
-// nobody makes it who has read the seed.
+// A key is random. That of an idempotent request is derived from the seed and the caller's secret, so that the seed alone does
+// not reveal it.
 func TestWhatAKeyIsMadeOf(t *testing.T) {
 	ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 	if first := newSecret(ctx, "mine"); first != newSecret(ctx, "mine") {

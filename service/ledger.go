@@ -9,23 +9,42 @@ import (
 	"firsttap/dispatch"
 )
 
-// AttemptStore keeps taps.
+// AttemptStore stores attempts.
 type AttemptStore interface {
 	AddAttempts(ctx context.Context, taps []dispatch.Attempt) error
 }
 
+// attempts is an Acceptor's view of a Ledger.
+type attempts interface {
+	Record(ctx context.Context, tap Tap, arrived time.Time, err error)
+	// written waits until this instance's recorded attempts are stored, and reports false where that is not known.
+	written(ctx context.Context) bool
+	// writtenElsewhere waits until other instances must have stored theirs, and reports false where ctx ends first.
+	writtenElsewhere(ctx context.Context) bool
+}
+
+// noAttempts is for an Acceptor that records no attempts.
+type noAttempts struct{}
+
+func (noAttempts) Record(context.Context, Tap, time.Time, error) {}
+func (noAttempts) written(context.Context) bool                  { return true }
+func (noAttempts) writtenElsewhere(context.Context) bool         { return true }
+
 const (
-	// ledgerQueue bounds the taps that are not written yet. Taps beyond it are counted and not kept: a ledger must not
-	// keep anyone waiting.
-	ledgerQueue  = 16384
-	ledgerEvery  = 200 * time.Millisecond
-	ledgerAtOnce = 1000
-	// ledgerTries is how often taps are offered to a database that is away, a second apart.
-	ledgerTries = 5
-	ledgerTime  = 2 * time.Second
+	// maxQueuedAttempts bounds the attempts that are not written yet. Attempts beyond it are dropped and counted: the ledger
+	// must not delay an answer.
+	maxQueuedAttempts = 16384
+	ledgerInterval    = 200 * time.Millisecond
+	ledgerBatch       = 1000
+	// ledgerTries is how often a batch is written to a database that is unavailable, a second apart.
+	ledgerTries   = 5
+	ledgerTimeout = 2 * time.Second
+	// flushTimeout is how long a receipt waits for the ledger.
+	flushTimeout = time.Second
 )
 
-// Ledger keeps every tap on Accept, written behind the answer: a loser's answer costs no SQL. Safe for concurrent use.
+// Ledger records every tap on Accept. It writes behind the answers, so that refusing a tap costs no SQL. Safe for concurrent
+// use. Run must be running.
 type Ledger struct {
 	store    AttemptStore
 	instance string
@@ -35,16 +54,16 @@ type Ledger struct {
 	dropped  atomic.Int64
 }
 
-// NewLedger returns a ledger of the taps on that instance, which Run writes.
+// NewLedger returns a ledger of the taps on that instance.
 func NewLedger(store AttemptStore, instance string, log *slog.Logger) *Ledger {
 	return &Ledger{
 		store: store, instance: instance, log: log,
-		queue: make(chan dispatch.Attempt, ledgerQueue), flush: make(chan chan struct{}),
+		queue: make(chan dispatch.Attempt, maxQueuedAttempts), flush: make(chan chan struct{}),
 	}
 }
 
-// Note keeps a tap that arrived at that time, in the caller's request, and was answered with err. It never blocks.
-func (l *Ledger) Note(ctx context.Context, tap Tap, arrived time.Time, err error) {
+// Record queues the tap, which arrived at that time in the request of ctx and was answered with err. It never blocks.
+func (l *Ledger) Record(ctx context.Context, tap Tap, arrived time.Time, err error) {
 	result, ok := dispatch.ResultOf(err)
 	if !ok {
 		return
@@ -60,11 +79,11 @@ func (l *Ledger) Note(ctx context.Context, tap Tap, arrived time.Time, err error
 	}
 }
 
-// Dropped is how many taps were not kept.
+// Dropped counts the attempts that were not stored.
 func (l *Ledger) Dropped() int64 { return l.dropped.Load() }
 
-// Flush returns when what was noted before has been written, or given up. It reports false where that is not known: ctx
-// has ended, or nothing runs. Many at once cost little more than one.
+// Flush waits until every attempt recorded before the call is stored or dropped. It reports false where ctx ends first.
+// Many calls at once cost little more than one.
 func (l *Ledger) Flush(ctx context.Context) bool {
 	done := make(chan struct{})
 	select {
@@ -80,9 +99,24 @@ func (l *Ledger) Flush(ctx context.Context) bool {
 	}
 }
 
-// Run writes until ctx ends, and then what is left.
+func (l *Ledger) written(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	defer cancel()
+	return l.Flush(ctx)
+}
+
+func (l *Ledger) writtenElsewhere(ctx context.Context) bool {
+	select {
+	case <-time.After(2 * ledgerInterval): // the longest wait for the next write, and as much again for the write itself
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Run writes until ctx ends, and then what is left in the queue.
 func (l *Ledger) Run(ctx context.Context) {
-	tick := time.NewTicker(ledgerEvery)
+	tick := time.NewTicker(ledgerInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -98,10 +132,9 @@ func (l *Ledger) Run(ctx context.Context) {
 	}
 }
 
-// writeAll writes what is in the queue now.
 func (l *Ledger) writeAll(ctx context.Context) {
 	for n := len(l.queue); n > 0; {
-		batch := make([]dispatch.Attempt, min(n, ledgerAtOnce))
+		batch := make([]dispatch.Attempt, min(n, ledgerBatch))
 		for i := range batch {
 			batch[i] = <-l.queue
 			batch[i].ID = dispatch.NewAttemptID(batch[i].At)
@@ -113,7 +146,7 @@ func (l *Ledger) writeAll(ctx context.Context) {
 
 func (l *Ledger) write(ctx context.Context, batch []dispatch.Attempt) {
 	for try := 1; ; try++ {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTime)
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTimeout)
 		err := l.store.AddAttempts(bounded, batch)
 		cancel()
 		if err == nil {
@@ -121,7 +154,7 @@ func (l *Ledger) write(ctx context.Context, batch []dispatch.Attempt) {
 		}
 		if try == ledgerTries || ctx.Err() != nil {
 			l.dropped.Add(int64(len(batch)))
-			l.log.Error("taps were not kept", "taps", len(batch), "error", err)
+			l.log.Error("attempts dropped: the database did not store them", "attempts", len(batch), "error", err)
 			return
 		}
 		select {

@@ -1,23 +1,26 @@
 package service
 
 import (
+	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"firsttap/dispatch"
 	"firsttap/testkit"
 )
 
-// keeping returns an Acceptor that keeps a ledger until stop.
+// keeping returns an Acceptor with a ledger that runs until stop.
 func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
-	a, l = NewAcceptor(p, nil, time.Second, quiet), NewLedger(p, "here", quiet)
-	a.Keep(l)
+	l = NewLedger(p, "here", quiet)
+	a = NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
 	return a, l, testkit.Run(p.t, l.Run)
 }
 
-// Every tap is in the ledger, with what its driver was told, though the process ends right after.
+// Every tap is stored with its result, even if the process ends right after.
 func TestEveryTapIsKept(t *testing.T) {
 	p := newPlace(t)
 	a, l, stop := p.keeping()
@@ -40,35 +43,35 @@ func TestEveryTapIsKept(t *testing.T) {
 	}
 	for result, want := range told {
 		if n := p.count("attempts WHERE dispatch_id = ? AND round = 1 AND result = ?", id, result); n != want {
-			t.Errorf("%d of %d taps are kept that were told %s", n, want, result)
+			t.Errorf("%d of %d attempts are stored with result %s", n, want, result)
 		}
 	}
 	if n := p.count("attempts a JOIN dispatches d ON d.accepted_by = a.driver_id WHERE result = 'SUCCESS'"); n != 1 {
 		t.Error("the winner is another in the ledger")
 	}
 	if n := p.count("attempts"); n != 30 {
-		t.Errorf("%d taps are kept", n)
+		t.Errorf("%d attempts are stored", n)
 	}
 }
 
-// A database that is away for a moment costs no tap; what there is no room for is counted, and nobody waits.
+// A short outage of the database loses no attempt. Attempts beyond the queue are counted, and no tap waits.
 func TestLedgerIsBounded(t *testing.T) {
 	p := newPlace(t)
 	id, v := p.dispatch(), p.drivers(1)[0]
 	l := NewLedger(p, "here", quiet)
-	for range ledgerQueue + 10 {
-		l.Note(t.Context(), Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
+	for range maxQueuedAttempts + 10 {
+		l.Record(t.Context(), Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
 	}
 	if n := l.Dropped(); n != 10 {
 		t.Errorf("%d taps were dropped, want 10", n)
 	}
 	p.exec("ALTER TABLE attempts RENAME TO attempts_gone")
 	stop := testkit.Run(t, l.Run)
-	testkit.Eventually(t, "attempts are taken from the queue", func() bool { return len(l.queue) < ledgerQueue })
+	testkit.Eventually(t, "attempts are taken from the queue", func() bool { return len(l.queue) < maxQueuedAttempts })
 	p.exec("ALTER TABLE attempts_gone RENAME TO attempts")
 	testkit.Retry(t, func() error {
-		if n := p.count("attempts"); n < ledgerQueue {
-			return fmt.Errorf("%d of %d attempts are stored, %d dropped", n, ledgerQueue, l.Dropped())
+		if n := p.count("attempts"); n < maxQueuedAttempts {
+			return fmt.Errorf("%d of %d attempts are stored, %d dropped", n, maxQueuedAttempts, l.Dropped())
 		}
 		return nil
 	})
@@ -82,5 +85,87 @@ func (p *place) exec(statement string) {
 	p.t.Helper()
 	if _, err := p.raw.ExecContext(p.t.Context(), statement); err != nil {
 		p.t.Fatal(err)
+	}
+}
+
+// flushed counts a ledger's writes.
+type flushed struct {
+	taps, writes atomic.Int64
+	release      chan struct{} // holds each write until it is closed, if not nil
+}
+
+func (c *flushed) AddAttempts(_ context.Context, taps []dispatch.Attempt) error {
+	if c.release != nil {
+		<-c.release
+	}
+	c.writes.Add(1)
+	c.taps.Add(int64(len(taps)))
+	return nil
+}
+
+// keep runs a ledger over c until stop.
+func keep(t testing.TB, c AttemptStore) (l *Ledger, stop func()) {
+	t.Helper()
+	l = NewLedger(c, "here", quiet)
+	return l, testkit.Run(t, l.Run)
+}
+
+// A flush writes everything that was recorded before, and concurrent flushes share a write.
+func TestFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &flushed{}
+		l, stop := keep(t, c)
+		defer stop()
+		for range 300 {
+			l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
+		}
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if !l.Flush(t.Context()) || c.taps.Load() != 300 {
+					t.Errorf("%d taps are written", c.taps.Load())
+				}
+			})
+		}
+		all.Wait()
+		if n := c.writes.Load(); n != 1 {
+			t.Errorf("%d writes", n)
+		}
+	})
+}
+
+// A flush ends with its context.
+func TestFlushOfALedgerThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &flushed{release: make(chan struct{})}
+		l, stop := keep(t, c)
+		l.Record(t.Context(), Tap{Round: 1}, time.Now(), nil)
+		for range 2 { // the ledger receives the first and does not answer it, and does not receive the second
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			began := time.Now()
+			if l.Flush(ctx) || time.Since(began) != time.Second {
+				t.Errorf("after %s", time.Since(began))
+			}
+			cancel()
+		}
+		close(c.release)
+		if !l.Flush(t.Context()) || c.taps.Load() != 1 {
+			t.Errorf("%d taps are written", c.taps.Load())
+		}
+		stop()
+	})
+}
+
+// An attempt has the instance, the app's version, and the round that was won.
+func TestWhereATapCameFrom(t *testing.T) {
+	p := newPlace(t)
+	a, _, stop := p.keeping()
+	ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: "drv_1", App: "3.1"})
+	if _, err := a.Accept(ctx, Tap{Dispatch: p.dispatch(), Driver: p.drivers(1)[0]}); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	if n := p.count("attempts WHERE instance = 'here' AND app_version = '3.1' AND round = 1 AND result = 'SUCCESS'"); n != 1 {
+		t.Errorf("%d taps from there", n)
 	}
 }

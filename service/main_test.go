@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// place is a database of the test's own, with a second way into it.
+// place is a test's own database, with a raw connection to it.
 type place struct {
 	*repository.Store
 	t   testing.TB
@@ -42,7 +42,7 @@ func newPlace(t testing.TB) *place {
 	return &place{store, t, raw}
 }
 
-// drivers adds n drivers who are fit for what dispatch adds, unless change says otherwise.
+// drivers adds n drivers who are eligible for the dispatches that dispatch adds, unless change changes that.
 func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.DriverID {
 	p.t.Helper()
 	rows, ids := make([]dispatch.Driver, n), make([]dispatch.DriverID, n)
@@ -70,9 +70,14 @@ func anOrder() Order {
 	}}
 }
 
+// alone returns the Acceptor of an instance without Redis.
+func alone(c Claims) *Acceptor {
+	return NewAcceptor(AcceptorOptions{Claims: c, LockTTL: 5 * time.Second, Log: quiet})
+}
+
 func (p *place) dispatch() dispatch.ID {
 	p.t.Helper()
-	d, err := NewDispatcher(p, NewAcceptor(p, nil, time.Second, quiet)).Create(p.t.Context(), anOrder(), "key_1")
+	d, err := NewDispatcher(p, alone(p)).Create(p.t.Context(), anOrder(), "key_1")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -100,14 +105,14 @@ func (p *place) holder(id dispatch.ID) dispatch.DriverID {
 	return d.Claim.Driver
 }
 
-// slow lets a test hold claims under way, fail them, and see what is announced again.
+// slow lets a test hold claims, fail them, and observe reannouncements.
 type slow struct {
 	Claims
-	entered   chan dispatch.DriverID // hears of each claim that begins, if not nil
+	entered   chan dispatch.DriverID // receives the driver of each claim that starts, if not nil
 	release   chan struct{}          // holds each claim until it is closed, if not nil
-	fail      error                  // what each claim comes to, if not nil
+	fail      error                  // the error of each claim, if not nil
 	claimed   atomic.Int32
-	announced chan int // hears the round of each announcement, if not nil
+	announced chan int // receives the round of each announcement, if not nil
 }
 
 func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
@@ -127,19 +132,19 @@ func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Driver
 }
 
 func (s *slow) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
-	told, err := s.Claims.Reannounce(ctx, id, round, quiet)
+	announced, err := s.Claims.Reannounce(ctx, id, round, quiet)
 	if s.announced != nil {
 		s.announced <- round
 	}
-	return told, err
+	return announced, err
 }
 
-// row is one open dispatch in memory: what the rules decide about, for the tests that stop the clock.
+// row is the Claims of one open dispatch in memory, for tests with a fake clock.
 type row struct {
 	mu        sync.Mutex
 	d         dispatch.Dispatch
 	announced []int // the rounds
-	away      int   // how many announcements fail
+	away      int   // how many announcements are still to fail
 }
 
 func newRow() *row {
@@ -174,7 +179,17 @@ func (r *row) Reannounce(_ context.Context, _ dispatch.ID, round int, _ time.Dur
 	return len(r.d.Reannounce(round, time.Now())) > 0, nil
 }
 
-// pass lets that much of a bubble's time pass, and everything that happens in it happen.
+func (r *row) Holders(context.Context, []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := dispatch.Holding{Status: r.d.Status, Round: r.d.Round}
+	if r.d.Claim != nil {
+		h.Driver = r.d.Claim.Driver
+	}
+	return map[dispatch.ID]dispatch.Holding{r.d.ID: h}, nil
+}
+
+// pass advances the bubble's clock by d, and waits until all goroutines in it are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

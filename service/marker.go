@@ -7,12 +7,12 @@ import (
 	"firsttap/dispatch"
 )
 
-// The Redis key of a dispatch and what stands in it:
+// The values of a dispatch's key in Redis:
 //
-//	claim:<driver>:<round>.<claim>  while a claim is being decided; round 0 is "whichever is current"
+//	claim:<driver>:<round>.<claim>  while a claim is being decided; round 0 is the current one
 //	taken:<driver>:<round>          after its commit
 
-// lockName is the key. The braces make Redis Cluster hash the identifier alone.
+// lockName returns the key. The braces make Redis Cluster hash the identifier alone.
 func lockName(id dispatch.ID) string { return "dispatch:lock:{" + string(id) + "}" }
 
 func claimValue(tap Tap, claim dispatch.ClaimID) string {
@@ -23,13 +23,13 @@ func takenValue(driver dispatch.DriverID, round int) string {
 	return "taken:" + string(driver) + ":" + strconv.Itoa(round)
 }
 
-// marker is what a key says.
+// marker is a parsed value.
 type marker struct {
 	holder
 	committed bool
 }
 
-// parseMarker reads a value. What it can't read says nothing.
+// parseMarker parses a value, and reports false if it is malformed.
 func parseMarker(value string) (marker, bool) {
 	kind, rest, _ := strings.Cut(value, ":")
 	driver, token, ok := strings.Cut(rest, ":")
@@ -42,14 +42,13 @@ func parseMarker(value string) (marker, bool) {
 		return marker{}, false
 	}
 	if err != nil {
-		round = 0 // a token of another making
+		round = 0 // another token after the driver
 	}
 	return marker{holder{dispatch.DriverID(driver), round}, kind == "taken"}, true
 }
 
-// refuses reports whether the marker decides about the tap. It does not when it is the driver's own, or when the tap
-// is on a newer round than the marker speaks of. A claim that is being decided speaks of its own round only: who made it
-// may have made the round up.
+// refuses reports whether the marker refuses the tap: not the driver's own, nor one on a later round than the marker's. A
+// claim under way refuses taps on its own round only, as its driver may have invented the round.
 func (m marker) refuses(tap Tap) bool {
 	switch {
 	case m.driver == tap.Driver:

@@ -11,7 +11,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// race is a dispatch that bob has, and what is written of ann's part in it, in memory: for the tests that stop the clock.
+// race is the storage of a dispatch that bob has, with ann's attempts, in memory, for tests with a fake clock.
 type race struct {
 	WorkStore
 	o    dispatch.Offered
@@ -50,26 +50,26 @@ func (r *race) AddAttempts(_ context.Context, taps []dispatch.Attempt) error {
 	return nil
 }
 
-// TestReceiptOfATapElsewhere: whoever has just tapped at one instance and asks another at once is never told that they had
-// not tapped, however long ago it was decided and whether or not they had declined before.
+// TestReceiptOfATapElsewhere: a driver who asks one instance right after a tap at another is never told that they did not tap,
+// however long ago the dispatch was taken, and whether or not they had declined before.
 func TestReceiptOfATapElsewhere(t *testing.T) {
 	const long, young = time.Hour, time.Second
 	for name, c := range map[string]struct {
 		decided          time.Duration // ago
 		declined, tapped bool
-		patience         time.Duration      // of who asks
-		want             []dispatch.Outcome // asked again until it is decided
+		patience         time.Duration      // of the client
+		want             []dispatch.Outcome // of successive requests
 		waits            time.Duration
 	}{
-		"tapped":                     {long, false, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerEvery},
-		"declined, then tapped":      {long, true, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerEvery},
-		"not tapped":                 {long, false, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeNoAttempt}, 2 * ledgerEvery},
-		"declined":                   {long, true, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeDeclined}, 2 * ledgerEvery},
+		"tapped":                     {long, false, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerInterval},
+		"declined, then tapped":      {long, true, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerInterval},
+		"not tapped":                 {long, false, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeNoAttempt}, 2 * ledgerInterval},
+		"declined":                   {long, true, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeDeclined}, 2 * ledgerInterval},
 		"just now: tapped":           {young, false, true, time.Minute, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, 0},
 		"just now: declined, tapped": {young, true, true, time.Minute, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, 0},
-		"tapped, and hangs up":       {long, false, true, ledgerEvery / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerEvery / 2},
-		"declined, tapped, hangs up": {long, true, true, ledgerEvery / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerEvery / 2},
-		"not tapped, and hangs up":   {long, false, false, ledgerEvery, []dispatch.Outcome{dispatch.Undecided, dispatch.Undecided}, ledgerEvery},
+		"tapped, and hangs up":       {long, false, true, ledgerInterval / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerInterval / 2},
+		"declined, tapped, hangs up": {long, true, true, ledgerInterval / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerInterval / 2},
+		"not tapped, and hangs up":   {long, false, false, ledgerInterval, []dispatch.Outcome{dispatch.Undecided, dispatch.Undecided}, ledgerInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,13 +79,12 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 				}
 				there, stopThere := keep(t, store)
 				defer stopThere()
-				here := NewAcceptor(nil, nil, time.Second, quiet)
 				ledger, stop := keep(t, store)
 				defer stop()
-				here.Keep(ledger)
-				work := NewWork(store, here, time.Now)
+				here := NewAcceptor(AcceptorOptions{Attempts: ledger, Log: quiet})
+				work := NewWork(WorkOptions{Store: store, Acceptor: here, Now: time.Now})
 				if c.tapped {
-					there.Note(t.Context(), Tap{store.o.ID, ann, 1}, time.Now(), &dispatch.TakenError{Final: true})
+					there.Record(t.Context(), Tap{store.o.ID, ann, 1}, time.Now(), &dispatch.TakenError{Final: true})
 				}
 				var got []dispatch.Outcome
 				for i := range c.want {
@@ -97,7 +96,7 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 						t.Errorf("%+v, %v, after %s; want it after %s", r, err, waited, c.waits)
 					}
 					got = append(got, r.Outcome)
-					pass(ledgerEvery)
+					pass(ledgerInterval)
 				}
 				if !slices.Equal(got, c.want) {
 					t.Errorf("%v, want %v", got, c.want)

@@ -16,13 +16,13 @@ import (
 	"firsttap/testkit"
 )
 
-// instance is one of several processes: an acceptor of its own on a database and a Redis that are everybody's.
+// instance is an acceptor of one of several processes, which share a database and a Redis.
 type instance struct {
 	*Acceptor
 	claims *slow
 }
 
-// shared is a real Redis, and a second way into it.
+// shared is a database and a real Redis, with a raw client of it.
 type shared struct {
 	t testing.TB
 	*place
@@ -48,7 +48,9 @@ func sharedAt(t testing.TB, url string) *shared {
 
 func (s *shared) instance() *instance {
 	claims := &slow{Claims: s.place}
-	return &instance{NewAcceptor(claims, lock.NewGate(s.redis, testTimeout, quiet, nil), 5*time.Second, quiet), claims}
+	return &instance{NewAcceptor(AcceptorOptions{
+		Claims: claims, Locks: lock.NewGate(s.redis, testTimeout, quiet, nil), LockTTL: 5 * time.Second, Log: quiet,
+	}), claims}
 }
 
 func (s *shared) set(id dispatch.ID, value string) {
@@ -58,7 +60,7 @@ func (s *shared) set(id dispatch.ID, value string) {
 	}
 }
 
-// key returns what stands in the dispatch's key, "" for nothing, and fails the test if it has no end.
+// key returns the value of the dispatch's key, "" for none, and fails the test if it has no TTL.
 func (s *shared) key(id dispatch.ID) string {
 	s.t.Helper()
 	value, err := s.redis.Get(s.t.Context(), lockName(id)).Result()
@@ -72,19 +74,19 @@ func (s *shared) key(id dispatch.ID) string {
 	return value
 }
 
-// next opens the second round of a dispatch of which the driver had the first, without telling any instance.
+// next gives the driver the first round and opens the second, without the instances' knowledge.
 func (s *shared) next(id dispatch.ID, had dispatch.DriverID) {
 	s.t.Helper()
-	silent := NewAcceptor(s.place, nil, time.Second, quiet)
+	silent := alone(s.place)
 	if _, err := silent.Accept(s.t.Context(), Tap{id, had, 1}); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := NewWork(s.place, silent, time.Now).Withdraw(s.t.Context(), had, id, 0, ""); err != nil {
+	if _, err := NewWork(WorkOptions{Store: s.place, Acceptor: silent, Now: time.Now}).Withdraw(s.t.Context(), had, id, 0, ""); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// TestWhatTheKeySays follows the key through a decision, for each way in which that may end.
+// TestWhatTheKeySays follows the key's value through a decision, for each possible outcome.
 func TestWhatTheKeySays(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable, dispatch.ErrUnknown, dispatch.ErrDriverBusy} {
 		s := newShared(t)
@@ -114,7 +116,7 @@ func TestWhatTheKeySays(t *testing.T) {
 	}
 }
 
-// TestLateMarkIsOwnerChecked: whoever was stopped for longer than the lock lasts must not touch the next one's.
+// TestLateMarkIsOwnerChecked: a process that was stopped for longer than its lock's TTL does not change the next owner's lock.
 func TestLateMarkIsOwnerChecked(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable} {
 		s := newShared(t)
@@ -135,16 +137,16 @@ func TestLateMarkIsOwnerChecked(t *testing.T) {
 	}
 }
 
-// TestWhoseKeyDecides: which values turn a tap away, and which leave it to the database.
+// TestWhoseKeyDecides: which values refuse a tap, and which leave it to the database.
 func TestWhoseKeyDecides(t *testing.T) {
 	s := newShared(t)
 	v := s.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "45m" })[0]
 	for _, c := range []struct {
 		value  string
 		round  int
-		asks   bool // the database
+		asks   bool // whether the database is asked
 		final  bool
-		opened int // the rounds there have been
+		opened int // the current round
 	}{
 		{value: "claim:drv_other:1.clm_x", round: 1},
 		{value: "claim:drv_other:0.clm_x", round: 1},
@@ -187,7 +189,7 @@ func TestWhoseKeyDecides(t *testing.T) {
 	}
 }
 
-// TestMarkerIsRemembered: what Redis said once about a committed claim is not asked again.
+// TestMarkerIsRemembered: Redis is asked once about a committed claim.
 func TestMarkerIsRemembered(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.instance(), s.dispatch(), s.drivers(2)
@@ -197,7 +199,7 @@ func TestMarkerIsRemembered(t *testing.T) {
 		if _, err := i.Accept(t.Context(), Tap{id, v[0], 1}); !errors.As(err, &taken) || !taken.Final {
 			t.Fatal(err)
 		}
-		s.redis.Del(t.Context(), lockName(id)) // from now on only the process knows
+		s.redis.Del(t.Context(), lockName(id)) // now only the process remembers it
 	}
 	if i.claims.claimed.Load() != 0 || s.key(id) != "" {
 		t.Errorf("asked %d times, and the key is %q", i.claims.claimed.Load(), s.key(id))
@@ -221,7 +223,7 @@ func TestTwoInstances(t *testing.T) {
 			if won[i] {
 				winners++
 				if v[i] != holder {
-					t.Errorf("%s was told, %s is stored", v[i], holder)
+					t.Errorf("%s won, %s is stored", v[i], holder)
 				}
 			}
 		}
@@ -231,13 +233,12 @@ func TestTwoInstances(t *testing.T) {
 	}
 }
 
-// TestEndedDropsTheMarker: after a withdrawal or a cancellation nobody hears that it is taken, in any instance that
-// asks Redis, and no newer marker is dropped.
+// TestEndedDropsTheMarker: a withdrawal or a cancellation drops the claim's marker, and no later one.
 func TestEndedDropsTheMarker(t *testing.T) {
 	s := newShared(t)
 	one, two := s.instance(), s.instance()
 	id, v := s.dispatch(), s.drivers(3)
-	work, backoffice := NewWork(s.place, one.Acceptor, time.Now), NewDispatcher(s.place, one.Acceptor)
+	work, backoffice := NewWork(WorkOptions{Store: s.place, Acceptor: one.Acceptor, Now: time.Now}), NewDispatcher(s.place, one.Acceptor)
 	if _, err := one.Accept(t.Context(), Tap{id, v[0], 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +248,7 @@ func TestEndedDropsTheMarker(t *testing.T) {
 	if _, err := two.Accept(t.Context(), Tap{id, v[1], 2}); err != nil {
 		t.Fatal(err)
 	}
-	one.Ended(t.Context(), id, dispatch.Claim{Driver: v[0], Round: 1}) // late news of the round before
+	one.markEnded(t.Context(), id, dispatch.Claim{Driver: v[0], Round: 1}) // an older claim, learned late
 	if got := s.key(id); got != takenValue(v[1], 2) {
 		t.Errorf("the key is %q", got)
 	}
@@ -263,8 +264,8 @@ func TestEndedDropsTheMarker(t *testing.T) {
 	}
 }
 
-// TestOtherInstanceDies: whoever was turned away by a claim in another instance that ended without a decision, hears
-// that the dispatch is open.
+// TestOtherInstanceDies: the dispatch is announced again after a claim at another instance refused a tap and ended without a
+// decision.
 func TestOtherInstanceDies(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
@@ -273,22 +274,22 @@ func TestOtherInstanceDies(t *testing.T) {
 	if _, err := i.Accept(t.Context(), Tap{id, v, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Fatal(err)
 	}
-	i.chaser.followAll(t.Context(), time.Now().Add(chaseEvery))
-	if len(i.claims.announced) != 0 || len(i.chaser.open) != 1 {
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))
+	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 1 {
 		t.Error("announced, or given up, while the claim is under way")
 	}
 	s.redis.Del(t.Context(), lockName(id))
-	i.chaser.followAll(t.Context(), time.Now().Add(2*chaseEvery))
-	if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 || len(i.chaser.open) != 0 {
-		t.Errorf("announced in round %d, open %v", round, i.chaser.open)
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	if round := testkit.Await(t, "the announcement", i.claims.announced); round != 1 || len(i.reannouncer.open) != 0 {
+		t.Errorf("announced in round %d, open %v", round, i.reannouncer.open)
 	}
 	s.set(id, "claim:drv_other:1.clm_x")
 	if _, err := i.Accept(t.Context(), Tap{id, v, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Fatal(err)
 	}
 	s.set(id, "taken:drv_other:1")
-	i.chaser.followAll(t.Context(), time.Now().Add(2*chaseEvery))
-	if len(i.claims.announced) != 0 || len(i.chaser.open) != 0 {
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
+	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 0 {
 		t.Error("announced, or followed further, what is taken")
 	}
 }
@@ -301,17 +302,17 @@ func TestWithoutRedis(t *testing.T) {
 	if won, err := i.Accept(t.Context(), Tap{id, v[0], 1}); err != nil || won.Replayed {
 		t.Errorf("%+v, %v", won, err)
 	}
-	other := s.instance() // knows nothing yet
+	other := s.instance() // with an empty memory
 	if _, err := other.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Error(err)
 	}
 	if won, err := other.Accept(t.Context(), Tap{id, v[0], 1}); err != nil || !won.Replayed {
 		t.Errorf("a retry at the other instance: %+v, %v", won, err)
 	}
-	if _, err := NewWork(s.place, i.Acceptor, time.Now).Withdraw(t.Context(), v[0], id, 0, ""); err != nil {
+	if _, err := NewWork(WorkOptions{Store: s.place, Acceptor: i.Acceptor, Now: time.Now}).Withdraw(t.Context(), v[0], id, 0, ""); err != nil {
 		t.Errorf("withdraw: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	i.Ended(ctx, id, dispatch.Claim{Driver: v[0], Round: 1}) // must neither hang nor panic
+	i.markEnded(ctx, id, dispatch.Claim{Driver: v[0], Round: 1}) // must neither hang nor panic
 }

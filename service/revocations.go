@@ -11,41 +11,46 @@ import (
 	"firsttap/dispatch"
 )
 
-// RevocationStore keeps whose tokens have ended.
+// RevocationStore stores which drivers' tokens are revoked.
 type RevocationStore interface {
 	Revocations(ctx context.Context) ([]dispatch.Revocation, error)
 	RevokeTokens(ctx context.Context, id dispatch.DriverID) (dispatch.Revocation, error)
 }
 
 const (
-	// ReadRevocations is how often an instance reads what others have revoked. A token is refused everywhere that much later
-	// at most, and a stream ends when it next asks.
-	ReadRevocations = 10 * time.Second
-	// revocationsTime is what one reading may take.
-	revocationsTime = 5 * time.Second
+	// ReadRevocations is how often an instance reads the revocations of others, and so the longest time until a revoked token
+	// is refused everywhere. A live stream ends at its next check.
+	ReadRevocations    = 10 * time.Second
+	revocationsTimeout = 5 * time.Second
 )
 
-// Revocations knows which drivers' tokens have ended, all of them in memory: a tap asks nobody, and a race of drivers who were
-// quiet for an hour does not either. While the database can't be read, what is known goes on to count, and what another
-// instance revokes meanwhile does not count here yet. Safe for concurrent use.
+// Revocations has every revocation in memory, so that checking a token costs no query. While the database is unavailable,
+// known revocations stay in force and those of other instances are not known yet. Safe for concurrent use.
 type Revocations struct {
 	store RevocationStore
 	log   *slog.Logger
 	known atomic.Pointer[map[dispatch.DriverID]dispatch.Revocation] // replaced, never written
 
-	mu      sync.Mutex // guards the replacing, and what follows
-	own     int        // how many were made here
+	mu      sync.Mutex // guards replacing known, and the fields below
+	local   int        // how many revocations were made here
 	failing bool
 	readAt  time.Time
 }
 
-// NewRevocations returns what is revoked by now. ErrUnavailable.
+// noRevocations returns Revocations without any, for Tokens that are never revoked.
+func noRevocations() *Revocations {
+	r := &Revocations{}
+	r.known.Store(&map[dispatch.DriverID]dispatch.Revocation{})
+	return r
+}
+
+// NewRevocations reads the revocations from store. ErrUnavailable.
 func NewRevocations(ctx context.Context, store RevocationStore, log *slog.Logger) (*Revocations, error) {
 	r := &Revocations{store: store, log: log}
 	return r, r.read(ctx)
 }
 
-// Run reads what other instances have revoked, every so often, until ctx ends.
+// Run reads the revocations of other instances at that interval, until ctx ends.
 func (r *Revocations) Run(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -59,29 +64,29 @@ func (r *Revocations) Run(ctx context.Context, every time.Duration) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.note(err, every)
+		r.logReading(err, every)
 	}
 }
 
-// note logs when readings begin to fail, and when they succeed again.
-func (r *Revocations) note(err error, every time.Duration) {
+// logReading logs the first reading that fails and the first that succeeds again.
+func (r *Revocations) logReading(err error, every time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err != nil && !r.failing:
-		r.log.Warn("the revoked tokens can't be read: what another instance revokes from now on is still taken here",
+		r.log.Warn("revoked tokens not read; tokens that other instances revoke are accepted here until a reading succeeds",
 			"error", err, "next_try_in", every)
 	case err == nil && r.failing:
-		r.log.Info("the revoked tokens were read again")
+		r.log.Info("revoked tokens are read again")
 	}
 	r.failing = err != nil
 }
 
 func (r *Revocations) read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, revocationsTime)
+	ctx, cancel := context.WithTimeout(ctx, revocationsTimeout)
 	defer cancel()
 	r.mu.Lock()
-	own := r.own
+	own := r.local
 	r.mu.Unlock()
 	all, err := r.store.Revocations(ctx)
 	if err != nil {
@@ -94,7 +99,7 @@ func (r *Revocations) read(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.readAt = time.Now()
-	if own != r.own { // one that was made here meanwhile may not have been read
+	if own != r.local { // a revocation made here meanwhile may be missing
 		for id, v := range *r.known.Load() {
 			if known[id].Generation < v.Generation {
 				known[id] = v
@@ -105,7 +110,7 @@ func (r *Revocations) read(ctx context.Context) error {
 	return nil
 }
 
-// Revoke ends every token that the driver was issued before, here at once. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
+// Revoke revokes every token that the driver has, on this instance at once. ErrDriverNotFound, ErrUnavailable, ErrUnknown.
 func (r *Revocations) Revoke(ctx context.Context, id dispatch.DriverID) error {
 	made, err := r.store.RevokeTokens(ctx, id)
 	if err != nil {
@@ -113,7 +118,7 @@ func (r *Revocations) Revoke(ctx context.Context, id dispatch.DriverID) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.own++
+	r.local++
 	known := maps.Clone(*r.known.Load())
 	if known[id].Generation < made.Generation {
 		known[id] = made
@@ -122,22 +127,19 @@ func (r *Revocations) Revoke(ctx context.Context, id dispatch.DriverID) error {
 	return nil
 }
 
-// ended reports whether the driver's tokens of that generation were revoked.
-func (r *Revocations) ended(driver dispatch.DriverID, generation int) bool {
-	return r != nil && generation < (*r.known.Load())[driver].Generation
+// isRevoked reports whether the driver's tokens of that generation are revoked.
+func (r *Revocations) isRevoked(driver dispatch.DriverID, generation int) bool {
+	return generation < (*r.known.Load())[driver].Generation
 }
 
-// signedOut reports whether the driver's tokens were revoked since they signed in elsewhere. That time has no fraction of a
-// second: who signed in within the second of the revocation signs in again.
-func (r *Revocations) signedOut(driver dispatch.DriverID, signedIn time.Time) bool {
-	if r == nil {
-		return false
-	}
+// revokedSince reports whether the driver's tokens were revoked after the driver signed in elsewhere. That time is in whole
+// seconds, so a sign-in in the second of the revocation counts as earlier.
+func (r *Revocations) revokedSince(driver dispatch.DriverID, signedIn time.Time) bool {
 	revoked, ok := (*r.known.Load())[driver]
 	return ok && !signedIn.After(revoked.At.Truncate(time.Second))
 }
 
-// Age is how long ago the revocations were read.
+// Age returns the time since the last successful reading.
 func (r *Revocations) Age() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

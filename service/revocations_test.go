@@ -15,13 +15,13 @@ import (
 	"firsttap/testkit"
 )
 
-// revoked is what a test says has ended.
+// revoked is a RevocationStore for tests.
 type revoked struct {
-	mu      sync.Mutex // held by who changes it while it is read
+	mu      sync.Mutex // for changes during a reading
 	all     []dispatch.Revocation
 	err     error
 	reads   int
-	reading func() // runs while a reading is under way, if not nil
+	reading func() // runs during each reading, if not nil
 }
 
 func (r *revoked) Revocations(context.Context) ([]dispatch.Revocation, error) {
@@ -52,7 +52,7 @@ func (r *revoked) set(err error, all ...dispatch.Revocation) {
 	r.all, r.err = all, err
 }
 
-// counting counts lines by their level.
+// counting counts log lines by level.
 type counting struct {
 	slog.Handler
 	mu     sync.Mutex
@@ -80,12 +80,10 @@ func heeding(t *testing.T, store RevocationStore, now func() time.Time) (*Tokens
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := NewTokens(secret, now)
-	tokens.Heed(r)
-	return tokens, r
+	return NewTokens(TokenOptions{Secret: secret, Now: now, Revocations: r}), r
 }
 
-// is checks whether a token of the driver's is good.
+// is checks whether the driver's token is accepted.
 func is(t *testing.T, tokens *Tokens, what, token string, good bool) {
 	t.Helper()
 	got, err := tokens.Caller(t.Context(), token)
@@ -103,7 +101,7 @@ func issued(t *testing.T, tokens *Tokens, generation int) string {
 	return token
 }
 
-// TestGenerations decide, and no clock: those of before there were any end too.
+// TestGenerations: generations decide, not clocks. Tokens without one are revoked too.
 func TestGenerations(t *testing.T) {
 	c := &clock{fixed}
 	tokens, r := heeding(t, &revoked{}, c.now)
@@ -137,8 +135,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestRevokedElsewhere is known at the next reading, with one statement whatever the number of drivers; while there is none,
-// what is known counts, which is logged once.
+// TestRevokedElsewhere: other instances' revocations take effect at the next reading, which is one query for all drivers.
+// While readings fail, known revocations count, and one warning is logged.
 func TestRevokedElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &revoked{all: []dispatch.Revocation{{Driver: driver, Generation: 3}}}
@@ -147,8 +145,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokens := NewTokens(secret, time.Now)
-		tokens.Heed(r)
+		tokens := NewTokens(TokenOptions{Secret: secret, Now: time.Now, Revocations: r})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { r.Run(ctx, ReadRevocations) })
@@ -172,14 +169,14 @@ func TestRevokedElsewhere(t *testing.T) {
 		}
 		store.set(dispatch.ErrUnavailable)
 		pass(3)
-		is(t, tokens, "revoked, while nobody can tell", third, false)
+		is(t, tokens, "revoked, during an outage", third, false)
 		if age := r.Age(); age < 3*ReadRevocations {
 			t.Errorf("read %s ago", age)
 		}
 		if n := log.of(slog.LevelWarn); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
-		// A database that was put back to an earlier day has issued tokens of that day's generation since.
+		// A database that was restored from a backup issues tokens of an earlier generation.
 		store.set(nil, dispatch.Revocation{Driver: driver, Generation: 3})
 		pass(1)
 		is(t, tokens, "good again, as the database is an older one", third, true)
@@ -191,7 +188,7 @@ func TestRevokedElsewhere(t *testing.T) {
 	})
 }
 
-// TestRevokedWhileReading is not forgotten for a reading that began before.
+// TestRevokedWhileReading: a reading that started earlier does not undo a revocation.
 func TestRevokedWhileReading(t *testing.T) {
 	store := &revoked{}
 	tokens, r := heeding(t, store, (&clock{fixed}).now)
@@ -212,14 +209,14 @@ func TestRevokedWhileReading(t *testing.T) {
 	is(t, tokens, "old, when it is read", old, false)
 }
 
-// TestNothingIsKnownAtTheStart: who can't tell what is revoked does not start.
+// TestNothingIsKnownAtTheStart: without a first reading there are no Revocations.
 func TestNothingIsKnownAtTheStart(t *testing.T) {
 	if _, err := NewRevocations(t.Context(), &revoked{err: dispatch.ErrUnavailable}, quiet); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestFailedRevocation ends nothing.
+// TestFailedRevocation: the tokens stay valid.
 func TestFailedRevocation(t *testing.T) {
 	tokens, r := heeding(t, &revoked{}, (&clock{fixed}).now)
 	r.store = &revoked{err: dispatch.ErrUnavailable}
@@ -229,14 +226,19 @@ func TestFailedRevocation(t *testing.T) {
 	is(t, tokens, "a token", issued(t, tokens, 0), true)
 }
 
-// TestFirebaseUserIsRevoked: who signed in before signs in again. The second of the revocation counts as before.
+// TestFirebaseUserIsRevoked: users who signed in before the revocation, or within its second, must sign in again.
 func TestFirebaseUserIsRevoked(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
 	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Lee" })
 	store := &revoked{}
-	tokens, r := heeding(t, store, c.now)
-	tokens.Trust(uids{"kims": "Kim", "lees": "Lee"}, p) // who sign in at fixed
+	r, err := NewRevocations(t.Context(), store, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens := NewTokens(TokenOptions{
+		Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim", "lees": "Lee"}, Drivers: p, Revocations: r, // they sign in at fixed
+	})
 	good := func(what, token string, want bool) {
 		t.Helper()
 		if got, err := tokens.Caller(t.Context(), token); (err == nil) != want || err != nil && !errors.Is(err, ErrUnauthenticated) {
@@ -254,7 +256,7 @@ func TestFirebaseUserIsRevoked(t *testing.T) {
 	}
 }
 
-// TestRevocationsAtOnce, with tokens that are looked at meanwhile.
+// TestRevocationsAtOnce: concurrent revocations and readings lose none.
 func TestRevocationsAtOnce(t *testing.T) {
 	p := newPlace(t)
 	all := p.drivers(20)
@@ -270,13 +272,13 @@ func TestRevocationsAtOnce(t *testing.T) {
 			return
 		}
 		id := all[k/2]
-		if err := r.Revoke(t.Context(), id); err != nil || !r.ended(id, 0) || r.ended(id, 1) {
+		if err := r.Revoke(t.Context(), id); err != nil || !r.isRevoked(id, 0) || r.isRevoked(id, 1) {
 			t.Errorf("%s: %v", id, err)
 		}
 	})
 	for range 2 { // as it was noted, and as it is read
 		for _, id := range all {
-			if !r.ended(id, 0) || r.ended(id, 1) {
+			if !r.isRevoked(id, 0) || r.isRevoked(id, 1) {
 				t.Errorf("%s is not revoked once", id)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"firsttap/testkit"
 )
 
-// TestOldMarkerDoesNotSilenceTheNextRound: the marker of a round that has ended (its instance could not reach Redis to
-// drop it) says nothing about those who are turned away in the round after.
+// TestOldMarkerDoesNotSilenceTheNextRound: a marker of an earlier round, which its instance could not drop, does not keep the
+// next round from being announced again.
 func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
@@ -33,44 +33,44 @@ func TestOldMarkerDoesNotSilenceTheNextRound(t *testing.T) {
 	if err := testkit.Await(t, "the failure", failed); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Fatal(err)
 	}
-	i.chaser.followAll(t.Context(), time.Now().Add(chaseEvery))
+	i.reannouncer.checkDue(t.Context(), time.Now().Add(followUpRetry))
 	select {
 	case <-i.claims.announced:
 	default:
-		t.Error("a driver was turned away in round 2 by a claim that failed, and the marker of round 1 kept them from being told")
+		t.Error("the marker of round 1 suppressed the announcement of round 2")
 	}
 }
 
-// TestOldMarkerDoesNotSettleTheNextRound is the same by way of a late tap on the round before, which finds the old
-// marker before the chaser looks.
+// TestOldMarkerDoesNotSettleTheNextRound is the same for a late tap on the earlier round, which finds the old marker before
+// the follow-up does.
 func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.instance(), s.dispatch(), s.drivers(3)
 	s.next(id, v[0])
 	s.set(id, takenValue(v[0], 1))
-	i.chaser.chase(Tap{id, v[1], 2}, 0)
+	i.reannouncer.schedule(Tap{id, v[1], 2}, 0)
 	if _, err := i.Accept(t.Context(), Tap{id, v[2], 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Fatal(err)
 	}
-	if _, still := i.chaser.open[id]; !still {
+	if _, still := i.reannouncer.open[id]; !still {
 		t.Error("round 2 was to be followed up, and a tap on round 1 ended that")
 	}
 }
 
-// TestOlderRoundDoesNotReplaceTheChase: of two rounds to be looked after the newer one counts, whichever is due first.
-func TestOlderRoundDoesNotReplaceTheChase(t *testing.T) {
+// TestOlderRoundDoesNotReplaceTheFollowUp: the newer of two rounds is announced again, whichever is due first.
+func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
-	c := newChaser(r, nil, quiet)
-	c.chase(Tap{r.d.ID, ann, 2}, chaseEvery)
-	c.chase(Tap{r.d.ID, bob, 1}, 0)
-	c.followAll(t.Context(), time.Now().Add(2*chaseEvery))
+	c := newReannouncer(r, noLocks{}, quiet)
+	c.schedule(Tap{r.d.ID, ann, 2}, followUpRetry)
+	c.schedule(Tap{r.d.ID, bob, 1}, 0)
+	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
 	if !slices.Contains(r.announced, 2) {
-		t.Errorf("announced in rounds %v: those who were turned away in round 2 are not told", r.announced)
+		t.Errorf("announced in rounds %v: round 2 is missing", r.announced)
 	}
 }
 
-// TestGarbageIsNoMarker: a value whose round can't be read is no proof that anybody has committed.
+// TestGarbageIsNoMarker: a malformed value does not refuse taps.
 func TestGarbageIsNoMarker(t *testing.T) {
 	s := newShared(t)
 	v := s.drivers(4)
@@ -83,11 +83,11 @@ func TestGarbageIsNoMarker(t *testing.T) {
 	}
 }
 
-// TestSignatureHasOneSpelling: the last character of a signature carries two bits that mean nothing; a token with
-// others there is not one that was issued, and fills the cache of verified ones fourfold.
+// TestSignatureHasOneSpelling: the last character of a signature has two unused bits. A token with other bits there is refused,
+// or the cache would have four entries for one token.
 func TestSignatureHasOneSpelling(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	tokens := NewTokens(secret, (&clock{fixed}).now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
 	good := with(nil)
 	last := strings.IndexByte(alphabet, good[len(good)-1])
 	for bits := 1; bits < 4; bits++ {

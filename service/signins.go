@@ -13,49 +13,49 @@ import (
 	"firsttap/dispatch"
 )
 
-// Door is where somebody shows who they are.
+// Door is the kind of credentials that a caller signs in with.
 type Door string
 
-// The doors.
+// The methods.
 const (
 	DoorSession Door = "session" // an API key, for a session
 	DoorKey     Door = "key"     // an API key, or a session, with a request
 	DoorToken   Door = "token"   // a driver's token with a request
 )
 
-// SignInResult is what came of it.
+// SignInResult is the outcome of a sign-in.
 type SignInResult string
 
 // The results.
 const (
 	SignInOK      SignInResult = "ok"
 	SignInFailed  SignInResult = "failed"
-	SignInLimited SignInResult = "limited" // not looked at, or not told how it is: too many have failed
+	SignInLimited SignInResult = "limited" // refused without an answer about the credentials, as too many have failed
 )
 
-// SignInCounter counts sign-ins. It is called by many at once.
+// SignInCounter counts sign-ins. It is called concurrently.
 type SignInCounter interface {
 	CountSignIn(d Door, r SignInResult)
 }
 
-// SignInStore keeps what is to be known of sign-ins.
+// SignInStore stores the audit of sign-ins.
 type SignInStore interface {
-	// NoteRefusals writes down sign-ins that failed.
+	// NoteRefusals writes audit entries of failed sign-ins.
 	NoteRefusals(ctx context.Context, all []dispatch.Refusals) error
 }
 
-// ErrTooManyFailures says that so many have failed that a stranger is not even looked at.
-var ErrTooManyFailures = errors.New("too many have failed to sign in")
+// ErrTooManyFailures says that unknown credentials are not checked, as too many sign-ins have failed.
+var ErrTooManyFailures = errors.New("too many sign-ins have failed")
 
-// Allowance is how often strangers may fail: Burst at once, and Rate a second from then on.
+// Allowance is how many sign-ins may fail: Burst at once, and Rate per second after that.
 type Allowance struct{ Rate, Burst float64 }
 
-// SignInLimits are what strangers may do at one instance, by the address that they come from and in all.
+// SignInLimits limits the failures at one instance, per address and in total.
 type SignInLimits struct{ KeyByAddress, KeyInAll, TokenByAddress, TokenInAll Allowance }
 
-// UsualSignInLimits are for keys that people guess, and for tokens of which many may fail at once behind one address, where
-// the secret was replaced. A key that is in force is no stranger's, nor is a token that is good or was until its time was
-// over: whatever others do from the same address, behind the same proxy, holds up neither.
+// UsualSignInLimits returns the default limits: low for keys, which people guess; high for tokens, of which many may fail
+// behind one address after the secret was replaced. Valid keys, and tokens that are valid or have expired, are not limited:
+// failures from the same address do not delay them.
 func UsualSignInLimits() SignInLimits {
 	return SignInLimits{
 		KeyByAddress: Allowance{Rate: 0.2, Burst: 20}, KeyInAll: Allowance{Rate: 2, Burst: 200},
@@ -64,94 +64,115 @@ func UsualSignInLimits() SignInLimits {
 }
 
 const (
-	// strangers is how many addresses have a bucket of their own. One whose bucket is dropped starts with a full one; the
-	// bucket of all holds.
-	strangers = 4096
-	// tellEvery is how often the log has a line about failures, and auditEvery how often the audit has entries.
-	tellEvery  = 2 * time.Second
-	auditEvery = time.Minute
-	// toldApart and auditedApart are how many addresses a line counts, and how many entries there are a time. What else
-	// there is counts as others.
-	toldApart    = 1024
-	auditedApart = 16
-	// noteTime is what the audit's entries may take.
-	noteTime = 5 * time.Second
+	// maxAddresses bounds the addresses with a bucket of their own. An evicted address starts again with a full bucket, but
+	// the total still limits it.
+	maxAddresses  = 4096
+	logInterval   = 2 * time.Second
+	auditInterval = time.Minute
+	// maxLoggedAddresses and maxAuditedAddresses bound the addresses in a log line and the audit entries per interval. The
+	// rest is summed as otherAddresses.
+	maxLoggedAddresses  = 1024
+	maxAuditedAddresses = 16
+	auditTimeout        = 5 * time.Second
 )
 
-// SignIns bounds how often sign-ins may fail at this instance, by address and in all, counts them, and tells the log and the
-// audit of those that fail: in sums, so that whoever tries many fills neither. Safe for concurrent use. Run must be running.
-type SignIns struct {
-	store  SignInStore
-	count  SignInCounter
-	log    *slog.Logger
-	now    func() time.Time
-	keys   *bucketsOf
-	tokens *bucketsOf
-	told   *refusals
-	noted  *refusals
+// noSignInCounter is the SignInCounter of SignIns without one.
+type noSignInCounter struct{}
+
+func (noSignInCounter) CountSignIn(Door, SignInResult) {}
+
+// noSignInStore is the SignInStore of SignIns without an audit.
+type noSignInStore struct{}
+
+func (noSignInStore) NoteRefusals(context.Context, []dispatch.Refusals) error { return nil }
+
+// SignInOptions configures SignIns. Limits, Now and Log are required.
+type SignInOptions struct {
+	Limits SignInLimits
+	// Store keeps the audit of failures; nil for none.
+	Store SignInStore
+	// Counter counts sign-ins; nil for none.
+	Counter SignInCounter
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
-// NewSignIns returns SignIns that tell store and count, both nil where nobody wants to hear.
-func NewSignIns(l SignInLimits, store SignInStore, count SignInCounter, now func() time.Time, log *slog.Logger) *SignIns {
+// SignIns limits how many sign-ins may fail at this instance, per address and in total, and counts all. Failures go to the
+// log and the audit as sums, so that an attack fills neither. Safe for concurrent use. Run must be running.
+type SignIns struct {
+	store   SignInStore
+	counter SignInCounter
+	log     *slog.Logger
+	now     func() time.Time
+	keys    *addressBuckets
+	tokens  *addressBuckets
+	logged  *failureSums
+	audited *failureSums
+}
+
+// NewSignIns returns SignIns.
+func NewSignIns(o SignInOptions) *SignIns {
+	if o.Store == nil {
+		o.Store = noSignInStore{}
+	}
+	if o.Counter == nil {
+		o.Counter = noSignInCounter{}
+	}
+	l := o.Limits
 	return &SignIns{
-		store: store, count: count, now: now, log: log,
-		keys: newBuckets(l.KeyByAddress, l.KeyInAll), tokens: newBuckets(l.TokenByAddress, l.TokenInAll),
-		told: newRefusals(toldApart), noted: newRefusals(auditedApart),
+		store: o.Store, counter: o.Counter, now: o.Now, log: o.Log,
+		keys: newAddressBuckets(l.KeyByAddress, l.KeyInAll), tokens: newAddressBuckets(l.TokenByAddress, l.TokenInAll),
+		logged: newFailureSums(maxLoggedAddresses), audited: newFailureSums(maxAuditedAddresses),
 	}
 }
 
-func (s *SignIns) at(d Door) *bucketsOf {
+func (s *SignIns) buckets(d Door) *addressBuckets {
 	if d == DoorToken {
 		return s.tokens
 	}
 	return s.keys
 }
 
-// Enter takes what a failure at the door costs, before anybody knows how it ends. ok is false where there is nothing left to
-// take, and wait how long that lasts.
+// Enter reserves a failure before the credentials are checked. It reports false where none is left, and how long to wait.
 func (s *SignIns) Enter(d Door, address string) (wait time.Duration, ok bool) {
-	return s.at(d).take(address, s.now())
+	return s.buckets(d).reserve(address, s.now())
 }
 
-// Back gives back what Enter took: there was no failure.
-func (s *SignIns) Back(d Door, address string) { s.at(d).back(address) }
+// Back returns the reservation of a sign-in that did not fail.
+func (s *SignIns) Back(d Door, address string) { s.buckets(d).refund(address) }
 
-// Done takes note of what came of a sign-in.
+// Done records the outcome of a sign-in.
 func (s *SignIns) Done(d Door, address string, r SignInResult) {
-	if s.count != nil {
-		s.count.CountSignIn(d, r)
-	}
+	s.counter.CountSignIn(d, r)
 	if r == SignInOK {
 		return
 	}
-	s.told.add(d, address, r)
-	if s.store != nil {
-		s.noted.add(d, address, r)
-	}
+	s.logged.add(d, address, r)
+	s.audited.add(d, address, r)
 }
 
-// Run tells of failures until ctx ends, and then of those that are left.
+// Run logs and audits failures until ctx ends, and then those that are left.
 func (s *SignIns) Run(ctx context.Context) {
-	tell, note := time.NewTicker(tellEvery), time.NewTicker(auditEvery)
-	defer tell.Stop()
-	defer note.Stop()
+	logging, auditing := time.NewTicker(logInterval), time.NewTicker(auditInterval)
+	defer logging.Stop()
+	defer auditing.Stop()
 	for {
 		select {
-		case <-tell.C:
-			s.tell()
-		case <-note.C:
-			s.note(ctx)
+		case <-logging.C:
+			s.logFailures()
+		case <-auditing.C:
+			s.auditFailures(ctx)
 		case <-ctx.Done():
-			s.tell()
-			s.note(context.WithoutCancel(ctx))
+			s.logFailures()
+			s.auditFailures(context.WithoutCancel(ctx))
 			return
 		}
 	}
 }
 
-// tell logs what has failed since the last time, in one line.
-func (s *SignIns) tell() {
-	all := s.told.take()
+// logFailures logs the failures since the last call, in one line.
+func (s *SignIns) logFailures() {
+	all := s.logged.drain()
 	if len(all) == 0 {
 		return
 	}
@@ -162,48 +183,48 @@ func (s *SignIns) tell() {
 			most = r
 		}
 	}
-	s.log.Warn("sign-ins have failed; at the limit they are refused without a look at the database",
+	s.log.Warn("sign-ins failed; beyond the limit they are refused without a query",
 		"failed", sum.Failed, "limited", sum.Limited, "addresses", len(all),
 		"most_from", most.Address, "its_failed", most.Failed, "its_limited", most.Limited, "its_doors", fmt.Sprint(most.Doors))
 }
 
-// note has the audit keep what has failed since the last time.
-func (s *SignIns) note(ctx context.Context) {
-	all := s.noted.take()
+// auditFailures writes audit entries of the failures since the last call.
+func (s *SignIns) auditFailures(ctx context.Context) {
+	all := s.audited.drain()
 	if len(all) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, noteTime)
+	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	defer cancel()
 	if err := s.store.NoteRefusals(ctx, all); err != nil {
-		s.log.Warn("failed sign-ins are not in the audit, only counted", "addresses", len(all), "error", err)
+		s.log.Warn("failed sign-ins not written to the audit; only the metrics count them", "addresses", len(all), "error", err)
 	}
 }
 
-// refusals are sums of failures by address, so many apart and the rest together.
-type refusals struct {
-	apart int
-	mu    sync.Mutex
-	of    map[string]*dispatch.Refusals
+// failureSums sums failures by address, up to limit addresses and the rest together.
+type failureSums struct {
+	limit     int
+	mu        sync.Mutex
+	byAddress map[string]*dispatch.Refusals
 }
 
-// otherAddresses is the sum of all that are not told apart.
+// otherAddresses stands for all addresses beyond the limit.
 const otherAddresses = "others"
 
-func newRefusals(apart int) *refusals {
-	return &refusals{apart: apart, of: map[string]*dispatch.Refusals{}}
+func newFailureSums(limit int) *failureSums {
+	return &failureSums{limit: limit, byAddress: map[string]*dispatch.Refusals{}}
 }
 
-func (r *refusals) add(d Door, address string, result SignInResult) {
+func (r *failureSums) add(d Door, address string, result SignInResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.of[address] == nil && len(r.of) >= r.apart {
+	if r.byAddress[address] == nil && len(r.byAddress) >= r.limit {
 		address = otherAddresses
 	}
-	sum := r.of[address]
+	sum := r.byAddress[address]
 	if sum == nil {
 		sum = &dispatch.Refusals{Address: address, Doors: map[string]int{}}
-		r.of[address] = sum
+		r.byAddress[address] = sum
 	}
 	sum.Doors[string(d)]++
 	if result == SignInLimited {
@@ -213,24 +234,24 @@ func (r *refusals) add(d Door, address string, result SignInResult) {
 	}
 }
 
-func (r *refusals) take() []dispatch.Refusals {
+func (r *failureSums) drain() []dispatch.Refusals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]dispatch.Refusals, 0, len(r.of))
-	for _, sum := range r.of {
+	all := make([]dispatch.Refusals, 0, len(r.byAddress))
+	for _, sum := range r.byAddress {
 		all = append(all, *sum)
 	}
-	r.of = map[string]*dispatch.Refusals{}
+	r.byAddress = map[string]*dispatch.Refusals{}
 	return all
 }
 
-// bucketsOf are a bucket for each of the addresses seen last, and one for all. rate.Limiter would not do: what is taken from
-// it and given back is lost where somebody else has taken something meanwhile.
-type bucketsOf struct {
-	mu       sync.Mutex
-	each, in Allowance
-	by       *lru.Cache[string, *bucket]
-	all      bucket
+// addressBuckets has a token bucket for each recent address, and one for all. rate.Limiter would not do: it does not restore
+// a canceled reservation if a later one was made meanwhile.
+type addressBuckets struct {
+	mu                  sync.Mutex
+	perAddress, overall Allowance
+	byAddress           *lru.Cache[string, *bucket]
+	total               bucket
 }
 
 type bucket struct {
@@ -238,42 +259,42 @@ type bucket struct {
 	at   time.Time
 }
 
-func newBuckets(each, in Allowance) *bucketsOf {
-	by, err := lru.New[string, *bucket](strangers)
+func newAddressBuckets(perAddress, overall Allowance) *addressBuckets {
+	by, err := lru.New[string, *bucket](maxAddresses)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	return &bucketsOf{each: each, in: in, by: by}
+	return &addressBuckets{perAddress: perAddress, overall: overall, byAddress: by}
 }
 
-// take takes a token of the address and one of all, or none.
-func (b *bucketsOf) take(address string, now time.Time) (wait time.Duration, ok bool) {
+// reserve takes a token from the address's bucket and from the total's, or from neither.
+func (b *addressBuckets) reserve(address string, now time.Time) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own, known := b.by.Get(address)
+	own, known := b.byAddress.Get(address)
 	if !known {
 		own = &bucket{}
-		b.by.Add(address, own)
+		b.byAddress.Add(address, own)
 	}
-	wait = max(own.wait(b.each, now), b.all.wait(b.in, now))
+	wait = max(own.wait(b.perAddress, now), b.total.wait(b.overall, now))
 	if wait > 0 {
 		return wait, false
 	}
 	own.used++
-	b.all.used++
+	b.total.used++
 	return 0, true
 }
 
-func (b *bucketsOf) back(address string) {
+func (b *addressBuckets) refund(address string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if own, known := b.by.Peek(address); known {
+	if own, known := b.byAddress.Peek(address); known {
 		own.used = max(0, own.used-1)
 	}
-	b.all.used = max(0, b.all.used-1)
+	b.total.used = max(0, b.total.used-1)
 }
 
-// wait lets the bucket fill up to now, and returns how long it has no token.
+// wait refills the bucket up to now, and returns how long it has no token.
 func (b *bucket) wait(a Allowance, now time.Time) time.Duration {
 	if now.After(b.at) {
 		b.used = max(0, b.used-now.Sub(b.at).Seconds()*a.Rate)

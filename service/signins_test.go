@@ -30,10 +30,10 @@ func (l *jsonLog) drain() (all []map[string]any) {
 
 func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *jsonLog) {
 	log := &jsonLog{}
-	return NewSignIns(l, store, nil, time.Now, slog.New(slog.NewJSONHandler(log, nil))), log
+	return NewSignIns(SignInOptions{Limits: l, Store: store, Now: time.Now, Log: slog.New(slog.NewJSONHandler(log, nil))}), log
 }
 
-// TestTheLogOfFailures has a line every two seconds at most, which adds up, and none when nothing fails.
+// TestTheLogOfFailures: there is at most one line every two seconds, their sums add up, and there is none without failures.
 func TestTheLogOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, log := newSignIns(UsualSignInLimits(), nil)
@@ -74,7 +74,7 @@ func TestTheLogOfFailures(t *testing.T) {
 	})
 }
 
-// TestTheAuditOfFailures has an entry for each address and time, a few, and the rest together, whoever tries.
+// TestTheAuditOfFailures: an interval has entries for a few addresses, and one for the rest.
 func TestTheAuditOfFailures(t *testing.T) {
 	p := newPlace(t)
 	s, log := newSignIns(UsualSignInLimits(), p)
@@ -84,9 +84,9 @@ func TestTheAuditOfFailures(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	s.Run(ctx) // which writes down what is left
+	s.Run(ctx) // which writes what is left
 	entries, _, err := p.Audit(t.Context(), dispatch.AuditQuery{Actor: dispatch.AuditUnknown, Page: dispatch.Page{Limit: 200}})
-	if err != nil || len(entries) != auditedApart+1 {
+	if err != nil || len(entries) != maxAuditedAddresses+1 {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
 	sums := map[string]int{}
@@ -108,56 +108,56 @@ func TestTheAuditOfFailures(t *testing.T) {
 		t.Errorf("%v, want %s", sums, want)
 	}
 	log.drain()
-	s.note(t.Context())
-	if n := p.count("audit WHERE actor = 'unknown'"); n != auditedApart+1 {
+	s.auditFailures(t.Context())
+	if n := p.count("audit WHERE actor = 'unknown'"); n != maxAuditedAddresses+1 {
 		t.Errorf("%d entries for nothing", n)
 	}
 	if _, err := p.raw.ExecContext(t.Context(), "CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END"); err != nil {
 		t.Fatal(err)
 	}
 	s.Done(DoorKey, "198.51.100.1", SignInFailed)
-	s.note(t.Context())
+	s.auditFailures(t.Context())
 	if all := log.drain(); len(all) != 1 || all[0]["level"] != "WARN" {
 		t.Errorf("what can't be written: %v", all)
 	}
 }
 
-// TestStrangersAreBounded in memory, from wherever they come.
+// TestStrangersAreBounded: the memory for addresses is bounded.
 func TestStrangersAreBounded(t *testing.T) {
 	p := newPlace(t)
 	l := UsualSignInLimits()
 	l.KeyInAll.Burst, l.TokenInAll.Burst = 1e9, 1e9
 	s, _ := newSignIns(l, p)
 	keys := NewKeys(p)
-	for i := range 3 * strangers {
+	for i := range 3 * maxAddresses {
 		address := fmt.Sprint(i)
 		for _, d := range []Door{DoorKey, DoorToken} {
 			if _, ok := s.Enter(d, address); !ok {
-				t.Fatal("who comes for the first time is refused")
+				t.Fatal("the first failure of an address is refused")
 			}
 			s.Done(d, address, SignInFailed)
 		}
-		keys.book.unknown.Add(address, time.Now())
+		keys.cache.unknown.Add(address, time.Now())
 	}
 	for what, n := range map[string]int{
-		"buckets": s.keys.by.Len() + s.tokens.by.Len(), "told": len(s.told.of), "noted": len(s.noted.of), "unknown keys": keys.book.unknown.Len(),
+		"buckets": s.keys.byAddress.Len() + s.tokens.byAddress.Len(), "told": len(s.logged.byAddress), "noted": len(s.audited.byAddress), "unknown keys": keys.cache.unknown.Len(),
 	} {
-		if n > 2*strangers || n == 0 {
+		if n > 2*maxAddresses || n == 0 {
 			t.Errorf("%d %s", n, what)
 		}
 	}
-	if len(s.told.of) != toldApart+1 || len(s.noted.of) != auditedApart+1 {
-		t.Errorf("%d told apart, %d noted", len(s.told.of), len(s.noted.of))
+	if len(s.logged.byAddress) != maxLoggedAddresses+1 || len(s.audited.byAddress) != maxAuditedAddresses+1 {
+		t.Errorf("%d addresses logged, %d audited", len(s.logged.byAddress), len(s.audited.byAddress))
 	}
 }
 
-// TestAllowance fills up with time, and who did not fail has used nothing.
+// TestAllowance: a bucket refills with time, and a refund restores a token.
 func TestAllowance(t *testing.T) {
 	now := time.Now()
-	b := newBuckets(Allowance{Rate: 0.5, Burst: 3}, Allowance{Rate: 10, Burst: 5})
+	b := newAddressBuckets(Allowance{Rate: 0.5, Burst: 3}, Allowance{Rate: 10, Burst: 5})
 	take := func(address string, want bool) time.Duration {
 		t.Helper()
-		wait, ok := b.take(address, now)
+		wait, ok := b.reserve(address, now)
 		if ok != want || ok == (wait > 0) {
 			t.Errorf("%s: %s, %v", address, wait, ok)
 		}
@@ -174,22 +174,22 @@ func TestAllowance(t *testing.T) {
 	if wait := take("c", false); wait != 100*time.Millisecond {
 		t.Errorf("all: wait %s", wait)
 	}
-	b.back("b")
+	b.refund("b")
 	take("c", true)
 	now = now.Add(2 * time.Second)
 	take("a", true)
 	take("a", false)
-	now = now.Add(-time.Hour) // a clock that goes back gives nothing, and takes nothing
+	now = now.Add(-time.Hour) // a clock that goes back changes nothing
 	take("a", false)
 	now = now.Add(time.Hour + time.Minute)
 	for range 3 {
 		take("a", true)
 	}
 	take("a", false)
-	b.back("nobody")
+	b.refund("nobody")
 }
 
-// TestManyNewKeysAtTheStart are let in together, more than strangers may be: an instance that has just begun knows nobody.
+// TestManyNewKeysAtTheStart: an instance with an empty cache accepts more valid keys at once than may fail.
 func TestManyNewKeysAtTheStart(t *testing.T) {
 	p := newPlace(t)
 	made := NewKeys(p)
@@ -209,8 +209,8 @@ func TestManyNewKeysAtTheStart(t *testing.T) {
 	})
 }
 
-// TestMoreKeysThanTheBookHas are found all the same.
-func TestMoreKeysThanTheBookHas(t *testing.T) {
+// TestMoreKeysThanTheCacheHas: keys beyond the cache are found too.
+func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	p := newPlace(t)
 	keys := NewKeys(p)
 	_, first, err := keys.Make(t.Context(), "the oldest", dispatch.Viewer, "")
@@ -223,12 +223,12 @@ func TestMoreKeysThanTheBookHas(t *testing.T) {
 		}
 	}
 	fresh := NewKeys(p)
-	fresh.book.most = 3
+	fresh.cache.limit = 3
 	if k, err := fresh.Holder(t.Context(), first, nil); err != nil || k.Name != "the oldest" {
 		t.Errorf("%+v, %v", k, err)
 	}
-	if n := len(fresh.book.hashes); n != 3 {
-		t.Errorf("%d in the book", n)
+	if n := len(fresh.cache.hashes); n != 3 {
+		t.Errorf("%d in the cache", n)
 	}
 	if _, err := fresh.Holder(t.Context(), "nobody's", nil); err == nil {
 		t.Error("any key is good")

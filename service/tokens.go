@@ -12,31 +12,43 @@ import (
 	"firsttap/dispatch"
 )
 
-// ErrUnauthenticated says that a token or key proves nothing.
+// ErrUnauthenticated says that a token or key is not valid.
 var ErrUnauthenticated = errors.New("the credentials are missing, wrong or expired")
 
-// ErrTokenOver is an ErrUnauthenticated of a token that was good until its time was over or it was revoked: nobody has
-// guessed it.
-var ErrTokenOver = fmt.Errorf("%w: the token's time is over, or it was revoked", ErrUnauthenticated)
+// ErrTokenOver is an ErrUnauthenticated of a token that was valid until it expired or was revoked, so it was not guessed.
+var ErrTokenOver = fmt.Errorf("%w: the token has expired or was revoked", ErrUnauthenticated)
 
 const (
-	// TokenTTL is how long a driver's token is good for.
+	// TokenTTL is the lifetime of a driver's token.
 	TokenTTL     = 30 * 24 * time.Hour
 	tokenIssuer  = "firsttap"
 	tokenPurpose = "driver"
-	// verifiedTokens bounds the cache: several times the drivers there are.
-	verifiedTokens = 16384
+	// maxVerifiedTokens bounds the cache: several times the number of drivers.
+	maxVerifiedTokens = 16384
 )
 
-// Tokens issues drivers' tokens and tells whose they are. Safe for concurrent use.
+// TokenOptions configures Tokens. Secret and Now are required.
+type TokenOptions struct {
+	Secret []byte
+	// Previous are earlier secrets, whose tokens stay valid.
+	Previous [][]byte
+	Now      func() time.Time
+	// IDTokens verifies Firebase Auth's ID tokens, and Drivers finds their drivers; nil IDTokens refuses them.
+	IDTokens IDTokens
+	Drivers  UIDs
+	// Revocations has the tokens that are refused before they expire; nil refuses none.
+	Revocations *Revocations
+}
+
+// Tokens issues drivers' tokens and returns the driver of a token. Safe for concurrent use.
 type Tokens struct {
-	secret   []byte
-	keys     jwt.VerificationKeySet // the secret, then those that only verify
-	parser   *jwt.Parser
-	verified *lru.Cache[string, verifiedToken]
-	now      func() time.Time
-	trust    *trust       // nil where only our own tokens count
-	revoked  *Revocations // nil where nobody revokes any
+	secret      []byte
+	keys        jwt.VerificationKeySet // the secret, then the previous ones
+	parser      *jwt.Parser
+	verified    *lru.Cache[string, verifiedToken]
+	now         func() time.Time
+	firebase    *firebaseUsers
+	revocations *Revocations
 }
 
 type verifiedToken struct {
@@ -45,33 +57,39 @@ type verifiedToken struct {
 	until      time.Time
 }
 
-// driverClaims are what a token says. Those of before there were generations say none, and are of the first, 0.
+// driverClaims are a token's claims. A token without a generation is of generation 0.
 type driverClaims struct {
 	jwt.RegisteredClaims
 	Generation int `json:"gen,omitempty"`
 }
 
-// NewTokens returns Tokens under secret. Tokens that were issued under a previous secret are good too.
-func NewTokens(secret []byte, now func() time.Time, previous ...[]byte) *Tokens {
-	verified, err := lru.New[string, verifiedToken](verifiedTokens)
+// NewTokens returns Tokens.
+func NewTokens(o TokenOptions) *Tokens {
+	verified, err := lru.New[string, verifiedToken](maxVerifiedTokens)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
 	}
-	keys := jwt.VerificationKeySet{Keys: []jwt.VerificationKey{secret}}
-	for _, p := range previous {
+	keys := jwt.VerificationKeySet{Keys: []jwt.VerificationKey{o.Secret}}
+	for _, p := range o.Previous {
 		keys.Keys = append(keys.Keys, p)
 	}
-	return &Tokens{secret: secret, keys: keys, now: now, verified: verified, parser: jwt.NewParser(
+	if o.IDTokens == nil {
+		o.IDTokens = noIDTokens{}
+	}
+	if o.Revocations == nil {
+		o.Revocations = noRevocations()
+	}
+	t := &Tokens{secret: o.Secret, keys: keys, now: o.Now, verified: verified, revocations: o.Revocations}
+	t.firebase = newFirebaseUsers(o.IDTokens, o.Drivers)
+	t.parser = jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose "none"
 		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithStrictDecoding(),
-		jwt.WithIssuer(tokenIssuer), jwt.WithAudience(tokenPurpose), jwt.WithTimeFunc(now),
-	)}
+		jwt.WithIssuer(tokenIssuer), jwt.WithAudience(tokenPurpose), jwt.WithTimeFunc(o.Now),
+	)
+	return t
 }
 
-// Heed has the tokens refused that were revoked. It must be called before the first Caller.
-func (t *Tokens) Heed(revoked *Revocations) { t.revoked = revoked }
-
-// Issue returns a token of the generation for the driver, and when it ends.
+// Issue returns a token of that generation for the driver, and its expiry.
 func (t *Tokens) Issue(driver dispatch.DriverID, generation int) (string, time.Time, error) {
 	now := t.now().Truncate(time.Second)
 	until := now.Add(TokenTTL)
@@ -85,8 +103,8 @@ func (t *Tokens) Issue(driver dispatch.DriverID, generation int) (string, time.T
 	return token, until, nil
 }
 
-// Driver returns whose token it is, or ErrUnauthenticated. A token that was found good once is not computed again
-// until it ends; whether it was revoked is looked up each time, in memory.
+// Driver returns the driver of one of our own tokens, or ErrUnauthenticated. A valid signature is cached until the token
+// expires; revocation is checked each time, in memory.
 func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
 	v, ok := t.verified.Get(token)
 	if !ok || !t.now().Before(v.until) {
@@ -96,7 +114,7 @@ func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
 		}
 		t.verified.Add(token, v)
 	}
-	if t.revoked.ended(v.driver, v.generation) {
+	if t.revocations.isRevoked(v.driver, v.generation) {
 		return "", ErrTokenOver
 	}
 	return v.driver, nil
@@ -104,11 +122,11 @@ func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
 
 func (t *Tokens) verify(token string) (verifiedToken, error) {
 	if strings.ContainsAny(token, "\r\n") {
-		return verifiedToken{}, ErrUnauthenticated // what decodes base64 skips them
+		return verifiedToken{}, ErrUnauthenticated // base64 decoding skips them
 	}
 	var claims driverClaims
 	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.keys, nil })
-	if errors.Is(err, jwt.ErrTokenExpired) { // which is looked at once the signature is found good
+	if errors.Is(err, jwt.ErrTokenExpired) { // the parser checks it after the signature
 		return verifiedToken{}, ErrTokenOver
 	}
 	if err != nil {

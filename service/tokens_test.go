@@ -26,7 +26,7 @@ var (
 	fixed  = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 )
 
-// clock is a clock that stands until a test moves it.
+// clock stands still until a test moves it.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
@@ -45,7 +45,7 @@ func part(v any) string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// signed is a token with that header and those claims under HMAC-SHA256 with the key, whatever its header says.
+// signed returns a token with that header and those claims, signed with HMAC-SHA256 whatever the header says.
 func signed(header, claims any, key []byte) string {
 	text := part(header) + "." + part(claims)
 	mac := hmac.New(sha256.New, key)
@@ -55,7 +55,7 @@ func signed(header, claims any, key []byte) string {
 
 var hs256 = map[string]any{"alg": "HS256", "typ": "JWT"}
 
-// with is a token that is good but for what is changed; a nil value takes a claim away.
+// with returns a valid token with changed claims; a nil value removes a claim.
 func with(changes map[string]any) string {
 	claims := goodClaims()
 	for k, v := range changes {
@@ -66,7 +66,7 @@ func with(changes map[string]any) string {
 	return signed(hs256, claims, secret)
 }
 
-// by is the good claims signed in another way.
+// by returns the valid claims, signed by another method.
 func by(t *testing.T, method jwt.SigningMethod, key any) string {
 	t.Helper()
 	token, err := jwt.NewWithClaims(method, jwt.MapClaims(goodClaims())).SignedString(key)
@@ -77,7 +77,7 @@ func by(t *testing.T, method jwt.SigningMethod, key any) string {
 }
 
 func TestGoodTokens(t *testing.T) {
-	tokens := NewTokens(secret, (&clock{fixed}).now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
 	issued, until, err := tokens.Issue(driver, 0)
 	if err != nil || !until.Equal(fixed.Add(TokenTTL)) {
 		t.Fatalf("until %s, %v", until, err)
@@ -92,7 +92,7 @@ func TestGoodTokens(t *testing.T) {
 			}
 		}
 	}
-	if got, err := NewTokens(secret, (&clock{fixed}).now).Driver(issued); err != nil || got != driver {
+	if got, err := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now}).Driver(issued); err != nil || got != driver {
 		t.Errorf("at another instance: %q, %v", got, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestForgedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := NewTokens(secret, (&clock{fixed}).now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
 	good := with(nil)
 	if _, err := tokens.Driver(good); err != nil { // the cache knows it
 		t.Fatal(err)
@@ -159,10 +159,10 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// TestTokenEnds, at the second, when it has just been verified too.
+// TestTokenEnds: a token expires to the second, from the cache too.
 func TestTokenEnds(t *testing.T) {
 	c := &clock{fixed}
-	tokens := NewTokens(secret, c.now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now})
 	token, until, err := tokens.Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -182,9 +182,9 @@ func TestTokenEnds(t *testing.T) {
 }
 
 func TestVerifiedTokensAreBounded(t *testing.T) {
-	tokens := NewTokens(secret, (&clock{fixed}).now)
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
 	var first string
-	for i := range verifiedTokens + 10 {
+	for i := range maxVerifiedTokens + 10 {
 		token := with(map[string]any{"jti": fmt.Sprint(i)})
 		if i == 0 {
 			first = token
@@ -193,24 +193,24 @@ func TestVerifiedTokensAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := tokens.verified.Len(); n != verifiedTokens {
-		t.Errorf("%d are kept, want %d", n, verifiedTokens)
+	if n := tokens.verified.Len(); n != maxVerifiedTokens {
+		t.Errorf("%d are kept, want %d", n, maxVerifiedTokens)
 	}
 	if got, err := tokens.Driver(first); err != nil || got != driver {
 		t.Errorf("one that was dropped: %q, %v", got, err)
 	}
 }
 
-// TestSecretIsReplaced: tokens of the previous secret are good until they end, new ones are of the current one, and what is
-// dropped in the end is refused.
+// TestSecretIsReplaced: tokens of a previous secret are valid until they expire, new ones use the current secret, and tokens of
+// a removed secret are refused.
 func TestSecretIsReplaced(t *testing.T) {
 	c := &clock{fixed}
 	first, second := secret, []byte("the-next-secret-of-this-test")
-	old, until, err := NewTokens(first, c.now).Issue(driver, 0)
+	old, until, err := NewTokens(TokenOptions{Secret: first, Now: c.now}).Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	during, after := NewTokens(second, c.now, first), NewTokens(second, c.now)
+	during, after := NewTokens(TokenOptions{Secret: second, Now: c.now, Previous: [][]byte{first}}), NewTokens(TokenOptions{Secret: second, Now: c.now})
 	fresh, _, err := during.Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -222,8 +222,8 @@ func TestSecretIsReplaced(t *testing.T) {
 	}{
 		"old, during": {during, old, true}, "new, during": {during, fresh, true},
 		"old, after": {after, old, false}, "new, after": {after, fresh, true},
-		"new, where the secret is the old one": {NewTokens(first, c.now), fresh, false},
-		"new, where it is known already":       {NewTokens(first, c.now, second), fresh, true},
+		"new, where the secret is the old one": {NewTokens(TokenOptions{Secret: first, Now: c.now}), fresh, false},
+		"new, where it is known already":       {NewTokens(TokenOptions{Secret: first, Now: c.now, Previous: [][]byte{second}}), fresh, true},
 		"of a third one, during":               {during, signed(hs256, goodClaims(), []byte("another")), false},
 	} {
 		got, err := of.tokens.Driver(of.token)
@@ -235,4 +235,22 @@ func TestSecretIsReplaced(t *testing.T) {
 	if _, err := during.Driver(old); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("over: %v", err)
 	}
+}
+
+// FuzzTokens: only a token that our secret has signed is accepted.
+func FuzzTokens(f *testing.F) {
+	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
+	good := with(nil)
+	p := strings.Split(good, ".")
+	for _, seed := range []string{
+		good + ".", p[0] + "." + p[1] + ".", signed(map[string]any{"alg": "none"}, goodClaims(), nil), with(map[string]any{"exp": nil}),
+		signed(hs256, goodClaims(), []byte("x")), strings.ToLower(good), good + "\n", "..",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		if got, err := tokens.Driver(token); token != good && (!errors.Is(err, ErrUnauthenticated) || got != "") {
+			t.Errorf("%q is taken for %q, %v", token, got, err)
+		}
+	})
 }

@@ -11,222 +11,200 @@ import (
 	"firsttap/dispatch"
 )
 
-// Holders is where a verifier looks.
-type Holders interface {
-	// Holders returns who has each of the dispatches, in one statement. Of one that is not there it says nothing.
-	Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error)
-}
-
 const (
-	// verifyAfter is how long what the database has just said needs no verification. A race is over by then.
+	// verifyAfter is how long an answer of the database needs no verification. A race is over by then.
 	verifyAfter = time.Second
-	// verifyAgain is how often a fact is verified on which taps go on to be refused.
-	verifyAgain = 3 * time.Second
-	// verifyEvery is how often the database is asked at most, about verifyAtOnce dispatches in one statement.
-	verifyEvery = time.Second
-	// verifyPause is the least time between the two looks that miss a claim.
-	verifyPause  = verifyEvery * 9 / 10
-	verifyAtOnce = 500
-	// verifyFor bounds how old a fact may be that is verified. Its dispatch is still kept by then.
-	verifyFor = time.Hour
-	// verifyMost bounds the memory: what does not fit is noted again by a later tap.
-	verifyMost = 2 * takenSize
+	// reverifyAfter is how often a claim is verified while taps are refused by it.
+	reverifyAfter = 3 * time.Second
+	// verifyInterval is how often the database is asked at most, about verifyBatch dispatches in one statement.
+	verifyInterval = time.Second
+	// verifyGap is the least time between the two looks that miss a claim.
+	verifyGap   = verifyInterval * 9 / 10
+	verifyBatch = 500
+	// verifyMaxAge bounds the age of a verification. Retention keeps the dispatch for longer.
+	verifyMaxAge = time.Hour
+	// maxVerifications bounds the memory: a later tap adds again what does not fit.
+	maxVerifications = 2 * maxTaken
 )
 
-// verifier looks up whether the database still has the claims because of which this process refuses taps for good. It
-// runs behind the taps, which only note what they were refused by.
-//
-// A committed claim holds its round for ever: whatever comes later is in a later round. So a row that is still in the
-// claim's round, or in an earlier one, and is not the claim's driver's says that the database has lost the claim, as one
-// does that fails over to a server which had not heard of it. Two looks must say so: a server that has just become the
-// primary may take a moment to apply what it has.
-type verifier struct {
-	holders Holders // nil: nobody looks
-	claims  Claims
-	locks   Locks
-	gate    *gate
-	chaser  *chaser
-	log     *slog.Logger
-	lost    atomic.Int64
-	blind   atomic.Bool // the last look failed
-	failed  atomic.Bool // a claim has failed for the database's sake: every fact is in doubt
-
-	mu     sync.Mutex
-	doubts map[promise]doubt
-}
-
-// promise is a committed claim, of which its driver was told.
-type promise struct {
+// claimKey identifies a committed claim, whose driver has been answered SUCCESS.
+type claimKey struct {
 	dispatch dispatch.ID
 	holder
 }
 
-type doubt struct {
+// verification is the state of one claim in the queue.
+type verification struct {
 	due, since time.Time
-	missed     bool // the database did not have it when it was last asked
-	told       bool // that it is lost: what is left to do is to announce the dispatch
+	missed     bool // the database did not have the claim at the last look
+	alerted    bool // the loss is reported: the dispatch is still to be announced
 }
 
-// newVerifier returns a verifier of what the gate refuses taps by, which tells the verifier.
-func newVerifier(claims Claims, locks Locks, g *gate, c *chaser, log *slog.Logger) *verifier {
-	g.verify = &verifier{claims: claims, locks: locks, gate: g, chaser: c, log: log, doubts: map[promise]doubt{}}
-	return g.verify
+// verifyQueue holds the claims that are to be verified.
+type verifyQueue struct {
+	mu      sync.Mutex
+	pending map[claimKey]verification
 }
 
-// Verify has what this process believes verified, by looks at h. Call it before the first tap.
-func (a *Acceptor) Verify(h Holders) { a.verify.holders = h }
+func newVerifyQueue() *verifyQueue { return &verifyQueue{pending: map[claimKey]verification{}} }
 
-// LostClaims counts the claims whose drivers were told so and that the database has lost, as far as this process has
-// noticed.
-func (a *Acceptor) LostClaims() int64 { return a.verify.lost.Load() }
-
-// note has the fact verified at due or soon after.
-func (v *verifier) note(id dispatch.ID, h holder, due time.Time) {
-	if v == nil || v.holders == nil {
-		return
-	}
-	p := promise{id, h}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if _, ok := v.doubts[p]; !ok && len(v.doubts) < verifyMost {
-		v.doubts[p] = doubt{due: due, since: due}
+// add has the claim verified at due or soon after, unless it is in the queue.
+func (q *verifyQueue) add(id dispatch.ID, h holder, due time.Time) {
+	k := claimKey{id, h}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.pending[k]; !ok && len(q.pending) < maxVerifications {
+		q.pending[k] = verification{due: due, since: due}
 	}
 }
 
-// everything has all facts verified that this process knows.
-func (v *verifier) everything() { v.failed.Store(true) }
+// due returns the claims to verify at now, as many as one statement may ask about, and drops those that are too old.
+func (q *verifyQueue) due(now time.Time) (map[claimKey]verification, []dispatch.ID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	due := map[claimKey]verification{}
+	var ids []dispatch.ID
+	for k, w := range q.pending {
+		switch {
+		case now.Sub(w.since) > verifyMaxAge:
+			delete(q.pending, k)
+		case !now.Before(w.due) && len(due) < verifyBatch:
+			due[k] = w
+			ids = append(ids, k.dispatch)
+		}
+	}
+	return due, ids
+}
 
-// run verifies until ctx ends.
+func (q *verifyQueue) done(k claimKey) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.pending, k)
+}
+
+func (q *verifyQueue) update(k claimKey, w verification) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.pending[k] = w
+}
+
+// verifier checks that the database still has the claims by which this process refuses taps for good. It runs behind the
+// taps, which only add to its queue.
+//
+// A committed claim holds its round for ever: any later claim is in a later round. So a row that is in the claim's round,
+// or an earlier one, and has another holder or none proves that the database has lost the claim, as after a failover to a
+// server that had not replicated it. Two looks must agree: a new primary may take a moment to apply its relay log.
+type verifier struct {
+	*verifyQueue
+	claims      Claims
+	locks       Locks
+	inflight    *inflight
+	reannouncer *reannouncer
+	log         *slog.Logger
+	lost        atomic.Int64
+	failing     atomic.Bool // the last look failed
+	allDoubted  atomic.Bool // a claim failed in the database: every known claim is to be verified
+}
+
+// verifyAll has all claims verified that this process knows.
+func (v *verifier) verifyAll() { v.allDoubted.Store(true) }
+
 func (v *verifier) run(ctx context.Context) {
-	if v.holders == nil {
-		return
-	}
-	tick := time.NewTicker(verifyEvery)
+	tick := time.NewTicker(verifyInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			v.look(ctx, time.Now()) // the tick may have waited for the last look to end
+			v.verifyDue(ctx, time.Now()) // the tick may have waited for the last look to end
 		}
 	}
 }
 
-// look verifies what is due at now.
-func (v *verifier) look(ctx context.Context, now time.Time) {
-	if v.failed.Swap(false) {
-		v.gate.each(now.Add(-verifyFor), func(id dispatch.ID, h holder) { v.note(id, h, now) })
+func (v *verifier) verifyDue(ctx context.Context, now time.Time) {
+	if v.allDoubted.Swap(false) {
+		v.inflight.eachTaken(now.Add(-verifyMaxAge), func(id dispatch.ID, h holder) { v.add(id, h, now) })
 	}
 	due, ids := v.due(now)
 	if len(due) == 0 {
 		return
 	}
-	asking, cancel := context.WithTimeout(ctx, decideTime)
+	asking, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	began := time.Now()
-	found, err := v.holders.Holders(asking, ids)
+	found, err := v.claims.Holders(asking, ids)
 	if err != nil && ctx.Err() != nil {
-		return // the process stops: that says nothing about the database
+		return // the process is stopping, which says nothing about the database
 	}
-	if v.report(len(ids), err); err != nil {
+	if v.logOutage(len(ids), err); err != nil {
 		return // they are still due
 	}
 	answered := now.Add(time.Since(began))
-	for p, d := range due {
-		holding, there := found[p.dispatch]
+	for k, w := range due {
+		holding, exists := found[k.dispatch]
 		switch {
-		case there && p.keptBy(holding):
-			v.settle(p, nil)
-		case !d.missed:
-			d.missed, d.due = true, answered.Add(verifyPause)
-			v.settle(p, &d)
+		case exists && k.heldIn(holding):
+			v.done(k)
+		case !w.missed:
+			w.missed, w.due = true, answered.Add(verifyGap)
+			v.update(k, w)
 		default:
-			v.alert(ctx, p, d, holding, there, now)
+			v.reportLost(ctx, k, w, holding, exists, now)
 		}
 	}
 }
 
-// report says once that the database can't be asked, and once that it can again.
-func (v *verifier) report(dispatches int, err error) {
+// logOutage logs the first look that fails and the first that succeeds again.
+func (v *verifier) logOutage(dispatches int, err error) {
 	switch {
-	case err != nil && v.blind.CompareAndSwap(false, true):
-		v.log.Warn("claims that taps are refused by can't be verified; the database is asked again every second",
-			"dispatches", dispatches, "error", err)
-	case err == nil && v.blind.CompareAndSwap(true, false):
-		v.log.Info("claims that taps are refused by are verified again")
+	case err != nil && v.failing.CompareAndSwap(false, true):
+		v.log.Warn("known claims not verified; the database is asked again every second", "dispatches", dispatches, "error", err)
+	case err == nil && v.failing.CompareAndSwap(true, false):
+		v.log.Info("known claims are verified again")
 	}
 }
 
-// keptBy reports whether the database has the claim, or a later round.
-func (p promise) keptBy(h dispatch.Holding) bool {
-	return h.Round > p.round || h.Round == p.round && h.Driver == p.driver
+// heldIn reports whether the database has the claim or a later round.
+func (k claimKey) heldIn(h dispatch.Holding) bool {
+	return h.Round > k.round || h.Round == k.round && h.Driver == k.driver
 }
 
-// due returns what is to be verified at now, as many as one look may ask about, and forgets what is too old.
-func (v *verifier) due(now time.Time) (map[promise]doubt, []dispatch.ID) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	due := map[promise]doubt{}
-	var ids []dispatch.ID
-	for p, d := range v.doubts {
-		switch {
-		case now.Sub(d.since) > verifyFor:
-			delete(v.doubts, p)
-		case !now.Before(d.due) && len(due) < verifyAtOnce:
-			due[p] = d
-			ids = append(ids, p.dispatch)
-		}
-	}
-	return due, ids
-}
-
-// settle puts what is left of a doubt in its place, nil for nothing.
-func (v *verifier) settle(p promise, left *doubt) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if left == nil {
-		delete(v.doubts, p)
-		return
-	}
-	v.doubts[p] = *left
-}
-
-// alert has nobody refused by a lost claim any more, tells the drivers that the dispatch is open, if it is, and says so to
-// the operator, once.
-func (v *verifier) alert(ctx context.Context, p promise, d doubt, now dispatch.Holding, there bool, at time.Time) {
-	v.disbelieve(ctx, p)
+// reportLost drops a lost claim from memory and from Redis, alerts the operator once, and announces the dispatch again if
+// it is open. The announcement is retried while the database is unavailable.
+func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h dispatch.Holding, exists bool, now time.Time) {
+	v.forget(ctx, k)
 	var announced bool
 	var err error
-	if there && now.Driver == "" {
-		announced, err = v.claims.Reannounce(ctx, p.dispatch, now.Round, chaseQuiet)
+	if exists && h.Driver == "" {
+		announced, err = v.claims.Reannounce(ctx, k.dispatch, h.Round, reannounceInterval)
 	}
-	away := errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown)
+	unavailable := errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown)
 	var quiet *dispatch.QuietError
 	if errors.As(err, &quiet) {
 		// Drivers whom this process has refused since that announcement have not heard it.
-		v.chaser.chase(Tap{Dispatch: p.dispatch, Driver: p.driver, Round: now.Round}, quiet.For)
+		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, quiet.For)
 	}
-	if !d.told {
+	if !w.alerted {
 		v.lost.Add(1)
-		v.everything() // what lost this one has hardly lost it alone
-		says, next := verdict(now, there, announced, away || quiet != nil)
-		v.log.Error("ALERT the database has lost a claim whose driver was told SUCCESS", "dispatch", p.dispatch, "round", p.round,
-			"driver", p.driver, "database_says", says, "database_round", now.Round, "next", next)
+		v.verifyAll() // the failure that lost this claim may have lost others
+		says, next := describeLoss(h, exists, announced, unavailable || quiet != nil)
+		v.log.Error("ALERT the database has lost a claim whose driver was told SUCCESS", "dispatch", k.dispatch, "round", k.round,
+			"driver", k.driver, "database_says", says, "database_round", h.Round, "next", next)
 	}
-	if !away {
-		v.settle(p, nil)
+	if !unavailable {
+		v.done(k)
 		return
 	}
-	d.told, d.due = true, at.Add(verifyEvery/2)
-	v.settle(p, &d)
+	w.alerted, w.due = true, now.Add(verifyInterval/2)
+	v.update(k, w)
 }
 
-// verdict is what the database says of a dispatch whose claim it has lost, and what comes of that.
-func verdict(h dispatch.Holding, there, announced, later bool) (says, next string) {
+// describeLoss returns the database's state of a dispatch whose claim is lost, and what happens next.
+func describeLoss(h dispatch.Holding, exists, announced, later bool) (says, next string) {
 	const call = "call the driver, or assign it to them again"
 	switch {
-	case !there:
+	case !exists:
 		return "there is no such dispatch", "call the driver: the dispatch is lost too, create it again"
 	case h.Driver != "":
 		return "it is " + string(h.Driver) + "'s", "call both drivers: each was told that the job is theirs"
@@ -238,14 +216,11 @@ func verdict(h dispatch.Holding, there, announced, later bool) (says, next strin
 	return "nobody has it, it is " + string(h.Status), "the drivers are not told again by this instance; " + call
 }
 
-// disbelieve drops what says that the dispatch is taken by that claim, here and in Redis.
-func (v *verifier) disbelieve(ctx context.Context, p promise) {
-	v.gate.forgetHolder(p.dispatch, p.holder)
-	if v.locks == nil {
-		return
-	}
-	// If it stays, the next tap that meets it has it verified again.
-	if err := v.locks.Release(ctx, lockName(p.dispatch), takenValue(p.driver, p.round)); err != nil {
-		v.log.Debug("the marker of a lost claim was not removed", "dispatch", p.dispatch, "error", err)
+// forget drops the claim from memory and its marker from Redis.
+func (v *verifier) forget(ctx context.Context, k claimKey) {
+	v.inflight.forgetHolder(k.dispatch, k.holder)
+	// A marker that stays is verified again after the next tap that it refuses.
+	if err := v.locks.Release(ctx, lockName(k.dispatch), takenValue(k.driver, k.round)); err != nil {
+		v.log.Debug("marker of a lost claim not removed; it expires by itself", "dispatch", k.dispatch, "error", err)
 	}
 }

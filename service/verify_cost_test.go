@@ -12,8 +12,7 @@ import (
 	"firsttap/testkit"
 )
 
-// TestWhatVerificationCosts: a race asks nothing. Late taps cost one statement for all of them, whatever they are on, and
-// no Redis command.
+// TestWhatVerificationCosts: a race costs no statement. Late taps on any number of dispatches cost one statement together.
 func TestWhatVerificationCosts(t *testing.T) {
 	s := newShared(t)
 	i, v := s.verified(), s.drivers(30)
@@ -31,12 +30,12 @@ func TestWhatVerificationCosts(t *testing.T) {
 		}
 	}
 	i.verify.mu.Lock()
-	for p, d := range i.verify.doubts {
+	for p, d := range i.verify.pending {
 		if time.Since(d.since) < 0 {
-			t.Errorf("a fresh claim is in doubt: %+v", p) // a busy machine may make them old
+			t.Errorf("a fresh claim is to be verified: %+v", p) // a busy machine may make them old
 		}
 	}
-	clear(i.verify.doubts)
+	clear(i.verify.pending)
 	i.verify.mu.Unlock()
 
 	for _, id := range ids {
@@ -51,18 +50,18 @@ func TestWhatVerificationCosts(t *testing.T) {
 			}
 		}
 	}
-	i.verify.look(t.Context(), time.Now())
+	i.verify.verifyDue(t.Context(), time.Now())
 	if asked, about := i.looks.asked.Load(), i.looks.ids.Load(); asked != 1 || about != int32(len(ids)) || i.claims.claimed.Load() != claimed {
 		t.Errorf("%d statements, about %d dispatches, and %d claims", asked, about, i.claims.claimed.Load()-claimed)
 	}
-	i.verify.look(t.Context(), time.Now())
+	i.verify.verifyDue(t.Context(), time.Now())
 	if i.looks.asked.Load() != 1 || i.LostClaims() != 0 {
 		t.Errorf("what was verified is verified again: %d", i.looks.asked.Load())
 	}
 }
 
-// TestNoFalseAlarm: whatever is claimed, taken away and canceled at the same time, over two instances, no look
-// ever misses a claim, although all of them are in doubt all the time.
+// TestNoFalseAlarm: no look misses a claim during concurrent claims, unassignments and cancellations at two instances, though
+// every claim is verified all the time.
 func TestNoFalseAlarm(t *testing.T) {
 	s := newShared(t)
 	instances := []*verified{s.verified(), s.verified()}
@@ -72,8 +71,8 @@ func TestNoFalseAlarm(t *testing.T) {
 	for _, i := range instances {
 		looking.Go(func() {
 			for ctx.Err() == nil {
-				i.verify.everything()
-				i.verify.look(ctx, time.Now().Add(verifyAgain))
+				i.verify.verifyAll()
+				i.verify.verifyDue(ctx, time.Now().Add(reverifyAfter))
 				for p, d := range i.missed() {
 					t.Errorf("%+v was missed: %+v", p, d)
 				}
@@ -118,11 +117,11 @@ func TestNoFalseAlarm(t *testing.T) {
 	}
 }
 
-func (v *verified) missed() map[promise]doubt {
+func (v *verified) missed() map[claimKey]verification {
 	v.verify.mu.Lock()
 	defer v.verify.mu.Unlock()
-	missed := map[promise]doubt{}
-	for p, d := range v.verify.doubts {
+	missed := map[claimKey]verification{}
+	for p, d := range v.verify.pending {
 		if d.missed {
 			missed[p] = d
 		}
@@ -130,7 +129,7 @@ func (v *verified) missed() map[promise]doubt {
 	return missed
 }
 
-// TestDatabaseCanNotBeAsked: what is in doubt stays so, for verifyFor at most.
+// TestDatabaseCanNotBeAsked: verifications stay in the queue, for verifyMaxAge at most.
 func TestDatabaseCanNotBeAsked(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
@@ -141,16 +140,16 @@ func TestDatabaseCanNotBeAsked(t *testing.T) {
 	for range 5 {
 		i.twice(t)
 	}
-	if len(i.verify.doubts) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
-		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
+	if len(i.verify.pending) != 1 || i.LostClaims() != 0 || len(i.missed()) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.pending)
 	}
-	i.verify.look(t.Context(), time.Now().Add(verifyFor+time.Minute))
-	if len(i.verify.doubts) != 0 {
-		t.Error("a doubt is kept for ever")
+	i.verify.verifyDue(t.Context(), time.Now().Add(verifyMaxAge+time.Minute))
+	if len(i.verify.pending) != 0 {
+		t.Error("a verification is kept for ever")
 	}
 }
 
-// TestStopIsNoFailureOfTheDatabase: a look that ends because the process stops is no reason to warn the operator.
+// TestStopIsNoFailureOfTheDatabase: a look that the end of the process cancels logs no warning.
 func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
@@ -159,7 +158,7 @@ func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	i.verify.look(ctx, time.Now())
+	i.verify.verifyDue(ctx, time.Now())
 	if i.looks.asked.Load() != 1 || i.logged.Len() > 0 {
 		t.Errorf("%d looks, logged %s", i.looks.asked.Load(), i.logged)
 	}
@@ -173,14 +172,14 @@ func TestVerifierIsBounded(t *testing.T) {
 	s := newShared(t)
 	i := s.verified()
 	now := time.Now()
-	for k := range verifyMost + 100 {
-		i.verify.note(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
+	for k := range maxVerifications + 100 {
+		i.verify.add(dispatch.NewID(time.UnixMicro(int64(k))), holder{ann, 1}, now)
 	}
-	if n := len(i.verify.doubts); n != verifyMost {
-		t.Errorf("%d doubts, want %d", n, verifyMost)
+	if n := len(i.verify.pending); n != maxVerifications {
+		t.Errorf("%d doubts, want %d", n, maxVerifications)
 	}
-	i.verify.look(t.Context(), now)
-	if n := i.looks.ids.Load(); n != verifyAtOnce {
-		t.Errorf("a look at %d dispatches, want %d", n, verifyAtOnce)
+	i.verify.verifyDue(t.Context(), now)
+	if n := i.looks.ids.Load(); n != verifyBatch {
+		t.Errorf("a look at %d dispatches, want %d", n, verifyBatch)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"firsttap/testkit"
 )
 
-// looks counts what the database is asked, and fails it where a test wants that.
+// looks counts the verifier's looks, and fails them on demand.
 type looks struct {
-	*place
+	Claims
 	asked atomic.Int32
 	ids   atomic.Int32 // of the last look
 	fail  error
@@ -29,30 +29,31 @@ func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID
 	if l.fail != nil {
 		return nil, l.fail
 	}
-	return l.place.Holders(ctx, ids)
+	return l.Claims.Holders(ctx, ids)
 }
 
-// verified is an instance that verifies when its test says so, and what it logs.
+// verified is an instance that verifies on demand, with its log.
 type verified struct {
 	*instance
 	looks  *looks
 	logged *bytes.Buffer
-	clock  time.Time // of the looks: ahead of the taps'
+	clock  time.Time // of the looks, ahead of the taps' clock
 }
 
 func (s *shared) verified() *verified {
-	v := &verified{instance: s.instance(), looks: &looks{place: s.place}, logged: &bytes.Buffer{}, clock: time.Now()}
+	v := &verified{instance: s.instance(), logged: &bytes.Buffer{}, clock: time.Now()}
 	v.claims.announced = make(chan int, 100)
-	v.Verify(v.looks)
+	v.looks = &looks{Claims: v.claims}
+	v.verify.claims = v.looks
 	v.verify.log = slog.New(slog.NewTextHandler(v.logged, nil))
 	return v
 }
 
-// look has the verifier look, so much later than the last time that whatever is noted is due.
+// look verifies, at a time when everything in the queue is due.
 func (v *verified) look(t testing.TB) {
 	t.Helper()
-	v.clock = v.clock.Add(10 * verifyAgain)
-	v.verify.look(t.Context(), v.clock)
+	v.clock = v.clock.Add(10 * reverifyAfter)
+	v.verify.verifyDue(t.Context(), v.clock)
 }
 
 func (v *verified) twice(t testing.TB) {
@@ -61,13 +62,13 @@ func (v *verified) twice(t testing.TB) {
 	v.look(t)
 }
 
-// old makes what the instance knows of the dispatch old enough to be verified with the next tap.
+// old makes the instance verify its knowledge of the dispatch with the next tap.
 func (v *verified) old(id dispatch.ID) {
-	v.gate.mu.Lock()
-	defer v.gate.mu.Unlock()
-	if f, ok := v.gate.taken.Peek(id); ok {
-		f.verify = time.Time{}
-		v.gate.taken.Add(id, f)
+	v.inflight.mu.Lock()
+	defer v.inflight.mu.Unlock()
+	if f, ok := v.inflight.taken.Peek(id); ok {
+		f.verifyAt = time.Time{}
+		v.inflight.taken.Add(id, f)
 	}
 }
 
@@ -86,7 +87,7 @@ func (v *verified) mustWin(t testing.TB, tap Tap) {
 	}
 }
 
-// lose takes the claim of the dispatch's round out of the database, as a failover to a server that had not heard does.
+// lose deletes the dispatch's claim, as a failover to a server that had not replicated it does.
 func (p *place) lose(id dispatch.ID) {
 	p.t.Helper()
 	for _, statement := range []string{
@@ -100,8 +101,8 @@ func (p *place) lose(id dispatch.ID) {
 	}
 }
 
-// TestLostClaim: a claim that the database no longer has stands in nobody's way for longer than two looks, in the process
-// that made it and in one that has heard of it by its marker. The operator is told, and the drivers.
+// TestLostClaim: a lost claim refuses taps until the second look at most, in the process that made it and in one that knows it
+// by its marker. The operator is alerted, and the dispatch announced again.
 func TestLostClaim(t *testing.T) {
 	for _, where := range []string{"its own", "another's"} {
 		t.Run(where, func(t *testing.T) {
@@ -147,8 +148,8 @@ func TestLostClaim(t *testing.T) {
 	}
 }
 
-// TestLostClaimsAreFoundWithoutATap: after a claim has failed for the database's sake, and after a lost claim was found,
-// what this process knows is in doubt.
+// TestLostClaimsAreFoundWithoutATap: a claim that fails in the database, and a lost claim, make the process verify all the
+// claims that it knows.
 func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 	s := newShared(t)
 	i, v := s.verified(), s.drivers(2)
@@ -191,7 +192,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 		}
 		i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	}
-	// The finding is reason enough to look at the rest once more, and that is the end of it.
+	// The lost claims have the rest verified once more, and then it stops.
 	i.twice(t)
 	asked := i.looks.asked.Load()
 	i.twice(t)
@@ -200,8 +201,7 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 	}
 }
 
-// TestTwoDriversWereTold: where the round has been won again meanwhile, both drivers are in the log, and nobody is told
-// that the dispatch is open.
+// TestTwoDriversWereTold: if the round was won again meanwhile, the alert names both drivers, and the dispatch is not announced.
 func TestTwoDriversWereTold(t *testing.T) {
 	for name, again := range map[string]func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID){
 		"on this instance, without Redis' marker": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
@@ -218,7 +218,7 @@ func TestTwoDriversWereTold(t *testing.T) {
 			}
 		},
 		"by the backoffice on an instance that knows it by the marker alone": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
-			i.gate.forget(id)
+			i.inflight.forget(id)
 			d, err := s.Dispatch(t.Context(), id)
 			if err != nil {
 				t.Fatal(err)
@@ -263,15 +263,15 @@ func TestLostDispatch(t *testing.T) {
 	i.old(id)
 	i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	i.twice(t)
-	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "there is no such dispatch") || len(i.verify.doubts) != 0 {
-		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.doubts), i.logged)
+	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "there is no such dispatch") || len(i.verify.pending) != 0 {
+		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.pending), i.logged)
 	}
 	if _, err := i.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrNotFound) {
 		t.Error(err)
 	}
 }
 
-// TestAnnouncementOfALostClaimFails: it is made as soon as the database takes it, and the alert is not repeated.
+// TestAnnouncementOfALostClaimFails: the announcement is retried until it succeeds, and the alert is not repeated.
 func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	s := newShared(t)
 	i, id, v := s.verified(), s.dispatch(), s.drivers(2)
@@ -293,17 +293,17 @@ func TestAnnouncementOfALostClaimFails(t *testing.T) {
 	}
 	i.twice(t)
 	testkit.Await(t, "the announcement", i.claims.announced)
-	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.doubts) != 0 {
-		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.doubts)
+	if i.LostClaims() != 1 || s.count("events WHERE type = 'dispatch.opened' AND reason_code = 'CLAIM_FAILED'") != 1 || len(i.verify.pending) != 0 {
+		t.Errorf("%d lost claims, doubts %v", i.LostClaims(), i.verify.pending)
 	}
 }
 
-// TestLostClaimIsAnnouncedAgain to those whom another process has refused since the first announcement.
+// TestLostClaimIsAnnouncedAgain: drivers whom another process has refused since the first announcement get another one.
 func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	s := newShared(t)
 	one, two, id, v := s.verified(), s.verified(), s.dispatch(), s.drivers(2)
 	one.mustWin(t, Tap{id, v[0], 1})
-	two.mustRefuse(t, Tap{id, v[1], 1}, true) // it knows by the marker
+	two.mustRefuse(t, Tap{id, v[1], 1}, true) // which knows it by the marker
 	s.lose(id)
 	one.old(id)
 	one.mustRefuse(t, Tap{id, v[1], 1}, true)
@@ -318,18 +318,21 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 	if _, err := s.raw.ExecContext(t.Context(), "UPDATE events SET at = at - 60000000"); err != nil {
 		t.Fatal(err)
 	}
-	two.chaser.followAll(t.Context(), time.Now().Add(time.Minute))
+	two.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
 	if n := s.count("events WHERE reason_code = 'CLAIM_FAILED'"); n != 2 {
 		t.Errorf("announced %d times", n)
 	}
 }
 
-// slowly answers the first look late, as a server does that is still applying what it has.
-type slowly struct{ answered, askedAgain time.Time }
+// slowly answers the first look late, as a new primary does that is still applying its relay log.
+type slowly struct {
+	Claims
+	answered, askedAgain time.Time
+}
 
 func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
 	if h.answered.IsZero() {
-		time.Sleep(verifyEvery * 3 / 2)
+		time.Sleep(verifyInterval * 3 / 2)
 		h.answered = time.Now()
 		return nil, nil
 	}
@@ -337,17 +340,16 @@ func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]
 	return map[dispatch.ID]dispatch.Holding{ids[0]: {Round: 1, Driver: "drv_1"}}, nil
 }
 
-// TestLooksAreApart, also when the first was slow: a server that has just become the primary has time to apply what it has.
+// TestLooksAreApart: the looks are verifyGap apart, even after a slow first one, so that a new primary has time to catch up.
 func TestLooksAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newVerifier(nil, nil, newGate(), newChaser(nil, nil, quiet), quiet)
 		h := &slowly{}
-		v.holders = h
-		v.note("dsp_1", holder{"drv_1", 1}, time.Now())
-		ctx, stop := context.WithTimeout(t.Context(), 10*verifyEvery)
+		v := alone(h).verify
+		v.add("dsp_1", holder{"drv_1", 1}, time.Now())
+		ctx, stop := context.WithTimeout(t.Context(), 10*verifyInterval)
 		defer stop()
 		v.run(ctx)
-		if h.askedAgain.Sub(h.answered) < verifyPause || v.lost.Load() != 0 || len(v.doubts) != 0 {
+		if h.askedAgain.Sub(h.answered) < verifyGap || v.lost.Load() != 0 || len(v.pending) != 0 {
 			t.Errorf("asked again %s after the answer, %d lost", h.askedAgain.Sub(h.answered), v.lost.Load())
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// WorkStore is what a driver's own work needs of the storage.
+// WorkStore is the storage of a Work.
 type WorkStore interface {
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
@@ -25,25 +25,36 @@ type WorkStore interface {
 	OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error)
 }
 
-// Work is what drivers see and do besides accepting.
+// Work has the use cases of drivers besides accepting.
 type Work struct {
-	store   WorkStore
-	taps    *Acceptor
-	now     func() time.Time
-	limited func(dispatch.DriverID, dispatch.ID)
+	store    WorkStore
+	acceptor *Acceptor
+	now      func() time.Time
+	limited  func(dispatch.DriverID, dispatch.ID)
 }
 
-// NewWork returns the drivers' use cases. taps hears of claims that end.
-func NewWork(store WorkStore, taps *Acceptor, now func() time.Time) *Work {
-	return &Work{store: store, taps: taps, now: now, limited: func(dispatch.DriverID, dispatch.ID) {}}
+// WorkOptions configures a Work. All fields but OnLimited are required.
+type WorkOptions struct {
+	Store WorkStore
+	// Acceptor is informed of claims that end. Its ledger is flushed for receipts.
+	Acceptor *Acceptor
+	Now      func() time.Time
+	// OnLimited is called after each withdrawal that is refused with ErrTooManyWithdrawals; nil for no call.
+	OnLimited func(dispatch.DriverID, dispatch.ID)
 }
 
-// OnLimited has limited called with each withdrawal that is refused because there were too many. Call it before the first.
-func (w *Work) OnLimited(limited func(dispatch.DriverID, dispatch.ID)) { w.limited = limited }
+// NewWork returns the drivers' use cases.
+func NewWork(o WorkOptions) *Work {
+	w := &Work{store: o.Store, acceptor: o.Acceptor, now: o.Now, limited: o.OnLimited}
+	if w.limited == nil {
+		w.limited = func(dispatch.DriverID, dispatch.ID) {}
+	}
+	return w
+}
 
-// Withdraw gives the driver's claim of that round, 0 for the current one, back and opens the next round. Asking again
-// changes nothing: a driver who has withdrawn is told so. ErrNotFound where the driver may not see the dispatch,
-// ErrNotYours, ErrInvalidState, ErrOfferStale where the driver has it in another round, ErrTooOften.
+// Withdraw gives back the driver's claim of that round, 0 for the current one, and opens the next round. A repeated
+// withdrawal changes nothing and returns the same. ErrNotFound where the driver may not see the dispatch, ErrNotYours,
+// ErrInvalidState, ErrOfferStale where the driver has it in another round, ErrTooManyWithdrawals.
 func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) (dispatch.Dispatch, error) {
 	var ended *dispatch.Claim
 	d, err := w.store.Withdraw(ctx, id, me, func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
@@ -62,21 +73,21 @@ func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.I
 		return events, nil
 	})
 	if errors.Is(err, dispatch.ErrNotYours) || errors.Is(err, dispatch.ErrOfferStale) {
-		return w.withdrawn(ctx, me, id, round, err)
+		return w.repeatedWithdrawal(ctx, me, id, round, err)
 	}
 	if errors.Is(err, dispatch.ErrTooOften) {
 		w.limited(me, id)
 	}
 	if ended != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
-		// If it was not withdrawn after all, the next tap hears so from the database.
-		w.taps.Ended(ctx, id, *ended)
+		// If the change was not committed, the database refuses the next tap.
+		w.acceptor.markEnded(ctx, id, *ended)
 	}
 	return d, err
 }
 
-// withdrawn answers a withdrawal by one who does not have the dispatch in that round: a repeated one is answered as the
+// repeatedWithdrawal answers a withdrawal by a driver who does not have the dispatch in that round: a repeated one like the
 // first, any other with refused.
-func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
+func (w *Work) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
 	var past *dispatch.PastClaim
 	var err error
 	if round == 0 {
@@ -92,28 +103,28 @@ func (w *Work) withdrawn(ctx context.Context, me dispatch.DriverID, id dispatch.
 		err = refused
 	}
 	if err == nil {
-		// The first withdrawal may have ended before it could say so.
-		w.taps.Ended(ctx, id, past.Claim)
+		// The first withdrawal may have failed after its commit.
+		w.acceptor.markEnded(ctx, id, past.Claim)
 	}
 	return d, err
 }
 
-// Start begins the work on the driver's dispatch. Errors as of Withdraw, and ErrNotEligible while the driver is suspended.
+// Start starts the work on the driver's dispatch. Errors as of Withdraw, and ErrNotEligible while the driver is suspended.
 func (w *Work) Start(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
 	d, err := w.store.UpdateAs(ctx, id, me, (*dispatch.Dispatch).Start)
-	return w.advanced(ctx, me, id, d, err)
+	return w.hideUnseen(ctx, me, id, d, err)
 }
 
-// Complete ends the work on the driver's dispatch. Errors as of Withdraw.
+// Complete completes the work on the driver's dispatch. Errors as of Withdraw.
 func (w *Work) Complete(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
 	d, err := w.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Complete(me, now)
 	})
-	return w.advanced(ctx, me, id, d, err)
+	return w.hideUnseen(ctx, me, id, d, err)
 }
 
-// advanced answers a step by one who does not have the dispatch with ErrNotFound where they may not see it.
-func (w *Work) advanced(ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error) (dispatch.Dispatch, error) {
+// hideUnseen replaces ErrNotYours with ErrNotFound where the driver may not see the dispatch.
+func (w *Work) hideUnseen(ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error) (dispatch.Dispatch, error) {
 	if !errors.Is(err, dispatch.ErrNotYours) {
 		return d, err
 	}
@@ -123,13 +134,13 @@ func (w *Work) advanced(ctx context.Context, me dispatch.DriverID, id dispatch.I
 	return d, err
 }
 
-// See returns a dispatch that the driver may see: one they have, or had, or could be offered. Otherwise ErrNotFound.
+// See returns a dispatch that the driver may see: one that they have or had, or could be offered. Otherwise ErrNotFound.
 func (w *Work) See(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
 	o, _, err := w.seeWithClaim(ctx, me, id)
 	return o.Dispatch, err
 }
 
-// Offer is See with what is known of the driver's offer.
+// Offer returns the same dispatch as See, with the state of the driver's offer.
 func (w *Work) Offer(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, error) {
 	o, _, err := w.seeWithClaim(ctx, me, id)
 	return o, err
@@ -154,9 +165,9 @@ func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispat
 	return o, past, nil
 }
 
-// Decline takes note that the driver does not want the offer of that round, 0 for the current one, and may yet accept it.
-// Of one that is no longer open nothing is written. ErrNotFound as of See; ErrInvalidState for who has the dispatch,
-// ErrOfferStale for a round that has not been.
+// Decline records that the driver does not want the offer of that round, 0 for the current one. The driver may still accept
+// it. A closed offer stays as it is. ErrNotFound as of See; ErrInvalidState for the dispatch's holder, ErrOfferStale for a
+// round that does not exist yet.
 func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) error {
 	if _, err := w.See(ctx, me, id); err != nil {
 		return err
@@ -164,23 +175,24 @@ func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 	return w.store.Decline(ctx, id, round, me, reason)
 }
 
-// Receipt tells the driver how the dispatch went for them. Before it says that they let somebody else have it without a
-// tap, it waits for the taps that are still to be written, here and elsewhere: PENDING where ctx ends first. ErrNotFound
-// as of See.
+// Receipt returns the driver's outcome. Before it says that another driver got the dispatch without a tap of this one, it
+// waits for the attempts that are not stored yet, here and at other instances; PENDING where ctx ends first. ErrNotFound as
+// of See.
 func (w *Work) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Receipt, error) {
-	written := w.taps.written(ctx)
+	written := w.acceptor.attempts.written(ctx)
 	r, untapped, err := w.receipt(ctx, me, id)
 	if err != nil || !untapped {
 		return r, err
 	}
-	if !written || !w.taps.writtenElsewhere(ctx) {
+	if !written || !w.acceptor.attempts.writtenElsewhere(ctx) {
 		return dispatch.Receipt{Outcome: dispatch.Undecided, Round: r.Round}, nil
 	}
 	r, _, err = w.receipt(ctx, me, id)
 	return r, err
 }
 
-// receipt is how it went by what is written now. untapped: somebody has it, and no tap of the driver's was found.
+// receipt returns the outcome by the stored attempts. untapped says that a driver has the dispatch, and that no tap of this
+// driver is stored.
 func (w *Work) receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (r dispatch.Receipt, untapped bool, err error) {
 	o, past, err := w.seeWithClaim(ctx, me, id)
 	if err != nil {
@@ -200,8 +212,8 @@ func (w *Work) receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 	return r, r.Outcome == dispatch.OutcomeNoAttempt || r.Outcome == dispatch.OutcomeDeclined && o.Claim != nil, nil
 }
 
-// Offers returns a page of what the driver could accept now or soon, what opens latest first, and the next page's
-// cursor. One who is off duty or suspended is offered nothing.
+// Offers returns a page of the dispatches that the driver could accept now or soon, latest opening first, and the next
+// page's cursor. A driver who is off duty or suspended has no offers.
 func (w *Work) Offers(ctx context.Context, me dispatch.DriverID, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	v, err := w.store.Driver(ctx, me)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"firsttap/testkit"
 )
 
-// site is a place with everything that works on it.
+// site is a place with the use cases on it.
 type site struct {
 	*place
 	*Acceptor
@@ -21,8 +21,8 @@ type site struct {
 
 func newSite(t testing.TB) *site {
 	p := newPlace(t)
-	a := NewAcceptor(p, nil, time.Second, quiet)
-	return &site{p, a, NewWork(p, a, time.Now), NewDispatcher(p, a)}
+	a := alone(p)
+	return &site{p, a, NewWork(WorkOptions{Store: p, Acceptor: a, Now: time.Now}), NewDispatcher(p, a)}
 }
 
 func (s *site) win(id dispatch.ID, v dispatch.DriverID, round int) {
@@ -50,7 +50,7 @@ func TestWithdraw(t *testing.T) {
 			t.Errorf("by another: %v, want %v", err, c.want)
 		}
 	}
-	for range 3 { // a lost answer is asked for again
+	for range 3 { // a client retries after a lost answer
 		d, err := withdraw(v[0])
 		if err != nil || d.Status != dispatch.Pending || d.Round != 2 || d.Claim != nil {
 			t.Fatalf("%+v, %v", d, err)
@@ -74,8 +74,8 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestSuspendedDriver starts nothing and is offered nothing, by the database's clock, and ends what is under way: completes it,
-// or gives it back.
+// TestSuspendedDriver: by the database's clock, a suspended driver cannot start work and has no offers, but can complete work
+// and withdraw.
 func TestSuspendedDriver(t *testing.T) {
 	s := newSite(t)
 	begun, taken, day := s.dispatch(), s.dispatch(), (24 * time.Hour).Microseconds()
@@ -121,7 +121,7 @@ func TestSuspendedDriver(t *testing.T) {
 	given := s.dispatch()
 	s.win(given, me, 1)
 	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
-	for range 2 { // a lost answer is asked for again
+	for range 2 { // a client retries after a lost answer
 		if d, err := s.work.Withdraw(t.Context(), me, given, 0, ""); err != nil || d.Round != 2 {
 			t.Errorf("withdraw: round %d, %v", d.Round, err)
 		}
@@ -186,10 +186,10 @@ func TestSeeAndReceipt(t *testing.T) {
 	outcome(v[0], dispatch.Undecided)
 	s.win(id, v[0], 1)
 	outcome(v[0], dispatch.Won)
-	outcome(v[1], dispatch.Undecided) // a tap of theirs may yet be written
+	outcome(v[1], dispatch.Undecided) // an attempt may not be stored yet
 	s.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
 	outcome(v[1], dispatch.OutcomeNoAttempt)
-	outcome(off, dispatch.OutcomeNoAttempt) // might have been offered it
+	outcome(off, dispatch.OutcomeNoAttempt) // could have been offered it
 	for _, err := range []error{second(s.work.Receipt(t.Context(), far, id)), second(s.work.See(t.Context(), far, id)),
 		second(s.work.See(t.Context(), v[0], dispatch.NewID(time.Now())))} {
 		if !errors.Is(err, dispatch.ErrNotFound) {
@@ -274,7 +274,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCancelOpensNothing: after a cancellation the gate does not say that it is taken.
+// TestCancelOpensNothing: taps after a cancellation get ErrCanceled, not ErrAlreadyTaken.
 func TestCancelOpensNothing(t *testing.T) {
 	s := newSite(t)
 	id, v := s.dispatch(), s.drivers(2)
@@ -297,7 +297,7 @@ func TestCancelOpensNothing(t *testing.T) {
 	}
 }
 
-// TestEndsOnce: of a withdrawal, a cancellation and a start at the same time, those happen that may follow each other.
+// TestEndsOnce: of a concurrent withdrawal, cancellation and start one succeeds.
 func TestEndsOnce(t *testing.T) {
 	s := newSite(t)
 	for range 20 {

@@ -15,6 +15,7 @@ import (
 	"firsttap/handler"
 	"firsttap/lock"
 	"firsttap/migrations"
+	"firsttap/notify/stream"
 	"firsttap/redisclient"
 	"firsttap/repository"
 	"firsttap/servertest"
@@ -28,6 +29,8 @@ type tapped struct {
 	winner, loser string // tokens
 	path          string
 }
+
+type jobs = handler.Jobs
 
 // openTapped makes the API with what operators see of it, or without.
 func openTapped(b *testing.B, watched bool) *tapped {
@@ -48,17 +51,24 @@ func openTapped(b *testing.B, watched bool) *tapped {
 	b.Cleanup(func() { client.Close() })
 	gate := lock.NewGate(client, time.Second, log, nil)
 
-	tokens := service.NewTokens([]byte("a-secret-for-the-tests-of-firsttap"), time.Now)
-	acceptor := service.NewAcceptor(store, gate, 5*time.Second, log)
-	api := handler.API{
-		Store: store, Acceptor: acceptor, Tokens: tokens, Keys: service.NewKeys(store), DriverRate: 1e9, AdminRate: 1e9,
-		Work: service.NewWork(store, acceptor, time.Now), Dispatcher: service.NewDispatcher(store, acceptor), Now: time.Now, Log: log,
-	}
+	revocations, err := service.NewRevocations(ctx, store, log)
+	must(b, err)
+	tokens := service.NewTokens(service.TokenOptions{
+		Secret: []byte("a-secret-for-the-tests-of-firsttap"), Now: time.Now, Revocations: revocations,
+	})
+	o := service.AcceptorOptions{Claims: store, Locks: gate, LockTTL: 5 * time.Second, Log: log}
+	var answered func(method, route string, status int, took time.Duration)
 	if watched {
 		seen.WatchStore(store, func() bool { return true })
 		seen.WatchRedis("gate", client)
-		acceptor.Count(seen.Requests)
-		api.Answered = seen.Requests.Answered
+		o.Counter, answered = seen.Requests, seen.Requests.Answered
+	}
+	acceptor := service.NewAcceptor(o)
+	api := handler.API{
+		Store: store, Acceptor: acceptor, Tokens: tokens, Keys: service.NewKeys(store), DriverRate: 1e9, AdminRate: 1e9,
+		Work:       service.NewWork(service.WorkOptions{Store: store, Acceptor: acceptor, Now: time.Now}),
+		Dispatcher: service.NewDispatcher(store, acceptor), Now: time.Now, Log: log, Answered: answered,
+		Streams: stream.NewHub(stream.Options{}), Jobs: struct{ jobs }{}, Revocations: revocations,
 	}
 	must(b, service.NewKeys(store).PutFirst(ctx, systemtest.AdminKey))
 	t := &tapped{api: handler.New(api)}

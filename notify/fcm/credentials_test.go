@@ -383,3 +383,13 @@ func TestSecondRequestIsNotMade(t *testing.T) {
 		t.Errorf("%d requests, status %d stands", fcm.Requests(), a.status)
 	}
 }
+
+func TestSDKVersion(t *testing.T) {
+	mod, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(mod), "firebase.google.com/go/v4 v"+sdkVersion+"\n") {
+		t.Errorf("go.mod has another version of the SDK than %s", sdkVersion)
+	}
+}

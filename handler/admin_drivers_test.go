@@ -1,0 +1,370 @@
+package handler
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/notify/stream"
+)
+
+var driverMembers = []string{
+	"id", "name", "phone", "regions", "vehicle_class", "working_height_m", "firebase_uid", "locale", "on_duty", "suspended_until",
+	"version", "created_at", "updated_at",
+}
+
+func TestADriversRecord(t *testing.T) {
+	w := newWorld(t)
+	w.putKey(dispatch.Viewer, "a-viewer")
+	made := w.call("POST", "/v1/admin/drivers", key, strings.TrimSuffix(driverBody, "}")+`,"firebase_uid":"uid","locale":"ko","working_height_m":45,"on_duty":true}`)
+	path := made.header.Get("Location")
+	if made.status != 201 || path != "/v1/admin/drivers/"+fmt.Sprint(made.at("id")) || made.header.Get("ETag") != `"1"` {
+		t.Fatalf("%d %s %v", made.status, made.raw, made.header)
+	}
+	mustHave(t, "a new driver", made.json, driverMembers...)
+	if r := w.call("GET", path, "a-viewer", ""); r.status != 200 || r.raw != made.raw || r.header.Get("ETag") != `"1"` {
+		t.Errorf("read: %d %s, made: %s", r.status, r.raw, made.raw)
+	}
+	w.refused("another's uid", w.call("POST", "/v1/admin/drivers", key, strings.TrimSuffix(driverBody, "}")+`,"firebase_uid":"uid"}`),
+		409, "DUPLICATE_FIREBASE_UID")
+
+	r := w.call("PATCH", path, key, `{"name":"Lee","regions":["busan","jeju"],"working_height_m":null,"firebase_uid":null,"locale":null,"on_duty":false}`, "If-Match", `"1"`)
+	if r.status != 200 || r.header.Get("ETag") != `"2"` || r.at("name") != "Lee" || fmt.Sprint(r.at("regions")) != "[busan jeju]" ||
+		r.at("working_height_m") != nil || r.at("firebase_uid") != nil || r.at("locale") != nil || r.at("on_duty") != false ||
+		r.at("phone") != "+821012345678" || r.at("version") != 2.0 {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	for what, body := range map[string]string{"nothing": `{}`, "no body": ``, "what is so": `{"name":"Lee","locale":null,"firebase_uid":""}`} {
+		if again := w.call("PATCH", path, key, body); again.status != 200 || again.raw != r.raw {
+			t.Errorf("%s: %d %s", what, again.status, again.raw)
+		}
+	}
+	w.refused("an older version", w.call("PATCH", path, key, `{"name":"Park"}`, "If-Match", `"1"`), 412, "VERSION_MOVED")
+	w.refused("no version", w.call("POST", path+"/suspend", key, ``, "If-Match", `"x"`), 412, "VERSION_MOVED")
+	w.refused("version 0", w.call("PATCH", path, key, `{"name":"Park"}`, "If-Match", `"0"`), 412, "VERSION_MOVED")
+	if r := w.call("PATCH", path, key, `{"working_height_m":12.5}`, "If-Match", "*"); r.status != 200 || r.at("working_height_m") != 12.5 {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	for _, unknown := range []string{"drv_00000000000000000000000000", "x", "drv_"} {
+		for _, call := range [][2]string{{"GET", ""}, {"PATCH", ""}, {"POST", "/suspend"}, {"POST", "/reinstate"}, {"GET", "/devices"}, {"POST", "/tokens"}} {
+			w.refused(call[0]+call[1], w.call(call[0], "/v1/admin/drivers/"+unknown+call[1], key, ""), 404, "DRIVER_NOT_FOUND")
+		}
+	}
+}
+
+// TestWhatADriverIsNotGiven: clients can't set the fields that only the service sets.
+func TestWhatADriverIsNotGiven(t *testing.T) {
+	w := newWorld(t)
+	path := "/v1/admin/drivers/" + w.drivers(1)[0].id
+	before := w.call("GET", path, key, "")
+	for field, value := range map[string]string{
+		"id": `"drv_00000000000000000000000000"`, "version": `7`, "suspended_until": `null`, "token": `"x"`, "created_at": `null`, "updated_at": `null`,
+	} {
+		extra := fmt.Sprintf(`"%s":%s`, field, value)
+		for what, r := range map[string]reply{
+			"create": w.call("POST", "/v1/admin/drivers", key, strings.Replace(driverBody, "{", "{"+extra+",", 1)),
+			"patch":  w.call("PATCH", path, key, "{"+extra+"}"),
+			"bulk":   w.call("POST", "/v1/admin/drivers/bulk", key, `{"drivers":[`+strings.Replace(driverBody, "{", "{"+extra+",", 1)+`]}`),
+		} {
+			w.refused(what+" "+field, r, 422, "VALIDATION_FAILED")
+		}
+	}
+	for field, value := range map[string]string{
+		"name": `""`, "phone": `"010"`, "regions": `[]`, "vehicle_class": `" x"`, "working_height_m": `0`, "locale": `"??"`, "firebase_uid": `"a "`,
+		"on_duty": `null`, "name ": `null`, "phone ": `5`, "regions ": `["a","a"]`, "regions  ": `["` + strings.Repeat("x", 65) + `"]`,
+		"regions   ": `[5]`, "working_height_m ": `"high"`, "phone  ": `null`, "regions    ": `null`, "vehicle_class ": `null`, "regions     ": `[null]`,
+	} {
+		name := strings.TrimSpace(field)
+		r := w.call("PATCH", path, key, fmt.Sprintf(`{"%s":%s}`, name, value))
+		w.refused(name+" "+value, r, 422, "VALIDATION_FAILED")
+		if errs, _ := r.at("errors").([]any); len(errs) != 1 || !strings.HasPrefix(fmt.Sprint(errs[0].(map[string]any)["field"]), name) {
+			t.Errorf("%s %s: %s", name, value, r.raw)
+		}
+	}
+	if after := w.call("GET", path, key, ""); after.raw != before.raw {
+		t.Errorf("%s became %s", before.raw, after.raw)
+	}
+}
+
+func TestSuspendAndReinstate(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	path := "/v1/admin/drivers/" + d.id
+	for _, until := range []string{inFuture(-time.Second), "2000-01-01T00:00:00Z", "9999-12-31T23:59:59-01:00"} {
+		w.refused(until, w.call("POST", path+"/suspend", key, `{"until":"`+until+`"}`), 422, "VALIDATION_FAILED")
+	}
+	r := w.call("POST", path+"/suspend", key, `{"reason_code":"NO_SHOW"}`)
+	if r.status != 200 || r.at("suspended_until") != "9999-12-31T23:59:59.000Z" || r.at("version") != 2.0 || r.header.Get("ETag") != `"2"` {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	w.refused("suspended", w.accept(id, d, ""), 403, "NOT_ELIGIBLE")
+	if again := w.call("POST", path+"/suspend", key, ``); again.raw != r.raw {
+		t.Errorf("again: %s", again.raw)
+	}
+	r = w.call("POST", path+"/suspend", key, `{"until":"`+inFuture(time.Hour)+`"}`)
+	if until, err := time.Parse(time.RFC3339, fmt.Sprint(r.at("suspended_until"))); err != nil || time.Until(until) > time.Hour || r.at("version") != 3.0 {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	for range 2 {
+		if r := w.call("POST", path+"/reinstate", key, ``); r.status != 200 || r.at("suspended_until") != nil || r.at("version") != 4.0 {
+			t.Errorf("%d %s", r.status, r.raw)
+		}
+	}
+	if r := w.accept(id, d, ""); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+}
+
+// TestDriversByRole: a viewer sees, an admin changes.
+func TestDriversByRole(t *testing.T) {
+	w := newWorld(t)
+	w.putKey(dispatch.Viewer, "a-viewer")
+	w.putKey(dispatch.Dispatcher, "a-dispatcher")
+	path := "/v1/admin/drivers/" + w.drivers(1)[0].id
+	for _, call := range [][2]string{
+		{"POST", "/v1/admin/drivers"}, {"PATCH", path}, {"POST", path + "/suspend"}, {"POST", path + "/reinstate"},
+		{"GET", "/v1/admin/api-keys"}, {"POST", "/v1/admin/api-keys"}, {"DELETE", "/v1/admin/api-keys/key_1"}, {"GET", "/v1/admin/audit"},
+	} {
+		for _, k := range []string{"a-viewer", "a-dispatcher"} {
+			w.refused(k+" "+call[1], w.call(call[0], call[1], k, ""), 403, "FORBIDDEN")
+		}
+	}
+	for _, seen := range []string{"/v1/admin/drivers", path, path + "/devices"} {
+		if r := w.call("GET", seen, "a-viewer", ""); r.status != 200 {
+			t.Errorf("%s: %d %s", seen, r.status, r.raw)
+		}
+	}
+}
+
+func TestListsOfDrivers(t *testing.T) {
+	w := newWorld(t)
+	all := w.drivers(5)
+	w.call("PATCH", "/v1/admin/drivers/"+all[2].id, key, `{"name":"홍","on_duty":false,"regions":["jeju"],"vehicle_class":"12m"}`)
+	w.call("POST", "/v1/admin/drivers/"+all[3].id+"/suspend", key, "")
+	for query, want := range map[string]int{
+		"": 5, "q=%ED%99%8D": 1, "q=%2B821000000001": 1, "region=jeju": 1, "region=seoul": 4, "vehicle_class=12m": 1, "on_duty=false": 1, "on_duty=true": 4,
+		"suspended=true": 1, "suspended=false": 4, "region=seoul&suspended=false&on_duty=true": 3, "q=nobody": 0,
+	} {
+		seen, cursor := map[any]bool{}, ""
+		for page := 0; page < 9; page++ {
+			r := w.call("GET", "/v1/admin/drivers?limit=2&cursor="+cursor+"&"+query, key, "")
+			mustHave(t, "the list", r.json, "items", "next_cursor", "server_time")
+			for _, v := range items(r) {
+				mustHave(t, "a driver", v, driverMembers...)
+				seen[v["id"]] = true
+			}
+			if cursor, _ = r.at("next_cursor").(string); cursor == "" {
+				break
+			}
+		}
+		if len(seen) != want {
+			t.Errorf("%s: %d, want %d", query, len(seen), want)
+		}
+	}
+	for _, bad := range []string{"on_duty=yes", "suspended=1", "q=%00", "q=%ff", "region=%ff", "vehicle_class=%00", "limit=0", "limit=201"} {
+		w.refused(bad, w.call("GET", "/v1/admin/drivers?"+bad, key, ""), 422, "VALIDATION_FAILED")
+	}
+	w.refused("cursor", w.call("GET", "/v1/admin/drivers?cursor=x", key, ""), 400, "MALFORMED_REQUEST")
+}
+
+// TestDevicesWithoutTokens: an operator sees which phones a driver has, and can push to none.
+func TestDevicesWithoutTokens(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(1)[0]
+	w.call("PUT", "/v1/me/devices/phone", d.token, `{"platform":"ios","push_token":"a-push-token","app_version":"1.2","locale":"ko"}`)
+	r := w.call("GET", "/v1/admin/drivers/"+d.id+"/devices", key, "")
+	if len(items(r)) != 1 || strings.Contains(r.raw, "a-push-token") {
+		t.Fatalf("%d %s", r.status, r.raw)
+	}
+	mustHave(t, "a device", items(r)[0], "installation_id", "platform", "app_version", "locale", "updated_at", "suspected_at", "quarantined_at")
+	if v := items(r)[0]; v["installation_id"] != "phone" || v["platform"] != "ios" || v["app_version"] != "1.2" || v["suspected_at"] != nil || v["quarantined_at"] != nil {
+		t.Errorf("%v", v)
+	}
+	w.exec("UPDATE devices SET suspected_at = 1000000")
+	if v := items(w.call("GET", "/v1/admin/drivers/"+d.id+"/devices", key, ""))[0]; v["suspected_at"] != "1970-01-01T00:00:01.000Z" {
+		t.Errorf("%v", v)
+	}
+}
+
+// TestAnAdminRemovesADevice: no more is pushed to the device, and the audit trail names the admin.
+func TestAnAdminRemovesADevice(t *testing.T) {
+	w := newWorld(t)
+	d := w.drivers(2)
+	w.device(d[0], "a%2Fb", "token-1")
+	w.device(d[0], "kept", "token-2")
+	w.device(d[1], "a%2Fb", "token-3")
+	path := "/v1/admin/drivers/" + d[0].id + "/devices/"
+	for _, id := range []string{"a%2Fb", "a%2Fb", "never"} {
+		if r := w.call("DELETE", path+id, key, ""); r.status != 204 || r.raw != "" {
+			t.Errorf("%s: %d %s", id, r.status, r.raw)
+		}
+	}
+	for i, want := range []string{"kept", "a/b"} {
+		if left := items(w.call("GET", "/v1/admin/drivers/"+d[i].id+"/devices", key, "")); len(left) != 1 || left[0]["installation_id"] != want {
+			t.Errorf("driver %d has %v", i, left)
+		}
+	}
+	entries := items(w.call("GET", "/v1/admin/audit?target="+d[0].id, key, ""))
+	entries = slices.DeleteFunc(entries, func(e map[string]any) bool { return e["action"] != "device.delete" })
+	if len(entries) != 1 || entries[0]["actor"] != dispatch.FirstKeyID ||
+		entries[0]["detail"].(map[string]any)["installation_id"] != "a/b" {
+		t.Errorf("the audit says %v", entries)
+	}
+	for _, bad := range []string{"a%20b", strings.Repeat("x", 129)} {
+		w.refused(bad, w.call("DELETE", path+bad, key, ""), 422, "VALIDATION_FAILED")
+	}
+	for _, unknown := range []string{"drv_00000000000000000000000000", "x"} {
+		w.refused(unknown, w.call("DELETE", "/v1/admin/drivers/"+unknown+"/devices/kept", key, ""), 404, "DRIVER_NOT_FOUND")
+	}
+}
+
+// TestAStreamGoesByTheChange: a suspended driver's stream has no offers, and has them again when the driver is reinstated.
+func TestAStreamGoesByTheChange(t *testing.T) {
+	for what, c := range map[string]struct{ path, body, back, undo string }{
+		"suspended":      {"POST /suspend", ``, "POST /reinstate", ``},
+		"another region": {"PATCH ", `{"regions":["jeju"]}`, "PATCH ", `{"regions":["seoul"]}`},
+	} {
+		t.Run(what, func(t *testing.T) {
+			l := newLive(t, stream.Options{})
+			d := l.drivers(1)[0]
+			change := func(call, body string) {
+				method, path, _ := strings.Cut(call, " ")
+				if r := l.call(method, "/v1/admin/drivers/"+d.id+path, key, body); r.status != 200 {
+					t.Errorf("%d %s", r.status, r.raw)
+				}
+			}
+			s := l.open("/v1/stream", d.token, "")
+			publish := func() dispatch.ID {
+				id := dispatch.NewID(time.Now())
+				now := time.Now()
+				made, events := dispatch.New(id, "", dispatch.Terms{
+					Region: "seoul", VehicleClass: "45m", WorkStartsAt: now.Add(time.Hour), WorkEndsAt: now.Add(2 * time.Hour),
+				}, dispatch.Window{OpensAt: now.Add(-time.Second), ExpiresAt: now.Add(time.Hour)}, "key_1", now)
+				l.hub.Publish(made, events)
+				return id
+			}
+			change(c.path, c.body)
+			hidden := publish()
+			change(c.back, c.undo)
+			shown := publish()
+			for {
+				event, data := s.next()
+				if strings.Contains(data, string(hidden)) {
+					t.Fatalf("heard of what is not theirs: %s %s", event, data)
+				}
+				if strings.Contains(data, string(shown)) {
+					return
+				}
+			}
+		})
+	}
+}
+
+// TestKeysOfTwoInstances: a key that one instance makes is valid at the other, and a revoked key is invalid at both, at once.
+func TestKeysOfTwoInstances(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		a, b := newWorldOn(t, p.url), newWorldOn(t, p.url)
+		made := a.call("POST", "/v1/admin/api-keys", key, `{"name":"CI 서버","role":"viewer"}`)
+		if made.status != 201 {
+			t.Fatalf("%d %s", made.status, made.raw)
+		}
+		mustHave(t, "a new key", made.json, "id", "name", "role", "key", "created_at")
+		secret := fmt.Sprint(made.at("key"))
+		for range 2 { // seen once is not seen for good
+			for _, w := range []*world{a, b} {
+				if r := w.call("GET", "/v1/admin/drivers", secret, ""); r.status != 200 {
+					t.Errorf("%d %s", r.status, r.raw)
+				}
+				w.refused("more than its role", w.call("GET", "/v1/admin/api-keys", secret, ""), 403, "FORBIDDEN")
+			}
+		}
+		path := "/v1/admin/api-keys/" + fmt.Sprint(made.at("id"))
+		for range 2 {
+			if r := a.call("DELETE", path, key, ""); r.status != 204 || r.raw != "" {
+				t.Errorf("%d %s", r.status, r.raw)
+			}
+			for _, w := range []*world{b, a} {
+				w.refused("revoked", w.call("GET", "/v1/admin/drivers", secret, ""), 401, "UNAUTHENTICATED")
+			}
+		}
+		list := b.call("GET", "/v1/admin/api-keys", key, "")
+		if len(items(list)) != 2 || strings.Contains(list.raw, secret) {
+			t.Fatalf("%d %s", list.status, list.raw)
+		}
+		for _, k := range items(list) {
+			mustHave(t, "a key", k, "id", "name", "role", "created_at", "revoked_at")
+			if (k["revoked_at"] != nil) != (k["id"] == made.at("id")) {
+				t.Errorf("%v", k)
+			}
+		}
+		a.refused("the first", a.call("DELETE", "/v1/admin/api-keys/key_first", key, ""), 409, "INVALID_STATE")
+		for _, none := range []string{"key_00000000000000000000000000", "x", "key_%ff"} {
+			a.refused(none, a.call("DELETE", "/v1/admin/api-keys/"+none, key, ""), 404, "KEY_NOT_FOUND")
+		}
+		for _, bad := range []string{``, `{"name":"x"}`, `{"name":"x","role":"root"}`, `{"name":" x","role":"admin"}`, `{"name":"x","role":"admin","key":"mine"}`, `{"name":"x","role":"admin","id":"key_1"}`} {
+			a.refused(bad, a.call("POST", "/v1/admin/api-keys", key, bad), 422, "VALIDATION_FAILED")
+		}
+		other := a.call("POST", "/v1/admin/api-keys", key, `{"name":"CI 서버","role":"viewer"}`)
+		if other.at("key") == secret || len(fmt.Sprint(other.at("key"))) < 40 {
+			t.Errorf("keys %v and %v", secret, other.at("key"))
+		}
+	})
+}
+
+// TestAuditTrail has each change once, with its actor and request, and without secrets.
+func TestAuditTrail(t *testing.T) {
+	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	w := newWorldOn(t, p.url)
+	p.exec("DELETE FROM audit")
+	request := 0
+	do := func(method, path, body string) reply {
+		t.Helper()
+		request++
+		r := w.call(method, path, key, body, "X-Request-Id", fmt.Sprint("req-", request))
+		if r.status > 299 {
+			t.Fatalf("%s %s: %d %s", method, path, r.status, r.raw)
+		}
+		return r
+	}
+	id := fmt.Sprint(do("POST", "/v1/admin/drivers", driverBody).at("id"))
+	path := "/v1/admin/drivers/" + id
+	do("PATCH", path, `{"phone":"+821099998888"}`)
+	do("POST", path+"/suspend", `{"reason_code":"NO_SHOW"}`)
+	do("POST", path+"/reinstate", ``)
+	token := do("POST", path+"/tokens", ``).at("token")
+	bulk := do("POST", "/v1/admin/drivers/bulk", `{"drivers":[`+driverBody+`],"issue_tokens":true}`)
+	made := do("POST", "/v1/admin/api-keys", `{"name":"ci","role":"viewer"}`)
+	do("DELETE", "/v1/admin/api-keys/"+fmt.Sprint(made.at("id")), ``)
+	do("PATCH", path, `{}`)
+	list := w.call("GET", "/v1/admin/audit", key, "")
+	want := []string{"driver.create", "driver.update", "driver.suspend", "driver.reinstate", "driver.token", "drivers.bulk", "key.create", "key.revoke"}
+	if len(items(list)) != len(want) {
+		t.Fatalf("%s", list.raw)
+	}
+	for i, e := range items(list) {
+		n := len(want) - 1 - i
+		mustHave(t, "an entry", e, "id", "at", "actor", "request_id", "action", "target", "detail")
+		if e["action"] != want[n] || e["actor"] != "key_first" || e["request_id"] != fmt.Sprint("req-", n+1) {
+			t.Errorf("%v, want %s", e, want[n])
+		}
+	}
+	for _, secret := range []any{token, items(bulk)[0]["token"], made.at("key"), key} {
+		if strings.Contains(list.raw, fmt.Sprint(secret)) {
+			t.Errorf("%v is in it", secret)
+		}
+	}
+	if !strings.Contains(list.raw, `"phone":{"from":"+821012345678","to":"+821099998888"}`) {
+		t.Errorf("which number it was before is not in %s", list.raw)
+	}
+	if r := w.call("GET", "/v1/admin/audit?target="+id+"&actor=key_first&limit=2", key, ""); len(items(r)) != 2 || r.at("next_cursor") == nil {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	for _, bad := range []string{"target=%ff", "target=%00", "actor=%ED%99%8D"} {
+		w.refused(bad, w.call("GET", "/v1/admin/audit?"+bad, key, ""), 422, "VALIDATION_FAILED")
+	}
+	w.refused("cursor", w.call("GET", "/v1/admin/audit?cursor=!", key, ""), 400, "MALFORMED_REQUEST")
+}

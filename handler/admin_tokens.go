@@ -1,0 +1,82 @@
+package handler
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+)
+
+// tokenStore adds drivers in bulk, with or without tokens, and writes to the audit trail that a token was issued.
+type tokenStore interface {
+	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
+	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
+	NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error)
+}
+
+type addDriversRequest struct {
+	Drivers     []driverRequest `json:"drivers" validate:"required,min=1,max=1000,dive"`
+	IssueTokens bool            `json:"issue_tokens"`
+}
+
+func (h *handler) addDrivers(c echo.Context, _ string) error {
+	req, err := read[addDriversRequest](c, maxBulkBody)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	drivers := make([]dispatch.Driver, len(req.Drivers))
+	views := make([]driverView, len(req.Drivers))
+	for i := range req.Drivers {
+		drivers[i] = req.Drivers[i].driver(ctx, h.Now(), i)
+		views[i] = viewDriver(drivers[i])
+		if !req.IssueTokens {
+			continue
+		}
+		if views[i].Token, _, err = h.Tokens.Issue(drivers[i].ID, 0); err != nil {
+			return err
+		}
+	}
+	add := h.stores.tokens.AddDrivers
+	if req.IssueTokens {
+		add = h.stores.tokens.AddDriversWithTokens
+	}
+	if err := add(ctx, drivers); err != nil {
+		return err
+	}
+	return writeJSON(c, 200, map[string]any{"items": views})
+}
+
+type tokenView struct {
+	Token     string    `json:"token"`
+	ExpiresAt timestamp `json:"expires_at"`
+}
+
+func (h *handler) issueToken(c echo.Context, _ string) error {
+	id, err := dispatch.ParseDriverID(c.Param("id"))
+	if err != nil {
+		return err
+	}
+	generation, err := h.stores.tokens.NoteToken(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	token, until, err := h.Tokens.Issue(id, generation)
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 201, tokenView{Token: token, ExpiresAt: timestamp(until)})
+}
+
+func (h *handler) revokeTokens(c echo.Context, _ string) error {
+	id, err := driverID(c)
+	if err != nil {
+		return err
+	}
+	if err := h.Revocations.Revoke(c.Request().Context(), id); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}

@@ -1,0 +1,153 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/limit"
+	"firsttap/service"
+)
+
+// asDriver authenticates a driver's token and applies the driver's rate limit.
+func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		token, err := bearer(c)
+		if err != nil {
+			return err
+		}
+		me, err := h.Tokens.Caller(c.Request().Context(), token)
+		if err != nil {
+			return h.rejectToken(c, err)
+		}
+		if err := allow(c, h.DriverLimit, string(me), h.Now()); err != nil {
+			return err
+		}
+		c.SetRequest(c.Request().WithContext(withCaller(c, string(me))))
+		return next(c, me)
+	}
+}
+
+// asAdmin authenticates an admin's key, requires at least the role, and applies the key's rate limit.
+func (h *handler) asAdmin(role dispatch.Role, next func(c echo.Context, actor string) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		key, with, err := h.authenticateAdmin(c)
+		if err != nil {
+			return err
+		}
+		if key.Role < role {
+			return errForbidden
+		}
+		c.SetRequest(c.Request().WithContext(withCaller(c, key.ID)))
+		return h.idempotent(c, key.ID, with.key, next)
+	}
+}
+
+// authenticateAdmin returns the key that the request is made with, and the session that carried it.
+func (h *handler) authenticateAdmin(c echo.Context) (dispatch.Key, session, error) {
+	with, err := h.credentials(c)
+	if err != nil {
+		return dispatch.Key{}, session{}, err
+	}
+	key, err := h.authenticateKey(c, with.key, service.DoorKey)
+	if err != nil {
+		return dispatch.Key{}, session{}, err
+	}
+	return key, with, allow(c, h.AdminLimit, key.ID, h.Now())
+}
+
+func withCaller(c echo.Context, actor string) context.Context {
+	return dispatch.WithCaller(c.Request().Context(), dispatch.Caller{Actor: actor, Request: requestID(c)})
+}
+
+func bearer(c echo.Context) (string, error) {
+	headers := c.Request().Header.Values(echo.HeaderAuthorization)
+	if len(headers) != 1 {
+		return "", service.ErrUnauthenticated // with two headers, a proxy may have checked the other one
+	}
+	scheme, token, ok := strings.Cut(headers[0], " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return "", service.ErrUnauthenticated
+	}
+	return token, nil
+}
+
+// authenticateKey returns the key with this secret. An unknown secret is looked up in the database only within the limits on
+// failed sign-ins from the client's network.
+func (h *handler) authenticateKey(c echo.Context, key string, door service.Door) (dispatch.Key, error) {
+	from := clientNetwork(c)
+	var wait time.Duration
+	var entered bool
+	found, err := h.Keys.Holder(c.Request().Context(), key, func() bool {
+		wait, entered = h.SignIns.Enter(door, from)
+		return entered
+	})
+	switch {
+	case errors.Is(err, service.ErrUnauthenticated):
+		if !entered {
+			h.SignIns.Enter(door, from) // the key was valid until now, so its lookup was not counted
+		}
+		h.SignIns.Done(door, from, service.SignInFailed)
+	case errors.Is(err, service.ErrTooManyFailures):
+		h.SignIns.Done(door, from, service.SignInLimited)
+		return dispatch.Key{}, fmt.Errorf("%w: %w", rateLimited(c, wait), err)
+	case entered:
+		h.SignIns.Back(door, from)
+	}
+	return found, err
+}
+
+// rejectToken returns the error for a token that was refused with err, and counts the failure. Above the limit it does not say
+// that the token is wrong. An expired token is not counted: nobody guesses one, and in the morning many drivers send one at once.
+func (h *handler) rejectToken(c echo.Context, err error) error {
+	if !errors.Is(err, service.ErrUnauthenticated) || errors.Is(err, service.ErrTokenOver) {
+		return err
+	}
+	from := clientNetwork(c)
+	if wait, ok := h.SignIns.Enter(service.DoorToken, from); !ok {
+		h.SignIns.Done(service.DoorToken, from, service.SignInLimited)
+		return rateLimited(c, wait)
+	}
+	h.SignIns.Done(service.DoorToken, from, service.SignInFailed)
+	return err
+}
+
+// clientNetwork returns the IPv4 address or the IPv6 /64 network that the connection comes from, which is the proxy's behind a
+// proxy. An IPv6 host can take any address of its network.
+func clientNetwork(c echo.Context) string {
+	ip, err := netip.ParseAddr(c.RealIP())
+	switch {
+	case err != nil:
+		return "none"
+	case ip.Unmap().Is4():
+		return ip.Unmap().String()
+	}
+	return netip.PrefixFrom(ip.WithZone(""), 64).Masked().String()
+}
+
+func allow(c echo.Context, l *limit.Limiter, caller string, now time.Time) error {
+	wait, ok := l.Allow(c.Request().Context(), caller, now)
+	if ok {
+		return nil
+	}
+	return rateLimited(c, wait)
+}
+
+// rateLimited sets Retry-After and returns errRateLimited.
+func rateLimited(c echo.Context, wait time.Duration) error {
+	c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds(wait))
+	return errRateLimited
+}
+
+// retryAfterSeconds formats a wait for Retry-After: whole seconds, at least one.
+func retryAfterSeconds(wait time.Duration) string {
+	return strconv.Itoa(max(1, int(math.Ceil(wait.Seconds()))))
+}

@@ -1,0 +1,374 @@
+package handler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/repository"
+	"firsttap/service"
+	"firsttap/testkit"
+)
+
+// door is a world with the usual limits on failed sign-ins. Its clock stands still, so that no allowance is refilled. It counts
+// statements by their pool.
+type door struct {
+	*world
+	mu     sync.Mutex
+	sent   map[string]int
+	count  map[string]int // sign-ins by door and result
+	began  time.Time
+	before func(repository.Statement) // is called before each statement, nil for nothing
+}
+
+func newDoor(t *testing.T) *door {
+	d := &door{sent: map[string]int{}, count: map[string]int{}, began: time.Now()}
+	now := time.Now()
+	d.world = newWorld(t, func(a *API) {
+		a.SignIns = service.NewSignIns(service.SignInOptions{
+			Limits: service.UsualSignInLimits(), Store: a.Store.(*repository.Store), Counter: d,
+			Now: func() time.Time { return now }, Log: a.Log,
+		})
+	})
+	d.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+		d.mu.Lock()
+		d.sent[s.Pool]++
+		before := d.before
+		d.mu.Unlock()
+		if before != nil {
+			before(s)
+		}
+		return c, func(error) {}
+	})
+	return d
+}
+
+// CountSignIn implements service.SignInCounter.
+func (d *door) CountSignIn(at service.Door, r service.SignInResult) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.count[fmt.Sprint(at, " ", r)]++
+}
+
+// statements returns how many there were in the pool, and starts again.
+func (d *door) statements(pool string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := d.sent[pool]
+	delete(d.sent, pool)
+	return n
+}
+
+func (d *door) counted(what string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count[what]
+}
+
+// from sends a request from that address.
+func (d *door) from(ip, method, path, token, body string, headers ...string) reply {
+	req := request(d.t.Context(), method, path, token, body, headers...)
+	req.RemoteAddr = ip
+	rec := httptest.NewRecorder()
+	d.api.ServeHTTP(rec, req)
+	r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
+	documented().check(d.t, method, path, body, r)
+	return r
+}
+
+// stranger returns a key that is well-formed and unknown.
+func stranger(n int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "stranger %d", n))
+	return "ftk_" + cookieText.EncodeToString(sum[:])
+}
+
+// TestAThousandFailedSignIns from one address: a few are looked up, the others refused without a statement. Valid keys from the
+// same address are not affected, also those that this instance has not seen before.
+func TestAThousandFailedSignIns(t *testing.T) {
+	w := newDoor(t)
+	w.putNamedKey("key_known", dispatch.Viewer, "known")
+	if r := w.call("GET", "/v1/admin/board", "known", ""); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	w.statements("general")
+	w.statements("doors")
+	var refused, limited, fine int
+	for i := range 1000 {
+		r := w.call("GET", "/v1/admin/board", stranger(i), "")
+		if i%2 == 0 {
+			r = w.call("POST", "/v1/session", "", `{"key":"`+stranger(-i-1)+`"}`)
+		}
+		switch {
+		case r.status == 401 && r.code() == "UNAUTHENTICATED":
+			refused++
+		case r.status == 429 && r.code() == "RATE_LIMITED" && r.header.Get("Retry-After") != "":
+			limited++
+		default:
+			t.Fatalf("%d %s", r.status, r.raw)
+		}
+		if i%100 == 99 {
+			if r := w.call("GET", "/v1/session", "known", ""); r.status == 200 {
+				fine++
+			}
+		}
+	}
+	// One statement for each that is looked up, and one a second for all others.
+	looks := 20 + 1 + int(time.Since(w.began)/time.Second)
+	if n := w.statements("doors"); n > looks {
+		t.Errorf("%d statements, want at most %d", n, looks)
+	}
+	if n := w.statements("general"); n != fine || fine != 10 {
+		t.Errorf("%d statements of readers for %d requests with a key", n, fine)
+	}
+	if refused > 20 || limited < 980 {
+		t.Errorf("%d refused, %d limited", refused, limited)
+	}
+	if n := w.counted("key failed") + w.counted("session failed") + w.counted("key limited") + w.counted("session limited"); n != 1500 {
+		t.Errorf("%v", w.count) // every second of them twice
+	}
+
+	w.putNamedKey("key_elsewhere", dispatch.Viewer, "made elsewhere")
+	testkit.Eventually(w.t, "a key that was made elsewhere is let in", func() bool {
+		r := w.call("GET", "/v1/admin/board", "made elsewhere", "")
+		if r.status == 401 {
+			t.Errorf("it is said to be none: %s", r.raw)
+		}
+		return r.status == 200
+	})
+	made := w.call("POST", "/v1/admin/api-keys", key, `{"name":"here","role":"viewer"}`)
+	if r := w.call("GET", "/v1/admin/board", fmt.Sprint(made.at("key")), ""); r.status != 200 {
+		t.Errorf("a key that was made here: %d %s", r.status, r.raw)
+	}
+	if r := w.from("203.0.113.7:1", "POST", "/v1/session", "", `{"key":"`+stranger(1)+`"}`); r.status != 401 {
+		t.Errorf("another address: %d %s", r.status, r.raw)
+	}
+	r := w.call("GET", "/v1/admin/board", stranger(0), "", "X-Forwarded-For", "203.0.113.8", "Forwarded", "for=203.0.113.8", "X-Real-Ip", "203.0.113.8")
+	w.refused("who says that they are elsewhere", r, 429, "RATE_LIMITED")
+}
+
+// TestAnUnknownKeyAgain costs no statement for a while, and its failures count.
+func TestAnUnknownKeyAgain(t *testing.T) {
+	w := newDoor(t)
+	w.statements("general") // those of the start
+	for range 10 {
+		w.refused("again", w.call("GET", "/v1/admin/board", stranger(1), ""), 401, "UNAUTHENTICATED")
+	}
+	if d, g := w.statements("doors"), w.statements("general"); d > 1+int(time.Since(w.began)/(4*time.Second)) || g != 0 {
+		t.Errorf("%d statements, and %d of readers", d, g)
+	}
+	w.putNamedKey("key_revoked", dispatch.Viewer, "revoked")
+	if r := w.call("GET", "/v1/admin/board", "revoked", ""); r.status != 200 {
+		t.Fatal(r.raw)
+	}
+	if r := w.call("DELETE", "/v1/admin/api-keys/key_revoked", key, ""); r.status != 204 {
+		t.Fatal(r.raw)
+	}
+	w.statements("general")
+	for range 9 {
+		w.refused("revoked", w.call("GET", "/v1/admin/board", "revoked", ""), 401, "UNAUTHENTICATED")
+	}
+	if n := w.statements("general"); n != 1 {
+		t.Errorf("%d statements of readers for a key that was revoked", n)
+	}
+	w.refused("one failure too many", w.call("GET", "/v1/admin/board", "revoked", ""), 401, "UNAUTHENTICATED")
+	w.refused("one failure too many", w.call("GET", "/v1/admin/board", "revoked", ""), 429, "RATE_LIMITED")
+}
+
+// TestStrangersFromEverywhere are bounded in all, and good keys go through.
+func TestStrangersFromEverywhere(t *testing.T) {
+	w := newDoor(t)
+	refused := 0
+	for i := range 600 {
+		// Of an IPv6 network each host has as many addresses as it likes.
+		ip := fmt.Sprintf("[2001:db8:0:%x::%x]:1", i/30, i)
+		if r := w.from(ip, "GET", "/v1/admin/board", stranger(i), ""); r.status == 401 {
+			refused++
+		} else if r.status != 429 {
+			t.Fatalf("%d %s", r.status, r.raw)
+		}
+	}
+	if refused != 200 {
+		t.Errorf("%d were looked at", refused)
+	}
+	if n := w.statements("doors"); n > 200+1+int(time.Since(w.began)/time.Second) {
+		t.Errorf("%d statements", n)
+	}
+	if r := w.from("[2001:db8::1]:1", "POST", "/v1/session", "", `{"key":"`+key+`"}`); r.status != 200 {
+		t.Errorf("a good key: %d %s", r.status, r.raw)
+	}
+}
+
+// TestStrangersWait for each other, and do not delay anyone else: while the database does not answer about keys, known keys and all
+// drivers are served.
+func TestStrangersWait(t *testing.T) {
+	w := newDoor(t)
+	driver, release := w.drivers(1)[0], make(chan struct{})
+	var once sync.Once
+	free := func() { once.Do(func() { close(release) }) }
+	defer free()
+	reached := make(chan struct{}, 100)
+	w.mu.Lock()
+	w.before = func(s repository.Statement) {
+		if s.Pool == "doors" {
+			reached <- struct{}{}
+			<-release
+		}
+	}
+	w.mu.Unlock()
+	var all sync.WaitGroup
+	for i := range 15 {
+		all.Go(func() {
+			if r := w.from("203.0.113.7:1", "GET", "/v1/admin/board", stranger(i), ""); r.status != 401 && r.status != 503 {
+				t.Errorf("%d %s", r.status, r.raw)
+			}
+		})
+	}
+	testkit.Await(t, "the keys are looked up on their own connections", reached)
+	for range 5 {
+		if r := w.call("GET", "/v1/admin/board", key, ""); r.status != 200 {
+			t.Errorf("who has a key: %d %s", r.status, r.raw)
+		}
+		if r := w.call("GET", "/v1/me", driver.token, ""); r.status != 200 {
+			t.Errorf("a driver: %d %s", r.status, r.raw)
+		}
+	}
+	free()
+	all.Wait()
+	if n := w.statements("doors"); n > 15 {
+		t.Errorf("%d looks", n)
+	}
+}
+
+// TestTokensThatProveNothing are refused as such up to a limit. Valid tokens are not affected, and expired ones are always refused
+// as expired.
+func TestTokensThatProveNothing(t *testing.T) {
+	w := newDoor(t)
+	old := service.NewTokens(service.TokenOptions{
+		Secret: []byte("secret"), Now: func() time.Time { return time.Now().Add(-40 * 24 * time.Hour) },
+	})
+	drivers := w.drivers(2)
+	over, _, err := old.Issue(dispatch.DriverID(drivers[0].id), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, err := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.RegisteredClaims{Subject: drivers[0].id}).SignedString([]byte("guess"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pool := range []string{"general", "claims", "writes", "doors"} {
+		w.statements(pool)
+	}
+	for i := range 1000 {
+		token, want := forged+fmt.Sprint(i), 401
+		if i%3 == 0 {
+			token = over
+		} else if w.counted("token failed") >= 200 {
+			want = 429
+		}
+		if r := w.call("POST", "/v1/dispatches/dsp_x/accept", token, ""); r.status != want || want == 429 && r.header.Get("Retry-After") == "" {
+			t.Fatalf("%d: %d %s, want %d", i, r.status, r.raw, want)
+		}
+	}
+	for _, pool := range []string{"general", "claims", "writes", "doors"} {
+		if n := w.statements(pool); n != 0 {
+			t.Errorf("%d statements of %s", n, pool)
+		}
+	}
+	if r := w.call("GET", "/v1/me", drivers[1].token, ""); r.status != 200 {
+		t.Errorf("a token that this instance sees for the first time: %d %s", r.status, r.raw)
+	}
+	if r := w.call("GET", "/v1/admin/board", stranger(1), ""); r.status != 401 {
+		t.Errorf("keys have a limit of their own: %d %s", r.status, r.raw)
+	}
+	if failed, limited := w.counted("token failed"), w.counted("token limited"); failed != 200 || failed+limited != 666 {
+		t.Errorf("%d failed, %d limited", failed, limited)
+	}
+}
+
+// TestSignInsAreAudited, from where, in one entry a minute for each key; and what is no sign-in is not.
+func TestSignInsAreAudited(t *testing.T) {
+	w := newDoor(t)
+	w.putKey(dispatch.Viewer, "viewer")
+	for i := range 5 {
+		if r := w.from(fmt.Sprintf("203.0.113.%d:1", i), "POST", "/v1/session", "", `{"key":"viewer"}`, "X-Request-Id", "req-1"); r.status != 200 {
+			t.Fatal(r.raw)
+		}
+	}
+	w.call("GET", "/v1/session", "viewer", "")
+	w.call("DELETE", "/v1/session", "", "")
+	entries := items(w.call("GET", "/v1/admin/audit?actor=key_viewer", key, ""))
+	if len(entries) != 1 {
+		t.Fatalf("%v", entries)
+	}
+	e, d := entries[0], entries[0]["detail"].(map[string]any)
+	last, _ := d["last"].(map[string]any)
+	if e["action"] != "session.create" || e["target"] != "key_viewer" || e["request_id"] != "req-1" || d["address"] != "203.0.113.0" || d["times"] != 5.0 ||
+		last["address"] != "203.0.113.4" {
+		t.Errorf("%v", e)
+	}
+	if n := w.counted("session ok"); n != 5 {
+		t.Errorf("%d are counted", n)
+	}
+}
+
+// TestASignInThatIsNotAudited does not happen.
+func TestASignInThatIsNotAudited(t *testing.T) {
+	p := newPlace(t, "sqlite://"+t.TempDir()+"/test.db")
+	w := newWorldOn(t, p.url)
+	p.exec("CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")
+	r := w.call("POST", "/v1/session", "", `{"key":"`+key+`"}`)
+	if w.refused("broken", r, 503, "UNAVAILABLE"); r.header.Get("Set-Cookie") != "" {
+		t.Errorf("%v", r.header)
+	}
+}
+
+// TestAddresses are the connection's, and of IPv6 a network's.
+func TestAddresses(t *testing.T) {
+	w := newWorld(t)
+	var got []string
+	e := w.api.(*echo.Echo)
+	for _, remote := range []string{"192.0.2.1:1", "[::ffff:192.0.2.1]:1", "[2001:db8:1:2:3::4]:1", "[fe80::1%eth0]:1", "@", ""} {
+		c := e.NewContext(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", strings.NewReader("")), httptest.NewRecorder())
+		c.Request().RemoteAddr = remote
+		got = append(got, clientNetwork(c))
+	}
+	if want := []string{"192.0.2.1", "192.0.2.1", "2001:db8:1:2::/64", "fe80::/64", "none", "none"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestANewFirstKey is good at once where it is put, although it was asked for before.
+func TestANewFirstKey(t *testing.T) {
+	w := newWorld(t)
+	keys := service.NewKeys(w.store)
+	const next = "the-next-first-key"
+	if _, err := keys.Holder(t.Context(), next, nil); err == nil {
+		t.Fatal("it is good already")
+	}
+	if err := keys.PutFirst(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := keys.Holder(t.Context(), next, nil); err != nil || k.ID != dispatch.FirstKeyID {
+		t.Errorf("%+v, %v", k, err)
+	}
+	sum := sha256.Sum256([]byte(key))
+	if _, err := w.store.KeyByHash(t.Context(), hex.EncodeToString(sum[:])); err == nil {
+		t.Error("the one before is good still")
+	}
+	w.refused("at another instance, the one before", w.call("GET", "/v1/admin/board", key, ""), 401, "UNAUTHENTICATED")
+	if r := w.call("GET", "/v1/admin/board", next, ""); r.status != 200 {
+		t.Errorf("at another instance: %d %s", r.status, r.raw)
+	}
+}

@@ -1,0 +1,184 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/idempotency"
+)
+
+const (
+	idempotencyKey     = "Idempotency-Key"
+	idempotentReplayed = "Idempotent-Replayed"
+	maxIdempotencyKey  = 255
+	// requestLease is longer than requestTimeout. If an instance crashes during a request, the key stays in use until the lease
+	// expires.
+	requestLease   = time.Minute
+	requestTimeout = 45 * time.Second
+	// storeTimeout bounds storing an answer, which goes on if the client disconnects.
+	storeTimeout = 5 * time.Second
+	answerTTL    = 24 * time.Hour
+)
+
+// idempotencyStore stores the answers to requests with an Idempotency-Key.
+type idempotencyStore interface {
+	Reserve(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error)
+	Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error
+}
+
+// idempotent runs next. For a POST with an Idempotency-Key it runs next once and replays the answer to repeated requests. If an
+// instance crashed during the request, next runs again with the seed of the first attempt, so that it creates nothing twice.
+// The caller's secret encrypts the stored answer.
+func (h *handler) idempotent(c echo.Context, actor, secret string, next func(c echo.Context, actor string) error) error {
+	keys := c.Request().Header.Values(idempotencyKey)
+	if c.Request().Method != http.MethodPost || len(keys) == 0 {
+		return next(c, actor)
+	}
+	if len(keys) > 1 || !validIdempotencyKey(keys[0]) {
+		return invalidField(idempotencyKey, fmt.Sprintf("must be 1 to %d printable ASCII characters, once", maxIdempotencyKey))
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, c.Request().Body, maxBulkBody))
+	if err != nil {
+		return decodeError(err)
+	}
+	r, err := h.reserve(c, idempotency.Request{Caller: actor, Name: digest(keys[0]), Fingerprint: fingerprint(c.Request(), body)})
+	if err != nil {
+		return err
+	}
+	seal := newAnswerSeal(secret, keys[0], r.Request)
+	if len(r.Answer) > 0 {
+		return replay(c, seal, r.Answer)
+	}
+	ctx, cancel := context.WithTimeout(idempotency.WithSeed(c.Request().Context(), r.Seed), requestTimeout)
+	defer cancel()
+	c.SetRequest(c.Request().WithContext(ctx))
+	c.Request().Body = io.NopCloser(bytes.NewReader(body))
+	made := h.capture(c, func(c echo.Context) error { return next(c, actor) })
+	h.storeAnswer(c, r, seal, made)
+	return made.send(c.Response().Writer)
+}
+
+func validIdempotencyKey(s string) bool {
+	return s != "" && len(s) <= maxIdempotencyKey && isPrintable(s)
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// fingerprint identifies a request: its method, path and body.
+func fingerprint(r *http.Request, body []byte) string {
+	return digest(fmt.Sprintf("%s %s\n%s", r.Method, r.URL.EscapedPath(), body))
+}
+
+func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency.Reservation, error) {
+	r, err := h.stores.idempotency.Reserve(c.Request().Context(), once, requestLease, answerTTL)
+	switch {
+	case errors.Is(err, idempotency.ErrKeyInUse):
+		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
+	case errors.Is(err, dispatch.ErrUnknown) && len(r.Answer) == 0:
+		h.storeAnswer(c, r, nil, nil) // otherwise the key stays in use until the lease expires
+	}
+	return r, err
+}
+
+// storeAnswer stores a final answer, or releases the key so that the request can be repeated. If it fails, the client gets the
+// answer all the same, and a repeated request finds what this one created.
+func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answerSeal, made *answer) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Request().Context()), storeTimeout)
+	defer cancel()
+	var sealed []byte
+	var err error
+	if made != nil && made.final() {
+		sealed, err = s.close(made)
+	}
+	if err == nil {
+		err = h.stores.idempotency.Settle(ctx, r, sealed)
+	}
+	if err != nil {
+		h.Log.Warn("answer to an Idempotency-Key not stored; a repeated request will run again when the lease expires", "request_id", requestID(c), "error", err)
+	}
+}
+
+func replay(c echo.Context, s *answerSeal, sealed []byte) error {
+	made, err := s.open(sealed)
+	if err != nil {
+		return fmt.Errorf("%w: the caller's secret has changed", idempotency.ErrKeyReused)
+	}
+	for name, value := range made.Header {
+		c.Response().Header().Set(name, value)
+	}
+	c.Response().Header().Set(idempotentReplayed, "true")
+	c.Response().WriteHeader(made.Status)
+	_, err = c.Response().Write(made.Body)
+	return err
+}
+
+// answer is a recorded response.
+type answer struct {
+	Status int
+	Header map[string]string
+	Body   []byte
+}
+
+// final reports whether the answer depends on the request only, and is stored. Answers about the caller's rights or about the
+// state of the service are not final, nor are those about If-Match: the client is asked to repeat the request with a new version.
+func (a *answer) final() bool {
+	switch a.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests,
+		http.StatusPreconditionFailed, http.StatusPreconditionRequired:
+		return false
+	}
+	return a.Status < 500
+}
+
+func (a *answer) send(w http.ResponseWriter) error {
+	w.WriteHeader(a.Status)
+	_, err := w.Write(a.Body)
+	return err
+}
+
+// replayedHeaders are stored with an answer.
+var replayedHeaders = []string{echo.HeaderLocation, "ETag", echo.HeaderContentType}
+
+// capture runs next and returns its answer without sending it.
+func (h *handler) capture(c echo.Context, next echo.HandlerFunc) *answer {
+	w := c.Response().Writer
+	held := &bufferedWriter{ResponseWriter: w, status: http.StatusOK}
+	c.Response().Writer = held
+	defer func() { c.Response().Writer = w }()
+	if err := h.recovered(next, c); err != nil {
+		h.answerError(err, c)
+	}
+	made := &answer{Status: held.status, Header: map[string]string{}, Body: held.body.Bytes()}
+	for _, name := range replayedHeaders {
+		if value := c.Response().Header().Get(name); value != "" {
+			made.Header[name] = value
+		}
+	}
+	return made
+}
+
+// bufferedWriter records an answer instead of sending it.
+type bufferedWriter struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *bufferedWriter) WriteHeader(status int) { w.status = status }
+
+// Write implements http.ResponseWriter.
+func (w *bufferedWriter) Write(b []byte) (int, error) { return w.body.Write(b) }

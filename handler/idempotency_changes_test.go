@@ -1,0 +1,97 @@
+package handler
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+
+	"firsttap/repository"
+)
+
+// TestAChangeAfterADeath: a change that is repeated, after an instance died between its commit and its answer, gets the answer of
+// the first attempt, and no 412.
+func TestAChangeAfterADeath(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		w := newWorldOn(t, p.url)
+		d, id := w.drivers(1)[0], w.dispatch(1)
+		change := func(id, action, body string) {
+			t.Helper()
+			version := w.read(id).header.Get("ETag")
+			send := func() reply {
+				return w.call("POST", "/v1/admin/dispatches/"+id+"/"+action, key, body, "Idempotency-Key", action, "If-Match", version)
+			}
+			first := send()
+			p.dies()
+			again, replayed := send(), send()
+			if first.status != 200 || again.status != 200 || again.raw != first.raw || replayed.raw != first.raw {
+				t.Errorf("%s: %d %s, then %d %s, then %d", action, first.status, first.raw, again.status, again.raw, replayed.status)
+			}
+			if replayed.header.Get("Idempotent-Replayed") != "true" {
+				t.Errorf("%s is done a third time", action)
+			}
+		}
+		change(id, "extend", `{"expires_at":"2090-01-01T00:00:00Z"}`)
+		change(id, "assign", `{"driver_id":"`+d.id+`"}`)
+		change(id, "unassign", `{"reason_code":"X"}`)
+		change(id, "cancel", `{"reason_code":"X"}`)
+		w.lives(id, "dispatch.created", "dispatch.updated", "dispatch.accepted", "dispatch.unassigned", "dispatch.reopened", "dispatch.canceled")
+	})
+}
+
+// TestAFreshVersionUnderTheSameKey: a request that was refused for its If-Match and is repeated with the current version is
+// processed, and its answer is stored.
+func TestAFreshVersionUnderTheSameKey(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		w := newWorldOn(t, p.url)
+		path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"2090-01-01T00:00:00Z"}`
+		send := func(version ...string) reply {
+			return w.call("POST", path, key, body, append([]string{"Idempotency-Key", "k"}, version...)...)
+		}
+		w.refused("without a version", send(), 428, "PRECONDITION_REQUIRED")
+		w.refused("an old version", send("If-Match", `"7"`), 412, "VERSION_MOVED")
+		w.refused("still the old version", send("If-Match", `"7"`), 412, "VERSION_MOVED")
+		first := send("If-Match", `"1"`)
+		if first.status != 200 || first.header.Get("Idempotent-Replayed") != "" {
+			t.Fatalf("the current version: %d %s", first.status, first.raw)
+		}
+		w.same("again", first, send("If-Match", `"1"`))
+		w.same("again, with another version", first, send("If-Match", `"2"`))
+	})
+}
+
+// lives checks what has happened to the dispatch, each once and in this order.
+func (w *world) lives(id string, want ...string) {
+	w.t.Helper()
+	events := items(w.call("GET", "/v1/admin/dispatches/"+id+"/events", key, ""))
+	for i := range max(len(events), len(want)) {
+		if i >= len(events) || i >= len(want) || events[i]["type"] != want[i] {
+			w.t.Errorf("%v, want %v", events, want)
+			return
+		}
+	}
+}
+
+// TestAnAnswerOutlivesWhoHangsUp: the answer stays stored if the client disconnects before a replay's COMMIT.
+func TestAnAnswerOutlivesWhoHangsUp(t *testing.T) {
+	ctx, hangUp := context.WithCancel(t.Context())
+	armed := false
+	w := newWorld(t)
+	w.observe(func(c context.Context, s repository.Statement) (context.Context, func(error)) {
+		if armed && s.Operation == "commit" {
+			armed = false
+			hangUp()
+		}
+		return c, func(error) {}
+	})
+	path, body := "/v1/admin/dispatches/"+w.dispatch(1)+"/extend", `{"expires_at":"2090-01-01T00:00:00Z"}`
+	headers := []string{"Idempotency-Key", "k", "If-Match", `"1"`}
+	first := w.call("POST", path, key, body, headers...)
+	armed = true
+	w.api.ServeHTTP(httptest.NewRecorder(), request(ctx, "POST", path, key, body, headers...))
+	if armed {
+		t.Fatal("nobody hung up")
+	}
+	if r := w.call("POST", path, key, body, headers...); first.status != 200 || r.raw != first.raw || r.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%d %s, then %d %s", first.status, first.raw, r.status, r.raw)
+	}
+}

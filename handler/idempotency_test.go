@@ -1,0 +1,360 @@
+package handler
+
+import (
+	"context"
+	"database/sql"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"firsttap/cronjob"
+	"firsttap/dispatch"
+	"firsttap/repository"
+	"firsttap/servertest"
+	"firsttap/testkit"
+)
+
+// place is instances of the API over one database, and a way of its own to that.
+type place struct {
+	t   testing.TB
+	url string
+	raw *sql.DB
+}
+
+func eachPlace(t *testing.T, test func(*testing.T, *place)) {
+	t.Helper()
+	for name, newURL := range map[string]func(testing.TB) string{
+		"sqlite":  func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "test.db") },
+		"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, newPlace(t, newURL(t))) })
+	}
+}
+
+func newPlace(t testing.TB, url string) *place {
+	t.Helper()
+	raw, _, err := repository.OpenPool(url, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { raw.Close() })
+	return &place{t: t, url: url, raw: raw}
+}
+
+func (p *place) exec(query string, args ...any) {
+	p.t.Helper()
+	if _, err := p.raw.ExecContext(p.t.Context(), query, args...); err != nil {
+		p.t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func (p *place) count(from string) (n int) {
+	p.t.Helper()
+	if err := p.raw.QueryRowContext(p.t.Context(), "SELECT COUNT(*) FROM "+from).Scan(&n); err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+// dies leaves the request as an instance leaves it that dies between the commit and the answer, at the end of its lease.
+func (p *place) dies() {
+	p.t.Helper()
+	p.exec("UPDATE idempotency_keys SET answer = NULL, leased = 'lse_dead', lease_ends = 1")
+}
+
+func (w *world) post(path, body, name string) reply {
+	return w.call("POST", path, key, body, "Idempotency-Key", name)
+}
+
+// same fails the test unless again is what was answered before.
+func (w *world) same(what string, first, again reply) {
+	w.t.Helper()
+	if again.status != first.status || again.raw != first.raw || again.header.Get("Idempotent-Replayed") != "true" {
+		w.t.Errorf("%s: %d %q %.300s\nwas %d %.300s", what, again.status, again.header.Get("Idempotent-Replayed"), again.raw, first.status, first.raw)
+	}
+	for _, name := range []string{"Location", "Etag", "Content-Type"} {
+		if again.header.Get(name) != first.header.Get(name) {
+			w.t.Errorf("%s: %s is %q, was %q", what, name, again.header.Get(name), first.header.Get(name))
+		}
+	}
+	if first.header.Get("Idempotent-Replayed") != "" || again.header.Get("X-Request-Id") == first.header.Get("X-Request-Id") {
+		w.t.Errorf("%s: %v, then %v", what, first.header, again.header)
+	}
+}
+
+const driverBody = `{"name":"Kim","phone":"+821012345678","regions":["seoul"],"vehicle_class":"45m"}`
+
+func TestReplay(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		w, other := newWorldOn(t, p.url), newWorldOn(t, p.url)
+		body := order(1, `"external_id":"ERP-1"`)
+		first := w.post("/v1/admin/dispatches", body, "a b~!")
+		if first.status != 201 || first.header.Get("Location") == "" || first.header.Get("Etag") != `"1"` {
+			t.Fatalf("%d %s", first.status, first.raw)
+		}
+		other.same("on another instance", first, other.post("/v1/admin/dispatches", body, "a b~!"))
+		w.refused("another body", w.post("/v1/admin/dispatches", order(2), "a b~!"), 422, "IDEMPOTENCY_KEY_REUSED")
+		w.refused("another path", w.post("/v1/admin/drivers", body, "a b~!"), 422, "IDEMPOTENCY_KEY_REUSED")
+		refused := w.post("/v1/admin/dispatches", body, "a b~")
+		w.refused("another key", refused, 409, "DUPLICATE_EXTERNAL_ID")
+		w.same("what was refused", refused, w.post("/v1/admin/dispatches", body, "a b~"))
+		w.putKey(dispatch.Dispatcher, "another-caller")
+		again := w.call("POST", "/v1/admin/dispatches", "another-caller", order(3), "Idempotency-Key", "a b~!")
+		if again.status != 201 || again.at("id") == first.at("id") {
+			t.Errorf("another caller's: %d %s", again.status, again.raw)
+		}
+		if n := p.count("dispatches"); n != 2 {
+			t.Errorf("%d dispatches", n)
+		}
+		p.exec("UPDATE idempotency_keys SET expires_at = 1")
+		w.refused("a day later", w.post("/v1/admin/dispatches", body, "a b~!"), 409, "DUPLICATE_EXTERNAL_ID")
+	})
+}
+
+// TestTwentyAtOnce: one of them does it, over two instances; the others hear its answer or that it is under way.
+func TestTwentyAtOnce(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		instances := []*world{newWorldOn(t, p.url), newWorldOn(t, p.url)}
+		body := order(1)
+		var replies [20]reply
+		testkit.Together(len(replies), func(i int) {
+			replies[i] = instances[i%2].post("/v1/admin/dispatches", body, "one")
+		})
+		made := 0
+		for _, r := range replies {
+			switch {
+			case r.status == 201 && r.header.Get("Idempotent-Replayed") == "":
+				made++
+			case r.status == 201:
+			default:
+				instances[0].refused("another", r, 409, "IDEMPOTENCY_KEY_IN_USE")
+				if r.header.Get("Retry-After") != "1" {
+					t.Errorf("Retry-After: %q", r.header.Get("Retry-After"))
+				}
+			}
+		}
+		if n := p.count("dispatches"); made != 1 || n != 1 || p.count("events") != 1 {
+			t.Errorf("%d answers, %d dispatches", made, n)
+		}
+	})
+}
+
+// TestAfterADeath: an instance dies between the commit and the answer. The repeated request creates nothing twice, and gets what
+// the first one created.
+func TestAfterADeath(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		w, next := newWorldOn(t, p.url), newWorldOn(t, p.url)
+		d := w.drivers(1)[0]
+		for path, c := range map[string]struct {
+			body, table string
+			made        int
+		}{
+			"/v1/admin/dispatches":                   {order(1, `"external_id":"ERP-1"`), "dispatches", 1},
+			"/v1/admin/drivers":                      {driverBody, "drivers", 1},
+			"/v1/admin/drivers/bulk":                 {`{"drivers":[` + driverBody + `,` + driverBody + `],"issue_tokens":true}`, "drivers", 2},
+			"/v1/admin/api-keys":                     {`{"name":"ci","role":"viewer"}`, "api_keys", 1},
+			"/v1/admin/drivers/" + d.id + "/suspend": {`{}`, "drivers WHERE version > 1", 1},
+			"/v1/admin/drivers/" + d.id + "/tokens":  {``, "audit WHERE action = 'driver.token'", 1},
+		} {
+			before := p.count(c.table)
+			first := w.post(path, c.body, path)
+			audited := p.count("audit")
+			if first.status > 299 || p.count(c.table)-before != c.made {
+				t.Fatalf("%s: %d %s", path, first.status, first.raw)
+			}
+			p.dies()
+			again := next.post(path, c.body, path)
+			if p.count(c.table)-before != c.made || p.count("audit") != audited {
+				t.Errorf("%s was done twice", path)
+			}
+			if again.status != first.status || again.header.Get("Location") != first.header.Get("Location") || again.header.Get("Idempotent-Replayed") != "" {
+				t.Errorf("%s: %d %.300s, then %d %.300s", path, first.status, first.raw, again.status, again.raw)
+			}
+			if !strings.Contains(path, "token") && !strings.Contains(path, "bulk") && first.raw != again.raw { // whose tokens are of the second
+				t.Errorf("%s: %s, then %s", path, first.raw, again.raw)
+			}
+			for i, v := range items(first) {
+				if items(again)[i]["id"] != v["id"] {
+					t.Errorf("%s: %v, then %v", path, v, items(again)[i])
+				}
+			}
+			next.same(path, again, next.post(path, c.body, path))
+		}
+	})
+}
+
+// TestALostCommit: the reply to the COMMIT is lost and with it the answer. The next try finds what was made.
+func TestALostCommit(t *testing.T) {
+	p := newPlace(t, servertest.MariaDBURL(t))
+	near := newWorldOn(t, p.url)
+	u, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := servertest.StartProxy(t, u.Host)
+	far := newWorldOn(t, proxy.URL(p.url))
+	body := order(1, `"external_id":"ERP-1"`)
+	cut := proxy.CutReply("COMMIT", "INSERT INTO `dispatches`")
+	r := far.post("/v1/admin/dispatches", body, "one")
+	<-cut.Done()
+	far.refused("nobody knows", r, 503, "UNAVAILABLE")
+	if r := near.post("/v1/admin/dispatches", body, "one"); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("again: %d %s", r.status, r.raw)
+	}
+	if n := p.count("dispatches"); n != 1 || p.count("events") != 1 {
+		t.Errorf("%d dispatches", n)
+	}
+}
+
+// TestAnswersThatAreNotKept: what the next try may be answered otherwise is tried again.
+func TestAnswersThatAreNotKept(t *testing.T) {
+	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	w := newWorldOn(t, p.url)
+	w.putKey(dispatch.Viewer, "a-viewer")
+	body := order(1)
+	w.refused("nobody", w.call("POST", "/v1/admin/dispatches", "nobody", body, "Idempotency-Key", "k"), 401, "UNAUTHENTICATED")
+	w.refused("a viewer", w.call("POST", "/v1/admin/dispatches", "a-viewer", body, "Idempotency-Key", "k"), 403, "FORBIDDEN")
+	if n := p.count("idempotency_keys"); n != 0 {
+		t.Errorf("%d kept", n)
+	}
+	p.exec("CREATE TRIGGER broken BEFORE INSERT ON dispatches BEGIN SELECT RAISE(ABORT, 'no'); END")
+	w.refused("broken", w.post("/v1/admin/dispatches", body, "k"), 503, "UNAVAILABLE")
+	w.refused("broken, still", w.post("/v1/admin/dispatches", body, "k"), 503, "UNAVAILABLE")
+	w.refused("another body", w.post("/v1/admin/dispatches", order(2), "k"), 422, "IDEMPOTENCY_KEY_REUSED")
+	p.exec("DROP TRIGGER broken")
+	if r := w.post("/v1/admin/dispatches", body, "k"); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("mended: %d %s", r.status, r.raw)
+	}
+	for _, status := range []int{401, 403, 412, 428, 429, 500, 503} {
+		if (&answer{Status: status}).final() {
+			t.Errorf("%d is kept", status)
+		}
+	}
+}
+
+// TestAnAnswerThatCannotBeKept is given all the same, and nothing is made twice.
+func TestAnAnswerThatCannotBeKept(t *testing.T) {
+	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	w := newWorldOn(t, p.url)
+	p.exec("CREATE TRIGGER broken BEFORE UPDATE ON idempotency_keys BEGIN SELECT RAISE(ABORT, 'no'); END")
+	body := order(1)
+	first := w.post("/v1/admin/dispatches", body, "k")
+	if first.status != 201 || !strings.Contains(w.log.String(), "not stored") {
+		t.Errorf("%d %s, and the log says %s", first.status, first.raw, w.log)
+	}
+	w.refused("at once", w.post("/v1/admin/dispatches", body, "k"), 409, "IDEMPOTENCY_KEY_IN_USE")
+	p.exec("DROP TRIGGER broken")
+	p.dies()
+	if r := w.post("/v1/admin/dispatches", body, "k"); r.raw != first.raw || r.status != 201 || p.count("dispatches") != 1 {
+		t.Errorf("after the lease: %d %s", r.status, r.raw)
+	}
+}
+
+type brokenJobs struct{ noJobs }
+
+func (brokenJobs) RunNow(context.Context, string, string) (cronjob.Run, error) { panic("broken") }
+
+// TestAPanic is answered, and the key is free again.
+func TestAPanic(t *testing.T) {
+	w := newWorld(t, func(a *API) { a.Jobs = brokenJobs{} })
+	for range 2 {
+		w.refused("a panic", w.post("/v1/admin/jobs/tidy/run", "", "k"), 500, "INTERNAL")
+	}
+}
+
+// TestIdempotencyKeysThatAreNone are refused before anything is done.
+func TestIdempotencyKeysThatAreNone(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"", "\x00", "\x7f", "한국", strings.Repeat("a", 256), "a\tb"} {
+		w.refused(strconv.Quote(name), w.post("/v1/admin/dispatches", order(1), name), 422, "VALIDATION_FAILED")
+	}
+	for _, name := range []string{"a", " ", strings.Repeat("~", 255), `"quoted"`} {
+		if r := w.post("/v1/admin/dispatches", order(1), name); r.status != 201 {
+			t.Errorf("%q: %d %s", name, r.status, r.raw)
+		}
+	}
+	if r := w.call("GET", "/v1/admin/dispatches", key, "", "Idempotency-Key", ""); r.status != 200 || len(items(r)) != 4 {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	large := `{"note":"` + strings.Repeat("x", 2<<20) + `"}`
+	w.refused("a large body", w.post("/v1/admin/drivers/bulk", large, "large"), 413, "BODY_TOO_LARGE")
+	w.refused("a body too large for this", w.post("/v1/admin/dispatches", large[:100<<10], "l"), 413, "BODY_TOO_LARGE")
+}
+
+// TestALargeBulk: a MiB of drivers, with tokens, is replayed as any.
+func TestALargeBulk(t *testing.T) {
+	eachPlace(t, func(t *testing.T, p *place) {
+		w := newWorldOn(t, p.url)
+		one := strings.Replace(driverBody, `"Kim"`, `"`+strings.Repeat("김", 200)+`","locale":"ko-KR","regions":["`+strings.Repeat("부", 64)+`"]`, 1)
+		one = strings.Replace(one, `,"regions":["seoul"]`, "", 1)
+		all := `{"drivers":[` + strings.TrimSuffix(strings.Repeat(one+",", 1000), ",") + `],"issue_tokens":true` + "}"
+		all += strings.Repeat(" ", max(0, maxBulkBody-len(all)))
+		if len(all) > maxBulkBody {
+			t.Fatalf("%d bytes", len(all))
+		}
+		first := w.post("/v1/admin/drivers/bulk", all, "bulk")
+		if first.status != 200 || len(items(first)) != 1000 {
+			t.Fatalf("%d %.300s", first.status, first.raw)
+		}
+		w.same("a bulk", first, w.post("/v1/admin/drivers/bulk", all, "bulk"))
+		p.dies()
+		again := w.post("/v1/admin/drivers/bulk", all, "bulk")
+		if again.status != 200 || again.at("items").([]any)[999].(map[string]any)["id"] != items(first)[999]["id"] || p.count("drivers") != 1000 {
+			t.Errorf("%d %.300s; %d drivers", again.status, again.raw, p.count("drivers"))
+		}
+	})
+}
+
+// impatient is a store whose caller disconnects as soon as a driver is committed.
+type impatient struct {
+	Store
+	hangUp func()
+}
+
+func (s impatient) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatch.DriverRecord, error) {
+	made, err := s.Store.CreateDriver(ctx, v)
+	s.hangUp()
+	return made, err
+}
+
+// TestAClientThatHangsUp: what was answered is kept for when the client asks again.
+func TestAClientThatHangsUp(t *testing.T) {
+	ctx, hangUp := context.WithCancel(t.Context())
+	w := newWorld(t, func(a *API) { a.Store = impatient{a.Store, hangUp} })
+	req := httptest.NewRequestWithContext(ctx, "POST", "/v1/admin/drivers", strings.NewReader(driverBody))
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Idempotency-Key", "k")
+	rec := httptest.NewRecorder()
+	w.api.ServeHTTP(rec, req)
+	again := w.post("/v1/admin/drivers", driverBody, "k")
+	if again.status != 201 || again.raw != rec.Body.String() || again.header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("%d %s, then %d %s", rec.Code, rec.Body, again.status, again.raw)
+	}
+}
+
+// TestNothingMoreWithoutAKey: a request without a key runs no more statements, by the server's count.
+func TestNothingMoreWithoutAKey(t *testing.T) {
+	p := newPlace(t, servertest.StartMariaDB(t).URL(t))
+	w := newWorldOn(t, p.url)
+	questions := func() (n int) {
+		var name string
+		if err := p.raw.QueryRowContext(t.Context(), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(&name, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	w.dispatch(1)
+	before := questions()
+	w.dispatch(2)
+	// The key, BEGIN, the clock, the dispatch, the event, the outbox, COMMIT; and SHOW. Each of the three connections is asked
+	// besides whether its server takes writes.
+	if n := questions() - before; n != 11 {
+		t.Errorf("%d statements", n)
+	}
+	if p.count("idempotency_keys") != 0 {
+		t.Error("a key was kept")
+	}
+}

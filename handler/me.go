@@ -1,0 +1,186 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"firsttap/dispatch"
+	"firsttap/service"
+)
+
+// profileStore stores drivers' own profiles.
+type profileStore interface {
+	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
+	SetDuty(ctx context.Context, id dispatch.DriverID, onDuty bool) (dispatch.Driver, error)
+}
+
+func (h *handler) me(c echo.Context, me dispatch.DriverID) error {
+	v, err := h.stores.profiles.Driver(c.Request().Context(), me)
+	if err != nil {
+		return unauthenticatedIfGone(err)
+	}
+	return writeJSON(c, 200, viewDriver(v))
+}
+
+// unauthenticatedIfGone turns ErrDriverNotFound into ErrUnauthenticated: a valid token of a driver that does not exist is not
+// accepted.
+func unauthenticatedIfGone(err error) error {
+	if errors.Is(err, dispatch.ErrDriverNotFound) {
+		return service.ErrUnauthenticated
+	}
+	return err
+}
+
+type dutyRequest struct {
+	OnDuty *bool `json:"on_duty" validate:"required"`
+}
+
+func (h *handler) setDuty(c echo.Context, me dispatch.DriverID) error {
+	req, err := read[dutyRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	v, err := h.stores.profiles.SetDuty(c.Request().Context(), me, *req.OnDuty)
+	if err != nil {
+		return unauthenticatedIfGone(err)
+	}
+	h.Streams.DriverChanged(v)
+	return writeJSON(c, 200, viewDriver(v))
+}
+
+func (h *handler) myDispatches(c echo.Context, me dispatch.DriverID) error {
+	p, err := page(c)
+	if err != nil {
+		return err
+	}
+	s, err := status(c)
+	if err != nil {
+		return err
+	}
+	if _, err := h.stores.profiles.Driver(c.Request().Context(), me); err != nil {
+		return unauthenticatedIfGone(err)
+	}
+	items, next, err := h.stores.dispatches.List(c.Request().Context(), dispatch.Query{Driver: me, Status: s, Page: p})
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, 200, viewList(items, next, h.Now(), viewClaimed))
+}
+
+type acceptRequest struct {
+	Round *int `json:"round" validate:"omitempty,min=1,max=2147483647"`
+}
+
+type acceptView struct {
+	Result   string       `json:"result"`
+	Replayed bool         `json:"replayed"`
+	Dispatch dispatchView `json:"dispatch"`
+	Claim    claimView    `json:"claim"`
+}
+
+type claimView struct {
+	ID         dispatch.ClaimID `json:"id"`
+	Round      int              `json:"round"`
+	AcceptedAt timestamp        `json:"accepted_at"`
+}
+
+func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	req, err := read[acceptRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	tap := service.Tap{Dispatch: id, Driver: me}
+	if req.Round != nil {
+		tap.Round = *req.Round
+	}
+	won, err := h.Acceptor.Accept(withAppVersion(c), tap)
+	if err != nil {
+		return claimError{unauthenticatedIfGone(err)}
+	}
+	claim := won.Dispatch.Claim
+	return writeJSON(c, 200, acceptView{
+		Result: "SUCCESS", Replayed: won.Replayed, Dispatch: viewDispatch(won.Dispatch),
+		Claim: claimView{ID: claim.ID, Round: claim.Round, AcceptedAt: timestamp(claim.AcceptedAt)},
+	})
+}
+
+// withAppVersion returns the request's context, whose caller has the app's version.
+func withAppVersion(c echo.Context) context.Context {
+	ctx := c.Request().Context()
+	caller := dispatch.CallerOf(ctx)
+	caller.App = appVersion(c)
+	return dispatch.WithCaller(ctx, caller)
+}
+
+const maxAppVersion = 64
+
+// appVersion returns X-App-Version, or "" if it can't be stored: a wrong header must not cost a driver the dispatch.
+func appVersion(c echo.Context) string {
+	v := c.Request().Header.Get("X-App-Version")
+	if len(v) > maxAppVersion || strings.TrimSpace(v) != v || !isPrintable(v) {
+		return ""
+	}
+	return v
+}
+
+type reasonRequest struct {
+	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+}
+
+type roundReasonRequest struct {
+	ReasonCode string `json:"reason_code" validate:"max=64,tidy"`
+	Round      *int   `json:"round" validate:"omitempty,min=1,max=2147483647"`
+}
+
+// round returns the round of the request, 0 for the current one.
+func (r *roundReasonRequest) round() int {
+	if r.Round == nil {
+		return 0
+	}
+	return *r.Round
+}
+
+func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
+	req, err := read[roundReasonRequest](c, maxBody)
+	if err != nil {
+		return err
+	}
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		d, err := h.Work.Withdraw(ctx, me, id, req.round(), req.ReasonCode)
+		return viewDispatch(d), err
+	})
+}
+
+func (h *handler) start(c echo.Context, me dispatch.DriverID) error {
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		d, err := h.Work.Start(ctx, me, id)
+		return viewDispatch(d), err
+	})
+}
+
+func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
+	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
+		d, err := h.Work.Complete(ctx, me, id)
+		return viewDispatch(d), err
+	})
+}
+
+// onDispatch calls do with the dispatch's id in the path, and answers 200 with the view that do returns.
+func (h *handler) onDispatch(c echo.Context, do func(ctx context.Context, id dispatch.ID) (any, error)) error {
+	id, err := dispatchID(c)
+	if err != nil {
+		return err
+	}
+	view, err := do(c.Request().Context(), id)
+	if err != nil {
+		return unauthenticatedIfGone(err)
+	}
+	return writeJSON(c, 200, view)
+}

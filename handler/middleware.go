@@ -1,0 +1,114 @@
+package handler
+
+import (
+	"compress/gzip"
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+)
+
+// observe gives each request an id, turns a panic into an error, and logs the request: successful changes at info, the rest at
+// debug. Failures are logged where they are answered.
+func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		started := time.Now()
+		id := c.Request().Header.Get(echo.HeaderXRequestID)
+		if !validRequestID(id) {
+			id = newRequestID()
+		}
+		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		c.Request().Pattern = c.Path() // for the middleware around the router
+		h.closeWhenDraining(c)
+		if err := h.recovered(next, c); err != nil {
+			c.Error(err)
+		}
+		took := time.Since(started)
+		h.Answered(c.Request().Method, c.Path(), c.Response().Status, took)
+		level := slog.LevelDebug
+		if m := c.Request().Method; c.Response().Status < 300 && m != http.MethodGet && m != http.MethodHead {
+			level = slog.LevelInfo
+		}
+		if h.Log.Enabled(context.Background(), level) {
+			h.Log.Log(c.Request().Context(), level, "request", "method", c.Request().Method, "path", c.Request().URL.Path,
+				"status", c.Response().Status, "took_us", took.Microseconds(), "request_id", id)
+		}
+		return nil
+	}
+}
+
+func (h *handler) recovered(next echo.HandlerFunc, c echo.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return next(c)
+}
+
+const maxRequestID = 128
+
+func validRequestID(id string) bool {
+	return id != "" && len(id) <= maxRequestID && isGraphic(id)
+}
+
+// newRequestID returns an id that is unlikely to repeat. It need not be secret.
+func newRequestID() string { return strconv.FormatUint(rand.Uint64(), 36) }
+
+func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
+
+// closeWhenDraining makes the client open a new connection for its next request, to another instance. A connection that the
+// server closes later may be closed while a request is on its way.
+func (h *handler) closeWhenDraining(c echo.Context) {
+	if h.Draining() {
+		c.Response().Header().Set(echo.HeaderConnection, "close")
+	}
+}
+
+// securityHeaders sets the headers that keep a browser from interpreting, embedding or caching an answer. Handlers of pages and
+// of cacheable answers overwrite them.
+func securityHeaders(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		h := c.Response().Header()
+		h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; frame-ancestors 'none'")
+		h.Set(echo.HeaderReferrerPolicy, "no-referrer")
+		h.Set(echo.HeaderCacheControl, "no-store")
+		if overTLS(c) {
+			h.Set(echo.HeaderStrictTransportSecurity, "max-age=31536000")
+		}
+		return next(c)
+	}
+}
+
+// overTLS reports whether the client uses TLS, to this server or to a proxy. A client that forges the header gains nothing: over
+// plain HTTP browsers ignore HSTS and Secure cookies.
+func overTLS(c echo.Context) bool {
+	first, _, _ := strings.Cut(c.Request().Header.Get(echo.HeaderXForwardedProto), ",") // the outermost proxy
+	return c.IsTLS() || strings.EqualFold(strings.TrimSpace(first), "https")
+}
+
+// compressed compresses answers that do not fit into one packet: a page of 200 dispatches is 130 KB. It must not be used for
+// answers that contain a secret and text of the caller's choice: their length could reveal the secret.
+func compressed() echo.MiddlewareFunc {
+	return middleware.GzipWithConfig(middleware.GzipConfig{Level: gzip.BestSpeed, MinLength: 1400})
+}
+
+// acceptsGzip reports whether an Accept-Encoding header allows gzip.
+func acceptsGzip(accept string) bool {
+	for coding := range strings.SplitSeq(accept, ",") {
+		name, quality, weighed := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";q=")
+		if q, err := strconv.ParseFloat(quality, 64); strings.EqualFold(name, "gzip") && (!weighed || err == nil && q > 0) {
+			return true
+		}
+	}
+	return false
+}

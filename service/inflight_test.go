@@ -1,0 +1,207 @@
+package service
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+const (
+	aJob    = dispatch.ID("dsp_a")
+	ann     = dispatch.DriverID("drv_ann")
+	bob     = dispatch.DriverID("drv_bob")
+	cyd     = dispatch.DriverID("drv_cyd")
+	noRound = 0
+)
+
+// mustEnter fails the test unless the tap leads a new flight.
+func mustEnter(t *testing.T, g *inflight, tap Tap) *flight {
+	t.Helper()
+	f, leads, err := g.enter(tap)
+	if err != nil || !leads || f == nil {
+		t.Fatalf("%+v was not let in: %v, leads %v", tap, err, leads)
+	}
+	return f
+}
+
+// mustRefuse fails the test unless the tap is refused with that Final.
+func mustRefuse(t *testing.T, g *inflight, tap Tap, final bool) {
+	t.Helper()
+	f, leads, err := g.enter(tap)
+	var taken *dispatch.TakenError
+	if !errors.As(err, &taken) || taken.Final != final || leads || f != nil {
+		t.Errorf("%+v: got %v, leads %v; want refused, final %v", tap, err, leads, final)
+	}
+}
+
+func TestInflightLetsOneThrough(t *testing.T) {
+	g := newInflight(newVerifyQueue())
+	tap := Tap{aJob, ann, 1}
+	f := mustEnter(t, g, tap)
+	mustRefuse(t, g, Tap{aJob, bob, 1}, false)
+	if joined, leads, err := g.enter(tap); joined != f || leads || err != nil {
+		t.Errorf("the same driver's second tap: %v, leads %v, %v", joined, leads, err)
+	}
+	other := mustEnter(t, g, Tap{"dsp_b", bob, 1}) // another dispatch is another decision
+	newer := mustEnter(t, g, Tap{aJob, bob, 2})    // and so is another round
+	any := mustEnter(t, g, Tap{aJob, cyd, noRound})
+
+	if !g.finish(f, result{err: dispatch.ErrNotEligible}) {
+		t.Error("bob was refused, and finish does not say so")
+	}
+	select {
+	case <-f.done:
+	default:
+		t.Error("the waiting taps got no result")
+	}
+	mustEnter(t, g, Tap{aJob, bob, 1}) // free again
+	if g.finish(other, result{}) || g.finish(newer, result{}) ||
+		g.finish(any, result{}) {
+		t.Error("no driver was refused by these")
+	}
+	if len(g.flights) != 1 {
+		t.Errorf("%d flights are left, want bob's", len(g.flights))
+	}
+}
+
+func TestJoiningRefusesNobody(t *testing.T) {
+	g := newInflight(newVerifyQueue())
+	tap := Tap{aJob, ann, 1}
+	f := mustEnter(t, g, tap)
+	if _, _, err := g.enter(tap); err != nil {
+		t.Fatal(err)
+	}
+	if g.finish(f, result{}) {
+		t.Error("only the driver's own second tap came, and another counts as refused")
+	}
+}
+
+func TestInflightRemembersWhatIsTaken(t *testing.T) {
+	g := newInflight(newVerifyQueue())
+	g.rememberTaken(aJob, holder{ann, 2})
+	mustRefuse(t, g, Tap{aJob, bob, 1}, true)
+	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
+	for _, passes := range []Tap{
+		{aJob, bob, 3},       // another instance may have reopened it
+		{aJob, bob, noRound}, // and this tap may be on the new round
+		{aJob, ann, 2},       // the holder gets the claim replayed
+		{"dsp_b", bob, 1},
+	} {
+		g.finish(mustEnter(t, g, passes), result{})
+	}
+
+	g.rememberTaken(aJob, holder{bob, 1}) // an older claim, learned late
+	mustRefuse(t, g, Tap{aJob, cyd, 2}, true)
+	mustRefuse(t, g, Tap{aJob, bob, 2}, true)
+	g.rememberTaken(aJob, holder{bob, 3})
+	mustRefuse(t, g, Tap{aJob, ann, 3}, true)
+	g.forget(aJob)
+	mustEnter(t, g, Tap{aJob, ann, 3})
+}
+
+func TestTakenFactsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newInflight(newVerifyQueue())
+		g.rememberTaken(aJob, holder{ann, 1})
+		time.Sleep(markerTTL - time.Nanosecond)
+		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
+		time.Sleep(time.Nanosecond)
+		g.finish(mustEnter(t, g, Tap{aJob, bob, 1}), result{})
+		g.rememberTaken(aJob, holder{ann, 1}) // learned again
+		mustRefuse(t, g, Tap{aJob, bob, 1}, true)
+	})
+}
+
+func TestInflightIsBounded(t *testing.T) {
+	g := newInflight(newVerifyQueue())
+	var first, last dispatch.ID
+	for i := range maxTaken + 100 {
+		id := dispatch.NewID(time.UnixMicro(int64(i)))
+		if i == 0 {
+			first = id
+		}
+		last = id
+		g.rememberTaken(id, holder{ann, 1})
+	}
+	if n := g.taken.Len(); n != maxTaken {
+		t.Errorf("%d facts, want %d", n, maxTaken)
+	}
+	mustRefuse(t, g, Tap{last, bob, 1}, true)
+	mustEnter(t, g, Tap{first, bob, 1}) // evicted
+}
+
+// TestInflightConcurrently: of n concurrent drivers one leads, in any order.
+func TestInflightConcurrently(t *testing.T) {
+	for range 200 {
+		g := newInflight(newVerifyQueue())
+		leads := make([]*flight, 8)
+		testkit.Together(len(leads), func(i int) {
+			f, ok, err := g.enter(Tap{aJob, dispatch.DriverID(rune('a' + i)), 1})
+			if ok != (err == nil) {
+				t.Error(ok, err)
+			}
+			leads[i] = f
+		})
+		winner := -1
+		for i, f := range leads {
+			if f != nil && winner >= 0 {
+				t.Fatalf("both %d and %d lead", winner, i)
+			} else if f != nil {
+				winner = i
+			}
+		}
+		if winner < 0 || !g.finish(leads[winner], result{}) {
+			t.Fatalf("winner %d, and the others were not turned away", winner)
+		}
+	}
+}
+
+func TestMarkers(t *testing.T) {
+	id := dispatch.NewID(time.Now())
+	driver := dispatch.NewDriverID(time.Now())
+	claim := dispatch.NewClaimID(time.Now())
+	if got, want := lockName(id), "dispatch:lock:{"+string(id)+"}"; got != want {
+		t.Errorf("the key is %s, want %s", got, want)
+	}
+	for value, want := range map[string]marker{
+		claimValue(Tap{id, driver, 3}, claim):       {holder{driver, 3}, false},
+		claimValue(Tap{id, driver, noRound}, claim): {holder{driver, 0}, false},
+		takenValue(driver, 3):                       {holder{driver, 3}, true},
+		"claim:" + string(driver) + ":a-token":      {holder{driver, 0}, false}, // the contract does not define the token
+	} {
+		if got, ok := parseMarker(value); !ok || got != want {
+			t.Errorf("%s is read as %+v, %v; want %+v", value, got, ok, want)
+		}
+	}
+	if got, want := takenValue("drv_1", 2), "taken:drv_1:2"; got != want {
+		t.Errorf("the marker is %s, want %s", got, want)
+	}
+	for _, garbage := range []string{"", ":", "::", "claim", "taken", "claim:", "taken:drv_1", "TAKEN:drv_1:1", "lock:drv_1:1", "\x00", "1"} {
+		if m, ok := parseMarker(garbage); ok {
+			t.Errorf("%q is read as %+v", garbage, m)
+		}
+	}
+}
+
+func TestMarkersRefuseByRound(t *testing.T) {
+	for _, c := range []struct {
+		marked, tapped int
+		driver         dispatch.DriverID
+		claim, taken   bool // whether a marker of each kind refuses the tap
+	}{
+		{1, 1, bob, true, true}, {1, 2, bob, false, false}, {1, noRound, bob, true, true}, {noRound, 1, bob, true, true},
+		{noRound, noRound, bob, true, true}, {1, 1, ann, false, false}, {2, 1, ann, false, false}, {noRound, noRound, ann, false, false},
+		{2, 1, bob, false, true}, // the round of a claim under way may be invented
+	} {
+		for committed, want := range map[bool]bool{false: c.claim, true: c.taken} {
+			m := marker{holder{ann, c.marked}, committed}
+			if got := m.refuses(Tap{aJob, c.driver, c.tapped}); got != want {
+				t.Errorf("ann's marker %+v, %s taps on %d: refused %v, want %v", m, c.driver, c.tapped, got, want)
+			}
+		}
+	}
+}

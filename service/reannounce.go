@@ -1,0 +1,209 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"firsttap/dispatch"
+)
+
+const (
+	followUpRetry = time.Second
+	// reannounceInterval bounds how often taps that fail have a dispatch announced again. It doubles each time.
+	reannounceInterval = 10 * time.Second
+	// followUpFor is how long a database that is unavailable is retried. An offer is over by then.
+	followUpFor  = dispatch.DefaultWindow
+	maxFollowUps = 10_000
+	// maxFollowUpsPerDriver bounds what one driver can cause by invented dispatches and rounds.
+	maxFollowUpsPerDriver = 64
+	followUpTick          = 200 * time.Millisecond
+	// followUpDrain bounds the last follow-ups when the process ends.
+	followUpDrain = 3 * time.Second
+)
+
+// reannouncer keeps the promise of "another driver's claim is being decided". Each process follows up on the drivers it has
+// refused with that: if the claim failed, or its instance died, it announces the dispatch to them again.
+type reannouncer struct {
+	claims    Claims
+	locks     Locks
+	log       *slog.Logger
+	mu        sync.Mutex
+	open      map[dispatch.ID]map[int]followUp // by round
+	size      int
+	perDriver map[dispatch.DriverID]int
+}
+
+// followUp is one round of a dispatch that is to be checked, for one of the drivers who were refused.
+type followUp struct {
+	dispatch   dispatch.ID
+	round      int
+	driver     dispatch.DriverID
+	due, since time.Time
+	latest     time.Time // when a driver was last refused
+}
+
+func newReannouncer(claims Claims, locks Locks, log *slog.Logger) *reannouncer {
+	return &reannouncer{
+		claims: claims, locks: locks, log: log,
+		open: map[dispatch.ID]map[int]followUp{}, perDriver: map[dispatch.DriverID]int{},
+	}
+}
+
+// schedule has the tap's round checked after wait, for the drivers in refused, or for the tap's own if that is empty. Of
+// several calls for one round the earliest counts. Rounds are kept apart, as a driver may have invented one.
+func (r *reannouncer) schedule(tap Tap, wait time.Duration, refused ...dispatch.DriverID) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.open[tap.Dispatch][tap.Round]; ok {
+		if due := now.Add(wait); due.Before(old.due) {
+			old.due = due
+		}
+		old.latest = now
+		r.open[tap.Dispatch][tap.Round] = old
+		return
+	}
+	if len(refused) == 0 {
+		refused = []dispatch.DriverID{tap.Driver}
+	}
+	for _, v := range refused {
+		if r.size < maxFollowUps && r.perDriver[v] < maxFollowUpsPerDriver {
+			r.add(followUp{dispatch: tap.Dispatch, round: tap.Round, driver: v, due: now.Add(wait), since: now, latest: now})
+			return
+		}
+	}
+	r.log.Error("too many rounds to follow up; refused drivers will not hear if this dispatch is still open", "dispatch", tap.Dispatch,
+		"round", tap.Round, "open", r.size)
+}
+
+// add needs r.mu.
+func (r *reannouncer) add(f followUp) {
+	if r.open[f.dispatch] == nil {
+		r.open[f.dispatch] = map[int]followUp{}
+	}
+	r.open[f.dispatch][f.round] = f
+	r.size++
+	r.perDriver[f.driver]++
+}
+
+// remove needs r.mu.
+func (r *reannouncer) remove(f followUp) {
+	delete(r.open[f.dispatch], f.round)
+	if len(r.open[f.dispatch]) == 0 {
+		delete(r.open, f.dispatch)
+	}
+	r.size--
+	if r.perDriver[f.driver]--; r.perDriver[f.driver] == 0 {
+		delete(r.perDriver, f.driver)
+	}
+}
+
+// resolve drops the follow-ups of rounds up to round, which a driver has.
+func (r *reannouncer) resolve(id dispatch.ID, round int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.open[id] {
+		if f.round <= round {
+			r.remove(f)
+		}
+	}
+}
+
+func (r *reannouncer) run(ctx context.Context) {
+	tick := time.NewTicker(followUpTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			// No other process knows which drivers this one has refused.
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), followUpDrain)
+			defer cancel()
+			r.checkDue(last, time.Now().Add(followUpFor))
+			return
+		case now := <-tick.C:
+			r.checkDue(ctx, now)
+		}
+	}
+}
+
+func (r *reannouncer) checkDue(ctx context.Context, now time.Time) {
+	for _, f := range r.due(now) {
+		r.check(ctx, f)
+	}
+}
+
+func (r *reannouncer) due(now time.Time) (due []followUp) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rounds := range r.open {
+		for _, f := range rounds {
+			if !now.Before(f.due) {
+				due = append(due, f)
+			}
+		}
+	}
+	for _, f := range due {
+		r.remove(f)
+	}
+	return due
+}
+
+func (r *reannouncer) check(ctx context.Context, f followUp) {
+	switch r.lockState(ctx, f.dispatch, f.round) {
+	case lockTaken:
+		return
+	case lockClaimed:
+		r.reschedule(f, followUpRetry)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
+	defer cancel()
+	asked := time.Now()
+	var quiet *dispatch.QuietError
+	switch announced, err := r.claims.Reannounce(ctx, f.dispatch, f.round, reannounceInterval); {
+	case errors.Is(err, dispatch.ErrNotFound):
+	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(f.latest): // another instance has announced it since
+	case errors.As(err, &quiet):
+		r.reschedule(f, quiet.For)
+	case err != nil && time.Since(f.since) < followUpFor:
+		r.reschedule(f, followUpRetry)
+	case err != nil:
+		r.log.Error("open dispatch not announced again; drivers who were refused do not know that it is open",
+			"dispatch", f.dispatch, "error", err)
+	case announced:
+		r.log.Info("dispatch announced again after a claim failed", "dispatch", f.dispatch, "round", f.round)
+	}
+}
+
+// reschedule puts f back, unless the round was scheduled again meanwhile.
+func (r *reannouncer) reschedule(f followUp, wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ok := r.open[f.dispatch][f.round]; !ok {
+		f.due = time.Now().Add(wait)
+		r.add(f)
+	}
+}
+
+type lockState int
+
+const (
+	lockUnknown lockState = iota // free, or Redis is unavailable: the database has to be asked
+	lockClaimed
+	lockTaken
+)
+
+func (r *reannouncer) lockState(ctx context.Context, id dispatch.ID, round int) lockState {
+	owner, err := r.locks.Owner(ctx, lockName(id))
+	m, ok := parseMarker(owner)
+	switch {
+	case err != nil || !ok || m.committed && m.round < round:
+		return lockUnknown
+	case m.committed:
+		return lockTaken
+	}
+	return lockClaimed
+}

@@ -1,0 +1,379 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"firsttap/dispatch"
+	"firsttap/testkit"
+)
+
+const madeUp = 1<<31 - 1
+
+// meanwhile calls do during each claim, before the database decides.
+type meanwhile struct {
+	Claims
+	do func(dispatch.DriverID)
+}
+
+func (m *meanwhile) Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
+) (dispatch.Dispatch, error) {
+	m.do(driver)
+	return m.Claims.Claim(ctx, id, driver, rule)
+}
+
+func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { v.OnDuty = on } }
+
+// hopefuls returns taps that cannot win, by reason.
+func hopefuls(p *place) map[string]Tap {
+	suspended := func(v *dispatch.Driver) { v.SuspendedUntil = new(time.Now().Add(time.Hour)) }
+	taps := map[string]Tap{
+		"off duty":              {Driver: p.drivers(1, onDuty(false))[0], Round: 1},
+		"suspended":             {Driver: p.drivers(1, suspended)[0], Round: 1},
+		"another vehicle":       {Driver: p.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "20m" })[0], Round: 1},
+		"off duty, no round":    {Driver: p.drivers(1, onDuty(false))[0]},
+		"busy":                  {Driver: p.drivers(1)[0], Round: 1},
+		"a round that is to be": {Driver: p.drivers(1)[0], Round: 2},
+		"a made-up round":       {Driver: p.drivers(1)[0], Round: madeUp},
+	}
+	if _, err := alone(p).Accept(p.t.Context(), Tap{p.dispatch(), taps["busy"].Driver, 1}); err != nil {
+		p.t.Fatal(err)
+	}
+	return taps
+}
+
+// refusedMeanwhile makes the cheat's tap on many open dispatches at instance here, lets another driver tap at instance there
+// during each of them, and returns how many of the others were refused.
+func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat Tap, many int) (refused int) {
+	p.t.Helper()
+	for _, honest := range p.drivers(many) {
+		tap, asked := cheat, false
+		tap.Dispatch = p.dispatch()
+		claims.do = func(v dispatch.DriverID) {
+			if v != cheat.Driver {
+				return
+			}
+			asked = true
+			switch _, err := there.Accept(p.t.Context(), Tap{tap.Dispatch, honest, 1}); {
+			case errors.Is(err, dispatch.ErrAlreadyTaken):
+				refused++
+			case err != nil:
+				p.t.Fatal(err)
+			}
+		}
+		if _, err := here.Accept(p.t.Context(), tap); err == nil || !asked {
+			p.t.Fatalf("%+v, asked %v: %v", tap, asked, err)
+		}
+	}
+	return refused
+}
+
+// TestHopelessTapsKeepNobodyOut: a driver whose taps cannot win refuses other drivers once at most.
+func TestHopelessTapsKeepNobodyOut(t *testing.T) {
+	const many = 20
+	p := newPlace(t)
+	for name, cheat := range hopefuls(p) {
+		t.Run(name, func(t *testing.T) {
+			claims := &meanwhile{Claims: p}
+			a := alone(claims)
+			if refused := refusedMeanwhile(p, a, a, claims, cheat, many); refused > 1 {
+				t.Errorf("%d of %d honest taps were refused in the middle of these", refused, many)
+			} else {
+				t.Logf("%d of %d honest taps were refused in the middle of these", refused, many)
+			}
+		})
+	}
+}
+
+// TestHopelessTapsKeepNobodyOutElsewhere is the same for other instances, with the lock in Redis.
+func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
+	const many = 20
+	s := newShared(t)
+	for name, cheat := range hopefuls(s.place) {
+		t.Run(name, func(t *testing.T) {
+			here, there := s.instance(), s.instance()
+			claims := &meanwhile{Claims: s.place}
+			here.Acceptor.claims = claims
+			if refused := refusedMeanwhile(s.place, here.Acceptor, there.Acceptor, claims, cheat, many); refused > 1 {
+				t.Errorf("%d of %d honest taps at the other instance were refused in the middle of these", refused, many)
+			} else {
+				t.Logf("%d of %d honest taps at the other instance were refused in the middle of these", refused, many)
+			}
+		})
+	}
+}
+
+// TestHopelessBeforeTheOpening: an early tap sidelines a driver who is off duty, but not an eligible one.
+func TestHopelessBeforeTheOpening(t *testing.T) {
+	p := newPlace(t)
+	a := alone(p)
+	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
+	order := anOrder()
+	order.OpensAt = new(time.Now().Add(time.Hour))
+	d, err := NewDispatcher(p, a).Create(t.Context(), order, "key_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []dispatch.DriverID{off, on} {
+		if _, err := a.Accept(t.Context(), Tap{d.ID, v, 1}); !errors.Is(err, dispatch.ErrNotOpenYet) {
+			t.Fatal(err)
+		}
+	}
+	p.exec("UPDATE dispatches SET opens_at = created_at")
+	a.claims = &meanwhile{p, func(v dispatch.DriverID) {
+		if v == off {
+			if _, err := a.Accept(t.Context(), Tap{d.ID, on, 1}); err != nil {
+				t.Errorf("at the opening, during a tap of a driver who is off duty: %v", err)
+			}
+		}
+	}}
+	if _, err := a.Accept(t.Context(), Tap{d.ID, off, 1}); err == nil {
+		t.Error("the driver who is off duty has it")
+	}
+	if p.holder(d.ID) != on {
+		t.Error("the honest driver does not have it")
+	}
+	if a.inflight.isSidelined(on) || !a.inflight.isSidelined(off) {
+		t.Error("the eligible driver is sidelined, or the one who is off duty is not")
+	}
+}
+
+// TestSidelinedIsNoVerdict: a sidelined driver can win, and gets the same answers as others.
+func TestSidelinedIsNoVerdict(t *testing.T) {
+	p := newPlace(t)
+	a := alone(p)
+	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
+	first, second := p.dispatch(), p.dispatch()
+	for range 3 {
+		if _, err := a.Accept(t.Context(), Tap{first, off, 1}); !errors.Is(err, dispatch.ErrNotEligible) {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.SetDuty(t.Context(), off, true); err != nil {
+		t.Fatal(err)
+	}
+	if won, err := a.Accept(t.Context(), Tap{first, off, 1}); err != nil || won.Replayed {
+		t.Errorf("on duty by now: %+v, %v", won, err)
+	}
+	if won, err := a.Accept(t.Context(), Tap{first, off, 1}); err != nil || !won.Replayed {
+		t.Errorf("the same again: %+v, %v", won, err)
+	}
+	var taken *dispatch.TakenError
+	if _, err := a.Accept(t.Context(), Tap{first, on, 1}); !errors.As(err, &taken) || !taken.Final {
+		t.Errorf("another after that: %v", err)
+	}
+	if _, err := a.Accept(t.Context(), Tap{second, on, 1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Accept(t.Context(), Tap{second, off, 1}); !errors.As(err, &taken) || !taken.Final {
+		t.Errorf("what another has: %v", err)
+	}
+}
+
+func TestSidelinedForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newInflight(newVerifyQueue())
+		tap := Tap{aJob, ann, 1}
+		if !g.sideline(ann) || g.sideline(ann) {
+			t.Error("the first time is new, the second is not")
+		}
+		f := mustEnter(t, g, tap)
+		if joined, leads, err := g.enter(tap); joined != f || leads || err != nil {
+			t.Errorf("the same driver's second tap: %v, leads %v, %v", joined, leads, err)
+		}
+		other := mustEnter(t, g, Tap{aJob, bob, 1}) // as if ann had not tapped
+		mustRefuse(t, g, Tap{aJob, cyd, 1}, false)
+		g.finish(f, result{})
+		mustRefuse(t, g, tap, false) // bob's tap is being decided
+		g.finish(other, result{})
+		time.Sleep(sidelinedFor)
+		f = mustEnter(t, g, tap)
+		mustRefuse(t, g, Tap{aJob, bob, 1}, false)
+		g.finish(f, result{})
+		if len(g.flights) != 0 {
+			t.Errorf("%d flights are left", len(g.flights))
+		}
+		for i := range maxSidelined + 10 {
+			g.sideline(dispatch.DriverID(fmt.Sprint(i)))
+		}
+		if n := g.sidelined.Len(); n != maxSidelined {
+			t.Errorf("%d are remembered, want %d", n, maxSidelined)
+		}
+	})
+}
+
+// TestAFewSidelinedAtATime: few taps of sidelined drivers are decided at a time, and other drivers' taps do not wait for them.
+func TestAFewSidelinedAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		claims := &slow{Claims: r, entered: make(chan dispatch.DriverID, 10), release: make(chan struct{})}
+		a := alone(claims)
+		answers := make(chan error, 10)
+		for i := range 5 {
+			v := dispatch.DriverID(fmt.Sprint("drv_", i))
+			a.inflight.sideline(v)
+			go func() {
+				_, err := a.Accept(t.Context(), Tap{r.d.ID, v, 1})
+				answers <- err
+			}()
+		}
+		synctest.Wait()
+		if n := len(claims.entered); n != sidelinedSlots {
+			t.Errorf("%d are decided at a time, want %d", n, sidelinedSlots)
+		}
+		go a.Accept(t.Context(), Tap{r.d.ID, ann, 1})
+		synctest.Wait()
+		if n := len(claims.entered); n != sidelinedSlots+1 {
+			t.Error("a driver who is not sidelined waits for those who are")
+		}
+		close(claims.release)
+		won := 0
+		for range 5 {
+			switch err := <-answers; {
+			case err == nil:
+				won++
+			case !errors.Is(err, dispatch.ErrAlreadyTaken):
+				t.Error(err)
+			}
+		}
+		if won > 1 || claims.claimed.Load() != sidelinedSlots+1 {
+			t.Errorf("%d won, %d were decided: waiting taps must be refused without a query", won, claims.claimed.Load())
+		}
+	})
+}
+
+func TestNoSidelinedSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRow()
+		a := alone(r)
+		for range sidelinedSlots {
+			a.slots <- struct{}{}
+		}
+		a.inflight.sideline(ann)
+		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); !errors.Is(err, dispatch.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrUnavailable)
+		}
+	})
+}
+
+// TestMadeUpRoundDoesNotSilenceTheTrueOne: taps on an invented round do not prevent the announcement of the current one.
+func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
+	p := newPlace(t)
+	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
+	claims := &meanwhile{Claims: p}
+	a := alone(claims)
+	vain := func(leader, other Tap) {
+		t.Helper()
+		claims.do = func(by dispatch.DriverID) {
+			if by != leader.Driver {
+				return
+			}
+			if _, err := a.Accept(t.Context(), other); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+				t.Errorf("%s got %v", other.Driver, err)
+			}
+		}
+		if _, err := a.Accept(t.Context(), leader); err == nil {
+			t.Fatalf("%s has it", leader.Driver)
+		}
+	}
+	vain(Tap{id, off, 1}, Tap{id, v[0], 1})
+	vain(Tap{id, v[1], madeUp}, Tap{id, v[2], madeUp})
+	a.reannouncer.schedule(Tap{id, v[2], madeUp}, 0) // as when another instance's lock refuses the tap
+	for range 3 {
+		a.reannouncer.checkDue(t.Context(), time.Now().Add(time.Minute))
+	}
+	if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
+		t.Errorf("announced again %d times, want once", n)
+	}
+}
+
+// TestOneDriverCannotFillTheFollowUps: invented dispatches and rounds of one driver leave room for others.
+func TestOneDriverCannotFillTheFollowUps(t *testing.T) {
+	c := newReannouncer(newRow(), noLocks{}, quiet)
+	id := dispatch.NewID(time.Now())
+	c.schedule(Tap{id, bob, 1}, time.Hour)
+	for i := range maxFollowUps + 10 {
+		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), ann, 1}, time.Hour)
+		c.schedule(Tap{id, ann, i + 2}, time.Hour)
+	}
+	if c.size != maxFollowUpsPerDriver+1 {
+		t.Errorf("%d are open, want %d", c.size, maxFollowUpsPerDriver+1)
+	}
+	if _, there := c.open[id][1]; !there {
+		t.Error("the true round is gone")
+	}
+	other := dispatch.NewID(time.Now())
+	c.schedule(Tap{other, cyd, 1}, time.Hour)
+	c.schedule(Tap{dispatch.NewID(time.Now()), bob, 1}, time.Hour, ann, cyd) // ann has no room left, and cyd was refused too
+	if len(c.open[other]) != 1 || c.perDriver[cyd] != 2 {
+		t.Errorf("no room for another: %v", c.perDriver)
+	}
+	c.resolve(id, maxFollowUps*2)
+	c.checkDue(t.Context(), time.Now().Add(time.Hour))
+	if c.size != 0 || len(c.open) != 0 || len(c.perDriver) != 0 {
+		t.Errorf("when all is over, %d are counted, %d open, %v", c.size, len(c.open), c.perDriver)
+	}
+}
+
+// TestAnnouncedOnceByAll: a failed claim is announced once, however many instances and rounds have refused taps because of it.
+func TestAnnouncedOnceByAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		id, v := p.dispatch(), p.drivers(2)
+		for range 3 {
+			a := alone(p)
+			testkit.Run(t, a.Run)
+			a.reannouncer.schedule(Tap{id, v[0], 1}, 0)
+			a.reannouncer.schedule(Tap{id, v[1], noRound}, followUpRetry)
+		}
+		pass(5 * time.Minute)
+		if n := p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id); n != 1 {
+			t.Errorf("announced again %d times, want once", n)
+		}
+	})
+}
+
+// TestAnnouncementsAreApart: failing taps of a new account every second cause a few announcements per minute and no new
+// version, and a last announcement follows the last refused tap.
+func TestAnnouncementsAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlace(t)
+		id, honest := p.dispatch(), p.drivers(1)[0]
+		before, err := p.Dispatch(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := &meanwhile{Claims: p, do: func(v dispatch.DriverID) {}}
+		a := alone(claims)
+		testkit.Run(t, a.Run)
+		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }
+		claims.do = func(v dispatch.DriverID) {
+			if _, err := a.Accept(t.Context(), Tap{id, honest, 1}); !errors.Is(err, dispatch.ErrAlreadyTaken) {
+				t.Errorf("the honest driver got %v", err)
+			}
+		}
+		for _, cheat := range p.drivers(60, onDuty(false)) {
+			if _, err := a.Accept(t.Context(), Tap{id, cheat, 1}); !errors.Is(err, dispatch.ErrNotEligible) {
+				t.Fatal(err)
+			}
+			pass(time.Second)
+		}
+		n := told()
+		t.Logf("60 accounts in a minute: %d announcements", n)
+		if n < 1 || n > 3 {
+			t.Errorf("announced %d times in a minute, want 3 at most", n)
+		}
+		pass(time.Minute)
+		if later := told(); later != n+1 {
+			t.Errorf("announced %d times in the minute after, want once", later-n)
+		}
+		if after, err := p.Dispatch(t.Context(), id); err != nil || after.Version != before.Version {
+			t.Errorf("the version moved from %d to %d: changes of the backoffice are refused", before.Version, after.Version)
+		}
+	})
+}
