@@ -67,7 +67,7 @@ var uses = map[string][]string{
 	"github.com/go-sql-driver/":  {"repository", "lock", "migrations", "servertest", "systemtest"},
 	"github.com/labstack/echo/":  {"handler"},
 	"github.com/go-json-exper":   {"handler"},
-	"github.com/redis/go-redis/": {"limit", "lock", "notify/stream", "redisclient"},
+	"github.com/redis/go-redis/": {"limit", "lock", "notify/stream", "redisclient", "servertest"},
 	"firebase.google.com/":       {"notify/fcm"},
 	"github.com/go-co-op/":       {"lock/gocronlock"},
 	"github.com/robfig/":         {"schedule"},

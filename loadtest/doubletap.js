@@ -1,6 +1,6 @@
-// Nervous thumbs and bad networks: every driver taps twice at once, on two instances, and again when it is over.
-// In every other round the phone hangs up after a few milliseconds, so that answers are lost, wins among them.
-// Whoever asks again is told the same: the winner 200 with the same claim, a loser 409; the receipt agrees.
+// Double taps and bad networks: every driver accepts twice at once, at two instances, and again when the race is over.
+// In every other round the phone hangs up after a few milliseconds, so that responses are lost, wins among them.
+// A retry gets the same result: the winner 200 with the same claim, a loser 409; the receipt agrees.
 //
 // ROUNDS, DRIVERS, PACE_MS between rounds, P95_MS a loser may take.
 import { sleep } from 'k6';
@@ -69,11 +69,11 @@ export default function ({ drivers, dispatches, start }) {
   } else {
     check(!all.some((a) => a.mine), 'a loser was told SUCCESS');
     check(again.result === 'lost', `a loser's retry was ${again.result}`);
-    // An instance that has not heard of the commit yet says "not final" while it asks for somebody else.
+    // An instance that does not know of the commit yet answers "not final" while another's claim is under way.
     check(poll(() => tap(here, dispatch, driver), (a) => a.final).final, 'a loser never heard that it is final');
   }
 
-  // The ledger of those who lost may be a moment behind.
+  // The losers' entries in the ledger may come a moment later.
   const { outcome } = poll(() => receipt(there, dispatch, driver), (r) => !['PENDING', 'NO_ATTEMPT'].includes(r.outcome));
   check(outcome === (settled.mine ? 'WON' : 'LOST'), `the receipt says ${outcome}`);
 }

@@ -1,4 +1,4 @@
-// What the load tests share: who taps, how an answer is read, and what the books must say afterwards.
+// What the load tests share: the drivers, the parsing of responses, and the checks of the stored result.
 import { sleep } from 'k6';
 import exec from 'k6/execution';
 import http from 'k6/http';
@@ -11,7 +11,7 @@ if (!adminKey) throw new Error('ADMIN_KEY is not set: the load tests make their 
 /** setting reads a number from the environment; SHORT=1 is the run for CI. */
 export const setting = (name, normal, short = normal) => Number(__ENV[name] || (__ENV.SHORT ? short : normal));
 
-// The result of a tap is only known from its answer, and k6 tags a request before it: hence a trend of our own.
+// k6 tags a request before its response, which has the result: hence a trend of our own.
 const tapMs = new Trend('tap_ms', true);
 const answers = new Counter('answers'); // by result: won, replayed, lost, unanswered, unexpected
 const wins = new Counter('wins'); // by dispatch: drivers who were told that it is theirs
@@ -123,7 +123,7 @@ export function read(res, { codes = ['ALREADY_TAKEN'], lossy = false } = {}) {
   try {
     body = res.json() || {};
   } catch (_) {
-    // no JSON: no answer of ours
+    // not JSON, so not FirstTap's response
   }
   let result = 'unexpected';
   if (res.status === 0 || res.error_code === 1050) result = lossy ? 'unanswered' : result; // 1050: the client's timeout
@@ -175,7 +175,7 @@ export function me(drivers) {
   const n = exec.vu.idInTest - 1;
   const bases = urls.map((_, i) => urls[(n + i) % urls.length]);
   if (exec.vu.iterationInInstance === 0) {
-    // The first round must not pay for the connections.
+    // The first round must not include the connections' setup.
     for (const base of bases) call('GET', `${base}/v1/me`, drivers[n].token);
   }
   return { driver: drivers[n], bases };

@@ -17,33 +17,34 @@ import (
 	"time"
 )
 
-// Race is a race to be run.
+// Race is a race's settings.
 type Race struct {
-	URLs     []string // the instances; driver i taps at the i-th, counted round
+	URLs     []string // the instances; driver i uses the i-th, modulo their number
 	AdminKey string
 	Drivers  int
 }
 
-// Tap is how one driver's tap went.
+// Tap is the result of one driver's request.
 type Tap struct {
 	Driver string
 	Won    bool
-	Answer string        // the status and code
-	At     time.Duration // when it was sent, after the first one
-	Took   time.Duration // until it was answered
+	Answer string        // status and code
+	At     time.Duration // when it was sent, from the first one on
+	Took   time.Duration // until the response
 }
 
-// Result is how a race went.
+// Result is a race's result.
 type Result struct {
 	Dispatch string
-	Stored   string // who has the dispatch, as the service tells an admin afterwards
+	Stored   string // the driver that the service stored, as an admin reads it afterwards
 	Taps     []Tap  // in the order in which they were sent
 }
 
-// ErrNotOneWinner says that a race did not have exactly one winner, stored as told.
+// ErrNotOneWinner means that a race had no winner, several, or another than the stored one.
 var ErrNotOneWinner = errors.New("not exactly one winner, stored as told")
 
-// Run makes the drivers and a dispatch and lets the drivers tap together. ErrNotOneWinner comes with the Result.
+// Run makes the drivers and a dispatch, and lets the drivers accept it at the same time. It returns the Result with
+// ErrNotOneWinner too.
 func (r Race) Run(ctx context.Context) (Result, error) {
 	client := &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: r.Drivers, MaxConnsPerHost: r.Drivers},
@@ -113,7 +114,7 @@ func (r Race) makeDispatch(ctx context.Context, client *http.Client) (job, error
 	return made, err
 }
 
-// tapTogether warms a connection for each driver, so that a race is not about who connects first.
+// tapTogether opens a connection for each driver first, so that the race does not depend on connection times.
 func (r Race) tapTogether(ctx context.Context, client *http.Client, drivers []racer, job job) []Tap {
 	taps := make([]Tap, len(drivers))
 	sent := make([]time.Time, len(drivers))
@@ -150,7 +151,7 @@ func (r Race) tapTogether(ctx context.Context, client *http.Client, drivers []ra
 	return taps
 }
 
-// Call sends in as JSON and decodes a 2xx answer into out. Any other answer is an error that names its code.
+// Call sends in as JSON and decodes a 2xx response into out. Any other response is an error that names its code.
 func Call(ctx context.Context, client *http.Client, method, url, token string, in, out any) error {
 	var body io.Reader
 	if in != nil {

@@ -1,4 +1,4 @@
-// Thirty drivers tap Accept on one dispatch at the same moment, round after round: each has exactly one winner.
+// Thirty drivers accept one dispatch at the same moment, round after round. Each round must have exactly one winner.
 //
 //	k6 run -e ADMIN_KEY=... -e BASE_URLS=http://127.0.0.1:8080,http://127.0.0.1:8081 loadtest/race.js
 //

@@ -1,5 +1,5 @@
-// Drivers tap on whatever was just opened while the instances behind one address are replaced one after the other: nobody
-// notices. rolling.sh replaces them, and compares the books with what was told afterwards.
+// Drivers accept what was just opened while the instances behind one address are replaced one after the other. No request
+// may fail. rolling.sh replaces the instances, and compares the database with the responses afterwards.
 //
 // RATE taps a second, SECONDS, DRIVERS, DISPATCHES, P95_MS a loser may take.
 import exec from 'k6/execution';
@@ -37,7 +37,7 @@ export function setup() {
 const pick = (n) => Math.floor(Math.random() * n);
 
 export default function ({ drivers, dispatches }) {
-  // Drivers tap on the newest few: there is a race at every moment of a replacement.
+  // Drivers accept the newest few, so that there is always a race during a replacement.
   const newest = Math.floor(exec.scenario.progress * dispatches.length);
   const i = Math.min(Math.max(newest - pick(3), 0), dispatches.length - 1);
   const driver = drivers[pick(drivers.length)];

@@ -1,4 +1,4 @@
-// Two thousand drivers tap on whatever was just opened, at a rate that does not wait for the answers.
+// Two thousand drivers accept what was just opened, at a rate that does not wait for the responses.
 //
 // RATE taps a second (reached half-way), SECONDS, DRIVERS, DISPATCHES, P95_MS a loser may take.
 import exec from 'k6/execution';
@@ -35,14 +35,14 @@ export const options = {
 
 export function setup() {
   const drivers = makeDrivers(nDrivers, region);
-  // A region's jobs share four hours: who has one of them is busy for others.
+  // A region's dispatches share four hours: a winner is busy for the others of that hour.
   return { drivers, dispatches: makeDispatches(nDispatches, (i) => Math.floor(i / regions) % 4, region) };
 }
 
 const pick = (n) => Math.floor(Math.random() * n);
 
 export default function ({ drivers, dispatches }) {
-  // Drivers tap on the ten newest: the storm moves over the dispatches as it goes on.
+  // Drivers accept the ten newest, so that the storm moves over the dispatches.
   const newest = Math.floor(exec.scenario.progress * dispatches.length);
   const i = Math.min(Math.max(newest - pick(10), 0), dispatches.length - 1);
   const driver = drivers[(i % regions) + regions * pick(Math.floor(drivers.length / regions))];
@@ -50,7 +50,7 @@ export default function ({ drivers, dispatches }) {
   if (result === 'won') won(i, dispatches[i], driver);
 }
 
-// Nobody may have come for a dispatch, or only drivers who were busy.
+// A dispatch may have had no driver, or only busy ones.
 export const teardown = (data) => audit(data, ['PENDING']);
 export const handleSummary = summary(
   'storm',

@@ -153,8 +153,8 @@ func TestAServerBecomesReadOnlyAfterTheCommit(t *testing.T) {
 // Every connection for claims leads to the server that was demoted, and stays open: the next claims are decided by the
 // other, at once.
 func TestClaimsGoToTheNewServer(t *testing.T) {
-	pair := servertest.StartMariaDBPair(t)
-	u, err := url.Parse(pair.URL(t))
+	replication := servertest.StartMariaDBReplication(t)
+	u, err := url.Parse(replication.URL(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,10 +164,11 @@ func TestClaimsGoToTheNewServer(t *testing.T) {
 	first := db.add(t, nil)
 	testkit.Together(len(drivers), func(i int) { _, _ = db.accept(t.Context(), first.ID, drivers[i].ID) })
 
-	pair.Demote()
-	pair.Promote()
-	proxy.Redirect(pair.Replica.Addr())
-	u.Host = pair.Replica.Addr()
+	replication.Demote()
+	replication.Follow()
+	replication.Promote()
+	proxy.Redirect(replication.Replica.Addr())
+	u.Host = replication.Replica.Addr()
 	moved := open(t, u.String())
 	d := (&database{Store: moved}).add(t, nil)
 	won := make(chan dispatch.DriverID, len(drivers))
@@ -279,8 +280,8 @@ func TestConnectionsAge(t *testing.T) {
 // An ordinary account's writes are refused by a read-only server, and the connection is given up: also by what has pools of
 // its own.
 func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
-	pair := servertest.StartMariaDBPair(t)
-	rawURL := pair.URL(t)
+	replication := servertest.StartMariaDBReplication(t)
+	rawURL := replication.URL(t)
 	db := migrated(t, rawURL)
 	pool, _, err := OpenPool(rawURL, 1)
 	if err != nil {
@@ -292,7 +293,7 @@ func TestReadOnlyErrorsEndTheConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	pair.Demote()
+	replication.Demote()
 	if _, err := c.ExecContext(t.Context(), "UPDATE drivers SET version = version"); !errors.Is(err, driver.ErrBadConn) {
 		t.Errorf("got %v, want %v", err, driver.ErrBadConn)
 	}

@@ -11,10 +11,10 @@ import (
 type child struct {
 	process *os.Process
 	exited  chan struct{} // closed once the program has ended and was waited for
-	success bool          // what it ended with, once exited is closed
+	success bool          // whether it exited with 0, once exited is closed
 }
 
-// startChild runs argv in the folder dir; what it prints goes to the file log.
+// startChild runs argv in the folder dir, with its output in the file log.
 func startChild(argv []string, dir, log string) (*child, error) {
 	out, err := os.Create(log)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *child) kill() {
 	<-c.exited
 }
 
-// alive reports whether the program has not been seen to end.
+// alive reports whether the program's end has not been seen yet.
 func (c *child) alive() bool {
 	select {
 	case <-c.exited:

@@ -18,7 +18,7 @@ func dieWithParent() *syscall.SysProcAttr {
 func stopped(pid int) bool {
 	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, stat := range stats {
-		// "pid (name) state ...", where name may hold anything.
+		// "pid (name) state ...", and the name may contain parentheses.
 		line, err := os.ReadFile(stat)
 		if end := bytes.LastIndexByte(line, ')'); err == nil && !bytes.HasPrefix(line[end+1:], []byte(" T")) {
 			return false

@@ -4,8 +4,8 @@ package servertest
 
 import "syscall"
 
-// dieWithParent asks for nothing: only Linux kills a child for us when we die.
+// dieWithParent does nothing: only Linux kills a child when its parent dies.
 func dieWithParent() *syscall.SysProcAttr { return nil }
 
-// stopped takes the signal as delivered: there is no portable way to see it.
+// stopped assumes that the signal was delivered: there is no portable way to see it.
 func stopped(int) bool { return true }

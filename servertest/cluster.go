@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// clusterSlots is how many slots the keys of a Redis cluster fall into.
+// clusterSlots is the number of slots of a Redis cluster.
 const clusterSlots = 16384
 
 // RedisCluster is a Redis cluster of the test's own: three masters with a third of the slots each, and no replicas. When
@@ -48,8 +48,8 @@ func (c *RedisCluster) URL() string {
 	return "redis+cluster://" + strings.Join(addrs, ",")
 }
 
-// newClusterNode starts a node and returns its bus port too. The bus port is chosen as a server's port is, rather than
-// 10000 above that: up there are the kernel's own ports.
+// newClusterNode starts a node and returns its bus port too. The bus port is not 10000 above the node's, as usual: the
+// kernel hands out those ports by itself.
 func newClusterNode() (*Redis, int, error) {
 	for try := 1; ; try++ {
 		bus, err := freePort()
@@ -71,7 +71,7 @@ func (c *RedisCluster) join(bus [3]int) error {
 		from, to := i*clusterSlots/len(c.Nodes), (i+1)*clusterSlots/len(c.Nodes)-1
 		commands := []string{
 			fmt.Sprintf("CLUSTER ADDSLOTSRANGE %d %d", from, to),
-			fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1), // or they collide, and settle it in their own time
+			fmt.Sprintf("CLUSTER SET-CONFIG-EPOCH %d", i+1), // without it the epochs collide, and the nodes need time to resolve that
 		}
 		if node != first {
 			commands = append(commands, fmt.Sprintf("CLUSTER MEET 127.0.0.1 %d %d", first.port, bus[0]))

@@ -16,8 +16,8 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 )
 
-// Database is a MariaDB or MySQL server process of the test's own. Its root user has no password. What was committed
-// is still there after Kill and Start: every commit waits for the disk.
+// Database is a MariaDB or MySQL server process of the test's own. Its root user has no password. Commits
+// survive Kill and Start: each waits for the disk.
 type Database struct{ *server }
 
 // StartMariaDB starts a MariaDB server and returns when it answers. The server ends with the test.
@@ -47,7 +47,7 @@ func (d *Database) URL(t testing.TB) string {
 	return (&url.URL{Scheme: "mysql", User: url.User("root"), Host: d.Addr(), Path: "/" + name}).String()
 }
 
-// DSN is how go-sql-driver/mysql reaches the database of that name as root; times are parsed, in UTC.
+// DSN is go-sql-driver/mysql's data source name of the database, for root; times are parsed, in UTC.
 func (d *Database) DSN(database string) string { return d.config(database).FormatDSN() }
 
 func (d *Database) config(database string) *driver.Config {
@@ -79,7 +79,7 @@ func newDatabase(e engine) (*Database, error) {
 	}
 	data := filepath.Join(dir, "data")
 	command := func(s *server) []string {
-		socket := fmt.Sprintf("s%d", time.Now().UnixNano()) // a killed server leaves its socket and that one's lock behind
+		socket := fmt.Sprintf("s%d", time.Now().UnixNano()) // a killed server leaves its socket and the socket's lock behind
 		return slices.Concat(e.daemon, places(data, dir), []string{
 			"--port=" + strconv.Itoa(s.port),
 			"--socket=" + filepath.Join(dir, socket), "--pid-file=" + filepath.Join(dir, "pid"),
@@ -94,12 +94,12 @@ func newDatabase(e engine) (*Database, error) {
 	return d, d.launch()
 }
 
-// probeDatabase asks for the data directory, which no stranger shares.
+// probeDatabase compares the data directory, which tells the process from a stranger on the port.
 func probeDatabase(ctx context.Context, s *server, data string) error {
 	const patience = 2 * time.Second
 	c := config("root", "", s.Addr(), "")
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = patience, patience, patience
-	c.Logger = &driver.NopLogger{} // failing is what it does until the server is ready
+	c.Logger = &driver.NopLogger{} // it fails until the server is ready
 	return withDatabase(c, func(db *sql.DB) error {
 		var answer string
 		if err := db.QueryRowContext(ctx, "SELECT @@datadir").Scan(&answer); err != nil {

@@ -23,7 +23,7 @@ func open(t testing.TB, dsn string) *sql.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Logger = &driver.NopLogger{} // what breaks here is broken on purpose
+	c.Logger = &driver.NopLogger{} // these errors are provoked
 	connector, err := driver.NewConnector(c)
 	if err != nil {
 		t.Fatal(err)

@@ -22,8 +22,8 @@ func newDataDir(e engine, dir string) error {
 	return nil
 }
 
-// dataTemplate is the filled data directory to copy from. Several processes may ask for it at the same time: each that
-// finds none builds its own, and the first to finish gives it its name.
+// dataTemplate is the filled data directory to copy from. Several processes may call it at the same time: each that
+// finds none builds one, and the first to finish renames its own into place.
 func dataTemplate(e engine) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -72,8 +72,8 @@ func fillDataDir(e engine, dir string) error {
 	return nil
 }
 
-// places tells a server where to keep its data and its temporary tables. The latter must be a folder of its own: a
-// MariaDB that starts removes what it takes for leftovers there, and so the temporary tables of a running one.
+// places returns the flags for a server's data and temporary tables. Each server needs a temporary folder of its own: a
+// MariaDB that starts removes the temporary tables that it finds there, even those of a running server.
 func places(data, temporary string) []string {
 	return []string{"--datadir=" + data, "--tmpdir=" + temporary}
 }

@@ -16,7 +16,7 @@ import (
 // engine is an installed database server program.
 type engine struct {
 	name    string   // "mariadb" or "mysql"
-	version string   // as the program tells it, such as "10.11.19-MariaDB-0+deb12u1"
+	version string   // the program's own words, such as "10.11.19-MariaDB-0+deb12u1"
 	daemon  []string // the command that serves, without data directory and port
 	install []string // the command that fills a data directory, without that directory
 }
@@ -26,7 +26,7 @@ const (
 	mysql   = "mysql"
 )
 
-// installed finds the engines, looking once per process.
+// installed finds the engines, once per process.
 var installed = map[string]func() (engine, error){
 	mariadb: sync.OnceValues(findMariaDB),
 	mysql:   sync.OnceValues(findMySQL),
@@ -113,7 +113,7 @@ func loaded(root, program string) ([]string, error) {
 	return []string{loaders[0], "--library-path", libraries[0], program}, nil
 }
 
-// asRoot is what a database server wants to be told before it runs as root.
+// asRoot is the flag without which a database server refuses to run as root.
 func asRoot() []string {
 	if os.Geteuid() == 0 {
 		return []string{"--user=root"}
@@ -143,7 +143,7 @@ func versionOf(command ...string) (version, error) {
 	return version{text: found[1], major: major, mariadb: strings.Contains(string(out), "MariaDB")}, err
 }
 
-// look finds the first of the programs that is installed, also where only root's path leads.
+// look finds the first of the programs that is installed, in the path or in a folder of root's path.
 func look(names ...string) (string, error) {
 	var failed []error
 	for _, name := range names {

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// FirebaseProject is whose users the emulator has. Firebase has no project whose name begins with demo-.
+// FirebaseProject is the emulator's project. No project of Firebase itself begins with demo-.
 const FirebaseProject = "demo-firsttap"
 
 // FirebaseAuth is a Firebase Auth emulator of the test's own.
@@ -36,7 +36,7 @@ func StartFirebaseAuth(t testing.TB) *FirebaseAuth {
 		if err := writeEmulators(s); err != nil {
 			t.Fatal(err)
 		}
-		// It keeps files in its home, and would look there for somebody's account.
+		// It keeps files in its home, and would use an account that it finds there.
 		return append([]string{"env", "HOME=" + dir, "XDG_CONFIG_HOME=" + dir, "XDG_CACHE_HOME=" + dir, "CI=1"}, append(program,
 			"emulators:start", "--only", "auth", "--project", FirebaseProject)...)
 	}
@@ -48,7 +48,7 @@ func StartFirebaseAuth(t testing.TB) *FirebaseAuth {
 	return e
 }
 
-// firebaseTools is how the emulator is called.
+// firebaseTools is the command that starts the emulator.
 func firebaseTools() ([]string, error) {
 	script := filepath.Join(filepath.Dir(os.Getenv("FIRSTTAP_MYSQL_ROOT")), "firebase", "node_modules", "firebase-tools",
 		"lib", "bin", "firebase.js")
@@ -75,7 +75,7 @@ func writeEmulators(s *server) error {
 	type emulator map[string]any
 	at := func(port int) emulator { return emulator{"host": "127.0.0.1", "port": port} }
 	raw, err := json.Marshal(map[string]any{"emulators": map[string]any{
-		"auth": at(s.port), "hub": at(hub), "logging": at(logging), "ui": emulator{"enabled": false}, // it would be downloaded
+		"auth": at(s.port), "hub": at(hub), "logging": at(logging), "ui": emulator{"enabled": false}, // the UI would be downloaded
 	}})
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (e *FirebaseAuth) SignUp(email string) (uid, token string) {
 	return made.LocalID, made.IDToken
 }
 
-// SignIn returns a new token of the user who has signed up with the address.
+// SignIn returns a new token of the user with that address.
 func (e *FirebaseAuth) SignIn(email string) (token string) {
 	e.t.Helper()
 	var made struct{ IDToken string }
@@ -123,7 +123,7 @@ func (e *FirebaseAuth) SignIn(email string) (token string) {
 	return made.IDToken
 }
 
-// Disable disables the user, or lets them in again.
+// Disable disables the user, or enables them again.
 func (e *FirebaseAuth) Disable(uid string, disabled bool) {
 	e.t.Helper()
 	e.update(map[string]any{"localId": uid, "disableUser": disabled})

@@ -38,8 +38,8 @@ func sweep(base string) {
 	})
 }
 
-// abandoned reports whether the process that made the folder is gone. A young folder counts as in use: its maker could
-// be in another process namespace.
+// abandoned reports whether the process that made the folder is gone. A folder of less than an hour counts as in use: its
+// process may be in another process namespace.
 func abandoned(path string) bool {
 	var pid int
 	_, err := fmt.Sscanf(strings.TrimPrefix(filepath.Base(path), folderPrefix), "%d-", &pid)

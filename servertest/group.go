@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// MySQLGroup is a MySQL group replication of three servers of the test's own, with one primary. A member that is not the
-// primary is super_read_only, and so is a server that has been started and has not joined. A COMMIT is answered when most
-// of the members have the transaction: whichever of them becomes the primary has what clients were told.
+// MySQLGroup is a MySQL group replication of three servers of the test's own, with one primary. Members other than
+// the primary are super_read_only, and so is a server before it has joined. A COMMIT is acknowledged when most members
+// have the transaction, so the next primary has every acknowledged commit.
 type MySQLGroup struct {
 	Members [3]*Database // each may be killed, started and joined again
 	t       testing.TB
@@ -46,7 +46,7 @@ func StartMySQLGroup(t testing.TB) *MySQLGroup {
 	return g
 }
 
-// Join has a member that was started again take part in the group, and returns when it does.
+// Join adds a member that was started again to the group, and returns when it is online.
 func (g *MySQLGroup) Join(member *Database) {
 	g.t.Helper()
 	g.start(member, false)
@@ -62,10 +62,10 @@ func (g *MySQLGroup) start(member *Database, first bool) {
 		return fmt.Sprintf("SET GLOBAL group_replication_%s = %#v", variable, value)
 	}
 	statements := []string{
-		// Over the servers' own ports and accounts: no ports besides.
+		// Over the servers' own ports and accounts: no further ports.
 		set("communication_stack", "MYSQL"), set("local_address", member.Addr()), set("group_seeds", strings.Join(seeds, ",")),
 		set("group_name", g.id), set("consistency", "BEFORE_ON_PRIMARY_FAILOVER"), set("recovery_get_public_key", 1),
-		set("member_expel_timeout", 60), // on a busy machine a member may be silent for long and be well
+		set("member_expel_timeout", 60), // on a busy machine a healthy member may be silent for long
 		"CHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery'",
 	}
 	if first {
@@ -81,7 +81,7 @@ func (g *MySQLGroup) start(member *Database, first bool) {
 	}
 }
 
-// Primary is the member that the others take for the primary too. It waits until the members that live agree.
+// Primary returns the member that is the primary. It waits until all living members agree.
 func (g *MySQLGroup) Primary() *Database {
 	g.t.Helper()
 	var primary *Database
@@ -117,8 +117,8 @@ func (g *MySQLGroup) Primary() *Database {
 	return primary
 }
 
-// Move makes the member the primary, as an operator does, and returns when it is. The old one refuses writes from the
-// moment on in which it stops being the primary; transactions under way are waited for.
+// Move makes the member the primary, as an operator does, and returns when it is. The move waits for open transactions;
+// the old primary refuses writes once it has ceased to be the primary.
 func (g *MySQLGroup) Move(to *Database) {
 	g.t.Helper()
 	var id string
@@ -131,7 +131,7 @@ func (g *MySQLGroup) Move(to *Database) {
 	}
 }
 
-// logging are the settings of a server that others can follow.
+// logging are the settings of a server that can be replicated.
 func logging(id int) []string {
 	return []string{fmt.Sprintf("--server-id=%d", id), "--log-bin=binlog", "--sync-binlog=1"}
 }
@@ -162,7 +162,7 @@ func (d *Database) scan(ctx context.Context, into any, query string) error {
 	return withDatabase(d.config(""), func(db *sql.DB) error { return db.QueryRowContext(ctx, query).Scan(into) })
 }
 
-// sees returns an error unless the query's answer is want.
+// sees returns an error unless the query's result is want.
 func (d *Database) sees(ctx context.Context, want, query string) error {
 	var got string
 	if err := d.scan(ctx, &got, query); err != nil {
@@ -174,5 +174,5 @@ func (d *Database) sees(ctx context.Context, want, query string) error {
 	return nil
 }
 
-// log is the end of what the server has printed.
+// log is the end of the server's output.
 func (d *Database) log() string { return tail(d.dir + "/log") }

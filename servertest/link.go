@@ -13,11 +13,11 @@ type link struct {
 	client net.Conn
 	server net.Conn // nil if the link started in a blackhole
 	ctx    context.Context
-	close  context.CancelFunc // ends ctx: nothing read from then on is passed, and both connections are closed
+	close  context.CancelFunc // ends ctx: nothing that is read later is passed on, and both connections are closed
 
 	// Guarded by proxy.mu.
-	cut       *Cut // the cut that the next reply falls to
-	swallowed bool // something was lost in a blackhole: what remains must not be trusted
+	cut       *Cut // applies to the next reply; nil for none
+	swallowed bool // a blackhole lost bytes, so the stream is broken
 }
 
 // run passes bytes both ways and returns when the link is closed.
@@ -42,8 +42,8 @@ func (l *link) run() {
 	<-l.ctx.Done()
 }
 
-// pass gives what it reads to one of the link's directions. It closes the link when that is at its end, unless the other
-// side must not learn so: it is in a blackhole, or the server's reply to a request is awaited.
+// pass hands what it reads to one direction of the link. It closes the link at that direction's end, unless the other
+// side must not notice: in a blackhole, or while the server's reply to a request is awaited.
 func (l *link) pass(from net.Conn, to func([]byte) bool) {
 	piece := make([]byte, 64<<10)
 	for {
@@ -62,13 +62,13 @@ func (l *link) pass(from net.Conn, to func([]byte) bool) {
 	l.close()
 }
 
-// request handles a piece of what the client sends. It is false when the link is at its end.
+// request handles a piece from the client, and reports whether the link goes on.
 func (l *link) request(w *window, piece []byte) bool {
 	if l.proxy.swallow(l) {
 		w.clear()
 		return true
 	}
-	if h := l.proxy.takeHold(l, w, piece); h != nil {
+	if h := l.proxy.matchHold(l, w, piece); h != nil {
 		close(h.reached)
 		select {
 		case <-h.released:
@@ -81,13 +81,13 @@ func (l *link) request(w *window, piece []byte) bool {
 		}
 	}
 	// Before the server can answer, so that no byte of the reply slips through.
-	l.proxy.takeCut(l, w, piece)
+	l.proxy.matchCut(l, w, piece)
 	w.add(piece)
 	_, err := l.server.Write(piece)
 	return err == nil
 }
 
-// reply handles a piece of what the server sends. It is false when the link is at its end.
+// reply handles a piece from the server, and reports whether the link goes on.
 func (l *link) reply(piece []byte) bool {
 	if c := l.proxy.cutOf(l); c != nil {
 		l.client.Close()
@@ -117,7 +117,7 @@ const longestMatch = 1 << 10
 // window remembers the end of what a client has sent.
 type window struct{ last []byte }
 
-// contains reports whether match ends in piece, when piece follows what was added before.
+// contains reports whether an occurrence of match ends in piece, which follows the bytes added before.
 func (w *window) contains(piece []byte, match string) bool {
 	start := w.last[max(0, len(w.last)-(len(match)-1)):]
 	return bytes.Contains(append(bytes.Clone(start), piece...), []byte(match))

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m)) }
 
-// glance is how long a test looks at what must not happen.
+// glance is how long a test waits for an event that must not come.
 const glance = 50 * time.Millisecond
 
 // client speaks to a Redis, one command at a time.
@@ -42,7 +42,7 @@ func (c *client) send(t testing.TB, command string) {
 	}
 }
 
-// reply reads one answer: what it says, or "(nil)".
+// reply reads one answer: its text, or "(nil)".
 func (c *client) reply(within time.Duration) (string, error) {
 	if err := c.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return "", err
@@ -59,7 +59,7 @@ func (c *client) reply(within time.Duration) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// ask fails the test unless command is answered with want.
+// ask fails the test unless the answer to command is want.
 func (c *client) ask(t testing.TB, command, want string) {
 	t.Helper()
 	c.send(t, command)

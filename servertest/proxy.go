@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy between programs and one server. It breaks their connections in the way a test asks for.
+// Proxy is a TCP proxy between programs and one server. It breaks their connections in the way that a test chooses.
 //
 // CutReply and Hold find a request by bytes that the client sends: the text of a MySQL query, or a Redis command's words
-// and keys. The text of a prepared statement is seen when it is prepared and not when it is executed.
+// and keys. A prepared statement's text passes when it is prepared, and not when it is executed.
 type Proxy struct {
 	t        testing.TB
 	listener net.Listener
@@ -29,38 +29,38 @@ type Proxy struct {
 	delay     time.Duration
 }
 
-// Cut is a reply that will be lost; see [Proxy.CutReply].
+// Cut is a reply that will be lost: see [Proxy.CutReply].
 type Cut struct {
-	aim
+	trigger
 	done chan struct{}
 }
 
-// Done is closed when the reply was lost: the server has answered the request, and the client won't learn it.
+// Done is closed when the reply was lost: the server has answered, and the client will not get the answer.
 func (c *Cut) Done() <-chan struct{} { return c.done }
 
-// Hold is a request that will be late; see [Proxy.Hold].
+// Hold is a request that will be held back: see [Proxy.Hold].
 type Hold struct {
-	aim
+	trigger
 	reached  chan struct{}
 	released chan struct{}
 	release  func()
 }
 
-// Reached is closed when the request has come and is held back.
+// Reached is closed when the request has arrived and is held back.
 func (h *Hold) Reached() <-chan struct{} { return h.reached }
 
-// Release lets the request go on to the server, even if its client is gone by now. Before the request has come, Release
-// means that it is not held at all. Releasing again does nothing.
+// Release passes the request on to the server, even if its client is gone. After an early Release the request is not held
+// at all. A second Release does nothing.
 func (h *Hold) Release() { h.release() }
 
-// aim finds a request.
-type aim struct {
+// trigger finds a request.
+type trigger struct {
 	match, after string
 	links        map[*link]bool // on which after was sent
 }
 
-// meets reports whether the piece of what l's client sends meets the aim.
-func (a *aim) meets(l *link, w *window, piece []byte) bool {
+// matches reports whether a piece of what l's client sends completes the match.
+func (a *trigger) matches(l *link, w *window, piece []byte) bool {
 	if a.after != "" && !a.links[l] {
 		a.links[l] = w.contains(piece, a.after)
 		return false
@@ -68,10 +68,10 @@ func (a *aim) meets(l *link, w *window, piece []byte) bool {
 	return w.contains(piece, a.match)
 }
 
-func (p *Proxy) aim(match string, after []string) aim {
+func (p *Proxy) trigger(match string, after []string) trigger {
 	p.t.Helper()
 	p.checkMatch(match)
-	a := aim{match: match, links: map[*link]bool{}}
+	a := trigger{match: match, links: map[*link]bool{}}
 	if len(after) > 0 {
 		p.checkMatch(after[0])
 		a.after = after[0]
@@ -79,8 +79,8 @@ func (p *Proxy) aim(match string, after []string) aim {
 	return a
 }
 
-// StartProxy starts a proxy to the server at target, a host:port. The server may be down: then the proxy closes what
-// comes. With the test, the proxy and every connection through it end.
+// StartProxy starts a proxy to the server at target, a host:port. While the server is down, the
+// proxy closes new connections. The proxy and its connections end with the test.
 func StartProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,7 +100,7 @@ func StartProxy(t testing.TB, target string) *Proxy {
 // Addr is the proxy's host:port.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// URL is u by way of the proxy: with its host and port replaced, and the rest kept.
+// URL is u with the proxy's host and port.
 func (p *Proxy) URL(u string) string {
 	p.t.Helper()
 	parsed, err := url.Parse(u)
@@ -111,24 +111,23 @@ func (p *Proxy) URL(u string) string {
 	return parsed.String()
 }
 
-// CutReply loses the reply to the next request that contains match: the request is passed on, the server's answer is
-// waited for and thrown away, and both sides of that connection are closed. The client sees no byte of the answer. A
-// client that hangs up meanwhile changes nothing. It happens once. With after, only a request that follows one that
-// contains after, on the same connection and from now on, is meant.
+// CutReply loses the reply to the next request that contains match, once: the proxy passes the request on, waits for the
+// answer, drops it and closes both connections. The client sees no byte of it. A client that hangs up meanwhile changes
+// nothing. With after, the request must follow one that contains after, on the same connection and from now on.
 func (p *Proxy) CutReply(match string, after ...string) *Cut {
 	p.t.Helper()
-	c := &Cut{aim: p.aim(match, after), done: make(chan struct{})}
+	c := &Cut{trigger: p.trigger(match, after), done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cuts = append(p.cuts, c)
 	return c
 }
 
-// Hold keeps the next request that contains match, and what the client sends with and after it on that connection,
-// until Release. It happens once. after is as of CutReply.
+// Hold holds back the next request that contains match, once, until Release, with all that the client sends along with and
+// after it on that connection. after is CutReply's.
 func (p *Proxy) Hold(match string, after ...string) *Hold {
 	p.t.Helper()
-	h := &Hold{aim: p.aim(match, after), reached: make(chan struct{}), released: make(chan struct{})}
+	h := &Hold{trigger: p.trigger(match, after), reached: make(chan struct{}), released: make(chan struct{})}
 	h.release = sync.OnceFunc(func() { close(h.released) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,8 +143,8 @@ func (p *Proxy) checkMatch(match string) {
 }
 
 // Blackhole swallows everything, in both directions, while it is on: connections stay open, new ones are accepted, and
-// nothing arrives, not even that a side has hung up. When it is turned off, the connections that lost something by it
-// are closed; the others go on.
+// neither side notices that the other has hung up. Turning it off closes the connections that lost bytes; the others go
+// on.
 func (p *Proxy) Blackhole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,28 +176,28 @@ func (p *Proxy) CutAll() {
 	p.closeLinks()
 }
 
-// Redirect has new connections lead to the server at target. Those that are there go on.
+// Redirect leads new connections to the server at target. Existing connections stay.
 func (p *Proxy) Redirect(target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.target = target
 }
 
-// Delay makes each piece that comes from the server late by d; 0 ends that.
+// Delay delays each piece from the server by d; 0 ends that.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// closeLinks wants p.mu held.
+// closeLinks needs p.mu.
 func (p *Proxy) closeLinks() {
 	for l := range p.links {
 		l.close()
 	}
 }
 
-// accept serves what connects until the listener is closed.
+// accept serves connections until the listener is closed.
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
@@ -221,7 +220,7 @@ func (p *Proxy) serve(client net.Conn) {
 	}
 }
 
-// add makes l known, and marks it as swallowed if it starts in a blackhole. It is false if new connections are refused.
+// add registers l, and marks it as swallowed if it starts in a blackhole. It returns false while connections are refused.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -239,7 +238,7 @@ func (p *Proxy) remove(l *link) {
 	delete(p.links, l)
 }
 
-// swallow reports whether l's bytes are to vanish, and remembers that they did.
+// swallow reports whether l's bytes are lost now, and records that on l.
 func (p *Proxy) swallow(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,11 +246,11 @@ func (p *Proxy) swallow(l *link) bool {
 	return p.blackhole
 }
 
-// takeHold finds the first hold that the piece of a request meets, and takes it off the list.
-func (p *Proxy) takeHold(l *link, w *window, piece []byte) *Hold {
+// matchHold removes and returns the first hold that the piece of a request matches.
+func (p *Proxy) matchHold(l *link, w *window, piece []byte) *Hold {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.holds, func(h *Hold) bool { return h.meets(l, w, piece) })
+	i := slices.IndexFunc(p.holds, func(h *Hold) bool { return h.matches(l, w, piece) })
 	if i < 0 {
 		return nil
 	}
@@ -260,12 +259,11 @@ func (p *Proxy) takeHold(l *link, w *window, piece []byte) *Hold {
 	return h
 }
 
-// takeCut finds the first cut that the piece of a request meets, takes it off the list and makes l's next reply the one
-// that is lost.
-func (p *Proxy) takeCut(l *link, w *window, piece []byte) {
+// matchCut removes the first cut that the piece of a request matches, and applies it to l's next reply.
+func (p *Proxy) matchCut(l *link, w *window, piece []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.cuts, func(c *Cut) bool { return c.meets(l, w, piece) })
+	i := slices.IndexFunc(p.cuts, func(c *Cut) bool { return c.matches(l, w, piece) })
 	if i < 0 || l.cut != nil {
 		return
 	}
@@ -273,7 +271,7 @@ func (p *Proxy) takeCut(l *link, w *window, piece []byte) {
 	p.cuts = slices.Delete(p.cuts, i, i+1)
 }
 
-// cutOf is the cut that l's next reply falls to, or nil.
+// cutOf is the cut that applies to l's next reply, or nil.
 func (p *Proxy) cutOf(l *link) *Cut {
 	p.mu.Lock()
 	defer p.mu.Unlock()

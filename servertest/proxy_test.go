@@ -29,7 +29,7 @@ func TestProxyURL(t *testing.T) {
 	if want := "mysql://root:secret@" + p.Addr() + "/claims?tls=false"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	dial(t, p.Addr()).mustEnd(t) // nobody is at the target
+	dial(t, p.Addr()).mustEnd(t) // nothing listens at the target
 }
 
 func TestCutReply(t *testing.T) {
@@ -78,7 +78,7 @@ func TestCutReplyWaitsForTheServerAfterTheClientHungUp(t *testing.T) {
 	direct.ask(t, "GET k", "v")
 }
 
-// Only the connection that has sent the one is meant by the other.
+// The match counts only on the connection that sent after.
 func TestCutReplyAfter(t *testing.T) {
 	_, p, _ := proxied(t)
 	c, other := dial(t, p.Addr()), dial(t, p.Addr())
@@ -226,7 +226,7 @@ func TestWindow(t *testing.T) {
 	tests := []struct {
 		name   string
 		pieces []string
-		want   bool // that the last piece ends the match
+		want   bool // whether the match ends in the last piece
 	}{
 		{"whole", []string{"xCOMMITx"}, true},
 		{"in two", []string{"xCOM", "MITx"}, true},

@@ -1,24 +1,18 @@
 package servertest
 
 import (
-	"bufio"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"net"
 	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
-// Redis is a redis-server process of the test's own. What it holds is gone after Kill and Start, as nothing is saved.
+// Redis is a redis-server process of the test's own. Its keys do not survive Kill and Start: nothing is saved.
 type Redis struct{ *server }
 
-// StartRedis starts redis-server and returns when it answers. It saves nothing and evicts nothing, unless args, which
-// are added to its command line ("--replicaof", "127.0.0.1 6379"), say otherwise. The server ends with the test.
+// StartRedis starts redis-server and returns when it answers. It neither saves nor evicts. args are
+// added to its command line ("--replicaof", "127.0.0.1 6379"). The server ends with the test.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	require(t, "redis", redisInstalled())
@@ -53,38 +47,15 @@ func newRedis(args ...string) (*Redis, error) {
 	return &Redis{s}, s.launch()
 }
 
-// probeRedis asks for PING, which is answered with an error while the server loads, and for the process's id. A server
-// that wants a password doesn't say its id, and is taken as it is.
+// probeRedis returns nil when the process answers, has loaded its data and is not a stranger on the port. A server with a
+// password does not say its process id, and counts as the right one.
 func probeRedis(ctx context.Context, s *server) error {
-	const patience = time.Second
-	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", s.Addr())
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, "PING\r\nINFO server\r\nQUIT\r\n"); err != nil {
-		return err
-	}
-	answers := bufio.NewReader(conn)
-	pong, err := answers.ReadString('\n')
-	if err != nil {
-		return err
-	}
-	if strings.HasPrefix(pong, "-NOAUTH") {
+	switch _, err := ask(ctx, s.Addr(), "PING"); {
+	case err == nil:
+		return probeSentinel(ctx, s)
+	case strings.Contains(err.Error(), "NOAUTH"):
 		return nil
-	}
-	if pong != "+PONG\r\n" {
-		return errors.New(strings.TrimSpace(pong))
-	}
-	info, err := io.ReadAll(answers)
-	if err != nil {
+	default:
 		return err
 	}
-	if id := fmt.Sprintf("\r\nprocess_id:%d\r\n", s.child.process.Pid); !strings.Contains(string(info), id) {
-		return errors.New("a stranger answers on its port")
-	}
-	return nil
 }

@@ -3,24 +3,25 @@ package servertest
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"testing"
 )
 
-// Replication is a primary and a replica of the test's own. The replica follows asynchronously: the primary answers a
-// COMMIT without asking whether the replica has it.
+// Replication is a primary and a replica of the test's own. Replication is asynchronous: the primary acknowledges a COMMIT
+// without waiting for the replica.
 type Replication struct {
 	Primary, Replica *Database // the replica is read-only until Promote
 	t                testing.TB
 }
 
-// StartMariaDBReplication starts two MariaDB servers and returns when the one follows the other. They end with the test.
+// StartMariaDBReplication starts two MariaDB servers and returns when one replicates the other. They end with the test.
 func StartMariaDBReplication(t testing.TB) *Replication {
 	t.Helper()
-	return startReplication(t, mariadb)
+	return startReplication(t, mariadb, "--log-slave-updates=1")
 }
 
-// StartMySQLReplication is as StartMariaDBReplication, for MySQL.
+// StartMySQLReplication is StartMariaDBReplication for MySQL.
 func StartMySQLReplication(t testing.TB) *Replication {
 	t.Helper()
 	return startReplication(t, mysql, "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
@@ -39,57 +40,97 @@ func startReplication(t testing.TB, name string, args ...string) *Replication {
 		}
 		(*server).own(t)
 	}
-	const at = "CHANGE %[1]s TO %[2]s_HOST = '127.0.0.1', %[2]s_PORT = %[3]d, %[2]s_USER = 'root', "
-	if name == mariadb {
-		r.Replica.execute(fmt.Sprintf(at+"MASTER_USE_GTID = slave_pos", "MASTER", "MASTER", r.Primary.port))
-	} else {
-		r.Replica.execute(fmt.Sprintf(at+"SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1", "REPLICATION SOURCE", "SOURCE", r.Primary.port))
-	}
+	r.replicate(r.Replica, r.Primary)
 	r.Replica.execute("SET GLOBAL read_only = 1")
 	r.Follow()
 	return r
 }
 
-// Lag has the replica go on receiving what the primary commits, and apply none of it.
-func (r *Replication) Lag() {
-	r.t.Helper()
-	r.Replica.execute("STOP " + r.words().replica + " SQL_THREAD")
+// URL creates an empty database and returns the primary's URL of an account that owns it. Unlike root, the account cannot
+// write to a read-only server.
+func (r *Replication) URL(t testing.TB) string {
+	t.Helper()
+	const password = "a-password"
+	u, err := url.Parse(r.Primary.URL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := u.Path[1:]
+	r.Primary.execute("CREATE USER "+name+"@'%' IDENTIFIED BY '"+password+"'", "GRANT ALL ON "+name+".* TO "+name+"@'%'")
+	u.User = url.UserPassword(name, password)
+	return u.String()
 }
 
-// Follow has the replica apply what the primary commits, and returns when it has all that the primary has by now.
+// Lag makes the replica receive what the primary commits, and apply none of it.
+func (r *Replication) Lag() {
+	r.t.Helper()
+	r.Replica.execute("STOP " + r.dialect().replica + " SQL_THREAD")
+}
+
+// Follow makes the replica apply what the primary commits, and returns when it has applied all that is committed by now.
 func (r *Replication) Follow() {
 	r.t.Helper()
-	w := r.words()
-	r.Replica.execute("START " + w.replica)
+	d := r.dialect()
+	r.Replica.execute("START " + d.replica)
 	var position string
-	if err := r.Primary.scan(context.Background(), &position, w.position); err != nil {
+	if err := r.Primary.scan(context.Background(), &position, d.position); err != nil {
 		r.t.Fatal(err)
 	}
 	err := until(func(ctx context.Context) error {
-		return r.Replica.sees(ctx, "0", fmt.Sprintf(w.reached, position))
+		return r.Replica.sees(ctx, "0", fmt.Sprintf(d.reached, position))
 	})
 	if err != nil {
 		r.t.Fatalf("%s: the replica does not follow: %v\n%s", r.Replica.name, err, r.Replica.log())
 	}
 }
 
-// Promote makes a server of its own of the replica, which takes writes. What it has not applied is lost.
+// Demote makes the primary read-only. Its connections stay.
+func (r *Replication) Demote() {
+	r.t.Helper()
+	r.Primary.execute("SET GLOBAL read_only = 1")
+}
+
+// Promote ends the replication and makes the replica writable. What it has not applied is lost: Follow comes first where
+// nothing may be.
 func (r *Replication) Promote() {
 	r.t.Helper()
-	replica := r.words().replica
+	replica := r.dialect().replica
 	r.Replica.execute("STOP "+replica, "RESET "+replica+" ALL", "SET GLOBAL read_only = 0")
 }
 
-// dialect is how the engines call the same things.
-type dialect struct {
-	replica  string // a server that follows
-	position string // asks how far a server has come
-	reached  string // asks whether a server has come so far: 0 when it has
+// Reverse makes the server that was demoted replicate the one that was promoted.
+func (r *Replication) Reverse() {
+	r.t.Helper()
+	if r.Primary.name == mariadb {
+		r.Primary.execute("SET GLOBAL gtid_slave_pos = @@GLOBAL.gtid_binlog_pos")
+	}
+	r.replicate(r.Primary, r.Replica)
 }
 
-func (r *Replication) words() dialect {
+func (r *Replication) replicate(replica, primary *Database) {
+	r.t.Helper()
+	d := r.dialect()
+	replica.execute(fmt.Sprintf(d.change, primary.port), "START "+d.replica)
+}
+
+// dialect holds an engine's words for replication.
+type dialect struct {
+	change   string // names the primary, by its port
+	replica  string // what START and STOP act on
+	position string // selects how far a server has come
+	reached  string // selects 0 once a server has come to a position
+}
+
+func (r *Replication) dialect() dialect {
 	if r.Replica.name == mariadb {
-		return dialect{"SLAVE", "SELECT @@GLOBAL.gtid_binlog_pos", "SELECT MASTER_GTID_WAIT('%s', 1)"}
+		return dialect{
+			"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = %d, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1",
+			"SLAVE", "SELECT @@GLOBAL.gtid_binlog_pos", "SELECT MASTER_GTID_WAIT('%s', 1)",
+		}
 	}
-	return dialect{"REPLICA", "SELECT @@GLOBAL.gtid_executed", "SELECT WAIT_FOR_EXECUTED_GTID_SET('%s', 1)"}
+	return dialect{
+		"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = %d, SOURCE_USER = 'root', " +
+			"SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1, SOURCE_CONNECT_RETRY = 1",
+		"REPLICA", "SELECT @@GLOBAL.gtid_executed", "SELECT WAIT_FOR_EXECUTED_GTID_SET('%s', 1)",
+	}
 }

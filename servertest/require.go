@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// require ends the test if err says that the server called name isn't installed: as failed when FIRSTTAP_TEST_REQUIRE
-// names it, otherwise as skipped.
+// require ends the test unless err is nil. The test fails if FIRSTTAP_TEST_REQUIRE contains name, and else is skipped.
 func require(t testing.TB, name string, err error) {
 	t.Helper()
 	if err == nil {

@@ -11,27 +11,27 @@ import (
 	"testing"
 )
 
-// sentinelMaster is what the sentinels call the master they watch.
+// sentinelMaster is the sentinels' name of the master.
 const sentinelMaster = "mymaster"
 
-// RedisSentinel is a Redis of the test's own that three sentinels watch: when the master is gone for a second, two of them
-// agree on that and make its replica the master, with what had been replicated. A killed master that is started again
-// becomes the other's replica, after a moment in which it takes itself for the master.
+// RedisSentinel is a Redis of the test's own that three sentinels watch: when two of them
+// have missed the master for a second, its replica becomes the master, with what had been replicated. A killed master
+// that is started again believes for a moment that it is the master, and then becomes the replica.
 type RedisSentinel struct {
 	Sentinels [3]*Redis
 	master    *Redis
 	replica   *Redis
 }
 
-// StartRedisSentinel starts the servers and returns when the replica is in step and every sentinel knows it and both
-// other sentinels, so that the master may fail. They end with the test.
+// StartRedisSentinel starts the servers and returns when a failover is possible: the replica is in sync, and each sentinel
+// knows it and the other sentinels. They end with the test.
 func StartRedisSentinel(t testing.TB) *RedisSentinel {
 	t.Helper()
-	// Without the delay, as a replica that is new else waits 5 s for others to come.
+	// With the usual delay a new replica waits 5 s for further replicas.
 	s := &RedisSentinel{master: StartRedis(t, "--repl-diskless-sync-delay", "0")}
 	s.replica = StartRedis(t, "--repl-diskless-sync-delay", "0", "--replica-announce-ip", "127.0.0.1",
 		"--replicaof", fmt.Sprintf("127.0.0.1 %d", s.master.port))
-	// A sentinel looks at a replica every 10 s: what it sees first should be good.
+	// A sentinel looks at a replica every 10 s only, so the replica must be in sync first.
 	err := until(func(ctx context.Context) error {
 		return has(ctx, s.replica.Addr(), "\nmaster_link_status:up\r", "INFO", "replication")
 	})
@@ -41,7 +41,7 @@ func StartRedisSentinel(t testing.TB) *RedisSentinel {
 		}
 	}
 	if err == nil {
-		err = until(s.acquainted)
+		err = until(s.readyForFailover)
 	}
 	if err != nil {
 		t.Fatalf("redis sentinel: %v", err)
@@ -64,8 +64,8 @@ func (s *RedisSentinel) Master() *Redis { return s.master }
 // Replica is the server that becomes the master when the first one fails.
 func (s *RedisSentinel) Replica() *Redis { return s.replica }
 
-// newSentinel starts a sentinel of the master on that port. It keeps what it finds out in its configuration file, and
-// over Kill and Start.
+// newSentinel starts a sentinel of the master on that port. It keeps its state in its configuration file, over Kill and
+// Start.
 func newSentinel(master int) (*Redis, error) {
 	dir, err := folder()
 	if err != nil {
@@ -90,13 +90,13 @@ sentinel announce-ip 127.0.0.1
 	return &Redis{s}, s.launch()
 }
 
-// probeSentinel is probeRedis without QUIT, which not every sentinel knows.
+// probeSentinel returns nil when the process answers.
 func probeSentinel(ctx context.Context, s *server) error {
 	return has(ctx, s.Addr(), fmt.Sprintf("\nprocess_id:%d\r", s.child.process.Pid), "INFO", "server")
 }
 
-// acquainted returns nil when the sentinels know what a failover needs.
-func (s *RedisSentinel) acquainted(ctx context.Context) error {
+// readyForFailover returns nil when each sentinel knows the replica and the other sentinels.
+func (s *RedisSentinel) readyForFailover(ctx context.Context) error {
 	for _, sentinel := range s.Sentinels {
 		want := fmt.Sprintf("name=%s,status=ok,address=%s,slaves=1,sentinels=3", sentinelMaster, s.master.Addr())
 		if err := has(ctx, sentinel.Addr(), want, "INFO", "sentinel"); err != nil {

@@ -53,5 +53,5 @@ func TestSentinelKeepsWhatItKnows(t *testing.T) {
 	s := StartRedisSentinel(t)
 	s.Sentinels[0].Kill()
 	s.Sentinels[0].Start()
-	testkit.Retry(t, func() error { return s.acquainted(t.Context()) })
+	testkit.Retry(t, func() error { return s.readyForFailover(t.Context()) })
 }

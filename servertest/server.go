@@ -21,20 +21,20 @@ const (
 	portTries   = 5
 )
 
-// errPortTaken says that the server ended because something else listens on its port.
+// errPortTaken means that another process listens on the server's port.
 var errPortTaken = errors.New("port is taken")
 
 // server is a server process on a port of 127.0.0.1, with its files in a folder of its own. One goroutine at a time may
 // call its methods.
 type server struct {
-	t    testing.TB // set by own: the test that is told what goes wrong
+	t    testing.TB // set by own; errors fail it
 	name string
 	dir  string
 	port int
 
-	// command is the program with its arguments for the present port.
+	// command is the program with its arguments, for the current port.
 	command func(s *server) []string
-	// probe reports nil when the server at Addr answers and is this process, rather than a stranger on its port.
+	// probe returns nil when the server at Addr answers and is this process, not a stranger on its port.
 	probe func(ctx context.Context, s *server) error
 
 	child *child
@@ -43,7 +43,7 @@ type server struct {
 // Addr is the server's host:port. It stays the same over Kill and Start.
 func (s *server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// Freeze stops the process without closing its connections, until Thaw or Kill. It returns when the process stands still.
+// Freeze stops the process without closing its connections, until Thaw or Kill. It returns when all its threads have stopped.
 func (s *server) Freeze() {
 	s.t.Helper()
 	s.signal(syscall.SIGSTOP)
@@ -55,13 +55,13 @@ func (s *server) Freeze() {
 	}
 }
 
-// Thaw lets a frozen process go on.
+// Thaw resumes a frozen process.
 func (s *server) Thaw() {
 	s.t.Helper()
 	s.signal(syscall.SIGCONT)
 }
 
-// Kill ends the process as kill -9 does, frozen or not, and returns when it is gone. Killing a dead server does nothing.
+// Kill ends the process by SIGKILL, frozen or not, and returns when it is gone. Killing a dead server does nothing.
 func (s *server) Kill() {
 	if s.child != nil {
 		s.child.kill()
@@ -100,7 +100,7 @@ func (s *server) end() {
 	}
 }
 
-// launch starts the server on a free port and returns when it answers. If it can't be had, nothing is left behind.
+// launch starts the server on a free port and returns when it answers. If that fails, nothing is left behind.
 func (s *server) launch() error {
 	err := errPortTaken
 	for try := 0; try < portTries && errors.Is(err, errPortTaken); try++ {
@@ -115,7 +115,8 @@ func (s *server) launch() error {
 	return nil
 }
 
-// run starts the process and returns when it answers. If it doesn't, it is killed, and the error has the end of its log.
+// run starts the process and returns when it answers. A process that doesn't is killed, and the error has the end of its
+// log.
 func (s *server) run() error {
 	log := filepath.Join(s.dir, "log")
 	child, err := startChild(s.command(s), s.dir, log)
@@ -154,9 +155,27 @@ func (s *server) ready() error {
 	}
 }
 
-// freePort finds a port of 127.0.0.1 that nothing listens on. It avoids the range that the kernel hands out by itself
-// (32768 and up on Linux), so that no client's connection and no other test's listener gets the port of a server while
-// it is killed.
+// until calls check until it returns nil. After readyWithin it returns check's last error.
+func until(check func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %v: %w", readyWithin, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// freePort finds a port of 127.0.0.1 that nothing listens on. It avoids the range from which the kernel picks
+// (32768 and up on Linux), so that nothing else gets the port of a killed server before it is started again.
 func freePort() (int, error) {
 	var last error
 	for range 100 {

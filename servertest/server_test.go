@@ -70,8 +70,8 @@ func TestTakenPortIsNoticed(t *testing.T) {
 	}
 }
 
-// The environment variable that makes this test binary the process that dies, and names the file in which it tells its
-// servers: a line "folder address" each.
+// The environment variable makes this test binary the process that dies. It names the file to which that process writes
+// a line "folder address" for each server.
 const doomedFile = "SERVERTEST_DOOMED_FILE"
 
 func TestServersDieWithTheTestProcess(t *testing.T) {
@@ -109,7 +109,7 @@ func waitForDeath(t *testing.T, name, path string) {
 	<-make(chan struct{})
 }
 
-// killTestProcess runs the present test in a process of its own, kills that once its server answers, and returns the
+// killTestProcess runs the current test in a process of its own, kills it once its server answers, and returns the
 // server's folder and address.
 func killTestProcess(t *testing.T) (dir, addr string) {
 	t.Helper()

@@ -10,8 +10,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// RedisURL is a Redis that the test shares with others and must not break: the one FIRSTTAP_TEST_REDIS_URL names, or
-// one that this process started. It holds other tests' keys too.
+// RedisURL is a Redis that tests share and must not break: the one in FIRSTTAP_TEST_REDIS_URL, or one that this process
+// started. Other tests' keys are there too.
 func RedisURL(t testing.TB) string {
 	t.Helper()
 	if u := os.Getenv("FIRSTTAP_TEST_REDIS_URL"); u != "" {
@@ -25,27 +25,26 @@ func RedisURL(t testing.TB) string {
 	return r.URL()
 }
 
-// MariaDBURL is an empty database of the test's own on a MariaDB that the test shares with others and must not break:
-// the one FIRSTTAP_TEST_MARIADB_URL names, or one that this process started. The database is dropped with the test.
+// MariaDBURL is an empty database of the test's own, on a MariaDB that tests share and must not break: the one in
+// FIRSTTAP_TEST_MARIADB_URL, or one that this process started. The database is dropped with the test.
 func MariaDBURL(t testing.TB) string {
 	t.Helper()
 	return freshDatabase(t, mariadb, "FIRSTTAP_TEST_MARIADB_URL")
 }
 
-// MySQLURL is as MariaDBURL, for MySQL and FIRSTTAP_TEST_MYSQL_URL.
+// MySQLURL is MariaDBURL for MySQL and FIRSTTAP_TEST_MYSQL_URL.
 func MySQLURL(t testing.TB) string {
 	t.Helper()
 	return freshDatabase(t, mysql, "FIRSTTAP_TEST_MYSQL_URL")
 }
 
-// Main runs the tests, ends the servers they shared, and returns the exit code. Passing tests that leave a goroutine
-// behind fail, unless an option says that it may stay. The TestMain of a package that uses RedisURL, MariaDBURL or
-// MySQLURL is
+// Main runs the tests, ends the servers that they shared, and returns the exit code. It fails when the tests pass and
+// leave goroutines that no option allows. The TestMain of a package that uses RedisURL, MariaDBURL or MySQLURL is
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
-// A test that looks for leaks itself finds the goroutine that waits for a shared server; it ignores that with
-// goleak.IgnoreCurrent after its first use of the server.
+// A test that looks for leaked goroutines itself ignores those of the shared servers with goleak.IgnoreCurrent, after its
+// first use of a server.
 func Main(m *testing.M, options ...goleak.Option) int {
 	code := m.Run()
 	endShared()
@@ -104,8 +103,8 @@ func endShared() {
 	shared = nil
 }
 
-// freshDatabase creates a database on the server that the variable names or else on the shared one, drops it with the
-// test, and returns its URL.
+// freshDatabase creates a database on the server that the variable names, or else on the shared one. It returns the
+// database's URL, and drops the database with the test.
 func freshDatabase(t testing.TB, name, variable string) string {
 	t.Helper()
 	server := os.Getenv(variable)

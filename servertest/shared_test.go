@@ -45,7 +45,7 @@ func TestDatabaseURLs(t *testing.T) {
 	}
 }
 
-// verdict is a testing.TB that notes how its test was ended.
+// verdict is a testing.TB that records how its test ended.
 type verdict struct {
 	testing.TB
 	skipped, failed string

@@ -11,14 +11,12 @@ import (
 	"time"
 )
 
-// StartRedisSkewed is [StartRedis] with a wall clock that is off by offset: what TIME says, and what a time of day that a
-// client sends is compared with. How fast time passes is not changed. It needs libfaketime, which is "faketime" in
-// FIRSTTAP_TEST_REQUIRE.
+// StartRedisSkewed is [StartRedis] with a wall clock that is off by offset, for TIME and for EXPIREAT and the like. The clock's
+// rate is not changed. It needs libfaketime, which is "faketime" in FIRSTTAP_TEST_REQUIRE.
 func StartRedisSkewed(t testing.TB, offset time.Duration) *Redis {
 	t.Helper()
 	require(t, "redis", redisInstalled())
-	// Redis' jemalloc asks for the time before libfaketime is ready to tell it, and hangs. So it gets glibc's own malloc,
-	// of which this library is a copy that needs no debugging to be on.
+	// Redis' jemalloc reads the clock before libfaketime is ready, and hangs. This library replaces it by glibc's malloc.
 	under, err := skewed(offset, "libc_malloc_debug.so.0")
 	require(t, "faketime", err)
 	r, err := newRedis()
@@ -34,8 +32,8 @@ func StartRedisSkewed(t testing.TB, offset time.Duration) *Redis {
 	return r
 }
 
-// StartMariaDBSkewed is [StartMariaDB] with a wall clock that is off by offset, as of [StartRedisSkewed]: what
-// UTC_TIMESTAMP and NOW say.
+// StartMariaDBSkewed is [StartMariaDB] with a wall clock that is off by offset, for UTC_TIMESTAMP and NOW: see
+// [StartRedisSkewed].
 func StartMariaDBSkewed(t testing.TB, offset time.Duration) *Database {
 	t.Helper()
 	e, err := installed[mariadb]()
@@ -52,10 +50,9 @@ func StartMariaDBSkewed(t testing.TB, offset time.Duration) *Database {
 	return d
 }
 
-// skewed returns what to put before a command so that it runs with a clock that is off by offset, and with the libraries
-// loaded before its own.
+// skewed returns a prefix for a command that shifts its clock by offset and preloads the libraries.
 func skewed(offset time.Duration, libraries ...string) (func() []string, error) {
-	// The variant for programs with several threads.
+	// MT is for programs with several threads.
 	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 	if len(found) == 0 {
 		return nil, errors.New("no libfaketime")
@@ -73,8 +70,8 @@ func skewed(offset time.Duration, libraries ...string) (func() []string, error) 
 	}, nil
 }
 
-// sweepClocks removes what libfaketime keeps in shared memory for a process, when that was killed: the next process with
-// its id would not start.
+// sweepClocks removes the shared memory that libfaketime keeps for killed processes: a later process with the same id
+// would not start.
 func sweepClocks() {
 	for _, pattern := range []string{"/dev/shm/faketime_shm_%d", "/dev/shm/sem.faketime_sem_%d"} {
 		left, _ := filepath.Glob(pattern[:len(pattern)-len("%d")] + "*")

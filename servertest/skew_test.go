@@ -12,7 +12,7 @@ import (
 
 var offsets = []time.Duration{10 * time.Second, -10 * time.Second}
 
-// mustBeOff fails the test unless now tells a time that is off by offset.
+// mustBeOff fails the test unless now is off by offset.
 func mustBeOff(t *testing.T, offset time.Duration, now func() time.Time) {
 	t.Helper()
 	before := time.Now()
@@ -43,11 +43,11 @@ func TestRedisSkewed(t *testing.T) {
 			mustAnswer(t, r, "OK", "SET", "past", "v", "PXAT", strconv.FormatInt(time.Now().Add(5*time.Second).UnixMilli(), 10))
 			want := "v"
 			if offset > 0 {
-				want = "" // that time is over, as this server sees it
+				want = "" // expired, by this server's clock
 			}
 			mustAnswer(t, r, want, "GET", "past")
 
-			// Time passes as it does elsewhere.
+			// The clock's rate is the usual one.
 			started := time.Now()
 			mustAnswer(t, r, "OK", "SET", "k", "v", "PX", "300")
 			testkit.Retry(t, func() error {
@@ -93,7 +93,7 @@ func TestMariaDBSkewed(t *testing.T) {
 	}
 }
 
-// mustLeaveNoClock fails the test if the process pid, which is gone, has left shared memory behind.
+// mustLeaveNoClock fails the test if the ended process pid left shared memory behind.
 func mustLeaveNoClock(t *testing.T, pid int) {
 	t.Helper()
 	if left, _ := filepath.Glob(fmt.Sprintf("/dev/shm/*faketime_*_%d", pid)); len(left) > 0 {

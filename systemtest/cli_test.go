@@ -16,7 +16,7 @@ import (
 
 func TestVersionAndHelp(t *testing.T) {
 	t.Chdir(t.TempDir())
-	broken := testkit.Settings("FIRSTTAP_DATABASE_URL", "nonsense") // neither needs settings
+	broken := testkit.Settings("FIRSTTAP_DATABASE_URL", "nonsense") // neither command reads the settings
 	if out, err := command(t, broken, "version"); err != nil || out != "firsttap "+app.Version+"\n" {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -103,7 +103,7 @@ func TestMigrateWhereThereIsNoFolder(t *testing.T) {
 	}
 }
 
-// TestRaceAlone races at a service of its own, and leaves nothing behind.
+// TestRaceAlone starts a service of its own, and leaves nothing behind.
 func TestRaceAlone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())
@@ -174,7 +174,7 @@ func TestMigrateCommand(t *testing.T) {
 	}
 }
 
-// TestRaceElsewhereMakesNoSecrets: a key that was made here opens nothing there; the user has to be told to give one.
+// TestRaceElsewhereMakesNoSecrets: a key that is generated here is of no use there, so the error must ask for one.
 func TestRaceElsewhereMakesNoSecrets(t *testing.T) {
 	t.Chdir(t.TempDir())
 	_, err := command(t, testkit.Settings(), "race", "--url", "http://"+testkit.FreeAddress(t))
@@ -184,7 +184,7 @@ func TestRaceElsewhereMakesNoSecrets(t *testing.T) {
 	testkit.MustHoldFiles(t, ".")
 }
 
-// TestRaceTakesNoArguments: "race 10" is not a race of 30.
+// TestRaceTakesNoArguments: "race 10" is an error, and not a race of 30.
 func TestRaceTakesNoArguments(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if out, err := command(t, testkit.Settings("FIRSTTAP_ADDR", testkit.FreeAddress(t)), "race", "--drivers", "2", "10"); err == nil {

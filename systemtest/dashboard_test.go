@@ -14,7 +14,7 @@ import (
 	"firsttap/testkit"
 )
 
-// dashboard is what is read of deploy/grafana.json.
+// dashboard is the part of deploy/grafana.json that the tests read.
 type dashboard struct {
 	Templating struct {
 		List []struct{ Name, Definition string }
@@ -41,13 +41,13 @@ func readDashboard(t *testing.T) (d dashboard) {
 }
 
 var (
-	// notMetrics are strings, labels, ranges, offsets and what is grouped by; names ending in a parenthesis are functions.
+	// notMetrics are strings, labels, ranges, offsets and groupings; names with a parenthesis behind them are functions.
 	notMetrics = regexp.MustCompile(`"[^"]*"|\{[^}]*\}|\[[^]]*\]|\b(by|on|without|ignoring) *\([^)]*\)|\boffset +\w+`)
 	names      = regexp.MustCompile(`\b[a-zA-Z_:][a-zA-Z0-9_:]*\b *\(?`)
 	keywords   = []string{"and", "or", "unless", "bool"}
 )
 
-// metricsOf are the metrics that an expression names.
+// metricsOf returns the metrics that an expression names.
 func metricsOf(expr string) (found []string) {
 	for _, name := range names.FindAllString(notMetrics.ReplaceAllString(expr, " "), -1) {
 		if name = strings.TrimSpace(name); !strings.HasSuffix(name, "(") && !slices.Contains(keywords, name) {
@@ -57,7 +57,7 @@ func metricsOf(expr string) (found []string) {
 	return found
 }
 
-// busy is an instance that has done a little of everything, and what it then serves at /metrics.
+// busy returns an instance that has done a little of everything, and its /metrics.
 func busy(t *testing.T) (i *Instance, served string) {
 	t.Helper()
 	ops, fcm := testkit.FreeAddress(t), StartFCM(t)
@@ -77,8 +77,8 @@ func isServed(served, metric string) bool {
 	return strings.Contains(served, "\n"+metric+"{") || strings.Contains(served, "\n"+metric+" ")
 }
 
-// Whoever is on call sees what there is: every metric that the dashboard names is served, and Prometheus understands what is
-// asked of it. The same goes for the alert rules, on the same instance.
+// TestDashboard: an instance serves every metric that the dashboard and the alert rules name, and Prometheus can parse
+// their expressions.
 func TestDashboard(t *testing.T) {
 	_, served := busy(t)
 	var exprs []string
@@ -107,7 +107,7 @@ func TestDashboard(t *testing.T) {
 	rules := struct {
 		Groups []any `json:"groups"`
 	}{Groups: []any{ruleGroup("dashboard", exprs)}}
-	raw, err := json.Marshal(rules) // which is YAML too
+	raw, err := json.Marshal(rules) // JSON is YAML too
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// ruleGroup has each expression recorded, so that promtool reads it.
+// ruleGroup makes a recording rule of each expression, for promtool to parse.
 func ruleGroup(name string, exprs []string) any {
 	type rule struct {
 		Record string `json:"record"`

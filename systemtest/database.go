@@ -10,13 +10,13 @@ import (
 	"firsttap/servertest"
 )
 
-// Database is a look into the database past the service.
+// Database reads an instance's database directly.
 type Database struct {
 	t  testing.TB
 	DB *sql.DB
 }
 
-// OpenDatabase looks into the database at url until the test ends.
+// OpenDatabase opens the database at url until the test ends.
 func OpenDatabase(t testing.TB, url string) *Database {
 	t.Helper()
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
@@ -42,7 +42,7 @@ func OpenDatabase(t testing.TB, url string) *Database {
 	return &Database{t, db}
 }
 
-// Count counts the rows of a query that begins after FROM.
+// Count returns the number of rows. query is what follows SELECT COUNT(*) FROM.
 func (db *Database) Count(query string, args ...any) (n int) {
 	db.t.Helper()
 	if err := db.DB.QueryRow("SELECT COUNT(*) FROM "+query, args...).Scan(&n); err != nil {
@@ -51,7 +51,7 @@ func (db *Database) Count(query string, args ...any) (n int) {
 	return n
 }
 
-// mustBeWonBy checks that the books say of the round what the winner was told, all of it and once.
+// mustBeWonBy checks that the database has the winner's claim of the round in each table, exactly once.
 func (db *Database) mustBeWonBy(id string, round int, winner, claim string) {
 	db.t.Helper()
 	for what, n := range map[string]int{

@@ -25,17 +25,17 @@ import (
 	"firsttap/testkit"
 )
 
-// shownDemo is a demo that runs, as its visitor has it: three links.
+// shownDemo is a running demo, with the three links that its visitor gets.
 type shownDemo struct {
 	*Instance
 	key    string
 	tokens [2]string
-	// end is Ctrl-C, and returns what the command returned.
+	// end presses Ctrl-C and returns the command's error.
 	end func() error
 }
 
-// showDemo runs a demo in this process, with people who are 25 times as fast, on a port of its own and with its temporary
-// folder in dir.
+// showDemo runs a demo in this process, at 25 times the usual pace, on a port of its own and with its temporary folder in
+// dir.
 func showDemo(t *testing.T, dir string) *shownDemo {
 	t.Helper()
 	t.Setenv("TMPDIR", dir)
@@ -45,7 +45,7 @@ func showDemo(t *testing.T, dir string) *shownDemo {
 		t.Fatal(err)
 	}
 	c.Addr = "127.0.0.1:0"
-	c.DriverRate, c.AdminRate = 100_000, 100_000 // the test asks again and again
+	c.DriverRate, c.AdminRate = 100_000, 100_000 // the test polls
 	ctx, cancel := context.WithCancel(context.Background())
 	return follow(t, &Instance{T: t}, cancel, func(out io.Writer) error {
 		return demo.Demo{Start: app.ServeInBackground, Config: c, Pace: 25, Seed: 7, Stdout: out}.Run(ctx)
@@ -133,7 +133,7 @@ type listener struct {
 	fd   int
 }
 
-// listeners looks into /proc, where nothing can hide.
+// listeners reads a process's listening sockets from /proc.
 func listeners(t *testing.T, pid int) (found []listener) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/", pid)
@@ -149,7 +149,7 @@ func listeners(t *testing.T, pid int) (found []listener) {
 	}
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
 		raw, err := os.ReadFile(dir + table)
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // a machine may be without IPv6
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // the machine may have no IPv6
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(raw)) {
@@ -166,7 +166,7 @@ func listeners(t *testing.T, pid int) (found []listener) {
 	return found
 }
 
-// readAddress reads the kernel's 0100007F:1F90: words in this machine's order, and the port.
+// readAddress parses the kernel's 0100007F:1F90: words in this machine's byte order, and the port.
 func readAddress(t *testing.T, s string) string {
 	t.Helper()
 	host, port, _ := strings.Cut(s, ":")

@@ -22,14 +22,14 @@ import (
 
 const (
 	openAtOnce    = 8  // dispatches that the demo's office keeps open
-	heightOfDuels = 46 // of the offers that only the two visitors are told of
+	heightOfDuels = 46 // of the offers that only the two visitors get
 )
 
 func TestDemo(t *testing.T) {
 	dir := t.TempDir()
 	s := showDemo(t, dir)
 	if a := send("POST", s.URL+"/v1/session", "", fmt.Sprintf(`{"key":%q}`, s.key)); a.status != 200 || a.header.Get("Set-Cookie") == "" {
-		t.Errorf("the key of the link signs nobody in: %s", a)
+		t.Errorf("the link's key does not sign in: %s", a)
 	}
 	var me [2]Driver
 	for i, token := range s.tokens {
@@ -40,11 +40,11 @@ func TestDemo(t *testing.T) {
 		t.Errorf("the two drivers are %v", me)
 	}
 
-	// What the visitor came for, twice: nobody but A and B is told of it, and one of them gets it.
+	// The duel, twice: only A and B get the offer, and one of them wins.
 	for range 2 {
 		id := s.offerForBoth()
 		answers := Together(2, func(k int) Response { return Accept(s.Instance, id, me[k], 1) })
-		testkit.Eventually(t, "both know how it went", func() bool { // as an app does: not known, or not final yet, is asked again
+		testkit.Eventually(t, "both know how it went", func() bool { // an unknown or provisional result is asked for again, as an app does
 			for k, a := range answers {
 				if a.status == 503 || a.Final != nil && !*a.Final {
 					answers[k] = Accept(s.Instance, id, me[k], 1)
@@ -69,7 +69,7 @@ func TestDemo(t *testing.T) {
 		}
 	}
 
-	// The others live: some win, work, and are done.
+	// The simulated drivers win, work and complete.
 	testkit.Eventually(t, "a simulated driver has done a job", func() bool {
 		var done struct {
 			Items []struct {
@@ -96,7 +96,7 @@ func TestDemo(t *testing.T) {
 	testkit.MustHoldFiles(t, ".")
 }
 
-// offerForBoth waits for an open offer that asks for more height than anybody but the visitor has.
+// offerForBoth waits for an open offer that needs more height than any simulated driver has.
 func (s *shownDemo) offerForBoth() (id string) {
 	s.T.Helper()
 	type offers struct {
@@ -125,9 +125,9 @@ func (s *shownDemo) offerForBoth() (id string) {
 	return id
 }
 
-// TestDemoTouchesNothingReal runs the command as it is, in an environment that leads everywhere, as a process of its own.
+// TestDemoTouchesNothingReal runs the command in an environment that names a database, Redis, FCM and more.
 func TestDemoTouchesNothingReal(t *testing.T) {
-	// Whoever calls is noticed.
+	// A connection to any of them is noticed.
 	calls := make(chan string, 100)
 	trap, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,7 +156,7 @@ func TestDemoTouchesNothingReal(t *testing.T) {
 	if a := send("GET", d.URL+"/v1/session", "the-real-one-of-another-service-far-away", ""); a.status != 401 {
 		t.Errorf("the environment's key opens the demo: %s", a)
 	}
-	// It has begun to live: whatever it would call it has called.
+	// The drivers are at work, so every connection that it would make has been made.
 	testkit.Eventually(t, "pushes were sent", func() bool {
 		var list struct{ Items []struct{ ID string } }
 		a := send("GET", d.URL+"/v1/admin/notifications?status=SENT&limit=5", d.key, "")
@@ -176,7 +176,7 @@ func TestDemoTouchesNothingReal(t *testing.T) {
 	testkit.MustHoldFiles(t, d.cmd.Dir)
 }
 
-// TestDemoWhoseTerminalCloses leaves nothing behind, also where that is said twice.
+// TestDemoWhoseTerminalCloses leaves nothing behind, even after a second signal.
 func TestDemoWhoseTerminalCloses(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		dir := t.TempDir()
@@ -190,7 +190,7 @@ func TestDemoWhoseTerminalCloses(t *testing.T) {
 		select {
 		case <-d.done:
 		case <-time.After(testkit.Patience):
-			d.cmd.Process.Signal(syscall.SIGQUIT) // it says what it waits for
+			d.cmd.Process.Signal(syscall.SIGQUIT) // prints its goroutines
 			testkit.Await(t, "the demo ends", d.done)
 			t.Fatalf("%s: the demo goes on:\n%s", s, d.log)
 		}
@@ -201,7 +201,7 @@ func TestDemoWhoseTerminalCloses(t *testing.T) {
 	}
 }
 
-// TestDemoEndsWithItsService: with nobody left to call, a demo that went on would be no demo.
+// TestDemoEndsWithItsService: the simulated drivers do not go on without a service.
 func TestDemoEndsWithItsService(t *testing.T) {
 	dir := t.TempDir()
 	s := showDemo(t, dir)
@@ -219,7 +219,7 @@ func TestDemoEndsWithItsService(t *testing.T) {
 	testkit.MustHoldFiles(t, dir)
 }
 
-// TestDemoThatIsCalledOff has not begun when it is told to end.
+// TestDemoThatIsCalledOff ends before it has begun.
 func TestDemoThatIsCalledOff(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -266,7 +266,7 @@ func TestDemoArguments(t *testing.T) {
 	}
 }
 
-// TestDemoWhereThePortIsTaken goes elsewhere if the port was nobody's wish, and says so if it was.
+// TestDemoWhereThePortIsTaken picks another port in place of the default one, and fails if the user named the port.
 func TestDemoWhereThePortIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

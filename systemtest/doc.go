@@ -1,3 +1,3 @@
-// Package systemtest tests FirstTap as processes on real servers: races, faults, kills, rolling restarts, failovers. What it
-// exports is the harness, which the push benchmarks and package app's tests use too.
+// Package systemtest tests whole FirstTap processes on real servers: races, faults, kills, rolling restarts, failovers. It
+// exports its harness for benchmarks and for the tests of package app.
 package systemtest

@@ -12,12 +12,13 @@ import (
 	"firsttap/testkit"
 )
 
-// Told to end, an instance first says that it is not ready, and serves on; then it tells its streams and ends well.
+// TestDrain: after SIGTERM an instance first reports that it is not ready and goes on serving. Then it closes its streams
+// with a notice, and exits with 0.
 func TestDrain(t *testing.T) {
 	i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=1s")
 	d, id := MakeDrivers(t, i, 1)[0], MakeDispatch(t, i)
 	if r := send("GET", i.URL+"/readyz", "", ""); r.status != 200 || parts(t, i) {
-		t.Fatalf("before it is told: %s", r)
+		t.Fatalf("before SIGTERM: %s", r)
 	}
 	stream := openStream(t, i, AdminKey, "")
 	told := time.Now()
@@ -48,7 +49,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// parts reports whether the instance closes the connection after its answer. The client takes that header away.
+// parts reports whether the instance closes the connection after its response. The HTTP client hides that header.
 func parts(t *testing.T, i *Instance) bool {
 	t.Helper()
 	resp, err := Client.Get(i.URL + "/livez")
@@ -59,7 +60,7 @@ func parts(t *testing.T, i *Instance) bool {
 	return resp.Close
 }
 
-// A claim that is being written when the instance is told to end is written, and its driver hears so.
+// TestRequestsFinish: a claim that is being committed at SIGTERM is committed, and its driver gets the response.
 func TestRequestsFinish(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		h := newStage(t, url).holdClaim(t, "COMMIT")
@@ -81,12 +82,12 @@ func TestRequestsFinish(t *testing.T) {
 		if n := h.b.Count("attempts WHERE dispatch_id=?", h.id); n != 1 {
 			t.Errorf("%d taps in the ledger of an instance that has ended", n)
 		}
-		// What it did not push is somebody else's at once, and not when its lease ends.
-		testkit.Eventually(t, "everything is told", func() bool { return h.b.Count("outbox WHERE state=0") == 0 })
+		// Another instance gets its unsent pushes at once, and not when their leases expire.
+		testkit.Eventually(t, "every event is sent", func() bool { return h.b.Count("outbox WHERE state=0") == 0 })
 	})
 }
 
-// A person at the keyboard does not wait, and neither does who asks twice.
+// TestDrainIsSkipped on Ctrl-C and after a second signal.
 func TestDrainIsSkipped(t *testing.T) {
 	for name, signals := range map[string][]syscall.Signal{
 		"interrupted": {syscall.SIGINT}, "told twice": {syscall.SIGTERM, syscall.SIGTERM},
@@ -103,7 +104,7 @@ func TestDrainIsSkipped(t *testing.T) {
 			}
 			testkit.Eventually(t, "it ends", func() bool {
 				if len(signals) > 1 {
-					_ = i.cmd.Process.Signal(syscall.SIGTERM) // at once after the first it is the same wish
+					_ = i.cmd.Process.Signal(syscall.SIGTERM) // right after the first, it counts as the same
 				}
 				select {
 				case <-i.done:
@@ -120,7 +121,7 @@ func TestDrainIsSkipped(t *testing.T) {
 	}
 }
 
-// database is where the instance keeps its books.
+// database is the URL of the instance's database.
 func (i *Instance) database(t testing.TB) string {
 	t.Helper()
 	for _, setting := range i.cmd.Env {
@@ -132,7 +133,7 @@ func (i *Instance) database(t testing.TB) string {
 	return ""
 }
 
-// openedStream is a live stream that is read as it comes.
+// openedStream is a live stream whose lines are read as they arrive.
 type openedStream struct {
 	t     testing.TB
 	lines chan string // closed when the stream is over
@@ -153,7 +154,7 @@ func openStream(t testing.TB, i *Instance, token, lastID string) *openedStream {
 	if lastID != "" {
 		req.Header.Set("Last-Event-ID", lastID)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req) //nolint:bodyclose // by who reads it
+	resp, err := http.DefaultTransport.RoundTrip(req) //nolint:bodyclose // closed by the reader
 	if err != nil || resp.StatusCode != 200 {
 		t.Fatalf("the stream: %v, %v", resp, err)
 	}

@@ -11,13 +11,13 @@ import (
 	"firsttap/testkit"
 )
 
-// onOwnServers runs test on a MariaDB and on a MySQL of its own, which it may break.
+// onOwnServers runs test on a MariaDB and on a MySQL of its own that it may break.
 func onOwnServers(t *testing.T, test func(t *testing.T, db *servertest.Database)) {
 	t.Run("mariadb", func(t *testing.T) { test(t, servertest.StartMariaDB(t)) })
 	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQL(t)) })
 }
 
-// behindProxy starts an instance whose way to the database can be broken.
+// behindProxy starts an instance whose connections to the database can be broken.
 func behindProxy(t *testing.T, url string, settings ...string) (*Instance, *servertest.Proxy) {
 	t.Helper()
 	_, rest, _ := strings.Cut(url, "@")
@@ -50,7 +50,7 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 	})
 }
 
-// When nobody can say whether the claim was committed, nobody does; and the retry gets the truth.
+// While it is unknown whether a claim was committed, the response says so; the retry gets the result.
 func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
@@ -58,7 +58,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 		drivers := MakeDrivers(t, i, 2)
 		id := MakeDispatch(t, i)
 		cut := proxy.CutReply("COMMIT", "UPDATE dispatches")
-		away := proxy.Hold("SELECT id FROM dispatches") // the instance asks what became of it, and the question does not arrive
+		away := proxy.Hold("SELECT id FROM dispatches") // the instance's question about the outcome does not arrive
 		answered := make(chan Response, 1)
 		go func() { answered <- Accept(i, id, drivers[0], 1) }()
 		testkit.Await(t, "the reply was cut", cut.Done())
@@ -66,7 +66,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 		proxy.Refuse(true)
 		a := <-answered
 		if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" || a.header.Get("Retry-After") == "" {
-			t.Fatalf("nobody can know, and the driver heard %s", a)
+			t.Fatalf("the result is unknown, and the driver got %s", a)
 		}
 		if other := Accept(i, id, drivers[1], 1); other.Won() || other.Final != nil && *other.Final {
 			t.Fatalf("another driver heard %s", other)
@@ -80,7 +80,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 	})
 }
 
-// An UPDATE without a reply is never committed: no 200, nobody else refused for good, and somebody can win.
+// An UPDATE without a reply is never committed: no 200, no final refusal, and the dispatch can be won.
 func TestReplyOfUpdateIsLost(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
@@ -95,7 +95,7 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 				t.Fatalf("without proof the driver heard %s", a)
 			}
 			if n := db.Count("claims WHERE dispatch_id=?", id); n != 0 {
-				t.Fatal("a claim that nobody was told of")
+				t.Fatal("a claim without a 200")
 			}
 			a = Accept(i, id, drivers[1], 1)
 			if !a.Won() {
@@ -131,10 +131,10 @@ func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 			hangUp()
 			<-gone
 			hold.Release()
-			// The driver asks again, while it is being decided or afterwards.
+			// The driver retries, before or after the decision.
 			a := Accept(i, id, drivers[0], 1)
 			if !a.Won() || !*a.Replayed {
-				t.Fatalf("the retry of one who hung up: %s", a)
+				t.Fatalf("the retry after hanging up: %s", a)
 			}
 			if other := Accept(i, id, drivers[1], 1); other.Code != "ALREADY_TAKEN" {
 				t.Fatal(other)
@@ -144,7 +144,7 @@ func TestClientHangsUpDuringTheUpdate(t *testing.T) {
 	})
 }
 
-// kill -9 of the database in the middle of races: whoever was told 200 has the dispatch after the restart.
+// kill -9 of the database in the middle of races: a driver with a 200 has the dispatch after the restart.
 func TestDatabaseIsKilledMidRace(t *testing.T) {
 	onOwnServers(t, func(t *testing.T, db *servertest.Database) {
 		url := db.URL(t)
@@ -173,7 +173,7 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 					})
 				})
 			}
-			testkit.Await(t, "somebody has won", begun)
+			testkit.Await(t, "a driver has won", begun)
 			db.Kill()
 			racing.Wait()
 			db.Start()
@@ -188,7 +188,7 @@ func TestDatabaseIsKilledMidRace(t *testing.T) {
 	})
 }
 
-// settleAfterKill checks what was told against the books, and that the retries of those who heard 503 agree.
+// settleAfterKill checks the responses against the database, and retries those that were 503.
 func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers []Driver, told []Response) (unknown int) {
 	t.Helper()
 	winner := -1
@@ -224,7 +224,7 @@ func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers
 	return unknown
 }
 
-// A holder whose commit fails has turned others away for nothing: they hear of the dispatch again, once.
+// A holder of the lock whose commit fails has turned others away for nothing: they get the offer again, once.
 func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
@@ -246,7 +246,7 @@ func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 		if a := <-answered; a.status != 503 {
 			t.Fatal(a)
 		}
-		testkit.Eventually(t, "the drivers hear again", func() bool { return db.reannounced(id) > 0 })
+		testkit.Eventually(t, "the drivers get the offer again", func() bool { return db.reannounced(id) > 0 })
 		a := Accept(two, id, drivers[1], 1)
 		if !a.Won() {
 			t.Fatalf("the dispatch is free: %s", a)
@@ -259,7 +259,7 @@ func TestCommitFailsAfterOthersWereTurnedAway(t *testing.T) {
 	})
 }
 
-// What was accepted survives kill -9 of the service on its embedded database.
+// Accepted dispatches survive kill -9 of the service on its embedded database.
 func TestEmbeddedDefaultSurvivesKill(t *testing.T) {
 	dir := t.TempDir()
 	setting := "FIRSTTAP_DATABASE_URL=sqlite://" + dir + "/firsttap.db"

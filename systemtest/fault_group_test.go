@@ -16,15 +16,15 @@ import (
 	"firsttap/testkit"
 )
 
-// kept is what drivers and backoffice were told while the primary moves, and when.
-type kept struct {
+// history is the responses to drivers and backoffice while the primary moves.
+type history struct {
 	mu      sync.Mutex
-	answers map[string]map[string]int // by call and kind
+	answers map[string]map[string]int // by call and kind of response
 	wins    []win
-	away    []time.Time // of the answers 503
+	away    []time.Time // of the responses 503
 }
 
-// win is one SUCCESS that a driver heard.
+// win is one SUCCESS response.
 type win struct {
 	dispatch      string
 	round         int
@@ -32,7 +32,7 @@ type win struct {
 	at            time.Time
 }
 
-func (k *kept) note(call string, a Response) {
+func (k *history) note(call string, a Response) {
 	kind := fmt.Sprint(a.status)
 	switch {
 	case a.err != nil:
@@ -55,8 +55,8 @@ func (k *kept) note(call string, a Response) {
 	}
 }
 
-// settled repeats what was answered 503, or "not final", until it is answered otherwise, as it says that one should.
-func (k *kept) settled(call string, ask func() Response) (a Response) {
+// retried retries 503 and "not final" responses, as clients should.
+func (k *history) retried(call string, ask func() Response) (a Response) {
 	patience := time.NewTicker(20 * time.Millisecond)
 	defer patience.Stop()
 	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); <-patience.C {
@@ -69,13 +69,13 @@ func (k *kept) settled(call string, ask func() Response) (a Response) {
 	return a
 }
 
-func (k *kept) won(w win) {
+func (k *history) won(w win) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wins = append(k.wins, w)
 }
 
-func (k *kept) winsSince(since time.Time) (n int) {
+func (k *history) winsSince(since time.Time) (n int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, w := range k.wins {
@@ -86,27 +86,22 @@ func (k *kept) winsSince(since time.Time) (n int) {
 	return n
 }
 
-// move is a primary's way from one member to another, until new connections lead there.
+// move is a primary's move to another member, until new connections lead there.
 type move struct{ began, done time.Time }
 
-// crew is drivers who have a dispatch among them, over any of the instances.
+// crew is drivers that race for a dispatch, over any of the instances.
 type crew struct {
-	*kept
+	*history
 	instances []*Instance
 	drivers   []Driver
 }
 
 func (c *crew) any() *Instance { return c.instances[rand.IntN(len(c.instances))] }
 
-// work has the drivers race for one dispatch: who wins gives it back, and the others race for the next round, until two are
-// left. Whatever is told must be true at that moment, by any instance.
+// work makes the drivers race for one dispatch: the winner withdraws, and the others race for the next round, until two
+// are left. Every response of every instance must be true at its time.
 func (c *crew) work(t *testing.T) {
-	made := c.settled("create", func() Response {
-		starts := nextHour()
-		return send("POST", c.any().URL+"/v1/admin/dispatches", AdminKey, fmt.Sprintf(`{"region":"seoul","vehicle_class":"45m",
-			"site_address":"Seoul 1","work_starts_at":%q,"work_ends_at":%q,"fee":{"amount":350000,"currency":"KRW"}}`,
-			starts.UTC().Format(time.RFC3339), starts.Add(time.Hour).UTC().Format(time.RFC3339)))
-	})
+	made := c.retried("create", func() Response { return createDispatch(c.any(), DispatchOptions{}) })
 	if made.status != 201 {
 		t.Errorf("create: %s", made)
 		return
@@ -114,7 +109,7 @@ func (c *crew) work(t *testing.T) {
 	racers := slices.Clone(c.drivers)
 	for round := 1; len(racers) > 1; round++ {
 		answers := Together(len(racers), func(k int) Response {
-			return c.settled("accept", func() Response { return Accept(c.any(), made.ID, racers[k], round) })
+			return c.retried("accept", func() Response { return Accept(c.any(), made.ID, racers[k], round) })
 		})
 		winner := -1
 		for k, a := range answers {
@@ -130,18 +125,18 @@ func (c *crew) work(t *testing.T) {
 			}
 		}
 		if winner < 0 {
-			t.Errorf("%s round %d: nobody has it, and all were told that somebody has", made.ID, round)
+			t.Errorf("%s round %d: nobody has it, and all were refused", made.ID, round)
 			return
 		}
 		v := racers[winner]
 		racers = slices.Delete(racers, winner, winner+1)
 		for _, i := range c.instances {
-			a := c.settled("accept again", func() Response { return Accept(i, made.ID, v, round) })
+			a := c.retried("accept again", func() Response { return Accept(i, made.ID, v, round) })
 			if !a.Won() || !*a.Replayed || a.Claim.ID != answers[winner].Claim.ID {
-				t.Errorf("%s round %d: who has it asks again, and hears %s", made.ID, round, a)
+				t.Errorf("%s round %d: the winner's retry: %s", made.ID, round, a)
 			}
 		}
-		a := c.settled("withdraw", func() Response {
+		a := c.retried("withdraw", func() Response {
 			return send("POST", c.any().URL+"/v1/dispatches/"+made.ID+"/withdraw", v.Token, `{"reason_code":"BREAKDOWN"}`)
 		})
 		if a.status != 200 || a.Round != round+1 {
@@ -149,16 +144,16 @@ func (c *crew) work(t *testing.T) {
 			return
 		}
 		for _, i := range c.instances {
-			a := c.settled("accept what was given back", func() Response { return Accept(i, made.ID, v, round) })
+			a := c.retried("accept what was given back", func() Response { return Accept(i, made.ID, v, round) })
 			if a.Won() || a.status == 404 {
-				t.Errorf("%s round %d: who gave it back hears %s", made.ID, round, a)
+				t.Errorf("%s round %d: the retry of the driver who withdrew: %s", made.ID, round, a)
 			}
 		}
 	}
 }
 
-// A group's primary is moved under load, by a proxy that leaves connections to the old one as they are. No round is won
-// twice, no win is lost, and nothing that is told was true only before the move.
+// A group's primary moves under load, and connections to the old one stay open. No round is won twice, no win is lost, and
+// no response is stale.
 func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	g := servertest.StartMySQLGroup(t)
 	first := g.Primary()
@@ -166,13 +161,13 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	proxy := servertest.StartProxy(t, first.Addr())
 	settings := []string{"FIRSTTAP_DATABASE_URL=" + proxy.URL(url), "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
 	instances := []*Instance{Start(t, settings...), Start(t, settings...)}
-	k := &kept{answers: map[string]map[string]int{}}
+	k := &history{answers: map[string]map[string]int{}}
 	const crews, each, enough = 100, 5, 30
 	drivers := MakeDrivers(t, instances[0], crews*each)
 
 	began, stop := time.Now(), make(chan struct{})
 	var working sync.WaitGroup
-	var next atomic.Int64 // each crew in its turn: nobody gives back more often than a driver may
+	var next atomic.Int64 // each crew works once: a driver's withdrawals are limited
 	for range 3 {
 		working.Go(func() {
 			for {
@@ -220,8 +215,8 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 	k.report(t, moves)
 }
 
-// report prints what was told, and how long a move was felt.
-func (k *kept) report(t *testing.T, moves []move) {
+// report logs the responses, and for how long a move disturbed them.
+func (k *history) report(t *testing.T, moves []move) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "call\tanswer\ttimes")

@@ -12,10 +12,10 @@ import (
 	"firsttap/testkit"
 )
 
-// stage is two instances over one database, the first of which can be cut off from it.
+// stage is two instances over one database. The first one's connections to it can be broken.
 type stage struct {
 	one, two *Instance
-	proxy    *servertest.Proxy // instance one's way to the database
+	proxy    *servertest.Proxy // between instance one and the database
 	b        *Database
 	c        *redis.Client
 }
@@ -30,7 +30,7 @@ func newStage(t *testing.T, url string, settings ...string) *stage {
 	return s
 }
 
-// held is a claim that is being made: drivers[0] has the lock, and instance one is about to send what matches.
+// held is a claim under way: drivers[0] has the lock, and the proxy holds instance one's next statement.
 type held struct {
 	*stage
 	hold     *servertest.Hold
@@ -52,7 +52,7 @@ func (s *stage) holdClaim(t *testing.T, match string, after ...string) *held {
 	return h
 }
 
-// loseLock drops the lock as a failover does, which keeps other tests' keys alive.
+// loseLock deletes the lock as a failover would, without harm to other tests' keys.
 func (h *held) loseLock(t *testing.T) {
 	t.Helper()
 	if n, err := h.c.Del(t.Context(), h.key).Result(); n != 1 || err != nil {
@@ -76,11 +76,11 @@ func (h *held) nothingStored(t *testing.T) {
 		t.Errorf("%d acceptances in the database", n)
 	}
 	if n := h.b.Count("dispatches WHERE id=? AND accepted_by IS NULL AND claim_id IS NULL", h.id); n != 1 {
-		t.Error("the dispatch is somebody's")
+		t.Error("the dispatch is taken")
 	}
 }
 
-// A claim is on its way to the database, and something else comes first.
+// A claim is on its way to the database, and another change comes first.
 func TestAClaimIsOvertaken(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		s := newStage(t, url)
@@ -94,15 +94,15 @@ func TestAClaimIsOvertaken(t *testing.T) {
 	})
 }
 
-// The row is the judge of what has changed since the rule decided. No claim has been in these rounds, so that the
-// claims' own unique key can't save the day.
+// The row's condition must notice changes since the rule decided. These rounds have no claim yet, so the claims' unique key
+// cannot help.
 func rowHasChanged(t *testing.T, s *stage) {
 	changes := map[string]struct {
 		do     func(t *testing.T, h *held)
 		status int
 		code   string
 	}{
-		// As the backoffice's reopening and change of terms do.
+		// Like the backoffice's reopening and change of terms.
 		"next round": {func(t *testing.T, h *held) {
 			h.exec(t, "UPDATE dispatches SET round = 2, version = version + 1 WHERE id = ?", h.id)
 		}, 409, "OFFER_STALE"},
@@ -134,7 +134,7 @@ func rowHasChanged(t *testing.T, s *stage) {
 // Two changes must not share a version: an admin's If-Match names one state.
 func movesTheVersionItFinds(t *testing.T, s *stage) {
 	h := s.holdClaim(t, "UPDATE dispatches")
-	// As announcing again does, and extending: the round and the state stay.
+	// Like reannouncing and extending: the round and the status stay.
 	h.exec(t, "UPDATE dispatches SET version = version + 1 WHERE id = ?", h.id)
 	before := send("GET", h.two.URL+"/v1/admin/dispatches/"+h.id, AdminKey, "")
 	h.hold.Release()
@@ -147,7 +147,7 @@ func movesTheVersionItFinds(t *testing.T, s *stage) {
 	}
 }
 
-// One whose lock was lost marks and releases nothing: the key is somebody else's by now.
+// A holder that has lost its lock neither marks nor releases the key: it belongs to another by now.
 func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
 	t.Run("that it would mark", func(t *testing.T) {
 		h := s.holdClaim(t, "UPDATE dispatches")
@@ -175,7 +175,7 @@ func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
 		}
 		h.proxy.CutAll()
 		if late := <-h.answered; late.status != 503 {
-			t.Errorf("one whose UPDATE was cut off heard %s", late)
+			t.Errorf("the driver whose UPDATE was cut off got %s", late)
 		}
 		if v := h.c.Get(t.Context(), h.key).Val(); v != "taken:"+h.drivers[1].ID+":1" {
 			t.Errorf("the winner's marker says %q", v)
@@ -217,9 +217,9 @@ func commitDoesNotArrive(t *testing.T, s *stage) {
 	}
 }
 
-// The database stops answering: whatever the claim waits for, its driver hears within seconds.
+// The database stops answering: wherever the claim waits, its driver gets a response within seconds.
 func TestTheDatabaseStopsAnswering(t *testing.T) {
-	s := newStage(t, servertest.MariaDBURL(t)) // what is tested is the client's patience
+	s := newStage(t, servertest.MariaDBURL(t)) // the subject is how long the client waits
 	for _, match := range []string{"FROM dispatches d JOIN", "UPDATE dispatches", "COMMIT"} {
 		t.Run(match, func(t *testing.T) {
 			h := s.holdClaim(t, match)
@@ -234,12 +234,12 @@ func TestTheDatabaseStopsAnswering(t *testing.T) {
 				t.Errorf("the driver heard %s", a)
 			}
 			h.proxy.Blackhole(false)
-			testkit.Eventually(t, "somebody wins", func() bool { return Accept(h.one, h.id, h.drivers[0], 1).Won() })
+			testkit.Eventually(t, "a driver wins", func() bool { return Accept(h.one, h.id, h.drivers[0], 1).Won() })
 		})
 	}
 }
 
-// Somebody else's transaction sits on the row. The claim fails, its lock goes, and those turned away hear again.
+// Another transaction locks the row. The claim fails, its lock is released, and the refused drivers get the offer again.
 func rowIsLockedByAStranger(t *testing.T, s *stage) {
 	h := s.holdClaim(t, "UPDATE dispatches")
 	stranger, err := h.b.DB.Begin()
@@ -263,7 +263,7 @@ func rowIsLockedByAStranger(t *testing.T, s *stage) {
 		t.Fatal(err)
 	}
 	h.nothingStored(t)
-	testkit.Eventually(t, "the drivers hear again", func() bool { return h.b.reannounced(h.id) > 0 })
+	testkit.Eventually(t, "the drivers get the offer again", func() bool { return h.b.reannounced(h.id) > 0 })
 	a := Accept(h.two, h.id, h.drivers[1], 1)
 	if !a.Won() {
 		t.Fatal(a)
@@ -274,7 +274,7 @@ func rowIsLockedByAStranger(t *testing.T, s *stage) {
 	}
 }
 
-// An instance that is told to end finishes what it is deciding.
+// After SIGTERM an instance finishes the claim that it is deciding.
 func TestInstanceIsToldToEndWhileItDecides(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		h := newStage(t, url).holdClaim(t, "UPDATE dispatches")

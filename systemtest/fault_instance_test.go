@@ -9,8 +9,8 @@ import (
 	"firsttap/testkit"
 )
 
-// An instance is stopped between its lock and its commit, for longer than the lock lasts. Another one's driver wins;
-// the sleeper, when it goes on, neither wins nor takes the marker away.
+// An instance is stopped between its lock and its commit, for longer than the lock lasts. A driver at another instance
+// wins. Resumed, the first neither wins nor removes the marker.
 func TestInstanceSleepsThroughItsLock(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
@@ -45,8 +45,8 @@ func TestInstanceSleepsThroughItsLock(t *testing.T) {
 	})
 }
 
-// An instance is killed between its lock and its commit. Those whom another instance has turned away hear again, and
-// the dispatch can be won when the lock has ended.
+// An instance is killed between its lock and its commit. The drivers that another instance refused get the offer again,
+// and the dispatch can be won once the lock has expired.
 func TestInstanceIsKilledWithItsLock(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		settings := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t), "FIRSTTAP_ACCEPT_LOCK_TTL=1s"}
@@ -63,17 +63,17 @@ func TestInstanceIsKilledWithItsLock(t *testing.T) {
 		}
 		victim.Kill()
 		hold.Release()
-		testkit.Eventually(t, "the drivers hear again", func() bool { return db.reannounced(id) == 1 })
+		testkit.Eventually(t, "the drivers get the offer again", func() bool { return db.reannounced(id) == 1 })
 		var a Response
 		testkit.Eventually(t, "the dispatch can be won", func() bool { a = Accept(other, id, drivers[1], 1); return a.Won() })
 		db.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 	})
 }
 
-// PENDING, ACCEPTED, withdrawn, PENDING: a holder that slept through all of it must not win the next round.
+// PENDING, ACCEPTED, withdrawn, PENDING: a holder that was stopped all the while must not win the next round.
 func TestStaleHolderDoesNotWinTheNextRound(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
-		// Without Redis: nothing but the row's condition stands in the way.
+		// Without Redis, only the row's condition prevents it.
 		sleeper, proxy := behindProxy(t, url)
 		other := Start(t, "FIRSTTAP_DATABASE_URL="+url)
 		db := OpenDatabase(t, url)

@@ -8,7 +8,7 @@ import (
 	"firsttap/testkit"
 )
 
-// What stands in Redis may be old, foreign or nonsense. It costs a round trip to the database, never the dispatch.
+// Redis' keys may be old, foreign or nonsense. That costs a round trip to the database, never the dispatch.
 func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
 	url := servertest.MariaDBURL(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))

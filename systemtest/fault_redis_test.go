@@ -26,7 +26,7 @@ func redisAt(t *testing.T, url string) *redis.Client {
 	return c
 }
 
-// everyKeyEnds fails where a lock could be held for ever.
+// everyKeyEnds fails the test if a key has no TTL.
 func everyKeyEnds(t *testing.T, c *redis.Client) {
 	t.Helper()
 	keys, err := c.Keys(t.Context(), "dispatch:lock:*").Result()
@@ -34,13 +34,13 @@ func everyKeyEnds(t *testing.T, c *redis.Client) {
 		t.Fatal(err)
 	}
 	for _, k := range keys {
-		if ttl := c.PTTL(t.Context(), k).Val(); ttl == -1 { // -2: it has just ended
+		if ttl := c.PTTL(t.Context(), k).Val(); ttl == -1 { // -2: it has just expired
 			t.Errorf("%s has no end", k)
 		}
 	}
 }
 
-// Redis goes away in the middle of races, in each way it can. It costs speed, never a second winner or an error.
+// Redis fails in the middle of races, in each possible way. That costs speed, never a second winner or an error.
 func TestRedisFailsMidRace(t *testing.T) {
 	faults := map[string]func(r *servertest.Redis, c *redis.Client) (undo func()){
 		"frozen": func(r *servertest.Redis, _ *redis.Client) func() { r.Freeze(); return r.Thaw },
@@ -66,7 +66,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 				var broken sync.WaitGroup
 				var mu sync.Mutex
 				answers := Together(len(drivers), func(k int) Response {
-					if k == 5 { // the fault comes in among the taps
+					if k == 5 { // the fault comes between the requests
 						broken.Add(1)
 						defer broken.Done()
 						undo = fault(server, c)
@@ -80,7 +80,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 				})
 				broken.Wait()
 				oneWinner(t, db, id, 1, drivers, answers)
-				// Away all along: now everything goes through the database.
+				// Redis stays away: every claim is decided by the database.
 				raceRound(t, db, instances, drivers)
 				if name != "flushed" {
 					testkit.Eventually(t, "readyz is 200 and degraded", func() bool {
@@ -101,7 +101,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 	}
 }
 
-// Whoever holds the lock without knowing it must not be told that somebody else has the dispatch.
+// A driver that holds the lock, though its reply was lost, must not be refused for another's sake.
 func TestReplyOfSetIsLost(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -126,7 +126,7 @@ func TestReplyOfSetIsLost(t *testing.T) {
 	everyKeyEnds(t, c)
 }
 
-// commands returns how often each Redis command has been called that decides or marks.
+// commands counts the Redis commands: those that decide or mark, and the others.
 func commands(t *testing.T, c *redis.Client) (set, others int) {
 	t.Helper()
 	info, err := c.InfoMap(t.Context(), "commandstats").Result()
@@ -149,11 +149,11 @@ func commands(t *testing.T, c *redis.Client) (set, others int) {
 	return set, others
 }
 
-// verifies is the statement that asks whether claims are still there.
+// verifies is the statement that checks whether claims still exist.
 const verifies = "SELECT id, status, round, accepted_by FROM dispatches WHERE id IN%"
 
-// What a race may cost, exactly: one claim UPDATE and one COMMIT for the winner; for a loser no SQL, and at most one
-// Redis command, none where the process knows already.
+// The exact cost of a race: one claim UPDATE and one COMMIT for the winner; no SQL for a loser, and at most one Redis
+// command, or none where the process knows the winner.
 func TestWhatARaceCosts(t *testing.T) {
 	server := servertest.StartRedis(t)
 	c := redisAt(t, server.URL())
@@ -166,11 +166,11 @@ func TestWhatARaceCosts(t *testing.T) {
 	if _, err := b.DB.Exec("SET GLOBAL log_output = 'TABLE'"); err != nil {
 		t.Fatal(err)
 	}
-	// The relay has connections of its own: what it does for the pushes is not the race's. Of what it was at when the
-	// record began or ended, only a transaction's ends may be seen. So has what verifies, behind the taps.
+	// The relay and the verification of claims have connections of their own, which do not count. Of a transaction that was
+	// open when the log began or ended, only one end may be logged.
 	const relays = `(SELECT thread_id FROM mysql.general_log WHERE argument LIKE 'UPDATE outbox%' OR argument LIKE '` + verifies + `'
 		OR argument LIKE '% FROM outbox %' OR argument LIKE '% FROM notifications %' OR argument LIKE '% FROM topics %' OR argument LIKE '% INTO ` + "`attempts`" + `%')`
-	// What the jobs say meanwhile is of no one dispatch: only connections that have spoken of this one count.
+	// The jobs' statements name no dispatch: only connections that have named this one count.
 	statements := func(id, like string) int {
 		return b.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE ? AND argument NOT LIKE '%general_log%' AND thread_id NOT IN "+relays+
 			" AND thread_id IN (SELECT thread_id FROM mysql.general_log WHERE argument LIKE ?)", like, "%"+id+"%")
@@ -182,14 +182,14 @@ func TestWhatARaceCosts(t *testing.T) {
 	}
 	for _, instances := range [][]*Instance{{one}, {one, two}} {
 		id := MakeDispatch(t, one)
-		testkit.Eventually(t, "the dispatch is told of", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
+		testkit.Eventually(t, "the dispatch's events are sent", func() bool { return b.Count("outbox WHERE state = 0") == 0 })
 		if _, err := b.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
 			t.Fatal(err)
 		}
 		sets, others := commands(t, c)
 		record("ON")
 		answers := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
-		// Thirty more, when everybody knows.
+		// Thirty more, once every instance knows the winner.
 		late := Together(len(drivers), func(k int) Response { return Accept(instances[k%len(instances)], id, drivers[k], 1) })
 		record("OFF")
 		oneWinner(t, b, id, 1, drivers, answers)
@@ -208,16 +208,16 @@ func TestWhatARaceCosts(t *testing.T) {
 		if n := statements(id, "COMMIT%"); n != 1 {
 			t.Errorf("%d COMMITs", n)
 		}
-		// The winner's tap and the winner's repetition look at the row once each; a loser never does.
+		// The winner's request and its retry read the row once each; a loser never does.
 		if n := statements(id, "%FROM dispatches d JOIN drivers%"); n != 2 {
 			t.Errorf("%d looks at the row for one winner", n)
 		}
-		// One look, one transaction of five statements and its ends, one look again.
+		// One read, one transaction of five statements, BEGIN and COMMIT, and one more read.
 		if n := statements(id, "%"); n != 8 {
 			t.Errorf("%d statements for one winner and 59 losers", n)
 		}
 		sets2, others2 := commands(t, c)
-		// The winner's, its marker's, its repetition's; on another instance, of its taps that come before it knows.
+		// The winner's lock, marker and retry; on the other instance, the requests before it knows the winner.
 		if n := sets2 - sets; n < 3 || n > 3+15*(len(instances)-1) {
 			t.Errorf("%d SETs over %d instances", n, len(instances))
 		}
@@ -226,7 +226,7 @@ func TestWhatARaceCosts(t *testing.T) {
 	whatTheLedgerCosts(t, b, one, drivers, statements, record)
 }
 
-// whatTheLedgerCosts: a thousand taps of losers are no statement of their own, and are written by the hundred.
+// whatTheLedgerCosts: losers' requests execute no statement of their own; a thousand are recorded in a few batches.
 func whatTheLedgerCosts(t *testing.T, db *Database, i *Instance, drivers []Driver, statements func(id, like string) int, record func(string)) {
 	t.Helper()
 	const taps = 1000
@@ -258,7 +258,7 @@ func whatTheLedgerCosts(t *testing.T, db *Database, i *Instance, drivers []Drive
 		t.Errorf("%d statements for %d losers", n, sent)
 	}
 	inserts := db.Count("mysql.general_log WHERE command_type = 'Query' AND argument LIKE 'INSERT INTO `attempts`%'")
-	// One every 200 ms at most, each of up to a thousand.
+	// At most one batch every 200 ms, of up to a thousand attempts.
 	if most := int(took/(200*time.Millisecond)) + 3; inserts == 0 || inserts > most {
 		t.Errorf("%d taps in %s were written by %d statements, more than %d", sent, took, inserts, most)
 	}

@@ -14,9 +14,8 @@ func onReplication(t *testing.T, test func(t *testing.T, r *servertest.Replicati
 	t.Run("mysql", func(t *testing.T) { test(t, servertest.StartMySQLReplication(t)) })
 }
 
-// A failover to a replica that lags loses claims whose drivers were told SUCCESS. That can't be prevented here; but it is
-// said at the start, and when it has happened the operator hears of it, nobody is refused because of the lost claim any
-// more, and the drivers are told that the dispatch is open.
+// A failover to a lagging replica loses claims after their SUCCESS. The service cannot prevent that. It warns at the
+// start; afterwards it alerts the operator, refuses nobody because of the lost claim, and offers the dispatch again.
 func TestFailoverLosesAClaim(t *testing.T) {
 	onReplication(t, func(t *testing.T, r *servertest.Replication) {
 		url, redisURL := r.Primary.URL(t), servertest.RedisURL(t)
@@ -27,7 +26,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 		c := redisAt(t, redisURL)
 		drivers := MakeDrivers(t, one, 4)
 		tapped, silent, spare := MakeDispatch(t, one), MakeDispatch(t, one), MakeDispatch(t, one)
-		r.Follow() // the replica has all of that, and nothing of what comes
+		r.Follow() // the replica has everything so far, and gets nothing more
 		r.Lag()
 		for _, i := range []*Instance{one, two} {
 			if log := i.log.String(); !strings.Contains(log, "MAY LOSE COMMITTED CLAIMS") || !strings.Contains(log, "_enabled is not ON") {
@@ -77,11 +76,11 @@ func TestFailoverLosesAClaim(t *testing.T) {
 				return !strings.HasPrefix(value, "taken:"+drivers[0].ID) && !strings.HasPrefix(value, "taken:"+drivers[1].ID)
 			})
 		}
-		// The other one may have been won before that could be told.
-		testkit.Eventually(t, "the drivers are told again", func() bool { return b.reannounced(silent) > 0 })
+		// The other one may have been won before the offer was sent again.
+		testkit.Eventually(t, "the drivers get the offer again", func() bool { return b.reannounced(silent) > 0 })
 		for _, id := range []string{tapped, silent} {
 			var a Response
-			testkit.Eventually(t, "somebody wins", func() bool { a = Accept(two, id, drivers[2], 1); return a.Won() })
+			testkit.Eventually(t, "a driver wins", func() bool { a = Accept(two, id, drivers[2], 1); return a.Won() })
 			b.mustBeWonBy(id, 1, drivers[2].ID, a.Claim.ID)
 		}
 		if served := send("GET", "http://"+ops+"/metrics", "", "").body; !strings.Contains(served, "\nfirsttap_lost_claims_total 2\n") {
@@ -91,8 +90,8 @@ func TestFailoverLosesAClaim(t *testing.T) {
 	})
 }
 
-// A primary that waits for its replica's acknowledgment loses nothing that a driver was told: a claim that no replica has is
-// not promised, and one that was promised is there after the failover.
+// A primary that waits for its replica's acknowledgment loses no promise: a claim without a replica gets no SUCCESS, and a
+// claim with SUCCESS exists after the failover.
 func TestFailoverKeepsClaims(t *testing.T) {
 	r := servertest.StartMariaDBReplication(t)
 	url := r.Primary.URL(t)
@@ -128,15 +127,15 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	r.Primary.Kill()
 	r.Promote()
 	proxy.Redirect(r.Replica.Addr())
-	testkit.Eventually(t, "who was told SUCCESS has it still", func() bool {
+	testkit.Eventually(t, "the driver with a SUCCESS still has it", func() bool {
 		again := Accept(instances[1], promised, drivers[0], 1)
 		if again.status != 503 && (!again.Won() || !*again.Replayed || again.Claim.ID != a.Claim.ID) {
-			t.Fatalf("who was told SUCCESS hears %s", again)
+			t.Fatalf("the driver with a SUCCESS got %s", again)
 		}
 		return again.Won()
 	})
 	var b Response
-	testkit.Eventually(t, "somebody wins what was promised to nobody", func() bool {
+	testkit.Eventually(t, "a driver wins the dispatch without a SUCCESS", func() bool {
 		b = Accept(instances[1], unsure, drivers[2], 1)
 		return b.Won()
 	})

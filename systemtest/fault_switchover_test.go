@@ -18,11 +18,11 @@ import (
 	"firsttap/testkit"
 )
 
-// settled is how long a call may take to be answered well again, on a busy machine; the table says how long it took.
+// settled is how long a call may fail after a move, on a busy machine; the logged table has the measured times.
 const settled = 90 * time.Second
 
-// The database moves to another server, and the first one stays up, read-only, with every connection that it has. No
-// instance may answer from it.
+// The database moves to another server. The old one stays up, read-only, and its connections stay open. No instance may
+// answer from it.
 func TestSwitchover(t *testing.T) {
 	for name, c := range map[string]struct {
 		jobLock string
@@ -36,7 +36,7 @@ func TestSwitchover(t *testing.T) {
 			stop := s.call()
 			s.untilWell(t, before, "before anything happens", requestTimeout)
 			s.phase.Store(during)
-			s.pair.Demote()
+			s.servers.Demote()
 			demoted := time.Now()
 			if !testkit.Poll(requestTimeout, func() bool { return send("GET", s.one.URL+"/readyz", "", "").status == 503 }) {
 				t.Error("/readyz does not tell that the server takes no writes")
@@ -46,16 +46,17 @@ func TestSwitchover(t *testing.T) {
 			if up != 0 {
 				t.Error("firsttap_database_up does not tell that the server takes no writes")
 			}
-			s.pair.Promote()
-			s.toOne.Redirect(s.pair.Replica.Addr())
-			s.toTwo.Redirect(s.pair.Replica.Addr())
+			s.servers.Follow()
+			s.servers.Promote()
+			s.toOne.Redirect(s.servers.Replica.Addr())
+			s.toTwo.Redirect(s.servers.Replica.Addr())
 			s.toTwo.CutAll()
 			s.moved = time.Now()
 			s.phase.Store(after)
 			if c.back {
-				s.pair.Reverse()
+				s.servers.Reverse()
 			}
-			s.makeNews(t)
+			s.makeChanges(t)
 			s.untilWell(t, after, "on the new server", settled)
 			stop()
 			t.Log(s.table())
@@ -74,36 +75,36 @@ const (
 	after  // new connections lead to the second
 )
 
-// switchover is two instances on a database that moves. The connections of the first instance are never cut.
+// switchover is two instances on a database that moves. The first instance's connections are never cut.
 type switchover struct {
-	pair         *servertest.MariaDBPair
+	servers      *servertest.Replication
 	toOne, toTwo *servertest.Proxy
 	one, two     *Instance
 	ops          string
 	fcm          *fcmtest.Server
 
-	// Both were won by winner before the database moves; afterwards another has the one, and nobody the other.
+	// Both were won by winner before the move; afterwards one is another driver's, and one is open.
 	won, returned                        string
 	winner, other, idle, looker, claimer Driver
 	courier                              Driver // has a phone, in a region of its own
 
 	phase atomic.Int32
 	moved time.Time
-	news  atomic.Pointer[tidings]
+	news  atomic.Pointer[changes]
 	calls []*call
 }
 
-// tidings are what the second instance has committed on the new server.
-type tidings struct {
+// changes are what the second instance has committed on the new server.
+type changes struct {
 	open, free string // dispatches; claimer may take the second
 	key        string // an administrator's
 }
 
 func newSwitchover(t *testing.T, settings ...string) *switchover {
 	t.Helper()
-	s := &switchover{pair: servertest.StartMariaDBPair(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
-	url := s.pair.URL(t)
-	s.toOne, s.toTwo = servertest.StartProxy(t, s.pair.Primary.Addr()), servertest.StartProxy(t, s.pair.Primary.Addr())
+	s := &switchover{servers: servertest.StartMariaDBReplication(t), ops: testkit.FreeAddress(t), fcm: StartFCM(t)}
+	url := s.servers.URL(t)
+	s.toOne, s.toTwo = servertest.StartProxy(t, s.servers.Primary.Addr()), servertest.StartProxy(t, s.servers.Primary.Addr())
 	settings = append(settings, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
 	s.one = Start(t, append(PushSettings(s.toOne.URL(url), s.fcm, "one", settings...), "FIRSTTAP_OPS_ADDR="+s.ops)...)
 	s.two = Start(t, PushSettings(s.toTwo.URL(url), s.fcm, "two", settings...)...)
@@ -120,8 +121,8 @@ func newSwitchover(t *testing.T, settings ...string) *switchover {
 	return s
 }
 
-// makeNews has the second instance change, on the new server, what the first is asked for.
-func (s *switchover) makeNews(t *testing.T) {
+// makeChanges makes the second instance change, on the new server, what the first one's calls read.
+func (s *switchover) makeChanges(t *testing.T) {
 	t.Helper()
 	for _, id := range []string{s.won, s.returned} {
 		url := s.two.URL + "/v1/admin/dispatches/" + id
@@ -131,7 +132,7 @@ func (s *switchover) makeNews(t *testing.T) {
 		})
 	}
 	testkit.Eventually(t, "another driver takes it", func() bool { return Accept(s.two, s.won, s.other, 2).Won() })
-	n := tidings{open: MakeDispatch(t, s.two), free: MakeDispatch(t, s.two)}
+	n := changes{open: MakeDispatch(t, s.two), free: MakeDispatch(t, s.two)}
 	if a := send("PUT", s.two.URL+"/v1/me/duty", s.idle.Token, `{"on_duty":false}`); a.status != 200 {
 		t.Fatal(a)
 	}
@@ -144,29 +145,29 @@ func (s *switchover) makeNews(t *testing.T) {
 	s.news.Store(&n)
 }
 
-// call is something that the first instance is asked again and again.
+// call is a request that the first instance gets again and again.
 type call struct {
 	name string
-	// ask asks once. n is nil as long as there are no news.
-	ask func(n *tidings) (said string, v verdict)
-	// enough is how many good answers in a row are.
+	// ask sends the request once. n is nil until there are changes.
+	ask func(n *changes) (said string, v verdict)
+	// enough is how many good responses in a row end a phase.
 	enough int
 
 	mu    sync.Mutex
 	said  [after + 1]map[string]int
 	stale int
-	well  int       // in a row, in the present phase and by the present news
+	well  int       // in a row, in the current phase and with the current changes
 	since time.Time // when the first of these was asked for
-	news  *tidings
+	news  *changes
 	phase int32
 }
 
 type verdict int
 
 const (
-	refused verdict = iota // there was no answer, for now
+	refused verdict = iota // no result, for now
 	well
-	stale // the answer was true once
+	stale // the response was true before the move
 )
 
 func judge(isWell, isStale bool) verdict {
@@ -184,17 +185,17 @@ func (s *switchover) errands() []*call {
 	short := func(a Response) string {
 		return strings.TrimSpace(fmt.Sprint(a.status, " ", a.Code, a.Result, a.Outcome))
 	}
-	// has reads something that must have what is new, where it is.
-	has := func(token func(n *tidings) string, path string, what func(n *tidings) string) func(*tidings) (string, verdict) {
-		return func(n *tidings) (string, verdict) {
+	// has reads a page that must contain what is new.
+	has := func(token func(n *changes) string, path string, what func(n *changes) string) func(*changes) (string, verdict) {
+		return func(n *changes) (string, verdict) {
 			a := get(path, token(n))
 			return short(a), judge(a.status == 200, a.status == 200 && n != nil && !strings.Contains(a.body, what(n)))
 		}
 	}
-	admin := func(*tidings) string { return AdminKey }
-	open := func(n *tidings) string { return n.open }
-	again := func(id string) func(n *tidings) (string, verdict) {
-		return func(n *tidings) (string, verdict) {
+	admin := func(*changes) string { return AdminKey }
+	open := func(n *changes) string { return n.open }
+	again := func(id string) func(n *changes) (string, verdict) {
+		return func(n *changes) (string, verdict) {
 			a := Accept(s.one, id, s.winner, 1)
 			if n == nil {
 				return short(a), judge(a.Won(), a.status == 404)
@@ -205,7 +206,7 @@ func (s *switchover) errands() []*call {
 	return []*call{
 		{name: "the former winner's tap on what another has", ask: again(s.won)},
 		{name: "the former winner's tap on what is open again", ask: again(s.returned)},
-		{name: "a tap on a new dispatch", ask: func(n *tidings) (string, verdict) {
+		{name: "a tap on a new dispatch", ask: func(n *changes) (string, verdict) {
 			if n == nil {
 				a := Accept(s.one, s.won, s.claimer, 1)
 				return short(a), judge(a.Code == "ALREADY_TAKEN", a.status == 404)
@@ -213,15 +214,15 @@ func (s *switchover) errands() []*call {
 			a := Accept(s.one, n.free, s.claimer, 1)
 			return short(a), judge(a.Won(), a.status == 404 || a.status == 409)
 		}},
-		{name: "the former winner's receipt", ask: func(n *tidings) (string, verdict) {
+		{name: "the former winner's receipt", ask: func(n *changes) (string, verdict) {
 			a := get("/v1/me/dispatches/"+s.won+"/claim", s.winner.Token)
 			return short(a), judge(a.status == 200, n != nil && a.Outcome == "WON")
 		}},
-		{name: "GET /v1/me", ask: has(func(*tidings) string { return s.idle.Token }, "/v1/me", func(*tidings) string { return `"on_duty":false` })},
-		{name: "GET /v1/me/offers", ask: has(func(*tidings) string { return s.looker.Token }, "/v1/me/offers", open)},
+		{name: "GET /v1/me", ask: has(func(*changes) string { return s.idle.Token }, "/v1/me", func(*changes) string { return `"on_duty":false` })},
+		{name: "GET /v1/me/offers", ask: has(func(*changes) string { return s.looker.Token }, "/v1/me/offers", open)},
 		{name: "the list of dispatches", ask: has(admin, "/v1/admin/dispatches?region=seoul&limit=5", open)},
-		{name: "the list of drivers", ask: has(admin, "/v1/admin/drivers?limit=100", func(*tidings) string { return `"on_duty":false` })},
-		{name: "a new dispatch by its id", ask: func(n *tidings) (string, verdict) {
+		{name: "the list of drivers", ask: has(admin, "/v1/admin/drivers?limit=100", func(*changes) string { return `"on_duty":false` })},
+		{name: "a new dispatch by its id", ask: func(n *changes) (string, verdict) {
 			id := s.won
 			if n != nil {
 				id = n.open
@@ -229,35 +230,35 @@ func (s *switchover) errands() []*call {
 			a := get("/v1/admin/dispatches/"+id, AdminKey)
 			return short(a), judge(a.status == 200, a.status == 404)
 		}},
-		{name: "a new key", ask: func(n *tidings) (string, verdict) {
+		{name: "a new key", ask: func(n *changes) (string, verdict) {
 			if n == nil {
 				return "", well
 			}
 			a := get("/v1/admin/board", n.key)
 			return short(a), judge(a.status == 200, a.status == 401)
 		}},
-		{name: "a dispatch is made and pushed", ask: func(*tidings) (string, verdict) { return s.push() }, enough: 3},
-		{name: "a job is run", ask: func(*tidings) (string, verdict) { return s.runJob() }, enough: 2},
-		{name: "/readyz", ask: func(*tidings) (string, verdict) {
+		{name: "a dispatch is made and pushed", ask: func(*changes) (string, verdict) { return s.push() }, enough: 3},
+		{name: "a job is run", ask: func(*changes) (string, verdict) { return s.runJob() }, enough: 2},
+		{name: "/readyz", ask: func(*changes) (string, verdict) {
 			a := get("/readyz", "")
 			return short(a), judge(a.status == 200, false)
 		}},
 	}
 }
 
-// push has the first instance make a dispatch, and waits until a phone shows it.
+// push makes a dispatch at the first instance, and waits until a phone shows it.
 func (s *switchover) push() (string, verdict) {
-	id, err := createDispatch(s.one, DispatchOptions{Region: "daegu"})
-	if err != nil {
+	made := createDispatch(s.one, DispatchOptions{Region: "daegu"})
+	if made.status != 201 {
 		return "no dispatch", refused
 	}
-	if !testkit.Poll(requestTimeout, func() bool { return len(shownTypes(s.fcm, pushToken(s.courier), id)) > 0 }) {
+	if !testkit.Poll(requestTimeout, func() bool { return len(shownTypes(s.fcm, pushToken(s.courier), made.ID)) > 0 }) {
 		return "201, no push", refused
 	}
 	return "201, pushed", well
 }
 
-// runJob has a job run, by whichever instance, and waits until the first instance knows that it has.
+// runJob starts a job, on any instance, and waits until the first instance reports its end.
 func (s *switchover) runJob() (string, verdict) {
 	a := send("POST", s.one.URL+"/v1/admin/jobs/expire-offers/run", AdminKey, "")
 	var asked jobRun
@@ -279,7 +280,7 @@ func (s *switchover) runJob() (string, verdict) {
 	return "202, " + status, judge(status == "SUCCEEDED", false)
 }
 
-// call has the first instance asked everything until stop is called.
+// call repeats all calls until stop is called.
 func (s *switchover) call() (stop func()) {
 	end := make(chan struct{})
 	var calling sync.WaitGroup
@@ -302,7 +303,7 @@ func (s *switchover) call() (stop func()) {
 	return sync.OnceFunc(func() { close(end); calling.Wait() })
 }
 
-func (c *call) note(phase int32, n *tidings, asked time.Time, said string, v verdict) {
+func (c *call) note(phase int32, n *changes, asked time.Time, said string, v verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.said[phase] == nil {
@@ -328,7 +329,7 @@ func (c *call) note(phase int32, n *tidings, asked time.Time, said string, v ver
 	}
 }
 
-// untilWell waits until each call is answered well, several times in a row, and by the news where there are some.
+// untilWell waits until each call succeeds several times in a row, with the changes where there are any.
 func (s *switchover) untilWell(t *testing.T, phase int32, when string, patience time.Duration) {
 	t.Helper()
 	bad := func(c *call) bool {
@@ -345,7 +346,7 @@ func (s *switchover) untilWell(t *testing.T, phase int32, when string, patience 
 	}
 }
 
-// table says what each call was answered, and when it was well again after the move.
+// table has each call's responses, and when it succeeded again after the move.
 func (s *switchover) table() string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)

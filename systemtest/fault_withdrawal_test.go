@@ -7,8 +7,7 @@ import (
 	"firsttap/testkit"
 )
 
-// A withdrawal whose COMMIT's reply was lost has happened. A driver who names no round must not be told for good that
-// the dispatch is taken.
+// A withdrawal whose COMMIT's reply was lost has happened. A driver who names no round must not get a final refusal.
 func TestReplyOfWithdrawalIsLost(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		i, proxy := behindProxy(t, url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))

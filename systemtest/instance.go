@@ -18,12 +18,12 @@ import (
 	"firsttap/testkit"
 )
 
-// The secrets of the instances that Start runs.
+// The secrets of the instances.
 const (
 	AdminKey  = "an-admin-key-for-the-tests-of-firsttap"
 	JWTSecret = "a-secret-for-the-tests-of-firsttap"
 
-	// requestTimeout is after how long Client gives up a request.
+	// requestTimeout is Client's.
 	requestTimeout = 20 * time.Second
 )
 
@@ -48,7 +48,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 	}, settings...)
 	out, w := io.Pipe()
 	cmd.Stdout, cmd.Stderr = w, w
-	// Stopped or not, an instance must not outlive a test process that is killed.
+	// Even a stopped instance must not outlive a killed test process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func Start(t testing.TB, settings ...string) *Instance {
 		}
 	}()
 	go func() {
-		_ = cmd.Wait() // how it ended is in its state
+		_ = cmd.Wait() // cmd.ProcessState has the result
 		w.Close()
 		close(i.done)
 	}()
@@ -86,7 +86,7 @@ func (i *Instance) signal(s syscall.Signal) {
 	}
 }
 
-// Kill ends the instance by SIGKILL, and waits until it has ended.
+// Kill ends the instance by SIGKILL, and returns when it is gone.
 func (i *Instance) Kill() {
 	i.T.Helper()
 	i.signal(syscall.SIGKILL)
@@ -108,7 +108,7 @@ func (i *Instance) end() {
 	}
 }
 
-// Response is what came back, with the fields that tests look at.
+// Response is an HTTP response, with the fields of its body that tests read.
 type Response struct {
 	status int
 	header http.Header
@@ -119,7 +119,7 @@ type Response struct {
 	Round  int
 	Status string
 	ID     string
-	// Replayed is nil where the answer does not say.
+	// Replayed is nil where the response has no such field.
 	Replayed *bool
 	Claim    struct{ ID string }
 	Outcome  string
@@ -129,15 +129,15 @@ type Response struct {
 
 func (a Response) String() string { return fmt.Sprintf("%d %s %v", a.status, a.body, a.err) }
 
-// Won reports whether a tap won.
+// Won reports whether this is the response to a claim that won.
 func (a Response) Won() bool { return a.status == 200 && a.Result == "SUCCESS" }
 
-// Client sends the harness's requests.
+// Client sends the requests to instances.
 var Client = &http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 256}}
 
 func send(method, url, token, body string) Response { return sendWith(method, url, token, body) }
 
-// sendWith sends headers besides: name, value, name, value.
+// sendWith is send with headers: name, value, name, value.
 func sendWith(method, url, token, body string, headers ...string) (a Response) {
 	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
@@ -160,7 +160,7 @@ func sendWith(method, url, token, body string, headers ...string) (a Response) {
 	return a
 }
 
-// Driver is a driver, with a token.
+// Driver is a driver and a token of theirs.
 type Driver struct{ ID, Token string }
 
 // MakeDrivers adds n drivers on duty in Seoul.
@@ -201,14 +201,14 @@ func MakeDispatch(t testing.TB, i *Instance) string {
 // MakeDispatchWith makes a dispatch and returns its id.
 func MakeDispatchWith(t testing.TB, i *Instance, o DispatchOptions) string {
 	t.Helper()
-	id, err := createDispatch(i, o)
-	if err != nil {
-		t.Fatal(err)
+	a := createDispatch(i, o)
+	if a.status != 201 {
+		t.Fatalf("dispatch: %s", a)
 	}
-	return id
+	return a.ID
 }
 
-func createDispatch(i *Instance, o DispatchOptions) (string, error) {
+func createDispatch(i *Instance, o DispatchOptions) Response {
 	if o.starts.IsZero() {
 		o.starts = nextHour()
 	}
@@ -224,13 +224,9 @@ func createDispatch(i *Instance, o DispatchOptions) (string, error) {
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return "", err
+		return Response{err: err}
 	}
-	a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, string(raw))
-	if a.status != 201 {
-		return "", fmt.Errorf("dispatch: %s", a)
-	}
-	return a.ID, nil
+	return send("POST", i.URL+"/v1/admin/dispatches", AdminKey, string(raw))
 }
 
 var hours struct {
@@ -246,7 +242,7 @@ func nextHour() time.Time {
 	return time.Now().Truncate(time.Hour).Add(time.Duration(hours.next) * time.Hour)
 }
 
-// Accept taps; round 0 sends none.
+// Accept claims the dispatch; round 0 sends no round.
 func Accept(i *Instance, id string, d Driver, round int) Response {
 	body := ""
 	if round > 0 {

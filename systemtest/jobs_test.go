@@ -27,7 +27,7 @@ type jobRun struct {
 	Skipped     int
 }
 
-// runsOf are a job's latest runs, the latest first.
+// runsOf returns a job's latest runs, the latest first.
 func runsOf(t testing.TB, i *Instance, job string) []jobRun {
 	t.Helper()
 	a := send("GET", i.URL+"/v1/admin/jobs/"+job+"/runs?limit=100", AdminKey, "")
@@ -38,7 +38,7 @@ func runsOf(t testing.TB, i *Instance, job string) []jobRun {
 	return list.Items
 }
 
-// runNow has the job run, and returns the run when it has ended.
+// runNow starts the job and returns its run once it has ended.
 func runNow(t testing.TB, i *Instance, job string) jobRun {
 	t.Helper()
 	a := send("POST", i.URL+"/v1/admin/jobs/"+job+"/run", AdminKey, "")
@@ -57,7 +57,7 @@ func runNow(t testing.TB, i *Instance, job string) jobRun {
 	return ended
 }
 
-// waysToLock are the settings of every way to lock the jobs.
+// waysToLock are the settings of every FIRSTTAP_JOB_LOCK.
 func waysToLock(t *testing.T) map[string][]string {
 	redis, quorum := servertest.StartRedis(t).URL(), make([]string, 3)
 	for k := range quorum {
@@ -73,8 +73,8 @@ func waysToLock(t *testing.T) map[string][]string {
 	return settings
 }
 
-// Two instances, each way to lock: a slot is run by one and left to it by the other, an offer ends once, and when one
-// instance is killed the other goes on.
+// Two instances, with each kind of lock: one runs a slot and the other skips it, an offer expires once, and when one
+// instance is killed the other takes over.
 func TestJobsOverInstances(t *testing.T) {
 	for name, settings := range waysToLock(t) {
 		t.Run(name, func(t *testing.T) {
@@ -152,8 +152,7 @@ func TestJobsAreRunByHand(t *testing.T) {
 	}
 }
 
-// inTheMiddle makes an offer whose end can't be written until the returned function is called, and waits until
-// expire-offers is at it.
+// inTheMiddle waits until expire-offers is in the middle of a run: an offer's expiry cannot be written until goOn is called.
 func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func()) {
 	t.Helper()
 	id = MakeDispatchWith(t, i, DispatchOptions{Region: "nowhere", Expires: time.Now().Add(time.Second)})
@@ -161,7 +160,7 @@ func inTheMiddle(t *testing.T, i *Instance, db *Database) (id string, goOn func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = tx.Rollback() }) // done already
+	t.Cleanup(func() { _ = tx.Rollback() }) // committed already
 	if _, err := tx.Exec("SELECT id FROM dispatches WHERE id = ? FOR UPDATE", id); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +179,7 @@ func (db *Database) expired(id string) func() bool {
 	return func() bool { return db.Count("events WHERE dispatch_id=? AND type='dispatch.expired'", id) == 1 }
 }
 
-// What an instance has begun and not ended when it is told to stop, another ends.
+// A run that an instance has not finished at SIGTERM is finished by another.
 func TestJobIsHandedOver(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		db := OpenDatabase(t, url)
@@ -195,9 +194,9 @@ func TestJobIsHandedOver(t *testing.T) {
 	})
 }
 
-// A Java service that has the same job under ShedLock's table excludes ours while it runs, and ours its.
+// A Java service that runs the same job under ShedLock's table and our job exclude each other.
 func TestJobIsSharedWithShedLock(t *testing.T) {
-	// As ShedLock's JdbcTemplateLockProvider sends them, usingDbTime.
+	// These are the statements of ShedLock's JdbcTemplateLockProvider with usingDbTime.
 	const (
 		insert = `INSERT INTO shedlock(name, lock_until, locked_at, locked_by) VALUES('expire-offers',
 			TIMESTAMPADD(MICROSECOND, 600000 * 1000, UTC_TIMESTAMP(3)), UTC_TIMESTAMP(3), 'java')`
@@ -248,7 +247,7 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 	})
 }
 
-// What the alert rules name is there, and the rules do what they say.
+// TestAlerts: an instance serves every metric in the alert rules, and promtool's tests of the rules pass.
 func TestAlerts(t *testing.T) {
 	ops := testkit.FreeAddress(t)
 	i := Start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db")

@@ -8,7 +8,7 @@ import (
 	"firsttap/servertest"
 )
 
-// TestRatesHoldOverInstances: a driver and a key who use two instances at once have one share, and not two.
+// TestRatesHoldOverInstances: a driver or a key that uses two instances at once has one share, and not two.
 func TestRatesHoldOverInstances(t *testing.T) {
 	settings := []string{
 		"FIRSTTAP_DATABASE_URL=sqlite://" + filepath.Join(t.TempDir(), "test.db"), "FIRSTTAP_REDIS_URL=" + servertest.StartRedis(t).URL(),
@@ -30,7 +30,7 @@ func TestRatesHoldOverInstances(t *testing.T) {
 				t.Errorf("%s: %s", path, a)
 			}
 		}
-		// The bucket, what has come since, and an eighth for each instance.
+		// The burst, the refill since then, and an eighth for each instance.
 		if most := 20 + int(10*time.Since(began).Seconds()) + 2*2 + 1; allowed < 18 || allowed > most {
 			t.Errorf("%s: %d of 100 were let through, want 20 to %d", path, allowed, most)
 		}

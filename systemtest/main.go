@@ -10,11 +10,11 @@ import (
 	"firsttap/servertest"
 )
 
-// runAsInstance is set in the environment of a test binary that Start runs as an instance.
+// runAsInstance is set in the environment when Start runs the test binary as an instance.
 const runAsInstance = "FIRSTTAP_TEST_MAIN"
 
-// Main is for the TestMain of each package that calls Start: the test binary is also the program, so that instances are
-// processes that a test can stop and kill. It takes app.SignalContext and app.Run, and returns the exit code.
+// Main is for the TestMain of each package that calls Start. It makes the test binary the program too, so that instances
+// are processes that tests can kill. Its arguments are app.SignalContext and app.Run; it returns the exit code.
 func Main(m *testing.M, signals func(context.Context) (context.Context, func()),
 	run func(ctx context.Context, args []string, lookup func(string) (string, bool), stdout io.Writer) error,
 ) int {

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(Main(m, app.SignalContext, app.Run)) }
 
-// command runs the program in an empty folder, and returns what it prints.
+// command runs the program's command and returns its output.
 func command(t *testing.T, lookup func(string) (string, bool), args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer

@@ -1,11 +1,9 @@
 package systemtest
 
 import (
-	"bufio"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -13,39 +11,8 @@ import (
 	"firsttap/testkit"
 )
 
-// scrape returns the series that are served, by name with labels.
-func scrape(t testing.TB, ops string) map[string]float64 {
-	t.Helper()
-	served := send("GET", "http://"+ops+"/metrics", "", "")
-	if served.status != 200 {
-		t.Fatal(served)
-	}
-	found := map[string]float64{}
-	for lines := bufio.NewScanner(strings.NewReader(served.body)); lines.Scan(); {
-		series, value, ok := strings.Cut(lines.Text(), "} ")
-		if !ok {
-			series, value, _ = strings.Cut(lines.Text(), " ")
-		}
-		if n, err := strconv.ParseFloat(value, 64); err == nil && !strings.HasPrefix(series, "#") {
-			found[strings.TrimSuffix(series, "}")] = n
-		}
-	}
-	return found
-}
-
-// sum adds up the series of a metric whose labels hold all of these.
-func sum(series map[string]float64, metric string, labels ...string) (total float64) {
-	for name, n := range series {
-		own, _, _ := strings.Cut(name, "{")
-		if own == metric && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(name, l) }) {
-			total += n
-		}
-	}
-	return total
-}
-
-// Every tap is counted once by its result and once by its layer, every request by its route; the database and Redis are
-// timed; and what callers make up makes no series.
+// TestAPIMetrics: every claim is counted once by result and once by layer, every request by route. The database and Redis
+// are timed. Made-up paths and methods make no series.
 func TestAPIMetrics(t *testing.T) {
 	redis, ops := servertest.StartRedis(t), testkit.FreeAddress(t)
 	url := servertest.MariaDBURL(t)
@@ -103,7 +70,7 @@ func TestAPIMetrics(t *testing.T) {
 	}
 }
 
-// makeUp asks for what there is not.
+// makeUp sends requests with made-up paths and methods.
 func makeUp(i *Instance, k int) {
 	for _, path := range []string{"/%d", "/v1/%d", "/v1/dispatches/dsp_%d", "/v1/dispatches/%d/nothing", "/v1/me/%%2e%%2e/%d", "/v1/admin/stream/%d"} {
 		for _, method := range []string{"GET", "DELETE", fmt.Sprintf("M%d", k)} {

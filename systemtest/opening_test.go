@@ -9,8 +9,8 @@ import (
 	"firsttap/testkit"
 )
 
-// A dispatch that opens later is pushed and offered at once. Whoever taps too early hears when it opens, and leaves nothing
-// behind, here or in Redis, that is in anybody's way at the opening.
+// TestTooEarly: a dispatch that opens later is pushed and offered at once. A claim before the opening gets its time, and
+// leaves nothing behind, here or in Redis, that could refuse a later claim.
 func TestTooEarly(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		server := servertest.StartRedis(t)
@@ -36,7 +36,7 @@ func TestTooEarly(t *testing.T) {
 			early(Accept([]*Instance{one, two}[k%2], id, d, k%3%2))
 		}
 		if n, err := c.Exists(t.Context(), "dispatch:lock:{"+id+"}").Result(); err != nil || n != 0 {
-			t.Errorf("the key of a dispatch that nobody may have: %d, %v", n, err)
+			t.Errorf("the lock of a dispatch before its opening: %d, %v", n, err)
 		}
 		testkit.Eventually(t, "everybody is pushed the offer", func() bool {
 			return db.Count("notifications WHERE dispatch_id = ? AND type = 'dispatch.opened' AND state = 1", id) == len(drivers)
@@ -52,7 +52,7 @@ func TestTooEarly(t *testing.T) {
 		if !time.Now().Before(opens) {
 			t.Error("all that took too long to have been before the opening")
 		}
-		// The same tap again and again, until it is let in.
+		// The same claim again and again, until it wins.
 		testkit.Eventually(t, "the dispatch opens", func() bool {
 			a := Accept(two, id, drivers[7], 1)
 			if !a.Won() {

@@ -15,16 +15,16 @@ import (
 	"firsttap/testkit"
 )
 
-// slowest is what FCM takes at most to answer here.
+// slowest is FCM's longest latency here.
 const slowest = 100 * time.Millisecond
 
-// herd is three instances over one database that are killed at random and started again.
-type herd struct {
-	t    *testing.T
-	fcm  *fcmtest.Server
-	mail *Deliveries
-	db   *Database
-	url  string
+// fleet is three instances over one database that are killed at random and replaced.
+type fleet struct {
+	t          *testing.T
+	fcm        *fcmtest.Server
+	deliveries *Deliveries
+	db         *Database
+	url        string
 
 	mu        sync.Mutex
 	instances [3]*Instance
@@ -33,24 +33,24 @@ type herd struct {
 	deaths    []death
 }
 
-// death is the end of a process.
+// death is the kill of an instance.
 type death struct {
 	name string
 	at   time.Time
-	// unsettled are the messages of which the books did not know at that time that they had been sent.
-	unsettled map[message]bool
+	// unsent are the messages that were not recorded as sent at that time.
+	unsent map[message]bool
 }
 
-func newHerd(t *testing.T, url string) *herd {
+func newFleet(t *testing.T, url string) *fleet {
 	fcm := StartFCM(t)
-	h := &herd{t: t, fcm: fcm, mail: RecordDeliveries(fcm), db: OpenDatabase(t, url), url: url}
+	h := &fleet{t: t, fcm: fcm, deliveries: RecordDeliveries(fcm), db: OpenDatabase(t, url), url: url}
 	for k := range h.instances {
 		h.start(k)
 	}
 	return h
 }
 
-func (h *herd) start(k int) {
+func (h *fleet) start(k int) {
 	h.t.Helper()
 	h.started++
 	name := fmt.Sprintf("process-%d", h.started)
@@ -60,25 +60,25 @@ func (h *herd) start(k int) {
 	h.instances[k], h.names[k] = i, name
 }
 
-func (h *herd) any() *Instance {
+func (h *fleet) any() *Instance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.instances[rand.N(len(h.instances))]
 }
 
 // kill kills one of the instances and starts another in its place.
-func (h *herd) kill() {
+func (h *fleet) kill() {
 	h.t.Helper()
 	k := rand.N(len(h.instances))
 	h.instances[k].Kill()
-	d := death{name: h.names[k], at: time.Now(), unsettled: h.db.unsentMessages()}
+	d := death{name: h.names[k], at: time.Now(), unsent: h.db.unsentMessages()}
 	h.deaths = append(h.deaths, d)
 	h.start(k)
 }
 
-// make makes n dispatches, one each pace, whatever is killed meanwhile, and closes the channel that it returns. One
-// whose answer was lost may be there beside the one that was made instead.
-func (h *herd) make(n int, pace time.Duration) <-chan struct{} {
+// make makes n dispatches, one each pace, while instances are killed. It closes the returned channel at the end. A
+// dispatch whose response was lost may exist beside its replacement.
+func (h *fleet) make(n int, pace time.Duration) <-chan struct{} {
 	made := make(chan struct{})
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -88,8 +88,7 @@ func (h *herd) make(n int, pace time.Duration) <-chan struct{} {
 		makers.Go(func() {
 			for left.Add(-1) >= 0 {
 				<-tick.C
-				for _, err := createDispatch(h.any(), DispatchOptions{Region: "seoul"}); err != nil && h.t.Context().Err() == nil; {
-					_, err = createDispatch(h.any(), DispatchOptions{Region: "seoul"})
+				for h.t.Context().Err() == nil && createDispatch(h.any(), DispatchOptions{}).status != 201 {
 				}
 			}
 		})
@@ -102,7 +101,7 @@ func (h *herd) make(n int, pace time.Duration) <-chan struct{} {
 	return made
 }
 
-func (h *herd) events() []string {
+func (h *fleet) events() []string {
 	h.t.Helper()
 	rows, err := h.db.DB.Query("SELECT id FROM events WHERE type='dispatch.created'")
 	if err != nil {
@@ -123,18 +122,18 @@ func (h *herd) events() []string {
 	return ids
 }
 
-// account checks that every driver heard of every event, and that who heard again did so because a process died before
-// it could write down that it had told them.
-func (h *herd) account(events []string, drivers []Driver) {
+// account checks that every driver got every event, and that each duplicate is due to an instance that was killed before
+// it recorded the first message as sent.
+func (h *fleet) account(events []string, drivers []Driver) {
 	h.t.Helper()
-	h.mail.mu.Lock()
-	defer h.mail.mu.Unlock()
+	h.deliveries.mu.Lock()
+	defer h.deliveries.mu.Unlock()
 	lost, inFlight, answered, again, unexplained := 0, 0, 0, 0, 0
-	var oldest time.Duration // how long before the death the first of a duplicate was sent
+	var oldest time.Duration // from the first of two duplicates to the kill
 	for _, e := range events {
 		for _, d := range drivers {
 			of := message{e, "dispatch.opened", pushToken(d)}
-			arrivals := h.mail.sent[of]
+			arrivals := h.deliveries.sent[of]
 			if len(arrivals) == 0 {
 				lost++
 				continue
@@ -142,7 +141,7 @@ func (h *herd) account(events []string, drivers []Driver) {
 			excuses := 0
 			for _, death := range h.deaths {
 				for _, a := range arrivals {
-					if a.by == death.name && death.unsettled[of] {
+					if a.by == death.name && death.unsent[of] {
 						excuses++
 						if death.at.Sub(a.at) > slowest {
 							answered++
@@ -158,23 +157,23 @@ func (h *herd) account(events []string, drivers []Driver) {
 			unexplained += max(0, len(arrivals)-1-excuses)
 		}
 	}
-	if lost > 0 || unexplained > 0 || len(h.mail.sent) != len(events)*len(drivers) {
+	if lost > 0 || unexplained > 0 || len(h.deliveries.sent) != len(events)*len(drivers) {
 		h.t.Errorf("%d events to %d drivers: %d were lost, %d were told again for no reason, %d are in the mail",
-			len(events), len(drivers), lost, unexplained, len(h.mail.sent))
+			len(events), len(drivers), lost, unexplained, len(h.deliveries.sent))
 	}
 	if inFlight == 0 {
 		h.t.Error("nothing was under way when the instances were killed: this has shown nothing")
 	}
 	last := h.deaths[len(h.deaths)-1].at
 	h.t.Logf("%d pushes, %d kills, %d were in flight at them, %d of these answered and not written down, %d sent again "+
-		"(the first at most %s before the kill), all there %s after the last kill", len(h.mail.sent), len(h.deaths), inFlight,
-		answered, again, oldest.Round(time.Millisecond), h.mail.last.Sub(last).Round(time.Millisecond))
+		"(the first at most %s before the kill), all there %s after the last kill", len(h.deliveries.sent), len(h.deaths), inFlight,
+		answered, again, oldest.Round(time.Millisecond), h.deliveries.last.Sub(last).Round(time.Millisecond))
 }
 
-// Instances are killed at random while they send. Nothing is lost, what arrives twice was in flight at a kill, each
-// phone shows each offer once, and what the dead had leased is sent when their leases have ended.
+// Instances are killed at random while they send. Nothing is lost, every duplicate was in flight at a kill, each phone
+// shows each offer once, and a killed instance's leases are sent once they have expired.
 //
-// FIRSTTAP_TEST_PUSHES=100000 has that many pushes sent, instead of 5,000; use -timeout 60m with it.
+// FIRSTTAP_TEST_PUSHES=100000 sends that many pushes instead of 5,000; use -timeout 60m with it.
 func TestKilledInstancesLoseNothing(t *testing.T) {
 	t.Parallel()
 	pushes, drivers, pace := 5000, 50, 60*time.Millisecond
@@ -187,7 +186,7 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 	}
 	onServers(t, func(t *testing.T, url string) {
 		t.Parallel()
-		h := newHerd(t, url)
+		h := newFleet(t, url)
 		h.fcm.Set(func(k *fcmtest.Knobs) { k.Latency, k.Jitter = slowest/2, slowest/2 })
 		people := MakeDriversWithPhones(t, h.instances[0], "seoul", drivers)
 		made := h.make(pushes/drivers, pace)
@@ -202,10 +201,10 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 			}
 		}
 		events := h.events()
-		// What the last to die had leased, and what has piled up meanwhile.
+		// The last killed instance's leases, and the backlog.
 		patience := leaseTakeover + time.Duration(pushes/2000)*time.Second
 		testkit.Within(t, patience, "everybody has heard of everything", func() bool {
-			n, _ := h.mail.Count()
+			n, _ := h.deliveries.Count()
 			return n == len(events)*drivers
 		})
 		testkit.Eventually(t, "all is settled", func() bool { return len(h.db.unsentMessages()) == 0 })

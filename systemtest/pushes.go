@@ -3,11 +3,7 @@ package systemtest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,10 +12,10 @@ import (
 	"firsttap/testkit"
 )
 
-// leaseTakeover is when whatever a killed instance has leased has been sent by another, on a busy machine.
+// leaseTakeover bounds the time until another instance has sent what a killed one had leased, on a busy machine.
 const leaseTakeover = 30*time.Second + requestTimeout
 
-// StartFCM is a push service and the phones behind it, until the test ends.
+// StartFCM starts a push service with phones behind it, until the test ends.
 func StartFCM(t testing.TB) *fcmtest.Server {
 	t.Helper()
 	fcm, err := fcmtest.Listen()
@@ -30,7 +26,7 @@ func StartFCM(t testing.TB) *fcmtest.Server {
 	return fcm
 }
 
-// PushSettings are the settings of an instance that pushes to fcm; its Firebase project tells fcm which one it is.
+// PushSettings are the settings of an instance that pushes to fcm. fcm tells instances apart by their Firebase project.
 func PushSettings(url string, fcm *fcmtest.Server, project string, settings ...string) []string {
 	return append([]string{
 		"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_FIREBASE_PROJECT=" + project,
@@ -38,7 +34,7 @@ func PushSettings(url string, fcm *fcmtest.Server, project string, settings ...s
 	}, settings...)
 }
 
-// pushToken is the token of the phone that phones gives the driver.
+// pushToken is the push token of the driver's phone.
 func pushToken(d Driver) string { return "token-" + d.ID }
 
 // phones gives each driver a phone.
@@ -58,7 +54,7 @@ func addPhone(t testing.TB, i *Instance, d Driver, platform, token string) {
 	}
 }
 
-// MakeDriversWithPhones are n drivers of a region, each with a phone.
+// MakeDriversWithPhones adds n drivers of a region, each with a phone.
 func MakeDriversWithPhones(t testing.TB, i *Instance, region string, n int) []Driver {
 	t.Helper()
 	drivers := makeDriversIn(t, i, region, n)
@@ -66,7 +62,7 @@ func MakeDriversWithPhones(t testing.TB, i *Instance, region string, n int) []Dr
 	return drivers
 }
 
-// shownTypes are the types of what a phone shows of a dispatch, the latest last.
+// shownTypes returns the types of the notifications of a dispatch that a phone shows, the latest last.
 func shownTypes(fcm *fcmtest.Server, token, id string) []string {
 	types := []string{}
 	for _, n := range fcm.Device(token).Visible {
@@ -77,7 +73,7 @@ func shownTypes(fcm *fcmtest.Server, token, id string) []string {
 	return types
 }
 
-// mustShow waits until the phones show of the dispatch what they should.
+// mustShow waits until the phones show these notifications of the dispatch.
 func mustShow(t testing.TB, fcm *fcmtest.Server, id string, want map[string][]string) {
 	t.Helper()
 	var wrong string
@@ -97,7 +93,7 @@ func mustShow(t testing.TB, fcm *fcmtest.Server, id string, want map[string][]st
 	})
 }
 
-// message is what a phone is to get once.
+// message is a push that a phone should get once.
 type message struct{ event, typ, token string }
 
 type delivery struct {
@@ -105,15 +101,15 @@ type delivery struct {
 	at time.Time
 }
 
-// Deliveries notes what each phone has been sent, by whom and when.
+// Deliveries records which project sent which message to which phone, and when.
 type Deliveries struct {
 	mu   sync.Mutex
 	sent map[message][]delivery
 	all  int
-	last time.Time // when something arrived for the first time
+	last time.Time // the latest first arrival of a message
 }
 
-// RecordDeliveries notes what fcm takes from now on.
+// RecordDeliveries records what fcm accepts from now on.
 func RecordDeliveries(fcm *fcmtest.Server) *Deliveries {
 	m := &Deliveries{sent: map[message][]delivery{}}
 	fcm.OnSend(func(r fcmtest.Request) {
@@ -132,7 +128,7 @@ func RecordDeliveries(fcm *fcmtest.Server) *Deliveries {
 	return m
 }
 
-// ByProject counts the messages that each project has sent, repeated ones too.
+// ByProject counts the messages that each project has sent, duplicates too.
 func (m *Deliveries) ByProject() map[string]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -145,21 +141,21 @@ func (m *Deliveries) ByProject() map[string]int {
 	return projects
 }
 
-// Count returns how many messages have arrived at all, and how many of them again.
-func (m *Deliveries) Count() (messages, again int) {
+// Count returns how many messages have arrived, and how many duplicates.
+func (m *Deliveries) Count() (messages, duplicates int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.sent), m.all - len(m.sent)
 }
 
-// lastNew is when the last message arrived that had not arrived before.
+// lastNew is when the last message arrived that is no duplicate.
 func (m *Deliveries) lastNew() time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.last
 }
 
-// unsentMessages are the messages that the books do not know to be sent.
+// unsentMessages are the messages that are not recorded as sent.
 func (db *Database) unsentMessages() map[message]bool {
 	db.t.Helper()
 	rows, err := db.DB.Query(`SELECT n.event_id, n.type, d.push_token FROM notifications n JOIN devices d ON d.id = n.device_id
@@ -182,32 +178,7 @@ func (db *Database) unsentMessages() map[message]bool {
 	return found
 }
 
-// Metric sums what the operations listener says of a metric, over its labels.
-func Metric(t testing.TB, ops, name string) (sum float64) {
-	t.Helper()
-	resp, err := Client.Get("http://" + ops + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("metrics: %d %v", resp.StatusCode, err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == '{' || rest[0] == ' ') {
-			fields := strings.Fields(rest)
-			value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sum += value
-		}
-	}
-	return sum
-}
-
-// notifications are what the backoffice sees of a dispatch.
+// notifications are a dispatch's, as the backoffice sees them.
 type notifications struct {
 	Items []struct {
 		ID, Type, Status string

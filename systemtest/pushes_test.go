@@ -15,13 +15,13 @@ import (
 	"firsttap/testkit"
 )
 
-// onDatabases runs test on each database that there is.
+// onDatabases runs test on each supported database.
 func onDatabases(t *testing.T, test func(t *testing.T, url string)) {
 	onServers(t, test)
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db")) })
 }
 
-// A phone shows what is true of a dispatch, whatever becomes of it, and the backoffice sees who was told.
+// TestPhonesShowWhatIsTrue through a dispatch's life, and the backoffice sees which drivers were notified.
 func TestPhonesShowWhatIsTrue(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
 		fcm := StartFCM(t)
@@ -34,7 +34,7 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 		if a := send("PUT", i.URL+"/v1/me/duty", idle.Token, `{"on_duty":false}`); a.status != 200 {
 			t.Fatal(a)
 		}
-		// What each phone shows: the winner's two, the others' and that of the driver who is off duty.
+		// The winner has two phones; the last phone belongs to a driver who is off duty.
 		show := func(id string, winners, others []string) {
 			t.Helper()
 			mustShow(t, fcm, id, map[string][]string{
@@ -76,7 +76,7 @@ func TestPhonesShowWhatIsTrue(t *testing.T) {
 			t.Errorf("the funnel (-want +got):\n%s", diff)
 		}
 
-		// Who has the dispatch is told in so many words that it is canceled.
+		// The winner gets a visible notification that the dispatch is canceled.
 		id = MakeDispatch(t, i)
 		show(id, opened, opened)
 		if a := Accept(i, id, winner, 1); !a.Won() {
@@ -101,7 +101,7 @@ func cancel(t *testing.T, i *Instance, id string) {
 	}
 }
 
-// The end of an offer is written down and told, once, however many instances look at the clock.
+// An offer's expiry is recorded and pushed once, by whichever instance.
 func TestOfferExpires(t *testing.T) {
 	onDatabases(t, func(t *testing.T, url string) {
 		fcm := StartFCM(t)
@@ -145,8 +145,8 @@ func TestOfferExpires(t *testing.T) {
 	})
 }
 
-// With FIRSTTAP_RELAY=leader one instance sends, whoever commits. When it is killed, another takes over, and with it
-// what was under way.
+// With FIRSTTAP_RELAY=leader one instance sends for all. When it is killed, another takes over, and sends again what was
+// in flight.
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	fcm := StartFCM(t)
@@ -178,7 +178,7 @@ func TestLeaderIsKilled(t *testing.T) {
 		t.Fatalf("only the leader sends (-want +got):\n%s", diff)
 	}
 	if a := send("GET", instances[other].URL+"/v1/admin/locks", AdminKey, ""); a.status != 200 || !strings.Contains(a.body, `"name":"relay"`) {
-		t.Errorf("who relays is not shown: %s", a)
+		t.Errorf("the relay's leader is not shown: %s", a)
 	}
 	for name, want := range map[string]float64{leader: 240, other: 0} {
 		testkit.Eventually(t, "the metrics agree", func() bool { return Metric(t, ops[name], "firsttap_push_attempts_total") == want })
@@ -193,7 +193,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	messages, again := mail.Count()
 	underWay := mail.ByProject()[leader] - 240 // none was answered before the kill
 	if messages != 280 || again != underWay || mail.ByProject()[other] != 40 {
-		t.Errorf("%d messages, %d of them again, %d were under way; by whom: %v", messages, again, underWay, mail.ByProject())
+		t.Errorf("%d messages, %d duplicates, %d in flight; by project: %v", messages, again, underWay, mail.ByProject())
 	}
 	for _, d := range drivers {
 		for _, id := range ids {
@@ -205,7 +205,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	t.Logf("%d of 40 were under way, %d were sent again", underWay, again)
 }
 
-// Without Redis pushes go out all the same, also those that one instance leaves to another.
+// Without Redis pushes are sent all the same, even those that one instance commits and another sends.
 func TestRedisIsAway(t *testing.T) {
 	for name, settings := range map[string][]string{
 		"all":                           {"FIRSTTAP_RELAY=all"},
@@ -225,26 +225,26 @@ func TestRedisIsAway(t *testing.T) {
 				return func() bool { messages, _ := mail.Count(); return messages == n }
 			}
 			ids := []string{MakeDispatch(t, one)}
-			testkit.Eventually(t, "everybody is told", arrived(200))
+			testkit.Eventually(t, "every driver is notified", arrived(200))
 			before := mail.ByProject()
 
 			redis.Kill()
 			fcm.Set(func(k *fcmtest.Knobs) { k.Latency = time.Second })
 			commits := one
 			if name != "all" && before["one"] > 0 {
-				commits = two // and does not send itself
+				commits = two // which does not send
 			}
 			for range 2 {
 				ids = append(ids, MakeDispatch(t, commits))
 			}
-			testkit.Eventually(t, "everybody is told without Redis", arrived(600))
+			testkit.Eventually(t, "every driver is notified without Redis", arrived(600))
 			if _, again := mail.Count(); again != 0 {
 				t.Errorf("%d were told again", again)
 			}
 			by := mail.ByProject()
 			both := by["one"] > before["one"] && by["two"] > before["two"]
 			if name == "all" && !both || name == "leader" && both {
-				t.Errorf("who has sent: %v, and with Redis %v", by, before)
+				t.Errorf("sent by project: %v, and with Redis %v", by, before)
 			}
 			for _, d := range drivers {
 				for _, id := range ids {
@@ -257,7 +257,7 @@ func TestRedisIsAway(t *testing.T) {
 	}
 }
 
-// An instance that is told to end lets what is under way end, and leaves the rest to others at once.
+// After SIGTERM an instance finishes the sends in flight, and releases the rest to others at once.
 func TestStoppedInstanceGivesBack(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
@@ -294,13 +294,13 @@ func TestStoppedInstanceGivesBack(t *testing.T) {
 		}
 		testkit.Eventually(t, "all is settled", func() bool { return len(db.unsentMessages()) == 0 })
 		if _, again := mail.Count(); again != 0 || mail.ByProject()["one"] != byOne {
-			t.Errorf("%d were told again, although what was under way had ended; by whom: %v", again, mail.ByProject())
+			t.Errorf("%d duplicates, although the sends in flight had ended; by project: %v", again, mail.ByProject())
 		}
 		t.Logf("one sent %d, the last came %s after it was told to end", byOne, took)
 	})
 }
 
-// Whoever accepted is reminded once, also when the instance that knew of it has died and all the others remind.
+// The winner is reminded once, even when the instance of the claim is killed and all others run the reminder job.
 func TestReminderOutlivesItsInstance(t *testing.T) {
 	t.Parallel()
 	onServers(t, func(t *testing.T, url string) {
@@ -314,7 +314,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 		if a := Accept(i, id, drivers[0], 1); !a.Won() {
 			t.Fatal(a)
 		}
-		testkit.Eventually(t, "all is told", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
+		testkit.Eventually(t, "everything is sent", func() bool { return db.Count("outbox WHERE state = 0") == 0 && len(db.unsentMessages()) == 0 })
 		i.Kill()
 		if time.Now().After(due) {
 			t.Fatal("the instance was not killed before the reminder was due")
@@ -351,7 +351,7 @@ func TestReminderOutlivesItsInstance(t *testing.T) {
 	})
 }
 
-// With FIRSTTAP_PUSH=log nothing leaves the house, and all else is as if it had.
+// With FIRSTTAP_PUSH=log nothing is sent, and all records are as if it had been.
 func TestPushesAreLogged(t *testing.T) {
 	fcm := StartFCM(t)
 	url := servertest.MariaDBURL(t)

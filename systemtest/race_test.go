@@ -9,7 +9,7 @@ import (
 	"firsttap/testkit"
 )
 
-// raceRound lets the drivers tap on one dispatch over the instances and checks that one wins, stored as told.
+// raceRound makes the drivers accept one dispatch at the instances, and checks that one wins and the database agrees.
 func raceRound(t *testing.T, db *Database, instances []*Instance, drivers []Driver) {
 	t.Helper()
 	id := MakeDispatch(t, instances[0])
@@ -70,7 +70,7 @@ func TestSameDriverTapsTwice(t *testing.T) {
 		driver := MakeDrivers(t, instances[0], 1)[0]
 		for round := range 40 {
 			id := MakeDispatch(t, instances[0])
-			// On one instance in the even rounds, over both in the odd ones.
+			// At one instance in even rounds, at both in odd ones.
 			answers := Together(4, func(k int) Response { return Accept(instances[k*(round%2)%2], id, driver, 1) })
 			fresh := 0
 			for _, a := range answers {
@@ -113,7 +113,7 @@ func TestOverlappingWorkIsClaimedOnce(t *testing.T) {
 	})
 }
 
-// A claim that was given back must neither be replayed nor win the next round, whatever the caches believe.
+// A withdrawn claim must neither be replayed nor win the next round, whatever is cached.
 func TestRounds(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		settings := []string{"FIRSTTAP_DATABASE_URL=" + url, "FIRSTTAP_REDIS_URL=" + servertest.RedisURL(t)}
@@ -121,12 +121,12 @@ func TestRounds(t *testing.T) {
 		db := OpenDatabase(t, url)
 		drivers := MakeDrivers(t, one, 22)
 		second, third := drivers[20], drivers[21]
-		for _, first := range drivers[:20] { // each gives back once: that is limited
+		for _, first := range drivers[:20] { // each withdraws once: withdrawals are limited
 			id := MakeDispatch(t, one)
 			if a := Accept(one, id, first, 1); !a.Won() {
 				t.Fatal(a)
 			}
-			// The other instance learns that round 1 is taken.
+			// The other instance caches that round 1 is taken.
 			for range 2 {
 				if a := Accept(two, id, second, 1); a.Code != "ALREADY_TAKEN" || !*a.Final {
 					t.Fatal(a)
@@ -153,11 +153,11 @@ func TestRounds(t *testing.T) {
 	})
 }
 
-// The race command is a test of its own: it fails unless exactly one wins.
+// The race command is itself a test: it fails unless exactly one driver wins.
 func TestRaceCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var out testkit.LogBuffer
-	// At nobody's address, whatever listens on the default one.
+	// At an address of its own, as the default one may be in use.
 	settings := func(name string) (string, bool) {
 		if name == "FIRSTTAP_ADDR" {
 			return "127.0.0.1:1", true
@@ -168,6 +168,6 @@ func TestRaceCommand(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &out)
 	}
 	if err := app.Run(t.Context(), []string{"race", "--url", "http://127.0.0.1:1"}, settings, &out); err == nil {
-		t.Error("a race at nobody's address should fail")
+		t.Error("a race at an unused address should fail")
 	}
 }

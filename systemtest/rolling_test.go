@@ -15,7 +15,7 @@ import (
 	"firsttap/testkit"
 )
 
-// balancer sends requests where /readyz says that they are welcome, as a proxy does.
+// balancer sends requests to instances whose /readyz is 200, as a proxy does.
 type balancer struct {
 	urls  []string
 	ready []atomic.Bool
@@ -23,7 +23,7 @@ type balancer struct {
 
 const probeEvery = 50 * time.Millisecond
 
-// openBalancer asks the instances until the test ends.
+// openBalancer probes the instances until the test ends.
 func openBalancer(t *testing.T, urls []string) *balancer {
 	t.Helper()
 	b := &balancer{urls: urls, ready: make([]atomic.Bool, len(urls))}
@@ -47,7 +47,7 @@ func openBalancer(t *testing.T, urls []string) *balancer {
 	return b
 }
 
-// pick returns an instance that is ready, any of them.
+// pick returns one of the instances that are ready.
 func (b *balancer) pick() *Instance {
 	for {
 		for _, k := range rand.Perm(len(b.urls)) {
@@ -58,13 +58,13 @@ func (b *balancer) pick() *Instance {
 	}
 }
 
-// taken is what one dispatch came to, as its drivers were told.
+// taken is one dispatch's result, by its drivers' responses.
 type taken struct {
 	dispatch, winner, claim string
 }
 
-// racing makes dispatches and has all drivers tap on each of them together, until stop. It returns what they were told; an
-// answer that is none of ours fails the test.
+// racing makes dispatches and lets all drivers accept each at the same time, until stop. It returns the results; an
+// unexpected response fails the test.
 func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}) (won []taken) {
 	for {
 		select {
@@ -72,11 +72,12 @@ func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}) (
 			return won
 		default:
 		}
-		id, err := createDispatch(b.pick(), DispatchOptions{Region: "seoul"})
-		if err != nil {
-			t.Error(err)
+		made := createDispatch(b.pick(), DispatchOptions{})
+		if made.status != 201 {
+			t.Errorf("dispatch: %s", made)
 			return won
 		}
+		id := made.ID
 		answers := Together(len(drivers), func(k int) Response { return Accept(b.pick(), id, drivers[k], 1) })
 		for k, a := range answers {
 			switch {
@@ -89,12 +90,12 @@ func racing(t *testing.T, b *balancer, drivers []Driver, stop <-chan struct{}) (
 	}
 }
 
-// listening follows the backoffice's stream from one instance to the next, and counts the accepted by dispatch.
+// listening follows the backoffice's stream from one instance to the next, and counts dispatch.accepted by dispatch.
 type listening struct {
 	accepted       map[string]int
 	resyncs, moved int
 	last           string
-	reconnect      bool          // was the last thing that a stream said
+	reconnect      bool          // the stream's last event was the notice to reconnect
 	begun          chan struct{} // closed when the first stream is open
 }
 
@@ -134,8 +135,8 @@ func (l *listening) follow(t *testing.T, b *balancer, over func(*listening) bool
 	}
 }
 
-// Three instances are replaced one after the other, as a deployment does it, under load: nothing fails, nothing is lost,
-// everything is told once.
+// Three instances are replaced one after the other under load, as in a deployment: no request fails, nothing is lost, and
+// every event is sent once.
 func TestRollingRestart(t *testing.T) {
 	url, fcm := servertest.MariaDBURL(t), StartFCM(t)
 	mail := RecordDeliveries(fcm)
@@ -154,7 +155,7 @@ func TestRollingRestart(t *testing.T) {
 	var load, hearing sync.WaitGroup
 	stop := make(chan struct{})
 	won := make([][]taken, 3)
-	var made atomic.Int64 // known when the load is over
+	var made atomic.Int64 // -1 until the load is over
 	made.Store(-1)
 	heard := &listening{accepted: map[string]int{}, begun: make(chan struct{})}
 	gaveUp := time.Now().Add(3 * requestTimeout)
@@ -180,9 +181,9 @@ func TestRollingRestart(t *testing.T) {
 	load.Wait()
 	all := slices.Concat(won...)
 	made.Store(int64(len(all)))
-	// The last word may have been said before anybody knew that it was: one more event makes the stream look again.
-	if _, err := createDispatch(balance.pick(), DispatchOptions{Region: "nowhere"}); err != nil {
-		t.Error(err)
+	// The last event may have come before made was known: one more event makes the stream check again.
+	if a := createDispatch(balance.pick(), DispatchOptions{Region: "nowhere"}); a.status != 201 {
+		t.Errorf("dispatch: %s", a)
 	}
 	hearing.Wait()
 
@@ -193,19 +194,19 @@ func TestRollingRestart(t *testing.T) {
 	for _, w := range all {
 		db.mustBeWonBy(w.dispatch, 1, w.winner, w.claim)
 		if n := heard.accepted[w.dispatch]; n != 1 && heard.resyncs == 0 {
-			t.Errorf("%s: the stream told %d times who has it", w.dispatch, n)
+			t.Errorf("%s: %d dispatch.accepted in the stream", w.dispatch, n)
 		}
 	}
 	testkit.Eventually(t, "every tap is in the ledger", func() bool { return db.Count("attempts") == len(all)*len(drivers) })
-	// What an instance had too much of, or could not give back, is told when its lease has ended.
-	testkit.Within(t, leaseTakeover, "everything is told", func() bool {
+	// Rows that an instance could not release are sent once their leases have expired.
+	testkit.Within(t, leaseTakeover, "everything is sent", func() bool {
 		return db.Count("outbox WHERE state = 0") == 0 && db.Count("notifications WHERE state = 0") == 0
 	})
 	messages, again := mail.Count()
 	t.Logf("%d dispatches, %d taps, %d pushes, %d of them again; the stream moved %d times, %d resyncs",
 		len(all), len(all)*len(drivers), messages, again, heard.moved, heard.resyncs)
 	if n := db.Count("notifications WHERE type='dispatch.accepted'"); n != len(all) {
-		t.Errorf("%d winners' phones are told of %d wins", n, len(all))
+		t.Errorf("%d notifications of %d wins", n, len(all))
 	}
 	if again > 0 || heard.resyncs > 0 || heard.moved == 0 {
 		t.Errorf("told again: %d, resyncs: %d, moved: %d", again, heard.resyncs, heard.moved)

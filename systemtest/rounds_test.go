@@ -11,15 +11,15 @@ import (
 	"firsttap/servertest"
 )
 
-// told is one 200 that a driver has heard.
+// told is one 200 to a driver.
 type told struct {
 	driver   string
 	round    int
 	replayed bool
 }
 
-// Everything at once: drivers tap with and without a round over two instances, winners give the dispatch back, locks
-// are lost and connections to the database are cut, round after round. What was told is in the database, and nothing else.
+// Everything at once: drivers accept with and without a round at two instances, winners withdraw, locks are lost and
+// connections to the database are cut, round after round. The database has exactly what the drivers were told.
 func TestRoundsUnderFire(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		const rounds = 60
@@ -29,7 +29,7 @@ func TestRoundsUnderFire(t *testing.T) {
 		one, proxy := behindProxy(t, url, settings...)
 		instances := []*Instance{one, Start(t, append(settings, "FIRSTTAP_DATABASE_URL="+url)...)}
 		db := OpenDatabase(t, url)
-		// Whoever gives a dispatch back may have it again, but has to name the round.
+		// A driver that has withdrawn may accept again, but has to name the round.
 		drivers := MakeDrivers(t, one, 12)
 		id := MakeDispatch(t, one)
 
@@ -70,7 +70,7 @@ func TestRoundsUnderFire(t *testing.T) {
 					if !a.Won() {
 						continue
 					}
-					if n%3 == 0 { // has lost the answer
+					if n%3 == 0 { // as if the response was lost
 						hear(d, Accept(instances[(n/2)%2], id, d, claimRound(a)))
 					}
 					for time.Now().Before(end) {

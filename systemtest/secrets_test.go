@@ -18,7 +18,7 @@ const (
 	redisPassword = "redis-pass-8be2d604"
 )
 
-// withPassword is the empty database of the URL, for a user who has a password.
+// withPassword is the empty database at the URL, for a user with a password.
 func withPassword(t *testing.T, raw string) string {
 	t.Helper()
 	db := OpenDatabase(t, raw)
@@ -37,8 +37,8 @@ func withPassword(t *testing.T, raw string) string {
 	return u.String()
 }
 
-// TestNoSecretIsLogged leads a whole life at level debug, with everything that goes wrong on the way, and looks in all that
-// was written for what nobody should read there.
+// TestNoSecretIsLogged runs through everything at level debug, with failures of all kinds, and searches the logs, spans and
+// responses for secrets.
 func TestNoSecretIsLogged(t *testing.T) {
 	redis := servertest.StartRedis(t, "--requirepass", redisPassword)
 	db := servertest.StartMariaDB(t)
@@ -51,7 +51,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 		"FIRSTTAP_FIREBASE_PROJECT=" + servertest.FirebaseProject, "FIREBASE_AUTH_EMULATOR_HOST=" + emulator.Addr(),
 	}
 	instances := []*Instance{
-		Start(t, settings...), // logs its pushes
+		Start(t, settings...), // with FIRSTTAP_PUSH=log
 		Start(t, append(settings, "FIRSTTAP_FCM_ENDPOINT="+fcm.URL()+"/v1", "FIRSTTAP_RATE_LIMIT_DRIVER=5/s")...),
 	}
 	uid, idToken := emulator.SignUp("secret-driver@example.com")
@@ -64,7 +64,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 			secrets[fmt.Sprintf("%s at instance %d", what, n)] = secret
 		}
 	}
-	// Everything that can go away does, while requests are under way.
+	// Every server fails while requests are under way.
 	redis.Kill()
 	d := MakeDrivers(t, instances[0], 1)[0]
 	secrets["a token, without Redis"] = d.Token
@@ -98,11 +98,11 @@ func TestNoSecretIsLogged(t *testing.T) {
 	}
 }
 
-// forms are the ways in which a secret may be written.
+// forms are a secret's encodings that might be logged.
 func forms(secret string) []string {
 	all := []string{secret, url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret))}
 	if p := strings.Split(secret, "."); len(p) == 3 && len(p[1]) > 40 {
-		all = append(all, p[1]) // a token's claims; its header is everybody's
+		all = append(all, p[1]) // a token's claims; its header is no secret
 		if len(p[2]) > 10 {
 			all = append(all, p[2])
 		}
@@ -114,7 +114,7 @@ func aDriver(phone, uid string) string {
 	return fmt.Sprintf(`{"issue_tokens":true,"drivers":[{"name":"Kim","phone":%q,"regions":["seoul"],"vehicle_class":"45m","on_duty":true,"firebase_uid":%q}]}`, phone, uid)
 }
 
-// liveAt does all there is to do at an instance, well and badly, and returns what must not be written.
+// liveAt sends every kind of request to an instance, valid and invalid, and returns the secrets in them.
 func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]string {
 	t.Helper()
 	phone, push := fmt.Sprintf("+8210555%05d", 12345+n), fmt.Sprintf("push-token-of-the-phone-%d:APA91bExample", n)
@@ -155,7 +155,7 @@ func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]st
 			}
 		}
 	}
-	// Secrets where none belong: in addresses, in bodies that are refused, in headers of other names.
+	// Secrets in the wrong places: in URLs, in bodies that are refused, in other headers.
 	for _, body := range []string{
 		`{"platform":"android","push_token":"` + push + `"`, `{"platform":"` + push + `","push_token":1}`, `{"` + push + `":1}`, `"` + phone + `"`,
 		`{"platform":"android","push_token":"` + push + `","phone":"` + phone + `"}`,
@@ -183,7 +183,7 @@ func liveAt(t *testing.T, i *Instance, n int, uid, idToken string) map[string]st
 	return secrets
 }
 
-// signInAndOut does what a browser does, well and badly, and adds what must not be written.
+// signInAndOut signs in and out as a browser does, with and without success, and adds the secrets in it.
 func signInAndOut(t *testing.T, i *Instance, token string, secrets map[string]string) {
 	t.Helper()
 	made := send("POST", i.URL+"/v1/admin/api-keys", AdminKey, `{"name":"a browser's","role":"dispatcher"}`)

@@ -18,7 +18,7 @@ import (
 	"firsttap/testkit"
 )
 
-// inProcess serves in this process, with patience of the test's own, until the test ends. It returns host:port.
+// inProcess serves in this process, with these time limits, until the test ends.
 func inProcess(t *testing.T, p config.Timeouts) *Instance {
 	t.Helper()
 	c, err := config.Read(testkit.Settings("FIRSTTAP_ADDR", "127.0.0.1:0", "FIRSTTAP_OPS_ADDR", "", "FIRSTTAP_ADMIN_KEY", AdminKey,
@@ -55,8 +55,8 @@ func (i *Instance) dial() net.Conn {
 	return conn
 }
 
-// drip writes text, then one byte of more every 20 ms, until the other side has had enough. It returns what was answered
-// and how long that took.
+// drip writes text, then one byte of more every 20 ms until the connection is closed. It returns the response and how long
+// that took.
 func drip(conn net.Conn, text, more string) (string, time.Duration) {
 	began := time.Now()
 	var writing sync.WaitGroup
@@ -82,7 +82,7 @@ func drip(conn net.Conn, text, more string) (string, time.Duration) {
 	return string(answer), took
 }
 
-// TestSlowClients lose the connection within their time, and keep nobody waiting.
+// TestSlowClients lose the connection within the limits, and delay no other client.
 func TestSlowClients(t *testing.T) {
 	const bound = 500 * time.Millisecond
 	i := inProcess(t, config.Timeouts{Headers: bound, Request: bound, Answer: 2 * bound, Idle: bound})
@@ -129,7 +129,7 @@ func TestSlowClients(t *testing.T) {
 		}
 	}
 	if served == 0 {
-		t.Error("nobody was served meanwhile")
+		t.Error("no other client was served meanwhile")
 	}
 }
 

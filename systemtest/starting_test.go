@@ -13,7 +13,7 @@ import (
 	"firsttap/testkit"
 )
 
-// startup is a service in this process that may not be ready yet.
+// startup is a service in this process from its start on.
 type startup struct {
 	url   string
 	said  testkit.LogBuffer
@@ -43,7 +43,7 @@ func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 	return s
 }
 
-// While another process keeps it from migrating, an instance lives, is not ready, and says so to everybody.
+// While another process holds the migrations' lock, an instance is alive and not ready, and says so in every response.
 func TestServesWhileItMigrates(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		other, err := OpenDatabase(t, url).DB.Conn(t.Context())
@@ -74,7 +74,7 @@ func TestServesWhileItMigrates(t *testing.T) {
 		if said := s.said.String(); strings.Contains(said, "listens") {
 			t.Errorf("it says %q before it is ready", said)
 		}
-		// It ends when it is told to, and the next one begins again.
+		// It can be stopped meanwhile, and the next one starts over.
 		s.stop()
 		if err := <-s.ended; err != nil {
 			t.Errorf("told to end while it migrates: %v", err)
@@ -92,7 +92,7 @@ func TestServesWhileItMigrates(t *testing.T) {
 	})
 }
 
-// With FIRSTTAP_MIGRATE=off, an instance starts on a database that has every migration, a newer one's too, and on no other.
+// With FIRSTTAP_MIGRATE=off an instance starts only on a database that has all its migrations; newer ones do no harm.
 func TestMigrateOff(t *testing.T) {
 	test := func(t *testing.T, url string) {
 		off := []string{"FIRSTTAP_MIGRATE", "off"}

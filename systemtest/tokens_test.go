@@ -11,7 +11,7 @@ import (
 	"firsttap/testkit"
 )
 
-// newToken is one that the instance issues to the driver.
+// newToken is a token that the instance issues for the driver.
 func newToken(t *testing.T, i *Instance, driver string) string {
 	t.Helper()
 	a := send("POST", i.URL+"/v1/admin/drivers/"+driver+"/tokens", AdminKey, "")
@@ -22,7 +22,7 @@ func newToken(t *testing.T, i *Instance, driver string) string {
 	return made.Token
 }
 
-// newSession is the cookie of a session that begins at the instance.
+// newSession is the cookie of a new session at the instance.
 func newSession(t *testing.T, i *Instance) string {
 	t.Helper()
 	a := send("POST", i.URL+"/v1/session", "", fmt.Sprintf(`{"key":%q}`, AdminKey))
@@ -33,8 +33,8 @@ func newSession(t *testing.T, i *Instance) string {
 	return cookie
 }
 
-// TestSecretIsReplaced one instance after the other: whoever is signed in stays signed in at both, all the while, with what
-// either of them has issued. What was issued under a secret ends when that is taken away.
+// TestSecretIsReplaced at one instance after the other. Tokens and sessions of either instance stay valid at both all the
+// while. Those under the old secret end when that is removed.
 func TestSecretIsReplaced(t *testing.T) {
 	db := servertest.MariaDBURL(t)
 	const next = "the-next-secret-of-the-tests-of-firsttap"
@@ -73,7 +73,7 @@ func TestSecretIsReplaced(t *testing.T) {
 			check(fmt.Sprintf("instance %d has been given %q", n, step), tokens, sessions, 200)
 		}
 	}
-	of := len(tokens) - len(both) // both have issued under the new secret since
+	of := len(tokens) - len(both) // both issue under the new secret by now
 	for n := range both {
 		both[n].end()
 		both[n] = run(next, "")
@@ -82,8 +82,8 @@ func TestSecretIsReplaced(t *testing.T) {
 	check("the old secret's", tokens[:1], sessions[:1], 401)
 }
 
-// TestTokensEndEverywhere: at the instance that is asked at once, at another one within a minute, an open stream too. A
-// new token is good everywhere at once, and after a restart the old one is still bad.
+// TestTokensEndEverywhere: revoked tokens end at once at the instance that revokes them, and within a minute at others, and
+// so do open streams. A new token is valid everywhere at once. After a restart the old one is still revoked.
 func TestTokensEndEverywhere(t *testing.T) {
 	settings := []string{"FIRSTTAP_DATABASE_URL=" + servertest.MariaDBURL(t)}
 	here, there := Start(t, settings...), Start(t, settings...)

@@ -24,7 +24,7 @@ import (
 	"firsttap/testkit"
 )
 
-// receiver takes spans as an OpenTelemetry collector does, over HTTP.
+// receiver receives spans over HTTP, as an OpenTelemetry collector does.
 type receiver struct {
 	url   string
 	mu    sync.Mutex
@@ -75,7 +75,7 @@ func (r *receiver) take(req *http.Request) error {
 	return nil
 }
 
-// of returns the spans of a trace, by when they began.
+// of returns the spans of a trace, in the order of their start.
 func (r *receiver) of(trace string) []*otlp.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ const (
 	aParent = "00f067aa0ba902b7"
 )
 
-// A tap is one trace, the caller's, with what it asked of Redis and the database, and none of what must stay here.
+// A claim is one trace, the caller's, with spans for Redis and the database, and without personal data or secrets.
 func TestTraceOfAnAccept(t *testing.T) {
 	r, fcm := listenOTLP(t), StartFCM(t)
 	i := Start(t, PushSettings(servertest.MySQLURL(t), fcm, "traced", "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t), "FIRSTTAP_LOG=info",
@@ -124,7 +124,7 @@ func TestTraceOfAnAccept(t *testing.T) {
 	if lost := Accept(i, id, drivers[1], 1); lost.status != 409 {
 		t.Error(lost)
 	}
-	// An error's text has the value that it is about.
+	// The error's text contains a value.
 	for _, want := range []int{201, 409} {
 		a := send("POST", i.URL+"/v1/admin/dispatches", AdminKey, `{"external_id":"an-order-number","region":"seoul","vehicle_class":"45m",
 			"site_address":"Seoul 1","work_starts_at":"2040-01-01T00:00:00Z","work_ends_at":"2040-01-01T01:00:00Z",
@@ -133,7 +133,7 @@ func TestTraceOfAnAccept(t *testing.T) {
 			t.Error(a)
 		}
 	}
-	testkit.Eventually(t, "the phones are told", func() bool { return strings.Contains(r.text(), "/projects/traced/messages:send") })
+	testkit.Eventually(t, "the pushes are sent", func() bool { return strings.Contains(r.text(), "/projects/traced/messages:send") })
 	testkit.Eventually(t, "the trace is there", func() bool {
 		return slices.ContainsFunc(r.of(aTrace), func(s *otlp.Span) bool { return s.Kind == otlp.Span_SPAN_KIND_SERVER })
 	})
@@ -172,7 +172,7 @@ func TestTraceOfAnAccept(t *testing.T) {
 	})
 }
 
-// keeps checks what was received for what must be there and for what must not.
+// keeps checks that all that was received contains must, and nothing of mustNot.
 func (r *receiver) keeps(t *testing.T, must, mustNot []string) {
 	t.Helper()
 	all := r.text()
@@ -188,9 +188,9 @@ func (r *receiver) keeps(t *testing.T, must, mustNot []string) {
 	}
 }
 
-// Whoever takes the traces may hang or be gone: requests are answered as ever, and the end is not held up.
+// The collector may hang or be gone: requests are answered as usual, and shutdown is not delayed.
 func TestTracesAreNotTaken(t *testing.T) {
-	hangs, err := net.Listen("tcp", "127.0.0.1:0") // connections are taken, and nothing is ever said
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestTracesAreNotTaken(t *testing.T) {
 	}
 }
 
-// Nothing of it runs where nobody has asked for traces, nor where they are turned off.
+// Without an endpoint, or with traces turned off, no tracing runs.
 func TestNoTraces(t *testing.T) {
 	for name, set := range map[string][]string{
 		"not asked for": {},

@@ -69,7 +69,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Every dispatch gets a tap for each wire, also when one wire does all the work of two.
+// Every dispatch gets as many requests as there are wires, even if one wire does the work of two.
 func TestOrders(t *testing.T) {
 	const wires, dispatches = 3, 4
 	for name, by := range orders {
@@ -93,7 +93,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// The winner may be told again that he has won; nobody else may be.
+// A 200 may be repeated to the winner, and to nobody else.
 func TestReplay(t *testing.T) {
 	yes := reply{status: 200, body: []byte(`{"result":"SUCCESS","replayed":false}`)}
 	again := reply{status: 200, body: []byte(`{"result":"SUCCESS","replayed":true}`)}
@@ -149,7 +149,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// A way with wrong answers has no figures anywhere in the table, and no aim is judged by it.
+// A way with wrong answers has no figures in the table, and no aim is judged by it.
 func TestReportWithoutFigures(t *testing.T) {
 	r := report{ways: []string{waySimple, wayFirstTap}, connections: []int{30}, contests: map[string]map[int]*contest{
 		waySimple:   {30: {entrant: comparison{way: waySimple}, rounds: []figures{{rate: 10, cpu: 4, loser50: 4}}}},

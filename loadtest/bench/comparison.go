@@ -19,15 +19,15 @@ import (
 // serveCommand is the hidden subcommand that serves one of the comparisons.
 const serveCommand = "serve-comparison"
 
-// takenBody is the losers' answer of every comparison, made once: what a JSON encoder costs is no part of a claim flow,
-// and leaving it out favors the comparisons.
+// takenBody is the losers' response of every comparison. It is encoded once: a JSON encoder's cost is no part of a claim
+// flow, and its absence favors the comparisons.
 var takenBody = []byte(`{"type":"about:blank","title":"Already taken","status":409,"detail":"Another driver has it.",` +
 	`"code":"ALREADY_TAKEN","final":true}`)
 
-// errTaken says that another driver has the dispatch.
+// errTaken means that another driver has the dispatch.
 var errTaken = errors.New("already taken")
 
-// row is the comparisons' table.
+// row is a row of the comparisons' table.
 type row struct {
 	ID          string `gorm:"primaryKey"`
 	Status      string
@@ -42,10 +42,10 @@ type row struct {
 	UpdatedAt   time.Time
 }
 
-// TableName is GORM's hook.
+// TableName implements GORM's Tabler.
 func (row) TableName() string { return "dispatches" }
 
-// claimFunc makes the dispatch the driver's, or gives errTaken.
+// claimFunc gives the dispatch to the driver, or returns errTaken.
 type claimFunc func(ctx context.Context, id, driver string) error
 
 // serveComparison serves one way at address until it is killed.
@@ -88,10 +88,10 @@ func claimer(way, dsn, cache string) (claimFunc, error) {
 	return nil, fmt.Errorf("no comparison is called %q", way)
 }
 
-// poolWords says which pool the comparisons have.
+// poolWords describes the comparisons' connection pool.
 const poolWords = "GORM as it comes, its documentation's pool (10 idle, 100 open), go-redis as it comes"
 
-// openGORM opens the database the way GORM's documentation does, pool included.
+// openGORM opens the database, with its pool, as GORM's documentation does.
 func openGORM(dsn string) (*gorm.DB, error) {
 	db, err := gorm.Open(mysql.Open(dsn), &gorm.Config{})
 	if err != nil {
@@ -107,8 +107,8 @@ func openGORM(dsn string) (*gorm.DB, error) {
 	return db, nil
 }
 
-// simpleFlow is the tutorial: a Redis lock around read, check and save, released by whoever finds his own value. It gives
-// one winner as long as no lock is lost, and two when one is.
+// simpleFlow is the tutorials' flow: a Redis lock around read, check and save, and a release that compares the value. It
+// has one winner as long as no lock is lost, and else two.
 func simpleFlow(db *gorm.DB, cache *redis.Client) claimFunc {
 	return func(ctx context.Context, id, driver string) error {
 		key, token := "dispatch:lock:"+id, rand.Text()

@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// entrant is one way to answer a tap, served by a process of its own that is started anew for every turn: the others'
-// timers and pools must not run meanwhile.
+// entrant is one way to serve the accept request. Its process is started anew for every turn, so that no other entrant's
+// timers and pools run meanwhile.
 type entrant interface {
-	// serve starts the server and gives its address once it answers.
+	// serve starts the server and returns its address once it answers.
 	serve(ctx context.Context) (*process, string, error)
-	// drivers gives the bearer tokens of n drivers, the same ones every time.
+	// drivers returns the bearer tokens of n drivers, always the same.
 	drivers(ctx context.Context, address string, n int) ([]string, error)
-	// dispatches makes n dispatches that the n drivers of the same race may take, and gives their ids.
+	// dispatches makes n dispatches for the drivers of a race, and returns their ids.
 	dispatches(ctx context.Context, address string, race, n int) ([]string, error)
-	// wins is how many 200s each tapped dispatch must give.
+	// wins is the number of 200s that each dispatch must have.
 	wins() int
 }
 
-// The names of the ways, as -only takes them, in the order of the table.
+// The names of the ways, for -only, in the order of the table.
 const (
 	wayEcho      = "echo"
 	waySimple    = "simple"
@@ -41,7 +41,7 @@ var titles = map[string]string{
 	wayFirstTap:  "**FirstTap**, with auth, audit and outbox",
 }
 
-// comparison is an entrant served by this very program under its hidden subcommand.
+// comparison is an entrant that this program serves with its hidden subcommand.
 type comparison struct {
 	stack *stack
 	way   string
@@ -72,7 +72,7 @@ func (c comparison) serve(context.Context) (*process, string, error) {
 	return p, address, nil
 }
 
-// drivers are bare ids here: the comparisons take the bearer for who it says it is, which costs them nothing.
+// drivers returns bare ids: the comparisons do not verify the bearer, which costs them nothing.
 func (c comparison) drivers(_ context.Context, _ string, n int) ([]string, error) {
 	ids := make([]string, n)
 	for i := range ids {
@@ -87,7 +87,7 @@ func (c comparison) dispatches(ctx context.Context, _ string, _, n int) ([]strin
 		*c.made++
 		ids[i] = fmt.Sprintf("dsp_%026d", *c.made)
 	}
-	if c.way == wayEcho { // it never looks
+	if c.way == wayEcho { // it reads no row
 		return ids, nil
 	}
 	const most = 500

@@ -2,7 +2,7 @@
 // same MariaDB, the same taps, in turns within one run. It prints a table; it fails on wrong answers only.
 //
 //	go run ./loadtest/bench            # about seven minutes
-//	go run ./loadtest/bench -quick     # does it still work?
+//	go run ./loadtest/bench -quick     # a short check that it works
 package main
 
 import (
@@ -43,7 +43,7 @@ func fail(err error) {
 
 func processors() int { return runtime.NumCPU() }
 
-// options is what the flags say.
+// options are the flags.
 type options struct {
 	rounds      int
 	seconds     float64
@@ -99,7 +99,7 @@ func parseFlags(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// run measures and prints. The error says what could not be measured, or that FirstTap answered wrongly.
+// run measures and prints. It returns an error for what could not be measured, and for wrong answers of FirstTap.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseFlags(args, stderr)
 	if err != nil {
@@ -155,8 +155,8 @@ func enter(ctx context.Context, s *stack, o options) (report, error) {
 	return r, nil
 }
 
-// round gives every way its turn at every number of connections. Who begins changes from round to round, so that nobody
-// always runs after the same neighbor.
+// round gives every way its turn at every number of connections. The order rotates from round to round, so that no way
+// always runs after the same one.
 func (r report) round(ctx context.Context, round int, progress io.Writer) error {
 	for _, c := range r.connections {
 		for i := range r.ways {

@@ -19,7 +19,7 @@ import (
 // clockTick is the unit of the times in /proc/<pid>/stat; USER_HZ is 100 on every Linux that Go runs on.
 const clockTick = 10 * time.Millisecond
 
-// process is a child of ours: started by us, ended by its id, dead when we are.
+// process is a child process. It is killed when this process dies.
 type process struct {
 	name   string
 	cmd    *exec.Cmd
@@ -27,8 +27,8 @@ type process struct {
 	exited chan struct{}
 }
 
-// starter starts children from one thread that lives as long as we do. The kernel sends the parent-death signal when the
-// thread that forked ends, not the process, so the thread must not be one the runtime may drop.
+// starter starts children from one thread that lives as long as this process: the kernel sends the parent-death signal
+// when the thread that forked ends, not the process, and the Go runtime may end other threads.
 type starter chan func()
 
 func newStarter() starter {
@@ -42,8 +42,8 @@ func newStarter() starter {
 	return s
 }
 
-// start runs argv with env added to a nearly empty environment: what the user has exported must not tune one contender.
-// What it prints goes to a file in dir.
+// start runs argv with env added to a nearly empty environment: the user's variables must not tune one contender.
+// Its output goes to a file in dir.
 func (s starter) start(dir, name string, env []string, argv ...string) (*process, error) {
 	p := &process{name: name, log: filepath.Join(dir, name+".log"), exited: make(chan struct{})}
 	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -55,7 +55,7 @@ func (s starter) start(dir, name string, env []string, argv ...string) (*process
 	p.cmd.Dir = dir
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir()}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	// Its own process group: Ctrl-C is for us, and we end the children in order.
+	// Its own process group: Ctrl-C goes to this process only, which ends the children in order.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)
 	s <- func() { started <- p.cmd.Start() }
@@ -63,13 +63,13 @@ func (s starter) start(dir, name string, env []string, argv ...string) (*process
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is in its log; that it ended is what matters here
+		_ = p.cmd.Wait() // its log has the reason
 		close(p.exited)
 	}()
 	return p, nil
 }
 
-// stop asks the process to end and waits; it is killed when it has not ended after 15 s. Stopping twice is fine.
+// stop ends the process by SIGTERM, or by SIGKILL after 15 s. A second stop does nothing.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only when it has ended
 	select {
@@ -80,7 +80,7 @@ func (p *process) stop() {
 	}
 }
 
-// await calls ready every few milliseconds until it gives nil, the process ends or half a minute has passed.
+// await polls ready until it returns nil, the process ends or half a minute has passed.
 func (p *process) await(ready func() error) error {
 	deadline := time.Now().Add(30 * time.Second)
 	for {
@@ -99,7 +99,7 @@ func (p *process) await(ready func() error) error {
 	}
 }
 
-// tail gives the end of what the process printed.
+// tail returns the end of the process's output.
 func (p *process) tail() string {
 	b, err := os.ReadFile(p.log)
 	if err != nil {
@@ -112,7 +112,7 @@ func (p *process) tail() string {
 	return string(bytes.TrimSpace(b))
 }
 
-// cpu gives the user and system time of the whole process so far.
+// cpu returns the user and system time of the whole process so far.
 func (p *process) cpu() (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
@@ -139,7 +139,7 @@ func parseStat(line string) (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, nil
 }
 
-// machineBusy gives the time that all processors together have spent on anything, other guests' share included.
+// machineBusy returns the busy time of all processors, including the share that other guests took.
 func machineBusy() (time.Duration, error) {
 	b, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -164,7 +164,7 @@ func machineBusy() (time.Duration, error) {
 	return time.Duration(ticks) * clockTick, nil
 }
 
-// ownCPU gives the user and system time of this process: the cost of driving.
+// ownCPU returns the user and system time of this process: the cost of the load generator.
 func ownCPU() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -173,7 +173,7 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ports hands out free ports of 127.0.0.1, each once.
+// ports returns free ports of 127.0.0.1, each once.
 type ports struct {
 	mu   sync.Mutex
 	used map[int]bool

@@ -27,9 +27,9 @@ const (
 type product struct {
 	stack  *stack
 	binary string
-	ops    string           // where it serves pprof while it is measured; empty: nowhere
-	tokens map[int][]string // of the drivers of a race, by how many they are
-	hours  atomic.Int64     // work times given out; a driver may hold many dispatches as long as they don't overlap
+	ops    string           // where it serves pprof during the measurement; empty for no pprof
+	tokens map[int][]string // of the drivers of a race, by their number
+	hours  atomic.Int64     // work times used so far; a driver may hold many dispatches whose times don't overlap
 	client *http.Client
 }
 
@@ -91,7 +91,7 @@ func (p *product) serve(ctx context.Context) (*process, string, error) {
 	return server, address, nil
 }
 
-// region keeps the drivers of one race out of the others': 30 must be asked when 30 tap.
+// region separates the races' drivers: each dispatch must be offered to exactly those that race.
 func region(race int) string { return fmt.Sprintf("BENCH%d", race) }
 
 const vehicleClass = "SCISSOR"

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// tally is what one connection saw in one phase. Only that connection writes it.
+// tally is what one connection got in one phase. Only that connection writes it.
 type tally struct {
-	reached int   // dispatches tapped, from the first on
+	reached int   // dispatches requested, from the first on
 	won     []int // indexes of the dispatches that answered 200
-	again   int   // 200s to a second tap of the winner's, which say so
-	taken   int   // right losers' answers
+	again   int   // 200s to a second request of the winner, marked as replayed
+	taken   int   // correct responses to losers
 	strange int   // anything else
 	example string
 	losers  []time.Duration
@@ -22,7 +22,7 @@ type tally struct {
 	err     error
 }
 
-// note judges one answer to a tap on dispatch k.
+// note judges one response for dispatch k.
 func (t *tally) note(k int, r reply) {
 	t.reached = max(t.reached, k+1)
 	switch {
@@ -43,26 +43,26 @@ func (t *tally) note(k int, r reply) {
 // outcome is a phase as a whole.
 type outcome struct {
 	requests   int
-	dispatches int // how many were tapped
+	dispatches int // how many were requested
 	elapsed    time.Duration
 	losers     []time.Duration
 	winners    []time.Duration
 	wrong      string // empty when every answer was right
 }
 
-// order makes, for a number of wires, the function that says which dispatch a free wire taps next. Every dispatch gets as
-// many taps as there are wires.
+// order makes, for a number of wires, the function that picks a free wire's next dispatch. Every dispatch gets as many
+// requests as there are wires.
 type order func(wires int) func(wire int) int
 
-// together gives the next tap to whichever wire is free: the crowd that taps within milliseconds. Some wires tap a
-// dispatch twice while others are kept waiting.
+// together gives the next request to any free wire: a crowd within milliseconds. Some wires request a dispatch twice while
+// others wait for a response.
 func together(wires int) func(int) int {
 	var next atomic.Int64
 	return func(int) int { return int(next.Add(1)-1) / wires }
 }
 
-// apart lets every wire tap all dispatches at its own pace. Winning makes a wire late for all that follow, so that many
-// taps meet a dispatch whose winner has long been told.
+// apart lets every wire request all dispatches at its own pace. A win delays a wire for all later dispatches, so many
+// requests come long after the dispatch was won.
 func apart(wires int) func(int) int {
 	next := make([]int, wires) // an entry belongs to its wire
 	return func(wire int) int {
@@ -71,10 +71,10 @@ func apart(wires int) func(int) int {
 	}
 }
 
-// orders are the orders by the name that -order takes.
+// orders are the orders, by their names for -order.
 var orders = map[string]order{"together": together, "apart": apart}
 
-// rush gives taps in the order of by as fast as there are answers, until limit has passed or the dispatches end.
+// rush sends requests in the order of by as fast as responses arrive, until limit has passed or the dispatches run out.
 func rush(by order) phaseFunc {
 	return func(ctx context.Context, wires []*wire, ids []string, wins int, limit time.Duration) (outcome, error) {
 		var stop atomic.Bool
@@ -107,8 +107,8 @@ func rush(by order) phaseFunc {
 	}
 }
 
-// bursts lets all wires tap the same dispatch at the same moment, dispatch after dispatch, until limit has passed. An
-// answer's time runs from the opening of the gate: a driver who has to wait for the others has waited.
+// bursts lets all wires request the same dispatch at the same moment, dispatch after dispatch, until limit has passed.
+// Latencies count from the opening of the gate, so that waiting for a processor is included.
 func bursts(ctx context.Context, wires []*wire, ids []string, wins int, limit time.Duration) (outcome, error) {
 	tallies := make([]tally, len(wires))
 	gates := make([]chan struct{}, len(ids)+1) // the one after the last ends the phase
@@ -151,7 +151,7 @@ func bursts(ctx context.Context, wires []*wire, ids []string, wins int, limit ti
 	return gather(tallies, time.Since(start), wins)
 }
 
-// burst taps once and notes how long after opened the answer was there.
+// burst sends one request and records the time from opened to its response.
 func (t *tally) burst(w *wire, k int, id string, opened time.Time) {
 	r, err := w.tap(id)
 	took := time.Since(opened)
@@ -167,8 +167,8 @@ func (t *tally) burst(w *wire, k int, id string, opened time.Time) {
 	}
 }
 
-// gather adds the tallies up and judges them: every dispatch that was tapped must have had wins winners, and everybody
-// else must have been told that it is taken. A broken connection is an error, not a wrong answer.
+// gather adds the tallies up and judges them: every requested dispatch must have wins winners, and all others must have
+// the response that it is taken. A broken connection is an error, not a wrong answer.
 func gather(tallies []tally, elapsed time.Duration, wins int) (outcome, error) {
 	o := outcome{elapsed: elapsed}
 	won := map[int]int{}
@@ -194,7 +194,7 @@ func gather(tallies []tally, elapsed time.Duration, wins int) (outcome, error) {
 	return o, nil
 }
 
-// judge puts into words what is wrong with the answers; empty when nothing is.
+// judge describes what is wrong with the answers; empty for nothing.
 func judge(dispatches int, won map[int]int, wins, strange int, example string) string {
 	var fewer, more int
 	for k := range dispatches {

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// report holds what a run gave, by way and number of connections.
+// report holds a run's figures, by way and number of connections.
 type report struct {
 	ways        []string
 	connections []int
 	contests    map[string]map[int]*contest
 }
 
-// wrong gives what was wrong with a way's answers, empty when nothing was. Such a way gets no figures: the rate at which
-// somebody gives a job away twice compares with nothing.
+// wrong describes what was wrong with a way's answers; empty for nothing. A way with wrong answers gets no figures: its
+// rate compares with nothing.
 func (r report) wrong(way string) string {
 	for _, c := range r.connections {
 		for i, f := range r.contests[way][c].rounds {
@@ -27,7 +27,7 @@ func (r report) wrong(way string) string {
 	return ""
 }
 
-// of sums one figure of a way up over the rounds.
+// of summarizes one figure of a way over the rounds.
 func (r report) of(way string, connections int, figure func(figures) float64) spread {
 	if r.contests[way] == nil || r.wrong(way) != "" {
 		return spread{}
@@ -39,8 +39,8 @@ func (r report) of(way string, connections int, figure func(figures) float64) sp
 	return spreadOf(all)
 }
 
-// ratio sums up, over the rounds, a way's figure in units of base's figure in the same round: both were taken within
-// seconds, so that what the machine did meanwhile falls out.
+// ratio summarizes, over the rounds, the ratio of a way's figure to base's of the same round. Both were measured within
+// seconds, so the machine's other load cancels out.
 func (r report) ratio(way, base string, connections int, figure func(figures) float64) spread {
 	if r.contests[way] == nil || r.contests[base] == nil || r.wrong(way) != "" || r.wrong(base) != "" {
 		return spread{}
@@ -69,7 +69,7 @@ func winner99(f figures) float64 { return milliseconds(f.winner99) }
 
 func milliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
 
-// print writes the table, the wanted figures and what to know about them.
+// print writes the table, the aims and the remarks.
 func (r report) print(w io.Writer) {
 	r.table(w)
 	fmt.Fprintln(w)
@@ -121,7 +121,7 @@ func (r report) burstCell(way string, c int) string {
 	return cell
 }
 
-// aim is one figure we want of FirstTap.
+// aim is a figure that FirstTap should reach.
 type aim struct {
 	words  string
 	base   string
@@ -130,8 +130,8 @@ type aim struct {
 	atMost bool
 }
 
-// aims are the figures wanted at a number of connections. What FirstTap gains grows with the crowd, so the rate that is
-// asked of it does too.
+// aims are the figures to reach at a number of connections. FirstTap's advantage grows with the crowd, and so does the
+// rate.
 func aims(connections int) []aim {
 	times := 2.0
 	if connections >= 100 {
@@ -145,7 +145,7 @@ func aims(connections int) []aim {
 	}
 }
 
-// wanted writes one line for each figure wanted. Missing one fails nothing: a timing is no test.
+// wanted writes one line for each aim. A missed aim fails nothing: a timing is no test.
 func (r report) wanted(w io.Writer) {
 	for _, c := range r.connections {
 		for _, a := range aims(c) {
@@ -166,7 +166,7 @@ func (r report) wanted(w io.Writer) {
 	}
 }
 
-// remarks writes what a reader must know to believe the table.
+// remarks writes the conditions of the measurement.
 func (r report) remarks(w io.Writer) {
 	fmt.Fprintf(w, "\nComparisons: %s.\n", poolWords)
 	for _, way := range r.ways {

@@ -15,7 +15,7 @@ import (
 	_ "github.com/go-sql-driver/mysql" // the driver under the name "mysql"
 )
 
-// stack is what all contenders share: one Redis and one MariaDB of our own, in a temporary folder, gone after the run.
+// stack is what all contenders share: one Redis and one MariaDB in a temporary folder that is removed after the run.
 type stack struct {
 	starter starter
 	ports   ports
@@ -24,10 +24,10 @@ type stack struct {
 	mariadb *process
 	cache   string // address of Redis
 	dbPort  int
-	db      *sql.DB // for preparing; no contender uses it
+	db      *sql.DB // for the preparation; no contender uses it
 }
 
-// startStack starts Redis and MariaDB. The caller closes the stack, also after an error.
+// startStack starts Redis and MariaDB. The caller closes the stack, even after an error.
 func startStack() (*stack, error) {
 	dir, err := os.MkdirTemp("", "ftb")
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *stack) startRedis() error {
 	return s.redis.await(func() error { return dialable(s.cache) })
 }
 
-// startMariaDB makes a database folder and serves it, every commit flushed to disk: without that the ways that commit
-// more often would look better than they are.
+// startMariaDB makes a database folder and serves it. Every commit is flushed to disk, or else ways that commit more often
+// would look better than they are.
 func (s *stack) startMariaDB() error {
 	data := filepath.Join(s.dir, "db")
 	install := exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal",
@@ -97,7 +97,7 @@ func (s *stack) startMariaDB() error {
 	return s.mariadb.await(s.db.Ping)
 }
 
-// dsn is the address of a database of this stack as GORM's documentation writes it.
+// dsn is the data source name of a database of this stack, in the form of GORM's documentation.
 func (s *stack) dsn(name string) string {
 	return fmt.Sprintf("root@tcp(127.0.0.1:%d)/%s?charset=utf8mb4&parseTime=True&loc=Local", s.dbPort, name)
 }
@@ -108,7 +108,7 @@ func (s *stack) createDatabase(ctx context.Context, name string) error {
 	return err
 }
 
-// usage is the processor time of a server and of what it uses, at one moment.
+// usage is the processor time, so far, of a server and of the servers that it uses.
 type usage struct {
 	contender time.Duration // server, Redis and MariaDB together
 	parts     [3]time.Duration
@@ -116,7 +116,7 @@ type usage struct {
 	machine   time.Duration // everything on this machine
 }
 
-// usage reads the clocks of server, Redis and MariaDB, ours and the machine's.
+// usage reads the processor times of server, Redis, MariaDB, this process and the machine.
 func (s *stack) usage(server *process) (usage, error) {
 	var u usage
 	for i, p := range []*process{server, s.redis, s.mariadb} {
@@ -133,7 +133,7 @@ func (s *stack) usage(server *process) (usage, error) {
 	return u, err
 }
 
-// since gives what was used after before.
+// since is the usage after before.
 func (u usage) since(before usage) usage {
 	for i := range u.parts {
 		u.parts[i] -= before.parts[i]
@@ -144,9 +144,9 @@ func (u usage) since(before usage) usage {
 	return u
 }
 
-// settle waits until server, Redis and MariaDB have next to nothing left to do, so that no phase pays for the one before
-// it or hides work in the next one. It gives the processor time they took until then, and gives up waiting after 15 s.
-func (s *stack) settle(ctx context.Context, server *process) (time.Duration, error) {
+// quiesce waits until server, Redis and MariaDB are nearly idle, so that no phase pays for the one before it or hides work
+// in the next one. It returns the processor time that they took until then, and waits for 15 s at most.
+func (s *stack) quiesce(ctx context.Context, server *process) (time.Duration, error) {
 	const step, idle = 100 * time.Millisecond, clockTick
 	first, err := s.usage(server)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *stack) settle(ctx context.Context, server *process) (time.Duration, err
 	return before.contender - first.contender, nil
 }
 
-// dialable tells whether somebody listens at address.
+// dialable reports whether address accepts connections.
 func dialable(address string) error {
 	c, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {

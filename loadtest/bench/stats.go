@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// percentile gives the nearest-rank percentile p (0 < p <= 100) of times, 0 when there are none. It does not change times.
+// percentile returns the nearest-rank percentile p (0 < p <= 100) of times, or 0 for none. It does not change times.
 func percentile(times []time.Duration, p float64) time.Duration {
 	if len(times) == 0 {
 		return 0
@@ -17,13 +17,13 @@ func percentile(times []time.Duration, p float64) time.Duration {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// spread is the median of some figures and their ends. The zero spread has no figures.
+// spread is the median, the minimum and the maximum of some figures. The zero spread has no figures.
 type spread struct {
 	n                int
 	median, min, max float64
 }
 
-// spreadOf sums figures up; the median of an even number is the mean of the middle two.
+// spreadOf summarizes figures. The median of an even number of figures is the mean of the middle two.
 func spreadOf(figures []float64) spread {
 	n := len(figures)
 	if n == 0 {
@@ -38,7 +38,7 @@ func spreadOf(figures []float64) spread {
 	}
 }
 
-// digits writes v with three significant digits: nothing here is known more exactly.
+// digits formats v with three significant digits: no figure is more exact.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
 	case v == 1:
@@ -52,7 +52,7 @@ func digits(v float64) string {
 	}
 }
 
-// String gives the median, or a dash.
+// String is the median, or a dash.
 func (s spread) String() string {
 	if s.n == 0 {
 		return "-"
@@ -60,7 +60,7 @@ func (s spread) String() string {
 	return digits(s.median)
 }
 
-// wide gives the median with the ends, or a dash.
+// wide is the median with the minimum and the maximum, or a dash.
 func (s spread) wide() string {
 	if s.n < 2 {
 		return s.String()

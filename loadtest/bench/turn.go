@@ -6,24 +6,24 @@ import (
 	"time"
 )
 
-// warmUp is how long a server is driven before it is measured: connections, pools and caches fill, and the rate says how
-// many dispatches the measurement needs.
+// warmUp is how long a server has load before it is measured: connections, pools and caches fill, and its rate determines
+// how many dispatches the measurement needs.
 const warmUp = 300 * time.Millisecond
 
-// figures is what one turn of one entrant gave.
+// figures are the results of one turn of one entrant.
 type figures struct {
 	rate     float64    // requests/s
 	cpu      float64    // microseconds of processor time a request: server, Redis and MariaDB
 	parts    [3]float64 // the same of each
-	late     float64    // what they took after the phase until they were quiet, in microseconds a request
-	foreign  float64    // share of the machine that others took meanwhile
-	early    bool       // dispatches ran out before the time did
+	late     float64    // their processor time after the phase, until they were idle, in microseconds a request
+	foreign  float64    // share of the machine that other processes took
+	early    bool       // the dispatches ran out before the time
 	loser50  time.Duration
 	loser99  time.Duration
 	winner50 time.Duration
 	winner99 time.Duration
-	wrong    string // what was wrong with the answers; then no figure counts
-	log      string // and what the server wrote about it
+	wrong    string // what was wrong with the answers; if anything, no figure counts
+	log      string // the server's log about it
 }
 
 // contest is one entrant at one number of connections; it lasts over the rounds.
@@ -32,10 +32,10 @@ type contest struct {
 	entrant entrant
 	racers  int
 	length  time.Duration // of each phase
-	order   order         // of the taps in the rate phase
+	order   order         // of the requests in the rate phase
 
-	spare  []string // dispatches made and not tapped yet
-	rate   float64  // the best seen so far, in requests/s
+	spare  []string // dispatches not requested yet
+	rate   float64  // the best so far, in requests/s
 	rounds []figures
 }
 
@@ -94,7 +94,7 @@ func (c *contest) measure(ctx context.Context, server *process, address string, 
 	}
 	c.rate = max(c.rate, float64(warm.requests)/warm.elapsed.Seconds())
 
-	// Half as many again: a server gets faster as it warms, and the wires don't keep in step.
+	// Half as many again: a server gets faster as it warms up, and the wires are not in step.
 	needed := 20 + int(1.5*c.rate*c.length.Seconds())/c.racers
 	fast, err := c.phase(ctx, server, address, needed, rush(c.order), wires, c.length)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *contest) measure(ctx context.Context, server *process, address string, 
 	}
 	f.foreign = max(0, (spent.machine-spent.contender-spent.driver).Seconds()/(fast.elapsed.Seconds()*float64(processors())))
 	f.early = fast.elapsed < c.length-c.length/20
-	late, err := c.stack.settle(ctx, server)
+	late, err := c.stack.quiesce(ctx, server)
 	if err != nil {
 		return f, err
 	}
@@ -138,7 +138,8 @@ type spentOutcome struct {
 
 type phaseFunc func(ctx context.Context, wires []*wire, ids []string, wins int, limit time.Duration) (outcome, error)
 
-// phase makes the dispatches that are missing, waits for quiet, runs one phase and puts away what it has tapped.
+// phase makes the missing dispatches, waits until the servers are idle, runs one phase and drops the dispatches that it
+// has used.
 func (c *contest) phase(ctx context.Context, server *process, address string, needed int, run phaseFunc, wires []*wire,
 	limit time.Duration,
 ) (spentOutcome, error) {
@@ -149,7 +150,7 @@ func (c *contest) phase(ctx context.Context, server *process, address string, ne
 		}
 		c.spare = append(c.spare, ids...)
 	}
-	if _, err := c.stack.settle(ctx, server); err != nil {
+	if _, err := c.stack.quiesce(ctx, server); err != nil {
 		return spentOutcome{}, err
 	}
 	before, err := c.stack.usage(server)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// wire is one driver's keep-alive connection. It writes prepared bytes and reads no more of the answer than is judged:
-// net/http's client costs more than the fastest server here and would hide the differences.
+// wire is one driver's keep-alive connection. It writes prepared bytes and reads no more of a response than is judged:
+// net/http's client costs more than the fastest server here, and would hide the differences.
 type wire struct {
 	conn  net.Conn
 	after []byte // the request from the dispatch id on
@@ -18,26 +18,26 @@ type wire struct {
 	in    []byte
 }
 
-// requestStart is every request up to the dispatch id.
+// requestStart is a request up to the dispatch id.
 const requestStart = "POST /v1/dispatches/"
 
-// reply is an answer; its body is valid until the wire's next tap.
+// reply is a response. Its body is valid until the wire's next request.
 type reply struct {
 	status int
 	body   []byte
 }
 
-// taken tells whether this is what a loser must hear.
+// taken reports whether this is the right response to a loser.
 func (r reply) taken() bool {
 	return r.status == 409 && bytes.Contains(r.body, []byte(`"ALREADY_TAKEN"`))
 }
 
-// replayed tells whether this repeats an earlier answer to the winner.
+// replayed reports whether this repeats an earlier response to the winner.
 func (r reply) replayed() bool {
 	return r.status == 200 && bytes.Contains(r.body, []byte(`"replayed":true`))
 }
 
-// dial connects to address for the driver whom token names.
+// dial connects to address for the driver with that token.
 func dial(address, token string) (*wire, error) {
 	conn, err := net.DialTimeout("tcp", address, 5*time.Second)
 	if err != nil {
@@ -52,7 +52,7 @@ func dial(address, token string) (*wire, error) {
 	}, nil
 }
 
-// tap sends one accept of the dispatch and waits for the whole answer.
+// tap sends one accept of the dispatch and waits for the whole response.
 func (w *wire) tap(id string) (reply, error) {
 	w.out = append(append(append(w.out[:0], requestStart...), id...), w.after...)
 	if _, err := w.conn.Write(w.out); err != nil {
@@ -90,9 +90,8 @@ var (
 	chunked   = []byte("chunked")
 )
 
-// parseReply reads one HTTP/1.1 answer from the start of b. size is its length in bytes, 0 while more bytes are needed.
-// It knows Content-Length and chunked bodies and nothing else; an answer with neither is an error, because on a
-// connection that stays open it would have no end.
+// parseReply parses one HTTP/1.1 response at the start of b. size is its length in bytes, 0 while more bytes are needed. A
+// response with neither Content-Length nor a chunked body is an error: on a keep-alive connection it would have no end.
 func parseReply(b []byte) (r reply, size int, err error) {
 	end := bytes.Index(b, headEnd)
 	if end < 0 {
@@ -136,7 +135,7 @@ func parseReply(b []byte) (r reply, size int, err error) {
 	return r, end + len(headEnd) + length, nil
 }
 
-// parseChunks reads a chunked body without trailers from the start of b; used is 0 while more bytes are needed.
+// parseChunks parses a chunked body without trailers from the start of b; used is 0 while more bytes are needed.
 func parseChunks(b []byte) (body []byte, used int, err error) {
 	for {
 		line, _, whole := bytes.Cut(b[used:], lineEnd)

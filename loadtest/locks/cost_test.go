@@ -11,14 +11,14 @@ import (
 
 var rounds = flag.Int("rounds", 101, "how many rounds the ways take turns in")
 
-// turnTakes is about how long a way's turn in a round is.
+// turnTakes is the approximate time of a way's turn in a round.
 const turnTakes = 8 * time.Millisecond
 
-// TestCost prints what each way costs when nothing is wrong: one process, one command at a time, the ways in turns.
+// TestCost prints the cost of each way without faults: one process, one command at a time, the ways in turns.
 func TestCost(t *testing.T) {
 	s := startSite(t)
 	ways := slices.Concat(bare, lockers, libraries)
-	// One client for all, or the clients would be compared.
+	// One client for all: the clients are not compared.
 	ways = slices.DeleteFunc(ways, func(w way) bool { return w.name == "redsync" || w.name == "bsm/redislock" })
 	took := takeTurns(t, ways, s)
 	out := newTable(fmt.Sprintf("Acquire and release on loopback, %d rounds of turns; the ratio is to raw of the same round. Median (quartiles). "+
@@ -67,14 +67,14 @@ func turn(t *testing.T, w way, u user, n int) float64 {
 	return float64(time.Since(start).Nanoseconds()) / 1000 / float64(n)
 }
 
-// count returns how many commands winning a name, losing it and releasing it take.
+// count returns how many commands it takes to win a name, to be refused it and to release it.
 func count(t *testing.T, w way, s site) (acquire, lose, release string) {
 	const times = 15
 	through, commands := tapped(t, s)
 	winner, loser := w.open(t, through), w.open(t, through)
 	var won, lost, released []float64
 	for i := range times {
-		if i == 0 { // connections are made, scripts loaded, rows inserted
+		if i == 0 { // the first one opens connections, loads scripts and inserts rows
 			turn(t, w, winner, 2)
 			turn(t, w, loser, 2)
 		}
@@ -96,7 +96,7 @@ func count(t *testing.T, w way, s site) (acquire, lose, release string) {
 	return whole(won), whole(lost), whole(released)
 }
 
-// since is what was counted since before, which it moves on.
+// since returns the count since before, and updates before.
 func since(commands *atomic.Int64, before *int64) float64 {
 	now := settled(commands)
 	n := now - *before

@@ -1,12 +1,12 @@
-// Package locks compares the locks of firsttap/lock with other Go libraries for the same, on real servers that it starts
-// itself. `make bench-locks` prints its tables:
+// Package locks compares the locks of firsttap/lock with other Go libraries, on real servers that it starts itself.
+// `make bench-locks` prints its tables:
 //
-//   - TestScoreboard: who still works when the next one has got in, after the connection of a holder has gone silent.
-//   - TestCost: what acquiring, losing and releasing costs, in commands and in time.
-//   - TestCostOfRenewals: what keeping a thousand locks costs.
+//   - TestScoreboard: how long a holder goes on after the next one has the lock, once its connection has gone silent.
+//   - TestCost: the cost of acquiring, being refused and releasing, in commands and in time.
+//   - TestCostOfRenewals: the cost of keeping a thousand locks.
 //
-// It is a module of its own, so that the other libraries stay out of the product's. Each is used as its documentation
-// tells; where that leaves something open, the way's note says what was done.
+// It is a module of its own, so that the other libraries stay out of the product's. Each is used as documented; the way's
+// note describes what its documentation leaves open.
 //
-// Only what FirstTap promises is asserted: nobody works beside the next holder. The rest is measured and printed.
+// The only assertion is FirstTap's promise that no holder works beside the next one. The rest is measured and printed.
 package locks

@@ -10,10 +10,10 @@ import (
 	"firsttap/lock"
 )
 
-// newOwner is an identity for one acquisition, where the way leaves that to its user.
+// newOwner is an identity for one acquisition, for ways that need one.
 func newOwner() string { return rand.Text() }
 
-// heldBy is the use of a strategy as it is meant: through a Locker, renewed, the work bound to the lease.
+// heldBy uses a strategy as intended: through a Locker, renewed, with the work bound to the lease.
 func heldBy(t *testing.T, strategy lock.Strategy) user {
 	locker := lock.New(strategy, lock.Options{})
 	t.Cleanup(locker.Close)

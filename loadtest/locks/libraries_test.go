@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/lock"
+	"firsttap/redisclient"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
@@ -16,7 +16,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// plainClient is the client that the libraries' documentation has: go-redis' own timeouts and retries.
+// plainClient is the client of the libraries' documentation, with go-redis' default timeouts and retries.
 func plainClient(t *testing.T, addr string) redis.UniversalClient {
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { client.Close() })
@@ -25,7 +25,7 @@ func plainClient(t *testing.T, addr string) redis.UniversalClient {
 
 // strictClient is the client that FirstTap uses.
 func strictClient(t *testing.T, addr string) redis.UniversalClient {
-	client, err := lock.Dial("redis://"+addr, time.Second)
+	client, err := redisclient.Dial("redis://"+addr, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func redsyncOn(dial func(*testing.T, string) redis.UniversalClient) func(*testin
 	}
 }
 
-// done is redsync's two answers in one.
+// done turns redsync's two results into one error.
 func done(ok bool, err error) error {
 	if err == nil && !ok {
 		return errors.New("refused")

@@ -17,7 +17,7 @@ const (
 	watch  = 2 * ttl
 )
 
-// TestCostOfRenewals keeps a thousand names in each of the ways on Redis that renew, and prints what the server reads for it.
+// TestCostOfRenewals keeps a thousand names in each way on Redis that renews, and prints the server's load.
 func TestCostOfRenewals(t *testing.T) {
 	out := newTable(fmt.Sprintf("%d leases of one process kept on one Redis, TTL %s: what it costs to renew each of them once, measured over %s. "+
 		"Reads are the server's read events.", leases, ttl, watch), "way", "reads", "commands", "server CPU ms", "how")
@@ -44,7 +44,7 @@ func renewals(t *testing.T, out *table, w way) {
 		}
 		work[i] = kept[i].keep(ctx)
 	}
-	<-time.After(ttl) // until each has been renewed
+	<-time.After(ttl) // each is renewed once
 	before, counted := usage(t, admin), commands.Load()
 	<-time.After(watch)
 	after, sent := usage(t, admin), commands.Load()-counted
@@ -62,11 +62,11 @@ func renewals(t *testing.T, out *table, w way) {
 	out.row(w.name, fmt.Sprintf("%.0f", (after.reads-before.reads-1)/times), fmt.Sprintf("%.0f", float64(sent)/times),
 		fmt.Sprintf("%.1f", (after.cpu-before.cpu)*1000/times), w.note)
 	for _, h := range kept {
-		_ = h.release(context.WithoutCancel(ctx)) // the server ends with the test anyway
+		_ = h.release(context.WithoutCancel(ctx)) // the server ends with the test
 	}
 }
 
-// use is what a server says of itself.
+// use is a server's own statistics.
 type use struct{ reads, cpu float64 }
 
 func usage(t *testing.T, c redis.UniversalClient) use {

@@ -17,22 +17,22 @@ var runs = flag.Int("runs", 20, "how often each way is cut off for the scoreboar
 
 const (
 	pollEvery = 10 * time.Millisecond
-	// patience bounds a run. No way takes that long over anything.
+	// patience bounds a run. No way needs that long.
 	patience = time.Minute
 )
 
-// run is one holder that was cut off, and the one after it.
+// run is one holder that was cut off, and its successor.
 type run struct {
-	rivalIn time.Duration // when the rival had the name, since the cut
-	told    time.Duration // when the context of the holder's work ended, since the cut
+	rivalIn time.Duration // from the cut until the rival had the name
+	told    time.Duration // from the cut until the context of the holder's work ended
 	err     error
 }
 
-// overlap is how long the holder's work went on after the rival had begun; not positive if it had stopped before.
+// overlap is how long the holder's work went on beside the rival; 0 or less if it had stopped before.
 func (r run) overlap() time.Duration { return r.told - r.rivalIn }
 
-// TestScoreboard holds a name in each of the ways through a proxy, makes the proxy swallow everything in the middle of it,
-// and polls the server directly for the name. It fails if one of FirstTap's ways has two holders at once.
+// TestScoreboard holds a name through a proxy in each way, makes the proxy swallow everything meanwhile, and polls the
+// server directly for the name. It fails if one of FirstTap's ways has two holders at once.
 func TestScoreboard(t *testing.T) {
 	s := startSite(t)
 	out := newTable(fmt.Sprintf("A holder all of whose connections go silent, TTL %s, %d runs each; the rival asks every %s. "+
@@ -44,7 +44,7 @@ func TestScoreboard(t *testing.T) {
 	out.print()
 }
 
-// cutOff does all runs of a way at the same time. The cuts are spread evenly over the time between two renewals.
+// cutOff performs all runs of a way at the same time. The cuts are spread evenly over the time between two renewals.
 func cutOff(t *testing.T, w way, s site) []run {
 	found := make([]run, *runs)
 	var work sync.WaitGroup
@@ -100,11 +100,11 @@ func cutOne(ctx context.Context, holder, rival user, name string, after time.Dur
 		err = errors.Join(err, errors.New("the work was never told"))
 	}
 	r.err = err
-	_ = first.release(ctx) // lost long since, and the rival's name ends by itself
+	_ = first.release(ctx) // it lost the name long ago, and the rival's expires
 	return r
 }
 
-// poll asks until it is granted.
+// poll asks until it has the name.
 func poll(ctx context.Context, rival user, name string) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

@@ -12,13 +12,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// site is where a user finds the servers: directly, or by way of proxies.
+// site has the servers' addresses, or those of proxies in front of them.
 type site struct {
 	redis [3]string // host:port each; all but the quorum use the first
 	mysql *mysql.Config
 }
 
-// startSite starts the servers, for the test, with the tables that lock wants.
+// startSite starts the servers, with the tables that lock needs, until the test ends.
 func startSite(t *testing.T) site {
 	t.Helper()
 	var s site
@@ -33,7 +33,7 @@ func startSite(t *testing.T) site {
 	if s.mysql, err = mysql.ParseDSN(maria.DSN(strings.Trim(u.Path, "/"))); err != nil {
 		t.Fatal(err)
 	}
-	s.mysql.InterpolateParams = true // as the product: one round trip a statement instead of three
+	s.mysql.InterpolateParams = true // like the product: one round trip per statement instead of three
 	s.mysql.Logger = &mysql.NopLogger{}
 	db := s.open(t)
 	for _, statement := range lock.MySQL.Schema() {
@@ -44,7 +44,7 @@ func startSite(t *testing.T) site {
 	return s
 }
 
-// via is s with each server's address replaced by what through makes of it.
+// via is s with each server's address replaced by through's result.
 func (s site) via(through func(addr string) string) site {
 	for i, addr := range s.redis {
 		s.redis[i] = through(addr)
@@ -54,7 +54,7 @@ func (s site) via(through func(addr string) string) site {
 	return s
 }
 
-// open returns a pool for the database, for the test.
+// open returns a pool for the database, until the test ends.
 func (s site) open(t *testing.T) *sql.DB {
 	t.Helper()
 	connector, err := mysql.NewConnector(s.mysql)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// table is printed in one piece, as go test writes lines of its own in between.
+// table is printed at once, because go test prints lines in between.
 type table struct {
 	head string
 	rows [][]string
@@ -28,13 +28,13 @@ func (t *table) print() {
 	fmt.Println(b.String())
 }
 
-// spread is the median of the values, with the least and the most.
+// spread is the median, the minimum and the maximum of the values.
 func spread(values []float64, digits int) string {
 	sorted := slices.Sorted(slices.Values(values))
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, median(sorted), digits, sorted[0], digits, sorted[len(sorted)-1])
 }
 
-// middle is the median of the values, with the quartiles: where a machine's other work makes outliers.
+// middle is the median and the quartiles of the values, for values with outliers from a machine's other load.
 func middle(values []float64, digits int) string {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted) - 1

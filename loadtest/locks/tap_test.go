@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// tap passes connections to a server and counts the commands that clients send. What a script calls on the server is no
-// command of a client.
+// tap passes connections to a server and counts the clients' commands. Calls inside a script do not count.
 type tap struct {
 	net.Listener
 	target   string
@@ -23,7 +22,7 @@ type tap struct {
 	running  sync.WaitGroup
 }
 
-// startTap starts a tap to the server at target, for the test, and returns its address.
+// startTap starts a tap to the server at target, until the test ends, and returns its address.
 func startTap(t *testing.T, target string, next func(*bufio.Reader) (bool, error), commands *atomic.Int64) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -39,7 +38,7 @@ func startTap(t *testing.T, target string, next func(*bufio.Reader) (bool, error
 	return listener.Addr().String()
 }
 
-// tapped is s by way of taps that count into the returned number.
+// tapped is s through taps that count into the returned number.
 func tapped(t *testing.T, s site) (site, *atomic.Int64) {
 	t.Helper()
 	var commands atomic.Int64
@@ -62,7 +61,7 @@ func (p *tap) accept() {
 	}
 }
 
-// serve ends when the client has hung up: those of a test do before its taps end.
+// serve ends when the client hangs up, which a test's clients do before its taps end.
 func (p *tap) serve(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", p.target)
@@ -86,7 +85,7 @@ func (p *tap) serve(client net.Conn) {
 	}
 }
 
-// redisRequest reads an array of strings.
+// redisRequest reads a command: an array of strings.
 func redisRequest(in *bufio.Reader) (bool, error) {
 	words, err := redisLength(in)
 	for range words {
@@ -109,7 +108,7 @@ func redisLength(in *bufio.Reader) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// mysqlRequest reads a packet. The first of a conversation is a command; the others are a log-in's.
+// mysqlRequest reads a packet. Packets with sequence number 0 are commands; others belong to the login.
 func mysqlRequest(in *bufio.Reader) (bool, error) {
 	var header [4]byte
 	if _, err := io.ReadFull(in, header[:]); err != nil {
@@ -121,7 +120,7 @@ func mysqlRequest(in *bufio.Reader) (bool, error) {
 	return sequence == 0, err
 }
 
-// settled returns the count once it has not changed for a while: some ways go on after they have answered.
+// settled returns the count once it has not changed for a while: some ways send commands after they have returned.
 func settled(commands *atomic.Int64) int64 {
 	const quiet = 10 * time.Millisecond
 	for {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// ttl is how long a server keeps a name for a holder that it does not hear from, in each of the ways.
+// ttl is how long a server keeps a name without a renewal, in each way.
 const ttl = 3 * time.Second
 
-// way is one of the ways to have a name owned once.
+// way is one of the ways to give a name a single owner.
 type way struct {
 	name string
 	note string // how it is used
@@ -18,22 +18,22 @@ type way struct {
 	open func(t *testing.T, s site) user
 }
 
-// key is a name that no other way uses: two of them may keep it under the same key.
+// key is a name that no other way uses, as two ways may use the same key for it.
 func (w way) key() string { return strings.ReplaceAll(w.name, " ", "-") }
 
-// user takes part in a way, with a client of its own. It asks once, without waiting, and returns an error if it does not
-// get the name.
+// user takes part in a way, with a client of its own. It asks for the name once, without waiting, and returns an error if
+// it is refused.
 type user func(ctx context.Context, name string) (*held, error)
 
-// held is a name that was had.
+// held is an acquired name.
 type held struct {
-	work    context.Context                 // ends when the way finds the name lost; nil if the way does not look
+	work    context.Context                 // ends when the way notices the loss of the name; nil if it does not check
 	extend  func(ctx context.Context) error // nil if the way renews by itself
 	release func(ctx context.Context) error
 }
 
-// keep returns the context of the work that is done under h. Where the way does not renew by itself, a ticker does, at
-// every third of the TTL, and the first failure ends the work.
+// keep returns the context of the work under h. For ways that do not renew by themselves, a ticker renews every third of
+// the TTL, and the first failure ends the work.
 func (h *held) keep(ctx context.Context) context.Context {
 	if h.extend == nil {
 		return h.work
@@ -56,8 +56,8 @@ func (h *held) keep(ctx context.Context) context.Context {
 	return work
 }
 
-// A strict client heeds contexts, never retries and waits 1 s at most, as FirstTap's. The others' documentation does not
-// ask for one.
+// A strict client heeds contexts, never retries and waits 1 s at most, like FirstTap's. The other libraries' documentation
+// does not ask for one.
 var (
 	libraries = []way{
 		{"redsync", "client of its README, Extend by a ticker every TTL/3", false, redsyncOn(plainClient)},

@@ -12,14 +12,14 @@ import (
 	"firsttap/systemtest"
 )
 
-// mood is what FCM is like while drivers tap.
+// mood is FCM's behavior while drivers accept.
 type mood struct {
 	name     string
 	url      string
 	settings []string
 	fcm      *fcmtest.Server
 	drivers  []systemtest.Driver
-	// answers are what the winners' and the losers' took, p99s what each round's p99 was.
+	// answers are the latencies of winners and losers, p99s each round's p99.
 	answers map[string]samples
 	p99s    map[string][]float64
 }
@@ -54,7 +54,7 @@ func moods(b *testing.B, db *servertest.Database, redisURL string) []*mood {
 	return all
 }
 
-// round has the drivers race for n dispatches, each that long after it was made, on an instance that nothing runs beside.
+// round makes the drivers race for n dispatches, each wait after it was made, on an instance that runs alone.
 func (m *mood) round(b *testing.B, n int, wait time.Duration) {
 	b.Helper()
 	i := systemtest.Start(b, m.settings...)
@@ -74,7 +74,7 @@ func (m *mood) round(b *testing.B, n int, wait time.Duration) {
 			return a
 		})
 		if k < 3 {
-			continue // connections are made
+			continue // the first one opens connections
 		}
 		for d, a := range answers {
 			switch {
@@ -101,7 +101,7 @@ func median(v []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// between is where 95 of 100 ratios of the p99s lie when the rounds are drawn again.
+// between is the 95 % bootstrap interval of the ratio of the p99s, over the rounds.
 func between(these, those [][]time.Duration) (low, high float64) {
 	var ratios []float64
 	for range 1000 {
@@ -118,14 +118,14 @@ func between(these, those [][]time.Duration) (low, high float64) {
 	return ratios[25], ratios[974]
 }
 
-// chunks are n equal parts.
+// chunks divides into n equal parts.
 func (s samples) chunks(n int) [][]time.Duration {
 	return slices.Collect(slices.Chunk([]time.Duration(s), max(1, len(s)/n)))
 }
 
-// What FCM's moods cost a claim, against a FirstTap that writes to its log what it would push. One mood after the other,
-// round after round, each on an instance that runs alone. Drivers tap at once, while the offer is being pushed, or when
-// that is over; here FCM and the drivers have no CPU but the instance's.
+// The cost of FCM's moods for a claim, compared with a FirstTap that logs its pushes. One mood after the other, round after
+// round, each on an instance that runs alone. Drivers accept while the offer is being pushed, or later. FCM and the drivers
+// share the instance's CPU.
 func BenchmarkPushClaim(b *testing.B) {
 	for name, wait := range map[string]time.Duration{"at once": 0, "later": 40 * time.Millisecond} {
 		b.Run(name, func(b *testing.B) { benchClaim(b, wait) })

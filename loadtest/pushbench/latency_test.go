@@ -19,17 +19,17 @@ import (
 	"firsttap/testkit"
 )
 
-// fcmLatency is what a request to FCM takes: the other side of the world.
+// fcmLatency is FCM's latency: a server on the other side of the world.
 const fcmLatency = 50 * time.Millisecond
 
-// landings notes when the requests for each dispatch arrive at FCM.
-type landings struct {
+// arrivals records when the requests for each dispatch arrive at FCM.
+type arrivals struct {
 	mu sync.Mutex
 	at map[string][]time.Time
 }
 
-func openLandings(fcm *fcmtest.Server) *landings {
-	l := &landings{at: map[string][]time.Time{}}
+func recordArrivals(fcm *fcmtest.Server) *arrivals {
+	l := &arrivals{at: map[string][]time.Time{}}
 	fcm.OnSend(func(r fcmtest.Request) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -38,35 +38,35 @@ func openLandings(fcm *fcmtest.Server) *landings {
 	return l
 }
 
-func (l *landings) of(id string) []time.Time {
+func (l *arrivals) of(id string) []time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.at[id])
 }
 
-// stand is a way to run FirstTap: the instance that commits, and how long what it has committed takes to FCM.
-type stand struct {
-	name   string
-	commit *systemtest.Instance
-	books  *systemtest.Database
-	landed *landings
-	region string
-	phones int
-	// from the event's time to the first, the middle and the last request; and from the answer to the first.
+// setup is a way to run FirstTap: the instance that commits, and the times from its commits to FCM.
+type setup struct {
+	name     string
+	commit   *systemtest.Instance
+	db       *systemtest.Database
+	arrivals *arrivals
+	region   string
+	phones   int
+	// from the event's time to the first, the middle and the last request; and from the response to the first
 	first, middle, last, answered samples
 }
 
-// sample makes a dispatch and notes what its pushes took.
-func (s *stand) sample(t testing.TB) {
+// sample makes a dispatch and measures its pushes.
+func (s *setup) sample(t testing.TB) {
 	t.Helper()
 	id := systemtest.MakeDispatchWith(t, s.commit, systemtest.DispatchOptions{Region: s.region})
 	answered := time.Now()
-	testkit.Eventually(t, "all are pushed", func() bool { return len(s.landed.of(id)) >= s.phones })
+	testkit.Eventually(t, "all are pushed", func() bool { return len(s.arrivals.of(id)) >= s.phones })
 	var us int64
-	if err := s.books.DB.QueryRow("SELECT at FROM events WHERE dispatch_id=? AND type='dispatch.created'", id).Scan(&us); err != nil {
+	if err := s.db.DB.QueryRow("SELECT at FROM events WHERE dispatch_id=? AND type='dispatch.created'", id).Scan(&us); err != nil {
 		t.Fatal(err)
 	}
-	at := s.landed.of(id)
+	at := s.arrivals.of(id)
 	slices.SortFunc(at, time.Time.Compare)
 	event := time.UnixMicro(us)
 	s.first.add(at[0].Sub(event))
@@ -80,7 +80,7 @@ type samples []time.Duration
 
 func (s *samples) add(d time.Duration) { *s = append(*s, d) }
 
-// at is the value that the share p of the samples does not exceed.
+// at is the quantile p of the samples.
 func (s samples) at(p float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -104,8 +104,7 @@ func brief(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// poller is the design that there is without an outbox worth the name: a goroutine that looks every so often for
-// what has not been sent, sends it, and marks it.
+// poller is the simple design: a goroutine polls a table for unsent rows, sends them and marks them.
 type poller struct {
 	name  string
 	every time.Duration
@@ -113,7 +112,7 @@ type poller struct {
 	fcm   string
 	mu    sync.Mutex
 	took  samples
-	// commits are what writing a row takes: what any transaction on this machine costs at least.
+	// commits are the times of writing a row: the least that a transaction costs on this machine.
 	commits samples
 }
 
@@ -127,7 +126,7 @@ func newPoller(t testing.TB, url string, fcm *fcmtest.Server, every time.Duratio
 	return p
 }
 
-// run writes rows at random times, one a gap on average, and sends them, until ctx ends.
+// run writes rows at random times, one per gap on average, and sends them, until ctx ends.
 func (p *poller) run(ctx context.Context, gap time.Duration) error {
 	var writing sync.WaitGroup
 	defer writing.Wait()
@@ -189,7 +188,7 @@ func (p *poller) look(ctx context.Context) error {
 	return rows.Err()
 }
 
-// pauseAtRandom waits for mean on average, and reports whether ctx is still there.
+// pauseAtRandom waits for mean on average, and reports whether ctx has not ended.
 func pauseAtRandom(ctx context.Context, mean time.Duration) bool {
 	t := time.NewTimer(rand.N(2 * mean))
 	defer t.Stop()
@@ -201,18 +200,18 @@ func pauseAtRandom(ctx context.Context, mean time.Duration) bool {
 	}
 }
 
-// stands are FirstTap as it can be run, each with a database of its own on one server, and its own FCM.
-func stands(b *testing.B, db *servertest.Database) (fast, crowds []*stand, slow *stand) {
+// setups are the ways to run FirstTap, each with a database of its own on one server, and its own FCM.
+func setups(b *testing.B, db *servertest.Database) (fast, crowds []*setup, slow *setup) {
 	b.Helper()
 	away := servertest.StartRedis(b)
 	here := []string{"FIRSTTAP_REDIS_URL=" + servertest.RedisURL(b)}
 	gone := []string{"FIRSTTAP_REDIS_URL=" + away.URL()}
 	leader := func(s []string) []string { return append(s[:1:1], "FIRSTTAP_RELAY=leader", "FIRSTTAP_JOB_LOCK=table") }
-	same := newStand(b, db, "one instance, Redis up", 1, here)
-	fast = []*stand{
-		same, newStand(b, db, "across instances, Redis up", 2, leader(here)), newStand(b, db, "one instance, Redis away", 1, gone),
+	same := newSetup(b, db, "one instance, Redis up", 1, here)
+	fast = []*setup{
+		same, newSetup(b, db, "across instances, Redis up", 2, leader(here)), newSetup(b, db, "one instance, Redis away", 1, gone),
 	}
-	slow = newStand(b, db, "across instances, Redis away", 2, leader(gone))
+	slow = newSetup(b, db, "across instances, Redis away", 2, leader(gone))
 	for _, n := range []int{30, 300} {
 		s := *same
 		s.name, s.region, s.phones = fmt.Sprintf("%d phones", n), fmt.Sprintf("region-%d", n), n
@@ -223,7 +222,7 @@ func stands(b *testing.B, db *servertest.Database) (fast, crowds []*stand, slow 
 	return fast, crowds, slow
 }
 
-func newStand(b *testing.B, db *servertest.Database, name string, instances int, settings []string) *stand {
+func newSetup(b *testing.B, db *servertest.Database, name string, instances int, settings []string) *setup {
 	b.Helper()
 	fcm := systemtest.StartFCM(b)
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = fcmLatency })
@@ -234,24 +233,24 @@ func newStand(b *testing.B, db *servertest.Database, name string, instances int,
 		name := fmt.Sprintf("i%d", k)
 		all[name] = systemtest.Start(b, systemtest.PushSettings(url, fcm, name, settings...)...)
 	}
-	s := &stand{name: name, commit: all["i0"], books: systemtest.OpenDatabase(b, url), region: "seoul", phones: 1}
+	s := &setup{name: name, commit: all["i0"], db: systemtest.OpenDatabase(b, url), region: "seoul", phones: 1}
 	systemtest.MakeDriversWithPhones(b, s.commit, s.region, 1)
-	// Who sends is known when something was sent; of several, one that does not commits.
+	// Of several instances, one that does not send commits. The first push shows which one sends.
 	systemtest.MakeDispatchWith(b, s.commit, systemtest.DispatchOptions{Region: s.region})
 	testkit.Eventually(b, "it pushes", func() bool { n, _ := mail.Count(); return n == 1 })
 	if instances > 1 && mail.ByProject()["i0"] > 0 {
 		s.commit = all["i1"]
 	}
-	s.landed = openLandings(fcm)
+	s.arrivals = recordArrivals(fcm)
 	return s
 }
 
-// How long it takes from a commit to the request at FCM, in each way to run FirstTap and in the simple design.
-// FirstTap's clock starts when the event is made, in the transaction, before its COMMIT.
+// The time from a commit to the request at FCM, in each way to run FirstTap and in the simple design. FirstTap's clock
+// starts when the event is made, in the transaction, before its COMMIT.
 func BenchmarkPushLatency(b *testing.B) {
 	const rounds, crowdRounds = 300, 20
 	db := servertest.StartMariaDB(b)
-	fast, crowds, slow := stands(b, db)
+	fast, crowds, slow := setups(b, db)
 	simpleFCM := systemtest.StartFCM(b)
 	simpleFCM.Set(func(k *fcmtest.Knobs) { k.Latency = fcmLatency })
 	url := db.URL(b)

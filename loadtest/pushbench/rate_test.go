@@ -15,11 +15,11 @@ import (
 	"firsttap/testkit"
 )
 
-// What one instance pushes a second, of 60,000 that are due, with an FCM that answers after 50 ms.
+// How many pushes one instance sends a second, of 60,000 that are due, with an FCM latency of 50 ms.
 //
-// FIRSTTAP_TEST_PROFILE=file has the instance's CPU profile of 8 s written there.
+// FIRSTTAP_TEST_PROFILE=file writes 8 s of the instance's CPU profile there.
 func BenchmarkPushRate(b *testing.B) {
-	const phones, dispatches = 480, 130 // as one: 480 is no large audience yet
+	const phones, dispatches = 480, 130 // sent push by push: 480 is not a large audience yet
 	db := servertest.StartMariaDB(b)
 	url := db.URL(b)
 	fcm := systemtest.StartFCM(b)
