@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"firsttap/servertest"
-	"firsttap/testkit"
-
 	"github.com/redis/go-redis/v9"
 
 	"firsttap/servertest"

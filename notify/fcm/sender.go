@@ -124,7 +124,7 @@ func newClient[Config ~struct {
 	return open(ctx, &Config{Opts: options, ProjectID: project, Version: sdkVersion})
 }
 
-// parseEndpoint returns the endpoint with the /v1 that the SDK wants and without a slash at its end; nil for "".
+// parseEndpoint returns the endpoint with the /v1 that the SDK needs and without a trailing slash; nil for "".
 func parseEndpoint(endpoint string) (*url.URL, error) {
 	if endpoint == "" {
 		return nil, nil
