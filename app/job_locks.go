@@ -86,7 +86,7 @@ func (l *jobLocks) redis(url string, timeout time.Duration) (*lock.Redis, error)
 		return nil, err
 	}
 	l.closers = append(l.closers, client.Close)
-	return lock.NewRedis(client, lock.ShedLock(jobKeysPrefix, jobKeysEnv)), nil
+	return lock.NewRedis(client, lock.ShedLockKeys(jobKeysPrefix, jobKeysEnv)), nil
 }
 
 // Close ends the connections, and with them the locks that are bound to a session.

@@ -70,7 +70,7 @@ func TestLockCommand(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer locks.Close()
-			locker := lock.New(locks.strategy, lock.Options{Who: "instance-7"})
+			locker := lock.New(locks.strategy, lock.Options{Instance: "instance-7"})
 			defer locker.Close()
 			hold := lock.Renewed(6*time.Second, time.Hour)
 			lease, err := locker.Acquire(t.Context(), job, hold)
@@ -207,7 +207,7 @@ func TestEveryJobCanBeHeldByEveryStrategy(t *testing.T) {
 			defer locks.Close()
 			locker := lock.New(locks.strategy, lock.Options{})
 			defer locker.Close()
-			for _, j := range schedule.FirstTap(nil, 0) {
+			for _, j := range schedule.Jobs(nil, 0) {
 				j.Hold.AtLeast = 0 // one server is there for two strategies
 				lease, err := locker.Acquire(t.Context(), j.Name, j.Hold)
 				if err != nil {

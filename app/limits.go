@@ -19,7 +19,7 @@ func (i *instance) openLimits() (drivers, admins *limit.Limiter, err error) {
 	i.clients = append(i.clients, client)
 	counts := limit.NewMetrics(i.telemetry)
 	open := func(r limit.Rate) *limit.Limiter {
-		o := r.Limit()
+		o := r.Options()
 		o.Redis, o.Timeout, o.Log, o.Metrics = client, redisTimeout, i.log, counts
 		l := limit.New(o)
 		i.work.Go(func() { l.Run(i.work.ctx) })

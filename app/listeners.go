@@ -55,7 +55,7 @@ func (s *switchedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // listen starts the listeners. Until serve is called they answer that the instance is starting.
 func listen(ctx context.Context, c config.Config, log *slog.Logger) (*listeners, error) {
 	l := &listeners{config: c, log: log}
-	starting := handler.Starting(log)
+	starting := handler.NewMigrating(log)
 	l.api.set(starting)
 	l.ops.set(starting)
 	servers := []*http.Server{newServer(c, &l.api, log)}

@@ -47,7 +47,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 		}
 		return err
 	}
-	jobs := schedule.HeldBy(schedule.FirstTap(nil, 0), args[1])
+	jobs := schedule.HeldBy(schedule.Jobs(nil, 0), args[1])
 	if len(jobs) == 0 {
 		return locks.release(ctx, args[1], stdout)
 	}
@@ -132,8 +132,8 @@ func showHolder(stdout io.Writer, h lock.Holder) {
 }
 
 func left(h lock.Holder) string {
-	if h.Left == 0 {
+	if h.Remaining == 0 {
 		return "the holder's session"
 	}
-	return h.Left.Round(time.Millisecond).String()
+	return h.Remaining.Round(time.Millisecond).String()
 }

@@ -58,7 +58,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		return err
 	}
 	n.hub = stream.NewHub(options)
-	outbox := i.store.Outbox(repository.OutboxOptions{Owner: owner, Term: pushLease, TopicFrom: largeAudience})
+	outbox := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: pushLease, TopicThreshold: largeAudience})
 	n.relay = notify.NewRelay(notify.RelayOptions{
 		Outbox: outbox, Topics: outbox, Devices: i.store, Sender: n.sender,
 		Publish: n.hub.Publish, WakeOthers: n.hub.Wake, Log: i.log, Metrics: i.telemetry,
@@ -73,7 +73,7 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 		return nil
 	}
 	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event) { n.hub.Wake() })
-	locker := lock.New(i.locks.strategy, lock.Options{Who: instanceName(), Log: i.log, Metrics: i.locks.metrics})
+	locker := lock.New(i.locks.strategy, lock.Options{Instance: instanceName(), Log: i.log, Metrics: i.locks.metrics})
 	n.Go(func() {
 		defer locker.Close()
 		n.relayAsLeader(n.ctx, locker.Leader(relayName, relayWait, relayLease), i.log)
@@ -84,10 +84,10 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 func (i *instance) openSender(ctx context.Context) (sender, error) {
 	c := i.config.Push
 	if !c.FCM {
-		return notify.NewLog(i.log), nil
+		return notify.NewLogSender(i.log), nil
 	}
 	return fcm.New(ctx, fcm.Options{
-		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone, Through: i.telemetry.Outgoing,
+		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone, WrapTransport: i.telemetry.Outgoing,
 	})
 }
 

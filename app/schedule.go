@@ -14,8 +14,8 @@ func (i *instance) openSchedule() (*schedule.Scheduler, error) {
 		others = append(others, relayName)
 	}
 	return schedule.New(schedule.Options{
-		Jobs: schedule.FirstTap(i.store, i.config.Push.RemindBefore), Ledger: i.store, Locks: i.locks.strategy, Others: others,
-		Zone: i.config.Push.Zone, Who: instanceName(), Log: i.log, Metrics: i.telemetry, LockMetrics: i.locks.metrics,
+		Jobs: schedule.Jobs(i.store, i.config.Push.RemindBefore), Ledger: i.store, Locks: i.locks.strategy, OtherLocks: others,
+		Zone: i.config.Push.Zone, Instance: instanceName(), Log: i.log, Metrics: i.telemetry, LockMetrics: i.locks.metrics,
 	})
 }
 

@@ -159,13 +159,13 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	}
 	api = handler.API{
 		Store: i.store, Tokens: tokens, Keys: service.NewKeys(i.store), Revocations: revocations,
-		Streams: i.notifier.hub, Redriven: i.notifier.hub.Wake,
+		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.Wake,
 		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret),
 		PreviousSecrets: c.PreviousSecrets(), Firebase: browserSignIn(c.Push), Draining: i.listeners.draining.Load,
-		DatabaseUp: i.probe.Up, Now: time.Now, Log: i.log, Answered: i.telemetry.Requests.Answered, Version: Version,
+		DatabaseUp: i.probe.Up, Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.Answered, Version: Version,
 	}
 	api.SignIns = service.NewSignIns(service.SignInOptions{
-		Limits: service.UsualSignInLimits(), Store: i.store, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
+		Limits: service.DefaultSignInLimits(), Store: i.store, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
 	})
 	i.work.Go(func() { api.SignIns.Run(i.work.ctx) })
 	if api.DriverLimit, api.AdminLimit, err = i.openLimits(); err != nil {
@@ -236,10 +236,10 @@ func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 	i.work.Go(func() { attempts.Run(i.work.ctx) })
 	i.telemetry.MustRegister(
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that the ledger could not keep.",
+			Name: "firsttap_attempts_dropped_total", Help: "Taps on Accept that were not written to the ledger.",
 		}, func() float64 { return float64(attempts.Dropped()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "firsttap_lost_claims_total", Help: "Claims whose drivers were told SUCCESS and that the database has lost.",
+			Name: "firsttap_lost_claims_total", Help: "Claims answered with SUCCESS that the database has lost.",
 		}, func() float64 { return float64(acceptor.LostClaims()) }))
 	return acceptor
 }
@@ -265,7 +265,7 @@ func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Re
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the revoked tokens: %w", err)
 	}
-	i.work.Go(func() { revocations.Run(i.work.ctx, service.ReadRevocations) })
+	i.work.Go(func() { revocations.Run(i.work.ctx, service.RevocationsInterval) })
 	i.telemetry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "firsttap_revocations_age_seconds", Help: "How long ago the revoked tokens were read.",
 	}, func() float64 { return revocations.Age().Seconds() }))

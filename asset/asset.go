@@ -13,10 +13,10 @@ import (
 
 // File is a file, ready to be sent.
 type File struct {
-	Type string // the content type
-	Body []byte
-	Gzip []byte // Body, compressed
-	Tag  string // the ETag, a weak one, as Body and Gzip share it
+	ContentType string // the content type
+	Body        []byte
+	Gzip        []byte // Body, compressed
+	ETag        string // the ETag, a weak one, as Body and Gzip share it
 }
 
 // New returns a file with that content type and body.
@@ -33,7 +33,7 @@ func New(kind string, body []byte) (File, error) {
 		return File{}, err
 	}
 	sum := sha256.Sum256(body)
-	return File{Type: kind, Body: body, Gzip: small.Bytes(), Tag: `W/"` + hex.EncodeToString(sum[:12]) + `"`}, nil
+	return File{ContentType: kind, Body: body, Gzip: small.Bytes(), ETag: `W/"` + hex.EncodeToString(sum[:12]) + `"`}, nil
 }
 
 // Load returns the files of a folder by name. A subfolder or a file of an unknown type is an error.

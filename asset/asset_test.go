@@ -13,7 +13,7 @@ import (
 func TestNew(t *testing.T) {
 	for _, body := range []string{"", "x", strings.Repeat("the same ", 1000)} {
 		f, err := New("text/plain", []byte(body))
-		if err != nil || f.Type != "text/plain" || string(f.Body) != body {
+		if err != nil || f.ContentType != "text/plain" || string(f.Body) != body {
 			t.Fatalf("%+v, %v", f, err)
 		}
 		z, err := gzip.NewReader(bytes.NewReader(f.Gzip))
@@ -37,15 +37,15 @@ func TestTag(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if other, ok := tags[f.Tag]; ok {
-			t.Errorf("%q and %q are both %s", other, body, f.Tag)
+		if other, ok := tags[f.ETag]; ok {
+			t.Errorf("%q and %q are both %s", other, body, f.ETag)
 		}
-		tags[f.Tag] = body
-		if !regexp.MustCompile(`^W/"[0-9a-f]{24}"$`).MatchString(f.Tag) {
-			t.Errorf("%s", f.Tag)
+		tags[f.ETag] = body
+		if !regexp.MustCompile(`^W/"[0-9a-f]{24}"$`).MatchString(f.ETag) {
+			t.Errorf("%s", f.ETag)
 		}
-		if again, err := New("text/css", []byte(body)); err != nil || again.Tag != f.Tag {
-			t.Errorf("%s, then %s, %v", f.Tag, again.Tag, err)
+		if again, err := New("text/css", []byte(body)); err != nil || again.ETag != f.ETag {
+			t.Errorf("%s, then %s, %v", f.ETag, again.ETag, err)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestLoad(t *testing.T) {
 	for name, kind := range map[string]string{
 		"index.html": "text/html; charset=utf-8", "main.js": "text/javascript; charset=utf-8", "app.webmanifest": "application/manifest+json",
 	} {
-		if got[name].Type != kind || !bytes.Equal(got[name].Body, files["web/page/"+name].Data) {
+		if got[name].ContentType != kind || !bytes.Equal(got[name].Body, files["web/page/"+name].Data) {
 			t.Errorf("%s is %+v", name, got[name])
 		}
 	}

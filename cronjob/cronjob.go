@@ -41,10 +41,10 @@ type Run struct {
 	RequestedBy string // the API key that requested it; "" for the schedule
 	BeganAt     *time.Time
 	EndedAt     *time.Time
-	AliveUntil  *time.Time // when it may be taken over, unless it is extended
+	LeasedUntil *time.Time // when it may be taken over, unless it is extended
 	Result      string
 	Error       string
-	Skipped     int // instances that skipped it, as another had it
+	SkipCount   int // instances that skipped it, as another had it
 }
 
 // State is what the ledger knows of a scheduled job.
@@ -55,7 +55,7 @@ type State struct {
 	EndedAt      *time.Time // when the last run ended
 	SucceededAt  *time.Time
 	Blocked      *Block
-	Open         []Run // the runs that have not ended, the oldest first
+	Unfinished   []Run // the runs that have not ended, the oldest first
 }
 
 // Job is a scheduled job as operators see it.
@@ -73,8 +73,8 @@ type Job struct {
 
 // Holder is the holder of a job's lock.
 type Holder struct {
-	Owner string
-	Left  time.Duration // until the lock expires, unless it is renewed; 0 if it ends with the holder's session
+	Owner     string
+	Remaining time.Duration // until the lock expires, unless it is renewed; 0 if it ends with the holder's session
 }
 
 // HeldLock is a lock of the scheduled jobs that is held.
@@ -100,12 +100,12 @@ type End struct {
 
 // RunningError is ErrRunning with the run's owner.
 type RunningError struct {
-	Owner string
-	Left  time.Duration // until the run may be taken over, unless it is extended
+	Owner     string
+	Remaining time.Duration // until the run may be taken over, unless it is extended
 }
 
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("the job is run by %s, for at least another %s", e.Owner, e.Left.Round(time.Millisecond))
+	return fmt.Sprintf("the job is run by %s, for at least another %s", e.Owner, e.Remaining.Round(time.Millisecond))
 }
 
 // Unwrap makes every RunningError an ErrRunning.
@@ -118,12 +118,12 @@ const MaxAttempts = 3
 // which is the zero time if none is. A slot's run has no Status yet. lost are the runs to be given up. ErrRunning while a run
 // is under way, ErrNotDue if there is nothing to run.
 func (s *State) Next(now, due time.Time) (next Run, lost []Run, err error) {
-	for _, r := range s.Open {
-		if r.Status == Running && now.Before(*r.AliveUntil) {
-			return Run{}, nil, &RunningError{Owner: r.Owner, Left: r.AliveUntil.Sub(now)}
+	for _, r := range s.Unfinished {
+		if r.Status == Running && now.Before(*r.LeasedUntil) {
+			return Run{}, nil, &RunningError{Owner: r.Owner, Remaining: r.LeasedUntil.Sub(now)}
 		}
 	}
-	for _, r := range s.Open {
+	for _, r := range s.Unfinished {
 		if r.Status == Running && r.Attempt >= MaxAttempts {
 			lost = append(lost, r)
 			continue
@@ -138,7 +138,7 @@ func (s *State) Next(now, due time.Time) (next Run, lost []Run, err error) {
 
 // At returns the run as it stands at that time: it is INTERRUPTED if it was not extended in time.
 func (r Run) At(now time.Time) Run {
-	if r.Status == Running && !now.Before(*r.AliveUntil) {
+	if r.Status == Running && !now.Before(*r.LeasedUntil) {
 		r.Status = Interrupted
 	}
 	return r

@@ -14,7 +14,7 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // running is the run of a slot, under way at that attempt, that may be taken over at alive.
 func running(slot time.Time, attempt int, alive time.Time) cronjob.Run {
-	return cronjob.Run{Job: "report", Slot: slot, Status: cronjob.Running, Attempt: attempt, Owner: "a/1", AliveUntil: &alive}
+	return cronjob.Run{Job: "report", Slot: slot, Status: cronjob.Running, Attempt: attempt, Owner: "a/1", LeasedUntil: &alive}
 }
 
 func queued(slot time.Time) cronjob.Run {
@@ -62,7 +62,7 @@ func TestNextRun(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := cronjob.State{Name: "report", Open: tt.open}
+			s := cronjob.State{Name: "report", Unfinished: tt.open}
 			next, lost, err := s.Next(noon, tt.due)
 			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 				t.Errorf("got %v, want %v", err, tt.err)
@@ -78,10 +78,10 @@ func TestNextRun(t *testing.T) {
 }
 
 func TestWhoIsAtIt(t *testing.T) {
-	s := cronjob.State{Name: "report", Open: []cronjob.Run{running(noon, 1, noon.Add(1500*time.Millisecond))}}
+	s := cronjob.State{Name: "report", Unfinished: []cronjob.Run{running(noon, 1, noon.Add(1500*time.Millisecond))}}
 	_, _, err := s.Next(noon, noon)
 	var at *cronjob.RunningError
-	if !errors.As(err, &at) || at.Owner != "a/1" || at.Left != 1500*time.Millisecond {
+	if !errors.As(err, &at) || at.Owner != "a/1" || at.Remaining != 1500*time.Millisecond {
 		t.Fatalf("got %#v", err)
 	}
 	for _, word := range []string{"a/1", "1.5s"} {

@@ -78,12 +78,12 @@ func TestAcceptGivesTheDispatch(t *testing.T) {
 // TestAcceptAsksInOrder lists the reasons for refusing a tap. Each case also has all reasons that come later in the order, so
 // that the test fails if a check moves.
 func TestAcceptAsksInOrder(t *testing.T) {
-	unfit := Candidate{Driver: Driver{ID: me}, Busy: true, GaveBack: true}
+	unfit := Candidate{Driver: Driver{ID: me}, Busy: true, Withdrew: true}
 	busy := fit(me)
 	busy.Busy = true
 	gaveBack, gaveBackAndBusy := fit(me), busy
-	gaveBack.GaveBack, gaveBackAndBusy.GaveBack = true, true
-	all := []Reason{OffDuty, WrongRegion, WrongVehicleClass, TooLow}
+	gaveBack.Withdrew, gaveBackAndBusy.Withdrew = true, true
+	all := []IneligibleReason{OffDuty, WrongRegion, WrongVehicleClass, TooLow}
 
 	for name, c := range map[string]struct {
 		d     Dispatch

@@ -117,19 +117,19 @@ func Reaction(tap, opened time.Time, sent *time.Time) *time.Duration {
 	return &took
 }
 
-// Signals describe how a driver has tapped recently, for the backoffice to read. No rule depends on them.
-type Signals struct {
+// TapSignals describe how a driver has tapped recently, for the backoffice to read. No rule depends on them.
+type TapSignals struct {
 	Taps      int
 	Wins      int
 	Withdrawn int // wins that the driver gave back
 	// RecentWithdrawals and RecentUnwinnable count the withdrawals and the taps that could not win, of the last day.
-	WithdrawnOfLate, HopelessOfLate int
+	RecentWithdrawals, RecentUnwinnable int
 	// Reactions are those of the first tap on each offer, fastest first.
 	Reactions []time.Duration
 }
 
 // Median returns the median reaction, nil if there are none.
-func (s Signals) Median() *time.Duration {
+func (s TapSignals) Median() *time.Duration {
 	n := len(s.Reactions)
 	if n == 0 {
 		return nil
@@ -139,7 +139,7 @@ func (s Signals) Median() *time.Duration {
 }
 
 // Under counts the reactions below d.
-func (s Signals) Under(d time.Duration) int {
+func (s TapSignals) Under(d time.Duration) int {
 	n, _ := slices.BinarySearch(s.Reactions, d)
 	return n
 }

@@ -77,7 +77,7 @@ func TestReactions(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-	s := Signals{}
+	s := TapSignals{}
 	if s.Median() != nil || s.Under(time.Hour) != 0 {
 		t.Error("no taps have a median")
 	}

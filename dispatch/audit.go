@@ -41,15 +41,15 @@ type AuditEntry struct {
 	Detail  string // a JSON object without secrets; a changed field has {"from", "to"}
 }
 
-// FirstAuditID returns the smallest identifier that an entry made at that time can have.
-func FirstAuditID(at time.Time) string { return smallest(AuditPrefix, at) }
+// MinAuditID returns the smallest identifier that an entry made at that time can have.
+func MinAuditID(at time.Time) string { return smallest(AuditPrefix, at) }
 
-// Refusals counts the failed sign-ins from an address: with wrong credentials, beyond the limit, and of both per kind of
+// RefusedSignIns counts the failed sign-ins from an address: with wrong credentials, beyond the limit, and of both per kind of
 // credentials.
-type Refusals struct {
+type RefusedSignIns struct {
 	Address         string
 	Failed, Limited int
-	Doors           map[string]int
+	ByMethod        map[string]int
 }
 
 // AuditQuery selects audit entries for a list.
@@ -74,8 +74,8 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerOf returns the context's caller; without one, System and no request.
-func CallerOf(ctx context.Context) Caller {
+// CallerFrom returns the context's caller; without one, System and no request.
+func CallerFrom(ctx context.Context) Caller {
 	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
 		return c
 	}

@@ -30,12 +30,12 @@ type Preview struct {
 	Busy      int // eligible but for work that overlaps
 	// NotEligible counts drivers with at least one reason. A driver counts under each of theirs.
 	NotEligible int
-	Reasons     map[Reason]int
+	Reasons     map[IneligibleReason]int
 }
 
 // NewPreview returns an empty preview with every reason.
 func NewPreview() Preview {
-	return Preview{Reasons: map[Reason]int{OffDuty: 0, Suspended: 0, WrongRegion: 0, WrongVehicleClass: 0, TooLow: 0}}
+	return Preview{Reasons: map[IneligibleReason]int{OffDuty: 0, Suspended: 0, WrongRegion: 0, WrongVehicleClass: 0, TooLow: 0}}
 }
 
 // Count counts one driver.

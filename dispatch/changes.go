@@ -57,7 +57,7 @@ func (d *Dispatch) Extend(version int, until time.Time, actor string, now time.T
 func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
-		return nil, ErrVersionMoved
+		return nil, ErrVersionConflict
 	case d.Status != Expired:
 		return nil, &StateError{Status: d.Status}
 	}
@@ -82,7 +82,7 @@ func (d *Dispatch) Reopen(version int, opens, expires *time.Time, actor string, 
 func (d *Dispatch) Assign(version int, c Candidate, claim ClaimID, actor string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
-		return nil, ErrVersionMoved
+		return nil, ErrVersionConflict
 	case d.Status == Canceled:
 		return nil, ErrCanceled
 	case d.HeldBy(c.ID):
@@ -108,7 +108,7 @@ func (d *Dispatch) Assign(version int, c Candidate, claim ClaimID, actor string,
 func (d *Dispatch) Unassign(version int, actor, reason string, now time.Time) ([]Event, error) {
 	switch {
 	case version != d.Version:
-		return nil, ErrVersionMoved
+		return nil, ErrVersionConflict
 	case d.Status != Accepted:
 		return nil, &StateError{Status: d.Status}
 	}
@@ -119,7 +119,7 @@ func (d *Dispatch) Unassign(version int, actor, reason string, now time.Time) ([
 func (d *Dispatch) checkUntaken(version int) error {
 	switch {
 	case version != d.Version:
-		return ErrVersionMoved
+		return ErrVersionConflict
 	case d.Status != Scheduled && d.Status != Pending:
 		return &StateError{Status: d.Status}
 	}

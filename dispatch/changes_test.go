@@ -134,7 +134,7 @@ func TestEveryChangeFromEveryState(t *testing.T) {
 				d.Version += moved
 				defer func() { d.Version -= moved }()
 				return a.do(d)
-			}, otherwise: ErrVersionMoved}
+			}, otherwise: ErrVersionConflict}
 			for _, from := range states {
 				t.Run(fmt.Sprintf("%s moved by %d/%s held by %q", a.name, moved, from.Status, from.holder), func(t *testing.T) { stale.check(t, from) })
 			}
@@ -221,7 +221,7 @@ func TestReopenedWindow(t *testing.T) {
 
 func TestAssign(t *testing.T) {
 	off := fit(me)
-	off.OnDuty, off.GaveBack = false, true
+	off.OnDuty, off.Withdrew = false, true
 	for _, s := range []Status{Scheduled, Pending} {
 		d := inState(s, "")
 		events, err := d.Assign(7, off, myCLM, actor, noon)
@@ -247,7 +247,7 @@ func TestAssign(t *testing.T) {
 	busy.SuspendedUntil, busy.Regions, busy.VehicleClass, busy.WorkingHeightM, busy.OnDuty = new(noon.Add(1)), nil, "", nil, false
 	d := inState(Pending, "")
 	var unfit *NotEligibleError
-	want := []Reason{Suspended, WrongRegion, WrongVehicleClass, TooLow}
+	want := []IneligibleReason{Suspended, WrongRegion, WrongVehicleClass, TooLow}
 	if err := second(d.Assign(7, busy, myCLM, actor, noon)); !errors.As(err, &unfit) || !reflect.DeepEqual(unfit.Reasons, want) {
 		t.Errorf("not eligible: %v", err)
 	}
@@ -274,10 +274,10 @@ func TestPushReread(t *testing.T) {
 		round int
 		moves bool
 	}{{EventOpened, 2, true}, {EventUpdated, 2, true}, {EventOpened, 1, false}, {EventAccepted, 2, false}} {
-		p := outbox.Push{Type: c.kind, Round: c.round, Until: noon}
-		p.Reread(d)
-		if moved := p.Until.Equal(d.ExpiresAt); moved != c.moves || p.Dispatch.ID != d.ID {
-			t.Errorf("%s of round %d: until %v", c.kind, c.round, p.Until)
+		p := outbox.Push{Type: c.kind, Round: c.round, UsefulUntil: noon}
+		p.Refresh(d)
+		if moved := p.UsefulUntil.Equal(d.ExpiresAt); moved != c.moves || p.Dispatch.ID != d.ID {
+			t.Errorf("%s of round %d: until %v", c.kind, c.round, p.UsefulUntil)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestPreviewCounts(t *testing.T) {
 	count(false, func(c *Candidate) { c.OnDuty, c.Regions = false, nil })
 	want := Preview{
 		Eligible: 2, Reachable: 1, Busy: 1, NotEligible: 2,
-		Reasons: map[Reason]int{OffDuty: 2, Suspended: 0, WrongRegion: 1, WrongVehicleClass: 0, TooLow: 0},
+		Reasons: map[IneligibleReason]int{OffDuty: 2, Suspended: 0, WrongRegion: 1, WrongVehicleClass: 0, TooLow: 0},
 	}
 	if !reflect.DeepEqual(p, want) {
 		t.Errorf("%+v, want %+v", p, want)

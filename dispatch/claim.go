@@ -15,15 +15,15 @@ type Outcome string
 
 // The outcomes. A claim itself is WON until it ends as WITHDRAWN, UNASSIGNED or CANCELED.
 const (
-	Won              Outcome = "WON"
-	Lost             Outcome = "LOST"
-	Withdrawn        Outcome = "WITHDRAWN"
-	Unassigned       Outcome = "UNASSIGNED"
-	OutcomeExpired   Outcome = "EXPIRED"
-	OutcomeCanceled  Outcome = "CANCELED"
-	Undecided        Outcome = "PENDING"
-	OutcomeDeclined  Outcome = "DECLINED"
-	OutcomeNoAttempt Outcome = "NO_ATTEMPT"
+	OutcomeWon        Outcome = "WON"
+	OutcomeLost       Outcome = "LOST"
+	OutcomeWithdrawn  Outcome = "WITHDRAWN"
+	OutcomeUnassigned Outcome = "UNASSIGNED"
+	OutcomeExpired    Outcome = "EXPIRED"
+	OutcomeCanceled   Outcome = "CANCELED"
+	OutcomePending    Outcome = "PENDING"
+	OutcomeDeclined   Outcome = "DECLINED"
+	OutcomeNoAttempt  Outcome = "NO_ATTEMPT"
 )
 
 // Receipt is a dispatch's outcome for one driver. It says nothing about other drivers.
@@ -51,14 +51,14 @@ type Holding struct {
 	Driver DriverID // "" for none
 }
 
-// Standing summarizes the stored attempts of one round for a driver.
-type Standing struct {
+// RaceStanding summarizes the stored attempts of one round for a driver.
+type RaceStanding struct {
 	Tapped bool
-	// Mine is the driver's first tap in the race, nil for none. Taps before the opening are not in the race.
-	Mine    *time.Time
-	Winners *time.Time // the winner's first tap
-	Before  int        // how many drivers besides the winner tapped earlier
-	Now     time.Time
+	// FirstTap is the driver's first tap in the race, nil for none. Taps before the opening are not in the race.
+	FirstTap       *time.Time
+	WinnerFirstTap *time.Time // the winner's first tap
+	Ahead          int        // how many drivers besides the winner tapped earlier
+	Now            time.Time
 }
 
 // attemptDelay is how long an attempt may take to be stored.
@@ -66,7 +66,7 @@ const attemptDelay = 2 * time.Second
 
 // ReceiptFor returns a driver's receipt. past is the driver's newest claim on the dispatch, nil for none: the receipt is about
 // that claim, unless the driver has tapped or declined in a later round. c and s are of the current round.
-func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s Standing) Receipt {
+func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s RaceStanding) Receipt {
 	if past != nil && (past.Round == d.Round || !s.Tapped && c.DeclinedAt == nil) {
 		r := Receipt{Outcome: past.Outcome, Round: past.Round, Rank: 1, Behind: new(time.Duration), DecidedAt: &past.AcceptedAt}
 		if past.EndedAt != nil {
@@ -74,7 +74,7 @@ func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s Standing) Receipt {
 		}
 		return r
 	}
-	r := Receipt{Outcome: Undecided, Round: d.Round}
+	r := Receipt{Outcome: OutcomePending, Round: d.Round}
 	switch d.Status {
 	case Scheduled, Pending:
 		if c.DeclinedAt != nil {
@@ -91,20 +91,20 @@ func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s Standing) Receipt {
 }
 
 // addLoss sets the outcome of a driver when another driver has the dispatch.
-func (d *Dispatch) addLoss(r *Receipt, c Contact, s Standing) {
+func (d *Dispatch) addLoss(r *Receipt, c Contact, s RaceStanding) {
 	r.DecidedAt = &d.Claim.AcceptedAt
 	switch {
 	case s.Tapped:
-		r.Outcome = Lost
-		if s.Mine != nil {
-			r.Rank = s.Before + 2
+		r.Outcome = OutcomeLost
+		if s.FirstTap != nil {
+			r.Rank = s.Ahead + 2
 		}
-		if s.Mine != nil && s.Winners != nil {
-			behind := max(0, s.Mine.Sub(*s.Winners))
+		if s.FirstTap != nil && s.WinnerFirstTap != nil {
+			behind := max(0, s.FirstTap.Sub(*s.WinnerFirstTap))
 			r.Behind = &behind
 		}
 	case s.Now.Sub(d.Claim.AcceptedAt) < attemptDelay: // a tap of this driver may not be stored yet
-		r.Outcome, r.DecidedAt = Undecided, nil
+		r.Outcome, r.DecidedAt = OutcomePending, nil
 	case c.DeclinedAt != nil:
 		r.Outcome = OutcomeDeclined
 	default:

@@ -7,17 +7,17 @@ type Audience int
 
 // The audiences.
 const (
-	// ToClaimant is the event's driver.
-	ToClaimant Audience = iota + 1
-	// ToTold is every other driver to whom the offer of the round was pushed.
-	ToTold
-	// ToEligible is every driver who could accept the dispatch now.
-	ToEligible
+	// AudienceClaimant is the event's driver.
+	AudienceClaimant Audience = iota + 1
+	// AudienceOffered is every other driver to whom the offer of the round was pushed.
+	AudienceOffered
+	// AudienceEligible is every driver who could accept the dispatch now.
+	AudienceEligible
 )
 
 // Delivery is the notification of an event to one audience. A driver in several audiences gets the first.
 type Delivery struct {
-	To Audience
+	Audience Audience
 	// Type is the event as the audience sees it: a dispatch.accepted is a dispatch.taken to the other drivers.
 	Type EventType
 	// Silent notifies the app without alerting its user.
@@ -43,17 +43,17 @@ func (e Event) Deliveries() []Delivery {
 func (t EventType) Deliveries() []Delivery {
 	switch t {
 	case EventCreated, EventOpened:
-		return []Delivery{{To: ToEligible, Type: EventOpened}}
+		return []Delivery{{Audience: AudienceEligible, Type: EventOpened}}
 	case EventReopened, EventUpdated:
-		return []Delivery{{To: ToEligible, Type: t}}
+		return []Delivery{{Audience: AudienceEligible, Type: t}}
 	case EventAccepted:
-		return []Delivery{{To: ToClaimant, Type: EventAccepted}, {To: ToTold, Type: EventTaken, Silent: true}}
+		return []Delivery{{Audience: AudienceClaimant, Type: EventAccepted}, {Audience: AudienceOffered, Type: EventTaken, Silent: true}}
 	case EventUnassigned, EventReminder:
-		return []Delivery{{To: ToClaimant, Type: t}}
+		return []Delivery{{Audience: AudienceClaimant, Type: t}}
 	case EventCanceled:
-		return []Delivery{{To: ToClaimant, Type: t}, {To: ToTold, Type: t, Silent: true}}
+		return []Delivery{{Audience: AudienceClaimant, Type: t}, {Audience: AudienceOffered, Type: t, Silent: true}}
 	case EventExpired:
-		return []Delivery{{To: ToTold, Type: t, Silent: true}}
+		return []Delivery{{Audience: AudienceOffered, Type: t, Silent: true}}
 	}
 	return nil
 }

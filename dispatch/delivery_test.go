@@ -17,15 +17,15 @@ var allEvents = []EventType{
 
 func TestTellings(t *testing.T) {
 	want := map[EventType][]Delivery{
-		EventCreated:    {{To: ToEligible, Type: EventOpened}},
-		EventOpened:     {{To: ToEligible, Type: EventOpened}},
-		EventReopened:   {{To: ToEligible, Type: EventReopened}},
-		EventUpdated:    {{To: ToEligible, Type: EventUpdated}},
-		EventAccepted:   {{To: ToClaimant, Type: EventAccepted}, {To: ToTold, Type: EventTaken, Silent: true}},
-		EventUnassigned: {{To: ToClaimant, Type: EventUnassigned}},
-		EventReminder:   {{To: ToClaimant, Type: EventReminder}},
-		EventCanceled:   {{To: ToClaimant, Type: EventCanceled}, {To: ToTold, Type: EventCanceled, Silent: true}},
-		EventExpired:    {{To: ToTold, Type: EventExpired, Silent: true}},
+		EventCreated:    {{Audience: AudienceEligible, Type: EventOpened}},
+		EventOpened:     {{Audience: AudienceEligible, Type: EventOpened}},
+		EventReopened:   {{Audience: AudienceEligible, Type: EventReopened}},
+		EventUpdated:    {{Audience: AudienceEligible, Type: EventUpdated}},
+		EventAccepted:   {{Audience: AudienceClaimant, Type: EventAccepted}, {Audience: AudienceOffered, Type: EventTaken, Silent: true}},
+		EventUnassigned: {{Audience: AudienceClaimant, Type: EventUnassigned}},
+		EventReminder:   {{Audience: AudienceClaimant, Type: EventReminder}},
+		EventCanceled:   {{Audience: AudienceClaimant, Type: EventCanceled}, {Audience: AudienceOffered, Type: EventCanceled, Silent: true}},
+		EventExpired:    {{Audience: AudienceOffered, Type: EventExpired, Silent: true}},
 	}
 	for _, e := range allEvents {
 		if got := e.Deliveries(); !reflect.DeepEqual(got, want[e]) {
@@ -42,7 +42,7 @@ func TestOffers(t *testing.T) {
 			t.Errorf("%s: %v", e, e.IsOffer())
 		}
 		for _, telling := range e.Deliveries() {
-			if telling.Type.IsOffer() != (telling.To == ToEligible) {
+			if telling.Type.IsOffer() != (telling.Audience == AudienceEligible) {
 				t.Errorf("%s: %+v", e, telling)
 			}
 		}

@@ -90,24 +90,24 @@ func TestHeldBy(t *testing.T) {
 func TestEveryReasonWhyNot(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit   func(*Driver, *Terms)
-		want   []Reason
+		want   []IneligibleReason
 		maySee bool
 	}{
 		"fit":                           {func(*Driver, *Terms) {}, nil, true},
-		"off duty":                      {func(v *Driver, _ *Terms) { v.OnDuty = false }, []Reason{OffDuty}, true},
-		"suspended":                     {func(v *Driver, _ *Terms) { v.SuspendedUntil = new(noon.Add(1)) }, []Reason{Suspended}, true},
+		"off duty":                      {func(v *Driver, _ *Terms) { v.OnDuty = false }, []IneligibleReason{OffDuty}, true},
+		"suspended":                     {func(v *Driver, _ *Terms) { v.SuspendedUntil = new(noon.Add(1)) }, []IneligibleReason{Suspended}, true},
 		"suspended until now":           {func(v *Driver, _ *Terms) { v.SuspendedUntil = new(noon) }, nil, true},
-		"other region":                  {func(v *Driver, _ *Terms) { v.Regions = []string{"busan"} }, []Reason{WrongRegion}, false},
-		"no region":                     {func(v *Driver, _ *Terms) { v.Regions = nil }, []Reason{WrongRegion}, false},
-		"region in another case":        {func(v *Driver, _ *Terms) { v.Regions = []string{"Seoul"} }, []Reason{WrongRegion}, false},
-		"other class":                   {func(v *Driver, _ *Terms) { v.VehicleClass = "boom" }, []Reason{WrongVehicleClass}, false},
-		"a bit too low":                 {func(v *Driver, _ *Terms) { v.WorkingHeightM = new(19.99) }, []Reason{TooLow}, false},
-		"height unknown":                {func(v *Driver, _ *Terms) { v.WorkingHeightM = nil }, []Reason{TooLow}, false},
+		"other region":                  {func(v *Driver, _ *Terms) { v.Regions = []string{"busan"} }, []IneligibleReason{WrongRegion}, false},
+		"no region":                     {func(v *Driver, _ *Terms) { v.Regions = nil }, []IneligibleReason{WrongRegion}, false},
+		"region in another case":        {func(v *Driver, _ *Terms) { v.Regions = []string{"Seoul"} }, []IneligibleReason{WrongRegion}, false},
+		"other class":                   {func(v *Driver, _ *Terms) { v.VehicleClass = "boom" }, []IneligibleReason{WrongVehicleClass}, false},
+		"a bit too low":                 {func(v *Driver, _ *Terms) { v.WorkingHeightM = new(19.99) }, []IneligibleReason{TooLow}, false},
+		"height unknown":                {func(v *Driver, _ *Terms) { v.WorkingHeightM = nil }, []IneligibleReason{TooLow}, false},
 		"no height wanted, none known":  {func(v *Driver, t *Terms) { v.WorkingHeightM, t.MinWorkingHeightM = nil, nil }, nil, true},
 		"no height wanted, any will do": {func(v *Driver, t *Terms) { v.WorkingHeightM, t.MinWorkingHeightM = new(1.0), nil }, nil, true},
 		"everything": {
 			func(v *Driver, _ *Terms) { *v = Driver{SuspendedUntil: new(noon.Add(time.Hour))} },
-			[]Reason{OffDuty, Suspended, WrongRegion, WrongVehicleClass, TooLow}, false,
+			[]IneligibleReason{OffDuty, Suspended, WrongRegion, WrongVehicleClass, TooLow}, false,
 		},
 	} {
 		v, terms := fit(me).Driver, someTerms()
@@ -133,25 +133,25 @@ func TestWhatDriversAreTold(t *testing.T) {
 	touched, taken := noon.Add(-time.Minute), noon.Add(-time.Second)
 	over := func(o Outcome, at time.Time) Receipt { return Receipt{Outcome: o, Round: 2, DecidedAt: &at} }
 	lost := func(rank int, behind time.Duration) Receipt {
-		return Receipt{Outcome: Lost, Round: 2, Rank: rank, Behind: &behind, DecidedAt: &taken}
+		return Receipt{Outcome: OutcomeLost, Round: 2, Rank: rank, Behind: &behind, DecidedAt: &taken}
 	}
 	at := func(d time.Duration) *time.Time { return new(noon.Add(d)) }
-	late := Standing{Now: noon.Add(time.Minute)}
-	tapped := func(mine, winners *time.Time, before int) Standing {
-		return Standing{Tapped: true, Mine: mine, Winners: winners, Before: before, Now: noon}
+	late := RaceStanding{Now: noon.Add(time.Minute)}
+	tapped := func(mine, winners *time.Time, before int) RaceStanding {
+		return RaceStanding{Tapped: true, FirstTap: mine, WinnerFirstTap: winners, Ahead: before, Now: noon}
 	}
 	declined := Contact{DeclinedAt: at(-5 * time.Second)}
 	for name, c := range map[string]struct {
 		d    Dispatch
 		past *PastClaim
 		c    Contact
-		s    Standing
+		s    RaceStanding
 		want Receipt
 	}{
-		"open":                          {inState(Pending, ""), nil, Contact{}, late, Receipt{Outcome: Undecided, Round: 2}},
-		"open, tapped in vain":          {inState(Pending, ""), nil, Contact{}, tapped(at(0), nil, 3), Receipt{Outcome: Undecided, Round: 2}},
+		"open":                          {inState(Pending, ""), nil, Contact{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
+		"open, tapped in vain":          {inState(Pending, ""), nil, Contact{}, tapped(at(0), nil, 3), Receipt{Outcome: OutcomePending, Round: 2}},
 		"open, declined":                {inState(Pending, ""), nil, declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
-		"not open yet":                  {inState(Scheduled, ""), nil, Contact{}, late, Receipt{Outcome: Undecided, Round: 2}},
+		"not open yet":                  {inState(Scheduled, ""), nil, Contact{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
 		"expired":                       {inState(Expired, ""), nil, Contact{}, late, over(OutcomeExpired, touched)},
 		"expired, declined":             {inState(Expired, ""), nil, declined, late, over(OutcomeExpired, touched)},
 		"canceled":                      {inState(Canceled, ""), nil, Contact{}, late, over(OutcomeCanceled, touched)},
@@ -160,18 +160,18 @@ func TestWhatDriversAreTold(t *testing.T) {
 		"another's, begun":              {inState(InProgress, other), nil, Contact{}, tapped(at(7), at(0), 5), lost(7, 7)},
 		"another's, done":               {inState(Completed, other), nil, declined, tapped(at(7), at(0), 1), lost(3, 7)},
 		"another's, though I was first": {inState(Accepted, other), nil, Contact{}, tapped(at(-7), at(0), 0), lost(2, 0)},
-		"assigned to another":           {inState(Accepted, other), nil, Contact{}, tapped(at(7), nil, 1), Receipt{Outcome: Lost, Round: 2, Rank: 3, DecidedAt: &taken}},
-		"another's, tapped too early":   {inState(Accepted, other), nil, Contact{}, tapped(nil, at(0), 1), Receipt{Outcome: Lost, Round: 2, DecidedAt: &taken}},
+		"assigned to another":           {inState(Accepted, other), nil, Contact{}, tapped(at(7), nil, 1), Receipt{Outcome: OutcomeLost, Round: 2, Rank: 3, DecidedAt: &taken}},
+		"another's, tapped too early":   {inState(Accepted, other), nil, Contact{}, tapped(nil, at(0), 1), Receipt{Outcome: OutcomeLost, Round: 2, DecidedAt: &taken}},
 		"another's, declined":           {inState(Accepted, other), nil, declined, late, over(OutcomeDeclined, taken)},
-		"another's, not written yet":    {inState(Accepted, other), nil, Contact{}, Standing{Now: taken.Add(2*time.Second - 1)}, Receipt{Outcome: Undecided, Round: 2}},
-		"another's, no tap":             {inState(Accepted, other), nil, Contact{}, Standing{Now: taken.Add(2 * time.Second)}, over(OutcomeNoAttempt, taken)},
-		"mine":                          {inState(Accepted, me), past(Won, nil), Contact{}, late, had(Won, &claim.AcceptedAt)},
-		"mine, done":                    {inState(Completed, me), past(Won, nil), Contact{}, late, had(Won, &claim.AcceptedAt)},
-		"given back, open":              {inState(Pending, ""), past(Withdrawn, &ended), Contact{}, late, had(Withdrawn, &ended)},
-		"given back, another's by now":  {inState(Accepted, other), past(Withdrawn, &ended), Contact{}, late, had(Withdrawn, &ended)},
-		"given back, and lost":          {inState(Accepted, other), past(Withdrawn, &ended), Contact{}, tapped(at(7), at(0), 0), lost(2, 7)},
-		"given back, and declined":      {inState(Pending, ""), past(Withdrawn, &ended), declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
-		"taken away":                    {inState(Pending, ""), past(Unassigned, &ended), Contact{}, late, had(Unassigned, &ended)},
+		"another's, not written yet":    {inState(Accepted, other), nil, Contact{}, RaceStanding{Now: taken.Add(2*time.Second - 1)}, Receipt{Outcome: OutcomePending, Round: 2}},
+		"another's, no tap":             {inState(Accepted, other), nil, Contact{}, RaceStanding{Now: taken.Add(2 * time.Second)}, over(OutcomeNoAttempt, taken)},
+		"mine":                          {inState(Accepted, me), past(OutcomeWon, nil), Contact{}, late, had(OutcomeWon, &claim.AcceptedAt)},
+		"mine, done":                    {inState(Completed, me), past(OutcomeWon, nil), Contact{}, late, had(OutcomeWon, &claim.AcceptedAt)},
+		"given back, open":              {inState(Pending, ""), past(OutcomeWithdrawn, &ended), Contact{}, late, had(OutcomeWithdrawn, &ended)},
+		"given back, another's by now":  {inState(Accepted, other), past(OutcomeWithdrawn, &ended), Contact{}, late, had(OutcomeWithdrawn, &ended)},
+		"given back, and lost":          {inState(Accepted, other), past(OutcomeWithdrawn, &ended), Contact{}, tapped(at(7), at(0), 0), lost(2, 7)},
+		"given back, and declined":      {inState(Pending, ""), past(OutcomeWithdrawn, &ended), declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
+		"taken away":                    {inState(Pending, ""), past(OutcomeUnassigned, &ended), Contact{}, late, had(OutcomeUnassigned, &ended)},
 		"mine, canceled":                {inState(Canceled, me), past(OutcomeCanceled, &ended), Contact{}, late, had(OutcomeCanceled, &ended)},
 	} {
 		if got := c.d.ReceiptFor(c.past, c.c, c.s); !reflect.DeepEqual(got, c.want) {
@@ -189,7 +189,7 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 		{&TakenError{}, ErrAlreadyTaken, "is being decided"},
 		{&TakenError{Final: true}, ErrAlreadyTaken, "another driver has the dispatch"},
 		{&NotOpenYetError{OpensAt: noon.In(time.FixedZone("KST", 9*3600))}, ErrNotOpenYet, "2026-05-04T12:00:00Z"},
-		{&NotEligibleError{Reasons: []Reason{OffDuty, TooLow}}, ErrNotEligible, "OFF_DUTY WORKING_HEIGHT"},
+		{&NotEligibleError{Reasons: []IneligibleReason{OffDuty, TooLow}}, ErrNotEligible, "OFF_DUTY WORKING_HEIGHT"},
 		{&StateError{Status: Completed}, ErrInvalidState, "COMPLETED"},
 	} {
 		wrapped := fmt.Errorf("claim: %w", c.err)

@@ -22,21 +22,21 @@ type Driver struct {
 	Version int
 }
 
-// Reason is a reason why a driver is not eligible.
-type Reason string
+// IneligibleReason is a reason why a driver is not eligible.
+type IneligibleReason string
 
 // The reasons, in the order in which they are reported.
 const (
-	OffDuty           Reason = "OFF_DUTY"
-	Suspended         Reason = "SUSPENDED"
-	WrongRegion       Reason = "REGION"
-	WrongVehicleClass Reason = "VEHICLE_CLASS"
-	TooLow            Reason = "WORKING_HEIGHT"
+	OffDuty           IneligibleReason = "OFF_DUTY"
+	Suspended         IneligibleReason = "SUSPENDED"
+	WrongRegion       IneligibleReason = "REGION"
+	WrongVehicleClass IneligibleReason = "VEHICLE_CLASS"
+	TooLow            IneligibleReason = "WORKING_HEIGHT"
 )
 
 // Ineligible returns every reason why the driver cannot take work on these terms now; none means eligible.
-func (v Driver) Ineligible(t Terms, now time.Time) []Reason {
-	var reasons []Reason
+func (v Driver) Ineligible(t Terms, now time.Time) []IneligibleReason {
+	var reasons []IneligibleReason
 	if !v.OnDuty {
 		reasons = append(reasons, OffDuty)
 	}
@@ -54,8 +54,8 @@ func (v Driver) Suspended(now time.Time) bool {
 // MaySee reports whether the driver could be offered work on these terms when on duty and not suspended.
 func (v Driver) MaySee(t Terms) bool { return len(v.mismatches(t)) == 0 }
 
-func (v Driver) mismatches(t Terms) []Reason {
-	var reasons []Reason
+func (v Driver) mismatches(t Terms) []IneligibleReason {
+	var reasons []IneligibleReason
 	if !slices.Contains(v.Regions, t.Region) {
 		reasons = append(reasons, WrongRegion)
 	}
@@ -73,16 +73,16 @@ type Candidate struct {
 	Driver
 	// Busy says that the driver's claimed work overlaps with the dispatch.
 	Busy bool
-	// GaveBack says that the driver had this dispatch in an earlier round and no longer has it.
-	GaveBack bool
+	// Withdrew says that the driver had this dispatch in an earlier round and no longer has it.
+	Withdrew bool
 }
 
 // Forever is the end of a suspension without an end.
 var Forever = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 var (
-	// ErrDriverMoved says that the driver is no longer at the version that the change is based on.
-	ErrDriverMoved = errors.New("the driver has changed since that version")
+	// ErrDriverVersionConflict says that the driver is no longer at the version that the change is based on.
+	ErrDriverVersionConflict = errors.New("the driver has changed since that version")
 	// ErrSuspensionOver says that a suspension would end in the past.
 	ErrSuspensionOver = errors.New("a suspension must end in the future")
 )

@@ -19,11 +19,11 @@ var (
 	ErrCanceled            = errors.New("the dispatch was canceled")
 	ErrNotEligible         = errors.New("the driver is not eligible")
 	ErrNotYours            = errors.New("the dispatch is another driver's")
-	ErrVersionMoved        = errors.New("the dispatch has changed since that version")
+	ErrVersionConflict     = errors.New("the dispatch has changed since that version")
 	ErrDuplicateExternalID = errors.New("the external id is in use")
 	ErrDuplicateDriver     = errors.New("the firebase_uid is another driver's")
 	ErrKeyNotFound         = errors.New("no such key")
-	ErrTooOften            = errors.New("too many withdrawals")
+	ErrTooManyWithdrawals  = errors.New("too many withdrawals")
 
 	// ErrWindow says that a dispatch would expire before it opens, or has expired already.
 	ErrWindow   = errors.New("expires_at must be after opens_at and in the future")
@@ -71,7 +71,7 @@ func (e *NotOpenYetError) Error() string {
 func (e *NotOpenYetError) Unwrap() error { return ErrNotOpenYet }
 
 // NotEligibleError is ErrNotEligible with every reason.
-type NotEligibleError struct{ Reasons []Reason }
+type NotEligibleError struct{ Reasons []IneligibleReason }
 
 func (e *NotEligibleError) Error() string {
 	return fmt.Sprintf("the driver is not eligible: %v", e.Reasons)
@@ -80,22 +80,22 @@ func (e *NotEligibleError) Error() string {
 // Unwrap makes every NotEligibleError an ErrNotEligible.
 func (e *NotEligibleError) Unwrap() error { return ErrNotEligible }
 
-// TooOftenError is ErrTooManyWithdrawals with the time until the driver may withdraw.
-type TooOftenError struct{ Wait time.Duration }
+// TooManyWithdrawalsError is ErrTooManyWithdrawals with the time until the driver may withdraw.
+type TooManyWithdrawalsError struct{ Wait time.Duration }
 
-func (e *TooOftenError) Error() string {
-	return fmt.Sprintf("%v, the next withdrawal is possible in %s", ErrTooOften, e.Wait)
+func (e *TooManyWithdrawalsError) Error() string {
+	return fmt.Sprintf("%v, the next withdrawal is possible in %s", ErrTooManyWithdrawals, e.Wait)
 }
 
 // Unwrap makes every TooManyWithdrawalsError an ErrTooManyWithdrawals.
-func (e *TooOftenError) Unwrap() error { return ErrTooOften }
+func (e *TooManyWithdrawalsError) Unwrap() error { return ErrTooManyWithdrawals }
 
-// QuietError says that a dispatch was announced again too recently: Ago is the time since then, Wait the time until the
+// TooSoonError says that a dispatch was announced again too recently: Ago is the time since then, Wait the time until the
 // next announcement.
-type QuietError struct{ Ago, For time.Duration }
+type TooSoonError struct{ Ago, Wait time.Duration }
 
-func (e *QuietError) Error() string {
-	return fmt.Sprintf("announced again %s ago, the next announcement is possible in %s", e.Ago, e.For)
+func (e *TooSoonError) Error() string {
+	return fmt.Sprintf("announced again %s ago, the next announcement is possible in %s", e.Ago, e.Wait)
 }
 
 // StateError is ErrInvalidState with the dispatch's state.

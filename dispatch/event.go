@@ -33,8 +33,8 @@ type Event struct {
 	ReasonCode string
 	Request    string // the id of the request that caused it, "" for none
 	At         time.Time
-	// TellAt is when it is pushed, if that is later than At. It is not stored with the event.
-	TellAt time.Time
+	// PushAt is when it is pushed, if that is later than At. It is not stored with the event.
+	PushAt time.Time
 }
 
 // System is the actor of the service's own changes.

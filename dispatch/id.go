@@ -73,11 +73,11 @@ func NewNotificationID(now time.Time) NotificationID {
 	return NotificationID(Unique(notifyPrefix, now))
 }
 
-// FirstID returns the smallest identifier of a dispatch made at that time.
-func FirstID(at time.Time) ID { return ID(smallest(DispatchPrefix, at)) }
+// MinID returns the smallest identifier of a dispatch made at that time.
+func MinID(at time.Time) ID { return ID(smallest(DispatchPrefix, at)) }
 
-// FirstAttemptID returns the smallest identifier of an attempt recorded at that time.
-func FirstAttemptID(at time.Time) AttemptID { return AttemptID(smallest(attemptPrefix, at)) }
+// MinAttemptID returns the smallest identifier of an attempt recorded at that time.
+func MinAttemptID(at time.Time) AttemptID { return AttemptID(smallest(attemptPrefix, at)) }
 
 // Unique returns prefix followed by 56 bits of time in microseconds and 72 random bits.
 func Unique(prefix string, now time.Time) string {

@@ -53,7 +53,7 @@ func TestIdentifiersSortByTime(t *testing.T) {
 
 func TestTheFirstIdentifierOfATime(t *testing.T) {
 	for _, at := range []time.Time{time.UnixMicro(0), time.UnixMicro(255), time.UnixMicro(1 << 32), noon} {
-		id, attempt := FirstID(at), FirstAttemptID(at)
+		id, attempt := MinID(at), MinAttemptID(at)
 		for range 100 { // whatever the random bits
 			if before, then := NewID(at.Add(-time.Microsecond)), NewID(at); at.UnixMicro() > 0 && before >= id || then < id {
 				t.Errorf("%v: %s is not between %s and %s", at, id, before, then)

@@ -24,11 +24,11 @@ type Contact struct {
 	Round  int
 	// Claim is the outcome of the driver's claim in the round, "" for none.
 	Claim Outcome
-	// GaveBack says that the driver has withdrawn from an earlier round.
-	GaveBack bool
+	// Withdrew says that the driver has withdrawn from an earlier round.
+	Withdrew bool
 	// Ended is how an earlier round ended: OfferTaken, OfferExpired or OfferRevoked. It is "" for the current round.
 	Ended         OfferStatus
-	ToldAt        *time.Time // a push was written to the outbox
+	NotifiedAt    *time.Time // a push was written to the outbox
 	SentAt        *time.Time // the push service accepted it
 	SeenAt        *time.Time
 	DeclinedAt    *time.Time
@@ -48,13 +48,13 @@ func (o Offered) OfferStatus() OfferStatus {
 	c := &o.Contact
 	ended := o.ended()
 	switch {
-	case c.Claim == Withdrawn:
+	case c.Claim == OutcomeWithdrawn:
 		return OfferWithdrawn
-	case c.Claim == Won || c.Round == o.Round && o.HeldBy(c.Driver) && o.Status != Canceled:
+	case c.Claim == OutcomeWon || c.Round == o.Round && o.HeldBy(c.Driver) && o.Status != Canceled:
 		return OfferAccepted
 	case c.Claim != "":
 		return OfferRevoked
-	case c.GaveBack && c.SeenAt == nil && c.DeclinedAt == nil && c.TappedAt == nil:
+	case c.Withdrew && c.SeenAt == nil && c.DeclinedAt == nil && c.TappedAt == nil:
 		return OfferWithdrawn
 	case c.declined(ended != ""):
 		return OfferDeclined

@@ -11,16 +11,16 @@ import (
 func TestWhereAnOfferStands(t *testing.T) {
 	at := new(noon)
 	before, after := new(noon.Add(-time.Second)), new(noon.Add(time.Second))
-	told := Contact{ToldAt: at}
-	sent := Contact{ToldAt: at, SentAt: at}
-	seen := Contact{ToldAt: at, SentAt: at, SeenAt: at}
+	told := Contact{NotifiedAt: at}
+	sent := Contact{NotifiedAt: at, SentAt: at}
+	seen := Contact{NotifiedAt: at, SentAt: at, SeenAt: at}
 	seenOnly := Contact{SeenAt: at}
 	declined := Contact{SentAt: at, SeenAt: at, DeclinedAt: at}
 	tappedBefore := Contact{DeclinedAt: at, TappedAt: before}
 	tappedAfter := Contact{DeclinedAt: at, TappedAt: after}
-	gaveBack := Contact{GaveBack: true, SentAt: at}
+	gaveBack := Contact{Withdrew: true, SentAt: at}
 	with := func(c Contact, claim Outcome) Contact { c.Claim = claim; return c }
-	cameBack := func(c Contact) Contact { c.GaveBack = true; return c }
+	cameBack := func(c Contact) Contact { c.Withdrew = true; return c }
 	for name, c := range map[string]struct {
 		status Status
 		holder DriverID
@@ -42,9 +42,9 @@ func TestWhereAnOfferStands(t *testing.T) {
 		"declined, canceled":               {Canceled, "", declined, OfferDeclined},
 		"tapped after declining, canceled": {Canceled, "", tappedAfter, OfferRevoked},
 		"mine":                             {Accepted, me, seen, OfferAccepted},
-		"mine, by the claim":               {Accepted, me, with(seen, Won), OfferAccepted},
+		"mine, by the claim":               {Accepted, me, with(seen, OutcomeWon), OfferAccepted},
 		"mine although declined":           {InProgress, me, declined, OfferAccepted},
-		"mine, done":                       {Completed, me, with(seen, Won), OfferAccepted},
+		"mine, done":                       {Completed, me, with(seen, OutcomeWon), OfferAccepted},
 		"mine, canceled":                   {Canceled, me, with(seen, OutcomeCanceled), OfferRevoked},
 		"mine, canceled, by the row":       {Canceled, me, seen, OfferRevoked},
 		"another's":                        {Accepted, other, seen, OfferTaken},
@@ -80,9 +80,9 @@ func TestWhereAnOldOfferStands(t *testing.T) {
 		"another had it":             {Contact{Ended: OfferTaken, SeenAt: at}, OfferTaken},
 		"nobody took it":             {Contact{Ended: OfferExpired, SentAt: at}, OfferExpired},
 		"declined":                   {Contact{Ended: OfferTaken, DeclinedAt: at}, OfferDeclined},
-		"gave it back":               {Contact{Ended: OfferTaken, Claim: Withdrawn}, OfferWithdrawn},
-		"gave it back, had declined": {Contact{Ended: OfferTaken, Claim: Withdrawn, DeclinedAt: at}, OfferWithdrawn},
-		"taken away":                 {Contact{Ended: OfferTaken, Claim: Unassigned}, OfferRevoked},
+		"gave it back":               {Contact{Ended: OfferTaken, Claim: OutcomeWithdrawn}, OfferWithdrawn},
+		"gave it back, had declined": {Contact{Ended: OfferTaken, Claim: OutcomeWithdrawn, DeclinedAt: at}, OfferWithdrawn},
+		"taken away":                 {Contact{Ended: OfferTaken, Claim: OutcomeUnassigned}, OfferRevoked},
 	} {
 		for _, now := range []Dispatch{inState(Pending, ""), inState(Accepted, me), inState(Accepted, other), inState(Canceled, ""), inState(Expired, "")} {
 			o := Offered{Dispatch: now, Contact: c.c}

@@ -25,7 +25,7 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 	if d.Status == Expired {
 		return nil, ErrExpired
 	}
-	if !current || round == 0 && c.GaveBack {
+	if !current || round == 0 && c.Withdrew {
 		// Without a round, a late retry of a withdrawn claim looks like a fresh tap. So a driver who has withdrawn must name
 		// the round to accept the dispatch again.
 		return nil, ErrOfferStale
@@ -59,7 +59,7 @@ func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Ev
 // is suspended.
 func (d *Dispatch) Start(v Driver, now time.Time) ([]Event, error) {
 	if d.HeldBy(v.ID) && d.Status == Accepted && v.Suspended(now) {
-		return nil, &NotEligibleError{Reasons: []Reason{Suspended}}
+		return nil, &NotEligibleError{Reasons: []IneligibleReason{Suspended}}
 	}
 	return d.advance(v.ID, Accepted, InProgress, EventStarted, now)
 }
@@ -86,7 +86,7 @@ func (d *Dispatch) advance(driver DriverID, from, to Status, t EventType, now ti
 // Cancel cancels the dispatch at that version. ErrVersionConflict, ErrInvalidState once it is over.
 func (d *Dispatch) Cancel(version int, actor, reason string, now time.Time) ([]Event, error) {
 	if version != d.Version {
-		return nil, ErrVersionMoved
+		return nil, ErrVersionConflict
 	}
 	switch d.Status {
 	case Scheduled, Pending, Accepted, InProgress:

@@ -135,8 +135,8 @@ var actions = []action{
 	{name: "withdraw by another", do: func(d *Dispatch) ([]Event, error) { return d.Withdraw(other, "", noon) }, otherwise: ErrNotYours},
 	{name: "start by another", do: func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: other}, noon) }, otherwise: ErrNotYours},
 	{name: "complete by another", do: func(d *Dispatch) ([]Event, error) { return d.Complete(other, noon) }, otherwise: ErrNotYours},
-	{name: "cancel an older version", do: func(d *Dispatch) ([]Event, error) { return d.Cancel(6, "key_1", "", noon) }, otherwise: ErrVersionMoved},
-	{name: "cancel a newer version", do: func(d *Dispatch) ([]Event, error) { return d.Cancel(8, "key_1", "", noon) }, otherwise: ErrVersionMoved},
+	{name: "cancel an older version", do: func(d *Dispatch) ([]Event, error) { return d.Cancel(6, "key_1", "", noon) }, otherwise: ErrVersionConflict},
+	{name: "cancel a newer version", do: func(d *Dispatch) ([]Event, error) { return d.Cancel(8, "key_1", "", noon) }, otherwise: ErrVersionConflict},
 }
 
 // TestEveryActionFromEveryState is the whole table of the contract's first section.
@@ -216,7 +216,7 @@ func TestWithdrawOpensTheNextRoundForAsLong(t *testing.T) {
 		t.Errorf("a tap of the round before: %v", err)
 	}
 	late := fit(me)
-	late.GaveBack = true
+	late.Withdrew = true
 	if _, err := d.Accept(late, 0, myCLM, noon); !errors.Is(err, ErrOfferStale) {
 		t.Errorf("the withdrawn claim's late retry: %v", err)
 	}

@@ -4,11 +4,11 @@ import "time"
 
 // The limits on withdrawals. Each withdrawal alerts every eligible driver again.
 const (
-	// WithdrawalsFor is how long a withdrawal counts.
-	WithdrawalsFor = time.Hour
-	// WithdrawalsOfOne and MaxWithdrawalsPerDriver limit a driver's withdrawals in that time, from one dispatch and from all.
-	WithdrawalsOfOne = 2
-	WithdrawalsOfAll = 5
+	// WithdrawalPeriod is how long a withdrawal counts.
+	WithdrawalPeriod = time.Hour
+	// MaxWithdrawalsPerDispatch and MaxWithdrawalsPerDriver limit a driver's withdrawals in that time, from one dispatch and from all.
+	MaxWithdrawalsPerDispatch = 2
+	MaxWithdrawalsPerDriver   = 5
 )
 
 // reopenDelays are the least times from the dispatch's last withdrawal to the push of the next round: after the first, the
@@ -24,9 +24,9 @@ type Withdrawals struct {
 
 // Check returns a TooManyWithdrawalsError if the driver may not withdraw at now.
 func (w Withdrawals) Check(now time.Time) error {
-	wait := max(waitUntilBelow(w.Both, WithdrawalsOfOne, now), waitUntilBelow(w.ByDriver, WithdrawalsOfAll, now))
+	wait := max(waitUntilBelow(w.Both, MaxWithdrawalsPerDispatch, now), waitUntilBelow(w.ByDriver, MaxWithdrawalsPerDriver, now))
 	if wait > 0 {
-		return &TooOftenError{Wait: wait}
+		return &TooManyWithdrawalsError{Wait: wait}
 	}
 	return nil
 }
@@ -36,13 +36,13 @@ func waitUntilBelow(times []time.Time, most int, now time.Time) time.Duration {
 	if len(times) < most {
 		return 0
 	}
-	return times[len(times)-most].Add(WithdrawalsFor).Sub(now)
+	return times[len(times)-most].Add(WithdrawalPeriod).Sub(now)
 }
 
-// Defer delays the push of the next round, which the last of events opens, after recent withdrawals from the dispatch, so
+// DelayPush delays the push of the next round, which the last of events opens, after recent withdrawals from the dispatch, so
 // that drivers who accept and withdraw in turn do not alert all phones each time. The push goes out within the first quarter
 // of the round.
-func (w Withdrawals) Defer(events []Event, d *Dispatch) {
+func (w Withdrawals) DelayPush(events []Event, d *Dispatch) {
 	n := len(w.OfDispatch)
 	if n == 0 {
 		return
@@ -53,6 +53,6 @@ func (w Withdrawals) Defer(events []Event, d *Dispatch) {
 		at = latest
 	}
 	if at.After(e.At) {
-		e.TellAt = at
+		e.PushAt = at
 	}
 }

@@ -30,9 +30,9 @@ func TestHowOftenMayBeWithdrawn(t *testing.T) {
 		"too often in both ways":            {Withdrawals{ByDriver: ago(45, 40, 30, 20, 10), Both: ago(30, 20)}, 30 * time.Minute},
 		"by others, ten times":              {Withdrawals{OfDispatch: ago(10, 9, 8, 7, 6, 5, 4, 3, 2, 1)}, 0},
 	} {
-		var often *TooOftenError
+		var often *TooManyWithdrawalsError
 		err := c.past.Check(noon)
-		if errors.As(err, &often) != (c.wait > 0) || often != nil && (often.Wait != c.wait || !errors.Is(err, ErrTooOften)) {
+		if errors.As(err, &often) != (c.wait > 0) || often != nil && (often.Wait != c.wait || !errors.Is(err, ErrTooManyWithdrawals)) {
 			t.Errorf("%s: %v, want to wait for %s", name, err, c.wait)
 		}
 	}
@@ -67,13 +67,13 @@ func TestWhenTheNextRoundIsPushed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.past.Defer(events, &d)
-		if withdrawn := events[0]; !withdrawn.TellAt.IsZero() {
-			t.Errorf("%s: the withdrawal itself is told at %s", name, withdrawn.TellAt)
+		c.past.DelayPush(events, &d)
+		if withdrawn := events[0]; !withdrawn.PushAt.IsZero() {
+			t.Errorf("%s: the withdrawal itself is told at %s", name, withdrawn.PushAt)
 		}
 		var wait time.Duration
-		if reopened := events[1]; !reopened.TellAt.IsZero() {
-			wait = reopened.TellAt.Sub(noon)
+		if reopened := events[1]; !reopened.PushAt.IsZero() {
+			wait = reopened.PushAt.Sub(noon)
 		}
 		if diff := wait - c.wait; diff < -time.Millisecond || diff > time.Millisecond {
 			t.Errorf("%s: pushed %s later, want %s", name, wait, c.wait)
@@ -94,10 +94,10 @@ func TestNoMoreThanAFewPushesAMinute(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			past.Defer(events, &d)
+			past.DelayPush(events, &d)
 			tell := events[1].At
-			if !events[1].TellAt.IsZero() {
-				tell = events[1].TellAt
+			if !events[1].PushAt.IsZero() {
+				tell = events[1].PushAt
 			}
 			if last := !at.Add(pace).Before(noon.Add(10 * time.Minute)); last || tell.Before(at.Add(pace)) {
 				pushed = append(pushed, tell) // or it is taken again first

@@ -59,7 +59,7 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 			return d, err
 		}
 		if d.Version != to.version {
-			return d, dispatch.ErrVersionMoved
+			return d, dispatch.ErrVersionConflict
 		}
 		req, err := patch.applyTo(d)
 		if err != nil {

@@ -91,11 +91,11 @@ func (h *handler) createDispatch(c echo.Context, actor string) error {
 }
 
 type previewView struct {
-	Eligible    int                     `json:"eligible"`
-	Reachable   int                     `json:"reachable"`
-	Busy        int                     `json:"busy"`
-	NotEligible int                     `json:"not_eligible"`
-	Reasons     map[dispatch.Reason]int `json:"reasons"`
+	Eligible    int                               `json:"eligible"`
+	Reachable   int                               `json:"reachable"`
+	Busy        int                               `json:"busy"`
+	NotEligible int                               `json:"not_eligible"`
+	Reasons     map[dispatch.IneligibleReason]int `json:"reasons"`
 }
 
 func (h *handler) previewDispatch(c echo.Context, actor string) error {

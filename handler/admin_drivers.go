@@ -140,7 +140,7 @@ func optionalVersion(c echo.Context) (int, error) {
 	}
 	v, err := version(c)
 	if err != nil || v < 1 {
-		return 0, dispatch.ErrDriverMoved // not a version of this service
+		return 0, dispatch.ErrDriverVersionConflict // not a version of this service
 	}
 	return v, nil
 }

@@ -13,7 +13,7 @@ import (
 type tokenStore interface {
 	AddDrivers(ctx context.Context, drivers []dispatch.Driver) error
 	AddDriversWithTokens(ctx context.Context, drivers []dispatch.Driver) error
-	NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error)
+	RecordTokenIssued(ctx context.Context, id dispatch.DriverID) (generation int, err error)
 }
 
 type addDriversRequest struct {
@@ -59,7 +59,7 @@ func (h *handler) issueToken(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	generation, err := h.stores.tokens.NoteToken(c.Request().Context(), id)
+	generation, err := h.stores.tokens.RecordTokenIssued(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (a *API) useStore(store *repository.Store, attempts *service.Ledger) {
 
 // signIns lets strangers fail that many times as often as usual.
 func signIns(times float64) *service.SignIns {
-	l := service.UsualSignInLimits()
+	l := service.DefaultSignInLimits()
 	for _, a := range []*service.Allowance{&l.KeyByAddress, &l.KeyInAll, &l.TokenByAddress, &l.TokenInAll} {
 		a.Burst *= times
 	}
@@ -244,7 +244,7 @@ func (w *world) putKey(role dispatch.Role, secret string) {
 	w.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
 	k := dispatch.Key{ID: "key_" + role.String(), Name: role.String(), Role: role, Hash: hex.EncodeToString(sum[:])}
-	if err := w.store.PutKey(w.t.Context(), k); err != nil {
+	if err := w.store.EnsureKey(w.t.Context(), k); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -24,7 +24,7 @@ func (h *handler) asDriver(next func(c echo.Context, me dispatch.DriverID) error
 		if err != nil {
 			return err
 		}
-		me, err := h.Tokens.Caller(c.Request().Context(), token)
+		me, err := h.Tokens.Authenticate(c.Request().Context(), token)
 		if err != nil {
 			return h.rejectToken(c, err)
 		}
@@ -57,7 +57,7 @@ func (h *handler) authenticateAdmin(c echo.Context) (dispatch.Key, session, erro
 	if err != nil {
 		return dispatch.Key{}, session{}, err
 	}
-	key, err := h.authenticateKey(c, with.key, service.DoorKey)
+	key, err := h.authenticateKey(c, with.key, service.AuthKey)
 	if err != nil {
 		return dispatch.Key{}, session{}, err
 	}
@@ -82,25 +82,25 @@ func bearer(c echo.Context) (string, error) {
 
 // authenticateKey returns the key with this secret. An unknown secret is looked up in the database only within the limits on
 // failed sign-ins from the client's network.
-func (h *handler) authenticateKey(c echo.Context, key string, door service.Door) (dispatch.Key, error) {
+func (h *handler) authenticateKey(c echo.Context, key string, door service.AuthMethod) (dispatch.Key, error) {
 	from := clientNetwork(c)
 	var wait time.Duration
 	var entered bool
-	found, err := h.Keys.Holder(c.Request().Context(), key, func() bool {
-		wait, entered = h.SignIns.Enter(door, from)
+	found, err := h.Keys.Authenticate(c.Request().Context(), key, func() bool {
+		wait, entered = h.SignIns.Reserve(door, from)
 		return entered
 	})
 	switch {
 	case errors.Is(err, service.ErrUnauthenticated):
 		if !entered {
-			h.SignIns.Enter(door, from) // the key was valid until now, so its lookup was not counted
+			h.SignIns.Reserve(door, from) // the key was valid until now, so its lookup was not counted
 		}
-		h.SignIns.Done(door, from, service.SignInFailed)
+		h.SignIns.Record(door, from, service.SignInFailed)
 	case errors.Is(err, service.ErrTooManyFailures):
-		h.SignIns.Done(door, from, service.SignInLimited)
+		h.SignIns.Record(door, from, service.SignInLimited)
 		return dispatch.Key{}, fmt.Errorf("%w: %w", rateLimited(c, wait), err)
 	case entered:
-		h.SignIns.Back(door, from)
+		h.SignIns.Refund(door, from)
 	}
 	return found, err
 }
@@ -108,15 +108,15 @@ func (h *handler) authenticateKey(c echo.Context, key string, door service.Door)
 // rejectToken returns the error for a token that was refused with err, and counts the failure. Above the limit it does not say
 // that the token is wrong. An expired token is not counted: nobody guesses one, and in the morning many drivers send one at once.
 func (h *handler) rejectToken(c echo.Context, err error) error {
-	if !errors.Is(err, service.ErrUnauthenticated) || errors.Is(err, service.ErrTokenOver) {
+	if !errors.Is(err, service.ErrUnauthenticated) || errors.Is(err, service.ErrTokenEnded) {
 		return err
 	}
 	from := clientNetwork(c)
-	if wait, ok := h.SignIns.Enter(service.DoorToken, from); !ok {
-		h.SignIns.Done(service.DoorToken, from, service.SignInLimited)
+	if wait, ok := h.SignIns.Reserve(service.AuthToken, from); !ok {
+		h.SignIns.Record(service.AuthToken, from, service.SignInLimited)
 		return rateLimited(c, wait)
 	}
-	h.SignIns.Done(service.DoorToken, from, service.SignInFailed)
+	h.SignIns.Record(service.AuthToken, from, service.SignInFailed)
 	return err
 }
 

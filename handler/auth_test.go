@@ -38,7 +38,7 @@ func newDoor(t *testing.T) *door {
 	now := time.Now()
 	d.world = newWorld(t, func(a *API) {
 		a.SignIns = service.NewSignIns(service.SignInOptions{
-			Limits: service.UsualSignInLimits(), Store: a.Store.(*repository.Store), Counter: d,
+			Limits: service.DefaultSignInLimits(), Store: a.Store.(*repository.Store), Counter: d,
 			Now: func() time.Time { return now }, Log: a.Log,
 		})
 	})
@@ -56,7 +56,7 @@ func newDoor(t *testing.T) *door {
 }
 
 // CountSignIn implements service.SignInCounter.
-func (d *door) CountSignIn(at service.Door, r service.SignInResult) {
+func (d *door) CountSignIn(at service.AuthMethod, r service.SignInResult) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count[fmt.Sprint(at, " ", r)]++
@@ -354,13 +354,13 @@ func TestANewFirstKey(t *testing.T) {
 	w := newWorld(t)
 	keys := service.NewKeys(w.store)
 	const next = "the-next-first-key"
-	if _, err := keys.Holder(t.Context(), next, nil); err == nil {
+	if _, err := keys.Authenticate(t.Context(), next, nil); err == nil {
 		t.Fatal("it is good already")
 	}
 	if err := keys.PutFirst(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
-	if k, err := keys.Holder(t.Context(), next, nil); err != nil || k.ID != dispatch.FirstKeyID {
+	if k, err := keys.Authenticate(t.Context(), next, nil); err != nil || k.ID != dispatch.FirstKeyID {
 		t.Errorf("%+v, %v", k, err)
 	}
 	sum := sha256.Sum256([]byte(key))

@@ -17,16 +17,16 @@ import (
 
 // problem is an error answer as in RFC 9457.
 type problem struct {
-	Type     string            `json:"type"`
-	Title    string            `json:"title"`
-	Status   int               `json:"status"`
-	Detail   string            `json:"detail"`
-	Instance string            `json:"instance"`
-	Code     string            `json:"code"`
-	Errors   []fieldError      `json:"errors,omitempty"`
-	Reasons  []dispatch.Reason `json:"reasons,omitempty"`
-	OpensAt  *timestamp        `json:"opens_at,omitempty"`
-	Final    *bool             `json:"final,omitempty"`
+	Type     string                      `json:"type"`
+	Title    string                      `json:"title"`
+	Status   int                         `json:"status"`
+	Detail   string                      `json:"detail"`
+	Instance string                      `json:"instance"`
+	Code     string                      `json:"code"`
+	Errors   []fieldError                `json:"errors,omitempty"`
+	Reasons  []dispatch.IneligibleReason `json:"reasons,omitempty"`
+	OpensAt  *timestamp                  `json:"opens_at,omitempty"`
+	Final    *bool                       `json:"final,omitempty"`
 }
 
 type fieldError struct {
@@ -53,7 +53,7 @@ var kinds = []kind{
 	{dispatch.ErrExpired, 410, "DISPATCH_EXPIRED", "Nobody took the dispatch in time."},
 	{dispatch.ErrCanceled, 410, "DISPATCH_CANCELED", "The dispatch was canceled."},
 	{dispatch.ErrNotEligible, 403, "NOT_ELIGIBLE", "You can't take this dispatch; see reasons."},
-	{dispatch.ErrTooOften, 429, "RATE_LIMITED", "You have given back too many dispatches. Try again after Retry-After seconds, or call the office."},
+	{dispatch.ErrTooManyWithdrawals, 429, "RATE_LIMITED", "You have given back too many dispatches. Try again after Retry-After seconds, or call the office."},
 	{dispatch.ErrNotYours, 403, "FORBIDDEN", "You don't have this dispatch."},
 	{dispatch.ErrNotFound, 404, "DISPATCH_NOT_FOUND", "There is no such dispatch, or you may not see it."},
 	{dispatch.ErrDriverNotFound, 404, "DRIVER_NOT_FOUND", "There is no such driver."},
@@ -61,8 +61,8 @@ var kinds = []kind{
 	{dispatch.ErrNotDead, 409, "INVALID_STATE", ""},
 	{cronjob.ErrNotFound, 404, "JOB_NOT_FOUND", "There is no such scheduled job."},
 	{dispatch.ErrBadCursor, 400, "MALFORMED_REQUEST", "The cursor is not one that this list has handed out."},
-	{dispatch.ErrVersionMoved, 412, "VERSION_MOVED", "The dispatch has changed since that version. Read it again."},
-	{dispatch.ErrDriverMoved, 412, "VERSION_MOVED", "The driver has changed since that version. Read it again."},
+	{dispatch.ErrVersionConflict, 412, "VERSION_MOVED", "The dispatch has changed since that version. Read it again."},
+	{dispatch.ErrDriverVersionConflict, 412, "VERSION_MOVED", "The driver has changed since that version. Read it again."},
 	{dispatch.ErrKeyNotFound, 404, "KEY_NOT_FOUND", "There is no such key."},
 	{dispatch.ErrFirstKey, 409, "INVALID_STATE", ""},
 	{idempotency.ErrKeyReused, 422, "IDEMPOTENCY_KEY_REUSED", "This Idempotency-Key was sent with another request before. Use a new one."},
@@ -114,7 +114,7 @@ func (h *handler) answerError(err error, c echo.Context) {
 	if p.Status >= 500 {
 		h.Log.ErrorContext(c.Request().Context(), "request failed", "code", p.Code, "path", c.Path(), "request_id", requestID(c), "error", err)
 	}
-	if often := (*dispatch.TooOftenError)(nil); errors.As(err, &often) {
+	if often := (*dispatch.TooManyWithdrawalsError)(nil); errors.As(err, &often) {
 		c.Response().Header().Set(echo.HeaderRetryAfter, retryAfterSeconds(often.Wait))
 	}
 	h.writeProblem(p, c)

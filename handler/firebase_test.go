@@ -45,7 +45,7 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 		}
 		t.Cleanup(ids.Close)
 		a.Tokens = service.NewTokens(service.TokenOptions{
-			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: a.Store.(service.UIDs), Revocations: a.Revocations,
+			Secret: []byte("secret"), Now: clock.now, IDTokens: ids, Drivers: a.Store.(service.DriversByUID), Revocations: a.Revocations,
 		})
 	})
 }

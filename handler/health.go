@@ -10,9 +10,9 @@ import (
 	"firsttap/dispatch"
 )
 
-// Starting returns the handler that serves while the database is being migrated. The process is alive and not ready; other
+// NewMigrating returns the handler that serves while the database is being migrated. The process is alive and not ready; other
 // requests are answered with 503.
-func Starting(log *slog.Logger) http.Handler {
+func NewMigrating(log *slog.Logger) http.Handler {
 	api := API{Log: log, Now: time.Now}
 	api.setDefaults()
 	h := &handler{API: api}

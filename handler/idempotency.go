@@ -32,8 +32,8 @@ const (
 
 // idempotencyStore stores the answers to requests with an Idempotency-Key.
 type idempotencyStore interface {
-	Reserve(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error)
-	Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error
+	ReserveRequest(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error)
+	SaveAnswer(ctx context.Context, r idempotency.Reservation, answer []byte) error
 }
 
 // idempotent runs next. For a POST with an Idempotency-Key it runs next once and replays the answer to repeated requests. If an
@@ -83,7 +83,7 @@ func fingerprint(r *http.Request, body []byte) string {
 }
 
 func (h *handler) reserve(c echo.Context, once idempotency.Request) (idempotency.Reservation, error) {
-	r, err := h.stores.idempotency.Reserve(c.Request().Context(), once, requestLease, answerTTL)
+	r, err := h.stores.idempotency.ReserveRequest(c.Request().Context(), once, requestLease, answerTTL)
 	switch {
 	case errors.Is(err, idempotency.ErrKeyInUse):
 		c.Response().Header().Set(echo.HeaderRetryAfter, "1")
@@ -104,7 +104,7 @@ func (h *handler) storeAnswer(c echo.Context, r idempotency.Reservation, s *answ
 		sealed, err = s.close(made)
 	}
 	if err == nil {
-		err = h.stores.idempotency.Settle(ctx, r, sealed)
+		err = h.stores.idempotency.SaveAnswer(ctx, r, sealed)
 	}
 	if err != nil {
 		h.Log.Warn("answer to an Idempotency-Key not stored; a repeated request will run again when the lease expires", "request_id", requestID(c), "error", err)

@@ -13,7 +13,7 @@ import (
 type insightStore interface {
 	Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error)
 	Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error)
-	Signals(ctx context.Context, driver dispatch.DriverID) (dispatch.Signals, error)
+	TapSignals(ctx context.Context, driver dispatch.DriverID) (dispatch.TapSignals, error)
 	Board(ctx context.Context, region string) (dispatch.Board, error)
 	Supply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error)
 }
@@ -57,7 +57,7 @@ type contactView struct {
 func viewContact(o dispatch.Offered) contactView {
 	k := o.Contact
 	return contactView{
-		DriverID: k.Driver, Round: k.Round, OfferStatus: o.OfferStatus(), ToldAt: optionalTimestamp(k.ToldAt),
+		DriverID: k.Driver, Round: k.Round, OfferStatus: o.OfferStatus(), ToldAt: optionalTimestamp(k.NotifiedAt),
 		SentAt: optionalTimestamp(k.SentAt), SeenAt: optionalTimestamp(k.SeenAt), DeclinedAt: optionalTimestamp(k.DeclinedAt),
 		DeclineReason: nullable(k.DeclineReason), TappedAt: optionalTimestamp(k.TappedAt),
 	}
@@ -113,13 +113,13 @@ func (h *handler) signals(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	s, err := h.stores.insight.Signals(c.Request().Context(), id)
+	s, err := h.stores.insight.TapSignals(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
 	v := signalsView{
 		Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.Under(superhuman),
-		WithdrawnOfLate: s.WithdrawnOfLate, HopelessOfLate: s.HopelessOfLate,
+		WithdrawnOfLate: s.RecentWithdrawals, HopelessOfLate: s.RecentUnwinnable,
 	}
 	if s.Wins > 0 {
 		rate := float64(s.Withdrawn) / float64(s.Wins)

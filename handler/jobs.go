@@ -45,8 +45,8 @@ type jobLockView struct {
 
 func viewHolder(h cronjob.Holder) jobLockView {
 	v := jobLockView{Holder: h.Owner}
-	if h.Left > 0 {
-		left := h.Left.Milliseconds()
+	if h.Remaining > 0 {
+		left := h.Remaining.Milliseconds()
 		v.LeaseLeftMS = &left
 	}
 	return v
@@ -88,7 +88,7 @@ func viewJob(j cronjob.Job) jobView {
 		lock := viewHolder(*h)
 		v.Lock = &lock
 	}
-	for _, open := range j.Open {
+	for _, open := range j.Unfinished {
 		run := viewRun(open)
 		if open.Status == cronjob.Queued {
 			v.Queued = &run
@@ -111,7 +111,7 @@ func viewRun(r cronjob.Run) runView {
 	v := runView{
 		Job: r.Job, ScheduledAt: timestamp(r.Slot), Status: r.Status, Attempt: r.Attempt, Instance: nullable(instance),
 		RequestedBy: nullable(r.RequestedBy), BeganAt: optionalTimestamp(r.BeganAt), EndedAt: optionalTimestamp(r.EndedAt),
-		Result: nullable(r.Result), Error: nullable(r.Error), Skipped: r.Skipped,
+		Result: nullable(r.Result), Error: nullable(r.Error), Skipped: r.SkipCount,
 	}
 	if r.BeganAt != nil && r.EndedAt != nil {
 		took := float64(r.EndedAt.Sub(*r.BeganAt)) / float64(time.Millisecond)

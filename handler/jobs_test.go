@@ -40,7 +40,7 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 			t.Fatal(err)
 		}
 		scheduler, err := schedule.New(schedule.Options{
-			Jobs: jobs, Ledger: store, Locks: locks, Others: []string{"relay"}, Zone: seoul, Who: "host:1", Log: slog.New(slog.DiscardHandler),
+			Jobs: jobs, Ledger: store, Locks: locks, OtherLocks: []string{"relay"}, Zone: seoul, Instance: "host:1", Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("%v", tidy)
 	}
 
-	locker := lock.New(locks, lock.Options{Who: "host:2"})
+	locker := lock.New(locks, lock.Options{Instance: "host:2"})
 	defer locker.Close()
 	lease, err := locker.Acquire(t.Context(), "count", lock.Fixed(time.Minute))
 	if err != nil {

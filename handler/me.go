@@ -114,7 +114,7 @@ func (h *handler) accept(c echo.Context, me dispatch.DriverID) error {
 // withAppVersion returns the request's context, whose caller has the app's version.
 func withAppVersion(c echo.Context) context.Context {
 	ctx := c.Request().Context()
-	caller := dispatch.CallerOf(ctx)
+	caller := dispatch.CallerFrom(ctx)
 	caller.App = appVersion(c)
 	return dispatch.WithCaller(ctx, caller)
 }

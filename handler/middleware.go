@@ -32,7 +32,7 @@ func (h *handler) observe(next echo.HandlerFunc) echo.HandlerFunc {
 			c.Error(err)
 		}
 		took := time.Since(started)
-		h.Answered(c.Request().Method, c.Path(), c.Response().Status, took)
+		h.ObserveRequest(c.Request().Method, c.Path(), c.Response().Status, took)
 		level := slog.LevelDebug
 		if m := c.Request().Method; c.Response().Status < 300 && m != http.MethodGet && m != http.MethodHead {
 			level = slog.LevelInfo

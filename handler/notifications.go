@@ -45,10 +45,10 @@ func viewNotification(n outbox.Notification) notificationView {
 		DriverID: nullable(string(n.Driver)), DeviceID: nullable(string(n.Device)), Topic: nullable(n.Topic),
 		Silent: n.Silent, Status: n.Status, Attempts: n.Attempts, Result: nullable(n.Result), Reason: nullable(n.Reason),
 		CreatedAt: timestamp(n.CreatedAt), NextAt: optionalTimestamp(n.NextAt), SentAt: optionalTimestamp(n.SentAt),
-		ExpiresAt: timestamp(n.Until),
+		ExpiresAt: timestamp(n.UsefulUntil),
 	}
 	if n.SentAt != nil {
-		delay := float64(n.SentAt.Sub(n.At).Microseconds()) / 1000
+		delay := float64(n.SentAt.Sub(n.EventAt).Microseconds()) / 1000
 		v.DelayMS = &delay
 	}
 	return v
@@ -93,7 +93,7 @@ func (h *handler) dispatchNotifications(c echo.Context, _ string) error {
 	for i, f := range rounds {
 		view.Funnel[i] = funnelView{Round: i + 1, Seen: f.Seen, Tapped: f.Tapped, Won: f.Won}
 		if i >= forgotten {
-			view.Funnel[i].Told, view.Funnel[i].AcceptedByFCM = &f.Told, &f.Accepted
+			view.Funnel[i].Told, view.Funnel[i].AcceptedByFCM = &f.Notified, &f.PushAccepted
 		}
 	}
 	return writeJSON(c, 200, view)
@@ -129,6 +129,6 @@ func (h *handler) redrive(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	h.Redriven()
+	h.OnRedrive()
 	return writeJSON(c, 200, viewNotification(n))
 }

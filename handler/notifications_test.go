@@ -14,7 +14,7 @@ import (
 )
 
 func (w *world) outbox() *repository.Outbox {
-	return w.store.Outbox(repository.OutboxOptions{Owner: "the test", Term: time.Hour})
+	return w.store.Outbox(repository.OutboxOptions{Owner: "the test", LeaseTerm: time.Hour})
 }
 
 // tell does what the outbox holds, and returns what is to be pushed.
@@ -36,8 +36,8 @@ func (w *world) tell() (pushes []outbox.Push) {
 
 func (w *world) settle(p outbox.Push, status outbox.Status) {
 	w.t.Helper()
-	err := w.outbox().Settle(w.t.Context(), []outbox.SendResult{{
-		ID: p.ID, Status: status, After: time.Hour, Attempts: 2, Result: "poison", Reason: "INVALID_ARGUMENT",
+	err := w.outbox().RecordResults(w.t.Context(), []outbox.SendResult{{
+		ID: p.ID, Status: status, RetryAfter: time.Hour, Attempts: 2, Result: "poison", Reason: "INVALID_ARGUMENT",
 	}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -188,7 +188,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 	var mu sync.Mutex
 	woken := 0
 	w := newWorld(t, func(a *API) {
-		a.Redriven = func() {
+		a.OnRedrive = func() {
 			mu.Lock()
 			defer mu.Unlock()
 			woken++
@@ -233,7 +233,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 	if done != 1 || woken != 1 {
 		t.Errorf("%d were told that they have redriven it, the relay was woken %d times", done, woken)
 	}
-	if leased, _, err := w.outbox().Lease(t.Context(), 10); err != nil || len(leased) != 1 || leased[0].ID != pushes[0].ID {
+	if leased, _, err := w.outbox().LeaseNotifications(t.Context(), 10); err != nil || len(leased) != 1 || leased[0].ID != pushes[0].ID {
 		t.Errorf("due: %+v, %v", leased, err)
 	}
 	w.expire(id)

@@ -13,7 +13,7 @@ import (
 
 // seenStore records that a driver has seen an offer.
 type seenStore interface {
-	Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
+	MarkSeen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error
 }
 
 // viewOffer returns a dispatch as it is offered to one driver.
@@ -90,7 +90,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.Work.See(c.Request().Context(), me, id)
+	d, err := h.Work.Dispatch(c.Request().Context(), me, id)
 	if err != nil {
 		return unauthenticatedIfGone(err)
 	}
@@ -101,7 +101,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	if round > d.Round {
 		return dispatch.ErrOfferStale
 	}
-	if err := h.stores.seen.Seen(c.Request().Context(), id, round, me); err != nil {
+	if err := h.stores.seen.MarkSeen(c.Request().Context(), id, round, me); err != nil {
 		return err
 	}
 	return c.NoContent(204)

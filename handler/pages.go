@@ -44,10 +44,10 @@ func servePage(c echo.Context, load func() (map[string]asset.File, error), name,
 // file each time, as the next release may change it.
 func serveFile(c echo.Context, f asset.File) error {
 	header := c.Response().Header()
-	header.Set("ETag", f.Tag)
+	header.Set("ETag", f.ETag)
 	header.Set(echo.HeaderCacheControl, "no-cache")
 	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
-	if matchesETag(c.Request().Header.Values("If-None-Match"), f.Tag) {
+	if matchesETag(c.Request().Header.Values("If-None-Match"), f.ETag) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	body := f.Body
@@ -56,7 +56,7 @@ func serveFile(c echo.Context, f asset.File) error {
 		body = f.Gzip
 	}
 	header.Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
-	return c.Blob(http.StatusOK, f.Type, body)
+	return c.Blob(http.StatusOK, f.ContentType, body)
 }
 
 // docs serves the OpenAPI document and the page that shows it, without authentication. Both are prepared at the first request.
@@ -68,7 +68,7 @@ func docs(e *echo.Echo, version string) {
 		}
 		return asset.New(echo.MIMEApplicationJSON, document)
 	})
-	page := sync.OnceValues(openapi.Page)
+	page := sync.OnceValues(openapi.PageFiles)
 	get(e, "/openapi.json", func(c echo.Context) error {
 		f, err := document()
 		if err != nil {

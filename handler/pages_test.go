@@ -124,7 +124,7 @@ func TestWhatIsNoPage(t *testing.T) {
 func TestHead(t *testing.T) {
 	down := false
 	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return !down } })
-	api, starting := httptest.NewServer(w.api), httptest.NewServer(Starting(slog.New(slog.DiscardHandler)))
+	api, starting := httptest.NewServer(w.api), httptest.NewServer(NewMigrating(slog.New(slog.DiscardHandler)))
 	defer api.Close()
 	defer starting.Close()
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -202,7 +202,7 @@ func version(c echo.Context) (int, error) {
 	}
 	n, err := strconv.Atoi(strings.Trim(strings.TrimPrefix(header, "W/"), `"`))
 	if err != nil {
-		return 0, dispatch.ErrVersionMoved // not a version of this service
+		return 0, dispatch.ErrVersionConflict // not a version of this service
 	}
 	return n, nil
 }

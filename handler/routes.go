@@ -49,11 +49,11 @@ type API struct {
 	RedisDegraded func() bool
 	// Draining reports whether the instance is about to stop. Optional.
 	Draining func() bool
-	// Redriven is called when a notification is due again. Optional.
-	Redriven func()
-	// Answered is called after every request: with its route as a pattern, "" where there is none, and how long the answer
+	// OnRedrive is called when a notification is due again. Optional.
+	OnRedrive func()
+	// ObserveRequest is called after every request: with its route as a pattern, "" where there is none, and how long the answer
 	// took. It must be safe for concurrent use. Optional.
-	Answered func(method, route string, status int, took time.Duration)
+	ObserveRequest func(method, route string, status int, took time.Duration)
 	// DriverRate and AdminRate limit callers at this instance alone. DriverLimit and AdminLimit replace them; optional.
 	DriverRate, AdminRate   limit.Rate
 	DriverLimit, AdminLimit *limit.Limiter
@@ -93,20 +93,20 @@ func (a *API) setDefaults() {
 	if a.Draining == nil {
 		a.Draining = func() bool { return false }
 	}
-	if a.Redriven == nil {
-		a.Redriven = func() {}
+	if a.OnRedrive == nil {
+		a.OnRedrive = func() {}
 	}
-	if a.Answered == nil {
-		a.Answered = func(string, string, int, time.Duration) {}
+	if a.ObserveRequest == nil {
+		a.ObserveRequest = func(string, string, int, time.Duration) {}
 	}
 	if a.DriverLimit == nil {
-		a.DriverLimit = limit.New(a.DriverRate.Limit())
+		a.DriverLimit = limit.New(a.DriverRate.Options())
 	}
 	if a.AdminLimit == nil {
-		a.AdminLimit = limit.New(a.AdminRate.Limit())
+		a.AdminLimit = limit.New(a.AdminRate.Options())
 	}
 	if a.SignIns == nil {
-		a.SignIns = service.NewSignIns(service.SignInOptions{Limits: service.UsualSignInLimits(), Now: a.Now, Log: a.Log})
+		a.SignIns = service.NewSignIns(service.SignInOptions{Limits: service.DefaultSignInLimits(), Now: a.Now, Log: a.Log})
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 
 // signInStore writes sign-ins to the audit trail.
 type signInStore interface {
-	NoteSignIn(ctx context.Context, key, address string) error
+	RecordSignIn(ctx context.Context, key, address string) error
 }
 
 // session is the admin key that a request is made with, and when the cookie that carried the key expires. The time is zero
@@ -156,7 +156,7 @@ func (h *handler) signIn(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	key, err := h.authenticateKey(c, req.Key, service.DoorSession)
+	key, err := h.authenticateKey(c, req.Key, service.AuthSession)
 	if errors.Is(err, service.ErrUnauthenticated) {
 		return fmt.Errorf("%w: %w", errUnknownKey, err)
 	}
@@ -166,14 +166,14 @@ func (h *handler) signIn(c echo.Context) error {
 	if err := allow(c, h.AdminLimit, key.ID, h.Now()); err != nil {
 		return err
 	}
-	err = h.stores.signIns.NoteSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
+	err = h.stores.signIns.RecordSignIn(withCaller(c, key.ID), key.ID, clientNetwork(c))
 	if errors.Is(err, dispatch.ErrKeyNotFound) { // revoked after the lookup
 		return fmt.Errorf("%w: %w", errUnknownKey, service.ErrUnauthenticated)
 	}
 	if err != nil {
 		return err
 	}
-	h.SignIns.Done(service.DoorSession, clientNetwork(c), service.SignInOK)
+	h.SignIns.Record(service.AuthSession, clientNetwork(c), service.SignInOK)
 	made := session{key: req.Key, until: h.Now().Add(sessionTTL).Truncate(time.Millisecond)}
 	h.setSessionCookie(c, h.sessions.seal(made), int(sessionTTL/time.Second))
 	return writeJSON(c, 200, viewSession(key, made))

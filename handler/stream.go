@@ -16,28 +16,28 @@ import (
 
 func (h *handler) driverStream(c echo.Context, me dispatch.DriverID) error {
 	load := func(ctx context.Context) (dispatch.Driver, error) { return h.stores.profiles.Driver(ctx, me) }
-	s, err := h.Streams.Driver(c.Request().Context(), me, lastEventID(c), load)
+	s, err := h.Streams.OpenDriver(c.Request().Context(), me, lastEventID(c), load)
 	if err != nil {
 		return streamError(unauthenticatedIfGone(err))
 	}
 	return h.serveStream(c, s, func(ctx context.Context) error {
 		token, err := bearer(c)
 		if err == nil {
-			_, err = h.Tokens.Caller(ctx, token)
+			_, err = h.Tokens.Authenticate(ctx, token)
 		}
 		return err
 	})
 }
 
 func (h *handler) adminStream(c echo.Context, actor string) error {
-	s, err := h.Streams.Admin(c.Request().Context(), actor, lastEventID(c))
+	s, err := h.Streams.OpenAdmin(c.Request().Context(), actor, lastEventID(c))
 	if err != nil {
 		return streamError(err)
 	}
 	return h.serveStream(c, s, func(ctx context.Context) error {
 		with, err := h.credentials(c)
 		if err == nil {
-			_, err = h.Keys.Holder(ctx, with.key, nil)
+			_, err = h.Keys.Authenticate(ctx, with.key, nil)
 		}
 		return err
 	})

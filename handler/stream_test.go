@@ -173,7 +173,7 @@ func TestStream(t *testing.T) {
 }
 
 func TestNoStream(t *testing.T) {
-	l := newLive(t, stream.Options{Streams: 1})
+	l := newLive(t, stream.Options{MaxStreams: 1})
 	d := l.drivers(1)[0]
 	l.putKey(dispatch.Viewer, "viewer")
 	l.refused("no token", l.call("GET", "/v1/stream", "", ""), 401, "UNAUTHENTICATED")
@@ -254,13 +254,13 @@ func TestStreamOfOneTurnedOut(t *testing.T) {
 
 // TestHangingUpEndsTheStream on the server, where it counts.
 func TestHangingUpEndsTheStream(t *testing.T) {
-	l := newLive(t, stream.Options{Streams: 1})
+	l := newLive(t, stream.Options{MaxStreams: 1})
 	d := l.drivers(1)[0]
 	for range 3 {
 		o := l.open("/v1/stream", d.token, "")
 		o.hang()
 		testkit.Retry(t, func() error {
-			s, err := l.hub.Admin(t.Context(), "key_1", "")
+			s, err := l.hub.OpenAdmin(t.Context(), "key_1", "")
 			if err == nil {
 				s.Close()
 			}
@@ -289,7 +289,7 @@ func TestShutdown(t *testing.T) {
 func TestClientThatReadsNothing(t *testing.T) {
 	t.Parallel() // it has to wait for writePatience
 	metrics := prometheus.NewRegistry()
-	l := newLive(t, stream.Options{Ring: 1 << 15, Queue: 1 << 15, Metrics: metrics})
+	l := newLive(t, stream.Options{RingSize: 1 << 15, QueueSize: 1 << 15, Metrics: metrics})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func (w *world) exec(query string, args ...any) {
 func (w *world) putNamedKey(id string, role dispatch.Role, secret string) {
 	w.t.Helper()
 	sum := sha256.Sum256([]byte(secret))
-	if err := w.store.PutKey(w.t.Context(), dispatch.Key{ID: id, Name: id, Role: role, Hash: hex.EncodeToString(sum[:])}); err != nil {
+	if err := w.store.EnsureKey(w.t.Context(), dispatch.Key{ID: id, Name: id, Role: role, Hash: hex.EncodeToString(sum[:])}); err != nil {
 		w.t.Fatal(err)
 	}
 }

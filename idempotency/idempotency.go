@@ -50,8 +50,8 @@ func WithSeed(ctx context.Context, s Seed) context.Context {
 	return context.WithValue(ctx, seedKey{}, s)
 }
 
-// SeedOf returns the context's seed, "" for none. Without a seed a retry may create a second object.
-func SeedOf(ctx context.Context) Seed {
+// SeedFrom returns the context's seed, "" for none. Without a seed a retry may create a second object.
+func SeedFrom(ctx context.Context) Seed {
 	s, _ := ctx.Value(seedKey{}).(Seed)
 	return s
 }
@@ -78,7 +78,7 @@ func AuditID(ctx context.Context, now time.Time) string {
 
 // identifier returns an identifier derived from the seed of ctx, or a unique one without a seed.
 func identifier(ctx context.Context, prefix string, now time.Time, n int) string {
-	seed := string(SeedOf(ctx))
+	seed := string(SeedFrom(ctx))
 	if !strings.HasPrefix(seed, seedPrefix) {
 		return dispatch.Unique(prefix, now)
 	}

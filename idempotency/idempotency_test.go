@@ -27,13 +27,13 @@ func TestIdentifiersFromASeed(t *testing.T) {
 		seen[id[4:]] = true
 	}
 	id, err := dispatch.ParseID(string(DispatchID(ctx, time.Now())))
-	if err != nil || id < dispatch.FirstID(at) || id >= dispatch.FirstID(at.Add(time.Microsecond)) {
+	if err != nil || id < dispatch.MinID(at) || id >= dispatch.MinID(at.Add(time.Microsecond)) {
 		t.Errorf("%s is not of the seed's time: %v", id, err)
 	}
 	for _, bad := range []Seed{"", "idm_", "idm_0", "x", "idm_!!", Seed("key_" + string(seed[4:]))} {
 		bad := WithSeed(t.Context(), bad)
 		if first := DispatchID(bad, at); first == DispatchID(bad, at) {
-			t.Errorf("%q is a seed", SeedOf(bad))
+			t.Errorf("%q is a seed", SeedFrom(bad))
 		}
 	}
 }

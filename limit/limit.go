@@ -197,7 +197,7 @@ func ParseRate(s string) (Rate, error) {
 	return Rate(n), nil
 }
 
-// Limit returns the options for this rate, with local buckets only.
-func (r Rate) Limit() Options {
+// Options returns the options for this rate, with local buckets only.
+func (r Rate) Options() Options {
 	return Options{Rate: float64(r), Burst: int(2 * r)}
 }

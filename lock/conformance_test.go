@@ -43,7 +43,7 @@ func TestMemoryConforms(t *testing.T) {
 
 func TestRedisConforms(t *testing.T) {
 	locktest.Run(t, redisRig(1, func(t testing.TB, urls []string) lock.Strategy {
-		return lock.NewRedis(dial(t, urls[0]), lock.Tagged("lock"))
+		return lock.NewRedis(dial(t, urls[0]), lock.TaggedKeys("lock"))
 	}))
 }
 
@@ -51,7 +51,7 @@ func TestQuorumConforms(t *testing.T) {
 	rig := redisRig(3, func(t testing.TB, urls []string) lock.Strategy {
 		var nodes []*lock.Redis
 		for _, url := range urls {
-			nodes = append(nodes, lock.NewRedis(dial(t, url), lock.ShedLock("job-lock", "default")))
+			nodes = append(nodes, lock.NewRedis(dial(t, url), lock.ShedLockKeys("job-lock", "default")))
 		}
 		q, err := lock.NewQuorum(nodes...)
 		if err != nil {
@@ -103,7 +103,7 @@ func TestRedisSentinelConforms(t *testing.T) {
 }
 
 func openRedis(t testing.TB, url string, _ time.Duration) lock.Strategy {
-	return lock.NewRedis(dial(t, url), lock.Tagged("lock"))
+	return lock.NewRedis(dial(t, url), lock.TaggedKeys("lock"))
 }
 
 // redisRig is for a strategy on n Redis servers that are broken together. Of skewed servers, only the first has the

@@ -74,7 +74,7 @@ func ExampleRenewed() {
 
 func ExampleExpected() {
 	hold := lock.Expected(20 * time.Second)
-	fmt.Println(hold.TTL, hold.Every, hold.AtMost)
+	fmt.Println(hold.TTL, hold.RenewEvery, hold.AtMost)
 	// Output: 30s 10s 3m20s
 }
 
@@ -116,14 +116,14 @@ func ExampleHold_wait() {
 	// second: <nil>
 }
 
-func ExampleLease_Beat() {
+func ExampleLease_Heartbeat() {
 	locker := lock.New(lock.NewMemory(), lock.Options{})
 	defer locker.Close()
 
-	hold := lock.Hold{TTL: 30 * time.Second, Every: 20 * time.Millisecond, Beat: 50 * time.Millisecond}
+	hold := lock.Hold{TTL: 30 * time.Second, RenewEvery: 20 * time.Millisecond, Heartbeat: 50 * time.Millisecond}
 	err := locker.Do(context.Background(), "import", hold, func(ctx context.Context) error {
 		for range 3 {
-			lock.FromContext(ctx).Beat() // for example after each row
+			lock.FromContext(ctx).Heartbeat() // for example after each row
 		}
 		<-ctx.Done() // hangs: no more heartbeats
 		return nil
@@ -136,7 +136,7 @@ func ExampleLeader_Campaign() {
 	memory := lock.NewMemory()
 	ctx := context.Background()
 	leader := func(instance string) *lock.Leader {
-		return lock.New(memory, lock.Options{Who: instance}).Leader("scheduler", 10*time.Millisecond, 3*time.Second)
+		return lock.New(memory, lock.Options{Instance: instance}).Leader("scheduler", 10*time.Millisecond, 3*time.Second)
 	}
 	seoul, busan := leader("seoul"), leader("busan")
 	run := func(context.Context) error { fmt.Println("slot run"); return nil }

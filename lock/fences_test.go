@@ -185,8 +185,8 @@ func TestFencesRefuseWhatIsOvertaken(t *testing.T) {
 			want  error
 		}{
 			{"a", 5, nil}, {"a", 5, nil}, {"a", 7, nil}, {"a", 6, ErrFenced}, {"a", 7, nil}, {"A", 1, nil}, {"b", 6, nil},
-			{"a", 8, nil}, {"a", 0, ErrInvalid}, {strings.Repeat("n", MaxName), 1, nil},
-			{strings.Repeat("n", MaxName) + "o", 2, ErrInvalid}, {"é", 1, ErrInvalid},
+			{"a", 8, nil}, {"a", 0, ErrInvalid}, {strings.Repeat("n", MaxNameLength), 1, nil},
+			{strings.Repeat("n", MaxNameLength) + "o", 2, ErrInvalid}, {"é", 1, ErrInvalid},
 		} {
 			tx := s.begin(t)
 			err := f.Enforce(t.Context(), tx, step.name, step.fence)

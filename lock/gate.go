@@ -34,8 +34,8 @@ func NewGate(client redis.UniversalClient, timeout time.Duration, log *slog.Logg
 	return &Gate{client: client, timeout: timeout, log: log, metrics: metrics}
 }
 
-// Pass is a name that was obtained from a Gate.
-type Pass struct {
+// GateLease is a name that was obtained from a Gate.
+type GateLease struct {
 	gate  *Gate
 	name  string
 	owner string
@@ -47,14 +47,14 @@ type Pass struct {
 // With ErrUnavailable the name may have been obtained nevertheless. Obtain then also returns a lease, which is only for
 // Release and Replace; both change the name only if owner holds it. While Redis is considered unreachable they do nothing,
 // and the name expires.
-func (g *Gate) Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*Pass, error) {
+func (g *Gate) Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*GateLease, error) {
 	lease, err := g.obtain(ctx, name, owner, ttl)
 	g.metrics.attempt(err)
 	return lease, err
 }
 
-func (g *Gate) obtain(ctx context.Context, name, owner string, ttl time.Duration) (*Pass, error) {
-	lease := &Pass{gate: g, name: name, owner: owner}
+func (g *Gate) obtain(ctx context.Context, name, owner string, ttl time.Duration) (*GateLease, error) {
+	lease := &GateLease{gate: g, name: name, owner: owner}
 	if g.outages.now.Load() {
 		return lease, ErrUnavailable
 	}
@@ -103,12 +103,12 @@ return 0`)
 
 // Release frees the name. It returns ErrLost if the owner did not hold the name any more, and ErrUnavailable if Redis does
 // not answer. It works after ctx has ended, because the name would otherwise stay held for the rest of its ttl.
-func (l *Pass) Release(ctx context.Context) error {
+func (l *GateLease) Release(ctx context.Context) error {
 	return l.gate.Release(ctx, l.name, l.owner)
 }
 
 // Replace makes owner the owner of the name for ttl. Its errors are those of Release.
-func (l *Pass) Replace(ctx context.Context, owner string, ttl time.Duration) error {
+func (l *GateLease) Replace(ctx context.Context, owner string, ttl time.Duration) error {
 	return l.gate.runScript(ctx, gateReplaceScript, l.name, l.owner, owner, ttl.Milliseconds())
 }
 

@@ -34,7 +34,7 @@ func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
 	return r, client
 }
 
-func mustObtain(t *testing.T, r *Gate, name, owner string) *Pass {
+func mustObtain(t *testing.T, r *Gate, name, owner string) *GateLease {
 	t.Helper()
 	l, err := r.Obtain(t.Context(), name, owner, time.Minute)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestManyTakeTurns(t *testing.T) {
 		done.Go(func() {
 			for n := range turns {
 				owner := strings.Repeat("x", g+1) + strings.Repeat("y", n)
-				var l *Pass
+				var l *GateLease
 				var err error
 				for l, err = r.Obtain(t.Context(), "a", owner, time.Minute); errors.Is(err, ErrHeld); {
 					l, err = r.Obtain(t.Context(), "a", owner, time.Minute)

@@ -9,12 +9,12 @@ import (
 type Hold struct {
 	// TTL is how long the server keeps the name without a renewal.
 	TTL time.Duration
-	// Every is the interval between renewals, at most half of TTL; 0 means that the lease is not renewed.
-	Every time.Duration
+	// RenewEvery is the interval between renewals, at most half of TTL; 0 means that the lease is not renewed.
+	RenewEvery time.Duration
 	// AtMost ends the lease even if it is renewed, so that work that hangs does not hold the name for ever; 0 sets no limit.
 	AtMost time.Duration
-	// Beat ends the lease when the work has not called Lease.Heartbeat for that long; 0 requires no calls.
-	Beat time.Duration
+	// Heartbeat ends the lease when the work has not called Lease.Heartbeat for that long; 0 requires no calls.
+	Heartbeat time.Duration
 	// AtLeast keeps the name held for that long after it was acquired, even if it is released earlier, so that an instance
 	// whose clock is late does not repeat a short job. If the holder dies, the name is held for the rest of the TTL only.
 	AtLeast time.Duration
@@ -27,12 +27,12 @@ func Fixed(ttl time.Duration) Hold { return Hold{TTL: ttl} }
 
 // Renewed holds for at most atMost while the holder is alive. The lease is renewed every third of ttl; a usual ttl is 30 s.
 func Renewed(ttl, atMost time.Duration) Hold {
-	return Hold{TTL: ttl, Every: ttl / 3, AtMost: atMost}
+	return Hold{TTL: ttl, RenewEvery: ttl / 3, AtMost: atMost}
 }
 
 // Expected holds for work that should take d: the TTL is 1.5 d, the lease is renewed every d/2, and it ends after 10 d.
 func Expected(d time.Duration) Hold {
-	return Hold{TTL: d + d/2, Every: d / 2, AtMost: 10 * d}
+	return Hold{TTL: d + d/2, RenewEvery: d / 2, AtMost: 10 * d}
 }
 
 // Between holds for at least atLeast and at most atMost, without renewal, like ShedLock's lockAtLeastFor and lockAtMostFor.
@@ -48,16 +48,16 @@ func (h Hold) validate() error {
 	switch {
 	case h.TTL < minTTL:
 		problem = fmt.Sprintf("a TTL of %s is less than %s", h.TTL, minTTL)
-	case h.Every < 0 || h.AtMost < 0 || h.Beat < 0 || h.AtLeast < 0 || h.Wait < 0:
+	case h.RenewEvery < 0 || h.AtMost < 0 || h.Heartbeat < 0 || h.AtLeast < 0 || h.Wait < 0:
 		problem = "a duration is negative"
-	case h.Every > h.TTL/2:
-		problem = fmt.Sprintf("a renewal every %s is too late for a TTL of %s", h.Every, h.TTL)
-	case h.Every > 0 && h.AtMost == 0 && h.Beat == 0:
+	case h.RenewEvery > h.TTL/2:
+		problem = fmt.Sprintf("a renewal every %s is too late for a TTL of %s", h.RenewEvery, h.TTL)
+	case h.RenewEvery > 0 && h.AtMost == 0 && h.Heartbeat == 0:
 		problem = "a renewed hold needs AtMost or Heartbeat, or work that hangs would hold the name for ever"
-	case h.Every == 0 && h.Beat > 0:
+	case h.RenewEvery == 0 && h.Heartbeat > 0:
 		problem = "a Heartbeat needs a renewed hold"
-	case h.Beat > 0 && h.Beat < h.Every:
-		problem = fmt.Sprintf("a Heartbeat of %s is shorter than the renewal interval, %s", h.Beat, h.Every)
+	case h.Heartbeat > 0 && h.Heartbeat < h.RenewEvery:
+		problem = fmt.Sprintf("a Heartbeat of %s is shorter than the renewal interval, %s", h.Heartbeat, h.RenewEvery)
 	case h.AtLeast > h.maxDuration():
 		problem = fmt.Sprintf("AtLeast %s is longer than the longest hold, %s", h.AtLeast, h.maxDuration())
 	}
@@ -70,7 +70,7 @@ func (h Hold) validate() error {
 // maxDuration is the longest that a lease can last.
 func (h Hold) maxDuration() time.Duration {
 	switch {
-	case h.Every == 0 && (h.AtMost == 0 || h.AtMost > h.TTL):
+	case h.RenewEvery == 0 && (h.AtMost == 0 || h.AtMost > h.TTL):
 		return h.TTL
 	case h.AtMost == 0:
 		return 1<<63 - 1

@@ -34,7 +34,7 @@ func (l *Locker) Leader(name string, wait, lease time.Duration) *Leader {
 	return &Leader{
 		locker: l, name: name, transition: make(chan struct{}, 1),
 		// No AtMost: the lead lasts as long as the runs take.
-		hold: Hold{TTL: lease, Every: lease / 3, Wait: wait},
+		hold: Hold{TTL: lease, RenewEvery: lease / 3, Wait: wait},
 	}
 }
 

@@ -46,7 +46,7 @@ func newLease(parent context.Context, l *Locker, grant Grant, name, owner string
 	defer lease.mu.Unlock()
 	lease.trustedUntil = lease.trustEnd(sent)
 	lease.expiryTimer = time.AfterFunc(time.Until(lease.trustedUntil), lease.expire)
-	if hold.Every > 0 {
+	if hold.RenewEvery > 0 {
 		lease.renewing = make(chan struct{}, 1)
 		lease.renewTimer = time.AfterFunc(lease.renewDelay(), lease.renew)
 	}
@@ -66,8 +66,8 @@ func (l *Lease) Owner() string { return l.owner }
 // Fence returns a number that is larger than that of every earlier lease of the name; see [Fences].
 func (l *Lease) Fence() int64 { return l.grant.Fence() }
 
-// Beat reports that the work makes progress; see [Hold.Heartbeat].
-func (l *Lease) Beat() {
+// Heartbeat reports that the work makes progress; see [Hold.Heartbeat].
+func (l *Lease) Heartbeat() {
 	l.mu.Lock()
 	l.lastBeat = time.Now()
 	l.mu.Unlock()
@@ -175,7 +175,7 @@ func (l *Lease) expire() {
 	case l.releasing || now.Before(l.trustedUntil):
 	case l.hold.AtMost > 0 && !now.Before(l.acquired.Add(l.hold.AtMost)):
 		l.loseLocked(ErrMaxHold)
-	case l.hold.Every == 0:
+	case l.hold.RenewEvery == 0:
 		l.loseLocked(ErrExpired)
 	case l.renewErr != nil:
 		l.loseLocked(fmt.Errorf("%w: %s", ErrUnreachable, l.renewErr.Error())) // the text only: the error must not be ErrUnavailable too

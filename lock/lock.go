@@ -35,8 +35,8 @@ var (
 
 // HeldError is ErrHeld with the owner and the time that its lease still has.
 type HeldError struct {
-	Owner string        // "" if unknown
-	Left  time.Duration // the lease may be renewed or released earlier; 0 if unknown
+	Owner     string        // "" if unknown
+	Remaining time.Duration // the lease may be renewed or released earlier; 0 if unknown
 }
 
 func (e *HeldError) Error() string {
@@ -44,8 +44,8 @@ func (e *HeldError) Error() string {
 	if owner == "" {
 		owner = "another owner"
 	}
-	if e.Left > 0 {
-		return fmt.Sprintf("lock: held by %s for %s", owner, e.Left.Round(time.Millisecond))
+	if e.Remaining > 0 {
+		return fmt.Sprintf("lock: held by %s for %s", owner, e.Remaining.Round(time.Millisecond))
 	}
 	return "lock: held by " + owner
 }
@@ -84,8 +84,8 @@ type Watcher interface {
 	Watch(ctx context.Context, name string) (released <-chan struct{}, stop func(), err error)
 }
 
-// Registry is a Strategy's interface for operators.
-type Registry interface {
+// Admin is a Strategy's interface for operators.
+type Admin interface {
 	// List returns the holders of all names that are held, ordered by name.
 	List(ctx context.Context) ([]Holder, error)
 	// Show returns the holder of name; its Owner is "" if the name is free.
@@ -97,19 +97,19 @@ type Registry interface {
 
 // Holder describes the holder of a name.
 type Holder struct {
-	Name  string
-	Owner string        // "" if the name is free
-	Left  time.Duration // until the grant expires; 0 if it ends with the holder's session
-	Fence int64
+	Name      string
+	Owner     string        // "" if the name is free
+	Remaining time.Duration // until the grant expires; 0 if it ends with the holder's session
+	Fence     int64
 }
 
-// MaxName is the largest length of a name in bytes, which is that of ShedLock's table.
-const MaxName = 64
+// MaxNameLength is the largest length of a name in bytes, which is that of ShedLock's table.
+const MaxNameLength = 64
 
 // checkName refuses names that a server would truncate, case-fold, or read as part of its own syntax.
 func checkName(name string) error {
-	if name == "" || len(name) > MaxName {
-		return fmt.Errorf("%w: a name has 1 to %d bytes, not %d", ErrInvalid, MaxName, len(name))
+	if name == "" || len(name) > MaxNameLength {
+		return fmt.Errorf("%w: a name has 1 to %d bytes, not %d", ErrInvalid, MaxNameLength, len(name))
 	}
 	invalid := func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '}' }
 	if strings.ContainsFunc(name, invalid) {

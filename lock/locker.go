@@ -14,9 +14,9 @@ import (
 
 // Options of a Locker. The zero value is usable.
 type Options struct {
-	// Who names this process to operators, as the first part of each lease's owner. The default is the host's name and the
+	// Instance names this process to operators, as the first part of each lease's owner. The default is the host's name and the
 	// process's id.
-	Who string
+	Instance string
 	// Timeout bounds each request to the server. It should be well below the TTLs. The default is a second.
 	Timeout time.Duration
 	Log     *slog.Logger // optional
@@ -42,7 +42,7 @@ type Locker struct {
 // New returns a Locker that acquires names by strategy. It must be closed.
 func New(strategy Strategy, o Options) *Locker {
 	l := &Locker{
-		strategy: strategy, instance: o.Who, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
+		strategy: strategy, instance: o.Instance, timeout: cmp.Or(o.Timeout, time.Second), log: o.Log, metrics: o.Metrics,
 		started: time.Now(), waiters: map[string]*waiters{}, lastWarned: map[string]time.Time{},
 	}
 	l.orphans.timeout = l.timeout

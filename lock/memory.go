@@ -38,7 +38,7 @@ func (m *Memory) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 	defer m.mu.Unlock()
 	now := time.Now()
 	if g := m.holder(name, now); g != nil && g.owner != owner {
-		return nil, &HeldError{Owner: g.owner, Left: g.end.Sub(now)}
+		return nil, &HeldError{Owner: g.owner, Remaining: g.end.Sub(now)}
 	}
 	g := &memoryGrant{memory: m, name: name, owner: owner, fence: m.nextFence(now), end: now.Add(ttl)}
 	m.held[name] = g
@@ -103,7 +103,7 @@ func (m *Memory) lookup(name string) Holder {
 	now := time.Now()
 	h := Holder{Name: name, Fence: m.fence}
 	if g := m.holder(name, now); g != nil {
-		h.Owner, h.Left = g.owner, g.end.Sub(now)
+		h.Owner, h.Remaining = g.owner, g.end.Sub(now)
 	}
 	return h
 }

@@ -125,7 +125,7 @@ func TestMetricsOfRenewals(t *testing.T) {
 				var log bytes.Buffer
 				s := slowMemory{lock.NewMemory(), by}
 				l, values := newCountedLocker(t, s, lock.Options{Timeout: 2 * time.Second, Log: slog.New(slog.NewTextHandler(&log, nil))})
-				lease, err := l.Acquire(t.Context(), "a", lock.Hold{TTL: ttl, Every: every, AtMost: time.Hour})
+				lease, err := l.Acquire(t.Context(), "a", lock.Hold{TTL: ttl, RenewEvery: every, AtMost: time.Hour})
 				if err != nil {
 					t.Fatal(err)
 				}

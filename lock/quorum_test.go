@@ -41,7 +41,7 @@ func (e *quorumFixture) add(t *testing.T, server *servertest.Redis) {
 	link := servertest.StartProxy(t, server.Addr())
 	e.servers, e.links = append(e.servers, server), append(e.links, link)
 	e.clients = append(e.clients, client(t, server.URL()))
-	e.nodes = append(e.nodes, NewRedis(client(t, link.URL(server.URL())), Tagged("lock")))
+	e.nodes = append(e.nodes, NewRedis(client(t, link.URL(server.URL())), TaggedKeys("lock")))
 }
 
 func client(t *testing.T, url string) redis.UniversalClient {
@@ -68,7 +68,7 @@ func (e *quorumFixture) newQuorum(t *testing.T) *Quorum {
 	t.Helper()
 	var nodes []*Redis
 	for _, direct := range e.clients {
-		nodes = append(nodes, NewRedis(direct, Tagged("lock")))
+		nodes = append(nodes, NewRedis(direct, TaggedKeys("lock")))
 	}
 	return quorumOf(t, nodes...)
 }
@@ -77,7 +77,7 @@ func (e *quorumFixture) newQuorum(t *testing.T) *Quorum {
 func (e *quorumFixture) owners(t *testing.T, name string) (owners [3]string) {
 	t.Helper()
 	for i, direct := range e.clients {
-		h, _ := NewRedis(direct, Tagged("lock")).Show(t.Context(), name) // no owner if the server does not answer
+		h, _ := NewRedis(direct, TaggedKeys("lock")).Show(t.Context(), name) // no owner if the server does not answer
 		owners[i] = h.Owner
 	}
 	return owners
@@ -92,13 +92,13 @@ func (e *quorumFixture) awaitAllVotes(t *testing.T, lease *Lease) {
 
 func newLocker(t *testing.T, s Strategy) *Locker {
 	t.Helper()
-	l := New(s, Options{Who: "tester"})
+	l := New(s, Options{Instance: "tester"})
 	t.Cleanup(l.Close)
 	return l
 }
 
 func frequentlyRenewed() Hold {
-	return Hold{TTL: time.Minute, Every: 20 * time.Millisecond, AtMost: time.Hour}
+	return Hold{TTL: time.Minute, RenewEvery: 20 * time.Millisecond, AtMost: time.Hour}
 }
 
 // quorumFaults make one of the servers unusable, and usable again.
@@ -231,13 +231,13 @@ func TestQuorumElectsOneOfTen(t *testing.T) {
 // A late rollback of a candidate's first try must not remove a vote of its next try.
 func TestQuorumVoteThatIsTakenBackLate(t *testing.T) {
 	e := newElectorate(t)
-	others := [2]*Redis{NewRedis(e.clients[0], Tagged("lock")), NewRedis(e.clients[1], Tagged("lock"))}
+	others := [2]*Redis{NewRedis(e.clients[0], TaggedKeys("lock")), NewRedis(e.clients[1], TaggedKeys("lock"))}
 	mustAcquire(t, e.quorum, "warm", "up", time.Minute).Release(t.Context(), 0)
 	for i := range 20 {
 		name := fmt.Sprint("a", i)
 		first, second := mustAcquire(t, others[0], name, "x", time.Minute), mustAcquire(t, others[1], name, "y", time.Minute)
 		// The vote is split, and the rollback on the third server is late.
-		late := e.links[2].Hold(Tagged("lock").releaseChannel(name))
+		late := e.links[2].Hold(TaggedKeys("lock").releaseChannel(name))
 		type result struct {
 			g   Grant
 			err error
@@ -282,7 +282,7 @@ func TestQuorumLoserLeavesNoVote(t *testing.T) {
 	mustAcquire(t, e.quorum, "warm", "up", time.Minute).Release(t.Context(), 0)
 	holder := [2]Grant{}
 	for i := range holder { // on a majority, without the third server
-		holder[i] = mustAcquire(t, NewRedis(e.clients[i], Tagged("lock")), "a", "holder", time.Minute)
+		holder[i] = mustAcquire(t, NewRedis(e.clients[i], TaggedKeys("lock")), "a", "holder", time.Minute)
 	}
 	slow := e.links[2].Hold("loser")
 	wantErr(t, "the loser", acquireErr(t, e.quorum, "a", "loser", time.Minute), ErrHeld)

@@ -34,12 +34,12 @@ func NewRedis(client redis.UniversalClient, keys Keys) *Redis {
 // Keys is a naming scheme for the Redis keys of names.
 type Keys struct{ prefix, suffix string }
 
-// Tagged returns the scheme prefix:{name}. A Cluster keeps all keys with the same hash tag on the same server.
-func Tagged(prefix string) Keys { return Keys{prefix + ":{", "}"} }
+// TaggedKeys returns the scheme prefix:{name}. A Cluster keeps all keys with the same hash tag on the same server.
+func TaggedKeys(prefix string) Keys { return Keys{prefix + ":{", "}"} }
 
-// ShedLock returns the scheme of ShedLock's Redis providers, prefix:environment:name. Their defaults are "job-lock" and
+// ShedLockKeys returns the scheme of ShedLock's Redis providers, prefix:environment:name. Their defaults are "job-lock" and
 // "default".
-func ShedLock(prefix, environment string) Keys { return Keys{prefix + ":" + environment + ":", ""} }
+func ShedLockKeys(prefix, environment string) Keys { return Keys{prefix + ":" + environment + ":", ""} }
 
 func (k Keys) lockKey(name string) string { return k.prefix + name + k.suffix }
 
@@ -144,7 +144,7 @@ func (r *Redis) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 		if len(answer) == 2 {
 			value, _ := answer[0].(string)
 			holder, _ := parseValue(value)
-			return nil, &HeldError{Owner: holder, Left: remainingOf(answer[1])}
+			return nil, &HeldError{Owner: holder, Remaining: remainingOf(answer[1])}
 		}
 	}
 	return g, fmt.Errorf("%w: unexpected reply %v", ErrUnavailable, answer)

@@ -77,7 +77,7 @@ func (r *Redis) Show(ctx context.Context, name string) (Holder, error) {
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Holder{}, unavailable(ctx, err)
 	}
-	h := Holder{Name: name, Left: max(left.Val(), 0)}
+	h := Holder{Name: name, Remaining: max(left.Val(), 0)}
 	h.Owner, h.Fence = parseValue(value.Val())
 	return h, nil
 }
@@ -92,7 +92,7 @@ func (r *Redis) Break(ctx context.Context, name string) (Holder, error) {
 	if len(answer) != 3 {
 		return Holder{}, fmt.Errorf("%w: unexpected reply %v", ErrUnavailable, answer)
 	}
-	h := Holder{Name: name, Left: remainingOf(answer[1])}
+	h := Holder{Name: name, Remaining: remainingOf(answer[1])}
 	h.Fence, _ = answer[0].(int64)
 	value, _ := answer[2].(string)
 	h.Owner, _ = parseValue(value)

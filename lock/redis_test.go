@@ -57,7 +57,7 @@ func requests(t *testing.T, direct redis.UniversalClient, f func()) (requests, c
 // An acquisition, a refusal and a release cost one command each.
 func TestRedisCommands(t *testing.T) {
 	server := servertest.StartRedis(t)
-	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
+	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), TaggedKeys("lock"))
 	wantErr(t, "release", mustAcquire(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
 	var g Grant
 	for _, step := range []struct {
@@ -78,7 +78,7 @@ func TestRedisCommands(t *testing.T) {
 func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 	const crowd = 200
 	server := servertest.StartRedis(t)
-	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
+	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), TaggedKeys("lock"))
 	wantErr(t, "release", mustAcquire(t, strategy, "warm", "up", time.Minute).Release(t.Context(), 0), nil)
 	mustAcquire(t, strategy, "a", "me", time.Minute)
 	l, hold := newLocker(t, strategy), Fixed(time.Minute)
@@ -99,7 +99,7 @@ func TestRedisCrowdCostsNoMoreThanOne(t *testing.T) {
 func TestRedisRenewsTogether(t *testing.T) {
 	const leases, rounds = 1000, 2
 	server := servertest.StartRedis(t)
-	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), Tagged("lock"))
+	direct, strategy := client(t, server.URL()), NewRedis(client(t, server.URL()), TaggedKeys("lock"))
 	wantErr(t, "extend", mustAcquire(t, strategy, "warm", "up", time.Minute).Extend(t.Context(), time.Minute), nil)
 	l, all := newLocker(t, strategy), make([]*Lease, leases)
 	for i := range all {
@@ -142,7 +142,7 @@ func TestRedisRenewsTogether(t *testing.T) {
 // long ago the name was held.
 func TestRedisFenceOutlastsAFailover(t *testing.T) {
 	ahead, replica := servertest.StartRedisSkewed(t, time.Hour), servertest.StartRedis(t)
-	keys := Tagged("lock")
+	keys := TaggedKeys("lock")
 	first := NewRedis(client(t, ahead.URL()), keys)
 	g := mustAcquire(t, first, "a", "me", time.Minute)
 	wantErr(t, "release", g.Release(t.Context(), 0), nil)

@@ -25,8 +25,8 @@ func (l *Lease) renew() {
 // nextRenewal returns when the lease is renewed next. A Locker aligns the renewals of leases with the same interval, so
 // that they share requests.
 func (l *Lease) nextRenewal() time.Time {
-	start, grid := l.locker.started, l.hold.Every/8
-	return start.Add(time.Since(start).Truncate(grid) + l.hold.Every)
+	start, grid := l.locker.started, l.hold.RenewEvery/8
+	return start.Add(time.Since(start).Truncate(grid) + l.hold.RenewEvery)
 }
 
 func (l *Lease) renewOnce() (pause time.Duration, goOn bool) {
@@ -37,7 +37,7 @@ func (l *Lease) renewOnce() (pause time.Duration, goOn bool) {
 	switch {
 	case lost != nil || releasing:
 		return 0, false
-	case l.hold.Beat > 0 && sent.Sub(beat) >= l.hold.Beat:
+	case l.hold.Heartbeat > 0 && sent.Sub(beat) >= l.hold.Heartbeat:
 		l.lose(ErrStalled)
 		return 0, false
 	case !sent.Before(trusted):
@@ -63,7 +63,7 @@ func (l *Lease) applyRenewal(sent time.Time, err error) time.Duration {
 	slack := time.Until(l.trustedUntil)
 	if l.renewErr = err; err != nil {
 		l.locker.log.Warn("lock not renewed; the renewal will be retried", "name", l.name, "owner", l.owner, "left", slack, "error", err)
-		return min(l.hold.Every/4, max(slack/4, time.Millisecond))
+		return min(l.hold.RenewEvery/4, max(slack/4, time.Millisecond))
 	}
 	l.locker.metrics.renewed(slack, l.hold.TTL)
 	if slack <= 0 {
@@ -77,8 +77,8 @@ func (l *Lease) applyRenewal(sent time.Time, err error) time.Duration {
 // renewDelay returns the pause until the next renewal, or until the deadline of the next Heartbeat if that is earlier.
 func (l *Lease) renewDelay() time.Duration {
 	due := l.nextRenewal()
-	if l.hold.Beat > 0 {
-		due = earlier(due, l.lastBeat.Add(l.hold.Beat))
+	if l.hold.Heartbeat > 0 {
+		due = earlier(due, l.lastBeat.Add(l.hold.Heartbeat))
 	}
 	return max(time.Until(due), time.Millisecond)
 }

@@ -15,7 +15,7 @@ import (
 // sessionStrategy is Named or Rows.
 type sessionStrategy interface {
 	Strategy
-	Registry
+	Admin
 }
 
 // open opens sessions that are closed with the test.
@@ -74,7 +74,7 @@ func acquireEventually(t *testing.T, s Strategy, name string) (g Grant) {
 func TestSessionsHoldNames(t *testing.T) {
 	onEachSessionStrategy(t, func(t *testing.T, s *testDB, pick pick) {
 		mine, others := pick(open(t, s.config, time.Minute, 10)), pick(open(t, s.config, time.Minute, 10))
-		long := strings.Repeat("n", MaxName)
+		long := strings.Repeat("n", MaxNameLength)
 		for _, name := range []string{"job", "Job", long, strings.ToUpper(long), long[1:] + "x"} {
 			g := mustAcquire(t, mine, name, "me", time.Minute)
 			mustBeHeld(t, others, name, "me")
@@ -261,7 +261,7 @@ func TestSessionsBreak(t *testing.T) {
 		wantErr(t, "extend", a.Extend(t.Context(), time.Minute), ErrExpired)
 		wantErr(t, "release", a.Release(t.Context(), 0), ErrStolen)
 		mustBeHeld(t, operator, "b", "you")
-		_, err := operator.Break(t.Context(), strings.Repeat("n", MaxName+1))
+		_, err := operator.Break(t.Context(), strings.Repeat("n", MaxNameLength+1))
 		wantErr(t, "break", err, ErrInvalid)
 	})
 }

@@ -135,7 +135,7 @@ func (t *Table) Acquire(ctx context.Context, name, owner string, ttl time.Durati
 			return nil, unavailable(ctx, err)
 		}
 		if row.left > 0 && row.owner != owner {
-			return nil, &HeldError{Owner: row.owner, Left: row.left}
+			return nil, &HeldError{Owner: row.owner, Remaining: row.left}
 		}
 		g := &tableGrant{table: t, name: name, owner: owner}
 		if row.name == "" {
@@ -227,7 +227,7 @@ func (t *Table) Show(ctx context.Context, name string) (Holder, error) {
 func (r tableRow) holder(name string) Holder {
 	h := Holder{Name: name, Fence: r.fence}
 	if r.left > 0 {
-		h.Owner, h.Left = r.owner, r.left
+		h.Owner, h.Remaining = r.owner, r.left
 	}
 	return h
 }

@@ -63,14 +63,14 @@ func mustBeHeld(t testing.TB, s Strategy, name, owner string) *HeldError {
 func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 	eachTable(t, func(t *testing.T, s *testDB, table *Table) {
 		a := mustAcquire(t, table, "job", "a", time.Minute)
-		if held := mustBeHeld(t, table, "job", "a"); held.Left < 50*time.Second || held.Left > time.Minute {
-			t.Errorf("%s left", held.Left)
+		if held := mustBeHeld(t, table, "job", "a"); held.Remaining < 50*time.Second || held.Remaining > time.Minute {
+			t.Errorf("%s left", held.Remaining)
 		}
 		for range 20 { // also within a millisecond, where the row does not change
 			wantErr(t, "extend", a.Extend(t.Context(), time.Hour), nil)
 		}
-		if held := mustBeHeld(t, table, "job", "a"); held.Left < 50*time.Minute {
-			t.Errorf("%s left", held.Left)
+		if held := mustBeHeld(t, table, "job", "a"); held.Remaining < 50*time.Minute {
+			t.Errorf("%s left", held.Remaining)
 		}
 		wantErr(t, "release after 20 ms", a.Release(t.Context(), 20*time.Millisecond), nil)
 		var b Grant
@@ -112,8 +112,8 @@ func TestTableFence(t *testing.T) {
 			if i%2 == 0 { // the same owner acquires it again, for the whole TTL
 				wantErr(t, "shorten", g.Release(t.Context(), time.Second), nil)
 				again := mustAcquire(t, table, "job", "me", time.Hour)
-				if h, _ := table.Show(t.Context(), "job"); again.Fence() <= last || h.Left < 50*time.Minute {
-					t.Fatalf("fence %d after %d, %s left", again.Fence(), last, h.Left)
+				if h, _ := table.Show(t.Context(), "job"); again.Fence() <= last || h.Remaining < 50*time.Minute {
+					t.Fatalf("fence %d after %d, %s left", again.Fence(), last, h.Remaining)
 				}
 				last = again.Fence()
 			}
@@ -192,7 +192,7 @@ func wantOneWinner(t *testing.T, strategy Strategy, rivals int) {
 func TestTableNames(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		table := NewTable(s.DB, s.dialect)
-		long := strings.Repeat("n", MaxName)
+		long := strings.Repeat("n", MaxNameLength)
 		for _, name := range []string{"job", "Job", "JOB", long, strings.ToUpper(long), "a%b_c'd\\e\"f"} {
 			mustAcquire(t, table, name, "me", time.Minute)
 			mustBeHeld(t, table, name, "me")
@@ -235,8 +235,8 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 			theirs := openStore(t, c)
 			table := NewTable(openStore(t, c).DB, MySQL)
 			theirs.exec(t, insert, "job", 10_000)
-			if held := mustBeHeld(t, table, "job", "host-1"); held.Left < 5*time.Second || held.Left > 10*time.Second {
-				t.Errorf("%s left", held.Left)
+			if held := mustBeHeld(t, table, "job", "host-1"); held.Remaining < 5*time.Second || held.Remaining > 10*time.Second {
+				t.Errorf("%s left", held.Remaining)
 			}
 			theirs.exec(t, unlock, "job")
 			g := mustAcquire(t, table, "job", "host-1/mine", time.Minute)
@@ -266,8 +266,8 @@ func TestTableInTwoTimeZones(t *testing.T) {
 		c.Params = map[string]string{"time_zone": "'-08:00'"}
 		far := NewTable(openStore(t, c).DB, MySQL)
 		g := mustAcquire(t, table, "job", "me", time.Minute)
-		if held := mustBeHeld(t, far, "job", "me"); held.Left < 50*time.Second || held.Left > time.Minute {
-			t.Errorf("%s left", held.Left)
+		if held := mustBeHeld(t, far, "job", "me"); held.Remaining < 50*time.Second || held.Remaining > time.Minute {
+			t.Errorf("%s left", held.Remaining)
 		}
 		wantErr(t, "release", g.Release(t.Context(), 0), nil)
 		if next := mustAcquire(t, far, "job", "you", time.Minute); next.Fence() <= g.Fence() || next.Fence() > g.Fence()+10e6 {
@@ -284,7 +284,7 @@ func TestTableAdmin(t *testing.T) {
 		gone := mustAcquire(t, table, "gone", "nobody", time.Minute)
 		wantErr(t, "release", gone.Release(t.Context(), 0), nil)
 		list, err := table.List(t.Context())
-		if err != nil || len(list) != 3 || list[0].Name != "a" || list[2].Owner != "owner of c" || list[1].Left < 50*time.Second {
+		if err != nil || len(list) != 3 || list[0].Name != "a" || list[2].Owner != "owner of c" || list[1].Remaining < 50*time.Second {
 			t.Errorf("%+v, %v", list, err)
 		}
 		if h, err := table.Show(t.Context(), "gone"); err != nil || h != (Holder{Name: "gone", Fence: gone.Fence()}) {
@@ -296,7 +296,7 @@ func TestTableAdmin(t *testing.T) {
 		for name, owner := range map[string]string{"a": "owner of a", "gone": "", "never": ""} {
 			before, _ := table.Show(t.Context(), name)
 			h, err := table.Break(t.Context(), name)
-			if err != nil || h.Name != name || h.Owner != owner || h.Fence <= before.Fence || owner != "" && h.Left < 50*time.Second {
+			if err != nil || h.Name != name || h.Owner != owner || h.Fence <= before.Fence || owner != "" && h.Remaining < 50*time.Second {
 				t.Errorf("%+v, %v", h, err)
 			}
 			if g := mustAcquire(t, table, name, "the next", time.Minute); g.Fence() <= h.Fence {

@@ -113,9 +113,9 @@ func (b *backoff) sleep(ctx context.Context, strategy Strategy, lastErr error) b
 	pause := b.pause/2 + rand.N(b.pause/2+1)
 	b.pause = min(2*b.pause, longest)
 	var held *HeldError
-	if errors.As(lastErr, &held) && held.Left > 0 {
+	if errors.As(lastErr, &held) && held.Remaining > 0 {
 		// A lease that is not renewed is free at its end, which may be earlier than the next attempt.
-		pause = min(pause, held.Left+time.Millisecond+rand.N(minBackoff))
+		pause = min(pause, held.Remaining+time.Millisecond+rand.N(minBackoff))
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

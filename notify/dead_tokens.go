@@ -140,7 +140,7 @@ func (t *deadTokens) recordRefusal(p outbox.Push, o Outcome, now time.Time) outb
 	t.sweep(now)
 	t.countRefusal(p, o, now)
 	s := outbox.SendResult{
-		ID: p.ID, Status: outbox.Pending, After: t.retryAfter(), Attempts: p.Attempts,
+		ID: p.ID, Status: outbox.Pending, RetryAfter: t.retryAfter(), Attempts: p.Attempts,
 		Result: string(o.Class), Reason: o.Reason,
 	}
 	suspected := p.Device.SuspectedAt
@@ -149,7 +149,7 @@ func (t *deadTokens) recordRefusal(p outbox.Push, o Outcome, now time.Time) outb
 		t.verdicts.add(verdict{p.Device, underSuspicion})
 	case now.Sub(*suspected) >= t.gap && !now.Before(t.distrust.until) && t.reachesSince(p.Driver, *suspected, now):
 		t.verdicts.add(verdict{p.Device, quarantined})
-		s.Status, s.After = outbox.Dropped, 0
+		s.Status, s.RetryAfter = outbox.Dropped, 0
 		s.Attempts++
 	}
 	return s

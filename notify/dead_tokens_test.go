@@ -72,8 +72,8 @@ func TestTwoVerdicts(t *testing.T) {
 				if got := c.last(); s.Status != status || got != what {
 					t.Errorf("%s: the push is %s, the token %q, want %s, %q", when, s.Status, got, status, what)
 				}
-				if waits := s.Status == outbox.Pending; waits != (s.After >= c.gap) {
-					t.Errorf("%s: again after %s", when, s.After)
+				if waits := s.Status == outbox.Pending; waits != (s.RetryAfter >= c.gap) {
+					t.Errorf("%s: again after %s", when, s.RetryAfter)
 				}
 			}
 			c.last()

@@ -35,7 +35,7 @@ func (a *gateway) Send(_ context.Context, p outbox.Push) notify.Outcome {
 		return notify.Outcome{Class: notify.DeadToken, Reason: "404 UNREGISTERED"}
 	}
 	if p.Type.IsOffer() {
-		a.taken = append(a.taken, time.Since(p.At))
+		a.taken = append(a.taken, time.Since(p.EventAt))
 		a.told[p.Dispatch.ID]++
 	}
 	return notify.Outcome{Class: notify.Sent}
@@ -90,7 +90,7 @@ func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gatew
 			OutboxOwner: "ins_1", OutboxLease: 30 * time.Second,
 			OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.Committed(d, events) },
 		})
-		box := o.store.Outbox(repository.OutboxOptions{Owner: "ins_1", Term: 30 * time.Second})
+		box := o.store.Outbox(repository.OutboxOptions{Owner: "ins_1", LeaseTerm: 30 * time.Second})
 		r = notify.NewRelay(notify.RelayOptions{
 			Outbox: box, Topics: box, Devices: o.store, Sender: push, Log: slog.New(slog.DiscardHandler),
 		})

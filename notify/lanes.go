@@ -14,8 +14,8 @@ import (
 // share of the throttle, and within a lane the events take turns, one push each.
 type lanes struct {
 	mu      sync.Mutex
-	rings   [outbox.Lanes]eventRing
-	turns   outbox.LaneTurns
+	rings   [outbox.LaneCount]eventRing
+	turns   outbox.LaneRotation
 	size    int
 	arrived wakeup.Signal // set when pushes were added
 }
@@ -76,7 +76,7 @@ func (l *lanes) empty() bool {
 func (l *lanes) next() *outbox.Push {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var waiting [outbox.Lanes]bool
+	var waiting [outbox.LaneCount]bool
 	for i := range l.rings {
 		waiting[i] = len(l.rings[i].ring) > 0
 	}
@@ -141,5 +141,5 @@ func anyPush(*outbox.Push) bool { return true }
 
 // stale matches pushes whose dispatch may have changed since it was read, or whose lease is too short for an attempt.
 func stale(now time.Time, attempt time.Duration) func(*outbox.Push) bool {
-	return func(p *outbox.Push) bool { return now.Sub(p.Read) > maxReadAge || p.Leased.Sub(now) < attempt }
+	return func(p *outbox.Push) bool { return now.Sub(p.ReadAt) > maxReadAge || p.LeasedUntil.Sub(now) < attempt }
 }

@@ -103,7 +103,7 @@ func (o *office) written(id dispatch.ID, kind dispatch.EventType) (ids []dispatc
 
 // narrow allows few requests in flight, and makes leases outlast the test.
 func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
-	n.Width, n.Attempt, b.Term = 4, time.Minute, time.Hour
+	n.MaxInFlight, n.AttemptTimeout, b.LeaseTerm = 4, time.Minute, time.Hour
 }
 
 // A winner's message, a cancelation and a small offer wait for a part of a large audience, not for all of it.
@@ -209,7 +209,7 @@ func TestASmallAudienceIsWrittenBetweenLargeOnes(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		few := o.hire("busan", 3)
 		first, second, small := o.offer(), o.offer(), o.offerIn("busan") // all due when the relay starts
-		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = 1 })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = 1 })
 		large := len(o.cars) - len(few)
 		o.eventually("all phones show the offers", func() bool { return o.shows(dispatch.EventOpened) == 2*large+len(few) })
 		last := o.written(small.ID, dispatch.EventOpened)[len(few)-1]

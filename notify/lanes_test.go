@@ -121,7 +121,7 @@ func TestSendFindsNothing(t *testing.T) {
 			runtime.Gosched()
 		}
 		p := some("a", dispatch.EventOpened, false, 1)
-		p[0].Read, p[0].Leased = time.Now(), time.Now().Add(time.Hour)
+		p[0].ReadAt, p[0].LeasedUntil = time.Now(), time.Now().Add(time.Hour)
 		r.ready.add(p)
 		r.releaseAll(anyPush, 0)
 	}

@@ -9,16 +9,16 @@ import (
 	"firsttap/outbox"
 )
 
-// Log is a Sender that logs the pushes, for use without a push service. It is safe for concurrent use.
-type Log struct{ log *slog.Logger }
+// LogSender is a Sender that logs the pushes, for use without a push service. It is safe for concurrent use.
+type LogSender struct{ log *slog.Logger }
 
-var _ Sender = (*Log)(nil)
+var _ Sender = (*LogSender)(nil)
 
-// NewLog returns a sender that logs visible pushes at level info and the others at level debug.
-func NewLog(log *slog.Logger) *Log { return &Log{log} }
+// NewLogSender returns a sender that logs visible pushes at level info and the others at level debug.
+func NewLogSender(log *slog.Logger) *LogSender { return &LogSender{log} }
 
 // Send implements Sender. The outcome is always Sent.
-func (l *Log) Send(ctx context.Context, p outbox.Push) Outcome {
+func (l *LogSender) Send(ctx context.Context, p outbox.Push) Outcome {
 	level := slog.LevelInfo
 	if p.Silent {
 		level = slog.LevelDebug
@@ -36,19 +36,19 @@ func (l *Log) Send(ctx context.Context, p outbox.Push) Outcome {
 }
 
 // Subscribe implements Sender. It refuses no token.
-func (l *Log) Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome) {
+func (l *LogSender) Subscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome) {
 	l.log.DebugContext(ctx, "subscribe", "topic", topic, "tokens", len(tokens))
 	return nil, Outcome{Class: Sent}
 }
 
 // Unsubscribe implements Sender. It refuses no token.
-func (l *Log) Unsubscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome) {
+func (l *LogSender) Unsubscribe(ctx context.Context, topic string, tokens []string) (refused []int, o Outcome) {
 	l.log.DebugContext(ctx, "unsubscribe", "topic", topic, "tokens", len(tokens))
 	return nil, Outcome{Class: Sent}
 }
 
 // Close does nothing.
-func (l *Log) Close() {}
+func (l *LogSender) Close() {}
 
 const (
 	shownOfToken = 6

@@ -17,7 +17,7 @@ import (
 func TestLog(t *testing.T) {
 	const token = "dGhpcyBpcyBh:token-of_a-phone"
 	var out bytes.Buffer
-	l := NewLog(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	l := NewLogSender(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}

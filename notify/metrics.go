@@ -44,7 +44,7 @@ func newRelayMetrics(r prometheus.Registerer, c *throttle) *relayMetrics {
 			Name: "firsttap_push_overflow_total", Help: "Events that wait for their lease to end because the relay's queue was full.",
 		}),
 		suspected: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "firsttap_push_tokens_suspected_total", Help: "Tokens that the push service called dead for the first time.",
+			Name: "firsttap_push_tokens_suspected_total", Help: "Tokens that the push service reported dead for the first time.",
 		}),
 		cleared: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "firsttap_push_tokens_cleared_total", Help: "Suspected tokens that the push service accepted again.",
@@ -102,7 +102,7 @@ func (m *relayMetrics) countDropped(reason string, n int) {
 
 func (m *relayMetrics) observeDelay(p outbox.Push, now time.Time) {
 	if p.Attempts == 0 {
-		m.delay.WithLabelValues(string(p.Type)).Observe(max(0, now.Sub(p.At).Seconds()))
+		m.delay.WithLabelValues(string(p.Type)).Observe(max(0, now.Sub(p.EventAt).Seconds()))
 	}
 }
 

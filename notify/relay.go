@@ -25,26 +25,26 @@ import (
 // Outbox holds the events and the pushes that a Relay sends; see repository.Outbox.
 type Outbox interface {
 	LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID, error)
-	GiveBackEvents(ctx context.Context) error
+	ReleaseEvents(ctx context.Context) error
 	Expand(ctx context.Context, event dispatch.EventID, lease int) (outbox.Expansion, error)
-	Lease(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
-	Settle(ctx context.Context, results []outbox.SendResult) error
+	LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error)
+	RecordResults(ctx context.Context, results []outbox.SendResult) error
 	Backlog(ctx context.Context) (due int, oldest time.Duration, err error)
 }
 
 // Topics holds the audiences that a Relay subscribes and unsubscribes; see repository.Outbox.
 type Topics interface {
 	LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, error)
-	Members(ctx context.Context, t outbox.Topic, limit int) ([]dispatch.Device, error)
-	SettleMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error
+	TopicMembers(ctx context.Context, t outbox.Topic, limit int) ([]dispatch.Device, error)
+	RecordMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error
 	EndTopic(ctx context.Context, t outbox.Topic) error
 }
 
 // Devices records which tokens the push service accepts and which it calls dead; see repository.Store.
 type Devices interface {
-	Trust(ctx context.Context, devices []dispatch.Device) error
-	Suspect(ctx context.Context, devices []dispatch.Device) error
-	Quarantine(ctx context.Context, dead []dispatch.Device) error
+	MarkDevicesGood(ctx context.Context, devices []dispatch.Device) error
+	MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error
+	QuarantineDevices(ctx context.Context, dead []dispatch.Device) error
 }
 
 // RelayOptions configure a Relay. Outbox, Topics, Devices and Sender are required. Every other field has a default: a
@@ -60,23 +60,23 @@ type RelayOptions struct {
 	WakeOthers func()
 	Log        *slog.Logger
 	Metrics    prometheus.Registerer
-	// Poll is the interval between two looks at the outbox while no wake-up comes: 1 s.
-	Poll time.Duration
-	// Attempt is the longest that one attempt may take: 16 s. A push whose lease ends sooner is released unsent.
-	Attempt time.Duration
-	// Retry is the least wait before a second attempt: 10 s.
-	Retry time.Duration
-	// Drain is how long Run waits for attempts in flight after its context ended: 10 s.
-	Drain time.Duration
-	// Quota is the pause after the push service reported a full quota without a Retry-After: 1 min.
-	Quota time.Duration
-	// Pause is the first pause after several failures in a row: 1 s. It doubles until an attempt succeeds.
-	Pause time.Duration
-	// Suspicion is the least time between the two verdicts that quarantine a device: 1 min. Other periods in the handling
+	// PollInterval is the interval between two looks at the outbox while no wake-up comes: 1 s.
+	PollInterval time.Duration
+	// AttemptTimeout is the longest that one attempt may take: 16 s. A push whose lease ends sooner is released unsent.
+	AttemptTimeout time.Duration
+	// RetryDelay is the least wait before a second attempt: 10 s.
+	RetryDelay time.Duration
+	// DrainTimeout is how long Run waits for attempts in flight after its context ended: 10 s.
+	DrainTimeout time.Duration
+	// QuotaPause is the pause after the push service reported a full quota without a Retry-After: 1 min.
+	QuotaPause time.Duration
+	// FailurePause is the first pause after several failures in a row: 1 s. It doubles until an attempt succeeds.
+	FailurePause time.Duration
+	// SuspicionGap is the least time between the two verdicts that quarantine a device: 1 min. Other periods in the handling
 	// of dead tokens are multiples of it.
-	Suspicion time.Duration
-	// Width is the largest number of requests in flight: 512.
-	Width int
+	SuspicionGap time.Duration
+	// MaxInFlight is the largest number of requests in flight: 512.
+	MaxInFlight int
 }
 
 const (
@@ -121,13 +121,13 @@ type Relay struct {
 
 // NewRelay returns a Relay. It sends while Run is running.
 func NewRelay(o RelayOptions) *Relay {
-	o.Poll, o.Attempt = cmp.Or(o.Poll, defaultPoll), cmp.Or(o.Attempt, defaultAttempt)
-	o.Retry, o.Drain = cmp.Or(o.Retry, defaultRetry), cmp.Or(o.Drain, defaultDrain)
-	o.Suspicion = cmp.Or(o.Suspicion, defaultSuspicion)
+	o.PollInterval, o.AttemptTimeout = cmp.Or(o.PollInterval, defaultPoll), cmp.Or(o.AttemptTimeout, defaultAttempt)
+	o.RetryDelay, o.DrainTimeout = cmp.Or(o.RetryDelay, defaultRetry), cmp.Or(o.DrainTimeout, defaultDrain)
+	o.SuspicionGap = cmp.Or(o.SuspicionGap, defaultSuspicion)
 	w, p := defaultLimits, defaultPauses
-	p.quota, p.first = cmp.Or(o.Quota, p.quota), cmp.Or(o.Pause, p.first)
-	if o.Width > 0 {
-		w.max, w.start = float64(o.Width), min(w.start, float64(o.Width))
+	p.quota, p.first = cmp.Or(o.QuotaPause, p.quota), cmp.Or(o.FailurePause, p.first)
+	if o.MaxInFlight > 0 {
+		w.max, w.start = float64(o.MaxInFlight), min(w.start, float64(o.MaxInFlight))
 	}
 	if o.Publish == nil {
 		o.Publish = func(dispatch.Dispatch, []dispatch.Event) {}
@@ -152,7 +152,7 @@ func NewRelay(o RelayOptions) *Relay {
 func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
 		to := r.committed
-		if deliveries := e.Deliveries(); len(deliveries) > 0 && deliveries[0].To == dispatch.ToClaimant {
+		if deliveries := e.Deliveries(); len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {
 			to = r.urgent
 		}
 		r.enqueue(to, e.ID)
@@ -181,8 +181,8 @@ func (r *Relay) Run(ctx context.Context) {
 	defer stop()
 	r.results = newResultWriter(r.options.Outbox, r.throttle, r.options.Log)
 	verdicts := newVerdictWriter(r.options.Devices, r.options.Log, r.metrics)
-	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.options.Suspicion, r.options.Log, r.metrics)
-	r.suspects = newSuspectQueue(r.options.Suspicion)
+	r.deadTokens = newDeadTokens(verdicts, r.throttle, r.options.SuspicionGap, r.options.Log, r.metrics)
+	r.suspects = newSuspectQueue(r.options.SuspicionGap)
 	var loops, writing, judging sync.WaitGroup
 	writing.Go(func() { r.results.run(lasting) })
 	judging.Go(func() { verdicts.run(lasting) })
@@ -200,7 +200,7 @@ func (r *Relay) Run(ctx context.Context) {
 
 	r.releaseAll(anyPush, 0)
 	r.releaseSuspects()
-	late := time.AfterFunc(r.options.Drain, stop)
+	late := time.AfterFunc(r.options.DrainTimeout, stop)
 	defer late.Stop()
 	r.attempts.Wait() // they end with lasting at the latest
 	verdicts.finish()
@@ -213,7 +213,7 @@ func (r *Relay) Run(ctx context.Context) {
 func (r *Relay) releaseEvents() {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	if err := r.options.Outbox.GiveBackEvents(ctx); err != nil {
+	if err := r.options.Outbox.ReleaseEvents(ctx); err != nil {
 		r.options.Log.Warn("leased events not released; they will be expanded when their leases expire", "error", err)
 	}
 }
@@ -294,7 +294,7 @@ func (r *Relay) expand(ctx context.Context, event dispatch.EventID, late bool) {
 	if x.More {
 		r.enqueue(r.committed, event) // behind the other events
 	}
-	if x.Left > 0 {
+	if x.Unleased > 0 {
 		r.pushesDue.Set()
 		r.options.WakeOthers()
 	}
@@ -342,7 +342,7 @@ func (r *Relay) leaseBatch(ctx context.Context, places int) (pushes []outbox.Pus
 	defer cancel()
 	r.leasing.Lock()
 	defer r.leasing.Unlock()
-	pushes, dropped, err = r.options.Outbox.Lease(ctx, places)
+	pushes, dropped, err = r.options.Outbox.LeaseNotifications(ctx, places)
 	r.ready.add(pushes)
 	return pushes, dropped, err
 }
@@ -356,7 +356,7 @@ func (r *Relay) awaitRoom(ctx context.Context) {
 
 // wait waits for c, and at most for about PollInterval: the jitter keeps processes from polling at the same time.
 func (r *Relay) wait(ctx context.Context, c <-chan struct{}) {
-	t := time.NewTimer(r.options.Poll*3/4 + rand.N(r.options.Poll/2))
+	t := time.NewTimer(r.options.PollInterval*3/4 + rand.N(r.options.PollInterval/2))
 	defer t.Stop()
 	select {
 	case <-c:

@@ -16,7 +16,9 @@ import (
 )
 
 // soon shortens the time until a second verdict.
-func soon(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Suspicion = 300 * time.Millisecond }
+func soon(n *notify.RelayOptions, _ *repository.OutboxOptions) {
+	n.SuspicionGap = 300 * time.Millisecond
+}
 
 // devices counts the drivers' devices that match.
 func (o *office) devices(drivers []dispatch.Driver, is func(dispatch.Device) bool) (n int) {
@@ -107,7 +109,7 @@ func TestDeadToken(t *testing.T) {
 func TestALivingTokenIsCalledDead(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Kill(phone(o.cars[0]))
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Suspicion = 3 * time.Second })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.SuspicionGap = 3 * time.Second })
 		o.offer()
 		o.eventually("it is under suspicion", func() bool {
 			return o.devices(o.cars[:1], func(v dispatch.Device) bool { return v.SuspectedAt != nil }) == 1
@@ -162,7 +164,7 @@ func (o *office) trustAll() {
 		}
 		all = append(all, devices...)
 	}
-	if err := o.store.Trust(o.t.Context(), all); err != nil {
+	if err := o.store.MarkDevicesGood(o.t.Context(), all); err != nil {
 		o.t.Fatal(err)
 	}
 }
@@ -215,7 +217,7 @@ func TestSixHundredDeadTokens(t *testing.T) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Latency = 10 * time.Millisecond })
 		metrics := prometheus.NewRegistry()
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
-			n.Metrics, n.Suspicion = metrics, 2*time.Second
+			n.Metrics, n.SuspicionGap = metrics, 2*time.Second
 		})
 		var took delays
 		o.fcm.OnSend(func(r fcmtest.Request) {

@@ -33,7 +33,7 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Status = 503 })
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) {
-			n.Width, n.Pause = 8, 100*time.Millisecond
+			n.MaxInFlight, n.FailurePause = 8, 100*time.Millisecond
 		})
 		o.offer()
 		o.eventually("the push service is asked again after a pause", func() bool { return o.fcm.Requests() > 10 })
@@ -59,7 +59,7 @@ func TestPushServiceIsUnavailable(t *testing.T) {
 func TestQuota(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.QuotaPerSecond = 20 })
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 8 })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 8 })
 		o.offer()
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		o.eventually("all are marked as sent", func() bool { return o.rows()["SENT sent"] == len(o.cars) })
@@ -118,7 +118,7 @@ func TestPoison(t *testing.T) {
 func TestSuperseded(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
-		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.Width = 4 })
+		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.MaxInFlight = 4 })
 		d := o.offer()
 		o.eventually("the push service hangs", func() bool { return o.fcm.Requests() >= 4 })
 		o.accept(d, o.cars[0])
@@ -146,7 +146,7 @@ func TestRelayEnds(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Set(func(k *fcmtest.Knobs) { k.Hang = true })
 		long := func(n *notify.RelayOptions, b *repository.OutboxOptions) {
-			n.Width, b.Term, n.Drain = 4, time.Hour, 50*time.Millisecond
+			n.MaxInFlight, b.LeaseTerm, n.DrainTimeout = 4, time.Hour, 50*time.Millisecond
 		}
 		r := o.relay(long)
 		o.offer()
@@ -161,7 +161,7 @@ func TestRelayEnds(t *testing.T) {
 // One push to a topic tells a large audience that the offer is over. The audience is unsubscribed after the topic's release.
 func TestTopic(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicFrom = 20 })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.TopicThreshold = 20 })
 		d := o.offer()
 		topic := outbox.TopicOf(d.ID)
 		o.eventually("the audience is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == len(o.cars) })
@@ -174,7 +174,7 @@ func TestTopic(t *testing.T) {
 		if n := len(o.fcm.Subscribers(topic)); n != len(o.cars) {
 			t.Errorf("%d are subscribed still, want all %d", n, len(o.cars))
 		}
-		if n, err := o.store.ReleaseTopics(t.Context()); n != 1 || err != nil {
+		if n, err := o.store.ScheduleTopicCleanup(t.Context()); n != 1 || err != nil {
 			t.Errorf("released %d topics, %v", n, err)
 		}
 		o.eventually("nobody is subscribed", func() bool { return len(o.fcm.Subscribers(topic)) == 0 })
@@ -195,7 +195,7 @@ func TestDatabaseIsAwayForAMoment(t *testing.T) {
 	proxy := servertest.StartProxy(t, u.Host)
 	o.url = proxy.URL(o.url)
 	o.store = o.open(repository.Options{})
-	o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Term = time.Hour })
+	o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.LeaseTerm = time.Hour })
 	hold := proxy.Hold("UPDATE outbox SET state = 1")
 	o.offer()
 	<-hold.Reached()

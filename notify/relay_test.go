@@ -127,17 +127,17 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 		o.t.Fatal(err)
 	}
 	owner := dispatch.Unique("ins_", time.Now())
-	outbox := repository.OutboxOptions{Owner: owner, Term: 5 * time.Second}
+	outbox := repository.OutboxOptions{Owner: owner, LeaseTerm: 5 * time.Second}
 	options := notify.RelayOptions{
-		Sender: sender, Log: slog.New(slog.DiscardHandler), Poll: 50 * time.Millisecond,
-		Attempt: 2 * time.Second, Retry: 50 * time.Millisecond, Pause: 50 * time.Millisecond, Drain: time.Second,
+		Sender: sender, Log: slog.New(slog.DiscardHandler), PollInterval: 50 * time.Millisecond,
+		AttemptTimeout: 2 * time.Second, RetryDelay: 50 * time.Millisecond, FailurePause: 50 * time.Millisecond, DrainTimeout: time.Second,
 	}
 	if edit != nil {
 		edit(&options, &outbox)
 	}
 	r := &relaying{}
 	store := o.open(repository.Options{
-		OutboxOwner: owner, OutboxLease: outbox.Term,
+		OutboxOwner: owner, OutboxLease: outbox.LeaseTerm,
 		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.Committed(d, events) },
 	})
 	box := store.Outbox(outbox)
@@ -245,7 +245,7 @@ func TestEverybodyIsToldInParts(t *testing.T) { everybodyIsTold(t, 2) }
 
 func everybodyIsTold(t *testing.T, part int) {
 	onDatabases(t, func(t *testing.T, o *office) {
-		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.Part = part })
+		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = part })
 		d := o.offer()
 		o.eventually("all phones show the offer", func() bool { return o.shows(dispatch.EventOpened) == len(o.cars) })
 		o.accept(d, o.cars[0])

@@ -96,7 +96,7 @@ func nextBatch[T any](queue <-chan T, limit int, d time.Duration) (batch []T, op
 func (w *resultWriter) write(ctx context.Context, batch []outbox.SendResult) {
 	for end := time.Now().Add(writePatience); ; {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
-		err := w.outbox.Settle(bounded, batch)
+		err := w.outbox.RecordResults(bounded, batch)
 		cancel()
 		if err == nil {
 			return

@@ -33,7 +33,7 @@ func (r *Relay) send(ctx, lasting context.Context) {
 		default:
 			if now.Sub(checked) > maxReadAge/4 {
 				checked = now
-				r.releaseAll(stale(now, r.options.Attempt), 0)
+				r.releaseAll(stale(now, r.options.AttemptTimeout), 0)
 			}
 			r.wait(ctx, r.throttle.freed)
 		}
@@ -44,7 +44,7 @@ func (r *Relay) send(ctx, lasting context.Context) {
 // a push that is stale or whose platform is closed is released.
 func (r *Relay) startAttempt(lasting context.Context, p *outbox.Push, now time.Time) {
 	suspected, closed := r.deadTokens.suspected(*p, now), r.platformClosedFor(p.Device.Platform, now)
-	if !suspected && closed <= 0 && !stale(now, r.options.Attempt)(p) {
+	if !suspected && closed <= 0 && !stale(now, r.options.AttemptTimeout)(p) {
 		r.attempts.Go(func() { r.attempt(lasting, *p) })
 		return
 	}
@@ -67,7 +67,7 @@ func (r *Relay) release(p *outbox.Push, wait time.Duration) {
 
 // unsent is the result of a push that was not attempted.
 func unsent(p outbox.Push, wait time.Duration) outbox.SendResult {
-	return outbox.SendResult{ID: p.ID, Status: outbox.Pending, After: wait, Attempts: p.Attempts}
+	return outbox.SendResult{ID: p.ID, Status: outbox.Pending, RetryAfter: wait, Attempts: p.Attempts}
 }
 
 // releaseAll releases the waiting pushes that match.
@@ -135,16 +135,16 @@ func (r *Relay) resultOf(p outbox.Push, o Outcome) outbox.SendResult {
 		s.Status = outbox.Dead
 		s.Attempts++
 	case Quota:
-		s.After = jittered(cmp.Or(o.RetryAfter, r.throttle.pauses.quota))
+		s.RetryAfter = jittered(cmp.Or(o.RetryAfter, r.throttle.pauses.quota))
 	case Auth:
-		s.After = jittered(r.throttle.pauses.auth)
+		s.RetryAfter = jittered(r.throttle.pauses.auth)
 	case PlatformAuth:
-		s.After = jittered(platformPause)
+		s.RetryAfter = jittered(platformPause)
 	case Unreached:
-		s.After = jittered(min(unreachedRetry, r.options.Retry))
+		s.RetryAfter = jittered(min(unreachedRetry, r.options.RetryDelay))
 	case Unavailable, Unsure:
 		s.Attempts++
-		s.After = max(o.RetryAfter, r.backoff(s.Attempts))
+		s.RetryAfter = max(o.RetryAfter, r.backoff(s.Attempts))
 		if o.Class == Unsure && s.Attempts >= maxUnsure {
 			s.Status = outbox.Dead
 		}
@@ -154,8 +154,8 @@ func (r *Relay) resultOf(p outbox.Push, o Outcome) outbox.SendResult {
 
 // backoff is RetryDelay plus full jitter over a time that doubles with each attempt.
 func (r *Relay) backoff(attempts int) time.Duration {
-	most := min(maxRetry, r.options.Retry<<min(attempts-1, 10))
-	return r.options.Retry + rand.N(most)
+	most := min(maxRetry, r.options.RetryDelay<<min(attempts-1, 10))
+	return r.options.RetryDelay + rand.N(most)
 }
 
 // jittered adds up to half of d, so that pushes refused together are not retried together.

@@ -140,9 +140,9 @@ func (r *Relay) queueSuspect(p outbox.Push, now time.Time) {
 // unless the push service accepts no token at all.
 func (r *Relay) postpone(p outbox.Push, least time.Duration, now time.Time) {
 	wait, ok := r.suspects.postpone(p.Driver, least, now)
-	s := unsent(p, wait.Round(r.options.Suspicion/60))
+	s := unsent(p, wait.Round(r.options.SuspicionGap/60))
 	if !ok && !wasGood(p.Device, now) && r.deadTokens.reachesOthers(p.Driver, now) {
-		s.Status, s.After, s.Result = outbox.Dropped, 0, "suspected"
+		s.Status, s.RetryAfter, s.Result = outbox.Dropped, 0, "suspected"
 		r.metrics.countDropped(s.Result, 1)
 	}
 	r.results.addUncounted(s)
@@ -160,7 +160,7 @@ func (r *Relay) sendSuspects(ctx, lasting context.Context) {
 		switch {
 		case closed > 0:
 			r.results.addUncounted(unsent(p, closed.Round(releaseRounding)))
-		case p.Leased.Sub(now) < r.options.Attempt || now.Sub(p.Read) > maxReadAge:
+		case p.LeasedUntil.Sub(now) < r.options.AttemptTimeout || now.Sub(p.ReadAt) > maxReadAge:
 			r.postpone(p, 0, now)
 		default:
 			r.suspects.start()

@@ -45,7 +45,7 @@ func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 	pace := time.NewTicker(subscribeInterval)
 	defer pace.Stop()
 	for {
-		members, err := r.options.Topics.Members(ctx, t, memberBatch)
+		members, err := r.options.Topics.TopicMembers(ctx, t, memberBatch)
 		if err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 			return errors.New(string(o.Class) + ": " + o.Reason)
 		}
 		done, refused := splitRefused(members, refusals)
-		if err := r.options.Topics.SettleMembers(ctx, t, done, refused); err != nil {
+		if err := r.options.Topics.RecordMembers(ctx, t, done, refused); err != nil {
 			return err
 		}
 		select {

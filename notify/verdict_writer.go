@@ -76,12 +76,12 @@ func (w *verdictWriter) write(ctx context.Context, kind verdictKind, batch map[s
 	if len(devices) == 0 {
 		return
 	}
-	record := w.devices.Trust
+	record := w.devices.MarkDevicesGood
 	switch kind {
 	case underSuspicion:
-		record = w.devices.Suspect
+		record = w.devices.MarkDevicesSuspect
 	case quarantined:
-		record = w.devices.Quarantine
+		record = w.devices.QuarantineDevices
 	case trusted:
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)

@@ -13,5 +13,5 @@ var page embed.FS
 const PagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Page returns the page's files by name. index.html must be served one level above the others, which it loads from docs/.
-func Page() (map[string]asset.File, error) { return asset.Load(page, "page") }
+// PageFiles returns the page's files by name. index.html must be served one level above the others, which it loads from docs/.
+func PageFiles() (map[string]asset.File, error) { return asset.Load(page, "page") }

@@ -9,7 +9,7 @@ import (
 // TestSwaggerUI: the vendored files are those of swagger-ui-dist 5.35.0, unchanged, with its licenses. To upgrade, copy the files
 // out of `npm pack swagger-ui-dist` and put their sums here.
 func TestSwaggerUI(t *testing.T) {
-	files, err := Page()
+	files, err := PageFiles()
 	if err != nil {
 		t.Fatal(err)
 	}

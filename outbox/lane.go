@@ -8,42 +8,42 @@ type Lane int
 
 // The lanes.
 const (
-	// LaneOwn holds pushes about a driver's own job, a few for each event. The driver may be on the way.
-	LaneOwn Lane = iota
-	// LaneAgain holds pushes of any kind that were leased before and are due again, after a failure or the end of a process.
-	LaneAgain
+	// LaneOwnJob holds pushes about a driver's own job, a few for each event. The driver may be on the way.
+	LaneOwnJob Lane = iota
+	// LaneRetry holds pushes of any kind that were leased before and are due again, after a failure or the end of a process.
+	LaneRetry
 	// LaneOffer holds offers. An event may have thousands, and seconds matter.
 	LaneOffer
-	// LaneOver holds silent pushes that take an offer off the screen, as many as LaneOffer. A driver who taps before one
+	// LaneOfferEnd holds silent pushes that take an offer off the screen, as many as LaneOffer. A driver who taps before one
 	// arrives learns the same from the answer.
-	LaneOver
-	// Lanes is the number of lanes.
-	Lanes = iota
+	LaneOfferEnd
+	// LaneCount is the number of lanes.
+	LaneCount = iota
 )
 
 // LaneOf returns the lane of a push that was not leased before.
 func LaneOf(t dispatch.EventType, silent bool) Lane {
 	switch {
 	case silent:
-		return LaneOver
+		return LaneOfferEnd
 	case t.IsOffer():
 		return LaneOffer
 	}
-	return LaneOwn
+	return LaneOwnJob
 }
 
 // laneOrder is the order in which the lanes are served while none is empty: of ten pushes LaneOwnJob gets four,
 // LaneOffer three, LaneRetry two and LaneOfferEnd one.
 var laneOrder = [...]Lane{
-	LaneOwn, LaneOffer, LaneOwn, LaneAgain, LaneOwn, LaneOffer, LaneOver, LaneOwn, LaneOffer, LaneAgain,
+	LaneOwnJob, LaneOffer, LaneOwnJob, LaneRetry, LaneOwnJob, LaneOffer, LaneOfferEnd, LaneOwnJob, LaneOffer, LaneRetry,
 }
 
-// LaneTurns chooses the next lane. The zero value begins with LaneOwnJob.
-type LaneTurns struct{ at int }
+// LaneRotation chooses the next lane. The zero value begins with LaneOwnJob.
+type LaneRotation struct{ at int }
 
 // Next returns the next lane of those that are not empty; the others get the share of an empty one. It returns false if
 // all are empty.
-func (t *LaneTurns) Next(waiting [Lanes]bool) (Lane, bool) {
+func (t *LaneRotation) Next(waiting [LaneCount]bool) (Lane, bool) {
 	for range laneOrder {
 		l := laneOrder[t.at]
 		t.at = (t.at + 1) % len(laneOrder)

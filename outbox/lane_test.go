@@ -13,7 +13,7 @@ func TestLaneOf(t *testing.T) {
 		EventUpdated, EventExpired, EventCanceled, EventStarted, EventCompleted, EventReminder,
 	} {
 		for _, delivery := range e.Deliveries() {
-			want := map[Audience]outbox.Lane{ToClaimant: outbox.LaneOwn, ToEligible: outbox.LaneOffer, ToTold: outbox.LaneOver}[delivery.To]
+			want := map[Audience]outbox.Lane{AudienceClaimant: outbox.LaneOwnJob, AudienceEligible: outbox.LaneOffer, AudienceOffered: outbox.LaneOfferEnd}[delivery.Audience]
 			if got := outbox.LaneOf(delivery.Type, delivery.Silent); got != want {
 				t.Errorf("%+v: lane %d, want %d", delivery, got, want)
 			}
@@ -23,17 +23,17 @@ func TestLaneOf(t *testing.T) {
 
 // Whatever waits beside it, each lane has its share; nobody's place is lost to a lane that is empty.
 func TestLaneTurns(t *testing.T) {
-	shares := map[outbox.Lane]int{outbox.LaneOwn: 4, outbox.LaneOffer: 3, outbox.LaneAgain: 2, outbox.LaneOver: 1}
-	for mask := range 1 << outbox.Lanes {
-		var waiting [outbox.Lanes]bool
+	shares := map[outbox.Lane]int{outbox.LaneOwnJob: 4, outbox.LaneOffer: 3, outbox.LaneRetry: 2, outbox.LaneOfferEnd: 1}
+	for mask := range 1 << outbox.LaneCount {
+		var waiting [outbox.LaneCount]bool
 		all := 0
 		for l := range waiting {
 			if waiting[l] = mask&(1<<l) != 0; waiting[l] {
 				all += shares[outbox.Lane(l)]
 			}
 		}
-		var turns outbox.LaneTurns
-		var got [outbox.Lanes]int
+		var turns outbox.LaneRotation
+		var got [outbox.LaneCount]int
 		for range 7 * all {
 			l, ok := turns.Next(waiting)
 			if !ok {
@@ -46,7 +46,7 @@ func TestLaneTurns(t *testing.T) {
 				t.Errorf("%v: lane %d had %d of %d turns", waiting, l, n, 7*all)
 			}
 		}
-		if _, ok := turns.Next([outbox.Lanes]bool{}); ok {
+		if _, ok := turns.Next([outbox.LaneCount]bool{}); ok {
 			t.Error("a turn where nobody waits")
 		}
 	}

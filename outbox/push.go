@@ -16,24 +16,24 @@ type Push struct {
 	Silent   bool
 	Round    int
 	Dispatch dispatch.Dispatch // its state at ReadAt
-	Read     time.Time         // by this process's clock
+	ReadAt   time.Time         // by this process's clock
 	Driver   dispatch.DriverID // "" for a topic
 	Device   dispatch.Device   // zero for a topic
 	Topic    string            // "" for a device
 	// Attempts counts failed attempts.
 	Attempts int
 	// EventAt is when the event happened, UsefulUntil when the push becomes useless.
-	At, Until time.Time
-	// Leased is when the lease ends.
-	Leased time.Time
+	EventAt, UsefulUntil time.Time
+	// LeasedUntil is when the lease ends.
+	LeasedUntil time.Time
 }
 
-// Reread replaces the dispatch of p by its state now. An offer is useful while the dispatch is open, a time that may have
+// Refresh replaces the dispatch of p by its state now. An offer is useful while the dispatch is open, a time that may have
 // changed since the push was written.
-func (p *Push) Reread(d dispatch.Dispatch) {
+func (p *Push) Refresh(d dispatch.Dispatch) {
 	p.Dispatch = d
 	if p.Type.IsOffer() && p.Round == d.Round {
-		p.Until = d.ExpiresAt
+		p.UsefulUntil = d.ExpiresAt
 	}
 }
 
@@ -42,8 +42,8 @@ type Expansion struct {
 	Dispatch dispatch.Dispatch
 	Event    dispatch.Event
 	// Pushes are leased by the caller. Unleased counts the others, which are due for any process.
-	Pushes []Push
-	Left   int
+	Pushes   []Push
+	Unleased int
 	// Dropped counts earlier pushes that the event superseded before they were sent.
 	Dropped int
 	// More says that the event has further pushes to be written.
@@ -54,11 +54,11 @@ type Expansion struct {
 type SendResult struct {
 	ID dispatch.NotificationID
 	// Status is PENDING for a push that is to be retried after RetryAfter.
-	Status   Status
-	After    time.Duration
-	Attempts int
-	Result   string
-	Reason   string
+	Status     Status
+	RetryAfter time.Duration
+	Attempts   int
+	Result     string
+	Reason     string
 }
 
 // Topic is a large audience that one push notifies of the end of an offer.

@@ -11,15 +11,15 @@ import (
 // Client is what Dial returns.
 type Client = redis.UniversalClient
 
-// Watch is called before a command is sent. The function that it returns is called with the command's error when the
+// Observer is called before a command is sent. The function that it returns is called with the command's error when the
 // command has been answered. The command is sent with the context that it returns. It must be safe for concurrent use.
-type Watch func(ctx context.Context, command string) (context.Context, func(err error))
+type Observer func(ctx context.Context, command string) (context.Context, func(err error))
 
-// Observe calls observer for each command of client, except for XREAD, which waits for entries, and for the commands that
+// Instrument calls observer for each command of client, except for XREAD, which waits for entries, and for the commands that
 // open a connection. A pipeline counts as one command with the name "pipeline". A missing key is no error.
-func Observe(client Client, observer Watch) { client.AddHook(hook{observer}) }
+func Instrument(client Client, observer Observer) { client.AddHook(hook{observer}) }
 
-type hook struct{ observer Watch }
+type hook struct{ observer Observer }
 
 // DialHook implements redis.Hook.
 func (h hook) DialHook(next redis.DialHook) redis.DialHook {

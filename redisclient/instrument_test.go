@@ -24,7 +24,7 @@ func TestInstrument(t *testing.T) {
 	var mu sync.Mutex
 	var commands []string
 	var results []error
-	Observe(client, func(ctx context.Context, command string) (context.Context, func(error)) {
+	Instrument(client, func(ctx context.Context, command string) (context.Context, func(error)) {
 		mu.Lock()
 		defer mu.Unlock()
 		commands = append(commands, command)

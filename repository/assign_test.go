@@ -45,7 +45,7 @@ func TestAssignWritesEverythingTogether(t *testing.T) {
 				t.Errorf("stored\n%+v, Assign returned\n%+v", stored, got)
 			}
 			past, err := db.NewestClaim(t.Context(), d.ID, v.ID)
-			if want := (&dispatch.PastClaim{Claim: *got.Claim, Outcome: dispatch.Won}); err != nil || !reflect.DeepEqual(past, want) {
+			if want := (&dispatch.PastClaim{Claim: *got.Claim, Outcome: dispatch.OutcomeWon}); err != nil || !reflect.DeepEqual(past, want) {
 				t.Errorf("the claim is %+v, %v; want %+v", past, err, want)
 			}
 			if n := db.count(t, "events WHERE type = 'dispatch.accepted' AND dispatch_id = ? AND driver_id = ? AND actor = 'key_1'", d.ID, v.ID); n != 1 {
@@ -81,8 +81,8 @@ func TestAssignAmongTaps(t *testing.T) {
 				switch {
 				case err == nil && !won.CompareAndSwap(nil, &got):
 					t.Error("a second winner")
-				case err != nil && assigned && !errors.Is(err, dispatch.ErrVersionMoved):
-					t.Errorf("an assignment: %v, want %v", err, dispatch.ErrVersionMoved)
+				case err != nil && assigned && !errors.Is(err, dispatch.ErrVersionConflict):
+					t.Errorf("an assignment: %v, want %v", err, dispatch.ErrVersionConflict)
 				case err != nil && !assigned && !errors.Is(err, dispatch.ErrAlreadyTaken):
 					t.Errorf("a tap: %v, want %v", err, dispatch.ErrAlreadyTaken)
 				}
@@ -180,11 +180,11 @@ func TestAssignRefusals(t *testing.T) {
 			driver  dispatch.DriverID
 			want    error
 		}{
-			{"moved", open.ID, 2, v, dispatch.ErrVersionMoved},
+			{"moved", open.ID, 2, v, dispatch.ErrVersionConflict},
 			{"taken", taken.ID, 2, v, &dispatch.TakenError{Final: true}},
 			{"expired", late.ID, 1, v, dispatch.ErrExpired},
 			{"busy", open.ID, 1, other, dispatch.ErrDriverBusy},
-			{"not eligible", open.ID, 1, far.ID, &dispatch.NotEligibleError{Reasons: []dispatch.Reason{dispatch.WrongRegion}}},
+			{"not eligible", open.ID, 1, far.ID, &dispatch.NotEligibleError{Reasons: []dispatch.IneligibleReason{dispatch.WrongRegion}}},
 			{"no such dispatch", dispatch.NewID(time.Now()), 1, v, dispatch.ErrNotFound},
 			{"no such driver", open.ID, 1, dispatch.NewDriverID(time.Now()), dispatch.ErrDriverNotFound},
 		} {

@@ -183,13 +183,13 @@ FROM (SELECT
   EXISTS (SELECT 1 FROM attempts WHERE dispatch_id = ? AND round = ? AND driver_id = ? AND result <> 'OFFER_STALE') tapped,
   %s now) m`
 
-// Standing compares the driver's taps in the round with those of its winner, "" if there is none.
-func (s *Store) Standing(ctx context.Context, id dispatch.ID, round int, v, winner dispatch.DriverID) (dispatch.Standing, error) {
+// RaceStanding compares the driver's taps in the round with those of its winner, "" if there is none.
+func (s *Store) RaceStanding(ctx context.Context, id dispatch.ID, round int, v, winner dispatch.DriverID) (dispatch.RaceStanding, error) {
 	var row standingRow
 	err := s.general.WithContext(ctx).Raw(fmt.Sprintf(standingSQL, s.dialect.now()),
 		id, round, v, winner, id, round, v, id, round, winner, id, round, v).Scan(&row).Error
-	return dispatch.Standing{
-		Tapped: row.Tapped, Mine: fromOptionalMicros(row.Mine), Winners: fromOptionalMicros(row.Winners), Before: row.Earlier,
+	return dispatch.RaceStanding{
+		Tapped: row.Tapped, FirstTap: fromOptionalMicros(row.Mine), WinnerFirstTap: fromOptionalMicros(row.Winners), Ahead: row.Earlier,
 		Now: fromMicros(row.Now),
 	}, unavailable(err)
 }

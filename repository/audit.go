@@ -40,16 +40,16 @@ func audit(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[s
 		return fmt.Errorf("audit of %s: %w", action, err)
 	}
 	ctx := tx.Statement.Context
-	caller := dispatch.CallerOf(ctx)
+	caller := dispatch.CallerFrom(ctx)
 	return unavailable(tx.Create(&auditRow{
 		ID: idempotency.AuditID(ctx, now), At: micros(now), Actor: caller.Actor, RequestID: caller.Request,
 		Action: action, Target: target, Detail: encoded,
 	}).Error)
 }
 
-// NoteSignIn audits a sign-in with the key from the address, in one entry a minute. ErrKeyNotFound. The sign-in must be
+// RecordSignIn audits a sign-in with the key from the address, in one entry a minute. ErrKeyNotFound. The sign-in must be
 // refused unless the error is nil.
-func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
+func (s *Store) RecordSignIn(ctx context.Context, key, address string) error {
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		_, now, err := s.lockKey(tx, key)
 		if err != nil {
@@ -59,8 +59,8 @@ func (s *Store) NoteSignIn(ctx context.Context, key, address string) error {
 	})
 }
 
-// NoteRefusals audits refused sign-ins, in one entry for each address.
-func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error {
+// RecordRefusedSignIns audits refused sign-ins, in one entry for each address.
+func (s *Store) RecordRefusedSignIns(ctx context.Context, all []dispatch.RefusedSignIns) error {
 	ctx = dispatch.WithCaller(ctx, dispatch.Caller{Actor: dispatch.AuditUnknown})
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		now, err := s.clock(tx)
@@ -68,7 +68,7 @@ func (s *Store) NoteRefusals(ctx context.Context, all []dispatch.Refusals) error
 			return err
 		}
 		for _, r := range all {
-			detail := map[string]any{"failed": r.Failed, "limited": r.Limited, "doors": r.Doors}
+			detail := map[string]any{"failed": r.Failed, "limited": r.Limited, "doors": r.ByMethod}
 			if err := audit(tx, dispatch.AuditSignInRefused, r.Address, detail, now); err != nil {
 				return err
 			}

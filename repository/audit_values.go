@@ -133,8 +133,8 @@ func shorten(v any, most int) any {
 // (installations, addresses, previous owners of a push token). The caller holds the lock of the driver's or key's row.
 func auditCoalesced(tx *gorm.DB, action dispatch.AuditAction, target string, detail map[string]any, now time.Time) error {
 	var rows []auditRow
-	err := tx.Where("target = ? AND id >= ? AND actor = ? AND action = ?", target, dispatch.FirstAuditID(now.Add(-time.Minute)),
-		dispatch.CallerOf(tx.Statement.Context).Actor, action).Order("id DESC").Limit(1).Find(&rows).Error
+	err := tx.Where("target = ? AND id >= ? AND actor = ? AND action = ?", target, dispatch.MinAuditID(now.Add(-time.Minute)),
+		dispatch.CallerFrom(tx.Statement.Context).Actor, action).Order("id DESC").Limit(1).Find(&rows).Error
 	if err != nil {
 		return unavailable(err)
 	}

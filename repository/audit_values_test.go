@@ -135,7 +135,7 @@ func TestDutyIsAudited(t *testing.T) {
 			t.Errorf("%v", said)
 		}
 		// A minute later it is another.
-		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.FirstAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
+		db.exec(t, "UPDATE audit SET id = ?, at = 1 WHERE id = ?", dispatch.MinAuditID(time.Now().Add(-2*time.Minute)), own[0].ID)
 		duty(false)
 		if n := db.count(t, path); n != 3 {
 			t.Errorf("%d entries after a minute", n)

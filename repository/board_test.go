@@ -54,7 +54,7 @@ func TestUnseen(t *testing.T) {
 		db.exec(t, "UPDATE events SET at = at - 3600000000")
 		driver := db.drivers(t, 1)[0].ID
 		for _, id := range []dispatch.ID{seen, seenBefore} {
-			if err := db.Seen(t.Context(), id, 1, driver); err != nil {
+			if err := db.MarkSeen(t.Context(), id, 1, driver); err != nil {
 				t.Fatal(err)
 			}
 		}

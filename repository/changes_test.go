@@ -44,7 +44,7 @@ func TestChangesAmongTaps(t *testing.T) {
 					switch {
 					case err == nil:
 						changed.Add(1)
-					case !errors.Is(err, dispatch.ErrVersionMoved):
+					case !errors.Is(err, dispatch.ErrVersionConflict):
 						t.Errorf("a change: %v", err)
 					}
 					return
@@ -83,7 +83,7 @@ func TestExtensionsAmongTaps(t *testing.T) {
 					_, err := db.Update(t.Context(), d.ID, extended(1))
 					if err == nil {
 						longer.Add(1)
-					} else if !errors.Is(err, dispatch.ErrVersionMoved) {
+					} else if !errors.Is(err, dispatch.ErrVersionConflict) {
 						t.Errorf("an extension: %v", err)
 					}
 					return
@@ -115,7 +115,7 @@ func TestUnassignEndsTheClaim(t *testing.T) {
 			t.Errorf("stored\n%+v, returned\n%+v", stored, got)
 		}
 		past, err := db.NewestClaim(t.Context(), d.ID, v)
-		if err != nil || past.Outcome != dispatch.Unassigned || past.EndedAt == nil || !past.EndedAt.Equal(got.UpdatedAt) {
+		if err != nil || past.Outcome != dispatch.OutcomeUnassigned || past.EndedAt == nil || !past.EndedAt.Equal(got.UpdatedAt) {
 			t.Errorf("the claim is %+v, %v", past, err)
 		}
 		want := []string{
@@ -173,8 +173,8 @@ func TestAPushWrittenBeforeTheExtensionStandsAsLong(t *testing.T) {
 			toDevices(devices)(i, n)
 			n.ExpiresAt = micros(time.Now().Add(-time.Second))
 		})
-		pushes, dropped, err := db.as("me").Lease(t.Context(), 10)
-		if err != nil || len(pushes) != 1 || !pushes[0].Until.Equal(got.ExpiresAt) {
+		pushes, dropped, err := db.as("me").LeaseNotifications(t.Context(), 10)
+		if err != nil || len(pushes) != 1 || !pushes[0].UsefulUntil.Equal(got.ExpiresAt) {
 			t.Errorf("leased %+v, dropped %v, %v; the offer ends at %v", pushes, dropped, err, got.ExpiresAt)
 		}
 	})
@@ -187,7 +187,7 @@ func TestWhoIsToldOfAChange(t *testing.T) {
 		me := db.as("me")
 		me.mustExpand(t, db, dispatch.EventCreated, 10)
 		db.mustUpdate(t, d.ID, extended(1))
-		if told := me.mustExpand(t, db, dispatch.EventUpdated, 10); len(told.Pushes)+told.Left != 0 {
+		if told := me.mustExpand(t, db, dispatch.EventUpdated, 10); len(told.Pushes)+told.Unleased != 0 {
 			t.Errorf("of the extension: %+v", told.Pushes)
 		}
 		db.mustUpdate(t, d.ID, noted(2, "gate 2"))

@@ -128,7 +128,7 @@ func (s *Store) readClaimSnapshot(ctx context.Context, id dispatch.ID, driver di
 	now := fromMicros(row.Now)
 	return claimSnapshot{
 		dispatch:  row.Dispatch.at(now),
-		candidate: dispatch.Candidate{Driver: v, Busy: row.Busy, GaveBack: row.GaveBack},
+		candidate: dispatch.Candidate{Driver: v, Busy: row.Busy, Withdrew: row.GaveBack},
 		claims:    row.Claims, now: now,
 	}, nil
 }
@@ -170,7 +170,7 @@ func (s *Store) commitClaim(ctx context.Context, snapshot claimSnapshot, conditi
 		}
 		err := tx.Create(&claimRow{
 			ID: d.Claim.ID, DispatchID: d.ID, Round: d.Round, DriverID: d.Claim.Driver, DriverSeq: snapshot.claims + 1,
-			Outcome: dispatch.Won, AcceptedAt: micros(d.Claim.AcceptedAt),
+			Outcome: dispatch.OutcomeWon, AcceptedAt: micros(d.Claim.AcceptedAt),
 		}).Error
 		if errors.Is(err, gorm.ErrDuplicatedKey) {
 			return errConflict // another claim of this driver committed first: its working hours count too

@@ -129,7 +129,7 @@ func TestClaimIsDecidedAnew(t *testing.T) {
 				return accept(d, c, now)
 			})
 			var refused *dispatch.NotEligibleError
-			if !errors.As(err, &refused) || !reflect.DeepEqual(refused.Reasons, []dispatch.Reason{dispatch.OffDuty}) {
+			if !errors.As(err, &refused) || !reflect.DeepEqual(refused.Reasons, []dispatch.IneligibleReason{dispatch.OffDuty}) {
 				t.Errorf("got %v after %d tries", err, tries)
 			}
 		})

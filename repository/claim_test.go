@@ -25,7 +25,7 @@ func TestClaimWritesEverythingTogether(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		past, err := db.NewestClaim(t.Context(), d.ID, v.ID)
-		want := &dispatch.PastClaim{Claim: *got.Claim, Outcome: dispatch.Won}
+		want := &dispatch.PastClaim{Claim: *got.Claim, Outcome: dispatch.OutcomeWon}
 		if err != nil || !reflect.DeepEqual(past, want) {
 			t.Errorf("the claim is %+v, %v; want %+v", past, err, want)
 		}
@@ -179,7 +179,7 @@ func TestClaimRefusals(t *testing.T) {
 			{"another round", open.ID, v, 2, dispatch.ErrOfferStale},
 			{"taken", taken.ID, v, 1, &dispatch.TakenError{Final: true}},
 			{"canceled", canceled.ID, v, 1, dispatch.ErrCanceled},
-			{"not eligible", elsewhere.ID, v, 1, &dispatch.NotEligibleError{Reasons: []dispatch.Reason{dispatch.WrongRegion}}},
+			{"not eligible", elsewhere.ID, v, 1, &dispatch.NotEligibleError{Reasons: []dispatch.IneligibleReason{dispatch.WrongRegion}}},
 			{"busy", open.ID, other, 1, dispatch.ErrDriverBusy},
 			{"no such dispatch", dispatch.NewID(time.Now()), v, 0, dispatch.ErrNotFound},
 			{"no such driver", open.ID, dispatch.NewDriverID(time.Now()), 0, dispatch.ErrDriverNotFound},

@@ -141,14 +141,14 @@ func (b *contactPage) gaveBack(last int, drivers []dispatch.DriverID) error {
 		GROUP BY driver_id`, b.d.ID, drivers).Scan(&withdrawn).Error
 	for _, first := range withdrawn {
 		for k, c := range b.contacts {
-			c.GaveBack = c.GaveBack || k.DriverID == first.DriverID && k.Round > first.Round
+			c.Withdrew = c.Withdrew || k.DriverID == first.DriverID && k.Round > first.Round
 		}
 	}
 	return err
 }
 
 func (t *contactFacts) mergeInto(c *dispatch.Contact) {
-	c.ToldAt, c.SentAt = cmp.Or(c.ToldAt, fromOptionalMicros(t.Told)), cmp.Or(c.SentAt, fromOptionalMicros(t.Sent))
+	c.NotifiedAt, c.SentAt = cmp.Or(c.NotifiedAt, fromOptionalMicros(t.Told)), cmp.Or(c.SentAt, fromOptionalMicros(t.Sent))
 	c.SeenAt, c.TappedAt = cmp.Or(c.SeenAt, fromOptionalMicros(t.Seen)), cmp.Or(c.TappedAt, fromOptionalMicros(t.Tapped))
 	c.DeclinedAt = cmp.Or(c.DeclinedAt, fromOptionalMicros(t.Declined))
 	c.DeclineReason, c.Claim = cmp.Or(c.DeclineReason, t.DeclineReason), cmp.Or(c.Claim, t.Claim)

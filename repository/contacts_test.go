@@ -29,7 +29,7 @@ func (db *database) leave(t *testing.T, d dispatch.Dispatch, v dispatch.DriverID
 				n.DriverID, n.Round, n.State, n.SentAt = v, d.Round, stateDone, new(n.CreatedAt)
 			})
 		case 's':
-			err = db.Seen(t.Context(), d.ID, d.Round, v)
+			err = db.MarkSeen(t.Context(), d.ID, d.Round, v)
 		case 'd':
 			err = db.Decline(t.Context(), d.ID, d.Round, v, "FAR")
 		case 'e', 't', 'o':
@@ -65,14 +65,14 @@ func (db *database) mustAgree(t *testing.T, what string, d dispatch.Dispatch, le
 	for _, admins := range all {
 		v := admins.Contact.Driver
 		listed[v] = true
-		drivers, err := db.Offered(t.Context(), d.ID, v)
+		drivers, err := db.OfferTo(t.Context(), d.ID, v)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if a, b := admins.OfferStatus(), drivers.OfferStatus(); a != b {
 			t.Errorf("%s, %s: %s for admins, %s for the driver", what, left[v], a, b)
 		}
-		admins.Contact.ToldAt, admins.Contact.Claim = nil, "" // which the driver's view does without
+		admins.Contact.NotifiedAt, admins.Contact.Claim = nil, "" // which the driver's view does without
 		if diff := cmp.Diff(drivers.Contact, admins.Contact); diff != "" {
 			t.Errorf("%s, %s: admins and the driver read\n%s", what, left[v], diff)
 		}

@@ -139,7 +139,7 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 		}
 		detail := deviceChanges(rows[0].device(), dispatch.Device{})
 		detail["installation_id"] = installation
-		if dispatch.CallerOf(ctx).Actor != string(driver) {
+		if dispatch.CallerFrom(ctx).Actor != string(driver) {
 			return audit(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
 		}
 		return auditCoalesced(tx, dispatch.AuditDeviceDelete, string(driver), detail, now)
@@ -148,19 +148,19 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 
 const devicesPerStatement = 200
 
-// Trust marks the devices as good, as the push service has just accepted a push to each, and ends suspicion and quarantine.
+// MarkDevicesGood marks the devices as good, as the push service has just accepted a push to each, and ends suspicion and quarantine.
 // Like MarkDevicesSuspect and QuarantineDevices, it skips a device whose token is no longer the given one.
-func (s *Store) Trust(ctx context.Context, devices []dispatch.Device) error {
+func (s *Store) MarkDevicesGood(ctx context.Context, devices []dispatch.Device) error {
 	return s.markDevices(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
 }
 
-// Suspect marks the devices whose tokens the push service calls dead, unless they are marked or quarantined already.
-func (s *Store) Suspect(ctx context.Context, devices []dispatch.Device) error {
+// MarkDevicesSuspect marks the devices whose tokens the push service calls dead, unless they are marked or quarantined already.
+func (s *Store) MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error {
 	return s.markDevices(ctx, devices, "suspected_at = "+s.dialect.now(), "suspected_at IS NULL AND quarantined_at IS NULL")
 }
 
-// Quarantine ends all pushes to those of the devices that are still suspect.
-func (s *Store) Quarantine(ctx context.Context, devices []dispatch.Device) error {
+// QuarantineDevices ends all pushes to those of the devices that are still suspect.
+func (s *Store) QuarantineDevices(ctx context.Context, devices []dispatch.Device) error {
 	return s.markDevices(ctx, devices, "quarantined_at = "+s.dialect.now()+", suspected_at = NULL", "suspected_at IS NOT NULL")
 }
 

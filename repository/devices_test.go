@@ -198,21 +198,21 @@ func TestJudgements(t *testing.T) {
 			}
 		}
 		db.mustPut(t, someDevice(drivers[0].ID, "i", "new"))
-		mustDo(db.Quarantine, all...)
+		mustDo(db.QuarantineDevices, all...)
 		mustBe("without suspicion", 0, 0, 0)
-		mustDo(db.Suspect, all...)
+		mustDo(db.MarkDevicesSuspect, all...)
 		mustBe("suspected", 0, len(all)-1, 0)
 		first := db.devices(t)["1"].SuspectedAt
-		mustDo(db.Suspect, all...)
+		mustDo(db.MarkDevicesSuspect, all...)
 		if again := db.devices(t)["1"].SuspectedAt; first == nil || time.Since(*first).Abs() > time.Minute || again == nil || !again.Equal(*first) {
 			t.Errorf("since %v, then %v", first, again)
 		}
-		mustDo(db.Trust, all[2], all[3])
-		mustDo(db.Quarantine, all...)
+		mustDo(db.MarkDevicesGood, all[2], all[3])
+		mustDo(db.QuarantineDevices, all...)
 		mustBe("in quarantine", 2, 0, len(all)-3)
-		mustDo(db.Suspect, all...)
+		mustDo(db.MarkDevicesSuspect, all...)
 		mustBe("suspected again", 2, 2, len(all)-3)
-		mustDo(db.Trust, all[4])
+		mustDo(db.MarkDevicesGood, all[4])
 		mustBe("taken after all", 3, 2, len(all)-4)
 
 		back := db.mustPut(t, someDevice(drivers[1].ID, "i", "1"))
@@ -228,7 +228,7 @@ func TestJudgements(t *testing.T) {
 			}
 		}
 		mustBe("some came again", 2, 2, len(all)-6)
-		for _, do := range []func(context.Context, []dispatch.Device) error{db.Trust, db.Suspect, db.Quarantine} {
+		for _, do := range []func(context.Context, []dispatch.Device) error{db.MarkDevicesGood, db.MarkDevicesSuspect, db.QuarantineDevices} {
 			mustDo(do)
 		}
 	})
@@ -251,7 +251,7 @@ func TestSeen(t *testing.T) {
 		var first []int64
 		for range 2 {
 			testkit.Together(12, func(i int) {
-				if err := db.Seen(t.Context(), id, 1+i%2, drivers[i%3].ID); err != nil {
+				if err := db.MarkSeen(t.Context(), id, 1+i%2, drivers[i%3].ID); err != nil {
 					t.Error(err)
 				}
 			})
@@ -291,7 +291,7 @@ func TestFunnel(t *testing.T) {
 		told(d.ID, 2, stateDone, "", dispatch.EventReopened)
 		told(d.ID, 3, stateDone, drivers[1].ID, dispatch.EventReopened) // a round that begins at this moment
 		for i, v := range drivers[:2] {
-			if err := errors.Join(db.Seen(t.Context(), d.ID, 1, v.ID), db.Seen(t.Context(), d.ID, 1+i, v.ID)); err != nil {
+			if err := errors.Join(db.MarkSeen(t.Context(), d.ID, 1, v.ID), db.MarkSeen(t.Context(), d.ID, 1+i, v.ID)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -310,8 +310,8 @@ func TestFunnel(t *testing.T) {
 			}
 		}
 		for id, want := range map[dispatch.ID][]outbox.Funnel{
-			d.ID:     {{Told: 4, Accepted: 1, Seen: 2, Tapped: 2, Won: 1}, {Told: 1, Accepted: 1, Seen: 1, Tapped: 1}},
-			other.ID: {{Told: 4, Accepted: 4}},
+			d.ID:     {{Notified: 4, PushAccepted: 1, Seen: 2, Tapped: 2, Won: 1}, {Notified: 1, PushAccepted: 1, Seen: 1, Tapped: 1}},
+			other.ID: {{Notified: 4, PushAccepted: 4}},
 		} {
 			if got, forgotten, err := db.Funnel(t.Context(), id); !slices.Equal(got, want) || forgotten != 0 || err != nil {
 				t.Errorf("got %+v, %d, %v; want %+v", got, forgotten, err, want)
@@ -332,7 +332,7 @@ func TestFunnelForgets(t *testing.T) {
 		expect := func(what string, want int) {
 			t.Helper()
 			rounds, forgotten, err := db.Funnel(t.Context(), d.ID)
-			if err != nil || forgotten != want || want > 0 && rounds[want-1].Told != 0 || want < len(rounds) && rounds[want].Told != 1 {
+			if err != nil || forgotten != want || want > 0 && rounds[want-1].Notified != 0 || want < len(rounds) && rounds[want].Notified != 1 {
 				t.Errorf("%s: %+v, %d forgotten, %v; want %d", what, rounds, forgotten, err, want)
 			}
 		}

@@ -152,7 +152,7 @@ func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change d
 			return err
 		}
 		if change.Version != 0 && change.Version != record.Version {
-			return dispatch.ErrDriverMoved
+			return dispatch.ErrDriverVersionConflict
 		}
 		after := record.Driver
 		after.Regions = slices.Clone(after.Regions)

@@ -64,7 +64,7 @@ func TestChangeDriver(t *testing.T) {
 		}{
 			"what is so already":   {full, nil},
 			"another's uid":        {edit(func(v *dispatch.Driver) { v.FirebaseUID = "two" }), dispatch.ErrDuplicateDriver},
-			"an older version":     {dispatch.DriverChange{Version: 1, Apply: full.Apply}, dispatch.ErrDriverMoved},
+			"an older version":     {dispatch.DriverChange{Version: 1, Apply: full.Apply}, dispatch.ErrDriverVersionConflict},
 			"a suspension of once": {suspend(time.Now().Add(-time.Hour)), dispatch.ErrSuspensionOver},
 		} {
 			got, err := db.ChangeDriver(ctx, v.ID, c.change)
@@ -75,7 +75,7 @@ func TestChangeDriver(t *testing.T) {
 		}
 		_, err = db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)
 		mustBeError(t, "nobody", err, dispatch.ErrDriverNotFound)
-		_, err = db.NoteToken(ctx, "drv_0")
+		_, err = db.RecordTokenIssued(ctx, "drv_0")
 		mustBeError(t, "nobody's token", err, dispatch.ErrDriverNotFound)
 
 		one, two := string(v.ID), string(other.ID)
@@ -124,7 +124,7 @@ func TestASuspensionDuringAClaim(t *testing.T) {
 			return events, err
 		})
 		var unfit *dispatch.NotEligibleError
-		if !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.Reason{dispatch.Suspended}) || asked != 2 {
+		if !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.IneligibleReason{dispatch.Suspended}) || asked != 2 {
 			t.Errorf("asked %d times: %v", asked, err)
 		}
 	})
@@ -253,12 +253,12 @@ func TestKeysAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		first := dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: "a"}
 		testkit.Together(8, func(int) { // several instances start at once
-			if err := db.PutKey(t.Context(), first); err != nil {
+			if err := db.EnsureKey(t.Context(), first); err != nil {
 				t.Error(err)
 			}
 		})
 		first.Hash = "b"
-		if err := db.PutKey(t.Context(), first); err != nil {
+		if err := db.EnsureKey(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
 		k, err := db.AddKey(t.Context(), dispatch.Key{ID: "key_1", Name: "둘째", Role: dispatch.Viewer, Hash: "c"})
@@ -293,7 +293,7 @@ func TestAuditByTargetAndActor(t *testing.T) {
 		v := db.drivers(t, 2) // one entry of the system's
 		for i := range 6 {
 			ctx := dispatch.WithCaller(t.Context(), dispatch.Caller{Actor: fmt.Sprint("key_", i%2)})
-			if _, err := db.NoteToken(ctx, v[i%3/2].ID); err != nil {
+			if _, err := db.RecordTokenIssued(ctx, v[i%3/2].ID); err != nil {
 				t.Fatal(err)
 			}
 		}

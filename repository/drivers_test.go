@@ -110,7 +110,7 @@ func TestKeys(t *testing.T) {
 		read(hash('a'), dispatch.Key{}, dispatch.ErrKeyNotFound)
 		key := dispatch.Key{ID: "key_1", Name: "첫째", Role: dispatch.Viewer, Hash: hash('a')}
 		testkit.Together(8, func(int) { // several instances start at once
-			if err := db.PutKey(t.Context(), key); err != nil {
+			if err := db.EnsureKey(t.Context(), key); err != nil {
 				t.Error(err)
 			}
 		})
@@ -118,7 +118,7 @@ func TestKeys(t *testing.T) {
 		read(hash('b'), dispatch.Key{}, dispatch.ErrKeyNotFound)
 
 		key.Hash = hash('b')
-		if err := db.PutKey(t.Context(), key); err != nil {
+		if err := db.EnsureKey(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		read(hash('a'), dispatch.Key{}, dispatch.ErrKeyNotFound)
@@ -136,7 +136,7 @@ func TestPutKeyReplacesTheWholeKey(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		key := dispatch.Key{ID: "key_1", Name: "one", Role: dispatch.Admin, Hash: "a"}
 		for range 2 {
-			if err := db.PutKey(t.Context(), key); err != nil {
+			if err := db.EnsureKey(t.Context(), key); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := db.KeyByHash(t.Context(), key.Hash); err != nil || got != key {

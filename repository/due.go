@@ -29,10 +29,10 @@ func (s *Store) ExpireOffers(ctx context.Context, limit int) (n int, err error) 
 	})
 }
 
-// Remind writes up to limit reminders of accepted work that starts within before, the next first, and returns how many. It
+// WriteReminders writes up to limit reminders of accepted work that starts within before, the next first, and returns how many. It
 // writes one reminder in each round of a dispatch, also with several instances together, and none for work that was
 // accepted within before of its start. Its errors are those of ExpireOffers.
-func (s *Store) Remind(ctx context.Context, before time.Duration, limit int) (n int, err error) {
+func (s *Store) WriteReminders(ctx context.Context, before time.Duration, limit int) (n int, err error) {
 	now, us := s.dialect.now(), before.Microseconds()
 	// COUNT, because a server may execute NOT EXISTS by listing all reminders ever written.
 	due, err := s.dueIDs(ctx, "SELECT id FROM dispatches d WHERE status = 'ACCEPTED' AND work_starts_at > "+now+

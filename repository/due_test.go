@@ -43,7 +43,9 @@ var clockworks = []clockwork{
 			db.worksIn(t, id, 10*time.Minute+time.Duration(i)*time.Second)
 		}
 		return ids
-	}, func(ctx context.Context, s *Store, limit int) (int, error) { return s.Remind(ctx, remindBefore, limit) }},
+	}, func(ctx context.Context, s *Store, limit int) (int, error) {
+		return s.WriteReminders(ctx, remindBefore, limit)
+	}},
 	{"CloseOverdue", dispatch.EventCanceled, func(t testing.TB, db *database, n int) []dispatch.ID {
 		ids := db.taken(t, n)
 		for i, id := range ids {

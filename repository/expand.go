@@ -36,12 +36,12 @@ func (o *Outbox) Expand(ctx context.Context, event dispatch.EventID, take int) (
 
 func (o *Outbox) expand(ctx context.Context, event dispatch.EventID, take int) (outbox.Expansion, error) {
 	var result outbox.Expansion
-	leased := time.Now().Add(o.Term)
+	leased := time.Now().Add(o.LeaseTerm)
 	err := transact(ctx, o.relay, func(tx *gorm.DB) (err error) {
 		if err := o.completeEvent(tx, event); err != nil {
 			return err
 		}
-		e := expansion{Outbox: o, tx: tx, leasedUntil: leased, result: &result, notified: map[dispatch.DeviceID]bool{}, budget: 5 * o.Part}
+		e := expansion{Outbox: o, tx: tx, leasedUntil: leased, result: &result, notified: map[dispatch.DeviceID]bool{}, budget: 5 * o.BatchSize}
 		if err := e.load(event); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (o *Outbox) dropOvertaken(ctx context.Context, result outbox.Expansion) out
 		return result // most likely none is obsolete
 	}
 	for i := range result.Pushes {
-		result.Pushes[i].Reread(d)
+		result.Pushes[i].Refresh(d)
 	}
 	leased := result.Pushes
 	result.Pushes, _, _ = o.dropObsolete(ctx, leased, now) // after an error they are dropped when their leases have ended
@@ -92,7 +92,7 @@ func (o *Outbox) completeEvent(tx *gorm.DB, event dispatch.EventID) error {
 // renewEvent leases a completed event to the owner again, for its next part.
 func (o *Outbox) renewEvent(tx *gorm.DB, event dispatch.EventID) error {
 	return unavailable(tx.Exec(`UPDATE outbox SET state = 0, claim = ?, next_at = `+o.dialect.now()+` + ? WHERE event_id = ? AND state = 1`,
-		o.Owner, o.Term.Microseconds(), event).Error)
+		o.Owner, o.LeaseTerm.Microseconds(), event).Error)
 }
 
 // expansion writes one event's notifications, or a part of them.
@@ -105,7 +105,7 @@ type expansion struct {
 	// notified are the devices that have a notification of the event.
 	notified map[dispatch.DeviceID]bool
 	// lastTurns are the last turns used in each lane: by the event, or by the notifications that are being leased.
-	lastTurns [outbox.Lanes]int64
+	lastTurns [outbox.LaneCount]int64
 	budget    int // of notifications that this part may still write
 }
 
@@ -119,7 +119,7 @@ func (e *expansion) load(id dispatch.EventID) error {
 	first := func(l outbox.Lane) string {
 		return "(SELECT next_at FROM notifications WHERE " + e.dueCondition(l) + " ORDER BY next_at LIMIT 1)"
 	}
-	err := e.tx.Raw("SELECT e.*, "+first(outbox.LaneOffer)+" offer, "+first(outbox.LaneOver)+` done,
+	err := e.tx.Raw("SELECT e.*, "+first(outbox.LaneOffer)+" offer, "+first(outbox.LaneOfferEnd)+` done,
 		EXISTS (SELECT 1 FROM notifications n WHERE n.event_id = e.id) begun FROM events e WHERE e.id = ?`, id).Scan(&rows).Error
 	if err != nil {
 		return unavailable(err)
@@ -130,7 +130,7 @@ func (e *expansion) load(id dispatch.EventID) error {
 	row := &rows[0]
 	e.result.Event = row.Row.event()
 	e.lastTurns[outbox.LaneOffer] = currentTurn(outbox.LaneOffer, row.Offer)
-	e.lastTurns[outbox.LaneOver] = currentTurn(outbox.LaneOver, row.Done)
+	e.lastTurns[outbox.LaneOfferEnd] = currentTurn(outbox.LaneOfferEnd, row.Done)
 	if e.result.Dispatch, e.now, err = e.findDispatch(e.tx, row.Row.DispatchID, ""); err != nil || !row.Begun {
 		return err
 	}
@@ -174,7 +174,7 @@ func (r *recipient) suspected() int {
 func (e *expansion) run(take int) error {
 	ev := &e.result.Event
 	deliveries := ev.Deliveries()
-	for len(deliveries) > 0 && deliveries[0].To == dispatch.ToClaimant {
+	for len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {
 		if err := e.notifyAudience(deliveries[0], &take); err != nil {
 			return err
 		}
@@ -207,11 +207,11 @@ func (e *expansion) notifyAudience(t dispatch.Delivery, take *int) error {
 	if err != nil {
 		return err
 	}
-	if t.To == dispatch.ToTold {
+	if t.Audience == dispatch.AudienceOffered {
 		audience = slices.DeleteFunc(audience, func(r recipient) bool { return r.device.Driver == ev.Driver })
 	}
-	large := e.TopicFrom > 0 && len(audience) >= e.TopicFrom
-	if large && t.To == dispatch.ToTold {
+	large := e.TopicThreshold > 0 && len(audience) >= e.TopicThreshold
+	if large && t.Audience == dispatch.AudienceOffered {
 		if audience, err = e.replaceByTopic(audience); err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ func (e *expansion) notifyAudience(t dispatch.Delivery, take *int) error {
 	for _, r := range fresh {
 		e.notified[r.device.ID] = true
 	}
-	if large && t.To == dispatch.ToEligible {
+	if large && t.Audience == dispatch.AudienceEligible {
 		if err := e.addTopicMembers(fresh); err != nil {
 			return err
 		}
@@ -245,12 +245,12 @@ func (e *expansion) dropPendingOffers() error {
 	}
 	var ids []dispatch.NotificationID
 	err := e.tx.Raw(`SELECT id FROM notifications WHERE dispatch_id = ? AND round <= ? AND type IN `+offerTypes+`
-		AND state = 0 AND claim = '' LIMIT ?`+e.dialect.skipLocked, ev.Dispatch, ev.Round, e.Part).Scan(&ids).Error
+		AND state = 0 AND claim = '' LIMIT ?`+e.dialect.skipLocked, ev.Dispatch, ev.Round, e.BatchSize).Scan(&ids).Error
 	if err != nil || len(ids) == 0 {
 		return err
 	}
 	e.result.Dropped += len(ids)
-	e.result.More = len(ids) == e.Part
+	e.result.More = len(ids) == e.BatchSize
 	return e.tx.Exec(`UPDATE notifications SET state = ?, result = 'superseded', next_at = ? WHERE id IN ?`,
 		stateDropped, micros(e.now.Add(keepDone)), ids).Error
 }
@@ -259,16 +259,16 @@ const offerTypes = `('dispatch.opened', 'dispatch.reopened', 'dispatch.updated')
 
 func (e *expansion) audience(t dispatch.Delivery) ([]recipient, error) {
 	ev := &e.result.Event
-	switch t.To {
-	case dispatch.ToEligible:
+	switch t.Audience {
+	case dispatch.AudienceEligible:
 		return e.eligible()
-	case dispatch.ToTold:
+	case dispatch.AudienceOffered:
 		// An offer that failed after an attempt may still have arrived.
 		return e.scanRecipients(`SELECT `+deviceColumns+`, MAX(n.state = 0) FROM notifications n
 			JOIN devices dv ON dv.id = n.device_id JOIN drivers v ON v.id = dv.driver_id
 			WHERE n.dispatch_id = ? AND n.round = ? AND n.type IN `+offerTypes+` AND (n.state IN (0, 1) OR n.attempts > 0)
 			AND dv.quarantined_at IS NULL GROUP BY dv.id, v.id`, nil, ev.Dispatch, ev.Round)
-	case dispatch.ToClaimant:
+	case dispatch.AudienceClaimant:
 	}
 	return e.scanRecipients(`SELECT `+deviceColumns+`, 0 FROM devices dv JOIN drivers v ON v.id = dv.driver_id
 		WHERE dv.driver_id = ? AND dv.quarantined_at IS NULL`, nil, ev.Driver)
@@ -362,14 +362,14 @@ func (e *expansion) insert(t dispatch.Delivery, to []recipient, take *int) error
 		id := dispatch.NewNotificationID(e.now)
 		if *take > 0 && r.delay == 0 {
 			*take--
-			next, claim = micros(e.now.Add(e.Term)), e.Owner
+			next, claim = micros(e.now.Add(e.LeaseTerm)), e.Owner
 			p := outbox.Push{
-				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, Read: time.Now(), Driver: r.device.Driver,
-				Device: r.device, Topic: r.topic, At: ev.At, Until: until, Leased: e.leasedUntil,
+				ID: id, Event: ev.ID, Type: t.Type, Silent: t.Silent, Round: ev.Round, Dispatch: *d, ReadAt: time.Now(), Driver: r.device.Driver,
+				Device: r.device, Topic: r.topic, EventAt: ev.At, UsefulUntil: until, LeasedUntil: e.leasedUntil,
 			}
 			e.result.Pushes = append(e.result.Pushes, p)
 		} else {
-			e.result.Left++
+			e.result.Unleased++
 		}
 		args = append(args, id, ev.ID, r.device.ID, r.topic, r.device.Driver, d.ID, ev.Round, t.Type, t.Silent,
 			next, claim, micros(ev.At), micros(until), micros(e.now), turn)

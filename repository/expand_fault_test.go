@@ -93,7 +93,7 @@ func TestAnEventIsDoneWithWhatItWritesOrNotAtAll(t *testing.T) {
 			}
 			db.mustBeUndone(t, event, "ins_a")
 		}
-		if told, err := o.Expand(t.Context(), event, 2); err != nil || len(told.Pushes) != 2 || told.Left != 1 {
+		if told, err := o.Expand(t.Context(), event, 2); err != nil || len(told.Pushes) != 2 || told.Unleased != 1 {
 			t.Errorf("%+v, %v", told, err)
 		}
 		if n := db.count(t, "notifications"); n != 3 {
@@ -135,7 +135,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		}
 		// What it had leased to itself is sent when that has ended.
 		db.exec(t, "UPDATE notifications SET next_at = 1")
-		if pushes, _, err := db.as("ins_b").Lease(t.Context(), 10); err != nil || len(pushes) != 3 {
+		if pushes, _, err := db.as("ins_b").LeaseNotifications(t.Context(), 10); err != nil || len(pushes) != 3 {
 			t.Errorf("leased %d, %v", len(pushes), err)
 		}
 	})
@@ -235,7 +235,7 @@ func TestTakenWhileTheOfferIsWritten(t *testing.T) {
 		if len(told.Pushes) != 0 || told.Dropped != 2 {
 			t.Errorf("%d offers of a dispatch that is taken are sent, %d were dropped", len(told.Pushes), told.Dropped)
 		}
-		if _, dropped, err := db.as("ins_b").Lease(t.Context(), 10); err != nil || dropped["superseded"] != 2 {
+		if _, dropped, err := db.as("ins_b").LeaseNotifications(t.Context(), 10); err != nil || dropped["superseded"] != 2 {
 			t.Errorf("dropped %v, %v", dropped, err)
 		}
 		if n := db.count(t, "notifications WHERE type = 'dispatch.opened' AND state = ?", stateDropped); n != 4 {

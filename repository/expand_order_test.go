@@ -18,11 +18,11 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Withdraw(v[0].Driver, "SICK", now)
 		})
-		if told := o.mustExpand(t, db, dispatch.EventReopened, 1); len(told.Pushes) != 1 || told.Left != 2 {
+		if told := o.mustExpand(t, db, dispatch.EventReopened, 1); len(told.Pushes) != 1 || told.Unleased != 2 {
 			t.Errorf("reopened: %+v", told)
 		}
 		for _, late := range []dispatch.EventType{dispatch.EventAccepted, dispatch.EventWithdrawn, dispatch.EventCreated} {
-			if told := o.mustExpand(t, db, late, 10); len(told.Pushes)+told.Left != 0 {
+			if told := o.mustExpand(t, db, late, 10); len(told.Pushes)+told.Unleased != 0 {
 				t.Errorf("%s: %+v", late, told)
 			}
 		}
@@ -60,10 +60,10 @@ func TestALargeAudience(t *testing.T) {
 				VALUES `+strings.ReplaceAll(placeholders(each*100, 6), "?)", "?, 'android', '', '')"), args[:6*each*100]...)
 		}
 		db.add(t, nil)
-		o := db.as("ins_a", func(o *OutboxOptions) { o.TopicFrom = 100 })
+		o := db.as("ins_a", func(o *OutboxOptions) { o.TopicThreshold = 100 })
 		told := o.mustExpand(t, db, dispatch.EventCreated, 1200)
-		if len(told.Pushes) != 1200 || told.Left != drivers*each-1200 {
-			t.Errorf("%d pushes, %d left", len(told.Pushes), told.Left)
+		if len(told.Pushes) != 1200 || told.Unleased != drivers*each-1200 {
+			t.Errorf("%d pushes, %d left", len(told.Pushes), told.Unleased)
 		}
 		if n := len(db.toldOf(t, told.Event.ID)); n != drivers*each {
 			t.Errorf("%d are told", n)
@@ -75,7 +75,7 @@ func TestALargeAudience(t *testing.T) {
 			t.Errorf("%d are to be subscribed", n)
 		}
 		db.exec(t, "UPDATE outbox SET state = 0") // as if nobody had known: who was told is not told again
-		if again := o.mustExpand(t, db, dispatch.EventCreated, 10); len(again.Pushes)+again.Left != 0 || again.More {
+		if again := o.mustExpand(t, db, dispatch.EventCreated, 10); len(again.Pushes)+again.Unleased != 0 || again.More {
 			t.Errorf("again: %+v", again)
 		}
 	})

@@ -140,7 +140,7 @@ func TestTheOfferGoesToTheEligible(t *testing.T) {
 					t.Errorf("%s is %+v", step.as, n)
 				}
 			}
-			if told.Left != len(want) || told.Dropped != 0 || len(told.Pushes) != 0 || told.Dispatch.Version != d.Version {
+			if told.Unleased != len(want) || told.Dropped != 0 || len(told.Pushes) != 0 || told.Dispatch.Version != d.Version {
 				t.Errorf("%s has come to %+v", step.event, told)
 			}
 		}
@@ -165,8 +165,8 @@ func TestRegionsOfAnyName(t *testing.T) {
 		for _, name := range names {
 			db.add(t, func(d *dispatch.Dispatch) { d.Region = name })
 			told := db.as("ins_a").mustExpand(t, db, dispatch.EventCreated, 0)
-			if told.Left != 1 {
-				t.Errorf("%q: %d are told", name, told.Left)
+			if told.Unleased != 1 {
+				t.Errorf("%q: %d are told", name, told.Unleased)
 			}
 			db.mustTell(t, told.Event.ID, dispatch.EventOpened, false, devices[name])
 		}
@@ -231,8 +231,8 @@ func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
 		if got := db.stored(t, a.unsentRow.ID); got.State != stateDropped || got.Result != "superseded" {
 			t.Errorf("the offer that nobody had sent is %+v", got)
 		}
-		if told.Dropped != 1 || len(told.Pushes) != 4 || told.Left != 2 {
-			t.Errorf("%d dropped, %d leased, %d left", told.Dropped, len(told.Pushes), told.Left)
+		if told.Dropped != 1 || len(told.Pushes) != 4 || told.Unleased != 2 {
+			t.Errorf("%d dropped, %d leased, %d left", told.Dropped, len(told.Pushes), told.Unleased)
 		}
 		rows := db.toldOf(t, told.Event.ID)
 		now := db.now(t)
@@ -275,17 +275,17 @@ func mustBePushes(t *testing.T, db *database, o *Outbox, told outbox.Expansion, 
 	for _, p := range told.Pushes {
 		n := db.stored(t, p.ID)
 		want := outbox.Push{
-			ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Read: p.Read, Driver: n.DriverID,
-			Device: p.Device, Attempts: n.Attempts, At: fromMicros(n.At), Until: fromMicros(n.ExpiresAt), Leased: p.Leased,
+			ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, ReadAt: p.ReadAt, Driver: n.DriverID,
+			Device: p.Device, Attempts: n.Attempts, EventAt: fromMicros(n.At), UsefulUntil: fromMicros(n.ExpiresAt), LeasedUntil: p.LeasedUntil,
 		}
 		if !reflect.DeepEqual(p, want) || p.Device.ID != n.DeviceID || p.Device.PushToken != "token of "+string(n.DeviceID) {
 			t.Errorf("got  %+v\nwant %+v", p, want)
 		}
-		if since := time.Since(p.Read); since < 0 || since > patience {
+		if since := time.Since(p.ReadAt); since < 0 || since > patience {
 			t.Errorf("the dispatch was read %v ago", since)
 		}
-		if p.Leased.After(fromMicros(n.NextAt).Add(time.Second)) || time.Until(p.Leased) < term-patience {
-			t.Errorf("leased until %v, the database says %v", p.Leased, fromMicros(n.NextAt))
+		if p.LeasedUntil.After(fromMicros(n.NextAt).Add(time.Second)) || time.Until(p.LeasedUntil) < term-patience {
+			t.Errorf("leased until %v, the database says %v", p.LeasedUntil, fromMicros(n.NextAt))
 		}
 		db.mustHoldOne(t, o, p)
 	}
@@ -294,7 +294,7 @@ func mustBePushes(t *testing.T, db *database, o *Outbox, told outbox.Expansion, 
 // mustHoldOne fails the test unless o may settle the push.
 func (db *database) mustHoldOne(t *testing.T, o *Outbox, p outbox.Push) {
 	t.Helper()
-	err := o.Settle(t.Context(), []outbox.SendResult{{ID: p.ID, Status: outbox.Sent}})
+	err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: p.ID, Status: outbox.Sent}})
 	if n := db.stored(t, p.ID); err != nil || n.State != stateDone {
 		t.Errorf("settled: %v, %+v", err, n)
 	}
@@ -349,8 +349,8 @@ func TestWhoHearsOfTheRest(t *testing.T) {
 			}
 			db.mustTell(t, told.Event.ID, tt.event, false, claimant...)
 			db.mustTell(t, told.Event.ID, tt.event, true, others...)
-			if n := len(db.toldOf(t, told.Event.ID)); n != len(claimant)+len(others) || len(told.Pushes)+told.Left != n || told.Dropped != 1 {
-				t.Errorf("%s: %d rows, %d pushes, %d left, %d dropped", tt.event, n, len(told.Pushes), told.Left, told.Dropped)
+			if n := len(db.toldOf(t, told.Event.ID)); n != len(claimant)+len(others) || len(told.Pushes)+told.Unleased != n || told.Dropped != 1 {
+				t.Errorf("%s: %d rows, %d pushes, %d left, %d dropped", tt.event, n, len(told.Pushes), told.Unleased, told.Dropped)
 			}
 			if got := db.stored(t, a.unsentRow.ID); got.State != stateDropped || got.Result != "superseded" {
 				t.Errorf("%s: the offer that nobody had sent is %+v", tt.event, got)
@@ -365,7 +365,7 @@ func TestAnOfferThatStandsIsNotDropped(t *testing.T) {
 		a := db.audience(t)
 		db.happens(t, a.ID, dispatch.EventDeclined, nil)
 		told := db.as("ins_a").mustExpand(t, db, dispatch.EventDeclined, 10)
-		if len(told.Pushes)+told.Left+told.Dropped != 0 || db.stored(t, a.unsentRow.ID).State != statePending {
+		if len(told.Pushes)+told.Unleased+told.Dropped != 0 || db.stored(t, a.unsentRow.ID).State != statePending {
 			t.Errorf("%+v", told)
 		}
 	})

@@ -24,10 +24,10 @@ type idempotencyRow struct {
 
 func (idempotencyRow) TableName() string { return "idempotency_keys" }
 
-// Reserve leases a request to one caller for the time lease, and keeps its key for the time keep. It returns the saved
+// ReserveRequest leases a request to one caller for the time lease, and keeps its key for the time keep. It returns the saved
 // answer instead if the request was answered before. If an earlier lease ended without an answer, the reservation has the
 // same seed. ErrKeyReused, ErrKeyInUse; ErrUnavailable; ErrUnknown: the request may be leased until the lease ends.
-func (s *Store) Reserve(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error) {
+func (s *Store) ReserveRequest(ctx context.Context, once idempotency.Request, lease, keep time.Duration) (idempotency.Reservation, error) {
 	var row idempotencyRow
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		var rows []idempotencyRow
@@ -79,9 +79,9 @@ func (row idempotencyRow) next(fresh idempotencyRow, now time.Time) (idempotency
 	return row, nil
 }
 
-// Settle saves the answer to the request and ends the lease. A nil answer lets the next caller carry the request out again.
+// SaveAnswer saves the answer to the request and ends the lease. A nil answer lets the next caller carry the request out again.
 // ErrNotLeased if the lease is another caller's.
-func (s *Store) Settle(ctx context.Context, r idempotency.Reservation, answer []byte) error {
+func (s *Store) SaveAnswer(ctx context.Context, r idempotency.Reservation, answer []byte) error {
 	if r.Lease == "" {
 		return dispatch.ErrNotLeased // an answered request has no lease
 	}
@@ -115,7 +115,7 @@ var (
 	// keyProof is the mark that markApplied sets on the request's key, for changes that write no row with an identifier from
 	// the request's seed. The dispatch's row lock or version keeps two transactions from applying the change.
 	keyProof = proof{"idempotency_keys WHERE seed = ? AND changed = 1", func(ctx context.Context) string {
-		return string(idempotency.SeedOf(ctx))
+		return string(idempotency.SeedFrom(ctx))
 	}}
 )
 
@@ -123,7 +123,7 @@ var (
 // returns the current state. For a request without an Idempotency-Key it sends no statement.
 func alreadyApplied(db *gorm.DB, p proof) (bool, error) {
 	ctx := db.Statement.Context
-	if idempotency.SeedOf(ctx) == "" {
+	if idempotency.SeedFrom(ctx) == "" {
 		return false, nil
 	}
 	var n int64
@@ -133,7 +133,7 @@ func alreadyApplied(db *gorm.DB, p proof) (bool, error) {
 
 // markApplied writes the keyProof of the request of tx's context, if the request has a key.
 func markApplied(tx *gorm.DB) error {
-	seed := idempotency.SeedOf(tx.Statement.Context)
+	seed := idempotency.SeedFrom(tx.Statement.Context)
 	if seed == "" {
 		return nil
 	}

@@ -22,7 +22,7 @@ var someRequest = idempotency.Request{Caller: "key_1", Name: strings.Repeat("a",
 
 func (db *database) reserve(t testing.TB, once idempotency.Request) idempotency.Reservation {
 	t.Helper()
-	r, err := db.Reserve(t.Context(), once, time.Minute, 24*time.Hour)
+	r, err := db.ReserveRequest(t.Context(), once, time.Minute, 24*time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestReserve(t *testing.T) {
 		var first idempotency.Reservation
 		var got, refused atomic.Int32
 		testkit.Together(20, func(int) {
-			switch r, err := db.Reserve(t.Context(), someRequest, time.Minute, 24*time.Hour); {
+			switch r, err := db.ReserveRequest(t.Context(), someRequest, time.Minute, 24*time.Hour); {
 			case err == nil:
 				first = r
 				got.Add(1)
@@ -54,7 +54,7 @@ func TestReserve(t *testing.T) {
 		}
 		another = someRequest
 		another.Fingerprint = strings.Repeat("c", 64)
-		_, err := db.Reserve(t.Context(), another, time.Minute, time.Hour)
+		_, err := db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)
 		mustBeError(t, "another request", err, idempotency.ErrKeyReused)
 
 		// The first instance dies; when its lease has ended, another one goes on.
@@ -63,8 +63,8 @@ func TestReserve(t *testing.T) {
 		if second.Seed != first.Seed || second.Lease == first.Lease || second.Answer != nil {
 			t.Errorf("%+v went on as %+v", first, second)
 		}
-		mustBeError(t, "the dead one's answer", db.Settle(t.Context(), first, []byte("late")), dispatch.ErrNotLeased)
-		if err := db.Settle(t.Context(), second, nil); err != nil { // nothing final
+		mustBeError(t, "the dead one's answer", db.SaveAnswer(t.Context(), first, []byte("late")), dispatch.ErrNotLeased)
+		if err := db.SaveAnswer(t.Context(), second, nil); err != nil { // nothing final
 			t.Fatal(err)
 		}
 		third := db.reserve(t, someRequest)
@@ -72,7 +72,7 @@ func TestReserve(t *testing.T) {
 			t.Errorf("%+v was begun again as %+v", first, third)
 		}
 		sealed := []byte("\x00an answer\xff'\\")
-		if err := db.Settle(t.Context(), third, sealed); err != nil {
+		if err := db.SaveAnswer(t.Context(), third, sealed); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -80,7 +80,7 @@ func TestReserve(t *testing.T) {
 				t.Errorf("the answer is %q", r.Answer)
 			}
 		}
-		_, err = db.Reserve(t.Context(), another, time.Minute, time.Hour)
+		_, err = db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)
 		mustBeError(t, "another request, afterwards", err, idempotency.ErrKeyReused)
 
 		// A day later it is a key as any.
@@ -88,7 +88,7 @@ func TestReserve(t *testing.T) {
 		if r := db.reserve(t, another); r.Seed == first.Seed || r.Answer != nil {
 			t.Errorf("afterwards it is %+v", r)
 		}
-		_, err = db.Reserve(t.Context(), another, time.Minute, time.Hour)
+		_, err = db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)
 		mustBeError(t, "the new one", err, idempotency.ErrKeyInUse)
 	})
 }
@@ -104,7 +104,7 @@ func TestReserveAgainTogether(t *testing.T) {
 				db.exec(t, "UPDATE idempotency_keys SET "+over+" = 1 WHERE caller = ?", once.Caller)
 				var got atomic.Int32
 				testkit.Together(8, func(int) {
-					switch _, err := db.Reserve(t.Context(), once, time.Minute, time.Hour); {
+					switch _, err := db.ReserveRequest(t.Context(), once, time.Minute, time.Hour); {
 					case err == nil:
 						got.Add(1)
 					case !errors.Is(err, idempotency.ErrKeyInUse):
@@ -168,7 +168,7 @@ func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (an
 			run, err := db.RequestRun(ctx, report, "key_1")
 			return run.Slot, err
 		},
-		"audit WHERE action = 'driver.token'": func(ctx context.Context) (any, error) { return db.NoteToken(ctx, v.ID) },
+		"audit WHERE action = 'driver.token'": func(ctx context.Context) (any, error) { return db.RecordTokenIssued(ctx, v.ID) },
 	}
 }
 
@@ -312,7 +312,7 @@ func TestNothingWithoutItsAudit(t *testing.T) {
 		if _, err := writes["audit WHERE action = 'driver.token'"](t.Context()); err == nil {
 			t.Error("a token was given out")
 		}
-		if err := db.PutKey(t.Context(), dispatch.Key{ID: "key_first", Role: dispatch.Admin, Hash: "h"}); err == nil || db.count(t, "api_keys") != 0 {
+		if err := db.EnsureKey(t.Context(), dispatch.Key{ID: "key_first", Role: dispatch.Admin, Hash: "h"}); err == nil || db.count(t, "api_keys") != 0 {
 			t.Error("a key was put")
 		}
 	})

@@ -22,8 +22,8 @@ type keyRow struct {
 
 func (keyRow) TableName() string { return "api_keys" }
 
-// PutKey writes a key, or replaces the one with its id. It writes nothing if the same key is stored already.
-func (s *Store) PutKey(ctx context.Context, k dispatch.Key) error {
+// EnsureKey writes a key, or replaces the one with its id. It writes nothing if the same key is stored already.
+func (s *Store) EnsureKey(ctx context.Context, k dispatch.Key) error {
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		before, now, err := s.lockKey(tx, k.ID)
 		if err != nil && !errors.Is(err, dispatch.ErrKeyNotFound) {

@@ -29,13 +29,13 @@ const (
 // with a smaller next_at than any turn comes first.
 func laneRange(l outbox.Lane) (from, before int64) {
 	switch l {
-	case outbox.LaneOwn:
+	case outbox.LaneOwnJob:
 		return 0, 2 * laneWidth
 	case outbox.LaneOffer:
 		return 2 * laneWidth, 3 * laneWidth
-	case outbox.LaneOver:
+	case outbox.LaneOfferEnd:
 		return 3 * laneWidth, minTimestamp
-	case outbox.LaneAgain:
+	case outbox.LaneRetry:
 	}
 	return minTimestamp, 0
 }
@@ -51,7 +51,7 @@ func currentTurn(l outbox.Lane, first *int64) int64 {
 
 // turnOf returns the turn of an event's i-th notification after its last turn.
 func (e *expansion) turnOf(l outbox.Lane, i int) int64 {
-	if l == outbox.LaneOwn {
+	if l == outbox.LaneOwnJob {
 		return laneWidth // these are few, and need no turns
 	}
 	return e.lastTurns[l] + 1 + int64(i/perTurn)
@@ -87,9 +87,9 @@ func (o *Outbox) leaseShares(ctx context.Context, limit int) (ids []dispatch.Not
 }
 
 // lanesDue returns which lanes have due notifications.
-func (o *Outbox) lanesDue(ctx context.Context) (waiting [outbox.Lanes]bool, err error) {
-	exists := make([]string, outbox.Lanes)
-	into := make([]any, outbox.Lanes)
+func (o *Outbox) lanesDue(ctx context.Context) (waiting [outbox.LaneCount]bool, err error) {
+	exists := make([]string, outbox.LaneCount)
+	into := make([]any, outbox.LaneCount)
 	for l := range waiting {
 		exists[l] = "EXISTS (SELECT 1 FROM notifications WHERE " + o.dueCondition(outbox.Lane(l)) + ")"
 		into[l] = &waiting[l]
@@ -99,7 +99,7 @@ func (o *Outbox) lanesDue(ctx context.Context) (waiting [outbox.Lanes]bool, err 
 }
 
 // divideAmongLanes divides n among the waiting lanes, and returns how many lanes have a share.
-func (o *Outbox) divideAmongLanes(n int, waiting [outbox.Lanes]bool) (shares [outbox.Lanes]int, lanes int) {
+func (o *Outbox) divideAmongLanes(n int, waiting [outbox.LaneCount]bool) (shares [outbox.LaneCount]int, lanes int) {
 	o.turns.Lock()
 	defer o.turns.Unlock()
 	for range n {
@@ -116,7 +116,7 @@ func (o *Outbox) divideAmongLanes(n int, waiting [outbox.Lanes]bool) (shares [ou
 }
 
 // leaseByShare leases up to its share from each lane.
-func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.Lanes]int, lanes int) ([]dispatch.NotificationID, error) {
+func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.LaneCount]int, lanes int) ([]dispatch.NotificationID, error) {
 	parts := make([]string, 0, lanes)
 	limits := make([]any, 0, lanes)
 	for l, share := range shares {
@@ -138,7 +138,7 @@ func (o *Outbox) leaseByShare(ctx context.Context, shares [outbox.Lanes]int, lan
 
 // leaseRows leases the rows of a table that the query due finds, and returns their keys. On a server, due also locks them.
 func leaseRows[K ~string](ctx context.Context, o *Outbox, table, key, due string, args ...any) (keys []K, err error) {
-	now, term := o.dialect.now(), o.Term.Microseconds()
+	now, term := o.dialect.now(), o.LeaseTerm.Microseconds()
 	lease := "UPDATE " + table + " SET claim = ?, next_at = " + now + " + ? WHERE " + key + " IN "
 	if o.dialect.skipLocked == "" {
 		err = o.relay.WithContext(ctx).Raw(lease+"("+due+") RETURNING "+key, append([]any{o.Owner, term}, args...)...).Scan(&keys).Error

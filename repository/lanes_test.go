@@ -16,13 +16,13 @@ func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
 	t.Helper()
 	devices := db.equipped(t, n)
 	for l, kind := range map[outbox.Lane]dispatch.EventType{
-		outbox.LaneOwn: dispatch.EventCanceled, outbox.LaneAgain: dispatch.EventUpdated,
-		outbox.LaneOffer: dispatch.EventOpened, outbox.LaneOver: dispatch.EventCanceled,
+		outbox.LaneOwnJob: dispatch.EventCanceled, outbox.LaneRetry: dispatch.EventUpdated,
+		outbox.LaneOffer: dispatch.EventOpened, outbox.LaneOfferEnd: dispatch.EventCanceled,
 	} {
 		db.notifications(t, d, n, func(i int, row *notificationRow) {
 			toDevices(devices)(i, row)
-			row.Type, row.Silent = kind, l == outbox.LaneOver
-			if from, _ := laneRange(l); l != outbox.LaneAgain {
+			row.Type, row.Silent = kind, l == outbox.LaneOfferEnd
+			if from, _ := laneRange(l); l != outbox.LaneRetry {
 				row.Turn = from + 1 + int64(i)
 				row.NextAt = row.Turn
 			}
@@ -32,7 +32,7 @@ func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
 
 func laneOf(p outbox.Push) outbox.Lane {
 	if p.Type == dispatch.EventUpdated {
-		return outbox.LaneAgain
+		return outbox.LaneRetry
 	}
 	return outbox.LaneOf(p.Type, p.Silent)
 }
@@ -42,8 +42,8 @@ func TestEachLaneHasItsShare(t *testing.T) {
 		d := db.add(t, nil)
 		db.inLanes(t, d, 20)
 		o := db.as("ins_a")
-		lease := func(limit int) (of [outbox.Lanes]int) {
-			pushes, dropped, err := o.Lease(t.Context(), limit)
+		lease := func(limit int) (of [outbox.LaneCount]int) {
+			pushes, dropped, err := o.LeaseNotifications(t.Context(), limit)
 			if err != nil || len(dropped) != 0 {
 				t.Fatalf("%v, %v", dropped, err)
 			}
@@ -55,7 +55,7 @@ func TestEachLaneHasItsShare(t *testing.T) {
 		if of := lease(10); of != [...]int{4, 2, 3, 1} {
 			t.Errorf("of ten: %v", of)
 		}
-		var of [outbox.Lanes]int
+		var of [outbox.LaneCount]int
 		for range 10 { // however few there is room for
 			for l, n := range lease(1) {
 				of[l] += n
@@ -70,7 +70,7 @@ func TestEachLaneHasItsShare(t *testing.T) {
 		if of := lease(50); of[0]+of[1]+of[2]+of[3] != 10 {
 			t.Errorf("of the rest: %v", of)
 		}
-		if of := lease(50); of != [outbox.Lanes]int{} {
+		if of := lease(50); of != [outbox.LaneCount]int{} {
 			t.Errorf("of nothing: %v", of)
 		}
 	})
@@ -86,7 +86,7 @@ func TestLanesAreLeasedOnce(t *testing.T) {
 		instances := db.instances(t, 6)
 		testkit.Together(len(instances), func(k int) {
 			for {
-				pushes, _, err := instances[k].Lease(t.Context(), 7)
+				pushes, _, err := instances[k].LeaseNotifications(t.Context(), 7)
 				if err != nil {
 					t.Error(err)
 					return
@@ -97,7 +97,7 @@ func TestLanesAreLeasedOnce(t *testing.T) {
 				}
 				all := len(times)
 				mu.Unlock()
-				if all == outbox.Lanes*inEach {
+				if all == outbox.LaneCount*inEach {
 					return
 				}
 			}
@@ -118,17 +118,17 @@ func TestEventsTakeTurns(t *testing.T) {
 		db.add(t, nil)
 		o := db.as("ins_a")
 		crowd := o.mustExpand(t, db, dispatch.EventCreated, 0).Event.ID
-		if pushes, _, err := o.Lease(t.Context(), perTurn+6); err != nil || len(pushes) != perTurn+6 {
+		if pushes, _, err := o.LeaseNotifications(t.Context(), perTurn+6); err != nil || len(pushes) != perTurn+6 {
 			t.Fatalf("%d, %v", len(pushes), err)
 		}
 		db.exec(t, "UPDATE devices SET quarantined_at = 1 WHERE id NOT IN (SELECT id FROM (SELECT id FROM devices ORDER BY id LIMIT 3) few)")
 		db.add(t, nil)
 		few := o.mustExpand(t, db, dispatch.EventCreated, 1)
-		if len(few.Pushes) != 1 || few.Left != small-1 {
-			t.Fatalf("%d pushes, %d left", len(few.Pushes), few.Left)
+		if len(few.Pushes) != 1 || few.Unleased != small-1 {
+			t.Fatalf("%d pushes, %d left", len(few.Pushes), few.Unleased)
 		}
 		db.exec(t, "UPDATE devices SET quarantined_at = NULL")
-		pushes, _, err := o.Lease(t.Context(), 2*perTurn-6+small-1)
+		pushes, _, err := o.LeaseNotifications(t.Context(), 2*perTurn-6+small-1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestWhatIsGivenBackHasItsTurn(t *testing.T) {
 		d := db.add(t, nil)
 		db.inLanes(t, d, 2)
 		o := db.as("ins_a")
-		pushes, _, err := o.Lease(t.Context(), 10)
+		pushes, _, err := o.LeaseNotifications(t.Context(), 10)
 		if err != nil || len(pushes) != 8 {
 			t.Fatalf("%d, %v", len(pushes), err)
 		}
@@ -156,12 +156,12 @@ func TestWhatIsGivenBackHasItsTurn(t *testing.T) {
 		for i, p := range pushes {
 			settled[i] = outbox.SendResult{ID: p.ID, Status: outbox.Pending}
 		}
-		if err := o.Settle(t.Context(), settled); err != nil {
+		if err := o.RecordResults(t.Context(), settled); err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range pushes {
 			row := db.stored(t, p.ID)
-			if laneOf(p) == outbox.LaneAgain {
+			if laneOf(p) == outbox.LaneRetry {
 				db.mustBeAbout(t, "next_at of one without a turn", row.NextAt, 0)
 			} else if row.NextAt != row.Turn {
 				t.Errorf("its turn is %d, next_at %d", row.Turn, row.NextAt)
@@ -170,7 +170,7 @@ func TestWhatIsGivenBackHasItsTurn(t *testing.T) {
 				t.Errorf("made at %v, due at %v", n.CreatedAt, n.NextAt)
 			}
 		}
-		if again, _, err := o.Lease(t.Context(), 10); err != nil || len(again) != 8 {
+		if again, _, err := o.LeaseNotifications(t.Context(), 10); err != nil || len(again) != 8 {
 			t.Errorf("%d again, %v", len(again), err)
 		}
 	})
@@ -205,7 +205,7 @@ func TestBacklogOfTurns(t *testing.T) {
 	})
 }
 
-func parts(n int) func(*OutboxOptions) { return func(o *OutboxOptions) { o.Part = n } }
+func parts(n int) func(*OutboxOptions) { return func(o *OutboxOptions) { o.BatchSize = n } }
 
 // A large audience is written in parts by the owner of the event, and each device is notified once.
 func TestAPartAtATime(t *testing.T) {
@@ -213,12 +213,12 @@ func TestAPartAtATime(t *testing.T) {
 		const phones = 25
 		db.equipped(t, phones)
 		db.add(t, nil)
-		large := func(o *OutboxOptions) { o.TopicFrom = 20 }
+		large := func(o *OutboxOptions) { o.TopicThreshold = 20 }
 		a, b := db.as("ins_a", parts(2), large), db.as("ins_b", parts(2), large)
 		event := db.lend(t, "ins_a", dispatch.EventCreated)
 		for i, take := range []int{3, 0} {
 			told, err := a.Expand(t.Context(), event, take)
-			if err != nil || !told.More || len(told.Pushes) != take || told.Left != 10-take {
+			if err != nil || !told.More || len(told.Pushes) != take || told.Unleased != 10-take {
 				t.Fatalf("part %d: %+v, %v", i, told, err)
 			}
 			if row := db.outboxRow(t, event); row.State != statePending || row.Claim != "ins_a" || row.NextAt < micros(db.now(t)) {
@@ -232,7 +232,7 @@ func TestAPartAtATime(t *testing.T) {
 		if leased, err := b.LeaseEvents(t.Context(), 10); len(leased) != 1 || err != nil {
 			t.Fatalf("%v, %v", leased, err)
 		}
-		if told, err := b.Expand(t.Context(), event, 0); err != nil || told.More || told.Left != phones-20 {
+		if told, err := b.Expand(t.Context(), event, 0); err != nil || told.More || told.Unleased != phones-20 {
 			t.Errorf("the last part: %+v, %v", told, err)
 		}
 		if row := db.outboxRow(t, event); row.State != stateDone {
@@ -263,7 +263,7 @@ func TestAPartThatComesTooLate(t *testing.T) {
 			t.Fatalf("%+v, %v", told, err)
 		}
 		db.mustAccept(t, d.ID, devices[0].Driver)
-		if told, err := o.Expand(t.Context(), event, 3); err != nil || told.More || told.Dropped != 1 || len(told.Pushes)+told.Left != 0 {
+		if told, err := o.Expand(t.Context(), event, 3); err != nil || told.More || told.Dropped != 1 || len(told.Pushes)+told.Unleased != 0 {
 			t.Errorf("%+v, %v", told, err)
 		}
 		taken := db.lend(t, "ins_a", dispatch.EventAccepted)

@@ -74,7 +74,7 @@ func (db *database) size(t *testing.T) sized {
 func (db *database) pages(z sized) map[string]func(ctx context.Context, p dispatch.Page) (next string, err error) {
 	all := map[string]func(context.Context, dispatch.Page) (string, error){
 		"offers of a driver": func(ctx context.Context, p dispatch.Page) (string, error) {
-			_, next, err := db.OpenFor(ctx, z.driver, p)
+			_, next, err := db.OpenDispatchesFor(ctx, z.driver, p)
 			return next, err
 		},
 		"taps": func(ctx context.Context, p dispatch.Page) (string, error) {
@@ -196,9 +196,9 @@ func (db *database) mustCountLittle(t *testing.T, z sized) {
 		"the board":           {func() error { _, err := db.Board(t.Context(), ""); return err }, 5 * (open + ended), crowd},
 		"the board, a region": {func() error { _, err := db.Board(t.Context(), "seoul"); return err }, 5 * (open + ended), crowd},
 		"the supply":          {func() error { _, err := db.Supply(t.Context(), "", 24); return err }, 10, 0},
-		"an offer":            {func() error { _, err := db.Offered(t.Context(), z.busy, z.driver.ID); return err }, 60, 0},
-		"a driver's signals":  {func() error { _, err := db.Signals(t.Context(), z.driver.ID); return err }, 400, 0},
-		"a driver's standing": {func() error { _, err := db.Standing(t.Context(), z.busy, 1, z.driver.ID, "drv_x"); return err }, 8_000, 0},
+		"an offer":            {func() error { _, err := db.OfferTo(t.Context(), z.busy, z.driver.ID); return err }, 60, 0},
+		"a driver's signals":  {func() error { _, err := db.TapSignals(t.Context(), z.driver.ID); return err }, 400, 0},
+		"a driver's standing": {func() error { _, err := db.RaceStanding(t.Context(), z.busy, 1, z.driver.ID, "drv_x"); return err }, 8_000, 0},
 		"the ranks of a round": {func() error {
 			_, _, err := db.Attempts(t.Context(), z.busy, 1, dispatch.Page{Limit: aPage})
 			return err

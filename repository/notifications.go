@@ -15,8 +15,8 @@ func (row *notificationRow) notification() outbox.Notification {
 	n := outbox.Notification{
 		ID: row.ID, Event: row.EventID, Type: row.Type, Dispatch: row.DispatchID, Round: row.Round,
 		Driver: row.DriverID, Device: row.DeviceID, Topic: row.Topic, Silent: row.Silent, Status: statusOf(row.State),
-		Attempts: row.Attempts, Result: row.Result, Reason: row.Reason, At: fromMicros(row.At), CreatedAt: fromMicros(row.CreatedAt),
-		SentAt: fromOptionalMicros(row.SentAt), Until: fromMicros(row.ExpiresAt),
+		Attempts: row.Attempts, Result: row.Result, Reason: row.Reason, EventAt: fromMicros(row.At), CreatedAt: fromMicros(row.CreatedAt),
+		SentAt: fromOptionalMicros(row.SentAt), UsefulUntil: fromMicros(row.ExpiresAt),
 	}
 	if row.State == statePending {
 		next := max(row.NextAt, row.CreatedAt) // a turn is no time: the notification has been due since it was written
@@ -147,7 +147,7 @@ func (s *Store) redrive(tx *gorm.DB, id dispatch.NotificationID) (outbox.Notific
 		return n, err
 	}
 	if n.Status == outbox.Dead {
-		return n, &redriveError{"the notification expired at " + n.Until.Format(time.RFC3339) + " and can't be sent again"}
+		return n, &redriveError{"the notification expired at " + n.UsefulUntil.Format(time.RFC3339) + " and can't be sent again"}
 	}
 	return n, &redriveError{fmt.Sprintf("the notification is %s: only a DEAD notification can be sent again", n.Status)}
 }

@@ -69,16 +69,16 @@ func TestNotificationAsItIsShown(t *testing.T) {
 		}
 		want := outbox.Notification{
 			ID: sent.ID, Event: sent.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Driver: sent.DriverID, Device: sent.DeviceID,
-			Silent: true, Status: outbox.Sent, Attempts: 3, Result: "sent", At: fromMicros(sent.At), CreatedAt: fromMicros(sent.CreatedAt),
-			SentAt: fromOptionalMicros(sent.SentAt), Until: fromMicros(sent.ExpiresAt),
+			Silent: true, Status: outbox.Sent, Attempts: 3, Result: "sent", EventAt: fromMicros(sent.At), CreatedAt: fromMicros(sent.CreatedAt),
+			SentAt: fromOptionalMicros(sent.SentAt), UsefulUntil: fromMicros(sent.ExpiresAt),
 		}
 		if !reflect.DeepEqual(items[0], want) {
 			t.Errorf("got\n%+v, want\n%+v", items[0], want)
 		}
 		want = outbox.Notification{
 			ID: waiting.ID, Event: waiting.EventID, Type: dispatch.EventOpened, Dispatch: id, Round: 1, Topic: "dsp_x",
-			Status: outbox.Pending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", At: fromMicros(waiting.At), CreatedAt: fromMicros(waiting.CreatedAt),
-			NextAt: fromOptionalMicros(&waiting.NextAt), Until: fromMicros(waiting.ExpiresAt),
+			Status: outbox.Pending, Attempts: 3, Result: "poison", Reason: "까닭 🏗", EventAt: fromMicros(waiting.At), CreatedAt: fromMicros(waiting.CreatedAt),
+			NextAt: fromOptionalMicros(&waiting.NextAt), UsefulUntil: fromMicros(waiting.ExpiresAt),
 		}
 		if !reflect.DeepEqual(items[1], want) {
 			t.Errorf("got\n%+v, want\n%+v", items[1], want)

@@ -40,15 +40,15 @@ func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 	return dispatch.Offered{
 		Dispatch: row.Row.at(fromMicros(row.Now)),
 		Contact: dispatch.Contact{
-			Driver: v, Round: row.Row.Round, GaveBack: row.GaveBack, SentAt: fromOptionalMicros(row.SentAt),
+			Driver: v, Round: row.Row.Round, Withdrew: row.GaveBack, SentAt: fromOptionalMicros(row.SentAt),
 			SeenAt: fromOptionalMicros(row.SeenAt), DeclinedAt: fromOptionalMicros(row.DeclinedAt),
 			DeclineReason: row.DeclineReason, TappedAt: fromOptionalMicros(row.TappedAt),
 		},
 	}
 }
 
-// Offered returns the dispatch at the database's time with the driver's offer of it in the current round. ErrNotFound.
-func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
+// OfferTo returns the dispatch at the database's time with the driver's offer of it in the current round. ErrNotFound.
+func (s *Store) OfferTo(ctx context.Context, id dispatch.ID, v dispatch.DriverID) (dispatch.Offered, error) {
 	var rows []offeredRow
 	err := s.general.WithContext(ctx).Raw("SELECT p.*, "+s.dialect.now()+" now, "+offeredColumns+
 		" FROM dispatches"+offerJoin+" WHERE p.id = ?", append(offeredArgs(v), id)...).Scan(&rows).Error
@@ -61,9 +61,9 @@ func (s *Store) Offered(ctx context.Context, id dispatch.ID, v dispatch.DriverID
 	return rows[0].offered(v), nil
 }
 
-// OpenFor returns the dispatches that the driver is suited for and whose window has not passed, those that open last first,
+// OpenDispatchesFor returns the dispatches that the driver is suited for and whose window has not passed, those that open last first,
 // and the cursor of the next page, "" after the last. It ignores duty and suspension.
-func (s *Store) OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
+func (s *Store) OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	const index = "ix_dispatches_open"
 	l := listing{kind: openList, order: "opens_at", forceIndex: s.dialect.forceIndex}
 	for _, region := range slices.Compact(slices.Sorted(slices.Values(v.Regions))) {

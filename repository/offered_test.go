@@ -55,10 +55,10 @@ func TestSeenAndDeclined(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v, d := db.drivers(t, 2), db.add(t, nil)
 		steps := []func() error{
-			func() error { return db.Seen(t.Context(), d.ID, 1, v[0].ID) },
+			func() error { return db.MarkSeen(t.Context(), d.ID, 1, v[0].ID) },
 			func() error { return db.Decline(t.Context(), d.ID, 0, v[0].ID, "FAR") },
 			func() error { return db.Decline(t.Context(), d.ID, 0, v[1].ID, "FAR") },
-			func() error { return db.Seen(t.Context(), d.ID, 1, v[1].ID) },
+			func() error { return db.MarkSeen(t.Context(), d.ID, 1, v[1].ID) },
 		}
 		for i, step := range steps {
 			if err := step(); err != nil {
@@ -66,16 +66,16 @@ func TestSeenAndDeclined(t *testing.T) {
 			}
 		}
 		for _, of := range v {
-			o, err := db.Offered(t.Context(), d.ID, of.ID)
+			o, err := db.OfferTo(t.Context(), d.ID, of.ID)
 			if c := o.Contact; err != nil || c.SeenAt == nil || c.DeclinedAt == nil || c.DeclineReason != "FAR" || c.Driver != of.ID || c.Round != 1 {
 				t.Errorf("%+v, %v", c, err)
 			}
-			listed, _, err := db.OpenFor(t.Context(), of, dispatch.Page{Limit: 10})
+			listed, _, err := db.OpenDispatchesFor(t.Context(), of, dispatch.Page{Limit: 10})
 			if err != nil || len(listed) != 1 || fmt.Sprint(listed[0].Contact.DeclinedAt) != fmt.Sprint(o.Contact.DeclinedAt) {
 				t.Errorf("%+v, %v", listed, err)
 			}
 		}
-		if _, err := db.Offered(t.Context(), dispatch.NewID(time.Now()), v[0].ID); !errors.Is(err, dispatch.ErrNotFound) {
+		if _, err := db.OfferTo(t.Context(), dispatch.NewID(time.Now()), v[0].ID); !errors.Is(err, dispatch.ErrNotFound) {
 			t.Error(err)
 		}
 	})
@@ -89,7 +89,7 @@ func TestWhatOffersCost(t *testing.T) {
 			db.add(t, nil)
 		}
 		all := statements(t, []*gorm.DB{db.general}, func() {
-			if items, _, err := db.OpenFor(t.Context(), v, dispatch.Page{Limit: 10}); err != nil || len(items) != 5 {
+			if items, _, err := db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 10}); err != nil || len(items) != 5 {
 				t.Fatal(len(items), err)
 			}
 		})
@@ -138,13 +138,13 @@ func TestStandings(t *testing.T) {
 		for i, want := range []standing{
 			{true, 10, 10, 1}, {true, 70, 10, 2}, {true, 30, 10, 1}, {true, 8, 10, 0}, {false, 0, 10, 0}, {false, 0, 10, 0},
 		} {
-			s, err := db.Standing(t.Context(), d.ID, 1, v[i].ID, v[0].ID)
-			got := standing{s.Tapped, ms(s.Mine), ms(s.Winners), s.Before}
+			s, err := db.RaceStanding(t.Context(), d.ID, 1, v[i].ID, v[0].ID)
+			got := standing{s.Tapped, ms(s.FirstTap), ms(s.WinnerFirstTap), s.Ahead}
 			if err != nil || got != want || s.Now.Sub(d.CreatedAt) < 0 || s.Now.Sub(d.CreatedAt) > time.Minute {
 				t.Errorf("%d: %+v, %v; want %+v", i, got, err, want)
 			}
 		}
-		if s, err := db.Standing(t.Context(), d.ID, 2, v[1].ID, ""); err != nil || s.Tapped || s.Mine != nil || s.Winners != nil {
+		if s, err := db.RaceStanding(t.Context(), d.ID, 2, v[1].ID, ""); err != nil || s.Tapped || s.FirstTap != nil || s.WinnerFirstTap != nil {
 			t.Errorf("in a round to come: %+v, %v", s, err)
 		}
 		records, next, err := db.Attempts(t.Context(), d.ID, 0, dispatch.Page{Limit: 100})
@@ -176,7 +176,7 @@ func TestHowRoundsEnded(t *testing.T) {
 			})
 		}
 		see := func(round int) {
-			if err := db.Seen(t.Context(), d.ID, round, v[1].ID); err != nil {
+			if err := db.MarkSeen(t.Context(), d.ID, round, v[1].ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -204,8 +204,8 @@ func TestHowRoundsEnded(t *testing.T) {
 			}
 		}
 		for _, of := range v {
-			o, err := db.Offered(t.Context(), d.ID, of.ID)
-			if err != nil || o.Contact.GaveBack != (of.ID == v[0].ID) {
+			o, err := db.OfferTo(t.Context(), d.ID, of.ID)
+			if err != nil || o.Contact.Withdrew != (of.ID == v[0].ID) {
 				t.Errorf("%+v, %v", o.Contact, err)
 			}
 		}

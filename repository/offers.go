@@ -9,8 +9,8 @@ import (
 	"firsttap/outbox"
 )
 
-// Seen writes when the driver's app first showed the offer of the round, which must exist.
-func (s *Store) Seen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error {
+// MarkSeen writes when the driver's app first showed the offer of the round, which must exist.
+func (s *Store) MarkSeen(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID) error {
 	now := s.dialect.now()
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO offers (dispatch_id, round, driver_id, seen_at) VALUES (?, ?, ?, "+now+")"+s.upsertOffer()+
@@ -66,7 +66,7 @@ func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Fun
 			continue // the round began after the dispatch was read, or an app sent a wrong number
 		}
 		f := &rounds[r.Round-1]
-		f.Told, f.Accepted, f.Seen = f.Told+r.Told, f.Accepted+r.Accepted, f.Seen+r.Seen
+		f.Notified, f.PushAccepted, f.Seen = f.Notified+r.Told, f.PushAccepted+r.Accepted, f.Seen+r.Seen
 		f.Tapped, f.Won = f.Tapped+r.Tapped, f.Won+r.Won
 		if r.Ended != nil {
 			over[r.Round] = r.Ended
@@ -77,7 +77,7 @@ func (s *Store) Funnel(ctx context.Context, id dispatch.ID) (rounds []outbox.Fun
 	}
 	for i := range rounds {
 		if end := over[i+1]; end != nil && now.Sub(fromMicros(*end)) > keepDone {
-			forgotten, rounds[i].Told, rounds[i].Accepted = i+1, 0, 0
+			forgotten, rounds[i].Notified, rounds[i].PushAccepted = i+1, 0, 0
 		}
 	}
 	return rounds, forgotten, nil

@@ -66,13 +66,13 @@ const (
 type OutboxOptions struct {
 	// Owner identifies the running process: only the owner of a lease may complete the leased rows.
 	Owner string
-	// Term is how long a lease lasts.
-	Term time.Duration
-	// TopicFrom is the audience size from which the end of an offer is sent to a topic instead of each device; 0 for never.
-	TopicFrom int
-	// Part bounds the unsent offers that one transaction drops, and a fifth of the notifications that it writes; 0 for 1,000.
+	// LeaseTerm is how long a lease lasts.
+	LeaseTerm time.Duration
+	// TopicThreshold is the audience size from which the end of an offer is sent to a topic instead of each device; 0 for never.
+	TopicThreshold int
+	// BatchSize bounds the unsent offers that one transaction drops, and a fifth of the notifications that it writes; 0 for 1,000.
 	// A larger audience is written in several parts, with other events in between.
-	Part int
+	BatchSize int
 }
 
 const defaultPart = 1000
@@ -86,13 +86,13 @@ type Outbox struct {
 	OutboxOptions
 	turns struct {
 		sync.Mutex
-		outbox.LaneTurns
+		outbox.LaneRotation
 	}
 }
 
 // Outbox returns the outbox for one owner.
 func (s *Store) Outbox(o OutboxOptions) *Outbox {
-	o.Part = cmp.Or(o.Part, defaultPart)
+	o.BatchSize = cmp.Or(o.BatchSize, defaultPart)
 	return &Outbox{Store: s, OutboxOptions: o}
 }
 
@@ -102,10 +102,10 @@ func (o *Outbox) LeaseEvents(ctx context.Context, limit int) ([]dispatch.EventID
 	return leaseRows[dispatch.EventID](ctx, o, "outbox", "event_id", due+o.dialect.skipLocked, limit)
 }
 
-// Lease leases up to limit of the due notifications, each lane's share by its order, and returns them ready to send. dropped
+// LeaseNotifications leases up to limit of the due notifications, each lane's share by its order, and returns them ready to send. dropped
 // counts the obsolete ones, by reason. If both together are fewer than limit, no more are due.
-func (o *Outbox) Lease(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
-	until := time.Now().Add(o.Term) // taken before the statement, so that the lease ends no earlier
+func (o *Outbox) LeaseNotifications(ctx context.Context, limit int) (pushes []outbox.Push, dropped map[string]int, err error) {
+	until := time.Now().Add(o.LeaseTerm) // taken before the statement, so that the lease ends no earlier
 	ids, err := o.leaseShares(ctx, limit)
 	if len(ids) == 0 {
 		return nil, nil, err
@@ -168,10 +168,10 @@ func (o *Outbox) pushes(ctx context.Context, ids []dispatch.NotificationID, leas
 func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) outbox.Push {
 	n := &row.Row
 	p := outbox.Push{
-		ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, Read: time.Now(), Driver: n.DriverID,
-		Topic: n.Topic, Attempts: n.Attempts, At: fromMicros(n.At), Until: fromMicros(n.ExpiresAt), Leased: leased,
+		ID: n.ID, Event: n.EventID, Type: n.Type, Silent: n.Silent, Round: n.Round, Dispatch: d, ReadAt: time.Now(), Driver: n.DriverID,
+		Topic: n.Topic, Attempts: n.Attempts, EventAt: fromMicros(n.At), UsefulUntil: fromMicros(n.ExpiresAt), LeasedUntil: leased,
 	}
-	p.Reread(d)
+	p.Refresh(d)
 	if row.Token != nil && !row.Dead {
 		p.Device = dispatch.Device{
 			ID: n.DeviceID, Driver: n.DriverID, Platform: row.Platform, PushToken: *row.Token, Locale: row.Locale,
@@ -191,7 +191,7 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 		switch {
 		case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):
 			why = "superseded"
-		case !now.Before(p.Until):
+		case !now.Before(p.UsefulUntil):
 			why = "too_late"
 		case p.Topic == "" && p.Device.PushToken == "":
 			why = "no_device"
@@ -205,11 +205,11 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 			ID: p.ID, Status: outbox.Dropped, Attempts: p.Attempts, Result: why,
 		})
 	}
-	return pushes, dropped, o.Settle(ctx, settled)
+	return pushes, dropped, o.RecordResults(ctx, settled)
 }
 
-// Settle writes the results of notifications that the owner leases. It skips those that the owner no longer leases.
-func (o *Outbox) Settle(ctx context.Context, settled []outbox.SendResult) error {
+// RecordResults writes the results of notifications that the owner leases. It skips those that the owner no longer leases.
+func (o *Outbox) RecordResults(ctx context.Context, settled []outbox.SendResult) error {
 	if len(settled) == 0 {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (o *Outbox) Settle(ctx context.Context, settled []outbox.SendResult) error 
 func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.NotificationID) error {
 	now := o.dialect.now()
 	next, sent, state := now+" + ?", "sent_at", statePending
-	wait := s.After
+	wait := s.RetryAfter
 	switch s.Status {
 	case outbox.Sent:
 		state, sent, wait = stateDone, now, keepDone
@@ -247,7 +247,7 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 	case outbox.Dead:
 		state, wait = stateDead, keepDead
 	case outbox.Pending:
-		if s.After == 0 {
+		if s.RetryAfter == 0 {
 			next = "CASE WHEN turn > 0 THEN turn ELSE " + now + " END + ?"
 		}
 	default:
@@ -265,8 +265,8 @@ func (o *Outbox) writeResult(db *gorm.DB, s outbox.SendResult, ids []dispatch.No
 	return unavailable(err)
 }
 
-// GiveBackEvents ends the owner's leases of events, so that another process may expand these at once.
-func (o *Outbox) GiveBackEvents(ctx context.Context) error {
+// ReleaseEvents ends the owner's leases of events, so that another process may expand these at once.
+func (o *Outbox) ReleaseEvents(ctx context.Context) error {
 	err := o.relay.WithContext(ctx).Exec(`UPDATE outbox SET claim = '', next_at = `+o.dialect.now()+`
 		WHERE state = 0 AND claim = ? AND next_at > `+o.dialect.now(), o.Owner).Error
 	return unavailable(err)
@@ -308,7 +308,7 @@ func placeholders(n, k int) string {
 func (s *Store) writeOutbox(tx *gorm.DB, events []dispatch.Event) error {
 	rows := make([]eventRow, len(events))
 	outbox := make([]outboxRow, len(events))
-	request := dispatch.CallerOf(tx.Statement.Context).Request
+	request := dispatch.CallerFrom(tx.Statement.Context).Request
 	for i, e := range events {
 		rows[i] = eventRow{
 			ID: e.ID, DispatchID: e.Dispatch, Type: e.Type, Round: e.Round, DriverID: nullable(string(e.Driver)),
@@ -317,8 +317,8 @@ func (s *Store) writeOutbox(tx *gorm.DB, events []dispatch.Event) error {
 		outbox[i] = outboxRow{
 			EventID: e.ID, NextAt: micros(e.At.Add(s.options.OutboxLease)), Claim: s.options.OutboxOwner,
 		}
-		if e.TellAt.After(e.At) {
-			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.TellAt)} // not leased until then
+		if e.PushAt.After(e.At) {
+			outbox[i] = outboxRow{EventID: e.ID, NextAt: micros(e.PushAt)} // not leased until then
 		}
 	}
 	if err := tx.Create(&rows).Error; err != nil {

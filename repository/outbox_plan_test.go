@@ -122,7 +122,7 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 		if err != nil {
 			t.Fatal(err)
 		}
-		pushes, _, err := o.Lease(t.Context(), 256)
+		pushes, _, err := o.LeaseNotifications(t.Context(), 256)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,13 +130,13 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 		for i, p := range pushes {
 			settled[i] = outbox.SendResult{ID: p.ID, Status: outbox.Sent}
 		}
-		if err := o.Settle(t.Context(), settled); err != nil {
+		if err := o.RecordResults(t.Context(), settled); err != nil {
 			t.Fatal(err)
 		}
 		db.mustAccept(t, d.ID, driver)
 		told := o.mustExpand(t, db, dispatch.EventAccepted, 10)
-		if told.Dropped == 0 || told.Left == 0 {
-			t.Errorf("%d dropped, %d left", told.Dropped, told.Left)
+		if told.Dropped == 0 || told.Unleased == 0 {
+			t.Errorf("%d dropped, %d left", told.Dropped, told.Unleased)
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestPlansOfLanes(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		db.backlogged(t, d, backlog)
-		for l := range outbox.Lane(outbox.Lanes) {
+		for l := range outbox.Lane(outbox.LaneCount) {
 			if from, before := laneRange(l); before > 0 {
 				db.exec(t, fmt.Sprintf("UPDATE notifications SET next_at = %d + MOD(CRC32(id), 1000) WHERE state = 0 AND MOD(CRC32(id), 4) = %d", from, l))
 			}

@@ -51,10 +51,10 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 		if leased, err := o.LeaseEvents(bounded(t), 10); err != nil || len(leased) != 2 {
 			t.Errorf("leased the events %v, %v; want 2", leased, err)
 		}
-		if pushes, _, err := o.Lease(bounded(t), 10); err != nil || len(pushes) != 2 {
+		if pushes, _, err := o.LeaseNotifications(bounded(t), 10); err != nil || len(pushes) != 2 {
 			t.Errorf("leased %d, %v; want 2", len(pushes), err)
 		}
-		if err := o.Settle(bounded(t), []outbox.SendResult{{ID: sending[1], Status: outbox.Sent}}); err != nil {
+		if err := o.RecordResults(bounded(t), []outbox.SendResult{{ID: sending[1], Status: outbox.Sent}}); err != nil {
 			t.Error(err)
 		}
 		if told, err := o.Expand(bounded(t), created, 10); err != nil || len(told.Pushes) != 3 {
@@ -106,7 +106,7 @@ func (in *instance) change(ctx context.Context, t *testing.T, drivers []dispatch
 		switch n % 5 {
 		case 0, 1, 2:
 			_, err = in.Claim(t.Context(), id, driver, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-				c.Busy, c.GaveBack = false, false
+				c.Busy, c.Withdrew = false, false
 				return d.Accept(c, 0, dispatch.NewClaimID(now), now)
 			})
 		case 3:
@@ -141,7 +141,7 @@ func (in *instance) relay(t *testing.T, stop <-chan struct{}) {
 			for _, event := range events {
 				in.expand(t, event)
 			}
-			pushes, _, err := in.o.Lease(t.Context(), 16)
+			pushes, _, err := in.o.LeaseNotifications(t.Context(), 16)
 			if err != nil {
 				t.Errorf("Lease: %v", err)
 			}
@@ -172,7 +172,7 @@ func (in *instance) send(t *testing.T, pushes []outbox.Push) {
 		}
 		settled = append(settled, s)
 	}
-	if err := in.o.Settle(t.Context(), settled); err != nil {
+	if err := in.o.RecordResults(t.Context(), settled); err != nil {
 		t.Errorf("Settle: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func (db *database) leased(t *testing.T, o *Outbox, n int) []dispatch.Notificati
 	for i, row := range db.notifications(t, d, n, func(_ int, n *notificationRow) { toDevices(devices)(0, n) }) {
 		ids[i] = row.ID
 	}
-	if pushes, _, err := o.Lease(t.Context(), n); err != nil || len(pushes) != n {
+	if pushes, _, err := o.LeaseNotifications(t.Context(), n); err != nil || len(pushes) != n {
 		t.Fatalf("leased %d of %d: %v", len(pushes), n, err)
 	}
 	return ids
@@ -46,9 +46,9 @@ func TestSettle(t *testing.T) {
 			{ID: ids[0], Status: outbox.Sent, Attempts: 1, Result: "sent"},
 			{ID: ids[1], Status: outbox.Dropped, Attempts: 2, Result: "dead_token", Reason: "UNREGISTERED"},
 			{ID: ids[2], Status: outbox.Dead, Attempts: 20, Result: "unsure", Reason: "timeout"},
-			{ID: ids[3], Status: outbox.Pending, After: time.Hour, Attempts: 3, Result: "quota", Reason: "429"},
+			{ID: ids[3], Status: outbox.Pending, RetryAfter: time.Hour, Attempts: 3, Result: "quota", Reason: "429"},
 		}
-		if err := o.Settle(t.Context(), settled); err != nil {
+		if err := o.RecordResults(t.Context(), settled); err != nil {
 			t.Fatal(err)
 		}
 		states := []int{stateDone, stateDropped, stateDead, statePending}
@@ -79,7 +79,7 @@ func TestWhatWasSentAfterItsOfferIsKeptForAsLong(t *testing.T) {
 		o := db.as("ins_a")
 		id := db.leased(t, o, 1)[0]
 		db.exec(t, "UPDATE notifications SET expires_at = 1")
-		if err := o.Settle(t.Context(), []outbox.SendResult{{ID: id, Status: outbox.Sent}}); err != nil {
+		if err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: id, Status: outbox.Sent}}); err != nil {
 			t.Fatal(err)
 		}
 		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 48*time.Hour)
@@ -97,7 +97,7 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 			} {
 				for _, id := range ids {
 					before := db.stored(t, id)
-					err := o.Settle(t.Context(), []outbox.SendResult{{ID: id, Status: s, Attempts: 9, Result: "x", Reason: "y"}})
+					err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: id, Status: s, Attempts: 9, Result: "x", Reason: "y"}})
 					if err != nil {
 						t.Errorf("%s: %v", s, err)
 					}
@@ -110,7 +110,7 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 		every(b, ids...)
 		// a's leases end, and b takes one of them.
 		db.exec(t, "UPDATE notifications SET next_at = 1")
-		if pushes, _, err := b.Lease(t.Context(), 1); err != nil || len(pushes) != 1 {
+		if pushes, _, err := b.LeaseNotifications(t.Context(), 1); err != nil || len(pushes) != 1 {
 			t.Fatalf("leased %v, %v", pushes, err)
 		} else if pushes[0].ID == ids[1] {
 			ids[0], ids[1] = ids[1], ids[0]
@@ -118,14 +118,14 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 		every(a, ids[0])
 		// The other is still a's although its lease has ended: it was sent, and is not sent again.
 		for range 2 {
-			err := a.Settle(t.Context(), []outbox.SendResult{{ID: ids[1], Status: outbox.Sent}})
+			err := a.RecordResults(t.Context(), []outbox.SendResult{{ID: ids[1], Status: outbox.Sent}})
 			if got := db.stored(t, ids[1]); err != nil || got.State != stateDone {
 				t.Errorf("it is %+v, %v", got, err)
 			}
 		}
 		every(a, ids[1]) // settled is settled
 		every(b, ids[1])
-		if err := a.Settle(t.Context(), nil); err != nil {
+		if err := a.RecordResults(t.Context(), nil); err != nil {
 			t.Error(err)
 		}
 	})
@@ -143,7 +143,7 @@ func TestManyAreSettledByOneStatement(t *testing.T) {
 				continue
 			}
 			if i%2 == 0 {
-				s.Status, s.After = outbox.Pending, time.Hour
+				s.Status, s.RetryAfter = outbox.Pending, time.Hour
 			}
 			mixed = append(mixed, s)
 		}
@@ -152,7 +152,7 @@ func TestManyAreSettledByOneStatement(t *testing.T) {
 			want    int
 		}{{sent, 1}, {mixed, 2}} {
 			all := statements(t, []*gorm.DB{o.relay}, func() {
-				if err := o.Settle(t.Context(), step.settled); err != nil {
+				if err := o.RecordResults(t.Context(), step.settled); err != nil {
 					t.Error(err)
 				}
 			})
@@ -174,7 +174,7 @@ func TestSettleWithAnyReason(t *testing.T) {
 			strings.Repeat("x", 300), strings.Repeat("\u20a9", 300), strings.Repeat("\U0001f69a", 255), "not UTF-8: \xff\xfe", "a\x00b", "it's",
 		} {
 			id := db.leased(t, o, 1)[0]
-			err := o.Settle(t.Context(), []outbox.SendResult{{ID: id, Status: outbox.Dead, Reason: reason}})
+			err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: id, Status: outbox.Dead, Reason: reason}})
 			if got := db.stored(t, id); err != nil || got.State != stateDead || got.Reason == "" {
 				t.Errorf("%.20q: %v, %+v", reason, err, got)
 			}
@@ -186,7 +186,7 @@ func TestOneThatCannotBeSettledSettlesNone(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 2)
-		err := o.Settle(t.Context(), []outbox.SendResult{
+		err := o.RecordResults(t.Context(), []outbox.SendResult{
 			{ID: ids[0], Status: outbox.Sent}, {ID: ids[1], Status: "LOST"},
 		})
 		if n := db.count(t, "notifications WHERE state = 0 AND claim = 'ins_a'"); err == nil || n != 2 {
@@ -212,19 +212,19 @@ func TestLeaseReturnsThemReadyToSend(t *testing.T) {
 			}
 		})
 		before := time.Now()
-		pushes, dropped, err := db.as("ins_a").Lease(t.Context(), 10)
+		pushes, dropped, err := db.as("ins_a").LeaseNotifications(t.Context(), 10)
 		if err != nil || len(pushes) != 3 || len(dropped) != 0 {
 			t.Fatalf("%d pushes, dropped %v, %v", len(pushes), dropped, err)
 		}
 		byID := map[dispatch.NotificationID]outbox.Push{}
 		for _, p := range pushes {
-			if p.Leased.Before(before.Add(term)) || p.Leased.After(time.Now().Add(term)) {
-				t.Errorf("leased until %v", p.Leased)
+			if p.LeasedUntil.Before(before.Add(term)) || p.LeasedUntil.After(time.Now().Add(term)) {
+				t.Errorf("leased until %v", p.LeasedUntil)
 			}
-			if p.Read.Before(before) || p.Read.After(time.Now()) {
-				t.Errorf("the dispatch was read at %v", p.Read)
+			if p.ReadAt.Before(before) || p.ReadAt.After(time.Now()) {
+				t.Errorf("the dispatch was read at %v", p.ReadAt)
 			}
-			p.Leased, p.Read = time.Time{}, time.Time{}
+			p.LeasedUntil, p.ReadAt = time.Time{}, time.Time{}
 			byID[p.ID] = p
 		}
 		on := func(p dispatch.Device, locale string) dispatch.Device {
@@ -236,7 +236,7 @@ func TestLeaseReturnsThemReadyToSend(t *testing.T) {
 			{Type: dispatch.EventTaken, Topic: "dispatch-x"},
 		} {
 			want.ID, want.Event, want.Round, want.Dispatch, want.Attempts = rows[i].ID, rows[i].EventID, 1, d, i
-			want.At, want.Until = fromMicros(rows[i].At), d.ExpiresAt
+			want.EventAt, want.UsefulUntil = fromMicros(rows[i].At), d.ExpiresAt
 			if got := byID[rows[i].ID]; !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
@@ -265,7 +265,7 @@ func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
 			}
 			n.Attempts = i
 		})
-		pushes, dropped, err := db.as("ins_a").Lease(t.Context(), 10)
+		pushes, dropped, err := db.as("ins_a").LeaseNotifications(t.Context(), 10)
 		if err != nil || len(pushes) != 1 || pushes[0].ID != rows[0].ID {
 			t.Errorf("leased %+v, %v", pushes, err)
 		}
@@ -278,7 +278,7 @@ func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
 				t.Errorf("%d is %+v, want it dropped: %s", i, got, why)
 			}
 		}
-		if again, _, err := db.as("ins_b").Lease(t.Context(), 10); err != nil || len(again) > 0 {
+		if again, _, err := db.as("ins_b").LeaseNotifications(t.Context(), 10); err != nil || len(again) > 0 {
 			t.Errorf("leased again: %+v, %v", again, err)
 		}
 	})
@@ -297,7 +297,7 @@ func TestEventsAreGivenBack(t *testing.T) {
 		lease(a, 3, 3)
 		lease(b, 2, 2)
 		db.exec(t, "UPDATE outbox SET state = 1 WHERE event_id = (SELECT event_id FROM (SELECT MIN(event_id) event_id FROM outbox WHERE claim = 'ins_a') x)")
-		if err := a.GiveBackEvents(t.Context()); err != nil {
+		if err := a.ReleaseEvents(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if n := db.count(t, "outbox WHERE claim = 'ins_a' AND state = 0"); n != 0 {
@@ -330,7 +330,7 @@ func TestBacklog(t *testing.T) {
 		}
 		db.exec(t, "UPDATE notifications SET next_at = ? WHERE id = ?", micros(db.now(t).Add(time.Hour)), rows[4].ID)
 		mustBe(6, time.Hour)
-		if _, _, err := o.Lease(t.Context(), 1); err != nil { // the one of an hour ago
+		if _, _, err := o.LeaseNotifications(t.Context(), 1); err != nil { // the one of an hour ago
 			t.Fatal(err)
 		}
 		mustBe(5, time.Minute)
@@ -344,14 +344,14 @@ func TestWithoutADatabase(t *testing.T) {
 		db.exec(t, "ALTER TABLE outbox RENAME TO outbox_gone")
 		db.exec(t, "ALTER TABLE topics RENAME TO topics_gone")
 		_, leasing := o.LeaseEvents(t.Context(), 1)
-		_, _, taking := o.Lease(t.Context(), 1)
+		_, _, taking := o.LeaseNotifications(t.Context(), 1)
 		_, _, counting := o.Backlog(t.Context())
 		_, gathering := o.LeaseTopics(t.Context(), 1)
 		_, expanding := o.Expand(t.Context(), "evt_x", 1)
 		for i, err := range []error{
-			leasing, taking, counting, gathering, expanding, o.GiveBackEvents(t.Context()),
-			o.Settle(t.Context(), []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}),
-			o.SettleMembers(t.Context(), outbox.Topic{}, nil, nil), o.EndTopic(t.Context(), outbox.Topic{}),
+			leasing, taking, counting, gathering, expanding, o.ReleaseEvents(t.Context()),
+			o.RecordResults(t.Context(), []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}),
+			o.RecordMembers(t.Context(), outbox.Topic{}, nil, nil), o.EndTopic(t.Context(), outbox.Topic{}),
 		} {
 			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
 				t.Errorf("%d: got %v, want %v", i, err, dispatch.ErrUnavailable)
@@ -372,13 +372,13 @@ func TestLeaseByTheDatabasesClock(t *testing.T) {
 				t.Fatalf("leased %v, %v", leased, err)
 			}
 			told := o.mustExpand(t, db, dispatch.EventCreated, 1)
-			pushes, dropped, err := o.Lease(t.Context(), 10)
+			pushes, dropped, err := o.LeaseNotifications(t.Context(), 10)
 			if err != nil || len(told.Pushes) != 1 || len(pushes) != 1 || len(dropped) != 0 {
 				t.Errorf("took %d, leased %d, dropped %v, %v", len(told.Pushes), len(pushes), dropped, err)
 			}
 			db.pass(t, told.Dispatch.ID)
 			db.exec(t, "UPDATE notifications SET expires_at = ?, next_at = 1", micros(db.now(t)))
-			if pushes, _, err := o.Lease(t.Context(), 10); err != nil || len(pushes) != 0 {
+			if pushes, _, err := o.LeaseNotifications(t.Context(), 10); err != nil || len(pushes) != 0 {
 				t.Errorf("leased %d that are of no use, %v", len(pushes), err)
 			}
 		})

@@ -17,7 +17,7 @@ const term = 10 * time.Minute
 
 // as returns the outbox as the process that owner names has it.
 func (s *Store) as(owner string, edit ...func(*OutboxOptions)) *Outbox {
-	o := OutboxOptions{Owner: owner, Term: term}
+	o := OutboxOptions{Owner: owner, LeaseTerm: term}
 	for _, e := range edit {
 		e(&o)
 	}
@@ -197,7 +197,7 @@ func TestEachNotificationIsLeasedByOne(t *testing.T) {
 			ids = append(ids, n.ID)
 		}
 		drain(t, db.instances(t, 8), ids, func(o *Outbox) (leased []dispatch.NotificationID, err error) {
-			pushes, dropped, err := o.Lease(t.Context(), 64)
+			pushes, dropped, err := o.LeaseNotifications(t.Context(), 64)
 			for _, p := range pushes {
 				leased = append(leased, p.ID)
 			}
@@ -236,7 +236,7 @@ func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
 			if err != nil || !slices.Equal(leased, wanted) {
 				t.Errorf("leased the events %v, %v; want %v", leased, err, wanted)
 			}
-			pushes, _, err := o.Lease(t.Context(), 3)
+			pushes, _, err := o.LeaseNotifications(t.Context(), 3)
 			var got []dispatch.NotificationID
 			for _, p := range pushes {
 				got = append(got, p.ID)
@@ -256,7 +256,7 @@ func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
 		id := db.notifications(t, d, 1, toDevices(devices))[0].ID
 		lease := func(o *Outbox) (events, pushes int) {
 			leased, err := o.LeaseEvents(t.Context(), 10)
-			sent, _, err2 := o.Lease(t.Context(), 10)
+			sent, _, err2 := o.LeaseNotifications(t.Context(), 10)
 			if err != nil || err2 != nil {
 				t.Error(err, err2)
 			}

@@ -29,14 +29,14 @@ func TestWhatNobodyHasClosed(t *testing.T) {
 			version int
 		}{
 			{dispatch.Canceled, dispatch.OutcomeCanceled, dispatch.EventCanceled, 3},
-			{dispatch.Completed, dispatch.Won, dispatch.EventCompleted, 4},
+			{dispatch.Completed, dispatch.OutcomeWon, dispatch.EventCompleted, 4},
 		} {
 			d := db.mustRead(t, ids[i])
 			if d.Status != want.status || d.Version != want.version || d.Claim == nil {
 				t.Fatalf("the dispatch is %+v", d)
 			}
 			past, err := db.NewestClaim(t.Context(), d.ID, d.Claim.Driver)
-			if err != nil || past.Outcome != want.outcome || (past.EndedAt != nil) != (want.outcome != dispatch.Won) {
+			if err != nil || past.Outcome != want.outcome || (past.EndedAt != nil) != (want.outcome != dispatch.OutcomeWon) {
 				t.Errorf("the claim is %+v, %v", past, err)
 			}
 			trail := db.trail(t, d.ID)
@@ -95,7 +95,7 @@ func TestNothingIsPushedOfWhatIsOverdue(t *testing.T) {
 		offers := db.count(t, "notifications")
 		for _, event := range []dispatch.EventType{dispatch.EventCanceled, dispatch.EventCompleted} {
 			told := db.as("ins_a").mustExpand(t, db, event, 10)
-			if len(told.Pushes)+told.Left != 0 || told.Event.ReasonCode != dispatch.ReasonOverdue {
+			if len(told.Pushes)+told.Unleased != 0 || told.Event.ReasonCode != dispatch.ReasonOverdue {
 				t.Errorf("%+v", told)
 			}
 		}

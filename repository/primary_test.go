@@ -50,7 +50,7 @@ func TestAServerThatIsReadOnlyAnswersNothing(t *testing.T) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		won := db.add(t, nil)
 		db.mustAccept(t, won.ID, v.ID)
-		outbox := db.Outbox(OutboxOptions{Owner: "ins_a", Term: time.Minute})
+		outbox := db.Outbox(OutboxOptions{Owner: "ins_a", LeaseTerm: time.Minute})
 		asks := map[string]func(ctx context.Context) error{
 			"a claim":           func(ctx context.Context) error { _, err := db.Claim(ctx, d.ID, v.ID, unasked(t)); return err },
 			"a repeated claim":  func(ctx context.Context) error { _, err := db.Claim(ctx, won.ID, v.ID, unasked(t)); return err },

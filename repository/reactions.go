@@ -25,29 +25,29 @@ FROM (SELECT dispatch_id, round, MIN(at) at FROM attempts WHERE driver_id = ? AN
   GROUP BY dispatch_id, round) f
 JOIN dispatches d ON d.id = f.dispatch_id`
 
-// Signals summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
-func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Signals, error) {
+// TapSignals summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
+func (s *Store) TapSignals(ctx context.Context, v dispatch.DriverID) (dispatch.TapSignals, error) {
 	if _, err := s.Driver(ctx, v); err != nil {
-		return dispatch.Signals{}, err
+		return dispatch.TapSignals{}, err
 	}
 	db := s.general.WithContext(ctx)
 	now, err := s.clock(db)
 	if err != nil {
-		return dispatch.Signals{}, err
+		return dispatch.TapSignals{}, err
 	}
 	since, late := micros(now.Add(-signalWindow)), micros(now.Add(-recentWindow))
-	var signals dispatch.Signals
+	var signals dispatch.TapSignals
 	err = db.Raw(`SELECT (SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ?) taps, COUNT(*) wins,
 		COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END) withdrawn FROM claims WHERE driver_id = ? AND accepted_at >= ?`,
 		v, since, v, since).Row().Scan(&signals.Taps, &signals.Wins, &signals.Withdrawn)
 	if err != nil {
-		return dispatch.Signals{}, unavailable(err)
+		return dispatch.TapSignals{}, unavailable(err)
 	}
 	err = db.Raw(`SELECT (SELECT COUNT(*) FROM claims WHERE driver_id = ? AND outcome = 'WITHDRAWN' AND ended_at >= ?),
 		(SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ? AND result IN ('NOT_ELIGIBLE', 'DRIVER_BUSY', 'OFFER_STALE'))`,
-		v, late, v, late).Row().Scan(&signals.WithdrawnOfLate, &signals.HopelessOfLate)
+		v, late, v, late).Row().Scan(&signals.RecentWithdrawals, &signals.RecentUnwinnable)
 	if err != nil {
-		return dispatch.Signals{}, unavailable(err)
+		return dispatch.TapSignals{}, unavailable(err)
 	}
 	var taps []struct {
 		At           int64
@@ -55,7 +55,7 @@ func (s *Store) Signals(ctx context.Context, v dispatch.DriverID) (dispatch.Sign
 		Sent         *int64
 	}
 	if err := db.Raw(firstTapsSQL, v, v, since).Scan(&taps).Error; err != nil {
-		return dispatch.Signals{}, unavailable(err)
+		return dispatch.TapSignals{}, unavailable(err)
 	}
 	for _, t := range taps {
 		opened := max(t.Began, t.Opens)

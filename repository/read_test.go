@@ -190,7 +190,7 @@ func TestPagesHaveNoGaps(t *testing.T) {
 					t.Errorf("List, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
 				offered := all(t, limit, func(p dispatch.Page) ([]dispatch.Dispatch, string, error) {
-					items, next, err := db.OpenFor(t.Context(), v, p)
+					items, next, err := db.OpenDispatchesFor(t.Context(), v, p)
 					return dispatches(items), next, err
 				})
 				if got := ids(offered); !slices.Equal(got, want) {
@@ -222,7 +222,7 @@ func TestBadCursors(t *testing.T) {
 			if items, _, err := db.List(t.Context(), dispatch.Query{Page: page}); !errors.Is(err, dispatch.ErrBadCursor) {
 				t.Errorf("List, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
 			}
-			if items, _, err := db.OpenFor(t.Context(), v, page); !errors.Is(err, dispatch.ErrBadCursor) {
+			if items, _, err := db.OpenDispatchesFor(t.Context(), v, page); !errors.Is(err, dispatch.ErrBadCursor) {
 				t.Errorf("OpenFor, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
 			}
 		}
@@ -244,7 +244,7 @@ func TestCursorsOfOtherLists(t *testing.T) {
 				_, _, err := db.List(t.Context(), dispatch.Query{Driver: v.ID, Page: p})
 				return err
 			},
-			"offers": func(p dispatch.Page) error { _, _, err := db.OpenFor(t.Context(), v, p); return err },
+			"offers": func(p dispatch.Page) error { _, _, err := db.OpenDispatchesFor(t.Context(), v, p); return err },
 			"taps":   func(p dispatch.Page) error { _, _, err := db.Attempts(t.Context(), d.ID, 0, p); return err },
 			"offers of a dispatch": func(p dispatch.Page) error {
 				_, _, err := db.Offers(t.Context(), d.ID, 0, p)
@@ -311,7 +311,7 @@ func TestOpenForIsTheDomainsRule(t *testing.T) {
 							want = append(want, d.ID)
 						}
 					}
-					got, next, err := db.OpenFor(t.Context(), v, dispatch.Page{Limit: 100})
+					got, next, err := db.OpenDispatchesFor(t.Context(), v, dispatch.Page{Limit: 100})
 					if err != nil || next != "" || !slices.Equal(ids(dispatches(got)), want) {
 						h := "no height"
 						if height != nil {
@@ -337,7 +337,7 @@ func TestOpenForLeavesOutWhatIsOver(t *testing.T) {
 		for _, s := range []dispatch.Status{dispatch.Canceled, dispatch.Expired, dispatch.Completed, dispatch.InProgress} {
 			db.add(t, func(d *dispatch.Dispatch) { d.Status = s })
 		}
-		got, _, err := db.OpenFor(t.Context(), drivers[0], dispatch.Page{Limit: 10})
+		got, _, err := db.OpenDispatchesFor(t.Context(), drivers[0], dispatch.Page{Limit: 10})
 		if err != nil || !slices.Equal(ids(dispatches(got)), []dispatch.ID{soon.ID, open.ID}) {
 			t.Errorf("got %v, %v; want %v and %v", ids(dispatches(got)), err, soon.ID, open.ID)
 		}

@@ -22,7 +22,7 @@ func TestTheReminder(t *testing.T) {
 		}
 		told := db.as("ins_a").mustExpand(t, db, dispatch.EventReminder, 10)
 		db.mustTell(t, told.Event.ID, dispatch.EventReminder, false, phone)
-		if len(told.Pushes) != 1 || !told.Pushes[0].Until.Equal(d.WorkStartsAt) || told.Pushes[0].Driver != d.Claim.Driver {
+		if len(told.Pushes) != 1 || !told.Pushes[0].UsefulUntil.Equal(d.WorkStartsAt) || told.Pushes[0].Driver != d.Claim.Driver {
 			t.Errorf("%+v", told.Pushes)
 		}
 		if told.Event.Driver != d.Claim.Driver || told.Event.Round != 1 || told.Event.Actor != dispatch.System {
@@ -83,13 +83,13 @@ func TestNoReminder(t *testing.T) {
 		} {
 			id := reminders.ready(t, db, 1)[0]
 			happens(id)
-			if n, err := db.Remind(t.Context(), remindBefore, 10); n != 0 || err != nil {
+			if n, err := db.WriteReminders(t.Context(), remindBefore, 10); n != 0 || err != nil {
 				t.Errorf("%s: %d, %v", name, n, err)
 			}
 		}
 		id := reminders.ready(t, db, 1)[0]
 		for _, before := range []time.Duration{0, 9 * time.Minute} {
-			if n, err := db.Remind(t.Context(), before, 10); n != 0 || err != nil {
+			if n, err := db.WriteReminders(t.Context(), before, 10); n != 0 || err != nil {
 				t.Errorf("%v before the work: %d, %v", before, n, err)
 			}
 		}
@@ -124,7 +124,7 @@ func TestAReminderThatIsOvertaken(t *testing.T) {
 			return d.Start(dispatch.Driver{ID: driver}, now)
 		})
 		told := db.as("ins_a").mustExpand(t, db, dispatch.EventReminder, 10)
-		if len(told.Pushes)+told.Left != 0 || told.Dropped != 1 {
+		if len(told.Pushes)+told.Unleased != 0 || told.Dropped != 1 {
 			t.Errorf("%+v", told)
 		}
 	})

@@ -64,10 +64,10 @@ func retentionRules(now time.Time) []retentionRule {
 		{"job_runs", "job, slot", "slot < ? AND status NOT IN ?", "slot", []any{ago(keepRuns), unfinished}},
 		{"supply", "at, region", "at < ?", "at", []any{ago(keepSupply)}},
 		{"idempotency_keys", "caller, name", "expires_at <= ?", "expires_at", []any{micros(now)}},
-		{"attempts", "id", "id < ?", "id", []any{dispatch.FirstAttemptID(tapped)}},
+		{"attempts", "id", "id < ?", "id", []any{dispatch.MinAttemptID(tapped)}},
 		{
 			"offers", "dispatch_id, round, driver_id", "dispatch_id < ? AND COALESCE(seen_at, 0) < ? AND COALESCE(declined_at, 0) < ?",
-			"dispatch_id", []any{dispatch.FirstID(tapped), micros(tapped), micros(tapped)},
+			"dispatch_id", []any{dispatch.MinID(tapped), micros(tapped), micros(tapped)},
 		},
 	}
 	// One rule for each state: a condition "state <> 0" would not use the index.

@@ -144,7 +144,7 @@ func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
 		d := db.add(t, func(d *dispatch.Dispatch) { d.ID = dispatch.NewID(long) })
 		v := db.drivers(t, 6)
 		for _, seen := range []int{0, 2, 3} {
-			if err := db.Seen(t.Context(), d.ID, 1, v[seen].ID); err != nil {
+			if err := db.MarkSeen(t.Context(), d.ID, 1, v[seen].ID); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -272,7 +272,7 @@ func TestOfferWithoutAnEnd(t *testing.T) {
 		id := db.leased(t, o, 1)[0]
 		db.exec(t, "UPDATE notifications SET expires_at = ?", micros(never))
 		sent := []outbox.SendResult{{ID: id, Status: outbox.Sent, Attempts: 1, Result: "sent"}}
-		if err := o.Settle(t.Context(), sent); err != nil {
+		if err := o.RecordResults(t.Context(), sent); err != nil {
 			t.Fatal(err)
 		}
 		db.mustBeAbout(t, "next_at", db.stored(t, id).NextAt, 92*day)

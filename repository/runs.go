@@ -60,8 +60,8 @@ func (runRow) TableName() string { return "job_runs" }
 func (row *runRow) run() cronjob.Run {
 	return cronjob.Run{
 		Job: row.Job, Slot: fromMicros(row.Slot), Status: row.Status, Attempt: row.Attempt, Owner: row.Owner, Fence: row.Fence,
-		AliveUntil: fromOptionalMicros(row.AliveUntil), RequestedBy: row.RequestedBy, BeganAt: fromOptionalMicros(row.BeganAt),
-		EndedAt: fromOptionalMicros(row.EndedAt), Result: row.Result, Error: row.Error, Skipped: row.Skipped,
+		LeasedUntil: fromOptionalMicros(row.AliveUntil), RequestedBy: row.RequestedBy, BeganAt: fromOptionalMicros(row.BeganAt),
+		EndedAt: fromOptionalMicros(row.EndedAt), Result: row.Result, Error: row.Error, SkipCount: row.Skipped,
 	}
 }
 
@@ -138,7 +138,7 @@ func (s *Store) lockJob(tx *gorm.DB, job string) (cronjob.State, int64, time.Tim
 	err = tx.Raw("SELECT * FROM job_runs WHERE job = ? AND status IN ? ORDER BY slot"+s.dialect.forUpdate, job, unfinished).Scan(&open).Error
 	state := rows[0].state()
 	for i := range open {
-		state.Open = append(state.Open, open[i].run())
+		state.Unfinished = append(state.Unfinished, open[i].run())
 	}
 	return state, rows[0].Fence, now, unavailable(err)
 }
@@ -165,7 +165,7 @@ func startAttempt(tx *gorm.DB, next cronjob.Run, owner string, fence int64, now 
 	next.Status, next.Owner, next.Fence = cronjob.Running, owner, fence
 	next.Attempt++
 	alive := now.Add(term)
-	next.BeganAt, next.AliveUntil = &now, &alive
+	next.BeganAt, next.LeasedUntil = &now, &alive
 	job := map[string]any{"fence": fence, "blocked_at": nil}
 	var err error
 	if fresh {
@@ -187,9 +187,9 @@ func startAttempt(tx *gorm.DB, next cronjob.Run, owner string, fence int64, now 
 	return next, tx.Model(&jobRow{}).Where("name = ?", next.Job).Updates(job).Error
 }
 
-// ExtendRun renews the run's lease: no instance takes it over before term from now. ErrNotLeased if another instance has taken
+// RenewRun renews the run's lease: no instance takes it over before term from now. ErrNotLeased if another instance has taken
 // it over, or it has ended.
-func (s *Store) ExtendRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
+func (s *Store) RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error {
 	return requireOwned(s.writes.WithContext(ctx).Exec("UPDATE job_runs SET alive_until = "+s.dialect.now()+" + ?"+
 		" WHERE job = ? AND slot = ? AND owner = ? AND status = 'RUNNING'", term.Microseconds(), run.Job, micros(run.Slot), run.Owner))
 }
@@ -239,7 +239,7 @@ func (s *Store) InterruptRuns(ctx context.Context, jobs []string) ([]cronjob.Run
 			if err != nil && !errors.Is(err, cronjob.ErrNotFound) {
 				return err
 			}
-			for _, r := range state.Open {
+			for _, r := range state.Unfinished {
 				instance, _, owned := strings.Cut(r.Owner, "/")
 				if r.Status != cronjob.Running || !owned {
 					continue
@@ -257,13 +257,13 @@ func (s *Store) InterruptRuns(ctx context.Context, jobs []string) ([]cronjob.Run
 	return interrupted, err
 }
 
-// Conclude writes what the run came to, and that it has SUCCEEDED, in one transaction: however often a slot is begun, that
+// ConcludeRun writes what the run came to, and that it has SUCCEEDED, in one transaction: however often a slot is begun, that
 // is committed once. It is the last thing that the work does. write is called again where the database says "again".
 // ErrNotLeased if the run is another's by now or has ended, and nothing was written; ErrUnavailable, ErrUnknown.
 // Conclude commits the run's result together with its end as SUCCEEDED, so that the result is written once however often the
 // slot is begun. It is the last step of the work. After a deadlock it calls write again. ErrNotLeased if another instance has
 // taken the run over, or it has ended; then nothing was written. ErrUnavailable, ErrUnknown.
-func (s *Store) Conclude(ctx context.Context, run cronjob.Run, result string,
+func (s *Store) ConcludeRun(ctx context.Context, run cronjob.Run, result string,
 	write func(ctx context.Context, tx Execer) error,
 ) error {
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
@@ -291,8 +291,8 @@ func truncate(words string, size int) string {
 	return string(runes[:min(len(runes), size)])
 }
 
-// SkipRun counts an instance that left the slot to another. It returns false if no instance has begun the slot.
-func (s *Store) SkipRun(ctx context.Context, job string, slot time.Time) (bool, error) {
+// CountSkippedRun counts an instance that left the slot to another. It returns false if no instance has begun the slot.
+func (s *Store) CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error) {
 	done := s.writes.WithContext(ctx).Exec("UPDATE job_runs SET skipped = skipped + 1 WHERE job = ? AND slot = ?", job, micros(slot))
 	return done.RowsAffected > 0, unavailable(done.Error)
 }

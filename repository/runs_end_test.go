@@ -34,7 +34,7 @@ func TestEndRun(t *testing.T) {
 			db.mustBeAbout(t, "ended_at", *row.EndedAt, 0)
 			want := run
 			want.Status, want.Result, want.Error = tt.end.Status, tt.end.Result, tt.end.Error
-			want.AliveUntil, want.EndedAt = nil, fromOptionalMicros(row.EndedAt)
+			want.LeasedUntil, want.EndedAt = nil, fromOptionalMicros(row.EndedAt)
 			if got := row.run(); !reflect.DeepEqual(got, want) {
 				t.Errorf("stored %+v, want %+v", got, want)
 			}
@@ -54,7 +54,7 @@ func TestEndRun(t *testing.T) {
 				other.Status = cronjob.Succeeded
 			}
 			mustBeError(t, "ended otherwise", db.EndRun(t.Context(), run, other), dispatch.ErrNotLeased)
-			mustBeError(t, "extended", db.ExtendRun(t.Context(), run, term), dispatch.ErrNotLeased)
+			mustBeError(t, "extended", db.RenewRun(t.Context(), run, term), dispatch.ErrNotLeased)
 			mustBeError(t, "given back", db.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 			db.mustBe(t, after)
 		}
@@ -72,12 +72,12 @@ func TestExtendRun(t *testing.T) {
 			if overdue {
 				db.die(t) // and nobody has noticed
 			}
-			if err := db.ExtendRun(t.Context(), run, time.Hour); err != nil {
+			if err := db.RenewRun(t.Context(), run, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 			_, row := db.only(t)
 			db.mustBeAbout(t, "alive_until", *row.AliveUntil, time.Hour)
-			row.AliveUntil = optionalMicros(run.AliveUntil)
+			row.AliveUntil = optionalMicros(run.LeasedUntil)
 			if got := row.run(); !reflect.DeepEqual(got, run) {
 				t.Errorf("%+v became %+v", run, got)
 			}
@@ -139,11 +139,11 @@ func TestInterruptRuns(t *testing.T) {
 				t.Fatalf("taken away are %+v, want %+v: %v", runs, run, err)
 			}
 			before := db.ledger(t)
-			mustBeError(t, "extends", db.ExtendRun(t.Context(), run, time.Hour), dispatch.ErrNotLeased)
+			mustBeError(t, "extends", db.RenewRun(t.Context(), run, time.Hour), dispatch.ErrNotLeased)
 			mustBeError(t, "succeeds", db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Succeeded}), dispatch.ErrNotLeased)
 			mustBeError(t, "fails", db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 			mustBeError(t, "gives back", db.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
-			mustBeError(t, "concludes", db.Conclude(t.Context(), run, "", insert(run)), dispatch.ErrNotLeased)
+			mustBeError(t, "concludes", db.ConcludeRun(t.Context(), run, "", insert(run)), dispatch.ErrNotLeased)
 			if runs, err := db.InterruptRuns(t.Context(), []string{report}); err != nil || len(runs) > 0 {
 				t.Errorf("again, %+v are taken away: %v", runs, err)
 			}
@@ -153,7 +153,7 @@ func TestInterruptRuns(t *testing.T) {
 		if run.Attempt != 3 {
 			t.Errorf("the third attempt is %+v", run)
 		}
-		if err := db.Conclude(t.Context(), run, "", insert(run)); err != nil {
+		if err := db.ConcludeRun(t.Context(), run, "", insert(run)); err != nil {
 			t.Fatal(err)
 		}
 		// Neither a run that has ended nor one that nobody has begun is anybody's.
@@ -185,11 +185,11 @@ func TestWhoWasOvertakenChangesNothing(t *testing.T) {
 			}
 			before := db.ledger(t)
 			succeeded, failed := cronjob.End{Status: cronjob.Succeeded}, cronjob.End{Status: cronjob.Failed}
-			mustBeError(t, "extends", db.ExtendRun(t.Context(), late, time.Hour), dispatch.ErrNotLeased)
+			mustBeError(t, "extends", db.RenewRun(t.Context(), late, time.Hour), dispatch.ErrNotLeased)
 			mustBeError(t, "succeeds", db.EndRun(t.Context(), late, succeeded), dispatch.ErrNotLeased)
 			mustBeError(t, "fails", db.EndRun(t.Context(), late, failed), dispatch.ErrNotLeased)
 			mustBeError(t, "gives back", db.InterruptRun(t.Context(), report, late.Owner), dispatch.ErrNotLeased)
-			mustBeError(t, "concludes", db.Conclude(t.Context(), late, "", func(context.Context, Execer) error {
+			mustBeError(t, "concludes", db.ConcludeRun(t.Context(), late, "", func(context.Context, Execer) error {
 				t.Error("it writes")
 				return nil
 			}), dispatch.ErrNotLeased)
@@ -213,8 +213,8 @@ func TestConclude(t *testing.T) {
 		late := db.mustBegin(t, "a/1", someSlot(1))
 		db.die(t)
 		run := db.mustBegin(t, "b/2", someSlot(1))
-		mustBeError(t, "who was overtaken", db.Conclude(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
-		if err := db.Conclude(t.Context(), run, "done", insert(run)); err != nil {
+		mustBeError(t, "who was overtaken", db.ConcludeRun(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
+		if err := db.ConcludeRun(t.Context(), run, "done", insert(run)); err != nil {
 			t.Fatal(err)
 		}
 		job, row := db.only(t)
@@ -224,8 +224,8 @@ func TestConclude(t *testing.T) {
 		if job.SucceededAt == nil || job.EndedAt == nil {
 			t.Errorf("the job is %+v", job)
 		}
-		mustBeError(t, "again", db.Conclude(t.Context(), run, "again", insert(run)), dispatch.ErrNotLeased)
-		mustBeError(t, "who was overtaken", db.Conclude(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
+		mustBeError(t, "again", db.ConcludeRun(t.Context(), run, "again", insert(run)), dispatch.ErrNotLeased)
+		mustBeError(t, "who was overtaken", db.ConcludeRun(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
 		if n := db.count(t, "supply"); n != 1 || db.count(t, "supply WHERE region = 'b/2'") != 1 {
 			t.Errorf("%d were written", n)
 		}
@@ -244,14 +244,14 @@ func TestConcludeAllOrNothing(t *testing.T) {
 		db.known(t, report)
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		before := db.ledger(t)
-		err := db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
+		err := db.ConcludeRun(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
 			return errors.Join(insert(run)(ctx, tx), errConflict)
 		})
 		mustBeError(t, "work that fails", err, dispatch.ErrUnavailable)
 		if !errors.Is(err, errConflict) {
 			t.Errorf("why is lost: %v", err)
 		}
-		mustBeError(t, "SQL that fails", db.Conclude(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
+		mustBeError(t, "SQL that fails", db.ConcludeRun(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
 			return err
 		}), dispatch.ErrUnavailable)
@@ -259,7 +259,7 @@ func TestConcludeAllOrNothing(t *testing.T) {
 		if n := db.count(t, "supply"); n != 0 {
 			t.Errorf("%d were written", n)
 		}
-		if err := db.Conclude(t.Context(), run, "", insert(run)); err != nil {
+		if err := db.ConcludeRun(t.Context(), run, "", insert(run)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -285,10 +285,10 @@ func TestNobodyWaitsInACircle(t *testing.T) {
 			run := db.mustBegin(t, "a/1", someSlot(slot))
 			begin := func() error { _, err := db.begin(t, "b/2", someSlot(slot)); return err }
 			does := []func() error{
-				func() error { return db.Conclude(t.Context(), run, "", insert(run)) },
+				func() error { return db.ConcludeRun(t.Context(), run, "", insert(run)) },
 				begin, begin, begin,
-				func() error { return db.ExtendRun(t.Context(), run, term) },
-				func() error { _, err := db.SkipRun(t.Context(), report, run.Slot); return err },
+				func() error { return db.RenewRun(t.Context(), run, term) },
+				func() error { _, err := db.CountSkippedRun(t.Context(), report, run.Slot); return err },
 				func() error { return db.BlockJob(t.Context(), report, "c", "no") },
 			}
 			testkit.Together(len(does), func(i int) {

@@ -110,10 +110,10 @@ func TestConcludeWhoseCommitIsLost(t *testing.T) {
 		s, proxy := db.proxied(t)
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		cut := proxy.CutReply("COMMIT")
-		err := s.Conclude(t.Context(), run, "done", insert(run))
+		err := s.ConcludeRun(t.Context(), run, "done", insert(run))
 		testkit.Await(t, "the cut", cut.Done())
 		mustBeError(t, "conclude", err, dispatch.ErrUnknown)
-		mustBeError(t, "once more", s.Conclude(t.Context(), run, "done", insert(run)), dispatch.ErrNotLeased)
+		mustBeError(t, "once more", s.ConcludeRun(t.Context(), run, "done", insert(run)), dispatch.ErrNotLeased)
 		mustBeError(t, "failed", s.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 		mustBeError(t, "given back", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 		job, row := db.only(t)
@@ -136,11 +136,11 @@ func TestNoLedger(t *testing.T) {
 			"register":  func() error { _, err := s.RegisterJobs(ctx, []string{report}); return err },
 			"states":    func() error { _, _, err := s.JobStates(ctx, []string{report}); return err },
 			"begin":     func() error { _, err := s.begin(t, "b/2", someSlot(2)); return err },
-			"extend":    func() error { return s.ExtendRun(ctx, run, term) },
+			"extend":    func() error { return s.RenewRun(ctx, run, term) },
 			"end":       func() error { return s.EndRun(ctx, run, cronjob.End{Status: cronjob.Succeeded}) },
 			"interrupt": func() error { return s.InterruptRun(ctx, report, "a/1") },
-			"conclude":  func() error { return s.Conclude(ctx, run, "", insert(run)) },
-			"skip":      func() error { _, err := s.SkipRun(ctx, report, run.Slot); return err },
+			"conclude":  func() error { return s.ConcludeRun(ctx, run, "", insert(run)) },
+			"skip":      func() error { _, err := s.CountSkippedRun(ctx, report, run.Slot); return err },
 			"block":     func() error { return s.BlockJob(ctx, report, "a", "no") },
 			"request":   func() error { _, err := s.RequestRun(ctx, report, "key_1"); return err },
 			"last":      func() error { _, err := s.LastRun(ctx, report); return err },

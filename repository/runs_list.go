@@ -34,7 +34,7 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 	}
 	for i := range open {
 		state := states[open[i].Job]
-		state.Open = append(state.Open, open[i].run())
+		state.Unfinished = append(state.Unfinished, open[i].run())
 		states[open[i].Job] = state
 	}
 	return states, now, nil
@@ -66,9 +66,9 @@ func (s *Store) RequestRun(ctx context.Context, job, actor string) (cronjob.Run,
 			run, err = requestedRun(tx)
 			return err
 		}
-		queued := slices.IndexFunc(state.Open, func(r cronjob.Run) bool { return r.Status == cronjob.Queued })
+		queued := slices.IndexFunc(state.Unfinished, func(r cronjob.Run) bool { return r.Status == cronjob.Queued })
 		if queued >= 0 {
-			run = state.Open[queued]
+			run = state.Unfinished[queued]
 			return nil
 		}
 		row := runRow{Job: job, Slot: micros(now), Status: cronjob.Queued, RequestedBy: actor}

@@ -125,17 +125,17 @@ func TestARunThatIsAskedForAtASlot(t *testing.T) {
 func TestSkipRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
-		if found, err := db.SkipRun(t.Context(), report, someSlot(1)); found || err != nil {
+		if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); found || err != nil {
 			t.Errorf("nobody has begun it: %v, %v", found, err)
 		}
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		testkit.Together(5, func(int) {
-			if found, err := db.SkipRun(t.Context(), report, someSlot(1)); !found || err != nil {
+			if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); !found || err != nil {
 				t.Errorf("%v, %v", found, err)
 			}
 		})
 		db.mustEnd(t, run, cronjob.Failed)
-		if found, err := db.SkipRun(t.Context(), report, someSlot(1)); !found || err != nil {
+		if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); !found || err != nil {
 			t.Errorf("it has ended: %v, %v", found, err)
 		}
 		if _, row := db.only(t); row.Skipped != 6 || row.Status != cronjob.Failed {
@@ -195,7 +195,7 @@ func TestLongTextsAreCut(t *testing.T) {
 				return db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"})
 			},
 			func(run cronjob.Run) error {
-				return db.Conclude(t.Context(), run, long, func(context.Context, Execer) error { return nil })
+				return db.ConcludeRun(t.Context(), run, long, func(context.Context, Execer) error { return nil })
 			},
 		} {
 			run := db.mustBegin(t, "a/1", someSlot(i))
@@ -281,13 +281,13 @@ func TestJobStates(t *testing.T) {
 			t.Fatalf("%+v: %v", states, err)
 		}
 		db.mustBeAbout(t, "now", micros(now), 0)
-		if other := states["other"]; other.Name != "other" || other.Slot != nil || other.EndedAt != nil || other.SucceededAt != nil || other.Open != nil {
+		if other := states["other"]; other.Name != "other" || other.Slot != nil || other.EndedAt != nil || other.SucceededAt != nil || other.Unfinished != nil {
 			t.Errorf("of one that has not begun: %+v", other)
 		}
 		job := db.ledger(t).Jobs[1]
 		want := cronjob.State{
 			Name: report, RegisteredAt: fromMicros(job.RegisteredAt), Slot: new(someSlot(2)), EndedAt: fromOptionalMicros(job.EndedAt),
-			SucceededAt: fromOptionalMicros(job.SucceededAt), Open: []cronjob.Run{run, asked},
+			SucceededAt: fromOptionalMicros(job.SucceededAt), Unfinished: []cronjob.Run{run, asked},
 		}
 		if got := states[report]; !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v, want %+v", got, want)

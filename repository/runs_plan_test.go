@@ -48,7 +48,7 @@ func (db *database) everything(t *testing.T) []string {
 				return db.EndRun(ctx, run, cronjob.End{Status: cronjob.Succeeded})
 			},
 			func(run cronjob.Run) error {
-				return db.Conclude(ctx, run, "", func(context.Context, Execer) error { return nil })
+				return db.ConcludeRun(ctx, run, "", func(context.Context, Execer) error { return nil })
 			},
 			func(run cronjob.Run) error { return db.InterruptRun(ctx, report, run.Owner) },
 			func(run cronjob.Run) error {
@@ -56,10 +56,10 @@ func (db *database) everything(t *testing.T) []string {
 			},
 		} {
 			run := db.mustBegin(t, "b/2", someSlot(i))
-			if err := db.ExtendRun(ctx, run, term); err != nil {
+			if err := db.RenewRun(ctx, run, term); err != nil {
 				t.Error(err)
 			}
-			if _, err := db.SkipRun(ctx, report, run.Slot); err != nil {
+			if _, err := db.CountSkippedRun(ctx, report, run.Slot); err != nil {
 				t.Error(err)
 			}
 			if err := end(run); err != nil {

@@ -46,15 +46,15 @@ func (s *Store) correctFutureTimes(tx *gorm.DB, state *cronjob.State, now time.T
 			state.Slot, changes["slot"] = &at, last.Int64
 		}
 	}
-	for i := range state.Open {
-		r := &state.Open[i]
-		if r.AliveUntil == nil || !r.AliveUntil.After(latest.Add(term)) {
+	for i := range state.Unfinished {
+		r := &state.Unfinished[i]
+		if r.LeasedUntil == nil || !r.LeasedUntil.After(latest.Add(term)) {
 			continue
 		}
 		s.log.Warn("a run's lease is ahead of the database's clock, which must have been wrong; it is cut to one term, and then the run may be taken over",
-			"job", r.Job, "slot", r.Slot, "until", *r.AliveUntil, "now", now)
+			"job", r.Job, "slot", r.Slot, "until", *r.LeasedUntil, "now", now)
 		until := now.Add(term)
-		r.AliveUntil = &until
+		r.LeasedUntil = &until
 		err := tx.Model(&runRow{}).Where("job = ? AND slot = ?", r.Job, micros(r.Slot)).Update("alive_until", micros(until)).Error
 		if err != nil {
 			return unavailable(err)

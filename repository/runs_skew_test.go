@@ -35,7 +35,7 @@ func TestJobOfAClockThatWasAhead(t *testing.T) {
 		// A run from that time, whose instance is gone, may be taken over after its term, and not only tomorrow.
 		db.exec(t, "UPDATE job_runs SET alive_until = ? WHERE status = 'RUNNING'", tomorrow)
 		var running *cronjob.RunningError
-		if _, err := db.begin(t, "ins_c", now); !errors.As(err, &running) || running.Left > term {
+		if _, err := db.begin(t, "ins_c", now); !errors.As(err, &running) || running.Remaining > term {
 			t.Errorf("got %v, want it to be running for %s at most", err, term)
 		}
 		db.mustEnd(t, got, cronjob.Succeeded)

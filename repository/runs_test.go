@@ -124,7 +124,7 @@ func TestBeginRun(t *testing.T) {
 		asked := 0
 		run, err := db.BeginRun(t.Context(), report, "a/1", term, func(s cronjob.State, now time.Time) time.Time {
 			asked++
-			if s.Name != report || s.Slot != nil || s.Open != nil {
+			if s.Name != report || s.Slot != nil || s.Unfinished != nil {
 				t.Errorf("nothing is remembered, and due is told %+v", s)
 			}
 			db.mustBeAbout(t, "now", micros(now), 0)
@@ -182,7 +182,7 @@ func TestOneRunOfAJobAtATime(t *testing.T) {
 				continue
 			}
 			var running *cronjob.RunningError
-			if !errors.As(err, &running) || running.Owner != fmt.Sprintf("%d/x", winner) || running.Left <= 0 || running.Left > term {
+			if !errors.As(err, &running) || running.Owner != fmt.Sprintf("%d/x", winner) || running.Remaining <= 0 || running.Remaining > term {
 				t.Errorf("instance %d is told %v", i, err)
 			}
 		}
@@ -258,19 +258,19 @@ func TestWhoseTimeIsOverIsTakenOver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		first := db.mustBegin(t, "a/1", someSlot(1))
-		if _, err := db.SkipRun(t.Context(), report, first.Slot); err != nil {
+		if _, err := db.CountSkippedRun(t.Context(), report, first.Slot); err != nil {
 			t.Fatal(err)
 		}
 		db.die(t)
 		second := db.mustBegin(t, "b/2", someSlot(2))
 		_, row := db.only(t)
 		want := first
-		want.Attempt, want.Owner, want.Fence, want.Skipped = 2, "b/2", second.Fence, 1
-		want.BeganAt, want.AliveUntil = second.BeganAt, second.AliveUntil
+		want.Attempt, want.Owner, want.Fence, want.SkipCount = 2, "b/2", second.Fence, 1
+		want.BeganAt, want.LeasedUntil = second.BeganAt, second.LeasedUntil
 		if got := row.run(); !reflect.DeepEqual(got, want) || !reflect.DeepEqual(got, second) {
 			t.Errorf("stored %+v, returned %+v, want %+v", got, second, want)
 		}
-		if second.Fence <= first.Fence || second.AliveUntil.Sub(*second.BeganAt) != term || second.BeganAt.Before(*first.BeganAt) {
+		if second.Fence <= first.Fence || second.LeasedUntil.Sub(*second.BeganAt) != term || second.BeganAt.Before(*first.BeganAt) {
 			t.Errorf("first %+v, then %+v", first, second)
 		}
 		_, err := db.begin(t, "c/3", someSlot(2))

@@ -13,10 +13,10 @@ import (
 // supply counts drivers on duty and open dispatches.
 type supply struct{ onDuty, open int }
 
-// TakeSupply counts the drivers on duty and the open dispatches of each region, writes the counts for the run's slot, and
+// RecordSupply counts the drivers on duty and the open dispatches of each region, writes the counts for the run's slot, and
 // concludes the run in the same transaction. The totals have the region "", as a driver may be in several regions. It
 // returns the number of regions. ErrNotLeased if another instance has taken the run over; then nothing was written.
-func (s *Store) TakeSupply(ctx context.Context, run cronjob.Run) (int, error) {
+func (s *Store) RecordSupply(ctx context.Context, run cronjob.Run) (int, error) {
 	regions := map[string]supply{"": {}}
 	if err := s.countDrivers(ctx, regions); err != nil {
 		return 0, err
@@ -25,7 +25,7 @@ func (s *Store) TakeSupply(ctx context.Context, run cronjob.Run) (int, error) {
 		return 0, err
 	}
 	n := len(regions) - 1
-	return n, s.Conclude(ctx, run, fmt.Sprintf("%d regions", n), func(ctx context.Context, tx Execer) error {
+	return n, s.ConcludeRun(ctx, run, fmt.Sprintf("%d regions", n), func(ctx context.Context, tx Execer) error {
 		args := make([]any, 0, 4*len(regions))
 		for region, counted := range regions {
 			args = append(args, micros(run.Slot), region, counted.onDuty, counted.open)

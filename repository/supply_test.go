@@ -77,7 +77,7 @@ func TestTakeSupply(t *testing.T) {
 		db.mustAccept(t, db.add(t, nil).ID, drivers[0].ID)
 
 		run := db.running(t, "supply", "host:1/a")
-		n, err := db.TakeSupply(t.Context(), run)
+		n, err := db.RecordSupply(t.Context(), run)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestTakeSupply(t *testing.T) {
 		}
 		// A late or repeated count writes nothing.
 		for _, late := range []cronjob.Run{run, {Job: "supply", Slot: run.Slot, Owner: "host:2/b"}} {
-			if _, err := db.TakeSupply(t.Context(), late); !errors.Is(err, dispatch.ErrNotLeased) {
+			if _, err := db.RecordSupply(t.Context(), late); !errors.Is(err, dispatch.ErrNotLeased) {
 				t.Errorf("%s counts again: %v", late.Owner, err)
 			}
 		}
@@ -103,14 +103,14 @@ func TestTakeSupply(t *testing.T) {
 func TestTakeSupplyOfNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		run := db.running(t, "supply", "host:1/a")
-		if n, err := db.TakeSupply(t.Context(), run); n != 0 || err != nil || db.supplied(t, run.Slot) != " 0/0" {
+		if n, err := db.RecordSupply(t.Context(), run); n != 0 || err != nil || db.supplied(t, run.Slot) != " 0/0" {
 			t.Errorf("%d, %v, %q", n, err, db.supplied(t, run.Slot))
 		}
 		other := db.running(t, "supply", "host:1/b")
 		if err := db.InterruptRun(t.Context(), "supply", other.Owner); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := db.TakeSupply(t.Context(), other); !errors.Is(err, dispatch.ErrNotLeased) || db.count(t, "supply") != 1 {
+		if _, err := db.RecordSupply(t.Context(), other); !errors.Is(err, dispatch.ErrNotLeased) || db.count(t, "supply") != 1 {
 			t.Errorf("a run that was given up: %v", err)
 		}
 	})

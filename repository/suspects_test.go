@@ -11,10 +11,10 @@ import (
 func TestSuspectsComeLast(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 30)
-		if err := db.Suspect(t.Context(), devices[:10]); err != nil {
+		if err := db.MarkDevicesSuspect(t.Context(), devices[:10]); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Trust(t.Context(), devices[10:20]); err != nil {
+		if err := db.MarkDevicesGood(t.Context(), devices[10:20]); err != nil {
 			t.Fatal(err)
 		}
 		db.exec(t, "UPDATE devices SET suspected_at = suspected_at - 60000000 WHERE suspected_at IS NOT NULL")
@@ -25,7 +25,7 @@ func TestSuspectsComeLast(t *testing.T) {
 		db.add(t, nil)
 		o := db.as("ins_a")
 		told := o.mustExpand(t, db, dispatch.EventCreated, 25)
-		rest, _, err := o.Lease(t.Context(), 10)
+		rest, _, err := o.LeaseNotifications(t.Context(), 10)
 		if err != nil || len(told.Pushes) != 25 || len(rest) != 5 {
 			t.Fatalf("%d at once, %d leased, %v", len(told.Pushes), len(rest), err)
 		}

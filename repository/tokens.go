@@ -48,9 +48,9 @@ func (s *Store) Revocations(ctx context.Context) ([]dispatch.Revocation, error) 
 	return all, nil
 }
 
-// NoteToken audits that a token is issued to the driver, and returns the token's generation. ErrDriverNotFound. The token
+// RecordTokenIssued audits that a token is issued to the driver, and returns the token's generation. ErrDriverNotFound. The token
 // must not be issued unless the error is nil.
-func (s *Store) NoteToken(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
+func (s *Store) RecordTokenIssued(ctx context.Context, id dispatch.DriverID) (generation int, err error) {
 	err = s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		row, now, err := s.lockDriver(tx, id)
 		if err != nil {

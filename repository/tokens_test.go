@@ -34,7 +34,7 @@ func TestRevokeTokens(t *testing.T) {
 		v := []dispatch.DriverID{drivers[0].ID, drivers[1].ID}
 		generation := func(of dispatch.DriverID) int {
 			t.Helper()
-			n, err := db.NoteToken(ctx, of)
+			n, err := db.RecordTokenIssued(ctx, of)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +144,7 @@ func TestUpdateAs(t *testing.T) {
 		go func() {
 			err := dispatch.ErrUnavailable
 			for errors.Is(err, dispatch.ErrUnavailable) { // where it has waited for as long as it may
-				_, err = db.UpdateAs(t.Context(), id, v, func(_ *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error) {
+				_, err = db.UpdateByDriver(t.Context(), id, v, func(_ *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error) {
 					suspended = v.Suspended(now)
 					return nil, nil
 				})
@@ -158,7 +158,7 @@ func TestUpdateAs(t *testing.T) {
 		if err := <-done; err != nil || !suspended {
 			t.Errorf("the suspension was not seen, %v", err)
 		}
-		_, err = db.UpdateAs(t.Context(), id, dispatch.NewDriverID(time.Now()), nil)
+		_, err = db.UpdateByDriver(t.Context(), id, dispatch.NewDriverID(time.Now()), nil)
 		mustBeError(t, "nobody", err, dispatch.ErrDriverNotFound)
 	})
 }

@@ -71,15 +71,15 @@ func (e *expansion) addTopicMembers(to []recipient) error {
 
 // closeTopic marks the dispatch's topic as ended. ScheduleTopicCleanup makes it due.
 func (e *expansion) closeTopic() error {
-	if e.TopicFrom == 0 {
+	if e.TopicThreshold == 0 {
 		return nil
 	}
 	return e.tx.Exec(`UPDATE topics SET ended = ?, state = 1, claim = '' WHERE name = ? AND NOT ended`,
 		true, outbox.TopicOf(e.result.Dispatch.ID)).Error
 }
 
-// ReleaseTopics makes the ended topics due, so that the relay unsubscribes their members, and returns how many.
-func (s *Store) ReleaseTopics(ctx context.Context) (n int, err error) {
+// ScheduleTopicCleanup makes the ended topics due, so that the relay unsubscribes their members, and returns how many.
+func (s *Store) ScheduleTopicCleanup(ctx context.Context) (n int, err error) {
 	err = s.transactWithRetry(ctx, s.relay, func(tx *gorm.DB) error {
 		due := tx.Exec("UPDATE topics SET state = 0, next_at = " + s.dialect.now() + " WHERE state = 1 AND ended")
 		n = int(due.RowsAffected)
@@ -105,7 +105,7 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 			}
 		}
 		err = tx.Exec(`UPDATE topics SET claim = ?, next_at = `+now+` + ? WHERE name IN ?`,
-			o.Owner, o.Term.Microseconds(), names).Error
+			o.Owner, o.LeaseTerm.Microseconds(), names).Error
 		if err != nil || len(ended) == 0 {
 			return unavailable(err)
 		}
@@ -115,8 +115,8 @@ func (o *Outbox) LeaseTopics(ctx context.Context, limit int) (leased []outbox.To
 	return leased, err
 }
 
-// Members returns up to limit of the devices to subscribe to a topic, or to unsubscribe if it has ended.
-func (o *Outbox) Members(ctx context.Context, t outbox.Topic, limit int) (members []dispatch.Device, err error) {
+// TopicMembers returns up to limit of the devices to subscribe to a topic, or to unsubscribe if it has ended.
+func (o *Outbox) TopicMembers(ctx context.Context, t outbox.Topic, limit int) (members []dispatch.Device, err error) {
 	db := o.relay.WithContext(ctx).Table("topic_members").Select("device_id id, push_token").Where("topic = ?", t.Name)
 	if !t.Ended {
 		db = db.Where("NOT subscribed")
@@ -125,12 +125,12 @@ func (o *Outbox) Members(ctx context.Context, t outbox.Topic, limit int) (member
 	return members, unavailable(err)
 }
 
-// SettleMembers writes that members were subscribed, or unsubscribed if the topic has ended, and deletes refused ones, whose
+// RecordMembers writes that members were subscribed, or unsubscribed if the topic has ended, and deletes refused ones, whose
 // tokens the push service does not know. It renews the lease. ErrNotLeased if the owner no longer leases the topic.
-func (o *Outbox) SettleMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error {
+func (o *Outbox) RecordMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error {
 	return transact(ctx, o.relay, func(tx *gorm.DB) error {
 		renewed := tx.Exec(`UPDATE topics SET next_at = `+o.dialect.now()+` + ? WHERE name = ? AND ended = ? AND state = 0 AND claim = ?`,
-			o.Term.Microseconds(), t.Name, t.Ended, o.Owner)
+			o.LeaseTerm.Microseconds(), t.Name, t.Ended, o.Owner)
 		if renewed.Error != nil {
 			return unavailable(renewed.Error)
 		}

@@ -15,7 +15,7 @@ import (
 
 const largeAudience = 4
 
-func largeFrom(o *OutboxOptions) { o.TopicFrom = largeAudience }
+func largeFrom(o *OutboxOptions) { o.TopicThreshold = largeAudience }
 
 // announced adds a dispatch whose creation was expanded.
 func (db *database) announced(t testing.TB, o *Outbox) dispatch.Dispatch {
@@ -46,7 +46,7 @@ func (db *database) topic(t testing.TB, d dispatch.Dispatch) topicRow {
 // mustRelease fails the test unless so many topics are released.
 func (db *database) mustRelease(t testing.TB, want int) {
 	t.Helper()
-	if n, err := db.ReleaseTopics(t.Context()); n != want || err != nil {
+	if n, err := db.ScheduleTopicCleanup(t.Context()); n != want || err != nil {
 		t.Errorf("released %d, %v; want %d", n, err, want)
 	}
 }
@@ -66,7 +66,7 @@ func (db *database) mustLeaseTopic(t testing.TB, o *Outbox, d dispatch.Dispatch,
 // members returns up to limit members of the topic that are still to be changed.
 func members(t testing.TB, o *Outbox, topic outbox.Topic, limit int) []dispatch.DeviceID {
 	t.Helper()
-	all, err := o.Members(t.Context(), topic, limit)
+	all, err := o.TopicMembers(t.Context(), topic, limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func members(t testing.TB, o *Outbox, topic outbox.Topic, limit int) []dispatch.
 func (db *database) subscribe(t testing.TB, o *Outbox, d dispatch.Dispatch) {
 	t.Helper()
 	topic := db.mustLeaseTopic(t, o, d, false)
-	if err := o.SettleMembers(t.Context(), topic, members(t, o, topic, 1000), nil); err != nil {
+	if err := o.RecordMembers(t.Context(), topic, members(t, o, topic, 1000), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.EndTopic(t.Context(), topic); err != nil {
@@ -143,7 +143,7 @@ func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
 		d, devices := db.gathered(t, o, 7)
 		topic := db.mustLeaseTopic(t, o, d, false)
 		ids := idsOf(devices)
-		if err := o.SettleMembers(t.Context(), topic, ids[:4], ids[4:5]); err != nil { // the fifth is refused
+		if err := o.RecordMembers(t.Context(), topic, ids[:4], ids[4:5]); err != nil { // the fifth is refused
 			t.Fatal(err)
 		}
 		if got := members(t, o, topic, 100); !slices.Equal(got, ids[5:]) {
@@ -169,7 +169,7 @@ func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
 			t.Errorf("taken: %+v", told.Pushes)
 		}
 		db.exec(t, "UPDATE notifications SET next_at = 1, claim = '' WHERE state = 0")
-		pushes, _, err := o.Lease(t.Context(), 100)
+		pushes, _, err := o.LeaseNotifications(t.Context(), 100)
 		if i := slices.IndexFunc(pushes, func(p outbox.Push) bool { return p.Topic != "" }); err != nil || i < 0 || pushes[i].Topic != topic.Name {
 			t.Errorf("leased %+v, %v", pushes, err)
 		}
@@ -212,7 +212,7 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 		if !slices.Equal(ids, idsOf(devices)) {
 			t.Errorf("to be unsubscribed are %v", ids)
 		}
-		if err := o.SettleMembers(t.Context(), topic, ids[:3], ids[3:]); err != nil { // who is refused is gone as well
+		if err := o.RecordMembers(t.Context(), topic, ids[:3], ids[3:]); err != nil { // who is refused is gone as well
 			t.Error(err)
 		}
 		if err := o.EndTopic(t.Context(), topic); err != nil {
@@ -235,14 +235,14 @@ func TestAnotherGoesOnWithTheTopic(t *testing.T) {
 			if leased, err := b.LeaseTopics(t.Context(), 10); err != nil || len(leased) > 0 {
 				t.Errorf("b leased %v, %v", leased, err)
 			}
-			if err := a.SettleMembers(t.Context(), topic, members(t, a, topic, 100)[:2], nil); err != nil {
+			if err := a.RecordMembers(t.Context(), topic, members(t, a, topic, 100)[:2], nil); err != nil {
 				t.Fatal(err)
 			}
 			if end := fromMicros(db.topic(t, d).NextAt); time.Until(end) < term-patience {
 				t.Errorf("the lease was not renewed: it ends at %v", end)
 			}
 			db.mustLeaseTopic(t, b, d, ended) // when a's lease has ended
-			if err := a.SettleMembers(t.Context(), topic, ids, ids); !errors.Is(err, dispatch.ErrNotLeased) {
+			if err := a.RecordMembers(t.Context(), topic, ids, ids); !errors.Is(err, dispatch.ErrNotLeased) {
 				t.Errorf("a: got %v, want %v", err, dispatch.ErrNotLeased)
 			}
 			if err := a.EndTopic(t.Context(), topic); err != nil || db.topic(t, d).Claim != "ins_b" {
@@ -252,7 +252,7 @@ func TestAnotherGoesOnWithTheTopic(t *testing.T) {
 			if !slices.Equal(rest, ids[2:]) {
 				t.Errorf("ended %v: b goes on with %v, want %v", ended, rest, ids[2:])
 			}
-			if err := b.SettleMembers(t.Context(), topic, rest, nil); err != nil {
+			if err := b.RecordMembers(t.Context(), topic, rest, nil); err != nil {
 				t.Error(err)
 			}
 			if err := b.EndTopic(t.Context(), topic); err != nil {
@@ -320,7 +320,7 @@ func TestReleaseTopics(t *testing.T) {
 		stores := []*Store{db.Store, open(t, db.url)}
 		var released atomic.Int32
 		testkit.Together(6, func(i int) {
-			n, err := stores[i%2].ReleaseTopics(t.Context())
+			n, err := stores[i%2].ScheduleTopicCleanup(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -363,11 +363,11 @@ func TestReopenedWhileTheAudienceIsUnsubscribed(t *testing.T) {
 		db.mustRelease(t, 1)
 		ending := db.mustLeaseTopic(t, a, d, true)
 		ids := members(t, a, ending, 100)
-		if err := a.SettleMembers(t.Context(), ending, ids[:2], nil); err != nil {
+		if err := a.RecordMembers(t.Context(), ending, ids[:2], nil); err != nil {
 			t.Fatal(err)
 		}
 		db.reopens(t, b, d, devices[0].Driver)
-		if err := a.SettleMembers(t.Context(), ending, ids[2:4], nil); !errors.Is(err, dispatch.ErrNotLeased) {
+		if err := a.RecordMembers(t.Context(), ending, ids[2:4], nil); !errors.Is(err, dispatch.ErrNotLeased) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrNotLeased)
 		}
 		if err := a.EndTopic(t.Context(), ending); err != nil {

@@ -24,8 +24,8 @@ func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	})
 }
 
-// UpdateAs is Update with the driver's row, which nobody changes until the commit. Also ErrDriverNotFound.
-func (s *Store) UpdateAs(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+// UpdateByDriver is Update with the driver's row, which nobody changes until the commit. Also ErrDriverNotFound.
+func (s *Store) UpdateByDriver(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	change func(d *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	return s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
@@ -107,9 +107,9 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 	for _, e := range events {
 		switch e.Type {
 		case dispatch.EventWithdrawn:
-			return dispatch.Withdrawn, true
+			return dispatch.OutcomeWithdrawn, true
 		case dispatch.EventUnassigned:
-			return dispatch.Unassigned, true
+			return dispatch.OutcomeUnassigned, true
 		case dispatch.EventCanceled:
 			return dispatch.OutcomeCanceled, true
 		}
@@ -136,7 +136,7 @@ func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet
 		}
 		wait, ago := quiet<<min(max(before.Times-1, 0), quietDoubles), now.Sub(fromMicros(before.Last))
 		if before.Times > 0 && ago < wait {
-			return nil, &dispatch.QuietError{Ago: ago, For: wait - ago}
+			return nil, &dispatch.TooSoonError{Ago: ago, Wait: wait - ago}
 		}
 		return events, nil
 	})

@@ -166,11 +166,11 @@ func TestALife(t *testing.T) {
 			t.Error("the row still names the claim")
 		}
 		past, err := db.NewestClaim(t.Context(), d.ID, a)
-		if err != nil || past.Outcome != dispatch.Withdrawn || past.EndedAt == nil || !past.EndedAt.Equal(given.UpdatedAt) {
+		if err != nil || past.Outcome != dispatch.OutcomeWithdrawn || past.EndedAt == nil || !past.EndedAt.Equal(given.UpdatedAt) {
 			t.Errorf("the claim is %+v, %v; want it to have ended at %v", past, err, given.UpdatedAt)
 		}
 		db.mustAccept(t, d.ID, b)
-		if past, err = db.NewestClaim(t.Context(), d.ID, b); err != nil || past.Outcome != dispatch.Won || past.EndedAt != nil || past.Round != 2 {
+		if past, err = db.NewestClaim(t.Context(), d.ID, b); err != nil || past.Outcome != dispatch.OutcomeWon || past.EndedAt != nil || past.Round != 2 {
 			t.Errorf("the second claim is %+v, %v", past, err)
 		}
 		steps := []func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error){
@@ -231,8 +231,8 @@ func TestCancelEndsTheClaim(t *testing.T) {
 		_, err = db.Update(t.Context(), d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Cancel(2, "key_1", "", now)
 		})
-		if !errors.Is(err, dispatch.ErrVersionMoved) {
-			t.Errorf("got %v, want %v", err, dispatch.ErrVersionMoved)
+		if !errors.Is(err, dispatch.ErrVersionConflict) {
+			t.Errorf("got %v, want %v", err, dispatch.ErrVersionConflict)
 		}
 	})
 }
@@ -266,9 +266,9 @@ func TestReannounce(t *testing.T) {
 		// wait fails the test unless the next announcement has to wait for times as long as quiet, less what has passed.
 		wait := func(quiet, times time.Duration) {
 			t.Helper()
-			var soon *dispatch.QuietError
+			var soon *dispatch.TooSoonError
 			told, err := db.Reannounce(t.Context(), d.ID, 0, quiet)
-			if !errors.As(err, &soon) || told || soon.For > quiet*times || soon.For < quiet*(times-1) {
+			if !errors.As(err, &soon) || told || soon.Wait > quiet*times || soon.Wait < quiet*(times-1) {
 				t.Errorf("got %v, %v; want to wait for %d times %s", told, err, times, quiet)
 			}
 		}
@@ -276,7 +276,7 @@ func TestReannounce(t *testing.T) {
 		var told atomic.Int32
 		testkit.Together(10, func(int) {
 			switch ok, err := db.Reannounce(t.Context(), d.ID, 1, time.Hour); {
-			case errors.As(err, new(*dispatch.QuietError)):
+			case errors.As(err, new(*dispatch.TooSoonError)):
 			case err != nil:
 				t.Error(err)
 			case ok:

@@ -38,7 +38,7 @@ func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverI
 		DriverID   dispatch.DriverID
 		EndedAt    int64
 	}
-	since := micros(now.Add(-dispatch.WithdrawalsFor))
+	since := micros(now.Add(-dispatch.WithdrawalPeriod))
 	err = tx.Raw(columns+"dispatch_id = ? UNION "+columns+"driver_id = ? ORDER BY ended_at", since, id, since, driver).Scan(&rows).Error
 	if err != nil {
 		return past, now, unavailable(err)

@@ -19,7 +19,7 @@ func (db *database) giveBack(t testing.TB, id dispatch.ID, v dispatch.DriverID) 
 		}
 		events, err := d.Withdraw(v, "SICK", now)
 		if err == nil {
-			past.Defer(events, d)
+			past.DelayPush(events, d)
 		}
 		return events, err
 	})
@@ -30,7 +30,7 @@ func (db *database) take(t testing.TB, id dispatch.ID, v dispatch.DriverID) disp
 	t.Helper()
 	accept := rule(0)
 	d, err := db.Claim(t.Context(), id, v, func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
-		c.Busy, c.GaveBack = false, false
+		c.Busy, c.Withdrew = false, false
 		return accept(d, c, now)
 	})
 	if err != nil {
@@ -45,21 +45,21 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 		v := db.drivers(t, 2)
 		cyd, dan := v[0].ID, v[1].ID
 		d := db.add(t, nil)
-		var often *dispatch.TooOftenError
-		for range dispatch.WithdrawalsOfOne {
+		var often *dispatch.TooManyWithdrawalsError
+		for range dispatch.MaxWithdrawalsPerDispatch {
 			db.take(t, d.ID, cyd)
 			if _, err := db.giveBack(t, d.ID, cyd); err != nil {
 				t.Fatal(err)
 			}
 		}
 		held := db.take(t, d.ID, cyd)
-		if _, err := db.giveBack(t, d.ID, cyd); !errors.As(err, &often) || often.Wait <= 0 || often.Wait > dispatch.WithdrawalsFor {
+		if _, err := db.giveBack(t, d.ID, cyd); !errors.As(err, &often) || often.Wait <= 0 || often.Wait > dispatch.WithdrawalPeriod {
 			t.Fatalf("the third withdrawal from one dispatch: %v", err)
 		}
 		if got := db.mustRead(t, d.ID); got.Version != held.Version || !got.HeldBy(cyd) {
 			t.Errorf("refused, and it changed: %+v", got)
 		}
-		db.exec(t, "UPDATE claims SET ended_at = ended_at - ? WHERE driver_id = ? AND round = 1", dispatch.WithdrawalsFor.Microseconds(), cyd)
+		db.exec(t, "UPDATE claims SET ended_at = ended_at - ? WHERE driver_id = ? AND round = 1", dispatch.WithdrawalPeriod.Microseconds(), cyd)
 		if _, err := db.giveBack(t, d.ID, cyd); err != nil {
 			t.Errorf("the first is an hour old: %v", err)
 		}
@@ -67,7 +67,7 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 		if _, err := db.giveBack(t, d.ID, dan); err != nil {
 			t.Errorf("another's first: %v", err)
 		}
-		for range dispatch.WithdrawalsOfAll - 1 {
+		for range dispatch.MaxWithdrawalsPerDriver - 1 {
 			next := db.add(t, nil)
 			db.take(t, next.ID, dan)
 			if _, err := db.giveBack(t, next.ID, dan); err != nil {
@@ -89,7 +89,7 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 func TestWithdrawalsAtOnceAreCounted(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID
-		ids := make([]dispatch.ID, dispatch.WithdrawalsOfAll+3)
+		ids := make([]dispatch.ID, dispatch.MaxWithdrawalsPerDriver+3)
 		for i := range ids {
 			ids[i] = db.add(t, nil).ID
 			db.take(t, ids[i], v)
@@ -99,12 +99,12 @@ func TestWithdrawalsAtOnceAreCounted(t *testing.T) {
 			switch _, err := db.giveBack(t, ids[i], v); {
 			case err == nil:
 				done.Add(1)
-			case !errors.Is(err, dispatch.ErrTooOften):
+			case !errors.Is(err, dispatch.ErrTooManyWithdrawals):
 				t.Error(err)
 			}
 		})
-		if n := done.Load(); n != dispatch.WithdrawalsOfAll {
-			t.Errorf("%d withdrawals got through, want %d", n, dispatch.WithdrawalsOfAll)
+		if n := done.Load(); n != dispatch.MaxWithdrawalsPerDriver {
+			t.Errorf("%d withdrawals got through, want %d", n, dispatch.MaxWithdrawalsPerDriver)
 		}
 	})
 }
@@ -135,10 +135,10 @@ func TestReopenedIsPushedLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		second := reopened()
-		if wait := second.TellAt.Sub(first.At); second.Type != dispatch.EventReopened || wait < 19*time.Second || wait > 20*time.Second {
+		if wait := second.PushAt.Sub(first.At); second.Type != dispatch.EventReopened || wait < 19*time.Second || wait > 20*time.Second {
 			t.Errorf("%+v is pushed %s after the first withdrawal, want 20 s", second, wait)
 		}
-		if want := (outboxRow{EventID: second.ID, NextAt: micros(second.TellAt)}); db.outboxRow(t, second.ID) != want {
+		if want := (outboxRow{EventID: second.ID, NextAt: micros(second.PushAt)}); db.outboxRow(t, second.ID) != want {
 			t.Errorf("the second: born as %+v, want %+v", db.outboxRow(t, second.ID), want)
 		}
 		if _, err := teller.as("ins_a").Expand(t.Context(), second.ID, 10); !errors.Is(err, dispatch.ErrNotLeased) {

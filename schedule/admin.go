@@ -32,7 +32,7 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 		case l.err != nil:
 			found[i].LockProblem = l.err.Error()
 		case l.Owner != "":
-			found[i].Holder = &cronjob.Holder{Owner: l.Owner, Left: l.Left}
+			found[i].Holder = &cronjob.Holder{Owner: l.Owner, Remaining: l.Remaining}
 		}
 		if found[i].Last, err = s.Ledger.LastRun(ctx, j.Name); err != nil {
 			return nil, err
@@ -45,8 +45,8 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 func view(j *job, state cronjob.State, now time.Time) cronjob.Job {
 	d := cronjob.Job{State: state, Schedule: j.When.String(), Zone: j.s.Zone, OnLeader: j.OnLeader}
 	d.Name = j.Name
-	for i := range d.Open {
-		d.Open[i] = d.Open[i].At(now)
+	for i := range d.Unfinished {
+		d.Unfinished[i] = d.Unfinished[i].At(now)
 	}
 	if next := j.When.next(state, now, 0); next.After(now) {
 		d.NextAt = &next
@@ -59,7 +59,7 @@ func view(j *job, state cronjob.State, now time.Time) cronjob.Job {
 //
 // It asks for each lock by name, and not for a list: for a list Redis would go through all its keys.
 func (s *Scheduler) Held(ctx context.Context) ([]cronjob.HeldLock, error) {
-	names := slices.Concat(s.names, []string{leaderLock}, s.Others)
+	names := slices.Concat(s.names, []string{leaderLock}, s.OtherLocks)
 	slices.Sort(names)
 	shown := s.show(ctx, names)
 	var held []cronjob.HeldLock
@@ -68,7 +68,7 @@ func (s *Scheduler) Held(ctx context.Context) ([]cronjob.HeldLock, error) {
 		case l.err != nil:
 			return nil, fmt.Errorf("%w: %w", dispatch.ErrUnavailable, l.err)
 		case l.Owner != "":
-			held = append(held, cronjob.HeldLock{Name: name, Holder: cronjob.Holder{Owner: l.Owner, Left: l.Left}, Fence: l.Fence})
+			held = append(held, cronjob.HeldLock{Name: name, Holder: cronjob.Holder{Owner: l.Owner, Remaining: l.Remaining}, Fence: l.Fence})
 		}
 	}
 	return held, nil

@@ -21,7 +21,7 @@ func TestWhatMakesNoSense(t *testing.T) {
 	t.Parallel()
 	every := schedule.Cron(everySecond)
 	beat, wait := usual, usual
-	beat.Beat, wait.Wait = time.Second, time.Second
+	beat.Heartbeat, wait.Wait = time.Second, time.Second
 	bad := []schedule.Job{
 		{Name: "fine", When: every, Hold: usual, Work: done},
 		{Name: "fine", When: every, Hold: usual, Work: done},
@@ -33,17 +33,17 @@ func TestWhatMakesNoSense(t *testing.T) {
 		{Name: "no-when", Hold: usual, Work: done},
 		{Name: "no-work", When: every, Hold: usual},
 		{Name: "no-hold", When: every, Work: done},
-		{Name: "for-ever", When: every, Hold: lock.Hold{TTL: time.Second, Every: 300 * time.Millisecond}, Work: done},
+		{Name: "for-ever", When: every, Hold: lock.Hold{TTL: time.Second, RenewEvery: 300 * time.Millisecond}, Work: done},
 		{Name: "beats", When: every, Hold: beat, Work: done},
 		{Name: "waits", When: every, Hold: wait, Work: done},
-		{Name: "early", When: every, Hold: usual, Late: -time.Second, Work: done},
+		{Name: "early", When: every, Hold: usual, MaxDelay: -time.Second, Work: done},
 		{Name: "cron", When: schedule.Cron("61 * * * * *"), Hold: usual, Work: done},
 		{Name: "no-cron", When: schedule.Cron(""), Hold: usual, Work: done},
 		{Name: "february", When: schedule.Cron("0 0 0 30 2 *"), Hold: usual, Work: done},
 		{Name: "delay", When: schedule.After(0), Hold: usual, Work: done},
 	}
 	p := newPlace(t)
-	s, err := schedule.New(schedule.Options{Jobs: bad, Ledger: p.store, Locks: lock.NewMemory(), Others: []string{"relay"}, Who: strings.Repeat("w", 61)})
+	s, err := schedule.New(schedule.Options{Jobs: bad, Ledger: p.store, Locks: lock.NewMemory(), OtherLocks: []string{"relay"}, Instance: strings.Repeat("w", 61)})
 	if s != nil || err == nil {
 		t.Fatalf("%v, %v", s, err)
 	}
@@ -62,7 +62,7 @@ func TestWhatMakesNoSense(t *testing.T) {
 	if !strings.Contains(err.Error(), "wwww") {
 		t.Errorf("that the instance's name is too long is not said: %v", err)
 	}
-	if _, err := schedule.New(schedule.Options{Jobs: bad[:1], Ledger: p.store, Locks: lock.NewMemory(), Who: strings.Repeat("w", 60)}); err != nil {
+	if _, err := schedule.New(schedule.Options{Jobs: bad[:1], Ledger: p.store, Locks: lock.NewMemory(), Instance: strings.Repeat("w", 60)}); err != nil {
 		t.Error(err)
 	}
 }
@@ -71,7 +71,7 @@ func TestWhatMakesNoSense(t *testing.T) {
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	name := strings.Repeat("j", lock.MaxName)
+	name := strings.Repeat("j", lock.MaxNameLength)
 	who := strings.Repeat("w", 60)
 	p.start(who, schedule.Options{Locks: p.tableLocks(), Jobs: []schedule.Job{{Name: name, When: schedule.After(once), Hold: usual, Work: done}}})
 	if runs := p.awaitRuns(name, 1, cronjob.Succeeded); by(runs[0].Owner) != who {
@@ -121,7 +121,7 @@ func TestRunNow(t *testing.T) {
 func TestRunNowIsNow(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	i := p.start("a", schedule.Options{Look: time.Hour, Jobs: []schedule.Job{{Name: "job", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done}}})
+	i := p.start("a", schedule.Options{PollInterval: time.Hour, Jobs: []schedule.Job{{Name: "job", When: schedule.Cron("0 0 0 1 1 *"), Hold: usual, Work: done}}})
 	testkit.Retry(p.t, func() error {
 		// Before the schedule has begun, and on a machine that stands still, it may not be heard.
 		if _, err := i.RunNow(t.Context(), "job", "key_1"); err != nil && !errors.Is(err, cronjob.ErrNotFound) {
@@ -164,7 +164,7 @@ func TestRunNowWhileItRuns(t *testing.T) {
 		asked = run
 	}
 	jobs, err := all[0].Jobs(t.Context())
-	if err != nil || len(jobs[0].Open) != 2 || jobs[0].Open[0].Status != cronjob.Running || jobs[0].Open[1].Status != cronjob.Queued {
+	if err != nil || len(jobs[0].Unfinished) != 2 || jobs[0].Unfinished[0].Status != cronjob.Running || jobs[0].Unfinished[1].Status != cronjob.Queued {
 		t.Errorf("%+v: %v", jobs, err)
 	}
 	close(end)
@@ -202,15 +202,15 @@ func TestJobs(t *testing.T) {
 	}
 	led, minutely, ran := jobs[0], jobs[1], jobs[2]
 	if led.Name != "led" || led.Schedule != "after 1h0m0s" || !led.OnLeader || led.Zone != time.UTC || led.Last != nil || led.EndedAt != nil ||
-		len(led.Open) != 1 || led.Open[0].Status != cronjob.Running || by(led.Open[0].Owner) != "a" {
+		len(led.Unfinished) != 1 || led.Unfinished[0].Status != cronjob.Running || by(led.Unfinished[0].Owner) != "a" {
 		t.Errorf("what runs is %+v", led)
 	}
-	if h := led.Holder; h == nil || by(h.Owner) != "a" || h.Left <= 0 || h.Left > 3*time.Second {
+	if h := led.Holder; h == nil || by(h.Owner) != "a" || h.Remaining <= 0 || h.Remaining > 3*time.Second {
 		t.Errorf("the leader is %+v", h)
 	}
 	held, err := other.Held(t.Context())
 	if i := slices.IndexFunc(held, func(l cronjob.HeldLock) bool { return l.Name == "jobs" }); err != nil || i < 0 || by(held[i].Owner) != "a" ||
-		held[i].Left <= 0 || held[i].Fence <= 0 {
+		held[i].Remaining <= 0 || held[i].Fence <= 0 {
 		t.Errorf("the locks are %+v, %v", held, err)
 	}
 	now := time.Now()
@@ -227,7 +227,7 @@ func TestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	led = jobs[0]
-	if l := led.Last; l == nil || l.Status != cronjob.Failed || l.Result != "3 told" || l.Error != errWork.Error() || led.SucceededAt != nil || len(led.Open) != 0 {
+	if l := led.Last; l == nil || l.Status != cronjob.Failed || l.Result != "3 told" || l.Error != errWork.Error() || led.SucceededAt != nil || len(led.Unfinished) != 0 {
 		t.Errorf("what has ended is %+v", led)
 	}
 	if led.NextAt == nil || led.NextAt.Sub(*led.EndedAt) != once {
@@ -255,7 +255,7 @@ func TestJobsOfTheDead(t *testing.T) {
 	}
 	for _, want := range []cronjob.Status{cronjob.Running, cronjob.Interrupted} {
 		jobs, err := i.Jobs(t.Context())
-		if err != nil || len(jobs[0].Open) != 1 || jobs[0].Open[0].Status != want {
+		if err != nil || len(jobs[0].Unfinished) != 1 || jobs[0].Unfinished[0].Status != want {
 			t.Errorf("%+v, %v, want one that is %s", jobs, err, want)
 		}
 		p.exec("UPDATE job_runs SET alive_until = 1")

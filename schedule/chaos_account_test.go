@@ -36,7 +36,7 @@ func (s *storm) checkSlots(a *account, first, last time.Time, effects map[int64]
 	ledger := map[int64]cronjob.Run{}
 	for _, run := range s.runs() {
 		ledger[run.Slot.UnixMicro()] = run
-		a.skips += run.Skipped
+		a.skips += run.SkipCount
 		if want := run.Status == cronjob.Succeeded; want != (len(effects[run.Slot.UnixMicro()]) == 1) {
 			s.t.Errorf("slot %s is %s, %q, and was committed by %v", clockTime(run.Slot), run.Status, run.Error, effects[run.Slot.UnixMicro()])
 		}

@@ -99,12 +99,12 @@ func (r role) play(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.store.Close() })
-	job := schedule.Job{Name: chaosJob, When: schedule.Cron(r.Cron), Hold: lock.Renewed(r.TTL, time.Minute), Late: time.Hour, Work: p.work}
+	job := schedule.Job{Name: chaosJob, When: schedule.Cron(r.Cron), Hold: lock.Renewed(r.TTL, time.Minute), MaxDelay: time.Hour, Work: p.work}
 	if r.Cron == "" {
 		job.When, job.OnLeader = schedule.After(50*time.Millisecond), true
 	}
 	s, err := schedule.New(schedule.Options{
-		Jobs: []schedule.Job{job}, Ledger: p.store, Locks: r.strategy(t), Who: r.Name, Log: log, Look: r.Look,
+		Jobs: []schedule.Job{job}, Ledger: p.store, Locks: r.strategy(t), Instance: r.Name, Log: log, PollInterval: r.Look,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func (r role) strategy(t *testing.T) schedule.Strategy {
 		client, err := redisclient.Dial(url, time.Second)
 		must(err)
 		t.Cleanup(func() { client.Close() })
-		nodes = append(nodes, lock.NewRedis(client, lock.ShedLock("job-lock", "firsttap")))
+		nodes = append(nodes, lock.NewRedis(client, lock.ShedLockKeys("job-lock", "firsttap")))
 	}
 	switch r.Lock {
 	case "redis":
@@ -216,7 +216,7 @@ func (p *player) work(ctx context.Context, run cronjob.Run) (string, error) {
 // conclude retries until the run is known to be concluded or refused.
 func (p *player) conclude(ctx context.Context, run cronjob.Run, within time.Duration, say func(string, error)) error {
 	for {
-		err := p.store.Conclude(ctx, run, "done", func(ctx context.Context, tx repository.Execer) error {
+		err := p.store.ConcludeRun(ctx, run, "done", func(ctx context.Context, tx repository.Execer) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO witness (slot, owner, pid, at) VALUES (?, ?, ?, ?)",
 				run.Slot.UnixMicro(), run.Owner, os.Getpid(), time.Now().UnixMicro())
 			if err == nil && !passes(ctx, within) {

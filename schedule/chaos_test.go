@@ -108,7 +108,7 @@ func (s *storm) rage(until time.Time) {
 		if now.After(s.next) && s.hit() {
 			s.plan()
 		}
-		if len(s.redis) > 0 && now.After(s.wipe) && len(s.state().Open) > 0 {
+		if len(s.redis) > 0 && now.After(s.wipe) && len(s.state().Unfinished) > 0 {
 			s.flush()
 		}
 		if !passes(s.t.Context(), glimpse) {
@@ -140,7 +140,7 @@ func (s *storm) between(least, most time.Duration) time.Duration {
 // gives a run up after three.
 func (s *storm) hit() bool {
 	s.t.Helper()
-	up, open := s.up(), s.state().Open
+	up, open := s.up(), s.state().Unfinished
 	if len(up) < 2 {
 		return false
 	}
@@ -199,7 +199,7 @@ func (s *storm) restore() {
 // overtaken reports whether an unfinished run has been begun by several instances.
 func (s *storm) overtaken() bool {
 	s.t.Helper()
-	return slices.ContainsFunc(s.state().Open, func(run cronjob.Run) bool { return run.Attempt > 1 })
+	return slices.ContainsFunc(s.state().Unfinished, func(run cronjob.Run) bool { return run.Attempt > 1 })
 }
 
 // calm ends the storm: all instances run again.

@@ -80,10 +80,10 @@ func TestRedisIsGone(t *testing.T) {
 	for _, who := range []string{"a", "b"} {
 		count[who] = newMetrics(t)
 		all[who] = p.start(who, schedule.Options{Locks: redisLocks(t, redis.URL()), Metrics: count[who], Jobs: []schedule.Job{
-			{Name: "all", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: d.keep(who, done)},
-			{Name: "some", When: schedule.Cron(everySecond), Hold: usual, Late: late, Work: d.keep(who, done)},
+			{Name: "all", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: d.keep(who, done)},
+			{Name: "some", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: late, Work: d.keep(who, done)},
 			{Name: "latest", When: schedule.Cron(everySecond), Hold: usual, Work: d.keep(who, done)},
-			{Name: "led", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, OnLeader: true, Work: d.keep(who, done)},
+			{Name: "led", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, OnLeader: true, Work: d.keep(who, done)},
 		}})
 	}
 	for _, job := range names {
@@ -156,7 +156,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			p, d := newPlace(t), newDiary(t)
 			store, proxy := p.proxied()
 			begun, told := make(chan time.Time, 10), make(chan time.Time, 1)
-			work := func(who string) Work {
+			work := func(who string) JobStore {
 				return d.keep(who, func(ctx context.Context, run cronjob.Run) (string, error) {
 					begun <- time.Now()
 					if len(d.of("job")) > 1 {
@@ -262,7 +262,7 @@ func TestNothingCanBeBegun(t *testing.T) {
 	p.exec(`CREATE TRIGGER no_runs BEFORE INSERT ON job_runs FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no runs today'`)
 	began := time.Now()
 	i := p.start("a", schedule.Options{Metrics: m, Jobs: []schedule.Job{
-		{Name: "job", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: d.keep("a", done)},
+		{Name: "job", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: d.keep("a", done)},
 	}})
 	m.atLeast("firsttap_job_skips_total", "job", "unavailable", 4)
 	// One for each slot, and one for each reading of the ledger.

@@ -32,7 +32,7 @@ func heldOn(t *testing.T, urls ...string) *schedule.Scheduler {
 		}
 	}
 	every := schedule.Cron(everySecond)
-	s, err := schedule.New(schedule.Options{Locks: locks, Others: []string{"relay"}, Jobs: []schedule.Job{
+	s, err := schedule.New(schedule.Options{Locks: locks, OtherLocks: []string{"relay"}, Jobs: []schedule.Job{
 		{Name: "own", When: every, Hold: usual, Work: done},
 		{Name: "led", When: every, Hold: usual, OnLeader: true, Work: done},
 	}})
@@ -66,7 +66,7 @@ func mustHold(t *testing.T, s *schedule.Scheduler) {
 		return
 	}
 	for i, l := range held {
-		if l.Name != want[i] || l.Owner != "host:1/"+l.Name || l.Left <= 0 || l.Left > time.Hour || l.Fence <= 0 {
+		if l.Name != want[i] || l.Owner != "host:1/"+l.Name || l.Remaining <= 0 || l.Remaining > time.Hour || l.Fence <= 0 {
 			t.Errorf("%+v", l)
 		}
 	}

@@ -43,14 +43,14 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	switch {
 	case slices.Contains(s.names, spec.Name):
 		return nil, errors.New("another job has this name")
-	case spec.Name == leaderLock || slices.Contains(s.Others, spec.Name):
+	case spec.Name == leaderLock || slices.Contains(s.OtherLocks, spec.Name):
 		return nil, errors.New("another lock has this name")
 	case spec.When == nil || spec.Work == nil:
 		return nil, errors.New("When or Work is missing")
-	case spec.Hold.Beat != 0 || spec.Hold.Wait != 0:
+	case spec.Hold.Heartbeat != 0 || spec.Hold.Wait != 0:
 		return nil, errors.New("a Beat or a Wait is set in Hold")
-	case spec.Late < 0:
-		return nil, fmt.Errorf("the delay of a slot is negative: %s", spec.Late)
+	case spec.MaxDelay < 0:
+		return nil, fmt.Errorf("the delay of a slot is negative: %s", spec.MaxDelay)
 	}
 	if err := checkHold(spec.Name, spec.Hold); err != nil {
 		return nil, err
@@ -61,12 +61,12 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	}
 	j.early = min(maxEarly, j.When.period(s.clock.now())/10)
 	j.maxRun = spec.Hold.AtMost
-	if spec.Hold.Every == 0 {
+	if spec.Hold.RenewEvery == 0 {
 		j.maxRun = spec.Hold.TTL
 	}
 	// The run is extended until its work has been canceled and has had GracePeriod to return, so that it ends as FAILED and is not
 	// taken over.
-	j.runHold = lock.Renewed(max(min(spec.Hold.TTL, maxTerm), minTerm), j.maxRun+2*s.Grace)
+	j.runHold = lock.Renewed(max(min(spec.Hold.TTL, maxTerm), minTerm), j.maxRun+2*s.GracePeriod)
 	j.metrics = newJobMetrics(s, j)
 	return j, nil
 }
@@ -169,7 +169,7 @@ func (j *job) blocked(reason, why string, err error) {
 	j.s.Log.Error("job does not run: "+why, "job", j.Name, "error", err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := j.s.Ledger.BlockJob(ctx, j.Name, j.s.Who, why+": "+err.Error()); err != nil {
+	if err := j.s.Ledger.BlockJob(ctx, j.Name, j.s.Instance, why+": "+err.Error()); err != nil {
 		j.s.Log.Warn("the reason why a job does not run was not written to the ledger", "job", j.Name, "error", err)
 	}
 }
@@ -189,7 +189,7 @@ func (j *job) due(state cronjob.State, now time.Time) time.Time {
 
 // dueBy is the slot that is due by end.
 func (j *job) dueBy(state cronjob.State, now, end time.Time) time.Time {
-	maxDelay := j.Late
+	maxDelay := j.MaxDelay
 	if maxDelay == 0 {
 		maxDelay = now.Sub(j.When.latest(now)) + 1 // the latest slot, and none before it
 	}

@@ -10,13 +10,13 @@ import (
 	"firsttap/lock"
 )
 
-// Work is what FirstTap's jobs do, at most limit rows at a time; see repository.Store.
-type Work interface {
+// JobStore is what FirstTap's jobs do, at most limit rows at a time; see repository.Store.
+type JobStore interface {
 	ExpireOffers(ctx context.Context, limit int) (int, error)
-	Remind(ctx context.Context, before time.Duration, limit int) (int, error)
+	WriteReminders(ctx context.Context, before time.Duration, limit int) (int, error)
 	CloseOverdue(ctx context.Context, after time.Duration, limit int) (int, error)
-	ReleaseTopics(ctx context.Context) (int, error)
-	TakeSupply(ctx context.Context, run cronjob.Run) (int, error)
+	ScheduleTopicCleanup(ctx context.Context) (int, error)
+	RecordSupply(ctx context.Context, run cronjob.Run) (int, error)
 	Prune(ctx context.Context, limit int) (int, error)
 }
 
@@ -29,8 +29,8 @@ const (
 	maxSupplyDelay = time.Minute
 )
 
-// FirstTap returns the jobs of FirstTap. A driver is reminded of work remindBefore it starts, or never if that is 0.
-func FirstTap(work Work, remindBefore time.Duration) []Job {
+// Jobs returns the jobs of FirstTap. A driver is reminded of work remindBefore it starts, or never if that is 0.
+func Jobs(work JobStore, remindBefore time.Duration) []Job {
 	return []Job{{
 		Name: "expire-offers", When: Cron("*/5 * * * * *"), Hold: lock.Renewed(10*time.Second, 2*time.Minute),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
@@ -40,11 +40,13 @@ func FirstTap(work Work, remindBefore time.Duration) []Job {
 	}, {
 		Name: "remind", When: Cron("0 * * * * *"), Hold: lock.Expected(10 * time.Second),
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) {
-			n, err := inBatches(ctx, func(ctx context.Context, limit int) (int, error) { return work.Remind(ctx, remindBefore, limit) })
+			n, err := inBatches(ctx, func(ctx context.Context, limit int) (int, error) {
+				return work.WriteReminders(ctx, remindBefore, limit)
+			})
 			return fmt.Sprintf("%d drivers reminded", n), err
 		},
 	}, {
-		Name: "nightly", When: Cron("0 0 4 * * *"), Hold: lock.Renewed(10*time.Second, time.Hour), OnLeader: true, Late: 12 * time.Hour,
+		Name: "nightly", When: Cron("0 0 4 * * *"), Hold: lock.Renewed(10*time.Second, time.Hour), OnLeader: true, MaxDelay: 12 * time.Hour,
 		Work: func(ctx context.Context, _ cronjob.Run) (string, error) { return nightly(ctx, work) },
 	}, {
 		Name: "supply", When: Cron("0 * * * * *"), Hold: lock.Between(50*time.Second, 55*time.Second),
@@ -58,18 +60,18 @@ func FirstTap(work Work, remindBefore time.Duration) []Job {
 	}}
 }
 
-func nightly(ctx context.Context, work Work) (string, error) {
+func nightly(ctx context.Context, work JobStore) (string, error) {
 	closed, problem := inBatches(ctx, func(ctx context.Context, limit int) (int, error) { return work.CloseOverdue(ctx, overdueAfter, limit) })
-	topics, err := work.ReleaseTopics(ctx)
+	topics, err := work.ScheduleTopicCleanup(ctx)
 	return fmt.Sprintf("%d dispatches closed, %d topics to unsubscribe", closed, topics), errors.Join(problem, err)
 }
 
 // supply leaves out a minute that is long over, as it counts the drivers and dispatches of now.
-func supply(ctx context.Context, work Work, run cronjob.Run) (string, error) {
+func supply(ctx context.Context, work JobStore, run cronjob.Run) (string, error) {
 	if late := run.BeganAt.Sub(run.Slot); late > maxSupplyDelay {
 		return fmt.Sprintf("left out: %s too late", late.Round(time.Second)), nil
 	}
-	n, err := work.TakeSupply(ctx, run)
+	n, err := work.RecordSupply(ctx, run)
 	return fmt.Sprintf("%d regions", n), err
 }
 

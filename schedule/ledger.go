@@ -42,7 +42,7 @@ func (l ledgerLock) Acquire(ctx context.Context, job, owner string, term time.Du
 	case err == nil:
 		return a, nil
 	case errors.As(err, &running):
-		return nil, &lock.HeldError{Owner: running.Owner, Left: running.Left}
+		return nil, &lock.HeldError{Owner: running.Owner, Remaining: running.Remaining}
 	case errors.Is(err, dispatch.ErrUnknown):
 		return a, fmt.Errorf("%w: %w", lock.ErrUnavailable, err)
 	case errors.Is(err, dispatch.ErrUnavailable):
@@ -56,7 +56,7 @@ func (a *attempt) Fence() int64 { return a.run.Fence }
 
 // Extend implements lock.Grant.
 func (a *attempt) Extend(ctx context.Context, term time.Duration) error {
-	return asLock(a.ledger.ExtendRun(ctx, a.run, term))
+	return asLock(a.ledger.RenewRun(ctx, a.run, term))
 }
 
 // Release implements lock.Grant. It writes how the run ended. A run that was interrupted may be taken over at once, or, if

@@ -39,7 +39,7 @@ func TestAWorkOutlivesItsLock(t *testing.T) {
 }
 
 // hanging is work whose first run calls hangs and whose other runs are done at once.
-func hanging(hangs Work) Work {
+func hanging(hangs JobStore) JobStore {
 	var hung atomic.Bool
 	return func(ctx context.Context, run cronjob.Run) (string, error) {
 		if hung.CompareAndSwap(false, true) {
@@ -50,7 +50,7 @@ func hanging(hangs Work) Work {
 }
 
 // deaf is work that ignores its context until the test ends.
-func deaf(t *testing.T) Work {
+func deaf(t *testing.T) JobStore {
 	end := make(chan struct{})
 	t.Cleanup(func() { close(end) })
 	return func(context.Context, cronjob.Run) (string, error) {
@@ -66,7 +66,7 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 	tests := map[string]struct {
 		hold     lock.Hold
 		onLeader bool
-		hangs    Work
+		hangs    JobStore
 		grace    time.Duration
 		says     string
 	}{
@@ -82,8 +82,8 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, d := newPlace(t), newDiary(t)
-			p.start("a", schedule.Options{Grace: tt.grace, Jobs: []schedule.Job{{
-				Name: "hangs", When: schedule.Cron(everySecond), Hold: tt.hold, OnLeader: tt.onLeader, Late: aWhile,
+			p.start("a", schedule.Options{GracePeriod: tt.grace, Jobs: []schedule.Job{{
+				Name: "hangs", When: schedule.Cron(everySecond), Hold: tt.hold, OnLeader: tt.onLeader, MaxDelay: aWhile,
 				Work: d.note("a", hanging(tt.hangs)),
 			}}})
 			runs := p.awaitRuns("hangs", 2, cronjob.Succeeded)
@@ -107,7 +107,7 @@ func TestACutWorkIsWaitedFor(t *testing.T) {
 	p, d := newPlace(t), newDiary(t)
 	const ttl, stopping = 3 * time.Second, 5 * time.Second // longer than the term of the run
 	for _, who := range []string{"a", "b"} {
-		p.start(who, schedule.Options{Grace: 30 * time.Second, Jobs: []schedule.Job{{
+		p.start(who, schedule.Options{GracePeriod: 30 * time.Second, Jobs: []schedule.Job{{
 			Name: "slow", When: schedule.After(once), Hold: lock.Renewed(ttl, 300*time.Millisecond),
 			Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) {
 				<-ctx.Done()
@@ -126,8 +126,8 @@ func TestStuckWorksAreBounded(t *testing.T) {
 	t.Parallel()
 	p, d, m := newPlace(t), newDiary(t), newMetrics(t)
 	end := make(chan struct{})
-	i := p.start("a", schedule.Options{Grace: 50 * time.Millisecond, Metrics: m, Jobs: []schedule.Job{{
-		Name: "deaf", When: schedule.Cron(everySecond), Hold: lock.Fixed(100 * time.Millisecond), Late: aWhile,
+	i := p.start("a", schedule.Options{GracePeriod: 50 * time.Millisecond, Metrics: m, Jobs: []schedule.Job{{
+		Name: "deaf", When: schedule.Cron(everySecond), Hold: lock.Fixed(100 * time.Millisecond), MaxDelay: aWhile,
 		Work: d.note("a", func(context.Context, cronjob.Run) (string, error) { <-end; return "", nil }),
 	}}})
 	m.atLeast("firsttap_job_skips_total", "deaf", "stuck", 3)
@@ -149,7 +149,7 @@ func TestStuckWorksAreBounded(t *testing.T) {
 func TestAWorkThatFails(t *testing.T) {
 	t.Parallel()
 	fails := map[string]struct {
-		work Work
+		work JobStore
 		says string
 	}{
 		"error": {func(context.Context, cronjob.Run) (string, error) { return "half", errWork }, errWork.Error()},
@@ -163,7 +163,7 @@ func TestAWorkThatFails(t *testing.T) {
 	p, m := newPlace(t), newMetrics(t)
 	var jobs []schedule.Job
 	for name, f := range fails {
-		jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: hanging(f.work)})
+		jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: hanging(f.work)})
 	}
 	i := p.start("a", schedule.Options{Metrics: m, Jobs: jobs})
 	for name, f := range fails {
@@ -201,7 +201,7 @@ func TestWhatAWorkIsTold(t *testing.T) {
 		work := func(ctx context.Context, run cronjob.Run) (string, error) {
 			lease, stored := lock.FromContext(ctx), p.runs(name)[0]
 			if lease == nil || lease.Fence() != run.Fence || lease.Owner() != run.Owner || stored.Fence != run.Fence || stored.Owner != run.Owner ||
-				!stored.Slot.Equal(run.Slot) || run.Attempt != stored.Attempt || run.Job != name || run.AliveUntil.Sub(*run.BeganAt) != term {
+				!stored.Slot.Equal(run.Slot) || run.Attempt != stored.Attempt || run.Job != name || run.LeasedUntil.Sub(*run.BeganAt) != term {
 				told <- fmt.Errorf("%s: told %+v with %+v, stored %+v", name, run, lease, stored)
 				return "", nil
 			}

@@ -162,7 +162,7 @@ func TestIdleInstances(t *testing.T) {
 	}
 	locks := lock.NewMemory()
 	for i := range instances {
-		p.start(fmt.Sprint(i), schedule.Options{Look: look, Locks: locks, Jobs: []schedule.Job{
+		p.start(fmt.Sprint(i), schedule.Options{PollInterval: look, Locks: locks, Jobs: []schedule.Job{
 			{Name: "waits", When: schedule.After(once), Hold: usual, Work: done},
 			{Name: "at-work", When: schedule.After(once), Hold: usual, Work: work},
 			{Name: "led", When: schedule.After(once), Hold: usual, OnLeader: true, Work: work},

@@ -24,7 +24,7 @@ func TestDowntime(t *testing.T) {
 	p, d := newPlace(t), newDiary(t)
 	const down, late = 2 * time.Minute, 5 * time.Second // one after the other, each second one, would take that long again
 	job := func(who, name string, late time.Duration) schedule.Job {
-		return schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, Late: late, Work: d.keep(who, done)}
+		return schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: usual, MaxDelay: late, Work: d.keep(who, done)}
 	}
 	jobs := func(who string) []schedule.Job {
 		return []schedule.Job{job(who, "all", aWhile), job(who, "some", late), job(who, "latest", 0)}
@@ -40,7 +40,7 @@ func TestDowntime(t *testing.T) {
 		last[j.Name] = *p.state(j.Name).Slot
 	}
 	for _, who := range []string{"b", "c"} { // which read the ledger only after a run
-		p.start(who, schedule.Options{Look: time.Hour, Jobs: jobs(who)})
+		p.start(who, schedule.Options{PollInterval: time.Hour, Jobs: jobs(who)})
 	}
 	for _, j := range jobs("") {
 		var runs []cronjob.Run
@@ -96,8 +96,8 @@ func TestTheFirstSlotIsAfterTheRegistration(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.start("a", schedule.Options{Jobs: []schedule.Job{
-		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, Late: aWhile, Work: done},
-		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: done},
+		{Name: "minutely", When: schedule.Cron("0 * * * * *"), Hold: usual, MaxDelay: aWhile, Work: done},
+		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: done},
 	}})
 	runs := p.awaitRuns("tick", 2, cronjob.Succeeded)
 	if known := p.state("tick").RegisteredAt; !runs[0].Slot.After(known) || runs[0].Slot.Sub(known) > time.Second {
@@ -142,16 +142,16 @@ func TestClocksThatAreWrong(t *testing.T) {
 	for who, off := range map[string]time.Duration{"right": 0, "ahead": 3500 * time.Millisecond, "behind": -3500 * time.Millisecond} {
 		now := func() time.Time { return time.Now().Add(off) }
 		p.start(who, schedule.Options{Now: now, Jobs: []schedule.Job{
-			{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: d.keep(who, done)},
+			{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: d.keep(who, done)},
 		}})
 		// Only its clock wakes this one.
-		p.start(who, schedule.Options{Now: now, Look: time.Hour, Jobs: []schedule.Job{
+		p.start(who, schedule.Options{Now: now, PollInterval: time.Hour, Jobs: []schedule.Job{
 			{Name: who, When: schedule.Cron(everySecond), Hold: usual, Work: done},
 		}})
 	}
 	var jumped atomic.Int64
 	p.start("jumps", schedule.Options{
-		Look: time.Hour, Now: func() time.Time { return time.Now().Add(time.Duration(jumped.Load())) },
+		PollInterval: time.Hour, Now: func() time.Time { return time.Now().Add(time.Duration(jumped.Load())) },
 		Jobs: []schedule.Job{{Name: "jumps", When: schedule.Cron(everySecond), Hold: usual, Work: done}},
 	})
 	before := len(p.awaitRuns("jumps", 1, cronjob.Succeeded))

@@ -69,7 +69,7 @@ func (j *job) endOf(ctx context.Context, result string, err error) *cronjob.End 
 
 // timedOut reports whether a run's context ended, with that cause, because the run took too long.
 func (j *job) timedOut(cause error) bool {
-	return errors.Is(cause, lock.ErrMaxHold) || j.Hold.Every == 0 && errors.Is(cause, lock.ErrExpired)
+	return errors.Is(cause, lock.ErrMaxHold) || j.Hold.RenewEvery == 0 && errors.Is(cause, lock.ErrExpired)
 }
 
 // call does the work of a run. Work that does not return within GracePeriod after its context has ended is abandoned.
@@ -94,7 +94,7 @@ func (j *job) call(ctx context.Context, run cronjob.Run) (string, error) {
 		return r.result, r.err
 	case <-ctx.Done():
 	}
-	grace := time.NewTimer(j.s.Grace)
+	grace := time.NewTimer(j.s.GracePeriod)
 	defer grace.Stop()
 	select {
 	case r := <-done:
@@ -109,5 +109,5 @@ func (j *job) call(ctx context.Context, run cronjob.Run) (string, error) {
 		<-done
 		j.stuck.Add(-1)
 	}()
-	return "", fmt.Errorf("%w: %w within %s", context.Cause(ctx), errAbandoned, j.s.Grace)
+	return "", fmt.Errorf("%w: %w within %s", context.Cause(ctx), errAbandoned, j.s.GracePeriod)
 }

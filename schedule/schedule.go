@@ -40,9 +40,9 @@ type Job struct {
 	// OnLeader has the job run by the leader, which is elected for all such jobs, and not under a lock of its own. Hold
 	// then says how long a run may take, and how soon it is taken over.
 	OnLeader bool
-	// Late is how long after its time a slot may begin: after downtime, the slots that were missed and are not older are
+	// MaxDelay is how long after its time a slot may begin: after downtime, the slots that were missed and are not older are
 	// made up for, one after the other. 0 is until the next slot. A run that was begun is taken over however late it is.
-	Late time.Duration
+	MaxDelay time.Duration
 	// Work does a run. Its context ends, with a lock.ErrLost for a cause, when the lock or the run is lost; it also ends when
 	// the run has taken too long, and when the process stops. Work should then return at once. lock.FromContext returns the
 	// lease of the run; lock.Fences refuses a write under its fence once a later run of the job has written under its own.
@@ -74,10 +74,10 @@ type Ledger interface {
 	JobStates(ctx context.Context, names []string) (map[string]cronjob.State, time.Time, error)
 	BeginRun(ctx context.Context, job, owner string, term time.Duration,
 		due func(cronjob.State, time.Time) time.Time) (cronjob.Run, error)
-	ExtendRun(ctx context.Context, run cronjob.Run, term time.Duration) error
+	RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error
 	EndRun(ctx context.Context, run cronjob.Run, end cronjob.End) error
 	InterruptRun(ctx context.Context, job, owner string) error
-	SkipRun(ctx context.Context, job string, slot time.Time) (bool, error)
+	CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error)
 	BlockJob(ctx context.Context, job, by, reason string) error
 	RequestRun(ctx context.Context, job, actor string) (cronjob.Run, error)
 	LastRun(ctx context.Context, job string) (*cronjob.Run, error)
@@ -87,27 +87,27 @@ type Ledger interface {
 // Strategy holds the jobs' locks, and shows their holders.
 type Strategy interface {
 	lock.Strategy
-	lock.Registry
+	lock.Admin
 }
 
 // Options configure a Scheduler.
 type Options struct {
-	Jobs    []Job
-	Ledger  Ledger
-	Locks   Strategy
-	Others  []string              // names of other locks on Locks that Held returns with the jobs'
-	Zone    *time.Location        // of the cron expressions; UTC if nil
-	Who     string                // names this instance to operators, in at most 60 bytes; need not be unique
-	Log     *slog.Logger          // none if nil
-	Metrics prometheus.Registerer // none if nil
+	Jobs       []Job
+	Ledger     Ledger
+	Locks      Strategy
+	OtherLocks []string              // names of other locks on Locks that Held returns with the jobs'
+	Zone       *time.Location        // of the cron expressions; UTC if nil
+	Instance   string                // names this instance to operators, in at most 60 bytes; need not be unique
+	Log        *slog.Logger          // none if nil
+	Metrics    prometheus.Registerer // none if nil
 	// LockMetrics are of the jobs' locks; none if nil.
 	LockMetrics *lock.Metrics
-	// Look is how often the ledger is read for slots to make up for and runs to take over; a second if 0.
-	Look time.Duration
+	// PollInterval is how often the ledger is read for slots to make up for and runs to take over; a second if 0.
+	PollInterval time.Duration
 	// Now is this process's clock, time.Now if nil. It need not be right.
 	Now func() time.Time
-	// Grace is how long work may take to return after its context has ended, before it is abandoned; 5 s if 0.
-	Grace time.Duration
+	// GracePeriod is how long work may take to return after its context has ended, before it is abandoned; 5 s if 0.
+	GracePeriod time.Duration
 }
 
 const (
@@ -141,7 +141,7 @@ func New(o Options) (*Scheduler, error) {
 	if o.Zone == nil {
 		o.Zone = time.UTC
 	}
-	o.Look, o.Grace = cmp.Or(o.Look, defaultLook), cmp.Or(o.Grace, defaultGrace)
+	o.PollInterval, o.GracePeriod = cmp.Or(o.PollInterval, defaultLook), cmp.Or(o.GracePeriod, defaultGrace)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -149,13 +149,13 @@ func New(o Options) (*Scheduler, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Scheduler{Options: o, clock: newClock(o.Now), check: make(chan struct{}, 1), vectors: newVectors(o.Metrics)}
-	s.locker = lock.New(o.Locks, lock.Options{Who: o.Who, Log: o.Log, Metrics: o.LockMetrics})
-	s.runs = lock.New(ledgerLock{o.Ledger}, lock.Options{Who: o.Who, Log: o.Log})
+	s.locker = lock.New(o.Locks, lock.Options{Instance: o.Instance, Log: o.Log, Metrics: o.LockMetrics})
+	s.runs = lock.New(ledgerLock{o.Ledger}, lock.Options{Instance: o.Instance, Log: o.Log})
 	s.leader = s.locker.Leader(leaderLock, leaderWait, leaderLease)
 	s.follow(nil)
 	var problems []error
-	if len(o.Who) > maxInstanceName {
-		problems = append(problems, fmt.Errorf("the instance's name is longer than %d bytes: %q", maxInstanceName, o.Who))
+	if len(o.Instance) > maxInstanceName {
+		problems = append(problems, fmt.Errorf("the instance's name is longer than %d bytes: %q", maxInstanceName, o.Instance))
 	}
 	for _, j := range o.Jobs {
 		added, err := newJob(s, j)
@@ -203,7 +203,7 @@ func (s *Scheduler) register(ctx context.Context) bool {
 			return false
 		}
 		s.Log.Warn("no job runs yet: the database is unavailable; will be retried", "error", err)
-		if !pause(ctx, s.Look) {
+		if !pause(ctx, s.PollInterval) {
 			return false
 		}
 	}
@@ -245,7 +245,7 @@ func (s *Scheduler) campaign(ctx context.Context) {
 				reportedAt = time.Now()
 				s.Log.Warn("the leader's lock is unavailable; will be retried", "lock", leaderLock, "error", err)
 			}
-			pause(ctx, s.Look)
+			pause(ctx, s.PollInterval)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func (s *Scheduler) follow(err error) {
 
 // resign lets another instance lead at once, now that nothing runs here.
 func (s *Scheduler) resign() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.Grace)
+	ctx, cancel := context.WithTimeout(context.Background(), s.GracePeriod)
 	defer cancel()
 	if err := s.leader.Resign(ctx); err != nil {
 		s.Log.Warn("the lead was not handed over; another instance leads when its lease has expired", "error", err)

@@ -53,15 +53,15 @@ func TestASlotRunsOnce(t *testing.T) {
 			var all []*instance
 			for _, who := range []string{"a", "b", "c"} {
 				all = append(all, p.start(who, schedule.Options{Locks: locks(), Jobs: []schedule.Job{
-					{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, Work: d.keep(who, done)},
-					{Name: "led", When: schedule.Cron(everySecond), Hold: usual, Late: aWhile, OnLeader: true, Work: d.keep(who, done)},
+					{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, Work: d.keep(who, done)},
+					{Name: "led", When: schedule.Cron(everySecond), Hold: usual, MaxDelay: aWhile, OnLeader: true, Work: d.keep(who, done)},
 				}}))
 			}
 			for _, job := range []string{"tick", "led"} {
 				p.awaitRuns(job, 4, cronjob.Succeeded)
 				testkit.Retry(p.t, func() error {
 					for _, r := range p.runs(job) {
-						if r.Skipped == 2 {
+						if r.SkipCount == 2 {
 							return nil
 						}
 					}
@@ -82,7 +82,7 @@ func TestASlotRunsOnce(t *testing.T) {
 				}
 				skipped := 0
 				for _, r := range runs {
-					if skipped += r.Skipped; r.Result != "done" {
+					if skipped += r.SkipCount; r.Result != "done" {
 						t.Errorf("a run is %+v", r)
 					}
 				}
@@ -98,14 +98,14 @@ func TestASlotRunsOnce(t *testing.T) {
 func TestNobodySkipsHisOwnSlots(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	a := p.start("a", schedule.Options{Look: 20 * time.Millisecond, Jobs: []schedule.Job{
+	a := p.start("a", schedule.Options{PollInterval: 20 * time.Millisecond, Jobs: []schedule.Job{
 		{Name: "tick", When: schedule.Cron(everySecond), Hold: usual, Work: done},
 	}})
 	p.awaitRuns("tick", 4, cronjob.Succeeded)
 	a.stop()
 	for _, r := range p.runs("tick") {
-		if r.Skipped != 0 {
-			t.Errorf("%d left %+v", r.Skipped, r)
+		if r.SkipCount != 0 {
+			t.Errorf("%d left %+v", r.SkipCount, r)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestAFixedDelay(t *testing.T) {
 	p, d := newPlace(t), newDiary(t)
 	const delay = 400 * time.Millisecond
 	for _, who := range []string{"a", "b"} {
-		p.start(who, schedule.Options{Look: 50 * time.Millisecond, Jobs: []schedule.Job{{
+		p.start(who, schedule.Options{PollInterval: 50 * time.Millisecond, Jobs: []schedule.Job{{
 			Name: "after", When: schedule.After(delay), Hold: usual,
 			Work: d.keep(who, func(ctx context.Context, _ cronjob.Run) (string, error) {
 				return "", pause(ctx, 300*time.Millisecond)
@@ -150,7 +150,7 @@ func pause(ctx context.Context, d time.Duration) error {
 func TestWhileAnotherHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	p, d, locks := newPlace(t), newDiary(t), lock.NewMemory()
-	rival := lock.New(locks, lock.Options{Who: "rival"})
+	rival := lock.New(locks, lock.Options{Instance: "rival"})
 	lease, err := rival.Acquire(t.Context(), "start", lock.Fixed(time.Minute))
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestTheZone(t *testing.T) {
 	}
 	// Each second of this hour in Seoul, and of the next. The ledger is not polled, so that only the clock wakes the job.
 	hour := time.Now().In(seoul).Hour()
-	i := p.start("a", schedule.Options{Zone: seoul, Look: time.Hour, Jobs: []schedule.Job{
+	i := p.start("a", schedule.Options{Zone: seoul, PollInterval: time.Hour, Jobs: []schedule.Job{
 		{Name: "nightly", When: schedule.Cron("0 0 4 * * *"), Hold: usual, Work: done},
 		{Name: "now", When: schedule.Cron(fmt.Sprintf("* * %d,%d * * *", hour, (hour+1)%24)), Hold: usual, Work: done},
 	}})
@@ -206,7 +206,7 @@ func TestEveryHold(t *testing.T) {
 	for _, who := range []string{"a", "b"} {
 		var jobs []schedule.Job
 		for name, hold := range holds {
-			jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: hold, Late: aWhile, Work: d.keep(who, done)})
+			jobs = append(jobs, schedule.Job{Name: name, When: schedule.Cron(everySecond), Hold: hold, MaxDelay: aWhile, Work: d.keep(who, done)})
 		}
 		p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: jobs})
 	}

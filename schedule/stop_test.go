@@ -75,7 +75,7 @@ func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
 			}),
 		}}
 	}
-	a := p.start("a", schedule.Options{Grace: 100 * time.Millisecond, Jobs: job("a")})
+	a := p.start("a", schedule.Options{GracePeriod: 100 * time.Millisecond, Jobs: job("a")})
 	testkit.Await(t, "it begins", begun)
 	p.start("b", schedule.Options{Jobs: job("b")})
 	a.stop()
@@ -86,11 +86,11 @@ func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
 	testkit.Await(t, "it begins again", begun)
 	runs := p.awaitRuns("deaf", 1, cronjob.Succeeded)
 	r := runs[0]
-	if len(runs) != 1 || r.Attempt != 2 || left.Status != cronjob.Running || left.AliveUntil == nil {
+	if len(runs) != 1 || r.Attempt != 2 || left.Status != cronjob.Running || left.LeasedUntil == nil {
 		t.Fatalf("left behind was %+v, and became %+v", left, runs)
 	}
-	if r.BeganAt.Before(*left.AliveUntil) {
-		t.Errorf("taken over at %v, and its time was over at %v", r.BeganAt, left.AliveUntil)
+	if r.BeganAt.Before(*left.LeasedUntil) {
+		t.Errorf("taken over at %v, and its time was over at %v", r.BeganAt, left.LeasedUntil)
 	}
 }
 
@@ -102,8 +102,8 @@ func TestTheLeader(t *testing.T) {
 	all := map[string]*instance{}
 	for _, who := range []string{"a", "b", "c"} {
 		all[who] = p.start(who, schedule.Options{Locks: redisLocks(t, url), Jobs: []schedule.Job{
-			{Name: "one", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, Late: aWhile, Work: d.keep(who, done)},
-			{Name: "two", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, Late: aWhile, Work: d.keep(who, done)},
+			{Name: "one", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, MaxDelay: aWhile, Work: d.keep(who, done)},
+			{Name: "two", When: schedule.Cron(everySecond), Hold: usual, OnLeader: true, MaxDelay: aWhile, Work: d.keep(who, done)},
 		}})
 	}
 	had := map[string]int{}
@@ -158,7 +158,7 @@ func TestAnInstanceStopsThatHasNotBegun(t *testing.T) {
 	p := newPlace(t)
 	store, proxy := p.proxied()
 	proxy.Refuse(true)
-	i := p.start("a", schedule.Options{Ledger: store, Look: 20 * time.Millisecond, Jobs: []schedule.Job{
+	i := p.start("a", schedule.Options{Ledger: store, PollInterval: 20 * time.Millisecond, Jobs: []schedule.Job{
 		{Name: "job", When: schedule.After(once), Hold: usual, Work: done},
 	}})
 	testkit.Retry(t, func() error {
@@ -172,7 +172,7 @@ func TestAnInstanceStopsThatHasNotBegun(t *testing.T) {
 		t.Errorf("there are %+v", runs)
 	}
 	// Another waits for the database.
-	p.start("b", schedule.Options{Ledger: store, Look: 20 * time.Millisecond, Jobs: []schedule.Job{
+	p.start("b", schedule.Options{Ledger: store, PollInterval: 20 * time.Millisecond, Jobs: []schedule.Job{
 		{Name: "job", When: schedule.After(once), Hold: usual, Work: done},
 	}})
 	proxy.Refuse(false)

@@ -154,7 +154,7 @@ func (p *place) start(who string, o schedule.Options) *instance {
 func (p *place) create(who string, o schedule.Options) *instance {
 	p.t.Helper()
 	i := &instance{who: who, log: &notes{t: p.t, who: who}, stop: func() {}}
-	o.Who, o.Log = who, slog.New(i.log)
+	o.Instance, o.Log = who, slog.New(i.log)
 	if o.Ledger == nil {
 		o.Ledger = repositorytest.Open(p.t, p.url, repository.Options{})
 	}
@@ -236,11 +236,11 @@ type entry struct {
 
 func newDiary(t *testing.T) *diary { return &diary{t: t, atIt: map[string]string{}} }
 
-// Work is what a Job does.
-type Work = func(ctx context.Context, run cronjob.Run) (string, error)
+// JobStore is what a Job does.
+type JobStore = func(ctx context.Context, run cronjob.Run) (string, error)
 
 // note writes down when work begins.
-func (d *diary) note(who string, work Work) Work {
+func (d *diary) note(who string, work JobStore) JobStore {
 	return func(ctx context.Context, run cronjob.Run) (string, error) {
 		d.mu.Lock()
 		d.begun = append(d.begun, entry{who, time.Now(), run})
@@ -250,7 +250,7 @@ func (d *diary) note(who string, work Work) Work {
 }
 
 // keep is note, and fails the test when two are at a job at a time.
-func (d *diary) keep(who string, work Work) Work {
+func (d *diary) keep(who string, work JobStore) JobStore {
 	return d.note(who, func(ctx context.Context, run cronjob.Run) (string, error) {
 		d.mu.Lock()
 		if other := d.atIt[run.Job]; other != "" {
@@ -298,7 +298,7 @@ func redisLocks(t *testing.T, url string) *lock.Redis {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return lock.NewRedis(client, lock.ShedLock("job-lock", "test"))
+	return lock.NewRedis(client, lock.ShedLockKeys("job-lock", "test"))
 }
 
 // tableLocks are in the place's database.

@@ -20,7 +20,7 @@ func (s *Scheduler) checkLedger() {
 
 // watch wakes jobs for what no timer announces: slots that were missed, runs to take over, and runs that were requested.
 func (s *Scheduler) watch(ctx context.Context) {
-	tick := time.NewTicker(s.Look)
+	tick := time.NewTicker(s.PollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -28,7 +28,7 @@ func (s *Scheduler) watch(ctx context.Context) {
 			s.skips.write(ctx, s.Ledger, s.Log)
 		case <-s.check:
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.Look)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.PollInterval)
 			s.skips.write(last, s.Ledger, s.Log)
 			cancel()
 			return
@@ -132,7 +132,7 @@ func (k *skips) write(ctx context.Context, ledger Ledger, log *slog.Logger) {
 	k.mu.Unlock()
 	var again []skip
 	for i, one := range todo {
-		found, err := ledger.SkipRun(ctx, one.job, one.slot)
+		found, err := ledger.CountSkippedRun(ctx, one.job, one.slot)
 		if err != nil {
 			log.Warn("skipped runs were not counted in the ledger; will be retried", "runs", len(todo)-i, "error", err)
 			again = append(again, todo[i:]...)

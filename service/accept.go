@@ -26,7 +26,7 @@ type Claims interface {
 
 // Locks sheds load between instances; see lock.Gate.
 type Locks interface {
-	Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*lock.Pass, error)
+	Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*lock.GateLease, error)
 	Owner(ctx context.Context, name string) (string, error)
 	Release(ctx context.Context, name, owner string) error
 }
@@ -34,7 +34,7 @@ type Locks interface {
 // noLocks is the Locks of an instance without Redis: every tap goes to the database.
 type noLocks struct{}
 
-func (noLocks) Obtain(context.Context, string, string, time.Duration) (*lock.Pass, error) {
+func (noLocks) Obtain(context.Context, string, string, time.Duration) (*lock.GateLease, error) {
 	return nil, nil
 }
 func (noLocks) Owner(context.Context, string) (string, error) { return "", nil }
@@ -197,7 +197,7 @@ func (a *Acceptor) claimUnderLock(ctx context.Context, tap Tap) (Acceptance, err
 func isTaken(err error) bool { return err == nil || errors.Is(err, dispatch.ErrAlreadyTaken) }
 
 // claim lets the database decide, and records the outcome. lease may be nil.
-func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l Layer, lease *lock.Pass) (Acceptance, error) {
+func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l Layer, lease *lock.GateLease) (Acceptance, error) {
 	unwinnable := false
 	d, err := a.claims.Claim(ctx, tap.Dispatch, tap.Driver,
 		func(d *dispatch.Dispatch, c dispatch.Candidate, now time.Time) ([]dispatch.Event, error) {
@@ -223,7 +223,7 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l La
 
 // obtainLock takes the dispatch's lock in Redis, or returns a TakenError. Without a lease and without an error the
 // database decides without the lock.
-func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.Pass, error) {
+func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.GateLease, error) {
 	lease, err := a.locks.Obtain(ctx, lockName(tap.Dispatch), claimValue(tap, id), a.lockTTL)
 	var held *lock.HeldError
 	if !errors.As(err, &held) {
@@ -248,7 +248,7 @@ func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID)
 
 // recordOutcome puts the outcome where the next taps look first. After ErrUnknown it keeps the lock until its TTL: the
 // claim may be committed.
-func (a *Acceptor) recordOutcome(ctx context.Context, tap Tap, lease *lock.Pass, d dispatch.Dispatch, decided error) {
+func (a *Acceptor) recordOutcome(ctx context.Context, tap Tap, lease *lock.GateLease, d dispatch.Dispatch, decided error) {
 	var err error
 	if decisionOf(false, decided) == DecisionFailed {
 		a.verify.verifyAll() // after a failover the next primary may lack claims

@@ -27,12 +27,12 @@ type Layer string
 
 // The layers of Accept, the cheapest first.
 const (
-	LayerKnown    Layer = "known"        // this process knows the holder
-	LayerFlight   Layer = "flight"       // this process is deciding about another tap
-	LayerMarker   Layer = "redis_marker" // Redis knows the holder
-	LayerLock     Layer = "redis_lock"   // another instance is deciding
-	LayerDatabase Layer = "database"
-	LayerAside    Layer = "aside" // the database, for a sidelined driver
+	LayerKnown     Layer = "known"        // this process knows the holder
+	LayerFlight    Layer = "flight"       // this process is deciding about another tap
+	LayerMarker    Layer = "redis_marker" // Redis knows the holder
+	LayerLock      Layer = "redis_lock"   // another instance is deciding
+	LayerDatabase  Layer = "database"
+	LayerSidelined Layer = "aside" // the database, for a sidelined driver
 )
 
 // Decision is what a layer decided.

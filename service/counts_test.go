@@ -56,7 +56,7 @@ type answering struct {
 	owner string
 }
 
-func (a answering) Obtain(context.Context, string, string, time.Duration) (*lock.Pass, error) {
+func (a answering) Obtain(context.Context, string, string, time.Duration) (*lock.GateLease, error) {
 	return nil, &lock.HeldError{Owner: a.owner}
 }
 

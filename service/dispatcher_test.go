@@ -96,7 +96,7 @@ func TestAssignAmongTapsOfInstances(t *testing.T) {
 			switch {
 			case err == nil:
 				winners.Add(1)
-			case i < 4 && !errors.Is(err, dispatch.ErrVersionMoved), i >= 4 && !errors.Is(err, dispatch.ErrAlreadyTaken):
+			case i < 4 && !errors.Is(err, dispatch.ErrVersionConflict), i >= 4 && !errors.Is(err, dispatch.ErrAlreadyTaken):
 				t.Errorf("%d: %v", i, err)
 			}
 		})
@@ -124,7 +124,7 @@ func TestUnassignedIsOpenAtOnce(t *testing.T) {
 	_, err := two.Accept(t.Context(), Tap{id, v[1], 1})
 	final(t, "a tap", err) // which the second instance remembers
 	backoffice := NewDispatcher(s.place, one.Acceptor)
-	if _, err := backoffice.Unassign(t.Context(), id, 1, "key_1", ""); !errors.Is(err, dispatch.ErrVersionMoved) || s.key(id) == "" {
+	if _, err := backoffice.Unassign(t.Context(), id, 1, "key_1", ""); !errors.Is(err, dispatch.ErrVersionConflict) || s.key(id) == "" {
 		t.Fatalf("%v, the key is %q", err, s.key(id))
 	}
 	d, err := backoffice.Unassign(t.Context(), id, 2, "key_1", "ILL")
@@ -150,13 +150,13 @@ func TestAssignWithoutRedis(t *testing.T) {
 	if _, err := s.backoffice.Assign(t.Context(), id, 2, v[1], "key_1"); !errors.Is(err, dispatch.ErrAlreadyTaken) {
 		t.Errorf("to another: %v", err)
 	}
-	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.Won {
+	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.OutcomeWon {
 		t.Errorf("the driver's receipt: %+v, %v", r, err)
 	}
 	if _, err := s.backoffice.Unassign(t.Context(), id, 2, "key_1", "ILL"); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.Unassigned || r.Round != 1 {
+	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.OutcomeUnassigned || r.Round != 1 {
 		t.Errorf("the driver's receipt: %+v, %v", r, err)
 	}
 	if _, err := s.work.Withdraw(t.Context(), v[0], id, 0, ""); !errors.Is(err, dispatch.ErrNotYours) {

@@ -25,8 +25,8 @@ func (noIDTokens) UID(context.Context, string) (string, time.Time, error) {
 	return "", time.Time{}, ErrUnauthenticated
 }
 
-// UIDs finds the driver of a Firebase user.
-type UIDs interface {
+// DriversByUID finds the driver of a Firebase user.
+type DriversByUID interface {
 	// DriverByFirebaseUID returns ErrDriverNotFound where no driver has the uid.
 	DriverByFirebaseUID(ctx context.Context, uid string) (dispatch.DriverID, error)
 }
@@ -42,7 +42,7 @@ const (
 // firebaseUsers finds the drivers of ID tokens.
 type firebaseUsers struct {
 	idTokens IDTokens
-	drivers  UIDs
+	drivers  DriversByUID
 	known    *lru.Cache[string, cachedDriver]
 }
 
@@ -52,7 +52,7 @@ type cachedDriver struct {
 	until  time.Time
 }
 
-func newFirebaseUsers(ids IDTokens, drivers UIDs) *firebaseUsers {
+func newFirebaseUsers(ids IDTokens, drivers DriversByUID) *firebaseUsers {
 	known, err := lru.New[string, cachedDriver](maxKnownUIDs)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
@@ -60,12 +60,12 @@ func newFirebaseUsers(ids IDTokens, drivers UIDs) *firebaseUsers {
 	return &firebaseUsers{idTokens: ids, drivers: drivers, known: known}
 }
 
-// Caller returns the driver of a token, ours or Firebase's. ErrUnauthenticated also for a Firebase user who is not a driver,
+// Authenticate returns the driver of a token, ours or Firebase's. ErrUnauthenticated also for a Firebase user who is not a driver,
 // ErrUnavailable where the token cannot be verified now. A changed firebase_uid takes effect within half a minute. A user who
 // signed in before the driver's tokens were revoked must sign in again.
-func (t *Tokens) Caller(ctx context.Context, token string) (dispatch.DriverID, error) {
+func (t *Tokens) Authenticate(ctx context.Context, token string) (dispatch.DriverID, error) {
 	driver, err := t.Driver(token)
-	if err == nil || errors.Is(err, ErrTokenOver) {
+	if err == nil || errors.Is(err, ErrTokenEnded) {
 		return driver, err
 	}
 	uid, signedIn, err := t.firebase.idTokens.UID(ctx, token)
@@ -73,13 +73,13 @@ func (t *Tokens) Caller(ctx context.Context, token string) (dispatch.DriverID, e
 	case errors.Is(err, dispatch.ErrUnavailable):
 		return "", err
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return "", ErrTokenOver
+		return "", ErrTokenEnded
 	case err != nil:
 		return "", ErrUnauthenticated
 	}
 	driver, err = t.firebase.driver(ctx, uid, t.now())
 	if err == nil && t.revocations.revokedSince(driver, signedIn) {
-		return "", ErrTokenOver
+		return "", ErrTokenEnded
 	}
 	return driver, err
 }

@@ -27,7 +27,7 @@ func TestCaller(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
 	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now})
-	if got, err := tokens.Caller(t.Context(), "kims"); !errors.Is(err, ErrUnauthenticated) || got != "" {
+	if got, err := tokens.Authenticate(t.Context(), "kims"); !errors.Is(err, ErrUnauthenticated) || got != "" {
 		t.Errorf("without Firebase: %q, %v", got, err)
 	}
 	tokens = NewTokens(TokenOptions{
@@ -35,7 +35,7 @@ func TestCaller(t *testing.T) {
 	})
 	for token, want := range map[string]dispatch.DriverID{with(nil): driver, "kims": id} {
 		for range 2 {
-			if got, err := tokens.Caller(t.Context(), token); err != nil || got != want {
+			if got, err := tokens.Authenticate(t.Context(), token); err != nil || got != want {
 				t.Errorf("%q, %v, want %s", got, err, want)
 			}
 		}
@@ -43,7 +43,7 @@ func TestCaller(t *testing.T) {
 	for token, want := range map[string]error{
 		"nobodys": ErrUnauthenticated, "small": ErrUnauthenticated, "forged": ErrUnauthenticated, "": ErrUnauthenticated, "unclear": dispatch.ErrUnavailable,
 	} {
-		if got, err := tokens.Caller(t.Context(), token); !errors.Is(err, want) || got != "" {
+		if got, err := tokens.Authenticate(t.Context(), token); !errors.Is(err, want) || got != "" {
 			t.Errorf("%s: %q, %v, want %v", token, got, err, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestChangedUID(t *testing.T) {
 	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now, IDTokens: uids{"old's": "old", "new's": "new"}, Drivers: p})
 	is := func(token string, want dispatch.DriverID) {
 		t.Helper()
-		if got, err := tokens.Caller(t.Context(), token); got != want || (err == nil) != (want != "") {
+		if got, err := tokens.Authenticate(t.Context(), token); got != want || (err == nil) != (want != "") {
 			t.Errorf("%s: %q, %v, want %q", token, got, err, want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestDatabaseIsAway(t *testing.T) {
 	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })
 	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim"}, Drivers: p})
 	p.Close()
-	if _, err := tokens.Caller(t.Context(), "kims"); !errors.Is(err, dispatch.ErrUnavailable) {
+	if _, err := tokens.Authenticate(t.Context(), "kims"); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }

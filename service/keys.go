@@ -17,7 +17,7 @@ import (
 
 // KeyStore stores the hashes of keys.
 type KeyStore interface {
-	PutKey(ctx context.Context, k dispatch.Key) error
+	EnsureKey(ctx context.Context, k dispatch.Key) error
 	KeyByHash(ctx context.Context, hash string) (dispatch.Key, error)
 	// KeyHashes returns the hashes of the newest keys in force, on a connection of its own.
 	KeyHashes(ctx context.Context, most int) ([]string, error)
@@ -38,17 +38,17 @@ func NewKeys(store KeyStore) *Keys { return &Keys{store: store, cache: newKeyCac
 // PutFirst stores key as the first key, role admin, in place of the previous one.
 func (k *Keys) PutFirst(ctx context.Context, key string) error {
 	hash := hashKey(key)
-	err := k.store.PutKey(ctx, dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
+	err := k.store.EnsureKey(ctx, dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
 	if err == nil {
 		k.cache.add(hash)
 	}
 	return err
 }
 
-// Holder returns the key with that secret, ErrUnauthenticated, or ErrUnavailable. A key in the cache is looked up in the
+// Authenticate returns the key with that secret, ErrUnauthenticated, or ErrUnavailable. A key in the cache is looked up in the
 // database, so that a revocation takes effect at once. For any other key it first asks may, if that is not nil: if may
 // allows it, the cache is refreshed and decides. If not, the key gets ErrTooManyFailures, unless a recent cache has it.
-func (k *Keys) Holder(ctx context.Context, key string, may func() bool) (dispatch.Key, error) {
+func (k *Keys) Authenticate(ctx context.Context, key string, may func() bool) (dispatch.Key, error) {
 	hash := hashKey(key)
 	if !k.cache.has(hash) {
 		if err := k.find(ctx, hash, may); err != nil {
@@ -103,7 +103,7 @@ func (k *Keys) Make(ctx context.Context, name string, role dispatch.Role, by str
 // returns the same one, and from the caller's secret, as the seed is stored in plain text.
 func newSecret(ctx context.Context, by string) string {
 	raw := make([]byte, sha256.Size)
-	if seed := idempotency.SeedOf(ctx); seed != "" {
+	if seed := idempotency.SeedFrom(ctx); seed != "" {
 		mac := hmac.New(sha256.New, []byte(by))
 		fmt.Fprintf(mac, "firsttap api key\n%s", seed)
 		raw = mac.Sum(nil)

@@ -48,7 +48,7 @@ func TestKeys(t *testing.T) {
 	keys := NewKeys(p)
 	known := func(key string) bool {
 		t.Helper()
-		k, err := keys.Holder(t.Context(), key, nil)
+		k, err := keys.Authenticate(t.Context(), key, nil)
 		if err == nil && (k.Role != dispatch.Admin || k.ID != dispatch.FirstKeyID) {
 			t.Errorf("%q is %+v", key, k)
 		}
@@ -81,7 +81,7 @@ func TestKeys(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keys.Holder(t.Context(), "three", nil); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, ErrUnauthenticated) {
+	if _, err := keys.Authenticate(t.Context(), "three", nil); !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("without a database: %v", err)
 	}
 }

@@ -70,7 +70,7 @@ func (l *Ledger) Record(ctx context.Context, tap Tap, arrived time.Time, err err
 	}
 	attempt := dispatch.Attempt{
 		Dispatch: tap.Dispatch, Round: tap.Round, Driver: tap.Driver, Result: result, At: arrived,
-		Instance: l.instance, AppVersion: dispatch.CallerOf(ctx).App,
+		Instance: l.instance, AppVersion: dispatch.CallerFrom(ctx).App,
 	}
 	select {
 	case l.queue <- attempt:

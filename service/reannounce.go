@@ -162,12 +162,12 @@ func (r *reannouncer) check(ctx context.Context, f followUp) {
 	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	asked := time.Now()
-	var quiet *dispatch.QuietError
+	var quiet *dispatch.TooSoonError
 	switch announced, err := r.claims.Reannounce(ctx, f.dispatch, f.round, reannounceInterval); {
 	case errors.Is(err, dispatch.ErrNotFound):
 	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(f.latest): // another instance has announced it since
 	case errors.As(err, &quiet):
-		r.reschedule(f, quiet.For)
+		r.reschedule(f, quiet.Wait)
 	case err != nil && time.Since(f.since) < followUpFor:
 		r.reschedule(f, followUpRetry)
 	case err != nil:

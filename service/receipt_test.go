@@ -29,7 +29,7 @@ func (r *race) Driver(context.Context, dispatch.DriverID) (dispatch.Driver, erro
 	return dispatch.Driver{ID: ann, Regions: []string{"seoul"}, VehicleClass: "45m"}, nil
 }
 
-func (r *race) Offered(context.Context, dispatch.ID, dispatch.DriverID) (dispatch.Offered, error) {
+func (r *race) OfferTo(context.Context, dispatch.ID, dispatch.DriverID) (dispatch.Offered, error) {
 	return r.o, nil
 }
 
@@ -37,10 +37,10 @@ func (r *race) NewestClaim(context.Context, dispatch.ID, dispatch.DriverID) (*di
 	return nil, nil
 }
 
-func (r *race) Standing(context.Context, dispatch.ID, int, dispatch.DriverID, dispatch.DriverID) (dispatch.Standing, error) {
+func (r *race) RaceStanding(context.Context, dispatch.ID, int, dispatch.DriverID, dispatch.DriverID) (dispatch.RaceStanding, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return dispatch.Standing{Tapped: len(r.taps) > 0, Now: time.Now()}, nil
+	return dispatch.RaceStanding{Tapped: len(r.taps) > 0, Now: time.Now()}, nil
 }
 
 func (r *race) AddAttempts(_ context.Context, taps []dispatch.Attempt) error {
@@ -61,15 +61,15 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 		want             []dispatch.Outcome // of successive requests
 		waits            time.Duration
 	}{
-		"tapped":                     {long, false, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerInterval},
-		"declined, then tapped":      {long, true, true, time.Minute, []dispatch.Outcome{dispatch.Lost}, 2 * ledgerInterval},
+		"tapped":                     {long, false, true, time.Minute, []dispatch.Outcome{dispatch.OutcomeLost}, 2 * ledgerInterval},
+		"declined, then tapped":      {long, true, true, time.Minute, []dispatch.Outcome{dispatch.OutcomeLost}, 2 * ledgerInterval},
 		"not tapped":                 {long, false, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeNoAttempt}, 2 * ledgerInterval},
 		"declined":                   {long, true, false, time.Minute, []dispatch.Outcome{dispatch.OutcomeDeclined}, 2 * ledgerInterval},
-		"just now: tapped":           {young, false, true, time.Minute, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, 0},
-		"just now: declined, tapped": {young, true, true, time.Minute, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, 0},
-		"tapped, and hangs up":       {long, false, true, ledgerInterval / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerInterval / 2},
-		"declined, tapped, hangs up": {long, true, true, ledgerInterval / 2, []dispatch.Outcome{dispatch.Undecided, dispatch.Lost}, ledgerInterval / 2},
-		"not tapped, and hangs up":   {long, false, false, ledgerInterval, []dispatch.Outcome{dispatch.Undecided, dispatch.Undecided}, ledgerInterval},
+		"just now: tapped":           {young, false, true, time.Minute, []dispatch.Outcome{dispatch.OutcomePending, dispatch.OutcomeLost}, 0},
+		"just now: declined, tapped": {young, true, true, time.Minute, []dispatch.Outcome{dispatch.OutcomePending, dispatch.OutcomeLost}, 0},
+		"tapped, and hangs up":       {long, false, true, ledgerInterval / 2, []dispatch.Outcome{dispatch.OutcomePending, dispatch.OutcomeLost}, ledgerInterval / 2},
+		"declined, tapped, hangs up": {long, true, true, ledgerInterval / 2, []dispatch.Outcome{dispatch.OutcomePending, dispatch.OutcomeLost}, ledgerInterval / 2},
+		"not tapped, and hangs up":   {long, false, false, ledgerInterval, []dispatch.Outcome{dispatch.OutcomePending, dispatch.OutcomePending}, ledgerInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

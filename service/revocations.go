@@ -18,10 +18,10 @@ type RevocationStore interface {
 }
 
 const (
-	// ReadRevocations is how often an instance reads the revocations of others, and so the longest time until a revoked token
+	// RevocationsInterval is how often an instance reads the revocations of others, and so the longest time until a revoked token
 	// is refused everywhere. A live stream ends at its next check.
-	ReadRevocations    = 10 * time.Second
-	revocationsTimeout = 5 * time.Second
+	RevocationsInterval = 10 * time.Second
+	revocationsTimeout  = 5 * time.Second
 )
 
 // Revocations has every revocation in memory, so that checking a token costs no query. While the database is unavailable,

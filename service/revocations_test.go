@@ -86,7 +86,7 @@ func heeding(t *testing.T, store RevocationStore, now func() time.Time) (*Tokens
 // is checks whether the driver's token is accepted.
 func is(t *testing.T, tokens *Tokens, what, token string, good bool) {
 	t.Helper()
-	got, err := tokens.Caller(t.Context(), token)
+	got, err := tokens.Authenticate(t.Context(), token)
 	if good && (err != nil || got != driver) || !good && !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("%s: %q, %v", what, got, err)
 	}
@@ -130,7 +130,7 @@ func TestGenerations(t *testing.T) {
 	for name, gen := range map[string]any{"text": "1", "a fraction": 1.5, "huge": 1e300} {
 		is(t, tokens, "a generation that is "+name, with(map[string]any{"gen": gen}), false)
 	}
-	if got, err := tokens.Caller(t.Context(), with(map[string]any{"sub": "drv_" + strings.Repeat("2", 26)})); err != nil || got == driver {
+	if got, err := tokens.Authenticate(t.Context(), with(map[string]any{"sub": "drv_" + strings.Repeat("2", 26)})); err != nil || got == driver {
 		t.Errorf("another driver's: %s, %v", got, err)
 	}
 }
@@ -148,10 +148,10 @@ func TestRevokedElsewhere(t *testing.T) {
 		tokens := NewTokens(TokenOptions{Secret: secret, Now: time.Now, Revocations: r})
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { r.Run(ctx, ReadRevocations) })
+		running.Go(func() { r.Run(ctx, RevocationsInterval) })
 		third, second := issued(t, tokens, 3), issued(t, tokens, 2)
 		pass := func(n int) {
-			time.Sleep(time.Duration(n)*ReadRevocations + time.Millisecond)
+			time.Sleep(time.Duration(n)*RevocationsInterval + time.Millisecond)
 			synctest.Wait()
 		}
 		is(t, tokens, "of before, at the start", second, false)
@@ -170,7 +170,7 @@ func TestRevokedElsewhere(t *testing.T) {
 		store.set(dispatch.ErrUnavailable)
 		pass(3)
 		is(t, tokens, "revoked, during an outage", third, false)
-		if age := r.Age(); age < 3*ReadRevocations {
+		if age := r.Age(); age < 3*RevocationsInterval {
 			t.Errorf("read %s ago", age)
 		}
 		if n := log.of(slog.LevelWarn); n != 1 {
@@ -241,7 +241,7 @@ func TestFirebaseUserIsRevoked(t *testing.T) {
 	})
 	good := func(what, token string, want bool) {
 		t.Helper()
-		if got, err := tokens.Caller(t.Context(), token); (err == nil) != want || err != nil && !errors.Is(err, ErrUnauthenticated) {
+		if got, err := tokens.Authenticate(t.Context(), token); (err == nil) != want || err != nil && !errors.Is(err, ErrUnauthenticated) {
 			t.Errorf("%s: %q, %v", what, got, err)
 		}
 	}

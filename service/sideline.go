@@ -47,7 +47,7 @@ func (a *Acceptor) claimSidelined(ctx context.Context, tap Tap) (Acceptance, err
 	case a.slots <- struct{}{}:
 		defer func() { <-a.slots }()
 	case <-ctx.Done():
-		a.counter.CountDecision(LayerAside, DecisionFailed)
+		a.counter.CountDecision(LayerSidelined, DecisionFailed)
 		return Acceptance{}, errors.Join(dispatch.ErrUnavailable, ctx.Err())
 	}
 	a.inflight.mu.Lock()
@@ -57,13 +57,13 @@ func (a *Acceptor) claimSidelined(ctx context.Context, tap Tap) (Acceptance, err
 		a.counter.CountDecision(LayerKnown, DecisionRefused)
 		return Acceptance{}, err
 	}
-	return a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerAside, nil)
+	return a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerSidelined, nil)
 }
 
 // cannotWin reports whether the tap cannot win the dispatch in this round, open or not: its round does not exist yet, or
 // the driver cannot take the work.
 func cannotWin(d *dispatch.Dispatch, c dispatch.Candidate, round int, now time.Time) bool {
-	return round > d.Round || round == 0 && c.GaveBack || c.Busy || len(c.Ineligible(d.Terms, now)) > 0
+	return round > d.Round || round == 0 && c.Withdrew || c.Busy || len(c.Ineligible(d.Terms, now)) > 0
 }
 
 // mayBeOpen reports whether the dispatch may still be open in that round, or in the current one for 0, after a decision

@@ -13,14 +13,14 @@ import (
 	"firsttap/dispatch"
 )
 
-// Door is the kind of credentials that a caller signs in with.
-type Door string
+// AuthMethod is the kind of credentials that a caller signs in with.
+type AuthMethod string
 
 // The methods.
 const (
-	DoorSession Door = "session" // an API key, for a session
-	DoorKey     Door = "key"     // an API key, or a session, with a request
-	DoorToken   Door = "token"   // a driver's token with a request
+	AuthSession AuthMethod = "session" // an API key, for a session
+	AuthKey     AuthMethod = "key"     // an API key, or a session, with a request
+	AuthToken   AuthMethod = "token"   // a driver's token with a request
 )
 
 // SignInResult is the outcome of a sign-in.
@@ -35,13 +35,13 @@ const (
 
 // SignInCounter counts sign-ins. It is called concurrently.
 type SignInCounter interface {
-	CountSignIn(d Door, r SignInResult)
+	CountSignIn(d AuthMethod, r SignInResult)
 }
 
 // SignInStore stores the audit of sign-ins.
 type SignInStore interface {
-	// NoteRefusals writes audit entries of failed sign-ins.
-	NoteRefusals(ctx context.Context, all []dispatch.Refusals) error
+	// RecordRefusedSignIns writes audit entries of failed sign-ins.
+	RecordRefusedSignIns(ctx context.Context, all []dispatch.RefusedSignIns) error
 }
 
 // ErrTooManyFailures says that unknown credentials are not checked, as too many sign-ins have failed.
@@ -53,10 +53,10 @@ type Allowance struct{ Rate, Burst float64 }
 // SignInLimits limits the failures at one instance, per address and in total.
 type SignInLimits struct{ KeyByAddress, KeyInAll, TokenByAddress, TokenInAll Allowance }
 
-// UsualSignInLimits returns the default limits: low for keys, which people guess; high for tokens, of which many may fail
+// DefaultSignInLimits returns the default limits: low for keys, which people guess; high for tokens, of which many may fail
 // behind one address after the secret was replaced. Valid keys, and tokens that are valid or have expired, are not limited:
 // failures from the same address do not delay them.
-func UsualSignInLimits() SignInLimits {
+func DefaultSignInLimits() SignInLimits {
 	return SignInLimits{
 		KeyByAddress: Allowance{Rate: 0.2, Burst: 20}, KeyInAll: Allowance{Rate: 2, Burst: 200},
 		TokenByAddress: Allowance{Rate: 20, Burst: 200}, TokenInAll: Allowance{Rate: 200, Burst: 2000},
@@ -79,12 +79,14 @@ const (
 // noSignInCounter is the SignInCounter of SignIns without one.
 type noSignInCounter struct{}
 
-func (noSignInCounter) CountSignIn(Door, SignInResult) {}
+func (noSignInCounter) CountSignIn(AuthMethod, SignInResult) {}
 
 // noSignInStore is the SignInStore of SignIns without an audit.
 type noSignInStore struct{}
 
-func (noSignInStore) NoteRefusals(context.Context, []dispatch.Refusals) error { return nil }
+func (noSignInStore) RecordRefusedSignIns(context.Context, []dispatch.RefusedSignIns) error {
+	return nil
+}
 
 // SignInOptions configures SignIns. Limits, Now and Log are required.
 type SignInOptions struct {
@@ -126,23 +128,23 @@ func NewSignIns(o SignInOptions) *SignIns {
 	}
 }
 
-func (s *SignIns) buckets(d Door) *addressBuckets {
-	if d == DoorToken {
+func (s *SignIns) buckets(d AuthMethod) *addressBuckets {
+	if d == AuthToken {
 		return s.tokens
 	}
 	return s.keys
 }
 
-// Enter reserves a failure before the credentials are checked. It reports false where none is left, and how long to wait.
-func (s *SignIns) Enter(d Door, address string) (wait time.Duration, ok bool) {
+// Reserve reserves a failure before the credentials are checked. It reports false where none is left, and how long to wait.
+func (s *SignIns) Reserve(d AuthMethod, address string) (wait time.Duration, ok bool) {
 	return s.buckets(d).reserve(address, s.now())
 }
 
-// Back returns the reservation of a sign-in that did not fail.
-func (s *SignIns) Back(d Door, address string) { s.buckets(d).refund(address) }
+// Refund returns the reservation of a sign-in that did not fail.
+func (s *SignIns) Refund(d AuthMethod, address string) { s.buckets(d).refund(address) }
 
-// Done records the outcome of a sign-in.
-func (s *SignIns) Done(d Door, address string, r SignInResult) {
+// Record records the outcome of a sign-in.
+func (s *SignIns) Record(d AuthMethod, address string, r SignInResult) {
 	s.counter.CountSignIn(d, r)
 	if r == SignInOK {
 		return
@@ -176,7 +178,7 @@ func (s *SignIns) logFailures() {
 	if len(all) == 0 {
 		return
 	}
-	sum, most := dispatch.Refusals{}, all[0]
+	sum, most := dispatch.RefusedSignIns{}, all[0]
 	for _, r := range all {
 		sum.Failed, sum.Limited = sum.Failed+r.Failed, sum.Limited+r.Limited
 		if r.Failed+r.Limited > most.Failed+most.Limited {
@@ -185,7 +187,7 @@ func (s *SignIns) logFailures() {
 	}
 	s.log.Warn("sign-ins failed; beyond the limit they are refused without a query",
 		"failed", sum.Failed, "limited", sum.Limited, "addresses", len(all),
-		"most_from", most.Address, "its_failed", most.Failed, "its_limited", most.Limited, "its_doors", fmt.Sprint(most.Doors))
+		"most_from", most.Address, "its_failed", most.Failed, "its_limited", most.Limited, "its_doors", fmt.Sprint(most.ByMethod))
 }
 
 // auditFailures writes audit entries of the failures since the last call.
@@ -196,7 +198,7 @@ func (s *SignIns) auditFailures(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, auditTimeout)
 	defer cancel()
-	if err := s.store.NoteRefusals(ctx, all); err != nil {
+	if err := s.store.RecordRefusedSignIns(ctx, all); err != nil {
 		s.log.Warn("failed sign-ins not written to the audit; only the metrics count them", "addresses", len(all), "error", err)
 	}
 }
@@ -205,17 +207,17 @@ func (s *SignIns) auditFailures(ctx context.Context) {
 type failureSums struct {
 	limit     int
 	mu        sync.Mutex
-	byAddress map[string]*dispatch.Refusals
+	byAddress map[string]*dispatch.RefusedSignIns
 }
 
 // otherAddresses stands for all addresses beyond the limit.
 const otherAddresses = "others"
 
 func newFailureSums(limit int) *failureSums {
-	return &failureSums{limit: limit, byAddress: map[string]*dispatch.Refusals{}}
+	return &failureSums{limit: limit, byAddress: map[string]*dispatch.RefusedSignIns{}}
 }
 
-func (r *failureSums) add(d Door, address string, result SignInResult) {
+func (r *failureSums) add(d AuthMethod, address string, result SignInResult) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byAddress[address] == nil && len(r.byAddress) >= r.limit {
@@ -223,10 +225,10 @@ func (r *failureSums) add(d Door, address string, result SignInResult) {
 	}
 	sum := r.byAddress[address]
 	if sum == nil {
-		sum = &dispatch.Refusals{Address: address, Doors: map[string]int{}}
+		sum = &dispatch.RefusedSignIns{Address: address, ByMethod: map[string]int{}}
 		r.byAddress[address] = sum
 	}
-	sum.Doors[string(d)]++
+	sum.ByMethod[string(d)]++
 	if result == SignInLimited {
 		sum.Limited++
 	} else {
@@ -234,14 +236,14 @@ func (r *failureSums) add(d Door, address string, result SignInResult) {
 	}
 }
 
-func (r *failureSums) drain() []dispatch.Refusals {
+func (r *failureSums) drain() []dispatch.RefusedSignIns {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]dispatch.Refusals, 0, len(r.byAddress))
+	all := make([]dispatch.RefusedSignIns, 0, len(r.byAddress))
 	for _, sum := range r.byAddress {
 		all = append(all, *sum)
 	}
-	r.byAddress = map[string]*dispatch.Refusals{}
+	r.byAddress = map[string]*dispatch.RefusedSignIns{}
 	return all
 }
 

@@ -36,16 +36,16 @@ func newSignIns(l SignInLimits, store SignInStore) (*SignIns, *jsonLog) {
 // TestTheLogOfFailures: there is at most one line every two seconds, their sums add up, and there is none without failures.
 func TestTheLogOfFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, log := newSignIns(UsualSignInLimits(), nil)
+		s, log := newSignIns(DefaultSignInLimits(), nil)
 		stop := testkit.Run(t, s.Run)
 		for i := range 10_000 { // in ten seconds
 			r := SignInFailed
 			if i >= 20 {
 				r = SignInLimited
 			}
-			s.Done(DoorKey, "203.0.113.7", r)
+			s.Record(AuthKey, "203.0.113.7", r)
 			if i%100 == 0 {
-				s.Done(DoorSession, "203.0.113.8", SignInFailed)
+				s.Record(AuthSession, "203.0.113.8", SignInFailed)
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -65,7 +65,7 @@ func TestTheLogOfFailures(t *testing.T) {
 			t.Errorf("%v failed, %v limited", failed, limited)
 		}
 		stop = testkit.Run(t, s.Run)
-		s.Done(DoorSession, "203.0.113.8", SignInOK)
+		s.Record(AuthSession, "203.0.113.8", SignInOK)
 		time.Sleep(time.Hour)
 		stop()
 		if all := log.drain(); len(all) != 0 {
@@ -77,10 +77,10 @@ func TestTheLogOfFailures(t *testing.T) {
 // TestTheAuditOfFailures: an interval has entries for a few addresses, and one for the rest.
 func TestTheAuditOfFailures(t *testing.T) {
 	p := newPlace(t)
-	s, log := newSignIns(UsualSignInLimits(), p)
+	s, log := newSignIns(DefaultSignInLimits(), p)
 	for i := range 1000 {
-		s.Done(DoorSession, fmt.Sprint("198.51.100.", i%100), SignInFailed)
-		s.Done(DoorToken, fmt.Sprint("198.51.100.", i%100), SignInLimited)
+		s.Record(AuthSession, fmt.Sprint("198.51.100.", i%100), SignInFailed)
+		s.Record(AuthToken, fmt.Sprint("198.51.100.", i%100), SignInLimited)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -115,7 +115,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	if _, err := p.raw.ExecContext(t.Context(), "CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END"); err != nil {
 		t.Fatal(err)
 	}
-	s.Done(DoorKey, "198.51.100.1", SignInFailed)
+	s.Record(AuthKey, "198.51.100.1", SignInFailed)
 	s.auditFailures(t.Context())
 	if all := log.drain(); len(all) != 1 || all[0]["level"] != "WARN" {
 		t.Errorf("what can't be written: %v", all)
@@ -125,17 +125,17 @@ func TestTheAuditOfFailures(t *testing.T) {
 // TestStrangersAreBounded: the memory for addresses is bounded.
 func TestStrangersAreBounded(t *testing.T) {
 	p := newPlace(t)
-	l := UsualSignInLimits()
+	l := DefaultSignInLimits()
 	l.KeyInAll.Burst, l.TokenInAll.Burst = 1e9, 1e9
 	s, _ := newSignIns(l, p)
 	keys := NewKeys(p)
 	for i := range 3 * maxAddresses {
 		address := fmt.Sprint(i)
-		for _, d := range []Door{DoorKey, DoorToken} {
-			if _, ok := s.Enter(d, address); !ok {
+		for _, d := range []AuthMethod{AuthKey, AuthToken} {
+			if _, ok := s.Reserve(d, address); !ok {
 				t.Fatal("the first failure of an address is refused")
 			}
-			s.Done(d, address, SignInFailed)
+			s.Record(d, address, SignInFailed)
 		}
 		keys.cache.unknown.Add(address, time.Now())
 	}
@@ -203,7 +203,7 @@ func TestManyNewKeysAtTheStart(t *testing.T) {
 	}
 	fresh := NewKeys(p)
 	testkit.Together(len(secrets), func(k int) {
-		if _, err := fresh.Holder(t.Context(), secrets[k], func() bool { return false }); err != nil {
+		if _, err := fresh.Authenticate(t.Context(), secrets[k], func() bool { return false }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -224,13 +224,13 @@ func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	}
 	fresh := NewKeys(p)
 	fresh.cache.limit = 3
-	if k, err := fresh.Holder(t.Context(), first, nil); err != nil || k.Name != "the oldest" {
+	if k, err := fresh.Authenticate(t.Context(), first, nil); err != nil || k.Name != "the oldest" {
 		t.Errorf("%+v, %v", k, err)
 	}
 	if n := len(fresh.cache.hashes); n != 3 {
 		t.Errorf("%d in the cache", n)
 	}
-	if _, err := fresh.Holder(t.Context(), "nobody's", nil); err == nil {
+	if _, err := fresh.Authenticate(t.Context(), "nobody's", nil); err == nil {
 		t.Error("any key is good")
 	}
 }

@@ -15,8 +15,8 @@ import (
 // ErrUnauthenticated says that a token or key is not valid.
 var ErrUnauthenticated = errors.New("the credentials are missing, wrong or expired")
 
-// ErrTokenOver is an ErrUnauthenticated of a token that was valid until it expired or was revoked, so it was not guessed.
-var ErrTokenOver = fmt.Errorf("%w: the token has expired or was revoked", ErrUnauthenticated)
+// ErrTokenEnded is an ErrUnauthenticated of a token that was valid until it expired or was revoked, so it was not guessed.
+var ErrTokenEnded = fmt.Errorf("%w: the token has expired or was revoked", ErrUnauthenticated)
 
 const (
 	// TokenTTL is the lifetime of a driver's token.
@@ -35,7 +35,7 @@ type TokenOptions struct {
 	Now      func() time.Time
 	// IDTokens verifies Firebase Auth's ID tokens, and Drivers finds their drivers; nil IDTokens refuses them.
 	IDTokens IDTokens
-	Drivers  UIDs
+	Drivers  DriversByUID
 	// Revocations has the tokens that are refused before they expire; nil refuses none.
 	Revocations *Revocations
 }
@@ -115,7 +115,7 @@ func (t *Tokens) Driver(token string) (dispatch.DriverID, error) {
 		t.verified.Add(token, v)
 	}
 	if t.revocations.isRevoked(v.driver, v.generation) {
-		return "", ErrTokenOver
+		return "", ErrTokenEnded
 	}
 	return v.driver, nil
 }
@@ -127,7 +127,7 @@ func (t *Tokens) verify(token string) (verifiedToken, error) {
 	var claims driverClaims
 	_, err := t.parser.ParseWithClaims(token, &claims, func(*jwt.Token) (any, error) { return t.keys, nil })
 	if errors.Is(err, jwt.ErrTokenExpired) { // the parser checks it after the signature
-		return verifiedToken{}, ErrTokenOver
+		return verifiedToken{}, ErrTokenEnded
 	}
 	if err != nil {
 		return verifiedToken{}, ErrUnauthenticated

@@ -180,10 +180,10 @@ func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h
 		announced, err = v.claims.Reannounce(ctx, k.dispatch, h.Round, reannounceInterval)
 	}
 	unavailable := errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown)
-	var quiet *dispatch.QuietError
+	var quiet *dispatch.TooSoonError
 	if errors.As(err, &quiet) {
 		// Drivers whom this process has refused since that announcement have not heard it.
-		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, quiet.For)
+		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, quiet.Wait)
 	}
 	if !w.alerted {
 		v.lost.Add(1)

@@ -12,17 +12,17 @@ import (
 type WorkStore interface {
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	UpdateAs(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
+	UpdateByDriver(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		change func(*dispatch.Dispatch, dispatch.Driver, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	Withdraw(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		change func(*dispatch.Dispatch, dispatch.Withdrawals, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	Offered(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Offered, error)
+	OfferTo(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (dispatch.Offered, error)
 	Decline(ctx context.Context, id dispatch.ID, round int, driver dispatch.DriverID, reason string) error
-	Standing(ctx context.Context, id dispatch.ID, round int, driver, winner dispatch.DriverID) (dispatch.Standing, error)
+	RaceStanding(ctx context.Context, id dispatch.ID, round int, driver, winner dispatch.DriverID) (dispatch.RaceStanding, error)
 	Driver(ctx context.Context, id dispatch.DriverID) (dispatch.Driver, error)
 	NewestClaim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID) (*dispatch.PastClaim, error)
 	ClaimIn(ctx context.Context, id dispatch.ID, driver dispatch.DriverID, round int) (*dispatch.PastClaim, error)
-	OpenFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error)
+	OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error)
 }
 
 // Work has the use cases of drivers besides accepting.
@@ -69,13 +69,13 @@ func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.I
 		if err != nil {
 			return nil, err
 		}
-		past.Defer(events, d)
+		past.DelayPush(events, d)
 		return events, nil
 	})
 	if errors.Is(err, dispatch.ErrNotYours) || errors.Is(err, dispatch.ErrOfferStale) {
 		return w.repeatedWithdrawal(ctx, me, id, round, err)
 	}
-	if errors.Is(err, dispatch.ErrTooOften) {
+	if errors.Is(err, dispatch.ErrTooManyWithdrawals) {
 		w.limited(me, id)
 	}
 	if ended != nil && (err == nil || errors.Is(err, dispatch.ErrUnknown)) {
@@ -98,8 +98,8 @@ func (w *Work) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id 
 	if err != nil {
 		return dispatch.Dispatch{}, err
 	}
-	d, err := w.See(ctx, me, id)
-	if err == nil && (past == nil || past.Outcome != dispatch.Withdrawn) {
+	d, err := w.Dispatch(ctx, me, id)
+	if err == nil && (past == nil || past.Outcome != dispatch.OutcomeWithdrawn) {
 		err = refused
 	}
 	if err == nil {
@@ -111,7 +111,7 @@ func (w *Work) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id 
 
 // Start starts the work on the driver's dispatch. Errors as of Withdraw, and ErrNotEligible while the driver is suspended.
 func (w *Work) Start(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
-	d, err := w.store.UpdateAs(ctx, id, me, (*dispatch.Dispatch).Start)
+	d, err := w.store.UpdateByDriver(ctx, id, me, (*dispatch.Dispatch).Start)
 	return w.hideUnseen(ctx, me, id, d, err)
 }
 
@@ -128,14 +128,14 @@ func (w *Work) hideUnseen(ctx context.Context, me dispatch.DriverID, id dispatch
 	if !errors.Is(err, dispatch.ErrNotYours) {
 		return d, err
 	}
-	if _, unseen := w.See(ctx, me, id); unseen != nil {
+	if _, unseen := w.Dispatch(ctx, me, id); unseen != nil {
 		return d, unseen
 	}
 	return d, err
 }
 
-// See returns a dispatch that the driver may see: one that they have or had, or could be offered. Otherwise ErrNotFound.
-func (w *Work) See(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
+// Dispatch returns a dispatch that the driver may see: one that they have or had, or could be offered. Otherwise ErrNotFound.
+func (w *Work) Dispatch(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
 	o, _, err := w.seeWithClaim(ctx, me, id)
 	return o.Dispatch, err
 }
@@ -151,7 +151,7 @@ func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispat
 	if err != nil {
 		return dispatch.Offered{}, nil, err
 	}
-	o, err := w.store.Offered(ctx, id, me)
+	o, err := w.store.OfferTo(ctx, id, me)
 	if err != nil {
 		return dispatch.Offered{}, nil, err
 	}
@@ -169,7 +169,7 @@ func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispat
 // it. A closed offer stays as it is. ErrNotFound as of See; ErrInvalidState for the dispatch's holder, ErrOfferStale for a
 // round that does not exist yet.
 func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) error {
-	if _, err := w.See(ctx, me, id); err != nil {
+	if _, err := w.Dispatch(ctx, me, id); err != nil {
 		return err
 	}
 	return w.store.Decline(ctx, id, round, me, reason)
@@ -185,7 +185,7 @@ func (w *Work) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 		return r, err
 	}
 	if !written || !w.acceptor.attempts.writtenElsewhere(ctx) {
-		return dispatch.Receipt{Outcome: dispatch.Undecided, Round: r.Round}, nil
+		return dispatch.Receipt{Outcome: dispatch.OutcomePending, Round: r.Round}, nil
 	}
 	r, _, err = w.receipt(ctx, me, id)
 	return r, err
@@ -198,13 +198,13 @@ func (w *Work) receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 	if err != nil {
 		return dispatch.Receipt{}, false, err
 	}
-	var standing dispatch.Standing
+	var standing dispatch.RaceStanding
 	if past == nil || past.Round < o.Round {
 		var winner dispatch.DriverID
 		if o.Claim != nil {
 			winner = o.Claim.Driver
 		}
-		if standing, err = w.store.Standing(ctx, id, o.Round, me, winner); err != nil {
+		if standing, err = w.store.RaceStanding(ctx, id, o.Round, me, winner); err != nil {
 			return dispatch.Receipt{}, false, err
 		}
 	}
@@ -222,5 +222,5 @@ func (w *Work) Offers(ctx context.Context, me dispatch.DriverID, page dispatch.P
 	if !v.OnDuty || v.Suspended(w.now()) {
 		return nil, "", nil
 	}
-	return w.store.OpenFor(ctx, v, page)
+	return w.store.OpenDispatchesFor(ctx, v, page)
 }

@@ -96,7 +96,7 @@ func TestSuspendedDriver(t *testing.T) {
 	}
 	suspend(func(v *dispatch.Driver, now time.Time) error { return v.Suspend(dispatch.Forever, now) })
 	var unfit *dispatch.NotEligibleError
-	if _, err := s.work.Start(t.Context(), me, taken); !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.Reason{dispatch.Suspended}) {
+	if _, err := s.work.Start(t.Context(), me, taken); !errors.As(err, &unfit) || !slices.Equal(unfit.Reasons, []dispatch.IneligibleReason{dispatch.Suspended}) {
 		t.Errorf("start: %v", err)
 	}
 	if n := s.count("dispatches WHERE id = ? AND status = 'ACCEPTED'", taken); n != 1 {
@@ -183,20 +183,20 @@ func TestSeeAndReceipt(t *testing.T) {
 			t.Errorf("%+v, %v; want %s", r, err, want)
 		}
 	}
-	outcome(v[0], dispatch.Undecided)
+	outcome(v[0], dispatch.OutcomePending)
 	s.win(id, v[0], 1)
-	outcome(v[0], dispatch.Won)
-	outcome(v[1], dispatch.Undecided) // an attempt may not be stored yet
+	outcome(v[0], dispatch.OutcomeWon)
+	outcome(v[1], dispatch.OutcomePending) // an attempt may not be stored yet
 	s.exec("UPDATE dispatches SET accepted_at = accepted_at - 2000000")
 	outcome(v[1], dispatch.OutcomeNoAttempt)
 	outcome(off, dispatch.OutcomeNoAttempt) // could have been offered it
-	for _, err := range []error{second(s.work.Receipt(t.Context(), far, id)), second(s.work.See(t.Context(), far, id)),
-		second(s.work.See(t.Context(), v[0], dispatch.NewID(time.Now())))} {
+	for _, err := range []error{second(s.work.Receipt(t.Context(), far, id)), second(s.work.Dispatch(t.Context(), far, id)),
+		second(s.work.Dispatch(t.Context(), v[0], dispatch.NewID(time.Now())))} {
 		if !errors.Is(err, dispatch.ErrNotFound) {
 			t.Errorf("what may not be seen: %v", err)
 		}
 	}
-	if _, err := s.work.See(t.Context(), dispatch.NewDriverID(time.Now()), id); !errors.Is(err, dispatch.ErrDriverNotFound) {
+	if _, err := s.work.Dispatch(t.Context(), dispatch.NewDriverID(time.Now()), id); !errors.Is(err, dispatch.ErrDriverNotFound) {
 		t.Error(err)
 	}
 	d, err := s.Dispatch(t.Context(), id)
@@ -280,7 +280,7 @@ func TestCancelOpensNothing(t *testing.T) {
 	id, v := s.dispatch(), s.drivers(2)
 	s.win(id, v[0], 1)
 	for _, version := range []int{0, 1, 3} {
-		if _, err := s.backoffice.Cancel(t.Context(), id, version, "key_1", ""); !errors.Is(err, dispatch.ErrVersionMoved) {
+		if _, err := s.backoffice.Cancel(t.Context(), id, version, "key_1", ""); !errors.Is(err, dispatch.ErrVersionConflict) {
 			t.Errorf("version %d: %v", version, err)
 		}
 	}

@@ -69,15 +69,15 @@ func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 	for layer, decisions := range map[service.Layer][]service.Decision{
 		service.LayerKnown: {service.DecisionRefused}, service.LayerFlight: {service.DecisionRefused, service.DecisionJoined},
 		service.LayerMarker: {service.DecisionRefused}, service.LayerLock: {service.DecisionRefused},
-		service.LayerDatabase: {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
-		service.LayerAside:    {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
+		service.LayerDatabase:  {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
+		service.LayerSidelined: {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
 	} {
 		for _, d := range decisions {
 			m.decisions.WithLabelValues(string(layer), string(d))
 		}
 	}
-	m.signIns.WithLabelValues(string(service.DoorSession), string(service.SignInOK))
-	for _, door := range []service.Door{service.DoorSession, service.DoorKey, service.DoorToken} {
+	m.signIns.WithLabelValues(string(service.AuthSession), string(service.SignInOK))
+	for _, door := range []service.AuthMethod{service.AuthSession, service.AuthKey, service.AuthToken} {
 		for _, result := range []service.SignInResult{service.SignInFailed, service.SignInLimited} {
 			m.signIns.WithLabelValues(string(door), string(result))
 		}
@@ -102,7 +102,7 @@ func (m *RequestMetrics) CountDecision(l service.Layer, d service.Decision) {
 }
 
 // CountSignIn implements service.SignInCounter.
-func (m *RequestMetrics) CountSignIn(d service.Door, r service.SignInResult) {
+func (m *RequestMetrics) CountSignIn(d service.AuthMethod, r service.SignInResult) {
 	m.signIns.WithLabelValues(string(d), string(r)).Inc()
 }
 
@@ -173,9 +173,9 @@ func watchConnections(r prometheus.Registerer, name string, client redisclient.C
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: metric, Help: help}, func() float64 { return float64(value()) })
 	}
 	r.MustRegister(
-		gauge("firsttap_redis_pool_open", "Connections there are.", func() uint32 { return client.PoolStats().TotalConns }),
-		gauge("firsttap_redis_pool_idle", "Connections that nobody uses.", func() uint32 { return client.PoolStats().IdleConns }),
+		gauge("firsttap_redis_pool_open", "Open connections to Redis.", func() uint32 { return client.PoolStats().TotalConns }),
+		gauge("firsttap_redis_pool_idle", "Idle connections to Redis.", func() uint32 { return client.PoolStats().IdleConns }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "firsttap_redis_pool_timeouts_total", Help: "Times a connection was waited for in vain.",
+			Name: "firsttap_redis_pool_timeouts_total", Help: "Timeouts of the wait for a connection to Redis.",
 		}, func() float64 { return float64(client.PoolStats().Timeouts) }))
 }

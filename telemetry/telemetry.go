@@ -76,11 +76,11 @@ func (t *Telemetry) Statement(ctx context.Context, s repository.Statement) (cont
 
 // WatchRedis observes the commands of a client, and counts its connections under the name of its purpose.
 func (t *Telemetry) WatchRedis(purpose string, client redisclient.Client) {
-	var watch redisclient.Watch = t.Requests.command
+	var watch redisclient.Observer = t.Requests.command
 	if t.traces != nil {
 		watch = t.traces.commands(watch)
 	}
-	redisclient.Observe(client, watch)
+	redisclient.Instrument(client, watch)
 	watchConnections(t, purpose, client)
 }
 

@@ -67,7 +67,7 @@ func openTapped(b *testing.B, watched bool) *tapped {
 	api := handler.API{
 		Store: store, Acceptor: acceptor, Tokens: tokens, Keys: service.NewKeys(store), DriverRate: 1e9, AdminRate: 1e9,
 		Work:       service.NewWork(service.WorkOptions{Store: store, Acceptor: acceptor, Now: time.Now}),
-		Dispatcher: service.NewDispatcher(store, acceptor), Now: time.Now, Log: log, Answered: answered,
+		Dispatcher: service.NewDispatcher(store, acceptor), Now: time.Now, Log: log, ObserveRequest: answered,
 		Streams: stream.NewHub(stream.Options{}), Jobs: struct{ jobs }{}, Revocations: revocations,
 	}
 	must(b, service.NewKeys(store).PutFirst(ctx, systemtest.AdminKey))

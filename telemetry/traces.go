@@ -113,7 +113,7 @@ func (t *traces) statements(system string, next repository.Watch) repository.Wat
 }
 
 // commands makes each Redis command within a trace a span, and calls next.
-func (t *traces) commands(next redisclient.Watch) redisclient.Watch {
+func (t *traces) commands(next redisclient.Observer) redisclient.Observer {
 	return func(ctx context.Context, command string) (context.Context, func(error)) {
 		ctx, answered := next(ctx, command)
 		span := t.step(&ctx, command)

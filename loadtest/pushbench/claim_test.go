@@ -42,7 +42,7 @@ func moods(b *testing.B, db *servertest.Database, redisURL string) []*mood {
 		m.settings = systemtest.PushSettings(m.url, m.fcm, "demo", "FIRSTTAP_REDIS_URL="+redisURL)
 		switch {
 		case k.set != nil:
-			m.fcm.Keep(0)
+			m.fcm.KeepSends(0)
 			m.fcm.Set(k.set)
 		case k.name == "log":
 			m.settings = append(m.settings, "FIRSTTAP_PUSH=log")

@@ -23,7 +23,7 @@ func BenchmarkPushRate(b *testing.B) {
 	db := servertest.StartMariaDB(b)
 	url := db.URL(b)
 	fcm := systemtest.StartFCM(b)
-	fcm.Keep(0)
+	fcm.KeepSends(0)
 	fcm.Set(func(k *fcmtest.Knobs) { k.Latency = fcmLatency })
 	nowhere := systemtest.Start(b, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_FIREBASE_PROJECT=demo", "FIRSTTAP_FCM_ENDPOINT=http://127.0.0.1:1/v1")
 	systemtest.MakeDriversWithPhones(b, nowhere, "seoul", phones)

@@ -33,7 +33,7 @@ func TestBindEndsWithTheLease(t *testing.T) {
 		}), listener)
 		fence := testkit.Await(t, "it runs", running)
 
-		broken, err := strategy.(lock.Registry).Break(t.Context(), "job")
+		broken, err := strategy.(lock.Admin).Break(t.Context(), "job")
 		if err != nil {
 			t.Fatal(err)
 		}

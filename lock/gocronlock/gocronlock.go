@@ -143,15 +143,15 @@ func (r *run) Unlock(ctx context.Context) error {
 	return r.lease.Release(ctx)
 }
 
-// Leading is a gocron Locker for jobs that run on the leader, while other jobs of the same scheduler have a lease each. An
+// LeaderLocker is a gocron Locker for jobs that run on the leader, while other jobs of the same scheduler have a lease each. An
 // Elector is for all jobs of a scheduler. Safe for concurrent use.
-type Leading struct{ leader *lock.Leader }
+type LeaderLocker struct{ leader *lock.Leader }
 
-// NewLeading returns the Locker of jobs that run where leader leads.
-func NewLeading(leader *lock.Leader) *Leading { return &Leading{leader} }
+// NewLeaderLocker returns the Locker of jobs that run where leader leads.
+func NewLeaderLocker(leader *lock.Leader) *LeaderLocker { return &LeaderLocker{leader} }
 
 // Lock implements gocron.Locker. The errors are those of [lock.Leader.IsLeader].
-func (l *Leading) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
+func (l *LeaderLocker) Lock(ctx context.Context, _ string) (gocron.Lock, error) {
 	if err := l.leader.IsLeader(ctx); err != nil {
 		return nil, err
 	}
@@ -165,6 +165,6 @@ func (lead) Unlock(context.Context) error { return nil }
 
 // Bind returns a task that keeps the lead while it runs, and whose context ends with gocron's and with the lead; see
 // [lock.Leader.Campaign].
-func (l *Leading) Bind(task func(ctx context.Context) error) func(ctx context.Context) error {
+func (l *LeaderLocker) Bind(task func(ctx context.Context) error) func(ctx context.Context) error {
 	return func(ctx context.Context) error { return l.leader.Campaign(ctx, task) }
 }

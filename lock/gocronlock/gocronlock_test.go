@@ -38,7 +38,7 @@ func redisAt(t *testing.T, url string) *lock.Redis {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return lock.NewRedis(client, lock.Tagged("gocronlock:"+rand.Text()))
+	return lock.NewRedis(client, lock.TaggedKeys("gocronlock:"+rand.Text()))
 }
 
 func newLocker(t *testing.T, strategy lock.Strategy) *lock.Locker {

@@ -32,7 +32,7 @@ func TestLeading(t *testing.T) {
 		var runs, nextRuns atomic.Int32
 		ran, nextRan, nextOwn := make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 
-		locks, nextLocks := gocronlock.NewLeading(leader), gocronlock.NewLeading(next)
+		locks, nextLocks := gocronlock.NewLeaderLocker(leader), gocronlock.NewLeaderLocker(next)
 		s := start(t)
 		add(t, s, often, "led", locks.Bind(func(context.Context) error { runs.Add(1); tell(ran); return nil }),
 			gocron.WithDistributedJobLocker(locks))
@@ -73,7 +73,7 @@ func TestLeading(t *testing.T) {
 func TestLeadingBindEndsWithTheLead(t *testing.T) {
 	each(t, func(t *testing.T, strategy lock.Strategy) {
 		leader := newLocker(t, strategy).Leader("jobs", 30*time.Millisecond, 300*time.Millisecond)
-		locks := gocronlock.NewLeading(leader)
+		locks := gocronlock.NewLeaderLocker(leader)
 		listener, errs := failed()
 		running, causes := make(chan int64, 1), make(chan error, 1)
 		once(t, start(t), "job", locks.Bind(func(ctx context.Context) error {
@@ -83,7 +83,7 @@ func TestLeadingBindEndsWithTheLead(t *testing.T) {
 			return errNo
 		}), listener, gocron.WithDistributedJobLocker(locks))
 		fence := testkit.Await(t, "it runs", running)
-		broken, err := strategy.(lock.Registry).Break(t.Context(), "jobs")
+		broken, err := strategy.(lock.Admin).Break(t.Context(), "jobs")
 		if err != nil || broken.Fence <= fence {
 			t.Fatalf("the task's fence was %d, and then broken: %+v, %v", fence, broken, err)
 		}
@@ -103,7 +103,7 @@ func TestLeadingOfLongRuns(t *testing.T) {
 		for _, late := range []time.Duration{time.Second, 3 * time.Second} {
 			leader := newLocker(t, memory).Leader("jobs", time.Second, 3*time.Second)
 			t.Cleanup(func() { _ = leader.Resign(context.WithoutCancel(t.Context())) })
-			locks := gocronlock.NewLeading(leader)
+			locks := gocronlock.NewLeaderLocker(leader)
 			add(t, start(t), gocron.DurationJob(5*time.Second), "job", locks.Bind(func(ctx context.Context) error {
 				most.Store(max(most.Load(), running.Add(1)))
 				defer running.Add(-1)
@@ -128,7 +128,7 @@ func TestLeadingWithoutAServer(t *testing.T) {
 	server := servertest.StartRedis(t)
 	leader := candidate(t, redisAt(t, server.URL()))
 	server.Freeze()
-	held, err := gocronlock.NewLeading(leader).Lock(t.Context(), "job")
+	held, err := gocronlock.NewLeaderLocker(leader).Lock(t.Context(), "job")
 	if !errors.Is(err, lock.ErrUnavailable) || errors.Is(err, lock.ErrHeld) || held != nil {
 		t.Errorf("got %v, %v", held, err)
 	}
@@ -136,7 +136,7 @@ func TestLeadingWithoutAServer(t *testing.T) {
 }
 
 func TestLeadingBindHandsOnTheResult(t *testing.T) {
-	locks := gocronlock.NewLeading(candidate(t, lock.NewMemory()))
+	locks := gocronlock.NewLeaderLocker(candidate(t, lock.NewMemory()))
 	for _, want := range []error{nil, errNo} {
 		held, err := locks.Lock(t.Context(), "job")
 		if err != nil {
@@ -155,7 +155,7 @@ func TestLeadingBindHandsOnTheResult(t *testing.T) {
 func TestLeadingBindEndsWithTheScheduler(t *testing.T) {
 	strategy := lock.NewMemory()
 	leader := candidate(t, strategy)
-	locks := gocronlock.NewLeading(leader)
+	locks := gocronlock.NewLeaderLocker(leader)
 	running, causes := make(chan struct{}), make(chan error, 1)
 	s := start(t)
 	once(t, s, "job", locks.Bind(func(ctx context.Context) error {

@@ -286,8 +286,8 @@ func TestInvalid(t *testing.T) {
 		name string
 		hold lock.Hold
 	}{
-		"name": {strings.Repeat("x", lock.MaxName+1), long},
-		"hold": {"job", lock.Hold{TTL: time.Minute, Every: time.Second}},
+		"name": {strings.Repeat("x", lock.MaxNameLength+1), long},
+		"hold": {"job", lock.Hold{TTL: time.Minute, RenewEvery: time.Second}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			log, messages := logged(slog.LevelError)

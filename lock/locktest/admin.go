@@ -18,7 +18,7 @@ var admin = []test{
 }
 
 func (s *suite) list(t *testing.T) {
-	mine, operator, all := s.open(t), s.open(t).(lock.Registry), similarNames()
+	mine, operator, all := s.open(t), s.open(t).(lock.Admin), similarNames()
 	owners := map[string]string{}
 	for _, n := range all {
 		owners[n] = newOwner()
@@ -43,7 +43,7 @@ func (s *suite) list(t *testing.T) {
 	seen := map[string]int{}
 	for _, h := range found {
 		seen[h.Name]++
-		if want, ours := owners[h.Name]; ours && (h.Owner != want || !s.EndsWithConnection && (h.Left <= long-timeout || h.Left > long)) {
+		if want, ours := owners[h.Name]; ours && (h.Owner != want || !s.EndsWithConnection && (h.Remaining <= long-timeout || h.Remaining > long)) {
 			t.Errorf("got %+v, want the owner %q", h, want)
 		}
 	}
@@ -58,7 +58,7 @@ func (s *suite) list(t *testing.T) {
 }
 
 func (s *suite) show(t *testing.T) {
-	n, me, operator := newName(), newOwner(), s.open(t).(lock.Registry)
+	n, me, operator := newName(), newOwner(), s.open(t).(lock.Admin)
 	if h, err := operator.Show(t.Context(), n); err != nil || h.Owner != "" || h.Name != n {
 		t.Errorf("a name that was never held: %+v, %v", h, err)
 	}
@@ -70,8 +70,8 @@ func (s *suite) show(t *testing.T) {
 	if err != nil || h.Name != n || h.Owner != me || h.Fence < g.Fence() {
 		t.Errorf("got %+v, %v; want the owner %q and the fence %d", h, err, me, g.Fence())
 	}
-	if !s.EndsWithConnection && (h.Left <= long-timeout || h.Left > long) {
-		t.Errorf("%s remain of %s", h.Left, long)
+	if !s.EndsWithConnection && (h.Remaining <= long-timeout || h.Remaining > long) {
+		t.Errorf("%s remain of %s", h.Remaining, long)
 	}
 	if err := g.Release(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func (s *suite) show(t *testing.T) {
 
 // A name that was broken is free at once; its holder learns of it at the next renewal, and its fence is stale at once.
 func (s *suite) breakHeld(t *testing.T) {
-	n, operator := newName(), s.open(t).(lock.Registry)
+	n, operator := newName(), s.open(t).(lock.Admin)
 	lease := mustLease(t, s.locker(t), n, s.frequentlyRenewed())
 	broken, err := operator.Break(t.Context(), n)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *suite) breakHeld(t *testing.T) {
 
 // Breaking a free name is no error: it raises the fence above that of the last holder.
 func (s *suite) breakFree(t *testing.T) {
-	n, operator := newName(), s.open(t).(lock.Registry)
+	n, operator := newName(), s.open(t).(lock.Admin)
 	strategy := s.open(t)
 	g := mustAcquire(t, strategy, n, long)
 	if err := g.Release(t.Context(), 0); err != nil {

@@ -43,8 +43,8 @@ func (s *suite) refuseASecond(t *testing.T) {
 		if held.Owner != me {
 			t.Errorf("%s: held by %q, want %q", what, held.Owner, me)
 		}
-		if held.Left > long || held.Left <= long-timeout && !s.EndsWithConnection {
-			t.Errorf("%s: held for %s, want nearly %s", what, held.Left, long)
+		if held.Remaining > long || held.Remaining <= long-timeout && !s.EndsWithConnection {
+			t.Errorf("%s: held for %s, want nearly %s", what, held.Remaining, long)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (r Rig) runChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := lock.New(r.Open(t, flag.Arg(1), ttl), lock.Options{Who: "child"})
+	l := lock.New(r.Open(t, flag.Arg(1), ttl), lock.Options{Instance: "child"})
 	defer l.Close()
 	lease, err := l.Acquire(t.Context(), flag.Arg(2), lock.Renewed(ttl, time.Hour))
 	if err != nil {

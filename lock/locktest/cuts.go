@@ -31,10 +31,10 @@ func (s *suite) lockerWithLinkFor(t testing.TB, longest time.Duration) (*lock.Lo
 	t.Helper()
 	link := s.Link(t)
 	l := s.lockerAt(t, link.URL, longest)
-	for _, hold := range []lock.Hold{lock.Between(s.MinTTL, longest), {TTL: longest, Every: 50 * time.Millisecond, AtMost: long}} {
+	for _, hold := range []lock.Hold{lock.Between(s.MinTTL, longest), {TTL: longest, RenewEvery: 50 * time.Millisecond, AtMost: long}} {
 		lease := mustLease(t, l, newName(), hold)
-		if hold.Every > 0 {
-			sleep(3 * hold.Every) // for some renewals
+		if hold.RenewEvery > 0 {
+			sleep(3 * hold.RenewEvery) // for some renewals
 		}
 		mustRelease(t, lease)
 	}

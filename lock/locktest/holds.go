@@ -28,7 +28,7 @@ var holds = []test{
 
 // frequentlyRenewed is for leases that must notice soon when they are lost, and that never expire.
 func (s *suite) frequentlyRenewed() lock.Hold {
-	return lock.Hold{TTL: long, Every: 50 * time.Millisecond, AtMost: time.Hour}
+	return lock.Hold{TTL: long, RenewEvery: 50 * time.Millisecond, AtMost: time.Hour}
 }
 
 // The holder's lease ends before another owner can have the name.
@@ -114,21 +114,21 @@ func (s *suite) atMostOfFixed(t *testing.T) {
 
 // Work that reports progress continues, and work that does not is canceled.
 func (s *suite) beat(t *testing.T) {
-	hold := lock.Hold{TTL: 2 * s.renewableTTL(), Every: s.renewableTTL() / 4, Beat: s.renewableTTL() / 2}
+	hold := lock.Hold{TTL: 2 * s.renewableTTL(), RenewEvery: s.renewableTTL() / 4, Heartbeat: s.renewableTTL() / 2}
 	lease := mustLease(t, s.locker(t), newName(), hold)
-	tick := time.NewTicker(hold.Beat / 10)
+	tick := time.NewTicker(hold.Heartbeat / 10)
 	defer tick.Stop()
 	var last time.Time
 	for range 30 {
 		<-tick.C
 		last = time.Now()
-		lease.Beat()
+		lease.Heartbeat()
 	}
 	mustBeAlive(t, lease)
 	why := waitLost(t, lease)
 	ended := time.Now()
 	wantErr(t, "why the lease ended", why, lock.ErrStalled)
-	s.notBefore(t, ended, last.Add(hold.Beat))
+	s.notBefore(t, ended, last.Add(hold.Heartbeat))
 	wantErr(t, "release", lease.Release(t.Context()), lock.ErrStalled)
 	mustBeFree(t, s.open(t), lease.Name())
 }
@@ -233,9 +233,9 @@ func (s *suite) giveUpWaiting(t *testing.T) {
 
 // A holder learns at its next renewal that another owner has the name.
 func (s *suite) stolenByRival(t *testing.T) {
-	n, operator := newName(), s.open(t).(lock.Registry)
+	n, operator := newName(), s.open(t).(lock.Admin)
 	hold := s.frequentlyRenewed()
-	hold.Every = 2 * time.Second // the rival acquires the name before the next renewal
+	hold.RenewEvery = 2 * time.Second // the rival acquires the name before the next renewal
 	lease := mustLease(t, s.locker(t), n, hold)
 	rival := s.open(t)
 	if _, err := operator.Break(t.Context(), n); err != nil {

@@ -176,7 +176,7 @@ func (s *suite) severalRuns(t *testing.T) {
 }
 
 func (s *suite) leadIsLost(t *testing.T) {
-	n, operator := newName(), s.open(t).(lock.Registry)
+	n, operator := newName(), s.open(t).(lock.Admin)
 	mine := s.leader(t, n)
 	err := mine.Campaign(t.Context(), func(ctx context.Context) error {
 		if _, err := operator.Break(t.Context(), n); err != nil {
@@ -192,7 +192,7 @@ func (s *suite) leadIsLost(t *testing.T) {
 
 // A leader that lost the lead while it was idle can lead again.
 func (s *suite) leadAfterLoss(t *testing.T) {
-	n, operator := newName(), s.open(t).(lock.Registry)
+	n, operator := newName(), s.open(t).(lock.Admin)
 	mine, rival := s.leaderFor(t, n, 0, max(300*time.Millisecond, s.MinTTL)), s.open(t)
 	if err := mine.IsLeader(t.Context()); err != nil {
 		t.Fatal(err)

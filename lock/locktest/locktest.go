@@ -144,7 +144,7 @@ func Run(t *testing.T, rig Rig) {
 	there := rig.hooks(t, s.Server)
 	rig.checkHooks(t, there)
 	_, there["Watcher"] = s.open(t).(lock.Watcher)
-	_, there["Admin"] = s.open(t).(lock.Registry)
+	_, there["Admin"] = s.open(t).(lock.Admin)
 	there["Processes"], there["TTL"] = !rig.InProcess, !rig.EndsWithConnection
 	sensible := func(tests ...[]test) []test {
 		return slices.DeleteFunc(slices.Concat(tests...), func(c test) bool {

@@ -22,7 +22,7 @@ var names = []test{
 // similarNames are names that a server could truncate, fold, read as a pattern, or confuse with its own keys.
 func similarNames() []string {
 	n := strings.ToLower(newName()[:20])
-	longest := n + strings.Repeat("x", lock.MaxName-len(n)-1)
+	longest := n + strings.Repeat("x", lock.MaxNameLength-len(n)-1)
 	return []string{
 		n, strings.ToUpper(n), n + ".", n + ":", n + ":fence", n + ":freed", n + "*", n + "?", n + "%", n + "_", n + `\`, n + "'", n + `"`,
 		n + "[a]", n + "%s", n + "&", n + "/1", longest + "1", longest + "2", longest,
@@ -61,7 +61,7 @@ func (s *suite) independent(t *testing.T) {
 // A name that is too long is refused and not truncated, so that two names with the same beginning are different.
 func (s *suite) tooLong(t *testing.T) {
 	n := newName()
-	begin := n + strings.Repeat("x", lock.MaxName-len(n))
+	begin := n + strings.Repeat("x", lock.MaxNameLength-len(n))
 	first, err := s.open(t).Acquire(t.Context(), begin+"1", newOwner(), long)
 	second, err2 := s.open(t).Acquire(t.Context(), begin+"2", newOwner(), long)
 	for i, g := range []lock.Grant{first, second} {
@@ -84,8 +84,8 @@ func (s *suite) invalid(t *testing.T) {
 		hold lock.Hold
 	}{
 		"no name":              {"", fixed},
-		"a long name":          {strings.Repeat("x", lock.MaxName+1), fixed},
-		"a long name in bytes": {strings.Repeat("é", lock.MaxName/2+1), fixed},
+		"a long name":          {strings.Repeat("x", lock.MaxNameLength+1), fixed},
+		"a long name in bytes": {strings.Repeat("é", lock.MaxNameLength/2+1), fixed},
 		"a space":              {"a b", fixed},
 		"a line":               {"a\n", fixed},
 		"a NUL":                {"a\x00", fixed},
@@ -95,10 +95,10 @@ func (s *suite) invalid(t *testing.T) {
 		"no TTL":               {newName(), lock.Hold{}},
 		"a short TTL":          {newName(), lock.Fixed(time.Millisecond)},
 		"a negative time":      {newName(), lock.Hold{TTL: long, Wait: -1}},
-		"late renewal":         {newName(), lock.Hold{TTL: long, Every: long, AtMost: long}},
-		"no end":               {newName(), lock.Hold{TTL: long, Every: long / 3}},
-		"a beat unheard":       {newName(), lock.Hold{TTL: long, Beat: time.Second}},
-		"a fast beat":          {newName(), lock.Hold{TTL: long, Every: time.Minute, Beat: time.Second}},
+		"late renewal":         {newName(), lock.Hold{TTL: long, RenewEvery: long, AtMost: long}},
+		"no end":               {newName(), lock.Hold{TTL: long, RenewEvery: long / 3}},
+		"a beat unheard":       {newName(), lock.Hold{TTL: long, Heartbeat: time.Second}},
+		"a fast beat":          {newName(), lock.Hold{TTL: long, RenewEvery: time.Minute, Heartbeat: time.Second}},
 		"at least too long":    {newName(), lock.Between(2*long, long)},
 	} {
 		_, err := l.Acquire(t.Context(), try.name, try.hold)
@@ -108,7 +108,7 @@ func (s *suite) invalid(t *testing.T) {
 			return nil
 		}), lock.ErrInvalid)
 	}
-	if longest := strings.Repeat("x", lock.MaxName-26) + newName()[:26]; len(longest) == lock.MaxName {
+	if longest := strings.Repeat("x", lock.MaxNameLength-26) + newName()[:26]; len(longest) == lock.MaxNameLength {
 		mustRelease(t, mustLease(t, l, longest, fixed))
 	} else {
 		t.Errorf("%d bytes", len(longest))
@@ -158,7 +158,7 @@ func (s *suite) watchAfterBreak(t *testing.T) {
 	}
 	t.Cleanup(stop)
 	receive(t, "the beginning of the watch", freed)
-	if _, err := strategy.(lock.Registry).Break(t.Context(), n); err != nil {
+	if _, err := strategy.(lock.Admin).Break(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
 	receive(t, "the break", freed)

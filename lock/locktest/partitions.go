@@ -32,7 +32,7 @@ func (s *suite) noOverlap(t *testing.T) {
 	for i := range pairs {
 		link := s.Link(t)
 		l := s.lockerAt(t, link.URL, partitionTTL)
-		all = append(all, &pair{newName(), l, link, s.open(t), hold, hold.Every * time.Duration(i) / pairs, s.unreachableErr()})
+		all = append(all, &pair{newName(), l, link, s.open(t), hold, hold.RenewEvery * time.Duration(i) / pairs, s.unreachableErr()})
 	}
 	runPairs(t, all)
 }
@@ -48,7 +48,7 @@ func (s *suite) noOverlapOfSlow(t *testing.T) {
 	const late = 400 * time.Millisecond // more than the safety margin, and less than half of the Locker's timeout
 	fixed := &pair{hold: lock.Fixed(partitionTTL), wantErr: lock.ErrExpired}
 	renewed := &pair{hold: lock.Renewed(partitionTTL, long), wantErr: s.unreachableErr()}
-	renewed.partitionAfter = renewed.hold.Every + 2*late // exactly one renewal has been answered
+	renewed.partitionAfter = renewed.hold.RenewEvery + 2*late // exactly one renewal has been answered
 	for _, p := range []*pair{fixed, renewed} {
 		p.name, p.rival = newName(), s.open(t)
 		mustBeFree(t, p.rival, p.name) // the first use of a name may need more answers
@@ -116,10 +116,10 @@ func (p *pair) compete(t *testing.T) {
 // A lease survives a partition that is shorter than its TTL.
 func (s *suite) shortPartition(t *testing.T) {
 	l, link := s.lockerWithLink(t)
-	hold := lock.Hold{TTL: partitionTTL, Every: 400 * time.Millisecond, AtMost: long}
+	hold := lock.Hold{TTL: partitionTTL, RenewEvery: 400 * time.Millisecond, AtMost: long}
 	lease := mustLease(t, l, newName(), hold)
 	link.Partition(true)
-	mustNotHappen(t, 2*hold.Every, "the lease ended", lease.Context().Done()) // at least one renewal is dropped
+	mustNotHappen(t, 2*hold.RenewEvery, "the lease ended", lease.Context().Done()) // at least one renewal is dropped
 	link.Partition(false)
 	mustNotHappen(t, partitionTTL, "the lease ended", lease.Context().Done())
 	mustBeHeld(t, s.open(t), lease.Name())

@@ -45,7 +45,7 @@ func (s *suite) locker(t testing.TB) *lock.Locker {
 
 func (s *suite) lockerAt(t testing.TB, url string, longest time.Duration) *lock.Locker {
 	t.Helper()
-	l := lock.New(s.Open(t, url, longest), lock.Options{Who: "tester"})
+	l := lock.New(s.Open(t, url, longest), lock.Options{Instance: "tester"})
 	t.Cleanup(l.Close)
 	return l
 }
@@ -130,10 +130,10 @@ func pollAcquire(ctx context.Context, strategy lock.Strategy, name string, ttl t
 func pollPause(err error) time.Duration {
 	const least, most = 2 * time.Millisecond, 30 * time.Millisecond
 	var held *lock.HeldError
-	if !errors.As(err, &held) || held.Left == 0 {
+	if !errors.As(err, &held) || held.Remaining == 0 {
 		return 10 * time.Millisecond
 	}
-	return min(max(held.Left/2, least), most)
+	return min(max(held.Remaining/2, least), most)
 }
 
 // sleep waits where time has to pass before something can go wrong.

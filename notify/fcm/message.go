@@ -85,7 +85,7 @@ func newEnvelope(p outbox.Push, now time.Time) envelope {
 	if e.offer {
 		e.channel = offersChannel
 	}
-	life := min(max(p.Until.Sub(now), 0), maxLife)
+	life := min(max(p.UsefulUntil.Sub(now), 0), maxLife)
 	e.until, e.life = now.Add(life), life.Truncate(time.Second)
 	return e
 }

@@ -32,8 +32,8 @@ func offered() outbox.Push {
 	at := noon().Add(-30 * time.Second)
 	return outbox.Push{
 		ID: "ntf_1", Event: "evt_1", Type: dispatch.EventOpened, Round: 2, Driver: "drv_1",
-		Device: dispatch.Device{ID: "dev_1", Driver: "drv_1", Platform: dispatch.Android, PushToken: "a-push-token", Locale: "ko-KR"},
-		At:     at, Until: at.Add(10 * time.Minute),
+		Device:  dispatch.Device{ID: "dev_1", Driver: "drv_1", Platform: dispatch.Android, PushToken: "a-push-token", Locale: "ko-KR"},
+		EventAt: at, UsefulUntil: at.Add(10 * time.Minute),
 		Dispatch: dispatch.Dispatch{
 			ID: "dsp_1", ExternalID: "ours-1", Round: 3, Status: dispatch.Accepted,
 			Terms: dispatch.Terms{
@@ -95,11 +95,11 @@ func TestWireForm(t *testing.T) {
 			"apns": {"headers": {"apns-push-type": "background", "apns-priority": "5", "apns-expiration": "1795230570"},
 				"payload": {"aps": {"content-available": 1}}},
 			"webpush": {"headers": {"TTL": "570", "Urgency": "normal"}}}}`},
-		"of no use any more": {func(p *outbox.Push) { p.Silent, p.Until = true, noon().Add(-time.Hour) }, `{"message": {"token": "a-push-token", ` + wantData + `,
+		"of no use any more": {func(p *outbox.Push) { p.Silent, p.UsefulUntil = true, noon().Add(-time.Hour) }, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"android": {"priority": "normal", "ttl": "0s"}}}`},
-		"never of no use": {func(p *outbox.Push) { p.Silent, p.Until = true, noon().AddDate(1, 0, 0) }, `{"message": {"token": "a-push-token", ` + wantData + `,
+		"never of no use": {func(p *outbox.Push) { p.Silent, p.UsefulUntil = true, noon().AddDate(1, 0, 0) }, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"android": {"priority": "normal", "ttl": "2419200s"}}}`},
-		"half a second is none": {func(p *outbox.Push) { p.Silent, p.Until = true, noon().Add(1500*time.Millisecond) }, `{"message": {"token": "a-push-token", ` + wantData + `,
+		"half a second is none": {func(p *outbox.Push) { p.Silent, p.UsefulUntil = true, noon().Add(1500*time.Millisecond) }, `{"message": {"token": "a-push-token", ` + wantData + `,
 			"android": {"priority": "normal", "ttl": "1s"}}}`},
 		"of a type without a text": {func(p *outbox.Push) { p.Type = dispatch.EventDeclined }, `{"message": {"token": "a-push-token", ` +
 			strings.Replace(wantData, "opened", "declined", 1) + `, "android": {"priority": "normal", "ttl": "570s"}}}`},

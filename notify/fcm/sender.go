@@ -43,8 +43,8 @@ type Options struct {
 	Zone *time.Location
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
-	// Through wraps the transport of all requests; nil for none. It must pass each request on exactly once.
-	Through func(http.RoundTripper) http.RoundTripper
+	// WrapTransport wraps the transport of all requests; nil for none. It must pass each request on exactly once.
+	WrapTransport func(http.RoundTripper) http.RoundTripper
 }
 
 // Sender sends through Firebase Cloud Messaging. It is safe for concurrent use.
@@ -75,8 +75,8 @@ func New(ctx context.Context, o Options) (*Sender, error) {
 		timeout:   cmp.Or(o.Timeout, DefaultTimeout),
 		now:       time.Now,
 	}
-	if o.Through != nil {
-		f.transport.next = o.Through(base)
+	if o.WrapTransport != nil {
+		f.transport.next = o.WrapTransport(base)
 	}
 	if o.Zone != nil {
 		f.composer.zone = o.Zone

@@ -90,7 +90,7 @@ func TestClasses(t *testing.T) {
 		"platform, by APNs":     {set: status(401, "APNS_AUTH_ERROR", ""), class: notify.PlatformAuth, requests: 1},
 		"credentials":           {set: status(401, "-", ""), class: notify.Auth, reason: "401 UNAUTHENTICATED", requests: 1},
 		"permission":            {set: status(403, "-", ""), class: notify.Auth, reason: "403 PERMISSION_DENIED", requests: 1},
-		"sender":                {set: func(s *fcmtest.Server) { s.Foreign(aToken) }, class: notify.WrongSender, requests: 1},
+		"sender":                {set: func(s *fcmtest.Server) { s.SetForeign(aToken) }, class: notify.WrongSender, requests: 1},
 		"sender, of a topic":    {set: status(403, "", ""), topic: "dsp_1", class: notify.Auth, requests: 1},
 		"no token of a topic":   {set: status(404, "", ""), topic: "dsp_1", class: notify.Poison, requests: 1},
 		"unavailable":           {set: status(503, "", ""), class: notify.Unavailable, reason: "503 UNAVAILABLE", requests: 1},

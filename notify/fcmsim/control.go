@@ -27,7 +27,7 @@ func control(sim *fcmtest.Server) http.Handler {
 	}))
 	mux.HandleFunc("GET /sim/sends", func(w http.ResponseWriter, _ *http.Request) { answer(w, sends(sim)) })
 	for path, do := range map[string]func(string){
-		"kill": sim.Kill, "revive": sim.Revive, "foreign": sim.Foreign, "offline": sim.Offline, "online": sim.Online,
+		"kill": sim.Kill, "revive": sim.Revive, "foreign": sim.SetForeign, "offline": sim.SetOffline, "online": sim.SetOnline,
 	} {
 		mux.HandleFunc("POST /sim/"+path, withParameter("token", action(do)))
 	}

@@ -99,7 +99,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	sim := fcmtest.New()
 	defer sim.Close()
-	sim.Keep(c.keep)
+	sim.KeepSends(c.keep)
 	sim.Set(func(k *fcmtest.Knobs) { *k = c.knobs })
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.addr)
 	if err != nil {
@@ -154,6 +154,6 @@ func summary(now, last fcmtest.Stats, since time.Duration) string {
 	}
 	return fmt.Sprintf("requests %d%s accepted %d unanswered %d statuses %v topic calls %d under way %d peak %d; "+
 		"devices %d received %d duplicates %d visible %d",
-		now.Requests, rate, now.Accepted, now.Unanswered, now.Statuses, now.TopicCalls, now.UnderWay, now.Peak,
+		now.Requests, rate, now.Accepted, now.Unanswered, now.Statuses, now.TopicCalls, now.InFlight, now.Peak,
 		now.Devices, now.Received, now.Duplicates, now.Visible)
 }

@@ -202,7 +202,7 @@ func TestOffline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // where it is 2000-01-01 00:00
 				s := fcmtest.New()
-				s.Offline("tok")
+				s.SetOffline("tok")
 				body := `{"message":{"token":"tok","notification":{"title":"t"},` + c.platform + `}}`
 				if w, _ := post(t.Context(), s, sendPath, body); w.Code != 200 {
 					t.Fatal(w.Code, w.Body)
@@ -211,7 +211,7 @@ func TestOffline(t *testing.T) {
 					t.Error("got it while offline")
 				}
 				time.Sleep(c.away)
-				s.Online("tok")
+				s.SetOnline("tok")
 				d := s.Device("tok")
 				if received, _, visible, _ := s.Totals(); d.Received != c.received || received != c.received || visible != c.received {
 					t.Errorf("received %d, %d in total, %d visible", d.Received, received, visible)
@@ -219,7 +219,7 @@ func TestOffline(t *testing.T) {
 				if c.received == 1 && !d.Visible[0].At.Equal(time.Now()) {
 					t.Errorf("at %v", d.Visible[0].At)
 				}
-				s.Online("tok")
+				s.SetOnline("tok")
 				if w, _ := post(t.Context(), s, sendPath, body); w.Code != 200 || s.Device("tok").Received != c.received+1 {
 					t.Errorf("now that it is back: %+v", s.Device("tok"))
 				}
@@ -232,11 +232,11 @@ func TestOffline(t *testing.T) {
 func TestOfflineForLong(t *testing.T) {
 	for sent, want := range map[int]int{100: 100, 101: 1, 105: 5} {
 		s := fcmtest.New()
-		s.Offline("tok")
+		s.SetOffline("tok")
 		for range sent {
 			post(t.Context(), s, sendPath, rawOffer)
 		}
-		s.Online("tok")
+		s.SetOnline("tok")
 		if got := s.Device("tok").Received; got != want {
 			t.Errorf("of %d: %d, want %d", sent, got, want)
 		}
@@ -246,12 +246,12 @@ func TestOfflineForLong(t *testing.T) {
 // A message with a ttl of 0 does not count against the messages that are kept.
 func TestOfflineNowOrNever(t *testing.T) {
 	s := fcmtest.New()
-	s.Offline("tok")
+	s.SetOffline("tok")
 	post(t.Context(), s, sendPath, rawOffer)
 	for range 100 {
 		post(t.Context(), s, sendPath, `{"message":{"token":"tok","notification":{"title":"t"},"android":{"ttl":"0s"}}}`)
 	}
-	s.Online("tok")
+	s.SetOnline("tok")
 	if got := s.Device("tok").Received; got != 1 {
 		t.Errorf("received %d", got)
 	}

@@ -97,7 +97,7 @@ func TestTokenFates(t *testing.T) {
 	s := listen(t)
 	client := dial(t, s)
 	s.Kill("dead")
-	s.Foreign("foreign")
+	s.SetForeign("foreign")
 	for token, want := range map[string]string{
 		"dead": "IsUnregistered", "foreign": "IsSenderIDMismatch", "BAD": "IsInvalidArgument", "a b": "IsInvalidArgument",
 	} {

@@ -97,14 +97,14 @@ func (s *Server) Revive(token string) {
 	s.fleet.mark(token, func(p *phone) { p.dead, p.foreign = false, false })
 }
 
-// Foreign makes the token belong to another project: SENDER_ID_MISMATCH.
-func (s *Server) Foreign(token string) { s.fleet.mark(token, func(p *phone) { p.foreign = true }) }
+// SetForeign makes the token belong to another project: SENDER_ID_MISMATCH.
+func (s *Server) SetForeign(token string) { s.fleet.mark(token, func(p *phone) { p.foreign = true }) }
 
-// Offline takes the phone off the network. FCM accepts messages for it and keeps up to 100 until their ttl ends.
-func (s *Server) Offline(token string) { s.fleet.mark(token, func(p *phone) { p.offline = true }) }
+// SetOffline takes the phone off the network. FCM accepts messages for it and keeps up to 100 until their ttl ends.
+func (s *Server) SetOffline(token string) { s.fleet.mark(token, func(p *phone) { p.offline = true }) }
 
-// Online brings the phone back and delivers the messages kept for it.
-func (s *Server) Online(token string) {
+// SetOnline brings the phone back and delivers the messages kept for it.
+func (s *Server) SetOnline(token string) {
 	s.fleet.with(token, func(p *phone) delta { return p.comeOnline(time.Now()) })
 }
 

@@ -141,7 +141,7 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 					t.Error("answered")
 				}
 			}
-			if got := s.Stats(); got.Requests != n || got.UnderWay != 0 || got.Peak < n {
+			if got := s.Stats(); got.Requests != n || got.InFlight != 0 || got.Peak < n {
 				t.Errorf("%+v", got)
 			}
 		})

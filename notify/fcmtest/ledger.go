@@ -130,8 +130,8 @@ func (l *ledger) record(req *Request, v *verdict) {
 	}
 }
 
-// Keep makes the server keep the last n requests for Sends, instead of 10,000, and forgets those so far.
-func (s *Server) Keep(n int) {
+// KeepSends makes the server keep the last n requests for Sends, instead of 10,000, and forgets those so far.
+func (s *Server) KeepSends(n int) {
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
 	s.ledger.keep, s.ledger.ring, s.ledger.next = max(n, 0), nil, 0
@@ -167,7 +167,7 @@ type Stats struct {
 	Unanswered int64         `json:"unanswered"` // sends left hanging or cut on purpose
 	Statuses   map[int]int64 `json:"statuses"`   // all other sends, by the status of their answer
 	TopicCalls int64         `json:"topic_calls"`
-	UnderWay   int64         `json:"under_way"` // requests of any kind in progress
+	InFlight   int64         `json:"under_way"` // requests of any kind in progress
 	Peak       int64         `json:"peak"`      // the largest UnderWay so far
 	Received   int           `json:"received"`  // messages that arrived at devices
 	Duplicates int           `json:"duplicates"`
@@ -177,7 +177,7 @@ type Stats struct {
 
 // Stats returns the counts so far.
 func (s *Server) Stats() Stats {
-	stats := Stats{UnderWay: s.handlers.Load()}
+	stats := Stats{InFlight: s.handlers.Load()}
 	stats.Received, stats.Duplicates, stats.Visible, stats.Devices = s.Totals()
 	l := &s.ledger
 	l.mu.Lock()

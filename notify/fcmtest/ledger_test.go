@@ -77,7 +77,7 @@ func TestKeep(t *testing.T) {
 	if got := s.Sends(); len(got) != 2 || got[0].Authorization != "Bearer x" {
 		t.Errorf("%+v", got)
 	}
-	s.Keep(3)
+	s.KeepSends(3)
 	for _, c := range []struct {
 		send int
 		want []int64
@@ -86,7 +86,7 @@ func TestKeep(t *testing.T) {
 			t.Errorf("kept %v, want %v", kept(), c.want)
 		}
 	}
-	s.Keep(0)
+	s.KeepSends(0)
 	if send(2); len(s.Sends()) != 0 || s.Requests() != 12 {
 		t.Errorf("kept %v of %d", kept(), s.Requests())
 	}

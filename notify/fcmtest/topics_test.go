@@ -17,7 +17,7 @@ func TestTopics(t *testing.T) {
 	s := listen(t)
 	client := dial(t, s)
 	s.Kill("dead")
-	s.Foreign("foreign")
+	s.SetForeign("foreign")
 	r, err := client.SubscribeToTopic(t.Context(), []string{"b", "dead", "a", "foreign", "BAD", "a"}, "news")
 	if err != nil {
 		t.Fatal(err)

@@ -180,7 +180,7 @@ func TestNewInstance(t *testing.T) {
 	if diff := cmp.Diff(stays.ids(), moved.ids()); diff != "" {
 		t.Error(diff)
 	}
-	small := instance(t, server.URL(), func(o *Options) { o.Ring = 100 })
+	small := instance(t, server.URL(), func(o *Options) { o.RingSize = 100 })
 	if late := adminStream(t, small, at); true {
 		testkit.Eventually(t, "to read again", func() bool { return len(late.all()) > 0 })
 		if diff := cmp.Diff([]string{"resync"}, late.names()); diff != "" {
@@ -207,7 +207,7 @@ func TestOpenedWhileStarting(t *testing.T) {
 	<-hold.Reached()
 	opened := make(chan *Stream, 1)
 	go func() {
-		s, err := b.Admin(t.Context(), "key_1", at)
+		s, err := b.OpenAdmin(t.Context(), "key_1", at)
 		if err != nil {
 			t.Error(err)
 		}

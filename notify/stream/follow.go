@@ -71,12 +71,12 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 			return "", err
 		}
 	}
-	entries, newest, err := h.bus.newest(ctx, h.options.Ring)
+	entries, newest, err := h.bus.newest(ctx, h.options.RingSize)
 	if err == nil && f.missing(entries) {
 		// A failover lost it, also for instances that saw no outage.
 		if err = h.bus.append(ctx, []*entry{{kind: kindGap}}); err == nil {
 			f.ownID = ""
-			entries, newest, err = h.bus.newest(ctx, h.options.Ring)
+			entries, newest, err = h.bus.newest(ctx, h.options.RingSize)
 		}
 	}
 	if err != nil {

@@ -215,13 +215,13 @@ func happens(h *Hub, d dispatch.Dispatch, t dispatch.EventType, driver dispatch.
 
 func driverStream(t testing.TB, h *Hub, v dispatch.Driver, lastEventID string) *client {
 	t.Helper()
-	s, err := h.Driver(t.Context(), v.ID, lastEventID, func(context.Context) (dispatch.Driver, error) { return v, nil })
+	s, err := h.OpenDriver(t.Context(), v.ID, lastEventID, func(context.Context) (dispatch.Driver, error) { return v, nil })
 	return listen(t, s, err).greeted().resumedFrom(lastEventID)
 }
 
 func adminStream(t testing.TB, h *Hub, lastEventID string) *client {
 	t.Helper()
-	s, err := h.Admin(t.Context(), fmt.Sprintf("key_%p", h), lastEventID)
+	s, err := h.OpenAdmin(t.Context(), fmt.Sprintf("key_%p", h), lastEventID)
 	return listen(t, s, err).greeted().resumedFrom(lastEventID)
 }
 

@@ -44,12 +44,12 @@ type Options struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 
-	// Ring is the number of messages kept for clients that resume: 8,192. A stream that lags further behind ends.
-	Ring int
-	// Queue is the number of events that may wait for Redis: 4,096.
-	Queue int
+	// RingSize is the number of messages kept for clients that resume: 8,192. A stream that lags further behind ends.
+	RingSize int
+	// QueueSize is the number of events that may wait for Redis: 4,096.
+	QueueSize int
 	// MaxStreams, MaxPerDriver and MaxPerKey limit the number of open streams: 20,000, 8 and 64.
-	Streams, PerDriver, PerKey int
+	MaxStreams, MaxPerDriver, MaxPerKey int
 	// Heartbeat is the interval of writes to an idle stream, plus or minus a sixth: 12 s.
 	Heartbeat time.Duration
 	// Lifetime is how long a stream lasts, plus or minus a sixth: 1 h. The client's credentials are checked again after it.
@@ -81,8 +81,8 @@ type Hub struct {
 
 // NewHub returns a hub. It delivers while Run is running.
 func NewHub(o Options) *Hub {
-	o.Ring, o.Queue = cmp.Or(o.Ring, 8192), cmp.Or(o.Queue, 4096)
-	o.Streams, o.PerDriver, o.PerKey = cmp.Or(o.Streams, 20_000), cmp.Or(o.PerDriver, 8), cmp.Or(o.PerKey, 64)
+	o.RingSize, o.QueueSize = cmp.Or(o.RingSize, 8192), cmp.Or(o.QueueSize, 4096)
+	o.MaxStreams, o.MaxPerDriver, o.MaxPerKey = cmp.Or(o.MaxStreams, 20_000), cmp.Or(o.MaxPerDriver, 8), cmp.Or(o.MaxPerKey, 64)
 	o.Heartbeat, o.Lifetime = cmp.Or(o.Heartbeat, 12*time.Second), cmp.Or(o.Lifetime, time.Hour)
 	if o.OnWake == nil {
 		o.OnWake = func() {}
@@ -94,12 +94,12 @@ func NewHub(o Options) *Hub {
 		o.Now = time.Now
 	}
 	h := &Hub{
-		options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.Queue), batchSize: max(1, min(256, o.Ring/4)),
+		options: o, metrics: newHubMetrics(o.Metrics), queue: newQueue(o.QueueSize), batchSize: max(1, min(256, o.RingSize/4)),
 		loaded: make(chan struct{}), wakeRequested: wakeup.New(), byOwner: map[string][]*Stream{},
 		// A random start keeps the ids apart from those of other processes and of Redis, which counts from 0.
 		ids: localIDs{n: 1<<32 + rand.Uint64N(1<<32)},
 	}
-	h.ring = newRing(o.Ring, h.ids.next(o.Now()))
+	h.ring = newRing(o.RingSize, h.ids.next(o.Now()))
 	if o.Redis == nil {
 		close(h.loaded)
 	} else {

@@ -16,7 +16,7 @@ func BenchmarkTell(b *testing.B) {
 			h := NewHub(Options{})
 			for i := range 10_000 {
 				v.ID = dispatch.DriverID(fmt.Sprintf("drv_%d", i))
-				if _, err := h.Driver(b.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil }); err != nil {
+				if _, err := h.OpenDriver(b.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil }); err != nil {
 					b.Fatal(err)
 				}
 			}

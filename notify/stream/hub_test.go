@@ -56,7 +56,7 @@ func TestAloneOnOneInstance(t *testing.T) {
 
 // TestResume: a client that resumes gets the events that it missed, each once. With an unknown id it gets one resync.
 func TestResume(t *testing.T) {
-	h := runHub(t, Options{Ring: 16})
+	h := runHub(t, Options{RingSize: 16})
 	v, d := kim(), job()
 	c := driverStream(t, h, v, "")
 	start := c.lastID()
@@ -174,7 +174,7 @@ func TestDutyMatters(t *testing.T) {
 func TestChangeWhileOpening(t *testing.T) {
 	h := runHub(t, Options{})
 	v := kim()
-	s, err := h.Driver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) {
+	s, err := h.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) {
 		read := v // and now it changes
 		off := kim(offDuty, func(o *dispatch.Driver) { o.ID, o.Version = v.ID, 2 })
 		h.DriverChanged(off)
@@ -193,10 +193,10 @@ func TestChangeWhileOpening(t *testing.T) {
 // TestOneSlowClient: a slow client's stream is cut; the others get everything, without delay.
 func TestOneSlowClient(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	h := runHub(t, Options{Ring: 128, Metrics: metrics})
+	h := runHub(t, Options{RingSize: 128, Metrics: metrics})
 	stuck := make(chan struct{})
 	writes := 0
-	s, err := h.Admin(t.Context(), "key_slow", "")
+	s, err := h.OpenAdmin(t.Context(), "key_slow", "")
 	slow := listenSlowly(t, s, err, func() error {
 		if writes++; writes > 1 {
 			<-stuck
@@ -270,7 +270,7 @@ func TestBurst(t *testing.T) {
 // TestNoRoom: events beyond the queue's limit are counted, delay no publisher, and cause a resync of every client.
 func TestNoRoom(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	h := NewHub(Options{Queue: 10, Metrics: metrics})
+	h := NewHub(Options{QueueSize: 10, Metrics: metrics})
 	v := kim()
 	c := driverStream(t, h, v, "")
 	var kept []dispatch.Event

@@ -23,7 +23,7 @@ func TestHeartbeats(t *testing.T) {
 		h, stop := startHub(t, Options{})
 		defer stop()
 		v := kim()
-		s, err := h.Driver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil })
+		s, err := h.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return v, nil })
 		began := time.Now()
 		c := listen(t, s, err)
 		<-c.ended
@@ -52,11 +52,11 @@ func TestHeartbeats(t *testing.T) {
 // TestHeartbeatsTellWhereItIs: heartbeats carry ids, so a driver who gets few of many events can still resume.
 func TestHeartbeatsTellWhereItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, stop := startHub(t, Options{Ring: 8})
+		h, stop := startHub(t, Options{RingSize: 8})
 		defer stop()
 		v := kim()
 		load := func(context.Context) (dispatch.Driver, error) { return v, nil }
-		s, err := h.Driver(t.Context(), v.ID, "", load)
+		s, err := h.OpenDriver(t.Context(), v.ID, "", load)
 		c := listen(t, s, err)
 		synctest.Wait()
 		before := c.lastID()
@@ -68,7 +68,7 @@ func TestHeartbeatsTellWhereItIs(t *testing.T) {
 		if at == before {
 			t.Fatal("the heartbeats say nothing")
 		}
-		s, err = h.Driver(t.Context(), v.ID, at, load)
+		s, err = h.OpenDriver(t.Context(), v.ID, at, load)
 		c = listen(t, s, err)
 		happens(h, job(), dispatch.EventOpened, "")
 		synctest.Wait()
@@ -81,7 +81,7 @@ func TestHeartbeatsTellWhereItIs(t *testing.T) {
 
 func TestLimits(t *testing.T) {
 	metrics := prometheus.NewRegistry()
-	h := runHub(t, Options{Streams: 5, PerDriver: 2, PerKey: 1, Metrics: metrics})
+	h := runHub(t, Options{MaxStreams: 5, MaxPerDriver: 2, MaxPerKey: 1, Metrics: metrics})
 	v := kim()
 	first, second := driverStream(t, h, v, ""), driverStream(t, h, v, "")
 	third := driverStream(t, h, v, "")
@@ -93,7 +93,7 @@ func TestLimits(t *testing.T) {
 	<-a.ended
 	driverStream(t, h, kim(), "")
 	driverStream(t, h, kim(), "")
-	if _, err := h.Driver(t.Context(), "drv_x", "", nil); !errors.Is(err, ErrFull) {
+	if _, err := h.OpenDriver(t.Context(), "drv_x", "", nil); !errors.Is(err, ErrFull) {
 		t.Errorf("one too many: %v", err)
 	}
 	if n := gathered(t, metrics, "firsttap_stream_open", "driver"); n != 4 {
@@ -113,9 +113,9 @@ func TestLimits(t *testing.T) {
 }
 
 func TestNoDriverNoStream(t *testing.T) {
-	h := runHub(t, Options{Streams: 1})
+	h := runHub(t, Options{MaxStreams: 1})
 	for range 3 {
-		if _, err := h.Driver(t.Context(), "drv_x", "", func(context.Context) (dispatch.Driver, error) {
+		if _, err := h.OpenDriver(t.Context(), "drv_x", "", func(context.Context) (dispatch.Driver, error) {
 			return dispatch.Driver{}, dispatch.ErrDriverNotFound
 		}); !errors.Is(err, dispatch.ErrDriverNotFound) {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func TestClose(t *testing.T) {
 	if said := c.said(); !strings.HasPrefix(said[len(said)-1], "retry: ") {
 		t.Errorf("it is not told when to come again: %q", said)
 	}
-	if _, err := h.Admin(t.Context(), "key_1", ""); !errors.Is(err, ErrClosed) {
+	if _, err := h.OpenAdmin(t.Context(), "key_1", ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("a new one: %v", err)
 	}
 	happens(h, job(), dispatch.EventOpened, "") // harms nobody

@@ -92,12 +92,12 @@ func newMessage(id string, a *announcement) *message {
 		terms: dispatch.Terms{Region: a.Region, VehicleClass: a.VehicleClass, MinWorkingHeightM: a.MinHeight},
 	}
 	for _, t := range a.Type.Deliveries() {
-		switch t.To {
-		case dispatch.ToClaimant:
+		switch t.Audience {
+		case dispatch.AudienceClaimant:
 			m.forSubject = a.frame(id, t.Type, false)
-		case dispatch.ToTold:
+		case dispatch.AudienceOffered:
 			m.forOthers = a.frame(id, t.Type, false)
-		case dispatch.ToEligible:
+		case dispatch.AudienceEligible:
 			m.offer = true
 			if !a.Superseded {
 				m.forOthers = a.frame(id, t.Type, false)

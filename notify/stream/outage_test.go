@@ -111,7 +111,7 @@ func TestOneInstanceCutOff(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			server := servertest.StartRedis(t)
 			proxy := servertest.StartProxy(t, server.Addr())
-			a := instance(t, proxy.URL(server.URL()), func(o *Options) { o.Queue = 100 })
+			a := instance(t, proxy.URL(server.URL()), func(o *Options) { o.QueueSize = 100 })
 			b := instance(t, server.URL())
 			here, there := adminStream(t, a, ""), adminStream(t, b, "")
 			proxy.Refuse(true)
@@ -281,7 +281,7 @@ func TestDutyElsewhere(t *testing.T) {
 	v := kim()
 	var row atomic.Pointer[dispatch.Driver]
 	row.Store(&v)
-	s, err := b.Driver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return *row.Load(), nil })
+	s, err := b.OpenDriver(t.Context(), v.ID, "", func(context.Context) (dispatch.Driver, error) { return *row.Load(), nil })
 	c := listen(t, s, err).greeted()
 	opens := func() bool {
 		opened, end := happens(a, job(), dispatch.EventOpened, ""), happens(a, job(), dispatch.EventExpired, "")

@@ -39,13 +39,13 @@ const reloadTimeout = 2 * time.Second
 
 func driverOwner(id dispatch.DriverID) string { return "driver " + string(id) }
 
-// Driver opens a stream for the driver that load returns. With a lastEventID it resumes after that message. Driver calls
+// OpenDriver opens a stream for the driver that load returns. With a lastEventID it resumes after that message. Driver calls
 // load once, and Serve calls it again when changes to the driver may have been lost. The error is ErrFull, ErrClosed, or
 // load's. The caller closes the stream.
-func (h *Hub) Driver(ctx context.Context, id dispatch.DriverID, lastEventID string,
+func (h *Hub) OpenDriver(ctx context.Context, id dispatch.DriverID, lastEventID string,
 	load func(ctx context.Context) (dispatch.Driver, error)) (*Stream, error) {
 	// Opened before the load, so that no change is lost between the two.
-	s, err := h.open(ctx, driverOwner(id), h.options.PerDriver, load)
+	s, err := h.open(ctx, driverOwner(id), h.options.MaxPerDriver, load)
 	if err != nil {
 		return nil, err
 	}
@@ -59,10 +59,10 @@ func (h *Hub) Driver(ctx context.Context, id dispatch.DriverID, lastEventID stri
 	return s, nil
 }
 
-// Admin opens a stream of all events for the key. With a lastEventID it resumes after that message. The error is ErrFull or
+// OpenAdmin opens a stream of all events for the key. With a lastEventID it resumes after that message. The error is ErrFull or
 // ErrClosed. The caller closes the stream.
-func (h *Hub) Admin(ctx context.Context, key, lastEventID string) (*Stream, error) {
-	s, err := h.open(ctx, "key "+key, h.options.PerKey, nil)
+func (h *Hub) OpenAdmin(ctx context.Context, key, lastEventID string) (*Stream, error) {
+	s, err := h.open(ctx, "key "+key, h.options.MaxPerKey, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (h *Hub) open(ctx context.Context, owner string, most int, load func(contex
 	if owned := h.byOwner[owner]; len(owned) >= most {
 		h.metrics.replaced.Inc()
 		h.remove(owned[0], ErrReplaced)
-	} else if len(h.streams) >= h.options.Streams {
+	} else if len(h.streams) >= h.options.MaxStreams {
 		return nil, ErrFull
 	}
 	s := &Stream{
