@@ -119,7 +119,7 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 
 // Reannounce writes the event that the dispatch is open, for drivers that were refused in favor of a claim that failed.
 // round is the one that they tapped in, 0 for the current one. Reannounce returns false if the dispatch is not open in that
-// round. QuietError if the last announcement is less than quiet ago; quiet doubles with each announcement within an hour.
+// round. TooSoonError if the last announcement is less than quiet ago; quiet doubles with each announcement within an hour.
 func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
 	announced := false
 	_, err := s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
