@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 
 	"firsttap/config"
 	"firsttap/demo"
@@ -63,4 +64,14 @@ func Run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		return fmt.Errorf("serve takes no arguments\n\n%s", usage)
 	}
 	return Serve(ctx, config, log, stdout)
+}
+
+// instanceName shows operators which process it was: host and process id. It is not unique.
+func instanceName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "localhost"
+	}
+	const size = 40 // bytes of the host's name; the ledger has 60 for all of it
+	return fmt.Sprintf("%.*s:%d", size, host, os.Getpid())
 }

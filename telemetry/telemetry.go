@@ -2,10 +2,13 @@ package telemetry
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
+	"os"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"firsttap/redisclient"
 	"firsttap/repository"
@@ -90,4 +93,27 @@ func (t *Telemetry) Outgoing(next http.RoundTripper) http.RoundTripper {
 		return next
 	}
 	return t.traces.client(next)
+}
+
+// newRegistry returns a registry with the metrics of the Go runtime and the process.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// WithStrategy adds the label strategy to what is registered with r.
+func WithStrategy(name string, r prometheus.Registerer) prometheus.Registerer {
+	return prometheus.WrapRegistererWith(prometheus.Labels{"strategy": name}, r)
+}
+
+// NewLogger writes text to a terminal and JSON to anything else.
+func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: level}
+	if f, ok := w.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			return slog.New(slog.NewTextHandler(w, opts))
+		}
+	}
+	return slog.New(slog.NewJSONHandler(w, opts))
 }

@@ -97,3 +97,15 @@ func (l *jobLocks) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// openSchedule returns what runs the jobs, each on one instance at a time.
+func (i *instance) openSchedule() (*schedule.Scheduler, error) {
+	var others []string
+	if i.config.Push.Leader {
+		others = append(others, relayName)
+	}
+	return schedule.New(schedule.Options{
+		Jobs: schedule.Jobs(i.store, i.config.Push.RemindBefore), Ledger: i.store, Locks: i.locks.strategy, OtherLocks: others,
+		Zone: i.config.Push.Zone, Instance: instanceName(), Log: i.log, Metrics: i.telemetry, LockMetrics: i.locks.metrics,
+	})
+}

@@ -1,0 +1,85 @@
+// Package testkit has what the tests of several packages share: waiting for a state, concurrent calls, settings, logs.
+package testkit
+
+import (
+	"math/rand/v2"
+	"net"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// LogBuffer keeps what a logger writes. It is safe for concurrent use.
+type LogBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (b *LogBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// Count is how often s was written.
+func (b *LogBuffer) Count(s string) int { return strings.Count(b.String(), s) }
+
+func (b *LogBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// Drain returns what was written since the last Drain, and forgets it.
+func (b *LogBuffer) Drain() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
+}
+
+// Settings looks up an environment that holds these variables and nothing else: name, value, name, value.
+func Settings(pairs ...string) func(string) (string, bool) {
+	all := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		all[pairs[i]] = pairs[i+1]
+	}
+	return func(name string) (string, bool) {
+		v, set := all[name]
+		return v, set
+	}
+}
+
+// FreeAddress is where an instance may listen for operators: on no port that the system hands out by itself.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	for range 100 {
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.N(22000))))
+		if err == nil {
+			l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port")
+	return ""
+}
+
+// MustHoldFiles fails the test when the folder holds other files.
+func MustHoldFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the folder holds %v, want %v", got, want)
+	}
+}
