@@ -11,8 +11,8 @@ import (
 	"firsttap/service"
 )
 
-// browserSignIn is how browsers sign drivers in with Firebase; nil where they don't. They reach an emulator that listens on
-// every address, or on IPv6's loopback, at localhost.
+// browserSignIn returns the settings for signing drivers in with Firebase in a browser, nil without a Web API key. The browser
+// gets localhost as the host of an emulator that listens on all addresses or on the IPv6 loopback.
 func browserSignIn(c config.Push) *handler.FirebaseSignIn {
 	if c.WebKey == "" {
 		return nil
@@ -27,7 +27,7 @@ func browserSignIn(c config.Push) *handler.FirebaseSignIn {
 	return s
 }
 
-// openFirebase returns what verifies ID tokens of the Firebase project, nil if there is no project.
+// openFirebase returns the verifier of the Firebase project's ID tokens, nil if no project is configured.
 func (i *instance) openFirebase(ctx context.Context) (service.IDTokens, error) {
 	c := i.config.Push
 	if c.Project == "" {

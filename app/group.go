@@ -7,7 +7,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// group is background work with a common end.
+// group is a set of background goroutines that are canceled together.
 type group struct {
 	sync.WaitGroup
 	ctx    context.Context
@@ -35,7 +35,7 @@ type commits struct {
 	listeners []func(dispatch.Dispatch, []dispatch.Event)
 }
 
-// subscribe has listener called with every later commit. It must not block.
+// subscribe registers listener, which is called after every later commit and must not block.
 func (c *commits) subscribe(listener func(dispatch.Dispatch, []dispatch.Event)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -55,10 +55,10 @@ func TestLockCommand(t *testing.T) {
 				return out
 			}
 			must("migrate", "up")
-			if out := must("lock", "ls"); out != "nothing is held\n" {
+			if out := must("lock", "ls"); out != "no lock is held\n" {
 				t.Errorf("ls: %q", out)
 			}
-			if out := must("lock", "release", job); out != "nobody has "+job+"\n" {
+			if out := must("lock", "release", job); out != job+" is not held\n" {
 				t.Errorf("release of what nobody has: %q", out)
 			}
 			config, err := config.Read(lookup)
@@ -85,7 +85,7 @@ func TestLockCommand(t *testing.T) {
 			if err := enforce(t, config, locks.fences, lease); err != nil {
 				t.Fatalf("the holder may not write: %v", err)
 			}
-			if out := must("lock", "release", job); !strings.Contains(out, job+" taken from "+lease.Owner()) {
+			if out := must("lock", "release", job); !strings.Contains(out, job+" released; the holder was "+lease.Owner()) {
 				t.Errorf("release: %q", out)
 			}
 			if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {

@@ -110,7 +110,7 @@ func (l *listeners) drain(ctx context.Context) error {
 	if !errors.Is(context.Cause(ctx), errTerminated) || l.config.Drain == 0 {
 		return nil
 	}
-	l.log.Info("draining: the instance reports that it is not ready and goes on serving", "for", l.config.Drain.String())
+	l.log.Info("draining; GET /readyz answers 503 while requests are still served", "for", l.config.Drain.String())
 	end := time.NewTimer(l.config.Drain)
 	defer end.Stop()
 	select {
@@ -121,7 +121,8 @@ func (l *listeners) drain(ctx context.Context) error {
 	}
 }
 
-// onShutdown has stop called when the API takes no new requests. Live streams end by it, or requests would never all finish.
+// onShutdown registers stop, which is called when the API takes no new requests. It ends the live streams, which would not end
+// by themselves.
 func (l *listeners) onShutdown(stop func()) { l.servers[0].RegisterOnShutdown(stop) }
 
 // close closes the listeners and waits for the requests under way, for stopTime at most. The second call does nothing.
@@ -146,7 +147,7 @@ func (l *listeners) printAddress(stdout io.Writer) {
 	}
 	fmt.Fprintf(stdout, "FirstTap listens on http://%s\n", net.JoinHostPort(host, port))
 	for _, f := range l.config.SecretFiles {
-		fmt.Fprintf(stdout, "secret in %s\n", f)
+		fmt.Fprintf(stdout, "secret stored in the file %s\n", f)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []string, stdout io.Writer) (err error) {
 	asked := strings.Join(args, " ")
 	if len(args) == 0 || (asked != "ls") != (len(args) == 2 && (args[0] == "show" || args[0] == "release")) {
-		return errors.New("lock takes ls, show NAME or release NAME")
+		return errors.New("usage: firsttap lock ls|show NAME|release NAME")
 	}
 	if c.JobLock == "memory" {
 		return errors.New("FIRSTTAP_JOB_LOCK is memory: only the process that holds such a lock can see it")
@@ -59,8 +59,8 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 	return locks.releaseJobs(ctx, args[1], jobs, store, stdout)
 }
 
-// release takes a lock that is not a job's away from its holder. It raises the fence first: what the holder writes under
-// [lock.Fences] is refused before anybody else can have the name.
+// release breaks a lock that no job uses. It raises the fence first, so that [lock.Fences] rejects the former holder's writes
+// before another process can acquire the name.
 func (l *jobLocks) release(ctx context.Context, name string, stdout io.Writer) error {
 	h, err := l.strategy.Show(ctx, name)
 	if err != nil {
@@ -79,14 +79,14 @@ func (l *jobLocks) release(ctx context.Context, name string, stdout io.Writer) e
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s taken from %s; its fence was %d, the next is above %d\n", name, h.Owner, h.Fence, broken.Fence)
+	fmt.Fprintf(stdout, "%s released; the holder was %s with fence %d, and the next fence is above %d\n", name, h.Owner, h.Fence, broken.Fence)
 	return nil
 }
 
-// releaseJobs takes the lock of jobs away from its holder, and their runs from their owners. What fences a job is its run
-// in the ledger, not the lock: once releaseJobs has returned, no owner can conclude a run that it had begun before.
+// releaseJobs breaks the lock of jobs and interrupts their runs. The ledger protects a job's writes, not the lock: after
+// releaseJobs has returned, no former owner can conclude a run that it had begun.
 //
-// The lock goes first. Otherwise its holder could begin another run between the two steps.
+// It breaks the lock first. Otherwise the holder could begin another run between the two steps.
 func (l *jobLocks) releaseJobs(ctx context.Context, name string, jobs []string, store *repository.Store, stdout io.Writer) error {
 	h, err := l.strategy.Show(ctx, name)
 	if err != nil {
@@ -98,25 +98,25 @@ func (l *jobLocks) releaseJobs(ctx context.Context, name string, jobs []string, 
 		if _, err := l.strategy.Break(ctx, name); err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "%s taken from %s\n", name, h.Owner)
+		fmt.Fprintf(stdout, "%s released; the holder was %s\n", name, h.Owner)
 	}
 	runs, err := store.InterruptRuns(ctx, jobs)
 	if err != nil {
-		return fmt.Errorf("a run under way may still be concluded; repeat the command: %w", err)
+		return fmt.Errorf("the lock is released, but a run under way may still write its result; repeat the command: %w", err)
 	}
 	for _, run := range runs {
-		fmt.Fprintf(stdout, "run of %s at %s taken from %s\n", run.Job, run.Slot.Format(time.RFC3339Nano), run.Owner)
+		fmt.Fprintf(stdout, "run of %s at %s interrupted; its owner was %s, and another instance takes the run over\n", run.Job, run.Slot.Format(time.RFC3339Nano), run.Owner)
 	}
 	return nil
 }
 
 func printHolders(stdout io.Writer, holders []lock.Holder) {
 	if len(holders) == 0 {
-		fmt.Fprintln(stdout, "nothing is held")
+		fmt.Fprintln(stdout, "no lock is held")
 		return
 	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NAME\tHOLDER\tLEFT\tFENCE")
+	fmt.Fprintln(w, "NAME\tHOLDER\tREMAINING\tFENCE")
 	for _, h := range holders {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\n", h.Name, h.Owner, left(h), h.Fence)
 	}
@@ -125,15 +125,15 @@ func printHolders(stdout io.Writer, holders []lock.Holder) {
 
 func showHolder(stdout io.Writer, h lock.Holder) {
 	if h.Owner == "" {
-		fmt.Fprintf(stdout, "nobody has %s\n", h.Name)
+		fmt.Fprintf(stdout, "%s is not held\n", h.Name)
 		return
 	}
-	fmt.Fprintf(stdout, "%s is held by %s\nends in %s unless renewed\nfence %d\n", h.Name, h.Owner, left(h), h.Fence)
+	fmt.Fprintf(stdout, "%s is held by %s\nremaining: %s\nfence: %d\n", h.Name, h.Owner, left(h), h.Fence)
 }
 
 func left(h lock.Holder) string {
 	if h.Remaining == 0 {
-		return "the holder's session"
+		return "until the holder's session ends"
 	}
 	return h.Remaining.Round(time.Millisecond).String()
 }

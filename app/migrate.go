@@ -33,7 +33,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		}
 		n, err := m.Missing(ctx)
 		if err == nil && n > 0 {
-			err = fmt.Errorf("FIRSTTAP_MIGRATE=off, and the database lacks %d of the migrations: run \"firsttap migrate up\" first", n)
+			err = fmt.Errorf("FIRSTTAP_MIGRATE is off and %d migrations are not applied; run \"firsttap migrate up\" first", n)
 		}
 		return err
 	}
@@ -53,7 +53,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 
 func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []string, stdout io.Writer) (err error) {
 	if len(args) != 1 {
-		return errors.New("migrate takes up, down or status")
+		return errors.New("usage: firsttap migrate up|down|status")
 	}
 	store, err := openStore(ctx, c, repository.Options{Log: log})
 	if err != nil {
@@ -64,17 +64,17 @@ func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []stri
 		switch args[0] {
 		case "up":
 			n, err := m.Up(ctx)
-			fmt.Fprintf(stdout, "%d applied\n", n)
+			fmt.Fprintf(stdout, "%d migrations applied\n", n)
 			return err
 		case "down":
 			took, err := m.Down(ctx)
 			if err == nil && !took {
-				fmt.Fprintln(stdout, "nothing to take back")
+				fmt.Fprintln(stdout, "no migration to revert")
 			}
 			return err
 		case "status":
 			return m.Status(ctx, stdout)
 		}
-		return fmt.Errorf("migrate takes up, down or status, not %s", args[0])
+		return fmt.Errorf("unknown argument %q; usage: firsttap migrate up|down|status", args[0])
 	})
 }

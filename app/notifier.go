@@ -27,7 +27,7 @@ const (
 	relayName  = "relay"
 )
 
-// notifier is what tells drivers and the backoffice what was committed: the relay by pushes, the hub by live streams.
+// notifier announces commits to drivers and the backoffice: the relay sends pushes, the hub feeds the live streams.
 type notifier struct {
 	*group
 	hub    *stream.Hub
@@ -41,7 +41,7 @@ type sender interface {
 	Close()
 }
 
-// streamTimeout is what Redis may take to pass an event on.
+// streamTimeout bounds each Redis command of the live streams.
 const streamTimeout = time.Second
 
 // openNotifier subscribes the hub and the relay to what the instance commits, and runs both. The relay leases outbox rows
@@ -112,7 +112,7 @@ func (n *notifier) relayAsLeader(ctx context.Context, leader *lock.Leader, log *
 		case errors.Is(err, lock.ErrLost):
 			log.Warn("this instance has lost the lead; another instance may relay now", "error", err)
 		default:
-			// Each push is leased before it is sent: two relays do not send it twice, and without a relay nobody would hear of it.
+			// Two relays send no push twice, as each push is leased before it is sent. Without a relay, no push would be sent.
 			log.Warn("the leader can't be determined; this instance relays until the next try", "error", err, "for", relayLease.String())
 			while, stop := context.WithTimeout(ctx, relayLease)
 			n.relay.Run(while)

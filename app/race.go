@@ -97,7 +97,7 @@ func raceAlone(ctx context.Context, c config.Config, drivers int, stdout io.Writ
 	defer os.RemoveAll(dir)
 	c.DatabaseURL, c.RedisURL, c.OpsAddr = "sqlite://"+filepath.Join(dir, "race.db"), "", ""
 	c.Addr, c.AdminKey, c.JWTSecret, c.Migrate = "127.0.0.1:0", "", "", true
-	fmt.Fprintln(stdout, "no service here: racing at one of its own, in a temporary folder")
+	fmt.Fprintln(stdout, "no FirstTap answers at FIRSTTAP_ADDR; the race runs on a temporary instance")
 
 	serving, stop := context.WithCancel(ctx)
 	defer stop()

@@ -17,12 +17,12 @@ var Version = "dev"
 const usage = `firsttap decides which driver gets a dispatch.
 
   firsttap [serve]                     serve the API
-  firsttap demo [--addr HOST:PORT]     a service of its own with drivers who tap, to be tried in the browser
-  firsttap migrate up|down|status      the database's schema
+  firsttap demo [--addr HOST:PORT]     start a temporary service with simulated drivers, to try in the browser
+  firsttap migrate up|down|status      apply, revert or list the migrations of the database
   firsttap lock ls|show NAME|release NAME
                                        the scheduled jobs' locks
   firsttap race [--url URL] [--drivers N]
-                                       let N drivers tap together and see who wins
+                                       let N drivers accept one dispatch at the same time; exactly one wins
   firsttap version
 
 Settings are environment variables; see README.md.
@@ -49,7 +49,7 @@ func Run(ctx context.Context, args []string, lookup func(string) (string, bool),
 	}
 	config, err := config.Read(lookup)
 	if err != nil {
-		return fmt.Errorf("these settings are not right:\n%w", err)
+		return fmt.Errorf("invalid settings:\n%w", err)
 	}
 	log := telemetry.NewLogger(stdout, config.LogLevel)
 	switch command {

@@ -23,11 +23,14 @@ import (
 )
 
 const (
-	// redisTimeout is what an accept may lose to a Redis that has just gone away.
+	// redisTimeout bounds the delay of an accept when Redis stops answering.
 	redisTimeout = 100 * time.Millisecond
 	// stopTime is how long requests under way may take to finish when the instance stops.
 	stopTime = 10 * time.Second
 )
+
+// errStopped is the error of a start that ended with its context while the database was opened or migrated.
+var errStopped = errors.New("stopped before the database was ready")
 
 // instance is a serving process and its parts.
 type instance struct {
@@ -45,7 +48,7 @@ type instance struct {
 	ending    ending
 }
 
-// ending holds how to stop each part. A part that was not started is nil.
+// ending holds the stop function of each part, nil for a part that was not started.
 type ending struct {
 	listeners, work, notifier, firebase, telemetry, locks, database func() error
 }
@@ -53,8 +56,7 @@ type ending struct {
 // Serve runs the service until ctx ends. If SIGTERM ended ctx, GET /readyz first answers 503 for c.Drain while the service
 // goes on, so that a load balancer stops sending requests; then the parts stop in the order of (*instance).stop.
 //
-// A ctx that ends during the start, for example in the middle of a migration, stops the start there, and Serve returns nil:
-// the next start continues the migration.
+// If ctx ends while the database is opened or migrated, Serve returns nil: the next start continues the migration.
 func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Writer) (err error) {
 	if err := c.MakeSecrets(); err != nil {
 		return err
@@ -63,8 +65,8 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 	defer func() { err = errors.Join(err, i.stop()) }()
 	api, err := i.start(ctx)
 	switch {
-	case err != nil && ctx.Err() != nil:
-		log.Warn("the instance was stopped before it was ready; the next start continues", "error", err)
+	case errors.Is(err, errStopped):
+		log.Warn("instance stopped before it was ready; the next start resumes an interrupted migration", "error", err)
 		return nil
 	case err != nil:
 		return err
@@ -82,7 +84,7 @@ func (i *instance) stop() error {
 		i.ending.firebase,
 		i.ending.telemetry, // the last spans are sent
 		i.ending.locks,
-		i.closeClients,
+		i.closeClients, // Redis
 		i.ending.database,
 	} {
 		if end != nil {
@@ -92,12 +94,12 @@ func (i *instance) stop() error {
 	return errors.Join(errs...)
 }
 
+// closeClients closes the Redis clients. A connection that can't be closed properly is no failure of the instance.
 func (i *instance) closeClients() error {
-	var errs []error
 	for _, c := range i.clients {
-		errs = append(errs, c.Close())
+		c.Close()
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // start makes the parts and connects them: first the listeners, which answer 503 until serve gets the API.
@@ -116,7 +118,9 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 	i.ending.telemetry = i.telemetry.Close
 	i.log = i.telemetry.Log(i.log)
 	owner := dispatch.Unique("ins_", time.Now()) // of the outbox rows that this instance leases
-	if err := i.openStore(ctx, owner); err != nil {
+	if err := i.openStore(ctx, owner); err != nil && ctx.Err() != nil {
+		return api, fmt.Errorf("%w: %w", errStopped, err)
+	} else if err != nil {
 		return api, err
 	}
 	if i.locks, err = openJobLocks(i.config); err != nil {
@@ -151,7 +155,7 @@ func (i *instance) openStore(ctx context.Context, owner string) (err error) {
 	return nil
 }
 
-// openAPI makes what handles requests.
+// openAPI creates the services that the API's handlers call.
 func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	c := i.config
 	tokens, revocations, err := i.openTokens(ctx)
@@ -223,7 +227,7 @@ func (i *instance) openGate(ctx context.Context) (gate *lock.Gate, err error) {
 	return gate, nil
 }
 
-// openAcceptor returns what decides claims. It writes each attempt to the ledger behind its answer.
+// openAcceptor returns the acceptor, which decides claims. Attempts are stored after the answers.
 func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 	var locks service.Locks
 	if gate != nil {
@@ -245,7 +249,7 @@ func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 	return acceptor
 }
 
-// openWork returns what drivers do with their own jobs. It warns about drivers who withdraw too often.
+// openWork returns the use cases of drivers besides accepting. It logs withdrawals that exceed the limit.
 func (i *instance) openWork(acceptor *service.Acceptor) *service.Work {
 	limited := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "firsttap_withdrawals_limited_total", Help: "Withdrawals refused because the driver had made too many.",
@@ -255,12 +259,12 @@ func (i *instance) openWork(acceptor *service.Acceptor) *service.Work {
 		Store: i.store, Acceptor: acceptor, Now: time.Now,
 		OnLimited: func(driver dispatch.DriverID, id dispatch.ID) {
 			limited.Inc()
-			i.log.Warn("withdrawal refused: the driver has withdrawn too often and keeps the dispatch for now", "driver", driver, "dispatch", id)
+			i.log.Warn("withdrawal refused; the driver has reached the limit of withdrawals and keeps the dispatch", "driver", driver, "dispatch", id)
 		},
 	})
 }
 
-// openTokens returns what verifies drivers' tokens, and the revocations that it follows.
+// openTokens returns the verifier of drivers' tokens, and the revocations that it checks.
 func (i *instance) openTokens(ctx context.Context) (*service.Tokens, *service.Revocations, error) {
 	revocations, err := service.NewRevocations(ctx, i.store, i.log)
 	if err != nil {

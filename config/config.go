@@ -202,7 +202,7 @@ func (c *Config) checkDatabase() []error {
 	switch scheme {
 	case "sqlite":
 		if path == "" || strings.Contains(path, ":memory:") {
-			return []error{errors.New("SQLite needs a file: what was accepted has to survive")}
+			return []error{errors.New("SQLite needs a file, because accepted dispatches must survive a restart")}
 		}
 		return nil
 	case "mysql":
@@ -215,7 +215,7 @@ func (c *Config) checkDatabase() []error {
 	}
 	for name, v := range map[string]string{adminKeyVar: c.AdminKey, jwtSecretVar: c.JWTSecret} {
 		if v == "" {
-			problems = append(problems, fmt.Errorf("%s must be set too: every instance on a server needs the same one", name))
+			problems = append(problems, fmt.Errorf("%s must be set with MySQL: all instances need the same value", name))
 		}
 	}
 	return problems

@@ -27,10 +27,10 @@ func (c *Push) checkEmulator() []error {
 		problems = append(problems, errors.New("it needs FIRSTTAP_FIREBASE_PROJECT"))
 	}
 	if c.Credentials != "" {
-		problems = append(problems, errors.New("its tokens are not signed: not beside real credentials, GOOGLE_APPLICATION_CREDENTIALS"))
+		problems = append(problems, errors.New("its tokens are not signed, so it must not be used with GOOGLE_APPLICATION_CREDENTIALS"))
 	}
 	if c.FCM && c.Endpoint == "" {
-		problems = append(problems, errors.New("its tokens are not signed: not beside the real FCM, FIRSTTAP_PUSH=fcm"))
+		problems = append(problems, errors.New("its tokens are not signed, so it must not be used with FIRSTTAP_PUSH=fcm and the real FCM"))
 	}
 	return problems
 }

@@ -34,7 +34,7 @@ func (c *Config) checkSecrets(bad func(name string, err error)) {
 
 func checkSecret(secret string) error {
 	if n := utf8.RuneCountInString(secret); n < minSecret {
-		return fmt.Errorf("it has %d characters and can be guessed: want at least %d, random ones", n, minSecret)
+		return fmt.Errorf("it has %d characters, which can be guessed: want at least %d random characters", n, minSecret)
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func checkSecret(secret string) error {
 // checkPrevious returns an error if the previous secret equals the current one.
 func (c *Config) checkPrevious() error {
 	if c.PreviousJWTSecret != "" && c.PreviousJWTSecret == c.JWTSecret {
-		return errors.New("it is the current secret: want another one, or nothing")
+		return errors.New("it equals the current secret: set it to the secret before that one, or leave it unset")
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (c *Config) FindAdminKey() error {
 	}
 	var err error
 	if c.AdminKey, err = readSecret(c.beside(".admin-key")); err != nil {
-		return fmt.Errorf("%s is not set, and there is no key here: %w", adminKeyVar, err)
+		return fmt.Errorf("%s is not set, and the file with the key can't be read: %w", adminKeyVar, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package cronjob says what a scheduled job and its runs are, and which run is next. The ledger of the runs is in package
+// Package cronjob defines scheduled jobs and their runs, and decides which run is next. The ledger of the runs is in package
 // repository, the scheduler in package schedule.
 package cronjob
 
@@ -33,7 +33,7 @@ type Run struct {
 	Job    string
 	Slot   time.Time // when it was scheduled for, or requested; unique for the job
 	Status Status
-	// Attempt counts the instances that began it, without those that gave it back.
+	// Attempt counts the instances that have begun the run, without those that released it when they stopped.
 	Attempt int
 	Owner   string // the latest attempt, as instance/id; "" before the first
 	// Fence grows with each attempt at a run of the job.
@@ -105,18 +105,18 @@ type RunningError struct {
 }
 
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("the job is run by %s, for at least another %s", e.Owner, e.Remaining.Round(time.Millisecond))
+	return fmt.Sprintf("the job is running on %s; its lease lasts for another %s", e.Owner, e.Remaining.Round(time.Millisecond))
 }
 
 // Unwrap makes every RunningError an ErrRunning.
 func (e *RunningError) Unwrap() error { return ErrRunning }
 
-// MaxAttempts is how many instances may begin the same run. Then it is given up, as it may be what kills them.
+// MaxAttempts is how many instances may begin the same run. Then it fails, because the run itself may crash its instance.
 const MaxAttempts = 3
 
-// Next decides which run of the job begins now: the oldest that was interrupted or requested, or else that of the slot due,
-// which is the zero time if none is. A slot's run has no Status yet. lost are the runs to be given up. ErrRunning while a run
-// is under way, ErrNotDue if there is nothing to run.
+// Next decides which run of the job begins now: the oldest that was interrupted or requested, or else a new run of the slot
+// due, which is the zero time if no slot is due. A new run has no Status yet. lost holds the runs that have reached MaxAttempts
+// and must be failed. Next returns ErrRunning while a run is under way, and ErrNotDue if no run can begin.
 func (s *State) Next(now, due time.Time) (next Run, lost []Run, err error) {
 	for _, r := range s.Unfinished {
 		if r.Status == Running && now.Before(*r.LeasedUntil) {
@@ -136,7 +136,7 @@ func (s *State) Next(now, due time.Time) (next Run, lost []Run, err error) {
 	return Run{Job: s.Name, Slot: due}, lost, nil
 }
 
-// At returns the run as it stands at that time: it is INTERRUPTED if it was not extended in time.
+// At returns the run with its status at now: INTERRUPTED if its lease has expired.
 func (r Run) At(now time.Time) Run {
 	if r.Status == Running && !now.Before(*r.LeasedUntil) {
 		r.Status = Interrupted

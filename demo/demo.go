@@ -28,7 +28,7 @@ const demoAddr = "127.0.0.1:8080"
 func Command(ctx context.Context, args []string, lookup func(string) (string, bool), serve StartService, stdout io.Writer) error {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.SetOutput(stdout)
-	addr := flags.String("addr", "", "host:port on this machine alone; without it "+demoAddr+", or a free port if that one is taken")
+	addr := flags.String("addr", "", "host:port of a loopback address; the default is "+demoAddr+", or a free port if that port is in use")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return nil
@@ -63,7 +63,7 @@ func ReadConfig(lookup func(string) (string, bool)) (config.Config, error) {
 		return "warn", true
 	})
 	if err != nil {
-		return c, fmt.Errorf("these settings are not right:\n%w", err)
+		return c, fmt.Errorf("invalid settings:\n%w", err)
 	}
 	c.DatabaseURL, c.OpsAddr, c.Drain = "", "", 0
 	c.AdminKey, c.JWTSecret = rand.Text()+rand.Text(), rand.Text()+rand.Text()
@@ -166,13 +166,13 @@ func (d Demo) simulate(ctx context.Context, url string, log *slog.Logger) error 
 }
 
 func (d Demo) printLinks(url string, visitors []visitor) {
-	fmt.Fprintf(d.Stdout, `The demo is ready, for this machine alone. Nothing in it is real, and nothing is kept.
+	fmt.Fprintf(d.Stdout, `The demo is ready. Only this machine can reach it. Its data is simulated, and is deleted at the end.
 
   console   %s/console/#key=%s
             the board moves by itself; open a dispatch to see who tapped when
 `, url, d.Config.AdminKey)
 	todo := map[string]string{
-		"A": "a phone: about every 20 s an offer comes that only A and B are told of",
+		"A": "a phone: about every 20 s an offer arrives that only A and B get",
 		"B": "another phone, in a window beside A's: tap Accept in both, and see who was first",
 	}
 	for _, v := range visitors {

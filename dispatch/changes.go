@@ -126,7 +126,7 @@ func (d *Dispatch) checkUntaken(version int) error {
 	return nil
 }
 
-// Equal reports whether agreeing to t is agreeing to o.
+// Equal reports whether t and o are the same terms.
 func (t Terms) Equal(o Terms) bool {
 	return t.Region == o.Region && t.VehicleClass == o.VehicleClass && equal(t.MinWorkingHeightM, o.MinWorkingHeightM) &&
 		t.Site.Address == o.Site.Address && equal(t.Site.Lat, o.Site.Lat) && equal(t.Site.Lng, o.Site.Lng) &&

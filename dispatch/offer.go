@@ -15,7 +15,7 @@ const (
 	OfferTaken     OfferStatus = "TAKEN"     // another driver has it
 	OfferExpired   OfferStatus = "EXPIRED"   // no driver accepted it in time
 	OfferRevoked   OfferStatus = "REVOKED"   // it was canceled or unassigned, or its terms have changed
-	OfferWithdrawn OfferStatus = "WITHDRAWN" // the driver gave it back
+	OfferWithdrawn OfferStatus = "WITHDRAWN" // the driver has withdrawn
 )
 
 // Contact is the history of one driver with one round of a dispatch.

@@ -141,8 +141,8 @@ func (h *handler) cancelDispatch(c echo.Context, actor string) error {
 	return writeVersioned(c, 200, d)
 }
 
-// assignError marks an error about a driver that is answered to an admin. Its own text is the detail, as the table's addresses the
-// driver.
+// assignError marks an error about a driver that goes to an admin. The detail of the answer is the error's own text, because the
+// detail in the table addresses the driver.
 type assignError struct{ error }
 
 func (e assignError) Unwrap() error { return e.error }

@@ -105,7 +105,7 @@ func (e claimError) Unwrap() error { return e.error }
 // retryAfter is the Retry-After of a 503, in seconds.
 const retryAfter = 1
 
-// answerError answers a request with a problem. It logs the errors that the service is to blame for, once.
+// answerError answers a request with a problem. It logs errors with a 5xx status.
 func (h *handler) answerError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return

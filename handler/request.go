@@ -62,7 +62,7 @@ func decodeError(err error) error {
 		errors.As(err, &wrong)
 		return invalidField(fieldPath(wrong.JSONPointer), "is not a field of this request")
 	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
-		return invalidField(fieldPath(syntax.JSONPointer), "is there twice")
+		return invalidField(fieldPath(syntax.JSONPointer), "is given more than once")
 	case errors.As(err, &wrong) && wrong.JSONPointer != "":
 		return invalidField(fieldPath(wrong.JSONPointer), typeMessage(wrong))
 	}

@@ -15,7 +15,7 @@ import (
 	"firsttap/service"
 )
 
-// Store is the database: what each part of the API needs of it.
+// Store combines the interfaces through which the parts of the API use the database.
 type Store interface {
 	auditStore
 	deviceStore

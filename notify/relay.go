@@ -106,7 +106,7 @@ type Relay struct {
 	deadTokens *deadTokens
 	suspects   *suspectQueue
 	metrics    *relayMetrics
-	// Events that this process committed. The urgent ones tell a driver about the driver's own job.
+	// urgent and committed hold events that this process committed. An urgent event is about a driver's own claim.
 	urgent, committed    chan dispatch.EventID
 	eventsDue, pushesDue wakeup.Signal
 	ready                *lanes

@@ -220,7 +220,7 @@ func (t *throttle) backoff() time.Duration {
 }
 
 // probeTokens opens the circuit while the push service refuses every token: after pauses that double, single requests find
-// out whether it accepts any. Without begin it only goes on with an open circuit.
+// out whether it accepts any. If begin is false, it only continues with a circuit that is open already.
 func (t *throttle) probeTokens(begin bool, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

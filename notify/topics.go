@@ -17,7 +17,7 @@ const (
 	subscribeInterval = 500 * time.Millisecond
 )
 
-// maintainTopics subscribes large audiences to their topics, and unsubscribes them after their topic was released.
+// maintainTopics subscribes large audiences to their topics, and unsubscribes them after the offer has ended.
 func (r *Relay) maintainTopics(ctx context.Context) {
 	for never := make(chan struct{}); ctx.Err() == nil; {
 		leased, err := r.options.Topics.LeaseTopics(ctx, topicBatch)
@@ -36,7 +36,7 @@ func (r *Relay) maintainTopics(ctx context.Context) {
 	}
 }
 
-// maintainTopic subscribes or unsubscribes the members that are left to do, and ends the topic after the last.
+// maintainTopic subscribes or unsubscribes the remaining members, and then completes the topic.
 func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 	change := r.options.Sender.Subscribe
 	if t.Ended {

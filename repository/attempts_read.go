@@ -85,7 +85,7 @@ func (r *rounds) records(rows []attemptRow) ([]dispatch.AttemptRecord, error) {
 	for i := range rows {
 		row := &rows[i]
 		a := row.attempt()
-		// A tap may be written after the first taps were read: it counts as none earlier than they are.
+		// A tap that was stored after the first taps were read may be earlier than they are; its After is 0 then.
 		items[i] = dispatch.AttemptRecord{
 			Attempt: a, After: max(0, a.At.Sub(first[a.Round])), Rank: ranks[a.Round][a.Driver],
 		}

@@ -26,7 +26,7 @@ const (
 	runList                byte = 'r'
 )
 
-// cursor returns the cursor of what follows the row at that place of the list's order, with that identifier.
+// cursor returns the cursor for the rows after the row with that sort value and that identifier.
 func cursor[ID ~string](list byte, at int64, id ID) string {
 	raw := binary.BigEndian.AppendUint64([]byte{list}, uint64(at))
 	return base64.RawURLEncoding.EncodeToString(append(raw, id...))

@@ -137,7 +137,7 @@ func (row *driverRow) record() (dispatch.DriverRecord, error) {
 
 // ChangeDriver applies the change to the locked driver, and commits the new version together with an audit entry: the old and
 // new values and change.Detail. It writes nothing if no value changes, or if the request was carried out before.
-// ErrDriverNotFound, ErrDriverMoved, ErrDuplicateDriver; the change's own errors unchanged; ErrUnavailable, ErrUnknown.
+// ErrDriverNotFound, ErrDriverVersionConflict, ErrDuplicateDriver; the change's own errors unchanged; ErrUnavailable, ErrUnknown.
 func (s *Store) ChangeDriver(ctx context.Context, id dispatch.DriverID, change dispatch.DriverChange) (dispatch.DriverRecord, error) {
 	var record dispatch.DriverRecord
 	err := s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {

@@ -232,7 +232,7 @@ func (e *expansion) notifyAudience(t dispatch.Delivery, take *int) error {
 	return e.insertAll(t, fresh, take)
 }
 
-// dropPendingOffers drops unsent offers of a round that is over, at most Part in one transaction.
+// dropPendingOffers drops unsent offers of a round that is over, at most BatchSize in one transaction.
 func (e *expansion) dropPendingOffers() error {
 	ev, d := &e.result.Event, &e.result.Dispatch
 	if !d.Superseded(dispatch.EventOpened, false, "", ev.Round) {

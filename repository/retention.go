@@ -21,8 +21,8 @@ const (
 	keepSent        = keepTaps            // sent notifications of an offer without an end
 )
 
-// Prune deletes up to limit expired rows, and returns how many. Each rule gets a fair share of limit, and what one leaves goes
-// to the others. Prune locks few rows at a time and waits for no lock.
+// Prune deletes up to limit expired rows, and returns how many. Each rule gets an equal share of limit; the part that a rule does
+// not use goes to the others. Prune locks few rows at a time and waits for no lock.
 func (s *Store) Prune(ctx context.Context, limit int) (n int, err error) {
 	now, err := s.clock(s.relay.WithContext(ctx))
 	if err != nil {

@@ -151,7 +151,7 @@ func failAbandoned(tx *gorm.DB, lost []cronjob.Run, now time.Time) error {
 		}
 		err = tx.Model(&runRow{}).Where("job = ? AND slot = ?", r.Job, micros(r.Slot)).Updates(map[string]any{
 			"status": cronjob.Failed, "alive_until": nil, "ended_at": micros(now),
-			"error": fmt.Sprintf("given up: %d instances in a row died or were cut off during the run", r.Attempt),
+			"error": fmt.Sprintf("abandoned after %d attempts: each instance died or lost its lease during the run", r.Attempt),
 		}).Error
 		if err != nil {
 			return err
@@ -257,10 +257,7 @@ func (s *Store) InterruptRuns(ctx context.Context, jobs []string) ([]cronjob.Run
 	return interrupted, err
 }
 
-// ConcludeRun writes what the run came to, and that it has SUCCEEDED, in one transaction: however often a slot is begun, that
-// is committed once. It is the last thing that the work does. write is called again where the database says "again".
-// ErrNotLeased if the run is another's by now or has ended, and nothing was written; ErrUnavailable, ErrUnknown.
-// Conclude commits the run's result together with its end as SUCCEEDED, so that the result is written once however often the
+// ConcludeRun commits the run's result together with its end as SUCCEEDED, so that the result is written once however often the
 // slot is begun. It is the last step of the work. After a deadlock it calls write again. ErrNotLeased if another instance has
 // taken the run over, or it has ended; then nothing was written. ErrUnavailable, ErrUnknown.
 func (s *Store) ConcludeRun(ctx context.Context, run cronjob.Run, result string,
@@ -291,13 +288,14 @@ func truncate(words string, size int) string {
 	return string(runes[:min(len(runes), size)])
 }
 
-// CountSkippedRun counts an instance that left the slot to another. It returns false if no instance has begun the slot.
+// CountSkippedRun counts an instance that skipped the slot because another instance had it. It
+// returns false if no instance has begun the slot.
 func (s *Store) CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error) {
 	done := s.writes.WithContext(ctx).Exec("UPDATE job_runs SET skipped = skipped + 1 WHERE job = ? AND slot = ?", job, micros(slot))
 	return done.RowsAffected > 0, unavailable(done.Error)
 }
 
-// BlockJob writes, until a run begins, that the holder of the job's lock can't be determined.
+// BlockJob stores the reason why an instance does not run the job. The next run that begins clears it.
 func (s *Store) BlockJob(ctx context.Context, job, by, reason string) error {
 	return unavailable(s.writes.WithContext(ctx).Exec("UPDATE jobs SET blocked_at = COALESCE(blocked_at, "+s.dialect.now()+"),"+
 		" blocked_by = ?, blocked_reason = ? WHERE name = ?", by, truncate(reason, maxResult), job).Error)

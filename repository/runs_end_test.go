@@ -171,7 +171,6 @@ func TestInterruptRuns(t *testing.T) {
 	})
 }
 
-// Whoever was overtaken is told, and changes nothing: while another is at it, and when that one has ended.
 // An instance whose run was taken over gets an error and changes nothing, during the new attempt and after it.
 func TestWhoWasOvertakenChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {

@@ -295,7 +295,7 @@ func TestARunIsGivenUp(t *testing.T) {
 		_, err := db.BeginRun(t.Context(), report, "z/1", term, never)
 		mustBeError(t, "nothing else is due", err, cronjob.ErrNotDue)
 		job, row := db.only(t)
-		if row.Status != cronjob.Failed || row.AliveUntil != nil || row.EndedAt == nil || row.Attempt != cronjob.MaxAttempts || !strings.Contains(row.Error, "given up") {
+		if row.Status != cronjob.Failed || row.AliveUntil != nil || row.EndedAt == nil || row.Attempt != cronjob.MaxAttempts || !strings.Contains(row.Error, "abandoned") {
 			t.Errorf("it is %+v", row)
 		}
 		if job.SucceededAt != nil || !reflect.DeepEqual(job.EndedAt, row.EndedAt) {

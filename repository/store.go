@@ -64,7 +64,7 @@ type dialect struct {
 	durability func(context.Context, *sql.DB) ([]string, error)
 }
 
-// Options are what a Store works with besides its database. The zero value announces nothing, and leaves the outbox rows
+// Options configure a Store. The zero value announces nothing, and leaves the outbox rows
 // that it writes to the first relay that polls for them.
 type Options struct {
 	// OnCommit is called with every change that this process has committed, after its COMMIT and before the caller learns

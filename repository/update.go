@@ -24,7 +24,8 @@ func (s *Store) Update(ctx context.Context, id dispatch.ID,
 	})
 }
 
-// UpdateByDriver is Update with the driver's row, which nobody changes until the commit. Also ErrDriverNotFound.
+// UpdateByDriver is Update with the driver as a second argument of change. The driver's row is locked until the commit. It also
+// returns ErrDriverNotFound.
 func (s *Store) UpdateByDriver(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 	change func(d *dispatch.Dispatch, v dispatch.Driver, now time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {

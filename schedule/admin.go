@@ -83,7 +83,7 @@ type shownLock struct {
 	err error
 }
 
-// show asks for the holders of all names at the same time, so that a server that is away is waited for once.
+// show looks up the holders of all names concurrently, so that an unavailable server delays the call only once.
 func (s *Scheduler) show(ctx context.Context, names []string) map[string]shownLock {
 	ctx, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()

@@ -196,7 +196,7 @@ func TestJobs(t *testing.T) {
 	}
 	p.start("a", options)
 	testkit.Await(t, "it runs", begun)
-	p.awaitRuns("start", 1, cronjob.Succeeded)
+	p.awaitRuns("ran", 1, cronjob.Succeeded)
 	if jobs, err = other.Jobs(t.Context()); err != nil {
 		t.Fatal(err)
 	}

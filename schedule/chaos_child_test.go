@@ -124,7 +124,7 @@ type lead struct {
 }
 
 func (l lead) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "this instance leads the jobs" {
+	if r.Message == "this instance is elected leader; it runs the leader's jobs until it loses the lead" {
 		l.notice()
 	}
 	return l.Handler.Handle(ctx, r)

@@ -95,7 +95,7 @@ func TestRedisIsGone(t *testing.T) {
 		for _, who := range []string{"a", "b"} {
 			count[who].atLeast("firsttap_job_skips_total", job, "unavailable", 3)
 			testkit.Retry(t, func() error {
-				if len(all[who].log.about("ERROR", "does not run", "job="+job)) == 0 {
+				if len(all[who].log.about("ERROR", "job not run", "job="+job)) == 0 {
 					return fmt.Errorf("%s does not say that %s does not run", who, job)
 				}
 				b := p.state(job).Blocked

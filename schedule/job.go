@@ -48,7 +48,7 @@ func newJob(s *Scheduler, spec Job) (*job, error) {
 	case spec.When == nil || spec.Work == nil:
 		return nil, errors.New("When or Work is missing")
 	case spec.Hold.Heartbeat != 0 || spec.Hold.Wait != 0:
-		return nil, errors.New("a Beat or a Wait is set in Hold")
+		return nil, errors.New("Hold.Heartbeat and Hold.Wait must be 0")
 	case spec.MaxDelay < 0:
 		return nil, fmt.Errorf("the delay of a slot is negative: %s", spec.MaxDelay)
 	}
@@ -82,7 +82,7 @@ func checkHold(name string, hold lock.Hold) error {
 	return lease.Release(context.Background())
 }
 
-// loop takes a turn at each time of the job's, and whenever it is woken, until ctx ends.
+// loop calls turn at each scheduled time of the job and whenever it is woken, until ctx ends.
 func (j *job) loop(ctx context.Context) {
 	var last time.Time
 	for ctx.Err() == nil {
@@ -166,11 +166,11 @@ func (j *job) blocked(reason, why string, err error) {
 		return
 	}
 	j.reportedAt = now
-	j.s.Log.Error("job does not run: "+why, "job", j.Name, "error", err)
+	j.s.Log.Error("job not run, because "+why+"; it will be tried again", "job", j.Name, "error", err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := j.s.Ledger.BlockJob(ctx, j.Name, j.s.Instance, why+": "+err.Error()); err != nil {
-		j.s.Log.Warn("the reason why a job does not run was not written to the ledger", "job", j.Name, "error", err)
+		j.s.Log.Warn("reason for a blocked job not written to the ledger; the next report will be written", "job", j.Name, "error", err)
 	}
 }
 

@@ -66,10 +66,10 @@ func nightly(ctx context.Context, work JobStore) (string, error) {
 	return fmt.Sprintf("%d dispatches closed, %d topics to unsubscribe", closed, topics), errors.Join(problem, err)
 }
 
-// supply leaves out a minute that is long over, as it counts the drivers and dispatches of now.
+// supply skips a slot that is older than maxSupplyDelay, because it counts the drivers and dispatches of the present.
 func supply(ctx context.Context, work JobStore, run cronjob.Run) (string, error) {
 	if late := run.BeganAt.Sub(run.Slot); late > maxSupplyDelay {
-		return fmt.Sprintf("left out: %s too late", late.Round(time.Second)), nil
+		return fmt.Sprintf("skipped: the run began %s late", late.Round(time.Second)), nil
 	}
 	n, err := work.RecordSupply(ctx, run)
 	return fmt.Sprintf("%d regions", n), err

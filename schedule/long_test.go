@@ -74,9 +74,9 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 		"on the leader":      {hold: cut, onLeader: true, hangs: untilTold, says: "too long"},
 		"not renewed":        {hold: lock.Fixed(500 * time.Millisecond), hangs: untilTold, says: "expired"},
 		"fixed, leader":      {hold: lock.Fixed(500 * time.Millisecond), onLeader: true, hangs: untilTold, says: "too long"},
-		"deaf":               {hold: cut, hangs: deaf(t), grace: 200 * time.Millisecond, says: "left behind"},
-		"deaf, not renewed":  {hold: lock.Fixed(500 * time.Millisecond), hangs: deaf(t), grace: 200 * time.Millisecond, says: "left behind"},
-		"deaf on the leader": {hold: cut, onLeader: true, hangs: deaf(t), grace: 200 * time.Millisecond, says: "left behind"},
+		"deaf":               {hold: cut, hangs: deaf(t), grace: 200 * time.Millisecond, says: "abandoned"},
+		"deaf, not renewed":  {hold: lock.Fixed(500 * time.Millisecond), hangs: deaf(t), grace: 200 * time.Millisecond, says: "abandoned"},
+		"deaf on the leader": {hold: cut, onLeader: true, hangs: deaf(t), grace: 200 * time.Millisecond, says: "abandoned"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestStuckWorksAreBounded(t *testing.T) {
 		t.Errorf("%d works don't return", n)
 	}
 	b := p.state("deaf").Blocked
-	if lines := i.log.about("ERROR", "does not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "have not returned") {
+	if lines := i.log.about("ERROR", "job not run", "deaf"); len(lines) != 1 || b == nil || b.By != "a" || !strings.Contains(b.Reason, "have not returned") {
 		t.Errorf("blocked: %+v; said: %q", b, lines)
 	}
 	close(end)
@@ -154,7 +154,7 @@ func TestAWorkThatFails(t *testing.T) {
 	}{
 		"error": {func(context.Context, cronjob.Run) (string, error) { return "half", errWork }, errWork.Error()},
 		"panic": {func(context.Context, cronjob.Run) (string, error) { panic("a thing that cannot be") }, "a thing that cannot be"},
-		"exit":  {func(context.Context, cronjob.Run) (string, error) { runtime.Goexit(); return "", nil }, "ended its goroutine"},
+		"exit":  {func(context.Context, cronjob.Run) (string, error) { runtime.Goexit(); return "", nil }, "called runtime.Goexit"},
 		// An error of the work's own locks is not an error of the job's lock.
 		"held":        {func(context.Context, cronjob.Run) (string, error) { return "", &lock.HeldError{Owner: "x"} }, "held by x"},
 		"unavailable": {func(context.Context, cronjob.Run) (string, error) { return "", lock.ErrUnavailable }, "unavailable"},
@@ -179,7 +179,7 @@ func TestAWorkThatFails(t *testing.T) {
 		if n, _ := m.of("firsttap_job_runs_total", name, "FAILED"); n != 1 {
 			t.Errorf("%s: %v failures are counted", name, n)
 		}
-		if lines := i.log.about("does not run", "job="+name+" ", f.says); len(lines) > 0 {
+		if lines := i.log.about("job not run", "job="+name+" ", f.says); len(lines) > 0 {
 			t.Errorf("%s is taken for the ledger's: %q", name, lines)
 		}
 		if lines := i.log.about("job failed", "job="+name+" ", f.says); len(lines) != 1 {

@@ -11,7 +11,7 @@ import (
 	"firsttap/lock"
 )
 
-var errAbandoned = errors.New("the work was left behind: it did not return")
+var errAbandoned = errors.New("the work was abandoned because it did not return")
 
 // runDue begins the run that is due, performs it, and records how it ended. It reports whether there was one. ctx ends
 // with the job's lock.
@@ -50,13 +50,13 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 	case cronjob.Succeeded:
 		log.Debug("job succeeded", "took", took, "result", result)
 	case cronjob.Failed:
-		log.Error("job failed", "took", took, "error", a.end.Error)
+		log.Error("job failed; it runs again at its next slot", "took", took, "error", a.end.Error)
 	default:
 		log.Warn("job interrupted; another instance will take the run over", "took", took, "cause", context.Cause(ctx), "error", err)
 	}
 }
 
-// endOf is how a run ended whose work returned result and err, nil if it was interrupted.
+// endOf returns how a run ended whose work returned result and err, nil if the run was interrupted.
 func (j *job) endOf(ctx context.Context, result string, err error) *cronjob.End {
 	switch {
 	case err == nil:
@@ -80,7 +80,7 @@ func (j *job) call(ctx context.Context, run cronjob.Run) (string, error) {
 	}
 	done := make(chan returned, 1)
 	go func() {
-		r := returned{err: errors.New("the work ended its goroutine")}
+		r := returned{err: errors.New("the work called runtime.Goexit")}
 		defer func() {
 			if p := recover(); p != nil {
 				r.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

@@ -7,9 +7,9 @@
 // holders, because Redis was flushed or each process has a lock in its own memory, one of them begins the run and the other
 // finds it begun.
 //
-// So one run of a job is under way at a time, and a slot that has ended is not begun again. The schedule can't stop an
-// instance that was overtaken without noticing, because it stood still. What such an instance writes must be refused where it
-// is written: by a condition of its own, by the run's fence, or because it is committed together with the end of the run
+// So one run of a job is under way at a time, and a slot that has ended does not run again. The scheduler can't stop an
+// instance that was suspended and whose run another instance has taken over. The database must reject the writes of such an
+// instance: by a condition on the row, by the run's fence, or because they are committed together with the end of the run
 // (repository's ConcludeRun).
 package schedule
 
@@ -34,14 +34,14 @@ import (
 type Job struct {
 	Name string // also its lock's name
 	When When
-	// Hold is how the job's lock is held. A run may take as long as its AtMost or, without renewal, its TTL. It has no Beat
-	// and no Wait.
+	// Hold says how the job's lock is held. A run may last for its AtMost or, without renewal, for its TTL. Heartbeat and Wait
+	// must be 0.
 	Hold lock.Hold
-	// OnLeader has the job run by the leader, which is elected for all such jobs, and not under a lock of its own. Hold
-	// then says how long a run may take, and how soon it is taken over.
+	// OnLeader makes the job run on the leader, which is elected for all such jobs, instead of under its own lock. Hold then
+	// says how long a run may take, and after what time another instance takes it over.
 	OnLeader bool
-	// MaxDelay is how long after its time a slot may begin: after downtime, the slots that were missed and are not older are
-	// made up for, one after the other. 0 is until the next slot. A run that was begun is taken over however late it is.
+	// MaxDelay is how long after its time a slot may begin: after downtime, the missed slots that are not older run one
+	// after the other. 0 means until the next slot. The limit does not apply to a run that is taken over.
 	MaxDelay time.Duration
 	// Work does a run. Its context ends, with a lock.ErrLost for a cause, when the lock or the run is lost; it also ends when
 	// the run has taken too long, and when the process stops. Work should then return at once. lock.FromContext returns the
@@ -117,7 +117,7 @@ const (
 	leaderLock  = "jobs"
 	leaderWait  = time.Second
 	leaderLease = 3 * time.Second
-	// maxInstanceName leaves room in the ledger for what makes an owner of the instance's name.
+	// maxInstanceName bounds an instance's name: the ledger's column for the owner also holds the id of the attempt.
 	maxInstanceName = 60
 )
 
@@ -202,7 +202,7 @@ func (s *Scheduler) register(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		s.Log.Warn("no job runs yet: the database is unavailable; will be retried", "error", err)
+		s.Log.Warn("jobs not registered in the database; no job runs until a retry succeeds", "error", err)
 		if !pause(ctx, s.PollInterval) {
 			return false
 		}
@@ -221,7 +221,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// campaign has this instance lead whenever no other does, if there are jobs for the leader.
+// campaign makes this instance the leader whenever no other instance leads. Without jobs for the leader it returns at once.
 func (s *Scheduler) campaign(ctx context.Context) {
 	if len(HeldBy(s.Options.Jobs, leaderLock)) == 0 {
 		return
@@ -229,7 +229,7 @@ func (s *Scheduler) campaign(ctx context.Context) {
 	var reportedAt time.Time
 	for ctx.Err() == nil {
 		err := s.leader.Campaign(ctx, func(leading context.Context) error {
-			s.Log.Info("this instance leads the jobs")
+			s.Log.Info("this instance is elected leader; it runs the leader's jobs until it loses the lead")
 			s.follows.Store(nil)
 			s.checkLedger()
 			<-leading.Done()
@@ -239,11 +239,11 @@ func (s *Scheduler) campaign(ctx context.Context) {
 		switch {
 		case errors.Is(err, lock.ErrHeld) || ctx.Err() != nil:
 		case errors.Is(err, lock.ErrLost):
-			s.Log.Warn("this instance no longer leads the jobs", "error", err)
+			s.Log.Warn("this instance has lost the lead; another instance may run the leader's jobs", "error", err)
 		default:
 			if time.Since(reportedAt) >= reportInterval {
 				reportedAt = time.Now()
-				s.Log.Warn("the leader's lock is unavailable; will be retried", "lock", leaderLock, "error", err)
+				s.Log.Warn("leader lock unavailable; the election will be retried", "lock", leaderLock, "error", err)
 			}
 			pause(ctx, s.PollInterval)
 		}
@@ -263,6 +263,6 @@ func (s *Scheduler) resign() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.GracePeriod)
 	defer cancel()
 	if err := s.leader.Resign(ctx); err != nil {
-		s.Log.Warn("the lead was not handed over; another instance leads when its lease has expired", "error", err)
+		s.Log.Warn("lead not released; another instance can be elected when the lease expires", "error", err)
 	}
 }

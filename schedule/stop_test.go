@@ -79,7 +79,7 @@ func TestAnInstanceThatStopsLeavesADeafWorkBehind(t *testing.T) {
 	testkit.Await(t, "it begins", begun)
 	p.start("b", schedule.Options{Jobs: job("b")})
 	a.stop()
-	if lines := a.log.about("interrupted", "left behind"); len(lines) != 1 {
+	if lines := a.log.about("interrupted", "abandoned"); len(lines) != 1 {
 		t.Errorf("it is said %q", lines)
 	}
 	left := p.runs("deaf")[0]
@@ -139,7 +139,7 @@ func TestTheLeader(t *testing.T) {
 		}
 		testkit.Retry(t, func() error {
 			for _, i := range all {
-				if len(i.log.about("this instance leads")) > 0 {
+				if len(i.log.about("this instance is elected leader")) > 0 {
 					return nil
 				}
 			}
@@ -162,7 +162,7 @@ func TestAnInstanceStopsThatHasNotBegun(t *testing.T) {
 		{Name: "job", When: schedule.After(once), Hold: usual, Work: done},
 	}})
 	testkit.Retry(t, func() error {
-		if len(i.log.about("no job runs yet")) < 2 {
+		if len(i.log.about("jobs not registered in the database")) < 2 {
 			return errors.New("that there is no database is not said")
 		}
 		return nil

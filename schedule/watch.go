@@ -18,7 +18,7 @@ func (s *Scheduler) checkLedger() {
 	}
 }
 
-// watch wakes jobs for what no timer announces: slots that were missed, runs to take over, and runs that were requested.
+// watch wakes jobs that have no timer for their next run: a missed slot, a run to take over, or a requested run.
 func (s *Scheduler) watch(ctx context.Context) {
 	tick := time.NewTicker(s.PollInterval)
 	defer tick.Stop()
@@ -47,7 +47,7 @@ func (s *Scheduler) catchUp(ctx context.Context) {
 	states, now, err := s.Ledger.JobStates(ctx, s.names)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.Log.Warn("the jobs' ledger was not read; will be retried", "error", err)
+			s.Log.Warn("job ledger not read; missed and requested runs begin after the next successful read", "error", err)
 		}
 		return
 	}
@@ -71,7 +71,7 @@ func (j *job) toRun(state cronjob.State, now time.Time) bool {
 	return err == nil || len(lost) > 0
 }
 
-// skips are the slots that this instance found taken by another, until they are written to the ledger.
+// skips holds the slots that this instance skipped because another ran them, until the ledger has counted them.
 type skips struct {
 	mu   sync.Mutex
 	last map[string]time.Time // the latest slot by job, skipped or run

@@ -81,7 +81,7 @@ func (c *cronTimes) upcoming(now time.Time) time.Time { return c.times.Next(now)
 
 func (c *cronTimes) period(now time.Time) time.Duration { return c.upcoming(now).Sub(c.latest(now)) }
 
-// After is once at first, and then each time the delay has passed since the last run ended.
+// After runs a job once at first, and again each time the delay has passed since the last run ended.
 func After(delay time.Duration) When { return after(delay) }
 
 type after time.Duration

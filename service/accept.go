@@ -94,7 +94,8 @@ type Acceptor struct {
 	slots       chan struct{} // for the taps of sidelined drivers
 }
 
-// NewAcceptor returns an Acceptor. Run must be running: it repairs what refusals leave behind.
+// NewAcceptor returns an Acceptor. Run must be running: it notifies refused drivers of failed claims, and verifies
+// known claims.
 func NewAcceptor(o AcceptorOptions) *Acceptor {
 	a := &Acceptor{
 		claims: o.Claims, locks: o.Locks, lockTTL: o.LockTTL, attempts: noAttempts{}, counter: o.Counter, log: o.Log,
@@ -206,7 +207,7 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l La
 			return events, err
 		})
 	if unwinnable && a.inflight.sideline(tap.Driver) {
-		a.log.Info("driver sidelined after a tap that could not win; their next taps refuse no other driver", "driver", tap.Driver,
+		a.log.Info("driver sidelined after a tap that could not win; the driver's next taps no longer block other drivers", "driver", tap.Driver,
 			"dispatch", tap.Dispatch, "round", tap.Round, "for", sidelinedFor, "error", err)
 	}
 	replayed := err == nil && d.Claim.ID != id
@@ -221,7 +222,7 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l La
 	return Acceptance{Dispatch: d, Replayed: replayed}, nil
 }
 
-// obtainLock takes the dispatch's lock in Redis, or returns a TakenError. Without a lease and without an error the
+// obtainLock obtains the dispatch's lock in Redis, or returns a TakenError. If it returns neither a lease nor an error, the
 // database decides without the lock.
 func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.GateLease, error) {
 	lease, err := a.locks.Obtain(ctx, lockName(tap.Dispatch), claimValue(tap, id), a.lockTTL)
@@ -246,8 +247,8 @@ func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID)
 	return nil, &dispatch.TakenError{Final: m.committed && tap.Round != 0}
 }
 
-// recordOutcome puts the outcome where the next taps look first. After ErrUnknown it keeps the lock until its TTL: the
-// claim may be committed.
+// recordOutcome stores the outcome in memory and in Redis, which the next taps check first. After ErrUnknown it keeps the
+// lock until its TTL ends, because the claim may be committed.
 func (a *Acceptor) recordOutcome(ctx context.Context, tap Tap, lease *lock.GateLease, d dispatch.Dispatch, decided error) {
 	var err error
 	if decisionOf(false, decided) == DecisionFailed {

@@ -39,7 +39,7 @@ type holder struct {
 type takenFact struct {
 	holder
 	expires time.Time
-	// verifyAt is when the next tap that is refused by it has it verified.
+	// verifyAt is the time from which a tap that this entry refuses queues the entry for verification.
 	verifyAt time.Time
 }
 
@@ -77,8 +77,8 @@ func newInflight(queue *verifyQueue) *inflight {
 	return &inflight{queue: queue, flights: map[flightKey]*flight{}, taken: taken, sidelined: sidelined}
 }
 
-// enter starts a flight for the tap, which leads it and must call finish; or returns the same driver's flight to wait for;
-// or a TakenError.
+// enter returns a new flight, which the caller leads and must finish; or the flight of an earlier tap of the same driver, for
+// which the caller waits; or a TakenError.
 func (g *inflight) enter(tap Tap) (f *flight, leads bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +126,7 @@ func (g *inflight) finish(f *flight, r result) (refused bool) {
 	return len(f.refused) > 0
 }
 
-// scheduleVerification has a fact verified that has refused a tap, once every reverifyAfter. It needs g.mu.
+// scheduleVerification queues an entry that refused a tap for verification, at most once every reverifyAfter. g.mu is held.
 func (g *inflight) scheduleVerification(id dispatch.ID, h takenFact) {
 	now := time.Now()
 	if now.Before(h.verifyAt) {
@@ -152,8 +152,8 @@ func (g *inflight) rememberTaken(id dispatch.ID, h holder) {
 	}
 }
 
-// rememberMarker remembers the claim of a marker, which may have outlived it: if it contradicts the known claim of the same
-// round, that one stays and the marker's is verified.
+// rememberMarker remembers the claim of a marker. A marker may outlive its claim: if it contradicts the known claim of the same
+// round, the known claim stays and the marker's claim is queued for verification.
 func (g *inflight) rememberMarker(id dispatch.ID, h holder) {
 	g.mu.Lock()
 	old, ok := g.taken.Peek(id)

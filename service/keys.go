@@ -46,8 +46,8 @@ func (k *Keys) PutFirst(ctx context.Context, key string) error {
 }
 
 // Authenticate returns the key with that secret, ErrUnauthenticated, or ErrUnavailable. A key in the cache is looked up in the
-// database, so that a revocation takes effect at once. For any other key it first asks may, if that is not nil: if may
-// allows it, the cache is refreshed and decides. If not, the key gets ErrTooManyFailures, unless a recent cache has it.
+// database, so that a revocation takes effect at once. For any other key it first calls may, unless may is nil. If may
+// returns true, the refreshed cache decides. If may returns false, the key gets ErrTooManyFailures unless a recent cache has it.
 func (k *Keys) Authenticate(ctx context.Context, key string, may func() bool) (dispatch.Key, error) {
 	hash := hashKey(key)
 	if !k.cache.has(hash) {

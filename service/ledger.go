@@ -154,7 +154,7 @@ func (l *Ledger) write(ctx context.Context, batch []dispatch.Attempt) {
 		}
 		if try == ledgerTries || ctx.Err() != nil {
 			l.dropped.Add(int64(len(batch)))
-			l.log.Error("attempts dropped: the database did not store them", "attempts", len(batch), "error", err)
+			l.log.Error("attempts dropped after several tries; receipts and statistics will lack them", "attempts", len(batch), "error", err)
 			return
 		}
 		select {

@@ -47,8 +47,8 @@ func parseMarker(value string) (marker, bool) {
 	return marker{holder{dispatch.DriverID(driver), round}, kind == "taken"}, true
 }
 
-// refuses reports whether the marker refuses the tap: not the driver's own, nor one on a later round than the marker's. A
-// claim under way refuses taps on its own round only, as its driver may have invented the round.
+// refuses reports whether the marker refuses the tap. A marker refuses neither its own driver nor a tap on a later round. A
+// claim under way refuses only taps on its own round, because its driver may have invented the round.
 func (m marker) refuses(tap Tap) bool {
 	switch {
 	case m.driver == tap.Driver:

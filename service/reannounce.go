@@ -24,8 +24,8 @@ const (
 	followUpDrain = 3 * time.Second
 )
 
-// reannouncer keeps the promise of "another driver's claim is being decided". Each process follows up on the drivers it has
-// refused with that: if the claim failed, or its instance died, it announces the dispatch to them again.
+// reannouncer follows up on the drivers that this process refused because another driver's claim was being decided. If that
+// claim failed, or its instance died, it announces the dispatch again.
 type reannouncer struct {
 	claims    Claims
 	locks     Locks
@@ -52,8 +52,8 @@ func newReannouncer(claims Claims, locks Locks, log *slog.Logger) *reannouncer {
 	}
 }
 
-// schedule has the tap's round checked after wait, for the drivers in refused, or for the tap's own if that is empty. Of
-// several calls for one round the earliest counts. Rounds are kept apart, as a driver may have invented one.
+// schedule makes run check the tap's round after wait, for the drivers in refused, or for the tap's driver if refused is empty.
+// Of several calls for one round, the earliest counts. Rounds are checked separately, because a driver can invent a round.
 func (r *reannouncer) schedule(tap Tap, wait time.Duration, refused ...dispatch.DriverID) {
 	now := time.Now()
 	r.mu.Lock()
@@ -75,8 +75,8 @@ func (r *reannouncer) schedule(tap Tap, wait time.Duration, refused ...dispatch.
 			return
 		}
 	}
-	r.log.Error("too many rounds to follow up; refused drivers will not hear if this dispatch is still open", "dispatch", tap.Dispatch,
-		"round", tap.Round, "open", r.size)
+	r.log.Error("too many rounds to follow up; the drivers refused here will not be notified if this claim fails", "dispatch", tap.Dispatch,
+		"round", tap.Round, "follow_ups", r.size)
 }
 
 // add needs r.mu.
@@ -171,7 +171,7 @@ func (r *reannouncer) check(ctx context.Context, f followUp) {
 	case err != nil && time.Since(f.since) < followUpFor:
 		r.reschedule(f, followUpRetry)
 	case err != nil:
-		r.log.Error("open dispatch not announced again; drivers who were refused do not know that it is open",
+		r.log.Error("dispatch not announced again after a claim failed; the refused drivers will not be notified",
 			"dispatch", f.dispatch, "error", err)
 	case announced:
 		r.log.Info("dispatch announced again after a claim failed", "dispatch", f.dispatch, "round", f.round)

@@ -74,7 +74,7 @@ func (r *Revocations) logReading(err error, every time.Duration) {
 	defer r.mu.Unlock()
 	switch {
 	case err != nil && !r.failing:
-		r.log.Warn("revoked tokens not read; tokens that other instances revoke are accepted here until a reading succeeds",
+		r.log.Warn("revocations not read; this instance accepts tokens that other instances revoke until a read succeeds",
 			"error", err, "next_try_in", every)
 	case err == nil && r.failing:
 		r.log.Info("revoked tokens are read again")

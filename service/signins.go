@@ -185,7 +185,7 @@ func (s *SignIns) logFailures() {
 			most = r
 		}
 	}
-	s.log.Warn("sign-ins failed; beyond the limit they are refused without a query",
+	s.log.Warn("sign-ins failed; sign-ins above the limit are refused without a database query",
 		"failed", sum.Failed, "limited", sum.Limited, "addresses", len(all),
 		"most_from", most.Address, "its_failed", most.Failed, "its_limited", most.Limited, "its_doors", fmt.Sprint(most.ByMethod))
 }

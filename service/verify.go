@@ -48,7 +48,7 @@ type verifyQueue struct {
 
 func newVerifyQueue() *verifyQueue { return &verifyQueue{pending: map[claimKey]verification{}} }
 
-// add has the claim verified at due or soon after, unless it is in the queue.
+// add queues the claim for verification at due, unless the queue has it already.
 func (q *verifyQueue) add(id dispatch.ID, h holder, due time.Time) {
 	k := claimKey{id, h}
 	q.mu.Lock()
@@ -106,7 +106,7 @@ type verifier struct {
 	allDoubted  atomic.Bool // a claim failed in the database: every known claim is to be verified
 }
 
-// verifyAll has all claims verified that this process knows.
+// verifyAll queues all claims that this process knows for verification.
 func (v *verifier) verifyAll() { v.allDoubted.Store(true) }
 
 func (v *verifier) run(ctx context.Context) {
@@ -189,7 +189,7 @@ func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h
 		v.lost.Add(1)
 		v.verifyAll() // the failure that lost this claim may have lost others
 		says, next := describeLoss(h, exists, announced, unavailable || quiet != nil)
-		v.log.Error("ALERT the database has lost a claim whose driver was told SUCCESS", "dispatch", k.dispatch, "round", k.round,
+		v.log.Error("ALERT: the database has lost a committed claim; its driver got SUCCESS", "dispatch", k.dispatch, "round", k.round,
 			"driver", k.driver, "database_says", says, "database_round", h.Round, "next", next)
 	}
 	if !unavailable {
@@ -202,18 +202,18 @@ func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h
 
 // describeLoss returns the database's state of a dispatch whose claim is lost, and what happens next.
 func describeLoss(h dispatch.Holding, exists, announced, later bool) (says, next string) {
-	const call = "call the driver, or assign it to them again"
+	const call = "call the driver, or assign the dispatch to the driver again"
 	switch {
 	case !exists:
-		return "there is no such dispatch", "call the driver: the dispatch is lost too, create it again"
+		return "the dispatch does not exist", "call the driver, and create the dispatch again: it is lost too"
 	case h.Driver != "":
-		return "it is " + string(h.Driver) + "'s", "call both drivers: each was told that the job is theirs"
+		return "driver " + string(h.Driver) + " holds the dispatch", "call both drivers: both got SUCCESS for this dispatch"
 	case announced:
-		return "nobody has it", "the drivers are told again that it is open; " + call
+		return "no driver holds the dispatch", "FirstTap has announced the dispatch again; " + call
 	case later:
-		return "nobody has it", "the drivers are told again that it is open as soon as that can be announced; " + call
+		return "no driver holds the dispatch", "FirstTap will announce the dispatch again as soon as it can; " + call
 	}
-	return "nobody has it, it is " + string(h.Status), "the drivers are not told again by this instance; " + call
+	return "no driver holds the dispatch, which is " + string(h.Status), "this instance does not announce it again; " + call
 }
 
 // forget drops the claim from memory and its marker from Redis.

@@ -125,8 +125,8 @@ func TestLostClaim(t *testing.T) {
 				t.Fatalf("%d lost claims", n)
 			}
 			for _, want := range []string{
-				"level=ERROR", `msg="ALERT the database has lost a claim`, "dispatch=" + string(id), "round=1", "driver=" + string(v[0]),
-				`database_says="nobody has it"`, "the drivers are told again",
+				"level=ERROR", `msg="ALERT: the database has lost a committed claim`, "dispatch=" + string(id), "round=1", "driver=" + string(v[0]),
+				`database_says="no driver holds the dispatch"`, "FirstTap has announced the dispatch again",
 			} {
 				if !strings.Contains(i.logged.String(), want) {
 					t.Errorf("%s is not in the log:\n%s", want, i.logged)
@@ -263,7 +263,7 @@ func TestLostDispatch(t *testing.T) {
 	i.old(id)
 	i.mustRefuse(t, Tap{id, v[1], 1}, true)
 	i.twice(t)
-	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "there is no such dispatch") || len(i.verify.pending) != 0 {
+	if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "the dispatch does not exist") || len(i.verify.pending) != 0 {
 		t.Errorf("%d lost claims, %d doubts left, logged %s", n, len(i.verify.pending), i.logged)
 	}
 	if _, err := i.Accept(t.Context(), Tap{id, v[1], 1}); !errors.Is(err, dispatch.ErrNotFound) {

@@ -52,7 +52,7 @@ func NewWork(o WorkOptions) *Work {
 	return w
 }
 
-// Withdraw gives back the driver's claim of that round, 0 for the current one, and opens the next round. A repeated
+// Withdraw ends the driver's claim of that round, 0 for the current one, and opens the next round. A repeated
 // withdrawal changes nothing and returns the same. ErrNotFound where the driver may not see the dispatch, ErrNotYours,
 // ErrInvalidState, ErrOfferStale where the driver has it in another round, ErrTooManyWithdrawals.
 func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) (dispatch.Dispatch, error) {
@@ -85,8 +85,8 @@ func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.I
 	return d, err
 }
 
-// repeatedWithdrawal answers a withdrawal by a driver who does not have the dispatch in that round: a repeated one like the
-// first, any other with refused.
+// repeatedWithdrawal handles a withdrawal by a driver who does not hold the dispatch in that round. A repeated withdrawal
+// succeeds like the first one; any other gets the error refused.
 func (w *Work) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
 	var past *dispatch.PastClaim
 	var err error
@@ -140,7 +140,7 @@ func (w *Work) Dispatch(ctx context.Context, me dispatch.DriverID, id dispatch.I
 	return o.Dispatch, err
 }
 
-// Offer returns the same dispatch as See, with the state of the driver's offer.
+// Offer returns the same dispatch as Dispatch, with the state of the driver's offer.
 func (w *Work) Offer(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, error) {
 	o, _, err := w.seeWithClaim(ctx, me, id)
 	return o, err
@@ -166,7 +166,7 @@ func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispat
 }
 
 // Decline records that the driver does not want the offer of that round, 0 for the current one. The driver may still accept
-// it. A closed offer stays as it is. ErrNotFound as of See; ErrInvalidState for the dispatch's holder, ErrOfferStale for a
+// it. A closed offer does not change. ErrNotFound as for Dispatch; ErrInvalidState for the dispatch's holder, ErrOfferStale for a
 // round that does not exist yet.
 func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) error {
 	if _, err := w.Dispatch(ctx, me, id); err != nil {
@@ -176,8 +176,8 @@ func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 }
 
 // Receipt returns the driver's outcome. Before it says that another driver got the dispatch without a tap of this one, it
-// waits for the attempts that are not stored yet, here and at other instances; PENDING where ctx ends first. ErrNotFound as
-// of See.
+// waits for the attempts that are not stored yet, here and at other instances; it returns PENDING if ctx ends first.
+// ErrNotFound as for Dispatch.
 func (w *Work) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Receipt, error) {
 	written := w.acceptor.attempts.written(ctx)
 	r, untapped, err := w.receipt(ctx, me, id)

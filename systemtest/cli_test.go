@@ -21,8 +21,14 @@ func TestVersionAndHelp(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 	for _, arg := range []string{"help", "-h", "--help"} {
-		if out, err := command(t, broken, arg); err != nil || !strings.HasPrefix(out, "firsttap decides which driver gets a dispatch.\n\n  firsttap [serve]") {
-			t.Errorf("%s: %q, %v", arg, out, err)
+		out, err := command(t, broken, arg)
+		if err != nil {
+			t.Errorf("%s: %v", arg, err)
+		}
+		for _, usage := range []string{"[serve]", "demo [--addr", "migrate up|down|status", "lock ls|show NAME|release NAME", "race [--url", "version"} {
+			if !strings.Contains(out, "\n  firsttap "+usage) {
+				t.Errorf("%s does not name %q:\n%s", arg, usage, out)
+			}
 		}
 	}
 	for _, arg := range []string{"", "bogus", "Serve", "--version"} {
@@ -61,9 +67,9 @@ func TestMigrateUpAndDown(t *testing.T) {
 		}
 	}
 	migrate("status", `(?m)^pending +\S+\.sql$`)
-	migrate("down", `^nothing to take back\n$`)
-	migrate("up", `^[1-9]\d* applied\n$`)
-	migrate("up", `^0 applied\n$`)
+	migrate("down", `^no migration to revert\n$`)
+	migrate("up", `^[1-9]\d* migrations applied\n$`)
+	migrate("up", `^0 migrations applied\n$`)
 	migrate("status", `(?m)^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ +\S+\.sql$`)
 
 	db, err := sql.Open("sqlite", "my.db")
@@ -82,7 +88,7 @@ func TestMigrateUpAndDown(t *testing.T) {
 	}
 	migrate("down", `^$`)
 	migrate("status", `(?m)^pending +\S+\.sql$`)
-	migrate("up", `^[1-9]\d* applied\n$`)
+	migrate("up", `^[1-9]\d* migrations applied\n$`)
 	if n := tables(); n != 3 {
 		t.Errorf("%d tables after down and up", n)
 	}
@@ -90,7 +96,7 @@ func TestMigrateUpAndDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"migrate"}, {"migrate", "sideways"}, {"migrate", "up", "down"}, {"migrate", "UP"}, {"migrate", ""}} {
-		if _, err := command(t, env, args...); err == nil || !strings.Contains(err.Error(), "up, down or status") {
+		if _, err := command(t, env, args...); err == nil || !strings.Contains(err.Error(), "migrate up|down|status") {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
@@ -156,8 +162,8 @@ func TestRaceThatIsCalledOff(t *testing.T) {
 func TestMigrateCommand(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, step := range []struct{ args, says string }{
-		{"migrate status", "pending"}, {"migrate up", "9 applied"}, {"migrate up", "0 applied"}, {"migrate status", "20"},
-		{"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", "nothing"}, {"migrate up", "9 applied"}, {"version", "firsttap"},
+		{"migrate status", "pending"}, {"migrate up", "9 migrations applied"}, {"migrate up", "0 migrations applied"}, {"migrate status", "20"},
+		{"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", ""}, {"migrate down", "no migration"}, {"migrate up", "9 migrations applied"}, {"version", "firsttap"},
 	} {
 		var out testkit.LogBuffer
 		if err := app.Run(t.Context(), strings.Fields(step.args), testkit.Settings(), &out); err != nil {

@@ -167,7 +167,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 
 	began, stop := time.Now(), make(chan struct{})
 	var working sync.WaitGroup
-	var next atomic.Int64 // each crew works once: a driver's withdrawals are limited
+	var next atomic.Int64 // the crews take turns, as each driver's withdrawals are limited
 	for range 3 {
 		working.Go(func() {
 			for {

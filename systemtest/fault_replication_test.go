@@ -51,7 +51,7 @@ func TestFailoverLosesAClaim(t *testing.T) {
 
 		alerted := func(i *Instance, id, driver string) bool {
 			for line := range strings.Lines(i.log.String()) {
-				if strings.Contains(line, "ALERT the database has lost a claim") && strings.Contains(line, id) && strings.Contains(line, driver) {
+				if strings.Contains(line, "ALERT: the database has lost a committed claim") && strings.Contains(line, id) && strings.Contains(line, driver) {
 					return true
 				}
 			}

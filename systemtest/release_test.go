@@ -29,7 +29,7 @@ func TestReleasedHolderConcludesNothing(t *testing.T) {
 			for lock, job := range map[string]string{"supply": "supply", "jobs": "nightly"} {
 				owner, slot := db.freezeInRun(t, i, job, func() {
 					out, err := command(t, testkit.Settings(lookup...), "lock", "release", lock)
-					if err != nil || !strings.Contains(out, lock+" taken from ") {
+					if err != nil || !strings.Contains(out, lock+" released; the holder was ") {
 						t.Errorf("release %s: %v\n%s", lock, err, out)
 					}
 				})

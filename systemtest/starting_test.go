@@ -99,7 +99,7 @@ func TestMigrateOff(t *testing.T) {
 		refused := func() {
 			t.Helper()
 			err := <-startUp(t, url, off...).ended
-			if err == nil || !strings.Contains(err.Error(), "firsttap migrate up") || !strings.Contains(err.Error(), "of the migrations") {
+			if err == nil || !strings.Contains(err.Error(), "firsttap migrate up") || !strings.Contains(err.Error(), "migrations are not applied") {
 				t.Fatalf("got %v", err)
 			}
 		}

@@ -1,2 +1,2 @@
-// Package telemetry is what operators see of a process: its metrics, its traces and its log.
+// Package telemetry provides the metrics, the traces and the logger of a process.
 package telemetry

@@ -32,7 +32,7 @@ type Options struct {
 	Log               *slog.Logger
 }
 
-// Open does not connect: the collector of the traces need not be there.
+// Open returns a Telemetry. It does not connect, so a missing trace collector is no error.
 func Open(ctx context.Context, o Options) (*Telemetry, error) {
 	t := &Telemetry{Registry: newRegistry()}
 	t.Requests = newRequestMetrics(t)

@@ -49,7 +49,7 @@ type Locker struct {
 // that is longer than the difference and shorter than the job's period.
 //
 // gocron releases a lease when the task and its listeners have returned. If one of them hangs, the lease ends by hold's
-// AtMost, Beat or, without renewal, TTL.
+// AtMost, Heartbeat or, without renewal, TTL.
 func NewLocker(l *lock.Locker, hold lock.Hold, log *slog.Logger) *Locker {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -77,7 +77,7 @@ func (l *Locker) Lock(ctx context.Context, key string) (gocron.Lock, error) {
 
 // Bind returns a task for the job named key. The task's context ends with gocron's and when the lease is lost; its cause is
 // then a lock.ErrLost, and the task should stop at once and write nothing more. lock.FromContext returns the lease, for its
-// Fence and Beat. (In the last run before gocron's WithStopDateTime, gocron's context has ended before the task begins.)
+// Fence and Heartbeat. (In the last run before gocron's WithStopDateTime, gocron's context has ended before the task begins.)
 //
 // The lease is released when the task returns or panics. gocron gets the task's error, joined with the reason if the lease
 // was lost before. If the job has another name or does not use this Locker, the error is ErrNoLease and the task did not run.
@@ -87,8 +87,8 @@ func (l *Locker) Bind(key string, task func(ctx context.Context) error) func(ctx
 	return func(ctx context.Context) (err error) {
 		lease := l.claim(key)
 		if lease == nil {
-			err = fmt.Errorf("%w: is the job's name %q, and this its Locker?", ErrNoLease, key)
-			l.log.Error("job did not run", "job", key, "error", err)
+			err = fmt.Errorf("%w: the job must have the name %q and use this Locker", ErrNoLease, key)
+			l.log.Error("job not run, because its task has no lease; the next run will be tried", "job", key, "error", err)
 			return err
 		}
 		defer func() {

@@ -66,7 +66,7 @@ func (f *follower) join(ctx context.Context) (newest string, err error) {
 		return "", err
 	}
 	if !f.first {
-		// With the id of an older entry, clients that resynced could not be told from those that read it before the outage.
+		// The resync needs a new id: with an older one, a client that resynced would look like one that read that entry before.
 		if err := h.bus.append(ctx, []*entry{{kind: kindMark}}); err != nil {
 			return "", err
 		}

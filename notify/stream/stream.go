@@ -39,7 +39,7 @@ const reloadTimeout = 2 * time.Second
 
 func driverOwner(id dispatch.DriverID) string { return "driver " + string(id) }
 
-// OpenDriver opens a stream for the driver that load returns. With a lastEventID it resumes after that message. Driver calls
+// OpenDriver opens a stream for the driver that load returns. With a lastEventID it resumes after that message. OpenDriver calls
 // load once, and Serve calls it again when changes to the driver may have been lost. The error is ErrFull, ErrClosed, or
 // load's. The caller closes the stream.
 func (h *Hub) OpenDriver(ctx context.Context, id dispatch.DriverID, lastEventID string,
