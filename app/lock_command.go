@@ -47,7 +47,7 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 		}
 		return err
 	}
-	jobs := schedule.HeldBy(schedule.Jobs(nil, 0), args[1])
+	jobs := schedule.JobsUnderLock(schedule.Jobs(nil, 0), args[1])
 	if len(jobs) == 0 {
 		return locks.release(ctx, args[1], stdout)
 	}

@@ -31,7 +31,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 			_, err := m.Up(ctx)
 			return err
 		}
-		n, err := m.Missing(ctx)
+		n, err := m.Pending(ctx)
 		if err == nil && n > 0 {
 			err = fmt.Errorf("FIRSTTAP_MIGRATE is off and %d migrations are not applied; run \"firsttap migrate up\" first", n)
 		}
@@ -48,7 +48,7 @@ func prepare(ctx context.Context, c config.Config, store *repository.Store, log 
 		log.Warn("another process migrates the database; the start waits until it has finished", "error", err)
 	}
 	store.CheckDurability(ctx)
-	return service.NewKeys(store).PutFirst(ctx, c.AdminKey)
+	return service.NewKeys(store).StoreFirst(ctx, c.AdminKey)
 }
 
 func migrate(ctx context.Context, c config.Config, log *slog.Logger, args []string, stdout io.Writer) (err error) {

@@ -48,7 +48,7 @@ const streamTimeout = time.Second
 // as owner.
 func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	n := &notifier{group: newGroup(ctx)}
-	options := stream.Options{OnWake: func() { n.relay.Wake() }, Metrics: i.telemetry, Log: i.log}
+	options := stream.Options{OnWakeRelay: func() { n.relay.Wake() }, Metrics: i.telemetry, Log: i.log}
 	if i.config.RedisURL != "" {
 		if options.Redis, err = i.dial("stream", streamTimeout); err != nil {
 			return err
@@ -61,18 +61,18 @@ func (i *instance) openNotifier(ctx context.Context, owner string) (err error) {
 	outbox := i.store.Outbox(repository.OutboxOptions{Owner: owner, LeaseTerm: pushLease, TopicThreshold: largeAudience})
 	n.relay = notify.NewRelay(notify.RelayOptions{
 		Outbox: outbox, Topics: outbox, Devices: i.store, Sender: n.sender,
-		Publish: n.hub.Publish, WakeOthers: n.hub.Wake, Log: i.log, Metrics: i.telemetry,
+		Publish: n.hub.Publish, WakeOthers: n.hub.WakeRelays, Log: i.log, Metrics: i.telemetry,
 	})
 	i.commits.subscribe(n.hub.Publish)
 	i.notifier, i.ending.notifier = n, n.close
 	i.listeners.onShutdown(n.hub.Close)
 	n.Go(func() { n.hub.Run(n.ctx) })
 	if !i.config.Push.Leader {
-		i.commits.subscribe(n.relay.Committed)
+		i.commits.subscribe(n.relay.OnCommit)
 		n.Go(func() { n.relay.Run(n.ctx) })
 		return nil
 	}
-	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event) { n.hub.Wake() })
+	i.commits.subscribe(func(dispatch.Dispatch, []dispatch.Event) { n.hub.WakeRelays() })
 	locker := lock.New(i.locks.strategy, lock.Options{Instance: instanceName(), Log: i.log, Metrics: i.locks.metrics})
 	n.Go(func() {
 		defer locker.Close()
@@ -87,7 +87,7 @@ func (i *instance) openSender(ctx context.Context) (sender, error) {
 		return notify.NewLogSender(i.log), nil
 	}
 	return fcm.New(ctx, fcm.Options{
-		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone, WrapTransport: i.telemetry.Outgoing,
+		Project: c.Project, CredentialsFile: c.Credentials, Endpoint: c.Endpoint, Zone: c.Zone, WrapTransport: i.telemetry.WrapTransport,
 	})
 }
 

@@ -71,7 +71,7 @@ func Serve(ctx context.Context, c config.Config, log *slog.Logger, stdout io.Wri
 	case err != nil:
 		return err
 	}
-	return i.listeners.serve(ctx, i.telemetry.Server(handler.New(api)), operations(i.telemetry.Registry), stdout)
+	return i.listeners.serve(ctx, i.telemetry.WrapServer(handler.New(api)), operations(i.telemetry.Registry), stdout)
 }
 
 // stop ends the parts one after the other, in the order of this list.
@@ -116,8 +116,8 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 		return api, err
 	}
 	i.ending.telemetry = i.telemetry.Close
-	i.log = i.telemetry.Log(i.log)
-	owner := dispatch.Unique("ins_", time.Now()) // of the outbox rows that this instance leases
+	i.log = i.telemetry.WrapLogger(i.log)
+	owner := dispatch.NewUniqueID("ins_", time.Now()) // of the outbox rows that this instance leases
 	if err := i.openStore(ctx, owner); err != nil && ctx.Err() != nil {
 		return api, fmt.Errorf("%w: %w", errStopped, err)
 	} else if err != nil {
@@ -139,7 +139,7 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 
 // openStore opens the database and brings its schema up to date.
 func (i *instance) openStore(ctx context.Context, owner string) (err error) {
-	o := repository.Options{OnCommit: i.commits.announce, Watch: i.telemetry.Statement, Log: i.log}
+	o := repository.Options{OnCommit: i.commits.announce, Observer: i.telemetry.Statement, Log: i.log}
 	if !i.config.Push.Leader {
 		o.OutboxOwner, o.OutboxLease = owner, pushLease
 	}
@@ -164,10 +164,10 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	}
 	api = handler.API{
 		Store: i.store, Tokens: tokens, Keys: service.NewKeys(i.store), Revocations: revocations,
-		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.Wake,
+		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.WakeRelays,
 		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret),
 		PreviousSecrets: c.PreviousSecrets(), Firebase: browserSignIn(c.Push), Draining: i.listeners.draining.Load,
-		DatabaseUp: i.probe.Up, Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.Answered, Version: Version,
+		DatabaseUp: i.probe.Up, Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
 	}
 	api.SignIns = service.NewSignIns(service.SignInOptions{
 		Limits: service.DefaultSignInLimits(), Store: i.store, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
@@ -184,8 +184,8 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 		api.RedisDegraded = gate.Degraded
 	}
 	api.Acceptor = i.openAcceptor(gate)
-	api.Work = i.openWork(api.Acceptor)
-	api.Dispatcher = service.NewDispatcher(i.store, api.Acceptor)
+	api.DriverService = i.openWork(api.Acceptor)
+	api.Backoffice = service.NewBackoffice(i.store, api.Acceptor)
 	jobs, err := i.openSchedule()
 	if err != nil {
 		return api, err
@@ -229,13 +229,13 @@ func (i *instance) openGate(ctx context.Context) (gate *lock.Gate, err error) {
 
 // openAcceptor returns the acceptor, which decides claims. Attempts are stored after the answers.
 func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
-	var locks service.Locks
+	var locks service.Gate
 	if gate != nil {
 		locks = gate
 	}
-	attempts := service.NewLedger(i.store, instanceName(), i.log)
+	attempts := service.NewAttemptWriter(i.store, instanceName(), i.log)
 	acceptor := service.NewAcceptor(service.AcceptorOptions{
-		Claims: i.store, Locks: locks, LockTTL: i.config.AcceptLockTTL, Attempts: attempts, Counter: i.telemetry.Requests, Log: i.log,
+		Claims: i.store, Gate: locks, LockTTL: i.config.AcceptLockTTL, Attempts: attempts, Counter: i.telemetry.Requests, Log: i.log,
 	})
 	i.work.Go(func() { acceptor.Run(i.work.ctx) })
 	i.work.Go(func() { attempts.Run(i.work.ctx) })
@@ -250,12 +250,12 @@ func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 }
 
 // openWork returns the use cases of drivers besides accepting. It logs withdrawals that exceed the limit.
-func (i *instance) openWork(acceptor *service.Acceptor) *service.Work {
+func (i *instance) openWork(acceptor *service.Acceptor) *service.DriverService {
 	limited := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "firsttap_withdrawals_limited_total", Help: "Withdrawals refused because the driver had made too many.",
 	})
 	i.telemetry.MustRegister(limited)
-	return service.NewWork(service.WorkOptions{
+	return service.NewDriverService(service.DriverServiceOptions{
 		Store: i.store, Acceptor: acceptor, Now: time.Now,
 		OnLimited: func(driver dispatch.DriverID, id dispatch.ID) {
 			limited.Inc()

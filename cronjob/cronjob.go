@@ -47,20 +47,20 @@ type Run struct {
 	SkipCount   int // instances that skipped it, as another had it
 }
 
-// State is what the ledger knows of a scheduled job.
-type State struct {
+// JobState is what the ledger knows of a scheduled job.
+type JobState struct {
 	Name         string
 	RegisteredAt time.Time
 	Slot         *time.Time // the last one that was begun on schedule
 	EndedAt      *time.Time // when the last run ended
 	SucceededAt  *time.Time
-	Blocked      *Block
+	Blocked      *BlockReport
 	Unfinished   []Run // the runs that have not ended, the oldest first
 }
 
 // Job is a scheduled job as operators see it.
 type Job struct {
-	State
+	JobState
 	Schedule string // a cron expression with seconds, or words
 	Zone     *time.Location
 	OnLeader bool       // it runs under the leader's lock
@@ -84,15 +84,15 @@ type HeldLock struct {
 	Fence int64
 }
 
-// Block says why a job does not run.
-type Block struct {
+// BlockReport says why a job does not run.
+type BlockReport struct {
 	Since  time.Time
 	By     string // the instance that reported it last
 	Reason string
 }
 
-// End is how a run ended.
-type End struct {
+// Outcome is how a run ended.
+type Outcome struct {
 	Status Status // SUCCEEDED or FAILED
 	Result string
 	Error  string
@@ -117,7 +117,7 @@ const MaxAttempts = 3
 // Next decides which run of the job begins now: the oldest that was interrupted or requested, or else a new run of the slot
 // due, which is the zero time if no slot is due. A new run has no Status yet. lost holds the runs that have reached MaxAttempts
 // and must be failed. Next returns ErrRunning while a run is under way, and ErrNotDue if no run can begin.
-func (s *State) Next(now, due time.Time) (next Run, lost []Run, err error) {
+func (s *JobState) Next(now, due time.Time) (next Run, lost []Run, err error) {
 	for _, r := range s.Unfinished {
 		if r.Status == Running && now.Before(*r.LeasedUntil) {
 			return Run{}, nil, &RunningError{Owner: r.Owner, Remaining: r.LeasedUntil.Sub(now)}

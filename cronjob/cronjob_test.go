@@ -62,7 +62,7 @@ func TestNextRun(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := cronjob.State{Name: "report", Unfinished: tt.open}
+			s := cronjob.JobState{Name: "report", Unfinished: tt.open}
 			next, lost, err := s.Next(noon, tt.due)
 			if !errors.Is(err, tt.err) || (err == nil) != (tt.err == nil) {
 				t.Errorf("got %v, want %v", err, tt.err)
@@ -78,7 +78,7 @@ func TestNextRun(t *testing.T) {
 }
 
 func TestWhoIsAtIt(t *testing.T) {
-	s := cronjob.State{Name: "report", Unfinished: []cronjob.Run{running(noon, 1, noon.Add(1500*time.Millisecond))}}
+	s := cronjob.JobState{Name: "report", Unfinished: []cronjob.Run{running(noon, 1, noon.Add(1500*time.Millisecond))}}
 	_, _, err := s.Next(noon, noon)
 	var at *cronjob.RunningError
 	if !errors.As(err, &at) || at.Owner != "a/1" || at.Remaining != 1500*time.Millisecond {

@@ -117,8 +117,8 @@ func Reaction(tap, opened time.Time, sent *time.Time) *time.Duration {
 	return &took
 }
 
-// TapSignals describe how a driver has tapped recently, for the backoffice to read. No rule depends on them.
-type TapSignals struct {
+// TapStatistics describe how a driver has tapped recently, for the backoffice to read. No rule depends on them.
+type TapStatistics struct {
 	Taps      int
 	Wins      int
 	Withdrawn int // wins that the driver gave back
@@ -129,7 +129,7 @@ type TapSignals struct {
 }
 
 // Median returns the median reaction, nil if there are none.
-func (s TapSignals) Median() *time.Duration {
+func (s TapStatistics) Median() *time.Duration {
 	n := len(s.Reactions)
 	if n == 0 {
 		return nil
@@ -138,8 +138,8 @@ func (s TapSignals) Median() *time.Duration {
 	return &m
 }
 
-// Under counts the reactions below d.
-func (s TapSignals) Under(d time.Duration) int {
+// CountFaster counts the reactions below d.
+func (s TapStatistics) CountFaster(d time.Duration) int {
 	n, _ := slices.BinarySearch(s.Reactions, d)
 	return n
 }

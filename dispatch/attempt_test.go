@@ -77,13 +77,13 @@ func TestReactions(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-	s := TapSignals{}
-	if s.Median() != nil || s.Under(time.Hour) != 0 {
+	s := TapStatistics{}
+	if s.Median() != nil || s.CountFaster(time.Hour) != 0 {
 		t.Error("no taps have a median")
 	}
 	s.Reactions = []time.Duration{1, 2, 2, 5}
-	if *s.Median() != 2 || s.Under(2) != 1 || s.Under(3) != 3 || s.Under(9) != 4 {
-		t.Errorf("%v, %d, %d, %d", s.Median(), s.Under(2), s.Under(3), s.Under(9))
+	if *s.Median() != 2 || s.CountFaster(2) != 1 || s.CountFaster(3) != 3 || s.CountFaster(9) != 4 {
+		t.Errorf("%v, %d, %d, %d", s.Median(), s.CountFaster(2), s.CountFaster(3), s.CountFaster(9))
 	}
 	s.Reactions = []time.Duration{1, 3, 7}
 	if *s.Median() != 3 {

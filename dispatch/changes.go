@@ -39,13 +39,13 @@ func (d *Dispatch) Update(version int, terms Terms, window Window, actor string,
 }
 
 // Extend postpones the offer's end, in the same round. The errors, in this order: ErrVersionConflict, ErrInvalidState unless the
-// dispatch is SCHEDULED or PENDING, ErrNotLater.
+// dispatch is SCHEDULED or PENDING, ErrExpiryNotLater.
 func (d *Dispatch) Extend(version int, until time.Time, actor string, now time.Time) ([]Event, error) {
 	if err := d.checkUntaken(version); err != nil {
 		return nil, err
 	}
 	if !until.After(d.ExpiresAt) {
-		return nil, ErrNotLater
+		return nil, ErrExpiryNotLater
 	}
 	d.ExpiresAt = until
 	d.bumpVersion(now)

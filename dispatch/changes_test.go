@@ -83,7 +83,7 @@ var changes = []action{
 	},
 	{
 		name: "extend by nothing", do: func(d *Dispatch) ([]Event, error) { return d.Extend(7, d.ExpiresAt, actor, noon) },
-		want: map[state]outcome{scheduled: refused(ErrNotLater), pending: refused(ErrNotLater)},
+		want: map[state]outcome{scheduled: refused(ErrExpiryNotLater), pending: refused(ErrExpiryNotLater)},
 	},
 	{
 		name: "reopen", do: func(d *Dispatch) ([]Event, error) { return d.Reopen(7, nil, nil, actor, noon) },

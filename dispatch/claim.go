@@ -44,8 +44,8 @@ type PastClaim struct {
 	EndedAt *time.Time
 }
 
-// Holding is the holder of a dispatch in its current round.
-type Holding struct {
+// CurrentHolder is the holder of a dispatch in its current round.
+type CurrentHolder struct {
 	Status Status // as stored, not adjusted by the clock
 	Round  int
 	Driver DriverID // "" for none
@@ -66,7 +66,7 @@ const attemptDelay = 2 * time.Second
 
 // ReceiptFor returns a driver's receipt. past is the driver's newest claim on the dispatch, nil for none: the receipt is about
 // that claim, unless the driver has tapped or declined in a later round. c and s are of the current round.
-func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s RaceStanding) Receipt {
+func (d *Dispatch) ReceiptFor(past *PastClaim, c OfferHistory, s RaceStanding) Receipt {
 	if past != nil && (past.Round == d.Round || !s.Tapped && c.DeclinedAt == nil) {
 		r := Receipt{Outcome: past.Outcome, Round: past.Round, Rank: 1, Behind: new(time.Duration), DecidedAt: &past.AcceptedAt}
 		if past.EndedAt != nil {
@@ -91,7 +91,7 @@ func (d *Dispatch) ReceiptFor(past *PastClaim, c Contact, s RaceStanding) Receip
 }
 
 // addLoss sets the outcome of a driver when another driver has the dispatch.
-func (d *Dispatch) addLoss(r *Receipt, c Contact, s RaceStanding) {
+func (d *Dispatch) addLoss(r *Receipt, c OfferHistory, s RaceStanding) {
 	r.DecidedAt = &d.Claim.AcceptedAt
 	switch {
 	case s.Tapped:

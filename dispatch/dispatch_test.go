@@ -115,7 +115,7 @@ func TestEveryReasonWhyNot(t *testing.T) {
 		if got := v.Ineligible(terms, noon); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-		if got := v.MaySee(terms); got != c.maySee {
+		if got := v.MatchesTerms(terms); got != c.maySee {
 			t.Errorf("%s: MaySee is %v", name, got)
 		}
 	}
@@ -140,39 +140,39 @@ func TestWhatDriversAreTold(t *testing.T) {
 	tapped := func(mine, winners *time.Time, before int) RaceStanding {
 		return RaceStanding{Tapped: true, FirstTap: mine, WinnerFirstTap: winners, Ahead: before, Now: noon}
 	}
-	declined := Contact{DeclinedAt: at(-5 * time.Second)}
+	declined := OfferHistory{DeclinedAt: at(-5 * time.Second)}
 	for name, c := range map[string]struct {
 		d    Dispatch
 		past *PastClaim
-		c    Contact
+		c    OfferHistory
 		s    RaceStanding
 		want Receipt
 	}{
-		"open":                          {inState(Pending, ""), nil, Contact{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
-		"open, tapped in vain":          {inState(Pending, ""), nil, Contact{}, tapped(at(0), nil, 3), Receipt{Outcome: OutcomePending, Round: 2}},
+		"open":                          {inState(Pending, ""), nil, OfferHistory{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
+		"open, tapped in vain":          {inState(Pending, ""), nil, OfferHistory{}, tapped(at(0), nil, 3), Receipt{Outcome: OutcomePending, Round: 2}},
 		"open, declined":                {inState(Pending, ""), nil, declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
-		"not open yet":                  {inState(Scheduled, ""), nil, Contact{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
-		"expired":                       {inState(Expired, ""), nil, Contact{}, late, over(OutcomeExpired, touched)},
+		"not open yet":                  {inState(Scheduled, ""), nil, OfferHistory{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
+		"expired":                       {inState(Expired, ""), nil, OfferHistory{}, late, over(OutcomeExpired, touched)},
 		"expired, declined":             {inState(Expired, ""), nil, declined, late, over(OutcomeExpired, touched)},
-		"canceled":                      {inState(Canceled, ""), nil, Contact{}, late, over(OutcomeCanceled, touched)},
-		"canceled after another's win":  {inState(Canceled, other), nil, Contact{}, tapped(at(1), at(0), 0), over(OutcomeCanceled, touched)},
-		"another's":                     {inState(Accepted, other), nil, Contact{}, tapped(at(7), at(0), 0), lost(2, 7)},
-		"another's, begun":              {inState(InProgress, other), nil, Contact{}, tapped(at(7), at(0), 5), lost(7, 7)},
+		"canceled":                      {inState(Canceled, ""), nil, OfferHistory{}, late, over(OutcomeCanceled, touched)},
+		"canceled after another's win":  {inState(Canceled, other), nil, OfferHistory{}, tapped(at(1), at(0), 0), over(OutcomeCanceled, touched)},
+		"another's":                     {inState(Accepted, other), nil, OfferHistory{}, tapped(at(7), at(0), 0), lost(2, 7)},
+		"another's, begun":              {inState(InProgress, other), nil, OfferHistory{}, tapped(at(7), at(0), 5), lost(7, 7)},
 		"another's, done":               {inState(Completed, other), nil, declined, tapped(at(7), at(0), 1), lost(3, 7)},
-		"another's, though I was first": {inState(Accepted, other), nil, Contact{}, tapped(at(-7), at(0), 0), lost(2, 0)},
-		"assigned to another":           {inState(Accepted, other), nil, Contact{}, tapped(at(7), nil, 1), Receipt{Outcome: OutcomeLost, Round: 2, Rank: 3, DecidedAt: &taken}},
-		"another's, tapped too early":   {inState(Accepted, other), nil, Contact{}, tapped(nil, at(0), 1), Receipt{Outcome: OutcomeLost, Round: 2, DecidedAt: &taken}},
+		"another's, though I was first": {inState(Accepted, other), nil, OfferHistory{}, tapped(at(-7), at(0), 0), lost(2, 0)},
+		"assigned to another":           {inState(Accepted, other), nil, OfferHistory{}, tapped(at(7), nil, 1), Receipt{Outcome: OutcomeLost, Round: 2, Rank: 3, DecidedAt: &taken}},
+		"another's, tapped too early":   {inState(Accepted, other), nil, OfferHistory{}, tapped(nil, at(0), 1), Receipt{Outcome: OutcomeLost, Round: 2, DecidedAt: &taken}},
 		"another's, declined":           {inState(Accepted, other), nil, declined, late, over(OutcomeDeclined, taken)},
-		"another's, not written yet":    {inState(Accepted, other), nil, Contact{}, RaceStanding{Now: taken.Add(2*time.Second - 1)}, Receipt{Outcome: OutcomePending, Round: 2}},
-		"another's, no tap":             {inState(Accepted, other), nil, Contact{}, RaceStanding{Now: taken.Add(2 * time.Second)}, over(OutcomeNoAttempt, taken)},
-		"mine":                          {inState(Accepted, me), past(OutcomeWon, nil), Contact{}, late, had(OutcomeWon, &claim.AcceptedAt)},
-		"mine, done":                    {inState(Completed, me), past(OutcomeWon, nil), Contact{}, late, had(OutcomeWon, &claim.AcceptedAt)},
-		"given back, open":              {inState(Pending, ""), past(OutcomeWithdrawn, &ended), Contact{}, late, had(OutcomeWithdrawn, &ended)},
-		"given back, another's by now":  {inState(Accepted, other), past(OutcomeWithdrawn, &ended), Contact{}, late, had(OutcomeWithdrawn, &ended)},
-		"given back, and lost":          {inState(Accepted, other), past(OutcomeWithdrawn, &ended), Contact{}, tapped(at(7), at(0), 0), lost(2, 7)},
+		"another's, not written yet":    {inState(Accepted, other), nil, OfferHistory{}, RaceStanding{Now: taken.Add(2*time.Second - 1)}, Receipt{Outcome: OutcomePending, Round: 2}},
+		"another's, no tap":             {inState(Accepted, other), nil, OfferHistory{}, RaceStanding{Now: taken.Add(2 * time.Second)}, over(OutcomeNoAttempt, taken)},
+		"mine":                          {inState(Accepted, me), past(OutcomeWon, nil), OfferHistory{}, late, had(OutcomeWon, &claim.AcceptedAt)},
+		"mine, done":                    {inState(Completed, me), past(OutcomeWon, nil), OfferHistory{}, late, had(OutcomeWon, &claim.AcceptedAt)},
+		"given back, open":              {inState(Pending, ""), past(OutcomeWithdrawn, &ended), OfferHistory{}, late, had(OutcomeWithdrawn, &ended)},
+		"given back, another's by now":  {inState(Accepted, other), past(OutcomeWithdrawn, &ended), OfferHistory{}, late, had(OutcomeWithdrawn, &ended)},
+		"given back, and lost":          {inState(Accepted, other), past(OutcomeWithdrawn, &ended), OfferHistory{}, tapped(at(7), at(0), 0), lost(2, 7)},
 		"given back, and declined":      {inState(Pending, ""), past(OutcomeWithdrawn, &ended), declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
-		"taken away":                    {inState(Pending, ""), past(OutcomeUnassigned, &ended), Contact{}, late, had(OutcomeUnassigned, &ended)},
-		"mine, canceled":                {inState(Canceled, me), past(OutcomeCanceled, &ended), Contact{}, late, had(OutcomeCanceled, &ended)},
+		"taken away":                    {inState(Pending, ""), past(OutcomeUnassigned, &ended), OfferHistory{}, late, had(OutcomeUnassigned, &ended)},
+		"mine, canceled":                {inState(Canceled, me), past(OutcomeCanceled, &ended), OfferHistory{}, late, had(OutcomeCanceled, &ended)},
 	} {
 		if got := c.d.ReceiptFor(c.past, c.c, c.s); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
@@ -227,7 +227,7 @@ func TestRoles(t *testing.T) {
 func TestSuspend(t *testing.T) {
 	now := time.Now()
 	var v Driver
-	if err := v.Suspend(now, now); !errors.Is(err, ErrSuspensionOver) || v.SuspendedUntil != nil {
+	if err := v.Suspend(now, now); !errors.Is(err, ErrSuspensionInPast) || v.SuspendedUntil != nil {
 		t.Errorf("until now: %v, %v", err, v.SuspendedUntil)
 	}
 	if err := v.Suspend(now.Add(time.Microsecond), now); err != nil || v.SuspendedUntil == nil {

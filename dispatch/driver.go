@@ -51,8 +51,8 @@ func (v Driver) Suspended(now time.Time) bool {
 	return v.SuspendedUntil != nil && now.Before(*v.SuspendedUntil)
 }
 
-// MaySee reports whether the driver could be offered work on these terms when on duty and not suspended.
-func (v Driver) MaySee(t Terms) bool { return len(v.mismatches(t)) == 0 }
+// MatchesTerms reports whether the driver could be offered work on these terms when on duty and not suspended.
+func (v Driver) MatchesTerms(t Terms) bool { return len(v.mismatches(t)) == 0 }
 
 func (v Driver) mismatches(t Terms) []IneligibleReason {
 	var reasons []IneligibleReason
@@ -83,8 +83,8 @@ var Forever = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 var (
 	// ErrDriverVersionConflict says that the driver is no longer at the version that the change is based on.
 	ErrDriverVersionConflict = errors.New("the driver has changed since that version")
-	// ErrSuspensionOver says that a suspension would end in the past.
-	ErrSuspensionOver = errors.New("a suspension must end in the future")
+	// ErrSuspensionInPast says that a suspension would end in the past.
+	ErrSuspensionInPast = errors.New("a suspension must end in the future")
 )
 
 // DriverRecord is a stored driver, for the backoffice.
@@ -115,10 +115,10 @@ type DriverChange struct {
 	Apply func(v *Driver, now time.Time) error
 }
 
-// Suspend suspends the driver until then. ErrSuspensionOver.
+// Suspend suspends the driver until then. ErrSuspensionInPast.
 func (v *Driver) Suspend(until, now time.Time) error {
 	if !until.After(now) {
-		return ErrSuspensionOver
+		return ErrSuspensionInPast
 	}
 	v.SuspendedUntil = &until
 	return nil
@@ -146,8 +146,8 @@ type Device struct {
 	PushToken    string // belongs to one driver at a time, the newest
 	AppVersion   string
 	Locale       string // BCP 47; "" for the driver's
-	// GoodAt is when the push service last accepted a push to this token, to within about a day.
-	GoodAt *time.Time
+	// PushAcceptedAt is when the push service last accepted a push to this token, to within about a day.
+	PushAcceptedAt *time.Time
 	// SuspectedAt is when the push service reported the token dead, if it has not accepted a push since.
 	SuspectedAt *time.Time
 	// QuarantinedAt is when a second such report was accepted. Pushes to the device stop until the app registers it again.

@@ -18,7 +18,7 @@ var (
 	ErrExpired             = errors.New("the dispatch has expired")
 	ErrCanceled            = errors.New("the dispatch was canceled")
 	ErrNotEligible         = errors.New("the driver is not eligible")
-	ErrNotYours            = errors.New("the dispatch is another driver's")
+	ErrNotHolder           = errors.New("the dispatch is another driver's")
 	ErrVersionConflict     = errors.New("the dispatch has changed since that version")
 	ErrDuplicateExternalID = errors.New("the external id is in use")
 	ErrDuplicateDriver     = errors.New("the firebase_uid is another driver's")
@@ -26,8 +26,8 @@ var (
 	ErrTooManyWithdrawals  = errors.New("too many withdrawals")
 
 	// ErrWindow says that a dispatch would expire before it opens, or has expired already.
-	ErrWindow   = errors.New("expires_at must be after opens_at and in the future")
-	ErrNotLater = errors.New("expires_at must be later than the current one")
+	ErrWindow         = errors.New("expires_at must be after opens_at and in the future")
+	ErrExpiryNotLater = errors.New("expires_at must be later than the current one")
 
 	ErrNotificationNotFound = errors.New("no such notification")
 	ErrNotDead              = errors.New("the notification is not dead")
@@ -90,11 +90,11 @@ func (e *TooManyWithdrawalsError) Error() string {
 // Unwrap makes every TooManyWithdrawalsError an ErrTooManyWithdrawals.
 func (e *TooManyWithdrawalsError) Unwrap() error { return ErrTooManyWithdrawals }
 
-// TooSoonError says that a dispatch was announced again too recently: Ago is the time since then, Wait the time until the
+// AnnouncedRecentlyError says that a dispatch was announced again too recently: Ago is the time since then, Wait the time until the
 // next announcement.
-type TooSoonError struct{ Ago, Wait time.Duration }
+type AnnouncedRecentlyError struct{ Ago, Wait time.Duration }
 
-func (e *TooSoonError) Error() string {
+func (e *AnnouncedRecentlyError) Error() string {
 	return fmt.Sprintf("announced again %s ago, the next announcement is possible in %s", e.Ago, e.Wait)
 }
 

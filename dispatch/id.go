@@ -51,26 +51,26 @@ var encoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPaddin
 const encodedLen = 26
 
 // NewID returns an identifier no dispatch has.
-func NewID(now time.Time) ID { return ID(Unique(DispatchPrefix, now)) }
+func NewID(now time.Time) ID { return ID(NewUniqueID(DispatchPrefix, now)) }
 
 // NewDriverID returns an identifier no driver has.
-func NewDriverID(now time.Time) DriverID { return DriverID(Unique(DriverPrefix, now)) }
+func NewDriverID(now time.Time) DriverID { return DriverID(NewUniqueID(DriverPrefix, now)) }
 
 // NewClaimID returns an identifier no claim has.
-func NewClaimID(now time.Time) ClaimID { return ClaimID(Unique(claimPrefix, now)) }
+func NewClaimID(now time.Time) ClaimID { return ClaimID(NewUniqueID(claimPrefix, now)) }
 
 // NewEventID returns an identifier no event has.
-func NewEventID(now time.Time) EventID { return EventID(Unique(eventPrefix, now)) }
+func NewEventID(now time.Time) EventID { return EventID(NewUniqueID(eventPrefix, now)) }
 
 // NewAttemptID returns an identifier no attempt has.
-func NewAttemptID(now time.Time) AttemptID { return AttemptID(Unique(attemptPrefix, now)) }
+func NewAttemptID(now time.Time) AttemptID { return AttemptID(NewUniqueID(attemptPrefix, now)) }
 
 // NewDeviceID returns an identifier no device has.
-func NewDeviceID(now time.Time) DeviceID { return DeviceID(Unique(devicePrefix, now)) }
+func NewDeviceID(now time.Time) DeviceID { return DeviceID(NewUniqueID(devicePrefix, now)) }
 
 // NewNotificationID returns an identifier no notification has.
 func NewNotificationID(now time.Time) NotificationID {
-	return NotificationID(Unique(notifyPrefix, now))
+	return NotificationID(NewUniqueID(notifyPrefix, now))
 }
 
 // MinID returns the smallest identifier of a dispatch made at that time.
@@ -79,16 +79,16 @@ func MinID(at time.Time) ID { return ID(smallest(DispatchPrefix, at)) }
 // MinAttemptID returns the smallest identifier of an attempt recorded at that time.
 func MinAttemptID(at time.Time) AttemptID { return AttemptID(smallest(attemptPrefix, at)) }
 
-// Unique returns prefix followed by 56 bits of time in microseconds and 72 random bits.
-func Unique(prefix string, now time.Time) string {
+// NewUniqueID returns prefix followed by 56 bits of time in microseconds and 72 random bits.
+func NewUniqueID(prefix string, now time.Time) string {
 	raw := withTime(now)
 	rand.Read(raw[timeLen:]) // never fails: crypto/rand ends the process instead
 	return prefix + encoding.EncodeToString(raw[:])
 }
 
-// Derive returns the nth identifier with prefix from seed, which is an identifier itself. The result depends on the arguments
+// DeriveID returns the nth identifier with prefix from seed, which is an identifier itself. The result depends on the arguments
 // only, and has the seed's time. It reports false for a malformed seed.
-func Derive(seed, prefix string, n int) (string, bool) {
+func DeriveID(seed, prefix string, n int) (string, bool) {
 	_, text, _ := strings.Cut(seed, "_")
 	raw, err := encoding.DecodeString(text)
 	if err != nil || len(raw) != timeLen+randomLen {

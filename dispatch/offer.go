@@ -18,8 +18,8 @@ const (
 	OfferWithdrawn OfferStatus = "WITHDRAWN" // the driver has withdrawn
 )
 
-// Contact is the history of one driver with one round of a dispatch.
-type Contact struct {
+// OfferHistory is the history of one driver with one round of a dispatch.
+type OfferHistory struct {
 	Driver DriverID
 	Round  int
 	// Claim is the outcome of the driver's claim in the round, "" for none.
@@ -39,7 +39,7 @@ type Contact struct {
 // Offered is a dispatch with a driver's history of its offer.
 type Offered struct {
 	Dispatch
-	Contact Contact
+	Contact OfferHistory
 }
 
 // OfferStatus returns the offer's state. The driver's own actions come first: the claim, then a withdrawal without a later
@@ -70,7 +70,7 @@ func (o Offered) OfferStatus() OfferStatus {
 
 // declined reports whether a decline is the driver's last action. In an open round it is, even after taps that failed; in a
 // round that is over, a later tap was in the race.
-func (c *Contact) declined(over bool) bool {
+func (c *OfferHistory) declined(over bool) bool {
 	return c.DeclinedAt != nil && (!over || c.TappedAt == nil || c.TappedAt.Before(*c.DeclinedAt))
 }
 

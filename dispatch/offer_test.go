@@ -11,23 +11,23 @@ import (
 func TestWhereAnOfferStands(t *testing.T) {
 	at := new(noon)
 	before, after := new(noon.Add(-time.Second)), new(noon.Add(time.Second))
-	told := Contact{NotifiedAt: at}
-	sent := Contact{NotifiedAt: at, SentAt: at}
-	seen := Contact{NotifiedAt: at, SentAt: at, SeenAt: at}
-	seenOnly := Contact{SeenAt: at}
-	declined := Contact{SentAt: at, SeenAt: at, DeclinedAt: at}
-	tappedBefore := Contact{DeclinedAt: at, TappedAt: before}
-	tappedAfter := Contact{DeclinedAt: at, TappedAt: after}
-	gaveBack := Contact{Withdrew: true, SentAt: at}
-	with := func(c Contact, claim Outcome) Contact { c.Claim = claim; return c }
-	cameBack := func(c Contact) Contact { c.Withdrew = true; return c }
+	told := OfferHistory{NotifiedAt: at}
+	sent := OfferHistory{NotifiedAt: at, SentAt: at}
+	seen := OfferHistory{NotifiedAt: at, SentAt: at, SeenAt: at}
+	seenOnly := OfferHistory{SeenAt: at}
+	declined := OfferHistory{SentAt: at, SeenAt: at, DeclinedAt: at}
+	tappedBefore := OfferHistory{DeclinedAt: at, TappedAt: before}
+	tappedAfter := OfferHistory{DeclinedAt: at, TappedAt: after}
+	gaveBack := OfferHistory{Withdrew: true, SentAt: at}
+	with := func(c OfferHistory, claim Outcome) OfferHistory { c.Claim = claim; return c }
+	cameBack := func(c OfferHistory) OfferHistory { c.Withdrew = true; return c }
 	for name, c := range map[string]struct {
 		status Status
 		holder DriverID
-		c      Contact
+		c      OfferHistory
 		want   OfferStatus
 	}{
-		"nobody has told them":             {Pending, "", Contact{}, OfferPending},
+		"nobody has told them":             {Pending, "", OfferHistory{}, OfferPending},
 		"a push is written":                {Pending, "", told, OfferPending},
 		"pushed":                           {Pending, "", sent, OfferSent},
 		"pushed before the opening":        {Scheduled, "", sent, OfferSent},
@@ -48,7 +48,7 @@ func TestWhereAnOfferStands(t *testing.T) {
 		"mine, canceled":                   {Canceled, me, with(seen, OutcomeCanceled), OfferRevoked},
 		"mine, canceled, by the row":       {Canceled, me, seen, OfferRevoked},
 		"another's":                        {Accepted, other, seen, OfferTaken},
-		"another's, begun":                 {InProgress, other, Contact{}, OfferTaken},
+		"another's, begun":                 {InProgress, other, OfferHistory{}, OfferTaken},
 		"another's, done":                  {Completed, other, sent, OfferTaken},
 		"canceled":                         {Canceled, "", seen, OfferRevoked},
 		"canceled after another had it":    {Canceled, other, seen, OfferRevoked},
@@ -57,7 +57,7 @@ func TestWhereAnOfferStands(t *testing.T) {
 		"gave it back, another's":          {Accepted, other, gaveBack, OfferWithdrawn},
 		"gave it back, saw the next round": {Pending, "", cameBack(seen), OfferSeen},
 		"gave it back, declined the next":  {Pending, "", cameBack(declined), OfferDeclined},
-		"gave it back, lost the next":      {Accepted, other, cameBack(Contact{TappedAt: at}), OfferTaken},
+		"gave it back, lost the next":      {Accepted, other, cameBack(OfferHistory{TappedAt: at}), OfferTaken},
 		"gave it back, has it again":       {Accepted, me, gaveBack, OfferAccepted},
 	} {
 		o := Offered{Dispatch: inState(c.status, c.holder), Contact: c.c}
@@ -72,17 +72,17 @@ func TestWhereAnOfferStands(t *testing.T) {
 func TestWhereAnOldOfferStands(t *testing.T) {
 	at := new(noon)
 	for name, c := range map[string]struct {
-		c    Contact
+		c    OfferHistory
 		want OfferStatus
 	}{
-		"changed terms":              {Contact{SeenAt: at}, OfferRevoked},
-		"revoked":                    {Contact{Ended: OfferRevoked}, OfferRevoked},
-		"another had it":             {Contact{Ended: OfferTaken, SeenAt: at}, OfferTaken},
-		"nobody took it":             {Contact{Ended: OfferExpired, SentAt: at}, OfferExpired},
-		"declined":                   {Contact{Ended: OfferTaken, DeclinedAt: at}, OfferDeclined},
-		"gave it back":               {Contact{Ended: OfferTaken, Claim: OutcomeWithdrawn}, OfferWithdrawn},
-		"gave it back, had declined": {Contact{Ended: OfferTaken, Claim: OutcomeWithdrawn, DeclinedAt: at}, OfferWithdrawn},
-		"taken away":                 {Contact{Ended: OfferTaken, Claim: OutcomeUnassigned}, OfferRevoked},
+		"changed terms":              {OfferHistory{SeenAt: at}, OfferRevoked},
+		"revoked":                    {OfferHistory{Ended: OfferRevoked}, OfferRevoked},
+		"another had it":             {OfferHistory{Ended: OfferTaken, SeenAt: at}, OfferTaken},
+		"nobody took it":             {OfferHistory{Ended: OfferExpired, SentAt: at}, OfferExpired},
+		"declined":                   {OfferHistory{Ended: OfferTaken, DeclinedAt: at}, OfferDeclined},
+		"gave it back":               {OfferHistory{Ended: OfferTaken, Claim: OutcomeWithdrawn}, OfferWithdrawn},
+		"gave it back, had declined": {OfferHistory{Ended: OfferTaken, Claim: OutcomeWithdrawn, DeclinedAt: at}, OfferWithdrawn},
+		"taken away":                 {OfferHistory{Ended: OfferTaken, Claim: OutcomeUnassigned}, OfferRevoked},
 	} {
 		for _, now := range []Dispatch{inState(Pending, ""), inState(Accepted, me), inState(Accepted, other), inState(Canceled, ""), inState(Expired, "")} {
 			o := Offered{Dispatch: now, Contact: c.c}

@@ -44,10 +44,10 @@ func (d *Dispatch) Accept(c Candidate, round int, claim ClaimID, now time.Time) 
 }
 
 // Withdraw ends the driver's claim and opens the next round at once, of the same length as the last. A suspended driver may
-// withdraw. ErrNotYours, ErrInvalidState once the work has started.
+// withdraw. ErrNotHolder, ErrInvalidState once the work has started.
 func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Event, error) {
 	if !d.HeldBy(driver) {
-		return nil, ErrNotYours
+		return nil, ErrNotHolder
 	}
 	if d.Status != Accepted {
 		return nil, &StateError{Status: d.Status}
@@ -55,7 +55,7 @@ func (d *Dispatch) Withdraw(driver DriverID, reason string, now time.Time) ([]Ev
 	return d.release(EventWithdrawn, string(driver), reason, now), nil
 }
 
-// Start starts the work. A repeated start changes nothing. ErrNotYours, ErrInvalidState, and ErrNotEligible while the driver
+// Start starts the work. A repeated start changes nothing. ErrNotHolder, ErrInvalidState, and ErrNotEligible while the driver
 // is suspended.
 func (d *Dispatch) Start(v Driver, now time.Time) ([]Event, error) {
 	if d.HeldBy(v.ID) && d.Status == Accepted && v.Suspended(now) {
@@ -64,7 +64,7 @@ func (d *Dispatch) Start(v Driver, now time.Time) ([]Event, error) {
 	return d.advance(v.ID, Accepted, InProgress, EventStarted, now)
 }
 
-// Complete completes the work, also for a suspended driver. A repeated call changes nothing. ErrNotYours, ErrInvalidState.
+// Complete completes the work, also for a suspended driver. A repeated call changes nothing. ErrNotHolder, ErrInvalidState.
 func (d *Dispatch) Complete(driver DriverID, now time.Time) ([]Event, error) {
 	return d.advance(driver, InProgress, Completed, EventCompleted, now)
 }
@@ -72,7 +72,7 @@ func (d *Dispatch) Complete(driver DriverID, now time.Time) ([]Event, error) {
 func (d *Dispatch) advance(driver DriverID, from, to Status, t EventType, now time.Time) ([]Event, error) {
 	switch {
 	case !d.HeldBy(driver):
-		return nil, ErrNotYours
+		return nil, ErrNotHolder
 	case d.Status == to:
 		return nil, nil
 	case d.Status != from:

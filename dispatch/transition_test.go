@@ -78,8 +78,8 @@ var actions = []action{
 		do:   func(d *Dispatch) ([]Event, error) { return d.Withdraw(me, "ILL", noon) },
 		want: map[state]outcome{
 			accepted:  {to: Pending, round: 1, events: []EventType{EventWithdrawn, EventReopened}},
-			scheduled: refused(ErrNotYours), pending: refused(ErrNotYours), canceled: refused(ErrNotYours),
-			expired: refused(ErrNotYours),
+			scheduled: refused(ErrNotHolder), pending: refused(ErrNotHolder), canceled: refused(ErrNotHolder),
+			expired: refused(ErrNotHolder),
 		},
 	},
 	{
@@ -87,8 +87,8 @@ var actions = []action{
 		do:   func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: me}, noon) },
 		want: map[state]outcome{
 			accepted: moves(InProgress, EventStarted), inProgress: nothing,
-			scheduled: refused(ErrNotYours), pending: refused(ErrNotYours), canceled: refused(ErrNotYours),
-			expired: refused(ErrNotYours),
+			scheduled: refused(ErrNotHolder), pending: refused(ErrNotHolder), canceled: refused(ErrNotHolder),
+			expired: refused(ErrNotHolder),
 		},
 	},
 	{
@@ -96,8 +96,8 @@ var actions = []action{
 		do:   func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: me, SuspendedUntil: &Forever}, noon) },
 		want: map[state]outcome{
 			accepted: refused(ErrNotEligible), inProgress: nothing,
-			scheduled: refused(ErrNotYours), pending: refused(ErrNotYours), canceled: refused(ErrNotYours),
-			expired: refused(ErrNotYours),
+			scheduled: refused(ErrNotHolder), pending: refused(ErrNotHolder), canceled: refused(ErrNotHolder),
+			expired: refused(ErrNotHolder),
 		},
 	},
 	{
@@ -105,8 +105,8 @@ var actions = []action{
 		do:   func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: me, SuspendedUntil: &noon}, noon) },
 		want: map[state]outcome{
 			accepted: moves(InProgress, EventStarted), inProgress: nothing,
-			scheduled: refused(ErrNotYours), pending: refused(ErrNotYours), canceled: refused(ErrNotYours),
-			expired: refused(ErrNotYours),
+			scheduled: refused(ErrNotHolder), pending: refused(ErrNotHolder), canceled: refused(ErrNotHolder),
+			expired: refused(ErrNotHolder),
 		},
 	},
 	{
@@ -114,8 +114,8 @@ var actions = []action{
 		do:   func(d *Dispatch) ([]Event, error) { return d.Complete(me, noon) },
 		want: map[state]outcome{
 			inProgress: moves(Completed, EventCompleted), completed: nothing,
-			scheduled: refused(ErrNotYours), pending: refused(ErrNotYours), canceled: refused(ErrNotYours),
-			expired: refused(ErrNotYours),
+			scheduled: refused(ErrNotHolder), pending: refused(ErrNotHolder), canceled: refused(ErrNotHolder),
+			expired: refused(ErrNotHolder),
 		},
 	},
 	{
@@ -132,9 +132,9 @@ var actions = []action{
 			completed: nothing, canceled: nothing, canceledBy: nothing, expired: nothing,
 		},
 	},
-	{name: "withdraw by another", do: func(d *Dispatch) ([]Event, error) { return d.Withdraw(other, "", noon) }, otherwise: ErrNotYours},
-	{name: "start by another", do: func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: other}, noon) }, otherwise: ErrNotYours},
-	{name: "complete by another", do: func(d *Dispatch) ([]Event, error) { return d.Complete(other, noon) }, otherwise: ErrNotYours},
+	{name: "withdraw by another", do: func(d *Dispatch) ([]Event, error) { return d.Withdraw(other, "", noon) }, otherwise: ErrNotHolder},
+	{name: "start by another", do: func(d *Dispatch) ([]Event, error) { return d.Start(Driver{ID: other}, noon) }, otherwise: ErrNotHolder},
+	{name: "complete by another", do: func(d *Dispatch) ([]Event, error) { return d.Complete(other, noon) }, otherwise: ErrNotHolder},
 	{name: "cancel an older version", do: func(d *Dispatch) ([]Event, error) { return d.Cancel(6, "key_1", "", noon) }, otherwise: ErrVersionConflict},
 	{name: "cancel a newer version", do: func(d *Dispatch) ([]Event, error) { return d.Cancel(8, "key_1", "", noon) }, otherwise: ErrVersionConflict},
 }
@@ -223,7 +223,7 @@ func TestWithdrawOpensTheNextRoundForAsLong(t *testing.T) {
 	if _, err := d.Accept(fit(other), 3, myCLM, noon); err != nil || d.Claim.Round != 3 {
 		t.Errorf("a tap of the new round: %v, %+v", err, d.Claim)
 	}
-	if _, err := d.Withdraw(me, "", noon); !errors.Is(err, ErrNotYours) {
+	if _, err := d.Withdraw(me, "", noon); !errors.Is(err, ErrNotHolder) {
 		t.Errorf("the stale holder withdraws what is another's by now: %v", err)
 	}
 }

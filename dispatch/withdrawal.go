@@ -17,14 +17,14 @@ var reopenDelays = [...]time.Duration{20 * time.Second, 40 * time.Second, time.M
 
 // Withdrawals are the times of the withdrawals that count, earliest first.
 type Withdrawals struct {
-	OfDispatch []time.Time // by any driver
-	ByDriver   []time.Time // from any dispatch
-	Both       []time.Time // from the dispatch, by the driver
+	OfDispatch         []time.Time // by any driver
+	ByDriver           []time.Time // from any dispatch
+	OfDispatchByDriver []time.Time // from the dispatch, by the driver
 }
 
 // Check returns a TooManyWithdrawalsError if the driver may not withdraw at now.
 func (w Withdrawals) Check(now time.Time) error {
-	wait := max(waitUntilBelow(w.Both, MaxWithdrawalsPerDispatch, now), waitUntilBelow(w.ByDriver, MaxWithdrawalsPerDriver, now))
+	wait := max(waitUntilBelow(w.OfDispatchByDriver, MaxWithdrawalsPerDispatch, now), waitUntilBelow(w.ByDriver, MaxWithdrawalsPerDriver, now))
 	if wait > 0 {
 		return &TooManyWithdrawalsError{Wait: wait}
 	}

@@ -21,13 +21,13 @@ func TestHowOftenMayBeWithdrawn(t *testing.T) {
 		wait time.Duration
 	}{
 		"never before":                      {Withdrawals{}, 0},
-		"once":                              {Withdrawals{ByDriver: ago(5), Both: ago(5)}, 0},
-		"twice from this one":               {Withdrawals{ByDriver: ago(50, 5), Both: ago(50, 5)}, 10 * time.Minute},
-		"three times from this one":         {Withdrawals{ByDriver: ago(50, 20, 5), Both: ago(50, 20, 5)}, 40 * time.Minute},
-		"twice, the first of them long ago": {Withdrawals{ByDriver: ago(60, 5), Both: ago(60, 5)}, 0},
+		"once":                              {Withdrawals{ByDriver: ago(5), OfDispatchByDriver: ago(5)}, 0},
+		"twice from this one":               {Withdrawals{ByDriver: ago(50, 5), OfDispatchByDriver: ago(50, 5)}, 10 * time.Minute},
+		"three times from this one":         {Withdrawals{ByDriver: ago(50, 20, 5), OfDispatchByDriver: ago(50, 20, 5)}, 40 * time.Minute},
+		"twice, the first of them long ago": {Withdrawals{ByDriver: ago(60, 5), OfDispatchByDriver: ago(60, 5)}, 0},
 		"four times from others":            {Withdrawals{ByDriver: ago(40, 30, 20, 10)}, 0},
 		"five times from others":            {Withdrawals{ByDriver: ago(45, 40, 30, 20, 10)}, 15 * time.Minute},
-		"too often in both ways":            {Withdrawals{ByDriver: ago(45, 40, 30, 20, 10), Both: ago(30, 20)}, 30 * time.Minute},
+		"too often in both ways":            {Withdrawals{ByDriver: ago(45, 40, 30, 20, 10), OfDispatchByDriver: ago(30, 20)}, 30 * time.Minute},
 		"by others, ten times":              {Withdrawals{OfDispatch: ago(10, 9, 8, 7, 6, 5, 4, 3, 2, 1)}, 0},
 	} {
 		var often *TooManyWithdrawalsError

@@ -42,7 +42,7 @@ func windowError(err error) error {
 	switch {
 	case errors.Is(err, dispatch.ErrWindow):
 		return invalidField("expires_at", "must be after opens_at and in the future")
-	case errors.Is(err, dispatch.ErrNotLater):
+	case errors.Is(err, dispatch.ErrExpiryNotLater):
 		return invalidField("expires_at", "must be later than it is")
 	}
 	return err
@@ -66,7 +66,7 @@ func (h *handler) patchDispatch(c echo.Context, actor string) error {
 			return d, err
 		}
 		window := dispatch.Window{OpensAt: *req.OpensAt, ExpiresAt: *req.ExpiresAt}
-		return h.Dispatcher.Update(ctx, to.id, to.version, req.order().Terms, window, to.actor)
+		return h.Backoffice.Update(ctx, to.id, to.version, req.order().Terms, window, to.actor)
 	})
 }
 
@@ -80,7 +80,7 @@ func (h *handler) reopenDispatch(c echo.Context, actor string) error {
 		if err := checkYears(map[string]*time.Time{"opens_at": req.OpensAt, "expires_at": req.ExpiresAt}); err != nil {
 			return dispatch.Dispatch{}, err
 		}
-		return h.Dispatcher.Reopen(c.Request().Context(), to.id, to.version, toMicroseconds(req.OpensAt), toMicroseconds(req.ExpiresAt), to.actor)
+		return h.Backoffice.Reopen(c.Request().Context(), to.id, to.version, toMicroseconds(req.OpensAt), toMicroseconds(req.ExpiresAt), to.actor)
 	})
 }
 
@@ -93,7 +93,7 @@ func (h *handler) extendDispatch(c echo.Context, actor string) error {
 		if err := checkYears(map[string]*time.Time{"expires_at": req.ExpiresAt}); err != nil {
 			return dispatch.Dispatch{}, err
 		}
-		return h.Dispatcher.Extend(c.Request().Context(), to.id, to.version, *toMicroseconds(req.ExpiresAt), to.actor)
+		return h.Backoffice.Extend(c.Request().Context(), to.id, to.version, *toMicroseconds(req.ExpiresAt), to.actor)
 	})
 }
 
@@ -107,7 +107,7 @@ func (h *handler) assignDispatch(c echo.Context, actor string) error {
 		if err != nil {
 			return dispatch.Dispatch{}, err
 		}
-		d, err := h.Dispatcher.Assign(c.Request().Context(), to.id, to.version, driver, to.actor)
+		d, err := h.Backoffice.Assign(c.Request().Context(), to.id, to.version, driver, to.actor)
 		if errors.Is(err, dispatch.ErrDriverBusy) || errors.Is(err, dispatch.ErrNotEligible) {
 			err = assignError{err}
 		}
@@ -117,7 +117,7 @@ func (h *handler) assignDispatch(c echo.Context, actor string) error {
 
 func (h *handler) unassignDispatch(c echo.Context, actor string) error {
 	return changeDispatch(c, actor, func(to change, req reasonRequest) (dispatch.Dispatch, error) {
-		return h.Dispatcher.Unassign(c.Request().Context(), to.id, to.version, to.actor, req.ReasonCode)
+		return h.Backoffice.Unassign(c.Request().Context(), to.id, to.version, to.actor, req.ReasonCode)
 	})
 }
 
@@ -134,7 +134,7 @@ func (h *handler) cancelDispatch(c echo.Context, actor string) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.Dispatcher.Cancel(c.Request().Context(), id, v, actor, req.ReasonCode)
+	d, err := h.Backoffice.Cancel(c.Request().Context(), id, v, actor, req.ReasonCode)
 	if err != nil {
 		return err
 	}

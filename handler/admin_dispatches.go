@@ -40,8 +40,8 @@ type feeRequest struct {
 	Currency string `json:"currency" validate:"required,iso4217"`
 }
 
-func (r *createDispatchRequest) order() service.Order {
-	return service.Order{
+func (r *createDispatchRequest) order() service.DispatchRequest {
+	return service.DispatchRequest{
 		ExternalID: r.ExternalID,
 		Terms: dispatch.Terms{
 			Region: r.Region, VehicleClass: r.VehicleClass, MinWorkingHeightM: r.MinWorkingHeightM,
@@ -82,7 +82,7 @@ func (h *handler) createDispatch(c echo.Context, actor string) error {
 	if err := req.checkYears(); err != nil {
 		return err
 	}
-	d, err := h.Dispatcher.Create(c.Request().Context(), req.order(), actor)
+	d, err := h.Backoffice.Create(c.Request().Context(), req.order(), actor)
 	if err != nil {
 		return windowError(err)
 	}
@@ -108,7 +108,7 @@ func (h *handler) previewDispatch(c echo.Context, actor string) error {
 	}
 	var p dispatch.Preview
 	err = h.searches.runPreview(c, actor, func() (err error) {
-		p, err = h.Dispatcher.Preview(c.Request().Context(), req.order())
+		p, err = h.Backoffice.Preview(c.Request().Context(), req.order())
 		return err
 	})
 	if err != nil {

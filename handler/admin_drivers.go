@@ -170,7 +170,7 @@ func (h *handler) suspendDriver(c echo.Context, _ string) error {
 		Action: dispatch.AuditDriverSuspend, Detail: detail,
 		Apply: func(v *dispatch.Driver, now time.Time) error { return v.Suspend(until, now) },
 	})
-	if errors.Is(err, dispatch.ErrSuspensionOver) {
+	if errors.Is(err, dispatch.ErrSuspensionInPast) {
 		return invalidField("until", "must be in the future")
 	}
 	return err

@@ -38,7 +38,7 @@ type world struct {
 	revocations *service.Revocations
 	log         *strings.Builder
 	path        string // of the database
-	watch       *atomic.Pointer[repository.Watch]
+	watch       *atomic.Pointer[repository.StatementObserver]
 }
 
 // statement is called before each statement of the world's store.
@@ -50,7 +50,7 @@ func (w *world) statement(ctx context.Context, s repository.Statement) (context.
 }
 
 // observe has watch see each statement from now on.
-func (w *world) observe(watch repository.Watch) { w.watch.Store(&watch) }
+func (w *world) observe(watch repository.StatementObserver) { w.watch.Store(&watch) }
 
 func newWorld(t testing.TB, change ...func(*API)) *world {
 	t.Helper()
@@ -60,9 +60,9 @@ func newWorld(t testing.TB, change ...func(*API)) *world {
 // newWorldOn is the API on the database at url, one instance of several.
 func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	t.Helper()
-	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://"), watch: &atomic.Pointer[repository.Watch]{}}
+	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://"), watch: &atomic.Pointer[repository.StatementObserver]{}}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
-	store := repositorytest.OpenMigrated(t, url, repository.Options{Log: log, Watch: w.statement})
+	store := repositorytest.OpenMigrated(t, url, repository.Options{Log: log, Observer: w.statement})
 	w.store = store
 	var err error
 	if w.revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {
@@ -76,7 +76,7 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 		SignIns: signIns(1e6), Jobs: noJobs{},
 	}
 	api.useStore(store, nil)
-	if err := api.Keys.PutFirst(t.Context(), key); err != nil {
+	if err := api.Keys.StoreFirst(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range change {
@@ -87,16 +87,16 @@ func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 }
 
 // useStore sets the API's use cases over store. attempts may be nil.
-func (a *API) useStore(store *repository.Store, attempts *service.Ledger) {
+func (a *API) useStore(store *repository.Store, attempts *service.AttemptWriter) {
 	a.Acceptor = service.NewAcceptor(service.AcceptorOptions{Claims: store, LockTTL: 5 * time.Second, Attempts: attempts, Log: a.Log})
-	a.Work = service.NewWork(service.WorkOptions{Store: store, Acceptor: a.Acceptor, Now: time.Now})
-	a.Dispatcher = service.NewDispatcher(store, a.Acceptor)
+	a.DriverService = service.NewDriverService(service.DriverServiceOptions{Store: store, Acceptor: a.Acceptor, Now: time.Now})
+	a.Backoffice = service.NewBackoffice(store, a.Acceptor)
 }
 
 // signIns lets strangers fail that many times as often as usual.
 func signIns(times float64) *service.SignIns {
 	l := service.DefaultSignInLimits()
-	for _, a := range []*service.Allowance{&l.KeyByAddress, &l.KeyInAll, &l.TokenByAddress, &l.TokenInAll} {
+	for _, a := range []*service.FailureLimit{&l.KeyByAddress, &l.KeyTotal, &l.TokenByAddress, &l.TokenTotal} {
 		a.Burst *= times
 	}
 	return service.NewSignIns(service.SignInOptions{Limits: l, Now: time.Now, Log: slog.New(slog.DiscardHandler)})

@@ -357,7 +357,7 @@ func TestANewFirstKey(t *testing.T) {
 	if _, err := keys.Authenticate(t.Context(), next, nil); err == nil {
 		t.Fatal("it is good already")
 	}
-	if err := keys.PutFirst(t.Context(), next); err != nil {
+	if err := keys.StoreFirst(t.Context(), next); err != nil {
 		t.Fatal(err)
 	}
 	if k, err := keys.Authenticate(t.Context(), next, nil); err != nil || k.ID != dispatch.FirstKeyID {

@@ -54,7 +54,7 @@ var kinds = []kind{
 	{dispatch.ErrCanceled, 410, "DISPATCH_CANCELED", "The dispatch was canceled."},
 	{dispatch.ErrNotEligible, 403, "NOT_ELIGIBLE", "You can't take this dispatch; see reasons."},
 	{dispatch.ErrTooManyWithdrawals, 429, "RATE_LIMITED", "You have given back too many dispatches. Try again after Retry-After seconds, or call the office."},
-	{dispatch.ErrNotYours, 403, "FORBIDDEN", "You don't have this dispatch."},
+	{dispatch.ErrNotHolder, 403, "FORBIDDEN", "You don't have this dispatch."},
 	{dispatch.ErrNotFound, 404, "DISPATCH_NOT_FOUND", "There is no such dispatch, or you may not see it."},
 	{dispatch.ErrDriverNotFound, 404, "DRIVER_NOT_FOUND", "There is no such driver."},
 	{dispatch.ErrNotificationNotFound, 404, "NOTIFICATION_NOT_FOUND", "There is no such notification."},

@@ -193,7 +193,7 @@ type noJobs struct{}
 
 func (noJobs) Jobs(context.Context) ([]cronjob.Job, error) { return nil, nil }
 
-func (noJobs) Held(context.Context) ([]cronjob.HeldLock, error) { return nil, nil }
+func (noJobs) HeldLocks(context.Context) ([]cronjob.HeldLock, error) { return nil, nil }
 
 func (noJobs) Runs(context.Context, string, dispatch.Page) ([]cronjob.Run, string, error) {
 	return nil, "", cronjob.ErrNotFound

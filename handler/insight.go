@@ -13,7 +13,7 @@ import (
 type insightStore interface {
 	Attempts(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.AttemptRecord, string, error)
 	Offers(ctx context.Context, id dispatch.ID, round int, page dispatch.Page) ([]dispatch.Offered, string, error)
-	TapSignals(ctx context.Context, driver dispatch.DriverID) (dispatch.TapSignals, error)
+	TapStatistics(ctx context.Context, driver dispatch.DriverID) (dispatch.TapStatistics, error)
 	Board(ctx context.Context, region string) (dispatch.Board, error)
 	Supply(ctx context.Context, region string, hours int) ([]dispatch.Supply, error)
 }
@@ -113,12 +113,12 @@ func (h *handler) signals(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	s, err := h.stores.insight.TapSignals(c.Request().Context(), id)
+	s, err := h.stores.insight.TapStatistics(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
 	v := signalsView{
-		Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.Under(superhuman),
+		Taps: s.Taps, Wins: s.Wins, Withdrawn: s.Withdrawn, MedianReaction: milliseconds(s.Median()), Under300MS: s.CountFaster(superhuman),
 		WithdrawnOfLate: s.RecentWithdrawals, HopelessOfLate: s.RecentUnwinnable,
 	}
 	if s.Wins > 0 {

@@ -15,7 +15,7 @@ import (
 // Jobs shows the scheduled jobs and their locks to operators.
 type Jobs interface {
 	Jobs(ctx context.Context) ([]cronjob.Job, error)
-	Held(ctx context.Context) ([]cronjob.HeldLock, error)
+	HeldLocks(ctx context.Context) ([]cronjob.HeldLock, error)
 	Runs(ctx context.Context, name string, page dispatch.Page) ([]cronjob.Run, string, error)
 	RunNow(ctx context.Context, name, actor string) (cronjob.Run, error)
 }
@@ -140,7 +140,7 @@ func (h *handler) jobs(c echo.Context, _ string) error {
 
 // locks answers with one page: there are few locks.
 func (h *handler) locks(c echo.Context, _ string) error {
-	held, err := h.Jobs.Held(c.Request().Context())
+	held, err := h.Jobs.HeldLocks(c.Request().Context())
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func withJobs(t testing.TB, locks schedule.Strategy) *world {
 // began starts the run that was due an hour ago, or the requested one.
 func (w *world) began(job, owner string) cronjob.Run {
 	w.t.Helper()
-	run, err := w.store.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ cronjob.State, now time.Time) time.Time {
+	run, err := w.store.BeginRun(w.t.Context(), job, owner, time.Minute, func(_ cronjob.JobState, now time.Time) time.Time {
 		return now.Add(-time.Hour)
 	})
 	if err != nil {
@@ -111,7 +111,7 @@ func TestJobs(t *testing.T) {
 	}
 	defer lease.Release(context.Background())
 	first := w.began("count", "host:2/a")
-	if err := w.store.EndRun(t.Context(), first, cronjob.End{Status: cronjob.Succeeded, Result: "3 counted"}); err != nil {
+	if err := w.store.EndRun(t.Context(), first, cronjob.Outcome{Status: cronjob.Succeeded, Result: "3 counted"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.store.BlockJob(t.Context(), "count", "host:3", "no answer"); err != nil {
@@ -157,7 +157,7 @@ func TestJobsWhenNobodyCanTellWhoHoldsTheLock(t *testing.T) {
 
 func TestRunsOfAJob(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
-	ends := []cronjob.End{{Status: cronjob.Succeeded, Result: "1"}, {Status: cronjob.Failed, Error: "disk full"}, {Status: cronjob.Succeeded, Result: "3"}}
+	ends := []cronjob.Outcome{{Status: cronjob.Succeeded, Result: "1"}, {Status: cronjob.Failed, Error: "disk full"}, {Status: cronjob.Succeeded, Result: "3"}}
 	for i, end := range ends {
 		if err := w.store.EndRun(t.Context(), w.began("count", fmt.Sprintf("host:1/%d", i)), end); err != nil {
 			t.Fatal(err)

@@ -46,7 +46,7 @@ func (h *handler) createKey(c echo.Context, _ string) error {
 	if err != nil {
 		return err
 	}
-	k, secret, err := h.Keys.Make(c.Request().Context(), req.Name, role, mine.key)
+	k, secret, err := h.Keys.Create(c.Request().Context(), req.Name, role, mine.key)
 	if err != nil {
 		return err
 	}

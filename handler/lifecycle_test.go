@@ -104,7 +104,7 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 		rt.Fatal(err)
 	}
 	api.useStore(store, nil)
-	if err := api.Keys.PutFirst(context.Background(), key); err != nil {
+	if err := api.Keys.StoreFirst(context.Background(), key); err != nil {
 		rt.Fatal(err)
 	}
 	l := &life{world: &world{t: t, api: New(api), store: store}, raw: raw, began: time.Now()}

@@ -215,7 +215,7 @@ func (w *world) welcome(t *testing.T, op *operation, a access) {
 	}
 	for what, token := range may {
 		s := newScene(t, w, op)
-		body := strings.ReplaceAll(s.body(op.examples()[0]), "order-4711", dispatch.Unique("order-", time.Now()))
+		body := strings.ReplaceAll(s.body(op.examples()[0]), "order-4711", dispatch.NewUniqueID("order-", time.Now()))
 		if r := s.call(op.method, s.path, token(s), body, s.headers...); r.status != want[what] {
 			t.Errorf("%s as %s: %d %s, want %d", op.route(), what, r.status, r.raw, want[what])
 		}
@@ -280,7 +280,7 @@ func (w *world) sessions(t *testing.T, op *operation, cookies map[string]string)
 	}
 	for _, role := range roles[least:] {
 		s := newScene(t, w, op)
-		body := strings.ReplaceAll(s.body(op.examples()[0]), "order-4711", dispatch.Unique("order-", time.Now()))
+		body := strings.ReplaceAll(s.body(op.examples()[0]), "order-4711", dispatch.NewUniqueID("order-", time.Now()))
 		if r := s.by(cookies[role], op.method, s.path, body, append(s.headers, "Sec-Fetch-Site", "same-origin")...); r.status != op.succeeds() {
 			t.Errorf("%s in the session of a %s: %d %s", op.route(), role, r.status, r.raw)
 		}

@@ -153,21 +153,21 @@ func (h *handler) withdraw(c echo.Context, me dispatch.DriverID) error {
 		return err
 	}
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.Work.Withdraw(ctx, me, id, req.round(), req.ReasonCode)
+		d, err := h.DriverService.Withdraw(ctx, me, id, req.round(), req.ReasonCode)
 		return viewDispatch(d), err
 	})
 }
 
 func (h *handler) start(c echo.Context, me dispatch.DriverID) error {
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.Work.Start(ctx, me, id)
+		d, err := h.DriverService.Start(ctx, me, id)
 		return viewDispatch(d), err
 	})
 }
 
 func (h *handler) complete(c echo.Context, me dispatch.DriverID) error {
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		d, err := h.Work.Complete(ctx, me, id)
+		d, err := h.DriverService.Complete(ctx, me, id)
 		return viewDispatch(d), err
 	})
 }

@@ -25,7 +25,7 @@ func viewOffer(o dispatch.Offered) dispatchView {
 
 // viewClaimed returns a dispatch as the driver who claimed it sees it.
 func viewClaimed(d dispatch.Dispatch) dispatchView {
-	o := dispatch.Offered{Dispatch: d, Contact: dispatch.Contact{Round: d.Round}}
+	o := dispatch.Offered{Dispatch: d, Contact: dispatch.OfferHistory{Round: d.Round}}
 	if d.Claim != nil {
 		o.Contact.Driver = d.Claim.Driver
 	}
@@ -38,7 +38,7 @@ func (h *handler) offers(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := h.Work.Offers(c.Request().Context(), me, p)
+	items, next, err := h.DriverService.Offers(c.Request().Context(), me, p)
 	if err != nil {
 		return unauthenticatedIfGone(err)
 	}
@@ -70,7 +70,7 @@ func offersETag(me dispatch.DriverID, list listView[dispatchView]) (string, erro
 
 func (h *handler) getOffer(c echo.Context, me dispatch.DriverID) error {
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		o, err := h.Work.Offer(ctx, me, id)
+		o, err := h.DriverService.Offer(ctx, me, id)
 		return viewOffer(o), err
 	})
 }
@@ -90,7 +90,7 @@ func (h *handler) seen(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	d, err := h.Work.Dispatch(c.Request().Context(), me, id)
+	d, err := h.DriverService.Dispatch(c.Request().Context(), me, id)
 	if err != nil {
 		return unauthenticatedIfGone(err)
 	}
@@ -116,7 +116,7 @@ func (h *handler) decline(c echo.Context, me dispatch.DriverID) error {
 	if err != nil {
 		return err
 	}
-	if err := h.Work.Decline(c.Request().Context(), me, id, req.round(), req.ReasonCode); err != nil {
+	if err := h.DriverService.Decline(c.Request().Context(), me, id, req.round(), req.ReasonCode); err != nil {
 		return unauthenticatedIfGone(err)
 	}
 	return c.NoContent(204)
@@ -133,7 +133,7 @@ type receiptView struct {
 
 func (h *handler) receipt(c echo.Context, me dispatch.DriverID) error {
 	return h.onDispatch(c, func(ctx context.Context, id dispatch.ID) (any, error) {
-		r, err := h.Work.Receipt(ctx, me, id)
+		r, err := h.DriverService.Receipt(ctx, me, id)
 		return receiptView{
 			Outcome: r.Outcome, Round: r.Round, Rank: nullableRank(r.Rank), BehindMS: milliseconds(r.Behind),
 			DecidedAt: optionalTimestamp(r.DecidedAt),

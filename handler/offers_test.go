@@ -18,7 +18,7 @@ import (
 func withLedger(t testing.TB) func(*API) {
 	return func(a *API) {
 		store := a.Store.(*repository.Store)
-		ledger := service.NewLedger(store, "here", a.Log)
+		ledger := service.NewAttemptWriter(store, "here", a.Log)
 		a.useStore(store, ledger)
 		testkit.Run(t, ledger.Run)
 	}
@@ -248,7 +248,7 @@ func TestReceipts(t *testing.T) {
 func TestReceiptWithoutTheLedger(t *testing.T) {
 	w := newWorld(t, func(a *API) {
 		store := a.Store.(*repository.Store)
-		a.useStore(store, service.NewLedger(store, "here", a.Log)) // which does not run
+		a.useStore(store, service.NewAttemptWriter(store, "here", a.Log)) // which does not run
 	})
 	d, id := w.drivers(2), w.dispatch(1)
 	w.accept(id, d[0], "")

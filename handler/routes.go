@@ -32,13 +32,13 @@ type Store interface {
 
 // API is everything that the HTTP API depends on. All fields without the word optional are required.
 type API struct {
-	Store      Store
-	Acceptor   *service.Acceptor
-	Work       *service.Work
-	Dispatcher *service.Dispatcher
-	Tokens     *service.Tokens
-	Keys       *service.Keys
-	Jobs       Jobs
+	Store         Store
+	Acceptor      *service.Acceptor
+	DriverService *service.DriverService
+	Backoffice    *service.Backoffice
+	Tokens        *service.Tokens
+	Keys          *service.Keys
+	Jobs          Jobs
 	// Streams are the live streams that clients open. The caller runs the hub.
 	Streams *stream.Hub
 	// Revocations end drivers' tokens. The caller runs them, and makes Tokens check them.
@@ -75,7 +75,7 @@ type API struct {
 // check panics if a required field is missing.
 func (a *API) check() {
 	for name, missing := range map[string]bool{
-		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "Work": a.Work == nil, "Dispatcher": a.Dispatcher == nil,
+		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "Work": a.DriverService == nil, "Dispatcher": a.Backoffice == nil,
 		"Tokens": a.Tokens == nil, "Keys": a.Keys == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil, "Revocations": a.Revocations == nil,
 		"Now": a.Now == nil, "Log": a.Log == nil,
 	} {

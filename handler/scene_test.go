@@ -150,7 +150,7 @@ func newScene(t testing.TB, w *world, op *operation) *scene {
 	if !ok {
 		t.Fatalf("%s has no scene: say in scenes how it is called", op.id)
 	}
-	s := &scene{world: w, token: key, region: dispatch.Unique("region-", time.Now())}
+	s := &scene{world: w, token: key, region: dispatch.NewUniqueID("region-", time.Now())}
 	s.driver = s.colleague()
 	s.real = map[string]string{exampleDriver: s.driver.id}
 	switch op.role() {

@@ -42,7 +42,7 @@ func TestAnswersAreSealed(t *testing.T) {
 			}
 		}
 		// The first key is replaced: its answers can't be decrypted any more, and nothing is created again.
-		if err := service.NewKeys(w.store).PutFirst(t.Context(), "replaced"); err != nil {
+		if err := service.NewKeys(w.store).StoreFirst(t.Context(), "replaced"); err != nil {
 			t.Fatal(err)
 		}
 		r := w.call("POST", "/v1/admin/api-keys", "replaced", `{"name":"ci","role":"viewer"}`, "Idempotency-Key", "the-name-of-the-request")

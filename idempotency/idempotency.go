@@ -41,7 +41,7 @@ type Seed string
 const seedPrefix = "idm_"
 
 // NewSeed returns a unique seed. Identifiers from it have that time.
-func NewSeed(now time.Time) Seed { return Seed(dispatch.Unique(seedPrefix, now)) }
+func NewSeed(now time.Time) Seed { return Seed(dispatch.NewUniqueID(seedPrefix, now)) }
 
 type seedKey struct{}
 
@@ -80,10 +80,10 @@ func AuditID(ctx context.Context, now time.Time) string {
 func identifier(ctx context.Context, prefix string, now time.Time, n int) string {
 	seed := string(SeedFrom(ctx))
 	if !strings.HasPrefix(seed, seedPrefix) {
-		return dispatch.Unique(prefix, now)
+		return dispatch.NewUniqueID(prefix, now)
 	}
-	if id, ok := dispatch.Derive(seed, prefix, n); ok {
+	if id, ok := dispatch.DeriveID(seed, prefix, n); ok {
 		return id
 	}
-	return dispatch.Unique(prefix, now)
+	return dispatch.NewUniqueID(prefix, now)
 }

@@ -117,7 +117,7 @@ mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = 
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "what was not sent is kept at the end" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
 mutant "all of a large audience has one turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
-mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneOwn" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
+mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
 mutant "one event after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
 mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
@@ -128,7 +128,7 @@ mutant "a full quota burns attempts" notify/send.go "case Quota:
 mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK = 503" ./notify/fcm 'TestClasses|TestNoAnswer'
 mutant "every dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
 mutant "a push service with a fault is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
-mutant "made-up tokens are evidence" notify/dead_tokens.go "return v.GoodAt != nil && " "return v.GoodAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
+mutant "made-up tokens are evidence" notify/dead_tokens.go "return v.PushAcceptedAt != nil && " "return v.PushAcceptedAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
 mutant "a dead token is asked again" notify/verdict_writer.go "record = w.devices.Quarantine" "record = w.devices.Suspect" ./notify 'TestDeadToken/sqlite'
 mutant "suspects go with the others" notify/send.go "r.deadTokens.suspected(*p, now)" "false" ./notify 'TestSuspectsGoApart'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
@@ -167,13 +167,13 @@ mutant "assigned at any version" dispatch/changes.go "	case version != d.Version
 mutant "assigned to who is busy" dispatch/changes.go "	if c.Busy {
 		return nil, ErrDriverBusy
 	}" "" ./handler TestAnyLife
-mutant "losers of an assignment ask the database" service/dispatcher.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
+mutant "losers of an assignment ask the database" service/backoffice.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
 mutant "an answer made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
 mutant "a seed of its own for who does it again" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
 mutant "a 503 replayed" handler/idempotency.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
 mutant "a decline that moves the dispatch" dispatch/offer.go "	e := d.event(EventDeclined" "	d.bumpVersion(now)
 	e := d.event(EventDeclined" ./dispatch .
-mutant "what is not written yet was never tapped" service/work.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
+mutant "what is not written yet was never tapped" service/driver_service.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
 mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if true {" ./limit 'TestThreeInstances$'
 mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 		c.credit--

@@ -265,7 +265,7 @@ func (b *blocked) mustEnd() {
 	}
 	calm := openConfig(b.t, configOf(b.t, b.url))
 	defer calm.Close()
-	if n, err := mysqlMigrator(b.t, calm, silent).Missing(b.t.Context()); n != 0 || err != nil {
+	if n, err := mysqlMigrator(b.t, calm, silent).Pending(b.t.Context()); n != 0 || err != nil {
 		b.t.Errorf("%d are missing, %v", n, err)
 	}
 }

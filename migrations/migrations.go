@@ -137,8 +137,8 @@ func (m *Migrator) Down(ctx context.Context) (took bool, err error) {
 	return took, nil
 }
 
-// Missing returns how many migrations Up would apply. It waits for no other process, and writes nothing in MySQL.
-func (m *Migrator) Missing(ctx context.Context) (int, error) {
+// Pending returns how many migrations Up would apply. It waits for no other process, and writes nothing in MySQL.
+func (m *Migrator) Pending(ctx context.Context) (int, error) {
 	missing := maps.Clone(m.names)
 	store, err := database.NewStore(database.DialectMySQL, goose.DefaultTablename) // SQLite's statement is the same
 	if err != nil {

@@ -137,7 +137,7 @@ func TestTurnedAroundInTheMiddle(t *testing.T) {
 		}
 		missing := func(want int) {
 			t.Helper()
-			if n, err := m.Missing(t.Context()); n != want || err != nil {
+			if n, err := m.Pending(t.Context()); n != want || err != nil {
 				t.Fatalf("%d are missing, %v; want %d", n, err, want)
 			}
 		}
@@ -199,7 +199,7 @@ func TestCutOffByAnotherVersion(t *testing.T) {
 		if n, err := m.Up(t.Context()); n != 0 || err != nil {
 			t.Errorf("Up: %d, %v", n, err)
 		}
-		if n, err := m.Missing(t.Context()); n != 0 || err != nil {
+		if n, err := m.Pending(t.Context()); n != 0 || err != nil {
 			t.Errorf("%d are missing, %v", n, err)
 		}
 		if _, err := m.Down(t.Context()); err == nil || !strings.Contains(err.Error(), "does not have it") {

@@ -110,7 +110,7 @@ func (t *deadTokens) retryWait(p outbox.Push, now time.Time) time.Duration {
 
 // wasGood reports whether the push service recently accepted a push to the device.
 func wasGood(v dispatch.Device, now time.Time) bool {
-	return v.GoodAt != nil && now.Sub(*v.GoodAt) < goodPeriod
+	return v.PushAcceptedAt != nil && now.Sub(*v.PushAcceptedAt) < goodPeriod
 }
 
 // recordSent records that the push service accepted a push.
@@ -128,7 +128,7 @@ func (t *deadTokens) recordSent(p outbox.Push, now time.Time) {
 	t.lastReached = sighting{p.Driver, now}
 	t.mu.Unlock()
 	v := p.Device
-	if refused || v.SuspectedAt != nil || v.GoodAt == nil || now.Sub(*v.GoodAt) > goodRenewal {
+	if refused || v.SuspectedAt != nil || v.PushAcceptedAt == nil || now.Sub(*v.PushAcceptedAt) > goodRenewal {
 		t.verdicts.add(verdict{v, trusted})
 	}
 }

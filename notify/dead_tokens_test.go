@@ -41,7 +41,7 @@ func (c *court) device(driver string, good time.Duration) outbox.Push {
 	id := dispatch.DriverID(driver)
 	p := outbox.Push{Driver: id, Device: dispatch.Device{ID: dispatch.DeviceID(driver), Driver: id, PushToken: "token of " + driver}}
 	if at := c.now.Add(-good); good >= 0 {
-		p.Device.GoodAt = &at
+		p.Device.PushAcceptedAt = &at
 	}
 	return p
 }

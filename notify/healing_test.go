@@ -88,7 +88,7 @@ func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gatew
 		var r *notify.Relay
 		o.store = o.open(repository.Options{
 			OutboxOwner: "ins_1", OutboxLease: 30 * time.Second,
-			OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.Committed(d, events) },
+			OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
 		})
 		box := o.store.Outbox(repository.OutboxOptions{Owner: "ins_1", LeaseTerm: 30 * time.Second})
 		r = notify.NewRelay(notify.RelayOptions{

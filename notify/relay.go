@@ -37,12 +37,12 @@ type Topics interface {
 	LeaseTopics(ctx context.Context, limit int) ([]outbox.Topic, error)
 	TopicMembers(ctx context.Context, t outbox.Topic, limit int) ([]dispatch.Device, error)
 	RecordMembers(ctx context.Context, t outbox.Topic, members, refused []dispatch.DeviceID) error
-	EndTopic(ctx context.Context, t outbox.Topic) error
+	CompleteTopic(ctx context.Context, t outbox.Topic) error
 }
 
 // Devices records which tokens the push service accepts and which it calls dead; see repository.Store.
 type Devices interface {
-	MarkDevicesGood(ctx context.Context, devices []dispatch.Device) error
+	MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error
 	MarkDevicesSuspect(ctx context.Context, devices []dispatch.Device) error
 	QuarantineDevices(ctx context.Context, dead []dispatch.Device) error
 }
@@ -147,9 +147,9 @@ func NewRelay(o RelayOptions) *Relay {
 	return r
 }
 
-// Committed hands over events that this process committed, with leases that it wrote in the same transaction. It never
+// OnCommit hands over events that this process committed, with leases that it wrote in the same transaction. It never
 // blocks.
-func (r *Relay) Committed(_ dispatch.Dispatch, events []dispatch.Event) {
+func (r *Relay) OnCommit(_ dispatch.Dispatch, events []dispatch.Event) {
 	for _, e := range events {
 		to := r.committed
 		if deliveries := e.Deliveries(); len(deliveries) > 0 && deliveries[0].Audience == dispatch.AudienceClaimant {

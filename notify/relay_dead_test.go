@@ -39,7 +39,7 @@ func (o *office) devices(drivers []dispatch.Driver, is func(dispatch.Device) boo
 
 func isQuarantined(v dispatch.Device) bool { return v.QuarantinedAt != nil }
 func isGood(v dispatch.Device) bool {
-	return v.GoodAt != nil && v.SuspectedAt == nil && v.QuarantinedAt == nil
+	return v.PushAcceptedAt != nil && v.SuspectedAt == nil && v.QuarantinedAt == nil
 }
 
 // cheats adds drivers with ten dead tokens each.
@@ -164,7 +164,7 @@ func (o *office) trustAll() {
 		}
 		all = append(all, devices...)
 	}
-	if err := o.store.MarkDevicesGood(o.t.Context(), all); err != nil {
+	if err := o.store.MarkPushAccepted(o.t.Context(), all); err != nil {
 		o.t.Fatal(err)
 	}
 }

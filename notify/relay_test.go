@@ -126,7 +126,7 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	owner := dispatch.Unique("ins_", time.Now())
+	owner := dispatch.NewUniqueID("ins_", time.Now())
 	outbox := repository.OutboxOptions{Owner: owner, LeaseTerm: 5 * time.Second}
 	options := notify.RelayOptions{
 		Sender: sender, Log: slog.New(slog.DiscardHandler), PollInterval: 50 * time.Millisecond,
@@ -138,7 +138,7 @@ func (o *office) relayBeside(edit func(*notify.RelayOptions, *repository.OutboxO
 	r := &relaying{}
 	store := o.open(repository.Options{
 		OutboxOwner: owner, OutboxLease: outbox.LeaseTerm,
-		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.Committed(d, events) },
+		OnCommit: func(d dispatch.Dispatch, events []dispatch.Event) { r.OnCommit(d, events) },
 	})
 	box := store.Outbox(outbox)
 	options.Outbox, options.Topics, options.Devices = box, box, store

@@ -50,7 +50,7 @@ func (r *Relay) maintainTopic(ctx context.Context, t outbox.Topic) error {
 			return err
 		}
 		if len(members) == 0 {
-			return r.options.Topics.EndTopic(ctx, t)
+			return r.options.Topics.CompleteTopic(ctx, t)
 		}
 		tokens := make([]string, len(members))
 		for i, m := range members {

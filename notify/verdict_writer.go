@@ -76,7 +76,7 @@ func (w *verdictWriter) write(ctx context.Context, kind verdictKind, batch map[s
 	if len(devices) == 0 {
 		return
 	}
-	record := w.devices.MarkDevicesGood
+	record := w.devices.MarkPushAccepted
 	switch kind {
 	case underSuspicion:
 		record = w.devices.MarkDevicesSuspect

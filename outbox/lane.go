@@ -8,8 +8,8 @@ type Lane int
 
 // The lanes.
 const (
-	// LaneOwnJob holds pushes about a driver's own job, a few for each event. The driver may be on the way.
-	LaneOwnJob Lane = iota
+	// LaneClaimant holds pushes about a driver's own job, a few for each event. The driver may be on the way.
+	LaneClaimant Lane = iota
 	// LaneRetry holds pushes of any kind that were leased before and are due again, after a failure or the end of a process.
 	LaneRetry
 	// LaneOffer holds offers. An event may have thousands, and seconds matter.
@@ -29,16 +29,16 @@ func LaneOf(t dispatch.EventType, silent bool) Lane {
 	case t.IsOffer():
 		return LaneOffer
 	}
-	return LaneOwnJob
+	return LaneClaimant
 }
 
-// laneOrder is the order in which the lanes are served while none is empty: of ten pushes LaneOwnJob gets four,
+// laneOrder is the order in which the lanes are served while none is empty: of ten pushes LaneClaimant gets four,
 // LaneOffer three, LaneRetry two and LaneOfferEnd one.
 var laneOrder = [...]Lane{
-	LaneOwnJob, LaneOffer, LaneOwnJob, LaneRetry, LaneOwnJob, LaneOffer, LaneOfferEnd, LaneOwnJob, LaneOffer, LaneRetry,
+	LaneClaimant, LaneOffer, LaneClaimant, LaneRetry, LaneClaimant, LaneOffer, LaneOfferEnd, LaneClaimant, LaneOffer, LaneRetry,
 }
 
-// LaneRotation chooses the next lane. The zero value begins with LaneOwnJob.
+// LaneRotation chooses the next lane. The zero value begins with LaneClaimant.
 type LaneRotation struct{ at int }
 
 // Next returns the next lane of those that are not empty; the others get the share of an empty one. It returns false if

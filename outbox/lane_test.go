@@ -13,7 +13,7 @@ func TestLaneOf(t *testing.T) {
 		EventUpdated, EventExpired, EventCanceled, EventStarted, EventCompleted, EventReminder,
 	} {
 		for _, delivery := range e.Deliveries() {
-			want := map[Audience]outbox.Lane{AudienceClaimant: outbox.LaneOwnJob, AudienceEligible: outbox.LaneOffer, AudienceOffered: outbox.LaneOfferEnd}[delivery.Audience]
+			want := map[Audience]outbox.Lane{AudienceClaimant: outbox.LaneClaimant, AudienceEligible: outbox.LaneOffer, AudienceOffered: outbox.LaneOfferEnd}[delivery.Audience]
 			if got := outbox.LaneOf(delivery.Type, delivery.Silent); got != want {
 				t.Errorf("%+v: lane %d, want %d", delivery, got, want)
 			}
@@ -23,7 +23,7 @@ func TestLaneOf(t *testing.T) {
 
 // Whatever waits beside it, each lane has its share; nobody's place is lost to a lane that is empty.
 func TestLaneTurns(t *testing.T) {
-	shares := map[outbox.Lane]int{outbox.LaneOwnJob: 4, outbox.LaneOffer: 3, outbox.LaneRetry: 2, outbox.LaneOfferEnd: 1}
+	shares := map[outbox.Lane]int{outbox.LaneClaimant: 4, outbox.LaneOffer: 3, outbox.LaneRetry: 2, outbox.LaneOfferEnd: 1}
 	for mask := range 1 << outbox.LaneCount {
 		var waiting [outbox.LaneCount]bool
 		all := 0

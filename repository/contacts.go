@@ -32,9 +32,9 @@ func (s *Store) Offers(ctx context.Context, id dispatch.ID, round int, page disp
 	if err != nil || len(keys) == 0 {
 		return nil, "", err
 	}
-	b := contactPage{rounds: rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}, keys: keys, contacts: map[driverRound]*dispatch.Contact{}}
+	b := contactPage{rounds: rounds{db: db, d: &d, forceIndex: s.dialect.forceIndex}, keys: keys, contacts: map[driverRound]*dispatch.OfferHistory{}}
 	for _, k := range keys {
-		b.contacts[k] = &dispatch.Contact{Driver: k.DriverID, Round: k.Round}
+		b.contacts[k] = &dispatch.OfferHistory{Driver: k.DriverID, Round: k.Round}
 	}
 	if err := b.load(); err != nil {
 		return nil, "", unavailable(err)
@@ -80,7 +80,7 @@ func (s *Store) contactKeys(db *gorm.DB, id dispatch.ID, round int, page dispatc
 type contactPage struct {
 	rounds
 	keys     []driverRound
-	contacts map[driverRound]*dispatch.Contact
+	contacts map[driverRound]*dispatch.OfferHistory
 }
 
 // contactFacts is what one table holds about a contact.
@@ -147,7 +147,7 @@ func (b *contactPage) gaveBack(last int, drivers []dispatch.DriverID) error {
 	return err
 }
 
-func (t *contactFacts) mergeInto(c *dispatch.Contact) {
+func (t *contactFacts) mergeInto(c *dispatch.OfferHistory) {
 	c.NotifiedAt, c.SentAt = cmp.Or(c.NotifiedAt, fromOptionalMicros(t.Told)), cmp.Or(c.SentAt, fromOptionalMicros(t.Sent))
 	c.SeenAt, c.TappedAt = cmp.Or(c.SeenAt, fromOptionalMicros(t.Seen)), cmp.Or(c.TappedAt, fromOptionalMicros(t.Tapped))
 	c.DeclinedAt = cmp.Or(c.DeclinedAt, fromOptionalMicros(t.Declined))

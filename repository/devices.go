@@ -32,7 +32,7 @@ func (row *deviceRow) device() dispatch.Device {
 	return dispatch.Device{
 		ID: row.ID, Driver: row.DriverID, Installation: row.InstallationID, Platform: row.Platform,
 		PushToken: row.PushToken, AppVersion: row.AppVersion, Locale: row.Locale,
-		GoodAt: fromOptionalMicros(row.GoodAt), SuspectedAt: fromOptionalMicros(row.SuspectedAt),
+		PushAcceptedAt: fromOptionalMicros(row.GoodAt), SuspectedAt: fromOptionalMicros(row.SuspectedAt),
 		QuarantinedAt: fromOptionalMicros(row.QuarantinedAt), UpdatedAt: fromMicros(row.UpdatedAt),
 	}
 }
@@ -148,9 +148,9 @@ func (s *Store) DeleteDevice(ctx context.Context, driver dispatch.DriverID, inst
 
 const devicesPerStatement = 200
 
-// MarkDevicesGood marks the devices as good, as the push service has just accepted a push to each, and ends suspicion and quarantine.
+// MarkPushAccepted marks the devices as good, as the push service has just accepted a push to each, and ends suspicion and quarantine.
 // Like MarkDevicesSuspect and QuarantineDevices, it skips a device whose token is no longer the given one.
-func (s *Store) MarkDevicesGood(ctx context.Context, devices []dispatch.Device) error {
+func (s *Store) MarkPushAccepted(ctx context.Context, devices []dispatch.Device) error {
 	return s.markDevices(ctx, devices, "good_at = "+s.dialect.now()+", suspected_at = NULL, quarantined_at = NULL", "1 = 1")
 }
 

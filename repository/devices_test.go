@@ -207,28 +207,28 @@ func TestJudgements(t *testing.T) {
 		if again := db.devices(t)["1"].SuspectedAt; first == nil || time.Since(*first).Abs() > time.Minute || again == nil || !again.Equal(*first) {
 			t.Errorf("since %v, then %v", first, again)
 		}
-		mustDo(db.MarkDevicesGood, all[2], all[3])
+		mustDo(db.MarkPushAccepted, all[2], all[3])
 		mustDo(db.QuarantineDevices, all...)
 		mustBe("in quarantine", 2, 0, len(all)-3)
 		mustDo(db.MarkDevicesSuspect, all...)
 		mustBe("suspected again", 2, 2, len(all)-3)
-		mustDo(db.MarkDevicesGood, all[4])
+		mustDo(db.MarkPushAccepted, all[4])
 		mustBe("taken after all", 3, 2, len(all)-4)
 
 		back := db.mustPut(t, someDevice(drivers[1].ID, "i", "1"))
 		if back.QuarantinedAt != nil || back.SuspectedAt == nil || db.devices(t)["1"].SuspectedAt == nil {
 			t.Errorf("the same token came again: %+v", back)
 		}
-		if kept := db.mustPut(t, someDevice(drivers[2].ID, "i", "2")); kept.GoodAt == nil || kept.SuspectedAt == nil {
+		if kept := db.mustPut(t, someDevice(drivers[2].ID, "i", "2")); kept.PushAcceptedAt == nil || kept.SuspectedAt == nil {
 			t.Errorf("a token that was good came again: %+v", kept)
 		}
 		for _, v := range []dispatch.Driver{drivers[2], drivers[5]} {
-			if fresh := db.mustPut(t, someDevice(v.ID, "i", "another of "+string(v.ID))); fresh.GoodAt != nil || fresh.SuspectedAt != nil || fresh.QuarantinedAt != nil {
+			if fresh := db.mustPut(t, someDevice(v.ID, "i", "another of "+string(v.ID))); fresh.PushAcceptedAt != nil || fresh.SuspectedAt != nil || fresh.QuarantinedAt != nil {
 				t.Errorf("of a new token is known %+v", fresh)
 			}
 		}
 		mustBe("some came again", 2, 2, len(all)-6)
-		for _, do := range []func(context.Context, []dispatch.Device) error{db.MarkDevicesGood, db.MarkDevicesSuspect, db.QuarantineDevices} {
+		for _, do := range []func(context.Context, []dispatch.Device) error{db.MarkPushAccepted, db.MarkDevicesSuspect, db.QuarantineDevices} {
 			mustDo(do)
 		}
 	})

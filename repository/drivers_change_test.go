@@ -65,7 +65,7 @@ func TestChangeDriver(t *testing.T) {
 			"what is so already":   {full, nil},
 			"another's uid":        {edit(func(v *dispatch.Driver) { v.FirebaseUID = "two" }), dispatch.ErrDuplicateDriver},
 			"an older version":     {dispatch.DriverChange{Version: 1, Apply: full.Apply}, dispatch.ErrDriverVersionConflict},
-			"a suspension of once": {suspend(time.Now().Add(-time.Hour)), dispatch.ErrSuspensionOver},
+			"a suspension of once": {suspend(time.Now().Add(-time.Hour)), dispatch.ErrSuspensionInPast},
 		} {
 			got, err := db.ChangeDriver(ctx, v.ID, c.change)
 			mustBeError(t, what, err, c.want)

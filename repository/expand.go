@@ -314,7 +314,7 @@ func (e *expansion) scanRecipients(query string, fits func(*dispatch.Driver) boo
 		if err != nil {
 			return nil, err
 		}
-		r.device.GoodAt, r.device.SuspectedAt = toLocalTime(good, micros(e.now)), toLocalTime(suspected, micros(e.now))
+		r.device.PushAcceptedAt, r.device.SuspectedAt = toLocalTime(good, micros(e.now)), toLocalTime(suspected, micros(e.now))
 		if fits != nil {
 			if suspended.Valid {
 				v.SuspendedUntil = fromOptionalMicros(&suspended.Int64)

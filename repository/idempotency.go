@@ -42,7 +42,7 @@ func (s *Store) ReserveRequest(ctx context.Context, once idempotency.Request, le
 		}
 		fresh := idempotencyRow{
 			Caller: once.Caller, Name: once.Name, Fingerprint: once.Fingerprint, Seed: idempotency.NewSeed(now),
-			Leased: dispatch.Unique("lse_", now), LeaseEnds: micros(now.Add(lease)), ExpiresAt: micros(now.Add(keep)),
+			Leased: dispatch.NewUniqueID("lse_", now), LeaseEnds: micros(now.Add(lease)), ExpiresAt: micros(now.Add(keep)),
 		}
 		if len(rows) == 0 {
 			row = fresh

@@ -29,7 +29,7 @@ const (
 // with a smaller next_at than any turn comes first.
 func laneRange(l outbox.Lane) (from, before int64) {
 	switch l {
-	case outbox.LaneOwnJob:
+	case outbox.LaneClaimant:
 		return 0, 2 * laneWidth
 	case outbox.LaneOffer:
 		return 2 * laneWidth, 3 * laneWidth
@@ -51,7 +51,7 @@ func currentTurn(l outbox.Lane, first *int64) int64 {
 
 // turnOf returns the turn of an event's i-th notification after its last turn.
 func (e *expansion) turnOf(l outbox.Lane, i int) int64 {
-	if l == outbox.LaneOwnJob {
+	if l == outbox.LaneClaimant {
 		return laneWidth // these are few, and need no turns
 	}
 	return e.lastTurns[l] + 1 + int64(i/perTurn)

@@ -11,12 +11,12 @@ import (
 	"firsttap/testkit"
 )
 
-// inLanes writes n notifications in each lane that are due: those of LaneAgain as a version wrote them that knows no turns.
+// inLanes writes n notifications in each lane that are due: those of LaneRetry as a version wrote them that knows no turns.
 func (db *database) inLanes(t testing.TB, d dispatch.Dispatch, n int) {
 	t.Helper()
 	devices := db.equipped(t, n)
 	for l, kind := range map[outbox.Lane]dispatch.EventType{
-		outbox.LaneOwnJob: dispatch.EventCanceled, outbox.LaneRetry: dispatch.EventUpdated,
+		outbox.LaneClaimant: dispatch.EventCanceled, outbox.LaneRetry: dispatch.EventUpdated,
 		outbox.LaneOffer: dispatch.EventOpened, outbox.LaneOfferEnd: dispatch.EventCanceled,
 	} {
 		db.notifications(t, d, n, func(i int, row *notificationRow) {

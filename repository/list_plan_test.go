@@ -197,7 +197,7 @@ func (db *database) mustCountLittle(t *testing.T, z sized) {
 		"the board, a region": {func() error { _, err := db.Board(t.Context(), "seoul"); return err }, 5 * (open + ended), crowd},
 		"the supply":          {func() error { _, err := db.Supply(t.Context(), "", 24); return err }, 10, 0},
 		"an offer":            {func() error { _, err := db.OfferTo(t.Context(), z.busy, z.driver.ID); return err }, 60, 0},
-		"a driver's signals":  {func() error { _, err := db.TapSignals(t.Context(), z.driver.ID); return err }, 400, 0},
+		"a driver's signals":  {func() error { _, err := db.TapStatistics(t.Context(), z.driver.ID); return err }, 400, 0},
 		"a driver's standing": {func() error { _, err := db.RaceStanding(t.Context(), z.busy, 1, z.driver.ID, "drv_x"); return err }, 8_000, 0},
 		"the ranks of a round": {func() error {
 			_, _, err := db.Attempts(t.Context(), z.busy, 1, dispatch.Page{Limit: aPage})

@@ -39,7 +39,7 @@ func offeredArgs(v dispatch.DriverID, source ...any) []any {
 func (row *offeredRow) offered(v dispatch.DriverID) dispatch.Offered {
 	return dispatch.Offered{
 		Dispatch: row.Row.at(fromMicros(row.Now)),
-		Contact: dispatch.Contact{
+		Contact: dispatch.OfferHistory{
 			Driver: v, Round: row.Row.Round, Withdrew: row.GaveBack, SentAt: fromOptionalMicros(row.SentAt),
 			SeenAt: fromOptionalMicros(row.SeenAt), DeclinedAt: fromOptionalMicros(row.DeclinedAt),
 			DeclineReason: row.DeclineReason, TappedAt: fromOptionalMicros(row.TappedAt),

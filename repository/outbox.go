@@ -175,7 +175,7 @@ func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) outbox.Push {
 	if row.Token != nil && !row.Dead {
 		p.Device = dispatch.Device{
 			ID: n.DeviceID, Driver: n.DriverID, Platform: row.Platform, PushToken: *row.Token, Locale: row.Locale,
-			GoodAt: toLocalTime(row.Good, row.Now), SuspectedAt: toLocalTime(row.Suspect, row.Now),
+			PushAcceptedAt: toLocalTime(row.Good, row.Now), SuspectedAt: toLocalTime(row.Suspect, row.Now),
 		}
 	}
 	return p

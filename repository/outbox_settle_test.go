@@ -351,7 +351,7 @@ func TestWithoutADatabase(t *testing.T) {
 		for i, err := range []error{
 			leasing, taking, counting, gathering, expanding, o.ReleaseEvents(t.Context()),
 			o.RecordResults(t.Context(), []outbox.SendResult{{ID: "ntf_x", Status: outbox.Sent}}),
-			o.RecordMembers(t.Context(), outbox.Topic{}, nil, nil), o.EndTopic(t.Context(), outbox.Topic{}),
+			o.RecordMembers(t.Context(), outbox.Topic{}, nil, nil), o.CompleteTopic(t.Context(), outbox.Topic{}),
 		} {
 			if !errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown) {
 				t.Errorf("%d: got %v, want %v", i, err, dispatch.ErrUnavailable)

@@ -25,29 +25,29 @@ FROM (SELECT dispatch_id, round, MIN(at) at FROM attempts WHERE driver_id = ? AN
   GROUP BY dispatch_id, round) f
 JOIN dispatches d ON d.id = f.dispatch_id`
 
-// TapSignals summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
-func (s *Store) TapSignals(ctx context.Context, v dispatch.DriverID) (dispatch.TapSignals, error) {
+// TapStatistics summarizes the driver's taps of the last thirty days. ErrDriverNotFound.
+func (s *Store) TapStatistics(ctx context.Context, v dispatch.DriverID) (dispatch.TapStatistics, error) {
 	if _, err := s.Driver(ctx, v); err != nil {
-		return dispatch.TapSignals{}, err
+		return dispatch.TapStatistics{}, err
 	}
 	db := s.general.WithContext(ctx)
 	now, err := s.clock(db)
 	if err != nil {
-		return dispatch.TapSignals{}, err
+		return dispatch.TapStatistics{}, err
 	}
 	since, late := micros(now.Add(-signalWindow)), micros(now.Add(-recentWindow))
-	var signals dispatch.TapSignals
+	var signals dispatch.TapStatistics
 	err = db.Raw(`SELECT (SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ?) taps, COUNT(*) wins,
 		COUNT(CASE WHEN outcome = 'WITHDRAWN' THEN 1 END) withdrawn FROM claims WHERE driver_id = ? AND accepted_at >= ?`,
 		v, since, v, since).Row().Scan(&signals.Taps, &signals.Wins, &signals.Withdrawn)
 	if err != nil {
-		return dispatch.TapSignals{}, unavailable(err)
+		return dispatch.TapStatistics{}, unavailable(err)
 	}
 	err = db.Raw(`SELECT (SELECT COUNT(*) FROM claims WHERE driver_id = ? AND outcome = 'WITHDRAWN' AND ended_at >= ?),
 		(SELECT COUNT(*) FROM attempts WHERE driver_id = ? AND at >= ? AND result IN ('NOT_ELIGIBLE', 'DRIVER_BUSY', 'OFFER_STALE'))`,
 		v, late, v, late).Row().Scan(&signals.RecentWithdrawals, &signals.RecentUnwinnable)
 	if err != nil {
-		return dispatch.TapSignals{}, unavailable(err)
+		return dispatch.TapStatistics{}, unavailable(err)
 	}
 	var taps []struct {
 		At           int64
@@ -55,7 +55,7 @@ func (s *Store) TapSignals(ctx context.Context, v dispatch.DriverID) (dispatch.T
 		Sent         *int64
 	}
 	if err := db.Raw(firstTapsSQL, v, v, since).Scan(&taps).Error; err != nil {
-		return dispatch.TapSignals{}, unavailable(err)
+		return dispatch.TapStatistics{}, unavailable(err)
 	}
 	for _, t := range taps {
 		opened := max(t.Began, t.Opens)

@@ -158,7 +158,7 @@ func pastClaim(of *gorm.DB) (*dispatch.PastClaim, error) {
 }
 
 // Holders returns status, round and driver of each of the dispatches, in one statement. It omits unknown dispatches.
-func (s *Store) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+func (s *Store) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
 	var rows []struct {
 		ID         dispatch.ID
 		Status     dispatch.Status
@@ -169,9 +169,9 @@ func (s *Store) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	found := make(map[dispatch.ID]dispatch.Holding, len(rows))
+	found := make(map[dispatch.ID]dispatch.CurrentHolder, len(rows))
 	for _, row := range rows {
-		h := dispatch.Holding{Status: row.Status, Round: row.Round}
+		h := dispatch.CurrentHolder{Status: row.Status, Round: row.Round}
 		if row.AcceptedBy != nil {
 			h.Driver = *row.AcceptedBy
 		}

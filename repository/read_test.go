@@ -307,7 +307,7 @@ func TestOpenForIsTheDomainsRule(t *testing.T) {
 					v := dispatch.Driver{Regions: regions, VehicleClass: class, WorkingHeightM: height, SuspendedUntil: new(time.Now().Add(time.Hour))}
 					var want []dispatch.ID
 					for _, d := range slices.Backward(offers) {
-						if v.MaySee(d.Terms) {
+						if v.MatchesTerms(d.Terms) {
 							want = append(want, d.ID)
 						}
 					}

@@ -28,13 +28,13 @@ type jobRow struct {
 
 func (jobRow) TableName() string { return "jobs" }
 
-func (row *jobRow) state() cronjob.State {
-	s := cronjob.State{
+func (row *jobRow) state() cronjob.JobState {
+	s := cronjob.JobState{
 		Name: row.Name, RegisteredAt: fromMicros(row.RegisteredAt), Slot: fromOptionalMicros(row.Slot),
 		EndedAt: fromOptionalMicros(row.EndedAt), SucceededAt: fromOptionalMicros(row.SucceededAt),
 	}
 	if row.BlockedAt != nil {
-		s.Blocked = &cronjob.Block{Since: fromMicros(*row.BlockedAt), By: row.BlockedBy, Reason: row.BlockedReason}
+		s.Blocked = &cronjob.BlockReport{Since: fromMicros(*row.BlockedAt), By: row.BlockedBy, Reason: row.BlockedReason}
 	}
 	return s
 }
@@ -89,7 +89,7 @@ var unfinished = []cronjob.Status{cronjob.Running, cronjob.Queued}
 // Of cronjob: ErrNotFound, ErrRunning, ErrNotDue; ErrUnavailable if nothing was begun; ErrUnknown if a run may have begun, which
 // InterruptRun with the same owner gives back.
 func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Duration,
-	due func(state cronjob.State, now time.Time) time.Time,
+	due func(state cronjob.JobState, now time.Time) time.Time,
 ) (cronjob.Run, error) {
 	var run cronjob.Run
 	var verdict error
@@ -122,17 +122,17 @@ func (s *Store) BeginRun(ctx context.Context, job, owner string, term time.Durat
 }
 
 // lockJob locks the job until tx ends, and returns its state, its last fence and the database's time. ErrNotFound.
-func (s *Store) lockJob(tx *gorm.DB, job string) (cronjob.State, int64, time.Time, error) {
+func (s *Store) lockJob(tx *gorm.DB, job string) (cronjob.JobState, int64, time.Time, error) {
 	var rows []jobRow
 	if err := tx.Raw("SELECT * FROM jobs WHERE name = ?"+s.dialect.forUpdate, job).Scan(&rows).Error; err != nil {
-		return cronjob.State{}, 0, time.Time{}, unavailable(err)
+		return cronjob.JobState{}, 0, time.Time{}, unavailable(err)
 	}
 	if len(rows) == 0 {
-		return cronjob.State{}, 0, time.Time{}, cronjob.ErrNotFound
+		return cronjob.JobState{}, 0, time.Time{}, cronjob.ErrNotFound
 	}
 	now, err := s.clock(tx) // after the wait for the row's lock
 	if err != nil {
-		return cronjob.State{}, 0, now, err
+		return cronjob.JobState{}, 0, now, err
 	}
 	var open []runRow
 	err = tx.Raw("SELECT * FROM job_runs WHERE job = ? AND status IN ? ORDER BY slot"+s.dialect.forUpdate, job, unfinished).Scan(&open).Error
@@ -195,7 +195,7 @@ func (s *Store) RenewRun(ctx context.Context, run cronjob.Run, term time.Duratio
 }
 
 // EndRun writes how the run ended. ErrNotLeased if another instance has taken it over, or it has ended with another status.
-func (s *Store) EndRun(ctx context.Context, run cronjob.Run, end cronjob.End) error {
+func (s *Store) EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error {
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
 		// It may have ended with this status before: by ConcludeRun, or in a COMMIT whose reply was lost.
 		return s.endRun(tx, run, end, cronjob.Running, end.Status)
@@ -203,7 +203,7 @@ func (s *Store) EndRun(ctx context.Context, run cronjob.Run, end cronjob.End) er
 }
 
 // endRun ends a run that has one of the standing statuses.
-func (s *Store) endRun(tx *gorm.DB, run cronjob.Run, end cronjob.End, standing ...cronjob.Status) error {
+func (s *Store) endRun(tx *gorm.DB, run cronjob.Run, end cronjob.Outcome, standing ...cronjob.Status) error {
 	now := s.dialect.now()
 	ended := "UPDATE jobs SET ended_at = " + now
 	if end.Status == cronjob.Succeeded {
@@ -264,7 +264,7 @@ func (s *Store) ConcludeRun(ctx context.Context, run cronjob.Run, result string,
 	write func(ctx context.Context, tx Execer) error,
 ) error {
 	return s.transactWithRetry(ctx, s.writes, func(tx *gorm.DB) error {
-		end := cronjob.End{Status: cronjob.Succeeded, Result: result}
+		end := cronjob.Outcome{Status: cronjob.Succeeded, Result: result}
 		if err := s.endRun(tx, run, end, cronjob.Running); err != nil {
 			return err
 		}

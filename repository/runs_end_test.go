@@ -16,11 +16,11 @@ func TestEndRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		for i, tt := range []struct {
-			end       cronjob.End
+			end       cronjob.Outcome
 			succeeded bool
 		}{
-			{cronjob.End{Status: cronjob.Succeeded, Result: "3 told"}, true},
-			{cronjob.End{Status: cronjob.Failed, Result: "2 told", Error: "no more"}, false},
+			{cronjob.Outcome{Status: cronjob.Succeeded, Result: "3 told"}, true},
+			{cronjob.Outcome{Status: cronjob.Failed, Result: "2 told", Error: "no more"}, false},
 		} {
 			run := db.mustBegin(t, "a/1", someSlot(i))
 			before, _ := db.only(t)
@@ -49,7 +49,7 @@ func TestEndRun(t *testing.T) {
 				t.Errorf("again: %v", err)
 			}
 			after := db.ledger(t)
-			other := cronjob.End{Status: cronjob.Failed}
+			other := cronjob.Outcome{Status: cronjob.Failed}
 			if !tt.succeeded {
 				other.Status = cronjob.Succeeded
 			}
@@ -140,8 +140,8 @@ func TestInterruptRuns(t *testing.T) {
 			}
 			before := db.ledger(t)
 			mustBeError(t, "extends", db.RenewRun(t.Context(), run, time.Hour), dispatch.ErrNotLeased)
-			mustBeError(t, "succeeds", db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Succeeded}), dispatch.ErrNotLeased)
-			mustBeError(t, "fails", db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)
+			mustBeError(t, "succeeds", db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Succeeded}), dispatch.ErrNotLeased)
+			mustBeError(t, "fails", db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 			mustBeError(t, "gives back", db.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 			mustBeError(t, "concludes", db.ConcludeRun(t.Context(), run, "", insert(run)), dispatch.ErrNotLeased)
 			if runs, err := db.InterruptRuns(t.Context(), []string{report}); err != nil || len(runs) > 0 {
@@ -183,7 +183,7 @@ func TestWhoWasOvertakenChangesNothing(t *testing.T) {
 				db.mustEnd(t, run, cronjob.Succeeded)
 			}
 			before := db.ledger(t)
-			succeeded, failed := cronjob.End{Status: cronjob.Succeeded}, cronjob.End{Status: cronjob.Failed}
+			succeeded, failed := cronjob.Outcome{Status: cronjob.Succeeded}, cronjob.Outcome{Status: cronjob.Failed}
 			mustBeError(t, "extends", db.RenewRun(t.Context(), late, time.Hour), dispatch.ErrNotLeased)
 			mustBeError(t, "succeeds", db.EndRun(t.Context(), late, succeeded), dispatch.ErrNotLeased)
 			mustBeError(t, "fails", db.EndRun(t.Context(), late, failed), dispatch.ErrNotLeased)
@@ -229,10 +229,10 @@ func TestConclude(t *testing.T) {
 			t.Errorf("%d were written", n)
 		}
 		// The schedule writes the end, too.
-		if err := db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Succeeded, Result: "done"}); err != nil {
+		if err := db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Succeeded, Result: "done"}); err != nil {
 			t.Error(err)
 		}
-		mustBeError(t, "a failure after it", db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)
+		mustBeError(t, "a failure after it", db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 		_, err := db.begin(t, "c/3", someSlot(1))
 		mustBeError(t, "the slot once more", err, cronjob.ErrNotDue)
 	})

@@ -68,7 +68,7 @@ func TestTheReplyOfAnEndIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		s, proxy := db.proxied(t)
-		end := cronjob.End{Status: cronjob.Failed, Error: "no"}
+		end := cronjob.Outcome{Status: cronjob.Failed, Error: "no"}
 		for i, lost := range []string{"COMMIT", "UPDATE job_runs", "UPDATE jobs"} {
 			run := db.mustBegin(t, "a/1", someSlot(i))
 			cut := proxy.CutReply(lost)
@@ -114,7 +114,7 @@ func TestConcludeWhoseCommitIsLost(t *testing.T) {
 		testkit.Await(t, "the cut", cut.Done())
 		mustBeError(t, "conclude", err, dispatch.ErrUnknown)
 		mustBeError(t, "once more", s.ConcludeRun(t.Context(), run, "done", insert(run)), dispatch.ErrNotLeased)
-		mustBeError(t, "failed", s.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed}), dispatch.ErrNotLeased)
+		mustBeError(t, "failed", s.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed}), dispatch.ErrNotLeased)
 		mustBeError(t, "given back", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 		job, row := db.only(t)
 		if row.Status != cronjob.Succeeded || job.SucceededAt == nil || db.count(t, "supply") != 1 {
@@ -137,7 +137,7 @@ func TestNoLedger(t *testing.T) {
 			"states":    func() error { _, _, err := s.JobStates(ctx, []string{report}); return err },
 			"begin":     func() error { _, err := s.begin(t, "b/2", someSlot(2)); return err },
 			"extend":    func() error { return s.RenewRun(ctx, run, term) },
-			"end":       func() error { return s.EndRun(ctx, run, cronjob.End{Status: cronjob.Succeeded}) },
+			"end":       func() error { return s.EndRun(ctx, run, cronjob.Outcome{Status: cronjob.Succeeded}) },
 			"interrupt": func() error { return s.InterruptRun(ctx, report, "a/1") },
 			"conclude":  func() error { return s.ConcludeRun(ctx, run, "", insert(run)) },
 			"skip":      func() error { _, err := s.CountSkippedRun(ctx, report, run.Slot); return err },

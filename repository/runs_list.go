@@ -15,7 +15,7 @@ import (
 )
 
 // JobStates returns the states of the jobs by name, and the database's time.
-func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]cronjob.State, now time.Time, err error) {
+func (s *Store) JobStates(ctx context.Context, names []string) (states map[string]cronjob.JobState, now time.Time, err error) {
 	db := s.general.WithContext(ctx)
 	if now, err = s.clock(db); err != nil {
 		return nil, now, err
@@ -28,7 +28,7 @@ func (s *Store) JobStates(ctx context.Context, names []string) (states map[strin
 	if err := db.Where("job IN ? AND status IN ?", names, unfinished).Order("slot").Find(&open).Error; err != nil {
 		return nil, now, unavailable(err)
 	}
-	states = make(map[string]cronjob.State, len(jobs))
+	states = make(map[string]cronjob.JobState, len(jobs))
 	for i := range jobs {
 		states[jobs[i].Name] = jobs[i].state()
 	}

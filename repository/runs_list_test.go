@@ -24,7 +24,7 @@ func (s *Store) mustRequest(t testing.TB, actor string) cronjob.Run {
 }
 
 // mustState is what is remembered of the job.
-func (s *Store) mustState(t testing.TB) cronjob.State {
+func (s *Store) mustState(t testing.TB) cronjob.JobState {
 	t.Helper()
 	states, _, err := s.JobStates(t.Context(), []string{report})
 	if err != nil || len(states) != 1 {
@@ -151,7 +151,7 @@ func TestBlockJob(t *testing.T) {
 		if b := db.mustState(t).Blocked; b != nil {
 			t.Errorf("blocked: %+v", b)
 		}
-		block := func(by, reason string) cronjob.Block {
+		block := func(by, reason string) cronjob.BlockReport {
 			t.Helper()
 			if err := db.BlockJob(t.Context(), report, by, reason); err != nil {
 				t.Fatal(err)
@@ -189,10 +189,10 @@ func TestLongTextsAreCut(t *testing.T) {
 		}
 		for i, end := range []func(cronjob.Run) error{
 			func(run cronjob.Run) error {
-				return db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed, Result: long, Error: long})
+				return db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed, Result: long, Error: long})
 			},
 			func(run cronjob.Run) error {
-				return db.EndRun(t.Context(), run, cronjob.End{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"})
+				return db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Failed, Result: "\xff\x00", Error: "a\xffb"})
 			},
 			func(run cronjob.Run) error {
 				return db.ConcludeRun(t.Context(), run, long, func(context.Context, Execer) error { return nil })
@@ -285,7 +285,7 @@ func TestJobStates(t *testing.T) {
 			t.Errorf("of one that has not begun: %+v", other)
 		}
 		job := db.ledger(t).Jobs[1]
-		want := cronjob.State{
+		want := cronjob.JobState{
 			Name: report, RegisteredAt: fromMicros(job.RegisteredAt), Slot: new(someSlot(2)), EndedAt: fromOptionalMicros(job.EndedAt),
 			SucceededAt: fromOptionalMicros(job.SucceededAt), Unfinished: []cronjob.Run{run, asked},
 		}

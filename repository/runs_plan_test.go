@@ -45,14 +45,14 @@ func (db *database) everything(t *testing.T) []string {
 		// Slots are later than those of the old runs, and so is what is asked for.
 		for i, end := range []func(cronjob.Run) error{
 			func(run cronjob.Run) error {
-				return db.EndRun(ctx, run, cronjob.End{Status: cronjob.Succeeded})
+				return db.EndRun(ctx, run, cronjob.Outcome{Status: cronjob.Succeeded})
 			},
 			func(run cronjob.Run) error {
 				return db.ConcludeRun(ctx, run, "", func(context.Context, Execer) error { return nil })
 			},
 			func(run cronjob.Run) error { return db.InterruptRun(ctx, report, run.Owner) },
 			func(run cronjob.Run) error {
-				return db.EndRun(ctx, run, cronjob.End{Status: cronjob.Failed})
+				return db.EndRun(ctx, run, cronjob.Outcome{Status: cronjob.Failed})
 			},
 		} {
 			run := db.mustBegin(t, "b/2", someSlot(i))

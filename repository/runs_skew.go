@@ -15,7 +15,7 @@ const maxClockSkew = time.Minute
 
 // correctFutureTimes resets the times of a locked job that are ahead by more than maxClockSkew: a clock was wrong, and the job
 // would wait for these times. It deletes ended runs of slots that are that far ahead.
-func (s *Store) correctFutureTimes(tx *gorm.DB, state *cronjob.State, now time.Time, term time.Duration) error {
+func (s *Store) correctFutureTimes(tx *gorm.DB, state *cronjob.JobState, now time.Time, term time.Duration) error {
 	latest := now.Add(maxClockSkew)
 	changes := map[string]any{}
 	if state.RegisteredAt.After(latest) {

@@ -19,8 +19,8 @@ import (
 const report = "report"
 
 // at says that a slot is due unless it, or a later one, was begun.
-func at(slot time.Time) func(cronjob.State, time.Time) time.Time {
-	return func(s cronjob.State, _ time.Time) time.Time {
+func at(slot time.Time) func(cronjob.JobState, time.Time) time.Time {
+	return func(s cronjob.JobState, _ time.Time) time.Time {
 		if s.Slot != nil && !slot.After(*s.Slot) {
 			return time.Time{}
 		}
@@ -59,7 +59,7 @@ func (s *Store) mustBegin(t testing.TB, owner string, slot time.Time) cronjob.Ru
 
 func (s *Store) mustEnd(t testing.TB, run cronjob.Run, status cronjob.Status) {
 	t.Helper()
-	if err := s.EndRun(t.Context(), run, cronjob.End{Status: status}); err != nil {
+	if err := s.EndRun(t.Context(), run, cronjob.Outcome{Status: status}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -122,7 +122,7 @@ func TestBeginRun(t *testing.T) {
 		db.known(t, report)
 		db.known(t, report, "other")
 		asked := 0
-		run, err := db.BeginRun(t.Context(), report, "a/1", term, func(s cronjob.State, now time.Time) time.Time {
+		run, err := db.BeginRun(t.Context(), report, "a/1", term, func(s cronjob.JobState, now time.Time) time.Time {
 			asked++
 			if s.Name != report || s.Slot != nil || s.Unfinished != nil {
 				t.Errorf("nothing is remembered, and due is told %+v", s)

@@ -74,8 +74,8 @@ type Options struct {
 	// need not poll. Another relay may take the row over when the lease expires. "" writes rows that are due at once.
 	OutboxOwner string
 	OutboxLease time.Duration
-	// Watch observes every statement.
-	Watch Watch
+	// Observer observes every statement.
+	Observer StatementObserver
 	// Log is where the Store warns. Nil discards.
 	Log *slog.Logger
 }
@@ -98,8 +98,8 @@ func Open(ctx context.Context, url string, o Options) (s *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.options = o; o.Watch != nil {
-		s.observe(o.Watch)
+	if s.options = o; o.Observer != nil {
+		s.observe(o.Observer)
 	}
 	return s, nil
 }

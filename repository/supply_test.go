@@ -17,7 +17,7 @@ func (db *database) running(t testing.TB, job, owner string) cronjob.Run {
 	if _, err := db.RegisterJobs(t.Context(), []string{job}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := db.BeginRun(t.Context(), job, owner, time.Minute, func(_ cronjob.State, now time.Time) time.Time { return now })
+	run, err := db.BeginRun(t.Context(), job, owner, time.Minute, func(_ cronjob.JobState, now time.Time) time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func TestSuspectsComeLast(t *testing.T) {
 		if err := db.MarkDevicesSuspect(t.Context(), devices[:10]); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.MarkDevicesGood(t.Context(), devices[10:20]); err != nil {
+		if err := db.MarkPushAccepted(t.Context(), devices[10:20]); err != nil {
 			t.Fatal(err)
 		}
 		db.exec(t, "UPDATE devices SET suspected_at = suspected_at - 60000000 WHERE suspected_at IS NOT NULL")
@@ -37,9 +37,9 @@ func TestSuspectsComeLast(t *testing.T) {
 				if ago := time.Since(*v.SuspectedAt); ago < 50*time.Second || ago > 2*time.Minute {
 					t.Errorf("suspected %s ago", ago)
 				}
-			case v.GoodAt != nil:
+			case v.PushAcceptedAt != nil:
 				is = "good"
-				if ago := time.Since(*v.GoodAt); ago.Abs() > time.Minute {
+				if ago := time.Since(*v.PushAcceptedAt); ago.Abs() > time.Minute {
 					t.Errorf("good %s ago", ago)
 				}
 			}

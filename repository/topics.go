@@ -153,8 +153,8 @@ func (o *Outbox) RecordMembers(ctx context.Context, t outbox.Topic, members, ref
 	})
 }
 
-// EndTopic completes a topic of the owner's: all members are subscribed, or, if the topic has ended, unsubscribed.
-func (o *Outbox) EndTopic(ctx context.Context, t outbox.Topic) error {
+// CompleteTopic completes a topic of the owner's: all members are subscribed, or, if the topic has ended, unsubscribed.
+func (o *Outbox) CompleteTopic(ctx context.Context, t outbox.Topic) error {
 	db := o.relay.WithContext(ctx)
 	if t.Ended {
 		return unavailable(db.Exec(`DELETE FROM topics WHERE name = ? AND ended = ? AND claim = ?`, t.Name, true, o.Owner).Error)

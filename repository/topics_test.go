@@ -88,7 +88,7 @@ func (db *database) subscribe(t testing.TB, o *Outbox, d dispatch.Dispatch) {
 	if err := o.RecordMembers(t.Context(), topic, members(t, o, topic, 1000), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.EndTopic(t.Context(), topic); err != nil {
+	if err := o.CompleteTopic(t.Context(), topic); err != nil {
 		t.Fatal(err)
 	}
 	if row := db.topic(t, d); row.State != stateDone || row.Claim != "" {
@@ -215,7 +215,7 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 		if err := o.RecordMembers(t.Context(), topic, ids[:3], ids[3:]); err != nil { // who is refused is gone as well
 			t.Error(err)
 		}
-		if err := o.EndTopic(t.Context(), topic); err != nil {
+		if err := o.CompleteTopic(t.Context(), topic); err != nil {
 			t.Error(err)
 		}
 		if n := db.count(t, "topics") + db.count(t, "topic_members"); n != 0 {
@@ -245,7 +245,7 @@ func TestAnotherGoesOnWithTheTopic(t *testing.T) {
 			if err := a.RecordMembers(t.Context(), topic, ids, ids); !errors.Is(err, dispatch.ErrNotLeased) {
 				t.Errorf("a: got %v, want %v", err, dispatch.ErrNotLeased)
 			}
-			if err := a.EndTopic(t.Context(), topic); err != nil || db.topic(t, d).Claim != "ins_b" {
+			if err := a.CompleteTopic(t.Context(), topic); err != nil || db.topic(t, d).Claim != "ins_b" {
 				t.Errorf("%v, the topic is %+v", err, db.topic(t, d))
 			}
 			rest := members(t, b, topic, 100)
@@ -255,7 +255,7 @@ func TestAnotherGoesOnWithTheTopic(t *testing.T) {
 			if err := b.RecordMembers(t.Context(), topic, rest, nil); err != nil {
 				t.Error(err)
 			}
-			if err := b.EndTopic(t.Context(), topic); err != nil {
+			if err := b.CompleteTopic(t.Context(), topic); err != nil {
 				t.Error(err)
 			}
 			if !ended {
@@ -370,7 +370,7 @@ func TestReopenedWhileTheAudienceIsUnsubscribed(t *testing.T) {
 		if err := a.RecordMembers(t.Context(), ending, ids[2:4], nil); !errors.Is(err, dispatch.ErrNotLeased) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrNotLeased)
 		}
-		if err := a.EndTopic(t.Context(), ending); err != nil {
+		if err := a.CompleteTopic(t.Context(), ending); err != nil {
 			t.Error(err)
 		}
 		topic := db.mustLeaseTopic(t, b, d, false)

@@ -120,7 +120,7 @@ func claimEnd(events []dispatch.Event) (dispatch.Outcome, bool) {
 
 // Reannounce writes the event that the dispatch is open, for drivers that were refused in favor of a claim that failed.
 // round is the one that they tapped in, 0 for the current one. Reannounce returns false if the dispatch is not open in that
-// round. TooSoonError if the last announcement is less than quiet ago; quiet doubles with each announcement within an hour.
+// round. AnnouncedRecentlyError if the last announcement is less than quiet ago; quiet doubles with each announcement within an hour.
 func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
 	announced := false
 	_, err := s.update(ctx, id, func(tx *gorm.DB, d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
@@ -137,7 +137,7 @@ func (s *Store) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet
 		}
 		wait, ago := quiet<<min(max(before.Times-1, 0), quietDoubles), now.Sub(fromMicros(before.Last))
 		if before.Times > 0 && ago < wait {
-			return nil, &dispatch.TooSoonError{Ago: ago, Wait: wait - ago}
+			return nil, &dispatch.AnnouncedRecentlyError{Ago: ago, Wait: wait - ago}
 		}
 		return events, nil
 	})

@@ -266,7 +266,7 @@ func TestReannounce(t *testing.T) {
 		// wait fails the test unless the next announcement has to wait for times as long as quiet, less what has passed.
 		wait := func(quiet, times time.Duration) {
 			t.Helper()
-			var soon *dispatch.TooSoonError
+			var soon *dispatch.AnnouncedRecentlyError
 			told, err := db.Reannounce(t.Context(), d.ID, 0, quiet)
 			if !errors.As(err, &soon) || told || soon.Wait > quiet*times || soon.Wait < quiet*(times-1) {
 				t.Errorf("got %v, %v; want to wait for %d times %s", told, err, times, quiet)
@@ -276,7 +276,7 @@ func TestReannounce(t *testing.T) {
 		var told atomic.Int32
 		testkit.Together(10, func(int) {
 			switch ok, err := db.Reannounce(t.Context(), d.ID, 1, time.Hour); {
-			case errors.As(err, new(*dispatch.TooSoonError)):
+			case errors.As(err, new(*dispatch.AnnouncedRecentlyError)):
 			case err != nil:
 				t.Error(err)
 			case ok:

@@ -18,12 +18,12 @@ type Statement struct {
 	Query string
 }
 
-// Watch is called before a statement is sent; the function that it returns is called with the statement's error when the
+// StatementObserver is called before a statement is sent; the function that it returns is called with the statement's error when the
 // answer begins. It may add values to the context. It is called concurrently.
-type Watch func(ctx context.Context, s Statement) (context.Context, func(err error))
+type StatementObserver func(ctx context.Context, s Statement) (context.Context, func(err error))
 
 // observe passes every statement by w. No statement may be under way.
-func (s *Store) observe(w Watch) {
+func (s *Store) observe(w StatementObserver) {
 	for name, db := range s.pools() {
 		p := &watchedPool{ConnPool: db.ConnPool, name: name, watch: w}
 		db.ConnPool, db.Statement.ConnPool = p, p
@@ -54,7 +54,7 @@ func (s *Store) pools() map[string]*gorm.DB {
 type watchedPool struct {
 	gorm.ConnPool
 	name  string
-	watch Watch
+	watch StatementObserver
 }
 
 // ExecContext implements gorm.ConnPool.

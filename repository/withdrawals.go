@@ -52,7 +52,7 @@ func (s *Store) withdrawals(tx *gorm.DB, id dispatch.ID, driver dispatch.DriverI
 			past.ByDriver = append(past.ByDriver, at)
 		}
 		if row.DispatchID == id && row.DriverID == driver {
-			past.Both = append(past.Both, at)
+			past.OfDispatchByDriver = append(past.OfDispatchByDriver, at)
 		}
 	}
 	return past, now, nil

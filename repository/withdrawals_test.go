@@ -79,7 +79,7 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 		if _, err := db.giveBack(t, last.ID, dan); !errors.As(err, &often) {
 			t.Errorf("the sixth withdrawal of one driver: %v", err)
 		}
-		if _, err := db.giveBack(t, last.ID, cyd); !errors.Is(err, dispatch.ErrNotYours) {
+		if _, err := db.giveBack(t, last.ID, cyd); !errors.Is(err, dispatch.ErrNotHolder) {
 			t.Errorf("by another: %v", err)
 		}
 	})

@@ -42,8 +42,8 @@ func (s *Scheduler) Jobs(ctx context.Context) ([]cronjob.Job, error) {
 	return found, nil
 }
 
-func view(j *job, state cronjob.State, now time.Time) cronjob.Job {
-	d := cronjob.Job{State: state, Schedule: j.When.String(), Zone: j.s.Zone, OnLeader: j.OnLeader}
+func view(j *job, state cronjob.JobState, now time.Time) cronjob.Job {
+	d := cronjob.Job{JobState: state, Schedule: j.When.String(), Zone: j.s.Zone, OnLeader: j.OnLeader}
 	d.Name = j.Name
 	for i := range d.Unfinished {
 		d.Unfinished[i] = d.Unfinished[i].At(now)
@@ -54,11 +54,11 @@ func view(j *job, state cronjob.State, now time.Time) cronjob.Job {
 	return d
 }
 
-// Held returns those of the jobs' locks, the leader's and the OtherLocks that are held, ordered by name. dispatch.ErrUnavailable
+// HeldLocks returns those of the jobs' locks, the leader's and the OtherLocks that are held, ordered by name. dispatch.ErrUnavailable
 // if one of them is unavailable.
 //
 // It asks for each lock by name, and not for a list: for a list Redis would go through all its keys.
-func (s *Scheduler) Held(ctx context.Context) ([]cronjob.HeldLock, error) {
+func (s *Scheduler) HeldLocks(ctx context.Context) ([]cronjob.HeldLock, error) {
 	names := slices.Concat(s.names, []string{leaderLock}, s.OtherLocks)
 	slices.Sort(names)
 	shown := s.show(ctx, names)

@@ -208,7 +208,7 @@ func TestJobs(t *testing.T) {
 	if h := led.Holder; h == nil || by(h.Owner) != "a" || h.Remaining <= 0 || h.Remaining > 3*time.Second {
 		t.Errorf("the leader is %+v", h)
 	}
-	held, err := other.Held(t.Context())
+	held, err := other.HeldLocks(t.Context())
 	if i := slices.IndexFunc(held, func(l cronjob.HeldLock) bool { return l.Name == "jobs" }); err != nil || i < 0 || by(held[i].Owner) != "a" ||
 		held[i].Remaining <= 0 || held[i].Fence <= 0 {
 		t.Errorf("the locks are %+v, %v", held, err)
@@ -249,7 +249,7 @@ func TestJobsOfTheDead(t *testing.T) {
 	if _, err := p.store.RegisterJobs(t.Context(), []string{"job"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.store.BeginRun(t.Context(), "job", "dead/1", time.Minute, func(_ cronjob.State, now time.Time) time.Time { return now })
+	_, err := p.store.BeginRun(t.Context(), "job", "dead/1", time.Minute, func(_ cronjob.JobState, now time.Time) time.Time { return now })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -138,7 +138,7 @@ func (f *fleet) disband() {
 }
 
 // state returns the job's state in the ledger.
-func (f *fleet) state() cronjob.State {
+func (f *fleet) state() cronjob.JobState {
 	f.t.Helper()
 	states, _, err := f.store.JobStates(f.t.Context(), []string{chaosJob})
 	if err != nil {

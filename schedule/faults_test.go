@@ -90,7 +90,7 @@ func TestRedisIsGone(t *testing.T) {
 		p.awaitRuns(job, 2, cronjob.Succeeded)
 	}
 	redis.Kill()
-	blocked := map[string]cronjob.Block{}
+	blocked := map[string]cronjob.BlockReport{}
 	for _, job := range names {
 		for _, who := range []string{"a", "b"} {
 			count[who].atLeast("firsttap_job_skips_total", job, "unavailable", 3)

@@ -59,7 +59,7 @@ func heldOn(t *testing.T, urls ...string) *schedule.Scheduler {
 // mustHold fails the test unless the locks that s knows of are held.
 func mustHold(t *testing.T, s *schedule.Scheduler) {
 	t.Helper()
-	held, err := s.Held(t.Context())
+	held, err := s.HeldLocks(t.Context())
 	want := []string{"jobs", "own", "relay"}
 	if err != nil || len(held) != len(want) {
 		t.Errorf("%d are held, want %v: %v", len(held), want, err)
@@ -156,7 +156,7 @@ func TestHeldByAMajority(t *testing.T) {
 	}
 	looking.Wait()
 	servers[2].Kill()
-	if held, err := s.Held(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
+	if held, err := s.HeldLocks(t.Context()); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("without a majority: %+v, %v", held, err)
 	}
 }

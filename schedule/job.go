@@ -183,12 +183,12 @@ func (j *job) skip() {
 }
 
 // due is the slot that may begin now, the zero time if none may.
-func (j *job) due(state cronjob.State, now time.Time) time.Time {
+func (j *job) due(state cronjob.JobState, now time.Time) time.Time {
 	return j.dueBy(state, now, now.Add(j.early))
 }
 
 // dueBy is the slot that is due by end.
-func (j *job) dueBy(state cronjob.State, now, end time.Time) time.Time {
+func (j *job) dueBy(state cronjob.JobState, now, end time.Time) time.Time {
 	maxDelay := j.MaxDelay
 	if maxDelay == 0 {
 		maxDelay = now.Sub(j.When.latest(now)) + 1 // the latest slot, and none before it

@@ -13,17 +13,17 @@ import (
 
 // ledgerLock is a lock.Strategy that holds a job's name by its run in the ledger: while one run is under way, no other
 // begins. So package lock extends the run, and cancels the work before another instance may take the run over.
-type ledgerLock struct{ Ledger }
+type ledgerLock struct{ RunStore }
 
 // attempt is one instance's part in a run. It reaches Acquire in the context, and is the lock.Grant that Acquire returns.
 type attempt struct {
-	ledger    Ledger
-	due       func(cronjob.State, time.Time) time.Time
+	ledger    RunStore
+	due       func(cronjob.JobState, time.Time) time.Time
 	job       string
 	owner     string
 	run       cronjob.Run
-	end       *cronjob.End // nil if another instance is to take the run over
-	abandoned bool         // the work has not returned
+	end       *cronjob.Outcome // nil if another instance is to take the run over
+	abandoned bool             // the work has not returned
 }
 
 type attemptKey struct{}
@@ -34,7 +34,7 @@ func (l ledgerLock) Acquire(ctx context.Context, job, owner string, term time.Du
 	if !ok {
 		return nil, fmt.Errorf("%w: no attempt", lock.ErrInvalid)
 	}
-	a.ledger, a.job, a.owner = l.Ledger, job, owner
+	a.ledger, a.job, a.owner = l.RunStore, job, owner
 	var running *cronjob.RunningError
 	var err error
 	a.run, err = l.BeginRun(ctx, job, owner, term, a.due)

@@ -77,7 +77,7 @@ func (m *jobMetrics) ran(status cronjob.Status, took time.Duration) {
 	m.took.WithLabelValues(m.job).Observe(took.Seconds())
 }
 
-func (m *jobMetrics) seen(state cronjob.State) {
+func (m *jobMetrics) seen(state cronjob.JobState) {
 	at := state.RegisteredAt
 	if state.SucceededAt != nil {
 		at = *state.SucceededAt

@@ -118,7 +118,7 @@ func TestARunThatKillsIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range cronjob.MaxAttempts {
-		_, err := p.store.BeginRun(t.Context(), "deadly", "dead/1", time.Minute, func(s cronjob.State, _ time.Time) time.Time { return s.RegisteredAt })
+		_, err := p.store.BeginRun(t.Context(), "deadly", "dead/1", time.Minute, func(s cronjob.JobState, _ time.Time) time.Time { return s.RegisteredAt })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -57,12 +57,12 @@ func (j *job) perform(ctx context.Context, a *attempt) {
 }
 
 // endOf returns how a run ended whose work returned result and err, nil if the run was interrupted.
-func (j *job) endOf(ctx context.Context, result string, err error) *cronjob.End {
+func (j *job) endOf(ctx context.Context, result string, err error) *cronjob.Outcome {
 	switch {
 	case err == nil:
-		return &cronjob.End{Status: cronjob.Succeeded, Result: result}
+		return &cronjob.Outcome{Status: cronjob.Succeeded, Result: result}
 	case ctx.Err() == nil || j.timedOut(context.Cause(ctx)):
-		return &cronjob.End{Status: cronjob.Failed, Result: result, Error: err.Error()}
+		return &cronjob.Outcome{Status: cronjob.Failed, Result: result, Error: err.Error()}
 	}
 	return nil
 }

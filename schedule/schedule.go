@@ -58,8 +58,8 @@ func (j Job) lockName() string {
 	return j.Name
 }
 
-// HeldBy returns the names of the jobs that run under the lock of that name: a job's own, or the leader's.
-func HeldBy(jobs []Job, lock string) (names []string) {
+// JobsUnderLock returns the names of the jobs that run under the lock of that name: a job's own, or the leader's.
+func JobsUnderLock(jobs []Job, lock string) (names []string) {
 	for _, j := range jobs {
 		if j.lockName() == lock {
 			names = append(names, j.Name)
@@ -68,14 +68,14 @@ func HeldBy(jobs []Job, lock string) (names []string) {
 	return names
 }
 
-// Ledger is where runs are recorded; see repository.Store.
-type Ledger interface {
+// RunStore is where runs are recorded; see repository.Store.
+type RunStore interface {
 	RegisterJobs(ctx context.Context, names []string) (time.Time, error)
-	JobStates(ctx context.Context, names []string) (map[string]cronjob.State, time.Time, error)
+	JobStates(ctx context.Context, names []string) (map[string]cronjob.JobState, time.Time, error)
 	BeginRun(ctx context.Context, job, owner string, term time.Duration,
-		due func(cronjob.State, time.Time) time.Time) (cronjob.Run, error)
+		due func(cronjob.JobState, time.Time) time.Time) (cronjob.Run, error)
 	RenewRun(ctx context.Context, run cronjob.Run, term time.Duration) error
-	EndRun(ctx context.Context, run cronjob.Run, end cronjob.End) error
+	EndRun(ctx context.Context, run cronjob.Run, end cronjob.Outcome) error
 	InterruptRun(ctx context.Context, job, owner string) error
 	CountSkippedRun(ctx context.Context, job string, slot time.Time) (bool, error)
 	BlockJob(ctx context.Context, job, by, reason string) error
@@ -93,7 +93,7 @@ type Strategy interface {
 // Options configure a Scheduler.
 type Options struct {
 	Jobs       []Job
-	Ledger     Ledger
+	Ledger     RunStore
 	Locks      Strategy
 	OtherLocks []string              // names of other locks on Locks that Held returns with the jobs'
 	Zone       *time.Location        // of the cron expressions; UTC if nil
@@ -223,7 +223,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // campaign makes this instance the leader whenever no other instance leads. Without jobs for the leader it returns at once.
 func (s *Scheduler) campaign(ctx context.Context) {
-	if len(HeldBy(s.Options.Jobs, leaderLock)) == 0 {
+	if len(JobsUnderLock(s.Options.Jobs, leaderLock)) == 0 {
 		return
 	}
 	var reportedAt time.Time

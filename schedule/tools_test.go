@@ -92,7 +92,7 @@ func (p *place) runs(job string) []cronjob.Run {
 	return runs
 }
 
-func (p *place) state(job string) cronjob.State {
+func (p *place) state(job string) cronjob.JobState {
 	p.t.Helper()
 	states, _, err := p.store.JobStates(p.t.Context(), []string{job})
 	if err != nil {

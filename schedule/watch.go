@@ -66,7 +66,7 @@ func (s *Scheduler) catchUp(ctx context.Context) {
 }
 
 // toRun reports whether a run of the job may begin, or is to be given up, on any instance.
-func (j *job) toRun(state cronjob.State, now time.Time) bool {
+func (j *job) toRun(state cronjob.JobState, now time.Time) bool {
 	_, lost, err := state.Next(now, j.dueBy(state, now, now)) // the job's own timer begins a slot early
 	return err == nil || len(lost) > 0
 }
@@ -123,7 +123,7 @@ func (k *skips) advance(job string, slot time.Time) bool {
 }
 
 // write counts the skips in the ledger, and keeps those whose run was not found or could not be counted.
-func (k *skips) write(ctx context.Context, ledger Ledger, log *slog.Logger) {
+func (k *skips) write(ctx context.Context, ledger RunStore, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	k.mu.Lock()

@@ -17,7 +17,7 @@ type When interface {
 	// in checks it, and prepares it for a time zone.
 	in(zone *time.Location) (When, error)
 	// next is the earliest slot after the job's last that is at most maxDelay before now. It may be later than now.
-	next(state cronjob.State, now time.Time, maxDelay time.Duration) time.Time
+	next(state cronjob.JobState, now time.Time, maxDelay time.Duration) time.Time
 	// latest and upcoming are the slots around now: the last that is not after it, and the first that is. Both are the zero
 	// time if only the ledger knows the slots.
 	latest(now time.Time) time.Time
@@ -54,7 +54,7 @@ func (c *cronTimes) in(zone *time.Location) (When, error) {
 	return &cronTimes{c.expression, times}, nil
 }
 
-func (c *cronTimes) next(state cronjob.State, now time.Time, maxDelay time.Duration) time.Time {
+func (c *cronTimes) next(state cronjob.JobState, now time.Time, maxDelay time.Duration) time.Time {
 	from := now.Add(-maxDelay)
 	if state.RegisteredAt.After(from) {
 		from = state.RegisteredAt
@@ -95,7 +95,7 @@ func (a after) in(*time.Location) (When, error) {
 	return a, nil
 }
 
-func (a after) next(state cronjob.State, _ time.Time, _ time.Duration) time.Time {
+func (a after) next(state cronjob.JobState, _ time.Time, _ time.Duration) time.Time {
 	if state.Slot == nil && state.EndedAt == nil {
 		return state.RegisteredAt
 	}

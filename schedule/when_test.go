@@ -34,7 +34,7 @@ func at(t testing.TB, s string) time.Time {
 // slots lists those of w that are after from and not after to.
 func slots(w When, from, to time.Time) string {
 	var all []string
-	state := cronjob.State{RegisteredAt: from}
+	state := cronjob.JobState{RegisteredAt: from}
 	for slot := w.next(state, to, to.Sub(from)); !slot.IsZero() && !slot.After(to); slot = w.next(state, to, to.Sub(from)) {
 		all = append(all, slot.UTC().Format("02 15:04"))
 		state.Slot = &slot
@@ -128,7 +128,7 @@ func TestCronNext(t *testing.T) {
 		{"the database's clock went back", long, second(60), time.Minute, second(61)},
 	} {
 		w := mustIn(t, Cron("* * * * * *"), "UTC")
-		got := w.next(cronjob.State{RegisteredAt: tt.registered, Slot: tt.slot}, now, tt.late)
+		got := w.next(cronjob.JobState{RegisteredAt: tt.registered, Slot: tt.slot}, now, tt.late)
 		if !got.Equal(*tt.want) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
@@ -140,15 +140,15 @@ func TestAfter(t *testing.T) {
 	ago := func(d time.Duration) *time.Time { v := now.Add(-d); return &v }
 	for _, tt := range []struct {
 		when  When
-		state cronjob.State
+		state cronjob.JobState
 		want  *time.Time
 	}{
-		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour)}, ago(time.Hour)},
-		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
-		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
-		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
+		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour)}, ago(time.Hour)},
+		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
+		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second), EndedAt: ago(50 * time.Second)}, ago(-30 * time.Second)},
+		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), Slot: ago(30 * time.Second)}, ago(-30 * time.Second)},
 		// A run was requested before the first was due.
-		{After(time.Minute), cronjob.State{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
+		{After(time.Minute), cronjob.JobState{RegisteredAt: *ago(time.Hour), EndedAt: ago(20 * time.Second)}, ago(-40 * time.Second)},
 	} {
 		if got := tt.when.next(tt.state, now, 0); !got.Equal(*tt.want) {
 			t.Errorf("%s of %+v: %s, want %s", tt.when, tt.state, got, tt.want)

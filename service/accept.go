@@ -12,20 +12,20 @@ import (
 	"firsttap/lock"
 )
 
-// Claims is the storage in which claims are decided.
-type Claims interface {
+// ClaimStore is the storage in which claims are decided.
+type ClaimStore interface {
 	// Claim runs rule over the locked dispatch and driver and commits its result, or nothing; see repository.Store.
 	Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	// Reannounce writes an event that the dispatch is open, for drivers whose taps were refused too early. It returns a
-	// TooSoonError within quiet of the last such event.
+	// AnnouncedRecentlyError within quiet of the last such event.
 	Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error)
 	// Holders returns the current holder of each dispatch, in one statement. A dispatch that does not exist is left out.
-	Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error)
+	Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error)
 }
 
-// Locks sheds load between instances; see lock.Gate.
-type Locks interface {
+// Gate sheds load between instances; see lock.Gate.
+type Gate interface {
 	Obtain(ctx context.Context, name, owner string, ttl time.Duration) (*lock.GateLease, error)
 	Owner(ctx context.Context, name string) (string, error)
 	Release(ctx context.Context, name, owner string) error
@@ -65,13 +65,13 @@ type Acceptance struct {
 
 // AcceptorOptions configures an Acceptor. Claims and Log are required.
 type AcceptorOptions struct {
-	Claims Claims
-	// Locks refuses taps on dispatches that another instance is deciding; nil for an instance without Redis.
-	Locks Locks
+	Claims ClaimStore
+	// Gate refuses taps on dispatches that another instance is deciding; nil for an instance without Redis.
+	Gate Gate
 	// LockTTL is how long the lock of a claim lasts if its instance dies.
 	LockTTL time.Duration
 	// Attempts records every tap; nil records none.
-	Attempts *Ledger
+	Attempts *AttemptWriter
 	// Counter counts every tap; nil counts none.
 	Counter Counter
 	Log     *slog.Logger
@@ -82,8 +82,8 @@ type AcceptorOptions struct {
 // The check of decisions in flight in this process and the lock in Redis shed load: they let one tap through and refuse
 // the others. The database decides. Safe for concurrent use.
 type Acceptor struct {
-	claims      Claims
-	locks       Locks
+	claims      ClaimStore
+	locks       Gate
 	lockTTL     time.Duration
 	inflight    *inflight
 	reannouncer *reannouncer
@@ -98,7 +98,7 @@ type Acceptor struct {
 // known claims.
 func NewAcceptor(o AcceptorOptions) *Acceptor {
 	a := &Acceptor{
-		claims: o.Claims, locks: o.Locks, lockTTL: o.LockTTL, attempts: noAttempts{}, counter: o.Counter, log: o.Log,
+		claims: o.Claims, locks: o.Gate, lockTTL: o.LockTTL, attempts: noAttempts{}, counter: o.Counter, log: o.Log,
 		slots: make(chan struct{}, sidelinedSlots),
 	}
 	if a.locks == nil {
@@ -155,7 +155,7 @@ func (a *Acceptor) singleFlight(ctx context.Context, tap Tap) (Acceptance, error
 	case leads:
 		return a.lead(ctx, tap, f)
 	}
-	a.counter.CountDecision(LayerFlight, DecisionJoined)
+	a.counter.CountDecision(LayerInFlight, DecisionJoined)
 	select {
 	case <-f.done:
 		won := f.result

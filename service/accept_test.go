@@ -46,7 +46,7 @@ func TestThirtyTapsOneWinner(t *testing.T) {
 func TestLosersDoNotWait(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(30), p.dispatch()
-	claims := &slow{Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
+	claims := &slow{ClaimStore: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
 	a := alone(claims)
 	first := make(chan error, 1)
 	go func() {
@@ -78,7 +78,7 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRow()
-			claims := &slow{Claims: r, release: make(chan struct{}), fail: fail}
+			claims := &slow{ClaimStore: r, release: make(chan struct{}), fail: fail}
 			a := alone(claims)
 			var replayed, done atomic.Int32
 			for range 5 {
@@ -117,7 +117,7 @@ func TestSameDriverWaitsForTheFirstTap(t *testing.T) {
 func TestWaitingTapCanBeCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		claims := &slow{Claims: r, release: make(chan struct{})}
+		claims := &slow{ClaimStore: r, release: make(chan struct{})}
 		a := alone(claims)
 		tap := Tap{r.d.ID, ann, 1}
 		first := make(chan error, 1)
@@ -183,7 +183,7 @@ func TestDecisionHasATimeOfItsOwn(t *testing.T) {
 	})
 }
 
-type panics struct{ Claims }
+type panics struct{ ClaimStore }
 
 func (panics) Claim(context.Context, dispatch.ID, dispatch.DriverID,
 	func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
@@ -273,7 +273,7 @@ func TestRefusals(t *testing.T) {
 func TestNextRound(t *testing.T) {
 	p := newPlace(t)
 	a := alone(p)
-	work := NewWork(WorkOptions{Store: p, Acceptor: a, Now: time.Now})
+	work := NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now})
 	v, id := p.drivers(3), p.dispatch()
 	accept := func(driver dispatch.DriverID, round int) error {
 		_, err := a.Accept(t.Context(), Tap{id, driver, round})

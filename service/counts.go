@@ -27,8 +27,8 @@ type Layer string
 
 // The layers of Accept, the cheapest first.
 const (
-	LayerKnown     Layer = "known"        // this process knows the holder
-	LayerFlight    Layer = "flight"       // this process is deciding about another tap
+	LayerMemory    Layer = "known"        // this process knows the holder
+	LayerInFlight  Layer = "flight"       // this process is deciding about another tap
 	LayerMarker    Layer = "redis_marker" // Redis knows the holder
 	LayerLock      Layer = "redis_lock"   // another instance is deciding
 	LayerDatabase  Layer = "database"
@@ -69,9 +69,9 @@ func resultOf(won Acceptance, err error) ClaimResult {
 func inflightLayer(refused error) Layer {
 	var taken *dispatch.TakenError
 	if errors.As(refused, &taken) && taken.Final {
-		return LayerKnown
+		return LayerMemory
 	}
-	return LayerFlight
+	return LayerInFlight
 }
 
 // decisionOf returns what the database decided.

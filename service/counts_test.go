@@ -52,7 +52,7 @@ func (c *tally) is(t *testing.T, what string, claims map[ClaimResult]int, decisi
 
 // answering is a Locks in which owner holds every lock.
 type answering struct {
-	Locks
+	Gate
 	owner string
 }
 
@@ -82,11 +82,11 @@ func TestEveryTapIsCounted(t *testing.T) {
 	for owner, layer := range map[string]Layer{
 		takenValue("drv_x", 1): LayerMarker, "claim:drv_x:1.clm_x": LayerLock,
 	} {
-		a := NewAcceptor(AcceptorOptions{Claims: p, Locks: answering{owner: owner}, Log: quiet})
+		a := NewAcceptor(AcceptorOptions{Claims: p, Gate: answering{owner: owner}, Log: quiet})
 		counted(a, func() { tap(a, 1, 1) }).is(t, owner,
 			map[ClaimResult]int{"ALREADY_TAKEN": 1}, map[string]int{string(layer) + " refused": 1})
 	}
-	failing := &slow{Claims: p, fail: dispatch.ErrUnavailable}
+	failing := &slow{ClaimStore: p, fail: dispatch.ErrUnavailable}
 	a = alone(failing)
 	counted(a, func() { tap(a, 2, 1) }).is(t, "the database is away",
 		map[ClaimResult]int{"CLAIM_UNAVAILABLE": 1}, map[string]int{"database failed": 1})
@@ -96,7 +96,7 @@ func TestEveryTapIsCounted(t *testing.T) {
 func TestFlightsAreCounted(t *testing.T) {
 	p := newPlace(t)
 	drivers, id := p.drivers(2), p.dispatch()
-	held := &slow{Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
+	held := &slow{ClaimStore: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{})}
 	a := alone(held)
 	counted(a, func() {
 		var taps sync.WaitGroup

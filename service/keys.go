@@ -35,8 +35,8 @@ type Keys struct {
 // NewKeys returns Keys over store.
 func NewKeys(store KeyStore) *Keys { return &Keys{store: store, cache: newKeyCache(store)} }
 
-// PutFirst stores key as the first key, role admin, in place of the previous one.
-func (k *Keys) PutFirst(ctx context.Context, key string) error {
+// StoreFirst stores key as the first key, role admin, in place of the previous one.
+func (k *Keys) StoreFirst(ctx context.Context, key string) error {
 	hash := hashKey(key)
 	err := k.store.EnsureKey(ctx, dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: hash})
 	if err == nil {
@@ -87,9 +87,9 @@ func (k *Keys) find(ctx context.Context, hash string, may func() bool) error {
 // secretPrefix starts every key, so that scanners for leaked secrets find it.
 const secretPrefix = "ftk_"
 
-// Make makes a key and returns it with its secret, which cannot be read again. by is the caller's own secret.
+// Create makes a key and returns it with its secret, which cannot be read again. by is the caller's own secret.
 // ErrKeyReused, ErrUnavailable, ErrUnknown.
-func (k *Keys) Make(ctx context.Context, name string, role dispatch.Role, by string) (dispatch.KeyRecord, string, error) {
+func (k *Keys) Create(ctx context.Context, name string, role dispatch.Role, by string) (dispatch.KeyRecord, string, error) {
 	secret := newSecret(ctx, by)
 	hash := hashKey(secret)
 	made, err := k.store.AddKey(ctx, dispatch.Key{ID: idempotency.KeyID(ctx, time.Now()), Name: name, Role: role, Hash: hash})

@@ -17,7 +17,7 @@ func TestOnlyTheHashOfAKeyIsStored(t *testing.T) {
 	p := newPlace(t)
 	keys := NewKeys(p)
 	const plain = "a-key-that-nobody-must-read"
-	if err := keys.PutFirst(t.Context(), plain); err != nil {
+	if err := keys.StoreFirst(t.Context(), plain); err != nil {
 		t.Fatal(err)
 	}
 	var id, name, role, hash, path string
@@ -58,7 +58,7 @@ func TestKeys(t *testing.T) {
 		return err == nil
 	}
 	for _, key := range []string{"one", "two", "two", "three"} { // a restart with the same key changes nothing
-		if err := keys.PutFirst(t.Context(), key); err != nil {
+		if err := keys.StoreFirst(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		for _, other := range []string{"one", "two", "three"} {

@@ -62,22 +62,22 @@ func (p *place) drivers(n int, change ...func(*dispatch.Driver)) []dispatch.Driv
 	return ids
 }
 
-func anOrder() Order {
+func anOrder() DispatchRequest {
 	starts := time.Now().Add(time.Hour)
-	return Order{Terms: dispatch.Terms{
+	return DispatchRequest{Terms: dispatch.Terms{
 		Region: "seoul", VehicleClass: "45m", Site: dispatch.Site{Address: "1 Sejong-daero"},
 		WorkStartsAt: starts, WorkEndsAt: starts.Add(time.Hour), Fee: dispatch.Money{Amount: 350000, Currency: "KRW"},
 	}}
 }
 
 // alone returns the Acceptor of an instance without Redis.
-func alone(c Claims) *Acceptor {
+func alone(c ClaimStore) *Acceptor {
 	return NewAcceptor(AcceptorOptions{Claims: c, LockTTL: 5 * time.Second, Log: quiet})
 }
 
 func (p *place) dispatch() dispatch.ID {
 	p.t.Helper()
-	d, err := NewDispatcher(p, alone(p)).Create(p.t.Context(), anOrder(), "key_1")
+	d, err := NewBackoffice(p, alone(p)).Create(p.t.Context(), anOrder(), "key_1")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (p *place) holder(id dispatch.ID) dispatch.DriverID {
 
 // slow lets a test hold claims, fail them, and observe reannouncements.
 type slow struct {
-	Claims
+	ClaimStore
 	entered   chan dispatch.DriverID // receives the driver of each claim that starts, if not nil
 	release   chan struct{}          // holds each claim until it is closed, if not nil
 	fail      error                  // the error of each claim, if not nil
@@ -128,11 +128,11 @@ func (s *slow) Claim(ctx context.Context, id dispatch.ID, driver dispatch.Driver
 	if s.fail != nil {
 		return dispatch.Dispatch{}, s.fail
 	}
-	return s.Claims.Claim(ctx, id, driver, rule)
+	return s.ClaimStore.Claim(ctx, id, driver, rule)
 }
 
 func (s *slow) Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error) {
-	announced, err := s.Claims.Reannounce(ctx, id, round, quiet)
+	announced, err := s.ClaimStore.Reannounce(ctx, id, round, quiet)
 	if s.announced != nil {
 		s.announced <- round
 	}
@@ -179,14 +179,14 @@ func (r *row) Reannounce(_ context.Context, _ dispatch.ID, round int, _ time.Dur
 	return len(r.d.Reannounce(round, time.Now())) > 0, nil
 }
 
-func (r *row) Holders(context.Context, []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+func (r *row) Holders(context.Context, []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := dispatch.Holding{Status: r.d.Status, Round: r.d.Round}
+	h := dispatch.CurrentHolder{Status: r.d.Status, Round: r.d.Round}
 	if r.d.Claim != nil {
 		h.Driver = r.d.Claim.Driver
 	}
-	return map[dispatch.ID]dispatch.Holding{r.d.ID: h}, nil
+	return map[dispatch.ID]dispatch.CurrentHolder{r.d.ID: h}, nil
 }
 
 // pass advances the bubble's clock by d, and waits until all goroutines in it are blocked.

@@ -27,8 +27,8 @@ const (
 // reannouncer follows up on the drivers that this process refused because another driver's claim was being decided. If that
 // claim failed, or its instance died, it announces the dispatch again.
 type reannouncer struct {
-	claims    Claims
-	locks     Locks
+	claims    ClaimStore
+	locks     Gate
 	log       *slog.Logger
 	mu        sync.Mutex
 	open      map[dispatch.ID]map[int]followUp // by round
@@ -45,7 +45,7 @@ type followUp struct {
 	latest     time.Time // when a driver was last refused
 }
 
-func newReannouncer(claims Claims, locks Locks, log *slog.Logger) *reannouncer {
+func newReannouncer(claims ClaimStore, locks Gate, log *slog.Logger) *reannouncer {
 	return &reannouncer{
 		claims: claims, locks: locks, log: log,
 		open: map[dispatch.ID]map[int]followUp{}, perDriver: map[dispatch.DriverID]int{},
@@ -162,7 +162,7 @@ func (r *reannouncer) check(ctx context.Context, f followUp) {
 	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	asked := time.Now()
-	var quiet *dispatch.TooSoonError
+	var quiet *dispatch.AnnouncedRecentlyError
 	switch announced, err := r.claims.Reannounce(ctx, f.dispatch, f.round, reannounceInterval); {
 	case errors.Is(err, dispatch.ErrNotFound):
 	case errors.As(err, &quiet) && quiet.Ago < asked.Sub(f.latest): // another instance has announced it since

@@ -47,7 +47,7 @@ func TestAnnouncedAgain(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRow()
-				claims := &slow{Claims: r, fail: c.fail}
+				claims := &slow{ClaimStore: r, fail: c.fail}
 				a := alone(claims)
 				stop := testkit.Run(t, a.Run)
 				if err := refuseDuringClaim(t, a, claims, r.d.ID, c.round); !errors.Is(err, c.fail) {
@@ -69,7 +69,7 @@ func TestAnnouncedAgain(t *testing.T) {
 func TestNobodyRefusedNoAnnouncement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		a := alone(&slow{Claims: r, fail: dispatch.ErrDriverBusy})
+		a := alone(&slow{ClaimStore: r, fail: dispatch.ErrDriverBusy})
 		stop := testkit.Run(t, a.Run)
 		if _, err := a.Accept(t.Context(), Tap{r.d.ID, ann, 1}); err == nil {
 			t.Fatal("no error")
@@ -86,7 +86,7 @@ func TestNobodyRefusedNoAnnouncement(t *testing.T) {
 func TestAnnouncedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
+		claims := &slow{ClaimStore: r, fail: dispatch.ErrUnavailable}
 		a := alone(claims)
 		stop := testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
@@ -107,7 +107,7 @@ func TestFollowUpRetriesWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		r.away = 100
-		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
+		claims := &slow{ClaimStore: r, fail: dispatch.ErrUnavailable}
 		a := alone(claims)
 		testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
@@ -126,7 +126,7 @@ func TestFollowUpGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		r.away = 1 << 20
-		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
+		claims := &slow{ClaimStore: r, fail: dispatch.ErrUnavailable}
 		a := alone(claims)
 		testkit.Run(t, a.Run)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
@@ -152,7 +152,7 @@ func TestFollowUpsAreBounded(t *testing.T) {
 func TestTakenIsNotFollowedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		claims := &slow{Claims: r, fail: dispatch.ErrUnavailable}
+		claims := &slow{ClaimStore: r, fail: dispatch.ErrUnavailable}
 		a := alone(claims)
 		refuseDuringClaim(t, a, claims, r.d.ID, 1)
 		claims.fail = nil
@@ -193,7 +193,7 @@ func TestAnnouncementIsWritten(t *testing.T) {
 	offDuty := p.drivers(2, func(v *dispatch.Driver) { v.OnDuty = false })
 	for _, holder := range offDuty {
 		claims := &slow{
-			Claims: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{}), announced: make(chan int, 10),
+			ClaimStore: p, entered: make(chan dispatch.DriverID, 1), release: make(chan struct{}), announced: make(chan int, 10),
 		}
 		a := alone(claims)
 		testkit.Run(t, a.Run)

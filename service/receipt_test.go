@@ -13,14 +13,14 @@ import (
 
 // race is the storage of a dispatch that bob has, with ann's attempts, in memory, for tests with a fake clock.
 type race struct {
-	WorkStore
+	DriverServiceStore
 	o    dispatch.Offered
 	mu   sync.Mutex
 	taps []dispatch.Attempt
 }
 
 func newRace(decided time.Time) *race {
-	r := &race{o: dispatch.Offered{Dispatch: newRow().d, Contact: dispatch.Contact{Driver: ann, Round: 1}}}
+	r := &race{o: dispatch.Offered{Dispatch: newRow().d, Contact: dispatch.OfferHistory{Driver: ann, Round: 1}}}
 	r.o.Status, r.o.Claim = dispatch.Accepted, &dispatch.Claim{Driver: bob, Round: 1, AcceptedAt: decided}
 	return r
 }
@@ -82,7 +82,7 @@ func TestReceiptOfATapElsewhere(t *testing.T) {
 				ledger, stop := keep(t, store)
 				defer stop()
 				here := NewAcceptor(AcceptorOptions{Attempts: ledger, Log: quiet})
-				work := NewWork(WorkOptions{Store: store, Acceptor: here, Now: time.Now})
+				work := NewDriverService(DriverServiceOptions{Store: store, Acceptor: here, Now: time.Now})
 				if c.tapped {
 					there.Record(t.Context(), Tap{store.o.ID, ann, 1}, time.Now(), &dispatch.TakenError{Final: true})
 				}

@@ -47,9 +47,9 @@ func sharedAt(t testing.TB, url string) *shared {
 }
 
 func (s *shared) instance() *instance {
-	claims := &slow{Claims: s.place}
+	claims := &slow{ClaimStore: s.place}
 	return &instance{NewAcceptor(AcceptorOptions{
-		Claims: claims, Locks: lock.NewGate(s.redis, testTimeout, quiet, nil), LockTTL: 5 * time.Second, Log: quiet,
+		Claims: claims, Gate: lock.NewGate(s.redis, testTimeout, quiet, nil), LockTTL: 5 * time.Second, Log: quiet,
 	}), claims}
 }
 
@@ -81,7 +81,7 @@ func (s *shared) next(id dispatch.ID, had dispatch.DriverID) {
 	if _, err := silent.Accept(s.t.Context(), Tap{id, had, 1}); err != nil {
 		s.t.Fatal(err)
 	}
-	if _, err := NewWork(WorkOptions{Store: s.place, Acceptor: silent, Now: time.Now}).Withdraw(s.t.Context(), had, id, 0, ""); err != nil {
+	if _, err := NewDriverService(DriverServiceOptions{Store: s.place, Acceptor: silent, Now: time.Now}).Withdraw(s.t.Context(), had, id, 0, ""); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -238,7 +238,7 @@ func TestEndedDropsTheMarker(t *testing.T) {
 	s := newShared(t)
 	one, two := s.instance(), s.instance()
 	id, v := s.dispatch(), s.drivers(3)
-	work, backoffice := NewWork(WorkOptions{Store: s.place, Acceptor: one.Acceptor, Now: time.Now}), NewDispatcher(s.place, one.Acceptor)
+	work, backoffice := NewDriverService(DriverServiceOptions{Store: s.place, Acceptor: one.Acceptor, Now: time.Now}), NewBackoffice(s.place, one.Acceptor)
 	if _, err := one.Accept(t.Context(), Tap{id, v[0], 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestWithoutRedis(t *testing.T) {
 	if won, err := other.Accept(t.Context(), Tap{id, v[0], 1}); err != nil || !won.Replayed {
 		t.Errorf("a retry at the other instance: %+v, %v", won, err)
 	}
-	if _, err := NewWork(WorkOptions{Store: s.place, Acceptor: i.Acceptor, Now: time.Now}).Withdraw(t.Context(), v[0], id, 0, ""); err != nil {
+	if _, err := NewDriverService(DriverServiceOptions{Store: s.place, Acceptor: i.Acceptor, Now: time.Now}).Withdraw(t.Context(), v[0], id, 0, ""); err != nil {
 		t.Errorf("withdraw: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

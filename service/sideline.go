@@ -54,7 +54,7 @@ func (a *Acceptor) claimSidelined(ctx context.Context, tap Tap) (Acceptance, err
 	err := a.inflight.refuseTaken(tap) // the dispatch may have been taken while the tap waited
 	a.inflight.mu.Unlock()
 	if err != nil {
-		a.counter.CountDecision(LayerKnown, DecisionRefused)
+		a.counter.CountDecision(LayerMemory, DecisionRefused)
 		return Acceptance{}, err
 	}
 	return a.claim(ctx, tap, dispatch.NewClaimID(time.Now()), LayerSidelined, nil)

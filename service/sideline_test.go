@@ -16,7 +16,7 @@ const madeUp = 1<<31 - 1
 
 // meanwhile calls do during each claim, before the database decides.
 type meanwhile struct {
-	Claims
+	ClaimStore
 	do func(dispatch.DriverID)
 }
 
@@ -24,7 +24,7 @@ func (m *meanwhile) Claim(ctx context.Context, id dispatch.ID, driver dispatch.D
 	rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error),
 ) (dispatch.Dispatch, error) {
 	m.do(driver)
-	return m.Claims.Claim(ctx, id, driver, rule)
+	return m.ClaimStore.Claim(ctx, id, driver, rule)
 }
 
 func onDuty(on bool) func(*dispatch.Driver) { return func(v *dispatch.Driver) { v.OnDuty = on } }
@@ -79,7 +79,7 @@ func TestHopelessTapsKeepNobodyOut(t *testing.T) {
 	p := newPlace(t)
 	for name, cheat := range hopefuls(p) {
 		t.Run(name, func(t *testing.T) {
-			claims := &meanwhile{Claims: p}
+			claims := &meanwhile{ClaimStore: p}
 			a := alone(claims)
 			if refused := refusedMeanwhile(p, a, a, claims, cheat, many); refused > 1 {
 				t.Errorf("%d of %d honest taps were refused in the middle of these", refused, many)
@@ -97,7 +97,7 @@ func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
 	for name, cheat := range hopefuls(s.place) {
 		t.Run(name, func(t *testing.T) {
 			here, there := s.instance(), s.instance()
-			claims := &meanwhile{Claims: s.place}
+			claims := &meanwhile{ClaimStore: s.place}
 			here.Acceptor.claims = claims
 			if refused := refusedMeanwhile(s.place, here.Acceptor, there.Acceptor, claims, cheat, many); refused > 1 {
 				t.Errorf("%d of %d honest taps at the other instance were refused in the middle of these", refused, many)
@@ -115,7 +115,7 @@ func TestHopelessBeforeTheOpening(t *testing.T) {
 	off, on := p.drivers(1, onDuty(false))[0], p.drivers(1)[0]
 	order := anOrder()
 	order.OpensAt = new(time.Now().Add(time.Hour))
-	d, err := NewDispatcher(p, a).Create(t.Context(), order, "key_1")
+	d, err := NewBackoffice(p, a).Create(t.Context(), order, "key_1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestSidelinedForAWhile(t *testing.T) {
 func TestAFewSidelinedAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		claims := &slow{Claims: r, entered: make(chan dispatch.DriverID, 10), release: make(chan struct{})}
+		claims := &slow{ClaimStore: r, entered: make(chan dispatch.DriverID, 10), release: make(chan struct{})}
 		a := alone(claims)
 		answers := make(chan error, 10)
 		for i := range 5 {
@@ -265,7 +265,7 @@ func TestNoSidelinedSlot(t *testing.T) {
 func TestMadeUpRoundDoesNotSilenceTheTrueOne(t *testing.T) {
 	p := newPlace(t)
 	id, off, v := p.dispatch(), p.drivers(1, onDuty(false))[0], p.drivers(3)
-	claims := &meanwhile{Claims: p}
+	claims := &meanwhile{ClaimStore: p}
 	a := alone(claims)
 	vain := func(leader, other Tap) {
 		t.Helper()
@@ -348,7 +348,7 @@ func TestAnnouncementsAreApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		claims := &meanwhile{Claims: p, do: func(v dispatch.DriverID) {}}
+		claims := &meanwhile{ClaimStore: p, do: func(v dispatch.DriverID) {}}
 		a := alone(claims)
 		testkit.Run(t, a.Run)
 		told := func() int { return p.count("events WHERE dispatch_id = ? AND reason_code = 'CLAIM_FAILED'", id) }

@@ -47,19 +47,19 @@ type SignInStore interface {
 // ErrTooManyFailures says that unknown credentials are not checked, as too many sign-ins have failed.
 var ErrTooManyFailures = errors.New("too many sign-ins have failed")
 
-// Allowance is how many sign-ins may fail: Burst at once, and Rate per second after that.
-type Allowance struct{ Rate, Burst float64 }
+// FailureLimit is how many sign-ins may fail: Burst at once, and Rate per second after that.
+type FailureLimit struct{ Rate, Burst float64 }
 
 // SignInLimits limits the failures at one instance, per address and in total.
-type SignInLimits struct{ KeyByAddress, KeyInAll, TokenByAddress, TokenInAll Allowance }
+type SignInLimits struct{ KeyByAddress, KeyTotal, TokenByAddress, TokenTotal FailureLimit }
 
 // DefaultSignInLimits returns the default limits: low for keys, which people guess; high for tokens, of which many may fail
 // behind one address after the secret was replaced. Valid keys, and tokens that are valid or have expired, are not limited:
 // failures from the same address do not delay them.
 func DefaultSignInLimits() SignInLimits {
 	return SignInLimits{
-		KeyByAddress: Allowance{Rate: 0.2, Burst: 20}, KeyInAll: Allowance{Rate: 2, Burst: 200},
-		TokenByAddress: Allowance{Rate: 20, Burst: 200}, TokenInAll: Allowance{Rate: 200, Burst: 2000},
+		KeyByAddress: FailureLimit{Rate: 0.2, Burst: 20}, KeyTotal: FailureLimit{Rate: 2, Burst: 200},
+		TokenByAddress: FailureLimit{Rate: 20, Burst: 200}, TokenTotal: FailureLimit{Rate: 200, Burst: 2000},
 	}
 }
 
@@ -123,7 +123,7 @@ func NewSignIns(o SignInOptions) *SignIns {
 	l := o.Limits
 	return &SignIns{
 		store: o.Store, counter: o.Counter, now: o.Now, log: o.Log,
-		keys: newAddressBuckets(l.KeyByAddress, l.KeyInAll), tokens: newAddressBuckets(l.TokenByAddress, l.TokenInAll),
+		keys: newAddressBuckets(l.KeyByAddress, l.KeyTotal), tokens: newAddressBuckets(l.TokenByAddress, l.TokenTotal),
 		logged: newFailureSums(maxLoggedAddresses), audited: newFailureSums(maxAuditedAddresses),
 	}
 }
@@ -251,7 +251,7 @@ func (r *failureSums) drain() []dispatch.RefusedSignIns {
 // a canceled reservation if a later one was made meanwhile.
 type addressBuckets struct {
 	mu                  sync.Mutex
-	perAddress, overall Allowance
+	perAddress, overall FailureLimit
 	byAddress           *lru.Cache[string, *bucket]
 	total               bucket
 }
@@ -261,7 +261,7 @@ type bucket struct {
 	at   time.Time
 }
 
-func newAddressBuckets(perAddress, overall Allowance) *addressBuckets {
+func newAddressBuckets(perAddress, overall FailureLimit) *addressBuckets {
 	by, err := lru.New[string, *bucket](maxAddresses)
 	if err != nil {
 		panic(err) // only a size below 1 is refused
@@ -297,7 +297,7 @@ func (b *addressBuckets) refund(address string) {
 }
 
 // wait refills the bucket up to now, and returns how long it has no token.
-func (b *bucket) wait(a Allowance, now time.Time) time.Duration {
+func (b *bucket) wait(a FailureLimit, now time.Time) time.Duration {
 	if now.After(b.at) {
 		b.used = max(0, b.used-now.Sub(b.at).Seconds()*a.Rate)
 		b.at = now

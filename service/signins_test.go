@@ -126,7 +126,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 func TestStrangersAreBounded(t *testing.T) {
 	p := newPlace(t)
 	l := DefaultSignInLimits()
-	l.KeyInAll.Burst, l.TokenInAll.Burst = 1e9, 1e9
+	l.KeyTotal.Burst, l.TokenTotal.Burst = 1e9, 1e9
 	s, _ := newSignIns(l, p)
 	keys := NewKeys(p)
 	for i := range 3 * maxAddresses {
@@ -154,7 +154,7 @@ func TestStrangersAreBounded(t *testing.T) {
 // TestAllowance: a bucket refills with time, and a refund restores a token.
 func TestAllowance(t *testing.T) {
 	now := time.Now()
-	b := newAddressBuckets(Allowance{Rate: 0.5, Burst: 3}, Allowance{Rate: 10, Burst: 5})
+	b := newAddressBuckets(FailureLimit{Rate: 0.5, Burst: 3}, FailureLimit{Rate: 10, Burst: 5})
 	take := func(address string, want bool) time.Duration {
 		t.Helper()
 		wait, ok := b.reserve(address, now)
@@ -197,7 +197,7 @@ func TestManyNewKeysAtTheStart(t *testing.T) {
 	secrets := make([]string, many)
 	for i := range secrets {
 		var err error
-		if _, secrets[i], err = made.Make(t.Context(), "k", dispatch.Viewer, ""); err != nil {
+		if _, secrets[i], err = made.Create(t.Context(), "k", dispatch.Viewer, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -213,12 +213,12 @@ func TestManyNewKeysAtTheStart(t *testing.T) {
 func TestMoreKeysThanTheCacheHas(t *testing.T) {
 	p := newPlace(t)
 	keys := NewKeys(p)
-	_, first, err := keys.Make(t.Context(), "the oldest", dispatch.Viewer, "")
+	_, first, err := keys.Create(t.Context(), "the oldest", dispatch.Viewer, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if _, _, err := keys.Make(t.Context(), "a newer one", dispatch.Viewer, ""); err != nil {
+		if _, _, err := keys.Create(t.Context(), "a newer one", dispatch.Viewer, ""); err != nil {
 			t.Fatal(err)
 		}
 	}

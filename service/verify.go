@@ -96,8 +96,8 @@ func (q *verifyQueue) update(k claimKey, w verification) {
 // server that had not replicated it. Two looks must agree: a new primary may take a moment to apply its relay log.
 type verifier struct {
 	*verifyQueue
-	claims      Claims
-	locks       Locks
+	claims      ClaimStore
+	locks       Gate
 	inflight    *inflight
 	reannouncer *reannouncer
 	log         *slog.Logger
@@ -166,13 +166,13 @@ func (v *verifier) logOutage(dispatches int, err error) {
 }
 
 // heldIn reports whether the database has the claim or a later round.
-func (k claimKey) heldIn(h dispatch.Holding) bool {
+func (k claimKey) heldIn(h dispatch.CurrentHolder) bool {
 	return h.Round > k.round || h.Round == k.round && h.Driver == k.driver
 }
 
 // reportLost drops a lost claim from memory and from Redis, alerts the operator once, and announces the dispatch again if
 // it is open. The announcement is retried while the database is unavailable.
-func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h dispatch.Holding, exists bool, now time.Time) {
+func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h dispatch.CurrentHolder, exists bool, now time.Time) {
 	v.forget(ctx, k)
 	var announced bool
 	var err error
@@ -180,7 +180,7 @@ func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h
 		announced, err = v.claims.Reannounce(ctx, k.dispatch, h.Round, reannounceInterval)
 	}
 	unavailable := errors.Is(err, dispatch.ErrUnavailable) || errors.Is(err, dispatch.ErrUnknown)
-	var quiet *dispatch.TooSoonError
+	var quiet *dispatch.AnnouncedRecentlyError
 	if errors.As(err, &quiet) {
 		// Drivers whom this process has refused since that announcement have not heard it.
 		v.reannouncer.schedule(Tap{Dispatch: k.dispatch, Driver: k.driver, Round: h.Round}, quiet.Wait)
@@ -201,7 +201,7 @@ func (v *verifier) reportLost(ctx context.Context, k claimKey, w verification, h
 }
 
 // describeLoss returns the database's state of a dispatch whose claim is lost, and what happens next.
-func describeLoss(h dispatch.Holding, exists, announced, later bool) (says, next string) {
+func describeLoss(h dispatch.CurrentHolder, exists, announced, later bool) (says, next string) {
 	const call = "call the driver, or assign the dispatch to the driver again"
 	switch {
 	case !exists:

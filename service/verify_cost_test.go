@@ -93,7 +93,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				if err != nil || won.Replayed {
 					continue
 				}
-				if _, err := NewDispatcher(s.place, i.Acceptor).Unassign(t.Context(), id, won.Dispatch.Version, "key_1", ""); err != nil {
+				if _, err := NewBackoffice(s.place, i.Acceptor).Unassign(t.Context(), id, won.Dispatch.Version, "key_1", ""); err != nil {
 					t.Error(err)
 				}
 			}
@@ -102,7 +102,7 @@ func TestNoFalseAlarm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := NewDispatcher(s.place, instances[0].Acceptor).Cancel(t.Context(), id, d.Version, "key_1", ""); err != nil {
+		if _, err := NewBackoffice(s.place, instances[0].Acceptor).Cancel(t.Context(), id, d.Version, "key_1", ""); err != nil {
 			t.Fatal(err)
 		}
 	}

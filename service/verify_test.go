@@ -17,19 +17,19 @@ import (
 
 // looks counts the verifier's looks, and fails them on demand.
 type looks struct {
-	Claims
+	ClaimStore
 	asked atomic.Int32
 	ids   atomic.Int32 // of the last look
 	fail  error
 }
 
-func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+func (l *looks) Holders(ctx context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
 	l.asked.Add(1)
 	l.ids.Store(int32(len(ids)))
 	if l.fail != nil {
 		return nil, l.fail
 	}
-	return l.Claims.Holders(ctx, ids)
+	return l.ClaimStore.Holders(ctx, ids)
 }
 
 // verified is an instance that verifies on demand, with its log.
@@ -43,7 +43,7 @@ type verified struct {
 func (s *shared) verified() *verified {
 	v := &verified{instance: s.instance(), logged: &bytes.Buffer{}, clock: time.Now()}
 	v.claims.announced = make(chan int, 100)
-	v.looks = &looks{Claims: v.claims}
+	v.looks = &looks{ClaimStore: v.claims}
 	v.verify.claims = v.looks
 	v.verify.log = slog.New(slog.NewTextHandler(v.logged, nil))
 	return v
@@ -213,7 +213,7 @@ func TestTwoDriversWereTold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := NewDispatcher(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
+			if _, err := NewBackoffice(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -223,7 +223,7 @@ func TestTwoDriversWereTold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := NewDispatcher(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
+			if _, err := NewBackoffice(s.place, i.Acceptor).Assign(t.Context(), id, d.Version, second, "key_1"); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -326,18 +326,18 @@ func TestLostClaimIsAnnouncedAgain(t *testing.T) {
 
 // slowly answers the first look late, as a new primary does that is still applying its relay log.
 type slowly struct {
-	Claims
+	ClaimStore
 	answered, askedAgain time.Time
 }
 
-func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.Holding, error) {
+func (h *slowly) Holders(_ context.Context, ids []dispatch.ID) (map[dispatch.ID]dispatch.CurrentHolder, error) {
 	if h.answered.IsZero() {
 		time.Sleep(verifyInterval * 3 / 2)
 		h.answered = time.Now()
 		return nil, nil
 	}
 	h.askedAgain = time.Now()
-	return map[dispatch.ID]dispatch.Holding{ids[0]: {Round: 1, Driver: "drv_1"}}, nil
+	return map[dispatch.ID]dispatch.CurrentHolder{ids[0]: {Round: 1, Driver: "drv_1"}}, nil
 }
 
 // TestLooksAreApart: the looks are verifyGap apart, even after a slow first one, so that a new primary has time to catch up.

@@ -15,14 +15,14 @@ import (
 type site struct {
 	*place
 	*Acceptor
-	work       *Work
-	backoffice *Dispatcher
+	work       *DriverService
+	backoffice *Backoffice
 }
 
 func newSite(t testing.TB) *site {
 	p := newPlace(t)
 	a := alone(p)
-	return &site{p, a, NewWork(WorkOptions{Store: p, Acceptor: a, Now: time.Now}), NewDispatcher(p, a)}
+	return &site{p, a, NewDriverService(DriverServiceOptions{Store: p, Acceptor: a, Now: time.Now}), NewBackoffice(p, a)}
 }
 
 func (s *site) win(id dispatch.ID, v dispatch.DriverID, round int) {
@@ -44,7 +44,7 @@ func TestWithdraw(t *testing.T) {
 		by   dispatch.DriverID
 		want error
 	}{
-		{v[1], dispatch.ErrNotYours}, {far, dispatch.ErrNotFound}, {dispatch.NewDriverID(time.Now()), dispatch.ErrDriverNotFound},
+		{v[1], dispatch.ErrNotHolder}, {far, dispatch.ErrNotFound}, {dispatch.NewDriverID(time.Now()), dispatch.ErrDriverNotFound},
 	} {
 		if _, err := withdraw(c.by); !errors.Is(err, c.want) {
 			t.Errorf("by another: %v, want %v", err, c.want)
@@ -154,14 +154,14 @@ func TestStartAndComplete(t *testing.T) {
 			}
 		}
 	}
-	try(s.work.Start, v[0], dispatch.ErrNotYours)
+	try(s.work.Start, v[0], dispatch.ErrNotHolder)
 	s.win(id, v[0], 1)
 	try(s.work.Complete, v[0], dispatch.ErrInvalidState)
-	try(s.work.Start, v[1], dispatch.ErrNotYours)
+	try(s.work.Start, v[1], dispatch.ErrNotHolder)
 	try(s.work.Start, far, dispatch.ErrNotFound)
 	try(s.work.Start, v[0], dispatch.InProgress)
 	try(s.work.Start, v[0], dispatch.InProgress)
-	try(s.work.Complete, v[1], dispatch.ErrNotYours)
+	try(s.work.Complete, v[1], dispatch.ErrNotHolder)
 	try(s.work.Complete, v[0], dispatch.Completed)
 	try(s.work.Complete, v[0], dispatch.Completed)
 	try(s.work.Start, v[0], dispatch.ErrInvalidState)

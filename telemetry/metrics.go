@@ -67,7 +67,7 @@ func newRequestMetrics(r prometheus.Registerer) *RequestMetrics {
 		m.claims.WithLabelValues(string(result)) // rate() needs the zero before the first claim
 	}
 	for layer, decisions := range map[service.Layer][]service.Decision{
-		service.LayerKnown: {service.DecisionRefused}, service.LayerFlight: {service.DecisionRefused, service.DecisionJoined},
+		service.LayerMemory: {service.DecisionRefused}, service.LayerInFlight: {service.DecisionRefused, service.DecisionJoined},
 		service.LayerMarker: {service.DecisionRefused}, service.LayerLock: {service.DecisionRefused},
 		service.LayerDatabase:  {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
 		service.LayerSidelined: {service.DecisionWon, service.DecisionReplayed, service.DecisionRefused, service.DecisionFailed},
@@ -111,8 +111,8 @@ var methods = []string{
 	http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodHead, http.MethodOptions,
 }
 
-// Answered counts an answered request. Without a route, no label has a value that the caller could choose.
-func (m *RequestMetrics) Answered(method, route string, status int, took time.Duration) {
+// ObserveRequest counts an answered request. Without a route, no label has a value that the caller could choose.
+func (m *RequestMetrics) ObserveRequest(method, route string, status int, took time.Duration) {
 	if route == "" {
 		route = "none"
 	}

@@ -19,7 +19,7 @@ type Telemetry struct {
 	*prometheus.Registry
 	Requests  *RequestMetrics
 	traces    *traces // nil: no request is traced
-	statement repository.Watch
+	statement repository.StatementObserver
 }
 
 // Options configure a Telemetry.
@@ -56,16 +56,16 @@ func (t *Telemetry) Close() error {
 	return t.traces.Close()
 }
 
-// Server wraps the API with tracing.
-func (t *Telemetry) Server(api http.Handler) http.Handler {
+// WrapServer wraps the API with tracing.
+func (t *Telemetry) WrapServer(api http.Handler) http.Handler {
 	if t.traces == nil {
 		return api
 	}
 	return t.traces.server(api)
 }
 
-// Log adds the trace id to each line that is logged for a traced request.
-func (t *Telemetry) Log(log *slog.Logger) *slog.Logger {
+// WrapLogger adds the trace id to each line that is logged for a traced request.
+func (t *Telemetry) WrapLogger(log *slog.Logger) *slog.Logger {
 	if t.traces == nil {
 		return log
 	}
@@ -87,8 +87,8 @@ func (t *Telemetry) WatchRedis(purpose string, client redisclient.Client) {
 	watchConnections(t, purpose, client)
 }
 
-// Outgoing makes each request that passes through next a span. Without tracing it returns next.
-func (t *Telemetry) Outgoing(next http.RoundTripper) http.RoundTripper {
+// WrapTransport makes each request that passes through next a span. Without tracing it returns next.
+func (t *Telemetry) WrapTransport(next http.RoundTripper) http.RoundTripper {
 	if t.traces == nil {
 		return next
 	}

@@ -40,7 +40,7 @@ func openTapped(b *testing.B, watched bool) *tapped {
 	must(b, err)
 	options := repository.Options{Log: log}
 	if watched {
-		options.Watch = seen.Statement
+		options.Observer = seen.Statement
 	}
 	store, err := repository.Open(ctx, "sqlite://"+filepath.Join(b.TempDir(), "my.db"), options)
 	must(b, err)
@@ -56,21 +56,21 @@ func openTapped(b *testing.B, watched bool) *tapped {
 	tokens := service.NewTokens(service.TokenOptions{
 		Secret: []byte("a-secret-for-the-tests-of-firsttap"), Now: time.Now, Revocations: revocations,
 	})
-	o := service.AcceptorOptions{Claims: store, Locks: gate, LockTTL: 5 * time.Second, Log: log}
+	o := service.AcceptorOptions{Claims: store, Gate: gate, LockTTL: 5 * time.Second, Log: log}
 	var answered func(method, route string, status int, took time.Duration)
 	if watched {
 		seen.WatchStore(store, func() bool { return true })
 		seen.WatchRedis("gate", client)
-		o.Counter, answered = seen.Requests, seen.Requests.Answered
+		o.Counter, answered = seen.Requests, seen.Requests.ObserveRequest
 	}
 	acceptor := service.NewAcceptor(o)
 	api := handler.API{
 		Store: store, Acceptor: acceptor, Tokens: tokens, Keys: service.NewKeys(store), DriverRate: 1e9, AdminRate: 1e9,
-		Work:       service.NewWork(service.WorkOptions{Store: store, Acceptor: acceptor, Now: time.Now}),
-		Dispatcher: service.NewDispatcher(store, acceptor), Now: time.Now, Log: log, ObserveRequest: answered,
+		DriverService: service.NewDriverService(service.DriverServiceOptions{Store: store, Acceptor: acceptor, Now: time.Now}),
+		Backoffice:    service.NewBackoffice(store, acceptor), Now: time.Now, Log: log, ObserveRequest: answered,
 		Streams: stream.NewHub(stream.Options{}), Jobs: struct{ jobs }{}, Revocations: revocations,
 	}
-	must(b, service.NewKeys(store).PutFirst(ctx, systemtest.AdminKey))
+	must(b, service.NewKeys(store).StoreFirst(ctx, systemtest.AdminKey))
 	t := &tapped{api: handler.New(api)}
 	server := httptest.NewServer(t.api)
 	defer server.Close()

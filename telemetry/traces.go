@@ -96,7 +96,7 @@ func (t *traces) client(to http.RoundTripper) http.RoundTripper {
 }
 
 // statements makes each statement within a trace a span, and calls next.
-func (t *traces) statements(system string, next repository.Watch) repository.Watch {
+func (t *traces) statements(system string, next repository.StatementObserver) repository.StatementObserver {
 	return func(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
 		ctx, answered := next(ctx, s)
 		span := t.step(&ctx, s.Operation)

@@ -168,7 +168,7 @@ type Stats struct {
 	Statuses   map[int]int64 `json:"statuses"`   // all other sends, by the status of their answer
 	TopicCalls int64         `json:"topic_calls"`
 	InFlight   int64         `json:"under_way"` // requests of any kind in progress
-	Peak       int64         `json:"peak"`      // the largest UnderWay so far
+	Peak       int64         `json:"peak"`      // the largest InFlight so far
 	Received   int           `json:"received"`  // messages that arrived at devices
 	Duplicates int           `json:"duplicates"`
 	Visible    int           `json:"visible"`

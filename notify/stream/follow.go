@@ -179,7 +179,7 @@ func (f *follower) deliver(entries []received) {
 		h.queue.confirm(own)
 	}
 	if woken {
-		h.options.OnWake()
+		h.options.OnWakeRelay()
 	}
 }
 

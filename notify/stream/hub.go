@@ -37,12 +37,12 @@ type Options struct {
 	// Redis connects the instances; nil for a single one. The client must heed contexts (ContextTimeoutEnabled). The hub
 	// always occupies one of its connections. A call that exceeds the client's timeouts or a second counts as an outage.
 	Redis redis.UniversalClient
-	// OnWake is called after Wake on any instance, as pushes may be due in the outbox. It must not block. One call may
+	// OnWakeRelay is called after Wake on any instance, as pushes may be due in the outbox. It must not block. One call may
 	// stand for several wakes.
-	OnWake  func()
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
-	Now     func() time.Time
+	OnWakeRelay func()
+	Metrics     prometheus.Registerer
+	Log         *slog.Logger
+	Now         func() time.Time
 
 	// RingSize is the number of messages kept for clients that resume: 8,192. A stream that lags further behind ends.
 	RingSize int
@@ -84,8 +84,8 @@ func NewHub(o Options) *Hub {
 	o.RingSize, o.QueueSize = cmp.Or(o.RingSize, 8192), cmp.Or(o.QueueSize, 4096)
 	o.MaxStreams, o.MaxPerDriver, o.MaxPerKey = cmp.Or(o.MaxStreams, 20_000), cmp.Or(o.MaxPerDriver, 8), cmp.Or(o.MaxPerKey, 64)
 	o.Heartbeat, o.Lifetime = cmp.Or(o.Heartbeat, 12*time.Second), cmp.Or(o.Lifetime, time.Hour)
-	if o.OnWake == nil {
-		o.OnWake = func() {}
+	if o.OnWakeRelay == nil {
+		o.OnWakeRelay = func() {}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -103,7 +103,7 @@ func NewHub(o Options) *Hub {
 	if o.Redis == nil {
 		close(h.loaded)
 	} else {
-		h.bus = &bus{client: o.Redis, origin: dispatch.Unique("", o.Now())}
+		h.bus = &bus{client: o.Redis, origin: dispatch.NewUniqueID("", o.Now())}
 	}
 	return h
 }
@@ -138,8 +138,8 @@ func (h *Hub) enqueue(e *entry) {
 	}
 }
 
-// Wake makes every instance call its OnWake soon. It never blocks. Calls within 5 ms count as one.
-func (h *Hub) Wake() { h.wakeRequested.Set() }
+// WakeRelays makes every instance call its OnWakeRelay soon. It never blocks. Calls within 5 ms count as one.
+func (h *Hub) WakeRelays() { h.wakeRequested.Set() }
 
 const wakeEvery = 5 * time.Millisecond
 
@@ -212,7 +212,7 @@ func (h *Hub) deliverLocally(entries []*entry) {
 	}
 }
 
-// forwardWakes calls OnWake and wakes the other instances, at most every wakeEvery.
+// forwardWakes calls OnWakeRelay and wakes the other instances, at most every wakeEvery.
 func (h *Hub) forwardWakes(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -227,7 +227,7 @@ func (h *Hub) forwardWakes(ctx context.Context) {
 			return
 		case <-h.wakeRequested:
 		}
-		h.options.OnWake()
+		h.options.OnWakeRelay()
 		if h.bus != nil && !h.queue.localOnly() {
 			h.goLocal(h.bus.append(ctx, []*entry{{kind: kindWake}}))
 		}

@@ -143,7 +143,7 @@ func TestDutyMatters(t *testing.T) {
 		// Everybody who may see it hears of the end, so that silence about the opening can be told from delay.
 		end := happens(h, d, dispatch.EventExpired, "")
 		testkit.Eventually(t, "the end", func() bool { return admin.has(end.ID) })
-		if len(v.Ineligible(d.Terms, time.Now())) == 0 || v.MaySee(d.Terms) {
+		if len(v.Ineligible(d.Terms, time.Now())) == 0 || v.MatchesTerms(d.Terms) {
 			testkit.Eventually(t, "the end for the driver", func() bool { return c.has(end.ID) })
 		}
 		return c.has(e.ID)

@@ -147,13 +147,13 @@ func TestClose(t *testing.T) {
 	happens(h, job(), dispatch.EventOpened, "") // harms nobody
 }
 
-// TestWake: many wakes cause few calls of OnWake.
+// TestWake: many wakes cause few calls of OnWakeRelay.
 func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var woken atomic.Int32
-		h, stop := startHub(t, Options{OnWake: func() { woken.Add(1) }})
+		h, stop := startHub(t, Options{OnWakeRelay: func() { woken.Add(1) }})
 		for range 1000 {
-			h.Wake()
+			h.WakeRelays()
 		}
 		time.Sleep(time.Second) // of the bubble's
 		if n := woken.Load(); n < 1 || n > 2 {
@@ -173,7 +173,7 @@ func TestManyAtOnce(t *testing.T) {
 			c := driverStream(t, h, v, "")
 			happens(h, job(), dispatch.EventOpened, "")
 			h.DriverChanged(v)
-			h.Wake()
+			h.WakeRelays()
 			c.hangUp()
 		}
 	})

@@ -66,7 +66,7 @@ func (m *message) forDriver(v *dispatch.Driver, now time.Time) []byte {
 		return m.forOthers
 	case m.forSubject != nil && m.subject == v.ID:
 		return m.forSubject
-	case m.forOthers == nil, !v.MaySee(m.terms): // checked first, as it excludes most drivers
+	case m.forOthers == nil, !v.MatchesTerms(m.terms): // checked first, as it excludes most drivers
 		return nil
 	case m.offer && len(v.Ineligible(m.terms, now)) > 0:
 		return nil

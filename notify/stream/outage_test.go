@@ -268,9 +268,9 @@ func TestUndoneByAFailover(t *testing.T) {
 func TestWakesOthers(t *testing.T) {
 	server := servertest.StartRedis(t)
 	var wokenA, wokenB atomic.Int32
-	a := instance(t, server.URL(), func(o *Options) { o.OnWake = func() { wokenA.Add(1) } })
-	instance(t, server.URL(), func(o *Options) { o.OnWake = func() { wokenB.Add(1) } })
-	a.Wake()
+	a := instance(t, server.URL(), func(o *Options) { o.OnWakeRelay = func() { wokenA.Add(1) } })
+	instance(t, server.URL(), func(o *Options) { o.OnWakeRelay = func() { wokenB.Add(1) } })
+	a.WakeRelays()
 	testkit.Eventually(t, "both", func() bool { return wokenA.Load() == 1 && wokenB.Load() == 1 })
 }
 

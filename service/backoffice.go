@@ -22,26 +22,26 @@ type DispatchStore interface {
 		look func(c dispatch.Candidate, reachable bool, now time.Time)) (time.Time, error)
 }
 
-// Dispatcher has the use cases of the backoffice.
-type Dispatcher struct {
+// Backoffice has the use cases of the backoffice.
+type Backoffice struct {
 	store    DispatchStore
 	acceptor *Acceptor
 }
 
-// NewDispatcher returns a Dispatcher, which informs the acceptor of claims that it makes or ends.
-func NewDispatcher(store DispatchStore, acceptor *Acceptor) *Dispatcher {
-	return &Dispatcher{store: store, acceptor: acceptor}
+// NewBackoffice returns a Dispatcher, which informs the acceptor of claims that it makes or ends.
+func NewBackoffice(store DispatchStore, acceptor *Acceptor) *Backoffice {
+	return &Backoffice{store: store, acceptor: acceptor}
 }
 
-// Order is a dispatch to be made.
-type Order struct {
+// DispatchRequest is a dispatch to be made.
+type DispatchRequest struct {
 	ExternalID string
 	Terms      dispatch.Terms
 	OpensAt    *time.Time // nil: now
 	ExpiresAt  *time.Time // nil: the default window after opening
 }
 
-func (o Order) window(now time.Time) (dispatch.Window, error) {
+func (o DispatchRequest) window(now time.Time) (dispatch.Window, error) {
 	window := dispatch.Window{OpensAt: now}
 	if o.OpensAt != nil {
 		window.OpensAt = *o.OpensAt
@@ -55,7 +55,7 @@ func (o Order) window(now time.Time) (dispatch.Window, error) {
 
 // Create makes a dispatch, once per idempotent request. dispatch.ErrWindow, ErrDuplicateExternalID, ErrUnavailable,
 // ErrUnknown.
-func (s *Dispatcher) Create(ctx context.Context, o Order, actor string) (dispatch.Dispatch, error) {
+func (s *Backoffice) Create(ctx context.Context, o DispatchRequest, actor string) (dispatch.Dispatch, error) {
 	return s.store.Create(ctx, func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error) {
 		window, err := o.window(now)
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *Dispatcher) Create(ctx context.Context, o Order, actor string) (dispatc
 
 // Preview counts the drivers who would be offered the order now, and the reasons of the others. dispatch.ErrWindow,
 // ErrUnavailable.
-func (s *Dispatcher) Preview(ctx context.Context, o Order) (dispatch.Preview, error) {
+func (s *Backoffice) Preview(ctx context.Context, o DispatchRequest) (dispatch.Preview, error) {
 	p := dispatch.NewPreview()
 	now, err := s.store.EachCandidate(ctx, o.Terms, func(c dispatch.Candidate, reachable bool, now time.Time) {
 		p.Count(c, reachable, o.Terms, now)
@@ -81,7 +81,7 @@ func (s *Dispatcher) Preview(ctx context.Context, o Order) (dispatch.Preview, er
 
 // Update replaces the terms and the window of a dispatch at that version. The errors are those of
 // dispatch.Dispatch.Update, and ErrNotFound, ErrUnavailable, ErrUnknown.
-func (s *Dispatcher) Update(ctx context.Context, id dispatch.ID, version int, terms dispatch.Terms, window dispatch.Window,
+func (s *Backoffice) Update(ctx context.Context, id dispatch.ID, version int, terms dispatch.Terms, window dispatch.Window,
 	actor string,
 ) (dispatch.Dispatch, error) {
 	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
@@ -90,7 +90,7 @@ func (s *Dispatcher) Update(ctx context.Context, id dispatch.ID, version int, te
 }
 
 // Extend postpones the end of an offer. The errors are those of dispatch.Dispatch.Extend, and as of Update.
-func (s *Dispatcher) Extend(ctx context.Context, id dispatch.ID, version int, until time.Time, actor string) (dispatch.Dispatch, error) {
+func (s *Backoffice) Extend(ctx context.Context, id dispatch.ID, version int, until time.Time, actor string) (dispatch.Dispatch, error) {
 	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Extend(version, until, actor, now)
 	})
@@ -98,7 +98,7 @@ func (s *Dispatcher) Extend(ctx context.Context, id dispatch.ID, version int, un
 
 // Reopen opens the next round of an expired dispatch: at opens, nil for now, until expires, nil for the length of the last
 // round. The errors are those of dispatch.Dispatch.Reopen, and as of Update.
-func (s *Dispatcher) Reopen(ctx context.Context, id dispatch.ID, version int, opens, expires *time.Time, actor string) (dispatch.Dispatch, error) {
+func (s *Backoffice) Reopen(ctx context.Context, id dispatch.ID, version int, opens, expires *time.Time, actor string) (dispatch.Dispatch, error) {
 	return s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Reopen(version, opens, expires, actor, now)
 	})
@@ -106,7 +106,7 @@ func (s *Dispatcher) Reopen(ctx context.Context, id dispatch.ID, version int, op
 
 // Assign gives a dispatch at that version to the driver. Taps are refused from then on without a query. The errors are
 // those of dispatch.Dispatch.Assign, and ErrNotFound, ErrDriverNotFound, ErrUnavailable, ErrUnknown.
-func (s *Dispatcher) Assign(ctx context.Context, id dispatch.ID, version int, driver dispatch.DriverID, actor string) (dispatch.Dispatch, error) {
+func (s *Backoffice) Assign(ctx context.Context, id dispatch.ID, version int, driver dispatch.DriverID, actor string) (dispatch.Dispatch, error) {
 	// The assignment goes on when the client hangs up: a canceled COMMIT would leave its outcome unknown and unmarked.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)
 	defer cancel()
@@ -122,7 +122,7 @@ func (s *Dispatcher) Assign(ctx context.Context, id dispatch.ID, version int, dr
 
 // Unassign takes a dispatch at that version away from its driver and opens the next round. The errors are those of
 // dispatch.Dispatch.Unassign, and ErrNotFound, ErrUnavailable, ErrUnknown.
-func (s *Dispatcher) Unassign(ctx context.Context, id dispatch.ID, version int, actor, reason string) (dispatch.Dispatch, error) {
+func (s *Backoffice) Unassign(ctx context.Context, id dispatch.ID, version int, actor, reason string) (dispatch.Dispatch, error) {
 	var ended *dispatch.Claim
 	d, err := s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		ended = d.Claim
@@ -136,7 +136,7 @@ func (s *Dispatcher) Unassign(ctx context.Context, id dispatch.ID, version int, 
 }
 
 // Cancel ends a dispatch at that version. ErrNotFound, ErrVersionConflict, ErrInvalidState, ErrUnavailable, ErrUnknown.
-func (s *Dispatcher) Cancel(ctx context.Context, id dispatch.ID, version int, actor, reason string) (dispatch.Dispatch, error) {
+func (s *Backoffice) Cancel(ctx context.Context, id dispatch.ID, version int, actor, reason string) (dispatch.Dispatch, error) {
 	d, err := s.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Cancel(version, actor, reason, now)
 	})

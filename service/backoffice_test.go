@@ -24,7 +24,7 @@ func TestAssignedIsTakenAtOnce(t *testing.T) {
 	s := newShared(t)
 	one, two := s.instance(), s.instance()
 	id, v := s.dispatch(), s.drivers(3)
-	d, err := NewDispatcher(s.place, one.Acceptor).Assign(t.Context(), id, 1, v[0], "key_1")
+	d, err := NewBackoffice(s.place, one.Acceptor).Assign(t.Context(), id, 1, v[0], "key_1")
 	if err != nil || !d.HeldBy(v[0]) || s.key(id) != takenValue(v[0], 1) {
 		t.Fatalf("%+v, %v, the key is %q", d, err, s.key(id))
 	}
@@ -66,7 +66,7 @@ func TestAssignmentAndTheKey(t *testing.T) {
 			version = 3
 		}
 		s.set(id, c.stands)
-		if _, err := NewDispatcher(s.place, i.Acceptor).Assign(t.Context(), id, version, v[1], "key_1"); err != nil {
+		if _, err := NewBackoffice(s.place, i.Acceptor).Assign(t.Context(), id, version, v[1], "key_1"); err != nil {
 			t.Fatal(err)
 		}
 		if c.want == "" {
@@ -89,7 +89,7 @@ func TestAssignAmongTapsOfInstances(t *testing.T) {
 			on := instances[i%2]
 			var err error
 			if i < 4 {
-				_, err = NewDispatcher(s.place, on.Acceptor).Assign(t.Context(), id, 1, v[i], "key_1")
+				_, err = NewBackoffice(s.place, on.Acceptor).Assign(t.Context(), id, 1, v[i], "key_1")
 			} else {
 				_, err = on.Accept(t.Context(), Tap{id, v[i], 1})
 			}
@@ -123,7 +123,7 @@ func TestUnassignedIsOpenAtOnce(t *testing.T) {
 	}
 	_, err := two.Accept(t.Context(), Tap{id, v[1], 1})
 	final(t, "a tap", err) // which the second instance remembers
-	backoffice := NewDispatcher(s.place, one.Acceptor)
+	backoffice := NewBackoffice(s.place, one.Acceptor)
 	if _, err := backoffice.Unassign(t.Context(), id, 1, "key_1", ""); !errors.Is(err, dispatch.ErrVersionConflict) || s.key(id) == "" {
 		t.Fatalf("%v, the key is %q", err, s.key(id))
 	}
@@ -159,7 +159,7 @@ func TestAssignWithoutRedis(t *testing.T) {
 	if r, err := s.work.Receipt(t.Context(), v[0], id); err != nil || r.Outcome != dispatch.OutcomeUnassigned || r.Round != 1 {
 		t.Errorf("the driver's receipt: %+v, %v", r, err)
 	}
-	if _, err := s.work.Withdraw(t.Context(), v[0], id, 0, ""); !errors.Is(err, dispatch.ErrNotYours) {
+	if _, err := s.work.Withdraw(t.Context(), v[0], id, 0, ""); !errors.Is(err, dispatch.ErrNotHolder) {
 		t.Errorf("withdrawn from what was unassigned: %v", err)
 	}
 }

@@ -43,9 +43,9 @@ const (
 	flushTimeout = time.Second
 )
 
-// Ledger records every tap on Accept. It writes behind the answers, so that refusing a tap costs no SQL. Safe for concurrent
+// AttemptWriter records every tap on Accept. It writes behind the answers, so that refusing a tap costs no SQL. Safe for concurrent
 // use. Run must be running.
-type Ledger struct {
+type AttemptWriter struct {
 	store    AttemptStore
 	instance string
 	log      *slog.Logger
@@ -54,16 +54,16 @@ type Ledger struct {
 	dropped  atomic.Int64
 }
 
-// NewLedger returns a ledger of the taps on that instance.
-func NewLedger(store AttemptStore, instance string, log *slog.Logger) *Ledger {
-	return &Ledger{
+// NewAttemptWriter returns a ledger of the taps on that instance.
+func NewAttemptWriter(store AttemptStore, instance string, log *slog.Logger) *AttemptWriter {
+	return &AttemptWriter{
 		store: store, instance: instance, log: log,
 		queue: make(chan dispatch.Attempt, maxQueuedAttempts), flush: make(chan chan struct{}),
 	}
 }
 
 // Record queues the tap, which arrived at that time in the request of ctx and was answered with err. It never blocks.
-func (l *Ledger) Record(ctx context.Context, tap Tap, arrived time.Time, err error) {
+func (l *AttemptWriter) Record(ctx context.Context, tap Tap, arrived time.Time, err error) {
 	result, ok := dispatch.ResultOf(err)
 	if !ok {
 		return
@@ -80,11 +80,11 @@ func (l *Ledger) Record(ctx context.Context, tap Tap, arrived time.Time, err err
 }
 
 // Dropped counts the attempts that were not stored.
-func (l *Ledger) Dropped() int64 { return l.dropped.Load() }
+func (l *AttemptWriter) Dropped() int64 { return l.dropped.Load() }
 
 // Flush waits until every attempt recorded before the call is stored or dropped. It reports false where ctx ends first.
 // Many calls at once cost little more than one.
-func (l *Ledger) Flush(ctx context.Context) bool {
+func (l *AttemptWriter) Flush(ctx context.Context) bool {
 	done := make(chan struct{})
 	select {
 	case l.flush <- done:
@@ -99,13 +99,13 @@ func (l *Ledger) Flush(ctx context.Context) bool {
 	}
 }
 
-func (l *Ledger) written(ctx context.Context) bool {
+func (l *AttemptWriter) written(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	return l.Flush(ctx)
 }
 
-func (l *Ledger) writtenElsewhere(ctx context.Context) bool {
+func (l *AttemptWriter) writtenElsewhere(ctx context.Context) bool {
 	select {
 	case <-time.After(2 * ledgerInterval): // the longest wait for the next write, and as much again for the write itself
 		return true
@@ -115,7 +115,7 @@ func (l *Ledger) writtenElsewhere(ctx context.Context) bool {
 }
 
 // Run writes until ctx ends, and then what is left in the queue.
-func (l *Ledger) Run(ctx context.Context) {
+func (l *AttemptWriter) Run(ctx context.Context) {
 	tick := time.NewTicker(ledgerInterval)
 	defer tick.Stop()
 	for {
@@ -132,7 +132,7 @@ func (l *Ledger) Run(ctx context.Context) {
 	}
 }
 
-func (l *Ledger) writeAll(ctx context.Context) {
+func (l *AttemptWriter) writeAll(ctx context.Context) {
 	for n := len(l.queue); n > 0; {
 		batch := make([]dispatch.Attempt, min(n, ledgerBatch))
 		for i := range batch {
@@ -144,7 +144,7 @@ func (l *Ledger) writeAll(ctx context.Context) {
 	}
 }
 
-func (l *Ledger) write(ctx context.Context, batch []dispatch.Attempt) {
+func (l *AttemptWriter) write(ctx context.Context, batch []dispatch.Attempt) {
 	for try := 1; ; try++ {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), ledgerTimeout)
 		err := l.store.AddAttempts(bounded, batch)

@@ -8,8 +8,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// WorkStore is the storage of a Work.
-type WorkStore interface {
+// DriverServiceStore is the storage of a Work.
+type DriverServiceStore interface {
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	UpdateByDriver(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
@@ -25,17 +25,17 @@ type WorkStore interface {
 	OpenDispatchesFor(ctx context.Context, v dispatch.Driver, page dispatch.Page) ([]dispatch.Offered, string, error)
 }
 
-// Work has the use cases of drivers besides accepting.
-type Work struct {
-	store    WorkStore
+// DriverService has the use cases of drivers besides accepting.
+type DriverService struct {
+	store    DriverServiceStore
 	acceptor *Acceptor
 	now      func() time.Time
 	limited  func(dispatch.DriverID, dispatch.ID)
 }
 
-// WorkOptions configures a Work. All fields but OnLimited are required.
-type WorkOptions struct {
-	Store WorkStore
+// DriverServiceOptions configures a Work. All fields but OnLimited are required.
+type DriverServiceOptions struct {
+	Store DriverServiceStore
 	// Acceptor is informed of claims that end. Its ledger is flushed for receipts.
 	Acceptor *Acceptor
 	Now      func() time.Time
@@ -43,9 +43,9 @@ type WorkOptions struct {
 	OnLimited func(dispatch.DriverID, dispatch.ID)
 }
 
-// NewWork returns the drivers' use cases.
-func NewWork(o WorkOptions) *Work {
-	w := &Work{store: o.Store, acceptor: o.Acceptor, now: o.Now, limited: o.OnLimited}
+// NewDriverService returns the drivers' use cases.
+func NewDriverService(o DriverServiceOptions) *DriverService {
+	w := &DriverService{store: o.Store, acceptor: o.Acceptor, now: o.Now, limited: o.OnLimited}
 	if w.limited == nil {
 		w.limited = func(dispatch.DriverID, dispatch.ID) {}
 	}
@@ -53,9 +53,9 @@ func NewWork(o WorkOptions) *Work {
 }
 
 // Withdraw ends the driver's claim of that round, 0 for the current one, and opens the next round. A repeated
-// withdrawal changes nothing and returns the same. ErrNotFound where the driver may not see the dispatch, ErrNotYours,
+// withdrawal changes nothing and returns the same. ErrNotFound where the driver may not see the dispatch, ErrNotHolder,
 // ErrInvalidState, ErrOfferStale where the driver has it in another round, ErrTooManyWithdrawals.
-func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) (dispatch.Dispatch, error) {
+func (w *DriverService) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) (dispatch.Dispatch, error) {
 	var ended *dispatch.Claim
 	d, err := w.store.Withdraw(ctx, id, me, func(d *dispatch.Dispatch, past dispatch.Withdrawals, now time.Time) ([]dispatch.Event, error) {
 		ended = d.Claim
@@ -72,7 +72,7 @@ func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.I
 		past.DelayPush(events, d)
 		return events, nil
 	})
-	if errors.Is(err, dispatch.ErrNotYours) || errors.Is(err, dispatch.ErrOfferStale) {
+	if errors.Is(err, dispatch.ErrNotHolder) || errors.Is(err, dispatch.ErrOfferStale) {
 		return w.repeatedWithdrawal(ctx, me, id, round, err)
 	}
 	if errors.Is(err, dispatch.ErrTooManyWithdrawals) {
@@ -87,7 +87,7 @@ func (w *Work) Withdraw(ctx context.Context, me dispatch.DriverID, id dispatch.I
 
 // repeatedWithdrawal handles a withdrawal by a driver who does not hold the dispatch in that round. A repeated withdrawal
 // succeeds like the first one; any other gets the error refused.
-func (w *Work) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
+func (w *DriverService) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, refused error) (dispatch.Dispatch, error) {
 	var past *dispatch.PastClaim
 	var err error
 	if round == 0 {
@@ -110,22 +110,22 @@ func (w *Work) repeatedWithdrawal(ctx context.Context, me dispatch.DriverID, id 
 }
 
 // Start starts the work on the driver's dispatch. Errors as of Withdraw, and ErrNotEligible while the driver is suspended.
-func (w *Work) Start(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
+func (w *DriverService) Start(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
 	d, err := w.store.UpdateByDriver(ctx, id, me, (*dispatch.Dispatch).Start)
 	return w.hideUnseen(ctx, me, id, d, err)
 }
 
 // Complete completes the work on the driver's dispatch. Errors as of Withdraw.
-func (w *Work) Complete(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
+func (w *DriverService) Complete(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
 	d, err := w.store.Update(ctx, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 		return d.Complete(me, now)
 	})
 	return w.hideUnseen(ctx, me, id, d, err)
 }
 
-// hideUnseen replaces ErrNotYours with ErrNotFound where the driver may not see the dispatch.
-func (w *Work) hideUnseen(ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error) (dispatch.Dispatch, error) {
-	if !errors.Is(err, dispatch.ErrNotYours) {
+// hideUnseen replaces ErrNotHolder with ErrNotFound where the driver may not see the dispatch.
+func (w *DriverService) hideUnseen(ctx context.Context, me dispatch.DriverID, id dispatch.ID, d dispatch.Dispatch, err error) (dispatch.Dispatch, error) {
+	if !errors.Is(err, dispatch.ErrNotHolder) {
 		return d, err
 	}
 	if _, unseen := w.Dispatch(ctx, me, id); unseen != nil {
@@ -135,18 +135,18 @@ func (w *Work) hideUnseen(ctx context.Context, me dispatch.DriverID, id dispatch
 }
 
 // Dispatch returns a dispatch that the driver may see: one that they have or had, or could be offered. Otherwise ErrNotFound.
-func (w *Work) Dispatch(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
+func (w *DriverService) Dispatch(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Dispatch, error) {
 	o, _, err := w.seeWithClaim(ctx, me, id)
 	return o.Dispatch, err
 }
 
 // Offer returns the same dispatch as Dispatch, with the state of the driver's offer.
-func (w *Work) Offer(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, error) {
+func (w *DriverService) Offer(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, error) {
 	o, _, err := w.seeWithClaim(ctx, me, id)
 	return o, err
 }
 
-func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, *dispatch.PastClaim, error) {
+func (w *DriverService) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Offered, *dispatch.PastClaim, error) {
 	v, err := w.store.Driver(ctx, me)
 	if err != nil {
 		return dispatch.Offered{}, nil, err
@@ -159,7 +159,7 @@ func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispat
 	if err != nil {
 		return dispatch.Offered{}, nil, err
 	}
-	if past == nil && !v.MaySee(o.Terms) {
+	if past == nil && !v.MatchesTerms(o.Terms) {
 		return dispatch.Offered{}, nil, dispatch.ErrNotFound
 	}
 	return o, past, nil
@@ -168,7 +168,7 @@ func (w *Work) seeWithClaim(ctx context.Context, me dispatch.DriverID, id dispat
 // Decline records that the driver does not want the offer of that round, 0 for the current one. The driver may still accept
 // it. A closed offer does not change. ErrNotFound as for Dispatch; ErrInvalidState for the dispatch's holder, ErrOfferStale for a
 // round that does not exist yet.
-func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) error {
+func (w *DriverService) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID, round int, reason string) error {
 	if _, err := w.Dispatch(ctx, me, id); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (w *Work) Decline(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 // Receipt returns the driver's outcome. Before it says that another driver got the dispatch without a tap of this one, it
 // waits for the attempts that are not stored yet, here and at other instances; it returns PENDING if ctx ends first.
 // ErrNotFound as for Dispatch.
-func (w *Work) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Receipt, error) {
+func (w *DriverService) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (dispatch.Receipt, error) {
 	written := w.acceptor.attempts.written(ctx)
 	r, untapped, err := w.receipt(ctx, me, id)
 	if err != nil || !untapped {
@@ -193,7 +193,7 @@ func (w *Work) Receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 
 // receipt returns the outcome by the stored attempts. untapped says that a driver has the dispatch, and that no tap of this
 // driver is stored.
-func (w *Work) receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (r dispatch.Receipt, untapped bool, err error) {
+func (w *DriverService) receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID) (r dispatch.Receipt, untapped bool, err error) {
 	o, past, err := w.seeWithClaim(ctx, me, id)
 	if err != nil {
 		return dispatch.Receipt{}, false, err
@@ -214,7 +214,7 @@ func (w *Work) receipt(ctx context.Context, me dispatch.DriverID, id dispatch.ID
 
 // Offers returns a page of the dispatches that the driver could accept now or soon, latest opening first, and the next
 // page's cursor. A driver who is off duty or suspended has no offers.
-func (w *Work) Offers(ctx context.Context, me dispatch.DriverID, page dispatch.Page) ([]dispatch.Offered, string, error) {
+func (w *DriverService) Offers(ctx context.Context, me dispatch.DriverID, page dispatch.Page) ([]dispatch.Offered, string, error) {
 	v, err := w.store.Driver(ctx, me)
 	if err != nil {
 		return nil, "", err

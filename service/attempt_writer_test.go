@@ -14,8 +14,8 @@ import (
 )
 
 // keeping returns an Acceptor with a ledger that runs until stop.
-func (p *place) keeping() (a *Acceptor, l *Ledger, stop func()) {
-	l = NewLedger(p, "here", quiet)
+func (p *place) keeping() (a *Acceptor, l *AttemptWriter, stop func()) {
+	l = NewAttemptWriter(p, "here", quiet)
 	a = NewAcceptor(AcceptorOptions{Claims: p, Attempts: l, Log: quiet})
 	return a, l, testkit.Run(p.t, l.Run)
 }
@@ -58,7 +58,7 @@ func TestEveryTapIsKept(t *testing.T) {
 func TestLedgerIsBounded(t *testing.T) {
 	p := newPlace(t)
 	id, v := p.dispatch(), p.drivers(1)[0]
-	l := NewLedger(p, "here", quiet)
+	l := NewAttemptWriter(p, "here", quiet)
 	for range maxQueuedAttempts + 10 {
 		l.Record(t.Context(), Tap{Dispatch: id, Driver: v, Round: 1}, time.Now(), dispatch.ErrOfferStale)
 	}
@@ -104,9 +104,9 @@ func (c *flushed) AddAttempts(_ context.Context, taps []dispatch.Attempt) error 
 }
 
 // keep runs a ledger over c until stop.
-func keep(t testing.TB, c AttemptStore) (l *Ledger, stop func()) {
+func keep(t testing.TB, c AttemptStore) (l *AttemptWriter, stop func()) {
 	t.Helper()
-	l = NewLedger(c, "here", quiet)
+	l = NewAttemptWriter(c, "here", quiet)
 	return l, testkit.Run(t, l.Run)
 }
 
