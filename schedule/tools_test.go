@@ -50,8 +50,6 @@ var (
 	brief = lock.Renewed(2*time.Second, time.Minute)
 )
 
-var quiet = slog.New(slog.DiscardHandler)
-
 // place is a database that instances share.
 type place struct {
 	t     *testing.T
