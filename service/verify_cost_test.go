@@ -162,7 +162,11 @@ func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	if i.looks.asked.Load() != 1 || i.logged.Len() > 0 {
 		t.Errorf("%d looks, logged %s", i.looks.asked.Load(), i.logged)
 	}
-	i.twice(t)
+	i.look(t)
+	if n := i.looks.asked.Load(); n != 2 {
+		t.Errorf("the database was asked %d times: what the stopped look did not learn is not asked again", n)
+	}
+	i.look(t)
 	if i.LostClaims() != 0 {
 		t.Errorf("%d lost claims", i.LostClaims())
 	}

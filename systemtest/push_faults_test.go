@@ -202,7 +202,7 @@ func TestKilledInstancesLoseNothing(t *testing.T) {
 		}
 		events := h.events()
 		// The last killed instance's leases, and the backlog.
-		patience := leaseTakeover + time.Duration(pushes/2000)*time.Second
+		patience := leaseTakeover + time.Duration(pushes/500)*time.Second
 		testkit.Within(t, patience, "everybody has heard of everything", func() bool {
 			n, _ := h.deliveries.Count()
 			return n == len(events)*drivers

@@ -12,8 +12,8 @@ import (
 	"firsttap/testkit"
 )
 
-// leaseTakeover bounds the time until another instance has sent what a killed one had leased, on a busy machine.
-const leaseTakeover = 30*time.Second + requestTimeout
+// leaseTakeover bounds the wait until another instance has sent what a killed one had leased for 30 s.
+const leaseTakeover = 30*time.Second + testkit.Patience
 
 // StartFCM starts a push service with phones behind it, until the test ends.
 func StartFCM(t testing.TB) *fcmtest.Server {
