@@ -139,7 +139,7 @@ func TestLookupsFail(t *testing.T) {
 	p.google.set(func() { p.google.hold = hold })
 	began := time.Now()
 	p.is("while Google hangs", p.token("new2"), "new2")
-	if took := time.Since(began); took > lookupTimeout/2 {
+	if took := time.Since(began); took >= lookupTimeout {
 		t.Errorf("one has waited %s", took)
 	}
 	close(hold)

@@ -166,7 +166,7 @@ func TestRedisIsKilledAndBack(t *testing.T) {
 // When Redis hangs, one request waits for the timeout.
 func TestRedisHangs(t *testing.T) {
 	server := servertest.StartRedis(t)
-	l, _ := instance(t, server.URL(), 100, 8)
+	l, _ := instanceThatWaits(t, server.URL(), 100, 8, 100*time.Millisecond)
 	for range 2 { // a chunk is one token: the second request asks Redis
 		l.Allow(t.Context(), "drv_1", time.Now())
 	}

@@ -19,10 +19,16 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-const timeout = 100 * time.Millisecond
+// timeout is longer than a busy machine delays a reply, so that no delay counts as an outage.
+const timeout = 5 * time.Second
 
 // newGate returns a gate on the server at url, with Run running.
 func newGate(t *testing.T, url string) (*Gate, redis.UniversalClient) {
+	t.Helper()
+	return newGateThatWaits(t, url, timeout)
+}
+
+func newGateThatWaits(t *testing.T, url string, timeout time.Duration) (*Gate, redis.UniversalClient) {
 	t.Helper()
 	client, err := redisclient.Dial(url, timeout)
 	if err != nil {
@@ -144,7 +150,7 @@ func TestReplyIsLost(t *testing.T) {
 func TestRedisGoesAway(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
-	r, _ := newGate(t, proxy.URL(server.URL()))
+	r, _ := newGateThatWaits(t, proxy.URL(server.URL()), 100*time.Millisecond)
 	for name, fault := range map[string]struct{ begin, end func() }{
 		"frozen":    {server.Freeze, server.Thaw},
 		"killed":    {server.Kill, server.Start},

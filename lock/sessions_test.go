@@ -275,19 +275,12 @@ func TestSessionsThatAreAllTaken(t *testing.T) {
 		b := mustAcquire(t, strategy, "b", "me", time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		began := time.Now()
+		// The names are held for longer than the test lasts: an acquisition that returns has not waited for them.
 		testkit.Together(8, func(int) {
 			_, err := strategy.Acquire(ctx, "c", "me", time.Minute)
 			wantErr(t, "acquire", err, ErrUnavailable)
 		})
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("took %s", took)
-		}
-		began = time.Now()
 		wantErr(t, "acquire without a deadline", acquireErr(t, strategy, "c", "me", time.Minute), ErrUnavailable)
-		if took := time.Since(began); took > 2*sessionTimeout {
-			t.Errorf("took %s", took)
-		}
 		if list, err := strategy.List(t.Context()); len(list) != 2 || err != nil {
 			t.Errorf("%+v, %v", list, err)
 		}
