@@ -75,7 +75,7 @@ type API struct {
 // check panics if a required field is missing.
 func (a *API) check() {
 	for name, missing := range map[string]bool{
-		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "Work": a.DriverService == nil, "Dispatcher": a.Backoffice == nil,
+		"Store": a.Store == nil, "Acceptor": a.Acceptor == nil, "DriverService": a.DriverService == nil, "Backoffice": a.Backoffice == nil,
 		"Tokens": a.Tokens == nil, "Keys": a.Keys == nil, "Jobs": a.Jobs == nil, "Streams": a.Streams == nil, "Revocations": a.Revocations == nil,
 		"Now": a.Now == nil, "Log": a.Log == nil,
 	} {

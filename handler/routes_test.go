@@ -11,7 +11,7 @@ func TestNewRefuses(t *testing.T) {
 	var whole API
 	newWorld(t, func(a *API) { whole = *a })
 	for _, name := range []string{
-		"Store", "Acceptor", "Work", "Dispatcher", "Tokens", "Keys", "Jobs", "Streams", "Revocations", "Now", "Log",
+		"Store", "Acceptor", "DriverService", "Backoffice", "Tokens", "Keys", "Jobs", "Streams", "Revocations", "Now", "Log",
 	} {
 		func() {
 			defer func() {
