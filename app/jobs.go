@@ -30,17 +30,17 @@ const (
 type jobLocks struct {
 	strategy schedule.Strategy
 	fences   *lock.Fences
-	metrics  *lock.Metrics // nil: nothing is counted
+	metrics  *lock.Metrics
 	closers  []func() error
 }
 
 // openJobLocks opens what FIRSTTAP_JOB_LOCK names. It does not connect.
-func openJobLocks(c config.Config) (l *jobLocks, err error) {
+func openJobLocks(c config.Config, metrics *lock.Metrics) (l *jobLocks, err error) {
 	db, dialect, err := repository.OpenPool(c.DatabaseURL, jobLockConns)
 	if err != nil {
 		return nil, err
 	}
-	l = &jobLocks{fences: lock.NewFences(db, lock.Dialect(dialect)), closers: []func() error{db.Close}}
+	l = &jobLocks{fences: lock.NewFences(db, lock.Dialect(dialect)), metrics: metrics, closers: []func() error{db.Close}}
 	if err := l.open(c, db, lock.Dialect(dialect)); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}

@@ -65,7 +65,7 @@ func TestLockCommand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			locks, err := openJobLocks(config)
+			locks, err := openJobLocks(config, lock.NewMetrics(nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +200,7 @@ func TestEveryJobCanBeHeldByEveryStrategy(t *testing.T) {
 			if _, err := commandOf(t, testkit.Settings(env...), "migrate", "up"); err != nil {
 				t.Fatal(err)
 			}
-			locks, err := openJobLocks(config)
+			locks, err := openJobLocks(config, lock.NewMetrics(nil))
 			if err != nil {
 				t.Fatal(err)
 			}

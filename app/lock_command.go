@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"firsttap/config"
+	"firsttap/cronjob"
 	"firsttap/lock"
 	"firsttap/repository"
 	"firsttap/schedule"
@@ -25,13 +27,13 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 	if c.JobLock == "memory" {
 		return errors.New("FIRSTTAP_JOB_LOCK is memory: only the process that holds such a lock can see it")
 	}
-	locks, err := openJobLocks(c)
+	locks, err := openJobLocks(c, lock.NewMetrics(nil))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, locks.Close()) }()
-	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const commandTimeout = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	switch args[0] {
 	case "ls":
@@ -59,8 +61,8 @@ func lockCommand(ctx context.Context, c config.Config, log *slog.Logger, args []
 	return locks.releaseJobs(ctx, args[1], jobs, store, stdout)
 }
 
-// release breaks a lock that no job uses. It raises the fence first, so that [lock.Fences] rejects the former holder's writes
-// before another process can acquire the name.
+// release breaks a lock that no job uses. It raises the fence before, so that [lock.Fences] rejects the former holder's writes
+// before another process can acquire the name, and after, as another process may have acquired it in between.
 func (l *jobLocks) release(ctx context.Context, name string, stdout io.Writer) error {
 	h, err := l.strategy.Show(ctx, name)
 	if err != nil {
@@ -79,7 +81,12 @@ func (l *jobLocks) release(ctx context.Context, name string, stdout io.Writer) e
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s released; the holder was %s with fence %d, and the next fence is above %d\n", name, h.Owner, h.Fence, broken.Fence)
+	if broken.Fence > 0 {
+		if err := l.fences.Raise(ctx, name, broken.Fence); err != nil {
+			return fmt.Errorf("%s is released, but its former holder may still write; repeat the command: %w", name, err)
+		}
+	}
+	fmt.Fprintf(stdout, "%s released; the holder was %s, and every fence up to %d is rejected\n", name, ownerOf(broken, h), broken.Fence)
 	return nil
 }
 
@@ -95,20 +102,28 @@ func (l *jobLocks) releaseJobs(ctx context.Context, name string, jobs []string, 
 	if h.Owner == "" {
 		showHolder(stdout, h)
 	} else {
-		if _, err := l.strategy.Break(ctx, name); err != nil {
+		broken, err := l.strategy.Break(ctx, name)
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "%s released; the holder was %s\n", name, h.Owner)
+		fmt.Fprintf(stdout, "%s released; the holder was %s\n", name, ownerOf(broken, h))
 	}
 	runs, err := store.InterruptRuns(ctx, jobs)
 	if err != nil {
 		return fmt.Errorf("the lock is released, but a run under way may still write its result; repeat the command: %w", err)
 	}
 	for _, run := range runs {
-		fmt.Fprintf(stdout, "run of %s at %s interrupted; its owner was %s, and another instance takes the run over\n", run.Job, run.Slot.Format(time.RFC3339Nano), run.Owner)
+		next := "the next instance takes the run over"
+		if run.Attempt >= cronjob.MaxAttempts {
+			next = "the next instance marks the run FAILED, as it was begun too often"
+		}
+		fmt.Fprintf(stdout, "run of %s at %s interrupted; its owner was %s; %s\n", run.Job, run.Slot.Format(time.RFC3339Nano), run.Owner, next)
 	}
 	return nil
 }
+
+// ownerOf returns the owner of the lock that was broken. Its lease may have ended since it was shown.
+func ownerOf(broken, shown lock.Holder) string { return cmp.Or(broken.Owner, shown.Owner) }
 
 func printHolders(stdout io.Writer, holders []lock.Holder) {
 	if len(holders) == 0 {

@@ -123,11 +123,11 @@ func (i *instance) start(ctx context.Context) (api handler.API, err error) {
 	} else if err != nil {
 		return api, err
 	}
-	if i.locks, err = openJobLocks(i.config); err != nil {
+	lockMetrics := lock.NewMetrics(telemetry.WithStrategy(i.config.JobLock, i.telemetry))
+	if i.locks, err = openJobLocks(i.config, lockMetrics); err != nil {
 		return api, err
 	}
 	i.ending.locks = i.locks.Close
-	i.locks.metrics = lock.NewMetrics(telemetry.WithStrategy(i.config.JobLock, i.telemetry))
 	if err := i.openNotifier(ctx, owner); err != nil {
 		return api, err
 	}
@@ -162,37 +162,37 @@ func (i *instance) openAPI(ctx context.Context) (api handler.API, err error) {
 	if err != nil {
 		return api, err
 	}
-	api = handler.API{
-		Store: i.store, Tokens: tokens, Keys: service.NewKeys(i.store), Revocations: revocations,
-		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.WakeRelays,
-		DriverRate: c.DriverRate, AdminRate: c.AdminRate, SessionSecret: []byte(c.JWTSecret),
-		PreviousSecrets: c.PreviousSecrets(), Firebase: browserSignIn(c.Push), Draining: i.listeners.draining.Load,
-		DatabaseUp: i.probe.Up, Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
-	}
-	api.SignIns = service.NewSignIns(service.SignInOptions{
+	signIns := service.NewSignIns(service.SignInOptions{
 		Limits: service.DefaultSignInLimits(), Store: i.store, Counter: i.telemetry.Requests, Now: time.Now, Log: i.log,
 	})
-	i.work.Go(func() { api.SignIns.Run(i.work.ctx) })
-	if api.DriverLimit, api.AdminLimit, err = i.openLimits(); err != nil {
+	i.work.Go(func() { signIns.Run(i.work.ctx) })
+	driverLimit, adminLimit, err := i.openLimits()
+	if err != nil {
 		return api, err
 	}
 	gate, err := i.openGate(ctx)
 	if err != nil {
 		return api, err
 	}
+	var degraded func() bool
 	if gate != nil {
-		api.RedisDegraded = gate.Degraded
+		degraded = gate.Degraded
 	}
-	api.Acceptor = i.openAcceptor(gate)
-	api.DriverService = i.openWork(api.Acceptor)
-	api.Backoffice = service.NewBackoffice(i.store, api.Acceptor)
+	acceptor := i.openAcceptor(gate)
 	jobs, err := i.openSchedule()
 	if err != nil {
 		return api, err
 	}
-	api.Jobs = jobs
 	i.work.Go(func() { jobs.Run(i.work.ctx) })
-	return api, nil
+	return handler.API{
+		Store: i.store, Acceptor: acceptor, DriverService: i.openDriverService(acceptor), Backoffice: service.NewBackoffice(i.store, acceptor),
+		Tokens: tokens, Keys: service.NewKeys(i.store), Revocations: revocations, SignIns: signIns, Firebase: browserSignIn(c.Push),
+		SessionSecret: []byte(c.JWTSecret), PreviousSecrets: c.PreviousSecrets(), Jobs: jobs,
+		Streams: i.notifier.hub, OnRedrive: i.notifier.hub.WakeRelays,
+		DriverRate: c.DriverRate, AdminRate: c.AdminRate, DriverLimit: driverLimit, AdminLimit: adminLimit,
+		DatabaseUp: i.probe.Up, RedisDegraded: degraded, Draining: i.listeners.draining.Load,
+		Now: time.Now, Log: i.log, ObserveRequest: i.telemetry.Requests.ObserveRequest, Version: Version,
+	}, nil
 }
 
 // dial returns a Redis client that is closed when the instance has stopped. It does not connect.
@@ -249,8 +249,8 @@ func (i *instance) openAcceptor(gate *lock.Gate) *service.Acceptor {
 	return acceptor
 }
 
-// openWork returns the use cases of drivers besides accepting. It logs withdrawals that exceed the limit.
-func (i *instance) openWork(acceptor *service.Acceptor) *service.DriverService {
+// openDriverService returns the use cases of drivers besides accepting. It logs withdrawals that exceed the limit.
+func (i *instance) openDriverService(acceptor *service.Acceptor) *service.DriverService {
 	limited := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "firsttap_withdrawals_limited_total", Help: "Withdrawals refused because the driver had made too many.",
 	})

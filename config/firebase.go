@@ -52,11 +52,11 @@ func notOfAKey(r rune) bool {
 
 // readWebKey defaults to a made-up key with the emulator, which accepts any.
 func (c *Push) readWebKey(get func(name, otherwise string) string) error {
-	usual := ""
+	fallback := ""
 	if c.AuthEmulator != "" && c.Project != "" {
-		usual = "emulator"
+		fallback = "emulator"
 	}
-	c.WebKey = get(firebaseWebKeyVar, usual)
+	c.WebKey = get(firebaseWebKeyVar, fallback)
 	switch {
 	case c.WebKey == "":
 	case strings.ContainsFunc(c.WebKey, notOfAKey):

@@ -32,11 +32,11 @@ func readPush(get func(name, otherwise string) string, bad func(name string, err
 
 		AuthEmulator: get(authEmulatorVar, ""),
 	}
-	usual := "log"
+	fallback := "log"
 	if c.Project != "" && (c.AuthEmulator == "" || c.Endpoint != "") {
-		usual = "fcm"
+		fallback = "fcm"
 	}
-	switch get("FIRSTTAP_PUSH", usual) {
+	switch get("FIRSTTAP_PUSH", fallback) {
 	case "log":
 	case "fcm":
 		c.FCM = true

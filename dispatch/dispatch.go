@@ -115,11 +115,6 @@ func (d *Dispatch) HeldBy(driver DriverID) bool {
 	return d.Claim != nil && d.Claim.Driver == driver
 }
 
-// Overlaps reports whether the times of work overlap. Back-to-back work does not.
-func (t Terms) Overlaps(o Terms) bool {
-	return t.WorkStartsAt.Before(o.WorkEndsAt) && o.WorkStartsAt.Before(t.WorkEndsAt)
-}
-
 // WireTime formats a time as the API, the stream and pushes send it: UTC, in milliseconds.
 func WireTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 

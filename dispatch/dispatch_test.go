@@ -56,27 +56,6 @@ func TestStatusValid(t *testing.T) {
 	}
 }
 
-func TestOverlaps(t *testing.T) {
-	hours := func(from, to int) Terms {
-		return Terms{WorkStartsAt: noon.Add(time.Duration(from) * time.Hour), WorkEndsAt: noon.Add(time.Duration(to) * time.Hour)}
-	}
-	for _, c := range []struct {
-		a, b Terms
-		want bool
-	}{
-		{hours(1, 3), hours(3, 5), false},
-		{hours(1, 3), hours(4, 5), false},
-		{hours(1, 3), hours(2, 4), true},
-		{hours(1, 5), hours(2, 3), true},
-		{hours(1, 3), hours(1, 3), true},
-		{Terms{WorkStartsAt: noon, WorkEndsAt: noon.Add(time.Hour + 1)}, hours(1, 2), true},
-	} {
-		if c.a.Overlaps(c.b) != c.want || c.b.Overlaps(c.a) != c.want {
-			t.Errorf("%v and %v: want %v both ways", c.a, c.b, c.want)
-		}
-	}
-}
-
 func TestHeldBy(t *testing.T) {
 	d := inState(Accepted, me)
 	if !d.HeldBy(me) || d.HeldBy(other) {

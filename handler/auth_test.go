@@ -256,7 +256,7 @@ func TestStrangersWait(t *testing.T) {
 func TestTokensThatProveNothing(t *testing.T) {
 	w := newDoor(t)
 	old := service.NewTokens(service.TokenOptions{
-		Secret: []byte("secret"), Now: func() time.Time { return time.Now().Add(-40 * 24 * time.Hour) },
+		Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: func() time.Time { return time.Now().Add(-40 * 24 * time.Hour) },
 	})
 	drivers := w.drivers(2)
 	over, _, err := old.Issue(dispatch.DriverID(drivers[0].id), 0)

@@ -154,7 +154,7 @@ func TestForgedTokens(t *testing.T) {
 // A token that was verified once is refused from the second in which it ends.
 func TestCachedTokenEnds(t *testing.T) {
 	now := time.Now()
-	tokens := service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: func() time.Time { return now }})
+	tokens := service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: func() time.Time { return now }})
 	driver := dispatch.NewDriverID(now)
 	token, until, err := tokens.Issue(driver, 0)
 	if err != nil {

@@ -96,7 +96,7 @@ func newLife(rt *rapid.T, t *testing.T, empty string) *life {
 	}
 	rt.Cleanup(func() { raw.Close() })
 	api := API{
-		Store: store, Tokens: service.NewTokens(service.TokenOptions{Secret: []byte("secret"), Now: time.Now}), Keys: service.NewKeys(store),
+		Store: store, Tokens: service.NewTokens(service.TokenOptions{Revocations: service.NoRevocations(), Secret: []byte("secret"), Now: time.Now}), Keys: service.NewKeys(store),
 		Streams: stream.NewHub(stream.Options{}), DriverRate: 1e6, AdminRate: 1e6, Now: time.Now, Log: log,
 		Jobs: noJobs{},
 	}

@@ -140,7 +140,11 @@ func New(api API) *echo.Echo {
 	api.setDefaults()
 	s := api.Store
 	h := &handler{
-		API: api, stores: stores{s, s, s, s, s, s, s, s, s, s, s}, redisState: redisState(api.RedisDegraded),
+		API: api, redisState: redisState(api.RedisDegraded),
+		stores: stores{
+			audit: s, devices: s, dispatches: s, drivers: s, idempotency: s, insight: s, notifications: s, profiles: s, seen: s,
+			signIns: s, tokens: s,
+		},
 		sessions: newSessions(api.SessionSecret, api.PreviousSecrets...), searches: newSearchQueue(),
 	}
 	e := echo.New()

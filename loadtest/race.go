@@ -41,7 +41,7 @@ type Result struct {
 }
 
 // ErrNotOneWinner means that a race had no winner, several, or another than the stored one.
-var ErrNotOneWinner = errors.New("not exactly one winner, stored as told")
+var ErrNotOneWinner = errors.New("the race did not have exactly one winner that the service also stored")
 
 // Run makes the drivers and a dispatch, and lets the drivers accept it at the same time. It returns the Result with
 // ErrNotOneWinner too.
@@ -70,7 +70,7 @@ func (r Race) Run(ctx context.Context) (Result, error) {
 func (r Result) check() error {
 	won := slices.DeleteFunc(slices.Clone(r.Taps), func(t Tap) bool { return !t.Won })
 	if len(won) != 1 || won[0].Driver != r.Stored {
-		return fmt.Errorf("%w: %d were told they won", ErrNotOneWinner, len(won))
+		return fmt.Errorf("%w: %d drivers got SUCCESS, the stored driver is %q", ErrNotOneWinner, len(won), r.Stored)
 	}
 	return nil
 }

@@ -131,8 +131,12 @@ func TestAcquireFromAFrozenServer(t *testing.T) {
 		server.Freeze()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		_, err := strategy.Acquire(ctx, "job", "gone", time.Minute) // returns, although the server never answers
+		began := time.Now()
+		_, err := strategy.Acquire(ctx, "job", "gone", time.Minute)
 		wantErr(t, "acquire", err, ErrUnavailable)
+		if took := time.Since(began); took >= sessionTimeout { // which is for calls without a deadline
+			t.Errorf("took %s", took)
+		}
 		server.Thaw()
 		wantErr(t, "release", acquireEventually(t, strategy, "job").Release(t.Context(), 0), nil)
 		if list, err := strategy.List(t.Context()); len(list) != 0 || err != nil {

@@ -275,11 +275,15 @@ func TestSessionsThatAreAllTaken(t *testing.T) {
 		b := mustAcquire(t, strategy, "b", "me", time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		// The names are held for longer than the test lasts: an acquisition that returns has not waited for them.
+		began := time.Now()
 		testkit.Together(8, func(int) {
 			_, err := strategy.Acquire(ctx, "c", "me", time.Minute)
 			wantErr(t, "acquire", err, ErrUnavailable)
 		})
+		if took := time.Since(began); took >= sessionTimeout { // which is for calls without a deadline
+			t.Errorf("took %s", took)
+		}
+		// The names are held for longer than the test lasts: an acquisition that returns has not waited for them.
 		wantErr(t, "acquire without a deadline", acquireErr(t, strategy, "c", "me", time.Minute), ErrUnavailable)
 		if list, err := strategy.List(t.Context()); len(list) != 2 || err != nil {
 			t.Errorf("%+v, %v", list, err)

@@ -7,7 +7,6 @@ package openapi
 import (
 	"bytes"
 	"embed"
-	_ "embed"
 	"encoding/json"
 
 	"firsttap/asset"

@@ -18,7 +18,7 @@ const (
 	dispatchList           byte = 'd'
 	driverList             byte = 'v'
 	eventList              byte = 'e'
-	jobList                byte = 'j' // the dispatches of a driver
+	driverDispatchList     byte = 'j' // the dispatches of a driver
 	keyList                byte = 'k'
 	notificationList       byte = 'n' // of all dispatches
 	notificationOfDispatch byte = 'm'

@@ -120,7 +120,7 @@ func TestOpenRefuses(t *testing.T) {
 		"", "firsttap.db", "sqlite://", "postgres://localhost/x", "mysql://", "mysql://localhost", "mysql://localhost/",
 		"mysql:///name", "mysql://root:s3cret@local host/x", "mysql://root:s3cret@127.0.0.1:port/x", "mysql://root:s3cret@127.0.0.1:1/x?tls=nonsense",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 		s, err := Open(ctx, u, Options{Log: quiet})
 		cancel()
 		if err == nil {
@@ -138,7 +138,7 @@ func TestOpenWithAWrongPassword(t *testing.T) {
 	for name, newURL := range map[string]func(testing.TB) string{"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL} {
 		t.Run(name, func(t *testing.T) {
 			u := strings.Replace(newURL(t), "root@", "root:s3cret@", 1)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			defer cancel()
 			s, err := Open(ctx, u, Options{Log: quiet})
 			if err == nil {

@@ -183,7 +183,7 @@ func (row *pushRow) push(d dispatch.Dispatch, leased time.Time) outbox.Push {
 
 // dropObsolete drops the obsolete pushes, and returns the rest.
 func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now time.Time) (pushes []outbox.Push, dropped map[string]int, err error) {
-	var settled []outbox.SendResult
+	var results []outbox.SendResult
 	dropped = map[string]int{}
 	for i := range leased {
 		p := &leased[i]
@@ -201,20 +201,20 @@ func (o *Outbox) dropObsolete(ctx context.Context, leased []outbox.Push, now tim
 			continue
 		}
 		dropped[why]++
-		settled = append(settled, outbox.SendResult{
+		results = append(results, outbox.SendResult{
 			ID: p.ID, Status: outbox.Dropped, Attempts: p.Attempts, Result: why,
 		})
 	}
-	return pushes, dropped, o.RecordResults(ctx, settled)
+	return pushes, dropped, o.RecordResults(ctx, results)
 }
 
 // RecordResults writes the results of notifications that the owner leases. It skips those that the owner no longer leases.
-func (o *Outbox) RecordResults(ctx context.Context, settled []outbox.SendResult) error {
-	if len(settled) == 0 {
+func (o *Outbox) RecordResults(ctx context.Context, results []outbox.SendResult) error {
+	if len(results) == 0 {
 		return nil
 	}
 	groups := map[outbox.SendResult][]dispatch.NotificationID{}
-	for _, s := range settled {
+	for _, s := range results {
 		id := s.ID
 		// A reason that does not fit the column would fail the statement, and the notification would be sent again.
 		s.ID, s.Reason = "", truncate(s.Reason, maxResult)

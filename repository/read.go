@@ -67,7 +67,7 @@ func (s *Store) dispatchListing(q dispatch.Query) listing {
 	index := "PRIMARY"
 	switch {
 	case q.Driver != "":
-		l.kind, l.order, index = jobList, "accepted_at", "ix_dispatches_jobs"
+		l.kind, l.order, index = driverDispatchList, "accepted_at", "ix_dispatches_jobs"
 	case q.Region != "" && q.Status != "":
 		index = "ix_dispatches_region_status"
 	case q.Region != "":

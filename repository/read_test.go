@@ -269,7 +269,7 @@ func TestCursorsOfOtherLists(t *testing.T) {
 			},
 		}
 		cursors := map[string]string{
-			"dispatches": cursor(dispatchList, 0, d.ID), "by status": cursor(dispatchList, 0, d.ID), "jobs": cursor(jobList, 1, d.ID), "offers": cursor(openList, 1, d.ID),
+			"dispatches": cursor(dispatchList, 0, d.ID), "by status": cursor(dispatchList, 0, d.ID), "jobs": cursor(driverDispatchList, 1, d.ID), "offers": cursor(openList, 1, d.ID),
 			"taps": cursor(attemptList, 0, dispatch.NewAttemptID(time.Now())), "offers of a dispatch": cursor(contactList, 1, v.ID),
 			"notifications":     cursor(notificationOfDispatch, 1, dispatch.NewNotificationID(time.Now())),
 			"all notifications": cursor(notificationList, 1, dispatch.NewNotificationID(time.Now())), "events": cursor(eventList, 0, "evt_00000000000000000000000000"),

@@ -95,7 +95,7 @@ type Options struct {
 	Jobs       []Job
 	Ledger     RunStore
 	Locks      Strategy
-	OtherLocks []string              // names of other locks on Locks that Held returns with the jobs'
+	OtherLocks []string              // names of other locks on Locks that HeldLocks returns with the jobs'
 	Zone       *time.Location        // of the cron expressions; UTC if nil
 	Instance   string                // names this instance to operators, in at most 60 bytes; need not be unique
 	Log        *slog.Logger          // none if nil

@@ -14,10 +14,11 @@ import (
 
 // ClaimStore is the storage in which claims are decided.
 type ClaimStore interface {
-	// Claim runs rule over the locked dispatch and driver and commits its result, or nothing; see repository.Store.
+	// Claim calls rule with the dispatch and the driver, and commits its result if both are unchanged, or nothing. It may call
+	// rule again. See repository.Store.
 	Claim(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	// Reannounce writes an event that the dispatch is open, for drivers whose taps were refused too early. It returns a
+	// Reannounce writes an event that the dispatch is open, for drivers whose taps were refused too early. It returns an
 	// AnnouncedRecentlyError within quiet of the last such event.
 	Reannounce(ctx context.Context, id dispatch.ID, round int, quiet time.Duration) (bool, error)
 	// Holders returns the current holder of each dispatch, in one statement. A dispatch that does not exist is left out.
@@ -31,14 +32,14 @@ type Gate interface {
 	Release(ctx context.Context, name, owner string) error
 }
 
-// noLocks is the Locks of an instance without Redis: every tap goes to the database.
-type noLocks struct{}
+// noGate is the Gate of an instance without Redis: every tap goes to the database.
+type noGate struct{}
 
-func (noLocks) Obtain(context.Context, string, string, time.Duration) (*lock.GateLease, error) {
+func (noGate) Obtain(context.Context, string, string, time.Duration) (*lock.GateLease, error) {
 	return nil, nil
 }
-func (noLocks) Owner(context.Context, string) (string, error) { return "", nil }
-func (noLocks) Release(context.Context, string, string) error { return nil }
+func (noGate) Owner(context.Context, string) (string, error) { return "", nil }
+func (noGate) Release(context.Context, string, string) error { return nil }
 
 const (
 	// decideTimeout bounds decide-and-commit. A row's holder commits within milliseconds or is stuck.
@@ -83,7 +84,7 @@ type AcceptorOptions struct {
 // the others. The database decides. Safe for concurrent use.
 type Acceptor struct {
 	claims      ClaimStore
-	locks       Gate
+	gate        Gate
 	lockTTL     time.Duration
 	inflight    *inflight
 	reannouncer *reannouncer
@@ -98,11 +99,11 @@ type Acceptor struct {
 // known claims.
 func NewAcceptor(o AcceptorOptions) *Acceptor {
 	a := &Acceptor{
-		claims: o.Claims, locks: o.Gate, lockTTL: o.LockTTL, attempts: noAttempts{}, counter: o.Counter, log: o.Log,
+		claims: o.Claims, gate: o.Gate, lockTTL: o.LockTTL, attempts: noAttempts{}, counter: o.Counter, log: o.Log,
 		slots: make(chan struct{}, sidelinedSlots),
 	}
-	if a.locks == nil {
-		a.locks = noLocks{}
+	if a.gate == nil {
+		a.gate = noGate{}
 	}
 	if o.Attempts != nil {
 		a.attempts = o.Attempts
@@ -111,9 +112,9 @@ func NewAcceptor(o AcceptorOptions) *Acceptor {
 		a.counter = noCounter{}
 	}
 	queue := newVerifyQueue()
-	a.inflight, a.reannouncer = newInflight(queue), newReannouncer(a.claims, a.locks, a.log)
+	a.inflight, a.reannouncer = newInflight(queue), newReannouncer(a.claims, a.gate, a.log)
 	a.verify = &verifier{
-		verifyQueue: queue, claims: a.claims, locks: a.locks, inflight: a.inflight, reannouncer: a.reannouncer, log: a.log,
+		verifyQueue: queue, claims: a.claims, gate: a.gate, inflight: a.inflight, reannouncer: a.reannouncer, log: a.log,
 	}
 	return a
 }
@@ -225,7 +226,7 @@ func (a *Acceptor) claim(ctx context.Context, tap Tap, id dispatch.ClaimID, l La
 // obtainLock obtains the dispatch's lock in Redis, or returns a TakenError. If it returns neither a lease nor an error, the
 // database decides without the lock.
 func (a *Acceptor) obtainLock(ctx context.Context, tap Tap, id dispatch.ClaimID) (*lock.GateLease, error) {
-	lease, err := a.locks.Obtain(ctx, lockName(tap.Dispatch), claimValue(tap, id), a.lockTTL)
+	lease, err := a.gate.Obtain(ctx, lockName(tap.Dispatch), claimValue(tap, id), a.lockTTL)
 	var held *lock.HeldError
 	if !errors.As(err, &held) {
 		return lease, nil // also after ErrUnavailable: Redis only sheds load, and may hold the lease all the same
@@ -278,7 +279,7 @@ func (a *Acceptor) markTaken(ctx context.Context, id dispatch.ID, c dispatch.Cla
 	a.inflight.rememberTaken(id, holder{c.Driver, c.Round})
 	a.reannouncer.resolve(id, c.Round)
 	var held *lock.HeldError
-	_, err := a.locks.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
+	_, err := a.gate.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
 	if errors.As(err, &held) {
 		// A claim under way writes its own marker. The marker of an earlier round is replaced.
 		old, ok := parseMarker(held.Owner)
@@ -286,8 +287,8 @@ func (a *Acceptor) markTaken(ctx context.Context, id dispatch.ID, c dispatch.Cla
 			a.verify.add(id, old.holder, time.Now())
 		}
 		if ok && old.committed && old.round < c.Round {
-			if err = a.locks.Release(ctx, lockName(id), held.Owner); err == nil {
-				_, err = a.locks.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
+			if err = a.gate.Release(ctx, lockName(id), held.Owner); err == nil {
+				_, err = a.gate.Obtain(ctx, lockName(id), takenValue(c.Driver, c.Round), markerTTL)
 			}
 		}
 	}
@@ -299,7 +300,7 @@ func (a *Acceptor) markTaken(ctx context.Context, id dispatch.ID, c dispatch.Cla
 // markEnded drops the record that the dispatch is taken, after the claim has ended.
 func (a *Acceptor) markEnded(ctx context.Context, id dispatch.ID, ended dispatch.Claim) {
 	a.inflight.forget(id)
-	err := a.locks.Release(ctx, lockName(id), takenValue(ended.Driver, ended.Round))
+	err := a.gate.Release(ctx, lockName(id), takenValue(ended.Driver, ended.Round))
 	if err != nil && !errors.Is(err, lock.ErrLost) {
 		a.log.Warn("marker of an ended claim not removed; taps without a round are refused until it expires",
 			"dispatch", id, "error", err)

@@ -14,7 +14,7 @@ type AttemptStore interface {
 	AddAttempts(ctx context.Context, taps []dispatch.Attempt) error
 }
 
-// attempts is an Acceptor's view of a Ledger.
+// attempts is an Acceptor's view of an AttemptWriter.
 type attempts interface {
 	Record(ctx context.Context, tap Tap, arrived time.Time, err error)
 	// written waits until this instance's recorded attempts are stored, and reports false where that is not known.
@@ -54,7 +54,7 @@ type AttemptWriter struct {
 	dropped  atomic.Int64
 }
 
-// NewAttemptWriter returns a ledger of the taps on that instance.
+// NewAttemptWriter returns an AttemptWriter for the taps on that instance.
 func NewAttemptWriter(store AttemptStore, instance string, log *slog.Logger) *AttemptWriter {
 	return &AttemptWriter{
 		store: store, instance: instance, log: log,

@@ -9,12 +9,13 @@ import (
 	"firsttap/idempotency"
 )
 
-// DispatchStore is the storage of a Dispatcher.
+// DispatchStore is the storage of a Backoffice.
 type DispatchStore interface {
 	Create(ctx context.Context, build func(now time.Time) (dispatch.Dispatch, []dispatch.Event, error)) (dispatch.Dispatch, error)
 	Update(ctx context.Context, id dispatch.ID,
 		change func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
-	// Assign runs rule over the locked dispatch and driver and commits its result, or nothing; see repository.Store.
+	// Assign calls rule with the dispatch and the driver, and commits its result if both are unchanged, or nothing. It may call
+	// rule again. See repository.Store.
 	Assign(ctx context.Context, id dispatch.ID, driver dispatch.DriverID,
 		rule func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error)) (dispatch.Dispatch, error)
 	// EachCandidate calls look with every driver as a candidate for the terms; see repository.Store.
@@ -28,7 +29,7 @@ type Backoffice struct {
 	acceptor *Acceptor
 }
 
-// NewBackoffice returns a Dispatcher, which informs the acceptor of claims that it makes or ends.
+// NewBackoffice returns a Backoffice, which informs the acceptor of claims that it makes or ends.
 func NewBackoffice(store DispatchStore, acceptor *Acceptor) *Backoffice {
 	return &Backoffice{store: store, acceptor: acceptor}
 }

@@ -26,12 +26,12 @@ func (u uids) UID(_ context.Context, token string) (string, time.Time, error) {
 func TestCaller(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })[0]
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: c.now})
 	if got, err := tokens.Authenticate(t.Context(), "kims"); !errors.Is(err, ErrUnauthenticated) || got != "" {
 		t.Errorf("without Firebase: %q, %v", got, err)
 	}
 	tokens = NewTokens(TokenOptions{
-		Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim", "small": "kim", "nobodys": "nobody"}, Drivers: p,
+		Revocations: NoRevocations(), Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim", "small": "kim", "nobodys": "nobody"}, Drivers: p,
 	})
 	for token, want := range map[string]dispatch.DriverID{with(nil): driver, "kims": id} {
 		for range 2 {
@@ -53,7 +53,7 @@ func TestCaller(t *testing.T) {
 func TestChangedUID(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	id := p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "old" })[0]
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now, IDTokens: uids{"old's": "old", "new's": "new"}, Drivers: p})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: c.now, IDTokens: uids{"old's": "old", "new's": "new"}, Drivers: p})
 	is := func(token string, want dispatch.DriverID) {
 		t.Helper()
 		if got, err := tokens.Authenticate(t.Context(), token); got != want || (err == nil) != (want != "") {
@@ -76,7 +76,7 @@ func TestChangedUID(t *testing.T) {
 func TestDatabaseIsAway(t *testing.T) {
 	p, c := newPlace(t), &clock{fixed}
 	p.drivers(1, func(v *dispatch.Driver) { v.FirebaseUID = "Kim" })
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim"}, Drivers: p})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: c.now, IDTokens: uids{"kims": "Kim"}, Drivers: p})
 	p.Close()
 	if _, err := tokens.Authenticate(t.Context(), "kims"); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("%v", err)

@@ -28,7 +28,7 @@ const (
 // claim failed, or its instance died, it announces the dispatch again.
 type reannouncer struct {
 	claims    ClaimStore
-	locks     Gate
+	gate      Gate
 	log       *slog.Logger
 	mu        sync.Mutex
 	open      map[dispatch.ID]map[int]followUp // by round
@@ -45,9 +45,9 @@ type followUp struct {
 	latest     time.Time // when a driver was last refused
 }
 
-func newReannouncer(claims ClaimStore, locks Gate, log *slog.Logger) *reannouncer {
+func newReannouncer(claims ClaimStore, gate Gate, log *slog.Logger) *reannouncer {
 	return &reannouncer{
-		claims: claims, locks: locks, log: log,
+		claims: claims, gate: gate, log: log,
 		open: map[dispatch.ID]map[int]followUp{}, perDriver: map[dispatch.DriverID]int{},
 	}
 }
@@ -197,7 +197,7 @@ const (
 )
 
 func (r *reannouncer) lockState(ctx context.Context, id dispatch.ID, round int) lockState {
-	owner, err := r.locks.Owner(ctx, lockName(id))
+	owner, err := r.gate.Owner(ctx, lockName(id))
 	m, ok := parseMarker(owner)
 	switch {
 	case err != nil || !ok || m.committed && m.round < round:

@@ -140,7 +140,7 @@ func TestFollowUpGivesUp(t *testing.T) {
 }
 
 func TestFollowUpsAreBounded(t *testing.T) {
-	c := newReannouncer(newRow(), noLocks{}, quiet)
+	c := newReannouncer(newRow(), noGate{}, quiet)
 	for i := range maxFollowUps + 10 {
 		c.schedule(Tap{dispatch.NewID(time.UnixMicro(int64(i))), dispatch.DriverID(strconv.Itoa(i)), 1}, time.Hour)
 	}
@@ -170,7 +170,7 @@ func TestTakenIsNotFollowedUp(t *testing.T) {
 func TestEarliestFollowUpCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
-		c := newReannouncer(r, noLocks{}, quiet)
+		c := newReannouncer(r, noGate{}, quiet)
 		tap := Tap{r.d.ID, ann, 1}
 		c.schedule(tap, time.Second)
 		c.schedule(tap, time.Hour)

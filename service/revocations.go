@@ -37,8 +37,8 @@ type Revocations struct {
 	readAt  time.Time
 }
 
-// noRevocations returns Revocations without any, for Tokens that are never revoked.
-func noRevocations() *Revocations {
+// NoRevocations returns Revocations without any, for Tokens that are never revoked.
+func NoRevocations() *Revocations {
 	r := &Revocations{}
 	r.known.Store(&map[dispatch.DriverID]dispatch.Revocation{})
 	return r

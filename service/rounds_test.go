@@ -61,7 +61,7 @@ func TestOldMarkerDoesNotSettleTheNextRound(t *testing.T) {
 func TestOlderRoundDoesNotReplaceTheFollowUp(t *testing.T) {
 	r := newRow()
 	r.d.Round = 2
-	c := newReannouncer(r, noLocks{}, quiet)
+	c := newReannouncer(r, noGate{}, quiet)
 	c.schedule(Tap{r.d.ID, ann, 2}, followUpRetry)
 	c.schedule(Tap{r.d.ID, bob, 1}, 0)
 	c.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
@@ -87,7 +87,7 @@ func TestGarbageIsNoMarker(t *testing.T) {
 // or the cache would have four entries for one token.
 func TestSignatureHasOneSpelling(t *testing.T) {
 	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: (&clock{fixed}).now})
 	good := with(nil)
 	last := strings.IndexByte(alphabet, good[len(good)-1])
 	for bits := 1; bits < 4; bits++ {

@@ -36,7 +36,7 @@ type TokenOptions struct {
 	// IDTokens verifies Firebase Auth's ID tokens, and Drivers finds their drivers; nil IDTokens refuses them.
 	IDTokens IDTokens
 	Drivers  DriversByUID
-	// Revocations has the tokens that are refused before they expire; nil refuses none.
+	// Revocations has the tokens that are refused before they expire. Required.
 	Revocations *Revocations
 }
 
@@ -63,7 +63,7 @@ type driverClaims struct {
 	Generation int `json:"gen,omitempty"`
 }
 
-// NewTokens returns Tokens.
+// NewTokens returns Tokens. It panics without Revocations.
 func NewTokens(o TokenOptions) *Tokens {
 	verified, err := lru.New[string, verifiedToken](maxVerifiedTokens)
 	if err != nil {
@@ -77,7 +77,7 @@ func NewTokens(o TokenOptions) *Tokens {
 		o.IDTokens = noIDTokens{}
 	}
 	if o.Revocations == nil {
-		o.Revocations = noRevocations()
+		panic("service: TokenOptions.Revocations is missing")
 	}
 	t := &Tokens{secret: o.Secret, keys: keys, now: o.Now, verified: verified, revocations: o.Revocations}
 	t.firebase = newFirebaseUsers(o.IDTokens, o.Drivers)

@@ -77,7 +77,7 @@ func by(t *testing.T, method jwt.SigningMethod, key any) string {
 }
 
 func TestGoodTokens(t *testing.T) {
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: (&clock{fixed}).now})
 	issued, until, err := tokens.Issue(driver, 0)
 	if err != nil || !until.Equal(fixed.Add(TokenTTL)) {
 		t.Fatalf("until %s, %v", until, err)
@@ -92,7 +92,7 @@ func TestGoodTokens(t *testing.T) {
 			}
 		}
 	}
-	if got, err := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now}).Driver(issued); err != nil || got != driver {
+	if got, err := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: (&clock{fixed}).now}).Driver(issued); err != nil || got != driver {
 		t.Errorf("at another instance: %q, %v", got, err)
 	}
 }
@@ -106,7 +106,7 @@ func TestForgedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: (&clock{fixed}).now})
 	good := with(nil)
 	if _, err := tokens.Driver(good); err != nil { // the cache knows it
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestForgedTokens(t *testing.T) {
 // TestTokenEnds: a token expires to the second, from the cache too.
 func TestTokenEnds(t *testing.T) {
 	c := &clock{fixed}
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: c.now})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: c.now})
 	token, until, err := tokens.Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestTokenEnds(t *testing.T) {
 }
 
 func TestVerifiedTokensAreBounded(t *testing.T) {
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: (&clock{fixed}).now})
 	var first string
 	for i := range maxVerifiedTokens + 10 {
 		token := with(map[string]any{"jti": fmt.Sprint(i)})
@@ -206,11 +206,11 @@ func TestVerifiedTokensAreBounded(t *testing.T) {
 func TestSecretIsReplaced(t *testing.T) {
 	c := &clock{fixed}
 	first, second := secret, []byte("the-next-secret-of-this-test")
-	old, until, err := NewTokens(TokenOptions{Secret: first, Now: c.now}).Issue(driver, 0)
+	old, until, err := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: first, Now: c.now}).Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	during, after := NewTokens(TokenOptions{Secret: second, Now: c.now, Previous: [][]byte{first}}), NewTokens(TokenOptions{Secret: second, Now: c.now})
+	during, after := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: second, Now: c.now, Previous: [][]byte{first}}), NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: second, Now: c.now})
 	fresh, _, err := during.Issue(driver, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -222,8 +222,8 @@ func TestSecretIsReplaced(t *testing.T) {
 	}{
 		"old, during": {during, old, true}, "new, during": {during, fresh, true},
 		"old, after": {after, old, false}, "new, after": {after, fresh, true},
-		"new, where the secret is the old one": {NewTokens(TokenOptions{Secret: first, Now: c.now}), fresh, false},
-		"new, where it is known already":       {NewTokens(TokenOptions{Secret: first, Now: c.now, Previous: [][]byte{second}}), fresh, true},
+		"new, where the secret is the old one": {NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: first, Now: c.now}), fresh, false},
+		"new, where it is known already":       {NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: first, Now: c.now, Previous: [][]byte{second}}), fresh, true},
 		"of a third one, during":               {during, signed(hs256, goodClaims(), []byte("another")), false},
 	} {
 		got, err := of.tokens.Driver(of.token)
@@ -239,7 +239,7 @@ func TestSecretIsReplaced(t *testing.T) {
 
 // FuzzTokens: only a token that our secret has signed is accepted.
 func FuzzTokens(f *testing.F) {
-	tokens := NewTokens(TokenOptions{Secret: secret, Now: (&clock{fixed}).now})
+	tokens := NewTokens(TokenOptions{Revocations: NoRevocations(), Secret: secret, Now: (&clock{fixed}).now})
 	good := with(nil)
 	p := strings.Split(good, ".")
 	for _, seed := range []string{

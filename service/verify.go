@@ -97,7 +97,7 @@ func (q *verifyQueue) update(k claimKey, w verification) {
 type verifier struct {
 	*verifyQueue
 	claims      ClaimStore
-	locks       Gate
+	gate        Gate
 	inflight    *inflight
 	reannouncer *reannouncer
 	log         *slog.Logger
@@ -220,7 +220,7 @@ func describeLoss(h dispatch.CurrentHolder, exists, announced, later bool) (says
 func (v *verifier) forget(ctx context.Context, k claimKey) {
 	v.inflight.forgetHolder(k.dispatch, k.holder)
 	// A marker that stays is verified again after the next tap that it refuses.
-	if err := v.locks.Release(ctx, lockName(k.dispatch), takenValue(k.driver, k.round)); err != nil {
+	if err := v.gate.Release(ctx, lockName(k.dispatch), takenValue(k.driver, k.round)); err != nil {
 		v.log.Debug("marker of a lost claim not removed; it expires by itself", "dispatch", k.dispatch, "error", err)
 	}
 }

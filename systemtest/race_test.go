@@ -56,7 +56,7 @@ func TestExactlyOneWinner(t *testing.T) {
 				for range few {
 					raceRound(t, db, instances, drivers)
 				}
-				t.Logf("%d rounds of 30 and %d of 200 drivers over two instances: one winner each, stored as told", many, few)
+				t.Logf("%d rounds of 30 and %d of 200 drivers over two instances: one winner each, who is stored", many, few)
 			})
 		}
 	})

@@ -115,7 +115,7 @@ func TestWithdrawalLoopsRingFewTimes(t *testing.T) {
 	}{
 		"one account":                            {1, 1, 50, false, 5},
 		"three accounts in turn":                 {3, 1, 50, false, 5},
-		"three accounts, after each ring":        {3, 1, 2, true, 3},          // that the open dispatch rings each time is what counts here
+		"three accounts, after each ring":        {3, 1, 4, true, 4},
 		"three accounts, each on six dispatches": {3, 18, 50, false, 18 + 15}, // each account may withdraw five times
 	} {
 		region := fmt.Sprint("r", c.dispatches, c.accounts, c.paced)

@@ -72,7 +72,7 @@ func (t *Telemetry) WrapLogger(log *slog.Logger) *slog.Logger {
 	return slog.New(tracedLog{log.Handler()})
 }
 
-// Statement observes a statement of the database: it is a repository.Watch.
+// Statement observes a statement of the database: it is a repository.StatementObserver.
 func (t *Telemetry) Statement(ctx context.Context, s repository.Statement) (context.Context, func(error)) {
 	return t.statement(ctx, s)
 }

@@ -37,7 +37,7 @@ type Options struct {
 	// Redis connects the instances; nil for a single one. The client must heed contexts (ContextTimeoutEnabled). The hub
 	// always occupies one of its connections. A call that exceeds the client's timeouts or a second counts as an outage.
 	Redis redis.UniversalClient
-	// OnWakeRelay is called after Wake on any instance, as pushes may be due in the outbox. It must not block. One call may
+	// OnWakeRelay is called after WakeRelays on any instance, as pushes may be due in the outbox. It must not block. One call may
 	// stand for several wakes.
 	OnWakeRelay func()
 	Metrics     prometheus.Registerer
