@@ -132,6 +132,62 @@ func enforce(t *testing.T, c config.Config, fences *lock.Fences, lease *lock.Lea
 	return tx.Commit()
 }
 
+// changesHands calls between after it has shown the holder of a name.
+type changesHands struct {
+	schedule.Strategy
+	between func()
+}
+
+func (s changesHands) Show(ctx context.Context, name string) (lock.Holder, error) {
+	h, err := s.Strategy.Show(ctx, name)
+	s.between()
+	return h, err
+}
+
+// A release that breaks the lock of another holder than it was shown rejects that holder's writes.
+func TestReleaseFencesTheHolderThatItBreaks(t *testing.T) {
+	t.Chdir(t.TempDir())
+	lookup := testkit.Settings("FIRSTTAP_DATABASE_URL", "sqlite://"+t.TempDir()+"/my.db")
+	if _, err := commandOf(t, lookup, "migrate", "up"); err != nil {
+		t.Fatal(err)
+	}
+	config, err := config.Read(lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locks, err := openJobLocks(config, lock.NewMetrics(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer locks.Close()
+	locker := lock.New(locks.strategy, lock.Options{})
+	defer locker.Close()
+	acquire := func() *lock.Lease {
+		t.Helper()
+		lease, err := locker.Acquire(t.Context(), "report", lock.Renewed(6*time.Second, time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lease
+	}
+	lease := acquire()
+	locks.strategy = changesHands{locks.strategy, func() {
+		for range 3 { // the fence grows by more than one
+			if err := lease.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			lease = acquire()
+		}
+	}}
+	var out bytes.Buffer
+	if err := locks.release(t.Context(), "report", &out); err != nil || !strings.Contains(out.String(), lease.Owner()) {
+		t.Errorf("%v, %q, want the owner %s", err, &out, lease.Owner())
+	}
+	if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
+		t.Errorf("the released holder may still write: %v", err)
+	}
+}
+
 func TestLockCommandThatCannotBe(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, args := range []string{"lock", "lock ls now", "lock show", "lock release", "lock release a b", "lock steal a", "lock show " + strings.Repeat("x", 65)} {
