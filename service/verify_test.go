@@ -235,7 +235,7 @@ func TestTwoDriversWereTold(t *testing.T) {
 			s.lose(id)
 			again(t, s, i, id, v[1])
 			i.twice(t)
-			if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "it is "+string(v[1])+"'s") || !strings.Contains(i.logged.String(), "driver="+string(v[0])) {
+			if n := i.LostClaims(); n != 1 || !strings.Contains(i.logged.String(), "driver "+string(v[1])+" holds the dispatch") || !strings.Contains(i.logged.String(), "driver="+string(v[0])) {
 				t.Errorf("%d lost claims, logged %s", n, i.logged)
 			}
 			if got := s.key(id); got == takenValue(v[0], 1) {
