@@ -5,7 +5,7 @@ import { Freshness, usePolled } from "./poll.js";
 import { Runs, RunState, Watched } from "./runs.js";
 import { inWords } from "./schedule.js";
 
-/** The scheduled jobs: when each runs next, who holds it, how its last run went, what blocks it. */
+/** The scheduled jobs: the next run, the lock's holder, the last run, and the reason of a block. */
 export function Jobs({ may }) {
   const polled = usePolled((signal) => get("/v1/admin/jobs?limit=200", { signal }), 3000, []);
   const [open, setOpen] = useState([]);
