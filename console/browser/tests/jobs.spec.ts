@@ -95,7 +95,7 @@ test("what blocks a job stands out, with its reason", async ({ openConsole }) =>
     const page = await openConsole("#/jobs", undefined, service);
     await expect(page.getByRole("alert").filter({ hasText: "Blocked:" })).toContainText("expire-offers");
     await expect(page.getByRole("row").filter({ hasText: "Blocked since" }).first()).toContainText(/:\d\d on .*refused/);
-    await expect(page.getByText("Nobody can tell:").first()).toBeVisible();
+    await expect(page.getByText("The lock's holder is unknown:").first()).toBeVisible();
     await accessible(page);
     await page.emulateMedia({ colorScheme: "dark" });
     await accessible(page);

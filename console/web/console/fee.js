@@ -1,4 +1,4 @@
-/** Returns the number of a currency's digits behind the point. An unknown currency is the service's to refuse. */
+/** Returns the number of a currency's digits behind the point. The service refuses an unknown currency. */
 export function fractionDigits(currency) {
   try {
     return new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;

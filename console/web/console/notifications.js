@@ -19,7 +19,7 @@ const listOf = (status, n, signal) => list(`/v1/admin/notifications?status=${sta
 
 const counted = ({ items, more }) => `${items.length}${more ? "+" : ""}`;
 
-/** The pushes to drivers: pending, dead, skipped and sent. */
+/** The pushes to drivers: pending, dead, dropped and sent. */
 export function Notifications({ id, may }) {
   const [status, setStatus] = useState(states.some((s) => s.status === id) ? id : "PENDING");
   const [shown, setShown] = useState(pageSize);

@@ -45,7 +45,7 @@ function niceStep(least) {
 const decades = [1, 10, 100, 1e3, 1e4, 1e5, second, 10 * second, minute, 10 * minute, hour, 10 * hour, 100 * hour];
 
 /**
- * Returns the parts of the beginning that deserve a view of their own: whole decades, followed by much later taps.
+ * Returns the parts of the beginning that deserve a view of their own: whole decades, followed by later taps.
  * @param {number[]} moments in µs, from 0
  * @returns {{us: number, taps: number}[]} the end of the part, and its number of taps
  */
@@ -54,7 +54,7 @@ export function beginnings(moments) {
     .filter(({ taps }, i, all) => taps > 1 && taps < moments.length && taps !== all[i - 1]?.taps);
 }
 
-// logarithmic includes 0: the place is log(1 + us/unit), where unit is the first moment.
+// logarithmic includes 0: the place is log(1 + us/unit), where unit is the decade of the first moment.
 function logarithmic(first, last) {
   const unit = decades.findLast((d) => d <= first) ?? 1;
   const most = Math.log1p(last / unit);
