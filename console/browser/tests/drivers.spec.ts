@@ -225,7 +225,7 @@ test("a list shows that it may be old", async ({ openConsole }) => {
     await expect(page.getByText("2 drivers.")).toBeVisible();
     await service.stop("SIGKILL");
     await expect(page.getByText("What you see may be old.")).toBeVisible({ timeout: 30_000 });
-    await expect(page.getByRole("alert")).toHaveText("The service can't be reached.", { timeout: 30_000 }); // only a read failed
+    await expect(page.getByRole("alert")).toHaveText("The service can't be reached.", { timeout: 30_000 }); // a read failed
     await expect(drivers(page)).toHaveCount(3);
     await service.start();
     await service.drivers(1, "busan");

@@ -2,7 +2,7 @@ import { type Page, accessible, expect, test } from "../fixtures.ts";
 
 const row = (page: Page, name: string) => page.getByRole("region", { name: "API keys" }).getByRole("row", { name });
 
-test("a key is shown once, opens the console, and is worthless once revoked", async ({ openConsole, open, service, region }) => {
+test("a key is shown once, opens the console, and is invalid once revoked", async ({ openConsole, open, service, region }) => {
   const page = await openConsole("#/keys");
   await page.getByRole("button", { name: "Make key" }).click();
   await expect(page.getByLabel("Name")).toHaveAccessibleDescription(/is required/);
