@@ -53,7 +53,7 @@ await() {
 
 listens() { (: <"/dev/tcp/127.0.0.1/$1"); }
 ready() { curl -fso /dev/null "http://127.0.0.1:$1/readyz"; }
-books() { mariadb --no-defaults --user=root --host=127.0.0.1 --port="$db" --batch --skip-column-names firsttap -e "$1"; }
+query() { mariadb --no-defaults --user=root --host=127.0.0.1 --port="$db" --batch --skip-column-names firsttap -e "$1"; }
 secret() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
 
 # k6 is not a dependency of the product: it is built once, outside the module, at a pinned version.
