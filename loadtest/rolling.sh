@@ -1,4 +1,4 @@
-# run.sh sources this, with the servers running. It replaces three instances behind HAProxy one after the other while k6 taps
+# run.sh sources this after starting the servers. It replaces three instances behind HAProxy one after the other while k6 taps
 # through the proxy. Afterwards it compares the database with the answers.
 servertest/install.sh --haproxy >&2
 export FIRSTTAP_DRAIN=${DRAIN:-5s}
@@ -8,7 +8,7 @@ replace() { FIRSTTAP_ADDR=127.0.0.1:${apps[$1]} start "app$1" "$tmp/firsttap" se
 for i in 0 1 2; do replace "$i"; done
 for i in 0 1 2; do await "app$i" ready "${apps[i]}"; done
 
-# The deployed configuration, with other addresses.
+# The proxy has the deployed configuration with other addresses.
 sed -e '/^resolvers docker/,/^$/d' -e 's/ resolvers docker init-addr.*//' -e '/^  server /d' -e '/monitor/d' \
   -e "s/bind :8080/bind 127.0.0.1:$proxy/" deploy/haproxy.cfg >"$tmp/haproxy.cfg"
 for i in 0 1 2; do echo "  server app$i 127.0.0.1:${apps[i]}" >>"$tmp/haproxy.cfg"; done
