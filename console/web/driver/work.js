@@ -292,7 +292,7 @@ export class Work {
     return this.#do(id, { what }, async () => {
       await this.#call("POST", `/v1/dispatches/${id}/${what}`, { body: bodies[what] });
       this.taps.forget(id);
-      if (what === "withdraw") this.#set({ jobs: this.state.jobs.filter((j) => j.id !== id) }); // nobody took it away
+      if (what === "withdraw") this.#set({ jobs: this.state.jobs.filter((j) => j.id !== id) }); // the driver gave it back
     });
   }
 
