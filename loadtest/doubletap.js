@@ -1,8 +1,8 @@
-// Double taps and bad networks: every driver accepts twice at once, at two instances, and again when the race is over.
-// In every other round the phone hangs up after a few milliseconds, so that responses are lost, wins among them.
+// Double taps and bad networks: every driver accepts twice at once, at two instances, and again after the race.
+// In every other round the phone hangs up after a few milliseconds, so that responses are lost, some wins among them.
 // A retry gets the same result: the winner 200 with the same claim, a loser 409; the receipt agrees.
 //
-// ROUNDS, DRIVERS, PACE_MS between rounds, P95_MS a loser may take.
+// Settings: ROUNDS, DRIVERS, PACE_MS between rounds, and P95_MS, the limit of a loser's response.
 import { sleep } from 'k6';
 import exec from 'k6/execution';
 import http from 'k6/http';
@@ -21,7 +21,7 @@ export const options = {
   scenarios: { doubletap: { executor: 'per-vu-iterations', vus, iterations: rounds } },
   thresholds: thresholds(rounds, '==1', {
     wins: [`count==${rounds}`],
-    'answers{result:unanswered}': ['count>0'], // otherwise nothing was tested
+    'answers{result:unanswered}': ['count>0'], // without lost responses the test proves nothing
   }),
 };
 
@@ -31,7 +31,7 @@ export function setup() {
   return { drivers, dispatches, start: Date.now() + 1000 };
 }
 
-/** poll asks until the answer is settled, for five seconds at most. */
+/** poll repeats ask until the answer is settled, for five seconds at most. */
 function poll(ask, settled) {
   let answer = ask();
   for (let i = 0; i < 100 && !settled(answer); i++) {
@@ -69,11 +69,11 @@ export default function ({ drivers, dispatches, start }) {
   } else {
     check(!all.some((a) => a.mine), 'a loser was told SUCCESS');
     check(again.result === 'lost', `a loser's retry was ${again.result}`);
-    // An instance that does not know of the commit yet answers "not final" while another's claim is under way.
+    // An instance that does not know of the commit yet answers "not final" while another driver's claim is under way.
     check(poll(() => tap(here, dispatch, driver), (a) => a.final).final, 'a loser never heard that it is final');
   }
 
-  // The losers' entries in the ledger may come a moment later.
+  // The service may write the losers' taps a moment later.
   const { outcome } = poll(() => receipt(there, dispatch, driver), (r) => !['PENDING', 'NO_ATTEMPT'].includes(r.outcome));
   check(outcome === (settled.mine ? 'WON' : 'LOST'), `the receipt says ${outcome}`);
 }

@@ -1,4 +1,4 @@
-// What the load tests share: the drivers, the parsing of responses, and the checks of the stored result.
+// The code that the load tests share: it creates the drivers, parses the responses, and checks the stored result.
 import { sleep } from 'k6';
 import exec from 'k6/execution';
 import http from 'k6/http';
@@ -8,31 +8,31 @@ export const urls = (__ENV.BASE_URLS || 'http://127.0.0.1:8080').split(',').map(
 const adminKey = __ENV.ADMIN_KEY;
 if (!adminKey) throw new Error('ADMIN_KEY is not set: the load tests make their drivers and dispatches themselves');
 
-/** setting reads a number from the environment; SHORT=1 is the run for CI. */
+/** setting reads a number from the environment. SHORT=1 selects the short run for CI. */
 export const setting = (name, normal, short = normal) => Number(__ENV[name] || (__ENV.SHORT ? short : normal));
 
-// k6 tags a request before its response, which has the result: hence a trend of our own.
+// k6 tags a request before its response, and only the response has the result: so the tests have their own trend.
 const tapMs = new Trend('tap_ms', true);
 const answers = new Counter('answers'); // by result: won, replayed, lost, unanswered, unexpected
-const wins = new Counter('wins'); // by dispatch: drivers who were told that it is theirs
-const untold = new Counter('untold'); // claims in the books minus wins that were told
-const faults = new Counter('faults'); // everything that must not happen
+const wins = new Counter('wins'); // by dispatch: drivers who received SUCCESS
+const unannounced = new Counter('unannounced'); // claims in the database minus received wins
+const faults = new Counter('faults'); // violations of what the test checks
 const serverErrors = new Counter('server_errors');
 
-/** fault records what must not happen; the run fails. */
+/** fault records a violation, and the run fails. */
 export function fault(message) {
   faults.add(1);
   console.error(message);
 }
 
-/** thresholds every test has, and `count` (==1, <=1) as the number of winners each dispatch may have. */
+/** thresholds returns the thresholds of every test. `count` (==1, <=1) is the number of winners each dispatch may have. */
 export function thresholds(dispatches, count, more = {}) {
   const all = {
     'tap_ms{result:lost}': [`p(95)<${setting('P95_MS', 150)}`],
     'http_reqs{name:accept}': ['count>0'],
     server_errors: ['count==0'],
     faults: ['count==0'],
-    untold: ['count==0'],
+    unannounced: ['count==0'],
   };
   for (const result of ['won', 'replayed', 'lost', 'unanswered', 'unexpected']) {
     all[`answers{result:${result}}`] = ['count>=0']; // k6 only reports the sub-metrics that a threshold names
@@ -57,16 +57,16 @@ function call(method, url, token, body) {
 
 const admin = (method, path, body) => call(method, `${urls[0]}/v1/admin${path}`, adminKey, body);
 
-/** makeDrivers makes n drivers on duty, with their tokens. */
+/** makeDrivers creates n drivers on duty, with their tokens. */
 export function makeDrivers(n, region = () => 'seoul') {
   const run = Date.now();
   const drivers = [];
   while (drivers.length < n) {
-    const some = []; // 300 fit into the 64 KiB that a body may have
+    const some = []; // 300 fit into a body's 64 KiB
     for (let i = drivers.length; i < n && some.length < 300; i++) {
       some.push({
         name: `Load ${i}`,
-        phone: `+8210${String(run + i).slice(-11)}`, // no number twice, from run to run
+        phone: `+8210${String(run + i).slice(-11)}`, // unique in all runs
         regions: [region(i)],
         vehicle_class: '45m',
         working_height_m: 45,
@@ -81,7 +81,7 @@ export function makeDrivers(n, region = () => 'seoul') {
   return drivers;
 }
 
-/** makeDispatches opens n dispatches. Work in different hours does not overlap, so a driver may win more than one. */
+/** makeDispatches opens n dispatches. Work in different hours does not overlap, so a driver may win several. */
 export function makeDispatches(n, hour = (i) => i, region = () => 'seoul') {
   const tomorrow = Date.now() + 24 * 3600e3;
   const at = (ms) => new Date(ms).toISOString();
@@ -103,7 +103,7 @@ export function makeDispatches(n, hour = (i) => i, region = () => 'seoul') {
   return dispatches;
 }
 
-/** accept is the request behind one tap, for http.request or http.batch. */
+/** accept returns the request of one tap, for http.request or http.batch. */
 export function accept(base, dispatch, driver, timeout = '10s') {
   return {
     method: 'POST',
@@ -117,7 +117,7 @@ export function accept(base, dispatch, driver, timeout = '10s') {
   };
 }
 
-/** read names the answer to a tap. codes are the 409s that are fine; lossy: so is no answer at all. */
+/** read classifies the answer to a tap. codes are the allowed 409s; lossy allows a missing answer too. */
 export function read(res, { codes = ['ALREADY_TAKEN'], lossy = false } = {}) {
   let body = {};
   try {
@@ -137,24 +137,24 @@ export function read(res, { codes = ['ALREADY_TAKEN'], lossy = false } = {}) {
   return { result, mine: result === 'won' || result === 'replayed', final: body.final, claim: body.claim && body.claim.id };
 }
 
-/** tap is one tap and its answer. */
+/** tap sends one tap, and returns its answer. */
 export function tap(base, dispatch, driver, fine) {
   const { method, url, body, params } = accept(base, dispatch, driver);
   return read(http.request(method, url, body, params), fine);
 }
 
-/** won counts a driver who was told that dispatch number i is theirs, and asks the books whether that is true. */
+/** won counts a driver's win of dispatch number i, and compares it with the database. */
 export function won(i, dispatch, driver) {
   wins.add(1, { dispatch: String(i) });
-  untold.add(-1);
+  unannounced.add(-1);
   const { accepted_by } = admin('GET', `/dispatches/${dispatch}`);
-  if (accepted_by !== driver.id) fault(`${dispatch}: ${driver.id} was told SUCCESS, the books say ${accepted_by}`);
+  if (accepted_by !== driver.id) fault(`${dispatch}: ${driver.id} received SUCCESS, but the database has ${accepted_by}`);
 }
 
-/** receipt is what the service tells a driver about a dispatch afterwards. */
+/** receipt reads the driver's receipt of a dispatch. */
 export const receipt = (base, dispatch, driver) => call('GET', `${base}/v1/me/dispatches/${dispatch}/claim`, driver.token);
 
-/** audit compares the books with what was told: a claim has an owner, and the owner's receipt says WON. */
+/** audit compares the database with the receipts: a claim has an owner, and the owner's receipt says WON. */
 export function audit({ dispatches, drivers }, open = []) {
   const byId = Object.fromEntries(drivers.map((d) => [d.id, d]));
   dispatches.forEach((dispatch, i) => {
@@ -164,13 +164,13 @@ export function audit({ dispatches, drivers }, open = []) {
       fault(`${dispatch}: ${status}, accepted by ${accepted_by || 'nobody'}`);
       return;
     }
-    untold.add(1);
+    unannounced.add(1);
     const { outcome } = receipt(urls[i % urls.length], dispatch, byId[accepted_by]);
     if (outcome !== 'WON') fault(`${dispatch}: the receipt of its owner ${accepted_by} says ${outcome}`);
   });
 }
 
-/** me is this VU's driver and the instances it taps on: its own first. */
+/** me returns this VU's driver, and the instances it taps on: its own first. */
 export function me(drivers) {
   const n = exec.vu.idInTest - 1;
   const bases = urls.map((_, i) => urls[(n + i) % urls.length]);
@@ -181,13 +181,13 @@ export function me(drivers) {
   return { driver: drivers[n], bases };
 }
 
-/** until sleeps to the moment at which all tap together. */
+/** until sleeps to the moment at which all drivers tap together. */
 export function until(time) {
   const ms = time - Date.now();
   if (ms > 0) sleep(ms / 1000);
 }
 
-/** summary makes handleSummary: one line that says what happened and whether it adds up. */
+/** summary makes handleSummary, which prints one line: the results, and whether they add up. */
 export function summary(name, dispatches, more = () => '') {
   return ({ metrics }) => {
     const count = (metric) => (metrics[metric] ? metrics[metric].values.count : 0);
@@ -196,7 +196,7 @@ export function summary(name, dispatches, more = () => '') {
     const taps = count('http_reqs{name:accept}');
     const read = ['won', 'replayed', 'lost', 'unanswered', 'unexpected'].map(result);
     const sum = read.reduce((a, b) => a + b, 0);
-    const ok = taps > 0 && sum === taps && count('untold') === 0;
+    const ok = taps > 0 && sum === taps && count('unannounced') === 0;
     const ms = (v) => (v || 0).toFixed(1);
     return {
       stdout:

@@ -40,49 +40,49 @@ mutant "the UPDATE without the round" $claim "AND round = ?" "AND ? > 0" ./repos
 mutant "the UPDATE without opens_at" $claim '"opens_at <= "+s.dialect.now()' '"1 = 1"' ./repository "$conditions"
 mutant "the UPDATE without expires_at" $claim 'AND expires_at > `+s.dialect.now()+`' "" ./repository "$conditions"
 mutant "the UPDATE without the driver's version" $claim "WHERE id = ? AND version = ?\`+s" "WHERE id = ? AND ? > 0\`+s" ./repository "$conditions"
-mutant "the driver's other claims overlooked" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository "$conditions"
+mutant "the driver's other claims are ignored" $claim "snapshot.claims + 1" "snapshot.claims + 2" ./repository "$conditions"
 mutant "no re-read after a lost COMMIT" $claim "err = s.resolve(ctx, id, d.Claim.ID, err)" "_ = s.resolve" ./systemtest TestReplyOfCommitIsLost
 mutant "the re-read does not wait for the row" $claim '"SELECT id FROM dispatches WHERE id = ?"+s.dialect.forUpdate' '"SELECT id FROM dispatches WHERE id = ?"' ./repository TestTheCommitArrivesLate
-mutant "a lost COMMIT taken for a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
+mutant "a lost COMMIT is treated as a failed one" repository/tx.go '%w: commit: %w", dispatch.ErrUnknown' '%w: commit: %w", dispatch.ErrUnavailable' ./systemtest TestReplyOfCommitIsLost
 mutant "the claim ends with the client's connection" service/accept.go "context.WithTimeout(context.WithoutCancel(ctx), decideTimeout)" "context.WithTimeout(ctx, decideTimeout)" ./systemtest TestClientHangsUp
-mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
-mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
+mutant "any client releases a lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then return' 'if true then return' ./lock TestOnlyTheOwner
+mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
-mutant "the marker's round not read" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestWhatRedisSays
-mutant "the cache's round not read" service/inflight.go " && tap.Round <= h.round" "" ./systemtest TestRounds
-mutant "the cache believed without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
-mutant "an own key taken for a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestWhatRedisSays
-mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
-mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
-mutant "nobody told who was turned away" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
-mutant "nobody told when an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
+mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestWhatRedisSays
+mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest TestRounds
+mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
+mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestWhatRedisSays
+mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
+mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
+mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
+mutant "drivers are not notified after an instance is killed" service/accept.go "a.reannouncer.schedule(tap, followUpRetry)" "_ = a.reannouncer" ./systemtest TestInstanceIsKilled
 mutant "the claim without its outbox row" repository/outbox.go "return tx.Create(&outbox).Error" "return nil" ./systemtest TestExactlyOneWinner
-mutant "a claim given back can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest TestRounds
-mutant "losers ask Redis though the process knows" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
-mutant "any algorithm for a token" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
-mutant "a token without an end" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
-mutant "unknown fields taken" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
-mutant "a revoked token is good" service/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./service TestGenerations
-mutant "a suspended driver starts" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
+mutant "a withdrawn claim can be replayed" dispatch/rules.go "round == 0 && c.Withdrew" "false" ./systemtest TestRounds
+mutant "losers ask Redis although the process knows the winner" service/inflight.go "if !ok || old.round <= h.round {" "if false {" ./service .
+mutant "a token with any algorithm is accepted" service/tokens.go "jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), // or a token could choose \"none\"" "" ./handler TestForgedTokens
+mutant "a token without an expiry is accepted" service/tokens.go "jwt.WithExpirationRequired(), " "" ./handler TestForgedTokens
+mutant "unknown fields are accepted" handler/request.go "json.RejectUnknownMembers(true)" "json.RejectUnknownMembers(false)" ./handler TestBadBodies
+mutant "a revoked token is accepted" service/tokens.go "t.revocations.isRevoked(v.driver, v.generation)" "false" ./service TestGenerations
+mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)" " && false" ./dispatch TestEveryAction
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
-mutant "a driver who can't win keeps others out" service/accept.go "if unwinnable && a.inflight.sideline(tap.Driver) {" "if unwinnable && false {" ./service TestHopelessTaps
+mutant "a driver who can't win blocks other drivers" service/accept.go "if unwinnable && a.inflight.sideline(tap.Driver) {" "if unwinnable && false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
 mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestAServerThatIsReadOnly
 mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestAServerThatIsReadOnly
 
 suite=TestRedisConforms/Together
-mutant "a lease trusted until the server ends it, and longer" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
-mutant "a lease trusted from when the answer came" lock/renew.go "l.trustedUntil = l.trustEnd(sent)" "l.trustedUntil = l.trustEnd(time.Now())" ./lock "$suite/NoOverlapAfterSlow"
-mutant "a renewal that is anybody's" lock/redis.go 'if not value then return 0 end
+mutant "a lease is trusted longer than the server keeps it" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
+mutant "a lease is trusted from the arrival of the answer" lock/renew.go "l.trustedUntil = l.trustEnd(sent)" "l.trustedUntil = l.trustEnd(time.Now())" ./lock "$suite/NoOverlapAfterSlow"
+mutant "any client renews a lease" lock/redis.go 'if not value then return 0 end
 if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 return redis.call("PEXPIRE"' 'if not value then return 0 end
 return redis.call("PEXPIRE"' ./lock "$suite/(OnlyTheOwner|Stolen)"
-mutant "a lease's release that is anybody's" lock/redis.go 'if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
+mutant "any client releases a lease" lock/redis.go 'if string.sub(value, 1, #ARGV[1]) ~= ARGV[1] then return -1 end
 redis.call("DEL"' 'redis.call("DEL"' ./lock "$suite/OnlyTheOwner"
-mutant "fences that begin anew after a flush" lock/redis.go "fence = math.max(fence, t[1] * 1000000 + t[2])" "" ./lock "$suite/Flushed"
-mutant "what an acquisition left stays behind" lock/locker.go "l.orphans.release(grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
-mutant "what a release left stays behind" lock/lease.go "l.locker.orphans.release(l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
+mutant "fences restart after a flush" lock/redis.go "fence = math.max(fence, t[1] * 1000000 + t[2])" "" ./lock "$suite/Flushed"
+mutant "a lost acquisition's key is not removed" lock/locker.go "l.orphans.release(grant, sent.Add(hold.TTL), false)" "_ = sent" ./lock "$suite/ReplyOfAnAcquireLost"
+mutant "a lost release's key is not removed" lock/lease.go "l.locker.orphans.release(l.grant, end, true)" "_ = end" ./lock "$suite/ReleaseInAPartition"
 mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable) {
 		return err
 	}
@@ -91,101 +91,101 @@ mutant "a release is sent once" lock/lease.go "if !errors.Is(err, ErrUnavailable
 	}
 	if err = once()" ./lock "$suite/ReplyOfAReleaseLost"
 mutant "a release ends with its caller's context" lock/lease.go "ctx = context.WithoutCancel(ctx) // a release" "_ = 0 // a release" ./lock TestReleaseAfterItsContext
-mutant "renewal stops when the work is called off" lock/renew.go "case lost != nil || releasing:" "case lost != nil || releasing || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
-mutant "no end to a hold" lock/lease.go "l.hold.AtMost > 0 && limit.Before(end)" "false && limit.Before(end)" ./lock "$suite/AtMost"
-mutant "no beat asked for" lock/renew.go "> 0 && sent.Sub(beat) >=" "< 0 && sent.Sub(beat) >=" ./lock "$suite/Beat"
-mutant "AtLeast forgotten" lock/lease.go "keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)" "keep := time.Duration(0)" ./lock "$suite/Between"
-mutant "a release wakes nobody" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2], "")
+mutant "renewal stops when the work is canceled" lock/renew.go "case lost != nil || releasing:" "case lost != nil || releasing || l.ctx.Err() != nil:" ./lock "$suite/Shutdown"
+mutant "a hold has no limit" lock/lease.go "l.hold.AtMost > 0 && limit.Before(end)" "false && limit.Before(end)" ./lock "$suite/AtMost"
+mutant "no beat is required" lock/renew.go "> 0 && sent.Sub(beat) >=" "< 0 && sent.Sub(beat) >=" ./lock "$suite/Beat"
+mutant "AtLeast is ignored" lock/lease.go "keep := max(l.acquired.Add(l.hold.AtLeast).Sub(now), 0)" "keep := time.Duration(0)" ./lock "$suite/Between"
+mutant "a release wakes no waiter" lock/redis.go 'redis.pcall("PUBLISH", ARGV[2], "")
 return 1' 'return 1' ./lock TestRedisConforms/Handover
-mutant "each lease renewed on its own" lock/redis_renew.go "maxRenewalsPerRequest = 500" "maxRenewalsPerRequest = 1" ./lock TestRedisRenewsTogether
+mutant "each lease is renewed by its own request" lock/redis_renew.go "maxRenewalsPerRequest = 500" "maxRenewalsPerRequest = 1" ./lock TestRedisRenewsTogether
 mutant "a minority is enough" lock/quorum_votes.go "majority: servers/2 + 1" "majority: servers / 2" ./lock 'TestQuorum[A-BD-Z]'
 mutant "an empty server is not healed" lock/quorum.go "g.missing[i].Store(errors.Is(err, ErrExpired))" "g.missing[i].Store(false)" ./lock TestQuorumHeals
-mutant "a majority's fence kept to itself" lock/quorum.go "return g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)" "return nil" ./lock TestQuorumFencesGrow
-mutant "a crowd asks one by one" lock/waiters.go "case w.token <- struct{}{}:
+mutant "a majority's fence is not written to the other servers" lock/quorum.go "return g.quorum.nodes[i].raiseFence(ctx, g.name, ownerPrefix(g.owner), g.fence)" "return nil" ./lock TestQuorumFencesGrow
+mutant "every waiter of an instance asks the server" lock/waiters.go "case w.token <- struct{}{}:
 		defer func() { <-w.token }()" "case w.token <- struct{}{}:
 		<-w.token" ./lock TestOneOfACrowd
-mutant "the lead given up after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
-mutant "a stale writer let through" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
-mutant "the table by anybody's name" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
+mutant "the leader resigns after the run" lock/leader.go "l.keptUntil = time.Now().Add(l.hold.TTL)" "l.keptUntil = time.Now()" ./lock 'TestALeadIsKept|TestRedisConforms/Together/TheLeadIsKept'
+mutant "a stale writer is accepted" lock/fences.go "case largest > fence:" "case largest > fence && false:" ./lock TestFencesRefuse
+mutant "any client renews or releases a lock in the table" lock/table.go "WHERE name = ? AND locked_by = ? AND lock_until > UTC_TIMESTAMP(6)" "WHERE name = ? AND ? <> '' AND lock_until > UTC_TIMESTAMP(6)" ./lock 'TestTableOfMariaDBConforms/Together/OnlyTheOwner'
 mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.Raise(ctx, name, h.Fence+1)" "l.fences.Raise(ctx, name, 1)" ./app TestLockCommand
 mutant "the operator's release leaves the run" app/lock_command.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
 outbox=repository/outbox.go
-mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
-mutant "a lease that is no lease" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
-mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
-mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
-mutant "what was not sent is kept at the end" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
-mutant "all of a large audience has one turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
-mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
-mutant "one event after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
-mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
+mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
+mutant "a push's lease ends at once" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
+mutant "any instance expands an event" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
+mutant "an offer is pushed although it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
+mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
+mutant "a large audience gets a single turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
+mutant "pushes about own jobs use the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
+mutant "events are expanded one after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
+mutant "an audience is written in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
-mutant "a full quota burns attempts" notify/send.go "case Quota:
+mutant "a full quota consumes attempts" notify/send.go "case Quota:
 		s.RetryAfter" "case Quota:
 		s.Attempts++
 		s.RetryAfter" ./notify 'TestQuota/sqlite'
 mutant "the SDK may repeat a 503" notify/fcm/transport.go "notOK = 599" "notOK = 503" ./notify/fcm 'TestClasses|TestNoAnswer'
-mutant "every dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
-mutant "a push service with a fault is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
-mutant "made-up tokens are evidence" notify/dead_tokens.go "return v.PushAcceptedAt != nil && " "return v.PushAcceptedAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
-mutant "a dead token is asked again" notify/verdict_writer.go "record = w.devices.Quarantine" "record = w.devices.Suspect" ./notify 'TestDeadToken/sqlite'
-mutant "suspects go with the others" notify/send.go "r.deadTokens.suspected(*p, now)" "false" ./notify 'TestSuspectsGoApart'
+mutant "every report of a dead token is believed" notify/dead_tokens.go "t.reachesSince(p.Driver, *suspected, now)" "true" ./notify 'TestTwoVerdicts'
+mutant "a faulty push service is believed" notify/dead_tokens.go "!now.Before(t.distrust.until)" "true" ./notify 'TestDistrust'
+mutant "made-up tokens count as evidence" notify/dead_tokens.go "return v.PushAcceptedAt != nil && " "return v.PushAcceptedAt == nil || " ./notify 'TestMadeUpTokensAreNoEvidence'
+mutant "a dead token is tried again" notify/verdict_writer.go "record = w.devices.Quarantine" "record = w.devices.Suspect" ./notify 'TestDeadToken/sqlite'
+mutant "suspected tokens are sent with the others" notify/send.go "r.deadTokens.suspected(*p, now)" "false" ./notify 'TestSuspectsGoApart'
 mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" "case Unavailable, Unsure:
 		s.Status = outbox.Dead
 		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
 mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost/sqlite|TestWireForm'
 due=repository/due.go
-mutant "an offer ends though its window has not passed" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestAnOfferThatMovesBeforeItEnds/mariadb/extended'
-mutant "an offer ends as often as somebody looks" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'
-mutant "a reminder from each who looks" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
-mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
-mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
-mutant "a push at night for what nobody closed" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
-mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
+mutant "an offer expires before its window ends" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestAnOfferThatMovesBeforeItEnds/mariadb/extended'
+mutant "an offer expires again at each check" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'
+mutant "each instance sends a reminder" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
+mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
+mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
+mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
+mutant "an unfinished run is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
 jobs=repository/runs.go
-mutant "a run is begun beside one that is alive" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
-mutant "a run that kills is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
-mutant "a slot is begun again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job' ./repository 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
-mutant "who was overtaken ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestWhoWasOvertakenChangesNothing/mariadb'
-mutant "what is concluded twice is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
-mutant "a run stopped is not handed over" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
-mutant "a cut run is taken over, and not FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
-mutant "nobody says that a job does not run" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
-mutant "missed slots are left out" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
-mutant "the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestSkewedClock
-mutant "the lead kept by who stops" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
-mutant "a tap that is not kept" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
+mutant "a run begins beside a live run" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
+mutant "a run that kills instances is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
+mutant "a slot begins again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job' ./repository 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
+mutant "an overtaken instance ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestWhoWasOvertakenChangesNothing/mariadb'
+mutant "a conclusion is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
+mutant "a stopped instance keeps its run" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
+mutant "a run cut at its limit is taken over instead of FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
+mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
+mutant "missed slots are skipped" schedule/watch.go "case j.wake <- struct{}{}:" "" ./schedule 'TestDowntime|TestRunNow'
+mutant "jobs run by the instance's own clock" schedule/clock.go "c.offset.Store(" "_ = (" ./schedule TestSkewedClock
+mutant "a stopping instance stays the leader" schedule/schedule.go "s.leader.Resign(ctx)" "ctx.Err()" ./schedule TestTheLeader
+mutant "a tap is not stored" service/accept.go "a.attempts.Record(ctx, tap, arrived, err)" "_ = arrived" ./service TestEveryTapIsKept
 
 once=repository/idempotency.go
-mutant "names in any case taken" handler/request.go "json.MatchCaseInsensitiveNames(false)" "json.MatchCaseInsensitiveNames(true)" ./handler TestNamesCountOnce
-mutant "changed terms in the same round" dispatch/changes.go "d.Round++" "_ = agreed" ./handler TestAnyLife
-mutant "assigned at any version" dispatch/changes.go "	case version != d.Version:
+mutant "names in any case are accepted" handler/request.go "json.MatchCaseInsensitiveNames(false)" "json.MatchCaseInsensitiveNames(true)" ./handler TestNamesCountOnce
+mutant "changed terms stay in the same round" dispatch/changes.go "d.Round++" "_ = agreed" ./handler TestAnyLife
+mutant "an assignment ignores the version" dispatch/changes.go "	case version != d.Version:
 		return nil, ErrVersionConflict
 	case d.Status == Canceled:" "	case d.Status == Canceled:" ./handler TestAnyLife
-mutant "assigned to who is busy" dispatch/changes.go "	if c.Busy {
+mutant "a busy driver is assigned" dispatch/changes.go "	if c.Busy {
 		return nil, ErrDriverBusy
 	}" "" ./handler TestAnyLife
-mutant "losers of an assignment ask the database" service/backoffice.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
-mutant "an answer made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
-mutant "a seed of its own for who does it again" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
-mutant "a 503 replayed" handler/idempotency.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
-mutant "a decline that moves the dispatch" dispatch/offer.go "	e := d.event(EventDeclined" "	d.bumpVersion(now)
+mutant "taps after an assignment ask the database" service/backoffice.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
+mutant "an answer is made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
+mutant "a repeated request gets a new seed" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
+mutant "a 503 is replayed" handler/idempotency.go "return a.Status < 500" "return true" ./handler TestAnswersThatAreNotKept
+mutant "a decline changes the dispatch's version" dispatch/offer.go "	e := d.event(EventDeclined" "	d.bumpVersion(now)
 	e := d.event(EventDeclined" ./dispatch .
-mutant "what is not written yet was never tapped" service/driver_service.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
+mutant "an unwritten tap is reported as missing" service/driver_service.go "if !written ||" "if !written && false ||" ./handler TestReceiptWithoutTheLedger
 mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if true {" ./limit 'TestThreeInstances$'
 mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 		c.credit--
 		return 0
 " "" ./limit 'TestFirstTapsWaitForNobody|TestThreeInstances'
-mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
-mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
-mutant "who is turned out hears on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfOneTurnedOut
-mutant "another origin's page works in a session" handler/session.go "s.crossOrigin.Check(&change); err != nil" "s.crossOrigin.Check(&change); err != nil && false" ./handler TestCrossSite
-mutant "a session without an end" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
+mutant "a disabled user stays signed in" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
+mutant "a user who signed out everywhere stays signed in" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
+mutant "a revoked client's stream goes on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfOneTurnedOut
+mutant "another origin's page uses a session" handler/session.go "s.crossOrigin.Check(&change); err != nil" "s.crossOrigin.Check(&change); err != nil && false" ./handler TestCrossSite
+mutant "a session never ends" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'
 mutant "a cookie beats the header" handler/session.go "len(c.Request().Header.Values(echo.HeaderAuthorization)) > 0" "len(c.Cookies()) == 0" ./handler TestHeaderBeatsCookie
 mutant "the demo keeps its folder" demo/demo.go "os.RemoveAll(dir)" "error(nil)" ./systemtest 'TestDemo$'
-mutant "any role for a change" handler/auth.go "if key.Role < role {" "if false {" ./handler TestMatrix
+mutant "any role may make a change" handler/auth.go "if key.Role < role {" "if false {" ./handler TestMatrix
 exit $lived

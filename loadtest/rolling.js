@@ -1,7 +1,7 @@
-// Drivers accept what was just opened while the instances behind one address are replaced one after the other. No request
+// Drivers accept newly opened dispatches while the instances behind one address are replaced one after the other. No request
 // may fail. rolling.sh replaces the instances, and compares the database with the responses afterwards.
 //
-// RATE taps a second, SECONDS, DRIVERS, DISPATCHES, P95_MS a loser may take.
+// Settings: RATE taps a second, SECONDS, DRIVERS, DISPATCHES, and P95_MS, the limit of a loser's response.
 import exec from 'k6/execution';
 import { audit, makeDispatches, makeDrivers, setting, summary, tap, thresholds, urls, won } from './firsttap.js';
 

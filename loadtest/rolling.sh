@@ -1,4 +1,4 @@
-# run.sh sources this, with the servers running. It replaces three instances behind HAProxy one after the other while k6 taps
+# run.sh sources this after starting the servers. It replaces three instances behind HAProxy one after the other while k6 taps
 # through the proxy. Afterwards it compares the database with the answers.
 servertest/install.sh --haproxy >&2
 export FIRSTTAP_DRAIN=${DRAIN:-5s}
@@ -8,7 +8,7 @@ replace() { FIRSTTAP_ADDR=127.0.0.1:${apps[$1]} start "app$1" "$tmp/firsttap" se
 for i in 0 1 2; do replace "$i"; done
 for i in 0 1 2; do await "app$i" ready "${apps[i]}"; done
 
-# The deployed configuration, with other addresses.
+# The proxy has the deployed configuration with other addresses.
 sed -e '/^resolvers docker/,/^$/d' -e 's/ resolvers docker init-addr.*//' -e '/^  server /d' -e '/monitor/d' \
   -e "s/bind :8080/bind 127.0.0.1:$proxy/" deploy/haproxy.cfg >"$tmp/haproxy.cfg"
 for i in 0 1 2; do echo "  server app$i 127.0.0.1:${apps[i]}" >>"$tmp/haproxy.cfg"; done
@@ -20,7 +20,7 @@ export BASE_URLS="http://127.0.0.1:$proxy" K6_NO_USAGE_REPORT=true TAPS_FILE="$t
 load=$!
 pids+=("$load")
 begun=$SECONDS
-until (($(books 'SELECT COUNT(*) FROM attempts') > 0)); do # until k6 taps
+until (($(query 'SELECT COUNT(*) FROM attempts') > 0)); do # until k6 taps
   kill -0 "$load" || exit 1
   sleep 0.2
 done
@@ -35,16 +35,16 @@ done
 kill -0 "$load" || { echo "the load was over before the last instance was replaced" >&2; exit 1; }
 wait "$load" || { code=$?; tail -vn 20 "$tmp"/app?.log "$tmp/proxy.log" >&2; exit "$code"; }
 
-# Nothing is lost: each answered tap is in the ledger, each win is one claim, each event is relayed.
+# Nothing is lost: each answered tap is stored, each win is one claim, each event is relayed.
 for ((i = 0; i < 100; i++)); do
-  untold=$(books 'SELECT COUNT(*) FROM outbox WHERE state = 0')
-  ledger=$(books 'SELECT COUNT(*) FROM attempts')
-  if ((untold == 0 && ledger == $(<"$TAPS_FILE"))); then break; fi
+  outbox=$(query 'SELECT COUNT(*) FROM outbox WHERE state = 0')
+  stored=$(query 'SELECT COUNT(*) FROM attempts')
+  if ((outbox == 0 && stored == $(<"$TAPS_FILE"))); then break; fi
   sleep 0.1
 done
-claims=$(books 'SELECT COUNT(*) FROM claims')
-dispatches=$(books 'SELECT COUNT(DISTINCT dispatch_id) FROM claims')
-accepted=$(books "SELECT COUNT(*) FROM dispatches d JOIN claims c ON c.id = d.claim_id AND c.outcome = 'WON' WHERE d.status = 'ACCEPTED'")
-events=$(books "SELECT COUNT(*) FROM events WHERE type = 'dispatch.accepted'")
-echo "books: $claims claims of $dispatches dispatches, $accepted accepted, $events told so, $ledger taps in the ledger of $(<"$TAPS_FILE"), $untold untold"
-((claims > 0 && claims == dispatches && claims == accepted && claims == events && untold == 0 && ledger == $(<"$TAPS_FILE")))
+claims=$(query 'SELECT COUNT(*) FROM claims')
+dispatches=$(query 'SELECT COUNT(DISTINCT dispatch_id) FROM claims')
+accepted=$(query "SELECT COUNT(*) FROM dispatches d JOIN claims c ON c.id = d.claim_id AND c.outcome = 'WON' WHERE d.status = 'ACCEPTED'")
+events=$(query "SELECT COUNT(*) FROM events WHERE type = 'dispatch.accepted'")
+echo "database: $claims claims of $dispatches dispatches, $accepted accepted, $events announced, $stored taps stored of $(<"$TAPS_FILE"), $outbox outbox rows left"
+((claims > 0 && claims == dispatches && claims == accepted && claims == events && outbox == 0 && stored == $(<"$TAPS_FILE")))

@@ -53,7 +53,7 @@ await() {
 
 listens() { (: <"/dev/tcp/127.0.0.1/$1"); }
 ready() { curl -fso /dev/null "http://127.0.0.1:$1/readyz"; }
-books() { mariadb --no-defaults --user=root --host=127.0.0.1 --port="$db" --batch --skip-column-names firsttap -e "$1"; }
+query() { mariadb --no-defaults --user=root --host=127.0.0.1 --port="$db" --batch --skip-column-names firsttap -e "$1"; }
 secret() { od -An -N32 -tx1 /dev/urandom | tr -d ' \n'; }
 
 # k6 is not a dependency of the product: it is built once, outside the module, at a pinned version.
@@ -68,7 +68,7 @@ if [[ ! -x $k6 ]]; then
 fi
 go build -o "$tmp/firsttap" .
 
-# Free ports, below the range that the kernel gives to clients.
+# The ports are free, and below the range that the kernel assigns to clients.
 ports=()
 while ((${#ports[@]} < 6)); do
   p=$((20000 + RANDOM % 12000))
@@ -101,7 +101,7 @@ FIRSTTAP_ADDR=127.0.0.1:$app2 start app2 "$tmp/firsttap" serve
 await app1 ready "$app1"
 await app2 ready "$app2"
 
-# In the background, so that bash handles a signal at once. Answers that are lost on purpose are not printed.
+# k6 runs in the background, so that bash handles a signal at once. grep drops the errors of deliberately lost answers.
 export BASE_URLS="http://127.0.0.1:$app1,http://127.0.0.1:$app2" K6_NO_USAGE_REPORT=true
 "$k6" run --quiet "$script" 2> >(grep -v 'msg="Request Failed"' >&2) &
 pids+=($!)

@@ -1,6 +1,6 @@
-// Two thousand drivers accept what was just opened, at a rate that does not wait for the responses.
+// Two thousand drivers accept newly opened dispatches, at a rate that does not wait for the responses.
 //
-// RATE taps a second (reached half-way), SECONDS, DRIVERS, DISPATCHES, P95_MS a loser may take.
+// Settings: RATE taps a second (reached half-way), SECONDS, DRIVERS, DISPATCHES, and P95_MS, the limit of a loser's response.
 import exec from 'k6/execution';
 import { audit, makeDispatches, makeDrivers, setting, summary, tap, thresholds, urls, won } from './firsttap.js';
 
@@ -50,7 +50,7 @@ export default function ({ drivers, dispatches }) {
   if (result === 'won') won(i, dispatches[i], driver);
 }
 
-// A dispatch may have had no driver, or only busy ones.
+// A dispatch may have had no driver, or only busy drivers.
 export const teardown = (data) => audit(data, ['PENDING']);
 export const handleSummary = summary(
   'storm',

@@ -106,7 +106,7 @@ new_node() {
 	command -v node >/dev/null && [ "$(node --version | sed 's/^v\([0-9]*\).*/\1/')" -ge 20 ]
 }
 
-# node_with_npm installs the system's Node if there is none; that one may be too old.
+# node_with_npm installs the system's Node if none is installed; the system's Node may be too old.
 node_with_npm() {
 	command -v npm >/dev/null || apt_install nodejs npm || return
 	new_node || { echo "Node 20 is required, but this is $(node --version)" >>"$log" && return 1; }
@@ -147,7 +147,7 @@ browser() {
 	fi
 }
 
-# install.sh --list prints what is installed, in the form of FIRSTTAP_TEST_REQUIRE, and browser.
+# install.sh --list prints the installed programs, in the form of FIRSTTAP_TEST_REQUIRE, and browser.
 if [ "${1:-}" = --list ]; then
 	list=redis,mariadb,faketime,promtool
 	if [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; }; then list=$list,mysql; fi

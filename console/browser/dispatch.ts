@@ -9,5 +9,5 @@ export const section = (page: Page, title: string) => page.getByRole("region", {
 
 export const read = (service: Service, d: any) => service.call("GET", `/v1/admin/dispatches/${d.id}`);
 
-/** Leaves the page nothing but the stream to hear by: who does not look is not polled for. */
+/** Hides the page, so that it does not poll and only the stream updates it. */
 export const lookAway = (page: Page) => page.evaluate(() => Object.defineProperty(document, "visibilityState", { get: () => "hidden" }));

@@ -5,27 +5,27 @@ import type { Json, Service } from "./service.ts";
 export const card = (page: Page, site: string): Locator => page.getByRole("article", { name: site });
 
 /**
- * The button that accepts. press("Enter") taps it at once. click() waits until the button stands still, and the page drops a
- * click on one that has just moved: it is for the tests of that.
+ * The button that accepts. press("Enter") taps it at once. click() waits until the button stands still, and the page ignores a
+ * click on a button that has just moved: only the tests of that use it.
  */
 export const accept = (where: Page | Locator): Locator => where.getByRole("button", { name: "Accept", exact: true });
 
-/** Counts the requests that a page sends to addresses that end so. */
+/** Counts a page's requests to addresses with this end. */
 export function count(page: Page, end: string): () => number {
   let n = 0;
   page.on("request", (r) => { if (r.url().endsWith(end)) n++; });
   return () => n;
 }
 
-/** The taps that the service has written down. */
+/** Returns the taps that the service has written. */
 export const attempts = async (service: Service, id: string): Promise<Json[]> =>
   (await service.call("GET", `/v1/admin/dispatches/${id}/attempts`)).items;
 
-/** Does to a dispatch, as the backoffice, what needs its version. */
+/** Changes a dispatch at its version, as the backoffice. */
 export const change = (service: Service, { id, version }: Json, what: string, body: Json): Promise<Json> =>
   service.call("POST", `/v1/admin/dispatches/${id}/${what}`, body, { headers: { "If-Match": `"${version}"` } });
 
-/** Taps Accept on each phone, where there is one offer, and lets the taps go out when all have been made. */
+/** Taps Accept on each phone, which has one offer, and sends all the requests together. */
 export async function acceptTogether(phones: Page[]): Promise<void> {
   let tapped = 0, start = () => {};
   const gate = new Promise<void>((resolve) => { start = resolve; });

@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 
-/** A simulation of the push service, of a test's own: a process of notify/fcmsim. */
+/** A simulated push service for one test: a process of notify/fcmsim. */
 export class Fcm {
-  /** What FIRSTTAP_FCM_ENDPOINT is to be. */
+  /** The value for FIRSTTAP_FCM_ENDPOINT. */
   endpoint = "";
   private dir = "";
   private process: ChildProcess | undefined;
@@ -30,7 +30,7 @@ export class Fcm {
     return this;
   }
 
-  /** A service's settings for it to push here. */
+  /** Returns the settings of a service that pushes here. */
   settings(): Record<string, string> {
     return { FIRSTTAP_PUSH: "fcm", FIRSTTAP_FIREBASE_PROJECT: "demo", FIRSTTAP_FCM_ENDPOINT: this.endpoint };
   }
@@ -42,14 +42,14 @@ export class Fcm {
     return text === "" ? undefined : JSON.parse(text);
   }
 
-  /** Has it refuse for good what contains match, until cure. */
+  /** Refuses messages that contain match for good, until cure. */
   poison(match: string): Promise<void> { return this.call("POST", `poison?match=${encodeURIComponent(match)}`); }
   cure(): Promise<void> { return this.call("DELETE", "poison"); }
-  /** Has it answer every send with an error; 0 ends it. */
+  /** Answers every send with an error; 0 ends it. */
   fail(status: number): Promise<void> { return this.call("PATCH", "knobs", { status }); }
-  /** How many sends it has refused as what nobody could send. */
+  /** Returns the number of sends that it refused as invalid. */
   async refused(): Promise<number> { return (await this.call("GET", "stats")).statuses["400"] ?? 0; }
-  /** What a phone shows. */
+  /** Returns the notifications on a phone. */
   device(token: string): Promise<any> { return this.call("GET", `device?token=${encodeURIComponent(token)}`); }
 
   async close(): Promise<void> {

@@ -9,10 +9,10 @@ import type { Json } from "./service.ts";
 
 const project = "demo-firsttap";
 
-// Where install.sh puts the emulator: beside FIRSTTAP_MYSQL_ROOT.
+// install.sh puts the emulator beside FIRSTTAP_MYSQL_ROOT.
 const script = join(process.env.FIRSTTAP_MYSQL_ROOT ?? "/var/cache/firsttap/mysql", "..", "firebase", "node_modules", "firebase-tools", "lib", "bin", "firebase.js");
 
-/** Why there is no emulator; "" where there is one, or where there must be one. */
+/** The reason for a missing emulator; "" if it is installed or required. */
 export const noFirebase = existsSync(script) || /firebase/.test(process.env.FIRSTTAP_TEST_REQUIRE ?? "") ? "" : "firebase-tools is not installed";
 
 async function freePort(): Promise<number> {
@@ -24,7 +24,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** A Firebase Auth emulator of a test's own. */
+/** A Firebase Auth emulator for one test. */
 export class Firebase {
   host = "";
   private dir = "";
@@ -54,17 +54,17 @@ export class Firebase {
     return this;
   }
 
-  /** What a service is told to use it. */
+  /** The settings of a service that uses it. */
   get settings(): Record<string, string> {
     return { FIRSTTAP_FIREBASE_PROJECT: project, FIREBASE_AUTH_EMULATOR_HOST: this.host, FIRSTTAP_PUSH: "log" };
   }
 
-  /** Makes a user, and returns the id. */
+  /** Creates a user, and returns the id. */
   async user(email: string, password: string): Promise<string> {
     return (await this.call("/v1/accounts:signUp?key=any", { email, password })).localId;
   }
 
-  /** Removes a user, whose tokens are then worth nothing. */
+  /** Removes a user, which revokes the user's tokens. */
   async remove(localId: string): Promise<void> {
     await this.call(`/v1/projects/${project}/accounts:delete`, { localId });
   }

@@ -8,8 +8,8 @@ export type { Page } from "@playwright/test";
 export { Service } from "./service.ts";
 
 /**
- * Collects what no page may do: log an error, throw, or ask another host. That the API refuses something, or that nobody is
- * there to ask, Chromium logs as an error too: that is the page's to show, and no fault.
+ * Collects the faults of a page: a logged error, an exception, or a request to another host. Chromium also logs an error for a
+ * refused request and for an unreachable service. The page shows those, and they are no faults.
  */
 export function watch(context: BrowserContext): string[] {
   const faults: string[] = [];
@@ -31,16 +31,16 @@ export function watch(context: BrowserContext): string[] {
 }
 
 interface Worker {
-  /** A service that a worker's tests share: what they make is in a region of their own. */
+  /** A service that a worker's tests share: each test works in its own region. */
   service: Service;
 }
 
 interface Test {
-  /** The test's own. */
+  /** The test's region. */
   region: string;
-  /** Opens a page in a browser of its own, as another person would. */
+  /** Opens a page in a new browser context, as another person. */
   open: (path: string, service?: Service) => Promise<Page>;
-  /** Opens the console, signed in with a key, the first one where none is given. */
+  /** Opens the console, signed in with a key, by default the first one. */
   openConsole: (hash?: string, key?: string, service?: Service) => Promise<Page>;
   /** Opens the driver's page with a driver's token. */
   openDriver: (token: string, service?: Service) => Promise<Page>;
@@ -74,7 +74,7 @@ export const test = base.extend<Test, Worker>({
   openDriver: async ({ open, service }, use) => use((token, at = service) => open(`/driver/#token=${token}`, at)),
 });
 
-/** Fails on what axe calls serious or critical. */
+/** Fails on violations that axe classifies as serious or critical. */
 export async function accessible(page: Page): Promise<void> {
   const { violations } = await new AxeBuilder({ page }).analyze();
   const serious = violations.filter((v) => v.impact === "serious" || v.impact === "critical");

@@ -1,6 +1,6 @@
 import { defineConfig } from "@playwright/test";
 
-// FIRSTTAP_CHROMIUM is the browser, Debian's where it is not set.
+// FIRSTTAP_CHROMIUM names the browser. The default is Debian's.
 export default defineConfig({
   testDir: "tests",
   outputDir: process.env.FIRSTTAP_BROWSER_OUT ?? "results",

@@ -8,12 +8,12 @@ import { randomBytes } from "node:crypto";
 
 export type Json = any;
 
-/** A service of a test's own: a process on SQLite, in a temporary folder, on a port of its own. */
+/** A service for one test: a process on SQLite, in a temporary folder, on its own port. */
 export class Service {
   url = "";
   readonly adminKey = randomBytes(24).toString("hex");
   private readonly secret = randomBytes(24).toString("hex");
-  /** The database's file, for who looks into it while the service is stopped. */
+  /** The database's file, for tests that read it while the service is stopped. */
   get database(): string { return join(this.dir, "firsttap.db"); }
   private dir = "";
   private process: ChildProcess | undefined;
@@ -21,7 +21,7 @@ export class Service {
 
   constructor(private readonly settings: Record<string, string> = {}) {}
 
-  /** Starts it; after stop, at the same address with the same database. */
+  /** Starts it. After stop it has the same address and database. */
   async start(): Promise<this> {
     this.dir ||= await mkdtemp(join(tmpdir(), "firsttap-browser-"));
     const child = spawn(process.env.FIRSTTAP_BIN!, [], {
@@ -54,7 +54,7 @@ export class Service {
     return this;
   }
 
-  /** Ends it as an operator does, or at once with SIGKILL; the address is free again. */
+  /** Stops it with SIGTERM, as an operator does, or with SIGKILL. The address is free again. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
     const child = this.process;
     if (!child || child.exitCode !== null || child.signalCode !== null) return;
@@ -63,13 +63,13 @@ export class Service {
     await ended;
   }
 
-  /** Stops it and removes what it kept. */
+  /** Stops it and removes its data. */
   async close(): Promise<void> {
     await this.stop("SIGKILL");
     await rm(this.dir, { recursive: true, force: true });
   }
 
-  /** Makes a request with the admin key, or with a token, and returns the answer's body; what is not 2xx throws. */
+  /** Sends a request with the admin key or a token, and returns the answer's body. It throws for a status other than 2xx. */
   async call(method: string, path: string, body?: Json, options: { token?: string; headers?: Record<string, string> } = {}): Promise<Json> {
     const response = await fetch(this.url + path, {
       method,
@@ -81,7 +81,7 @@ export class Service {
     return text === "" ? undefined : JSON.parse(text);
   }
 
-  /** Makes drivers on duty who can take what dispatch() makes in the same region. Each has a token. */
+  /** Creates drivers on duty, eligible for dispatch() of the same region, each with a token. */
   async drivers(n: number, region: string, more: Json = {}): Promise<{ id: string; name: string; token: string }[]> {
     const drivers = Array.from({ length: n }, (_, i) => ({
       name: `Driver ${i + 1}`, phone: `+8210${String(10000000 + i)}`, regions: [region], vehicle_class: "45m", on_duty: true, ...more,
@@ -89,7 +89,6 @@ export class Service {
     return (await this.call("POST", "/v1/admin/drivers/bulk", { issue_tokens: true, drivers })).items;
   }
 
-  /** Makes a dispatch. */
   async dispatch(region: string, more: Json = {}): Promise<Json> {
     const starts = Date.now() + 24 * 3600_000;
     return this.call("POST", "/v1/admin/dispatches", {
@@ -99,7 +98,7 @@ export class Service {
     });
   }
 
-  /** Makes an API key of a role, and returns its secret. */
+  /** Creates an API key of a role, and returns its secret. */
   async key(role: "viewer" | "dispatcher" | "admin"): Promise<string> {
     return (await this.call("POST", "/v1/admin/api-keys", { name: `A ${role}`, role })).key;
   }

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import type { Service } from "./service.ts";
 
-/** Writes points of the past, as the supply job would have: [minutes ago, region, on duty, open]. The service is started again. */
+/** Writes past points as the supply job writes them: [minutes ago, region, on duty, open]. It restarts the service. */
 export async function past(service: Service, points: [number, string, number, number][]): Promise<void> {
   await service.stop();
   const minute = Math.floor(Date.now() / 60_000) * 60_000_000;

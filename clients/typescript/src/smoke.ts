@@ -1,5 +1,5 @@
-// A race by the generated client: two drivers tap together, and exactly one wins. That it compiles is half of the test:
-// the codes that Accept can answer with, and what comes with each, are types.
+// A race with the generated client: two drivers tap together, and exactly one wins. Its compilation is half of the test: the
+// codes of Accept's answers, and the fields of each, are types.
 import assert from 'node:assert/strict'
 import createClient from 'openapi-fetch'
 import type { components, paths } from './api.js'
@@ -13,7 +13,7 @@ type Responses = paths['/v1/dispatches/{id}/accept']['post']['responses']
 type Problems<R> = R extends { content: { 'application/problem+json': infer P } } ? P : never
 type AcceptProblem = Problems<Responses[keyof Responses]>
 
-// explain knows every code that there is: a new one, or one that is gone, does not compile.
+// explain covers every code: an added or a removed code does not compile.
 function explain(p: AcceptProblem): string {
   switch (p.code) {
     case 'ALREADY_TAKEN': return p.final ? 'another driver has it' : 'another driver is about to have it'
@@ -36,13 +36,13 @@ function explain(p: AcceptProblem): string {
   }
 }
 
-// @ts-expect-error: it is not a code of Accept's
+// @ts-expect-error: Accept has no such code
 const notOne: AcceptProblem['code'] = 'KEY_NOT_FOUND'
 void notOne
 
 const inHours = (h: number) => new Date(Date.now() + h * 3600_000).toISOString()
 
-// must returns what was answered, or fails with the problem.
+// must returns the answer's data, or fails with the problem.
 function must<T>(answer: { data?: T; error?: { code: string; detail: string } }): T {
   if (answer.data === undefined) assert.fail(`${answer.error?.code}: ${answer.error?.detail}`)
   return answer.data

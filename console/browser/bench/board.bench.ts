@@ -6,7 +6,7 @@ const open = 500, rate = 50, rounds = 4, phase = 5000;
 
 interface Frames { perSecond: number[]; intervals: number[]; longTasks: number[] }
 
-/** Watches the page's frames for a while. */
+/** Measures the page's frames for a while. */
 function frames(page: Page, ms: number): Promise<Frames> {
   return page.evaluate((ms) => new Promise<Frames>((resolve) => {
     const longTasks: number[] = [], intervals: number[] = [], perSecond: number[] = Array.from({ length: ms / 1000 }, () => 0);
@@ -49,7 +49,7 @@ async function signedIn(browser: Browser, service: Service): Promise<BrowserCont
   return context;
 }
 
-/** Opens a page that the browser has nothing of, and says what came over the wire until it was quiet, and when it was painted. */
+/** Opens a page without a cache, and reports the bytes over the wire until it was quiet, and the time of the first paint. */
 async function firstView(context: BrowserContext, url: string): Promise<Page> {
   const page = await context.newPage();
   const cdp = await context.newCDPSession(page);

@@ -4,13 +4,13 @@ const hour = 3600_000;
 const soon = (ms: number) => new Date(Date.now() + ms).toISOString();
 const match = (d: Json) => ({ headers: { "If-Match": `"${d.version}"` } });
 
-/** Makes open dispatches, and changes them at a rate as people and drivers do: accept, extend, unassign, create, cancel. */
+/** Creates open dispatches, and changes them at a rate as users and drivers do: accept, extend, unassign, create, cancel. */
 export class Load {
   private pool: Json[] = [];
   private extra: Json[] = [];
   private drivers: { token: string }[] = [];
   private ticks = 0;
-  /** Changes that the service has made, and those that it refused. */
+  /** The number of changes that the service made, and of those that it refused. */
   made = 0;
   refused: string[] = [];
 
@@ -29,7 +29,7 @@ export class Load {
     });
   }
 
-  /** Begins rate changes a second for that many ms, and returns when all are done: how long that took. */
+  /** Makes rate changes a second for ms, and returns the time until all of them are answered. */
   async run(rate: number, ms: number): Promise<number> {
     const began = performance.now();
     const under: Promise<void>[] = [];
@@ -76,7 +76,7 @@ export class Load {
   }
 }
 
-/** Counts what the stream tells, until it is stopped. */
+/** Counts the stream's events, until it is stopped. */
 export async function countEvents(service: Service): Promise<{ events: () => number; stop: () => void }> {
   const abort = new AbortController();
   const response = await fetch(`${service.url}/v1/admin/stream`, { signal: abort.signal, headers: { Authorization: `Bearer ${service.adminKey}` } });

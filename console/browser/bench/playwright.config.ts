@@ -1,4 +1,4 @@
 import base from "../playwright.config.ts";
 
-// Nothing else runs beside it, and nothing is recorded: that would be measured too.
+// Nothing else runs at the same time and nothing is recorded, because that would be measured too.
 export default { ...base, testDir: ".", testMatch: "*.bench.ts", outputDir: "../results", workers: 1, timeout: 300_000, use: { ...base.use, trace: "off" as const } };

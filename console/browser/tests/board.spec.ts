@@ -1,7 +1,7 @@
 import { Service, accessible, expect, test } from "../fixtures.ts";
 import { card, change, column, counted, soon } from "../board.ts";
 
-test("the columns and the counts follow what happens, without reloading", async ({ openConsole, service, region }) => {
+test("the columns and the counts follow the events, without reloading", async ({ openConsole, service, region }) => {
   const page = await openConsole(`#/board?region=${region}`);
   await counted(page, { Scheduled: 0, Pending: 0, Accepted: 0, "In progress": 0, Completed: 0, Canceled: 0, Expired: 0 });
   await page.evaluate(() => Object.assign(window, { neverReloaded: true }));
@@ -84,7 +84,7 @@ test("filters and search narrow the board and stay in the address", async ({ ope
   expect(new URL(page.url()).hash).toBe("#/board");
 });
 
-test("a search finds what the board has not read", async ({ openConsole, service, region }) => {
+test("a search finds dispatches that the board has not read", async ({ openConsole, service, region }) => {
   const first = await service.dispatch(region, { site_address: "1 Needle-ro" });
   await change(service, first, "cancel");
   for (let i = 0; i < 25; i++) await change(service, await service.dispatch(region), "cancel");
@@ -96,7 +96,7 @@ test("a search finds what the board has not read", async ({ openConsole, service
   await counted(page, { Canceled: "1 of 26" });
 });
 
-test("of more than a column holds it says how many are not shown", async ({ openConsole, service, region }) => {
+test("a full column shows the number of hidden cards", async ({ openConsole, service, region }) => {
   const d = await service.dispatch(region, { site_address: "1 Many-ro" });
   const page = await openConsole();
   let n = 0;
@@ -115,7 +115,7 @@ test("of more than a column holds it says how many are not shown", async ({ open
   await expect(column(page, "Pending").getByRole("link")).toHaveCount(600);
 });
 
-test("the service is not asked at every letter of a search", async ({ openConsole, service, region }) => {
+test("a search sends no request for every letter", async ({ openConsole, service, region }) => {
   await service.dispatch(region, { site_address: "1 Needle-ro" });
   const page = await openConsole(`#/board?region=${region}`);
   await expect(card(page, "Pending", "1 Needle-ro")).toBeVisible();
@@ -134,7 +134,7 @@ test("the service is not asked at every letter of a search", async ({ openConsol
   expect(asked.size).toBeLessThan("needle-ro".length / 2);
 });
 
-test("it says when it is cut off, and shows what happened meanwhile when it is back", async ({ openConsole, service, region }) => {
+test("the board shows a lost connection, and after it the missed changes", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const taken = await service.dispatch(region, { site_address: "1 Taken-ro" });
   await change(service, await service.dispatch(region, { site_address: "2 Gone-ro" }), "cancel");
@@ -156,7 +156,7 @@ test("it says when it is cut off, and shows what happened meanwhile when it is b
   await counted(page, { Pending: 1, Accepted: 1, Canceled: 1 });
 });
 
-test("a service that dies and comes back is followed again", async ({ openConsole }) => {
+test("the board follows a killed and restarted service again", async ({ openConsole }) => {
   const service = await new Service().start();
   try {
     const [driver] = await service.drivers(1, "seoul");
@@ -178,7 +178,7 @@ test("a service that dies and comes back is followed again", async ({ openConsol
   }
 });
 
-test("two people see the same", async ({ openConsole, service, region }) => {
+test("two users see the same board", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const hash = `#/board?region=${region}`;
   const pages = [await openConsole(hash), await openConsole(hash, await service.key("viewer"))];
@@ -213,8 +213,8 @@ test("a card is reached and opened with the keyboard", async ({ openConsole, ser
   await expect(page.getByLabel("Region")).toHaveValue(region);
 });
 
-// A minute is longer than a test may wait, so what the service says of it is put into its answer.
-test("an offer that nobody has seen stands out, in words", async ({ openConsole, service, region }) => {
+// A minute is too long for a test, so the test puts the unseen offer into the service's answer.
+test("an unseen offer stands out, in words", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "1 Seen-ro" });
   const d = await service.dispatch(region, { site_address: "2 Unseen-ro", expires_at: soon(1200_000) });

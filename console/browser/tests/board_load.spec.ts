@@ -4,7 +4,7 @@ import type { Json } from "../service.ts";
 
 test.use({ trace: "off" }); // a snapshot of 500 cards after each step takes longer than the step
 
-test("500 open dispatches: little is sent, and only what changes is drawn or asked for", async ({ openConsole }) => {
+test("500 open dispatches: few bytes are sent, and only changed cards are rendered or read", async ({ openConsole }) => {
   test.setTimeout(180_000);
   const service = await new Service({ FIRSTTAP_RATE_LIMIT_DRIVER: "5000/s" }).start();
   try {
@@ -37,7 +37,7 @@ test("500 open dispatches: little is sent, and only what changes is drawn or ask
     await counted(page, { Pending: 560, Accepted: 0 });
     await expect(column(page, "Pending").getByRole("link", { name: "New-ro" })).toHaveCount(burst);
     await expect(column(page, "Pending").getByText("round 2")).toHaveCount(burst);
-    // One for each event, and one more for each that was read.
+    // One rendering for each event, and one more for each dispatch that was read.
     expect(await drawn() - before).toBeLessThanOrEqual(burst * (1 + 1 + 2 + 1 + 1));
     expect(asked).toBeLessThan(burst / 2);
   } finally {
@@ -45,7 +45,7 @@ test("500 open dispatches: little is sent, and only what changes is drawn or ask
   }
 });
 
-/** Opens the board in a tab that has nothing cached, and counts what comes over the wire. */
+/** Opens the board in a tab without a cache, and counts the bytes over the wire. */
 async function firstView(signedIn: Page, url: string): Promise<{ page: Page; bytes: () => number }> {
   const page = await signedIn.context().newPage();
   const cdp = await page.context().newCDPSession(page);

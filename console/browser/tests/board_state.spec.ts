@@ -1,7 +1,7 @@
 import { expect, test } from "@playwright/test";
 import { readFileSync } from "node:fs";
 
-// The module is the browser's, which has no file names that say what it is.
+// Node would take the browser's module for CommonJS, so the test imports its text.
 const source = readFileSync(new URL("../../web/console/board_state.js", import.meta.url), "utf8");
 const { columns, empty, passes, reduce } = await import(`data:text/javascript;base64,${Buffer.from(source).toString("base64")}`);
 
@@ -23,7 +23,7 @@ const board = (s: number, of: Any, more: Any = {}) =>
 const lists = (state: Any, items: Any[], more: Any = {}) => ({ type: "lists", items, cut: {}, from: state.seq, now: t0 + 5000, ...more });
 const events = (...e: Any[]) => ({ type: "events", events: e, now: t0 + 10_000 });
 
-/** A board that has read these, and counted them. */
+/** Returns a board that has read these dispatches and counted them. */
 function having(...items: Any[]) {
   const of: Any = {};
   for (const d of items) of[d.status] = (of[d.status] ?? 0) + 1;
@@ -40,7 +40,7 @@ test("an event moves the card and the counts", () => {
   expect(s.wanted.size).toBe(0);
 });
 
-test("a version never goes back, whoever tells the older one", () => {
+test("a version never goes back, whatever the source of the older one", () => {
   const before = having(dispatch("a"));
   let s = reduce(before, events(event("accepted", "a", 2, "ACCEPTED", { driver_id: "drv" }), event("canceled", "a", 3, "CANCELED")));
   s = reduce(s, events(event("accepted", "a", 2, "ACCEPTED", { driver_id: "drv" })));
@@ -50,14 +50,14 @@ test("a version never goes back, whoever tells the older one", () => {
   expect(s.counts).toEqual(counts({ CANCELED: 1 }));
 });
 
-test("who gives it back ends one round and begins the next, in two events of one version", () => {
+test("a withdrawal ends one round and begins the next, in two events of one version", () => {
   const s = reduce(having(dispatch("a", { status: "ACCEPTED", version: 2, accepted_by: "drv" })),
     events(event("withdrawn", "a", 3, "PENDING", { driver_id: "drv" }), event("reopened", "a", 3, "PENDING", { round: 2 })));
   expect(card(s, "a")).toMatchObject({ status: "PENDING", round: 2, accepted_by: null });
   expect(s.counts).toEqual(counts({ PENDING: 1 }));
 });
 
-test("what an event does not say is wanted, until it has been read", () => {
+test("fields that an event omits are wanted until they are read", () => {
   let s = reduce(having(dispatch("a")), events(event("created", "b", 1, "PENDING"), event("updated", "a", 2, "PENDING", { round: 2 })));
   expect([...s.wanted]).toEqual([["b", 1], ["a", 2]]);
   expect(s.counts).toEqual(counts({ PENDING: 2 }));
@@ -68,18 +68,18 @@ test("what an event does not say is wanted, until it has been read", () => {
   expect(card(s, "a").site_address).toBe("elsewhere");
 });
 
-test("of a longer window the event says all", () => {
+test("the event of a longer window is complete", () => {
   const s = reduce(having(dispatch("a")), events(event("updated", "a", 2, "PENDING", { expires_at: at(900) })));
   expect(s.wanted.size).toBe(0);
   expect(card(s, "a")).toMatchObject({ version: 2, expires_at: at(900), site_address: "at a" });
 });
 
-test("an event that was missed before this one makes the terms wanted", () => {
+test("a missed earlier event makes the terms wanted", () => {
   const s = reduce(having(dispatch("a")), events(event("accepted", "a", 3, "ACCEPTED", { driver_id: "drv" })));
   expect([...s.wanted]).toEqual([["a", 3]]);
 });
 
-test("counts are the service's, and the events that it had not counted yet", () => {
+test("counts are the service's, plus the events that it had not counted yet", () => {
   let s = having(dispatch("a"), dispatch("b"));
   s = reduce(s, events(event("accepted", "a", 2, "ACCEPTED", { at: at(20) }), event("canceled", "b", 2, "CANCELED", { at: at(40) })));
   s = reduce(s, board(30, { PENDING: 1, ACCEPTED: 1 }));
@@ -90,13 +90,13 @@ test("counts are the service's, and the events that it had not counted yet", () 
   expect(s.counts).toEqual(counts({ ACCEPTED: 1, CANCELED: 1 }));
 });
 
-test("a dispatch that comes from nobody knows where is counted by the service", () => {
+test("the service counts a dispatch whose earlier state is unknown", () => {
   const s = reduce(having(), events(event("canceled", "x", 5, "CANCELED")));
   expect(s.recount).toBe(true);
   expect(reduce(s, board(30, { CANCELED: 1 }))).toMatchObject({ recount: false, counts: counts({ CANCELED: 1 }) });
 });
 
-test("the clock opens and ends, once, and nothing brings it back", () => {
+test("the clock opens and expires a dispatch once, and nothing reverts that", () => {
   let s = having(dispatch("a", { status: "SCHEDULED", opens_at: at(60), expires_at: at(120) }));
   expect(reduce(s, { type: "clock", now: t0 + 59_000 })).toBe(s);
   s = reduce(s, { type: "clock", now: t0 + 61_000 });
@@ -109,7 +109,7 @@ test("the clock opens and ends, once, and nothing brings it back", () => {
   expect(s.counts).toEqual(counts({ EXPIRED: 1 }));
 });
 
-test("reading everything drops what is no longer there, and not what happened meanwhile", () => {
+test("a full reading drops removed dispatches, and keeps concurrent changes", () => {
   const before = having(dispatch("a"), dispatch("b"));
   const s = reduce(reduce(before, events(event("created", "c", 1, "PENDING"))), lists(before, [dispatch("b")]));
   expect(ids(s, "PENDING").sort()).toEqual(["b", "c"]);
@@ -123,7 +123,7 @@ test("with a region, only its dispatches are counted", () => {
   expect([...s.regions].sort()).toEqual(["busan", "seoul"]);
 });
 
-test("filters let through what the API would", () => {
+test("filters let the same dispatches through as the API", () => {
   const d = dispatch("dsp_1", { external_id: "Order-7", site_address: "서울시 Teheran-ro", note: "Gate 2" });
   for (const q of ["order-7", "TEHERAN", "서울", "gate", "dsp_1"]) expect(passes(d, { q }), q).toBe(true);
   expect(passes(d, { q: "gate 3" })).toBe(false);
@@ -131,7 +131,7 @@ test("filters let through what the API would", () => {
   expect(passes(d, { vehicleClass: "16m" })).toBe(false);
 });
 
-test("who nobody has seen comes first, until something happens to it", () => {
+test("an unseen offer comes first, until an event of it", () => {
   let s = reduce(having(dispatch("a"), dispatch("b", { expires_at: at(900) })), board(70, { PENDING: 2 }, { unseen: 1, unseen_ids: ["b"] }));
   expect(ids(s, "PENDING")).toEqual(["b", "a"]);
   s = reduce(s, events(event("accepted", "b", 2, "ACCEPTED", { at: at(80) }), event("withdrawn", "b", 3, "PENDING", { at: at(81) }),
@@ -139,7 +139,7 @@ test("who nobody has seen comes first, until something happens to it", () => {
   expect(s.unseen.size).toBe(0);
 });
 
-test("a column in which nothing changes stays the same array, and what has ended is bounded", () => {
+test("an unchanged column stays the same array, and the ended dispatches are bounded", () => {
   let s = having(dispatch("a"), dispatch("b", { status: "ACCEPTED", version: 2 }));
   const old = columns(s, {});
   s = reduce(s, events(event("canceled", "b", 3, "CANCELED")));
@@ -152,10 +152,10 @@ test("a column in which nothing changes stays the same array, and what has ended
   expect(s.regions.size).toBeLessThan(10);
 });
 
-test("the clock of an event or an answer is not ours: what is over by ours stays over", () => {
+test("the clocks of events and answers may differ: an expired dispatch stays expired", () => {
   const window = { opens_at: at(60), expires_at: at(120) };
   let s = having(dispatch("a", { status: "SCHEDULED", ...window }));
-  s = reduce(s, { type: "clock", now: t0 + 121_000 }); // nobody looked in between: it opened and ended
+  s = reduce(s, { type: "clock", now: t0 + 121_000 }); // the tab was asleep: it opened and ended meanwhile
   expect([card(s, "a").status, s.counts]).toEqual(["EXPIRED", counts({ EXPIRED: 1 })]);
   s = reduce(s, events(event("opened", "a", 1, "PENDING", { ...window, at: at(60) })));
   expect(card(s, "a").status).toBe("EXPIRED");
@@ -164,11 +164,11 @@ test("the clock of an event or an answer is not ours: what is over by ours stays
   expect(ids(s, "EXPIRED").sort()).toEqual(["a", "b", "c"]);
 });
 
-test("what the clock did is counted from when it was due, and once", () => {
+test("a change by the clock is counted once, at its due time", () => {
   let s = having(dispatch("a", { status: "SCHEDULED", opens_at: at(80), expires_at: at(120) }), dispatch("b", { expires_at: at(50) }));
   s = reduce(s, { type: "clock", now: t0 + 130_000 });
   expect(s.counts).toEqual(counts({ EXPIRED: 2 }));
-  s = reduce(s, board(70, { SCHEDULED: 1, EXPIRED: 1 })); // as it was when b had ended and a had not opened
+  s = reduce(s, board(70, { SCHEDULED: 1, EXPIRED: 1 })); // as it was after b ended and before a opened
   expect(s.counts).toEqual(counts({ EXPIRED: 2 }));
   let late = having(dispatch("a", { expires_at: at(50) }));
   late = reduce(late, { ...lists(late, [dispatch("a", { expires_at: at(50) })]), now: t0 + 61_000 });
@@ -178,19 +178,19 @@ test("what the clock did is counted from when it was due, and once", () => {
   expect(late.counts).toEqual(counts({ EXPIRED: 1 }));
 });
 
-test("what is read of a moment that was counted already is not counted again", () => {
+test("a reading of an already counted moment is not counted again", () => {
   let s = reduce(having(), events(event("created", "a", 1, "PENDING", { at: at(5) })));
   expect(s.counts).toEqual(counts());
   s = reduce(s, { type: "read", items: [dispatch("b", { updated_at: at(4) })], now: t0 + 9000 });
   expect(s.counts).toEqual(counts());
 });
 
-test("a count never goes below nought", () => {
+test("a count never goes below zero", () => {
   const s = reduce(reduce(having(dispatch("a")), board(9, {})), events(event("canceled", "a", 2, "CANCELED")));
   expect(s.counts).toEqual(counts({ CANCELED: 1 }));
 });
 
-test("who nobody has seen stays so through what says nothing of seeing, and no longer", () => {
+test("an unseen offer stays unseen through events that do not concern views", () => {
   const unseen = () => reduce(having(dispatch("a")), board(70, { PENDING: 1 }, { unseen: 1, unseen_ids: ["a"] }));
   const longer = reduce(unseen(), events(event("updated", "a", 2, "PENDING", { expires_at: at(900), at: at(80) })));
   expect([...longer.unseen]).toEqual(["a"]);
@@ -206,14 +206,14 @@ test("a late event of the same version takes back neither the round nor the end"
   expect(card(s, "b").status).toBe("EXPIRED");
 });
 
-test("who has it is kept until it is nobody's", () => {
+test("the driver of a dispatch stays known until it has none", () => {
   let s = reduce(having(dispatch("a")), events(event("accepted", "a", 2, "ACCEPTED", { driver_id: "drv" }), event("started", "a", 3, "IN_PROGRESS")));
   expect(card(s, "a").accepted_by).toBe("drv");
   s = reduce(s, events(event("unassigned", "a", 4, "PENDING", { driver_id: "drv", round: 2 })));
   expect(card(s, "a").accepted_by).toBe(null);
 });
 
-test("what is wanted is wanted until that version was read, and what is not there is not wanted for ever", () => {
+test("a wanted dispatch is wanted until its version is read, and a deleted one is not wanted for ever", () => {
   let s = reduce(having(), events(event("created", "b", 1, "PENDING")));
   const asked: [string, number][] = [["b", 1]];
   s = reduce(s, events(event("updated", "b", 2, "PENDING", { round: 2 })));
@@ -223,13 +223,13 @@ test("what is wanted is wanted until that version was read, and what is not ther
   expect(reduce(s, lists(s, [dispatch("b", { version: 2, round: 2 })])).wanted.size).toBe(0);
 });
 
-test("a dispatch that leaves the region is not counted where it went", () => {
+test("a dispatch that leaves the region is not counted in its new region", () => {
   let s = reduce(reduce(empty("seoul"), lists(empty("seoul"), [dispatch("a"), dispatch("b", { region: "busan" })])), board(5, { PENDING: 1, CANCELED: 1 }));
   s = reduce(s, events(event("canceled", "b", 2, "CANCELED", { region: "busan" }), event("updated", "b", 3, "PENDING", { region: "seoul" })));
   expect(s.counts).toEqual(counts({ PENDING: 2, CANCELED: 1 }));
 });
 
-test("reading everything keeps what has ended and was not among the latest, and says what was cut", () => {
+test("a full reading keeps older ended dispatches, and marks the incomplete columns", () => {
   const s = having(dispatch("a", { status: "CANCELED" }));
   const next = reduce(s, lists(s, [], { cut: { PENDING: true } }));
   expect(ids(next, "CANCELED")).toEqual(["a"]);
@@ -237,7 +237,7 @@ test("reading everything keeps what has ended and was not among the latest, and 
   expect(empty().loaded).toBe(false);
 });
 
-test("an answer that says nothing new draws no card again, and a state that was is left as it was", () => {
+test("an answer without news renders no card again, and changes no earlier state", () => {
   const s = having(dispatch("a"));
   const again = reduce(s, lists(s, [dispatch("a")]));
   expect(card(again, "a")).toBe(card(s, "a"));
@@ -246,7 +246,7 @@ test("an answer that says nothing new draws no card again, and a state that was 
   expect([[...s.cards.keys()], [...wanting.cards.keys()], [...wanting.wanted]]).toEqual([["a"], ["a", "b"], [["b", 1]]]);
 });
 
-test("what begins or ends soonest comes first, and of the others the newest", () => {
+test("the earliest opening or end comes first, and in other columns the newest dispatch", () => {
   const s = having(
     dispatch("p1", { expires_at: at(300) }), dispatch("p2", { expires_at: at(200) }),
     dispatch("s1", { status: "SCHEDULED", opens_at: at(90) }), dispatch("s2", { status: "SCHEDULED", opens_at: at(80) }),
@@ -256,7 +256,7 @@ test("what begins or ends soonest comes first, and of the others the newest", ()
     .toEqual([["p2", "p1"], ["s2", "s1"], ["a2", "a1"], ["c2", "c1"]]);
 });
 
-test("of what has ended the newest is remembered, and of uncounted moves so many that a count helps out", () => {
+test("the newest ended dispatches are kept, and too many uncounted moves cause a count", () => {
   let s = having();
   const many = (n: number, from = 0) => Array.from({ length: n }, (_, i) => event("created", `x${from + i}`, 1, "CANCELED", { at: at(10 + from + i) }));
   s = reduce(s, events(...many(1001)));

@@ -3,7 +3,7 @@ import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
 
 const starts = new Date(Date.now() + 48 * 3600_000);
 
-/** A time as a datetime-local in Asia/Seoul takes it, some hours after the work starts. */
+/** Formats a time in Asia/Seoul for a datetime-local, some hours after the work's start. */
 function local(hours = 0): string {
   return new Date(starts.getTime() + hours * 3600_000).toLocaleString("sv-SE", { timeZone: "Asia/Seoul" }).replace(" ", "T").slice(0, 16);
 }
@@ -23,7 +23,7 @@ async function made(service: Service, region: string): Promise<any[]> {
   return (await service.call("GET", `/v1/admin/dispatches?region=${region}`)).items;
 }
 
-/** Lets what the page creates reach the service, and loses the answer until told to stop. Counts the requests, by key. */
+/** Delivers the page's requests, and drops the answers until stop. It counts the requests by key. */
 async function loseAnswers(page: Page): Promise<{ keys: string[]; stop: () => Promise<void> }> {
   const keys: string[] = [];
   const create = /\/v1\/admin\/dispatches$/;
@@ -36,8 +36,8 @@ async function loseAnswers(page: Page): Promise<{ keys: string[]; stop: () => Pr
   return { keys, stop: () => page.unroute(create) };
 }
 
-test("the preview counts who could take it and why the others could not", async ({ openConsole }) => {
-  const service = await new Service().start(); // of its own: other tests' drivers would count as in other regions
+test("the preview counts the eligible drivers, and the others' reasons", async ({ openConsole }) => {
+  const service = await new Service().start(); // its own service: drivers of other tests would count as in other regions
   try {
     const [busy] = await service.drivers(1, "seoul", { working_height_m: 45 });
     await service.drivers(2, "seoul", { working_height_m: 45 });
@@ -84,7 +84,7 @@ test("an older preview never takes the place of a newer one", async ({ openConso
     const response = await route.fetch();
     asked++;
     await held;
-    await route.fulfill({ response }).catch(() => {}); // the page may have given it up
+    await route.fulfill({ response }).catch(() => {}); // the page may have aborted it
   });
   const about = (kind: string) => (r: Request) => r.url().endsWith("/preview") && r.postDataJSON().vehicle_class === kind;
   const over = Promise.race([page.waitForEvent("requestfinished", about("45m")), page.waitForEvent("requestfailed", about("45m"))]);
@@ -96,10 +96,10 @@ test("an older preview never takes the place of a newer one", async ({ openConso
   release();
   await over;
   await page.evaluate(() => new Promise((shown) => requestAnimationFrame(() => requestAnimationFrame(shown))));
-  expect(await preview.textContent()).toContain("0 eligible"); // at once: it is counted again after a while
+  expect(await preview.textContent()).toContain("0 eligible"); // at once, because it is counted again after a while
 });
 
-test("a dispatch is made from all its fields", async ({ openConsole, service, region }) => {
+test("a dispatch is created from all its fields", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new", await service.key("dispatcher"));
   await fill(page, region);
   await expect(page.getByText("₩350,000")).toBeVisible();
@@ -131,7 +131,7 @@ test("a dispatch is made from all its fields", async ({ openConsole, service, re
   await expect(page.getByLabel("Region")).toHaveValue("");
 });
 
-test("what is wrong stands beside its field, and nothing typed is lost", async ({ openConsole, service, region }) => {
+test("an error stands beside its field, and no input is lost", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
   await submit(page).click();
   await expect(page.getByLabel("Fee", { exact: true })).toHaveAccessibleDescription("is required");
@@ -170,19 +170,19 @@ test("what is wrong stands beside its field, and nothing typed is lost", async (
   expect((await made(service, region)).map((d) => d.fee)).toContainEqual({ amount: 1250, currency: "USD" });
 });
 
-test("a double click makes one", async ({ openConsole, service, region }) => {
+test("a double click creates one dispatch", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
   const posts: string[] = [];
   page.on("request", (r) => { if (r.method() === "POST" && r.url().endsWith("/v1/admin/dispatches")) posts.push(r.url()); });
   await fill(page, region);
-  // Two clicks and an Enter in one turn of the page, before it can show anything.
+  // Two clicks and an Enter in one turn of the page, before it can render.
   await submit(page).evaluate((button: HTMLButtonElement) => { button.click(); button.click(); button.form!.requestSubmit(); });
   await expect(page).toHaveURL(/#\/dispatches\/dsp_/);
   expect(posts).toHaveLength(1);
   expect(await made(service, region)).toHaveLength(1);
 });
 
-test("when the answer is lost the same form makes it once, also after a reload", async ({ openConsole, service, region }) => {
+test("after a lost answer the same form creates one dispatch, even reloaded", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
   const lost = await loseAnswers(page);
   await fill(page, region);
@@ -204,7 +204,7 @@ test("when the answer is lost the same form makes it once, also after a reload",
   expect(page.url()).toContain(all[0].id);
 });
 
-test("a changed form is another dispatch", async ({ openConsole, service, region }) => {
+test("a changed form creates another dispatch", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/new");
   const lost = await loseAnswers(page);
   await fill(page, region);
@@ -217,7 +217,7 @@ test("a changed form is another dispatch", async ({ openConsole, service, region
   expect((await made(service, region)).map((d) => d.site_address).sort()).toEqual(["12 Teheran-ro, Gangnam-gu", "another site"]);
 });
 
-test("a service that is killed and comes back makes it once", async ({ openConsole }) => {
+test("a killed and restarted service creates one dispatch", async ({ openConsole }) => {
   const service = await new Service().start();
   try {
     const page = await openConsole("#/new", undefined, service);
@@ -249,8 +249,8 @@ test("the whole form by keyboard", async ({ openConsole, service, region }) => {
     await to(label, exact);
     await page.keyboard.type(text);
   };
-  // A datetime-local is typed part by part, in the order of the browser's own language: this is right by day and by month, and
-  // on a clock of 12 or 24 hours.
+  // A datetime-local is typed part by part, in the order of the browser's language: these keys fit by day and by month, and
+  // with a clock of 12 or 24 hours.
   const time = async (label: string, dayAndMonth: string, hour: string) => {
     await to(label);
     await page.keyboard.type(`${dayAndMonth}${dayAndMonth}${starts.getFullYear() + 1}`);

@@ -6,7 +6,7 @@ const patch = (service: Service, d: any, body: object) =>
   service.call("PATCH", `/v1/admin/dispatches/${d.id}`, body, { headers: { "If-Match": `"${d.version}"` } });
 const events = async (service: Service, d: any): Promise<any[]> => (await service.call("GET", `/v1/admin/dispatches/${d.id}/events`)).items;
 
-/** What a datetime-local field has for a moment; the browser is in Seoul. */
+/** Formats a moment for a datetime-local field; the browser is in Seoul. */
 const local = (ms: number) => new Date(ms + 9 * 3600_000).toISOString().slice(0, 19);
 
 test("cancel, by the keyboard alone", async ({ service, region, openConsole }) => {
@@ -37,7 +37,7 @@ test("cancel, by the keyboard alone", async ({ service, region, openConsole }) =
   expect((await events(service, d)).filter((e) => e.type === "dispatch.canceled").map((e) => e.reason_code)).toEqual(["NO_LONGER_NEEDED"]);
 });
 
-test("who is second to change it is told who was first, and may still do it", async ({ service, region, openConsole }) => {
+test("the second of two users sees the first one's change, and may still act", async ({ service, region, openConsole }) => {
   const [driver] = await service.drivers(1, region);
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
@@ -46,7 +46,7 @@ test("who is second to change it is told who was first, and may still do it", as
   await dialog.getByLabel("Reason (optional)").fill("MINE");
   await lookAway(page);
   await service.accept(d.id, driver!.token, 1);
-  await expect(status(page)).toHaveText("ACCEPTED"); // what is on the screen moves; what was asked about does not
+  await expect(status(page)).toHaveText("ACCEPTED"); // the page changes; the dialog's dispatch does not
   await button(dialog, "Cancel the dispatch").click();
   await expect(dialog.getByRole("alert").first()).toContainText("Someone else changed it first. It was accepted by Driver 1.");
   await expect(dialog.getByRole("alert").first()).toContainText("Now it is ACCEPTED in round 1.");
@@ -59,7 +59,7 @@ test("who is second to change it is told who was first, and may still do it", as
   expect((await events(service, d)).at(-1)).toMatchObject({ type: "dispatch.canceled", reason_code: "MINE" });
 });
 
-test("what its state no longer allows is refused in words", async ({ service, region, openConsole }) => {
+test("a change that the state no longer allows is refused in words", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
   await button(page, "Extend…").click();
@@ -96,7 +96,7 @@ test("extend", async ({ service, region, openConsole }) => {
   expect(after).toMatchObject({ round: 1, version: 2 });
 });
 
-test("it expires before one's eyes, and is opened again", async ({ service, region, openConsole }) => {
+test("a dispatch expires on the open page, and is reopened", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region, { expires_at: new Date(Date.now() + 3000).toISOString() });
   const page = await openConsole(`#/dispatches/${d.id}`);
   await expect(page.getByText("expires in")).toBeVisible();
@@ -121,7 +121,7 @@ test("assign and unassign", async ({ service, region, openConsole }) => {
   const page = await openConsole(`#/dispatches/${d.id}`, await service.key("dispatcher"));
   await button(page, "Assign…").click();
   const dialog = page.getByRole("dialog", { name: "Give it to a driver" });
-  await expect(dialog.getByRole("radio")).toHaveCount(1); // who has such a vehicle there
+  await expect(dialog.getByRole("radio")).toHaveCount(1); // the driver of that region with such a vehicle
   await expect(button(dialog, "Assign")).toBeDisabled();
   await dialog.getByLabel(/^Find a driver/).fill(`small ${region}`);
   await dialog.getByRole("radio", { name: small!.name }).check();
@@ -146,7 +146,7 @@ test("assign and unassign", async ({ service, region, openConsole }) => {
   expect((await events(service, d)).find((e) => e.type === "dispatch.unassigned").reason_code).toBe("ILL");
 });
 
-test("other terms are a new round, and only what was changed is sent", async ({ service, region, openConsole }) => {
+test("other terms begin a new round, and only the changed fields are sent", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region, { note: "Gate 1", site_lat: 37.4979, site_lng: 127.0276 });
   const page = await openConsole(`#/dispatches/${d.id}`);
   await button(page, "Edit terms…").click();
@@ -156,7 +156,7 @@ test("other terms are a new round, and only what was changed is sent", async ({ 
   await accessible(page);
   await dialog.getByLabel("Fee", { exact: true }).fill("399999.5");
   await button(dialog, "Change the terms").click();
-  await expect(dialog.getByText("The fee must be a whole number like 350000.")).toBeVisible(); // and is not rounded
+  await expect(dialog.getByText("The fee must be a whole number like 350000.")).toBeVisible(); // it is not rounded
   await dialog.getByLabel("Fee", { exact: true }).fill("400000");
   await patch(service, d, { note: "Gate 2" });
   await button(dialog, "Change the terms").click();
@@ -168,7 +168,7 @@ test("other terms are a new round, and only what was changed is sent", async ({ 
   await expect(page.getByText("₩400,000")).toBeVisible();
 });
 
-test("a viewer looks and has nothing to press", async ({ service, region, openConsole }) => {
+test("a viewer sees the dispatch, and no buttons", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`, await service.key("viewer"));
   await expect(status(page)).toHaveText("PENDING");
@@ -176,7 +176,7 @@ test("a viewer looks and has nothing to press", async ({ service, region, openCo
   for (const name of ["Cancel…", "Extend…", "Assign…", "Edit terms…"]) await expect(button(page, name)).toHaveCount(0);
 });
 
-test("what is not known is said so, and is found out", async ({ service, region, openConsole }) => {
+test("an unknown outcome is shown as unknown, and is then found", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
   await button(page, "Cancel…").click();
@@ -192,7 +192,7 @@ test("what is not known is said so, and is found out", async ({ service, region,
   expect((await events(service, d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
 });
 
-test("an answer that takes its time is waited for aloud", async ({ service, region, openConsole }) => {
+test("the page shows that it waits for a slow answer", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
   let release = () => {};
@@ -208,7 +208,7 @@ test("an answer that takes its time is waited for aloud", async ({ service, regi
   await expect(news(page)).toHaveText("Canceled.");
 });
 
-test("a change whose answer is lost is found to be done, once", async ({ service, region, openConsole }) => {
+test("a change with a lost answer is found, and is made once", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
   let sent = 0;
@@ -230,7 +230,7 @@ test("a change whose answer is lost is found to be done, once", async ({ service
   expect((await events(service, d)).filter((e) => e.type === "dispatch.canceled")).toHaveLength(1);
 });
 
-test("what is not there is said so", async ({ openConsole }) => {
+test("the page shows that a dispatch does not exist", async ({ openConsole }) => {
   for (const id of ["dsp_00000000000000000000000000", "nonsense"]) {
     const page = await openConsole(`#/dispatches/${id}`);
     await expect(page.getByRole("heading", { name: "No such dispatch" })).toBeVisible();
@@ -239,7 +239,7 @@ test("what is not there is said so", async ({ openConsole }) => {
   }
 });
 
-test("that it is cut off is said once, and what was shown stays", async ({ service, region, openConsole }) => {
+test("a lost connection is shown once, and the old data stays", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
   await expect(section(page, "What happened").locator("tbody tr")).toHaveCount(1);

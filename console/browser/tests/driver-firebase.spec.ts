@@ -4,7 +4,7 @@ import { accept, card } from "../driver.ts";
 
 test("a driver signs in with Firebase, stays signed in when the token ends, and not when the account does", async ({ open }) => {
   test.skip(noFirebase !== "", noFirebase);
-  test.slow(); // the emulator takes its time to start
+  test.slow(); // the emulator starts slowly
   const firebase = await new Firebase().start();
   const own = new Service(firebase.settings);
   try {
@@ -30,7 +30,7 @@ test("a driver signs in with Firebase, stays signed in when the token ends, and 
     const refreshes: string[] = [];
     page.on("request", (r) => { if (r.url().includes("/securetoken.googleapis.com/v1/token")) refreshes.push(r.url()); });
     const reopen = async (change: string) => {
-      await page.goto(`${own.url}/livez`); // the page itself would keep what it knows over this
+      await page.goto(`${own.url}/livez`); // the page itself would overwrite this with its own session
       await page.evaluate((c) => {
         const kept = JSON.parse(sessionStorage.getItem("firsttap.driver")!);
         if (c === "ends soon") kept.firebase.ends = Date.now() + 30_000;
@@ -42,7 +42,7 @@ test("a driver signs in with Firebase, stays signed in when the token ends, and 
     await reopen("ends soon");
     await expect(page.getByText("Live")).toBeVisible();
     await expect.poll(() => refreshes.length).toBe(1);
-    // and when the service no longer takes it, once for all that is under way.
+    // and after the service refuses it, once for all concurrent requests.
     await reopen("is refused");
     await expect(page.getByText("Live")).toBeVisible();
     await accept(page).press("Enter");

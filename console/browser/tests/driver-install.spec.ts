@@ -18,7 +18,7 @@ test("the page can be installed", async ({ open }) => {
   expect(errors.filter((e) => e.errorId !== "in-incognito")).toEqual([]);
 });
 
-test("it opens without the service, and shows the last known jobs as old", async ({ open }) => {
+test("the page opens without the service, and shows the last known jobs as old", async ({ open }) => {
   const own = await new Service().start();
   try {
     const [driver] = await own.drivers(1, "seoul");
@@ -40,7 +40,7 @@ test("it opens without the service, and shows the last known jobs as old", async
   }
 });
 
-test("what is kept is whole, has nothing of the API, and is not shown where there is a newer page", async ({ openDriver, service, region }) => {
+test("the stored set is complete, without the API's answers, and never outdated", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const page = await openDriver(driver!.token);
   await page.evaluate(async () => { await navigator.serviceWorker.ready; });

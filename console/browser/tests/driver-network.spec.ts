@@ -1,11 +1,11 @@
 import { Service, expect, test } from "../fixtures.ts";
 import { accept, card, change, count } from "../driver.ts";
 
-/** How often a dispatch was accepted: a tap that is sent again is written down, and changes nothing. */
+/** Returns the number of claims of a dispatch: a repeated tap is written, and changes nothing. */
 const accepted = async (service: Service, id: string): Promise<number> =>
   (await service.call("GET", `/v1/admin/dispatches/${id}/events`)).items.filter((e: { type: string }) => e.type === "dispatch.accepted").length;
 
-test("a tap without a network is not known, and is answered when it is back", async ({ openDriver, service, region }) => {
+test("a tap without a network is unknown, and is answered after the reconnection", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const job = await service.dispatch(region, { site_address: "1 Tunnel" });
   const page = await openDriver(driver!.token);
@@ -25,7 +25,7 @@ test("a tap without a network is not known, and is answered when it is back", as
   expect(other.status).toBe("PENDING");
 });
 
-test("who tapped without a network and was too late is told so", async ({ openDriver, service, region }) => {
+test("a tap without a network that came too late is shown as late", async ({ openDriver, service, region }) => {
   const [driver, other] = await service.drivers(2, region);
   const job = await service.dispatch(region, { site_address: "3 Late Lane" });
   const page = await openDriver(driver!.token);
@@ -40,17 +40,17 @@ test("who tapped without a network and was too late is told so", async ({ openDr
   await expect(card(page, "3 Late Lane")).not.toContainText("Yours");
 });
 
-test("an answer that was lost on the way is asked for again, and the tap is one", async ({ openDriver, service, region }) => {
+test("a lost answer is requested again, and the tap counts once", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const job = await service.dispatch(region, { site_address: "4 Lost Answer" });
   const page = await openDriver(driver!.token);
   const sent = count(page, "/accept");
-  await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // where it would be seen too
+  await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // it would show the result too
   await page.route("**/accept", async (route) => {
     await route.fetch();
     await route.abort();
   }, { times: 1 });
-  await expect(async () => { // the banner that comes now moves the button, and a tap at that moment counts for nothing
+  await expect(async () => { // the banner that appears now moves the button, and a tap at that moment is ignored
     await accept(page).click({ timeout: 2000 });
     await expect.poll(sent, { timeout: 1000 }).toBeGreaterThan(0);
   }).toPass();
@@ -59,7 +59,7 @@ test("an answer that was lost on the way is asked for again, and the tap is one"
   expect(await accepted(service, job.id)).toBe(1);
 });
 
-test("a page that is loaded again in the middle of a tap finds out what came of it", async ({ openDriver, service, region }) => {
+test("a page that is reloaded during a tap finds its result", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "5 Middle" });
   const page = await openDriver(driver!.token);
@@ -67,9 +67,9 @@ test("a page that is loaded again in the middle of a tap finds out what came of 
   const done = new Promise<void>((resolve) => { arrived = resolve; });
   await page.route("**/accept", async (route) => {
     await route.fetch();
-    arrived(); // and never answered
+    arrived(); // it is never answered
   });
-  await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // where it would be seen before
+  await page.route("**/v1/me/dispatches?*", (route) => route.abort()); // it would show the result earlier
   await accept(page).press("Enter");
   await done;
   await expect(card(page, "5 Middle")).toContainText("Asking");
@@ -81,7 +81,7 @@ test("a page that is loaded again in the middle of a tap finds out what came of 
   await expect(card(page, "5 Middle")).toContainText("Yours");
 });
 
-test("a win whose answer is lost is seen among the jobs", async ({ openDriver, service, region }) => {
+test("a win with a lost answer appears among the jobs", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "9 By The Way" });
   const page = await openDriver(driver!.token);
@@ -91,10 +91,10 @@ test("a win whose answer is lost is seen among the jobs", async ({ openDriver, s
   });
   await accept(page).press("Enter");
   await expect(card(page, "9 By The Way")).toContainText("Yours");
-  await page.unrouteAll({ behavior: "ignoreErrors" }); // the same tap may be on its way once more
+  await page.unrouteAll({ behavior: "ignoreErrors" }); // the same tap may be sent once more
 });
 
-test("a tap whose offer ended unanswered is settled by the receipt", async ({ openDriver, service, region }) => {
+test("the receipt settles an unanswered tap on an ended offer", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const page = await openDriver(driver!.token);
   await expect(page.getByText("Live")).toBeVisible();
@@ -109,11 +109,11 @@ test("a tap whose offer ended unanswered is settled by the receipt", async ({ op
   await accept(page).press("Enter");
   await expect(card(page, "6 Short")).toContainText("Yours", { timeout: 30_000 });
   expect(Date.now()).toBeGreaterThanOrEqual(ends);
-  expect(sent()).toBeLessThan(15); // a bounded pace
+  expect(sent()).toBeLessThan(15); // the pace is bounded
   await page.unrouteAll({ behavior: "ignoreErrors" });
 });
 
-test("a decision that is not final, and a service that is busy, are asked again", async ({ openDriver, service, region }) => {
+test("a tap is repeated after a decision that is not final, and at a busy service", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "7 Close" });
   const page = await openDriver(driver!.token);
@@ -133,7 +133,7 @@ test("a decision that is not final, and a service that is busy, are asked again"
   expect(answers).toEqual([]);
 });
 
-test("a service that dies under a tap, and comes back, is asked again", async ({ open }) => {
+test("a tap is repeated at a killed and restarted service", async ({ open }) => {
   const own = await new Service().start();
   try {
     const [driver] = await own.drivers(1, "seoul");
@@ -147,7 +147,7 @@ test("a service that dies under a tap, and comes back, is asked again", async ({
     await own.start();
     await expect(card(page, "8 Killed")).toContainText("Yours");
     await expect(page.getByText("Live")).toBeVisible();
-    await own.stop("SIGKILL"); // whether or not the page has read its jobs
+    await own.stop("SIGKILL"); // at any time before or after the page has read its jobs
     await page.getByRole("link", { name: "To my jobs" }).click();
     await card(page, "8 Killed").getByRole("button", { name: "Start" }).click();
     await expect(card(page, "8 Killed")).toContainText("Not known yet");
@@ -159,7 +159,7 @@ test("a service that dies under a tap, and comes back, is asked again", async ({
   }
 });
 
-test("a win is a job at once, and who loses it is told, though no list of jobs was read", async ({ openDriver, service, region }) => {
+test("a win is a job at once, and its loss is shown, even without a list of jobs", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const job = await service.dispatch(region, { site_address: "10 Short Joy" });
   const page = await openDriver(driver!.token);
@@ -186,7 +186,7 @@ test("a win is a job at once, and who loses it is told, though no list of jobs w
   await expect(notice).toHaveCount(0);
 });
 
-test("what the office took away while the page was closed is told once it is open again", async ({ openDriver, service, region }) => {
+test("a job that the office took away is shown when the page opens again", async ({ openDriver, service, region }) => {
   const [driver, other] = await service.drivers(2, region);
   const day = (n: number) => ({
     work_starts_at: new Date(Date.now() + n * 24 * 3600_000).toISOString(), work_ends_at: new Date(Date.now() + (n * 24 + 2) * 3600_000).toISOString(),
@@ -215,7 +215,7 @@ test("what the office took away while the page was closed is told once it is ope
   await expect(card(page, "14 Kept")).toContainText("Accepted");
 });
 
-test("a win and its end, both while cut off, are never shown as a win", async ({ openDriver, service, region }) => {
+test("a win that ended during a lost connection is never shown as a win", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const job = await service.dispatch(region, { site_address: "15 Never Heard" });
   const page = await openDriver(driver!.token);

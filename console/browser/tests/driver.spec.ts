@@ -25,7 +25,7 @@ test("a driver accepts, starts and completes, by the keyboard alone", async ({ o
   expect((await service.call("GET", `/v1/admin/dispatches/${job.id}`)).status).toBe("COMPLETED");
 });
 
-// tabTo goes on from where the focus is, as who has no pointer does.
+// tabTo moves on from the present focus, as a keyboard user does.
 async function tabTo(page: Page, name: string): Promise<void> {
   const wanted = page.getByText(name, { exact: true }).and(page.locator("button, a"));
   await expect(wanted).toBeVisible();
@@ -36,7 +36,7 @@ async function tabTo(page: Page, name: string): Promise<void> {
   throw new Error(`no Tab leads to ${name}`);
 }
 
-test("of two drivers who tap at once exactly one has it, and the other learns by how much", async ({ openDriver, service, region }) => {
+test("exactly one of two concurrent taps wins, and the other sees the distance", async ({ openDriver, service, region }) => {
   const drivers = await service.drivers(2, region);
   const pages = await Promise.all(drivers.map((d) => openDriver(d.token)));
   const job = await service.dispatch(region, { site_address: "2 Race Road" });
@@ -59,7 +59,7 @@ test("a double tap is one tap", async ({ openDriver, service, region }) => {
   await page.keyboard.press("Enter");
   await expect(card(page, "3 Twice Lane")).toContainText("Yours");
   expect(sent()).toBe(1);
-  await expect.poll(() => attempts(service, job.id)).toHaveLength(1); // written behind the answer
+  await expect.poll(() => attempts(service, job.id)).toHaveLength(1); // the service writes it after the answer
 });
 
 test("a double tap on Start does not complete the job", async ({ openDriver, service, region }) => {
@@ -79,7 +79,7 @@ test("a double tap on Start does not complete the job", async ({ openDriver, ser
   await expect(card(page, "3 Twice Lane")).toContainText("Done");
 });
 
-test("a tap that meets a card which has just moved under the finger does nothing", async ({ openDriver, service, region }) => {
+test("a tap on a card that has just moved under the finger does nothing", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const page = await openDriver(driver!.token);
   await page.setViewportSize({ width: 390, height: 1600 });
@@ -104,7 +104,7 @@ test("a tap that meets a card which has just moved under the finger does nothing
   expect(sent()).toBe(1);
 });
 
-test("what is canceled, taken or given new terms says so while the driver looks", async ({ openDriver, service, region }) => {
+test("an offer that is canceled, taken or changed shows that on the open page", async ({ openDriver, service, region }) => {
   const [me, other] = await service.drivers(2, region);
   const page = await openDriver(me!.token);
   await page.evaluate(() => { document.title = "not loaded again"; });
@@ -130,13 +130,13 @@ test("what is canceled, taken or given new terms says so while the driver looks"
   await expect(card(page, "6 New Nook")).toContainText("Yours");
   await page.getByRole("link", { name: /^My jobs/ }).click();
   const { version } = await service.call("GET", `/v1/admin/dispatches/${changed.id}`);
-  await change(service, { id: changed.id, version }, "cancel", {}); // whether or not the page has read its jobs
+  await change(service, { id: changed.id, version }, "cancel", {}); // at any time before or after the page has read its jobs
   await expect(page.getByRole("alert").filter({ hasText: "Canceled by the office: 6 New Nook" })).toBeVisible();
   await expect(page.getByRole("article")).toHaveCount(0);
   expect(await page.title()).toBe("not loaded again");
 });
 
-test("a tap on old terms takes nothing, and has to be made again", async ({ openDriver, service, region }) => {
+test("a tap on old terms wins nothing, and must be repeated", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const job = await service.dispatch(region, { site_address: "7 Old Terms" });
   const page = await openDriver(driver!.token);
@@ -144,7 +144,7 @@ test("a tap on old terms takes nothing, and has to be made again", async ({ open
   await page.route("**/v1/me/offers*", (route) => route.abort());
   await service.call("PATCH", `/v1/admin/dispatches/${job.id}`, { fee: { amount: 10000, currency: "KRW" } }, { headers: { "If-Match": '"1"' } });
   const sent = count(page, "/accept");
-  await expect(async () => { // the banner that comes now moves the button, and a tap at that moment counts for nothing
+  await expect(async () => { // the banner that appears now moves the button, and a tap at that moment is ignored
     await accept(page).click({ timeout: 2000 });
     await expect.poll(sent, { timeout: 1000 }).toBeGreaterThan(0);
   }).toPass();
@@ -158,7 +158,7 @@ test("a tap on old terms takes nothing, and has to be made again", async ({ open
   await expect(card(page, "7 Old Terms")).toContainText("Yours");
 });
 
-test("what opens later counts down by the service's clock, whatever the phone's says", async ({ openDriver, service, region }) => {
+test("a later opening counts down by the service's clock, not by the phone's", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "8 Open Now" });
   const page = await openDriver(driver!.token);
@@ -183,7 +183,7 @@ test("what opens later counts down by the service's clock, whatever the phone's 
   expect(Date.now()).toBeGreaterThanOrEqual(opens);
 });
 
-test("who may not take it is told why", async ({ openDriver, service, region }) => {
+test("an ineligible driver sees the reason", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "10 First" });
   await service.dispatch(region, { site_address: "11 Overlaps" });
@@ -227,7 +227,7 @@ test("a driver declines, and gives a job back, with a reason", async ({ openDriv
   await expect(offer).toContainText("Yours");
 });
 
-test("off duty there are no offers, and what is being saved is not shown as saved", async ({ openDriver, service, region }) => {
+test("there are no offers off duty, and an unsaved change is not shown as saved", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   await service.dispatch(region, { site_address: "13 Duty Drive" });
   const page = await openDriver(driver!.token);
@@ -245,7 +245,7 @@ test("off duty there are no offers, and what is being saved is not shown as save
   await expect(card(page, "13 Duty Drive")).toBeVisible();
 });
 
-test("an offer is seen once it is on the screen, and that is told once", async ({ openDriver, service, region }) => {
+test("an offer is reported as seen once, when it is on the screen", async ({ openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const ids: string[] = [];
   for (let n = 0; n < 6; n++) ids.push((await service.dispatch(region, { site_address: `${n} Seen Square` })).id);
@@ -270,7 +270,7 @@ test("an offer is seen once it is on the screen, and that is told once", async (
   await expect.poll(() => told.length).toBe(before + 1);
 });
 
-test("each tab keeps its own driver, and a new tab is the last one's", async ({ openDriver, service, region }) => {
+test("each tab keeps its own driver, and a new tab has the last driver", async ({ openDriver, service, region }) => {
   const [a, b] = await service.drivers(2, region);
   const first = await openDriver(a!.token);
   await expect(first.getByText("Driver 1")).toBeVisible();
@@ -289,13 +289,13 @@ test("each tab keeps its own driver, and a new tab is the last one's", async ({ 
   await expect(first.getByLabel("Driver token")).toBeVisible();
 });
 
-test("a link with a token is for its driver, whoever the tab or the device knows", async ({ openDriver, service, region }) => {
+test("a link with a token is for its driver, not the tab's or the device's", async ({ openDriver, service, region }) => {
   const [a, b, c] = await service.drivers(3, region);
   const page = await openDriver(a!.token);
   await expect(page.getByText("Driver 1")).toBeVisible();
   const link = (token: string) => `${service.url}/driver/#token=${token}`;
   const wanted = (tab: Page) => tab.getByRole("button", { name: "Sign in with the link" }).click();
-  await page.goto(link(b!.token)); // the page stays, only the hash is another
+  await page.goto(link(b!.token)); // the page stays, only the hash changes
   await wanted(page);
   await expect(page.getByText("Driver 2")).toBeVisible();
   await page.goto("about:blank");
@@ -318,7 +318,7 @@ test("a link with a token is for its driver, whoever the tab or the device knows
   await expect(page.getByText("Driver 3")).toBeVisible();
 });
 
-test("a link from elsewhere replaces nobody unasked, in this tab and in a new one", async ({ openDriver, service, region }) => {
+test("a foreign link replaces no driver unconfirmed, in this tab or a new one", async ({ openDriver, service, region }) => {
   const [mine, theirs] = await service.drivers(2, region);
   const page = await openDriver(mine!.token);
   await expect(page.getByText("Driver 1")).toBeVisible();
@@ -341,18 +341,18 @@ test("a link from elsewhere replaces nobody unasked, in this tab and in a new on
   await expect(page.getByRole("dialog")).toBeVisible();
   await page.keyboard.press("Escape");
   await expect(page.getByRole("dialog")).toHaveCount(0);
-  await page.goto(`${service.url}/driver/#token=${mine!.token}`); // their own, once more
+  await page.goto(`${service.url}/driver/#token=${mine!.token}`); // the tab's own link, once more
   await expect(page).toHaveURL(`${service.url}/driver/`);
   await expect(page.getByRole("dialog")).toHaveCount(0);
   await expect(page.getByText("Driver 1")).toBeVisible();
   await tab.goto("about:blank");
   await page.getByRole("button", { name: "Sign out" }).click();
   await expect(page.getByLabel("Driver token")).toBeVisible();
-  await page.goto(link); // nobody is signed in
+  await page.goto(link); // there is no session
   await expect(page.getByText("Driver 2")).toBeVisible();
 });
 
-test("who signs out leaves nothing behind", async ({ openDriver, service, region }) => {
+test("a sign-out leaves no data behind", async ({ openDriver, service, region }) => {
   const [driver, other] = await service.drivers(2, region);
   for (const site of ["1 Private Place", "2 Private Place"]) await service.dispatch(region, { site_address: site });
   const page = await openDriver(driver!.token);
@@ -382,7 +382,7 @@ test("who signs out leaves nothing behind", async ({ openDriver, service, region
   await expect(page.getByText("Driver 2")).toBeVisible();
 });
 
-test("a token that is no longer good leads back to the sign-in, which says why", async ({ open }) => {
+test("an invalid token leads back to the sign-in, which shows the reason", async ({ open }) => {
   const settings: Record<string, string> = { FIRSTTAP_JWT_SECRET: "a".repeat(48) };
   const own = await new Service(settings).start();
   try {
@@ -410,7 +410,7 @@ test("a token that is no longer good leads back to the sign-in, which says why",
 
 test.describe("in Korean", () => {
   test.use({ locale: "ko-KR" });
-  test("the page speaks Korean, and English where that is chosen", async ({ openDriver, service, region }) => {
+  test("the page is in Korean, and in English by choice", async ({ openDriver, service, region }) => {
     const [driver] = await service.drivers(1, region);
     await service.dispatch(region, { site_address: "14 한국로", work_starts_at: "2031-05-06T00:00:00Z", work_ends_at: "2031-05-06T03:00:00Z" });
     const page = await openDriver(driver!.token);
@@ -428,7 +428,7 @@ test.describe("in Korean", () => {
   });
 });
 
-test("all that the page says is there in both languages", async ({ open, service }) => {
+test("both languages have every text of the page", async ({ open, service }) => {
   const page = await open("/driver/");
   const shapes = await page.evaluate(async () => {
     const { words } = await import(new URL("words.js", location.href).href);
@@ -451,7 +451,7 @@ test("all that the page says is there in both languages", async ({ open, service
 for (const colorScheme of ["light", "dark"] as const) {
   test.describe(`in ${colorScheme}`, () => {
     test.use({ colorScheme, viewport: { width: 390, height: 844 } });
-    test("everybody can use the page", async ({ open, openDriver, service, region }) => {
+    test("the page is accessible", async ({ open, openDriver, service, region }) => {
       const signIn = await open("/driver/");
       await expect(signIn.getByRole("button", { name: "Sign in" })).toBeVisible();
       await accessible(signIn);

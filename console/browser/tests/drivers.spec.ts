@@ -109,7 +109,7 @@ test("a suspended driver can't accept, and a reinstated one can", async ({ openC
   expect((await service.accept(d.id, driver!.token)).result).toBe("SUCCESS");
 });
 
-test("an edit changes what was typed, and says when somebody else was faster", async ({ openConsole, service, region }) => {
+test("an edit changes only the edited fields, and shows another user's change", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const path = `/v1/admin/drivers/${driver!.id}`;
   const page = await openConsole(`#/drivers/${driver!.id}`);
@@ -131,7 +131,7 @@ test("an edit changes what was typed, and says when somebody else was faster", a
   expect(await service.call("GET", path)).toMatchObject({ name: "Kim Min-jun", phone: "+821099998888", regions: [region, "incheon"] });
 });
 
-test("all of a driver's tokens are ended, and their phone is signed out", async ({ openConsole, openDriver, service, region }) => {
+test("a driver's tokens are revoked, and the phone is signed out", async ({ openConsole, openDriver, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const path = `/v1/admin/drivers/${driver!.id}/tokens`;
   const phone = await openDriver(driver!.token);
@@ -155,7 +155,7 @@ test("all of a driver's tokens are ended, and their phone is signed out", async 
   expect(items.map((e: { action: string }) => e.action)).toContain("driver.tokens_revoke");
 });
 
-test("a token opens the driver's phone", async ({ openConsole, service, region }) => {
+test("a token signs the driver's phone in", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   const page = await openConsole(`#/drivers/${driver!.id}`);
   await page.getByRole("button", { name: "Issue a token" }).click();
@@ -173,7 +173,7 @@ test("a token opens the driver's phone", async ({ openConsole, service, region }
   expect(await page.content()).not.toContain(token);
 });
 
-test("a new driver is made once, though the answer is lost", async ({ openConsole, service, region }) => {
+test("a new driver is created once, in spite of a lost answer", async ({ openConsole, service, region }) => {
   const page = await openConsole("#/drivers");
   await page.getByRole("link", { name: "New driver" }).click();
   await page.getByRole("button", { name: "Add driver" }).click();
@@ -199,7 +199,7 @@ test("a new driver is made once, though the answer is lost", async ({ openConsol
   expect(items).toMatchObject([{ regions: [region, "incheon"], vehicle_class: "28m", working_height_m: 27.5, on_duty: false }]);
 });
 
-test("a viewer and a dispatcher see drivers and change none, which the API holds to", async ({ openConsole, service, region }) => {
+test("a viewer and a dispatcher change no drivers, and the API enforces that", async ({ openConsole, service, region }) => {
   const [driver] = await service.drivers(1, region);
   for (const role of ["viewer", "dispatcher"] as const) {
     const key = await service.key(role);
@@ -217,7 +217,7 @@ test("a viewer and a dispatcher see drivers and change none, which the API holds
   }
 });
 
-test("a list says when it may be old", async ({ openConsole }) => {
+test("a list shows that it may be old", async ({ openConsole }) => {
   const service = await new Service().start();
   try {
     await service.drivers(2, "seoul");
@@ -225,7 +225,7 @@ test("a list says when it may be old", async ({ openConsole }) => {
     await expect(page.getByText("2 drivers.")).toBeVisible();
     await service.stop("SIGKILL");
     await expect(page.getByText("What you see may be old.")).toBeVisible({ timeout: 30_000 });
-    await expect(page.getByRole("alert")).toHaveText("The service can't be reached.", { timeout: 30_000 }); // nothing was to be done
+    await expect(page.getByRole("alert")).toHaveText("The service can't be reached.", { timeout: 30_000 }); // a read failed
     await expect(drivers(page)).toHaveCount(3);
     await service.start();
     await service.drivers(1, "busan");

@@ -1,6 +1,6 @@
 import { accessible, expect, Service, test } from "../fixtures.ts";
 
-test("the jobs, their schedules in words, and their runs as they come", async ({ openConsole, service }) => {
+test("the jobs, their schedules in words, and their runs live", async ({ openConsole, service }) => {
   const page = await openConsole("#/jobs", await service.key("viewer"));
   const row = (name: string) => page.getByRole("row").filter({ has: page.getByRole("rowheader", { name }) });
   await expect(row("expire-offers")).toContainText("every 5 seconds");
@@ -19,23 +19,23 @@ test("the jobs, their schedules in words, and their runs as they come", async ({
   const runs = page.getByRole("table", { name: "Last runs of expire-offers" }).getByRole("row");
   await expect(runs.nth(1)).toContainText("SUCCEEDED");
   const newest = await runs.nth(1).textContent();
-  await expect(runs.nth(1)).not.toHaveText(newest!); // the next slot's run comes by itself
+  await expect(runs.nth(1)).not.toHaveText(newest!); // the next slot's run appears without a reload
   await accessible(page);
   await page.emulateMedia({ colorScheme: "dark" });
   await accessible(page);
 });
 
-test("an admin has a job run, and sees how it goes", async ({ openConsole, service }) => {
+test("an admin requests a run of a job, and follows it", async ({ openConsole, service }) => {
   const page = await openConsole("#/jobs");
   await page.getByRole("button", { name: "Run now: retention" }).click();
   const dialog = page.getByRole("dialog", { name: "Run retention now?" });
   await dialog.getByRole("button", { name: "Back" }).click();
   await expect(dialog).toHaveCount(0);
   const before = (await service.call("GET", "/v1/admin/jobs/retention/runs")).items.filter((r: any) => r.requested_by !== null);
-  // The dialog has the focus in the same turn of the page: the next key is its own, however busy the page is.
+  // The dialog has the focus in the same turn of the page: it gets the next key, even on a busy page.
   expect(await page.getByRole("button", { name: "Run now: retention" }).evaluate(async (button: HTMLButtonElement) => {
     button.click();
-    for (let n = 0; n < 10; n++) await null; // what is queued behind the click, and no frame
+    for (let n = 0; n < 10; n++) await null; // the promises queued after the click, and no frame
     return document.activeElement!.closest("dialog") !== null;
   })).toBe(true);
   await page.keyboard.press("Enter");
@@ -47,8 +47,7 @@ test("an admin has a job run, and sees how it goes", async ({ openConsole, servi
 });
 
 test("a run that waits for its lock is queued until it is free", async ({ openConsole }) => {
-  // supply keeps its lock for 50 s, whoever's run took it: this one or the schedule's. On a service of its own it has just been
-  // taken, so that what is asked for next waits.
+  // supply keeps its lock for 50 s after every run. The new service has just run it, so the requested run waits.
   const service = await new Service().start();
   try {
     await service.call("POST", "/v1/admin/jobs/supply/run");
@@ -64,13 +63,13 @@ test("a run that waits for its lock is queued until it is free", async ({ openCo
     await page.context().setOffline(true);
     await expect(page.getByText(/^may be old: read at/).first()).toBeVisible();
     const still = row.getByText(/^0:\d\d$/);
-    await expect(still).not.toHaveText((await still.textContent())!); // it counts down by itself
+    await expect(still).not.toHaveText((await still.textContent())!); // it counts down without a reload
   } finally {
     await service.close();
   }
 });
 
-test("the network cut and back", async ({ openConsole }) => {
+test("a lost connection and its return", async ({ openConsole }) => {
   const page = await openConsole("#/jobs");
   const table = page.getByRole("region", { name: "Jobs" });
   await expect(table).toBeVisible();
@@ -88,14 +87,14 @@ test("the network cut and back", async ({ openConsole }) => {
   await expect(page.getByText(/^may be old/)).toHaveCount(0);
 });
 
-test("what blocks a job stands out, with its reason", async ({ openConsole }) => {
-  // A lock in a Redis that nobody serves.
+test("a blocked job stands out, with its reason", async ({ openConsole }) => {
+  // Nothing listens at this Redis address.
   const service = await new Service({ FIRSTTAP_JOB_LOCK: "redis", FIRSTTAP_REDIS_URL: "redis://127.0.0.1:1" }).start();
   try {
     const page = await openConsole("#/jobs", undefined, service);
     await expect(page.getByRole("alert").filter({ hasText: "Blocked:" })).toContainText("expire-offers");
     await expect(page.getByRole("row").filter({ hasText: "Blocked since" }).first()).toContainText(/:\d\d on .*refused/);
-    await expect(page.getByText("Nobody can tell:").first()).toBeVisible();
+    await expect(page.getByText("The lock's holder is unknown:").first()).toBeVisible();
     await accessible(page);
     await page.emulateMedia({ colorScheme: "dark" });
     await accessible(page);

@@ -1,6 +1,6 @@
 import { accessible, expect, Service, test } from "../fixtures.ts";
 
-test("who leads and who relays is held, counts down, and is renewed", async ({ openConsole }) => {
+test("the locks of the leader and the relay are held, count down, and are renewed", async ({ openConsole }) => {
   const service = await new Service({ FIRSTTAP_RELAY: "leader" }).start();
   try {
     const page = await openConsole("#/locks", await service.key("viewer"), service);
@@ -19,7 +19,7 @@ test("who leads and who relays is held, counts down, and is renewed", async ({ o
 
     await page.context().setOffline(true);
     await expect(page.getByText(/^may be old: read at/)).toBeVisible();
-    await expect(row("relay")).toContainText("now"); // it counts down; nobody renews it that we know of
+    await expect(row("relay")).toContainText("now"); // it counts down, and the page receives no renewal
     await page.context().setOffline(false);
     await expect(page.getByText("current", { exact: true })).toBeVisible();
     await expect(row("relay")).toContainText(/0:\d\d/);
@@ -33,7 +33,7 @@ test("who leads and who relays is held, counts down, and is renewed", async ({ o
   }
 });
 
-test("a job that keeps its lock shows up", async ({ openConsole, service }) => {
+test("the lock of a job appears while it is held", async ({ openConsole, service }) => {
   const page = await openConsole("#/locks");
   await service.call("POST", "/v1/admin/jobs/supply/run"); // keeps it for the rest of 50 s
   const supply = page.getByRole("row").filter({ has: page.getByRole("rowheader", { name: "supply" }) });
@@ -43,7 +43,7 @@ test("a job that keeps its lock shows up", async ({ openConsole, service }) => {
   await expect(page.getByRole("heading", { name: "Jobs" })).toBeVisible();
 });
 
-test("where nobody can tell who holds what, it says so", async ({ openConsole }) => {
+test("the page shows that the holders are unknown", async ({ openConsole }) => {
   const service = await new Service({ FIRSTTAP_JOB_LOCK: "redis", FIRSTTAP_REDIS_URL: "redis://127.0.0.1:1" }).start();
   try {
     const page = await openConsole("#/locks", undefined, service);

@@ -13,7 +13,7 @@ const test = base.extend<{ fcm: Fcm; pushing: Service; tell: (n: number) => Prom
     await use(service);
     await service.close();
   },
-  /** Tells n drivers of a dispatch, on a device each: phone-0, phone-1, ... */
+  /** Notifies n drivers of a dispatch, on a device each: phone-0, phone-1, ... */
   tell: async ({ pushing, region }, use) => use(async (n) => {
     const drivers = await pushing.drivers(n, region);
     for (const [i, { token }] of drivers.entries()) {
@@ -23,7 +23,7 @@ const test = base.extend<{ fcm: Fcm; pushing: Service; tell: (n: number) => Prom
   }),
 });
 
-test("dead pushes are sent again, one and all, once the push service takes them", async ({ fcm, pushing, tell, openConsole }) => {
+test("dead pushes are sent again, once the push service accepts them", async ({ fcm, pushing, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   const id = await tell(4);
   const page = await openConsole("#/notifications", await pushing.key("dispatcher"), pushing);
@@ -52,7 +52,7 @@ test("dead pushes are sent again, one and all, once the push service takes them"
   await expect(dead).toHaveText("Dead 3");
   await expect(first).toHaveCount(0);
 
-  // Somebody else is quicker with one of them while this one is asked: that one is refused, and the others go.
+  // Another user sends one of them again before this user confirms: the service refuses that one, and takes the others.
   await page.getByRole("button", { name: "Send all 3 shown again" }).click();
   const [other] = (await pushing.call("GET", "/v1/admin/notifications?status=DEAD")).items;
   await pushing.call("POST", `/v1/admin/notifications/${other.id}/redrive`);
@@ -81,7 +81,7 @@ test("a push that is refused again is dead again", async ({ fcm, pushing, tell, 
   await expect(again).toBeVisible();
 });
 
-test("more than a page is not counted, but shown when asked", async ({ fcm, pushing, tell, openConsole }) => {
+test("more than a page is not counted, but shown on demand", async ({ fcm, pushing, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(130);
   const page = await openConsole("#/notifications/DEAD", undefined, pushing);
@@ -99,7 +99,7 @@ test("more than a page is not counted, but shown when asked", async ({ fcm, push
   await expect(dead).toHaveText("Dead 0");
 });
 
-test("the backlog shows what waits, also with the network cut, and goes on when it is back", async ({ fcm, pushing, tell, openConsole }) => {
+test("the backlog shows pending pushes, also after a lost connection", async ({ fcm, pushing, tell, openConsole }) => {
   await fcm.fail(503);
   const id = await tell(2);
   const page = await openConsole("#/notifications", await pushing.key("viewer"), pushing);
@@ -121,7 +121,7 @@ test("the backlog shows what waits, also with the network cut, and goes on when 
   await expect(rows.filter({ hasText: "opened" })).toHaveCount(2);
 });
 
-test("a viewer sees what is dead, and is offered nothing to do about it; the tabs go by keys", async ({ fcm, pushing, tell, openConsole }) => {
+test("a viewer sees dead pushes without buttons; keys move the tabs", async ({ fcm, pushing, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(2);
   const page = await openConsole("#/notifications", await pushing.key("viewer"), pushing);
@@ -139,7 +139,7 @@ test("a viewer sees what is dead, and is offered nothing to do about it; the tab
   await expect(page).toHaveURL(/#\/notifications\/SENT$/);
 });
 
-test("what is dead is sent again by keys alone", async ({ fcm, pushing, tell, openConsole }) => {
+test("dead pushes are sent again by keyboard alone", async ({ fcm, pushing, tell, openConsole }) => {
   await fcm.poison("dispatch.opened");
   await tell(1);
   const page = await openConsole("#/notifications/DEAD", undefined, pushing);

@@ -1,10 +1,10 @@
 import { accessible, expect, test } from "../fixtures.ts";
 import { button, lookAway, section, status } from "../dispatch.ts";
 
-/** A time below a second, as the page says it. */
+/** Formats a time below a second as the page does. */
 const spanWords = (us: number) => (us < 1000 ? `${us} µs` : `${Number((us / 1000).toPrecision(3))} ms`);
 
-test("a race of ten shows as it was, without reloading", async ({ service, region, openConsole }) => {
+test("a race of ten appears without reloading", async ({ service, region, openConsole }) => {
   const drivers = await service.drivers(10, region);
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
@@ -42,7 +42,7 @@ test("a race of ten shows as it was, without reloading", async ({ service, regio
   await accessible(page);
 });
 
-test("taps that are written down behind the answer come by themselves", async ({ service, region, openConsole }) => {
+test("taps that are written after the answer appear without reloading", async ({ service, region, openConsole }) => {
   const drivers = await service.drivers(6, region);
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
@@ -60,7 +60,7 @@ test("taps that are written down behind the answer come by themselves", async ({
   expect(written).toEqual([]);
 });
 
-test("taps that came before the winner's are told from those behind it", async ({ service, region, openConsole }) => {
+test("taps before the winner's differ from those after it", async ({ service, region, openConsole }) => {
   const [won, early, late] = await service.drivers(3, region);
   const d = await service.dispatch(region, { opens_at: new Date(Date.now() + 4000).toISOString() });
   await expect(service.accept(d.id, early!.token)).rejects.toThrow("NOT_OPEN_YET");
@@ -76,11 +76,11 @@ test("taps that came before the winner's are told from those behind it", async (
   await expect(rows.first().getByRole("cell").nth(3)).toHaveText("–");
   await expect(rows.nth(1)).toContainText("won");
   const { items } = await service.call("GET", `/v1/admin/dispatches/${d.id}/attempts`);
-  expect(items[1].after_us).toBeGreaterThan(0); // so that behind the winner is not after the first tap
+  expect(items[1].after_us).toBeGreaterThan(0); // so the distance to the winner differs from the distance to the first tap
   await expect(rows.last().getByRole("cell").nth(3)).toHaveText(`+${spanWords(items[2].after_us - items[1].after_us)}`);
 });
 
-test("the beginning of a race with a late tap can be looked at by itself", async ({ service, region, openConsole }) => {
+test("the beginning of a race with a late tap has its own view", async ({ service, region, openConsole }) => {
   const drivers = await service.drivers(4, region);
   const d = await service.dispatch(region);
   const page = await openConsole(`#/dispatches/${d.id}`);
@@ -99,7 +99,7 @@ test("the beginning of a race with a late tap can be looked at by itself", async
   await expect(page.locator("svg.race")).not.toContainText("1:30 min");
 });
 
-test("three hundred taps are drawn, and read a piece at a time", async ({ service, region, openConsole }) => {
+test("three hundred taps are drawn, and read in parts", async ({ service, region, openConsole }) => {
   const drivers = await service.drivers(300, region);
   const d = await service.dispatch(region);
   await Promise.allSettled(drivers.map((v) => service.accept(d.id, v.token, 1)));
@@ -131,7 +131,7 @@ test("each round has its own race", async ({ service, region, openConsole }) => 
   await expect(section(page, "Who was told").locator("tbody tr")).toHaveCount(2); // in this round
 });
 
-test("who was told, how far it got, and what was pushed", async ({ service, region, openConsole }) => {
+test("the notified drivers, their progress, and the pushes", async ({ service, region, openConsole }) => {
   const [one, two] = await service.drivers(2, region);
   await service.call("PUT", `/v1/me/devices/${region}`, { platform: "android", push_token: `token-${region}` }, { token: one!.token });
   const d = await service.dispatch(region);
@@ -143,12 +143,12 @@ test("who was told, how far it got, and what was pushed", async ({ service, regi
   await service.call("POST", `/v1/dispatches/${d.id}/decline`, { reason_code: "TOO_FAR" }, { token: one!.token });
   await expect(told.getByRole("row", { name: /Driver 1 DECLINED .*TOO_FAR/ })).toBeVisible();
   await service.call("POST", `/v1/dispatches/${d.id}/seen`, undefined, { token: two!.token });
-  await expect(told.getByRole("row", { name: /Driver 2 SEEN/ })).toBeVisible(); // no event tells of it
+  await expect(told.getByRole("row", { name: /Driver 2 SEEN/ })).toBeVisible(); // no event announces it
   await service.accept(d.id, two!.token, 1);
   await expect(section(page, "How far it got").getByRole("row", { name: "1 1 1 2 1 1" })).toBeVisible();
 });
 
-test("what is not known any more is not called nought", async ({ service, region, openConsole }) => {
+test("a number that is no longer known is not shown as zero", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole();
   await page.route("**/notifications?**", (route) => route.fulfill({ json: {
@@ -159,7 +159,7 @@ test("what is not known any more is not called nought", async ({ service, region
   await expect(section(page, "How far it got").getByText("not known any more")).toHaveCount(2);
 });
 
-test("it can be read in the dark and on a narrow screen", async ({ service, region, openConsole }) => {
+test("the page is readable in dark colors and on a narrow screen", async ({ service, region, openConsole }) => {
   const drivers = await service.drivers(5, region);
   const d = await service.dispatch(region);
   await Promise.allSettled(drivers.map((v) => service.accept(d.id, v.token, 1)));

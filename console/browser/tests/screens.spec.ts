@@ -2,14 +2,14 @@ import { mkdir } from "node:fs/promises";
 import { type Page, Service, accessible, expect, test } from "../fixtures.ts";
 import { past } from "../supply.ts";
 
-// FIRSTTAP_SCREENSHOTS is the folder that the pictures go to, docs/ for those of the README.
+// FIRSTTAP_SCREENSHOTS is the folder of the pictures, docs/ for the README's pictures.
 const folder = process.env.FIRSTTAP_SCREENSHOTS ?? "results/screens";
 
 const sites = ["강남구 테헤란로 152", "마포구 월드컵북로 396", "송파구 올림픽로 300", "영등포구 여의대로 108", "성동구 왕십리로 83", "서초구 반포대로 235", "용산구 한강대로 92", "종로구 세종대로 175"];
 const names = ["김민준", "이서연", "박지호", "최수아", "정도윤", "강하은", "조시우", "윤지아", "장준서", "임채원", "한유진", "오건우"];
 const iso = (hours: number) => new Date(Date.now() + hours * 3600_000).toISOString();
 
-/** A day in the office: what the pictures show. */
+/** Creates a day's data for the pictures. */
 async function populate(service: Service) {
   const { items: drivers } = await service.call("POST", "/v1/admin/drivers/bulk", {
     issue_tokens: true,
@@ -40,7 +40,7 @@ async function populate(service: Service) {
   return { drivers, taken };
 }
 
-/** More drivers and more work in the middle of a day, and now as many as there are. */
+/** Returns the points of a day: more drivers and more work in the middle, and the present numbers at the end. */
 function day(): [number, string, number, number][] {
   const wave = (ago: number, minutes: number) => Math.sin((Math.PI * ago) / minutes) ** 2;
   return Array.from({ length: 24 * 60 }, (_, ago) => {
@@ -51,7 +51,7 @@ function day(): [number, string, number, number][] {
   }).flat();
 }
 
-/** A dispatch as it is typed, before it goes out. */
+/** Fills the form of a dispatch without submitting it. */
 async function typed(page: Page): Promise<void> {
   const work = (hours: number) => new Date(Date.now() + (9 + hours) * 3600_000).toISOString().slice(0, 14) + "00";
   await page.getByLabel("Region").fill("seoul");
@@ -77,7 +77,7 @@ const console_: { name: string; hash: (d: { taken: any; drivers: any[] }) => str
   { name: "audit", hash: () => "#/audit", ready: (p) => expect(p.getByRole("heading", { name: "Audit" })).toBeVisible() },
 ];
 
-test("a picture of each page, and nothing serious for axe to say, light or dark", async ({ openConsole, openDriver, open }) => {
+test("a picture of each page, and no serious violation for axe, light or dark", async ({ openConsole, openDriver, open }) => {
   test.setTimeout(180_000);
   await mkdir(folder, { recursive: true });
   const service = await new Service({ FIRSTTAP_RATE_LIMIT_DRIVER: "1000/s" }).start();

@@ -14,7 +14,7 @@ test("a key opens the console, and no script can read it", async ({ open, servic
   expect(decodeURIComponent(cookie!.value)).not.toContain(service.adminKey);
 });
 
-test("who can't be reached can't sign anybody in or out, which is said as it is", async ({ open }) => {
+test("an unreachable service signs no user in or out, and the page shows that", async ({ open }) => {
   const service = await new Service().start();
   try {
     const page = await open("/console/", service);
@@ -24,7 +24,7 @@ test("who can't be reached can't sign anybody in or out, which is said as it is"
     await expect(page.getByRole("alert")).toHaveText("The service can't be reached.");
     await service.start();
     await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByLabel("Search").fill("gate"); // with nothing in the address, the board is at its beginning
+    await page.getByLabel("Search").fill("gate"); // with an empty address, the board is at its beginning
     await expect(page).toHaveURL(`${service.url}/console/#/?q=gate`);
     await page.reload();
     await expect(page.getByLabel("Search")).toHaveValue("gate");
@@ -36,7 +36,7 @@ test("who can't be reached can't sign anybody in or out, which is said as it is"
   }
 });
 
-test("a sign-out in one tab is every tab's, and what was typed goes with it", async ({ openConsole }) => {
+test("a sign-out in one tab signs every tab out, and deletes the input", async ({ openConsole }) => {
   const page = await openConsole("#/new");
   await page.getByLabel("Address").fill("12 Secret-ro");
   const other = await page.context().newPage();
@@ -48,7 +48,7 @@ test("a sign-out in one tab is every tab's, and what was typed goes with it", as
   expect(await page.evaluate(() => sessionStorage.length)).toBe(0);
 });
 
-test("a session that is over is noticed by whatever asks next", async ({ openConsole }) => {
+test("the next request notices that the session is over", async ({ openConsole }) => {
   const page = await openConsole("#/drivers");
   await expect(page.getByRole("heading", { name: "Drivers" })).toBeVisible();
   await page.context().clearCookies();
@@ -57,7 +57,7 @@ test("a session that is over is noticed by whatever asks next", async ({ openCon
   await expect(page.getByLabel("API key")).toBeVisible();
 });
 
-test("a sign-out that nobody answers is not taken for one", async ({ openConsole }) => {
+test("an unanswered sign-out is not shown as a sign-out", async ({ openConsole }) => {
   const page = await openConsole();
   await page.context().setOffline(true);
   await page.getByRole("button", { name: "Sign out" }).click();
@@ -67,7 +67,7 @@ test("a sign-out that nobody answers is not taken for one", async ({ openConsole
   await expect(page.getByLabel("API key")).toBeVisible();
 });
 
-test("an address that is no page's says so, and the focus follows the page", async ({ openConsole, service }) => {
+test("an unknown address shows an error, and the focus follows the page", async ({ openConsole, service }) => {
   const page = await openConsole("#/drivers/%E0%A4%A");
   await expect(page.getByRole("navigation", { name: "Pages" })).toBeVisible();
   await expect(page.getByText(/no such driver|not a driver/i).first()).toBeVisible();
@@ -79,7 +79,7 @@ test("an address that is no page's says so, and the focus follows the page", asy
   await expect(viewer.locator("#main")).toBeFocused();
 });
 
-test("a link from elsewhere replaces no session unasked", async ({ openConsole, service }) => {
+test("a foreign link replaces no session without confirmation", async ({ openConsole, service }) => {
   const viewer = await service.key("viewer");
   const page = await openConsole("#/drivers");
   const tab = await page.context().newPage();
@@ -87,7 +87,7 @@ test("a link from elsewhere replaces no session unasked", async ({ openConsole, 
   const link = `${service.url}/console/#key=${viewer}`;
   const ask = page.getByRole("dialog", { name: "Sign in with another key?" });
   const mine = page.getByText("FIRSTTAP_ADMIN_KEY (admin)");
-  for (const from of ["", "about:blank"]) { // in the page that is open, and in one that opens
+  for (const from of ["", "about:blank"]) { // in the open page, and in a new one
     if (from) await page.goto(from);
     await page.goto(link);
     await expect(ask).toContainText("signed in as FIRSTTAP_ADMIN_KEY (admin)");
@@ -100,7 +100,7 @@ test("a link from elsewhere replaces no session unasked", async ({ openConsole, 
     await page.reload();
     await expect(mine).toBeVisible();
   }
-  await page.goto(`${service.url}/console/#key=${service.adminKey}`); // their own, once more
+  await page.goto(`${service.url}/console/#key=${service.adminKey}`); // the session's own link, once more
   await expect(page).toHaveURL(`${service.url}/console/#/board`);
   await expect(page.getByRole("heading", { name: "Board" })).toBeVisible();
   await expect(page.getByRole("dialog")).toHaveCount(0);

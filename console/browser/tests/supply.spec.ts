@@ -9,16 +9,16 @@ const test = base.extend<{ own: Service }>({
   },
 });
 
-test("without points it says so; what is counted then appears by itself", async ({ own, openConsole, region }) => {
+test("the page shows that there are no points; the first count then appears", async ({ own, openConsole, region }) => {
   test.setTimeout(120_000);
   await own.drivers(3, region);
   await own.dispatch(region);
   await own.dispatch(region);
   const page = await openConsole("#/supply", await own.key("viewer"), own);
-  const counted = (await own.call("GET", "/v1/admin/supply")).items.length > 0; // the schedule may have come first
+  const counted = (await own.call("GET", "/v1/admin/supply")).items.length > 0; // the schedule may have run first
   if (!counted) await expect(page.getByText("No points yet")).toBeVisible();
   await expect(page.getByRole("table", { name: "Regions now" }).getByRole("row").filter({ hasText: region })).toContainText(/3\s*2/);
-  await own.call("POST", "/v1/admin/jobs/supply/run"); // at once, or as soon as the schedule's run lets go of its lock
+  await own.call("POST", "/v1/admin/jobs/supply/run"); // it runs at once, or after the schedule's run releases its lock
   await expect(page.getByRole("img")).toHaveAccessibleName(/on duty .*at last 3; open .*at last 2; counted/, { timeout: 90_000 });
   await expect(page.getByText("No points yet")).toHaveCount(0);
   await expect(page.locator("canvas")).toBeVisible();
@@ -78,18 +78,18 @@ test("the numbers of one region are never shown as another's", async ({ own, ope
   await expect(open).toHaveText("Open1");
 });
 
-test("the service gone and back: what was counted before is drawn as it becomes known", async ({ own, openConsole }) => {
+test("after a restart of the service, earlier points are drawn as they become known", async ({ own, openConsole }) => {
   await past(own, [[2, "", 5, 1]]);
   const page = await openConsole("#/supply", undefined, own);
   await expect(page.locator("canvas")).toBeVisible();
-  expect(await inked(page)).toBe(false); // a point makes no line
+  expect(await inked(page)).toBe(false); // a single point draws no line
   const earlier = Array.from({ length: 50 }, (_, i): [number, string, number, number] => [i + 3, "", 5, 1]);
   await past(own, earlier);
   await expect.poll(() => inked(page), { timeout: 40_000 }).toBe(true);
   await expect(page.getByText("current", { exact: true })).toHaveCount(2);
 });
 
-test("the network cut and back", async ({ own, openConsole, region }) => {
+test("a lost connection and its return", async ({ own, openConsole, region }) => {
   await past(own, [[150, "", 9, 1], [2, "", 5, 1]]);
   const page = await openConsole("#/supply", undefined, own);
   await expect(page.getByRole("img")).toHaveAccessibleName(/on duty/);
@@ -103,7 +103,7 @@ test("the network cut and back", async ({ own, openConsole, region }) => {
   await expect(page.getByRole("img")).toHaveAccessibleName(/on duty [05] to 9/); // only the last hour was read again
 });
 
-/** Whether anything in the color of the line of those on duty is on the canvas. */
+/** Reports whether the canvas has the color of the line of drivers on duty. */
 function inked(page: import("../fixtures.ts").Page): Promise<boolean> {
   return page.locator("canvas").evaluate((canvas: any) => {
     const probe = canvas.ownerDocument.createElement("i");

@@ -6,7 +6,7 @@ import { acceptTogether } from "../driver.ts";
 
 const inSeoul = (hours: number) => new Date(Date.now() + (9 + hours) * 3600_000).toISOString().slice(0, 16);
 
-test("made in the console, tapped by two at once: one has it, and everybody sees who", async ({ service, region, openConsole, openDriver }) => {
+test("one of two concurrent taps wins, and every page shows it", async ({ service, region, openConsole, openDriver }) => {
   const drivers = await service.drivers(2, region);
   const board = await openConsole(`#/board?region=${region}`);
   const phones = await Promise.all(drivers.map((d) => openDriver(d.token)));
@@ -42,7 +42,7 @@ test("made in the console, tapped by two at once: one has it, and everybody sees
   for (const page of [board, ...phones]) expect(await page.evaluate(() => "neverReloaded" in window)).toBe(true);
 });
 
-test("each role sees what it may do, and the service holds it to that", async ({ service, region, openConsole }) => {
+test("each role sees its actions, and the service enforces the role", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const links = (page: Page) => page.getByRole("navigation", { name: "Pages" }).getByRole("link").allInnerTexts();
   const change = (page: Page) => page.evaluate(async (id) => {
@@ -68,8 +68,8 @@ test("each role sees what it may do, and the service holds it to that", async ({
   expect(await change(dispatcher)).toEqual([200, undefined]);
 });
 
-// Another port of the same host is the same site to the browser: the cookie goes along, whatever SameSite says.
-test("another page can't make use of who is signed in", async ({ service, region, openConsole }) => {
+// Another port of the same host is the same site: the browser sends the cookie in spite of SameSite.
+test("a page of another origin can't use the session", async ({ service, region, openConsole }) => {
   const d = await service.dispatch(region);
   const page = await openConsole();
   const evil = createServer((_, answer) => answer.setHeader("Content-Type", "text/html").end("<!doctype html><title>Evil</title>"));
@@ -80,7 +80,7 @@ test("another page can't make use of who is signed in", async ({ service, region
     await other.goto(`http://127.0.0.1:${(evil.address() as AddressInfo).port}/`);
     const answered = other.waitForResponse((r) => r.url().endsWith("/cancel"));
     await other.evaluate((to) => fetch(to, { method: "POST", mode: "no-cors", credentials: "include", body: "{}" }), `${service.url}/v1/admin/dispatches/${d.id}/cancel`);
-    expect((await answered).status()).toBe(403); // without the cookie it were 401
+    expect((await answered).status()).toBe(403); // without the cookie it would be 401
   } finally {
     evil.closeAllConnections();
     evil.close();

@@ -1,7 +1,7 @@
-// Requests to the API, and what can come of one: an answer, a Problem that the service states, or Unreachable, after which
-// nobody knows whether the request was done.
+// Requests to the API. A request ends with an answer, a Problem from the service, or Unreachable, after which its outcome is
+// unknown.
 
-/** What the service answered instead of what was asked for: an RFC 9457 problem. */
+/** The service's answer to a request that it refused or that failed: an RFC 9457 problem. */
 export class Problem extends Error {
   constructor(status, body, retryAfter) {
     super(body.detail || body.title || `HTTP ${status}`);
@@ -9,12 +9,12 @@ export class Problem extends Error {
     this.status = status;
     this.code = body.code || "INTERNAL";
     this.body = body;
-    /** Seconds, 0 where the service names none. */
+    /** Seconds, or 0 without a Retry-After. */
     this.retryAfter = retryAfter;
   }
 }
 
-/** No answer came, or none that can be read. A change may have been made all the same. */
+/** No readable answer came. The service may have made the change nevertheless. */
 export class Unreachable extends Error {
   constructor(cause) {
     super("The service can't be reached.", { cause });
@@ -26,13 +26,13 @@ const patience = 10_000; // ms
 
 let onSignedOut = () => {};
 
-/** Has f called when the service says of a request that was made with the session that nobody is signed in. */
+/** Sets f, which is called when the service refuses a request because the console's session has ended. */
 export const whenSignedOut = (f) => { onSignedOut = f; };
 
 let clockOffset = 0; // ms that the service's clock is ahead of ours
 let bestRoundTrip = Infinity;
 
-/** The time by the service's clock, in ms: what countdowns count by. */
+/** The time by the service's clock, in ms. Countdowns use it. */
 export const now = () => Date.now() + clockOffset;
 
 function learnTime(serverTime, sent, received) {
@@ -43,7 +43,7 @@ function learnTime(serverTime, sent, received) {
   clockOffset = at - (sent + received) / 2;
 }
 
-/** A key that no other request has: see Idempotency-Key. crypto.randomUUID is for secure contexts only. */
+/** A unique Idempotency-Key. crypto.randomUUID exists only in secure contexts. */
 export function freshKey() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
@@ -54,9 +54,9 @@ export function freshKey() {
  * @param {string} method
  * @param {string} path
  * @param {{body?: any, version?: number, idempotencyKey?: string, token?: string, etag?: string, signal?: AbortSignal, timeout?: number}} [options]
- *   version becomes If-Match; token is a driver's, where it is left out the console's session speaks; timeout is in ms.
+ * version becomes If-Match; token is a driver's, and without one the console's session is used; timeout is in ms.
  * @returns {Promise<{status: number, data: any, etag: string|null}>} data is undefined for 204 and 304
- * @throws {Problem|Unreachable|DOMException} the last when signal was aborted
+ * @throws {Problem|Unreachable|DOMException} a DOMException when signal was aborted
  */
 export async function request(method, path, options = {}) {
   const headers = { Accept: "application/json" };
@@ -89,18 +89,18 @@ export async function request(method, path, options = {}) {
   return { status: response.status, data, etag: response.headers.get("ETag") };
 }
 
-/** Reads. @returns {Promise<any>} the body */
+/** Sends a GET. @returns {Promise<any>} the body */
 export const get = async (path, options) => (await request("GET", path, options)).data;
 
 const tries = 4;
 
-/** Whether the same request again may get another answer. */
+/** Reports whether a repetition of the request may get another answer. */
 export function worthRetrying(err) {
   return err instanceof Unreachable ||
     (err instanceof Problem && (err.status === 429 || err.status === 503 || err.code === "IDEMPOTENCY_KEY_IN_USE"));
 }
 
-/** Waits ms, or until signal is aborted, which rejects. */
+/** Waits ms. It rejects when signal is aborted. */
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
@@ -111,9 +111,9 @@ export function pause(ms, signal) {
 }
 
 /**
- * Sends a request that may be sent again, until there is an answer, a few times: a GET, a PUT, what the API calls
- * repeatable, or a POST to the admin API, which gets an Idempotency-Key so that it is done once. What it throws in the end
- * is what came of the last try: after Unreachable nobody knows.
+ * Sends a repeatable request a few times, until an answer comes: a GET, a PUT, a request that the API calls repeatable, or a
+ * POST to the admin API, which gets an Idempotency-Key so that the service executes it once. It throws the error of the last
+ * try: after Unreachable the outcome is unknown.
  */
 export async function send(method, path, options = {}) {
   if (method === "POST" && path.startsWith("/v1/admin/") && !options.idempotencyKey) {

@@ -1,18 +1,18 @@
 import { createParser } from "./preact.js";
 
-// The service says something every 15 s at least: who has heard nothing for longer is cut off, whatever the socket says.
+// The service sends something every 15 s at least: a client that has received nothing for longer has lost its connection.
 const silence = 20_000;
 const slowest = 10_000;
 
 /**
- * Follows a live stream until it is closed: connects again when it is cut off, and goes on after the last event it had.
+ * Follows a live stream until it is closed. It reconnects after a lost connection, and continues after its last event.
  *
  * @param {string} path
  * @param {{token?: string, onEvent: (type: string, data: any) => void, onResync: () => void,
  *   onState: (state: "live"|"cut"|"refused") => void}} options
- *   onResync: there may have been events that nobody can tell any more; read again what you show. It is called at the first
- *   connection too, when everything that happens from then on will be told. refused: the token or the session is no longer
- *   good, and nothing more will come. onState hears of each change, and "cut" first.
+ * onResync: events may be lost, so the caller must read its data again. It is called at the first connection too: the stream
+ * delivers every event from then on. refused: the token or the session is no longer valid, and the stream ends. onState is
+ * called at each change, and with "cut" first.
  * @returns {() => void} closes it
  */
 export function follow(path, { token, onEvent, onResync, onState }) {

@@ -13,7 +13,7 @@ export function useNow(ms = 1000) {
   return now();
 }
 
-/** Names the tab, as soon as there is a name, until the page is another one. */
+/** Sets the tab's title as soon as the name is known, until the page changes. */
 export function useTitle(name) {
   useEffect(() => {
     if (name) document.title = `${name} · FirstTap console`;
@@ -21,8 +21,8 @@ export function useTitle(name) {
 }
 
 /**
- * Loads what a component shows, again when a dependency changes or reload is called. What was shown stays while it does,
- * and stays beside the error when that fails.
+ * Loads a component's data, and again when a dependency changes or reload is called. The old data stays during a load, and
+ * beside the error after a failure.
  * @returns {{data: any, error: Error|null, loading: boolean, reload: () => void}}
  */
 export function useLoaded(load, dependencies) {
@@ -41,14 +41,14 @@ export function useLoaded(load, dependencies) {
 }
 
 /**
- * Says what went wrong, in a live region that is there before it speaks.
- * @param {{error: Error|null, reading?: boolean}} props reading: what went wrong was to read, and not to do something
+ * Shows an error in a live region that exists before the error does, so that screen readers read it.
+ * @param {{error: Error|null, reading?: boolean}} props reading: a reading failed, and not a change
  */
 export function Trouble({ error, reading }) {
   return html`<div class="trouble" role="alert">${error && explain(error, reading)}</div>`;
 }
 
-/** What a person is told of an error, in English. Only of what was to be done, and not read, is it open whether it was. */
+/** The English text of an error. Without an answer the outcome of a change is unknown; a reading has no outcome. */
 export function explain(error, reading = false) {
   if (error instanceof Unreachable && !reading) return `${error.message} Nobody knows yet whether that was done.`;
   if (error instanceof Problem && error.body.errors) {
@@ -63,7 +63,7 @@ export function explain(error, reading = false) {
  */
 export function Dialog({ title, onClose, children }) {
   const dialog = useRef(null);
-  useLayoutEffect(() => { // at once: the next key is already meant for the dialog
+  useLayoutEffect(() => { // at once, because the next key is meant for the dialog
     const before = document.activeElement;
     dialog.current.showModal();
     return () => before?.focus?.();
@@ -74,7 +74,7 @@ export function Dialog({ title, onClose, children }) {
   </dialog>`;
 }
 
-/** Says of what takes longer than an answer does that it is under way still. @param {{busy: boolean}} props */
+/** Shows that a request that takes long is still under way. @param {{busy: boolean}} props */
 export function StillAsking({ busy }) {
   const [slow, setSlow] = useState(false);
   useEffect(() => {
@@ -86,9 +86,9 @@ export function StillAsking({ busy }) {
 }
 
 /**
- * Asks before something is done, does it, and closes when it is done; says so where it fails.
+ * Asks for confirmation, acts, and closes after a success. It shows a failure.
  * @param {{title: string, word: string, danger?: boolean, act: () => Promise<any>, onClose: (done: boolean) => void, children?: any}} props
- *   word is the verb on the button that does it
+ * word is the verb on the button that acts
  */
 export function Ask({ title, word, danger, act, onClose, children }) {
   const [busy, setBusy] = useState(false);
@@ -134,7 +134,7 @@ export function left(ms) {
   return h ? `${h}:${two(m)}:${two(s % 60)}` : `${m}:${two(s % 60)}`;
 }
 
-/** How long ago or how long still, roughly: "3 min". */
+/** The rough time since or until a moment: "3 min". */
 export function roughly(ms) {
   const s = Math.abs(ms) / 1000;
   if (s < 1) return `${Math.round(Math.abs(ms))} ms`;
@@ -144,7 +144,7 @@ export function roughly(ms) {
   return `${Math.round(s / 86400)} d`;
 }
 
-const currencies = new Map(); // to make a format takes longer than all the rest of a board's card
+const currencies = new Map(); // creating a format takes longer than the rest of a board's card
 
 /** "₩350,000": amount is in the currency's minor unit. */
 export function money({ amount, currency }, locale = "en") {

@@ -4,9 +4,9 @@ import { Trouble, useLoaded, whenExactly } from "../assets/ui.js";
 import { More, usePages } from "./paging.js";
 import { useQuery } from "./query.js";
 
-const named = 200; // keys: an older one is shown by its id
+const named = 200; // keys: the page shows an older key by its id
 
-/** Who changed what, newest first. */
+/** The changes and their authors, the newest first. */
 export function Audit() {
   const [query, change] = useQuery(["actor", "target"]);
   const pages = usePages("/v1/admin/audit", query);
@@ -54,7 +54,7 @@ const words = (value) => {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 };
 
-/** Whether value is what a field was and what it is. */
+/** Reports whether value holds a field's old and new value. */
 const changed = (value) => typeof value === "object" && value !== null && "from" in value && "to" in value;
 
 function Detail({ of }) {

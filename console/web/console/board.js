@@ -12,9 +12,9 @@ const titles = {
   SCHEDULED: "Scheduled", PENDING: "Pending", ACCEPTED: "Accepted", IN_PROGRESS: "In progress",
   COMPLETED: "Completed", CANCELED: "Canceled", EXPIRED: "Expired",
 };
-const latest = 6; // of those that have ended
+const latest = 6; // of the ended dispatches
 
-/** Every dispatch that is under way, by its state, as it happens. */
+/** Every open dispatch, by its state, updated live. */
 export function Board() {
   const [filters, change] = useFilters();
   const { state, connection, error } = useBoard(filters.region, filters.q.trim());
@@ -52,7 +52,7 @@ function CutOff({ cut }) {
     ${" "}What you see is as it was then. It is read again as soon as the service answers.`}</div>`;
 }
 
-// Same keeps a part of the board from being drawn where nothing that it shows is another.
+// Same prevents the rendering of a part of the board whose props have not changed.
 class Same extends Component {
   shouldComponentUpdate(next) {
     return Object.keys(next).some((k) => next[k] !== this.props[k]);
@@ -84,13 +84,13 @@ class Ends extends Same {
   }
 }
 
-// The service's own count, and of what is narrowed further how many there are to see.
+// Count shows the service's count. With a narrower filter it shows the number of matching cards too.
 function Count({ count, shown }) {
   if (count === undefined) return html`<span class="count soft">…</span>`;
   return html`<span class="count">${shown === undefined ? count : `${shown} of ${count}`}</span>`;
 }
 
-// walk moves the focus: up and down in a column, left and right between those that have cards.
+// walk moves the focus: up and down in a column, left and right between the columns that have cards.
 function walk(e) {
   const link = e.target.closest("a");
   const to = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRight: [1, 0] }[e.key];

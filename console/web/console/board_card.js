@@ -3,12 +3,12 @@ import { now } from "../assets/api.js";
 import { left, money, when } from "../assets/ui.js";
 import { useNames } from "./names.js";
 
-/** How many cards have been drawn so far: drawing is what a board with many of them has to be sparing with. */
+/** The number of cards rendered so far. A test bounds it, because a large board must render few cards. */
 export const drawn = { cards: 0 };
 
 const shows = ["card", "unseen"];
 
-/** One dispatch. It is drawn again only where it is another object than before. */
+/** The card of one dispatch. It renders again only when the dispatch's object changes. */
 export class Card extends Component {
   shouldComponentUpdate(next) {
     return shows.some((k) => next[k] !== this.props[k]);
@@ -30,7 +30,7 @@ export class Card extends Component {
   }
 }
 
-/** One that has ended: where, and when. */
+/** The card of an ended dispatch: its place, and the time of its end. */
 export class Ended extends Component {
   shouldComponentUpdate(next) {
     return next.card !== this.props.card;
@@ -55,7 +55,7 @@ function Who({ id }) {
 const clock = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const span = (from, to) => clock.formatRange(new Date(from), new Date(to));
 
-// What counts down is written by one timer for all of them, past the components: nothing else on a card changes with it.
+// One timer writes all the countdowns past the components, because nothing else on a card changes with them.
 const counting = new Map();
 let timer;
 

@@ -2,7 +2,7 @@ import { html } from "../assets/preact.js";
 import { useQuery } from "./query.js";
 
 /**
- * The filters, which are kept in the address: #/board?region=seoul&class=45m&q=gate.
+ * The filters of the board. The address stores them: #/board?region=seoul&class=45m&q=gate.
  * @returns {[{region: string, vehicleClass: string, q: string}, (change: object) => void]}
  */
 export function useFilters() {
@@ -18,7 +18,6 @@ function Choice({ label, all, value, options, onChange }) {
   </select></label>`;
 }
 
-/** The form that narrows the board. */
 export function Filters({ filters, change, regions, classes }) {
   return html`<form class="row filters" role="search" onSubmit=${(e) => e.preventDefault()}>
     <${Choice} label="Region" all="All regions" value=${filters.region} options=${regions} onChange=${(region) => change({ region })} />

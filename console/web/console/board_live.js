@@ -7,9 +7,9 @@ import { empty, reduce } from "./board_state.js";
 const countEvery = 10_000, typing = 250, patience = 1000, mostQueued = 3000; // ms, and events
 
 /**
- * Keeps what the board knows up to date: by the stream, once per frame at most, and by reading what the stream does not say.
- * @param {string} region of which it is read and counted, "" for all
- * @param {string} q text to search for besides
+ * Keeps the board's state up to date: from the stream, once per frame at most, and by readings of what the stream omits.
+ * @param {string} region the readings and the counts are of this region, "" for all
+ * @param {string} q the text of an additional search
  * @returns {{state: object, connection: "live"|"cut", error: Error|null}}
  */
 export function useBoard(region, q) {
@@ -34,7 +34,7 @@ export function useBoard(region, q) {
   const connection = useLive({
     onEvent(type, data) {
       if (k.queue.length >= mostQueued) {
-        k.queue.length = 0; // nobody looks: read again rather than catch up
+        k.queue.length = 0; // the page is hidden: read again rather than catch up
         k.reading?.ask("all");
       }
       k.queue.push(data);
@@ -47,7 +47,7 @@ export function useBoard(region, q) {
     k.state = { ...empty(region), regions: k.state.regions, classes: k.state.classes };
     draw(k.state);
     k.reading = startReading({ region, state: () => k.state, dispatch, onError });
-    // The stream asks for everything as soon as it is there. Without it there is something to show all the same.
+    // The connected stream causes a full reading. Without a stream the board is read after a second too.
     if (connection === "live") k.reading.ask("all");
     const late = setTimeout(() => k.state.loaded || k.reading.ask("all"), patience);
     const count = () => document.visibilityState === "visible" && k.reading.ask("counts");
@@ -73,7 +73,7 @@ export function useBoard(region, q) {
   return { state: k.state, connection, error };
 }
 
-// useFrame returns what makes act be called with the next frame, or within a second where no frames are drawn.
+// useFrame returns a function that calls act in the next frame, or within a second if the browser renders no frames.
 function useFrame(act) {
   const latest = useRef(act);
   latest.current = act;
@@ -94,7 +94,7 @@ function useFrame(act) {
   };
 }
 
-// useSearch has the API look where the board has not read as far.
+// useSearch searches by the API, because the board does not hold every dispatch.
 function useSearch(region, q, dispatch, onError) {
   useEffect(() => {
     if (!q) return undefined;

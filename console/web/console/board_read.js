@@ -2,14 +2,14 @@ import { get, list, now } from "../assets/api.js";
 import { ended, live } from "./board_state.js";
 import { queryOf } from "./query.js";
 
-/** How many cards a column is filled with. */
+/** The number of cards that a column is filled with. */
 export const mostCards = 600;
 const mostEnded = 20, mostSingle = 4;
-const apart = 1000, slowest = 10_000; // ms between two readings, and after one that has failed again and again
+const apart = 1000, slowest = 10_000; // ms between two readings, and after repeated failures
 
 const path = (status, { region, q = "" }) => "/v1/admin/dispatches?" + queryOf({ status, region, q });
 
-/** Reads what the columns begin with, narrowed to a region and a text. @returns {Promise<{items: any[], cut: object}>} */
+/** Reads the beginning of each column, narrowed to a region and a text. @returns {Promise<{items: any[], cut: object}>} */
 export async function readLists(filter, signal) {
   const lists = await Promise.all([
     ...live.map((s) => list(path(s, filter), mostCards, { signal })),
@@ -18,7 +18,7 @@ export async function readLists(filter, signal) {
   return { items: lists.flatMap((l) => l.items), cut: Object.fromEntries(live.map((s, i) => [s, lists[i].more])) };
 }
 
-// readWanted reads a few one by one, and more than that by looking through their columns: under load that is one page of each.
+// readWanted reads a few dispatches one by one, and more of them by their columns: under load that is one page of each column.
 async function readWanted(state, asked, signal) {
   const gone = (err) => {
     if (err.status !== 404) throw err;
@@ -32,7 +32,7 @@ async function readWanted(state, asked, signal) {
   for (const status of new Set(asked.map(([id]) => state.cards.get(id)?.status))) {
     const ids = new Set(asked.map(([id]) => id).filter((id) => state.cards.get(id)?.status === status));
     if (!status) continue;
-    let limit = Math.min(200, 2 * ids.size); // they are mostly new, and so at its beginning
+    let limit = Math.min(200, 2 * ids.size); // they are mostly new, and so at the column's beginning
     let cursor = "";
     do {
       const page = await get(path(status, state) + `&limit=${limit}` + (cursor && `&cursor=${encodeURIComponent(cursor)}`), { signal });
@@ -46,8 +46,8 @@ async function readWanted(state, asked, signal) {
 }
 
 /**
- * Reads what the board wants to know, one thing after another and not more often than once a second, until it is closed.
- * What fails is tried again, less and less often.
+ * Reads the board's data, one request after another and once a second at most, until it is closed. After a failure it tries
+ * again, at growing intervals.
  *
  * @param {{region: string, state: () => object, dispatch: (action: object) => void, onError: (err: Error|null) => void}} options
  * @returns {{ask: (what: "all"|"counts"|"wanted") => void, close: () => void}}
@@ -109,7 +109,7 @@ export function startReading({ region, state, dispatch, onError }) {
   return {
     ask(what) {
       due.add(what);
-      if (what === "all") wake(); // the stream is back, so the service is
+      if (what === "all") wake(); // the stream is back, so the service is back
       if (!running && !signal.aborted) run();
     },
     close() {

@@ -1,15 +1,15 @@
-// What the board knows, as a pure function of what it was told: answers that it read, events of the stream, and the clock.
-// They overlap and overtake each other. A dispatch's version says which of two is the newer; of the same version the
-// clock alone makes a difference: SCHEDULED, then PENDING, then EXPIRED.
+// The board's state, as a pure function of its input: the answers that it read, the events of the stream, and the clock.
+// They overlap and overtake each other. The larger version of a dispatch is the newer one. Within one version only the
+// clock changes the status: SCHEDULED, then PENDING, then EXPIRED.
 
 export const live = ["SCHEDULED", "PENDING", "ACCEPTED", "IN_PROGRESS"];
 export const ended = ["COMPLETED", "CANCELED", "EXPIRED"];
 
-// How many that have ended are remembered, so that an older answer does not bring them back, and how many options,
-// uncounted moves and cards to be read there may be.
+// The bounds of the ended dispatches that stay known, so that an older answer does not bring them back, and of the options,
+// the uncounted moves and the cards to be read.
 const mostEnded = 500, mostOptions = 300, mostMoves = 5000, mostWanted = 1000;
 
-/** @param {string} [region] "" for all: what the counts are of */
+/** @param {string} [region] the region of the counts, "" for all */
 export function empty(region = "") {
   return {
     region, cards: new Map(), counts: null, countedAt: 0, moves: [], unseen: new Set(), since: null, wanted: new Map(),
@@ -20,13 +20,13 @@ export function empty(region = "") {
 /**
  * @param {object} state
  * @param {object} action one of
- *   {type: "events", events, now}: what the stream said, in its order;
- *   {type: "lists", items, cut, from, now}: all there is, read since state.seq was from; cut[status] is true where the list
- *   was longer than what was read;
- *   {type: "read", items, asked, now}: some dispatches, because they were asked for or searched;
+ * {type: "events", events, now}: the stream's events, in their order;
+ * {type: "lists", items, cut, from, now}: all dispatches, read since state.seq was from; cut[status] is true if the list
+ * was longer than the part that was read;
+ * {type: "read", items, asked, now}: some dispatches, read by id or by a search;
  *   {type: "board", board}: the counts;
  *   {type: "clock", now}: time has passed
- * @returns {object} the next state; the same one where nothing has changed
+ * @returns {object} the next state, or the same object if nothing has changed
  */
 export function reduce(state, action) {
   return actions[action.type](state, action);
@@ -79,9 +79,9 @@ const draft = (state) => ({
   wanted: new Map(state.wanted), seq: state.seq + 1,
 });
 
-const order = ["SCHEDULED", "PENDING", "EXPIRED"]; // the clock goes one way
+const order = ["SCHEDULED", "PENDING", "EXPIRED"]; // the clock moves only forward
 
-/** What a card's status is by now. */
+/** Returns a card's status by the clock. */
 function byClock(card, now) {
   if (card.status === "SCHEDULED" && Date.parse(card.opens_at) <= now) return byClock({ ...card, status: "PENDING" }, now);
   return card.status === "PENDING" && Date.parse(card.expires_at) <= now ? "EXPIRED" : card.status;
@@ -93,7 +93,7 @@ const later = (a, b) => (order.indexOf(a) > order.indexOf(b) ? a : b);
 
 const held = ["ACCEPTED", "IN_PROGRESS", "COMPLETED", "CANCELED"];
 
-// happen applies one event. What it does not say, the address and the fee, is wanted from the API where it may be another.
+// happen applies one event. An event has no address and no fee, so they are read from the API if they may have changed.
 function happen(s, e, now) {
   const known = s.cards.get(e.dispatch_id);
   if (known && e.version < known.version) return;
@@ -101,7 +101,7 @@ function happen(s, e, now) {
   s.classes = withOptions(s.classes, [e.vehicle_class]);
   if (known && e.version === known.version) {
     const status = order.includes(known.status) && order.includes(e.status) ? later(known.status, e.status) : known.status;
-    const round = Math.max(known.round, e.round); // who gives it back ends one round, and then the next begins
+    const round = Math.max(known.round, e.round); // two events of one version end a round and begin the next
     if (status !== known.status || round !== known.round) put(s, known, { ...known, status, round }, Date.parse(e.at));
     return;
   }
@@ -112,7 +112,7 @@ function happen(s, e, now) {
   card.accepted_by = held.includes(e.status) ? e.driver_id ?? known?.accepted_by ?? null : null;
   if (e.type === "dispatch.accepted") card.accepted_at = e.at;
   card.status = byClock(card, now);
-  // New terms are a new round. Of a longer window the event says all.
+  // New terms begin a new round. The event of a longer window is complete.
   const otherTerms = e.type === "dispatch.updated" && e.round !== known?.round;
   if (!known || otherTerms || e.version > known.version + 1) want(s, card);
   put(s, known, card, Date.parse(e.at));
@@ -122,7 +122,7 @@ function want(s, card) {
   if (s.wanted.size < mostWanted || s.wanted.has(card.id)) s.wanted.set(card.id, card.version);
 }
 
-// learn takes over what the API answered, unless something newer is known.
+// learn applies an answer of the API, unless a newer version is known.
 function learn(s, d, now) {
   const known = s.cards.get(d.id);
   if (known && d.version < known.version) return;
@@ -138,7 +138,7 @@ function learn(s, d, now) {
 const shown = ["status", "round", "version", "site_address", "accepted_by", "expires_at", "opens_at", "external_id"];
 const same = (a, b) => shown.every((k) => a[k] === b[k]);
 
-// put keeps a card, and counts that it has moved at that time.
+// put stores a card, and counts its move at that time.
 function put(s, before, card, at) {
   card.seq = s.seq;
   s.cards.set(card.id, card);
@@ -149,7 +149,7 @@ function put(s, before, card, at) {
   const here = (c) => Boolean(c) && (!s.region || c.region === s.region);
   if (at <= s.countedAt || !(here(before) || here(card))) return;
   if (!before && card.version > 1) {
-    s.recount = true; // nobody here knows where it came from
+    s.recount = true; // the card's earlier column is unknown
     return;
   }
   const move = { at, from: here(before) ? before.status : null, to: here(card) ? card.status : null };
@@ -162,7 +162,7 @@ function count(counts, { from, to }) {
   if (to) counts[to]++;
 }
 
-// forget keeps what has ended, and what is not counted yet, within bounds.
+// forget bounds the ended cards and the uncounted moves.
 function forget(s) {
   if (s.moves.length > mostMoves) {
     s.moves = s.moves.slice(-mostMoves);
@@ -189,19 +189,19 @@ const by = (key, sign) => (a, b) => {
   return x === y ? (a.id < b.id ? 1 : -1) : (x < y ? -sign : sign);
 };
 const newestChange = by("updated_at", -1);
-// What ends or begins soonest comes first, and of what a driver has the newest.
+// The earliest opening or end comes first, and in the other columns the newest dispatch.
 const orders = { SCHEDULED: by("opens_at", 1), PENDING: by("expires_at", 1), ACCEPTED: by("accepted_at", -1) };
 
 const fold = (text) => text.normalize("NFKC").toLowerCase();
 
-/** Whether a card is one of those that a filter lets through. The text is looked for where the API's q looks. */
+/** Reports whether a filter lets a card through. The text is searched in the fields of the API's q. */
 export function passes(card, { region, vehicleClass, q }) {
   if (region && card.region !== region || vehicleClass && card.vehicle_class !== vehicleClass) return false;
   return !q || [card.id, card.external_id, card.site_address, card.note].some((t) => t && fold(t).includes(fold(q)));
 }
 
 /**
- * Sorts the cards that a filter lets through into their columns. A column in which nothing has changed is the old one.
+ * Sorts the cards that a filter lets through into their columns. A column without a change stays the same array.
  * @returns {Object<string, object[]>} by status
  */
 export function columns(state, filter, old = {}) {

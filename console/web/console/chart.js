@@ -7,7 +7,7 @@ const minute = 60_000;
 
 let loading;
 
-/** Loads the chart's library and its style, which no other page needs, once. */
+/** Loads the chart's library and its style once. No other page needs them. */
 function load() {
   loading ??= Promise.all([import("../assets/uplot.js"), style("../assets/uplot.css")]).then(([module]) => module.default, () => {
     loading = undefined;
@@ -25,7 +25,7 @@ const style = (href) => new Promise((resolve, reject) => {
   document.head.append(link);
 });
 
-/** What uPlot draws: a minute that was not counted is a gap in the line. */
+/** Returns the columns that uPlot draws. A minute without a count is a gap in the line. */
 function columns(points) {
   const at = [], onDuty = [], open = [];
   let last = Infinity;
@@ -46,7 +46,7 @@ function columns(points) {
 
 const local = (seconds) => when(new Date(seconds * 1000).toISOString()); // "2026-11-22 14:03"
 
-/** Days where a day begins, hours otherwise. */
+/** Labels a day's beginning with the day, and other times with the hour. */
 function label(seconds) {
   const [date, clock] = local(seconds).split(" ");
   return clock === "00:00" ? date.slice(5) : clock;
@@ -76,8 +76,8 @@ function options(uPlot, place, hours) {
 }
 
 /**
- * Draws supply points over time, as wide as there is room.
- * @param {{points: any[], hours: number, says: string}} props says is the chart in words, for those who don't see it
+ * Draws supply points over time, as wide as the page allows.
+ * @param {{points: any[], hours: number, says: string}} props says describes the chart for readers who don't see it
  */
 export function Chart({ points, hours, says }) {
   const place = useRef(null);

@@ -18,7 +18,7 @@ function duplicate(externalID) {
   return html`A dispatch has this already. <a href=${`#/board?q=${encodeURIComponent(externalID)}`}>Search for it</a>`;
 }
 
-/** What is wrong, by field, and what else there is to say of the last try. */
+/** Returns the errors by field, and the error that belongs to no field. */
 function useWrong(unsaid, error, externalID) {
   return useMemo(() => {
     if (unsaid) return [unsaid, unread];
@@ -28,7 +28,7 @@ function useWrong(unsaid, error, externalID) {
   }, [unsaid, error]);
 }
 
-/** Makes a dispatch, and shows it. */
+/** The form that creates a dispatch and then shows it. */
 export function Create({ session }) {
   const [form, change, clear] = useKeptForm(`firsttap.new.${session.key_id}`, blank);
   const { make, busy, error, unsettled } = useMaking("/v1/admin/dispatches", `firsttap.new.${session.key_id}.sent`);
@@ -49,7 +49,7 @@ export function Create({ session }) {
     clear();
     location.hash = `#/dispatches/${made.id}`;
   };
-  // The props of the field that is typed into form[key], and that the API calls name.
+  // field returns the props of the field for form[key], which has the API's name.
   const field = (name, key = name) => ({ name, value: form[key], wrong: wrong[name], onInput: (value) => change({ [key]: value }) });
 
   return html`<h1>New dispatch</h1>

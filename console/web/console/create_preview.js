@@ -10,7 +10,7 @@ const words = [
   ["VEHICLE_CLASS", "with another vehicle"], ["WORKING_HEIGHT", "not high enough"],
 ];
 
-/** "12 not: 5 off duty, 4 in other regions"; "" where there are none. */
+/** "12 not: 5 off duty, 4 in other regions"; "" if every driver is eligible. */
 function whyNot({ not_eligible: not, reasons }) {
   if (not === 0) return "";
   return `${not} not: ` + words.filter(([code]) => reasons[code] > 0).map(([code, text]) => `${reasons[code]} ${text}`).join(", ");
@@ -23,7 +23,7 @@ const more = ({ busy, reachable, eligible }) => [
 
 const counted = ({ reasons, not_eligible: not }) => Object.values(reasons).reduce((sum, n) => sum + n, 0) > not;
 
-/** Says how many drivers could take it now, and why the others could not. asked is null while nobody can count yet. */
+/** Shows the number of eligible drivers, and the reasons of the others. asked is null until the form is complete enough. */
 export function Preview({ asked }) {
   const about = asked && JSON.stringify(asked);
   const [last, set] = useState({ about: null });

@@ -1,15 +1,15 @@
 import { amountHint, minorUnits } from "./fee.js";
 import { typedNumber, typedTime } from "./fields.js";
 
-/** The form with nothing typed. */
+/** The empty form. */
 export const blank = {
   region: "", vehicle_class: "", min_working_height_m: "", site_address: "", site_lat: "", site_lng: "", work_starts_at: "",
   work_ends_at: "", amount: "", currency: "KRW", note: "", external_id: "", opens: "now", opens_at: "", expires: "default", expires_at: "",
 };
 
 /**
- * What the form asks for.
- * @returns {{body: object, wrong: Object<string, string>}} wrong is what can't even be said to the service, by field
+ * Turns the form into a request.
+ * @returns {{body: object, wrong: Object<string, string>}} wrong has the inputs that no request can carry, by field
  */
 export function termsOf(form) {
   const wrong = {};
@@ -38,12 +38,12 @@ export function termsOf(form) {
   return { body, wrong };
 }
 
-/** What a preview is asked with, whatever else is still missing; null where it can't be counted yet. */
+/** Returns the request of a preview, whatever else is missing. It is null until a count is possible. */
 export function countable({ body, wrong }) {
   const { region, vehicle_class, min_working_height_m, work_starts_at, work_ends_at } = body;
   if (!region || !vehicle_class || !work_starts_at || !work_ends_at || wrong.min_working_height_m) return null;
   return {
     region, vehicle_class, min_working_height_m, work_starts_at, work_ends_at,
-    site_address: "?", fee: { amount: 0, currency: "KRW" }, // must be there, and do not count
+    site_address: "?", fee: { amount: 0, currency: "KRW" }, // required, but without influence on the count
   };
 }

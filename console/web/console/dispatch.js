@@ -10,7 +10,7 @@ import { Terms } from "./dispatch_terms.js";
 import { State, Unread } from "./dispatch_words.js";
 import { Race } from "./race.js";
 
-/** One dispatch: what it is, who was told, who tapped, what happened, and what can be done about it. */
+/** The page of one dispatch: its terms, the notified drivers, the taps, the events, and the possible actions. */
 export function Dispatch({ id, session, may }) {
   const [ended, setEnded] = useState(false);
   const { turn, stir, state } = useTurns(id, ended);
@@ -33,7 +33,7 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
   const changes = useChanges(session, stir);
   const [said, setSaid] = useState("");
   useTitle(dispatch.site_address);
-  const [chosen, choose] = useState(0); // a round; 0 is whichever is the current one
+  const [chosen, choose] = useState(0); // a round; 0 is the current one
   const round = chosen || dispatch.round;
   const holder = round === dispatch.round ? dispatch.accepted_by : undefined;
   return html`<div class="dispatch">
@@ -64,7 +64,7 @@ function Shown({ dispatch, error, turn, stir, live, session, may }) {
   </div>`;
 }
 
-// News says what became of a change, also after its dialog was closed.
+// News shows the outcome of a change, also after its dialog was closed.
 function News({ changes: { doubt, verdict }, said }) {
   const text = doubt ? "The service can't be reached. It is not known whether your change was made; it is being asked until it answers."
     : verdict?.text ?? said;
@@ -85,7 +85,7 @@ function Actions({ dispatch, session, changes, stir, setSaid }) {
     if (text) setSaid(text);
     stir();
   };
-  // The button that opened the dialog may be gone with the state that it was for: the focus stays near it.
+  // The button that opened the dialog may have disappeared with the state: the focus stays near it.
   useEffect(() => {
     if (asking) used.current = true;
     else if (used.current && document.activeElement === document.body) bar.current.focus();

@@ -9,7 +9,7 @@ import { useNames } from "./names.js";
 
 const waiting = ["SCHEDULED", "PENDING"];
 
-/** What can be done to a dispatch, in which states, and what asks before. */
+/** The actions on a dispatch, their states, and the dialogs that confirm them. */
 export const actions = [
   { name: "Assign…", states: waiting, dialog: Assign },
   { name: "Extend…", states: waiting, dialog: Extend },

@@ -7,14 +7,14 @@ import { useSettled } from "./query.js";
 
 const most = 20;
 
-/** Gives a dispatch to a driver, who is looked for by name. */
+/** Assigns a dispatch to a driver, whom the user finds by name. */
 export function Assign(props) {
   const { dispatch } = props;
   const [q, setQ] = useState("");
   const [driver, setDriver] = useState(null);
   const wanted = useSettled(q.trim());
   const { data, error, loading } = useLoaded((signal) => {
-    // Until something is typed, those who work there with such a vehicle.
+    // Without a search text, the list has the drivers of that region with such a vehicle.
     const query = wanted ? { q: wanted } : { region: dispatch.region, vehicle_class: dispatch.vehicle_class };
     return get(`/v1/admin/drivers?${new URLSearchParams({ ...query, limit: most })}`, { signal });
   }, [wanted]);

@@ -4,15 +4,15 @@ import { Dialog, StillAsking, Trouble } from "../assets/ui.js";
 import { nameDriver } from "./names.js";
 import { State, eventSentence, refusal } from "./dispatch_words.js";
 
-const askAgain = 2_000; // ms between looks at what became of a change that was not answered
+const askAgain = 2_000; // ms between readings of the outcome of an unanswered change
 const mostEvents = 2_000;
 
-/** What has happened since somebody saw the dispatch as it was then. */
+/** Reads the events since the user saw the dispatch. */
 async function since(then, signal) {
   const path = `/v1/admin/dispatches/${then.id}`;
   const now = await get(path, { signal });
   const { items, more } = await list(`${path}/events`, mostEvents, { signal });
-  // Whatever made the version that was seen has its time; and what moves no version is no reason to ask again.
+  // The event that made the seen version has its time. Events that change no version need no second confirmation.
   const news = items.filter((e) => e.at > then.updated_at && e.type !== "dispatch.declined" && e.type !== "dispatch.reminder");
   return { now, news, all: !more };
 }
@@ -24,7 +24,7 @@ async function sentences(news, session) {
   return said.length > 0 ? said.join(", then ") : "changed";
 }
 
-// found says what is to be seen of a dispatch whose change was not answered, and is not among what has happened.
+// found describes a dispatch whose unanswered change is not among its events.
 async function found({ now, news, all }, seen, session) {
   if (now.version === seen.version) return "Your change is not made so far. You can confirm it again: it is made once at most";
   if (!all) return "The dispatch has changed; whether by you, the list of what happened says";
@@ -32,9 +32,9 @@ async function found({ now, news, all }, seen, session) {
 }
 
 /**
- * Makes changes to a dispatch, one at a time, and knows how the last one stands.
+ * Makes changes to a dispatch, one at a time, and knows the outcome of the last one.
  * @returns {{doubt: any, verdict: any, submit: (change: any, seen: any, body: any) => Promise<void>, clear: () => void}}
- *   doubt: a change that was not answered, while nobody can be asked. verdict: what is known of it since, {done, text, seen}.
+ * doubt: an unanswered change, until the service can be reached. verdict: its outcome as found since, {done, text, seen}.
  */
 export function useChanges(session, onRead) {
   const [doubt, setDoubt] = useState(null);
@@ -71,11 +71,11 @@ export function useChanges(session, onRead) {
     setVerdict(null);
     const path = `/v1/admin/dispatches/${seen.id}${change.path}`;
     const options = { body, version: seen.version };
-    // The same change of the same version has the same key, however often it is confirmed: it is made once.
+    // The same change of the same version has the same key, however often it is confirmed, so the service makes it once.
     const of = JSON.stringify([path, options]);
     if (key.current.of !== of) key.current = { of, key: freshKey() };
     try {
-      // PATCH takes no key: to send it twice could meet the version that the first made.
+      // PATCH takes no key: a second request could conflict with the version that the first one made.
       if (change.method === "PATCH") await request("PATCH", path, options);
       else await send("POST", path, { ...options, idempotencyKey: key.current.key });
       setDoubt(null);
@@ -89,12 +89,12 @@ export function useChanges(session, onRead) {
 }
 
 /**
- * Asks before a change to the dispatch, and makes it to the version that was seen when the dialog opened. Where somebody else
- * was first it says who did what, and the next confirmation is of the dispatch as it is then.
+ * Asks for confirmation of a change, and makes it to the version that was seen when the dialog opened. If another user was
+ * faster, the dialog shows that change and its author, and the next confirmation is of the new version.
  * @param {{title: string, change: {word: string, past: string, path: string, event: string, method?: string, danger?: boolean},
  *   dispatch: any, session: any, changes: any, body: () => any, ready?: boolean, onRead: () => void,
  *   onClose: (said: string) => void, children?: any}} props
- *   past is what is said when it is done; body gives what is sent, or throws what is wrong with it
+ * past is the message after a success; body returns the request's body, or throws an error in the input
  */
 export function Change({ title, change, dispatch, session, changes, body, ready = true, onRead, onClose, children }) {
   const [seen, setSeen] = useState(dispatch);

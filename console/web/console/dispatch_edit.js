@@ -3,7 +3,7 @@ import { Change } from "./dispatch_change.js";
 import { localInput, momentOf } from "./dispatch_time.js";
 import { amountHint, fractionDigits, minorUnits } from "./fee.js";
 
-/** A dispatch's terms as the fields of the form have them: text. */
+/** Returns a dispatch's terms as the texts of the form's fields. */
 function fieldsOf(d) {
   const digits = fractionDigits(d.fee.currency);
   return {
@@ -16,7 +16,7 @@ function fieldsOf(d) {
 
 const optionalNumber = (text) => (String(text).trim() === "" ? null : Number(text));
 
-/** What to send for those fields that are not as they were: what somebody else changes meanwhile stays as it is then. */
+/** Returns the changed fields only, so that another user's concurrent changes to other fields stay. */
 function changesOf(before, after) {
   const differs = (...names) => names.some((n) => String(before[n]) !== String(after[n]));
   const change = {};
@@ -37,7 +37,7 @@ function changesOf(before, after) {
   return change;
 }
 
-/** Changes what the work is, which is another offer: it says so before. */
+/** Changes the terms. That makes a new offer, and the dialog warns of it. */
 export function Edit(props) {
   const { dispatch } = props;
   const [before] = useState(() => fieldsOf(dispatch));

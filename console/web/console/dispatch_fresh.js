@@ -1,16 +1,16 @@
 import { useCallback, useEffect, useRef, useState } from "../assets/preact.js";
 import { useLive } from "./live.js";
 
-const gather = 250; // ms in which what happens is read once
-// What no event tells of: who has seen it, the pushes, a tap that lost.
+const gather = 250; // ms in which several events cause one reading
+// No event announces a driver's view, a push, or a lost tap.
 const every = 5_000, endedEvery = 30_000;
 
 /**
- * Counts up when what is shown of a dispatch may have changed: when something has happened to it, when events may have been
- * missed, and every few seconds while somebody looks.
+ * Counts up when the shown data of a dispatch may have changed: after an event of it, after events may have been missed, and
+ * every few seconds while the page is visible.
  * @param {string} id
- * @param {boolean} ended whether little more will come
- * @returns {{turn: number, stir: () => void, state: "live"|"cut"}} stir has it read again soon
+ * @param {boolean} ended few changes are still to come
+ * @returns {{turn: number, stir: () => void, state: "live"|"cut"}} stir causes another reading soon
  */
 export function useTurns(id, ended) {
   const [turn, setTurn] = useState(0);

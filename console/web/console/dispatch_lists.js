@@ -7,7 +7,7 @@ import { useNames } from "./names.js";
 const driverLink = (id, name) => (id ? html`<a href=${`#/drivers/${id}`}>${name(id)}</a>` : "–");
 const idsOf = (items) => [...new Set(items.map((i) => i.driver_id).filter(Boolean))];
 
-/** Reads a list up to a number that grows by a button, again when turn moves. */
+/** Reads a list up to a number that a button increases, and again when turn moves. */
 function useMore(path, turn, by = 50) {
   const [most, setMost] = useState(by);
   const loaded = useLoaded((signal) => list(path, most, { signal }), [path, most, turn]);
@@ -24,7 +24,7 @@ function Section({ id, title, data, error, empty, children, more }) {
     ${more}</section>`;
 }
 
-/** How many drivers got how far, round by round. */
+/** The number of drivers at each stage, round by round. */
 export function Funnel({ id, turn }) {
   const { data, error } = useLoaded((signal) => get(`/v1/admin/dispatches/${id}/notifications?limit=1`, { signal }), [id, turn]);
   const rounds = data?.funnel ?? [];
@@ -45,7 +45,7 @@ function Step({ n, of }) {
   return html`<span>${n}</span><span class="bar-of"><span style=${{ width: `${of ? (100 * n) / of : 0}%` }}></span></span>`;
 }
 
-/** Who was told of a round, and what they did. */
+/** The notified drivers of a round, and their reactions. */
 export function Told({ id, round, turn }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/offers?round=${round}`, turn);
   const name = useNames(idsOf(items));
@@ -60,10 +60,10 @@ export function Told({ id, round, turn }) {
   <//>`;
 }
 
-/** The time of the day, and the day besides for who points at it: a dispatch's moments are close together. */
+/** Shows the time of day, and the full time to the pointer: a dispatch's moments are close together. */
 export const At = ({ at }) => html`<span title=${whenExactly(at)}>${at ? whenExactly(at).slice(11) : "–"}</span>`;
 
-/** What has happened, the newest first. */
+/** The events, the newest first. */
 export function Trail({ id, turn, session }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/events`, turn, 200);
   const name = useNames(idsOf(items).concat(items.map((e) => e.actor).filter((a) => a.startsWith("drv_"))));
@@ -77,7 +77,6 @@ export function Trail({ id, turn, session }) {
   <//>`;
 }
 
-/** What was pushed. */
 export function Pushes({ id, turn }) {
   const { data, items, error, more } = useMore(`/v1/admin/dispatches/${id}/notifications`, turn);
   const name = useNames(idsOf(items));

@@ -2,7 +2,7 @@ import { html, useEffect } from "../assets/preact.js";
 import { left, money, roughly, useNow, when, whenExactly } from "../assets/ui.js";
 import { useNames } from "./names.js";
 
-/** What is offered, how long still, and who has it. */
+/** The terms, the time left, and the driver who has the dispatch. */
 export function Terms({ dispatch: d, onDue }) {
   const name = useNames(d.accepted_by ? [d.accepted_by] : []);
   return html`<section class="card" aria-labelledby="terms"><h2 id="terms">The terms</h2>
@@ -24,7 +24,7 @@ export function Terms({ dispatch: d, onDue }) {
     </dl></section>`;
 }
 
-// range says the day once where both are of the same.
+// range writes the day once if both times are on the same day.
 function range(from, to) {
   const [a, b] = [when(from), when(to)];
   return `${a} to ${a.slice(0, 10) === b.slice(0, 10) ? b.slice(11) : b}`;
@@ -32,7 +32,7 @@ function range(from, to) {
 
 const Row = ({ word, children }) => html`<dt>${word}</dt><dd>${children}</dd>`;
 
-// Countdown counts to the opening or the end, and says when it is due: the state is another then, and no event need tell.
+// Countdown counts to the opening or the end, and calls onDue then: the state changes without an event.
 function Countdown({ dispatch: d, onDue }) {
   const now = useNow(1000);
   const to = { SCHEDULED: d.opens_at, PENDING: d.expires_at }[d.status];

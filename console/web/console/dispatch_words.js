@@ -21,23 +21,23 @@ const what = {
 
 const because = { WINDOW_CHANGED: "another window, the same round", EXTENDED: "it stands longer", CLAIM_FAILED: "a claim came to nothing", OVERDUE: "nobody had closed it" };
 
-/** What an event says, in a word or two. */
+/** Names an event in a word or two. */
 export function eventWord(event) {
   if (event.type === "dispatch.accepted" && event.driver_id && event.driver_id !== event.actor) return "assigned";
   return what[event.type] ?? event.type;
 }
 
-/** Why, in words where the code is the service's own. */
+/** Describes a reason, if the code is the service's own. */
 export const reasonWord = (code) => because[code] ?? code ?? "";
 
-/** Who did something. */
+/** Names the author of an event. */
 export function actorWord(actor, session, name) {
   if (actor === session.key_id) return "you";
   if (actor === "system") return "the service";
   return actor.startsWith("drv_") ? name(actor) : `key ${actor}`;
 }
 
-/** An event in a sentence: "canceled by key_2 (NO_LONGER_NEEDED)". */
+/** Describes an event in a sentence: "canceled by key_2 (NO_LONGER_NEEDED)". */
 export function eventSentence(event, session, name) {
   const to = eventWord(event) === "assigned" ? ` to ${name(event.driver_id)}` : "";
   const why = event.reason_code ? ` (${reasonWord(event.reason_code)})` : "";
@@ -52,7 +52,7 @@ const unfit = {
   WORKING_HEIGHT: "the vehicle does not reach high enough",
 };
 
-/** What a person is told where the service says no to a change: an error with words of ours, or the one it was. */
+/** Returns an error with the page's own text for a refused change, or the given error. */
 export function refusal(err) {
   if (!(err instanceof Problem)) return err;
   switch (err.code) {
@@ -68,12 +68,12 @@ export function refusal(err) {
   return err;
 }
 
-/** Says why something could not be read. That nobody can be asked is said once, at the top, where there is something to see. */
+/** Shows a failed reading's error. A lost connection is shown once, at the top, if the page has data. */
 export function Unread({ error, shown }) {
   return html`<${Trouble} error=${shown && error instanceof Unreachable ? null : error} reading />`;
 }
 
 const tones = { SCHEDULED: "", PENDING: "warn", ACCEPTED: "good", IN_PROGRESS: "good", COMPLETED: "good", CANCELED: "bad", EXPIRED: "bad" };
 
-/** A dispatch's state, to be found at a glance. */
+/** A dispatch's state as a badge. */
 export const State = ({ of }) => html`<strong class=${`badge ${tones[of]}`}>${of}</strong>`;

@@ -3,7 +3,7 @@ import { DriverList } from "./drivers_list.js";
 import { NewDriver } from "./drivers_new.js";
 import { OneDriver } from "./drivers_one.js";
 
-/** The drivers; one of them at #/drivers/{id}; a new one at #/drivers/new. */
+/** The list of drivers; one driver at #/drivers/{id}; the form for a new driver at #/drivers/new. */
 export function Drivers({ id, session, may }) {
   return html`<div class="admin">${page(id, session, may)}</div>`;
 }

@@ -3,7 +3,7 @@ import { send } from "../assets/api.js";
 import { Ask, Trouble, when } from "../assets/ui.js";
 import { More, usePages } from "./paging.js";
 
-/** A driver's phones, and whether they can be pushed to. */
+/** A driver's devices, and whether pushes reach them. */
 export function Devices({ path, may }) {
   const pages = usePages(path + "/devices", {}, 30_000);
   const [removed, remove] = useState(null);

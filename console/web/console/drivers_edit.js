@@ -8,7 +8,7 @@ import { DriverFields, driverOf, formOf, names } from "./drivers_form.js";
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b); // regions are a list
 const differ = (a, b) => names.filter((name) => !same(a[name], b[name]));
 
-/** Says what somebody else has made of a driver meanwhile. */
+/** Returns the error that describes another user's changes to a driver. */
 function movedBy(before, after) {
   const changed = differ(before, after).map((name) => `${name} is now "${after[name] ?? ""}"`);
   return new Error(`Somebody else changed this driver meanwhile${changed.length > 0 ? `: ${changed.join(", ")}` : ""}. ` +
@@ -16,8 +16,8 @@ function movedBy(before, after) {
 }
 
 /**
- * Changes what was typed differently, and nothing else. It is sent once and not again by itself: a second try would meet its
- * own change as somebody else's.
+ * Sends the changed fields only. It sends them once and never repeats them by itself: a second request would take its own
+ * change for another user's.
  */
 export function EditDriver({ driver: opened, path, onClose }) {
   const [first] = useState(opened);
@@ -35,7 +35,7 @@ export function EditDriver({ driver: opened, path, onClose }) {
       if (error.status !== 412) throw error;
       const after = await get(path);
       setSeen(after);
-      if (Object.keys(changes).every((name) => same(changes[name], after[name]))) return; // an earlier try that was not answered
+      if (Object.keys(changes).every((name) => same(changes[name], after[name]))) return; // by an unanswered try
       throw movedBy(seen, after);
     }
   };

@@ -4,15 +4,15 @@ import { Field, typedNumber } from "./fields.js";
 /** The fields of a driver, as the API names them. */
 export const names = ["name", "phone", "regions", "vehicle_class", "working_height_m", "firebase_uid", "locale"];
 
-/** A driver as the form shows them. */
+/** Returns a driver in the form's texts. */
 export function formOf(driver) {
   const text = (name) => (driver?.[name] == null ? "" : String(driver[name]));
   return { ...Object.fromEntries(names.map((name) => [name, text(name)])), regions: driver ? driver.regions.join(", ") : "" };
 }
 
 /**
- * What was typed, as the API takes it: null for what is empty.
- * @returns {{driver: object, wrong: Object<string, string>}} wrong is what can't even be said to the service, by field
+ * Returns the form in the API's types, with null for an empty field.
+ * @returns {{driver: object, wrong: Object<string, string>}} wrong has the inputs that no request can carry, by field
  */
 export function driverOf(form) {
   const text = (name) => form[name].trim() || null;

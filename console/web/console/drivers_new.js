@@ -8,7 +8,7 @@ import { DriverFields, driverOf, formOf, names } from "./drivers_form.js";
 
 const blank = formOf(null);
 
-/** Adds a driver, and shows them. */
+/** The form that creates a driver and then shows the driver. */
 export function NewDriver({ session }) {
   const [form, change, clear] = useKeptForm(`firsttap.driver.${session.key_id}`, blank);
   const { make, busy, error, unsettled } = useMaking("/v1/admin/drivers", `firsttap.driver.${session.key_id}.sent`);

@@ -9,11 +9,11 @@ import { Signals } from "./drivers_signals.js";
 import { Duty, Suspension, suspended } from "./drivers_state.js";
 import { EndTokens, IssueToken } from "./drivers_token.js";
 
-const again = 10_000; // ms: the stream does not tell of drivers
+const again = 10_000; // ms: the stream does not announce drivers' changes
 
 const dialogs = { edit: EditDriver, suspend: Suspend, reinstate: Reinstate, token: IssueToken, tokens: EndTokens };
 
-/** One driver: who they are, on which devices, how they tap, and what an admin may do about them. */
+/** The page of one driver: the profile, the devices, the signals, and an admin's actions. */
 export function OneDriver({ id, may }) {
   const path = `/v1/admin/drivers/${encodeURIComponent(id)}`;
   const { data: driver, error, reload } = usePolled((signal) => get(path, { signal }), again, [path]);

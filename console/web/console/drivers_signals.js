@@ -5,7 +5,7 @@ import { Trouble, useLoaded } from "../assets/ui.js";
 const ms = (value) => (value === null ? "–" : `${Math.round(value).toLocaleString("en")} ms`);
 const percentOfWon = (rate) => (rate === null ? "" : ` (${Math.round(rate * 100)} % of won)`);
 
-/** How a driver taps, for people to look at. */
+/** A driver's tapping behavior, for human judgment. */
 export function Signals({ path }) {
   const { data, error } = useLoaded((signal) => get(path + "/signals", { signal }), [path]);
   const facts = data && [

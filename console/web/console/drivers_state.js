@@ -2,16 +2,15 @@ import { html } from "../assets/preact.js";
 import { now } from "../assets/api.js";
 import { when } from "../assets/ui.js";
 
-const forever = Date.parse("9999-12-31T00:00:00Z"); // what the API says of a suspension without an end
+const forever = Date.parse("9999-12-31T00:00:00Z"); // the API's time for a suspension without an end
 
-/** Whether a driver is suspended now. */
 export const suspended = (until) => until !== null && Date.parse(until) > now();
 
 export function Duty({ on }) {
   return html`<span class=${"badge " + (on ? "good" : "soft")}>${on ? "on duty" : "off duty"}</span>`;
 }
 
-/** Until when a driver is suspended; nothing for one who is not. */
+/** Shows the end of a driver's suspension, and nothing without a suspension. */
 export function Suspension({ until }) {
   if (!suspended(until)) return null;
   return html`<span class="badge bad">suspended ${Date.parse(until) >= forever ? "until reinstated" : `until ${when(until)}`}</span>`;

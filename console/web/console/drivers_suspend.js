@@ -3,7 +3,7 @@ import { send } from "../assets/api.js";
 import { Ask } from "../assets/ui.js";
 import { Choice, Field, typedTime, wrongFields, zoneAt } from "./fields.js";
 
-/** Keeps a driver from new work, until a time or until somebody reinstates them. */
+/** Bars a driver from new work, until a time or until a reinstatement. */
 export function Suspend({ driver, path, onClose }) {
   const [form, set] = useState({ end: "open", until: "", reason: "" });
   const [wrong, setWrong] = useState({});
@@ -34,7 +34,6 @@ export function Suspend({ driver, path, onClose }) {
   <//>`;
 }
 
-/** Ends a suspension. */
 export function Reinstate({ driver, path, onClose }) {
   return html`<${Ask} title=${`Reinstate ${driver.name}?`} word="Reinstate" act=${() => send("POST", path + "/reinstate", { body: {} })} onClose=${onClose}>
     <p>They are offered work again at once, while they are on duty.</p>

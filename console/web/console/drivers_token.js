@@ -24,7 +24,7 @@ export function IssueToken({ driver, path, onClose }) {
   <//>`;
 }
 
-/** Ends every token that the driver was issued. */
+/** Revokes every token that the driver was issued. */
 export function EndTokens({ driver, path, onClose }) {
   const act = () => send("DELETE", path + "/tokens");
   return html`<${Ask} title=${`End all of ${driver.name}'s tokens?`} word="End all tokens" danger act=${act} onClose=${onClose}>

@@ -1,4 +1,4 @@
-/** How many digits of a currency are behind the point. The service says what is none. */
+/** Returns the number of a currency's digits behind the point. The service refuses an unknown currency. */
 export function fractionDigits(currency) {
   try {
     return new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits;
@@ -7,7 +7,7 @@ export function fractionDigits(currency) {
   }
 }
 
-/** An amount that was typed in won, dollars ..., in the currency's minor unit: NaN for what is none. By digits, as 0.1 is no double. */
+/** Returns a typed amount in the currency's minor unit, or NaN. It reads the digits, because 0.1 is not exact in a double. */
 export function minorUnits(text, currency) {
   const digits = fractionDigits(currency);
   const [, whole, fraction = ""] = /^(\d+)(?:\.(\d+))?$/.exec(text.replaceAll(/[,\s]/g, "")) ?? [];
@@ -15,5 +15,5 @@ export function minorUnits(text, currency) {
   return Number.isSafeInteger(amount) ? amount : NaN;
 }
 
-/** What is wrong with an amount that is none. */
+/** Returns the error text for an invalid amount. */
 export const amountHint = (currency) => (fractionDigits(currency) ? "must be an amount like 350.00" : "must be a whole number like 350000");

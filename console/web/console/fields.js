@@ -1,20 +1,20 @@
 import { html, useEffect } from "../assets/preact.js";
 import { Problem } from "../assets/api.js";
 
-/** What an error says of single fields, by their names; {} where it is about something else. */
+/** Returns an error's messages by field name, or {} if it is not about fields. */
 export function wrongFields(error) {
   if (!(error instanceof Problem) || !error.body.errors) return {};
   return Object.fromEntries(error.body.errors.map((e) => [e.field.replace(/\[.*/, ""), e.message]));
 }
 
-/** An error without what stands beside a field already: what is left for a Trouble to say. */
+/** Returns an error without the messages that stand beside a field: the rest is for Trouble. */
 export function beside(error, wrong, names) {
   const fields = Object.keys(wrong);
   if (fields.length === 0 || fields.some((f) => !names.includes(f))) return error;
   return new Error(fields.length === 1 ? "One field is not right." : `${fields.length} fields are not right.`);
 }
 
-/** Takes the reader to the first field that is wrong, whenever there is another answer. */
+/** Moves the focus to the first wrong field after each answer. */
 export function useFirstWrong(form, wrong) {
   useEffect(() => {
     form.current?.querySelector("[aria-invalid=true]")?.focus();
@@ -22,10 +22,10 @@ export function useFirstWrong(form, wrong) {
 }
 
 /**
- * One control with its label, a hint, and what is wrong with it.
+ * One control with its label, a hint, and its error.
  * @param {{name: string, label: string, value: string, onInput: (value: string) => void, wrong?: any, hint?: any,
  *   optional?: boolean, control?: string, children?: any}} props
- *   control is the element, input where it is left out; what is not named here becomes its attributes
+ * control is the element, input by default; the other props become its attributes
  */
 export function Field({ name, label, value, onInput, wrong, hint, optional, control = "input", children, ...more }) {
   const id = `field-${name.replaceAll(/[._]/g, "-")}`;
@@ -39,7 +39,7 @@ export function Field({ name, label, value, onInput, wrong, hint, optional, cont
   </div>`;
 }
 
-/** A few choices of which one is taken. @param {{label: string, name: string, value: string, choices: Object<string, string>, onInput: (value: string) => void, children?: any}} props */
+/** A choice of one from a few. @param {{label: string, name: string, value: string, choices: Object<string, string>, onInput: (value: string) => void, children?: any}} props */
 export function Choice({ label, name, value, choices, onInput, children }) {
   return html`<fieldset class="choice"><legend>${label}</legend>
     <div class="row">${Object.entries(choices).map(([choice, text]) => html`<label key=${choice}>
@@ -50,20 +50,20 @@ export function Choice({ label, name, value, choices, onInput, children }) {
 
 const decimal = /^[+-]?\d+(\.\d+)?$/;
 
-/** A number that was typed: undefined for nothing, NaN for what is none. */
+/** Returns a typed number: undefined for an empty text, NaN for an invalid one. */
 export function typedNumber(text) {
   const typed = text.trim();
   if (typed === "") return undefined;
   return decimal.test(typed) ? Number(typed) : NaN;
 }
 
-/** A time of a datetime-local, which is in the reader's own zone, as the API takes it; undefined for none. */
+/** Returns a datetime-local's time, which is in the reader's zone, in the API's form; undefined for an empty one. */
 export function typedTime(text) {
   const at = new Date(text);
   return text === "" || Number.isNaN(at.getTime()) ? undefined : at.toISOString();
 }
 
-/** The reader's zone, by name and by what it is ahead at that time: "Asia/Seoul, GMT+9". */
+/** Returns the reader's zone, by name and by its offset at that time: "Asia/Seoul, GMT+9". */
 export function zoneAt(text) {
   const at = text ? new Date(text) : new Date();
   const format = new Intl.DateTimeFormat("en", { timeZoneName: "shortOffset" });

@@ -5,7 +5,7 @@ import { Freshness, usePolled } from "./poll.js";
 import { Runs, RunState, Watched } from "./runs.js";
 import { inWords } from "./schedule.js";
 
-/** The scheduled jobs: when each runs next, who holds it, how its last run went, what blocks it. */
+/** The scheduled jobs: the next run, the lock's holder, the last run, and the reason of a block. */
 export function Jobs({ may }) {
   const polled = usePolled((signal) => get("/v1/admin/jobs?limit=200", { signal }), 3000, []);
   const [open, setOpen] = useState([]);
@@ -51,7 +51,7 @@ function Job({ job, time, read, expanded, onToggle, onRun }) {
     <th scope="row">${job.name}<small title=${job.schedule}>${inWords(job.schedule)}</small>
       <small>${job.time_zone}${job.on_leader && ", on the leader"}</small></th>
     <td>${job.next_run_at ? html`${left(Date.parse(job.next_run_at) - time)}<small class="short">${when(job.next_run_at)}</small>` : "–"}</td>
-    <td>${job.lock_problem ? html`<span class="bad">Nobody can tell: ${job.lock_problem}</span>`
+    <td>${job.lock_problem ? html`<span class="bad">The lock's holder is unknown: ${job.lock_problem}</span>`
       : lock ? html`<${Holder} lock=${lock} passed=${time - read} />` : html`<span class="soft">free</span>`}</td>
     <td>${running && html`<${RunState} run=${running} /><small>since ${whenExactly(running.began_at)}</small>`}
       ${queued && html`<${RunState} run=${queued} /><small>asked for ${roughly(time - Date.parse(queued.scheduled_at))} ago</small>`}

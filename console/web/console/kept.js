@@ -1,9 +1,9 @@
 import { useState } from "../assets/preact.js";
 
-// What is kept is kept here too, for a browser that lets no page store anything: there it does not outlive a reload.
+// A browser that forbids storage keeps the values only here, until a reload.
 const memory = new Map();
 
-/** What was kept by this name in this tab; null where nothing was. */
+/** Returns the value stored by this name in this tab, or null. */
 export function kept(name) {
   if (memory.has(name)) return memory.get(name);
   try {
@@ -13,31 +13,31 @@ export function kept(name) {
   }
 }
 
-/** Keeps a value in this tab, over reloads. */
+/** Stores a value in this tab, so that it outlives a reload. */
 export function keep(name, value) {
   memory.set(name, value);
   try {
     sessionStorage.setItem(name, JSON.stringify(value));
   } catch {
-    // Full or forbidden: see memory.
+    // The storage is full or forbidden: memory has the value.
   }
 }
 
-/** Lets go of what was kept. */
+/** Deletes a stored value. */
 export function forget(name) {
   memory.delete(name);
   try {
     sessionStorage.removeItem(name);
   } catch {
-    // Then it was not stored either.
+    // The storage is forbidden, so it has no value either.
   }
 }
 
 /**
- * A form that outlives its page: what was typed is there again after an error, another page or a reload.
+ * A form that outlives its page: the input is there again after an error, another page or a reload.
  * @param {string} name
- * @param {object} blank the form with nothing typed
- * @returns {[object, (changes: object) => void, () => void]} the form, what changes some of its fields, what empties it
+ * @param {object} blank the empty form
+ * @returns {[object, (changes: object) => void, () => void]} the form, a function that changes fields, and one that empties it
  */
 export function useKeptForm(name, blank) {
   const [form, set] = useState(() => ({ ...blank, ...kept(name) }));

@@ -8,13 +8,13 @@ import { More, usePages } from "./paging.js";
 import { Secret } from "./secret.js";
 
 const path = "/v1/admin/api-keys";
-const first = "key_first"; // the one that the settings give
+const first = "key_first"; // the key from the settings
 
 const roles = {
   viewer: "viewer: reads", dispatcher: "dispatcher: makes and changes dispatches", admin: "admin: everything",
 };
 
-/** The API keys: who has one, and what for. */
+/** The API keys, with their names and roles. */
 export function Keys({ session }) {
   const pages = usePages(path);
   const [revoking, revoke] = useState(null);

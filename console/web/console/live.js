@@ -17,10 +17,10 @@ export function Live({ onRefused, children }) {
 }
 
 /**
- * Hears of what happens, while the component is there.
- * @param {{onEvent?: (type: string, data: any) => void, onResync?: () => void}} listener the latest one is called;
- *   onResync: events may have been missed, read again
- * @returns {"live"|"cut"} whether events come
+ * Calls the listener at events, as long as the component is mounted.
+ * @param {{onEvent?: (type: string, data: any) => void, onResync?: () => void}} listener the latest listener is called;
+ * onResync: events may be lost, so the data must be read again
+ * @returns {"live"|"cut"} live while events arrive
  */
 export function useLive(listener) {
   const { listeners, state } = useContext(Stream);
@@ -34,10 +34,10 @@ export function useLive(listener) {
   return state;
 }
 
-/** @returns {number} since when events come, or do not: ms by the service's clock */
+/** @returns {number} the time of the last change between live and cut, in ms by the service's clock */
 export const useSince = () => useContext(Stream).since;
 
-/** Says whether what is shown is live. */
+/** Shows whether the page is live. */
 export function LiveBadge({ state }) {
   return html`<span role="status" class=${"badge " + (state === "live" ? "good" : "bad")}>
     ${state === "live" ? "live" : "cut off: what you see may be old"}</span>`;

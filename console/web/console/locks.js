@@ -5,10 +5,10 @@ import { Freshness, usePolled } from "./poll.js";
 
 const most = 1000;
 
-// What the locks are for whose names are not a job's.
+// The purposes of the locks that no job's name explains.
 const purposes = { jobs: "leads the jobs that run on the leader", relay: "sends the pushes of all instances" };
 
-/** Who holds which lock, and for how long still. */
+/** The locks, with their holders and the time left. */
 export function Locks() {
   const polled = usePolled((signal) => list("/v1/admin/locks", most, { signal }), 2000, []);
   const time = useNow(250);
@@ -36,7 +36,7 @@ function Held({ locks, passed }) {
   </div>`;
 }
 
-/** A holder renews before the end, so the end may move. */
+/** Shows a lock's end. A holder renews its lock before the end, so the end may move. */
 function Ends({ lock, passed }) {
   if (lock.lease_left_ms === null) return html`<span>with its holder's session</span>`;
   const still = lock.lease_left_ms - passed;

@@ -7,19 +7,19 @@ import { pages, pageOf } from "./pages.js";
 
 const ranks = ["viewer", "dispatcher", "admin"];
 
-const replaced = "replaced"; // what a tab tells the others when another key has signed in
+const replaced = "replaced"; // a tab's message to the others after another key has signed in
 
-/** Whether a session's role includes another. */
+/** Reports whether a session's role includes another role. */
 const may = (session) => (role) => ranks.indexOf(session.role) >= ranks.indexOf(role);
 
-/** Takes a key, #key=..., out of the address, where it must not stay. */
+/** Removes a key, #key=..., from the address, where it must not stay, and returns it. */
 function takeKey() {
   const key = new URLSearchParams(location.hash.slice(1)).get("key");
   if (key) history.replaceState(null, "", location.pathname + "#/board");
   return key;
 }
 
-/** The address' hash. A link that is opened in this tab changes nothing else: a key in it is for onKey. */
+/** Returns the address' hash. A link that is opened in this tab changes only the hash: onKey gets the link's key. */
 function useHash(onKey) {
   const [hash, set] = useState(location.hash);
   useEffect(() => {
@@ -35,9 +35,9 @@ function useHash(onKey) {
 }
 
 function Console() {
-  const [session, setSession] = useState(undefined); // undefined: not known yet; null: nobody
+  const [session, setSession] = useState(undefined); // undefined: not known yet; null: no session
   const [trouble, setTrouble] = useState(null);
-  const [link, setLink] = useState(null); // a link's key, while somebody else is signed in
+  const [link, setLink] = useState(null); // a link's key, while a session of another key exists
   const [first] = useState(takeKey);
   const come = (key) => begin(key).then((now) => {
     setLink(now.link ?? null);
@@ -56,14 +56,14 @@ function Console() {
   };
   const tabs = useRef(null);
   const replace = (now) => {
-    sessionStorage.clear(); // what was typed here is not the next one's to read
+    sessionStorage.clear(); // the next user must not read this user's input
     tabs.current.postMessage(replaced);
     setSession(now);
   };
   const over = () => leave(new Error("Your session is over. Sign in again."));
   useEffect(() => {
     whenSignedOut(over);
-    // Tabs share the session: another one's sign-out is this one's.
+    // Tabs share the session, so another tab's sign-out ends this tab's too.
     const others = new BroadcastChannel("firsttap");
     others.onmessage = ({ data }) => leave(new Error(data === replaced ? "Another key signed in in another tab." : "You signed out in another tab."));
     tabs.current = others;
@@ -83,7 +83,7 @@ function Console() {
   <//>`;
 }
 
-/** Asks whether a link's key is to replace who is signed in: somebody may have sent it who wants them to work under it. */
+/** Asks whether a link's key replaces the session: another person may have sent it to make the user work under it. */
 function Replace({ session, link, onSession, onClose }) {
   const act = async () => onSession(await signIn(link.key));
   return html`<${Ask} title="Sign in with another key?" word="Sign in with the link" danger act=${act} onClose=${onClose}>
@@ -95,7 +95,7 @@ function Replace({ session, link, onSession, onClose }) {
 
 const signIn = async (key) => (await request("POST", "/v1/session", { body: { key } })).data;
 
-/** Answers null where who is asked about is nobody. */
+/** Answers null if there is no session. */
 async function whoever(reading) {
   try {
     return await reading;
@@ -106,8 +106,8 @@ async function whoever(reading) {
 }
 
 /**
- * Finds the session that there is. A link's key is taken for one where there is none, or where it is the session's own; where
- * somebody is signed in with another, it is returned as the link, with whose it is.
+ * Finds the session. A link's key begins a session if there is none, or if the session is the key's own. If the session
+ * is another key's, begin returns the key as the link, with its own identity.
  * @returns {Promise<{session: any, link?: {key: string, to: any}}>}
  */
 async function begin(key) {
@@ -128,7 +128,7 @@ function Shell({ session, hash, leave }) {
   const shown = useRef(page.path + rest);
   useEffect(() => {
     document.title = `${page.title} · FirstTap console`;
-    if (shown.current !== page.path + rest) main.current.focus(); // or it stays on what is gone
+    if (shown.current !== page.path + rest) main.current.focus(); // or it stays on the removed content
     shown.current = page.path + rest;
   }, [page, rest]);
   const signOut = async () => {
@@ -138,7 +138,7 @@ function Shell({ session, hash, leave }) {
       setTrouble(new Error("You may still be signed in in this browser: the service did not answer. Try again."));
       return;
     }
-    sessionStorage.clear(); // what was typed here is not the next one's to read
+    sessionStorage.clear(); // the next user must not read this user's input
     const others = new BroadcastChannel("firsttap");
     others.postMessage("signed out");
     others.close();
@@ -159,7 +159,7 @@ function Shell({ session, hash, leave }) {
     </main>`;
 }
 
-/** A page. Where it fails as no page should it says so, and the navigation stays. */
+/** A page. If its rendering fails it shows the error, and the navigation stays. */
 function Page({ of, id, session }) {
   const [error] = useErrorBoundary((err) => console.error(err));
   if (error) return html`<${Trouble} error=${error} />`;

@@ -2,30 +2,30 @@ import { html, useEffect, useRef, useState } from "../assets/preact.js";
 import { Problem, Unreachable, freshKey, send } from "../assets/api.js";
 import { forget, keep, kept } from "./kept.js";
 
-// Whether an answer is about the request itself. Any other leaves open what came of an earlier try of the same request.
+// Reports whether an answer is about the request itself. Any other leaves the outcome of an earlier try of the request open.
 const settles = (err) => err instanceof Problem && err.status < 500 && ![401, 403, 429].includes(err.status) &&
   err.code !== "IDEMPOTENCY_KEY_IN_USE";
 
 const unknown = (err) => err instanceof Unreachable || err.status >= 500 || err.code === "IDEMPOTENCY_KEY_IN_USE";
 
 /**
- * Makes something by POST, once. Until there is an answer the same body is sent with the same Idempotency-Key, also after a
- * reload; another body gets another key. While one is under way, another is not begun.
+ * Creates something by POST, once. Until an answer comes the same body is sent with the same Idempotency-Key, also after a
+ * reload; another body gets another key. It begins no second creation while one is under way.
  *
  * @param {string} path
- * @param {string} name what is under way is kept by this name
+ * @param {string} name the name under which the unanswered request is stored
  * @returns {{make: (body: any) => Promise<any>, busy: boolean, error: Error|null, unsettled: boolean}}
- *   make returns what was made, or undefined where it was not, which error then says; unsettled: nobody knows what came of the
- *   last one
+ * make returns the created object, or undefined after a failure, which error then holds; unsettled: the last outcome is
+ * unknown
  */
 export function useMaking(path, name) {
   const [state, set] = useState(() => ({ busy: false, error: null, unsettled: kept(name) !== null }));
   const underWay = useRef(null);
-  // Who leaves the page leaves the request: its key is kept, so that it can be sent again.
+  // Leaving the page aborts the request. Its key stays stored, so that it can be sent again.
   useEffect(() => () => underWay.current?.abort(), []);
 
   const make = async (body) => {
-    if (underWay.current) return undefined; // the second click of a double one comes before the button is disabled
+    if (underWay.current) return undefined; // the second click of a double click comes before the button is disabled
     const { signal } = underWay.current = new AbortController();
     const said = JSON.stringify(body);
     const before = kept(name);
@@ -49,7 +49,7 @@ export function useMaking(path, name) {
   return { ...state, make };
 }
 
-/** Says what to do while nobody knows whether something was made. */
+/** Shows the next step while the outcome of a creation is unknown. */
 export function Unsettled({ unsettled, thing }) {
   return html`<div role="status" class="unsettled">${unsettled && `Nobody knows yet whether the last ${thing} was made. Send it again as it is, and it is made once.
     Changed, it would be another one.`}</div>`;

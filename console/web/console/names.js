@@ -1,11 +1,11 @@
 import { useEffect, useReducer } from "../assets/preact.js";
 import { list, send } from "../assets/api.js";
 
-const known = new Map(); // by driver id: a name, or null where there is none
+const known = new Map(); // by driver id: a name, or null without one
 const most = 2000;
 const asked = new Map();
-let together = null; // what is asked for in the same turn
-const few = 8; // more than that are looked for in the list first
+let together = null; // the ids requested in the same turn
+const few = 8; // for more ids the list is read first
 
 function keep(id, name) {
   if (!known.has(id) && known.size >= most) known.delete(known.keys().next().value);
@@ -43,23 +43,23 @@ function ask(id) {
   return asked.get(id);
 }
 
-/** A driver's name, or the id where there is none. It throws where nobody can be asked. */
+/** Returns a driver's name, or the id without one. It throws if the service can't be reached. */
 export async function nameDriver(id) {
   if (!known.has(id)) await ask(id);
   return known.get(id) ?? id;
 }
 
 /**
- * Names drivers, as soon as they are known.
+ * Names drivers as soon as their names are known.
  * @param {string[]} ids
- * @returns {(id: string) => string} the name, or the id while nobody knows the name
+ * @returns {(id: string) => string} the name, or the id until the name is known
  */
 export function useNames(ids) {
   const [, again] = useReducer((n) => n + 1, 0);
   const missing = ids.filter((id) => id && !known.has(id));
   useEffect(() => {
     let here = true;
-    // A name that can't be had leaves the id, which says as much.
+    // Without a name the page shows the id.
     Promise.allSettled(missing.map(ask)).then(() => here && missing.length > 0 && again());
     return () => { here = false; };
   }, [missing.join(" ")]);

@@ -11,7 +11,7 @@ const states = [
   { status: "DROPPED", title: "Dropped", none: "No push was dropped." },
   { status: "SENT", title: "Sent", none: "No push was sent in the last days." },
 ];
-const attention = ["PENDING", "DEAD"]; // counted whichever is shown
+const attention = ["PENDING", "DEAD"]; // both are counted, whichever is shown
 const pageSize = 100;
 const most = 1000;
 
@@ -19,7 +19,7 @@ const listOf = (status, n, signal) => list(`/v1/admin/notifications?status=${sta
 
 const counted = ({ items, more }) => `${items.length}${more ? "+" : ""}`;
 
-/** What is pushed to drivers: what waits, what needs somebody, what was of no use, what was sent. */
+/** The pushes to drivers: pending, dead, dropped and sent. */
 export function Notifications({ id, may }) {
   const [status, setStatus] = useState(states.some((s) => s.status === id) ? id : "PENDING");
   const [shown, setShown] = useState(pageSize);
@@ -66,7 +66,7 @@ function Tabs({ status, lists, onChoose }) {
   </div>`;
 }
 
-/** Whether a push may still be sent again: the service takes none that is past its use. */
+/** Reports whether a push may still be sent again: the service refuses expired pushes. */
 const useful = (n) => Date.parse(n.expires_at) > now();
 
 function Pushes({ state, found, may, reload }) {
@@ -112,7 +112,7 @@ const headings = { PENDING: "Next try", DEAD: "Of use", DROPPED: "Of use", SENT:
 
 const LastHeading = ({ status }) => html`<th scope="col">${headings[status]}</th>`;
 
-/** The column that each state has of its own. */
+/** The column that differs from state to state. */
 function Last({ n, time }) {
   if (n.status === "PENDING") {
     const wait = n.next_at ? Date.parse(n.next_at) - time : 0;

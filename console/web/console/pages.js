@@ -11,7 +11,7 @@ import { Audit } from "./audit.js";
 
 /**
  * The pages, in the order of the navigation. #/path/id shows a page; its component gets id ("" without), session and
- * may(role). role is the least that may see it.
+ * may(role). role is the lowest role that may see it.
  */
 export const pages = [
   { path: "board", title: "Board", role: "viewer", component: Board },
@@ -26,7 +26,7 @@ export const pages = [
   { path: "audit", title: "Audit", role: "admin", component: Audit },
 ];
 
-/** Which page an address shows; refused says that it names another one, which is not there or not allowed. */
+/** Returns the page of an address; refused: the address names a page that does not exist or is not allowed. */
 export function pageOf(hash, allowed) {
   const [, path = "", rest = ""] = /^#\/([^/?]*)\/?([^?]*)/.exec(hash) ?? [];
   const page = allowed.find((p) => p.path === path);
@@ -37,6 +37,6 @@ function plain(encoded) {
   try {
     return decodeURIComponent(encoded);
   } catch {
-    return encoded; // somebody's typing: there is no such id, and the page says so
+    return encoded; // the address is malformed: no such id exists, and the page shows that
   }
 }

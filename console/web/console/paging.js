@@ -8,16 +8,16 @@ const step = 50;
 const most = 1000;
 
 /**
- * The beginning of a list, and more of it when asked. The stream does not tell of what is in these lists: they are read again
- * now and then, and when the stream is back.
+ * The beginning of a list, and more of it on demand. The stream does not announce changes of these lists, so they are read
+ * again at intervals, and after a reconnection of the stream.
  * @param {string} path
- * @param {Object<string, string>} [query] "" is left out
+ * @param {Object<string, string>} [query] a "" is omitted
  * @param {number} [again] ms
  */
 export function usePages(path, query = {}, again = 15_000) {
   const given = queryOf(query);
   const asked = given ? `${path}?${given}` : path;
-  const at = useSettled(asked); // not with every key
+  const at = useSettled(asked); // not at every key
   const [size, setSize] = useState({ at, items: step });
   const items = size.at === at ? size.items : step;
   const loaded = useLoaded((signal) => list(at, items, { signal }).then((page) => ({ ...page, at })), [at, items]);
@@ -39,8 +39,8 @@ export function usePages(path, query = {}, again = 15_000) {
 }
 
 /**
- * How much of a list is shown, and the button for more.
- * @param {{pages: ReturnType<typeof usePages>, one: string, many: string}} props what is in the list
+ * The shown part of a list, and the button for more.
+ * @param {{pages: ReturnType<typeof usePages>, one: string, many: string}} props one and many name the list's items
  */
 export function More({ pages, one, many }) {
   const { items, data, loading, old, filtering, more, full } = pages;

@@ -3,12 +3,12 @@ import { Problem, Unreachable, now } from "../assets/api.js";
 import { explain } from "../assets/ui.js";
 
 /**
- * Reads what a component shows, and again every ms while somebody looks at it. What was read stays, beside the error where
- * the last try failed.
+ * Reads a component's data, and again every ms while the page is visible. After a failure the old data stays, beside the
+ * error.
  * @param {(signal: AbortSignal) => Promise<any>} load
  * @param {number} ms
- * @param {any[]} dependencies it is read at once when one of them changes
- * @returns {{data: any, error: Error|null, at: number, reload: () => void}} at is when data was read, 0 before that
+ * @param {any[]} dependencies a change of one causes a reading at once
+ * @returns {{data: any, error: Error|null, at: number, reload: () => void}} at is the time of data, 0 before it is read
  */
 export function usePolled(load, ms, dependencies) {
   const [state, set] = useState({ data: undefined, error: null, at: 0 });
@@ -49,7 +49,7 @@ export function usePolled(load, ms, dependencies) {
 
 const clock = new Intl.DateTimeFormat("sv-SE", { timeStyle: "medium" });
 
-/** Says whether what is shown is current, and if not, from when it is and why. */
+/** Shows whether the data is current, and otherwise its age and the error. */
 export function Freshness({ of: { error, at } }) {
   const text = !error ? (at ? "current" : "reading …") : at ? `may be old: read at ${clock.format(at)}` : "nothing read yet";
   return html`<span role="status" class="row"><span class=${"badge " + (error ? "bad" : "good")}>${text}</span>

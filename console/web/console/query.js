@@ -1,14 +1,14 @@
 import { useEffect, useState } from "../assets/preact.js";
 
-/** Parameters as an address has them behind its ?, without those that are "". */
+/** Returns parameters in the form behind an address' ?, without the empty ones. */
 export const queryOf = (parameters) => new URLSearchParams(Object.entries(parameters).filter(([, value]) => value !== "")).toString();
 
 const read = () => new URLSearchParams(location.hash.split("?")[1] ?? "");
 
 /**
- * Filters that stand in the address, behind its ?, so that a link, a reload and the way back show the same.
+ * Filters in the address, behind its ?, so that a link, a reload and the browser's back button show the same.
  * @param {string[]} names
- * @returns {[Object<string, string>, (changes: Object<string, string>) => void]} "" for a filter that is not set
+ * @returns {[Object<string, string>, (changes: Object<string, string>) => void]} "" for an unset filter
  */
 export function useQuery(names) {
   const [query, set] = useState(read);
@@ -27,7 +27,7 @@ export function useQuery(names) {
   return [Object.fromEntries(names.map((n) => [n, query.get(n) ?? ""])), change];
 }
 
-/** A value as it was when it last stayed the same for ms. */
+/** Returns the last value that stayed the same for ms. */
 export function useSettled(value, ms = 300) {
   const [settled, set] = useState(value);
   useEffect(() => {

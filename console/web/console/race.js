@@ -9,11 +9,11 @@ import { behindWords, readRace } from "./race_read.js";
 import { beginnings, span } from "./race_scale.js";
 
 const atOnce = 300, tableAtOnce = 50;
-// Taps are written behind the answer, by up to 200 ms on each instance: what was just told of is looked at again until two
-// looks show the same.
+// The service writes taps after the answer, up to 200 ms later on each instance: after an event they are read again until two
+// readings are the same.
 const looks = [300, 300, 600, 1200, 2400];
 
-/** Reads the taps, again when turn moves, and then a few times more while there are more of them each time. */
+/** Reads the taps, again when turn moves, and then a few times more while their number grows. */
 function useTaps(id, round, turn) {
   const [most, setMost] = useState(atOnce);
   const [look, setLook] = useState(0);
@@ -32,9 +32,9 @@ function useTaps(id, round, turn) {
 }
 
 /**
- * Who tapped in a round, and by how much they won or lost.
- * @param {{id: string, round: number, holder?: string, turn: number, onMore: () => void}} props turn moves when something has
- *   happened; onMore hears that there are more taps than before, of which no event tells
+ * The taps of a round, and their distances from the winner.
+ * @param {{id: string, round: number, holder?: string, turn: number, onMore: () => void}} props turn moves after an event;
+ * onMore is called when there are more taps than before, because no event announces them
  */
 export function Race({ id, round, holder, turn, onMore }) {
   const { data, error, showMore } = useTaps(id, round, turn);

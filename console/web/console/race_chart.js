@@ -2,13 +2,13 @@ import { html, useLayoutEffect, useRef, useState } from "../assets/preact.js";
 import { scaleOf } from "./race_scale.js";
 import { behindWords, tapWords } from "./race_read.js";
 
-const labelled = 40; // as many taps have a line with a name each; more are a curve
+const labelled = 40; // up to this many taps have a line with a name each; more are a curve
 const line = 18, top = 6, foot = 26, right = 14, curve = 320; // px
 
 /**
- * The taps of a round on an axis of time, the first one at the top. The arrow keys and the pointer pick one, which is told
- * below in words.
- * @param {{taps: any[], winner: any, wish: "auto"|"linear"|"log", name: (id: string) => string}} props taps as readRace has them
+ * The taps of a round on an axis of time, the first one at the top. The arrow keys and the pointer select one, which is
+ * described below in words.
+ * @param {{taps: any[], winner: any, wish: "auto"|"linear"|"log", name: (id: string) => string}} props taps in readRace's form
  */
 export function RaceChart({ taps, winner, wish, name }) {
   const [frame, width] = useWidth();
@@ -50,7 +50,7 @@ export function RaceChart({ taps, winner, wish, name }) {
 }
 
 function Axis({ scale, x, bottom, width }) {
-  let free = -Infinity; // where the label before ends
+  let free = -Infinity; // the end of the label before
   return html`<g class="axis">${scale.ticks.map(({ us, label }) => {
     const px = x(us), half = label.length * 3.8;
     const fits = px - half > free + 6;
@@ -75,7 +75,7 @@ function Tap({ tap, x, y, i, picked, named, width, gutter, driver }) {
 
 const short = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 
-// nearest is the tap of the line that is pointed at, or where there are no lines the one that is least far away.
+// nearest returns the tap of the line at the pointer. Without lines it returns the tap at the smallest distance.
 function nearest(points, x, y, named) {
   let best = 0, least = Infinity;
   points.forEach((p, i) => {

@@ -13,11 +13,11 @@ const words = {
 
 /**
  * Reads the taps of a round, the oldest first.
- * @param {any[]} attempts as the API lists them
- * @param {string|undefined} holder who has the dispatch in this round, where somebody does
- * @returns {{taps: {kind: "won"|"again"|"lost"|"other", word: string, behind: number|null}[], winner: any}} each tap with what
- *   it is. behind is in µs from the winner's first tap, below 0 for who tapped before and lost all the same; null for who was
- *   not in the race, and where nobody won by a tap.
+ * @param {any[]} attempts the API's list
+ * @param {string|undefined} holder the driver who has the dispatch in this round, if any
+ * @returns {{taps: {kind: "won"|"again"|"lost"|"other", word: string, behind: number|null}[], winner: any}} each tap with its
+ * kind. behind is in µs from the winner's first tap, below 0 for an earlier tap that lost nevertheless; null for a tap outside
+ * the race, and without a winner by a tap.
  */
 export function readRace(attempts, holder) {
   const winner = attempts.find((a) => a.result === "SUCCESS") ??
@@ -33,13 +33,13 @@ export function readRace(attempts, holder) {
 
 const inRace = (a) => a.result !== "NOT_OPEN_YET" && a.result !== "OFFER_STALE";
 
-/** "+1.2 ms", or how much earlier than the winner who lost all the same had tapped. */
+/** Formats "+1.2 ms", or how much earlier than the winner a lost tap came. */
 export function behindWords(behind) {
   if (behind === null) return "–";
   return behind < 0 ? `${span(-behind)} before` : `+${span(behind)}`;
 }
 
-/** A tap in a sentence. */
+/** Describes a tap in a sentence. */
 export function tapWords(tap, name) {
   const parts = [`${name}: ${tap.word}`];
   if (tap.behind !== null) {

@@ -1,6 +1,6 @@
 const second = 1e6, minute = 60 * second, hour = 60 * minute; // µs
 
-/** How long, as short as it can be read: "840 µs", "1.24 ms", "3.4 s", "2:05 min", "3.1 h". */
+/** Formats a duration as short as possible: "840 µs", "1.24 ms", "3.4 s", "2:05 min", "3.1 h". */
 export function span(us) {
   const digits = (n) => String(Number(n.toPrecision(3)));
   if (us < 1000) return `${Math.round(us)} µs`;
@@ -16,7 +16,7 @@ export function span(us) {
 /**
  * Places moments on an axis from 0 to 1.
  * @param {number[]} moments in µs, from 0
- * @param {"auto"|"linear"|"log"} wish auto is log where most of the taps would otherwise stick together at the left
+ * @param {"auto"|"linear"|"log"} wish auto is log if most of the taps would otherwise overlap at the left
  * @returns {{kind: "linear"|"log", place: (us: number) => number, ticks: {us: number, label: string}[]}}
  */
 export function scaleOf(moments, wish = "auto") {
@@ -45,16 +45,16 @@ function niceStep(least) {
 const decades = [1, 10, 100, 1e3, 1e4, 1e5, second, 10 * second, minute, 10 * minute, hour, 10 * hour, 100 * hour];
 
 /**
- * How much of the beginning is worth looking at by itself: whole decades after which there are taps that came much later.
+ * Returns the parts of the beginning that deserve a view of their own: whole decades, followed by later taps.
  * @param {number[]} moments in µs, from 0
- * @returns {{us: number, taps: number}[]} until when, and how many taps there are until then
+ * @returns {{us: number, taps: number}[]} the end of the part, and its number of taps
  */
 export function beginnings(moments) {
   return decades.map((us) => ({ us, taps: moments.filter((m) => m <= us).length }))
     .filter(({ taps }, i, all) => taps > 1 && taps < moments.length && taps !== all[i - 1]?.taps);
 }
 
-// logarithmic has 0 too: it is log(1 + us/unit), where unit is what comes first.
+// logarithmic includes 0: the place is log(1 + us/unit), where unit is the decade of the first moment.
 function logarithmic(first, last) {
   const unit = decades.findLast((d) => d <= first) ?? 1;
   const most = Math.log1p(last / unit);

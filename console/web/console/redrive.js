@@ -4,21 +4,21 @@ import { Ask } from "../assets/ui.js";
 
 const atOnce = 4;
 
-/** Whether a refusal is about one push, and says nothing of the others. */
+/** Reports whether a refusal is about one push, and not about all of them. */
 const ofOne = (err) => err instanceof Problem && err.status !== 401 && err.status !== 403;
 
 /**
- * Asks whether dead pushes are to be sent again, and has them sent, a few at a time. Closing it stops what has not begun.
+ * Asks for confirmation, and sends dead pushes again, a few at a time. Closing it stops the pushes that have not begun.
  * @param {{items: any[], onClose: (outcome: {sent: number, of: number, failed: {item: any, error: Error}[]}|null) => void}} props
- *   null where nothing was tried
+ * null if no push was tried
  */
 export function Redrive({ items: shown, onClose }) {
-  const [items] = useState(shown); // the list behind goes on, and what is asked does not
+  const [items] = useState(shown); // the list behind changes, and the confirmed one does not
   const [sent] = useState(() => new Set());
   const [failed, setFailed] = useState([]);
   const [count, setCount] = useState(null);
   const stop = useRef(new AbortController());
-  const latest = useRef(null); // what came of it so far; null before it was tried
+  const latest = useRef(null); // the outcome so far; null before the first try
   useEffect(() => () => stop.current.abort(), []);
 
   const act = async () => {
@@ -57,10 +57,10 @@ export function Redrive({ items: shown, onClose }) {
   <//>`;
 }
 
-/** Tells what came of it. */
+/** Shows the outcome. */
 export function Outcome({ outcome }) {
   const place = useRef(null);
-  useEffect(() => { if (outcome) place.current.focus(); }, [outcome]); // the button that asked for it is gone
+  useEffect(() => { if (outcome) place.current.focus(); }, [outcome]); // the button that began it has disappeared
   return html`<div ref=${place} tabindex="-1" role="status" class="outcome">
     ${outcome && html`<p class=${outcome.sent === outcome.of ? "good" : "bad"}>
       ${outcome.sent} of ${outcome.of} put back into the backlog.</p>

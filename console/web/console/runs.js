@@ -12,7 +12,7 @@ const runsOf = (name, n, signal) => list(`/v1/admin/jobs/${encodeURIComponent(na
 
 export const RunState = ({ run }) => html`<span class=${"badge " + colors[run.status]}>${run.status}</span>`;
 
-/** The last runs of a job, and more of them when asked. */
+/** The last runs of a job, and more of them on demand. */
 export function Runs({ name }) {
   const [shown, setShown] = useState(pageSize);
   const polled = usePolled((signal) => runsOf(name, shown, signal), shown > 50 ? 10_000 : 3000, [name, shown]);
@@ -42,9 +42,9 @@ export function Runs({ name }) {
   </div>`;
 }
 
-const looked = 50; // among so many runs one that was asked for is found again
+const looked = 50; // the requested run is searched among so many runs
 
-/** Follows a run that was asked for, until it has ended. */
+/** Follows a requested run until its end. */
 export function Watched({ run: first, onEnd }) {
   const [run, setRun] = useState(first);
   const over = ended(run);

@@ -1,6 +1,6 @@
 const units = { h: "h", m: "min", s: "s", ms: "ms" };
 
-/** "1 h 30 min" of what Go writes as 1h30m0s. */
+/** Formats Go's 1h30m0s as "1 h 30 min". */
 const duration = (text) => [...text.matchAll(/([\d.]+)(h|ms|m|s)/g)].filter(([, n]) => Number(n) !== 0)
   .map(([, n, unit]) => `${n} ${units[unit]}`).join(" ") || text;
 
@@ -11,7 +11,7 @@ const every = (field) => (field === "*" ? 1 : number(field.replace(/^(\*|0)\//, 
 const step = (n, unit) => (n === 1 ? `every ${unit}` : `every ${n} ${unit}s`);
 
 /**
- * A job's schedule in words, or as it is where it says more than these words can.
+ * Describes a job's schedule in words, or returns the text if these words can't express it.
  * @param {string} text a cron expression with seconds, "after 1m0s", or "at start"
  */
 export function inWords(text) {

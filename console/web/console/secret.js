@@ -1,7 +1,7 @@
 import { html, useRef, useState } from "../assets/preact.js";
 
 /**
- * Shows what is shown only once, with a button that copies it.
+ * Shows a secret that is shown only once, with a button that copies it.
  * @param {{label: string, value: string}} props
  */
 export function Secret({ label, value }) {
@@ -10,7 +10,7 @@ export function Secret({ label, value }) {
   const copy = async () => {
     field.current.select();
     try {
-      await navigator.clipboard.writeText(value); // only over https, and on this machine
+      await navigator.clipboard.writeText(value); // works only over https and on localhost
       say("Copied.");
     } catch {
       say("It is selected: copy it with Ctrl+C.");

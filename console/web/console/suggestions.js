@@ -2,7 +2,7 @@ import { get, list } from "../assets/api.js";
 import { html } from "../assets/preact.js";
 import { useLoaded } from "../assets/ui.js";
 
-const sample = 200; // drivers: enough to know the words that are in use
+const sample = 200; // drivers: enough to know the regions and classes in use
 
 const sorted = (words) => [...new Set(words)].sort();
 
@@ -14,7 +14,7 @@ async function load(signal) {
   };
 }
 
-/** The lists that inputs name in `list`: regions and classes, as they are in use. Without them everything can be typed. */
+/** The lists that inputs name in `list`: the regions and classes in use. Without them every text can be typed. */
 export function Suggestions() {
   const { data } = useLoaded(load, []);
   const options = (words = []) => words.map((w) => html`<option key=${w} value=${w} />`);

@@ -9,7 +9,7 @@ import { Numbers, Regions, range, Table } from "./supply_tables.js";
 const ranges = [[1, "1 hour"], [6, "6 hours"], [24, "24 hours"], [168, "7 days"]];
 const hour = 3600_000;
 
-/** Drivers on duty against open dispatches: now, and over time. */
+/** Drivers on duty and open dispatches: now, and over time. */
 export function Supply() {
   const [region, setRegion] = useState("");
   const [hours, setHours] = useState(6);
@@ -34,7 +34,7 @@ export function Supply() {
   </div>`;
 }
 
-/** Reads the whole time once, and then the last hour alone. */
+/** Reads the whole time once, and then only the last hour. */
 function usePoints(region, hours, onRegions) {
   const known = useRef({ points: [], at: 0 });
   return usePolled(async (signal) => {

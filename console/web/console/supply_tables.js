@@ -4,14 +4,14 @@ import { roughly, useNow, when } from "../assets/ui.js";
 const minute = 60_000;
 const steps = { 1: minute, 6: 15 * minute, 24: 60 * minute, 168: 360 * minute };
 
-/** "3", or "3 to 7": the least and the most of a column. */
+/** Formats the smallest and the largest value of a column: "3", or "3 to 7". */
 export function range(points, column) {
   const values = points.map((p) => p[column]);
   const least = values.reduce((a, b) => Math.min(a, b)), most = values.reduce((a, b) => Math.max(a, b));
   return least === most ? String(least) : `${least} to ${most}`;
 }
 
-/** What there is now. Nobody but the supply's points counts drivers over all regions: one may drive in several. */
+/** The present supply. Only the supply's points count drivers over all regions, because a driver may work in several. */
 export function Numbers({ board, region, last }) {
   const time = useNow(5000);
   if (!board) return null;
@@ -32,7 +32,7 @@ export function Numbers({ board, region, last }) {
 
 const Figure = ({ name, value, more }) => html`<div class="card"><dt>${name}</dt><dd>${value}${more && html` <small>${more}</small>`}</dd></div>`;
 
-/** The chart's numbers. A row of more than a minute has the least and the most of its points. */
+/** The chart's numbers. A row of more than a minute has the smallest and the largest values of its points. */
 export function Table({ points, hours }) {
   const step = steps[hours];
   const rows = [];
@@ -54,7 +54,7 @@ export function Table({ points, hours }) {
   </details>`;
 }
 
-/** The regions as they are now. */
+/** The present supply of each region. */
 export function Regions({ regions }) {
   if (regions.length === 0) return html`<p class="soft">Nobody is on duty and nothing is open, in any region.</p>`;
   return html`<section class="card stack" aria-label="Regions now">

@@ -1,24 +1,24 @@
-// Asking again until somebody knows.
+// Repeats a request until its outcome is known.
 import { Problem, Unreachable, pause } from "../assets/api.js";
 
 const waiting = new Set();
 
-/** Wakes who waits to ask again: there is hope. */
+/** Ends every wait before a repetition, because the service may be reachable again. */
 export function hurry() {
   for (const wake of waiting) wake();
 }
 
-// A wait that is longer than this is an answer, and not a moment's load.
+// A longer Retry-After is a final answer, and not a short overload.
 const longWait = 60; // s
 
-/** Whether nobody knows what came of a request: the same one again will tell. */
+/** Reports whether a request's outcome is unknown. The same request, sent again, returns the outcome. */
 export const notKnown = (err) => err instanceof Unreachable ||
   (err instanceof Problem && (err.status >= 500 || (err.status === 429 && !(err.retryAfter > longWait))));
 
-/** How long to wait after a number of failures, in ms: a bounded pace that differs from phone to phone. */
+/** The wait in ms after a number of failures. It is bounded and random, so that phones do not repeat at the same time. */
 export const pace = (failures) => Math.min(8000, 400 * 2 ** failures) * (0.5 + Math.random() / 2);
 
-/** Waits ms, or until hurry; rejects when signal is aborted. */
+/** Waits ms, or until hurry is called. It rejects when signal is aborted. */
 export async function nap(ms, signal) {
   const woken = new AbortController();
   const wake = () => woken.abort();
@@ -32,17 +32,17 @@ export async function nap(ms, signal) {
   }
 }
 
-/** Waits before a request is sent again: at least for as long as the service asks for. */
+/** Waits before a request is sent again, for at least the service's Retry-After. */
 export async function rest(err, failures, signal) {
   if (err.retryAfter) await pause(err.retryAfter * 1000 * (1 + Math.random() / 4), signal);
   else await nap(pace(failures), signal);
 }
 
 /**
- * Does something that may be repeated, until it is known what came of it.
+ * Repeats act until its outcome is known.
  * @param {() => Promise<any>} act
  * @param {{signal: AbortSignal, onUnknown?: (err: Error) => void}} options
- * @throws what is known to have failed, or when signal is aborted
+ * @throws the final error of act, or the abort of signal
  */
 export async function insist(act, { signal, onUnknown }) {
   for (let failures = 0; ; failures++) {

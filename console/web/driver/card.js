@@ -1,9 +1,9 @@
-// What offers and jobs have in common: the terms, an answer, a question.
+// The parts that offers and jobs share: the terms, the state of a change, and the question for a reason.
 import { html, useState } from "../assets/preact.js";
 import { Dialog } from "../assets/ui.js";
 import { useLanguage } from "./language.js";
 
-/** The terms of a dispatch, in the reader's language. @returns {{name: string, text: string}[]} those that there are */
+/** The terms of a dispatch, in the reader's language. @returns {{name: string, text: string}[]} the terms that are set */
 function termsOf(dispatch, { t, span, number }) {
   const height = dispatch.min_working_height_m;
   return [
@@ -15,7 +15,7 @@ function termsOf(dispatch, { t, span, number }) {
   ];
 }
 
-/** Shows the terms; with before, the ones of an earlier round, what has changed since. */
+/** Shows the terms. With before, the terms of an earlier round, it shows the changes since then. */
 export function Terms({ dispatch, before }) {
   const language = useLanguage();
   const { t, money } = language;
@@ -28,7 +28,7 @@ export function Terms({ dispatch, before }) {
       <div key=${name}><dt>${t[name]}</dt><dd>${text || "–"}${was(text, old?.[i].text)}</dd></div>`)}</dl>`;
 }
 
-/** Says that something is under way, is not known, or was not done. */
+/** Shows that a change is under way, has an unknown outcome, or failed. */
 export function Deed({ deed }) {
   const { t } = useLanguage();
   let text = "";
@@ -37,7 +37,7 @@ export function Deed({ deed }) {
   return html`<p class=${deed?.error ? "bad" : "soft"} role="status">${text}</p>`;
 }
 
-/** Asks why, before something is done. @param {{title: string, word: string, reasons: Record<string, string>, onReason: (code: string) => void, onClose: () => void}} props */
+/** Asks for a reason before an action. @param {{title: string, word: string, reasons: Record<string, string>, onReason: (code: string) => void, onClose: () => void}} props */
 export function AskWhy({ title, word, reasons, children, onReason, onClose }) {
   const { t } = useLanguage();
   const [code, setCode] = useState(Object.keys(reasons)[0]);

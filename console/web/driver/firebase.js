@@ -1,7 +1,7 @@
-// Firebase Auth over its REST API: an e-mail address and a password for an ID token, and a refresh token for the next one.
+// Firebase Auth over its REST API. It exchanges a password or a refresh token for an ID token.
 import { Unreachable } from "../assets/api.js";
 
-/** Firebase said no; code is its own word for why. */
+/** A refusal by Firebase. code is Firebase's error code. */
 export class Refused extends Error {
   constructor(code) {
     super(code);
@@ -12,7 +12,7 @@ export class Refused extends Error {
 
 const patience = 10_000; // ms
 
-/** Where one of its services is: Google's, or the emulator's. */
+/** The address of a Firebase service, at Google or at the emulator. */
 const at = ({ emulator }, service) => (emulator ? `${emulator}/${service}/v1` : `https://${service}/v1`);
 
 async function ask(url, type, body) {
@@ -37,7 +37,7 @@ const ending = (seconds) => Date.now() + Number(seconds) * 1000;
 
 /**
  * @param {{api_key: string, emulator: string|null}} firebase
- * @returns {Promise<{token: string, refresh: string, ends: number}>} ends is by this device's clock, in ms
+ * @returns {Promise<{token: string, refresh: string, ends: number}>} ends is in ms of this device's clock
  * @throws {Refused|Unreachable}
  */
 export async function signInWithPassword(firebase, email, password) {
@@ -46,7 +46,7 @@ export async function signInWithPassword(firebase, email, password) {
   return { token: a.idToken, refresh: a.refreshToken, ends: ending(a.expiresIn) };
 }
 
-/** The next ID token; the rest as signInWithPassword. */
+/** Returns the next ID token, in the form of signInWithPassword. */
 export async function refreshed(firebase, refresh) {
   const url = `${at(firebase, "securetoken.googleapis.com")}/token?key=${encodeURIComponent(firebase.api_key)}`;
   const form = new URLSearchParams({ grant_type: "refresh_token", refresh_token: refresh });

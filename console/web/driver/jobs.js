@@ -3,11 +3,11 @@ import { AskWhy, Deed, Terms } from "./card.js";
 import { useLanguage } from "./language.js";
 import { useStill } from "./still.js";
 
-// Complete comes where Start was, and can't be taken back: not by the second half of a double tap.
+// The Complete button replaces Start at the same place and is final: the second half of a double tap must not press it.
 const doubleTap = 1500; // ms
 const next = { ACCEPTED: "start", IN_PROGRESS: "complete" };
 
-/** What the driver has accepted: under way, to be done, and done. */
+/** The driver's accepted jobs: in progress, still to be started, and completed. */
 export function Jobs({ work }) {
   const { t } = useLanguage();
   const { jobs } = work.state;

@@ -1,4 +1,4 @@
-// Which language the page speaks, and how it writes money and times in it.
+// The page's language, and the form of money and times in it.
 import { createContext, html, useContext, useLayoutEffect, useMemo, useState } from "../assets/preact.js";
 import { money } from "../assets/ui.js";
 import { words } from "./words.js";
@@ -14,7 +14,7 @@ function chosen() {
   }
 }
 
-/** The first of the reader's languages that there are words in; else Korean. */
+/** Returns the first of the reader's languages that the page has, and otherwise Korean. */
 function preferred() {
   const known = navigator.languages.map((l) => l.slice(0, 2).toLowerCase()).find((l) => l in words);
   return known ?? "ko";
@@ -35,7 +35,7 @@ function writing(lang) {
   };
 }
 
-/** Gives what is inside its language. */
+/** Gives its children the language. */
 export function Speaks({ children }) {
   const [lang, setLang] = useState(() => (chosen() in words ? chosen() : preferred()));
   useLayoutEffect(() => {
@@ -49,17 +49,17 @@ export function Speaks({ children }) {
       try {
         localStorage.setItem(place, next);
       } catch {
-        // It is asked for again the next time.
+        // The browser stores nothing, so the choice ends with the page.
       }
     },
   }), [lang]);
   return html`<${Language.Provider} value=${value}>${children}<//>`;
 }
 
-/** @returns {{lang: string, t: any, money, span, second, minute, number, speak}} t has the words */
+/** @returns {{lang: string, t: any, money, span, second, minute, number, speak}} t has the texts */
 export const useLanguage = () => useContext(Language);
 
-/** The other languages there are. */
+/** Offers the other languages. */
 export function Languages() {
   const { lang, speak } = useLanguage();
   return Object.keys(words).filter((l) => l !== lang).map((l) => html`

@@ -6,8 +6,8 @@ import { Replace, SignIn } from "./signin.js";
 import { Work } from "./work.js";
 
 /**
- * Whose the tab is when it opens. A link's token is the tab's where nobody is signed in, and else waits until the driver has
- * said that they want it: somebody may have sent it who wants them to tap for another.
+ * Finds the tab's session when it opens. A link's token begins a session if the tab has none. Otherwise the driver must confirm
+ * the link first, because another person may have sent it to make the driver tap in another's name.
  */
 function begin() {
   const token = takeFromAddress();
@@ -23,7 +23,7 @@ function Driver() {
   const [why, setWhy] = useState("");
 
   useEffect(() => {
-    // A link that is opened in this tab changes nothing but what is after the #.
+    // A link that is opened in this tab changes only the part of the address after the #, so the page does not load again.
     const changed = () => {
       const token = takeFromAddress();
       if (token && Session.replaces(token)) setLink(token);
@@ -40,7 +40,7 @@ function Driver() {
     return () => tabs.close();
   }, [session]);
 
-  // A sign-out is that of every tab with this session.
+  // A sign-out ends the session in every tab.
   const leave = (reason, elsewhere) => {
     if (reason === "" && !elsewhere) {
       const tabs = new BroadcastChannel("firsttap.driver");
@@ -64,7 +64,7 @@ function Driver() {
   return html`<${Working} key=${session.kept.id} session=${session} leave=${leave} />${asking}`;
 }
 
-/** Works for one session, for as long as it lasts. */
+/** Shows the page of one session, until the session ends. */
 function Working({ session, leave }) {
   const [work] = useState(() => new Work(session));
   const [, changed] = useReducer((n) => n + 1, 0);
@@ -83,5 +83,5 @@ function Working({ session, leave }) {
 
 addEventListener("unhandledrejection", (e) => console.error(e.reason));
 render(html`<${Speaks}><${Driver} /><//>`, document.getElementById("app"));
-// Only where the address is safe, by https or on this device, is there one.
+// Browsers have service workers only on safe addresses: https, or this device.
 navigator.serviceWorker?.register("sw.js").catch((err) => console.warn("the page will not open offline:", err.message));

@@ -6,7 +6,7 @@ import { useLanguage } from "./language.js";
 import { useStill } from "./still.js";
 import { mayTapAgain } from "./taps.js";
 
-/** What is offered, what was tapped and what has just ended, each once: what opens latest first, what was declined last. */
+/** Lists the offers, the taps and the ended offers, each dispatch once: the latest opening first, declined offers last. */
 function cardsOf({ me, offers, ended }, taps) {
   const cards = new Map();
   if (me?.on_duty) for (const e of ended) cards.set(e.dispatch.id, e);
@@ -31,7 +31,7 @@ export function Offers({ work }) {
     ${state.more && html`<p class="soft">${t.moreOffers(state.offers.length)}</p>`}`;
 }
 
-/** Calls onSeen when at least half of an element has been on a screen that somebody can look at. */
+/** Calls onSeen when at least half of an element is on the screen and the page is visible. */
 function useSeen(element, onSeen, key) {
   const latest = useRef(onSeen);
   latest.current = onSeen;
@@ -81,7 +81,7 @@ const terms = ["site_address", "vehicle_class", "min_working_height_m", "region"
 
 const sameTerms = (a, b) => terms.every((k) => a[k] === b[k]) && a.fee.amount === b.fee.amount && a.fee.currency === b.fee.currency;
 
-/** The big button, and the time there is for it. */
+/** The button that accepts, and the time left. */
 function Accept({ dispatch, tap, onTap }) {
   const { t } = useLanguage();
   const opens = Date.parse(dispatch.opens_at), ends = Date.parse(dispatch.expires_at);
@@ -102,7 +102,7 @@ function Accept({ dispatch, tap, onTap }) {
       onClick=${(e) => off || (e.detail > 0 && !still) || onTap()}>${word()}</button>`;
 }
 
-/** What came of a tap, or why an offer ended. It says so aloud, and takes the focus that the button had. */
+/** Shows the answer to a tap, or the reason for an offer's end. A screen reader reads it, and it takes the button's focus. */
 function Answer({ tap, why }) {
   const language = useLanguage();
   const box = useRef(null);

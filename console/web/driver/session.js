@@ -1,10 +1,10 @@
-// Who this tab is, and what it keeps of that. Each tab has its own driver; the device remembers the last that signed in, for
+// The tab's session, and its stored data. Each tab has its own driver. The device remembers the last driver that signed in, for
 // the next tab and for the installed app.
 import { Problem, freshKey, request } from "../assets/api.js";
 import { Refused, refreshed } from "./firebase.js";
 
 const place = "firsttap.driver";
-const early = 60_000; // ms before its end that an ID token is renewed
+const early = 60_000; // ms: an ID token is renewed this long before its end
 
 function read(storage) {
   try {
@@ -18,18 +18,18 @@ function write(storage, record) {
   try {
     storage.setItem(place, JSON.stringify(record));
   } catch {
-    // Full, or forbidden: the tab goes on with what it has in memory.
+    // The storage is full or forbidden. The tab goes on with its memory.
   }
 }
 
-/** Takes a driver's token out of the address, where it must not stay. */
+/** Removes a driver's token from the address, where it must not stay, and returns it. */
 export function takeFromAddress() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) history.replaceState(null, "", location.pathname + location.search);
   return token;
 }
 
-/** What this tab keeps, or in a new one the device; undefined where nobody is signed in. */
+/** Returns the stored data of this tab, or of the device in a new tab. It is undefined without a sign-in. */
 function present() {
   const record = read(sessionStorage) ?? read(localStorage);
   return record?.token ? record : undefined;
@@ -38,14 +38,14 @@ function present() {
 export class Session {
   #record;
   #renewal = null;
-  /** Hears that the token is no longer good. */
+  /** It is called when the token is no longer valid. */
   onOver = () => {};
 
   constructor(record) {
     this.#record = record;
   }
 
-  /** This tab's session, or in a new tab the device's last; null where nobody is signed in. */
+  /** Returns this tab's session, or the device's last session in a new tab. It is null without a sign-in. */
   static resume() {
     const record = present();
     if (!record) return null;
@@ -53,18 +53,18 @@ export class Session {
     return new Session(record);
   }
 
-  /** Whether to begin one with the token would end another's. */
+  /** Reports whether a session with the token would replace one with another token. */
   static replaces(token) {
     return (present()?.token ?? token) !== token;
   }
 
-  /** The name of who is signed in, "" where it is not known. */
+  /** The name of the signed-in driver, "" if it is unknown. */
   static name() {
     return present()?.known?.me?.name ?? "";
   }
 
   /**
-   * Begins one, in place of the tab's last. The taps that had no answer yet are taken over: their driver may be back.
+   * Begins a session in place of the tab's last one. It keeps the unanswered taps, because their driver may be back.
    * @param {{token: string, firebase?: {api_key: string, emulator: string|null, refresh: string, ends: number}}} credentials
    */
   static begin(credentials) {
@@ -78,23 +78,23 @@ export class Session {
     return this.#record.token;
   }
 
-  /** What was kept with keep. */
+  /** The data that keep stored. */
   get kept() {
     return this.#record;
   }
 
-  /** Keeps something over a reload. @param {{known?: any, taps?: any}} part */
+  /** Stores data for the time after a reload. @param {{known?: any, taps?: any}} part */
   keep(part) {
     if (!this.#record.token) return;
     Object.assign(this.#record, part);
-    if ((read(sessionStorage)?.id ?? this.#record.id) !== this.#record.id) return; // another has begun in this tab
+    if ((read(sessionStorage)?.id ?? this.#record.id) !== this.#record.id) return; // another session has begun in this tab
     write(sessionStorage, this.#record);
     if (read(localStorage)?.id === this.#record.id) write(localStorage, this.#record);
   }
 
   /**
-   * Ends it, and forgets everything of the driver but, where they did not ask for it, the taps that have no answer yet. The tab
-   * stays signed out, whoever else the device remembers.
+   * Ends the session and deletes the driver's data. Unless the driver asked for it, unanswered taps stay. The tab stays signed
+   * out, even if the device remembers another driver.
    */
   end(asked) {
     if (read(localStorage)?.id === this.#record.id) write(localStorage, null);
@@ -103,7 +103,7 @@ export class Session {
     write(sessionStorage, this.#record);
   }
 
-  /** Sends a request as the driver: see request. A token that has ended is renewed where it can be. */
+  /** Sends a request as the driver, as request does. It renews an expired token if that is possible. */
   async call(method, path, options = {}) {
     if (this.#record.firebase && Date.now() > this.#record.firebase.ends - early) await this.renew(this.token);
     const { token } = this;
@@ -122,9 +122,9 @@ export class Session {
   }
 
   /**
-   * Replaces a token that is no longer good, once for all who ask at the same time.
-   * @returns {Promise<boolean>} false where it can't be: the session is over
-   * @throws {Unreachable} nobody knows
+   * Replaces an invalid token, once for all concurrent callers.
+   * @returns {Promise<boolean>} false if no renewal is possible: the session is over
+   * @throws {Unreachable} the outcome is unknown
    */
   async renew(stale) {
     if (!this.#record.token) return false;

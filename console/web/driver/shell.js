@@ -4,7 +4,7 @@ import { Jobs } from "./jobs.js";
 import { Languages, useLanguage } from "./language.js";
 import { Offers } from "./offers.js";
 
-/** Which of the two lists is shown, as the address says. */
+/** Returns the shown list, which the address names. */
 function usePage() {
   const read = () => (location.hash === "#jobs" ? "jobs" : "offers");
   const [page, set] = useState(read);
@@ -40,7 +40,7 @@ export function Shell({ work, signOut }) {
       <a key=${p} href=${"#" + p} aria-current=${p === page ? "page" : undefined}>${t[p]}${counts[p] ? html` <span class="count">${counts[p]}</span>` : ""}</a>`)}</nav>`;
 }
 
-/** Says whether what is shown is live, and since when it is not. */
+/** Shows whether the lists are live, and otherwise since when they are not. */
 function Link({ state: { link, trouble, at } }) {
   const { t, second } = useLanguage();
   const time = at === null ? "" : second(at);
@@ -52,7 +52,7 @@ function Link({ state: { link, trouble, at } }) {
     : html`<span class=${link === "live" ? "good" : "soft"}>${link === "live" ? `● ${t.live}` : t.connecting}</span>`}</div>`;
 }
 
-/** The duty switch: what the service knows, and what it may not know yet. */
+/** The duty switch. It shows the stored state, and a change until the service has stored it. */
 function Duty({ work }) {
   const { t, minute } = useLanguage();
   const { me, deeds: { duty } } = work.state;

@@ -6,7 +6,7 @@ import { Languages, useLanguage } from "./language.js";
 
 const wrong = ["INVALID_LOGIN_CREDENTIALS", "EMAIL_NOT_FOUND", "INVALID_PASSWORD", "INVALID_EMAIL"];
 
-/** What a driver is told who could not sign in. */
+/** The message for a driver whose sign-in failed. */
 function explain(t, err, byEmail) {
   if (err instanceof Unreachable) return t.unreachable;
   if (err instanceof Refused) {
@@ -17,7 +17,7 @@ function explain(t, err, byEmail) {
   return t.failed(err.message);
 }
 
-/** How this service's drivers sign in besides a token; null where there is nothing, or it is not known. */
+/** Returns the service's Firebase project. It is null if the drivers sign in with tokens only, or if the answer is unknown. */
 async function howToSignIn(signal) {
   try {
     return (await get("/v1/sign-in", { signal })).firebase;
@@ -27,7 +27,7 @@ async function howToSignIn(signal) {
   }
 }
 
-/** Asks for a token, or for what Firebase knows the driver by. @param {{why: string, onSignedIn: (credentials: any) => void}} props */
+/** Asks for a token, or for an e-mail address and a password. @param {{why: string, onSignedIn: (credentials: any) => void}} props */
 export function SignIn({ why, onSignedIn }) {
   const { t } = useLanguage();
   const [firebase, setFirebase] = useState(null);
@@ -80,7 +80,7 @@ export function SignIn({ why, onSignedIn }) {
   </main>`;
 }
 
-/** Asks whether a link's token is to replace who is signed in. @param {{who: string, onAnswer: (wanted: boolean) => void}} props */
+/** Asks whether a link's token replaces the tab's driver. @param {{who: string, onAnswer: (wanted: boolean) => void}} props */
 export function Replace({ who, onAnswer }) {
   const { t } = useLanguage();
   return html`<${Dialog} title=${t.replaceTitle} onClose=${() => onAnswer(false)}>
@@ -97,7 +97,7 @@ async function withPassword(firebase, email, password) {
   return { token, firebase: { api_key: firebase.api_key, emulator: firebase.emulator, refresh, ends } };
 }
 
-// check refuses what can't be a token before the browser does, which would look like a cut connection.
+// check refuses a text that can't be a token. The browser would refuse it too, but that looks like a lost connection.
 async function check(token) {
   if (!/^[!-~]+$/.test(token)) throw new Problem(401, { code: "UNAUTHENTICATED" }, 0);
   await request("GET", "/v1/me", { token });

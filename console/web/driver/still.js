@@ -1,8 +1,8 @@
-// What is tapped is what was meant: a list that moves, because something came or went above, puts another button under a finger
-// that is on its way.
+// A tap must press the button that the driver meant: a list that moves, because a card above it appeared or left, puts another
+// button under a finger that is on its way.
 import { useLayoutEffect, useRef, useState } from "../assets/preact.js";
 
-const settling = 400; // ms; nobody reads an offer faster
+const settling = 400; // ms; no driver reads an offer faster
 
 const watched = new Set();
 const observer = new ResizeObserver(() => watched.forEach((look) => look()));
@@ -17,8 +17,8 @@ function watch(look) {
 }
 
 /**
- * Whether a button has been at its place for a moment, of so many ms. Who scrolls moves it in the window, but not on the page, and what the
- * browser scrolls for them moves it on the page, but not in the window: it has moved when both changed.
+ * Reports whether a button has been at its place for moment ms. A reader's scroll moves it in the window, but not on the page.
+ * The browser's own scrolling moves it on the page, but not in the window. The button has moved if both changed.
  */
 export function useStill(element, moment = settling) {
   const [still, setStill] = useState(false);
@@ -36,7 +36,7 @@ export function useStill(element, moment = settling) {
     timer.current = setTimeout(setStill, wait.current, true);
     setStill(false);
   };
-  useLayoutEffect(() => { last.current = null; }, [moment]); // another button, to who looks at it
+  useLayoutEffect(() => { last.current = null; }, [moment]); // the reader sees another button
   useLayoutEffect(look);
   useLayoutEffect(() => {
     const unwatch = watch(look);

@@ -1,5 +1,5 @@
-// Opens the page where there is no network. The page's own files are asked of the service first, so that nobody keeps an old
-// page; a whole set of them is kept for when it does not answer. What the API says is never kept here.
+// Opens the page without a network. It requests the page's own files from the service first, so that no old page stays in use.
+// It stores a complete set of them for the time when the service does not answer. It never stores an answer of the API.
 
 const files = [
   "/driver/", "/driver/main.js", "/driver/driver.css", "/driver/manifest.webmanifest", "/driver/again.js", "/driver/card.js",
@@ -10,8 +10,8 @@ const files = [
 const prefix = "driver ";
 const patience = 4000; // ms
 
-// keep fetches the whole set and keeps it under a name made of what is in it, in place of the sets before: one that is half old
-// and half new may not work.
+// keep fetches the complete set and stores it under a name made of its contents, in place of the earlier sets. A mixture of old
+// and new files may not work.
 async function keep() {
   const answers = await Promise.all(files.map((f) => fetch(f, { cache: "no-cache" })));
   if (answers.some((a) => !a.ok)) throw new Error("not all the files are there");
@@ -34,7 +34,7 @@ async function digest(text) {
   return Array.from(bytes.subarray(0, 8), (b) => b.toString(16).padStart(2, "0")).join("");
 }
 
-// answer asks the service, and takes what was kept where that fails or takes too long.
+// answer requests a file from the service, and takes the stored file if that fails or takes too long.
 async function answer(request, path) {
   const kept = await caches.match(path);
   if (!kept) return fetch(request);
@@ -52,6 +52,6 @@ addEventListener("fetch", (e) => {
   const { origin, pathname } = new URL(e.request.url);
   if (e.request.method !== "GET" || origin !== location.origin || !files.includes(pathname)) return;
   e.respondWith(answer(e.request, pathname));
-  // Who opens the page has a network now: see whether there is a newer set. It fails where there is none after all.
+  // The page is being opened, so the device probably has a network: fetch a newer set. Without a network that fails.
   if (e.request.mode === "navigate") e.waitUntil(keep().catch(() => {}));
 });

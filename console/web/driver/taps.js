@@ -1,27 +1,27 @@
-// The taps on Accept, each until its answer is known. The service tells a tap that is sent again from a new one by the driver
-// and the round, so the same request may be sent until there is an answer; what is not known is never shown as won or lost.
+// The taps on Accept, each until its answer is known. The service recognizes a repeated tap by the driver and the round, so the
+// page may send the same request until it has an answer. An unknown result is never shown as won or lost.
 import { Problem, now } from "../assets/api.js";
 import { notKnown, pace, nap, rest } from "./again.js";
 
-const slow = 3; // a decision that is under way is asked for at no slower pace than after so many failures
-const readings = 6; // of the receipt, for the rank of who lost
-const most = 30; // answers that are kept
+const slow = 3; // the pace of a pending decision slows down for so many failures at most
+const readings = 6; // of the receipt, for the rank of a lost tap
+const most = 30; // stored answers
 
 /**
  * @typedef {object} Tap
  * @property {string} driver
  * @property {number} round
- * @property {any} dispatch as it was when it was tapped
- * @property {"asking"|"deciding"|"unknown"|"done"} state deciding: another's tap is being written; unknown: no answer yet
- * @property {number} [at] when the answer came, by the service's clock
+ * @property {any} dispatch the dispatch at the time of the tap
+ * @property {"asking"|"deciding"|"unknown"|"done"} state deciding: the service is writing another's tap; unknown: no answer yet
+ * @property {number} [at] the time of the answer, by the service's clock
  * @property {{kind: "won"|"taken"|"early"|"stale"|"expired"|"canceled"|"busy"|"unfit"|"missed"|"gone"|"refused", rank?: number,
- *   behind?: number, waiting?: boolean, opensAt?: string, reasons?: string[], detail?: string}} [answer] missed: the tap did not
- *   arrive; gone: it was won once, and is another's now; waiting: how far behind is still to come
+ * behind?: number, waiting?: boolean, opensAt?: string, reasons?: string[], detail?: string}} [answer] missed: the tap did not
+ * arrive; gone: the driver won the dispatch, and another has it now; waiting: behind is not known yet
  */
 
 const plain = { OFFER_STALE: "stale", DISPATCH_EXPIRED: "expired", DISPATCH_CANCELED: "canceled", DRIVER_BUSY: "busy", DISPATCH_NOT_FOUND: "gone" };
 
-/** What a refusal says, null where it decides nothing. */
+/** Returns the answer in a refusal, or null if the refusal decides nothing. */
 function answerOf({ code, body, message }) {
   if (code in plain) return { kind: plain[code] };
   switch (code) {
@@ -32,7 +32,7 @@ function answerOf({ code, body, message }) {
   }
 }
 
-/** What a receipt says of a tap, null where it decides nothing. */
+/** Returns the answer in a receipt, or null if the receipt decides nothing. */
 function receiptSays(receipt, round) {
   if (receipt.round !== round) return receipt.round > round ? { kind: "stale" } : null;
   switch (receipt.outcome) {
@@ -48,24 +48,24 @@ function receiptSays(receipt, round) {
 
 const placed = ({ rank, behind_ms: behind }) => (rank === null || behind === null ? { waiting: true } : { rank, behind });
 
-/** Whether the driver may tap again after an answer. */
+/** Reports whether the driver may tap again after an answer. */
 export const mayTapAgain = (tap) => tap.state === "done" && ["early", "stale", "busy", "unfit", "refused"].includes(tap.answer.kind);
 
 export class Taps {
   #session;
   #changed;
   #stopped = new AbortController();
-  /** @type {Map<string, Tap>} by dispatch */
+  /** @type {Map<string, Tap>} by dispatch id */
   all;
 
-  /** changed is called with the tap whenever one moves. */
+  /** changed is called with each tap that changes. */
   constructor(session, changed) {
     this.#session = session;
     this.#changed = changed;
     this.all = new Map(Object.entries(session.kept.taps ?? {}));
   }
 
-  /** Goes on with what had no answer when the page was left, and forgets what was another driver's. */
+  /** Resumes the taps without an answer from before the reload, and deletes another driver's taps. */
   resume(driver) {
     for (const [id, tap] of this.all) {
       if (tap.driver !== driver) this.all.delete(id);
@@ -95,7 +95,7 @@ export class Taps {
   }
 
   /**
-   * Compares the answers with lists that were asked for at a time: what they say since an answer came is newer.
+   * Compares the answers with lists that were requested at a time. A list requested after an answer is newer than the answer.
    * @param {{offers?: any[], jobs?: any[]}} lists
    */
   reconcile({ offers, jobs }, asked) {
@@ -105,7 +105,7 @@ export class Taps {
       if (tap.state !== "done") {
         if (tap.round === dispatch.round) tap.dispatch = dispatch; // it may have been extended
       } else if (tap.at < asked && (tap.round < dispatch.round ? tap.answer.kind !== "stale" : !mayTapAgain(tap))) {
-        this.forget(dispatch.id); // it is open again
+        this.forget(dispatch.id); // the dispatch is open again
       }
     }
     if (!jobs) return;
@@ -125,12 +125,12 @@ export class Taps {
     for (let failures = 0, undecided = 0; ;) {
       try {
         const answer = await this.#ask(tap);
-        if (tap.state === "done") return; // it was seen among the jobs
+        if (tap.state === "done") return; // the list of jobs showed the result
         if (answer) return this.#settle(tap, answer);
         this.#move(tap, "deciding");
         await nap(pace(Math.min(slow, undecided++)), signal);
       } catch (err) {
-        if (signal.aborted || err.status === 401) return; // it stays as it is, for when the driver is back
+        if (signal.aborted || err.status === 401) return; // the tap is stored until the driver is back
         if (!notKnown(err)) throw err;
         if (tap.state === "done") return;
         this.#move(tap, "unknown");
@@ -143,7 +143,7 @@ export class Taps {
     }
   }
 
-  // ask sends the tap while it can win, and asks for the receipt later: nobody is to win long after they looked away.
+  // ask sends the tap while it can win, and requests the receipt later: a driver must not win long after looking away.
   async #ask(tap) {
     const { dispatch, round } = tap;
     const path = `/v1/dispatches/${dispatch.id}/accept`;
@@ -162,7 +162,7 @@ export class Taps {
     return (await this.#call("GET", `/v1/me/dispatches/${tap.dispatch.id}/claim`)).data;
   }
 
-  // measure asks by how much a tap lost. That may be written a moment later, and the receipt has the last word.
+  // measure reads by how much a tap lost. The service may write that a moment later, and the receipt is authoritative.
   async #measure(tap) {
     const { signal } = this.#stopped;
     let answer = { kind: "taken" };

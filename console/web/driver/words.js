@@ -1,4 +1,4 @@
-// All that the driver's page says, in two languages.
+// The texts of the driver's page, in two languages.
 
 const en = {
   language: "English",

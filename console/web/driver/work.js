@@ -1,24 +1,24 @@
-// What the driver's page knows, and how it stays fresh: the driver, the offers, the jobs, and since when.
+// The state of the driver's page and its updates: the driver, the offers, the jobs, and the time of the last reading.
 import { Problem, Unreachable, now } from "../assets/api.js";
 import { follow } from "../assets/stream.js";
 import { hurry, insist, nap, pace } from "./again.js";
 import { Taps } from "./taps.js";
 
-const spacing = 300; // ms between readings, however much happens
-const poll = 30_000; // ms; who is suspended by the backoffice is not told by the stream
+const spacing = 300; // ms between readings at least
+const poll = 30_000; // ms; the stream does not announce a suspension by the backoffice
 const offersShown = 100;
 const endedShown = 5;
 const noticesKept = 30;
 const active = ["ACCEPTED", "IN_PROGRESS"];
 const ends = { "dispatch.taken": "taken", "dispatch.canceled": "canceled", "dispatch.expired": "expired" };
-const kindOf = { CANCELED: "canceled", WON: null, WITHDRAWN: null }; // null: nobody took it away
+const kindOf = { CANCELED: "canceled", WON: null, WITHDRAWN: null }; // null: the job was not taken away
 
 /**
- * The state is replaced, never changed:
- * me, offers, jobs: null while not known; more, moreJobs: there are more than are listed; at: when all that was last read, in ms;
- * link: "connecting", "live" or "cut"; trouble: why it could not be read; ended: offers that ended while they were shown, with
- * why; before: the terms that an offer had in an earlier round; deeds: what is under way, by what it is about; notices: the jobs that
- * were taken away from the driver, until they have said that they know.
+ * The state is replaced, never modified:
+ * me, offers, jobs: null until known; more, moreJobs: the list is incomplete; at: the time of the last full reading, in ms;
+ * link: "connecting", "live" or "cut"; trouble: the error of the last reading; ended: offers that ended on the screen, with the
+ * reason; before: the terms of an offer's earlier round; deeds: the changes under way, by their subject; notices: the jobs that
+ * were taken away from the driver, until the driver dismisses them.
  */
 export class Work {
   #session;
@@ -63,7 +63,7 @@ export class Work {
     this.#stopped.abort();
   }
 
-  /** Calls listener after each change. @returns {() => void} ends that */
+  /** Calls listener after each change. @returns {() => void} stops the calls */
   subscribe(listener) {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -114,13 +114,12 @@ export class Work {
     this.read();
   }
 
-  /** Takes a notice away. */
   dismiss(notice) {
     this.#set({ notices: this.state.notices.filter((n) => n !== notice) });
     this.#remember();
   }
 
-  /** Reads everything again, soon. */
+  /** Schedules another reading. */
   read() {
     for (const part of ["me", "offers", "jobs"]) this.#wanted.add(part);
     if (!this.#reading) this.#readAll();
@@ -192,7 +191,7 @@ export class Work {
     });
   }
 
-  // andEnded keeps what the driver has looked at, and nothing of a driver who is off duty, or has tapped: the tap says it.
+  // andEnded keeps the offers that the driver has seen. It keeps none off duty, and none with a tap, which shows the end.
   #andEnded(offers, why) {
     if (!this.state.me?.on_duty) return [];
     const now = offers.filter((o) => this.#shown.has(o.id) && !this.taps.all.has(o.id)).map((dispatch) => ({ dispatch, why }));
@@ -204,7 +203,7 @@ export class Work {
       const most = status === "COMPLETED" ? 20 : 100;
       return (await this.#call("GET", `/v1/me/dispatches?status=${status}&limit=${most}`)).data;
     }));
-    // One that moves on meanwhile may be in two of the lists, or in none.
+    // A job whose status changes meanwhile may be in two of the lists or in none.
     const found = new Map(lists.flatMap((l) => l.items).sort((a, b) => a.version - b.version).map((j) => [j.id, j]));
     const missing = () => (this.state.jobs ?? []).filter((j) => !found.has(j.id) && active.includes(j.status));
     const newer = ({ id }) => this.taps.all.get(id)?.answer?.kind === "won" && this.taps.all.get(id).at >= asked;
@@ -224,8 +223,8 @@ export class Work {
     });
   }
 
-  // whereTo finds out what became of a job that the driver had, however long ago: kind is who took it away, and else dispatch
-  // is the job where it is still the driver's.
+  // whereTo finds what happened to a job that the driver had: kind says how it was taken away. If it is still the driver's,
+  // dispatch is the job.
   async #whereTo({ id, round }) {
     try {
       const { data: receipt } = await this.#call("GET", `/v1/me/dispatches/${id}/claim`);
@@ -242,7 +241,7 @@ export class Work {
     const { jobs } = this.state;
     const { id } = tap.dispatch;
     if (tap.answer?.kind === "won" && !jobs?.some((j) => j.id === id && j.round === tap.round)) {
-      // It is a job from now on, whether or not the list can be read: start is there, and who loses it is told.
+      // It is a job from now on, even if the list can't be read: the driver can start it, and sees a notice if it is lost.
       const job = { ...tap.dispatch, status: active.includes(tap.dispatch.status) ? tap.dispatch.status : "ACCEPTED" };
       this.#set({ jobs: [...(jobs ?? []).filter((j) => j.id !== id), job] });
       this.#remember();
@@ -252,18 +251,17 @@ export class Work {
     if (tap.state === "done" && tap.answer.kind !== "early") this.read();
   }
 
-  /** Taps Accept. */
   accept(dispatch) {
     this.taps.tap(this.state.me.id, dispatch);
   }
 
-  /** Takes the answer to a tap, or an offer that has ended, away. */
+  /** Removes the answer to a tap, or an ended offer. */
   forget(id) {
     this.taps.forget(id);
     this.#set({ ended: this.state.ended.filter((e) => e.dispatch.id !== id) });
   }
 
-  /** Tells the service that an offer was on the screen, once for each round. */
+  /** Reports to the service that an offer was on the screen, once for each round. */
   async seen({ id, round, offer_status: status }) {
     const key = `${id} ${round}`;
     this.#shown.add(id);
@@ -274,9 +272,9 @@ export class Work {
       await insist(() => this.#call("POST", `/v1/dispatches/${id}/seen`, { body: { round } }), { signal });
       const noted = (o) => (o.id === id && o.round === round && o.offer_status === status ? { ...o, offer_status: "SEEN" } : o);
       this.#set({ offers: this.state.offers.map(noted) });
-      this.#remember(); // or the page would tell it again after a reload
+      this.#remember(); // or the page would report it again after a reload
     } catch (err) {
-      if (!signal.aborted && !(err instanceof Problem)) throw err; // it is no longer offered
+      if (!signal.aborted && !(err instanceof Problem)) throw err; // the offer has ended
     }
   }
 
@@ -294,11 +292,11 @@ export class Work {
     return this.#do(id, { what }, async () => {
       await this.#call("POST", `/v1/dispatches/${id}/${what}`, { body: bodies[what] });
       this.taps.forget(id);
-      if (what === "withdraw") this.#set({ jobs: this.state.jobs.filter((j) => j.id !== id) }); // nobody took it away
+      if (what === "withdraw") this.#set({ jobs: this.state.jobs.filter((j) => j.id !== id) }); // the driver gave it back
     });
   }
 
-  // do what may be repeated until it is known to be done, once at a time for each thing.
+  // do repeats act until its outcome is known, once at a time for each subject.
   async #do(about, deed, act) {
     if (this.state.deeds[about] && !this.state.deeds[about].error) return;
     const say = (part) => this.#set({ deeds: { ...this.state.deeds, [about]: part } });
