@@ -189,7 +189,7 @@ func TestMetrics(t *testing.T) {
 }
 
 // Whatever holds the locks, it can hold each job's as the job wants.
-func TestEveryJobCanBeHeldByEveryStrategy(t *testing.T) {
+func TestLockJobsWithEachStrategy(t *testing.T) {
 	for name, env := range jobLockSettings(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

@@ -111,7 +111,7 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
-func TestWhatWasAnothersIsSuperseded(t *testing.T) {
+func TestPushesToAFormerHolderAreSuperseded(t *testing.T) {
 	d := inState(Accepted, other)
 	for _, e := range []EventType{EventAccepted, EventReminder} {
 		if !d.Superseded(e, false, me, d.Round) {

@@ -87,11 +87,11 @@ func TestHeldBy(t *testing.T) {
 	}
 }
 
-func TestEveryReasonWhyNot(t *testing.T) {
+func TestIneligibleReasons(t *testing.T) {
 	for name, c := range map[string]struct {
-		edit   func(*Driver, *Terms)
-		want   []IneligibleReason
-		maySee bool
+		edit    func(*Driver, *Terms)
+		want    []IneligibleReason
+		matches bool
 	}{
 		"fit":                           {func(*Driver, *Terms) {}, nil, true},
 		"off duty":                      {func(v *Driver, _ *Terms) { v.OnDuty = false }, []IneligibleReason{OffDuty}, true},
@@ -115,13 +115,13 @@ func TestEveryReasonWhyNot(t *testing.T) {
 		if got := v.Ineligible(terms, noon); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-		if got := v.MatchesTerms(terms); got != c.maySee {
-			t.Errorf("%s: MaySee is %v", name, got)
+		if got := v.MatchesTerms(terms); got != c.matches {
+			t.Errorf("%s: MatchesTerms is %v", name, got)
 		}
 	}
 }
 
-func TestWhatDriversAreTold(t *testing.T) {
+func TestReceipts(t *testing.T) {
 	ended := noon.Add(-time.Second)
 	claim := Claim{ID: oldCLM, Driver: me, Round: 1, AcceptedAt: noon.Add(-time.Hour)}
 	past := func(o Outcome, ended *time.Time) *PastClaim {

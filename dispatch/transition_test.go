@@ -228,7 +228,7 @@ func TestWithdrawOpensTheNextRoundForAsLong(t *testing.T) {
 	}
 }
 
-func TestEventsSayWhoAndWhich(t *testing.T) {
+func TestEventsNameActorAndClaim(t *testing.T) {
 	step := func(s Status, holder DriverID, do func(*Dispatch) ([]Event, error), want Event) {
 		t.Helper()
 		d := inState(s, holder)
@@ -263,7 +263,7 @@ func TestReannounceIsForItsRoundOnly(t *testing.T) {
 	}
 }
 
-func TestCancelKeepsWhoseItWas(t *testing.T) {
+func TestCancelKeepsTheHolder(t *testing.T) {
 	d := inState(InProgress, me)
 	if _, err := d.Cancel(7, "key_1", "", noon); err != nil || !d.HeldBy(me) || d.Status != Canceled {
 		t.Errorf("%v, %+v", err, d)

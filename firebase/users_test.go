@@ -174,8 +174,8 @@ func TestClientHangsUp(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptForEver: forged tokens are not cached.
-func TestNothingIsKeptForEver(t *testing.T) {
+// TestForgedTokensAreNotCached: many forged tokens leave the cache empty.
+func TestForgedTokensAreNotCached(t *testing.T) {
 	p := newPlace(t, false)
 	for range 100 {
 		p.fails("forged", sign(t, signers()[1], "one", p.claims("kim")), ErrRefused)

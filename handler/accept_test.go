@@ -100,12 +100,12 @@ func TestLifecycle(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
 	id := w.dispatch(1)
-	receipt := func(d who) any { return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").at("outcome") }
+	receipt := func(d caller) any { return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").at("outcome") }
 	if got := receipt(d[0]); got != "PENDING" {
 		t.Errorf("receipt before: %v", got)
 	}
 	steps := []struct {
-		by     who
+		by     caller
 		action string
 		status string
 	}{
@@ -137,7 +137,7 @@ func TestLifecycle(t *testing.T) {
 }
 
 // Another driver's job can be neither changed nor, where the driver is not suited for it, seen.
-func TestAnotherDriversJob(t *testing.T) {
+func TestJobOfAnotherDriver(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
 	far := w.drivers(1, `"regions":["jeju"]`)[0]

@@ -98,8 +98,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// TestPatchOfWhatWasShown: a backoffice that sends back the whole form changes nothing, though the API shows milliseconds.
-func TestPatchOfWhatWasShown(t *testing.T) {
+// TestPatchWithUnchangedFields: a backoffice that sends back the whole form changes nothing, though the API shows milliseconds.
+func TestPatchWithUnchangedFields(t *testing.T) {
 	w := newWorld(t)
 	id := w.dispatch(1, `"work_starts_at":"2030-01-01T00:00:00.123456789Z"`, `"work_ends_at":"2030-01-01T01:00:00.999999Z"`)
 	shown := w.read(id)

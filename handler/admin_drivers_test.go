@@ -56,8 +56,8 @@ func TestADriversRecord(t *testing.T) {
 	}
 }
 
-// TestWhatADriverIsNotGiven: clients can't set the fields that only the service sets.
-func TestWhatADriverIsNotGiven(t *testing.T) {
+// TestReadOnlyFieldsOfADriver: clients can't set the fields that only the service sets.
+func TestReadOnlyFieldsOfADriver(t *testing.T) {
 	w := newWorld(t)
 	path := "/v1/admin/drivers/" + w.drivers(1)[0].id
 	before := w.call("GET", path, key, "")

@@ -186,8 +186,8 @@ func TestAnUnknownKeyAgain(t *testing.T) {
 	w.refused("one failure too many", w.call("GET", "/v1/admin/board", "revoked", ""), 429, "RATE_LIMITED")
 }
 
-// TestStrangersFromEverywhere are bounded in all, and good keys go through.
-func TestStrangersFromEverywhere(t *testing.T) {
+// TestUnauthenticatedFromManyAddresses: all failed sign-ins together are limited, and good keys are accepted.
+func TestUnauthenticatedFromManyAddresses(t *testing.T) {
 	w := newDoor(t)
 	refused := 0
 	for i := range 600 {

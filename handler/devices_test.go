@@ -15,7 +15,7 @@ import (
 
 const aDevice = `{"platform":"android","push_token":"token-1","app_version":"1.2","locale":"ko-KR"}`
 
-func (w *world) device(d who, installation, token string) {
+func (w *world) device(d caller, installation, token string) {
 	w.t.Helper()
 	r := w.call("PUT", "/v1/me/devices/"+installation, d.token, fmt.Sprintf(`{"platform":"android","push_token":%q}`, token))
 	if r.status != 200 {
@@ -58,7 +58,7 @@ func TestDevices(t *testing.T) {
 	w.refused("seen by nobody", w.call("POST", "/v1/dispatches/"+w.dispatch(1)+"/seen", nobody, ""), 401, "UNAUTHENTICATED")
 }
 
-func TestDevicesAsNobodySendsThem(t *testing.T) {
+func TestInvalidDevices(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]
 	field := func(override string) string {
@@ -153,7 +153,7 @@ func TestSeen(t *testing.T) {
 	w := newWorld(t)
 	d, far := w.drivers(2), w.drivers(1, `"regions":["jeju"]`)[0]
 	id := w.dispatch(1)
-	seen := func(d who, body string) reply { return w.call("POST", "/v1/dispatches/"+id+"/seen", d.token, body) }
+	seen := func(d caller, body string) reply { return w.call("POST", "/v1/dispatches/"+id+"/seen", d.token, body) }
 	funnel := func() string {
 		return fmt.Sprint(w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "").at("funnel"))
 	}

@@ -176,7 +176,7 @@ func TestRequestIDOfAnError(t *testing.T) {
 }
 
 // Strangers may ask as often as they like whether the instance is ready: the database is not asked for it.
-func TestReadyAsksNobody(t *testing.T) {
+func TestReadyDoesNotQueryTheDatabase(t *testing.T) {
 	up := true
 	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return up } })
 	asked := 0

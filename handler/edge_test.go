@@ -89,7 +89,7 @@ func TestProblemsCarryTheirMembers(t *testing.T) {
 		"NOT_ELIGIBLE":       {w.accept(far, d[1], ""), []string{"reasons"}},
 		"VALIDATION_FAILED":  {w.accept(id, d[1], `{"round":0}`), []string{"errors"}},
 		"DISPATCH_NOT_FOUND": {w.accept("dsp_x", d[1], ""), nil},
-		"UNAUTHENTICATED":    {w.accept(id, who{}, ""), nil},
+		"UNAUTHENTICATED":    {w.accept(id, caller{}, ""), nil},
 	} {
 		if c.r.code() != code {
 			t.Errorf("got %s, want %s", c.r.raw, code)
@@ -115,7 +115,7 @@ func TestWinnerIsASecret(t *testing.T) {
 			w.accept(id, d[1], ""), w.accept(id, d[1], `{"round":1}`), w.accept(id, d[1], `{"round":9}`),
 			w.call("GET", "/v1/dispatches/"+id, d[1].token, ""), w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[1].token, ""),
 			w.call("GET", "/v1/me/offers", d[1].token, ""), w.call("GET", "/v1/me/dispatches", d[1].token, ""),
-			w.on(id, "withdraw", d[1]), w.on(id, "start", d[1]), w.on(id, "complete", d[1]), w.accept(id, who{}, ""),
+			w.on(id, "withdraw", d[1]), w.on(id, "start", d[1]), w.on(id, "complete", d[1]), w.accept(id, caller{}, ""),
 		} {
 			if all := r.raw + fmt.Sprint(r.header); strings.Contains(all, d[0].id) || strings.Contains(all, claim) || strings.Contains(all, "Kim 0") {
 				t.Errorf("%s: %s", stage, all)

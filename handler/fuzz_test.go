@@ -68,7 +68,7 @@ func (w *world) tryBody(t testing.TB, driver, body string) {
 }
 
 // tryCursor sends any text as a cursor to every list.
-func (w *world) tryCursor(t testing.TB, d who, id, cursor string) {
+func (w *world) tryCursor(t testing.TB, d caller, id, cursor string) {
 	t.Helper()
 	for _, op := range documented().operations {
 		if !slices.ContainsFunc(op.parameters(documented()), func(p map[string]any) bool { return p["name"] == "cursor" }) {
@@ -88,7 +88,7 @@ func (w *world) tryCursor(t testing.TB, d who, id, cursor string) {
 }
 
 // callerOf returns a token that the operation accepts.
-func (w *world) callerOf(op *operation, d who) string {
+func (w *world) callerOf(op *operation, d caller) string {
 	if strings.HasPrefix(op.path, "/v1/admin/") {
 		return key
 	}
@@ -96,7 +96,7 @@ func (w *world) callerOf(op *operation, d who) string {
 }
 
 // tryID sends any text as an identifier, and searches for it.
-func (w *world) tryID(t testing.TB, d who, id string) {
+func (w *world) tryID(t testing.TB, d caller, id string) {
 	t.Helper()
 	if id == "" || id == "." || id == ".." || strings.Contains(id, "/") { // another path
 		return

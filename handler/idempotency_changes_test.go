@@ -71,8 +71,8 @@ func (w *world) lives(id string, want ...string) {
 	}
 }
 
-// TestAnAnswerOutlivesWhoHangsUp: the answer stays stored if the client disconnects before a replay's COMMIT.
-func TestAnAnswerOutlivesWhoHangsUp(t *testing.T) {
+// TestAnswerIsStoredAfterADisconnect: the answer stays stored if the client disconnects before a replay's COMMIT.
+func TestAnswerIsStoredAfterADisconnect(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	armed := false
 	w := newWorld(t)

@@ -265,8 +265,8 @@ func TestAPanic(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysThatAreNone are refused before anything is done.
-func TestIdempotencyKeysThatAreNone(t *testing.T) {
+// TestInvalidIdempotencyKeys: they are refused before anything is written.
+func TestInvalidIdempotencyKeys(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"", "\x00", "\x7f", "한국", strings.Repeat("a", 256), "a\tb"} {
 		w.refused(strconv.Quote(name), w.post("/v1/admin/dispatches", order(1), name), 422, "VALIDATION_FAILED")
@@ -335,8 +335,8 @@ func TestAClientThatHangsUp(t *testing.T) {
 	}
 }
 
-// TestNothingMoreWithoutAKey: a request without a key runs no more statements, by the server's count.
-func TestNothingMoreWithoutAKey(t *testing.T) {
+// TestStatementsWithoutAnIdempotencyKey: a request without a key runs no more statements, by the server's count.
+func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	p := newPlace(t, servertest.StartMariaDB(t).URL(t))
 	w := newWorldOn(t, p.url)
 	questions := func() (n int) {

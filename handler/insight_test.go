@@ -76,7 +76,7 @@ func TestReactionToAPush(t *testing.T) {
 	w.exec("UPDATE dispatches SET opens_at = opens_at - 60000000")
 	w.exec("UPDATE events SET at = at - 60000000")
 	w.exec("UPDATE notifications SET sent_at = sent_at - 30000000 WHERE state = 1")
-	reaction := func(v who) (ms float64) {
+	reaction := func(v caller) (ms float64) {
 		w.accept(id, v, "")
 		w.receipt(id, v)
 		for _, a := range items(w.call("GET", "/v1/admin/dispatches/"+id+"/attempts", key, "")) {

@@ -148,7 +148,7 @@ func TestJobsByPage(t *testing.T) {
 	w.refused("no limit", w.call("GET", "/v1/admin/jobs?limit=0", key, ""), 422, "VALIDATION_FAILED")
 }
 
-func TestJobsWhenNobodyCanTellWhoHoldsTheLock(t *testing.T) {
+func TestJobsWithUnknownLockHolders(t *testing.T) {
 	w := withJobs(t, brokenLocks{lock.NewMemory()})
 	if j := w.job("tidy"); j["lock"] != nil || j["lock_problem"] == nil || j["next_run_at"] == nil {
 		t.Errorf("%v", j)
@@ -201,7 +201,7 @@ func TestRunJobNow(t *testing.T) {
 	w.refused("a body", w.call("POST", "/v1/admin/jobs/count/run", key, `{"force":true}`), 422, "VALIDATION_FAILED")
 }
 
-func TestWhoMaySeeAndRunJobs(t *testing.T) {
+func TestRolesForJobs(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
 	w.putKey(dispatch.Viewer, "viewer")
 	w.putKey(dispatch.Dispatcher, "dispatcher")

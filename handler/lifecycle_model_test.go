@@ -9,7 +9,7 @@ import (
 // The model of the API: one goroutine, one clock, no database.
 
 type modelDriver struct {
-	who
+	caller
 	regions []string
 	onDuty  bool
 }

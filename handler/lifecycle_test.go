@@ -135,7 +135,7 @@ func (l *life) hire(rt *rapid.T, regions []string) {
 		rt.Fatalf("hire: %d %s", r.status, r.raw)
 	}
 	v := r.json["items"].([]any)[0].(map[string]any)
-	l.fleet = append(l.fleet, &modelDriver{who{v["id"].(string), v["token"].(string)}, regions, true})
+	l.fleet = append(l.fleet, &modelDriver{caller{v["id"].(string), v["token"].(string)}, regions, true})
 }
 
 // tick moves the clock, so that what happens next is later than what has happened, and returns the time.

@@ -45,7 +45,7 @@ func (w *world) settle(p outbox.Push, status outbox.Status) {
 }
 
 // told is a dispatch whose offer was pushed to one device for each status.
-func (w *world) told(statuses ...outbox.Status) (id string, d []who, pushes []outbox.Push) {
+func (w *world) told(statuses ...outbox.Status) (id string, d []caller, pushes []outbox.Push) {
 	w.t.Helper()
 	d = w.drivers(len(statuses))
 	for i := range d {
@@ -244,7 +244,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 	}
 }
 
-// TestRedriveWithoutARelay: Redriven is optional.
+// TestRedriveWithoutARelay: OnRedrive is optional.
 func TestRedriveWithoutARelay(t *testing.T) {
 	w := newWorld(t)
 	_, _, pushes := w.told("DEAD")

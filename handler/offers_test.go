@@ -24,16 +24,16 @@ func withLedger(t testing.TB) func(*API) {
 	}
 }
 
-func (w *world) offers(d who, headers ...string) reply {
+func (w *world) offers(d caller, headers ...string) reply {
 	return w.call("GET", "/v1/me/offers", d.token, "", headers...)
 }
 
-func (w *world) decline(id string, d who, body string) reply {
+func (w *world) decline(id string, d caller, body string) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/decline", d.token, body)
 }
 
 // stands is where the driver's offer of the dispatch stands, in the list and by itself.
-func (w *world) stands(id string, d who, want string) {
+func (w *world) stands(id string, d caller, want string) {
 	w.t.Helper()
 	if r := w.call("GET", "/v1/dispatches/"+id, d.token, ""); r.json["offer_status"] != want {
 		w.t.Errorf("by itself: %s, want %s", r.raw, want)
@@ -195,7 +195,7 @@ func TestOffersETag(t *testing.T) {
 	}
 }
 
-func (w *world) receipt(id string, d who) reply {
+func (w *world) receipt(id string, d caller) reply {
 	return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "")
 }
 

@@ -17,7 +17,7 @@ import (
 // scene is a world in which one request of an operation makes sense: what its path names is there and in the right state.
 type scene struct {
 	*world
-	driver  who    // whom it is about, or who asks
+	driver  caller // the driver that the request is about or comes from
 	region  string // where only they work
 	path    string
 	token   string
@@ -134,7 +134,7 @@ func (s *scene) onDispatch(path, id string) {
 func (s *scene) newDispatch() string { return s.dispatch(1, fmt.Sprintf(`"region":%q`, s.region)) }
 
 // colleague returns a driver who works where the scene is.
-func (s *scene) colleague() who { return s.drivers(1, fmt.Sprintf(`"regions":[%q]`, s.region))[0] }
+func (s *scene) colleague() caller { return s.drivers(1, fmt.Sprintf(`"regions":[%q]`, s.region))[0] }
 
 func (s *scene) takes(id string) {
 	s.t.Helper()

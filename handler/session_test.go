@@ -211,8 +211,8 @@ func TestStreamOfASession(t *testing.T) {
 	tell(timed, "end")
 }
 
-// TestCookiesThatAreNone: forged, changed, cut, of another secret, or two of them.
-func TestCookiesThatAreNone(t *testing.T) {
+// TestInvalidCookies: forged, changed, cut, of another secret, or two of them.
+func TestInvalidCookies(t *testing.T) {
 	w := newWorld(t)
 	token := w.drivers(1)[0].token
 	good := w.signIn(key)

@@ -287,7 +287,7 @@ func TestShutdown(t *testing.T) {
 
 // TestClientThatReadsNothing: its connection is closed after a while, and delays no other client.
 func TestClientThatReadsNothing(t *testing.T) {
-	t.Parallel() // it has to wait for writePatience
+	t.Parallel() // it waits for writeTimeout
 	metrics := prometheus.NewRegistry()
 	l := newLive(t, stream.Options{RingSize: 1 << 15, QueueSize: 1 << 15, Metrics: metrics})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))

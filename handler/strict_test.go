@@ -11,8 +11,8 @@ import (
 	"firsttap/servertest"
 )
 
-// TestWhatIsNotSaidClearly: bodies that say nothing, or not in UTF-8. encoding/json lets them pass.
-func TestWhatIsNotSaidClearly(t *testing.T) {
+// TestUnclearBodies: null bodies and bodies that are not UTF-8, which encoding/json accepts.
+func TestUnclearBodies(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(1)[0], w.dispatch(1)
 	for name, body := range map[string]string{
@@ -71,8 +71,8 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 	}
 }
 
-// TestNobodysJobs: a valid token of a driver that does not exist is refused on every route.
-func TestNobodysJobs(t *testing.T) {
+// TestTokenOfAnUnknownDriver: a valid token of a driver that does not exist is refused on every route.
+func TestTokenOfAnUnknownDriver(t *testing.T) {
 	w := newWorld(t)
 	token, _, err := w.tokens.Issue("drv_"+"00000000000000000000000000", 0)
 	if err != nil {

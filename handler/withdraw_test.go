@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func (w *world) withdraw(id string, d who, round int) reply {
+func (w *world) withdraw(id string, d caller, round int) reply {
 	body := "{}"
 	if round > 0 {
 		body = fmt.Sprintf(`{"round":%d,"reason_code":"BREAKDOWN"}`, round)

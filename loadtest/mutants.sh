@@ -49,10 +49,10 @@ mutant "a release that is anybody's" lock/gate.go 'if redis.call("GET", KEYS[1])
 mutant "a marker over anybody's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
-mutant "the marker's round not read" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestWhatRedisSays
+mutant "the marker's round not read" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestInvalidRedisKeys
 mutant "the cache's round not read" service/inflight.go " && tap.Round <= h.round" "" ./systemtest TestRounds
 mutant "the cache believed without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
-mutant "an own key taken for a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestWhatRedisSays
+mutant "an own key taken for a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an end" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
 mutant "the lock kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
 mutant "nobody told who was turned away" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
@@ -68,8 +68,8 @@ mutant "a suspended driver starts" dispatch/rules.go " && v.Suspended(now)" " &&
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
 mutant "a driver who can't win keeps others out" service/accept.go "if unwinnable && a.inflight.sideline(tap.Driver) {" "if unwinnable && false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
-mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestAServerThatIsReadOnly
-mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestAServerThatIsReadOnly
+mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
+mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 
 suite=TestRedisConforms/Together
 mutant "a lease trusted until the server ends it, and longer" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
@@ -111,13 +111,13 @@ mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.R
 mutant "the operator's release leaves the run" app/lock_command.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
 outbox=repository/outbox.go
-mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
-mutant "a lease that is no lease" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
+mutant "anybody settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestOnlyTheOwnerRecordsResults
+mutant "a lease that is no lease" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestExpiredLeaseIsTakenOver
 mutant "an event is expanded by anybody" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
 mutant "an offer is pushed though it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "what was not sent is kept at the end" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
-mutant "all of a large audience has one turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
-mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
+mutant "all of a large audience has one turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite'
+mutant "drivers' own jobs in the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
 mutant "one event after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
 mutant "an audience in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
@@ -141,15 +141,15 @@ mutant "an offer ends though its window has not passed" dispatch/rules.go "writt
 mutant "an offer ends as often as somebody looks" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'
 mutant "a reminder from each who looks" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
 mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
-mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
-mutant "a push at night for what nobody closed" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
+mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestChangedBeforeItIsClosed/mariadb'
+mutant "a push at night for what nobody closed" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestOverdueIsNotPushed/sqlite'
 mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
 jobs=repository/runs.go
 mutant "a run is begun beside one that is alive" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
 mutant "a run that kills is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
 mutant "a slot is begun again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job' ./repository 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
-mutant "who was overtaken ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestWhoWasOvertakenChangesNothing/mariadb'
-mutant "what is concluded twice is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
+mutant "who was overtaken ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestFormerOwnerChangesNothing/mariadb'
+mutant "what is concluded twice is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConcludeRun/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
 mutant "a run stopped is not handed over" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
 mutant "a cut run is taken over, and not FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
 mutant "nobody says that a job does not run" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
@@ -178,7 +178,7 @@ mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if
 mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 		c.credit--
 		return 0
-" "" ./limit 'TestFirstTapsWaitForNobody|TestThreeInstances'
+" "" ./limit 'TestFirstTapsDoNotWait|TestThreeInstances'
 mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
 mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
 mutant "who is turned out hears on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfOneTurnedOut

@@ -179,7 +179,7 @@ func TestTurnedAroundInTheMiddle(t *testing.T) {
 }
 
 // A file that is another one than the one that was cut off is not gone on with.
-func TestCutOffByAnotherVersion(t *testing.T) {
+func TestChangedFileIsNotResumed(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		url := newURL(t)
 		db := openConfig(t, configOf(t, url))

@@ -106,7 +106,7 @@ func TestTwoVerdicts(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoodIsNotedOnceADay(t *testing.T) {
+func TestGoodTokensAreRecordedOnceADay(t *testing.T) {
 	c := newCourt(t)
 	for good, want := range map[time.Duration]verdictKind{-1: trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: trusted} {
 		c.takes(c.device("p", good))
@@ -219,7 +219,7 @@ func TestDistrust(t *testing.T) {
 }
 
 // When no token is accepted, single requests find out whether any is.
-func TestNobodyIsReached(t *testing.T) {
+func TestAllTokensAreRefused(t *testing.T) {
 	c := newCourt(t)
 	c.many(tooManyRefused-1, 0)
 	if s := c.throttle.state(c.now); s.circuit != "" {

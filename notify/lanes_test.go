@@ -75,7 +75,7 @@ func TestLanesHaveTheirShares(t *testing.T) {
 	}
 }
 
-func TestWhatIsRemovedDoesNotLeave(t *testing.T) {
+func TestRemovedPushesAreNotSent(t *testing.T) {
 	l := newLanes()
 	l.add(some("a", dispatch.EventOpened, false, 3))
 	l.add(some("b", dispatch.EventTaken, true, 2))

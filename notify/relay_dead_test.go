@@ -170,7 +170,7 @@ func (o *office) trustAll() {
 }
 
 // The dead tokens of three drivers do not delay an offer to others.
-func TestMadeUpTokensHoldUpNobody(t *testing.T) {
+func TestForgedTokensDelayNoOtherPush(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		cheats := o.cheats(3, "cheats")
 		o.relay(soon)

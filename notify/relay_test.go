@@ -239,11 +239,11 @@ func (o *office) shows(t dispatch.EventType) (n int) {
 	return n
 }
 
-func TestEverybodyIsTold(t *testing.T) { everybodyIsTold(t, 0) }
+func TestPushesToAllDrivers(t *testing.T) { pushesToAllDrivers(t, 0) }
 
-func TestEverybodyIsToldInParts(t *testing.T) { everybodyIsTold(t, 2) }
+func TestPushesToAllDriversInBatches(t *testing.T) { pushesToAllDrivers(t, 2) }
 
-func everybodyIsTold(t *testing.T, part int) {
+func pushesToAllDrivers(t *testing.T, part int) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = part })
 		d := o.offer()

@@ -36,7 +36,7 @@ func (h *heard) types() (types []dispatch.EventType) {
 	return types
 }
 
-func TestWhatIsCommittedIsToldOnceAndAfterwards(t *testing.T) {
+func TestEventsAreAnnouncedOnceAfterCommit(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		var h heard
 		h.listen(t, db)

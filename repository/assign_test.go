@@ -99,7 +99,7 @@ func TestAssignAmongTaps(t *testing.T) {
 }
 
 // The driver taps elsewhere and is assigned twice, at the same time and for the same hours.
-func TestAssignToWhoIsClaimingOtherWork(t *testing.T) {
+func TestAssignDuringAnOverlappingClaim(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for i, v := range db.drivers(t, 8) {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, soon)}

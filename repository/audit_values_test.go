@@ -39,8 +39,8 @@ func (db *database) lastAudit(t testing.TB, action dispatch.AuditAction) dispatc
 	return entries[i]
 }
 
-// TestWhoHadAFirebaseUID: the audit shows which driver had a uid before another one got it.
-func TestWhoHadAFirebaseUID(t *testing.T) {
+// TestFirebaseUIDIsAudited: the audit shows which driver had a uid before another one got it.
+func TestFirebaseUIDIsAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)
 		uid := func(to string) dispatch.DriverChange { return edit(func(v *dispatch.Driver) { v.FirebaseUID = to }) }

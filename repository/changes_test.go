@@ -181,7 +181,7 @@ func TestAPushWrittenBeforeTheExtensionStandsAsLong(t *testing.T) {
 }
 
 // No push announces a changed window; changed terms are pushed to every driver that could accept them now.
-func TestWhoIsToldOfAChange(t *testing.T) {
+func TestChangedTermsArePushed(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 2)
 		me := db.as("me")

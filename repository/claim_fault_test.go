@@ -109,7 +109,7 @@ func TestUpdateOfARowThatIsHeld(t *testing.T) {
 }
 
 // What the UPDATE was decided on moves while it waits for the row.
-func TestWhatMovesWhileTheUpdateWaits(t *testing.T) {
+func TestRowChangesWhileTheUpdateWaits(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		tests := []struct{ name, moves string }{
 			{"round", "UPDATE dispatches SET round = round + 1, version = version + 1 WHERE id = ?"},

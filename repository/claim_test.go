@@ -233,7 +233,7 @@ func TestJobsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestWhoGaveBackNamesTheRound(t *testing.T) {
+func TestClaimAfterAWithdrawalNeedsTheRound(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)

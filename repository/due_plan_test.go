@@ -36,7 +36,7 @@ func (db *database) elsewhere(t testing.TB, n int) {
 }
 
 // However many dispatches there are, what is due is found by an index, in its order, and little else is looked at.
-func TestPlansOfWhatIsDue(t *testing.T) {
+func TestPlansOfDueDispatches(t *testing.T) {
 	indexes := map[string]string{
 		"ExpireOffers": "ix_dispatches_expiry", "Remind": "ix_dispatches_work", "CloseOverdue": "ix_dispatches_work",
 	}
@@ -112,7 +112,7 @@ func (db *database) young(t *testing.T, n int) {
 }
 
 // What has been kept for long enough is found by an index in its order, and deleted by its key.
-func TestPlansOfWhatIsPruned(t *testing.T) {
+func TestPlansOfPrune(t *testing.T) {
 	indexes := map[string]string{
 		"outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
 		"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",

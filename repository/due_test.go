@@ -143,7 +143,7 @@ func TestDueOnce(t *testing.T) {
 }
 
 // The process that commits an event announces it once.
-func TestDueIsTold(t *testing.T) {
+func TestDueEventsAreAnnounced(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
 		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term

@@ -74,7 +74,7 @@ func TestAnEventThatIsGone(t *testing.T) {
 	})
 }
 
-func TestAnEventIsDoneWithWhatItWritesOrNotAtAll(t *testing.T) {
+func TestExpandIsAtomic(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 3)
 		db.add(t, nil)
@@ -173,7 +173,7 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 }
 
 // A process may hand itself the same event twice: as it committed it, and when the lease it was born with has ended.
-func TestOfManyWhoExpandAnEventOneDoes(t *testing.T) {
+func TestConcurrentExpandOfOneEvent(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 5)
 		outboxes := db.instances(t, 6)

@@ -33,7 +33,7 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 }
 
 // The winner is notified of the cancelation, and never that another driver has taken the dispatch.
-func TestTakenAndCanceledBeforeAnybodyWasTold(t *testing.T) {
+func TestTakenAndCanceledBeforeAnyPush(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)
 		db.mustAccept(t, a.ID, a.winner)
@@ -81,7 +81,7 @@ func TestALargeAudience(t *testing.T) {
 	})
 }
 
-func TestWhoIsOfferedFirstIsLeftToChance(t *testing.T) {
+func TestOffersInRandomOrder(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 40)
 		orders := map[string]bool{}

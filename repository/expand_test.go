@@ -220,7 +220,7 @@ func (db *database) audience(t testing.TB) *audience {
 	return a
 }
 
-func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
+func TestTakenIsPushedToNotifiedDrivers(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)
 		o := db.as("ins_a")
@@ -258,7 +258,7 @@ func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
 }
 
 // An offer that was dropped after an attempt with an unknown result may be on the phone.
-func TestWhoMayHaveBeenToldHearsThatItIsTaken(t *testing.T) {
+func TestTakenIsPushedAfterAnUnknownResult(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)
 		db.exec(t, "UPDATE notifications SET attempts = 1 WHERE device_id = ?", a.dropped.ID)
@@ -300,7 +300,7 @@ func (db *database) mustHoldOne(t *testing.T, o *Outbox, p outbox.Push) {
 	}
 }
 
-func TestWhoHearsOfTheRest(t *testing.T) {
+func TestAudienceOfEachEvent(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		for _, tt := range []struct {

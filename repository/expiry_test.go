@@ -57,7 +57,7 @@ func TestTheNextRoundEnds(t *testing.T) {
 	})
 }
 
-func TestWhatEndsNoOffer(t *testing.T) {
+func TestOffersThatDoNotExpire(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
 		for name, happens := range map[string]func(dispatch.ID){

@@ -276,7 +276,7 @@ func TestAddKeyOfAnotherSecret(t *testing.T) {
 }
 
 // A request without a key costs what it did.
-func TestNothingMoreWithoutASeed(t *testing.T) {
+func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	db := migrated(t, sqliteURL(t))
 	for what, want := range map[string]int{"create": 4, "bulk": 3} {
 		all := statements(t, []*gorm.DB{db.writes, db.general}, func() {
@@ -293,7 +293,7 @@ func TestNothingMoreWithoutASeed(t *testing.T) {
 }
 
 // What the audit trail can't take is not done.
-func TestNothingWithoutItsAudit(t *testing.T) {
+func TestNoWriteWithoutItsAuditEntry(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		writes := db.twice(t)
 		db.exec(t, "ALTER TABLE audit RENAME TO gone")

@@ -143,7 +143,7 @@ func TestEventsTakeTurns(t *testing.T) {
 }
 
 // What is given back has the turn that it had; what a version wrote that knows no turns is due.
-func TestWhatIsGivenBackHasItsTurn(t *testing.T) {
+func TestReturnedPushKeepsItsTurn(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		db.inLanes(t, d, 2)

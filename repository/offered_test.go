@@ -82,7 +82,7 @@ func TestSeenAndDeclined(t *testing.T) {
 }
 
 // A driver's list of offers is two statements at most, whatever is known of them.
-func TestWhatOffersCost(t *testing.T) {
+func TestStatementsPerOfferList(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
 		for range 5 {

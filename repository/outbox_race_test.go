@@ -14,7 +14,7 @@ import (
 )
 
 // A relay skips rows that others have locked or are about to write, and goes on with the rest.
-func TestAnOpenTransactionStallsNobody(t *testing.T) {
+func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 3)
 		d := db.add(t, nil)
@@ -143,7 +143,7 @@ func (in *instance) relay(t *testing.T, stop <-chan struct{}) {
 			}
 			pushes, _, err := in.o.LeaseNotifications(t.Context(), 16)
 			if err != nil {
-				t.Errorf("Lease: %v", err)
+				t.Errorf("LeaseNotifications: %v", err)
 			}
 			in.send(t, pushes)
 		case <-stop:
@@ -173,11 +173,11 @@ func (in *instance) send(t *testing.T, pushes []outbox.Push) {
 		settled = append(settled, s)
 	}
 	if err := in.o.RecordResults(t.Context(), settled); err != nil {
-		t.Errorf("Settle: %v", err)
+		t.Errorf("RecordResults: %v", err)
 	}
 }
 
-func TestNothingIsLostAndNothingIsToldTwice(t *testing.T) {
+func TestEachPushIsSentOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 12)
 		sent := &sentOnce{times: map[dispatch.NotificationID]int{}}

@@ -209,7 +209,7 @@ func TestEachNotificationIsLeasedByOne(t *testing.T) {
 	})
 }
 
-func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
+func TestLeaseTakesTheOldestDueFirst(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
 		db.exec(t, "DELETE FROM outbox")
@@ -250,7 +250,7 @@ func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
 	})
 }
 
-func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
+func TestExpiredLeaseIsTakenOver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
 		id := db.notifications(t, d, 1, toDevices(devices))[0].ID

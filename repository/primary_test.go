@@ -45,7 +45,7 @@ func unasked(t testing.TB) claimRule {
 	}
 }
 
-func TestAServerThatIsReadOnlyAnswersNothing(t *testing.T) {
+func TestReadOnlyServerAnswersNothing(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		won := db.add(t, nil)

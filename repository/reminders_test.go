@@ -99,7 +99,7 @@ func TestNoReminder(t *testing.T) {
 	})
 }
 
-func TestWhatMovesBeforeItsReminder(t *testing.T) {
+func TestChangedBeforeItsReminder(t *testing.T) {
 	reminders.mustLeave(t,
 		moves{name: "withdrawn", set: "status = 'PENDING', round = round + 1, claim_id = NULL, accepted_by = NULL, accepted_at = NULL"},
 		moves{name: "taken in the next round", set: "round = round + 1, accepted_by = 'drv_x', accepted_at = work_starts_at - 1"},

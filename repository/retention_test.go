@@ -204,7 +204,7 @@ func TestPruneThatFails(t *testing.T) {
 }
 
 // Rows that others have locked are left for the next time, one of each kind here.
-func TestPruneWaitsForNobody(t *testing.T) {
+func TestPruneSkipsLockedRows(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		const n = 3
 		db.fill(t, 3*n)

@@ -64,7 +64,7 @@ func TestEndRun(t *testing.T) {
 	})
 }
 
-func TestExtendRun(t *testing.T) {
+func TestRenewRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		run := db.mustBegin(t, "a/1", someSlot(1))
@@ -172,7 +172,7 @@ func TestInterruptRuns(t *testing.T) {
 }
 
 // An instance whose run was taken over gets an error and changes nothing, during the new attempt and after it.
-func TestWhoWasOvertakenChangesNothing(t *testing.T) {
+func TestFormerOwnerChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		late := db.mustBegin(t, "a/1", someSlot(1))
@@ -206,7 +206,7 @@ func insert(run cronjob.Run) func(context.Context, Execer) error {
 }
 
 // However often a slot is begun, what it came to is written once, with its end.
-func TestConclude(t *testing.T) {
+func TestConcludeRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		late := db.mustBegin(t, "a/1", someSlot(1))
@@ -238,7 +238,7 @@ func TestConclude(t *testing.T) {
 	})
 }
 
-func TestConcludeAllOrNothing(t *testing.T) {
+func TestConcludeRunIsAtomic(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		run := db.mustBegin(t, "a/1", someSlot(1))
@@ -275,7 +275,7 @@ func (db *database) deadlocks(t testing.TB) (n int) {
 }
 
 // Many instances conclude, begin, request and renew at once without a deadlock.
-func TestNobodyWaitsInACircle(t *testing.T) {
+func TestRunsWithoutDeadlocks(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		before := db.deadlocks(t)

@@ -86,7 +86,7 @@ func (db *database) everything(t *testing.T) []string {
 var readsRows = regexp.MustCompile(`(?s)\A\s*(SELECT .* FROM|UPDATE)\b`)
 
 // However many runs there were, what is done with the ledger reads a few rows, found by an index.
-func TestALongPastCostsNothing(t *testing.T) {
+func TestPlansWithALongHistory(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.ran(t)
 		seen := map[string]int{}

@@ -254,7 +254,7 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-func TestWhoseTimeIsOverIsTakenOver(t *testing.T) {
+func TestExpiredRunIsTakenOver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		first := db.mustBegin(t, "a/1", someSlot(1))

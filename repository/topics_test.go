@@ -137,7 +137,7 @@ func TestALargeAudienceIsGathered(t *testing.T) {
 	})
 }
 
-func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
+func TestSubscribersArePushedByTopic(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
 		d, devices := db.gathered(t, o, 7)
@@ -176,7 +176,7 @@ func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
 	})
 }
 
-func TestFewHearSingly(t *testing.T) {
+func TestSmallAudienceIsPushedSingly(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
 		d, devices := db.gathered(t, o, largeAudience)
@@ -187,7 +187,7 @@ func TestFewHearSingly(t *testing.T) {
 	})
 }
 
-func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
+func TestUnsubscribeAfterTheOfferEnded(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
 		d, devices := db.gathered(t, o, 5)
@@ -225,7 +225,7 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 }
 
 // A process dies in the middle: another goes on where it ended, and the first, should it live, changes nothing.
-func TestAnotherGoesOnWithTheTopic(t *testing.T) {
+func TestTopicIsResumedByAnotherInstance(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a, b := db.as("ins_a", largeFrom), db.as("ins_b", largeFrom)
 		d, devices := db.gathered(t, a, 6)

@@ -17,7 +17,7 @@ import (
 )
 
 // New lists everything that is wrong with the jobs.
-func TestWhatMakesNoSense(t *testing.T) {
+func TestNewRefusesInvalidJobs(t *testing.T) {
 	t.Parallel()
 	every := schedule.Cron(everySecond)
 	beat, wait := usual, usual

@@ -199,7 +199,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 }
 
 // Work that was overtaken is canceled, and does not change the run.
-func TestAnOvertakenWorkIsTold(t *testing.T) {
+func TestOvertakenWorkIsCanceled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	begun, causes := make(chan struct{}, 1), make(chan error, 1)
@@ -256,7 +256,7 @@ func TestAReplyIsLost(t *testing.T) {
 }
 
 // If the database refuses to begin runs, that is reported, and retried a few times a second at most.
-func TestNothingCanBeBegun(t *testing.T) {
+func TestDatabaseRefusesRuns(t *testing.T) {
 	t.Parallel()
 	p, d, m := newPlace(t), newDiary(t), newMetrics(t)
 	p.exec(`CREATE TRIGGER no_runs BEFORE INSERT ON job_runs FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no runs today'`)

@@ -189,7 +189,7 @@ func TestAWorkThatFails(t *testing.T) {
 }
 
 // Work gets its run and the run's lease. The run's term is the lock's TTL, unless that is very short or very long.
-func TestWhatAWorkIsTold(t *testing.T) {
+func TestWorkGetsItsRunAndLease(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	told := make(chan error, 3)

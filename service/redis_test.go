@@ -86,8 +86,8 @@ func (s *shared) next(id dispatch.ID, had dispatch.DriverID) {
 	}
 }
 
-// TestWhatTheKeySays follows the key's value through a decision, for each possible outcome.
-func TestWhatTheKeySays(t *testing.T) {
+// TestRedisKeyDuringADecision follows the key's value through a decision, for each possible outcome.
+func TestRedisKeyDuringADecision(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable, dispatch.ErrUnknown, dispatch.ErrDriverBusy} {
 		s := newShared(t)
 		i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
@@ -137,8 +137,8 @@ func TestLateMarkIsOwnerChecked(t *testing.T) {
 	}
 }
 
-// TestWhoseKeyDecides: which values refuse a tap, and which leave it to the database.
-func TestWhoseKeyDecides(t *testing.T) {
+// TestRedisKeysThatRefuse: which values refuse a tap, and which leave it to the database.
+func TestRedisKeysThatRefuse(t *testing.T) {
 	s := newShared(t)
 	v := s.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "45m" })[0]
 	for _, c := range []struct {

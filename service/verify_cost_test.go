@@ -12,8 +12,8 @@ import (
 	"firsttap/testkit"
 )
 
-// TestWhatVerificationCosts: a race costs no statement. Late taps on any number of dispatches cost one statement together.
-func TestWhatVerificationCosts(t *testing.T) {
+// TestCostOfVerification: a race costs no statement. Late taps on any number of dispatches cost one statement together.
+func TestCostOfVerification(t *testing.T) {
 	s := newShared(t)
 	i, v := s.verified(), s.drivers(30)
 	var ids []dispatch.ID

@@ -275,7 +275,7 @@ func rowIsLockedByAStranger(t *testing.T, s *stage) {
 }
 
 // After SIGTERM an instance finishes the claim that it is deciding.
-func TestInstanceIsToldToEndWhileItDecides(t *testing.T) {
+func TestInstanceIsStoppedDuringAClaim(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		h := newStage(t, url).holdClaim(t, "UPDATE dispatches")
 		h.one.signal(syscall.SIGTERM)

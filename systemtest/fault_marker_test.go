@@ -9,7 +9,7 @@ import (
 )
 
 // Redis' keys may be old, foreign or nonsense. That costs a round trip to the database, never the dispatch.
-func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
+func TestInvalidRedisKeysAreNotTrusted(t *testing.T) {
 	url := servertest.MariaDBURL(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
 	b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))

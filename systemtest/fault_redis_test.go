@@ -154,7 +154,7 @@ const verifies = "SELECT id, status, round, accepted_by FROM dispatches WHERE id
 
 // The exact cost of a race: one claim UPDATE and one COMMIT for the winner; no SQL for a loser, and at most one Redis
 // command, or none where the process knows the winner.
-func TestWhatARaceCosts(t *testing.T) {
+func TestCostOfARace(t *testing.T) {
 	server := servertest.StartRedis(t)
 	c := redisAt(t, server.URL())
 	db := servertest.StartMariaDB(t)

@@ -239,7 +239,7 @@ func TestLocales(t *testing.T) {
 }
 
 // Every visible push has a text.
-func TestEverythingVisibleHasAText(t *testing.T) {
+func TestVisibleMessagesHaveAText(t *testing.T) {
 	server := simulate(t)
 	s := senderTo(t, server.URL())
 	shown := 0

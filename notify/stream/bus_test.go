@@ -61,7 +61,7 @@ func publish(t testing.TB, n int, hubs ...*Hub) {
 	})
 }
 
-func TestTheSameOnEveryInstance(t *testing.T) {
+func TestSameEventsOnAllInstances(t *testing.T) {
 	server := servertest.StartRedis(t)
 	a, b := instance(t, server.URL()), instance(t, server.URL())
 	here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, b, kim(), "")
@@ -99,8 +99,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestMovesToWhoIsBehind: a client moves to an instance that has not yet read the client's last message.
-func TestMovesToWhoIsBehind(t *testing.T) {
+// TestMovesToAnInstanceThatIsBehind: a client moves to an instance that has not yet read the client's last message.
+func TestMovesToAnInstanceThatIsBehind(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
 	ahead, behind := instance(t, server.URL()), instance(t, proxy.URL(server.URL()))

@@ -11,8 +11,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// TestWhoHearsWhat checks every event against every kind of client. "" means that the client gets nothing.
-func TestWhoHearsWhat(t *testing.T) {
+// TestEventsPerClient checks every event against every kind of client. "" means that the client gets nothing.
+func TestEventsPerClient(t *testing.T) {
 	mine, free, off, far := kim(), kim(), kim(offDuty), kim(elsewhere)
 	later := time.Now().Add(time.Hour)
 	suspended := kim(func(v *dispatch.Driver) { v.SuspendedUntil = &later })

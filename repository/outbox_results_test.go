@@ -38,7 +38,7 @@ func (db *database) mustBeAbout(t *testing.T, what string, at int64, ahead time.
 	}
 }
 
-func TestSettle(t *testing.T) {
+func TestRecordResults(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 5)
@@ -74,7 +74,7 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-func TestWhatWasSentAfterItsOfferIsKeptForAsLong(t *testing.T) {
+func TestRetentionOfPushesSentAfterTheOfferEnded(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		id := db.leased(t, o, 1)[0]
@@ -86,7 +86,7 @@ func TestWhatWasSentAfterItsOfferIsKeptForAsLong(t *testing.T) {
 	})
 }
 
-func TestNobodySettlesWhatIsAnothers(t *testing.T) {
+func TestOnlyTheOwnerRecordsResults(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a, b := db.as("ins_a"), db.as("ins_b")
 		ids := db.leased(t, a, 2)
@@ -131,7 +131,7 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 	})
 }
 
-func TestManyAreSettledByOneStatement(t *testing.T) {
+func TestOneStatementRecordsManyResults(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 300)
@@ -167,7 +167,7 @@ func TestManyAreSettledByOneStatement(t *testing.T) {
 }
 
 // What was sent must be written down whatever the push service said of it: otherwise it is sent again and again.
-func TestSettleWithAnyReason(t *testing.T) {
+func TestRecordResultsWithAnyReason(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		for _, reason := range []string{
@@ -182,7 +182,7 @@ func TestSettleWithAnyReason(t *testing.T) {
 	})
 }
 
-func TestOneThatCannotBeSettledSettlesNone(t *testing.T) {
+func TestOneBadResultRecordsNone(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 2)
@@ -195,7 +195,7 @@ func TestOneThatCannotBeSettledSettlesNone(t *testing.T) {
 	})
 }
 
-func TestLeaseReturnsThemReadyToSend(t *testing.T) {
+func TestLeasedPushesAreReadyToSend(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		v := db.drivers(t, 1)[0]
@@ -244,7 +244,7 @@ func TestLeaseReturnsThemReadyToSend(t *testing.T) {
 	})
 }
 
-func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
+func TestLeaseDropsObsoleteNotifications(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, canceled := db.add(t, nil), db.add(t, nil)
 		db.mustUpdate(t, canceled.ID, cancel)
@@ -284,7 +284,7 @@ func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
 	})
 }
 
-func TestEventsAreGivenBack(t *testing.T) {
+func TestReleaseEvents(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.manyEvents(t, 7)
 		a, b := db.as("ins_a"), db.as("ins_b")
