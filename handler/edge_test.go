@@ -1,11 +1,17 @@
 package handler
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 )
@@ -333,5 +339,58 @@ func (w *world) expire(id string) {
 	})
 	if err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// TestErrorTable checks the answers to errors that no other test here causes.
+func TestErrorTable(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{claimError{dispatch.ErrUnknown}, 503, "CLAIM_UNAVAILABLE"},
+		{claimError{dispatch.ErrUnavailable}, 503, "CLAIM_UNAVAILABLE"},
+		{claimError{errors.Join(dispatch.ErrUnknown, errors.New("the table is full"))}, 503, "CLAIM_UNAVAILABLE"},
+		{dispatch.ErrUnknown, 503, "UNAVAILABLE"},
+		{claimError{&dispatch.TakenError{}}, 409, "ALREADY_TAKEN"},
+		{claimError{dispatch.ErrNotFound}, 404, "DISPATCH_NOT_FOUND"},
+		{errors.New("a table is missing at 10.0.0.1"), 500, "INTERNAL"},
+	} {
+		w := newWorld(t)
+		h := &handler{API: API{Log: slog.New(slog.DiscardHandler)}}
+		rec := httptest.NewRecorder()
+		ctx := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), "POST", "/v1/x", nil), rec)
+		ctx.Response().Header().Set("X-Request-Id", "r")
+		h.answerError(c.err, ctx)
+		r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
+		if err := json.Unmarshal(rec.Body.Bytes(), &r.json); err != nil {
+			t.Fatal(err)
+		}
+		w.refused(c.err.Error(), r, c.status, c.code)
+		if (r.status == 503) != (r.header.Get("Retry-After") != "") {
+			t.Errorf("%v: Retry-After %q", c.err, r.header.Get("Retry-After"))
+		}
+		if strings.Contains(r.raw, "table") {
+			t.Errorf("the answer to a user contains details for operators: %s", r.raw)
+		}
+		if taken := new(dispatch.TakenError); errors.As(c.err, &taken) && r.at("final") != false {
+			t.Errorf("not final: %s", r.raw)
+		}
+	}
+}
+
+// TestExpiredOnTheWire: an accept after the window gets 410, and the dispatch can no longer be canceled.
+func TestExpiredOnTheWire(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	w.expire(id)
+	w.refused("too late", w.accept(id, d, `{"round":1}`), 410, "DISPATCH_EXPIRED")
+	w.refused("canceled too late", w.call("POST", "/v1/admin/dispatches/"+id+"/cancel", key, "", "If-Match", `"2"`), 409, "INVALID_STATE")
+	if r := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, ""); r.at("outcome") != "EXPIRED" {
+		t.Errorf("the receipt: %s", r.raw)
+	}
+	if r := w.call("GET", "/v1/me/offers", d.token, ""); len(r.json["items"].([]any)) != 0 {
+		t.Errorf("still offered: %s", r.raw)
 	}
 }
