@@ -49,7 +49,7 @@ func TestAssignWritesEverythingTogether(t *testing.T) {
 				t.Errorf("the claim is %+v, %v; want %+v", past, err, want)
 			}
 			if n := db.count(t, "events WHERE type = 'dispatch.accepted' AND dispatch_id = ? AND driver_id = ? AND actor = 'key_1'", d.ID, v.ID); n != 1 {
-				t.Error("the event does not tell what happened")
+				t.Error("the event does not describe the assignment")
 			}
 			again, err := db.assign(t.Context(), d.ID, 2, v.ID)
 			if err != nil || !reflect.DeepEqual(again, got) {
@@ -88,10 +88,10 @@ func TestAssignAmongTaps(t *testing.T) {
 				}
 			})
 			if won.Load() == nil {
-				t.Fatal("nobody won")
+				t.Fatal("no driver won")
 			}
 			if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, *won.Load()) {
-				t.Errorf("stored %+v, the winner was told %+v", got, *won.Load())
+				t.Errorf("stored %+v, the winner got %+v", got, *won.Load())
 			}
 			db.mustHold(t, round+1, dispatch.EventAccepted, round+1)
 		}

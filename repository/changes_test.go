@@ -159,7 +159,7 @@ func TestWaitingOffersEndWithTheirDispatch(t *testing.T) {
 			}
 		}
 		if end := db.stored(t, other.ID).ExpiresAt; end != other.ExpiresAt {
-			t.Error("another dispatch's moved too")
+			t.Error("the notifications of another dispatch changed too")
 		}
 	})
 }

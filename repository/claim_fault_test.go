@@ -51,7 +51,7 @@ func (db *database) waiting(t testing.TB) {
 			return
 		}
 	}
-	t.Fatal("nobody waits for a row")
+	t.Fatal("no session waits for a row")
 }
 
 func TestARowThatIsHeld(t *testing.T) {
@@ -108,7 +108,7 @@ func TestUpdateOfARowThatIsHeld(t *testing.T) {
 	})
 }
 
-// What the UPDATE was decided on moves while it waits for the row.
+// A row that the claim was decided on changes while its UPDATE waits for the row lock.
 func TestRowChangesWhileTheUpdateWaits(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		tests := []struct{ name, moves string }{

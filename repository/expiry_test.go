@@ -28,7 +28,7 @@ func TestAnOfferEnds(t *testing.T) {
 			t.Errorf("the dispatch is %+v, was %+v", got, d)
 		}
 		if n := db.count(t, "dispatches WHERE status = 'EXPIRED'"); n != 1 {
-			t.Errorf("that it is over is written of %d", n)
+			t.Errorf("%d have an event of the expiry", n)
 		}
 		want := []string{"dispatch.created 1 - system ", "dispatch.expired 1 - system "}
 		if trail := db.trail(t, d.ID); !slices.Equal(trail, want) {
@@ -82,7 +82,7 @@ func TestOffersThatDoNotExpire(t *testing.T) {
 			}
 		}
 		expiry.ready(t, db, 1)
-		expiry.mustChange(t, db.Store, 1, 1) // whose place none of them takes
+		expiry.mustChange(t, db.Store, 1, 1) // none of the others takes its place in the batch
 	})
 }
 

@@ -52,7 +52,7 @@ func TestRecordResults(t *testing.T) {
 			t.Fatal(err)
 		}
 		states := []int{stateDone, stateDropped, stateDead, statePending}
-		// What was sent is kept until two days after its offer, which stands for nine minutes more.
+		// A sent push is kept until two days after the end of its offer, which is in nine minutes.
 		next := []time.Duration{9*time.Minute + 48*time.Hour, 48 * time.Hour, 30 * 24 * time.Hour, time.Hour}
 		for i, s := range settled {
 			got := db.stored(t, s.ID)
@@ -69,7 +69,7 @@ func TestRecordResults(t *testing.T) {
 			}
 		}
 		if got := db.stored(t, ids[4]); got.Claim != "ins_a" || got.State != statePending {
-			t.Errorf("what was not settled is %+v", got)
+			t.Errorf("the push without a result is %+v", got)
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestOnlyTheOwnerRecordsResults(t *testing.T) {
 				t.Errorf("it is %+v, %v", got, err)
 			}
 		}
-		every(a, ids[1]) // settled is settled
+		every(a, ids[1]) // a recorded result is final
 		every(b, ids[1])
 		if err := a.RecordResults(t.Context(), nil); err != nil {
 			t.Error(err)
@@ -166,7 +166,7 @@ func TestOneStatementRecordsManyResults(t *testing.T) {
 	})
 }
 
-// What was sent must be written down whatever the push service said of it: otherwise it is sent again and again.
+// A sent push is recorded with any reason of the push service: otherwise it would be sent again and again.
 func TestRecordResultsWithAnyReason(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
@@ -255,7 +255,7 @@ func TestLeaseDropsObsoleteNotifications(t *testing.T) {
 			toDevices(devices)(min(i, 3), n)
 			switch i {
 			case 3:
-				n.DriverID = devices[0].Driver // whose device it is not
+				n.DriverID = devices[0].Driver // the device is another driver's
 			case 4:
 				n.DispatchID = canceled.ID
 			case 5:
@@ -303,7 +303,7 @@ func TestReleaseEvents(t *testing.T) {
 		if n := db.count(t, "outbox WHERE claim = 'ins_a' AND state = 0"); n != 0 {
 			t.Errorf("%d are a's still", n)
 		}
-		lease(b, 10, 4) // two that were a's, and two that were nobody's
+		lease(b, 10, 4) // two that a has released, and two that were not leased
 		if n := db.count(t, "outbox WHERE claim = 'ins_b'"); n != 6 {
 			t.Errorf("%d are b's", n)
 		}
@@ -360,7 +360,7 @@ func TestWithoutADatabase(t *testing.T) {
 	})
 }
 
-// What is of use is so by the database's clock, whatever the process's says.
+// The database's clock decides which pushes are obsolete, not the clock of the process.
 func TestLeaseByTheDatabasesClock(t *testing.T) {
 	for _, offset := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(offset.String(), func(t *testing.T) {

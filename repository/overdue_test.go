@@ -16,7 +16,7 @@ func start(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 	return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
 }
 
-// Work that never began is canceled, and work that did is completed.
+// Overdue work that never began is canceled, and overdue work that began is completed.
 func TestCloseOverdue(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ids := overdue.ready(t, db, 2)
@@ -73,7 +73,7 @@ func TestDispatchesThatAreNotOverdue(t *testing.T) {
 			}
 		}
 		overdue.ready(t, db, 1)
-		overdue.mustChange(t, db.Store, 1, 1) // whose place none of them takes
+		overdue.mustChange(t, db.Store, 1, 1) // none of the others takes its place in the batch
 	})
 }
 

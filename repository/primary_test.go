@@ -40,7 +40,7 @@ func mustBeUnavailable(t testing.TB, what string, err error) {
 // unasked is a rule that must not be asked.
 func unasked(t testing.TB) claimRule {
 	return func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error) {
-		t.Error("the rule was asked about what may be old")
+		t.Error("the rule decided on data that may be stale")
 		return nil, nil
 	}
 }

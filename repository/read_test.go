@@ -229,7 +229,7 @@ func TestBadCursors(t *testing.T) {
 	})
 }
 
-// A cursor is one of its own list's, whatever that is narrowed to.
+// A cursor is valid for its own list only, with any filter.
 func TestCursorsOfOtherLists(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]

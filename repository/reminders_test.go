@@ -95,7 +95,7 @@ func TestNoReminder(t *testing.T) {
 		}
 		reminders.mustHave(t, db, 0, id)
 		accepted(remindBefore + time.Second)(id)
-		reminders.mustChange(t, db.Store, 1, 1) // whose place none of them takes
+		reminders.mustChange(t, db.Store, 1, 1) // none of the others takes its place in the batch
 	})
 }
 

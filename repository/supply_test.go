@@ -24,7 +24,7 @@ func (db *database) running(t testing.TB, job, owner string) cronjob.Run {
 	return run
 }
 
-// supplied is what was counted: "region on duty/open", in the order of the regions.
+// supplied returns the stored counts: "region on duty/open", in the order of the regions.
 func (db *database) supplied(t testing.TB, slot time.Time) string {
 	t.Helper()
 	rows, err := db.raw.QueryContext(t.Context(), "SELECT region, on_duty, open FROM supply WHERE at = ? ORDER BY region", micros(slot))

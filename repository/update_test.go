@@ -284,7 +284,7 @@ func TestReannounce(t *testing.T) {
 			}
 		})
 		if told.Load() != 1 {
-			t.Errorf("told %d times", told.Load())
+			t.Errorf("announced %d times", told.Load())
 		}
 		db.mustHold(t, 0, dispatch.EventOpened, 1)
 		wait(time.Hour, 1)
