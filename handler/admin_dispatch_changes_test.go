@@ -263,7 +263,7 @@ func TestAssignAndUnassign(t *testing.T) {
 	busy := w.change("POST", w.dispatch(1), "/assign", 1, to(d[0].id))
 	w.refused("for the same hours", busy, 409, "DRIVER_BUSY")
 	if strings.Contains(busy.raw, "you have") {
-		t.Errorf("the dispatcher is told of their own work: %s", busy.raw)
+		t.Errorf("the dispatcher's answer speaks of their own work: %s", busy.raw)
 	}
 	if own := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, ""); own.at("outcome") != "WON" {
 		t.Errorf("the receipt: %s", own.raw)

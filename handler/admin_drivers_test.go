@@ -254,7 +254,7 @@ func TestAStreamGoesByTheChange(t *testing.T) {
 			for {
 				event, data := s.next()
 				if strings.Contains(data, string(hidden)) {
-					t.Fatalf("heard of what is not theirs: %s %s", event, data)
+					t.Fatalf("got an event of another driver: %s %s", event, data)
 				}
 				if strings.Contains(data, string(shown)) {
 					return

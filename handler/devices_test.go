@@ -125,7 +125,7 @@ func TestOneTokenOverHTTP(t *testing.T) {
 	}
 	id := w.dispatch(1)
 	if pushes := w.tell(); len(pushes) != 1 || pushes[0].Device.PushToken != "token-1" || string(pushes[0].Dispatch.ID) != id {
-		t.Errorf("told: %+v", pushes)
+		t.Errorf("pushed: %+v", pushes)
 	}
 }
 
@@ -148,7 +148,7 @@ func put(t *testing.T, server *httptest.Server, path, token string) int {
 	return resp.StatusCode
 }
 
-// TestSeen: of the current round, and of those before; what has not been cannot have been seen.
+// TestSeen: the current round and earlier rounds can be marked as seen; later rounds are refused.
 func TestSeen(t *testing.T) {
 	w := newWorld(t)
 	d, far := w.drivers(2), w.drivers(1, `"regions":["jeju"]`)[0]

@@ -78,7 +78,7 @@ func mustHave(t *testing.T, what string, got any, want ...string) {
 	}
 }
 
-// TestProblemsCarryTheirMembers and no others: what belongs to one code is not in another.
+// TestProblemsCarryTheirMembers: a problem has the members of its code, and no others.
 func TestProblemsCarryTheirMembers(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(2), w.dispatch(1)
@@ -185,7 +185,7 @@ func TestWrongMethods(t *testing.T) {
 			}
 			r := w.call(method, path, d.token, "")
 			if method == "OPTIONS" && r.status == 204 {
-				continue // which says what is allowed
+				continue // the answer has the Allow header
 			}
 			w.ours(method+" "+path, r)
 		}
@@ -196,7 +196,7 @@ func TestWrongMethods(t *testing.T) {
 	w.untouched(id)
 }
 
-// TestExtremes: what is far out is refused, or kept and given back as it is.
+// TestExtremes: extreme values are refused, or stored and returned unchanged.
 func TestExtremes(t *testing.T) {
 	w := newWorld(t)
 	for _, field := range []string{
@@ -213,7 +213,7 @@ func TestExtremes(t *testing.T) {
 		w.ours(field, w.call("POST", "/v1/admin/dispatches", key, order(1, field)))
 	}
 	if r := w.call("GET", "/v1/admin/dispatches", key, ""); len(r.json["items"].([]any)) != 0 {
-		t.Fatalf("what was refused was kept: %s", r.raw)
+		t.Fatalf("a refused value was stored: %s", r.raw)
 	}
 	for _, c := range []struct {
 		field string

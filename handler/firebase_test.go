@@ -71,7 +71,7 @@ func TestFirebaseUsers(t *testing.T) {
 	}
 
 	_, stranger := e.SignUp("stranger@example.com")
-	refused("a user who is no driver", stranger)
+	refused("a user without a driver", stranger)
 	ours := w.drivers(1)[0]
 	is("our own token", ours.token, ours.id)
 	for name, end := range map[string]func(uid string){
@@ -112,7 +112,7 @@ func TestRevokedFirebaseUser(t *testing.T) {
 		t.Fatal(r.raw)
 	}
 	w.refused("an earlier sign-in", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
-	// Sign-ins are told to the second: one within that of the revocation is not later than it.
+	// The time of a sign-in has no fractions: one in the second of the revocation does not count as later.
 	testkit.Eventually(t, "a user who signs in again is accepted", func() bool { return w.call("GET", "/v1/me", e.SignIn(email), "").status == 200 })
 	w.refused("an earlier sign-in, still", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
 }

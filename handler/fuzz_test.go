@@ -31,7 +31,7 @@ func (w *world) answered(t testing.TB, what string, r reply) {
 	}
 }
 
-// send is call for what need not be a path: the fuzzer's text goes where {} is, escaped.
+// send is call with the fuzzer's text, escaped, in the place of {} in the path.
 func (w *world) send(method, path, text, token, body string, headers ...string) reply {
 	return w.call(method, strings.ReplaceAll(path, "{}", url.PathEscape(text)), token, body, headers...)
 }
@@ -113,7 +113,7 @@ func (w *world) tryID(t testing.TB, d caller, id string) {
 
 var pathParameter = regexp.MustCompile(`{[a-z_]+}`)
 
-// What the fuzzers start from, besides what is in testdata.
+// The seeds of the fuzzers, besides those in testdata.
 var (
 	someKeys   = []string{"k", " ", "", "\x7f", "\xff", "한국", strings.Repeat("a", 255), strings.Repeat("a", 256), `"; DROP TABLE`, "a\tb"}
 	someBodies = []string{
@@ -168,7 +168,7 @@ func FuzzIDs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id string) { w.of(t).tryID(t, d, id) })
 }
 
-// TestOnServers tries what the fuzzers start from where the database is stricter about text.
+// TestOnServers tries the seeds of the fuzzers on databases that are stricter about text.
 func TestOnServers(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)

@@ -69,7 +69,7 @@ func (w *world) post(path, body, name string) reply {
 	return w.call("POST", path, key, body, "Idempotency-Key", name)
 }
 
-// same fails the test unless again is what was answered before.
+// same fails the test unless again equals the first answer.
 func (w *world) same(what string, first, again reply) {
 	w.t.Helper()
 	if again.status != first.status || again.raw != first.raw || again.header.Get("Idempotent-Replayed") != "true" {
@@ -114,7 +114,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestTwentyAtOnce: one of them does it, over two instances; the others hear its answer or that it is under way.
+// TestTwentyAtOnce: of requests to two instances one is carried out; the others get its answer, or that it is under way.
 func TestTwentyAtOnce(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		instances := []*world{newWorldOn(t, p.url), newWorldOn(t, p.url)}
@@ -173,7 +173,7 @@ func TestAfterADeath(t *testing.T) {
 			if again.status != first.status || again.header.Get("Location") != first.header.Get("Location") || again.header.Get("Idempotent-Replayed") != "" {
 				t.Errorf("%s: %d %.300s, then %d %.300s", path, first.status, first.raw, again.status, again.raw)
 			}
-			if !strings.Contains(path, "token") && !strings.Contains(path, "bulk") && first.raw != again.raw { // whose tokens are of the second
+			if !strings.Contains(path, "token") && !strings.Contains(path, "bulk") && first.raw != again.raw { // tokens differ
 				t.Errorf("%s: %s, then %s", path, first.raw, again.raw)
 			}
 			for i, v := range items(first) {
@@ -186,7 +186,7 @@ func TestAfterADeath(t *testing.T) {
 	})
 }
 
-// TestALostCommit: the reply to the COMMIT is lost and with it the answer. The next try finds what was made.
+// TestALostCommit: the reply to the COMMIT is lost and with it the answer. The next try finds the created rows.
 func TestALostCommit(t *testing.T) {
 	p := newPlace(t, servertest.MariaDBURL(t))
 	near := newWorldOn(t, p.url)
@@ -209,7 +209,7 @@ func TestALostCommit(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNotKept: what the next try may be answered otherwise is tried again.
+// TestAnswersThatAreNotKept: a request whose next answer may differ is carried out again.
 func TestAnswersThatAreNotKept(t *testing.T) {
 	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
 	w := newWorldOn(t, p.url)
@@ -320,7 +320,7 @@ func (s impatient) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatc
 	return made, err
 }
 
-// TestAClientThatHangsUp: what was answered is kept for when the client asks again.
+// TestAClientThatHangsUp: the answer is stored, and the client's next request gets it.
 func TestAClientThatHangsUp(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	w := newWorld(t, func(a *API) { a.Store = impatient{a.Store, hangUp} })

@@ -104,7 +104,7 @@ func TestSignals(t *testing.T) {
 	r := w.call("GET", path, key, "")
 	for _, member := range []string{"withdraw_rate", "fastest_reaction_ms", "median_reaction_ms"} {
 		if v, there := r.json[member]; !there || v != nil {
-			t.Errorf("%s of nobody's taps: %s", member, r.raw)
+			t.Errorf("%s without taps: %s", member, r.raw)
 		}
 	}
 	for i := range 3 {

@@ -100,7 +100,7 @@ func (l *life) sameClaims(rt *rapid.T, d *modelDispatch) {
 	}
 }
 
-// sameOffers reads what each driver is offered.
+// sameOffers compares each driver's offers with the model's.
 func (l *life) sameOffers(rt *rapid.T) {
 	for _, v := range l.fleet {
 		r := l.call("GET", "/v1/me/offers", v.token, "")

@@ -56,7 +56,7 @@ func (w *world) page(address, kind, policy string) reply {
 	return r
 }
 
-// TestPages: every file of the pages is served as what it is.
+// TestPages: every file of the pages is served with its content type.
 func TestPages(t *testing.T) {
 	w := newWorld(t)
 	kinds := map[string]string{

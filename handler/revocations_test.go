@@ -12,7 +12,7 @@ import (
 	"firsttap/testkit"
 )
 
-// follows has the instance read, until the test ends, what others revoke.
+// follows has the instance read the revocations of others until the test ends.
 func (w *world) follows(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -106,7 +106,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 	}
 }
 
-// TestSuspendedDriversStart is 403 with the reason, and what is under way ends.
+// TestSuspendedDriversStart: a start gets 403 with the reason, and begun work can be completed.
 func TestSuspendedDriversStart(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]

@@ -245,7 +245,7 @@ func TestStreamOfOneTurnedOut(t *testing.T) {
 		}
 	}
 	opened := string(dispatch.EventOpened)
-	all(map[*open]string{admin: opened, turnedOut: opened, driver: opened}) // nobody has asked yet
+	all(map[*open]string{admin: opened, turnedOut: opened, driver: opened}) // before the first recheck
 	l.ahead.Add(int64(recheckInterval))
 	all(map[*open]string{admin: opened, turnedOut: "end", driver: opened})
 	l.ahead.Add(int64(service.TokenTTL))

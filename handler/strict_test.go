@@ -83,7 +83,7 @@ func TestTokenOfAnUnknownDriver(t *testing.T) {
 	}
 }
 
-// TestSearchOnMariaDB: a search in Korean, and one for what is not text, are no reason for "try again".
+// TestSearchOnMariaDB: neither a search in Korean nor one for invalid text is answered by "try again".
 func TestSearchOnMariaDB(t *testing.T) {
 	store := repositorytest.OpenMigrated(t, servertest.StartMariaDB(t).URL(t), repository.Options{})
 	w := newWorld(t, func(a *API) {

@@ -171,7 +171,7 @@ func TestSidelinedIsNoVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.Accept(t.Context(), Tap{second, off, 1}); !errors.As(err, &taken) || !taken.Final {
-		t.Errorf("what another has: %v", err)
+		t.Errorf("a dispatch that another driver has: %v", err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"firsttap/testkit"
 )
 
-// screen is what a phone shows, in words.
+// screen describes the notifications that a phone shows.
 func screen(d fcmtest.Device) []string {
 	var lines []string
 	for _, n := range d.Visible {

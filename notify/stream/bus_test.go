@@ -93,7 +93,7 @@ func TestLastWords(t *testing.T) {
 		testkit.Eventually(t, "told", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
 		for _, e := range all {
 			if !there.has(e.ID) {
-				t.Fatal("not all was told")
+				t.Fatal("not all events arrived")
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func TestMovesToAnInstanceThatIsBehind(t *testing.T) {
 	for _, c := range []*client{driver, admin} {
 		testkit.Eventually(t, "told what is next", func() bool { return c.has(next.ID) })
 		if c.count("resync") > 0 || c.has(heard.ID) {
-			t.Errorf("%d times told to read again, told again: %v", c.count("resync"), c.has(heard.ID))
+			t.Errorf("%d resyncs, event repeated: %v", c.count("resync"), c.has(heard.ID))
 		}
 	}
 }
@@ -222,6 +222,6 @@ func TestOpenedWhileStarting(t *testing.T) {
 	moved := listen(t, <-opened, nil)
 	testkit.Eventually(t, "what was missed", func() bool { return moved.has(e.ID) })
 	if n := moved.count("resync"); n != 0 {
-		t.Error("told to read again")
+		t.Error("the client got a resync")
 	}
 }

@@ -33,7 +33,7 @@ func TestRedisAway(t *testing.T) {
 			server := servertest.StartRedis(t)
 			proxy := servertest.StartProxy(t, server.Addr())
 			a, b := instance(t, proxy.URL(server.URL())), instance(t, proxy.URL(server.URL()))
-			idle := instance(t, proxy.URL(server.URL())) // nobody is there to be told
+			idle := instance(t, proxy.URL(server.URL())) // it has no clients
 			v := kim()
 			here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, a, v, "")
 			before := happens(a, job(), dispatch.EventOpened, "")
@@ -52,7 +52,7 @@ func TestRedisAway(t *testing.T) {
 				return a.queue.localOnly() && b.queue.localOnly() && idle.queue.localOnly()
 			})
 			if there.has(away[0].ID) || here.count("resync") != 0 {
-				t.Error("the others were told, or somebody was told to read again, without Redis")
+				t.Error("other instances got the event, or a client got a resync, without Redis")
 			}
 			at := driver.lastID()
 
@@ -63,10 +63,10 @@ func TestRedisAway(t *testing.T) {
 			after := happens(b, job(), dispatch.EventOpened, "")
 			for _, c := range []*client{here, there, driver} {
 				testkit.Eventually(t, "shared again", func() bool { return c.has(after.ID) })
-				// More than one only if this machine was too slow for the patience there is; and where Redis goes away again
-				// while an instance joins, there is one to be told for two.
+				// More than one only if this machine exceeded the timeouts; and where Redis goes away again
+				// while an instance joins, one resync stands for two outages.
 				if n, most := c.count("resync"), int(testutil.ToFloat64(c.stream.hub.metrics.outages)); n > most {
-					t.Errorf("told %d times to read again, after %d outages", n, most)
+					t.Errorf("%d resyncs after %d outages", n, most)
 				}
 			}
 			// An instance can't know whether the Redis that is back has lost entries.
@@ -83,7 +83,7 @@ func TestRedisAway(t *testing.T) {
 				next := happens(a, job(), dispatch.EventOpened, "")
 				testkit.Eventually(t, "resumed", func() bool { return moved.has(next.ID) })
 				if moved.count("resync") != 0 {
-					t.Error("who has read again need not read again after a move")
+					t.Error("a client that has had its resync gets another one after a move")
 				}
 			}
 		})
@@ -167,7 +167,7 @@ func TestOnItsWay(t *testing.T) {
 	direct := dial(t, server.URL())
 	length := direct.XLen(t.Context(), busKey).Val()
 	hold := proxy.Hold("xrange")
-	<-hold.Reached() // nobody reads now
+	<-hold.Reached() // the reader is blocked now
 	e := happens(a, job(), dispatch.EventOpened, "")
 	testkit.Eventually(t, "taken", func() bool { return direct.XLen(t.Context(), busKey).Val() > length })
 	if c.has(e.ID) {
@@ -289,11 +289,11 @@ func TestDutyElsewhere(t *testing.T) {
 		return c.has(opened.ID)
 	}
 	if !opens() {
-		t.Error("on duty: not told")
+		t.Error("on duty: no event")
 	}
 	v.OnDuty, v.Version = false, 2
 	if a.DriverChanged(v); opens() {
-		t.Error("off duty: told")
+		t.Error("off duty: an event")
 	}
 	again := v
 	again.OnDuty, again.Version = true, 3
@@ -320,6 +320,6 @@ func TestEndWithoutRedis(t *testing.T) {
 	}
 	<-c.ended
 	if !c.has(e.ID) {
-		t.Error("not told")
+		t.Error("no event")
 	}
 }
