@@ -180,7 +180,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// TestErrorsKeepTheirIdentity checks what handler's error table relies on.
+// TestErrorsKeepTheirIdentity checks the properties that handler's error table relies on.
 func TestErrorsKeepTheirIdentity(t *testing.T) {
 	for _, c := range []struct {
 		err, is error

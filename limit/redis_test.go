@@ -85,7 +85,7 @@ func TestDebtsAreCharged(t *testing.T) {
 	}
 }
 
-// What one instance gave on credit, another does not give again.
+// Tokens that one instance gave on credit are not given again by another.
 func TestDebtCounts(t *testing.T) {
 	url, caller := servertest.StartRedis(t).URL(), "drv_1"
 	c := dial(t, url, time.Second)
@@ -104,7 +104,7 @@ func TestDebtCounts(t *testing.T) {
 	}
 }
 
-// A caller that waits as long as it was told is allowed, with and without Redis.
+// A caller that waits for Retry-After is allowed, with and without Redis.
 func TestRetryAfterIsEnough(t *testing.T) {
 	shared, _ := instance(t, servertest.RedisURL(t), 50, 10)
 	alone := New(Options{Rate: 50, Burst: 10})

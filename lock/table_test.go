@@ -90,7 +90,7 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 		})
 		wantErr(t, "extend what has ended", b.Extend(t.Context(), time.Hour), ErrExpired)
 		wantErr(t, "release what has ended", b.Release(t.Context(), 0), ErrExpired)
-		wantErr(t, "release what was never there", (&tableGrant{table: table, name: "none", owner: "x"}).Release(t.Context(), 0), ErrExpired)
+		wantErr(t, "release of no row", (&tableGrant{table: table, name: "none", owner: "x"}).Release(t.Context(), 0), ErrExpired)
 	})
 }
 
@@ -245,7 +245,7 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 				t.Error("ShedLock acquired a name that is held")
 			}
 			if n := theirs.exec(t, unlock, "job"); n != 0 {
-				t.Error("ShedLock released what is another's")
+				t.Error("ShedLock released the lock of another owner")
 			}
 			wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
 			wantErr(t, "release", g.Release(t.Context(), 0), nil)

@@ -213,7 +213,7 @@ func TestEachPushIsSentOnce(t *testing.T) {
 		})
 		stop()
 		sent.check(t, db)
-		db.checkNobodyIsLeftBelieving(t)
+		db.checkNoStaleOffers(t)
 	})
 }
 
@@ -237,8 +237,8 @@ func (s *sentOnce) check(t *testing.T, db *database) {
 	}
 }
 
-// checkNobodyIsLeftBelieving fails the test if a driver was sent an offer that is over and no push that ends it.
-func (db *database) checkNobodyIsLeftBelieving(t *testing.T) {
+// checkNoStaleOffers fails the test if a driver was sent an offer that is over and no push that ends it.
+func (db *database) checkNoStaleOffers(t *testing.T) {
 	t.Helper()
 	if n := db.count(t, `notifications n JOIN dispatches d ON d.id = n.dispatch_id AND d.round = n.round
 		WHERE d.status = 'ACCEPTED' AND n.state = 1 AND n.type IN `+offerTypes+` AND n.driver_id <> d.accepted_by

@@ -59,7 +59,7 @@ func TestRedisForgets(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cause := testkit.Await(t, "the work is told", causes); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("it is told %v", cause)
+		t.Errorf("the work's context ended with %v", cause)
 	}
 	testkit.Await(t, "it begins again", begun)
 	runs := p.awaitRuns("long", 1, cronjob.Succeeded)
@@ -121,7 +121,7 @@ func TestRedisIsGone(t *testing.T) {
 	}
 	for _, job := range names {
 		if n := len(d.of(job)); n != before[job] {
-			t.Errorf("%d works of %s while nobody can tell who holds its lock", n-before[job], job)
+			t.Errorf("%d works of %s while the holder of its lock is unknown", n-before[job], job)
 		}
 	}
 	redis.Start()
@@ -165,7 +165,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 					<-ctx.Done()
 					told <- time.Now()
 					if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrUnreachable) {
-						t.Errorf("it is told %v", cause)
+						t.Errorf("the work's context ended with %v", cause)
 					}
 					return "", errWork
 				})
@@ -179,7 +179,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			away(proxy, true)
 			again := testkit.Await(t, "another takes it over", begun)
 			if before := again.Sub(testkit.Await(t, "it is told", told)); before < 0 {
-				t.Errorf("told %v after another began", -before)
+				t.Errorf("canceled %v after another began", -before)
 			}
 			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
 			if len(runs) != 1 || runs[0].Attempt != 2 || runs[0].Result != "by b" {
@@ -215,7 +215,7 @@ func TestOvertakenWorkIsCanceled(t *testing.T) {
 	testkit.Await(t, "it begins", begun)
 	p.exec("UPDATE job_runs SET owner = 'thief/1', attempt = 2, alive_until = alive_until + 3600000000")
 	if cause := testkit.Await(t, "it is told", causes); !errors.Is(cause, lock.ErrStolen) {
-		t.Errorf("it is told %v", cause)
+		t.Errorf("the work's context ended with %v", cause)
 	}
 	a.stop()
 	if r := p.runs("job")[0]; r.Status != cronjob.Running || r.Owner != "thief/1" || r.Attempt != 2 {

@@ -43,7 +43,7 @@ func TestAnInstanceThatStopsGivesItsRunBack(t *testing.T) {
 			all[first].stop()
 			testkit.Await(t, "it is told to stop", told)
 			second := testkit.Await(t, "another takes it over", begun)
-			t.Logf("another was at it %v after the first was told", time.Since(began).Round(time.Millisecond))
+			t.Logf("another instance ran it %v after the first was stopped", time.Since(began).Round(time.Millisecond))
 			runs := p.awaitRuns("long", 1, cronjob.Succeeded)
 			if r := runs[0]; len(runs) != 1 || r.Attempt != 1 || r.Result != "by "+second || second == first {
 				t.Errorf("the runs are %+v", runs)

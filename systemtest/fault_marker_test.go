@@ -66,7 +66,7 @@ func TestCancelOvertakesAClaim(t *testing.T) {
 		}
 		hold.Release()
 		if a := <-answered; a.Code != "DISPATCH_CANCELED" {
-			t.Fatalf("the driver heard %s", a)
+			t.Fatalf("the driver got %s", a)
 		}
 		if n := db.Count("dispatches WHERE id=? AND status='CANCELED' AND accepted_by IS NULL", id); n != 1 {
 			t.Error("the canceled dispatch was taken")
