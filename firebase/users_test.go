@@ -146,7 +146,7 @@ func TestLookupsFail(t *testing.T) {
 	p.google.set(func() { p.google.down = false })
 	p.settled()
 	p.clock.pass(time.Minute)
-	p.fails("back, and nobody of that name", p.token("new"), ErrRefused)
+	p.fails("back, and the user is unknown", p.token("new"), ErrRefused)
 }
 
 // TestClientHangsUp: a lookup goes on when the request that started it ends.

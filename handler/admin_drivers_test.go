@@ -29,7 +29,7 @@ func TestADriversRecord(t *testing.T) {
 	if r := w.call("GET", path, "a-viewer", ""); r.status != 200 || r.raw != made.raw || r.header.Get("ETag") != `"1"` {
 		t.Errorf("read: %d %s, made: %s", r.status, r.raw, made.raw)
 	}
-	w.refused("another's uid", w.call("POST", "/v1/admin/drivers", key, strings.TrimSuffix(driverBody, "}")+`,"firebase_uid":"uid"}`),
+	w.refused("the uid of another driver", w.call("POST", "/v1/admin/drivers", key, strings.TrimSuffix(driverBody, "}")+`,"firebase_uid":"uid"}`),
 		409, "DUPLICATE_FIREBASE_UID")
 
 	r := w.call("PATCH", path, key, `{"name":"Lee","regions":["busan","jeju"],"working_height_m":null,"firebase_uid":null,"locale":null,"on_duty":false}`, "If-Match", `"1"`)

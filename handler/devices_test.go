@@ -53,9 +53,9 @@ func TestDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.refused("nobody's device", w.call("PUT", "/v1/me/devices/phone", nobody, aDevice), 401, "UNAUTHENTICATED")
-	w.refused("nobody's device", w.call("DELETE", "/v1/me/devices/phone", nobody, ""), 401, "UNAUTHENTICATED")
-	w.refused("seen by nobody", w.call("POST", "/v1/dispatches/"+w.dispatch(1)+"/seen", nobody, ""), 401, "UNAUTHENTICATED")
+	w.refused("a device of an unknown driver", w.call("PUT", "/v1/me/devices/phone", nobody, aDevice), 401, "UNAUTHENTICATED")
+	w.refused("a device of an unknown driver", w.call("DELETE", "/v1/me/devices/phone", nobody, ""), 401, "UNAUTHENTICATED")
+	w.refused("seen by an unknown driver", w.call("POST", "/v1/dispatches/"+w.dispatch(1)+"/seen", nobody, ""), 401, "UNAUTHENTICATED")
 }
 
 func TestInvalidDevices(t *testing.T) {

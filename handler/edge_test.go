@@ -167,7 +167,7 @@ func TestTheWrongKindOfCaller(t *testing.T) {
 	if r := w.call("POST", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 201 || w.call("GET", "/v1/me", r.at("token").(string), "").status != 200 {
 		t.Errorf("a token: %s", r.raw)
 	}
-	w.refused("nobody's token", w.call("POST", "/v1/admin/drivers/drv_"+strings.Repeat("0", 26)+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
+	w.refused("a token of an unknown driver", w.call("POST", "/v1/admin/drivers/drv_"+strings.Repeat("0", 26)+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
 }
 
 // TestWrongMethods: each address accepts the methods of the contract and no others.

@@ -200,7 +200,7 @@ func TestALostCommit(t *testing.T) {
 	cut := proxy.CutReply("COMMIT", "INSERT INTO `dispatches`")
 	r := far.post("/v1/admin/dispatches", body, "one")
 	<-cut.Done()
-	far.refused("nobody knows", r, 503, "UNAVAILABLE")
+	far.refused("an unknown result", r, 503, "UNAVAILABLE")
 	if r := near.post("/v1/admin/dispatches", body, "one"); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("again: %d %s", r.status, r.raw)
 	}
@@ -215,7 +215,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 	w := newWorldOn(t, p.url)
 	w.putKey(dispatch.Viewer, "a-viewer")
 	body := order(1)
-	w.refused("nobody", w.call("POST", "/v1/admin/dispatches", "nobody", body, "Idempotency-Key", "k"), 401, "UNAUTHENTICATED")
+	w.refused("an unknown key", w.call("POST", "/v1/admin/dispatches", "nobody", body, "Idempotency-Key", "k"), 401, "UNAUTHENTICATED")
 	w.refused("a viewer", w.call("POST", "/v1/admin/dispatches", "a-viewer", body, "Idempotency-Key", "k"), 403, "FORBIDDEN")
 	if n := p.count("idempotency_keys"); n != 0 {
 		t.Errorf("%d kept", n)

@@ -146,7 +146,7 @@ func TestSignals(t *testing.T) {
 	}
 	w.putKey(dispatch.Dispatcher, "a-dispatchers-key")
 	w.refused("dispatcher", w.call("GET", path, "a-dispatchers-key", ""), 403, "FORBIDDEN")
-	w.refused("nobody", w.call("GET", "/v1/admin/drivers/"+string(dispatch.NewDriverID(time.Now()))+"/signals", key, ""), 404, "DRIVER_NOT_FOUND")
+	w.refused("an unknown driver", w.call("GET", "/v1/admin/drivers/"+string(dispatch.NewDriverID(time.Now()))+"/signals", key, ""), 404, "DRIVER_NOT_FOUND")
 	w.refused("malformed", w.call("GET", "/v1/admin/drivers/x/signals", key, ""), 404, "DRIVER_NOT_FOUND")
 }
 

@@ -276,7 +276,7 @@ func TestLocksOfASession(t *testing.T) {
 		t.Errorf("the answer shows internals: %s", r.raw)
 	}
 	w = withJobs(t, frozenLocks{lock.NewMemory()})
-	w.refused("nobody answers", w.call("GET", "/v1/admin/locks", key, ""), 503, "UNAVAILABLE")
+	w.refused("the lock server does not answer", w.call("GET", "/v1/admin/locks", key, ""), 503, "UNAVAILABLE")
 }
 
 // frozenLocks do not answer.

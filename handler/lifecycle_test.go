@@ -22,10 +22,10 @@ import (
 	"firsttap/service"
 )
 
-// TestAnyLife has drivers and admins do anything in any order, and everything come out as the model says.
+// TestRandomLifecycles runs random actions of drivers and admins in any order, and compares each result with the model's.
 //
 // The clock of each run is its own: it stands still while something is done, and moves by what the run draws.
-func TestAnyLife(t *testing.T) {
+func TestRandomLifecycles(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.db")
 	store, err := repository.Open(t.Context(), "sqlite://"+empty, repository.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

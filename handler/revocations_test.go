@@ -73,7 +73,7 @@ func TestTokensEnd(t *testing.T) {
 	third := newWorldOn(t, url) // knows before it is asked
 	third.refused("an old token, at a new instance", third.call("GET", "/v1/me", me.token, ""), 401, "UNAUTHENTICATED")
 	nobody := string(dispatch.NewDriverID(time.Now()))
-	here.refused("nobody", here.call("DELETE", "/v1/admin/drivers/"+nobody+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
+	here.refused("an unknown driver", here.call("DELETE", "/v1/admin/drivers/"+nobody+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
 	audit := here.call("GET", "/v1/admin/audit?target="+me.id, key, "")
 	revoked := 0
 	for _, entry := range audit.json["items"].([]any) {

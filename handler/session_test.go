@@ -69,7 +69,7 @@ func TestSession(t *testing.T) {
 	if r := w.by(cookie, "GET", "/v1/admin/board", ""); r.status != 200 {
 		t.Errorf("a viewer's request: %d %s", r.status, r.raw)
 	}
-	w.refused("what a viewer may not do", w.by(cookie, "POST", "/v1/admin/dispatches", order(1)), 403, "FORBIDDEN")
+	w.refused("an operation that viewers may not use", w.by(cookie, "POST", "/v1/admin/dispatches", order(1)), 403, "FORBIDDEN")
 	if r := w.by("theme=dark; "+cookie+"; lang=ko", "GET", "/v1/session", ""); r.status != 200 {
 		t.Errorf("beside other cookies: %d %s", r.status, r.raw)
 	}

@@ -225,9 +225,9 @@ func TestStreamOutlivesDeadlines(t *testing.T) {
 	}
 }
 
-// TestStreamOfOneTurnedOut: a key that was revoked while its stream was open, and a token that has ended meanwhile, hear
+// TestStreamOfARevokedCaller: a key that was revoked while its stream was open, and a token that has ended meanwhile, hear
 // nothing more, and others do.
-func TestStreamOfOneTurnedOut(t *testing.T) {
+func TestStreamOfARevokedCaller(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	d := l.drivers(1)[0]
 	l.putKey(dispatch.Viewer, "viewer")

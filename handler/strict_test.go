@@ -26,7 +26,7 @@ func TestUnclearBodies(t *testing.T) {
 		}
 	}
 	r := w.call("POST", "/v1/admin/dispatches", key, strings.Replace(order(1), `"note":"`, "\"note\":\"\xff\xfe", 1))
-	w.ours("what is not UTF-8", r)
+	w.ours("invalid UTF-8", r)
 	if strings.Contains(r.raw, "\ufffd") {
 		t.Errorf("and is kept as something else: %s", r.raw)
 	}

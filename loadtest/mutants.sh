@@ -137,13 +137,13 @@ mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
 mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost/sqlite|TestWireForm'
 due=repository/due.go
-mutant "an offer ends though its window has not passed" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestAnOfferThatMovesBeforeItEnds/mariadb/extended'
+mutant "an offer ends though its window has not passed" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestChangedBeforeItExpires/mariadb/extended'
 mutant "an offer ends as often as somebody looks" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'
 mutant "a reminder from each who looks" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
-mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
+mutant "a reminder each time somebody looks" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueInBatches/Remind/mariadb'
 mutant "work that is not over is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestChangedBeforeItIsClosed/mariadb'
 mutant "a push at night for what nobody closed" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestOverdueIsNotPushed/sqlite'
-mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
+mutant "a run that has not ended is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestRetentionOfTables/sqlite'
 jobs=repository/runs.go
 mutant "a run is begun beside one that is alive" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
 mutant "a run that kills is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
@@ -160,13 +160,13 @@ mutant "a tap that is not kept" service/accept.go "a.attempts.Record(ctx, tap, a
 
 once=repository/idempotency.go
 mutant "names in any case taken" handler/request.go "json.MatchCaseInsensitiveNames(false)" "json.MatchCaseInsensitiveNames(true)" ./handler TestNamesCountOnce
-mutant "changed terms in the same round" dispatch/changes.go "d.Round++" "_ = agreed" ./handler TestAnyLife
+mutant "changed terms in the same round" dispatch/changes.go "d.Round++" "_ = agreed" ./handler TestRandomLifecycles
 mutant "assigned at any version" dispatch/changes.go "	case version != d.Version:
 		return nil, ErrVersionConflict
-	case d.Status == Canceled:" "	case d.Status == Canceled:" ./handler TestAnyLife
+	case d.Status == Canceled:" "	case d.Status == Canceled:" ./handler TestRandomLifecycles
 mutant "assigned to who is busy" dispatch/changes.go "	if c.Busy {
 		return nil, ErrDriverBusy
-	}" "" ./handler TestAnyLife
+	}" "" ./handler TestRandomLifecycles
 mutant "losers of an assignment ask the database" service/backoffice.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
 mutant "an answer made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
 mutant "a seed of its own for who does it again" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
@@ -181,7 +181,7 @@ mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 " "" ./limit 'TestFirstTapsDoNotWait|TestThreeInstances'
 mutant "who is disabled stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
 mutant "who signed out everywhere stays" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
-mutant "who is turned out hears on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfOneTurnedOut
+mutant "who is turned out hears on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfARevokedCaller
 mutant "another origin's page works in a session" handler/session.go "s.crossOrigin.Check(&change); err != nil" "s.crossOrigin.Check(&change); err != nil && false" ./handler TestCrossSite
 mutant "a session without an end" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'

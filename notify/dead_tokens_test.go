@@ -90,7 +90,7 @@ func TestTwoVerdicts(t *testing.T) {
 			c.last()
 			mustBe("at the same time", p, outbox.Pending, "")
 			c.now = c.now.Add(11 * time.Minute)
-			mustBe("while nobody is reached", p, outbox.Pending, "")
+			mustBe("while no token is accepted", p, outbox.Pending, "")
 			c.takes(c.device("p", 0))
 			c.last()
 			mustBe("while only the same driver is reached", p, outbox.Pending, "")

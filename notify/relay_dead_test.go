@@ -106,7 +106,7 @@ func TestDeadToken(t *testing.T) {
 }
 
 // When the push service calls a living token dead for a moment, the phone gets its push afterwards.
-func TestALivingTokenIsCalledDead(t *testing.T) {
+func TestLiveTokenIsReportedDead(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Kill(phone(o.cars[0]))
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.SuspicionGap = 3 * time.Second })

@@ -54,7 +54,7 @@ func (db *database) waiting(t testing.TB) {
 	t.Fatal("no session waits for a row")
 }
 
-func TestARowThatIsHeld(t *testing.T) {
+func TestClaimOfALockedRow(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d, other, drivers := db.add(t, nil), db.add(t, nil), db.drivers(t, 2*claimConns)
 		_, release := db.hold(t, d.ID)
@@ -93,7 +93,7 @@ func TestARowThatIsHeld(t *testing.T) {
 	})
 }
 
-func TestUpdateOfARowThatIsHeld(t *testing.T) {
+func TestUpdateOfALockedRow(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		db.hold(t, d.ID)

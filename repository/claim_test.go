@@ -89,7 +89,7 @@ func TestClaimWithAnOutboxRowInTheWay(t *testing.T) {
 }
 
 // Nothing but the database stands between the thirty: no gate, no lock.
-func TestThirtyClaimAtOnceOneWins(t *testing.T) {
+func TestThirtyConcurrentClaims(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 30)
 		for round := range 5 {
@@ -131,7 +131,7 @@ func TestClaimAgainIsAReplay(t *testing.T) {
 	})
 }
 
-func TestTheSameDriverManyTimesAtOnceHasOneClaim(t *testing.T) {
+func TestConcurrentClaimsOfOneDriver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		ids := make([]dispatch.ClaimID, 10)

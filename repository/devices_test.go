@@ -87,7 +87,7 @@ func TestPutDevice(t *testing.T) {
 		if !errors.Is(err, dispatch.ErrDriverNotFound) || errors.Is(err, dispatch.ErrUnavailable) {
 			t.Errorf("a device of an unknown driver: %v", err)
 		}
-		mustKeep("nobody takes a token", taken)
+		mustKeep("an unknown driver's registration takes no token", taken)
 	})
 }
 

@@ -62,10 +62,10 @@ func TestChangeDriver(t *testing.T) {
 			change dispatch.DriverChange
 			want   error
 		}{
-			"what is so already":   {full, nil},
-			"another's uid":        {edit(func(v *dispatch.Driver) { v.FirebaseUID = "two" }), dispatch.ErrDuplicateDriver},
-			"an older version":     {dispatch.DriverChange{Version: 1, Apply: full.Apply}, dispatch.ErrDriverVersionConflict},
-			"a suspension of once": {suspend(time.Now().Add(-time.Hour)), dispatch.ErrSuspensionInPast},
+			"no change":                 {full, nil},
+			"the uid of another driver": {edit(func(v *dispatch.Driver) { v.FirebaseUID = "two" }), dispatch.ErrDuplicateDriver},
+			"an older version":          {dispatch.DriverChange{Version: 1, Apply: full.Apply}, dispatch.ErrDriverVersionConflict},
+			"a suspension of once":      {suspend(time.Now().Add(-time.Hour)), dispatch.ErrSuspensionInPast},
 		} {
 			got, err := db.ChangeDriver(ctx, v.ID, c.change)
 			mustBeError(t, what, err, c.want)

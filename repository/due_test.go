@@ -106,7 +106,7 @@ func (c clockwork) mustHave(t testing.TB, db *database, want int, ids ...dispatc
 }
 
 // A call ends no more than its limit, the earliest first, and the next call goes on.
-func TestDueByAndBy(t *testing.T) {
+func TestDueInBatches(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 7)
 		c.mustChange(t, db.Store, 0, 0)

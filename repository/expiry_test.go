@@ -86,7 +86,7 @@ func TestOffersThatDoNotExpire(t *testing.T) {
 	})
 }
 
-func TestAnOfferThatMovesBeforeItEnds(t *testing.T) {
+func TestChangedBeforeItExpires(t *testing.T) {
 	expiry.mustLeave(t,
 		moves{name: "extended", set: "expires_at = 4000000000000000"},
 		moves{name: "taken", set: "status = 'ACCEPTED', claim_id = 'clm_x', accepted_by = 'drv_x', accepted_at = 1"},

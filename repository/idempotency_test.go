@@ -173,7 +173,7 @@ func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (an
 }
 
 // Repeated requests create nothing twice, also concurrently.
-func TestDoneAgain(t *testing.T) {
+func TestRepeatedRequest(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for name, do := range db.twice(t) {
 			table, _, _ := strings.Cut(name, ",")
@@ -204,7 +204,7 @@ func TestDoneAgain(t *testing.T) {
 }
 
 // Several instances carry out the same request for the first time at once: one is slow, and another replaces it.
-func TestDoneTogether(t *testing.T) {
+func TestConcurrentRequests(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for name, do := range db.twice(t) {
 			table, _, _ := strings.Cut(name, ",")
@@ -232,7 +232,7 @@ func TestDoneTogether(t *testing.T) {
 }
 
 // The COMMIT's reply is lost; the same request again, by way of another instance, finds the created rows.
-func TestDoneAgainAfterALostReply(t *testing.T) {
+func TestRepeatedRequestAfterALostReply(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		near := db.Store
 		for name := range db.twice(t) {

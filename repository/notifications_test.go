@@ -292,7 +292,7 @@ func (db *database) row(t *testing.T, id dispatch.NotificationID) (row notificat
 	return row
 }
 
-func TestOneRedrives(t *testing.T) {
+func TestConcurrentRedrives(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		for range 5 {

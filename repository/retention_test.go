@@ -96,7 +96,7 @@ func (db *database) kept(t *testing.T) map[string]int {
 const agedRows = 8
 
 // Each table has its retention; younger rows stay, and so do rows that are kept for good.
-func TestHowLongIsKept(t *testing.T) {
+func TestRetentionOfTables(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)
@@ -166,7 +166,7 @@ func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
 }
 
 // Prune deletes no more rows than its limit over all tables, the oldest first.
-func TestPruneByAndBy(t *testing.T) {
+func TestPruneInBatches(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		now := db.now(t)
 		db.aged(t, 3, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })

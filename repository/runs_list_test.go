@@ -101,8 +101,8 @@ func TestRequestRun(t *testing.T) {
 	})
 }
 
-// Asked for at the very micro of a slot, a run is the slot's; and the slots go on.
-func TestARunThatIsAskedForAtASlot(t *testing.T) {
+// A run that is requested at the exact time of a slot is the slot's run; the later slots are due as usual.
+func TestRunRequestedAtASlot(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		slot := db.mustRequest(t, "key_1").Slot

@@ -242,7 +242,7 @@ func TestJobs(t *testing.T) {
 }
 
 // A run whose instance has died is not shown as running.
-func TestJobsOfTheDead(t *testing.T) {
+func TestJobsOfDeadInstances(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	i := p.create("a", schedule.Options{Jobs: []schedule.Job{{Name: "job", When: schedule.After(once), Hold: usual, Work: done}}})

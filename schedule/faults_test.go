@@ -58,7 +58,7 @@ func TestRedisForgets(t *testing.T) {
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if cause := testkit.Await(t, "the work is told", causes); !errors.Is(cause, lock.ErrLost) {
+	if cause := testkit.Await(t, "the work is canceled", causes); !errors.Is(cause, lock.ErrLost) {
 		t.Errorf("the work's context ended with %v", cause)
 	}
 	testkit.Await(t, "it begins again", begun)
@@ -178,7 +178,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			b := p.start("b", schedule.Options{Jobs: job("b")})
 			away(proxy, true)
 			again := testkit.Await(t, "another takes it over", begun)
-			if before := again.Sub(testkit.Await(t, "it is told", told)); before < 0 {
+			if before := again.Sub(testkit.Await(t, "the work is canceled", told)); before < 0 {
 				t.Errorf("canceled %v after another began", -before)
 			}
 			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
@@ -214,7 +214,7 @@ func TestOvertakenWorkIsCanceled(t *testing.T) {
 	}}})
 	testkit.Await(t, "it begins", begun)
 	p.exec("UPDATE job_runs SET owner = 'thief/1', attempt = 2, alive_until = alive_until + 3600000000")
-	if cause := testkit.Await(t, "it is told", causes); !errors.Is(cause, lock.ErrStolen) {
+	if cause := testkit.Await(t, "the work is canceled", causes); !errors.Is(cause, lock.ErrStolen) {
 		t.Errorf("the work's context ended with %v", cause)
 	}
 	a.stop()

@@ -90,7 +90,7 @@ func TestLastWords(t *testing.T) {
 			all = append(all, happens(ends, job(), dispatch.EventOpened, ""))
 		}
 		stop()
-		testkit.Eventually(t, "told", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
+		testkit.Eventually(t, "delivered", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
 		for _, e := range all {
 			if !there.has(e.ID) {
 				t.Fatal("not all events arrived")
@@ -108,11 +108,11 @@ func TestMovesToAnInstanceThatIsBehind(t *testing.T) {
 	driver, admin := driverStream(t, ahead, v, ""), adminStream(t, ahead, "")
 	proxy.Delay(300 * time.Millisecond)
 	heard := happens(ahead, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
 	driver, admin = driverStream(t, behind, v, driver.hangUp()), adminStream(t, behind, admin.hangUp())
 	next := happens(ahead, job(), dispatch.EventOpened, "")
 	for _, c := range []*client{driver, admin} {
-		testkit.Eventually(t, "told what is next", func() bool { return c.has(next.ID) })
+		testkit.Eventually(t, "the next event is delivered", func() bool { return c.has(next.ID) })
 		if c.count("resync") > 0 || c.has(heard.ID) {
 			t.Errorf("%d resyncs, event repeated: %v", c.count("resync"), c.has(heard.ID))
 		}
@@ -199,7 +199,7 @@ func TestOpenedWhileStarting(t *testing.T) {
 	c := adminStream(t, a, "")
 	at := c.lastID()
 	e := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
 
 	proxy := servertest.StartProxy(t, server.Addr())
 	hold := proxy.Hold("xrevrange")
@@ -220,7 +220,7 @@ func TestOpenedWhileStarting(t *testing.T) {
 	}
 	hold.Release()
 	moved := listen(t, <-opened, nil)
-	testkit.Eventually(t, "what was missed", func() bool { return moved.has(e.ID) })
+	testkit.Eventually(t, "the missed event is delivered", func() bool { return moved.has(e.ID) })
 	if n := moved.count("resync"); n != 0 {
 		t.Error("the client got a resync")
 	}

@@ -70,7 +70,7 @@ func TestResume(t *testing.T) {
 	happens(h, d, dispatch.EventStarted, "drv_another") // not for this one
 
 	back := driverStream(t, h, v, at)
-	testkit.Eventually(t, "what was missed", func() bool { return back.has(missed[1].ID) })
+	testkit.Eventually(t, "the missed events are delivered", func() bool { return back.has(missed[1].ID) })
 	if diff := cmp.Diff(subjects(missed), heardSubjects(back)); diff != "" {
 		t.Errorf("(-missed +heard):\n%s", diff)
 	}
@@ -90,7 +90,7 @@ func TestResume(t *testing.T) {
 	}
 	for range 20 {
 		e := happens(h, d, dispatch.EventOpened, "")
-		testkit.Eventually(t, "who keeps up", func() bool { return back.has(e.ID) })
+		testkit.Eventually(t, "the fast client gets the event", func() bool { return back.has(e.ID) })
 	}
 	if old := driverStream(t, h, v, at); true {
 		testkit.Eventually(t, "too old", func() bool { return old.count("resync") == 1 })

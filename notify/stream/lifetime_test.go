@@ -106,7 +106,7 @@ func TestLimits(t *testing.T) {
 	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "firsttap_stream_open", "driver") == 3 })
 	last := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return last.has(e.ID) && b.has(e.ID) })
 	if first.has(e.ID) || third.has(e.ID) {
 		t.Error("an event after the end")
 	}
@@ -128,7 +128,7 @@ func TestClose(t *testing.T) {
 	h := runHub(t, Options{})
 	c := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
 	h.Close()
 	h.Close()
 	<-c.ended

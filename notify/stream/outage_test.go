@@ -46,7 +46,7 @@ func TestRedisAway(t *testing.T) {
 				away = append(away, happens(a, job(), dispatch.EventOpened, ""))
 			}
 			for _, e := range away {
-				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
+				testkit.Eventually(t, "delivered here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
 			}
 			testkit.Eventually(t, "all know", func() bool {
 				return a.queue.localOnly() && b.queue.localOnly() && idle.queue.localOnly()
@@ -97,7 +97,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	h := runHub(t, Options{Redis: dial(t, server.URL())})
 	c := adminStream(t, h, "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told here", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "delivered here", func() bool { return c.has(e.ID) })
 	server.Start()
 	other := instance(t, server.URL())
 	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
@@ -119,11 +119,11 @@ func TestOneInstanceCutOff(t *testing.T) {
 			for range n {
 				e := happens(a, job(), dispatch.EventOpened, "")
 				away = append(away, e)
-				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) })
+				testkit.Eventually(t, "delivered here", func() bool { return here.has(e.ID) })
 			}
 			proxy.Refuse(false)
 			last := away[n-1]
-			testkit.Eventually(t, "told there", func() bool { return there.has(last.ID) })
+			testkit.Eventually(t, "delivered there", func() bool { return there.has(last.ID) })
 			if n > 100 {
 				testkit.Eventually(t, "to read again", func() bool { return there.count("resync") == 1 })
 				return
@@ -146,7 +146,7 @@ func TestLostReply(t *testing.T) {
 	cut := proxy.CutReply("xadd")
 	e := happens(a, job(), dispatch.EventOpened, "")
 	<-cut.Done()
-	testkit.Eventually(t, "told", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return here.has(e.ID) && there.has(e.ID) })
 	testkit.Eventually(t, "shared again", func() bool { return here.count("resync") == 1 })
 	next := happens(a, job(), dispatch.EventOpened, "")
 	testkit.Eventually(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
@@ -174,7 +174,7 @@ func TestOnItsWay(t *testing.T) {
 		t.Error("read: the test shows nothing")
 	}
 	proxy.Refuse(true)
-	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
 	hold.Release()
 }
 
