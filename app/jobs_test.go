@@ -39,8 +39,8 @@ func jobLockSettings(t *testing.T) map[string][]string {
 	}
 }
 
-// An operator sees who holds a name, and takes it away: what the holder still writes under its fence is refused, its work
-// is told, and the next holder's fence is larger.
+// An operator lists a lock's holder and releases the lock: later writes under the holder's fence are refused, its work is
+// canceled, and the next holder's fence is larger.
 func TestLockCommand(t *testing.T) {
 	for name, env := range jobLockSettings(t) {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestLockCommand(t *testing.T) {
 				t.Errorf("ls: %q", out)
 			}
 			if out := must("lock", "release", job); out != job+" is not held\n" {
-				t.Errorf("release of what nobody has: %q", out)
+				t.Errorf("release of a free lock: %q", out)
 			}
 			config, err := config.Read(lookup)
 			if err != nil {
@@ -91,11 +91,11 @@ func TestLockCommand(t *testing.T) {
 				t.Errorf("release: %q", out)
 			}
 			if err := enforce(t, config, locks.fences, lease); !errors.Is(err, lock.ErrFenced) {
-				t.Errorf("who was put out may still write: %v", err)
+				t.Errorf("the former holder may still write: %v", err)
 			}
 			<-lease.Context().Done()
 			if cause := context.Cause(lease.Context()); !errors.Is(cause, lock.ErrLost) {
-				t.Errorf("the work was told %v", cause)
+				t.Errorf("the work's context ended with %v", cause)
 			}
 			next, err := locker.Acquire(t.Context(), job, hold)
 			if err != nil || next.Fence() <= lease.Fence() {
@@ -106,10 +106,10 @@ func TestLockCommand(t *testing.T) {
 				t.Errorf("the next holder may not write: %v", err)
 			}
 			if err := lease.Release(t.Context()); !errors.Is(err, lock.ErrLost) {
-				t.Errorf("the release of who was put out: %v", err)
+				t.Errorf("the release by the former holder: %v", err)
 			}
 			if out := must("lock", "show", job); !strings.Contains(out, next.Owner()) {
-				t.Errorf("the next holder was put out too:\n%s", out)
+				t.Errorf("the next holder's lock was released too:\n%s", out)
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestLockCommandThatCannotBe(t *testing.T) {
 	}
 }
 
-// What the locks do is at /metrics of the operations listener, and not at the API's.
+// The locks' metrics are at /metrics of the operations listener, and not at the API's.
 func TestMetrics(t *testing.T) {
 	ops := testkit.FreeAddress(t)
 	i := systemtest.Start(t, "FIRSTTAP_OPS_ADDR="+ops, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db",
@@ -246,8 +246,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// Whatever holds the locks, it can hold each job's as the job wants.
-func TestEveryJobCanBeHeldByEveryStrategy(t *testing.T) {
+// Each lock strategy supports the hold of each job.
+func TestLockJobsWithEachStrategy(t *testing.T) {
 	for name, env := range jobLockSettings(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

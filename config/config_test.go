@@ -66,7 +66,7 @@ func zone(t *testing.T, name string) *time.Location {
 	return z
 }
 
-func TestReadingMakesNothing(t *testing.T) {
+func TestReadCreatesNoFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, err := Read(testkit.Settings()); err != nil {
 		t.Fatal(err)
@@ -122,8 +122,8 @@ func TestEachBadSetting(t *testing.T) {
 	}
 }
 
-// TestAddressesThatNothingCanOpen are refused when they are read, and not when the listener or the database is opened.
-func TestAddressesThatNothingCanOpen(t *testing.T) {
+// TestInvalidAddresses: they are refused when they are read, and not when the listener or the database is opened.
+func TestInvalidAddresses(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"FIRSTTAP_ADDR", ":99999"}, {"FIRSTTAP_ADDR", ":-1"}, {"FIRSTTAP_ADDR", "http://x"},
 		{"FIRSTTAP_DATABASE_URL", "mysql://"}, {"FIRSTTAP_DATABASE_URL", "mysql://h:3306"}, {"FIRSTTAP_DATABASE_URL", "mysql://u:p@h:x/n"},

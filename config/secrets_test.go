@@ -108,7 +108,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 	}
 }
 
-// TestEmptySecretIsNoSecret: with an empty secret anybody could sign tokens.
+// TestEmptySecretIsNoSecret: with an empty secret any client could sign tokens.
 func TestEmptySecretIsNoSecret(t *testing.T) {
 	for _, content := range []string{"", "\n", "  \n"} {
 		dir := t.TempDir()

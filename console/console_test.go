@@ -31,8 +31,8 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// TestEverythingIsServed: web has no other folders.
-func TestEverythingIsServed(t *testing.T) {
+// TestAllFilesAreServed: web has no other folders.
+func TestAllFilesAreServed(t *testing.T) {
 	entries, err := fs.ReadDir(web, "web")
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +132,8 @@ func TestReferencesAreFound(t *testing.T) {
 	}
 }
 
-// TestNothingInline: the policy has no unsafe-inline, so browsers would ignore inline scripts and styles.
-func TestNothingInline(t *testing.T) {
+// TestNoInlineScripts: the policy has no unsafe-inline, so browsers would ignore inline scripts and styles.
+func TestNoInlineScripts(t *testing.T) {
 	if p := Policy(); strings.Contains(p, "unsafe") || strings.Contains(p, "*") || strings.Contains(p, "http") {
 		t.Errorf("%s", p)
 	}

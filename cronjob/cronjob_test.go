@@ -77,7 +77,7 @@ func TestNextRun(t *testing.T) {
 	}
 }
 
-func TestWhoIsAtIt(t *testing.T) {
+func TestRunningError(t *testing.T) {
 	s := cronjob.JobState{Name: "report", Unfinished: []cronjob.Run{running(noon, 1, noon.Add(1500*time.Millisecond))}}
 	_, _, err := s.Next(noon, noon)
 	var at *cronjob.RunningError
@@ -91,7 +91,7 @@ func TestWhoIsAtIt(t *testing.T) {
 	}
 }
 
-func TestARunAsTheClockHasIt(t *testing.T) {
+func TestStatusAtATime(t *testing.T) {
 	for _, tt := range []struct {
 		run  cronjob.Run
 		want cronjob.Status

@@ -93,7 +93,7 @@ func TestAcceptAsksInOrder(t *testing.T) {
 	}{
 		"canceled":                          {inState(Canceled, ""), unfit, 1, ErrCanceled},
 		"canceled, was mine":                {inState(Canceled, me), fit(me), 2, ErrCanceled},
-		"canceled, was another's":           {inState(Canceled, other), unfit, 1, ErrCanceled},
+		"canceled, was taken by another":    {inState(Canceled, other), unfit, 1, ErrCanceled},
 		"taken":                             {inState(Accepted, other), fit(me), 2, ErrAlreadyTaken},
 		"taken, tap names no round":         {inState(Accepted, other), fit(me), 0, ErrAlreadyTaken},
 		"taken, stale, unfit":               {inState(Accepted, other), unfit, 1, ErrAlreadyTaken},

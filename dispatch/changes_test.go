@@ -142,7 +142,7 @@ func TestEveryChangeFromEveryState(t *testing.T) {
 	}
 }
 
-func TestWhatIsAgreedTo(t *testing.T) {
+func TestTermsEqual(t *testing.T) {
 	full := func() Terms {
 		t := someTerms()
 		t.Site.Lat, t.Site.Lng, t.Note = new(37.5), new(127.0), "gate 2"

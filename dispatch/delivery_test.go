@@ -111,11 +111,11 @@ func TestSuperseded(t *testing.T) {
 	}
 }
 
-func TestWhatWasAnothersIsSuperseded(t *testing.T) {
+func TestPushesToAFormerHolderAreSuperseded(t *testing.T) {
 	d := inState(Accepted, other)
 	for _, e := range []EventType{EventAccepted, EventReminder} {
 		if !d.Superseded(e, false, me, d.Round) {
-			t.Errorf("%s stands although another has it", e)
+			t.Errorf("%s is not superseded although another driver has the dispatch", e)
 		}
 	}
 }

@@ -66,11 +66,11 @@ func TestHeldBy(t *testing.T) {
 	}
 }
 
-func TestEveryReasonWhyNot(t *testing.T) {
+func TestIneligibleReasons(t *testing.T) {
 	for name, c := range map[string]struct {
-		edit   func(*Driver, *Terms)
-		want   []IneligibleReason
-		maySee bool
+		edit    func(*Driver, *Terms)
+		want    []IneligibleReason
+		matches bool
 	}{
 		"fit":                           {func(*Driver, *Terms) {}, nil, true},
 		"off duty":                      {func(v *Driver, _ *Terms) { v.OnDuty = false }, []IneligibleReason{OffDuty}, true},
@@ -94,13 +94,13 @@ func TestEveryReasonWhyNot(t *testing.T) {
 		if got := v.Ineligible(terms, noon); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
-		if got := v.MatchesTerms(terms); got != c.maySee {
-			t.Errorf("%s: MaySee is %v", name, got)
+		if got := v.MatchesTerms(terms); got != c.matches {
+			t.Errorf("%s: MatchesTerms is %v", name, got)
 		}
 	}
 }
 
-func TestWhatDriversAreTold(t *testing.T) {
+func TestReceipts(t *testing.T) {
 	ended := noon.Add(-time.Second)
 	claim := Claim{ID: oldCLM, Driver: me, Round: 1, AcceptedAt: noon.Add(-time.Hour)}
 	past := func(o Outcome, ended *time.Time) *PastClaim {
@@ -127,31 +127,31 @@ func TestWhatDriversAreTold(t *testing.T) {
 		s    RaceStanding
 		want Receipt
 	}{
-		"open":                          {inState(Pending, ""), nil, OfferHistory{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
-		"open, tapped in vain":          {inState(Pending, ""), nil, OfferHistory{}, tapped(at(0), nil, 3), Receipt{Outcome: OutcomePending, Round: 2}},
-		"open, declined":                {inState(Pending, ""), nil, declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
-		"not open yet":                  {inState(Scheduled, ""), nil, OfferHistory{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
-		"expired":                       {inState(Expired, ""), nil, OfferHistory{}, late, over(OutcomeExpired, touched)},
-		"expired, declined":             {inState(Expired, ""), nil, declined, late, over(OutcomeExpired, touched)},
-		"canceled":                      {inState(Canceled, ""), nil, OfferHistory{}, late, over(OutcomeCanceled, touched)},
-		"canceled after another's win":  {inState(Canceled, other), nil, OfferHistory{}, tapped(at(1), at(0), 0), over(OutcomeCanceled, touched)},
-		"another's":                     {inState(Accepted, other), nil, OfferHistory{}, tapped(at(7), at(0), 0), lost(2, 7)},
-		"another's, begun":              {inState(InProgress, other), nil, OfferHistory{}, tapped(at(7), at(0), 5), lost(7, 7)},
-		"another's, done":               {inState(Completed, other), nil, declined, tapped(at(7), at(0), 1), lost(3, 7)},
-		"another's, though I was first": {inState(Accepted, other), nil, OfferHistory{}, tapped(at(-7), at(0), 0), lost(2, 0)},
-		"assigned to another":           {inState(Accepted, other), nil, OfferHistory{}, tapped(at(7), nil, 1), Receipt{Outcome: OutcomeLost, Round: 2, Rank: 3, DecidedAt: &taken}},
-		"another's, tapped too early":   {inState(Accepted, other), nil, OfferHistory{}, tapped(nil, at(0), 1), Receipt{Outcome: OutcomeLost, Round: 2, DecidedAt: &taken}},
-		"another's, declined":           {inState(Accepted, other), nil, declined, late, over(OutcomeDeclined, taken)},
-		"another's, not written yet":    {inState(Accepted, other), nil, OfferHistory{}, RaceStanding{Now: taken.Add(2*time.Second - 1)}, Receipt{Outcome: OutcomePending, Round: 2}},
-		"another's, no tap":             {inState(Accepted, other), nil, OfferHistory{}, RaceStanding{Now: taken.Add(2 * time.Second)}, over(OutcomeNoAttempt, taken)},
-		"mine":                          {inState(Accepted, me), past(OutcomeWon, nil), OfferHistory{}, late, had(OutcomeWon, &claim.AcceptedAt)},
-		"mine, done":                    {inState(Completed, me), past(OutcomeWon, nil), OfferHistory{}, late, had(OutcomeWon, &claim.AcceptedAt)},
-		"given back, open":              {inState(Pending, ""), past(OutcomeWithdrawn, &ended), OfferHistory{}, late, had(OutcomeWithdrawn, &ended)},
-		"given back, another's by now":  {inState(Accepted, other), past(OutcomeWithdrawn, &ended), OfferHistory{}, late, had(OutcomeWithdrawn, &ended)},
-		"given back, and lost":          {inState(Accepted, other), past(OutcomeWithdrawn, &ended), OfferHistory{}, tapped(at(7), at(0), 0), lost(2, 7)},
-		"given back, and declined":      {inState(Pending, ""), past(OutcomeWithdrawn, &ended), declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
-		"taken away":                    {inState(Pending, ""), past(OutcomeUnassigned, &ended), OfferHistory{}, late, had(OutcomeUnassigned, &ended)},
-		"mine, canceled":                {inState(Canceled, me), past(OutcomeCanceled, &ended), OfferHistory{}, late, had(OutcomeCanceled, &ended)},
+		"open":                                 {inState(Pending, ""), nil, OfferHistory{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
+		"open, tapped in vain":                 {inState(Pending, ""), nil, OfferHistory{}, tapped(at(0), nil, 3), Receipt{Outcome: OutcomePending, Round: 2}},
+		"open, declined":                       {inState(Pending, ""), nil, declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
+		"not open yet":                         {inState(Scheduled, ""), nil, OfferHistory{}, late, Receipt{Outcome: OutcomePending, Round: 2}},
+		"expired":                              {inState(Expired, ""), nil, OfferHistory{}, late, over(OutcomeExpired, touched)},
+		"expired, declined":                    {inState(Expired, ""), nil, declined, late, over(OutcomeExpired, touched)},
+		"canceled":                             {inState(Canceled, ""), nil, OfferHistory{}, late, over(OutcomeCanceled, touched)},
+		"canceled after another driver's win":  {inState(Canceled, other), nil, OfferHistory{}, tapped(at(1), at(0), 0), over(OutcomeCanceled, touched)},
+		"taken by another":                     {inState(Accepted, other), nil, OfferHistory{}, tapped(at(7), at(0), 0), lost(2, 7)},
+		"taken by another, begun":              {inState(InProgress, other), nil, OfferHistory{}, tapped(at(7), at(0), 5), lost(7, 7)},
+		"taken by another, done":               {inState(Completed, other), nil, declined, tapped(at(7), at(0), 1), lost(3, 7)},
+		"taken by another, though I was first": {inState(Accepted, other), nil, OfferHistory{}, tapped(at(-7), at(0), 0), lost(2, 0)},
+		"assigned to another":                  {inState(Accepted, other), nil, OfferHistory{}, tapped(at(7), nil, 1), Receipt{Outcome: OutcomeLost, Round: 2, Rank: 3, DecidedAt: &taken}},
+		"taken by another, tapped too early":   {inState(Accepted, other), nil, OfferHistory{}, tapped(nil, at(0), 1), Receipt{Outcome: OutcomeLost, Round: 2, DecidedAt: &taken}},
+		"taken by another, declined":           {inState(Accepted, other), nil, declined, late, over(OutcomeDeclined, taken)},
+		"taken by another, not written yet":    {inState(Accepted, other), nil, OfferHistory{}, RaceStanding{Now: taken.Add(2*time.Second - 1)}, Receipt{Outcome: OutcomePending, Round: 2}},
+		"taken by another, no tap":             {inState(Accepted, other), nil, OfferHistory{}, RaceStanding{Now: taken.Add(2 * time.Second)}, over(OutcomeNoAttempt, taken)},
+		"mine":                                 {inState(Accepted, me), past(OutcomeWon, nil), OfferHistory{}, late, had(OutcomeWon, &claim.AcceptedAt)},
+		"mine, done":                           {inState(Completed, me), past(OutcomeWon, nil), OfferHistory{}, late, had(OutcomeWon, &claim.AcceptedAt)},
+		"given back, open":                     {inState(Pending, ""), past(OutcomeWithdrawn, &ended), OfferHistory{}, late, had(OutcomeWithdrawn, &ended)},
+		"withdrawn, taken by another by now":   {inState(Accepted, other), past(OutcomeWithdrawn, &ended), OfferHistory{}, late, had(OutcomeWithdrawn, &ended)},
+		"given back, and lost":                 {inState(Accepted, other), past(OutcomeWithdrawn, &ended), OfferHistory{}, tapped(at(7), at(0), 0), lost(2, 7)},
+		"given back, and declined":             {inState(Pending, ""), past(OutcomeWithdrawn, &ended), declined, late, over(OutcomeDeclined, *declined.DeclinedAt)},
+		"taken away":                           {inState(Pending, ""), past(OutcomeUnassigned, &ended), OfferHistory{}, late, had(OutcomeUnassigned, &ended)},
+		"mine, canceled":                       {inState(Canceled, me), past(OutcomeCanceled, &ended), OfferHistory{}, late, had(OutcomeCanceled, &ended)},
 	} {
 		if got := c.d.ReceiptFor(c.past, c.c, c.s); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, c.want)
@@ -159,7 +159,7 @@ func TestWhatDriversAreTold(t *testing.T) {
 	}
 }
 
-// TestErrorsKeepTheirIdentity checks what handler's error table relies on.
+// TestErrorsKeepTheirIdentity checks the properties that handler's error table relies on.
 func TestErrorsKeepTheirIdentity(t *testing.T) {
 	for _, c := range []struct {
 		err, is error

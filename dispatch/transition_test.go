@@ -48,7 +48,7 @@ var nothing = outcome{}
 type action struct {
 	name string
 	do   func(*Dispatch) ([]Event, error)
-	want map[state]outcome // what is not listed is refused with otherwise
+	want map[state]outcome // states not listed are refused with otherwise
 	// otherwise is the outcome in states that are not listed; nil means the status itself, as a StateError.
 	otherwise error
 }
@@ -224,11 +224,11 @@ func TestWithdrawOpensTheNextRoundForAsLong(t *testing.T) {
 		t.Errorf("a tap of the new round: %v, %+v", err, d.Claim)
 	}
 	if _, err := d.Withdraw(me, "", noon); !errors.Is(err, ErrNotHolder) {
-		t.Errorf("the stale holder withdraws what is another's by now: %v", err)
+		t.Errorf("the stale holder withdraws from the dispatch of another: %v", err)
 	}
 }
 
-func TestEventsSayWhoAndWhich(t *testing.T) {
+func TestEventsNameActorAndClaim(t *testing.T) {
 	step := func(s Status, holder DriverID, do func(*Dispatch) ([]Event, error), want Event) {
 		t.Helper()
 		d := inState(s, holder)
@@ -263,7 +263,7 @@ func TestReannounceIsForItsRoundOnly(t *testing.T) {
 	}
 }
 
-func TestCancelKeepsWhoseItWas(t *testing.T) {
+func TestCancelKeepsTheHolder(t *testing.T) {
 	d := inState(InProgress, me)
 	if _, err := d.Cancel(7, "key_1", "", noon); err != nil || !d.HeldBy(me) || d.Status != Canceled {
 		t.Errorf("%v, %+v", err, d)

@@ -69,7 +69,7 @@ func TestWhenTheNextRoundIsPushed(t *testing.T) {
 		}
 		c.past.DelayPush(events, &d)
 		if withdrawn := events[0]; !withdrawn.PushAt.IsZero() {
-			t.Errorf("%s: the withdrawal itself is told at %s", name, withdrawn.PushAt)
+			t.Errorf("%s: the withdrawal itself is pushed at %s", name, withdrawn.PushAt)
 		}
 		var wait time.Duration
 		if reopened := events[1]; !reopened.PushAt.IsZero() {

@@ -95,8 +95,8 @@ func TestGoogleIsDown(t *testing.T) {
 	}
 }
 
-// TestGoogleWasNeverThere: without keys, tokens are neither accepted nor refused.
-func TestGoogleWasNeverThere(t *testing.T) {
+// TestGoogleWasNeverReachable: without keys, tokens are neither accepted nor refused.
+func TestGoogleWasNeverReachable(t *testing.T) {
 	p := newPlace(t, false)
 	p.google.set(func() { p.google.down = true })
 	p.fails("no keys at all", p.token("kim"), dispatch.ErrUnavailable)

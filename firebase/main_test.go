@@ -73,7 +73,7 @@ type google struct {
 	mu      sync.Mutex
 	keys    map[string]string
 	control string
-	bearer  string // what a lookup needs, if not ""
+	bearer  string // the token that a lookup needs, if not ""
 	down    bool
 	users   map[string]map[string]any
 	asked   map[string]int

@@ -146,7 +146,7 @@ func TestLookupsFail(t *testing.T) {
 	p.google.set(func() { p.google.down = false })
 	p.settled()
 	p.clock.pass(time.Minute)
-	p.fails("back, and nobody of that name", p.token("new"), ErrRefused)
+	p.fails("back, and the user is unknown", p.token("new"), ErrRefused)
 }
 
 // TestClientHangsUp: a lookup goes on when the request that started it ends.
@@ -174,8 +174,8 @@ func TestClientHangsUp(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptForEver: forged tokens are not cached.
-func TestNothingIsKeptForEver(t *testing.T) {
+// TestForgedTokensAreNotCached: many forged tokens leave the cache empty.
+func TestForgedTokensAreNotCached(t *testing.T) {
 	p := newPlace(t, false)
 	for range 100 {
 		p.fails("forged", sign(t, signers()[1], "one", p.claims("kim")), ErrRefused)

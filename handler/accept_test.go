@@ -32,7 +32,7 @@ func TestAcceptWinsAndReplays(t *testing.T) {
 			t.Errorf("the winner has committed: %s", lost.raw)
 		}
 		if strings.Contains(lost.raw, d[0].id) {
-			t.Errorf("a loser is told who won: %s", lost.raw)
+			t.Errorf("a loser's answer names the winner: %s", lost.raw)
 		}
 	}
 }
@@ -100,12 +100,12 @@ func TestLifecycle(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
 	id := w.dispatch(1)
-	receipt := func(d who) any { return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").at("outcome") }
+	receipt := func(d caller) any { return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "").at("outcome") }
 	if got := receipt(d[0]); got != "PENDING" {
 		t.Errorf("receipt before: %v", got)
 	}
 	steps := []struct {
-		by     who
+		by     caller
 		action string
 		status string
 	}{
@@ -124,7 +124,7 @@ func TestLifecycle(t *testing.T) {
 	}
 	for _, action := range []string{"withdraw", "start", "complete"} {
 		if r := w.on(id, action, d[0]); action != "withdraw" && r.code() != "FORBIDDEN" {
-			t.Errorf("%s by one who gave it back: %s", action, r.raw)
+			t.Errorf("%s by a driver who has withdrawn: %s", action, r.raw)
 		}
 	}
 	if a, b := receipt(d[0]), receipt(d[1]); a != "WITHDRAWN" || b != "WON" {
@@ -136,8 +136,8 @@ func TestLifecycle(t *testing.T) {
 	}
 }
 
-// Another driver's job can be neither changed nor, where the driver is not suited for it, seen.
-func TestAnotherDriversJob(t *testing.T) {
+// A driver can't change the job of another, nor see it if they do not match its terms.
+func TestJobOfAnotherDriver(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
 	far := w.drivers(1, `"regions":["jeju"]`)[0]

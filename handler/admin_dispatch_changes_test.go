@@ -98,8 +98,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// TestPatchOfWhatWasShown: a backoffice that sends back the whole form changes nothing, though the API shows milliseconds.
-func TestPatchOfWhatWasShown(t *testing.T) {
+// TestPatchWithUnchangedFields: a backoffice that sends back the whole form changes nothing, though the API shows milliseconds.
+func TestPatchWithUnchangedFields(t *testing.T) {
 	w := newWorld(t)
 	id := w.dispatch(1, `"work_starts_at":"2030-01-01T00:00:00.123456789Z"`, `"work_ends_at":"2030-01-01T01:00:00.999999Z"`)
 	shown := w.read(id)
@@ -117,7 +117,7 @@ func TestPatchOfWhatWasShown(t *testing.T) {
 	if r := w.change("PATCH", id, "", 1, toJSON(form)); r.at("round") != 2.0 || r.at("opens_at") != shown.at("opens_at") || r.status != 200 {
 		t.Errorf("%d %s", r.status, r.raw)
 	}
-	w.refused("another opening of what is open", w.change("PATCH", id, "", 2, `{"opens_at":"`+inFuture(time.Minute)+`"}`), 409, "INVALID_STATE")
+	w.refused("another opening of an open dispatch", w.change("PATCH", id, "", 2, `{"opens_at":"`+inFuture(time.Minute)+`"}`), 409, "INVALID_STATE")
 }
 
 func TestPatchRefusals(t *testing.T) {
@@ -201,7 +201,7 @@ func TestReopen(t *testing.T) {
 	if r.status != 200 || r.at("status") != "PENDING" || r.at("round") != 2.0 || r.at("version") != 2.0 || w.lasts(r) != 10*time.Minute {
 		t.Errorf("%d %s", r.status, r.raw)
 	}
-	w.refused("what is open", w.change("POST", id, "/reopen", 2, ""), 409, "INVALID_STATE")
+	w.refused("an open dispatch", w.change("POST", id, "/reopen", 2, ""), 409, "INVALID_STATE")
 	id = w.expired(2)
 	r = w.change("POST", id, "/reopen", 1, `{"opens_at":"`+inFuture(time.Hour)+`"}`)
 	if r.status != 200 || r.at("status") != "SCHEDULED" || w.lasts(r) != 10*time.Minute {
@@ -229,7 +229,7 @@ func TestExtend(t *testing.T) {
 	if r.status != 200 || r.at("round") != 1.0 || r.at("version") != 2.0 || w.lasts(r) < 59*time.Minute {
 		t.Errorf("%d %s", r.status, r.raw)
 	}
-	w.refused("what is over", w.change("POST", w.expired(2), "/extend", 1, `{"expires_at":"`+inFuture(time.Hour)+`"}`), 409, "INVALID_STATE")
+	w.refused("an expired dispatch", w.change("POST", w.expired(2), "/extend", 1, `{"expires_at":"`+inFuture(time.Hour)+`"}`), 409, "INVALID_STATE")
 }
 
 func TestAssignAndUnassign(t *testing.T) {
@@ -263,7 +263,7 @@ func TestAssignAndUnassign(t *testing.T) {
 	busy := w.change("POST", w.dispatch(1), "/assign", 1, to(d[0].id))
 	w.refused("for the same hours", busy, 409, "DRIVER_BUSY")
 	if strings.Contains(busy.raw, "you have") {
-		t.Errorf("the dispatcher is told of their own work: %s", busy.raw)
+		t.Errorf("the dispatcher's answer speaks of their own work: %s", busy.raw)
 	}
 	if own := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, ""); own.at("outcome") != "WON" {
 		t.Errorf("the receipt: %s", own.raw)
@@ -275,7 +275,7 @@ func TestAssignAndUnassign(t *testing.T) {
 	if own := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[0].token, ""); own.at("outcome") != "UNASSIGNED" {
 		t.Errorf("the receipt: %s", own.raw)
 	}
-	w.refused("what is nobody's", w.change("POST", id, "/unassign", 3, ""), 409, "INVALID_STATE")
+	w.refused("a dispatch without a driver", w.change("POST", id, "/unassign", 3, ""), 409, "INVALID_STATE")
 	if r := w.accept(id, d[1], `{"round":2}`); r.status != 200 {
 		t.Errorf("the next round: %d %s", r.status, r.raw)
 	}

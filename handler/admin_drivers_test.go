@@ -29,7 +29,7 @@ func TestADriversRecord(t *testing.T) {
 	if r := w.call("GET", path, "a-viewer", ""); r.status != 200 || r.raw != made.raw || r.header.Get("ETag") != `"1"` {
 		t.Errorf("read: %d %s, made: %s", r.status, r.raw, made.raw)
 	}
-	w.refused("another's uid", w.call("POST", "/v1/admin/drivers", key, strings.TrimSuffix(driverBody, "}")+`,"firebase_uid":"uid"}`),
+	w.refused("the uid of another driver", w.call("POST", "/v1/admin/drivers", key, strings.TrimSuffix(driverBody, "}")+`,"firebase_uid":"uid"}`),
 		409, "DUPLICATE_FIREBASE_UID")
 
 	r := w.call("PATCH", path, key, `{"name":"Lee","regions":["busan","jeju"],"working_height_m":null,"firebase_uid":null,"locale":null,"on_duty":false}`, "If-Match", `"1"`)
@@ -56,8 +56,8 @@ func TestADriversRecord(t *testing.T) {
 	}
 }
 
-// TestWhatADriverIsNotGiven: clients can't set the fields that only the service sets.
-func TestWhatADriverIsNotGiven(t *testing.T) {
+// TestReadOnlyFieldsOfADriver: clients can't set the fields that only the service sets.
+func TestReadOnlyFieldsOfADriver(t *testing.T) {
 	w := newWorld(t)
 	path := "/v1/admin/drivers/" + w.drivers(1)[0].id
 	before := w.call("GET", path, key, "")
@@ -254,7 +254,7 @@ func TestAStreamGoesByTheChange(t *testing.T) {
 			for {
 				event, data := s.next()
 				if strings.Contains(data, string(hidden)) {
-					t.Fatalf("heard of what is not theirs: %s %s", event, data)
+					t.Fatalf("got an event of another driver: %s %s", event, data)
 				}
 				if strings.Contains(data, string(shown)) {
 					return

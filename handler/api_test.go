@@ -167,9 +167,9 @@ func (w *world) refused(what string, r reply, status int, code string) {
 	}
 }
 
-type who struct{ id, token string }
+type caller struct{ id, token string }
 
-func (w *world) drivers(n int, change ...string) []who {
+func (w *world) drivers(n int, change ...string) []caller {
 	w.t.Helper()
 	var items []string
 	for i := range n {
@@ -183,10 +183,10 @@ func (w *world) drivers(n int, change ...string) []who {
 	if r.status != 200 || len(made) != n {
 		w.t.Fatalf("drivers: %d %s", r.status, r.raw)
 	}
-	drivers := make([]who, n)
+	drivers := make([]caller, n)
 	for i, m := range made {
 		v := m.(map[string]any)
-		drivers[i] = who{v["id"].(string), v["token"].(string)}
+		drivers[i] = caller{v["id"].(string), v["token"].(string)}
 	}
 	return drivers
 }
@@ -230,11 +230,11 @@ func (w *world) dispatch(hours int, fields ...string) string {
 	return r.json["id"].(string)
 }
 
-func (w *world) accept(id string, d who, body string) reply {
+func (w *world) accept(id string, d caller, body string) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/accept", d.token, body)
 }
 
-func (w *world) on(id, action string, d who) reply {
+func (w *world) on(id, action string, d caller) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/"+action, d.token, "")
 }
 

@@ -155,7 +155,7 @@ func TestAThousandFailedSignIns(t *testing.T) {
 		t.Errorf("another address: %d %s", r.status, r.raw)
 	}
 	r := w.call("GET", "/v1/admin/board", stranger(0), "", "X-Forwarded-For", "203.0.113.8", "Forwarded", "for=203.0.113.8", "X-Real-Ip", "203.0.113.8")
-	w.refused("who says that they are elsewhere", r, 429, "RATE_LIMITED")
+	w.refused("a client that names another address", r, 429, "RATE_LIMITED")
 }
 
 // TestAnUnknownKeyAgain costs no statement for a while, and its failures count.
@@ -186,8 +186,8 @@ func TestAnUnknownKeyAgain(t *testing.T) {
 	w.refused("one failure too many", w.call("GET", "/v1/admin/board", "revoked", ""), 429, "RATE_LIMITED")
 }
 
-// TestStrangersFromEverywhere are bounded in all, and good keys go through.
-func TestStrangersFromEverywhere(t *testing.T) {
+// TestUnauthenticatedFromManyAddresses: all failed sign-ins together are limited, and good keys are accepted.
+func TestUnauthenticatedFromManyAddresses(t *testing.T) {
 	w := newDoor(t)
 	refused := 0
 	for i := range 600 {
@@ -238,7 +238,7 @@ func TestStrangersWait(t *testing.T) {
 	testkit.Await(t, "the keys are looked up on their own connections", reached)
 	for range 5 {
 		if r := w.call("GET", "/v1/admin/board", key, ""); r.status != 200 {
-			t.Errorf("who has a key: %d %s", r.status, r.raw)
+			t.Errorf("a client with a key: %d %s", r.status, r.raw)
 		}
 		if r := w.call("GET", "/v1/me", driver.token, ""); r.status != 200 {
 			t.Errorf("a driver: %d %s", r.status, r.raw)
@@ -297,7 +297,7 @@ func TestTokensThatProveNothing(t *testing.T) {
 	}
 }
 
-// TestSignInsAreAudited, from where, in one entry a minute for each key; and what is no sign-in is not.
+// TestSignInsAreAudited: with the address, in one entry a minute for each key; other requests are not audited.
 func TestSignInsAreAudited(t *testing.T) {
 	w := newDoor(t)
 	w.putKey(dispatch.Viewer, "viewer")

@@ -15,7 +15,7 @@ import (
 
 const aDevice = `{"platform":"android","push_token":"token-1","app_version":"1.2","locale":"ko-KR"}`
 
-func (w *world) device(d who, installation, token string) {
+func (w *world) device(d caller, installation, token string) {
 	w.t.Helper()
 	r := w.call("PUT", "/v1/me/devices/"+installation, d.token, fmt.Sprintf(`{"platform":"android","push_token":%q}`, token))
 	if r.status != 200 {
@@ -53,12 +53,12 @@ func TestDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.refused("nobody's device", w.call("PUT", "/v1/me/devices/phone", nobody, aDevice), 401, "UNAUTHENTICATED")
-	w.refused("nobody's device", w.call("DELETE", "/v1/me/devices/phone", nobody, ""), 401, "UNAUTHENTICATED")
-	w.refused("seen by nobody", w.call("POST", "/v1/dispatches/"+w.dispatch(1)+"/seen", nobody, ""), 401, "UNAUTHENTICATED")
+	w.refused("a device of an unknown driver", w.call("PUT", "/v1/me/devices/phone", nobody, aDevice), 401, "UNAUTHENTICATED")
+	w.refused("a device of an unknown driver", w.call("DELETE", "/v1/me/devices/phone", nobody, ""), 401, "UNAUTHENTICATED")
+	w.refused("seen by an unknown driver", w.call("POST", "/v1/dispatches/"+w.dispatch(1)+"/seen", nobody, ""), 401, "UNAUTHENTICATED")
 }
 
-func TestDevicesAsNobodySendsThem(t *testing.T) {
+func TestInvalidDevices(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]
 	field := func(override string) string {
@@ -125,7 +125,7 @@ func TestOneTokenOverHTTP(t *testing.T) {
 	}
 	id := w.dispatch(1)
 	if pushes := w.tell(); len(pushes) != 1 || pushes[0].Device.PushToken != "token-1" || string(pushes[0].Dispatch.ID) != id {
-		t.Errorf("told: %+v", pushes)
+		t.Errorf("pushed: %+v", pushes)
 	}
 }
 
@@ -148,12 +148,12 @@ func put(t *testing.T, server *httptest.Server, path, token string) int {
 	return resp.StatusCode
 }
 
-// TestSeen: of the current round, and of those before; what has not been cannot have been seen.
+// TestSeen: the current round and earlier rounds can be marked as seen; later rounds are refused.
 func TestSeen(t *testing.T) {
 	w := newWorld(t)
 	d, far := w.drivers(2), w.drivers(1, `"regions":["jeju"]`)[0]
 	id := w.dispatch(1)
-	seen := func(d who, body string) reply { return w.call("POST", "/v1/dispatches/"+id+"/seen", d.token, body) }
+	seen := func(d caller, body string) reply { return w.call("POST", "/v1/dispatches/"+id+"/seen", d.token, body) }
 	funnel := func() string {
 		return fmt.Sprint(w.call("GET", "/v1/admin/dispatches/"+id+"/notifications", key, "").at("funnel"))
 	}

@@ -1,11 +1,17 @@
 package handler
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"firsttap/dispatch"
 )
@@ -72,7 +78,7 @@ func mustHave(t *testing.T, what string, got any, want ...string) {
 	}
 }
 
-// TestProblemsCarryTheirMembers and no others: what belongs to one code is not in another.
+// TestProblemsCarryTheirMembers: a problem has the members of its code, and no others.
 func TestProblemsCarryTheirMembers(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(2), w.dispatch(1)
@@ -89,7 +95,7 @@ func TestProblemsCarryTheirMembers(t *testing.T) {
 		"NOT_ELIGIBLE":       {w.accept(far, d[1], ""), []string{"reasons"}},
 		"VALIDATION_FAILED":  {w.accept(id, d[1], `{"round":0}`), []string{"errors"}},
 		"DISPATCH_NOT_FOUND": {w.accept("dsp_x", d[1], ""), nil},
-		"UNAUTHENTICATED":    {w.accept(id, who{}, ""), nil},
+		"UNAUTHENTICATED":    {w.accept(id, caller{}, ""), nil},
 	} {
 		if c.r.code() != code {
 			t.Errorf("got %s, want %s", c.r.raw, code)
@@ -115,7 +121,7 @@ func TestWinnerIsASecret(t *testing.T) {
 			w.accept(id, d[1], ""), w.accept(id, d[1], `{"round":1}`), w.accept(id, d[1], `{"round":9}`),
 			w.call("GET", "/v1/dispatches/"+id, d[1].token, ""), w.call("GET", "/v1/me/dispatches/"+id+"/claim", d[1].token, ""),
 			w.call("GET", "/v1/me/offers", d[1].token, ""), w.call("GET", "/v1/me/dispatches", d[1].token, ""),
-			w.on(id, "withdraw", d[1]), w.on(id, "start", d[1]), w.on(id, "complete", d[1]), w.accept(id, who{}, ""),
+			w.on(id, "withdraw", d[1]), w.on(id, "start", d[1]), w.on(id, "complete", d[1]), w.accept(id, caller{}, ""),
 		} {
 			if all := r.raw + fmt.Sprint(r.header); strings.Contains(all, d[0].id) || strings.Contains(all, claim) || strings.Contains(all, "Kim 0") {
 				t.Errorf("%s: %s", stage, all)
@@ -161,7 +167,7 @@ func TestTheWrongKindOfCaller(t *testing.T) {
 	if r := w.call("POST", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 201 || w.call("GET", "/v1/me", r.at("token").(string), "").status != 200 {
 		t.Errorf("a token: %s", r.raw)
 	}
-	w.refused("nobody's token", w.call("POST", "/v1/admin/drivers/drv_"+strings.Repeat("0", 26)+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
+	w.refused("a token of an unknown driver", w.call("POST", "/v1/admin/drivers/drv_"+strings.Repeat("0", 26)+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
 }
 
 // TestWrongMethods: each address accepts the methods of the contract and no others.
@@ -179,7 +185,7 @@ func TestWrongMethods(t *testing.T) {
 			}
 			r := w.call(method, path, d.token, "")
 			if method == "OPTIONS" && r.status == 204 {
-				continue // which says what is allowed
+				continue // the answer has the Allow header
 			}
 			w.ours(method+" "+path, r)
 		}
@@ -190,7 +196,7 @@ func TestWrongMethods(t *testing.T) {
 	w.untouched(id)
 }
 
-// TestExtremes: what is far out is refused, or kept and given back as it is.
+// TestExtremes: extreme values are refused, or stored and returned unchanged.
 func TestExtremes(t *testing.T) {
 	w := newWorld(t)
 	for _, field := range []string{
@@ -207,7 +213,7 @@ func TestExtremes(t *testing.T) {
 		w.ours(field, w.call("POST", "/v1/admin/dispatches", key, order(1, field)))
 	}
 	if r := w.call("GET", "/v1/admin/dispatches", key, ""); len(r.json["items"].([]any)) != 0 {
-		t.Fatalf("what was refused was kept: %s", r.raw)
+		t.Fatalf("a refused value was stored: %s", r.raw)
 	}
 	for _, c := range []struct {
 		field string
@@ -333,5 +339,58 @@ func (w *world) expire(id string) {
 	})
 	if err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// TestErrorTable checks the answers to errors that no other test here causes.
+func TestErrorTable(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{claimError{dispatch.ErrUnknown}, 503, "CLAIM_UNAVAILABLE"},
+		{claimError{dispatch.ErrUnavailable}, 503, "CLAIM_UNAVAILABLE"},
+		{claimError{errors.Join(dispatch.ErrUnknown, errors.New("the table is full"))}, 503, "CLAIM_UNAVAILABLE"},
+		{dispatch.ErrUnknown, 503, "UNAVAILABLE"},
+		{claimError{&dispatch.TakenError{}}, 409, "ALREADY_TAKEN"},
+		{claimError{dispatch.ErrNotFound}, 404, "DISPATCH_NOT_FOUND"},
+		{errors.New("a table is missing at 10.0.0.1"), 500, "INTERNAL"},
+	} {
+		w := newWorld(t)
+		h := &handler{API: API{Log: slog.New(slog.DiscardHandler)}}
+		rec := httptest.NewRecorder()
+		ctx := echo.New().NewContext(httptest.NewRequestWithContext(t.Context(), "POST", "/v1/x", nil), rec)
+		ctx.Response().Header().Set("X-Request-Id", "r")
+		h.answerError(c.err, ctx)
+		r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
+		if err := json.Unmarshal(rec.Body.Bytes(), &r.json); err != nil {
+			t.Fatal(err)
+		}
+		w.refused(c.err.Error(), r, c.status, c.code)
+		if (r.status == 503) != (r.header.Get("Retry-After") != "") {
+			t.Errorf("%v: Retry-After %q", c.err, r.header.Get("Retry-After"))
+		}
+		if strings.Contains(r.raw, "table") {
+			t.Errorf("the answer to a user contains details for operators: %s", r.raw)
+		}
+		if taken := new(dispatch.TakenError); errors.As(c.err, &taken) && r.at("final") != false {
+			t.Errorf("not final: %s", r.raw)
+		}
+	}
+}
+
+// TestExpiredOnTheWire: an accept after the window gets 410, and the dispatch can no longer be canceled.
+func TestExpiredOnTheWire(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	w.expire(id)
+	w.refused("too late", w.accept(id, d, `{"round":1}`), 410, "DISPATCH_EXPIRED")
+	w.refused("canceled too late", w.call("POST", "/v1/admin/dispatches/"+id+"/cancel", key, "", "If-Match", `"2"`), 409, "INVALID_STATE")
+	if r := w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, ""); r.at("outcome") != "EXPIRED" {
+		t.Errorf("the receipt: %s", r.raw)
+	}
+	if r := w.call("GET", "/v1/me/offers", d.token, ""); len(r.json["items"].([]any)) != 0 {
+		t.Errorf("still offered: %s", r.raw)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNamesCountOnceAndByCase: what another reader of the same body would read otherwise is refused.
+// TestNamesCountOnceAndByCase: bodies that another parser might read differently are refused.
 func TestNamesCountOnceAndByCase(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]

@@ -54,10 +54,10 @@ func newFirebaseWorld(t *testing.T, e *servertest.FirebaseAuth, clock *movable) 
 func TestFirebaseUsers(t *testing.T) {
 	e, clock := servertest.StartFirebaseAuth(t), &movable{}
 	w := newFirebaseWorld(t, e, clock)
-	sign := func(name string) (who, string) {
+	sign := func(name string) (caller, string) {
 		uid, token := e.SignUp(name + "@example.com")
 		d := w.drivers(1, fmt.Sprintf(`"firebase_uid":%q`, uid))[0]
-		return who{d.id, token}, uid
+		return caller{d.id, token}, uid
 	}
 	is := func(what, token, id string) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestFirebaseUsers(t *testing.T) {
 	}
 
 	_, stranger := e.SignUp("stranger@example.com")
-	refused("a user who is no driver", stranger)
+	refused("a user without a driver", stranger)
 	ours := w.drivers(1)[0]
 	is("our own token", ours.token, ours.id)
 	for name, end := range map[string]func(uid string){
@@ -98,8 +98,8 @@ func TestFirebaseUsers(t *testing.T) {
 	}
 }
 
-// TestFirebaseUserWhoIsRevoked signs in again, and is refused with what they signed in with before.
-func TestFirebaseUserWhoIsRevoked(t *testing.T) {
+// TestRevokedFirebaseUser: after a new sign-in the token of the earlier sign-in is refused.
+func TestRevokedFirebaseUser(t *testing.T) {
 	e := servertest.StartFirebaseAuth(t)
 	w := newFirebaseWorld(t, e, &movable{})
 	const email = "kim@example.com"
@@ -111,8 +111,8 @@ func TestFirebaseUserWhoIsRevoked(t *testing.T) {
 	if r := w.call("DELETE", "/v1/admin/drivers/"+d.id+"/tokens", key, ""); r.status != 204 {
 		t.Fatal(r.raw)
 	}
-	w.refused("who signed in before", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
-	// Sign-ins are told to the second: one within that of the revocation is not later than it.
-	testkit.Eventually(t, "who signs in again is let in", func() bool { return w.call("GET", "/v1/me", e.SignIn(email), "").status == 200 })
-	w.refused("who signed in before, all the same", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
+	w.refused("an earlier sign-in", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
+	// The time of a sign-in has no fractions: one in the second of the revocation does not count as later.
+	testkit.Eventually(t, "a user who signs in again is accepted", func() bool { return w.call("GET", "/v1/me", e.SignIn(email), "").status == 200 })
+	w.refused("an earlier sign-in, still", w.call("GET", "/v1/me", old, ""), 401, "UNAUTHENTICATED")
 }

@@ -31,7 +31,7 @@ func (w *world) answered(t testing.TB, what string, r reply) {
 	}
 }
 
-// send is call for what need not be a path: the fuzzer's text goes where {} is, escaped.
+// send is call with the fuzzer's text, escaped, in the place of {} in the path.
 func (w *world) send(method, path, text, token, body string, headers ...string) reply {
 	return w.call(method, strings.ReplaceAll(path, "{}", url.PathEscape(text)), token, body, headers...)
 }
@@ -68,7 +68,7 @@ func (w *world) tryBody(t testing.TB, driver, body string) {
 }
 
 // tryCursor sends any text as a cursor to every list.
-func (w *world) tryCursor(t testing.TB, d who, id, cursor string) {
+func (w *world) tryCursor(t testing.TB, d caller, id, cursor string) {
 	t.Helper()
 	for _, op := range documented().operations {
 		if !slices.ContainsFunc(op.parameters(documented()), func(p map[string]any) bool { return p["name"] == "cursor" }) {
@@ -88,7 +88,7 @@ func (w *world) tryCursor(t testing.TB, d who, id, cursor string) {
 }
 
 // callerOf returns a token that the operation accepts.
-func (w *world) callerOf(op *operation, d who) string {
+func (w *world) callerOf(op *operation, d caller) string {
 	if strings.HasPrefix(op.path, "/v1/admin/") {
 		return key
 	}
@@ -96,7 +96,7 @@ func (w *world) callerOf(op *operation, d who) string {
 }
 
 // tryID sends any text as an identifier, and searches for it.
-func (w *world) tryID(t testing.TB, d who, id string) {
+func (w *world) tryID(t testing.TB, d caller, id string) {
 	t.Helper()
 	if id == "" || id == "." || id == ".." || strings.Contains(id, "/") { // another path
 		return
@@ -113,7 +113,7 @@ func (w *world) tryID(t testing.TB, d who, id string) {
 
 var pathParameter = regexp.MustCompile(`{[a-z_]+}`)
 
-// What the fuzzers start from, besides what is in testdata.
+// The seeds of the fuzzers, besides those in testdata.
 var (
 	someKeys   = []string{"k", " ", "", "\x7f", "\xff", "한국", strings.Repeat("a", 255), strings.Repeat("a", 256), `"; DROP TABLE`, "a\tb"}
 	someBodies = []string{
@@ -168,7 +168,7 @@ func FuzzIDs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, id string) { w.of(t).tryID(t, d, id) })
 }
 
-// TestOnServers tries what the fuzzers start from where the database is stricter about text.
+// TestOnServers tries the seeds of the fuzzers on databases that are stricter about text.
 func TestOnServers(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		w := newWorldOn(t, p.url)

@@ -59,7 +59,7 @@ func TestAFreshVersionUnderTheSameKey(t *testing.T) {
 	})
 }
 
-// lives checks what has happened to the dispatch, each once and in this order.
+// lives checks that the dispatch has these events, each once and in this order.
 func (w *world) lives(id string, want ...string) {
 	w.t.Helper()
 	events := items(w.call("GET", "/v1/admin/dispatches/"+id+"/events", key, ""))
@@ -71,8 +71,8 @@ func (w *world) lives(id string, want ...string) {
 	}
 }
 
-// TestAnAnswerOutlivesWhoHangsUp: the answer stays stored if the client disconnects before a replay's COMMIT.
-func TestAnAnswerOutlivesWhoHangsUp(t *testing.T) {
+// TestAnswerIsStoredAfterADisconnect: the answer stays stored if the client disconnects before a replay's COMMIT.
+func TestAnswerIsStoredAfterADisconnect(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	armed := false
 	w := newWorld(t)
@@ -89,7 +89,7 @@ func TestAnAnswerOutlivesWhoHangsUp(t *testing.T) {
 	armed = true
 	w.api.ServeHTTP(httptest.NewRecorder(), request(ctx, "POST", path, key, body, headers...))
 	if armed {
-		t.Fatal("nobody hung up")
+		t.Fatal("the client did not disconnect")
 	}
 	if r := w.call("POST", path, key, body, headers...); first.status != 200 || r.raw != first.raw || r.header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("%d %s, then %d %s", first.status, first.raw, r.status, r.raw)

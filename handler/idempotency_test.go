@@ -69,7 +69,7 @@ func (w *world) post(path, body, name string) reply {
 	return w.call("POST", path, key, body, "Idempotency-Key", name)
 }
 
-// same fails the test unless again is what was answered before.
+// same fails the test unless again equals the first answer.
 func (w *world) same(what string, first, again reply) {
 	w.t.Helper()
 	if again.status != first.status || again.raw != first.raw || again.header.Get("Idempotent-Replayed") != "true" {
@@ -114,7 +114,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestTwentyAtOnce: one of them does it, over two instances; the others hear its answer or that it is under way.
+// TestTwentyAtOnce: of requests to two instances one is carried out; the others get its answer, or that it is under way.
 func TestTwentyAtOnce(t *testing.T) {
 	eachPlace(t, func(t *testing.T, p *place) {
 		instances := []*world{newWorldOn(t, p.url), newWorldOn(t, p.url)}
@@ -173,7 +173,7 @@ func TestAfterADeath(t *testing.T) {
 			if again.status != first.status || again.header.Get("Location") != first.header.Get("Location") || again.header.Get("Idempotent-Replayed") != "" {
 				t.Errorf("%s: %d %.300s, then %d %.300s", path, first.status, first.raw, again.status, again.raw)
 			}
-			if !strings.Contains(path, "token") && !strings.Contains(path, "bulk") && first.raw != again.raw { // whose tokens are of the second
+			if !strings.Contains(path, "token") && !strings.Contains(path, "bulk") && first.raw != again.raw { // tokens differ
 				t.Errorf("%s: %s, then %s", path, first.raw, again.raw)
 			}
 			for i, v := range items(first) {
@@ -186,7 +186,7 @@ func TestAfterADeath(t *testing.T) {
 	})
 }
 
-// TestALostCommit: the reply to the COMMIT is lost and with it the answer. The next try finds what was made.
+// TestALostCommit: the reply to the COMMIT is lost and with it the answer. The next try finds the created rows.
 func TestALostCommit(t *testing.T) {
 	p := newPlace(t, servertest.MariaDBURL(t))
 	near := newWorldOn(t, p.url)
@@ -200,7 +200,7 @@ func TestALostCommit(t *testing.T) {
 	cut := proxy.CutReply("COMMIT", "INSERT INTO `dispatches`")
 	r := far.post("/v1/admin/dispatches", body, "one")
 	<-cut.Done()
-	far.refused("nobody knows", r, 503, "UNAVAILABLE")
+	far.refused("an unknown result", r, 503, "UNAVAILABLE")
 	if r := near.post("/v1/admin/dispatches", body, "one"); r.status != 201 || r.header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("again: %d %s", r.status, r.raw)
 	}
@@ -209,13 +209,13 @@ func TestALostCommit(t *testing.T) {
 	}
 }
 
-// TestAnswersThatAreNotKept: what the next try may be answered otherwise is tried again.
+// TestAnswersThatAreNotKept: a request whose next answer may differ is carried out again.
 func TestAnswersThatAreNotKept(t *testing.T) {
 	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
 	w := newWorldOn(t, p.url)
 	w.putKey(dispatch.Viewer, "a-viewer")
 	body := order(1)
-	w.refused("nobody", w.call("POST", "/v1/admin/dispatches", "nobody", body, "Idempotency-Key", "k"), 401, "UNAUTHENTICATED")
+	w.refused("an unknown key", w.call("POST", "/v1/admin/dispatches", "nobody", body, "Idempotency-Key", "k"), 401, "UNAUTHENTICATED")
 	w.refused("a viewer", w.call("POST", "/v1/admin/dispatches", "a-viewer", body, "Idempotency-Key", "k"), 403, "FORBIDDEN")
 	if n := p.count("idempotency_keys"); n != 0 {
 		t.Errorf("%d kept", n)
@@ -265,8 +265,8 @@ func TestAPanic(t *testing.T) {
 	}
 }
 
-// TestIdempotencyKeysThatAreNone are refused before anything is done.
-func TestIdempotencyKeysThatAreNone(t *testing.T) {
+// TestInvalidIdempotencyKeys: they are refused before anything is written.
+func TestInvalidIdempotencyKeys(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"", "\x00", "\x7f", "한국", strings.Repeat("a", 256), "a\tb"} {
 		w.refused(strconv.Quote(name), w.post("/v1/admin/dispatches", order(1), name), 422, "VALIDATION_FAILED")
@@ -320,7 +320,7 @@ func (s impatient) CreateDriver(ctx context.Context, v dispatch.Driver) (dispatc
 	return made, err
 }
 
-// TestAClientThatHangsUp: what was answered is kept for when the client asks again.
+// TestAClientThatHangsUp: the answer is stored, and the client's next request gets it.
 func TestAClientThatHangsUp(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	w := newWorld(t, func(a *API) { a.Store = impatient{a.Store, hangUp} })
@@ -335,8 +335,8 @@ func TestAClientThatHangsUp(t *testing.T) {
 	}
 }
 
-// TestNothingMoreWithoutAKey: a request without a key runs no more statements, by the server's count.
-func TestNothingMoreWithoutAKey(t *testing.T) {
+// TestStatementsWithoutAnIdempotencyKey: a request without a key runs no more statements, by the server's count.
+func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	p := newPlace(t, servertest.StartMariaDB(t).URL(t))
 	w := newWorldOn(t, p.url)
 	questions := func() (n int) {

@@ -76,7 +76,7 @@ func TestReactionToAPush(t *testing.T) {
 	w.exec("UPDATE dispatches SET opens_at = opens_at - 60000000")
 	w.exec("UPDATE events SET at = at - 60000000")
 	w.exec("UPDATE notifications SET sent_at = sent_at - 30000000 WHERE state = 1")
-	reaction := func(v who) (ms float64) {
+	reaction := func(v caller) (ms float64) {
 		w.accept(id, v, "")
 		w.receipt(id, v)
 		for _, a := range items(w.call("GET", "/v1/admin/dispatches/"+id+"/attempts", key, "")) {
@@ -104,7 +104,7 @@ func TestSignals(t *testing.T) {
 	r := w.call("GET", path, key, "")
 	for _, member := range []string{"withdraw_rate", "fastest_reaction_ms", "median_reaction_ms"} {
 		if v, there := r.json[member]; !there || v != nil {
-			t.Errorf("%s of nobody's taps: %s", member, r.raw)
+			t.Errorf("%s without taps: %s", member, r.raw)
 		}
 	}
 	for i := range 3 {
@@ -146,7 +146,7 @@ func TestSignals(t *testing.T) {
 	}
 	w.putKey(dispatch.Dispatcher, "a-dispatchers-key")
 	w.refused("dispatcher", w.call("GET", path, "a-dispatchers-key", ""), 403, "FORBIDDEN")
-	w.refused("nobody", w.call("GET", "/v1/admin/drivers/"+string(dispatch.NewDriverID(time.Now()))+"/signals", key, ""), 404, "DRIVER_NOT_FOUND")
+	w.refused("an unknown driver", w.call("GET", "/v1/admin/drivers/"+string(dispatch.NewDriverID(time.Now()))+"/signals", key, ""), 404, "DRIVER_NOT_FOUND")
 	w.refused("malformed", w.call("GET", "/v1/admin/drivers/x/signals", key, ""), 404, "DRIVER_NOT_FOUND")
 }
 

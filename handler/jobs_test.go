@@ -148,7 +148,7 @@ func TestJobsByPage(t *testing.T) {
 	w.refused("no limit", w.call("GET", "/v1/admin/jobs?limit=0", key, ""), 422, "VALIDATION_FAILED")
 }
 
-func TestJobsWhenNobodyCanTellWhoHoldsTheLock(t *testing.T) {
+func TestJobsWithUnknownLockHolders(t *testing.T) {
 	w := withJobs(t, brokenLocks{lock.NewMemory()})
 	if j := w.job("tidy"); j["lock"] != nil || j["lock_problem"] == nil || j["next_run_at"] == nil {
 		t.Errorf("%v", j)
@@ -195,13 +195,13 @@ func TestRunJobNow(t *testing.T) {
 		t.Errorf("asked again: %d %s", again.status, again.raw)
 	}
 	if w.job("count")["queued"] == nil {
-		t.Error("what was asked for is not shown")
+		t.Error("the requested run is not listed")
 	}
 	w.refused("no such job", w.call("POST", "/v1/admin/jobs/none/run", key, ""), 404, "JOB_NOT_FOUND")
 	w.refused("a body", w.call("POST", "/v1/admin/jobs/count/run", key, `{"force":true}`), 422, "VALIDATION_FAILED")
 }
 
-func TestWhoMaySeeAndRunJobs(t *testing.T) {
+func TestRolesForJobs(t *testing.T) {
 	w := withJobs(t, lock.NewMemory())
 	w.putKey(dispatch.Viewer, "viewer")
 	w.putKey(dispatch.Dispatcher, "dispatcher")
@@ -217,7 +217,7 @@ func TestWhoMaySeeAndRunJobs(t *testing.T) {
 	}
 }
 
-// TestLocks lists what is held, and for how long still.
+// TestLocks: the list has the held locks with the rest of their terms.
 func TestLocks(t *testing.T) {
 	locks := lock.NewMemory()
 	w := withJobs(t, locks)
@@ -271,12 +271,12 @@ func TestLocksOfASession(t *testing.T) {
 	}
 	w = withJobs(t, brokenLocks{lock.NewMemory()})
 	r := w.call("GET", "/v1/admin/locks", key, "")
-	w.refused("nobody can tell", r, 503, "UNAVAILABLE")
+	w.refused("unknown holders", r, 503, "UNAVAILABLE")
 	if strings.Contains(r.raw, "connection refused") {
-		t.Errorf("whoever asks is told how: %s", r.raw)
+		t.Errorf("the answer shows internals: %s", r.raw)
 	}
 	w = withJobs(t, frozenLocks{lock.NewMemory()})
-	w.refused("nobody answers", w.call("GET", "/v1/admin/locks", key, ""), 503, "UNAVAILABLE")
+	w.refused("the lock server does not answer", w.call("GET", "/v1/admin/locks", key, ""), 503, "UNAVAILABLE")
 }
 
 // frozenLocks do not answer.

@@ -100,7 +100,7 @@ func (l *life) sameClaims(rt *rapid.T, d *modelDispatch) {
 	}
 }
 
-// sameOffers reads what each driver is offered.
+// sameOffers compares each driver's offers with the model's.
 func (l *life) sameOffers(rt *rapid.T) {
 	for _, v := range l.fleet {
 		r := l.call("GET", "/v1/me/offers", v.token, "")
@@ -134,7 +134,7 @@ func (l *life) soundRows(rt *rapid.T) {
 		"a driver at two places": `SELECT a.id FROM dispatches a JOIN dispatches b ON b.accepted_by = a.accepted_by AND b.id <> a.id
 			WHERE a.status IN ('ACCEPTED', 'IN_PROGRESS') AND b.status IN ('ACCEPTED', 'IN_PROGRESS')
 			AND a.work_starts_at < b.work_ends_at AND b.work_starts_at < a.work_ends_at`,
-		"an event that nobody is told of": `SELECT id FROM events WHERE id NOT IN (SELECT event_id FROM outbox)`,
+		"an event without an outbox row": `SELECT id FROM events WHERE id NOT IN (SELECT event_id FROM outbox)`,
 	} {
 		if found := l.texts(rt, query); len(found) > 0 {
 			rt.Fatalf("%s: %q", what, found)

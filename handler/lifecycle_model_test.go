@@ -9,7 +9,7 @@ import (
 // The model of the API: one goroutine, one clock, no database.
 
 type modelDriver struct {
-	who
+	caller
 	regions []string
 	onDuty  bool
 }
@@ -45,7 +45,7 @@ type model struct {
 	dispatches []*modelDispatch
 }
 
-// verdict is what a call comes to: a status, and the code of a problem.
+// verdict is the result of a call: a status, and the code of a problem.
 type verdict struct {
 	status int
 	code   string

@@ -22,10 +22,10 @@ import (
 	"firsttap/service"
 )
 
-// TestAnyLife has drivers and admins do anything in any order, and everything come out as the model says.
+// TestRandomLifecycles runs random actions of drivers and admins in any order, and compares each result with the model's.
 //
 // The clock of each run is its own: it stands still while something is done, and moves by what the run draws.
-func TestAnyLife(t *testing.T) {
+func TestRandomLifecycles(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.db")
 	store, err := repository.Open(t.Context(), "sqlite://"+empty, repository.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -72,7 +72,7 @@ type life struct {
 	model
 	raw   *sql.DB
 	began time.Time
-	tally map[string]int // what each action came to, over all runs
+	tally map[string]int // the results of each action, over all runs
 }
 
 // newLife returns the API on a copy of the empty database, with three drivers and two dispatches.
@@ -135,10 +135,10 @@ func (l *life) hire(rt *rapid.T, regions []string) {
 		rt.Fatalf("hire: %d %s", r.status, r.raw)
 	}
 	v := r.json["items"].([]any)[0].(map[string]any)
-	l.fleet = append(l.fleet, &modelDriver{who{v["id"].(string), v["token"].(string)}, regions, true})
+	l.fleet = append(l.fleet, &modelDriver{caller{v["id"].(string), v["token"].(string)}, regions, true})
 }
 
-// tick moves the clock, so that what happens next is later than what has happened, and returns the time.
+// tick moves the clock, so that the next event is later than the last, and returns the time.
 func (l *life) tick() time.Time {
 	time.Sleep(time.Millisecond)
 	return time.Now()
@@ -174,7 +174,7 @@ func (l *life) minutes(rt *rapid.T, what string, choice ...int) time.Duration {
 	return time.Duration(rapid.SampledFrom(choice).Draw(rt, what)) * time.Minute
 }
 
-// change makes an admin's change, and fails the test unless it comes to what the model says.
+// change makes an admin's change, and fails the test unless its result is the model's.
 func (l *life) change(rt *rapid.T, method, action string, d *modelDispatch, version int, body map[string]any, want verdict) {
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -199,7 +199,7 @@ func with(v any, at []any, value any) any {
 	return object
 }
 
-// TestLimitsOfBodies: what is documented is what is enforced, neither more nor less.
+// TestLimitsOfBodies: the documented limits are enforced, and no others.
 func TestLimitsOfBodies(t *testing.T) {
 	c, tried := documented(), 0
 	for _, op := range c.operations {
@@ -242,7 +242,7 @@ func fullest(examples []any) any {
 	})
 }
 
-// TestLimitsOfParameters: the same of what is in the query, in the path, and of Idempotency-Key.
+// TestLimitsOfParameters: the same for the parameters in the query and the path, and for Idempotency-Key.
 func TestLimitsOfParameters(t *testing.T) {
 	c, tried := documented(), 0
 	for _, op := range c.operations {

@@ -14,14 +14,14 @@ import (
 
 // access says which callers a route accepts, and what it answers to other drivers.
 type access struct {
-	// role is the least that an admin's key needs; "driver" where drivers call, "" where everybody may.
+	// role is the least that an admin's key needs; "driver" where drivers call, "" for public routes.
 	role string
 	// other is the answer to another driver who could take the dispatch, when the scene's driver has it or was offered it;
 	// 0 for the same as to the first driver: the route is about the caller.
 	other int
 	// code is other's, if it is a problem.
 	code string
-	// stranger is the answer to a driver from another region; 0 for the same as anybody.
+	// stranger is the answer to a driver from another region; 0 for the same as to others.
 	stranger int
 }
 
@@ -142,7 +142,7 @@ func TestMatrix(t *testing.T) {
 	w.t = t
 }
 
-// callers sends a request of op as everybody.
+// callers sends a request of op as every kind of caller.
 func (w *world) callers(t *testing.T, op *operation, a access) {
 	s := newScene(t, w, op)
 	body := s.body(op.examples()[0])
@@ -180,7 +180,7 @@ func (w *world) callers(t *testing.T, op *operation, a access) {
 		if a.stranger != 0 {
 			refuse("a stranger", stranger.token, a.stranger, map[int]string{404: "DISPATCH_NOT_FOUND", 403: "NOT_ELIGIBLE"}[a.stranger])
 		}
-		refuse("a driver who is not there", nobodys, 401, "UNAUTHENTICATED")
+		refuse("an unknown driver", nobodys, 401, "UNAUTHENTICATED")
 	case admins >= 0:
 		for what, token := range map[string]string{"the driver": s.driver.token, "another driver": other.token, "a stranger": stranger.token} {
 			refuse(what, token, 401, "UNAUTHENTICATED")

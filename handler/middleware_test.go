@@ -8,6 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"firsttap/dispatch"
 )
 
 // TestEveryAnswerIsGuarded: successes, errors, and requests without a route.
@@ -87,4 +90,68 @@ func (w *world) callTwice(path string, authorizations ...string) reply {
 	r := reply{status: rec.Code, header: rec.Header(), raw: rec.Body.String()}
 	json.Unmarshal(rec.Body.Bytes(), &r.json)
 	return r
+}
+
+// TestRequestIDOfAnError: an error has the request id that the client sent.
+func TestRequestIDOfAnError(t *testing.T) {
+	w := newWorld(t)
+	seen := map[string]bool{}
+	for range 100 {
+		id := w.call("GET", "/nothing", "", "").header.Get("X-Request-Id")
+		if seen[id] || id == "" {
+			t.Fatalf("%q again", id)
+		}
+		seen[id] = true
+	}
+	longest := strings.Repeat("x", maxRequestID)
+	for _, id := range []string{"a", longest, "~!@#$%^&*()", `"quoted"`} {
+		if got := w.call("GET", "/nothing", "", "", "X-Request-Id", id).header.Get("X-Request-Id"); got != id {
+			t.Errorf("%q became %q", id, got)
+		}
+	}
+	for _, id := range []string{" a", "a\x7f", "a\x00b", "a\r\nSet-Cookie: x=1", longest + "x", "\u202e"} {
+		if got := w.call("GET", "/nothing", "", "", "X-Request-Id", id).header.Get("X-Request-Id"); got == id || strings.ContainsAny(got, "\r\n\x00 ") {
+			t.Errorf("%q became %q", id, got)
+		}
+	}
+}
+
+// TestRateLimitRefills: the limit refills with time, and each key has its own.
+func TestRateLimitRefills(t *testing.T) {
+	now := time.Now()
+	w := newWorld(t, func(a *API) { a.DriverRate, a.AdminRate, a.Now = 2, 3, func() time.Time { return now } })
+	// The driver is created in the store, as requests to create it would count.
+	id := dispatch.NewDriverID(now)
+	if err := w.store.AddDrivers(t.Context(), []dispatch.Driver{{ID: id, Name: "Kim", Regions: []string{"seoul"}, VehicleClass: "45m", OnDuty: true, Version: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	token, _, err := w.tokens.Issue(id, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	passed := func(token, path string) (n int) {
+		for range 20 {
+			switch r := w.call("GET", path, token, ""); r.status {
+			case 200:
+				n++
+			default:
+				w.refused(path, r, 429, "RATE_LIMITED")
+				if r.header.Get("Retry-After") != "1" {
+					t.Errorf("Retry-After %q", r.header.Get("Retry-After"))
+				}
+			}
+		}
+		return n
+	}
+	if n := passed(token, "/v1/me"); n != 4 {
+		t.Errorf("%d in a burst, want twice the rate", n)
+	}
+	if n := passed(key, "/v1/admin/dispatches"); n != 6 {
+		t.Errorf("%d of the key's, want twice its rate", n)
+	}
+	now = now.Add(time.Second)
+	if n := passed(token, "/v1/me"); n != 2 {
+		t.Errorf("%d after a second, want 2", n)
+	}
+	w.refused("an unknown token counts for no caller", w.call("GET", "/v1/me", "x", ""), 401, "UNAUTHENTICATED")
 }

@@ -17,7 +17,7 @@ func (w *world) outbox() *repository.Outbox {
 	return w.store.Outbox(repository.OutboxOptions{Owner: "the test", LeaseTerm: time.Hour})
 }
 
-// tell does what the outbox holds, and returns what is to be pushed.
+// tell expands the events of the outbox, and returns the pushes.
 func (w *world) tell() (pushes []outbox.Push) {
 	w.t.Helper()
 	events, err := w.outbox().LeaseEvents(w.t.Context(), 100)
@@ -45,7 +45,7 @@ func (w *world) settle(p outbox.Push, status outbox.Status) {
 }
 
 // told is a dispatch whose offer was pushed to one device for each status.
-func (w *world) told(statuses ...outbox.Status) (id string, d []who, pushes []outbox.Push) {
+func (w *world) told(statuses ...outbox.Status) (id string, d []caller, pushes []outbox.Push) {
 	w.t.Helper()
 	d = w.drivers(len(statuses))
 	for i := range d {
@@ -62,7 +62,7 @@ func (w *world) told(statuses ...outbox.Status) (id string, d []who, pushes []ou
 		pushes = append(pushes, p)
 	}
 	if len(byDriver) != len(statuses) {
-		w.t.Fatalf("%d were told", len(byDriver))
+		w.t.Fatalf("%d drivers were notified", len(byDriver))
 	}
 	return id, d, pushes
 }
@@ -75,7 +75,7 @@ func items(r reply) (all []map[string]any) {
 	return all
 }
 
-// TestNotificationsOfADispatch holds every member of what an operator sees, and none besides.
+// TestNotificationsOfADispatch: the list has every member that an operator sees, and no others.
 func TestNotificationsOfADispatch(t *testing.T) {
 	w := newWorld(t)
 	id, d, pushes := w.told("SENT", "DEAD", "DROPPED", "PENDING")
@@ -221,7 +221,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 		if r.status != 200 {
 			w.refused("the second", r, 409, "INVALID_STATE")
 			if !strings.Contains(fmt.Sprint(r.at("detail")), "PENDING") {
-				t.Errorf("why not: %s", r.raw)
+				t.Errorf("the detail is missing: %s", r.raw)
 			}
 			continue
 		}
@@ -231,7 +231,7 @@ func TestRedriveOverHTTP(t *testing.T) {
 		}
 	}
 	if done != 1 || woken != 1 {
-		t.Errorf("%d were told that they have redriven it, the relay was woken %d times", done, woken)
+		t.Errorf("%d redrives succeeded, the relay was woken %d times", done, woken)
 	}
 	if leased, _, err := w.outbox().LeaseNotifications(t.Context(), 10); err != nil || len(leased) != 1 || leased[0].ID != pushes[0].ID {
 		t.Errorf("due: %+v, %v", leased, err)
@@ -240,11 +240,11 @@ func TestRedriveOverHTTP(t *testing.T) {
 	r := redrive(pushes[4], key, "")
 	w.refused("an offer that is over", r, 409, "INVALID_STATE")
 	if !strings.Contains(fmt.Sprint(r.at("detail")), "obsolete") {
-		t.Errorf("why not: %s", r.raw)
+		t.Errorf("the detail is missing: %s", r.raw)
 	}
 }
 
-// TestRedriveWithoutARelay: Redriven is optional.
+// TestRedriveWithoutARelay: OnRedrive is optional.
 func TestRedriveWithoutARelay(t *testing.T) {
 	w := newWorld(t)
 	_, _, pushes := w.told("DEAD")

@@ -24,16 +24,16 @@ func withLedger(t testing.TB) func(*API) {
 	}
 }
 
-func (w *world) offers(d who, headers ...string) reply {
+func (w *world) offers(d caller, headers ...string) reply {
 	return w.call("GET", "/v1/me/offers", d.token, "", headers...)
 }
 
-func (w *world) decline(id string, d who, body string) reply {
+func (w *world) decline(id string, d caller, body string) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/decline", d.token, body)
 }
 
 // stands is where the driver's offer of the dispatch stands, in the list and by itself.
-func (w *world) stands(id string, d who, want string) {
+func (w *world) stands(id string, d caller, want string) {
 	w.t.Helper()
 	if r := w.call("GET", "/v1/dispatches/"+id, d.token, ""); r.json["offer_status"] != want {
 		w.t.Errorf("by itself: %s, want %s", r.raw, want)
@@ -80,11 +80,11 @@ func TestDecline(t *testing.T) {
 	w.stands(id, d[0], "ACCEPTED")
 	w.refused("mine", w.decline(id, d[0], ""), 409, "INVALID_STATE")
 	if r := w.decline(id, d[1], ""); r.status != 204 {
-		t.Errorf("another's: %d %s", r.status, r.raw)
+		t.Errorf("of another driver: %d %s", r.status, r.raw)
 	}
 	w.stands(id, d[1], "TAKEN")
 	if all := items(w.call("GET", "/v1/admin/dispatches/"+id+"/offers", key, "")); len(all) != 1 {
-		t.Errorf("declining what is over was written: %v", all)
+		t.Errorf("declining an ended offer was written: %v", all)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestWhereOffersStand(t *testing.T) {
 	}
 }
 
-// The ETag of the offers changes with what is in them, and with nothing else.
+// The ETag of the offers changes with their content only.
 func TestOffersETag(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
@@ -168,7 +168,7 @@ func TestOffersETag(t *testing.T) {
 		}
 	}
 	if r := w.offers(d[1], "If-None-Match", etag); r.status != 200 {
-		t.Error("one driver's ETag is another's")
+		t.Error("two drivers have the same ETag")
 	}
 	moved := func(what string, do func()) {
 		t.Helper()
@@ -191,11 +191,11 @@ func TestOffersETag(t *testing.T) {
 	moved("taken", func() { w.accept(id, d[1], "") })
 	w.on(id, "seen", d[1])
 	if r := w.offers(d[0], "If-None-Match", etag); r.status != 304 {
-		t.Errorf("what another driver sees: %d", r.status)
+		t.Errorf("the offers of another driver: %d", r.status)
 	}
 }
 
-func (w *world) receipt(id string, d who) reply {
+func (w *world) receipt(id string, d caller) reply {
 	return w.call("GET", "/v1/me/dispatches/"+id+"/claim", d.token, "")
 }
 
@@ -228,7 +228,7 @@ func TestReceipts(t *testing.T) {
 	if r := w.receipt(id, d[3]); r.json["outcome"] != "NO_ATTEMPT" || r.json["rank"] != nil {
 		t.Errorf("%s", r.raw)
 	}
-	// A lost race of a later round counts for more than the claim that was given back.
+	// A lost race of a later round takes precedence over a claim that was withdrawn.
 	w.on(id, "withdraw", d[0])
 	if r := w.receipt(id, d[0]); r.json["outcome"] != "WITHDRAWN" || r.json["round"] != 1.0 {
 		t.Errorf("%s", r.raw)

@@ -20,7 +20,7 @@ import (
 
 var parameter = regexp.MustCompile(`:([a-z_]+)`)
 
-// routes returns what the router has, in the document's words: "GET /v1/dispatches/{id}".
+// routes returns the router's routes in the document's form: "GET /v1/dispatches/{id}".
 func (w *world) routes() (all []string) {
 	for _, r := range w.api.(*echo.Echo).Routes() {
 		if r.Method == echo.RouteNotFound || r.Method == http.MethodHead { // a HEAD is documented as its GET
@@ -31,7 +31,7 @@ func (w *world) routes() (all []string) {
 	return all
 }
 
-// TestEveryRouteIsDocumented, with the names of its path parameters, and what is documented is there.
+// TestEveryRouteIsDocumented: with the names of its path parameters; and every documented route exists.
 func TestEveryRouteIsDocumented(t *testing.T) {
 	w, c := newWorld(t), documented()
 	routes := w.routes()
@@ -101,7 +101,7 @@ func TestTheDocumentIsServed(t *testing.T) {
 		t.Errorf("asked again: %d %.100s", again.status, again.raw)
 	}
 	if other := w.call("GET", "/openapi.json", "", "", "If-None-Match", `"x"`); other.status != 200 {
-		t.Errorf("with another's tag: %d", other.status)
+		t.Errorf("with the tag of another file: %d", other.status)
 	}
 }
 

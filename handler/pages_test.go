@@ -56,7 +56,7 @@ func (w *world) page(address, kind, policy string) reply {
 	return r
 }
 
-// TestPages: every file of the pages is served as what it is.
+// TestPages: every file of the pages is served with its content type.
 func TestPages(t *testing.T) {
 	w := newWorld(t)
 	kinds := map[string]string{
@@ -76,8 +76,8 @@ func TestPages(t *testing.T) {
 
 var link = regexp.MustCompile(`(?:href|src)="([^"#]+)"`)
 
-// TestWhatThePagesName exists on this host, and the pages have nothing inline, which browsers would ignore.
-func TestWhatThePagesName(t *testing.T) {
+// TestLinksOfThePages: each link exists on this host, and the pages have nothing inline, which browsers would ignore.
+func TestLinksOfThePages(t *testing.T) {
 	w := newWorld(t)
 	for _, folder := range []string{"console", "driver"} {
 		r := w.page("/"+folder+"/", "text/html", wantPolicy(""))
@@ -108,8 +108,8 @@ func TestWhatThePagesName(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPage: other addresses get a problem, never a listing.
-func TestWhatIsNoPage(t *testing.T) {
+// TestUnknownPages: other addresses get a problem, never a listing.
+func TestUnknownPages(t *testing.T) {
 	w := newWorld(t)
 	for _, address := range []string{
 		"/assets", "/assets/", "/assets/none.js", "/console/none", "/console/assets/preact.js", "/driver/../console/main.js", "/console/%2e%2e",

@@ -12,7 +12,7 @@ import (
 	"firsttap/testkit"
 )
 
-// follows has the instance read, until the test ends, what others revoke.
+// follows has the instance read the revocations of others until the test ends.
 func (w *world) follows(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -73,7 +73,7 @@ func TestTokensEnd(t *testing.T) {
 	third := newWorldOn(t, url) // knows before it is asked
 	third.refused("an old token, at a new instance", third.call("GET", "/v1/me", me.token, ""), 401, "UNAUTHENTICATED")
 	nobody := string(dispatch.NewDriverID(time.Now()))
-	here.refused("nobody", here.call("DELETE", "/v1/admin/drivers/"+nobody+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
+	here.refused("an unknown driver", here.call("DELETE", "/v1/admin/drivers/"+nobody+"/tokens", key, ""), 404, "DRIVER_NOT_FOUND")
 	audit := here.call("GET", "/v1/admin/audit?target="+me.id, key, "")
 	revoked := 0
 	for _, entry := range audit.json["items"].([]any) {
@@ -106,7 +106,7 @@ func TestStreamOfARevokedToken(t *testing.T) {
 	}
 }
 
-// TestSuspendedDriversStart is 403 with the reason, and what is under way ends.
+// TestSuspendedDriversStart: a start gets 403 with the reason, and begun work can be completed.
 func TestSuspendedDriversStart(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(1)[0]

@@ -14,10 +14,10 @@ import (
 	"firsttap/outbox"
 )
 
-// scene is a world in which one request of an operation makes sense: what its path names is there and in the right state.
+// scene is a world in which one request of an operation makes sense: the resource of its path exists in the right state.
 type scene struct {
 	*world
-	driver  who    // whom it is about, or who asks
+	driver  caller // the driver that the request is about or comes from
 	region  string // where only they work
 	path    string
 	token   string
@@ -32,7 +32,7 @@ const (
 	exampleKey      = "ftk_MDAxMTIyMzM0NDU1NjY3Nzg4OTlhYWJiY2NkZGVlZmY"
 )
 
-// at makes the path of the operation with what {id} and the like are.
+// at makes the path of the operation with values for {id} and the like.
 func (s *scene) at(path string, values ...string) {
 	for _, v := range values {
 		start, end := strings.Index(path, "{"), strings.Index(path, "}")
@@ -134,7 +134,7 @@ func (s *scene) onDispatch(path, id string) {
 func (s *scene) newDispatch() string { return s.dispatch(1, fmt.Sprintf(`"region":%q`, s.region)) }
 
 // colleague returns a driver who works where the scene is.
-func (s *scene) colleague() who { return s.drivers(1, fmt.Sprintf(`"regions":[%q]`, s.region))[0] }
+func (s *scene) colleague() caller { return s.drivers(1, fmt.Sprintf(`"regions":[%q]`, s.region))[0] }
 
 func (s *scene) takes(id string) {
 	s.t.Helper()
@@ -214,7 +214,7 @@ func (o *operation) examples() (all []any) {
 	return all
 }
 
-// succeeds returns the status of what the document says of a success.
+// succeeds returns the documented status of a success.
 func (o *operation) succeeds() int {
 	for _, status := range []int{200, 201, 202, 204, 308} {
 		if _, ok := o.spec["responses"].(map[string]any)[fmt.Sprint(status)]; ok {

@@ -16,7 +16,7 @@ import (
 // held is a world whose searches stop before their statement, until release.
 type held struct {
 	*world
-	reached        chan struct{} // hears of each
+	reached        chan struct{} // gets each search
 	release        chan struct{}
 	at, atOnce     atomic.Int64 // under way, and the most that were
 	all            sync.WaitGroup

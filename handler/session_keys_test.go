@@ -91,7 +91,7 @@ func TestIdempotencyKeyInASession(t *testing.T) {
 	w.refused("of another site", w.by(cookie, "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one", "Sec-Fetch-Site", "cross-site"), 403, "FORBIDDEN")
 	others := w.by(w.signIn("another-admin"), "POST", "/v1/admin/api-keys", body, "Idempotency-Key", "one")
 	if others.status != 201 || others.at("key") == first.at("key") {
-		t.Errorf("another's: %d %s", others.status, others.raw)
+		t.Errorf("of another key: %d %s", others.status, others.raw)
 	}
 	made, _ := first.at("key").(string)
 	if r := w.by(w.signIn(made), "GET", "/v1/session", ""); r.at("key_id") != first.at("id") || r.at("role") != "viewer" {

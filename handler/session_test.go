@@ -67,9 +67,9 @@ func TestSession(t *testing.T) {
 		t.Errorf("by the key: %d %s", mine.status, mine.raw)
 	}
 	if r := w.by(cookie, "GET", "/v1/admin/board", ""); r.status != 200 {
-		t.Errorf("what a viewer sees: %d %s", r.status, r.raw)
+		t.Errorf("a viewer's request: %d %s", r.status, r.raw)
 	}
-	w.refused("what a viewer may not do", w.by(cookie, "POST", "/v1/admin/dispatches", order(1)), 403, "FORBIDDEN")
+	w.refused("an operation that viewers may not use", w.by(cookie, "POST", "/v1/admin/dispatches", order(1)), 403, "FORBIDDEN")
 	if r := w.by("theme=dark; "+cookie+"; lang=ko", "GET", "/v1/session", ""); r.status != 200 {
 		t.Errorf("beside other cookies: %d %s", r.status, r.raw)
 	}
@@ -178,10 +178,10 @@ func TestSessionEnds(t *testing.T) {
 	if r.header.Get("WWW-Authenticate") != "Bearer" {
 		t.Errorf("%v", r.header)
 	}
-	w.refused("who that was", w.by(cookie, "GET", "/v1/session", ""), 401, "UNAUTHENTICATED")
+	w.refused("the session after its end", w.by(cookie, "GET", "/v1/session", ""), 401, "UNAUTHENTICATED")
 	w.refused("again with that key", w.call("POST", "/v1/session", "", `{"key":"viewer"}`), 401, "UNAUTHENTICATED")
 	if r := w.by(other, "GET", "/v1/session", ""); r.status != 200 {
-		t.Errorf("another's: %d %s", r.status, r.raw)
+		t.Errorf("of another key: %d %s", r.status, r.raw)
 	}
 	now = now.Add(2 * time.Millisecond)
 	w.refused("after 12 hours", w.by(other, "GET", "/v1/session", ""), 401, "UNAUTHENTICATED")
@@ -211,8 +211,8 @@ func TestStreamOfASession(t *testing.T) {
 	tell(timed, "end")
 }
 
-// TestCookiesThatAreNone: forged, changed, cut, of another secret, or two of them.
-func TestCookiesThatAreNone(t *testing.T) {
+// TestInvalidCookies: forged, changed, cut, of another secret, or two of them.
+func TestInvalidCookies(t *testing.T) {
 	w := newWorld(t)
 	token := w.drivers(1)[0].token
 	good := w.signIn(key)
@@ -267,7 +267,7 @@ func TestSessionsOfInstances(t *testing.T) {
 	}
 	for _, secret := range [][]byte{nil, {}} {
 		if got, err := newSessions(secret).open(newSessions(secret).seal(made)); err == nil {
-			t.Errorf("anybody opens it: %v", got)
+			t.Errorf("an empty secret opens the cookie: %v", got)
 		}
 	}
 }

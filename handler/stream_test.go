@@ -225,9 +225,9 @@ func TestStreamOutlivesDeadlines(t *testing.T) {
 	}
 }
 
-// TestStreamOfOneTurnedOut: a key that was revoked while its stream was open, and a token that has ended meanwhile, hear
+// TestStreamOfARevokedCaller: a key that was revoked while its stream was open, and a token that has ended meanwhile, hear
 // nothing more, and others do.
-func TestStreamOfOneTurnedOut(t *testing.T) {
+func TestStreamOfARevokedCaller(t *testing.T) {
 	l := newLive(t, stream.Options{})
 	d := l.drivers(1)[0]
 	l.putKey(dispatch.Viewer, "viewer")
@@ -245,7 +245,7 @@ func TestStreamOfOneTurnedOut(t *testing.T) {
 		}
 	}
 	opened := string(dispatch.EventOpened)
-	all(map[*open]string{admin: opened, turnedOut: opened, driver: opened}) // nobody has asked yet
+	all(map[*open]string{admin: opened, turnedOut: opened, driver: opened}) // before the first recheck
 	l.ahead.Add(int64(recheckInterval))
 	all(map[*open]string{admin: opened, turnedOut: "end", driver: opened})
 	l.ahead.Add(int64(service.TokenTTL))
@@ -287,7 +287,7 @@ func TestShutdown(t *testing.T) {
 
 // TestClientThatReadsNothing: its connection is closed after a while, and delays no other client.
 func TestClientThatReadsNothing(t *testing.T) {
-	t.Parallel() // it has to wait for writePatience
+	t.Parallel() // it waits for writeTimeout
 	metrics := prometheus.NewRegistry()
 	l := newLive(t, stream.Options{RingSize: 1 << 15, QueueSize: 1 << 15, Metrics: metrics})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(l.url, "http://"))

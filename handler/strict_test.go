@@ -11,8 +11,8 @@ import (
 	"firsttap/servertest"
 )
 
-// TestWhatIsNotSaidClearly: bodies that say nothing, or not in UTF-8. encoding/json lets them pass.
-func TestWhatIsNotSaidClearly(t *testing.T) {
+// TestUnclearBodies: null bodies and bodies that are not UTF-8, which encoding/json accepts.
+func TestUnclearBodies(t *testing.T) {
 	w := newWorld(t)
 	d, id := w.drivers(1)[0], w.dispatch(1)
 	for name, body := range map[string]string{
@@ -26,7 +26,7 @@ func TestWhatIsNotSaidClearly(t *testing.T) {
 		}
 	}
 	r := w.call("POST", "/v1/admin/dispatches", key, strings.Replace(order(1), `"note":"`, "\"note\":\"\xff\xfe", 1))
-	w.ours("what is not UTF-8", r)
+	w.ours("invalid UTF-8", r)
 	if strings.Contains(r.raw, "\ufffd") {
 		t.Errorf("and is kept as something else: %s", r.raw)
 	}
@@ -71,8 +71,8 @@ func TestRetryAfterIsLongEnough(t *testing.T) {
 	}
 }
 
-// TestNobodysJobs: a valid token of a driver that does not exist is refused on every route.
-func TestNobodysJobs(t *testing.T) {
+// TestTokenOfAnUnknownDriver: a valid token of a driver that does not exist is refused on every route.
+func TestTokenOfAnUnknownDriver(t *testing.T) {
 	w := newWorld(t)
 	token, _, err := w.tokens.Issue("drv_"+"00000000000000000000000000", 0)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestNobodysJobs(t *testing.T) {
 	}
 }
 
-// TestSearchOnMariaDB: a search in Korean, and one for what is not text, are no reason for "try again".
+// TestSearchOnMariaDB: neither a search in Korean nor one for invalid text is answered by "try again".
 func TestSearchOnMariaDB(t *testing.T) {
 	store := repositorytest.OpenMigrated(t, servertest.StartMariaDB(t).URL(t), repository.Options{})
 	w := newWorld(t, func(a *API) {
@@ -105,5 +105,46 @@ func TestSearchForNUL(t *testing.T) {
 	w.dispatch(1)
 	if r := w.call("GET", "/v1/admin/dispatches?q=%00", key, ""); r.status == 200 && len(r.json["items"].([]any)) != 0 {
 		t.Errorf("found: %.200s", r.raw)
+	}
+}
+
+// TestOddBodies: unusual spellings of valid bodies are accepted, and invalid bodies are refused.
+func TestOddBodies(t *testing.T) {
+	w := newWorld(t)
+	d, id := w.drivers(1)[0], w.dispatch(1)
+	for _, body := range []string{
+		`{"round":9223372036854775808}`, `{"round":-9223372036854775808}`, `{"round":{}}`, `{"round":Infinity}`, `{"round":01}`, `{"round":0x1}`,
+		`{"round":1,}`, `{'round':1}`, `{round:1}`, `// x`, `{"round":1}/**/`, `{"round":1}]`, `{"":1}`, "{\"round\":1}\x00", "\ufeff{}",
+		`[{"round":1}]`, `true`, `""`, `}`, `round=1`, `<xml/>`, strings.Repeat(`{"a":`, 11000), `{"round":` + strings.Repeat("9", 60000) + `}`,
+		`{"` + strings.Repeat("x", 60000) + `":1}`, "--x\r\nContent-Disposition: form-data; name=\"round\"\r\n\r\n1\r\n--x--",
+	} {
+		w.ours(body[:min(40, len(body))], w.accept(id, d, body))
+	}
+	for _, body := range []string{`{"reason_code":1}`, `{"reason_code":["x"]}`, `{"reason":"x"}`, `{"reason_code":"` + strings.Repeat("x", 65) + `"}`, `{"reason_code":"\u0000"}`, `[]`} {
+		w.ours("withdraw "+body, w.call("POST", "/v1/dispatches/"+id+"/withdraw", d.token, body))
+		w.ours("cancel "+body, w.call("POST", "/v1/admin/dispatches/"+id+"/cancel", key, body, "If-Match", `"1"`))
+	}
+	for _, body := range []string{"", "{}", `{"on_duty":null}`, `{"on_duty":"true"}`, `{"on_duty":1}`, `{"on_duty":true,"id":"drv_1"}`} {
+		w.ours("duty "+body, w.call("PUT", "/v1/me/duty", d.token, body))
+	}
+	w.untouched(id)
+	if r := w.accept(id, d, " \n\t{ \"round\" : 1 } \r\n"); r.status != 200 {
+		t.Errorf("white space: %s", r.raw)
+	}
+	if strings.Contains(w.log.String(), "level=ERROR") {
+		t.Errorf("an error of ours: %s", w.log)
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for s, want := range map[string]limit.Rate{"20/s": 20, "0.5/s": 0.5, "1e3/s": 1000} {
+		if got, err := limit.ParseRate(s); err != nil || got != want {
+			t.Errorf("%s: %v, %v", s, got, err)
+		}
+	}
+	for _, s := range []string{"", "/s", "20", "0/s", "-1/s", "NaN/s", "Inf/s", "2e9/s", "1/m", "1/s/s"} {
+		if got, err := limit.ParseRate(s); err == nil {
+			t.Errorf("%q is %v", s, got)
+		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	_ "github.com/glebarez/go-sqlite" // to look at what is written, and not at what is said of it
+	_ "github.com/glebarez/go-sqlite" // to read the tables themselves, and not the API's answers
 
 	"firsttap/dispatch"
 )
@@ -22,7 +22,7 @@ func (w *world) tables() *sql.DB {
 	return db
 }
 
-// everything returns what all tables hold, by the table.
+// everything returns the content of all tables, by the table.
 func (w *world) everything() map[string]string {
 	w.t.Helper()
 	db := w.tables()
@@ -64,7 +64,7 @@ func (w *world) rows(db *sql.DB, query string) (all []string) {
 	return all
 }
 
-// exec changes what is there.
+// exec runs a statement on the database.
 func (w *world) exec(query string, args ...any) {
 	w.t.Helper()
 	db := w.tables()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func (w *world) withdraw(id string, d who, round int) reply {
+func (w *world) withdraw(id string, d caller, round int) reply {
 	body := "{}"
 	if round > 0 {
 		body = fmt.Sprintf(`{"round":%d,"reason_code":"BREAKDOWN"}`, round)
@@ -15,7 +15,7 @@ func (w *world) withdraw(id string, d who, round int) reply {
 	return w.call("POST", "/v1/dispatches/"+id+"/withdraw", d.token, body)
 }
 
-// A withdrawal that names its round never gives back what the driver has accepted since.
+// A withdrawal that names its round never ends a claim of a later round.
 func TestLateWithdrawal(t *testing.T) {
 	w := newWorld(t)
 	d := w.drivers(2)
@@ -42,7 +42,7 @@ func TestLateWithdrawal(t *testing.T) {
 	w.accept(id, d[1], `{"round":3}`)
 	for _, round := range []int{0, 1, 2} {
 		if r := w.withdraw(id, d[0], round); r.status != 200 || r.at("round") != 3.0 {
-			t.Errorf("repeated, round %d, now another's: %d %s", round, r.status, r.raw)
+			t.Errorf("repeated, round %d, now taken by another driver: %d %s", round, r.status, r.raw)
 		}
 	}
 	w.refused("never theirs", w.withdraw(id, d[0], 3), 403, "FORBIDDEN")

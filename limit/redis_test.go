@@ -32,7 +32,7 @@ func scripts(t *testing.T, c redis.UniversalClient) (n int) {
 }
 
 // The first chunk is spent without asking Redis, and the next is fetched by one request.
-func TestFirstTapsWaitForNobody(t *testing.T) {
+func TestFirstTapsDoNotWait(t *testing.T) {
 	url := servertest.StartRedis(t).URL()
 	c := dial(t, url, time.Second)
 	l := New(Options{Rate: 20, Burst: 40, Redis: c, Timeout: time.Second, Log: slog.New(slog.DiscardHandler)}) // Run is not called
@@ -85,7 +85,7 @@ func TestDebtsAreCharged(t *testing.T) {
 	}
 }
 
-// What one instance gave on credit, another does not give again.
+// Tokens that one instance gave on credit are not given again by another.
 func TestDebtCounts(t *testing.T) {
 	url, caller := servertest.StartRedis(t).URL(), "drv_1"
 	c := dial(t, url, time.Second)
@@ -104,8 +104,8 @@ func TestDebtCounts(t *testing.T) {
 	}
 }
 
-// A caller that waits as long as it was told is allowed, with and without Redis.
-func TestWaitingAsToldIsEnough(t *testing.T) {
+// A caller that waits for Retry-After is allowed, with and without Redis.
+func TestRetryAfterIsEnough(t *testing.T) {
 	shared, _ := instance(t, servertest.RedisURL(t), 50, 10)
 	alone := New(Options{Rate: 50, Burst: 10})
 	for what, l := range map[string]*Limiter{"shared": shared, "alone": alone} {

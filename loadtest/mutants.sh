@@ -49,10 +49,10 @@ mutant "any client releases a lock" lock/gate.go 'if redis.call("GET", KEYS[1]) 
 mutant "a marker replaces any client's lock" lock/gate.go 'if redis.call("GET", KEYS[1]) == ARGV[1] then
 ' 'if true then
 ' ./lock TestOnlyTheOwner
-mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestWhatRedisSays
+mutant "the marker's round is ignored" service/marker.go "m.committed && tap.Round < m.round" "m.committed" ./systemtest TestInvalidRedisKeys
 mutant "the cache's round is ignored" service/inflight.go " && tap.Round <= h.round" "" ./systemtest TestRounds
 mutant "the cache decides without a round" service/inflight.go "tap.Round != 0 && " "" ./service .
-mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestWhatRedisSays
+mutant "a driver's own key is treated as a rival's" service/marker.go "m.driver == tap.Driver" "false" ./systemtest TestInvalidRedisKeys
 mutant "a key without an expiry" lock/gate.go ', "PX", ttl.Milliseconds()).Text()' ').Text()' ./lock TestOneOwner
 mutant "the lock is kept after a failed claim" service/accept.go "err = lease.Release(ctx)" "err = nil" ./systemtest 'TestReplyOfUpdateIsLost|TestCommitFails'
 mutant "refused drivers are not notified" service/accept.go "a.reannouncer.schedule(tap, 0, f.refused...)" "_ = a.reannouncer" ./service .
@@ -68,8 +68,8 @@ mutant "a suspended driver starts a job" dispatch/rules.go " && v.Suspended(now)
 mutant "withdrawals without a limit" dispatch/withdrawal.go "if wait > 0 {" "if false {" ./repository TestWithdraw
 mutant "a driver who can't win blocks other drivers" service/accept.go "if unwinnable && a.inflight.sideline(tap.Driver) {" "if unwinnable && false {" ./service TestHopelessTaps
 mutant "a lost claim is not counted" service/verify.go "v.lost.Add(1)" "" ./service 'TestLostClaim$'
-mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestAServerThatIsReadOnly
-mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestAServerThatIsReadOnly
+mutant "a demoted server decides a claim" repository/claim.go "if row.ReadOnly {" "if false {" ./repository TestReadOnlyServerAnswersNothing
+mutant "a demoted server answers reads" repository/primary.go "c.primary.recheckAfter < 0 || time.Since(c.checkedAt) < c.primary.recheckAfter" "true" ./repository TestReadOnlyServerAnswersNothing
 
 suite=TestRedisConforms/Together
 mutant "a lease is trusted longer than the server keeps it" lock/hold.go "return ttl / 10" "return -ttl / 10" ./lock "$suite/NoOverlap"
@@ -111,13 +111,13 @@ mutant "the operator's release leaves the fence" app/lock_command.go "l.fences.R
 mutant "the operator's release leaves the run" app/lock_command.go "store.InterruptRuns(ctx, jobs)" "store.InterruptRuns(ctx, nil)" ./systemtest TestReleasedHolderConcludesNothing
 
 outbox=repository/outbox.go
-mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestNobodySettlesWhatIsAnothers
-mutant "a push's lease ends at once" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestALeaseThatEndedIsTakenByAnother
+mutant "any instance settles a push" $outbox "WHERE id IN ? AND claim = ? AND state = 0" "WHERE id IN ? AND ? <> '' AND state = 0" ./repository TestOnlyTheOwnerRecordsResults
+mutant "a push's lease ends at once" repository/lanes.go 'SET claim = ?, next_at = " + now + " + ? WHERE' 'SET claim = ?, next_at = " + now + " + 0 * ? WHERE' ./repository TestExpiredLeaseIsTakenOver
 mutant "any instance expands an event" repository/expand.go "WHERE event_id = ? AND state = 0 AND claim = ?" "WHERE event_id = ? AND state = 0 AND ? <> ''" ./repository TestOnlyItsOwnerExpandsAnEvent
 mutant "an offer is pushed although it is taken" $outbox "case p.Dispatch.Superseded(p.Type, p.Silent, p.Driver, p.Round):" "case false:" ./notify 'TestSuperseded/sqlite'
 mutant "unsent pushes are kept at shutdown" notify/relay.go "r.releaseAll(anyPush, 0)" "_ = anyPush" ./notify 'TestRelayEnds/sqlite'
-mutant "a large audience gets a single turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite'
-mutant "pushes about own jobs use the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestALargeAudienceHoldsNobodyUp/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
+mutant "a large audience gets a single turn" repository/lanes.go "return e.lastTurns[l] + 1 + int64(i/perTurn)" "return e.lastTurns[l] + 1" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite'
+mutant "pushes about own jobs use the lane of offers" outbox/lane.go "return LaneClaimant" "return LaneOffer" ./notify 'TestLargeAudienceDelaysNoOtherPush/1_instances/sqlite|TestOffersHaveTheirShare/sqlite|TestLanesHaveTheirShares'
 mutant "events are expanded one after the other" notify/lanes.go "r.position++" "_ = r" ./notify TestEventsTakeTurns
 mutant "an audience is written in one piece" repository/expand.go "if len(fresh) > e.budget {" "if false {" ./notify 'TestASmallAudienceIsWrittenBetweenLargeOnes/sqlite'
 mutant "a storm of 503 pauses nothing" notify/throttle.go "case t.failures >= failuresToPause:" "case t.failures >= 1000:" ./notify 'TestThrottleBacksOff'
@@ -137,19 +137,19 @@ mutant "a lost reply ends the push" notify/send.go "case Unavailable, Unsure:
 		s.Attempts++" ./notify 'TestReplyIsLost/sqlite'
 mutant "a notification without a tag" notify/fcm/message.go "&messaging.AndroidNotification{Tag: e.tag, " "&messaging.AndroidNotification{" ./notify/... 'TestReplyIsLost/sqlite|TestWireForm'
 due=repository/due.go
-mutant "an offer expires before its window ends" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestAnOfferThatMovesBeforeItEnds/mariadb/extended'
+mutant "an offer expires before its window ends" dispatch/rules.go "written != Pending || d.Status != Expired" "written != Pending" ./repository 'TestChangedBeforeItExpires/mariadb/extended'
 mutant "an offer expires again at each check" dispatch/rules.go "written != Pending || d.Status != Expired" "d.Status != Expired" ./repository 'TestDueOnce/ExpireOffers/mariadb'
 mutant "each instance sends a reminder" $due "err != nil || given > 0" "err != nil" ./repository 'TestDueOnce/Remind/mariadb'
-mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueByAndBy/Remind/mariadb'
-mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestWhatMovesBeforeItIsClosed/mariadb'
-mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestNothingIsPushedOfWhatIsOverdue/sqlite'
-mutant "an unfinished run is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestHowLongIsKept/sqlite'
+mutant "each check sends a reminder" $due "WHERE dispatch_id = d.id AND round = d.round AND type = ?) = 0" "WHERE dispatch_id = d.id AND round = d.round AND type = ?) >= 0" ./repository 'TestDueInBatches/Remind/mariadb'
+mutant "unfinished work is closed" dispatch/rules.go 'if !d.WorkEndsAt.Before(now.Add(-after)) {' 'if false {' ./repository 'TestChangedBeforeItIsClosed/mariadb'
+mutant "closing overdue work sends a push" dispatch/delivery.go "case e.Actor == System && e.ReasonCode == ReasonOverdue:" "case false:" ./repository 'TestOverdueIsNotPushed/sqlite'
+mutant "an unfinished run is pruned" repository/retention.go "slot < ? AND status NOT IN ?" "slot < ? AND 'x' NOT IN ?" ./repository 'TestRetentionOfTables/sqlite'
 jobs=repository/runs.go
 mutant "a run begins beside a live run" cronjob/cronjob.go "r.Status == Running && now.Before(*r.LeasedUntil)" "false && now.Before(*r.LeasedUntil)" ./repository 'TestOneRunOfAJobAtATime/mariadb|TestBeginRun/mariadb'
 mutant "a run that kills instances is taken over for ever" cronjob/cronjob.go "r.Attempt >= MaxAttempts" "r.Attempt >= 1000" ./schedule TestARunThatKillsIsGivenUp
 mutant "a slot begins again" $jobs 'job["slot"] = micros(next.Slot)' '_ = job' ./repository 'TestASlotIsBegunOnce/mariadb|TestBeginRun/mariadb'
-mutant "an overtaken instance ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestWhoWasOvertakenChangesNothing/mariadb'
-mutant "a conclusion is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConclude/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
+mutant "an overtaken instance ends the run" $jobs "WHERE job = ? AND slot = ? AND owner = ? AND status IN ?" "WHERE job = ? AND slot = ? AND ? <> '' AND status IN ?" ./repository 'TestFormerOwnerChangesNothing/mariadb'
+mutant "a conclusion is written twice" $jobs "s.endRun(tx, run, end, cronjob.Running); err" "s.endRun(tx, run, end, cronjob.Running, cronjob.Succeeded); err" ./repository 'TestConcludeRun/mariadb|TestConcludeWhoseCommitIsLost/mariadb'
 mutant "a stopped instance keeps its run" schedule/ledger.go "return asLock(a.ledger.InterruptRun(ctx, a.job, a.owner))" "return nil" ./schedule TestAnInstanceThatStopsGivesItsRunBack
 mutant "a run cut at its limit is taken over instead of FAILED" schedule/run.go "return errors.Is(cause, lock.ErrMaxHold) ||" "return" ./schedule TestAWorkThatHangsIsCut
 mutant "a job that does not run is not reported" schedule/job.go 'j.blocked("unavailable", "its lock is unavailable", err)' "_ = err" ./schedule TestRedisIsGone
@@ -160,13 +160,13 @@ mutant "a tap is not stored" service/accept.go "a.attempts.Record(ctx, tap, arri
 
 once=repository/idempotency.go
 mutant "names in any case are accepted" handler/request.go "json.MatchCaseInsensitiveNames(false)" "json.MatchCaseInsensitiveNames(true)" ./handler TestNamesCountOnce
-mutant "changed terms stay in the same round" dispatch/changes.go "d.Round++" "_ = agreed" ./handler TestAnyLife
+mutant "changed terms stay in the same round" dispatch/changes.go "d.Round++" "_ = agreed" ./handler TestRandomLifecycles
 mutant "an assignment ignores the version" dispatch/changes.go "	case version != d.Version:
 		return nil, ErrVersionConflict
-	case d.Status == Canceled:" "	case d.Status == Canceled:" ./handler TestAnyLife
+	case d.Status == Canceled:" "	case d.Status == Canceled:" ./handler TestRandomLifecycles
 mutant "a busy driver is assigned" dispatch/changes.go "	if c.Busy {
 		return nil, ErrDriverBusy
-	}" "" ./handler TestAnyLife
+	}" "" ./handler TestRandomLifecycles
 mutant "taps after an assignment ask the database" service/backoffice.go "s.acceptor.markTaken(ctx, id, *d.Claim)" "_ = d" ./service 'Assign'
 mutant "an answer is made twice" $once "case row.LeaseEnds > micros(now):" "case false:" ./handler TestTwentyAtOnce
 mutant "a repeated request gets a new seed" $once "row.Leased, row.LeaseEnds = fresh.Leased, fresh.LeaseEnds" "row = fresh" ./handler TestAfterADeath
@@ -178,10 +178,10 @@ mutant "each instance limits by itself" limit/limit.go "if l.Redis == nil {" "if
 mutant "every request asks Redis" limit/limit.go "	case c.credit > 0:
 		c.credit--
 		return 0
-" "" ./limit 'TestFirstTapsWaitForNobody|TestThreeInstances'
+" "" ./limit 'TestFirstTapsDoNotWait|TestThreeInstances'
 mutant "a disabled user stays signed in" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !issued.Before(v.validSince)" ./firebase TestRefusedWithinAMinute
 mutant "a user who signed out everywhere stays signed in" firebase/users.go "return !v.gone && !issued.Before(v.validSince)" "return !v.gone" ./firebase TestSignedOutSince
-mutant "a revoked client's stream goes on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfOneTurnedOut
+mutant "a revoked client's stream goes on" handler/stream.go ">= recheckInterval" ">= 1000*recheckInterval" ./handler TestStreamOfARevokedCaller
 mutant "another origin's page uses a session" handler/session.go "s.crossOrigin.Check(&change); err != nil" "s.crossOrigin.Check(&change); err != nil && false" ./handler TestCrossSite
 mutant "a session never ends" handler/session.go "err != nil || !now.Before(v.until)" "err != nil" ./handler TestSessionEnds
 mutant "scripts read the session" handler/session.go "HttpOnly: true" "HttpOnly: false" ./handler 'TestSession$'

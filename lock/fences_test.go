@@ -176,7 +176,7 @@ func wantErr(t testing.TB, what string, err, want error) {
 	}
 }
 
-func TestFencesRefuseWhatIsOvertaken(t *testing.T) {
+func TestFencesRefuseLowerTokens(t *testing.T) {
 	onEachDatabase(t, func(t *testing.T, s *testDB) {
 		f := NewFences(s.DB, s.dialect)
 		for i, step := range []struct {

@@ -90,7 +90,7 @@ func TestNoCommandWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-func TestACallersOwnDeadlineSaysNothingAboutRedis(t *testing.T) {
+func TestCallersDeadlineIsNoFailureOfRedis(t *testing.T) {
 	r, _ := newGate(t, servertest.StartRedis(t).URL())
 	mustObtain(t, r, "a", "me")
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
@@ -104,7 +104,7 @@ func TestACallersOwnDeadlineSaysNothingAboutRedis(t *testing.T) {
 }
 
 // A key of another type makes its own name unavailable, and no other name.
-func TestANameOfAnotherKind(t *testing.T) {
+func TestKeyOfAnotherType(t *testing.T) {
 	server := servertest.StartRedis(t)
 	r := newIdleGate(t, server.URL())
 	_, direct := newGate(t, server.URL())

@@ -114,7 +114,7 @@ func TestALeadTakenAgainIsKept(t *testing.T) {
 }
 
 // A campaign that is canceled does not release a lead that IsLeader has just granted to another job of the process.
-func TestACampaignThatEndsKeepsWhatWasPromised(t *testing.T) {
+func TestCanceledCampaignKeepsAGrantedLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := newLeaders(t)
 		ctx, cancel := context.WithCancel(t.Context())

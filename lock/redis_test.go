@@ -162,7 +162,7 @@ func TestRedisFenceOutlastsAFailover(t *testing.T) {
 		}
 	}
 	must(direct.Do(t.Context(), "REPLICAOF", host, port).Err())
-	testkit.Eventually(t, "the replica has what the server has", func() bool {
+	testkit.Eventually(t, "the replica has the server's keys", func() bool {
 		replication, err := direct.InfoMap(t.Context(), "replication").Result()
 		return err == nil && replication["Replication"]["master_link_status"] == "up"
 	})

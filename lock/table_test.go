@@ -82,15 +82,15 @@ func TestTableEndsOnTheDatabasesClock(t *testing.T) {
 		if b.Fence() <= a.Fence() {
 			t.Errorf("fence %d after %d", b.Fence(), a.Fence())
 		}
-		wantErr(t, "extend what another has", a.Extend(t.Context(), time.Hour), ErrStolen)
-		wantErr(t, "release what another has", a.Release(t.Context(), 0), ErrStolen)
+		wantErr(t, "extend a lock of another", a.Extend(t.Context(), time.Hour), ErrStolen)
+		wantErr(t, "release a lock of another", a.Release(t.Context(), 0), ErrStolen)
 		testkit.Eventually(t, "the end", func() bool {
 			h, err := table.Show(t.Context(), "job")
 			return err == nil && h.Owner == ""
 		})
-		wantErr(t, "extend what has ended", b.Extend(t.Context(), time.Hour), ErrExpired)
-		wantErr(t, "release what has ended", b.Release(t.Context(), 0), ErrExpired)
-		wantErr(t, "release what was never there", (&tableGrant{table: table, name: "none", owner: "x"}).Release(t.Context(), 0), ErrExpired)
+		wantErr(t, "extend an expired lock", b.Extend(t.Context(), time.Hour), ErrExpired)
+		wantErr(t, "release an expired lock", b.Release(t.Context(), 0), ErrExpired)
+		wantErr(t, "release of no row", (&tableGrant{table: table, name: "none", owner: "x"}).Release(t.Context(), 0), ErrExpired)
 	})
 }
 
@@ -245,12 +245,12 @@ func TestTableIsSharedWithShedLock(t *testing.T) {
 				t.Error("ShedLock acquired a name that is held")
 			}
 			if n := theirs.exec(t, unlock, "job"); n != 0 {
-				t.Error("ShedLock released what is another's")
+				t.Error("ShedLock released the lock of another owner")
 			}
 			wantErr(t, "extend", g.Extend(t.Context(), time.Minute), nil)
 			wantErr(t, "release", g.Release(t.Context(), 0), nil)
 			testkit.Eventually(t, "ShedLock has it", func() bool { return theirs.exec(t, update, 60_000, "job") == 1 })
-			wantErr(t, "extend what ShedLock has", g.Extend(t.Context(), time.Minute), ErrStolen)
+			wantErr(t, "extend a lock of ShedLock", g.Extend(t.Context(), time.Minute), ErrStolen)
 			if list, err := table.List(t.Context()); err != nil || len(list) != 1 || list[0].Owner != "host-1" {
 				t.Errorf("%+v, %v", list, err)
 			}

@@ -175,7 +175,7 @@ func (s *scissors) ends(t *testing.T, rawURL, what string, op func(context.Conte
 	}
 }
 
-// anyCounter is what the rows change of a definition.
+// anyCounter matches the part of a definition that rows change.
 var anyCounter = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
 
 // content is every table's definition and rows, but for when a migration was applied.

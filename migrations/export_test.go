@@ -2,7 +2,7 @@ package migrations
 
 import "context"
 
-// UpTo applies what is missing up to version.
+// UpTo applies the missing migrations up to version.
 func (m *Migrator) UpTo(ctx context.Context, version int64) error {
 	_, err := m.provider.UpTo(ctx, version)
 	return err

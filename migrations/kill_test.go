@@ -278,7 +278,7 @@ func TestWaitsForALockInTurns(t *testing.T) {
 		testkit.Eventually(t, "a log line says that the migration waits", func() bool {
 			return b.log.Count("waits for a lock") > 0 && b.log.Count("table=events") > 0 && b.log.Count("00006_api.sql") > 0
 		})
-		if _, err := b.db.Exec("SELECT COUNT(*) FROM events"); err != nil { // whoever comes later
+		if _, err := b.db.Exec("SELECT COUNT(*) FROM events"); err != nil { // a later process
 			t.Error(err)
 		}
 		b.unblock()

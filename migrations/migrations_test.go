@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(servertest.Main(m))
 }
 
-// schema is an empty database, and what it takes to look into it.
+// schema is an empty database, and a connection to inspect it.
 type schema struct {
 	name   string
 	db     *sql.DB

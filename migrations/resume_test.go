@@ -120,7 +120,7 @@ func cutAt(t *testing.T, rawURL string, n int, op func(context.Context, *migrati
 	}
 }
 
-// What was begun is ended first, and then what was asked for is done.
+// An interrupted migration is ended first, and then the requested ones are applied.
 func TestTurnedAroundInTheMiddle(t *testing.T) {
 	up := func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Up(ctx); return err }
 	down := func(ctx context.Context, m *migrations.Migrator) error { _, err := m.Down(ctx); return err }
@@ -178,8 +178,8 @@ func TestTurnedAroundInTheMiddle(t *testing.T) {
 	})
 }
 
-// A file that is another one than the one that was cut off is not gone on with.
-func TestCutOffByAnotherVersion(t *testing.T) {
+// A migration is not resumed if its file differs from the interrupted one.
+func TestChangedFileIsNotResumed(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		url := newURL(t)
 		db := openConfig(t, configOf(t, url))
@@ -208,7 +208,7 @@ func TestCutOffByAnotherVersion(t *testing.T) {
 	})
 }
 
-// What an operator has created by hand is not taken for a statement's effect, where a journal would have a record.
+// An object that an operator has created is not taken for a statement's effect, where a journal would have a record.
 func TestMadeByOthers(t *testing.T) {
 	onServers(t, func(t *testing.T, newURL func(testing.TB) string) {
 		db := openConfig(t, configOf(t, newURL(t)))

@@ -90,7 +90,7 @@ func TestTwoVerdicts(t *testing.T) {
 			c.last()
 			mustBe("at the same time", p, outbox.Pending, "")
 			c.now = c.now.Add(11 * time.Minute)
-			mustBe("while nobody is reached", p, outbox.Pending, "")
+			mustBe("while no token is accepted", p, outbox.Pending, "")
 			c.takes(c.device("p", 0))
 			c.last()
 			mustBe("while only the same driver is reached", p, outbox.Pending, "")
@@ -106,18 +106,18 @@ func TestTwoVerdicts(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoodIsNotedOnceADay(t *testing.T) {
+func TestGoodTokensAreRecordedOnceADay(t *testing.T) {
 	c := newCourt(t)
 	for good, want := range map[time.Duration]verdictKind{-1: trusted, time.Hour: "", 23 * time.Hour: "", 25 * time.Hour: trusted} {
 		c.takes(c.device("p", good))
 		if got := c.last(); got != want {
-			t.Errorf("good %s ago: %q is noted", good, got)
+			t.Errorf("good %s ago: %q is recorded", good, got)
 		}
 	}
 	p := c.device("p", time.Hour)
 	p.Topic = "dispatch-1"
 	if c.takes(p); c.last() != "" || c.suspected(p, c.now) {
-		t.Error("what a topic took says something of a token")
+		t.Error("a push to a topic counts as a proof of a token")
 	}
 }
 
@@ -218,8 +218,8 @@ func TestDistrust(t *testing.T) {
 	}
 }
 
-// When no token is accepted, single requests find out whether any is.
-func TestNobodyIsReached(t *testing.T) {
+// When no token is accepted, single requests probe whether the push service accepts any.
+func TestAllTokensAreRefused(t *testing.T) {
 	c := newCourt(t)
 	c.many(tooManyRefused-1, 0)
 	if s := c.throttle.state(c.now); s.circuit != "" {
@@ -227,7 +227,7 @@ func TestNobodyIsReached(t *testing.T) {
 	}
 	c.many(tooManyRefused, 0)
 	if !c.now.Before(c.distrust.until) {
-		t.Error("the push service is believed")
+		t.Error("the push service's refusals are trusted")
 	}
 	s := c.throttle.state(c.now)
 	if s.circuit != DeadToken {
@@ -241,7 +241,7 @@ func TestNobodyIsReached(t *testing.T) {
 		}
 	}
 	if !c.now.Before(c.distrust.until) {
-		t.Error("the push service is believed after an hour in which nobody was reached")
+		t.Error("the push service's refusals are trusted after an hour without an accepted push")
 	}
 }
 

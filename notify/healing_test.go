@@ -138,24 +138,24 @@ func TestAFleetHeals(t *testing.T) {
 					time.Sleep(2 * time.Minute)
 					took, _ := push.reached()
 					if len(took.all) != 300 {
-						t.Errorf("%d of 300 who live were told", len(took.all))
+						t.Errorf("%d of 300 live devices got the push", len(took.all))
 					}
 					all.all = append(all.all, took.all...)
 				}
 				healed := time.Since(died)
 				if n := o.devices(o.cars[700:], isGood); n != 300 {
-					t.Errorf("%d of the 300 who live are good", n)
+					t.Errorf("%d of the 300 live devices are good", n)
 				}
 				if most := all.most(); most > 2*time.Second {
-					t.Errorf("one who lives waited %s", most)
+					t.Errorf("a live device waited %s", most)
 				}
 				push.reached()
 				o.offer()
 				time.Sleep(2 * time.Minute)
 				if _, asked := push.reached(); asked != 300 {
-					t.Errorf("%d requests for 300 who live", asked)
+					t.Errorf("%d requests for 300 live devices", asked)
 				}
-				t.Logf("healed after %s; those who live were told after %s", healed, &all)
+				t.Logf("healed after %s; the live devices got the push after %s", healed, &all)
 			})
 		})
 	}
@@ -183,7 +183,7 @@ func TestWrongCredentials(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		for _, d := range offers[len(offers)-3:] { // which stand for more than 3 minutes
 			if n := push.of(d.ID); n != len(o.cars) {
-				t.Errorf("%d of %d were told in the end of the offer that was made %s ago", n, len(o.cars), time.Since(d.OpensAt))
+				t.Errorf("%d of %d drivers got the push of the offer made %s ago", n, len(o.cars), time.Since(d.OpensAt))
 			}
 		}
 		if n := o.devices(o.cars, isGood); n != len(o.cars) {
@@ -212,7 +212,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 			}
 			took, _ := push.reached()
 			if len(took.all) != 4*len(honest) {
-				t.Errorf("%d phones were told of four offers, want %d", len(took.all), 4*len(honest))
+				t.Errorf("%d pushes of four offers arrived, want %d", len(took.all), 4*len(honest))
 			}
 			all.all = append(all.all, took.all...)
 		}
@@ -222,7 +222,7 @@ func TestMadeUpTokensAllTheTime(t *testing.T) {
 		if most := all.most(); most > 2*time.Second {
 			t.Errorf("one waited %s", most)
 		}
-		t.Logf("honest phones were told after %s", &all)
+		t.Logf("honest phones got the pushes after %s", &all)
 	})
 }
 
@@ -242,7 +242,7 @@ func TestSuspectsGoApart(t *testing.T) {
 		time.Sleep(time.Second)
 		took, asked := push.reached()
 		if refused := asked - len(took.all); len(took.all) != 10 || refused == 0 || refused > 20 {
-			t.Errorf("in a second %d were told, and %d requests refused, each of which takes 50 ms", len(took.all), refused)
+			t.Errorf("in a second %d pushes arrived and %d requests were refused, each in 50 ms", len(took.all), refused)
 		}
 	})
 }

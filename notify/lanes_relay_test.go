@@ -107,7 +107,7 @@ func narrow(n *notify.RelayOptions, b *repository.OutboxOptions) {
 }
 
 // A winner's message, a cancelation and a small offer wait for a part of a large audience, not for all of it.
-func TestALargeAudienceHoldsNobodyUp(t *testing.T) {
+func TestLargeAudienceDelaysNoOtherPush(t *testing.T) {
 	const large, few, most = 700, 20, 256
 	for _, instances := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d instances", instances), func(t *testing.T) {

@@ -75,14 +75,14 @@ func TestLanesHaveTheirShares(t *testing.T) {
 	}
 }
 
-func TestWhatIsRemovedDoesNotLeave(t *testing.T) {
+func TestRemovedPushesAreNotSent(t *testing.T) {
 	l := newLanes()
 	l.add(some("a", dispatch.EventOpened, false, 3))
 	l.add(some("b", dispatch.EventTaken, true, 2))
 	l.add(some("c", dispatch.EventAccepted, false, 1))
 	gone := l.remove(func(p *outbox.Push) bool { return p.ID == "a1" || p.Event == "b" })
 	if len(gone) != 3 {
-		t.Errorf("%d are removed", len(gone))
+		t.Errorf("%d pushes were removed", len(gone))
 	}
 	got := l.leave(3)
 	slices.Sort(got)

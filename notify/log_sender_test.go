@@ -49,7 +49,7 @@ func TestLog(t *testing.T) {
 		}
 	}
 	if out.Len() != 0 {
-		t.Errorf("what nobody sees was logged: %s", &out)
+		t.Errorf("a silent push was logged: %s", &out)
 	}
 	p.Silent, p.Topic, p.Device, p.Driver = false, "dsp_1", dispatch.Device{}, ""
 	l.Send(t.Context(), p)

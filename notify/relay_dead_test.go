@@ -106,7 +106,7 @@ func TestDeadToken(t *testing.T) {
 }
 
 // When the push service calls a living token dead for a moment, the phone gets its push afterwards.
-func TestALivingTokenIsCalledDead(t *testing.T) {
+func TestLiveTokenIsReportedDead(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.fcm.Kill(phone(o.cars[0]))
 		o.relay(func(n *notify.RelayOptions, _ *repository.OutboxOptions) { n.SuspicionGap = 3 * time.Second })
@@ -170,7 +170,7 @@ func (o *office) trustAll() {
 }
 
 // The dead tokens of three drivers do not delay an offer to others.
-func TestMadeUpTokensHoldUpNobody(t *testing.T) {
+func TestForgedTokensDelayNoOtherPush(t *testing.T) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		cheats := o.cheats(3, "cheats")
 		o.relay(soon)

@@ -239,11 +239,11 @@ func (o *office) shows(t dispatch.EventType) (n int) {
 	return n
 }
 
-func TestEverybodyIsTold(t *testing.T) { everybodyIsTold(t, 0) }
+func TestPushesToAllDrivers(t *testing.T) { pushesToAllDrivers(t, 0) }
 
-func TestEverybodyIsToldInParts(t *testing.T) { everybodyIsTold(t, 2) }
+func TestPushesToAllDriversInBatches(t *testing.T) { pushesToAllDrivers(t, 2) }
 
-func everybodyIsTold(t *testing.T, part int) {
+func pushesToAllDrivers(t *testing.T, part int) {
 	onDatabases(t, func(t *testing.T, o *office) {
 		o.relay(func(_ *notify.RelayOptions, b *repository.OutboxOptions) { b.BatchSize = part })
 		d := o.offer()
@@ -254,10 +254,10 @@ func everybodyIsTold(t *testing.T, part int) {
 			return visible == 1 && o.shows(dispatch.EventAccepted) == 1
 		})
 		if got := o.fcm.Device(phone(o.cars[0])).Visible; got[0].Dispatch != string(d.ID) {
-			t.Errorf("the winner was told of %v", got)
+			t.Errorf("the winner's phone shows %v", got)
 		}
 		if n := o.fcm.Requests(); n != int64(2*len(o.cars)) {
-			t.Errorf("%d requests for %d phones, each told twice", n, len(o.cars))
+			t.Errorf("%d requests for %d phones, each with two pushes", n, len(o.cars))
 		}
 		if _, again, _, _ := o.fcm.Totals(); again != 0 {
 			t.Errorf("%d messages came twice", again)

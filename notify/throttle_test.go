@@ -68,7 +68,7 @@ func TestThrottleWidens(t *testing.T) {
 		idle.start(idle.now)
 		idle.done(Outcome{Class: Sent}, idle.now)
 	}
-	idle.mustHave("what is not used up does not grow", 4)
+	idle.mustHave("an unused limit does not grow", 4)
 }
 
 func TestThrottleNarrows(t *testing.T) {

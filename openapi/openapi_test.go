@@ -221,8 +221,8 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestNothingRepeated: a schema or a problem that several operations share is a component, which they refer to.
-func TestNothingRepeated(t *testing.T) {
+// TestSharedSchemasAreComponents: a schema or a problem that several operations share is a component, which they refer to.
+func TestSharedSchemasAreComponents(t *testing.T) {
 	document, found := parsed(t), map[string]string{}
 	walk(document, "", func(at string, o map[string]any) {
 		raw, err := json.Marshal(o["schema"])

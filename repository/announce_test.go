@@ -10,12 +10,12 @@ import (
 	"firsttap/dispatch"
 )
 
-// heard keeps what a Store tells.
+// heard keeps the events that a Store announces.
 type heard struct {
 	mu     sync.Mutex
 	about  []dispatch.Dispatch
 	events []dispatch.Event
-	stored []int // how many of the events were in the database when they were told
+	stored []int // how many of the events were in the database when they were announced
 }
 
 func (h *heard) listen(t testing.TB, db *database) {
@@ -36,7 +36,7 @@ func (h *heard) types() (types []dispatch.EventType) {
 	return types
 }
 
-func TestWhatIsCommittedIsToldOnceAndAfterwards(t *testing.T) {
+func TestEventsAreAnnouncedOnceAfterCommit(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		var h heard
 		h.listen(t, db)
@@ -66,20 +66,20 @@ func TestWhatIsCommittedIsToldOnceAndAfterwards(t *testing.T) {
 			dispatch.EventCreated, dispatch.EventAccepted, dispatch.EventWithdrawn, dispatch.EventReopened,
 		}
 		if !slices.Equal(h.types(), want) {
-			t.Errorf("told %v, want %v", h.types(), want)
+			t.Errorf("announced %v, want %v", h.types(), want)
 		}
 		if !slices.Equal(h.stored, []int{1, 1, 1, 1}) {
-			t.Errorf("told before it was committed: %v", h.stored)
+			t.Errorf("announced before the COMMIT: %v", h.stored)
 		}
 		if !reflect.DeepEqual(h.about, []dispatch.Dispatch{d, d2, d3}) {
-			t.Errorf("told about %+v, want %+v", h.about, []dispatch.Dispatch{d, d2, d3})
+			t.Errorf("announced with %+v, want %+v", h.about, []dispatch.Dispatch{d, d2, d3})
 		}
 	})
 }
 
 func TestBornLeasedOrDueAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
-		// Another process, which tells of what it commits itself.
+		// Another process, which announces its own commits.
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
 		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
 		var h heard
@@ -90,7 +90,7 @@ func TestBornLeasedOrDueAtOnce(t *testing.T) {
 		teller.mustUpdate(t, d.ID, cancel)
 
 		if leased, err := db.as("ins_b").LeaseEvents(t.Context(), 10); err != nil || len(leased) > 0 {
-			t.Errorf("another leased %v, %v", leased, err)
+			t.Errorf("another instance leased %v, %v", leased, err)
 		}
 		for i, e := range h.events {
 			want := outboxRow{EventID: e.ID, NextAt: micros(e.At.Add(term)), Claim: "ins_a"}
@@ -98,11 +98,11 @@ func TestBornLeasedOrDueAtOnce(t *testing.T) {
 				t.Errorf("born as %+v, want %+v", got, want)
 			}
 			if told, err := teller.as("ins_a").Expand(t.Context(), e.ID, 10); err != nil || told.Event != e {
-				t.Errorf("%d: told of %+v, %v; want %+v", i, told.Event, err, e)
+				t.Errorf("%d: expanded %+v, %v; want %+v", i, told.Event, err, e)
 			}
 		}
 		if len(h.events) != 3 {
-			t.Errorf("told %v", h.types())
+			t.Errorf("announced %v", h.types())
 		}
 
 		d = db.add(t, nil)

@@ -49,7 +49,7 @@ func TestAssignWritesEverythingTogether(t *testing.T) {
 				t.Errorf("the claim is %+v, %v; want %+v", past, err, want)
 			}
 			if n := db.count(t, "events WHERE type = 'dispatch.accepted' AND dispatch_id = ? AND driver_id = ? AND actor = 'key_1'", d.ID, v.ID); n != 1 {
-				t.Error("the event does not tell what happened")
+				t.Error("the event does not describe the assignment")
 			}
 			again, err := db.assign(t.Context(), d.ID, 2, v.ID)
 			if err != nil || !reflect.DeepEqual(again, got) {
@@ -88,10 +88,10 @@ func TestAssignAmongTaps(t *testing.T) {
 				}
 			})
 			if won.Load() == nil {
-				t.Fatal("nobody won")
+				t.Fatal("no driver won")
 			}
 			if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, *won.Load()) {
-				t.Errorf("stored %+v, the winner was told %+v", got, *won.Load())
+				t.Errorf("stored %+v, the winner got %+v", got, *won.Load())
 			}
 			db.mustHold(t, round+1, dispatch.EventAccepted, round+1)
 		}
@@ -99,7 +99,7 @@ func TestAssignAmongTaps(t *testing.T) {
 }
 
 // The driver taps elsewhere and is assigned twice, at the same time and for the same hours.
-func TestAssignToWhoIsClaimingOtherWork(t *testing.T) {
+func TestAssignDuringAnOverlappingClaim(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for i, v := range db.drivers(t, 8) {
 			jobs := []dispatch.Dispatch{db.add(t, nil), db.add(t, nil), db.add(t, soon)}

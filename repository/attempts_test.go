@@ -9,7 +9,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// A tap is booked on the round that it names. One that names none, or one that there is not yet, was on the current one;
+// A tap is stored under the round that it names. One that names none, or one that there is not yet, was on the current one;
 // whatever an app makes up, the others of the batch are kept.
 func TestTheRoundOfATap(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {

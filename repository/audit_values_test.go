@@ -39,8 +39,8 @@ func (db *database) lastAudit(t testing.TB, action dispatch.AuditAction) dispatc
 	return entries[i]
 }
 
-// TestWhoHadAFirebaseUID: the audit shows which driver had a uid before another one got it.
-func TestWhoHadAFirebaseUID(t *testing.T) {
+// TestFirebaseUIDIsAudited: the audit shows which driver had a uid before another one got it.
+func TestFirebaseUIDIsAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)
 		uid := func(to string) dispatch.DriverChange { return edit(func(v *dispatch.Driver) { v.FirebaseUID = to }) }
@@ -96,7 +96,7 @@ func TestALongChangeIsAudited(t *testing.T) {
 	})
 }
 
-// TestDutyIsAudited where it changes, and a driver who goes on and off in a loop writes one entry a minute.
+// TestDutyIsAudited: changes of the duty are audited, with one entry a minute for a driver who changes it in a loop.
 func TestDutyIsAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 2)
@@ -140,7 +140,7 @@ func TestDutyIsAudited(t *testing.T) {
 		if n := db.count(t, path); n != 3 {
 			t.Errorf("%d entries after a minute", n)
 		}
-		mustBeError(t, "nobody", func() error { _, err := db.SetDuty(ctx, "drv_0", true); return err }(), dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", func() error { _, err := db.SetDuty(ctx, "drv_0", true); return err }(), dispatch.ErrDriverNotFound)
 	})
 }
 
@@ -195,7 +195,7 @@ func TestDevicesAreAudited(t *testing.T) {
 		if gone["installation_id"] != "phone 29" || fmt.Sprint(gone["platform"]) != "map[from:android to:<nil>]" || gone["times"] != nil {
 			t.Errorf("%v", gone)
 		}
-		mustBeError(t, "nobody's", db.DeleteDevice(t.Context(), "drv_0", "x"), dispatch.ErrDriverNotFound)
+		mustBeError(t, "a device of an unknown driver", db.DeleteDevice(t.Context(), "drv_0", "x"), dispatch.ErrDriverNotFound)
 	})
 }
 

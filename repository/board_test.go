@@ -12,7 +12,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// unseen returns what the board names, and fails the test unless it counts as many.
+// unseen returns the dispatches on the board, and fails the test unless it counts as many.
 func (db *database) unseen(t *testing.T, region string) []dispatch.ID {
 	t.Helper()
 	b, err := db.Board(t.Context(), region)

@@ -159,7 +159,7 @@ func TestWaitingOffersEndWithTheirDispatch(t *testing.T) {
 			}
 		}
 		if end := db.stored(t, other.ID).ExpiresAt; end != other.ExpiresAt {
-			t.Error("another dispatch's moved too")
+			t.Error("the notifications of another dispatch changed too")
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestAPushWrittenBeforeTheExtensionStandsAsLong(t *testing.T) {
 }
 
 // No push announces a changed window; changed terms are pushed to every driver that could accept them now.
-func TestWhoIsToldOfAChange(t *testing.T) {
+func TestChangedTermsArePushed(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 2)
 		me := db.as("me")

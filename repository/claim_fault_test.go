@@ -51,10 +51,10 @@ func (db *database) waiting(t testing.TB) {
 			return
 		}
 	}
-	t.Fatal("nobody waits for a row")
+	t.Fatal("no session waits for a row")
 }
 
-func TestARowThatIsHeld(t *testing.T) {
+func TestClaimOfALockedRow(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d, other, drivers := db.add(t, nil), db.add(t, nil), db.drivers(t, 2*claimConns)
 		_, release := db.hold(t, d.ID)
@@ -93,7 +93,7 @@ func TestARowThatIsHeld(t *testing.T) {
 	})
 }
 
-func TestUpdateOfARowThatIsHeld(t *testing.T) {
+func TestUpdateOfALockedRow(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		db.hold(t, d.ID)
@@ -108,8 +108,8 @@ func TestUpdateOfARowThatIsHeld(t *testing.T) {
 	})
 }
 
-// What the UPDATE was decided on moves while it waits for the row.
-func TestWhatMovesWhileTheUpdateWaits(t *testing.T) {
+// A row that the claim was decided on changes while its UPDATE waits for the row lock.
+func TestRowChangesWhileTheUpdateWaits(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		tests := []struct{ name, moves string }{
 			{"round", "UPDATE dispatches SET round = round + 1, version = version + 1 WHERE id = ?"},

@@ -96,7 +96,7 @@ func TestTheUpdateItselfRefuses(t *testing.T) {
 	})
 }
 
-// What moved once is looked at again, and then decided as it is.
+// A claim whose dispatch has changed once is decided again on the new state.
 func TestClaimIsDecidedAnew(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0].ID
@@ -176,10 +176,10 @@ func TestClaimAfterAChangeWithinTheRoundMovesTheVersion(t *testing.T) {
 		}
 		stored := db.mustRead(t, d.ID)
 		if stored.Version != 3 {
-			t.Errorf("version %d after two changes of version 1: who saw version 2 can't tell that it moved", stored.Version)
+			t.Errorf("version %d after two changes of version 1: a reader of version 2 can't detect the change", stored.Version)
 		}
 		if !reflect.DeepEqual(stored, got) {
-			t.Errorf("stored %+v, the winner was told %+v", stored, got)
+			t.Errorf("stored %+v, the winner got %+v", stored, got)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func TestClaimWritesEverythingTogether(t *testing.T) {
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 		if n := db.count(t, "events WHERE type = 'dispatch.accepted' AND dispatch_id = ? AND round = 1 AND driver_id = ? "+
 			"AND actor = ? AND at = ?", d.ID, v.ID, v.ID, got.Claim.AcceptedAt.UnixMicro()); n != 1 {
-			t.Error("the event does not tell what happened")
+			t.Error("the event does not describe the claim")
 		}
 		if n := db.count(t, "outbox WHERE state = 0 AND next_at = ?", got.Claim.AcceptedAt.UnixMicro()); n != 1 {
 			t.Error("the outbox row is not due when it happened")
@@ -89,7 +89,7 @@ func TestClaimWithAnOutboxRowInTheWay(t *testing.T) {
 }
 
 // Nothing but the database stands between the thirty: no gate, no lock.
-func TestThirtyClaimAtOnceOneWins(t *testing.T) {
+func TestThirtyConcurrentClaims(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 30)
 		for round := range 5 {
@@ -109,10 +109,10 @@ func TestThirtyClaimAtOnceOneWins(t *testing.T) {
 				}
 			})
 			if won.Load() == nil {
-				t.Fatal("nobody won")
+				t.Fatal("no driver won")
 			}
 			if got := db.mustRead(t, d.ID); !reflect.DeepEqual(got, *won.Load()) {
-				t.Errorf("stored %+v, the winner was told %+v", got, *won.Load())
+				t.Errorf("stored %+v, the winner got %+v", got, *won.Load())
 			}
 			db.mustHold(t, round+1, dispatch.EventAccepted, round+1)
 		}
@@ -131,7 +131,7 @@ func TestClaimAgainIsAReplay(t *testing.T) {
 	})
 }
 
-func TestTheSameDriverManyTimesAtOnceHasOneClaim(t *testing.T) {
+func TestConcurrentClaimsOfOneDriver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		ids := make([]dispatch.ClaimID, 10)
@@ -144,7 +144,7 @@ func TestTheSameDriverManyTimesAtOnceHasOneClaim(t *testing.T) {
 			ids[i] = got.Claim.ID
 		})
 		if ids = slices.Compact(ids); len(ids) != 1 {
-			t.Errorf("the driver was told of the claims %v", ids)
+			t.Errorf("the driver got the claims %v", ids)
 		}
 		db.mustHold(t, 1, dispatch.EventAccepted, 1)
 	})
@@ -233,7 +233,7 @@ func TestJobsOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestWhoGaveBackNamesTheRound(t *testing.T) {
+func TestClaimAfterAWithdrawalNeedsTheRound(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)

@@ -49,12 +49,12 @@ func TestReadsEndOnTheServer(t *testing.T) {
 		var refused *driver.MySQLError
 		err := db.general.WithContext(t.Context()).Exec(slow("waited-for")).Error
 		if !errors.As(err, &refused) || refused.Number != ended && refused.Number != endedMariaDB {
-			t.Errorf("whoever waited is told %v", err)
+			t.Errorf("the waiting call got %v", err)
 		}
 		for _, mark := range []string{"given-up", "waited-for"} {
 			testkit.Retry(t, func() error {
 				if db.works(t, mark) {
-					return fmt.Errorf("the server goes on with what was %s", mark)
+					return fmt.Errorf("the server still runs the statement that was %s", mark)
 				}
 				return nil
 			})

@@ -29,7 +29,7 @@ func (db *database) mustPut(t testing.TB, v dispatch.Device) dispatch.Device {
 	return put
 }
 
-// devices returns what is kept, by token.
+// devices returns the stored devices by token.
 func (db *database) devices(t testing.TB) map[string]dispatch.Device {
 	t.Helper()
 	var rows []deviceRow
@@ -46,7 +46,7 @@ func (db *database) devices(t testing.TB) map[string]dispatch.Device {
 	return devices
 }
 
-// TestPutDevice: what is put is kept under one id for the installation, and a token has one device, the newest.
+// TestPutDevice: an installation keeps its device id, and a token belongs to the newest device only.
 func TestPutDevice(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 2)
@@ -85,9 +85,9 @@ func TestPutDevice(t *testing.T) {
 
 		_, err := db.PutDevice(t.Context(), someDevice(dispatch.NewDriverID(time.Now()), "tablet", "t1"))
 		if !errors.Is(err, dispatch.ErrDriverNotFound) || errors.Is(err, dispatch.ErrUnavailable) {
-			t.Errorf("nobody's device: %v", err)
+			t.Errorf("a device of an unknown driver: %v", err)
 		}
-		mustKeep("nobody takes a token", taken)
+		mustKeep("an unknown driver's registration takes no token", taken)
 	})
 }
 
@@ -168,12 +168,12 @@ func TestDeleteDevice(t *testing.T) {
 			t.Errorf("left: %v", left)
 		}
 		if err := db.DeleteDevice(t.Context(), dispatch.NewDriverID(time.Now()), "i"); !errors.Is(err, dispatch.ErrDriverNotFound) {
-			t.Errorf("nobody's: %v", err)
+			t.Errorf("of an unknown driver: %v", err)
 		}
 	})
 }
 
-// TestJudgements: it is the token that is trusted, suspected or in quarantine, not a device that has a new one.
+// TestJudgements: trust, suspicion and quarantine belong to the token, and end when the device gets a new token.
 func TestJudgements(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, devicesPerStatement+1)
@@ -234,7 +234,7 @@ func TestJudgements(t *testing.T) {
 	})
 }
 
-// TestSeen: the first time is kept, for each round and driver, however often and from wherever it is said.
+// TestSeen: the first time of each round and driver is stored, and later reports do not change it.
 func TestSeen(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		id := db.add(t, nil).ID

@@ -45,7 +45,7 @@ func TestChangeDriver(t *testing.T) {
 		twin := someDriver(3)
 		twin.FirebaseUID = "two"
 		_, err = db.CreateDriver(ctx, twin)
-		mustBeError(t, "a firebase_uid that is another's", err, dispatch.ErrDuplicateDriver)
+		mustBeError(t, "the firebase_uid of another driver", err, dispatch.ErrDuplicateDriver)
 
 		full := edit(func(v *dispatch.Driver) {
 			v.Name, v.Phone, v.Regions, v.VehicleClass, v.WorkingHeightM = "김", "+8211", []string{"jeju"}, "45m", new(45.5)
@@ -62,10 +62,10 @@ func TestChangeDriver(t *testing.T) {
 			change dispatch.DriverChange
 			want   error
 		}{
-			"what is so already":   {full, nil},
-			"another's uid":        {edit(func(v *dispatch.Driver) { v.FirebaseUID = "two" }), dispatch.ErrDuplicateDriver},
-			"an older version":     {dispatch.DriverChange{Version: 1, Apply: full.Apply}, dispatch.ErrDriverVersionConflict},
-			"a suspension of once": {suspend(time.Now().Add(-time.Hour)), dispatch.ErrSuspensionInPast},
+			"no change":                 {full, nil},
+			"the uid of another driver": {edit(func(v *dispatch.Driver) { v.FirebaseUID = "two" }), dispatch.ErrDuplicateDriver},
+			"an older version":          {dispatch.DriverChange{Version: 1, Apply: full.Apply}, dispatch.ErrDriverVersionConflict},
+			"a suspension of once":      {suspend(time.Now().Add(-time.Hour)), dispatch.ErrSuspensionInPast},
 		} {
 			got, err := db.ChangeDriver(ctx, v.ID, c.change)
 			mustBeError(t, what, err, c.want)
@@ -74,9 +74,9 @@ func TestChangeDriver(t *testing.T) {
 			}
 		}
 		_, err = db.ChangeDriver(ctx, dispatch.NewDriverID(time.Now()), full)
-		mustBeError(t, "nobody", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
 		_, err = db.RecordTokenIssued(ctx, "drv_0")
-		mustBeError(t, "nobody's token", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "a token of an unknown driver", err, dispatch.ErrDriverNotFound)
 
 		one, two := string(v.ID), string(other.ID)
 		entries := db.mustAudit(t, "driver.create "+one, "driver.create "+two, "driver.update "+one)
@@ -194,7 +194,7 @@ func TestListDrivers(t *testing.T) {
 	})
 }
 
-// Every list that goes by identifiers refuses what is no cursor.
+// Every list that is ordered by identifiers refuses invalid cursors.
 func TestCursorsOfLists(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
@@ -244,11 +244,11 @@ func TestDevicesOfADriver(t *testing.T) {
 			t.Errorf("%v, want %v", got, want)
 		}
 		_, _, err := db.Devices(t.Context(), dispatch.NewDriverID(time.Now()), page)
-		mustBeError(t, "nobody's", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "of an unknown driver", err, dispatch.ErrDriverNotFound)
 	})
 }
 
-// TestKeysAreAudited: what is so already is nothing new; what is made, replaced or revoked is.
+// TestKeysAreAudited: creating, replacing and revoking a key are audited; a request that changes nothing is not.
 func TestKeysAreAudited(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		first := dispatch.Key{ID: dispatch.FirstKeyID, Name: "FIRSTTAP_ADMIN_KEY", Role: dispatch.Admin, Hash: "a"}

@@ -12,7 +12,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// elsewhere adds n dispatches that it is time for nothing of: most are over, the others' time is to come.
+// elsewhere adds n dispatches that are not due: most have ended, and the others are due later.
 func (db *database) elsewhere(t testing.TB, n int) {
 	t.Helper()
 	now := db.now(t)
@@ -35,8 +35,8 @@ func (db *database) elsewhere(t testing.TB, n int) {
 	}
 }
 
-// However many dispatches there are, what is due is found by an index, in its order, and little else is looked at.
-func TestPlansOfWhatIsDue(t *testing.T) {
+// Due dispatches are found by an index, in its order, and few other rows are read, however many dispatches exist.
+func TestPlansOfDueDispatches(t *testing.T) {
 	indexes := map[string]string{
 		"ExpireOffers": "ix_dispatches_expiry", "Remind": "ix_dispatches_work", "CloseOverdue": "ix_dispatches_work",
 	}
@@ -75,7 +75,7 @@ func TestPlansOfWhatIsDue(t *testing.T) {
 	})
 }
 
-// young fills the tables of what is not kept for good with n rows each that stay.
+// young adds n rows to each table that is pruned, all too young to be deleted.
 func (db *database) young(t *testing.T, n int) {
 	t.Helper()
 	now := db.now(t)
@@ -111,8 +111,8 @@ func (db *database) young(t *testing.T, n int) {
 	db.exec(t, "ANALYZE TABLE outbox, devices, job_runs, supply, attempts, offers, idempotency_keys, notifications")
 }
 
-// What has been kept for long enough is found by an index in its order, and deleted by its key.
-func TestPlansOfWhatIsPruned(t *testing.T) {
+// Rows past their retention are found by an index in its order, and deleted by their key.
+func TestPlansOfPrune(t *testing.T) {
 	indexes := map[string]string{
 		"outbox": "ix_outbox_due", "notifications": "ix_notifications_due", "devices": "ix_devices_quarantined",
 		"job_runs": "ix_job_runs_slot", "supply": "PRIMARY", "attempts": "PRIMARY", "offers": "PRIMARY",

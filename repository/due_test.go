@@ -19,7 +19,7 @@ const (
 	overdueAfter = 24 * time.Hour
 )
 
-// clockwork is what the clock makes of dispatches.
+// clockwork is a change of dispatches that is made when it is due.
 type clockwork struct {
 	name  string
 	event dispatch.EventType
@@ -100,13 +100,13 @@ func (c clockwork) mustHave(t testing.TB, db *database, want int, ids ...dispatc
 		n := db.count(t, "events WHERE dispatch_id = ? AND type = ?", id, c.event)
 		told := db.count(t, "outbox o JOIN events e ON e.id = o.event_id WHERE e.dispatch_id = ? AND e.type = ?", id, c.event)
 		if n != want || told != want {
-			t.Errorf("%s: dispatch %d has %d events, %d to be told of; want %d", c.name, i, n, told, want)
+			t.Errorf("%s: dispatch %d has %d events, %d in the outbox; want %d", c.name, i, n, told, want)
 		}
 	}
 }
 
 // A call ends no more than its limit, the earliest first, and the next call goes on.
-func TestDueByAndBy(t *testing.T) {
+func TestDueInBatches(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 7)
 		c.mustChange(t, db.Store, 0, 0)
@@ -122,7 +122,7 @@ func TestDueByAndBy(t *testing.T) {
 	})
 }
 
-// However many do it at the same time, it is done once, and one of them says so.
+// Of many concurrent calls one makes the change, and only that one reports it.
 func TestDueOnce(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 10)
@@ -143,7 +143,7 @@ func TestDueOnce(t *testing.T) {
 }
 
 // The process that commits an event announces it once.
-func TestDueIsTold(t *testing.T) {
+func TestDueEventsAreAnnounced(t *testing.T) {
 	eachClockwork(t, each, func(t *testing.T, db *database, c clockwork) {
 		teller := &database{Store: open(t, db.url), url: db.url, raw: db.raw}
 		teller.options.OutboxOwner, teller.options.OutboxLease = "ins_a", term
@@ -152,23 +152,23 @@ func TestDueIsTold(t *testing.T) {
 		id := c.ready(t, db, 1)[0]
 		c.mustChange(t, teller.Store, 10, 1)
 		if !slices.Equal(h.types(), []dispatch.EventType{c.event}) || !slices.Equal(h.stored, []int{1}) {
-			t.Fatalf("told %v, of which %v were committed", h.types(), h.stored)
+			t.Fatalf("announced %v, of which %v were committed", h.types(), h.stored)
 		}
 		e := h.events[0]
 		if e.Dispatch != id || e.Round != 1 || e.Actor != dispatch.System || h.about[0].Version != db.mustRead(t, id).Version {
-			t.Errorf("told %+v about %+v", e, h.about[0])
+			t.Errorf("announced %+v with %+v", e, h.about[0])
 		}
 		if row := db.outboxRow(t, e.ID); row.Claim != "ins_a" || row.State != statePending {
 			t.Errorf("born as %+v", row)
 		}
 		c.mustChange(t, teller.Store, 10, 0)
 		if len(h.events) != 1 {
-			t.Errorf("told %v", h.types())
+			t.Errorf("announced %v", h.types())
 		}
 	})
 }
 
-// What is due by the database's clock is due, whatever the process's says.
+// The database's clock decides what is due, not the clock of the process.
 func TestDueByTheDatabasesClock(t *testing.T) {
 	for _, offset := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		t.Run(offset.String(), func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestDueGivesUp(t *testing.T) {
 			t.Errorf("%d, %v; want %v", n, err, dispatch.ErrUnavailable)
 		}
 		if db.dialect.skipLocked == "" {
-			return // who waits for SQLite's file can't be seen
+			return // SQLite does not show who waits for its file
 		}
 		db.hold(t, ids[0])
 		ctx, stop := context.WithCancel(t.Context())
@@ -249,7 +249,7 @@ func TestDueGivesUp(t *testing.T) {
 	})
 }
 
-// Its events' rows are what another transaction holds, which then wants the dispatch: what is undone is done again.
+// Another transaction holds the rows of its events and then wants the dispatch: the deadlock's victim tries again.
 func TestDueAndADeadlock(t *testing.T) {
 	eachClockwork(t, eachServer, func(t *testing.T, db *database, c clockwork) {
 		ids := c.ready(t, db, 2)
@@ -259,7 +259,7 @@ func TestDueAndADeadlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer tx.Rollback()
-		// Having written the most, it is not the one that is undone.
+		// It has written the most, so the server does not roll it back.
 		for _, query := range []string{"UPDATE outbox SET next_at = next_at + 1", "SELECT * FROM outbox FOR UPDATE"} {
 			if _, err := tx.Exec(query); err != nil {
 				t.Fatal(err)
@@ -303,13 +303,13 @@ func TestDueAndTheReplyOfTheCommitIsLost(t *testing.T) {
 	})
 }
 
-// moves is what becomes of a dispatch after it was found to be due, and before it is locked.
+// moves is a change of a dispatch between the search for due dispatches and the lock.
 type moves struct {
 	name, set string // of the row
 	also      string // a statement with the dispatch's identifier
 }
 
-// mustLeave fails the test unless c leaves alone what has moved meanwhile.
+// mustLeave fails the test unless c leaves dispatches alone that have changed meanwhile.
 func (c clockwork) mustLeave(t *testing.T, all ...moves) {
 	eachServer(t, func(t *testing.T, db *database) {
 		for _, m := range all {

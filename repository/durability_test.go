@@ -12,7 +12,7 @@ import (
 	"firsttap/testkit"
 )
 
-// warned is a Store on a server, and what it warns of.
+// warned is a Store on a server, and its warnings.
 type warned struct {
 	*Store
 	raw    *sql.DB

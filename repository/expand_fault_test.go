@@ -37,7 +37,7 @@ func TestOnlyItsOwnerExpandsAnEvent(t *testing.T) {
 				db.mustBeUndone(t, event, whose)
 			}
 		}
-		refuse(a, "") // which nobody has leased
+		refuse(a, "") // no instance has leased it
 		db.lend(t, "ins_a", dispatch.EventCreated)
 		refuse(b, "ins_a")
 		db.exec(t, "UPDATE outbox SET next_at = 1") // a's lease ends
@@ -74,7 +74,7 @@ func TestAnEventThatIsGone(t *testing.T) {
 	})
 }
 
-func TestAnEventIsDoneWithWhatItWritesOrNotAtAll(t *testing.T) {
+func TestExpandIsAtomic(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 3)
 		db.add(t, nil)
@@ -133,7 +133,7 @@ func TestTheReplyOfAnExpansionsCommitIsLost(t *testing.T) {
 		if _, err := o.Expand(t.Context(), event, 2); !errors.Is(err, dispatch.ErrNotLeased) {
 			t.Errorf("again: %v, want %v", err, dispatch.ErrNotLeased)
 		}
-		// What it had leased to itself is sent when that has ended.
+		// The pushes that it leased are sent after their lease has ended.
 		db.exec(t, "UPDATE notifications SET next_at = 1")
 		if pushes, _, err := db.as("ins_b").LeaseNotifications(t.Context(), 10); err != nil || len(pushes) != 3 {
 			t.Errorf("leased %d, %v", len(pushes), err)
@@ -158,7 +158,7 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 		if err := <-ended; !errors.Is(err, dispatch.ErrUnknown) {
 			t.Errorf("got %v, want %v", err, dispatch.ErrUnknown)
 		}
-		testkit.Retry(t, func() error { // the lease ends, and another does it
+		testkit.Retry(t, func() error { // the lease ends, and another instance expands it
 			_, err := db.raw.Exec("UPDATE outbox SET next_at = 1 WHERE state = 0")
 			return err
 		})
@@ -173,7 +173,7 @@ func TestAnExpansionsCommitNeverArrives(t *testing.T) {
 }
 
 // A process may hand itself the same event twice: as it committed it, and when the lease it was born with has ended.
-func TestOfManyWhoExpandAnEventOneDoes(t *testing.T) {
+func TestConcurrentExpandOfOneEvent(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 5)
 		outboxes := db.instances(t, 6)

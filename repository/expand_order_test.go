@@ -33,7 +33,7 @@ func TestAnOlderRoundLeavesTheNewerAlone(t *testing.T) {
 }
 
 // The winner is notified of the cancelation, and never that another driver has taken the dispatch.
-func TestTakenAndCanceledBeforeAnybodyWasTold(t *testing.T) {
+func TestTakenAndCanceledBeforeAnyPush(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)
 		db.mustAccept(t, a.ID, a.winner)
@@ -66,7 +66,7 @@ func TestALargeAudience(t *testing.T) {
 			t.Errorf("%d pushes, %d left", len(told.Pushes), told.Unleased)
 		}
 		if n := len(db.toldOf(t, told.Event.ID)); n != drivers*each {
-			t.Errorf("%d are told", n)
+			t.Errorf("%d devices get a push", n)
 		}
 		if n := db.count(t, "notifications WHERE claim = 'ins_a' AND state = 0"); n != 1200 {
 			t.Errorf("%d are leased", n)
@@ -74,14 +74,14 @@ func TestALargeAudience(t *testing.T) {
 		if n := db.count(t, "topic_members"); n != drivers*each {
 			t.Errorf("%d are to be subscribed", n)
 		}
-		db.exec(t, "UPDATE outbox SET state = 0") // as if nobody had known: who was told is not told again
+		db.exec(t, "UPDATE outbox SET state = 0") // as if it was not expanded yet: no device gets a second push
 		if again := o.mustExpand(t, db, dispatch.EventCreated, 10); len(again.Pushes)+again.Unleased != 0 || again.More {
 			t.Errorf("again: %+v", again)
 		}
 	})
 }
 
-func TestWhoIsOfferedFirstIsLeftToChance(t *testing.T) {
+func TestOffersInRandomOrder(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.equipped(t, 40)
 		orders := map[string]bool{}
@@ -94,7 +94,7 @@ func TestWhoIsOfferedFirstIsLeftToChance(t *testing.T) {
 			orders[order.String()] = true
 		}
 		if len(orders) != 2 {
-			t.Error("the same driver is offered everything first")
+			t.Error("the same driver gets every offer first")
 		}
 	})
 }

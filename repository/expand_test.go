@@ -32,7 +32,7 @@ func (o *Outbox) mustExpand(t testing.TB, db *database, kind dispatch.EventType,
 	return told
 }
 
-// happens writes an event of that type about the dispatch as it is, as edit changes both.
+// happens writes an event of that type about the dispatch, after edit has changed both.
 func (db *database) happens(t testing.TB, id dispatch.ID, event dispatch.EventType, edit func(*dispatch.Dispatch, *dispatch.Event)) dispatch.Dispatch {
 	t.Helper()
 	return db.mustUpdate(t, id, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
@@ -49,7 +49,7 @@ func (db *database) happens(t testing.TB, id dispatch.ID, event dispatch.EventTy
 	})
 }
 
-// toldOf returns what was written for the event, by device.
+// toldOf returns the notifications of the event, by device.
 func (db *database) toldOf(t testing.TB, event dispatch.EventID) map[dispatch.DeviceID]notificationRow {
 	t.Helper()
 	var rows []notificationRow
@@ -85,7 +85,7 @@ func (db *database) mustTell(t testing.TB, event dispatch.EventID, as dispatch.E
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("%s is told to\n%v, want\n%v", as, got, want)
+		t.Errorf("%s is pushed to\n%v, want\n%v", as, got, want)
 	}
 }
 
@@ -141,13 +141,13 @@ func TestTheOfferGoesToTheEligible(t *testing.T) {
 				}
 			}
 			if told.Unleased != len(want) || told.Dropped != 0 || len(told.Pushes) != 0 || told.Dispatch.Version != d.Version {
-				t.Errorf("%s has come to %+v", step.event, told)
+				t.Errorf("%s was expanded to %+v", step.event, told)
 			}
 		}
 	})
 }
 
-// What JSON, SQL and LIKE give a meaning to is a region's name as well.
+// The name of a region may have characters that are special in JSON, SQL and LIKE.
 func TestRegionsOfAnyName(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		names := []string{
@@ -166,7 +166,7 @@ func TestRegionsOfAnyName(t *testing.T) {
 			db.add(t, func(d *dispatch.Dispatch) { d.Region = name })
 			told := db.as("ins_a").mustExpand(t, db, dispatch.EventCreated, 0)
 			if told.Unleased != 1 {
-				t.Errorf("%q: %d are told", name, told.Unleased)
+				t.Errorf("%q: %d devices get a push", name, told.Unleased)
 			}
 			db.mustTell(t, told.Event.ID, dispatch.EventOpened, false, devices[name])
 		}
@@ -177,7 +177,7 @@ func TestRegionsOfAnyName(t *testing.T) {
 type audience struct {
 	dispatch.Dispatch
 	winner                                     dispatch.DriverID
-	phone, tablet                              dispatch.Device // the winner's, who was offered it on one
+	phone, tablet                              dispatch.Device // the winner's devices, of which one got the offer
 	sent, underWay, stale, unsent, second      dispatch.Device
 	dropped, dead, quarantined, before, others dispatch.Device
 	unsentRow                                  notificationRow
@@ -201,7 +201,7 @@ func (db *database) audience(t testing.TB) *audience {
 		case a.underWay.ID:
 			n.Claim, n.NextAt = "ins_x", later
 		case a.stale.ID:
-			n.Claim = "ins_x" // whose lease has ended: it was sent or not
+			n.Claim = "ins_x" // the lease has ended: the push was sent or not
 		case a.dropped.ID:
 			n.State = stateDropped
 		case a.dead.ID:
@@ -220,7 +220,7 @@ func (db *database) audience(t testing.TB) *audience {
 	return a
 }
 
-func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
+func TestTakenIsPushedToNotifiedDrivers(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)
 		o := db.as("ins_a")
@@ -229,7 +229,7 @@ func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
 		db.mustTell(t, told.Event.ID, dispatch.EventAccepted, false, a.phone, a.tablet)
 		db.mustTell(t, told.Event.ID, dispatch.EventTaken, true, a.sent, a.underWay, a.stale, a.second)
 		if got := db.stored(t, a.unsentRow.ID); got.State != stateDropped || got.Result != "superseded" {
-			t.Errorf("the offer that nobody had sent is %+v", got)
+			t.Errorf("the unsent offer is %+v", got)
 		}
 		if told.Dropped != 1 || len(told.Pushes) != 4 || told.Unleased != 2 {
 			t.Errorf("%d dropped, %d leased, %d left", told.Dropped, len(told.Pushes), told.Unleased)
@@ -239,7 +239,7 @@ func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
 		for _, p := range []dispatch.Device{a.underWay, a.stale} {
 			n := rows[p.ID]
 			if wait := fromMicros(n.NextAt).Sub(fromMicros(n.CreatedAt)); n.Claim != "" || wait != time.Second {
-				t.Errorf("the offer is under way, and that it is over comes after %v, leased by %q", wait, n.Claim)
+				t.Errorf("the offer is being sent, and its end is due after %v, leased by %q", wait, n.Claim)
 			}
 		}
 		leased := 0
@@ -258,7 +258,7 @@ func TestWhoWasToldHearsThatItIsTaken(t *testing.T) {
 }
 
 // An offer that was dropped after an attempt with an unknown result may be on the phone.
-func TestWhoMayHaveBeenToldHearsThatItIsTaken(t *testing.T) {
+func TestTakenIsPushedAfterAnUnknownResult(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a := db.audience(t)
 		db.exec(t, "UPDATE notifications SET attempts = 1 WHERE device_id = ?", a.dropped.ID)
@@ -269,7 +269,7 @@ func TestWhoMayHaveBeenToldHearsThatItIsTaken(t *testing.T) {
 	})
 }
 
-// mustBePushes fails the test unless the pushes that Do returned are those that Lease would have.
+// mustBePushes fails the test unless the pushes that Expand returned equal those of LeaseNotifications.
 func mustBePushes(t *testing.T, db *database, o *Outbox, told outbox.Expansion, d dispatch.Dispatch) {
 	t.Helper()
 	for _, p := range told.Pushes {
@@ -291,24 +291,24 @@ func mustBePushes(t *testing.T, db *database, o *Outbox, told outbox.Expansion, 
 	}
 }
 
-// mustHoldOne fails the test unless o may settle the push.
+// mustHoldOne fails the test unless o may record the push's result.
 func (db *database) mustHoldOne(t *testing.T, o *Outbox, p outbox.Push) {
 	t.Helper()
 	err := o.RecordResults(t.Context(), []outbox.SendResult{{ID: p.ID, Status: outbox.Sent}})
 	if n := db.stored(t, p.ID); err != nil || n.State != stateDone {
-		t.Errorf("settled: %v, %+v", err, n)
+		t.Errorf("recorded: %v, %+v", err, n)
 	}
 }
 
-func TestWhoHearsOfTheRest(t *testing.T) {
+func TestAudienceOfEachEvent(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		for _, tt := range []struct {
 			event    dispatch.EventType
 			happen   func(*audience) // after it was accepted, if it was
 			accepted bool
-			claimant bool // hears of it
-			told     bool // those who were offered it do
+			claimant bool // gets a push
+			told     bool // drivers with the offer get a push
 		}{
 			{event: dispatch.EventExpired, told: true, happen: func(a *audience) {
 				db.happens(t, a.ID, dispatch.EventExpired, func(d *dispatch.Dispatch, _ *dispatch.Event) { d.Status = dispatch.Expired })
@@ -353,7 +353,7 @@ func TestWhoHearsOfTheRest(t *testing.T) {
 				t.Errorf("%s: %d rows, %d pushes, %d left, %d dropped", tt.event, n, len(told.Pushes), told.Unleased, told.Dropped)
 			}
 			if got := db.stored(t, a.unsentRow.ID); got.State != stateDropped || got.Result != "superseded" {
-				t.Errorf("%s: the offer that nobody had sent is %+v", tt.event, got)
+				t.Errorf("%s: the unsent offer is %+v", tt.event, got)
 			}
 		}
 	})

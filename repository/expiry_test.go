@@ -28,7 +28,7 @@ func TestAnOfferEnds(t *testing.T) {
 			t.Errorf("the dispatch is %+v, was %+v", got, d)
 		}
 		if n := db.count(t, "dispatches WHERE status = 'EXPIRED'"); n != 1 {
-			t.Errorf("that it is over is written of %d", n)
+			t.Errorf("%d have an event of the expiry", n)
 		}
 		want := []string{"dispatch.created 1 - system ", "dispatch.expired 1 - system "}
 		if trail := db.trail(t, d.ID); !slices.Equal(trail, want) {
@@ -57,7 +57,7 @@ func TestTheNextRoundEnds(t *testing.T) {
 	})
 }
 
-func TestWhatEndsNoOffer(t *testing.T) {
+func TestOffersThatDoNotExpire(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
 		for name, happens := range map[string]func(dispatch.ID){
@@ -82,11 +82,11 @@ func TestWhatEndsNoOffer(t *testing.T) {
 			}
 		}
 		expiry.ready(t, db, 1)
-		expiry.mustChange(t, db.Store, 1, 1) // whose place none of them takes
+		expiry.mustChange(t, db.Store, 1, 1) // none of the others takes its place in the batch
 	})
 }
 
-func TestAnOfferThatMovesBeforeItEnds(t *testing.T) {
+func TestChangedBeforeItExpires(t *testing.T) {
 	expiry.mustLeave(t,
 		moves{name: "extended", set: "expires_at = 4000000000000000"},
 		moves{name: "taken", set: "status = 'ACCEPTED', claim_id = 'clm_x', accepted_by = 'drv_x', accepted_at = 1"},

@@ -57,7 +57,7 @@ func TestReserve(t *testing.T) {
 		_, err := db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)
 		mustBeError(t, "another request", err, idempotency.ErrKeyReused)
 
-		// The first instance dies; when its lease has ended, another one goes on.
+		// The first instance dies; when its lease has ended, another instance goes on.
 		db.exec(t, "UPDATE idempotency_keys SET lease_ends = ? WHERE caller = 'key_1'", micros(db.now(t).Add(-time.Millisecond)))
 		second := db.reserve(t, someRequest)
 		if second.Seed != first.Seed || second.Lease == first.Lease || second.Answer != nil {
@@ -83,7 +83,7 @@ func TestReserve(t *testing.T) {
 		_, err = db.ReserveRequest(t.Context(), another, time.Minute, time.Hour)
 		mustBeError(t, "another request, afterwards", err, idempotency.ErrKeyReused)
 
-		// A day later it is a key as any.
+		// A day later the key is free again.
 		db.exec(t, "UPDATE idempotency_keys SET expires_at = ?", micros(db.now(t).Add(-time.Millisecond)))
 		if r := db.reserve(t, another); r.Seed == first.Seed || r.Answer != nil {
 			t.Errorf("afterwards it is %+v", r)
@@ -172,8 +172,8 @@ func (db *database) twice(t *testing.T) map[string]func(ctx context.Context) (an
 	}
 }
 
-// A request that is carried out again makes nothing twice, also many times at once.
-func TestDoneAgain(t *testing.T) {
+// Repeated requests create nothing twice, also concurrently.
+func TestRepeatedRequest(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for name, do := range db.twice(t) {
 			table, _, _ := strings.Cut(name, ",")
@@ -204,7 +204,7 @@ func TestDoneAgain(t *testing.T) {
 }
 
 // Several instances carry out the same request for the first time at once: one is slow, and another replaces it.
-func TestDoneTogether(t *testing.T) {
+func TestConcurrentRequests(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for name, do := range db.twice(t) {
 			table, _, _ := strings.Cut(name, ",")
@@ -231,8 +231,8 @@ func TestDoneTogether(t *testing.T) {
 	})
 }
 
-// The COMMIT's reply is lost; the same request again, by way of another instance, finds what it made.
-func TestDoneAgainAfterALostReply(t *testing.T) {
+// The COMMIT's reply is lost; the same request again, by way of another instance, finds the created rows.
+func TestRepeatedRequestAfterALostReply(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		near := db.Store
 		for name := range db.twice(t) {
@@ -261,7 +261,7 @@ func TestDoneAgainAfterALostReply(t *testing.T) {
 	})
 }
 
-// A key that was made by another secret can't be shown again.
+// A key that was derived from another secret can't be shown again.
 func TestAddKeyOfAnotherSecret(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
@@ -271,12 +271,12 @@ func TestAddKeyOfAnotherSecret(t *testing.T) {
 		}
 		k.Hash = "another"
 		_, err := db.AddKey(ctx, k)
-		mustBeError(t, "another's", err, idempotency.ErrKeyReused)
+		mustBeError(t, "a key of another secret", err, idempotency.ErrKeyReused)
 	})
 }
 
-// A request without a key costs what it did.
-func TestNothingMoreWithoutASeed(t *testing.T) {
+// A request without an idempotency key needs no additional statements.
+func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	db := migrated(t, sqliteURL(t))
 	for what, want := range map[string]int{"create": 4, "bulk": 3} {
 		all := statements(t, []*gorm.DB{db.writes, db.general}, func() {
@@ -286,14 +286,14 @@ func TestNothingMoreWithoutASeed(t *testing.T) {
 				db.drivers(t, 2)
 			}
 		})
-		if len(all) != want { // the clock and what is written
+		if len(all) != want { // the clock and the writes
 			t.Errorf("%s: %d statements, want %d:\n%s", what, len(all), want, strings.Join(all, "\n"))
 		}
 	}
 }
 
-// What the audit trail can't take is not done.
-func TestNothingWithoutItsAudit(t *testing.T) {
+// A change whose audit entry can't be written is rolled back.
+func TestNoWriteWithoutItsAuditEntry(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		writes := db.twice(t)
 		db.exec(t, "ALTER TABLE audit RENAME TO gone")

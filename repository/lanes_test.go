@@ -142,8 +142,8 @@ func TestEventsTakeTurns(t *testing.T) {
 	})
 }
 
-// What is given back has the turn that it had; what a version wrote that knows no turns is due.
-func TestWhatIsGivenBackHasItsTurn(t *testing.T) {
+// A returned push keeps its turn; a push of a version without turns is due.
+func TestReturnedPushKeepsItsTurn(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		db.inLanes(t, d, 2)
@@ -225,7 +225,7 @@ func TestAPartAtATime(t *testing.T) {
 				t.Errorf("after part %d the event is %+v", i, row)
 			}
 			if _, err := b.Expand(t.Context(), event, 10); !errors.Is(err, dispatch.ErrNotLeased) {
-				t.Errorf("another expands it: %v", err)
+				t.Errorf("another instance expands it: %v", err)
 			}
 		}
 		db.exec(t, "UPDATE outbox SET next_at = 1") // a dies
@@ -244,7 +244,7 @@ func TestAPartAtATime(t *testing.T) {
 			turns[n.Turn]++
 		}
 		if len(rows) != phones || len(turns) != 3 {
-			t.Errorf("%d are told, in the turns %v", len(rows), turns)
+			t.Errorf("%d devices get a push, in the turns %v", len(rows), turns)
 		}
 		if n := db.count(t, "topic_members"); n != phones {
 			t.Errorf("%d are to be subscribed", n)
@@ -283,7 +283,7 @@ func TestAPartThatComesTooLate(t *testing.T) {
 		}
 		db.mustTell(t, taken, dispatch.EventAccepted, false, devices[0])
 		if n := db.count(t, "notifications WHERE type = 'dispatch.taken'"); n > 3 || n < 2 {
-			t.Errorf("%d of the 3 who are being sent the offer hear that it is taken", n)
+			t.Errorf("%d of the 3 drivers with an offer being sent get the push that it is taken", n)
 		}
 	})
 }

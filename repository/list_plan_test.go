@@ -32,10 +32,10 @@ func numbers(digits int) string {
 	return "(SELECT CAST(" + strings.Join(sum, " + ") + " AS SIGNED) n FROM " + strings.Join(from, ", ") + ") numbers"
 }
 
-// sized is what lists are read from: dispatches, drivers, and one dispatch in which every driver has left every trace.
+// sized is the data of the lists: dispatches, drivers, and one dispatch with every kind of row for every driver.
 type sized struct {
 	driver dispatch.Driver // has thousands of jobs, and is offered thousands
-	busy   dispatch.ID     // everybody was told of it
+	busy   dispatch.ID     // every driver was notified of it
 }
 
 func (db *database) size(t *testing.T) sized {
@@ -184,7 +184,7 @@ func TestPagesCostTheSame(t *testing.T) {
 	})
 }
 
-// mustCountLittle: counting costs what is counted, however many other rows there are.
+// mustCountLittle: a count reads the counted rows only, however many other rows exist.
 func (db *database) mustCountLittle(t *testing.T, z sized) {
 	t.Helper()
 	const open, ended = listed / 5, 1000

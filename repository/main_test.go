@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// patience bounds what must happen.
+// patience is how long a test waits for an expected state.
 const patience = 20 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -105,7 +105,7 @@ func direct(t testing.TB, rawURL string) *sql.DB {
 	config.Passwd, _ = u.User.Password()
 	config.DBName = strings.TrimPrefix(u.Path, "/")
 	config.InterpolateParams = true
-	config.Logger = &driver.NopLogger{} // what breaks here is broken on purpose
+	config.Logger = &driver.NopLogger{} // the tests break connections on purpose
 	connector, err := driver.NewConnector(config)
 	if err != nil {
 		t.Fatal(err)

@@ -250,7 +250,7 @@ func (db *database) rowsRead(t *testing.T, query string) (total int) {
 	return total
 }
 
-// TestRedrive: what is dead is due at once, as if it had never been tried; nothing else is touched.
+// TestRedrive: a dead notification is due at once with no attempts counted; no other row changes.
 func TestRedrive(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
@@ -292,7 +292,7 @@ func (db *database) row(t *testing.T, id dispatch.NotificationID) (row notificat
 	return row
 }
 
-func TestOneRedrives(t *testing.T) {
+func TestConcurrentRedrives(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		for range 5 {

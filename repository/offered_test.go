@@ -39,10 +39,10 @@ func TestDeclineOnce(t *testing.T) {
 			t.Errorf("%d events of %d drivers", n, len(drivers))
 		}
 		if n := db.count(t, "offers o JOIN events e ON e.driver_id = o.driver_id AND e.reason_code = o.decline_reason WHERE declined_at > 0 AND seen_at IS NULL"); n != len(drivers) {
-			t.Errorf("%d offers are declined for the reason that was told", n)
+			t.Errorf("%d offers are declined with the reason", n)
 		}
 		if n := heard.Load(); n != int64(len(drivers)) {
-			t.Errorf("%d were told of %d drivers", n, len(drivers))
+			t.Errorf("%d of %d drivers were notified", n, len(drivers))
 		}
 		if got := db.mustRead(t, d.ID); got.Version != d.Version || !got.UpdatedAt.Equal(d.UpdatedAt) {
 			t.Errorf("the dispatch has moved: %+v", got)
@@ -81,8 +81,8 @@ func TestSeenAndDeclined(t *testing.T) {
 	})
 }
 
-// A driver's list of offers is two statements at most, whatever is known of them.
-func TestWhatOffersCost(t *testing.T) {
+// A driver's list of offers takes two statements at most.
+func TestStatementsPerOfferList(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
 		for range 5 {

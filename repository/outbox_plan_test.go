@@ -14,7 +14,7 @@ import (
 	"firsttap/outbox"
 )
 
-// statements calls fn and returns what it had the pools' connections do.
+// statements calls fn and returns the statements that it ran on the pools.
 func statements(t testing.TB, pools []*gorm.DB, fn func()) (all []string) {
 	t.Helper()
 	note := func(tx *gorm.DB) {
@@ -141,7 +141,7 @@ func (db *database) work(t *testing.T, d dispatch.Dispatch, driver dispatch.Driv
 	})
 }
 
-// However much is due and done, what is leased, settled and dropped is found by an index, in its order.
+// Leases, results and drops find their rows by an index, in its order, however many rows are due or done.
 func TestPlans(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
@@ -177,7 +177,7 @@ func TestPlans(t *testing.T) {
 	})
 }
 
-// However much is due in each lane, what is due next in it is found by the index, in its order.
+// The next due rows of each lane are found by the index, in its order, however many are due.
 func TestPlansOfLanes(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)

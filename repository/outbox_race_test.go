@@ -14,7 +14,7 @@ import (
 )
 
 // A relay skips rows that others have locked or are about to write, and goes on with the rest.
-func TestAnOpenTransactionStallsNobody(t *testing.T) {
+func TestOpenTransactionDelaysNoRelay(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 3)
 		d := db.add(t, nil)
@@ -66,7 +66,7 @@ func TestAnOpenTransactionStallsNobody(t *testing.T) {
 	})
 }
 
-// instance is one process: it changes dispatches, tells of what it commits, and does and sends what is due.
+// instance is one process: it changes dispatches, announces its commits, expands due events and sends due pushes.
 type instance struct {
 	*database
 	o     *Outbox
@@ -125,7 +125,7 @@ func (in *instance) change(ctx context.Context, t *testing.T, drivers []dispatch
 	}
 }
 
-// relay does and sends until stopped; every fifth attempt fails.
+// relay expands and sends until stopped; every fifth attempt fails.
 func (in *instance) relay(t *testing.T, stop <-chan struct{}) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -143,7 +143,7 @@ func (in *instance) relay(t *testing.T, stop <-chan struct{}) {
 			}
 			pushes, _, err := in.o.LeaseNotifications(t.Context(), 16)
 			if err != nil {
-				t.Errorf("Lease: %v", err)
+				t.Errorf("LeaseNotifications: %v", err)
 			}
 			in.send(t, pushes)
 		case <-stop:
@@ -173,11 +173,11 @@ func (in *instance) send(t *testing.T, pushes []outbox.Push) {
 		settled = append(settled, s)
 	}
 	if err := in.o.RecordResults(t.Context(), settled); err != nil {
-		t.Errorf("Settle: %v", err)
+		t.Errorf("RecordResults: %v", err)
 	}
 }
 
-func TestNothingIsLostAndNothingIsToldTwice(t *testing.T) {
+func TestEachPushIsSentOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 12)
 		sent := &sentOnce{times: map[dispatch.NotificationID]int{}}
@@ -213,7 +213,7 @@ func TestNothingIsLostAndNothingIsToldTwice(t *testing.T) {
 		})
 		stop()
 		sent.check(t, db)
-		db.checkNobodyIsLeftBelieving(t)
+		db.checkNoStaleOffers(t)
 	})
 }
 
@@ -230,24 +230,24 @@ func (s *sentOnce) check(t *testing.T, db *database) {
 	events, accepted := db.count(t, "events"), db.count(t, "events WHERE type = 'dispatch.accepted'")
 	t.Logf("%d events, %d claims, %d sent, %d dropped", events, accepted, len(s.times), db.count(t, "notifications WHERE state = 3"))
 	if accepted == 0 || len(s.times) == 0 {
-		t.Error("nothing happened")
+		t.Error("no driver claimed, or no push was sent")
 	}
 	if n := db.count(t, "outbox WHERE state = 1"); n != events {
-		t.Errorf("%d of %d events were told of", n, events)
+		t.Errorf("%d of %d events were expanded", n, events)
 	}
 }
 
-// checkNobodyIsLeftBelieving fails the test if a driver was sent an offer that is over and no push that ends it.
-func (db *database) checkNobodyIsLeftBelieving(t *testing.T) {
+// checkNoStaleOffers fails the test if a driver was sent an offer that is over and no push that ends it.
+func (db *database) checkNoStaleOffers(t *testing.T) {
 	t.Helper()
 	if n := db.count(t, `notifications n JOIN dispatches d ON d.id = n.dispatch_id AND d.round = n.round
 		WHERE d.status = 'ACCEPTED' AND n.state = 1 AND n.type IN `+offerTypes+` AND n.driver_id <> d.accepted_by
 		AND NOT EXISTS (SELECT 1 FROM notifications o WHERE o.dispatch_id = n.dispatch_id AND o.round = n.round
 		AND o.device_id = n.device_id AND o.type = 'dispatch.taken' AND o.state = 1)`); n > 0 {
-		t.Errorf("%d were offered what is taken", n)
+		t.Errorf("%d devices still show the offer of a taken dispatch", n)
 	}
 	if n := db.count(t, `dispatches d WHERE d.status = 'ACCEPTED' AND NOT EXISTS (SELECT 1 FROM notifications n
 		WHERE n.dispatch_id = d.id AND n.round = d.round AND n.driver_id = d.accepted_by AND n.type = 'dispatch.accepted' AND n.state = 1)`); n > 0 {
-		t.Errorf("%d were not told that they have it", n)
+		t.Errorf("%d winners got no push of their claim", n)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // term is longer than any test takes: no lease ends unless the test ends it.
 const term = 10 * time.Minute
 
-// as returns the outbox as the process that owner names has it.
+// as returns the outbox of the process named owner.
 func (s *Store) as(owner string, edit ...func(*OutboxOptions)) *Outbox {
 	o := OutboxOptions{Owner: owner, LeaseTerm: term}
 	for _, e := range edit {
@@ -140,7 +140,7 @@ func (db *database) instances(t testing.TB, n int) []*Outbox {
 	return outboxes
 }
 
-// drain has all instances lease at once until there is nothing, and fails unless each of want was leased once.
+// drain has all instances lease at once until no row is due, and fails unless each of want was leased once.
 func drain[K comparable](t *testing.T, outboxes []*Outbox, want []K, lease func(*Outbox) ([]K, error)) {
 	t.Helper()
 	var mu sync.Mutex
@@ -162,7 +162,7 @@ func drain[K comparable](t *testing.T, outboxes []*Outbox, want []K, lease func(
 			}
 			mu.Unlock()
 		}
-		t.Error("there is no end of it")
+		t.Error("the leases never end")
 	})
 	for _, k := range want {
 		if times[k] != 1 {
@@ -209,7 +209,7 @@ func TestEachNotificationIsLeasedByOne(t *testing.T) {
 	})
 }
 
-func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
+func TestLeaseTakesTheOldestDueFirst(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
 		db.exec(t, "DELETE FROM outbox")
@@ -250,7 +250,7 @@ func TestLeaseTakesWhatIsDueTheLongest(t *testing.T) {
 	})
 }
 
-func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
+func TestExpiredLeaseIsTakenOver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, devices := db.add(t, nil), db.equipped(t, 1)
 		id := db.notifications(t, d, 1, toDevices(devices))[0].ID
@@ -278,7 +278,7 @@ func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
 		db.exec(t, "UPDATE notifications SET next_at = ?", micros(db.now(t)))
 		db.exec(t, "UPDATE outbox SET next_at = ?", micros(db.now(t)))
 		if events, pushes := lease(b); events != 1 || pushes != 1 {
-			t.Errorf("after the leases ended another leased %d events and %d pushes", events, pushes)
+			t.Errorf("after the leases ended another instance leased %d events and %d pushes", events, pushes)
 		}
 		if got := db.stored(t, id).Claim; got != "ins_b" {
 			t.Errorf("it is %s's", got)
@@ -286,7 +286,7 @@ func TestALeaseThatEndedIsTakenByAnother(t *testing.T) {
 	})
 }
 
-// bounded is a context that ends before anybody has waited for a row for long.
+// bounded is a context that ends before a lock wait times out.
 func bounded(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

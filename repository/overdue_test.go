@@ -16,8 +16,8 @@ func start(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 	return d.Start(dispatch.Driver{ID: d.Claim.Driver}, now)
 }
 
-// Work that never began is canceled, and work that did is completed.
-func TestWhatNobodyHasClosed(t *testing.T) {
+// Overdue work that never began is canceled, and overdue work that began is completed.
+func TestCloseOverdue(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ids := overdue.ready(t, db, 2)
 		db.mustUpdate(t, ids[1], start)
@@ -48,7 +48,7 @@ func TestWhatNobodyHasClosed(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotOverdue(t *testing.T) {
+func TestDispatchesThatAreNotOverdue(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		update := func(set string, args ...any) func(dispatch.ID) {
 			return func(id dispatch.ID) { db.exec(t, "UPDATE dispatches SET "+set+" WHERE id = ?", append(args, id)...) }
@@ -73,12 +73,12 @@ func TestWhatIsNotOverdue(t *testing.T) {
 			}
 		}
 		overdue.ready(t, db, 1)
-		overdue.mustChange(t, db.Store, 1, 1) // whose place none of them takes
+		overdue.mustChange(t, db.Store, 1, 1) // none of the others takes its place in the batch
 	})
 }
 
 // Closing overdue work at night sends no push.
-func TestNothingIsPushedOfWhatIsOverdue(t *testing.T) {
+func TestOverdueIsNotPushed(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		ids := overdue.ready(t, db, 2)
 		others := db.equipped(t, 3)
@@ -105,7 +105,7 @@ func TestNothingIsPushedOfWhatIsOverdue(t *testing.T) {
 	})
 }
 
-func TestWhatMovesBeforeItIsClosed(t *testing.T) {
+func TestChangedBeforeItIsClosed(t *testing.T) {
 	overdue.mustLeave(t,
 		moves{name: "completed", set: "status = 'COMPLETED'"},
 		moves{name: "canceled", set: "status = 'CANCELED'"},

@@ -40,12 +40,12 @@ func mustBeUnavailable(t testing.TB, what string, err error) {
 // unasked is a rule that must not be asked.
 func unasked(t testing.TB) claimRule {
 	return func(*dispatch.Dispatch, dispatch.Candidate, time.Time) ([]dispatch.Event, error) {
-		t.Error("the rule was asked about what may be old")
+		t.Error("the rule decided on data that may be stale")
 		return nil, nil
 	}
 }
 
-func TestAServerThatIsReadOnlyAnswersNothing(t *testing.T) {
+func TestReadOnlyServerAnswersNothing(t *testing.T) {
 	eachOwn(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		won := db.add(t, nil)

@@ -58,7 +58,7 @@ func TestProbeOfAServerThatBecomesReadOnly(t *testing.T) {
 }
 
 // All connections for reading are busy: the database takes writes all the same.
-func TestProbeWaitsForNobody(t *testing.T) {
+func TestProbeWhileAllConnectionsAreBusy(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		for _, pool := range db.Pools() {
 			for range pool.Stats().MaxOpenConnections {

@@ -194,7 +194,7 @@ func TestPagesHaveNoGaps(t *testing.T) {
 					return dispatches(items), next, err
 				})
 				if got := ids(offered); !slices.Equal(got, want) {
-					t.Errorf("OpenFor, %s, %d a page: got %v, want %v", name, limit, got, want)
+					t.Errorf("OpenDispatchesFor, %s, %d a page: got %v, want %v", name, limit, got, want)
 				}
 			}
 		}
@@ -223,13 +223,13 @@ func TestBadCursors(t *testing.T) {
 				t.Errorf("List, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
 			}
 			if items, _, err := db.OpenDispatchesFor(t.Context(), v, page); !errors.Is(err, dispatch.ErrBadCursor) {
-				t.Errorf("OpenFor, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
+				t.Errorf("OpenDispatchesFor, %q: got %v, %v; want %v", c, items, err, dispatch.ErrBadCursor)
 			}
 		}
 	})
 }
 
-// A cursor is one of its own list's, whatever that is narrowed to.
+// A cursor is valid for its own list only, with any filter.
 func TestCursorsOfOtherLists(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		v := db.drivers(t, 1)[0]
@@ -287,8 +287,8 @@ func TestCursorsOfOtherLists(t *testing.T) {
 	})
 }
 
-// OpenFor selects by the domain's rule, in the database's words.
-func TestOpenForIsTheDomainsRule(t *testing.T) {
+// OpenDispatchesFor returns the dispatches whose terms the driver matches, by a condition in SQL.
+func TestOpenDispatchesForMatchesTerms(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		var offers []dispatch.Dispatch
 		for _, region := range []string{"seoul", "jeju"} {
@@ -325,7 +325,7 @@ func TestOpenForIsTheDomainsRule(t *testing.T) {
 	})
 }
 
-func TestOpenForLeavesOutWhatIsOver(t *testing.T) {
+func TestOpenDispatchesForOmitsEndedOffers(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		drivers := db.drivers(t, 2)
 		open := db.add(t, nil)

@@ -95,11 +95,11 @@ func TestNoReminder(t *testing.T) {
 		}
 		reminders.mustHave(t, db, 0, id)
 		accepted(remindBefore + time.Second)(id)
-		reminders.mustChange(t, db.Store, 1, 1) // whose place none of them takes
+		reminders.mustChange(t, db.Store, 1, 1) // none of the others takes its place in the batch
 	})
 }
 
-func TestWhatMovesBeforeItsReminder(t *testing.T) {
+func TestChangedBeforeItsReminder(t *testing.T) {
 	reminders.mustLeave(t,
 		moves{name: "withdrawn", set: "status = 'PENDING', round = round + 1, claim_id = NULL, accepted_by = NULL, accepted_at = NULL"},
 		moves{name: "taken in the next round", set: "round = round + 1, accepted_by = 'drv_x', accepted_at = work_starts_at - 1"},

@@ -12,7 +12,7 @@ import (
 	"firsttap/outbox"
 )
 
-// fill writes n done notifications and n done rows of the outbox, all due to be deleted, and beside each what is not.
+// fill writes n done notifications and n done rows of the outbox, all due to be deleted, and as many that are not.
 func (db *database) fill(t *testing.T, n int) {
 	t.Helper()
 	past, future := micros(time.Now().Add(-time.Minute)), micros(time.Now().Add(time.Hour))
@@ -95,8 +95,8 @@ func (db *database) kept(t *testing.T) map[string]int {
 // agedRows is how many rows aged writes for each n.
 const agedRows = 8
 
-// Each table has its time; what is younger stays, and so does the record.
-func TestHowLongIsKept(t *testing.T) {
+// Each table has its retention; younger rows stay, and so do rows that are kept for good.
+func TestRetentionOfTables(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, v := db.add(t, nil), db.drivers(t, 1)[0]
 		db.mustAccept(t, d.ID, v.ID)
@@ -165,8 +165,8 @@ func TestNewsOfAnOldDispatchIsKept(t *testing.T) {
 	})
 }
 
-// No more than asked for, whatever it is of, the oldest first.
-func TestPruneByAndBy(t *testing.T) {
+// Prune deletes no more rows than its limit over all tables, the oldest first.
+func TestPruneInBatches(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		now := db.now(t)
 		db.aged(t, 3, "old", func(kept time.Duration) time.Time { return now.Add(-time.Hour - kept) })
@@ -187,7 +187,7 @@ func TestPruneByAndBy(t *testing.T) {
 	})
 }
 
-// What fails tells so, with what was deleted before.
+// A failed Prune returns the error and the number of rows that were deleted before.
 func TestPruneThatFails(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.fill(t, 3)
@@ -204,7 +204,7 @@ func TestPruneThatFails(t *testing.T) {
 }
 
 // Rows that others have locked are left for the next time, one of each kind here.
-func TestPruneWaitsForNobody(t *testing.T) {
+func TestPruneSkipsLockedRows(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		const n = 3
 		db.fill(t, 3*n)
@@ -228,7 +228,7 @@ func TestPruneWaitsForNobody(t *testing.T) {
 		for _, h := range all {
 			keys, err := lockedKeys(db.general.Raw("SELECT "+h.key+" FROM "+h.table+" WHERE "+h.where+" ORDER BY "+h.order+" LIMIT 1", h.args...))
 			if err != nil || len(keys) != 1 {
-				t.Fatalf("nothing to be deleted of %s: %v", h.table, err)
+				t.Fatalf("no row of %s is due for deletion: %v", h.table, err)
 			}
 			lock := "SELECT 1 FROM " + h.table + " WHERE " + strings.ReplaceAll(h.key, ", ", " = ? AND ") + " = ? FOR UPDATE"
 			if _, err := tx.Exec(lock, keys[0]...); err != nil {
@@ -246,7 +246,7 @@ func TestPruneWaitsForNobody(t *testing.T) {
 	})
 }
 
-// No table waits until another one's rows are deleted, however many those are.
+// No table waits until all rows of another table are deleted.
 func TestPruneIsFair(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		now := db.now(t)

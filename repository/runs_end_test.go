@@ -64,13 +64,13 @@ func TestEndRun(t *testing.T) {
 	})
 }
 
-func TestExtendRun(t *testing.T) {
+func TestRenewRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		for _, overdue := range []bool{false, true} {
 			if overdue {
-				db.die(t) // and nobody has noticed
+				db.die(t) // and no instance has noticed
 			}
 			if err := db.RenewRun(t.Context(), run, time.Hour); err != nil {
 				t.Fatal(err)
@@ -82,7 +82,7 @@ func TestExtendRun(t *testing.T) {
 				t.Errorf("%+v became %+v", run, got)
 			}
 			_, err := db.begin(t, "b/2", someSlot(2))
-			mustBeError(t, "another", err, cronjob.ErrRunning)
+			mustBeError(t, "another instance", err, cronjob.ErrRunning)
 		}
 	})
 }
@@ -101,7 +101,7 @@ func TestInterruptRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, row := db.only(t); row.Owner != "host:7" || row.Status != cronjob.Running || row.EndedAt != nil {
-				t.Errorf("given back, it is %+v", row)
+				t.Errorf("interrupted, the run is %+v", row)
 			}
 			before := db.ledger(t)
 			mustBeError(t, "again", db.InterruptRun(t.Context(), report, "host:7/x"), dispatch.ErrNotLeased)
@@ -125,14 +125,14 @@ func TestInterruptRun(t *testing.T) {
 	})
 }
 
-// A run that was taken away from its owner is refused to it before anybody else has begun it; the attempt counts.
+// The former owner of an interrupted run changes nothing, even before the next attempt begins; the attempt counts.
 func TestInterruptRuns(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		for _, dead := range []bool{false, true} {
 			run := db.mustBegin(t, "host:7/x", someSlot(1))
 			if dead {
-				db.die(t) // and nobody has noticed
+				db.die(t) // and no instance has noticed
 			}
 			runs, err := db.InterruptRuns(t.Context(), []string{"unheard-of", report})
 			if err != nil || len(runs) != 1 || runs[0].Owner != run.Owner || runs[0].Fence != run.Fence {
@@ -156,7 +156,7 @@ func TestInterruptRuns(t *testing.T) {
 		if err := db.ConcludeRun(t.Context(), run, "", insert(run)); err != nil {
 			t.Fatal(err)
 		}
-		// Neither a run that has ended nor one that nobody has begun is anybody's.
+		// A run that has ended and a run that has not begun have no owner.
 		if _, err := db.RequestRun(t.Context(), report, "key_1"); err != nil {
 			t.Fatal(err)
 		}
@@ -166,13 +166,13 @@ func TestInterruptRuns(t *testing.T) {
 		}
 		db.mustBe(t, before)
 		if n := db.count(t, "supply"); n != 1 {
-			t.Errorf("%d were written", n)
+			t.Errorf("%d rows were written", n)
 		}
 	})
 }
 
 // An instance whose run was taken over gets an error and changes nothing, during the new attempt and after it.
-func TestWhoWasOvertakenChangesNothing(t *testing.T) {
+func TestFormerOwnerChangesNothing(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		late := db.mustBegin(t, "a/1", someSlot(1))
@@ -205,28 +205,28 @@ func insert(run cronjob.Run) func(context.Context, Execer) error {
 	}
 }
 
-// However often a slot is begun, what it came to is written once, with its end.
-func TestConclude(t *testing.T) {
+// However often a slot is begun, its result is written once, in the transaction that ends the run.
+func TestConcludeRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		late := db.mustBegin(t, "a/1", someSlot(1))
 		db.die(t)
 		run := db.mustBegin(t, "b/2", someSlot(1))
-		mustBeError(t, "who was overtaken", db.ConcludeRun(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
+		mustBeError(t, "the former owner", db.ConcludeRun(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
 		if err := db.ConcludeRun(t.Context(), run, "done", insert(run)); err != nil {
 			t.Fatal(err)
 		}
 		job, row := db.only(t)
 		if row.Status != cronjob.Succeeded || row.Result != "done" || row.Owner != "b/2" || row.EndedAt == nil || row.AliveUntil != nil {
-			t.Errorf("it is %+v", row)
+			t.Errorf("the run is %+v", row)
 		}
 		if job.SucceededAt == nil || job.EndedAt == nil {
 			t.Errorf("the job is %+v", job)
 		}
 		mustBeError(t, "again", db.ConcludeRun(t.Context(), run, "again", insert(run)), dispatch.ErrNotLeased)
-		mustBeError(t, "who was overtaken", db.ConcludeRun(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
+		mustBeError(t, "the former owner", db.ConcludeRun(t.Context(), late, "late", insert(late)), dispatch.ErrNotLeased)
 		if n := db.count(t, "supply"); n != 1 || db.count(t, "supply WHERE region = 'b/2'") != 1 {
-			t.Errorf("%d were written", n)
+			t.Errorf("%d rows were written", n)
 		}
 		// The schedule writes the end, too.
 		if err := db.EndRun(t.Context(), run, cronjob.Outcome{Status: cronjob.Succeeded, Result: "done"}); err != nil {
@@ -238,7 +238,7 @@ func TestConclude(t *testing.T) {
 	})
 }
 
-func TestConcludeAllOrNothing(t *testing.T) {
+func TestConcludeRunIsAtomic(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		run := db.mustBegin(t, "a/1", someSlot(1))
@@ -248,7 +248,7 @@ func TestConcludeAllOrNothing(t *testing.T) {
 		})
 		mustBeError(t, "work that fails", err, dispatch.ErrUnavailable)
 		if !errors.Is(err, errConflict) {
-			t.Errorf("why is lost: %v", err)
+			t.Errorf("the cause is lost: %v", err)
 		}
 		mustBeError(t, "SQL that fails", db.ConcludeRun(t.Context(), run, "", func(ctx context.Context, tx Execer) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO nowhere VALUES (1)")
@@ -256,7 +256,7 @@ func TestConcludeAllOrNothing(t *testing.T) {
 		}), dispatch.ErrUnavailable)
 		db.mustBe(t, before)
 		if n := db.count(t, "supply"); n != 0 {
-			t.Errorf("%d were written", n)
+			t.Errorf("%d rows were written", n)
 		}
 		if err := db.ConcludeRun(t.Context(), run, "", insert(run)); err != nil {
 			t.Error(err)
@@ -264,7 +264,7 @@ func TestConcludeAllOrNothing(t *testing.T) {
 	})
 }
 
-// deadlocks is how many the server has seen.
+// deadlocks is the number of deadlocks on the server.
 func (db *database) deadlocks(t testing.TB) (n int) {
 	t.Helper()
 	err := db.raw.QueryRowContext(t.Context(), "SELECT count FROM information_schema.innodb_metrics WHERE name = 'lock_deadlocks'").Scan(&n)
@@ -275,7 +275,7 @@ func (db *database) deadlocks(t testing.TB) (n int) {
 }
 
 // Many instances conclude, begin, request and renew at once without a deadlock.
-func TestNobodyWaitsInACircle(t *testing.T) {
+func TestRunsWithoutDeadlocks(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		before := db.deadlocks(t)

@@ -23,12 +23,12 @@ func TestBeginRunWhoseCommitIsLost(t *testing.T) {
 			t.Fatalf("it was begun, and is %+v", row)
 		}
 		_, err = db.begin(t, "b/2", someSlot(1))
-		mustBeError(t, "another", err, cronjob.ErrRunning)
+		mustBeError(t, "another instance", err, cronjob.ErrRunning)
 		if err := s.InterruptRun(t.Context(), report, "a/1"); err != nil {
 			t.Fatal(err)
 		}
 		if run := db.mustBegin(t, "b/2", someSlot(1)); run.Attempt != 1 || !run.Slot.Equal(someSlot(1)) {
-			t.Errorf("another begins %+v", run)
+			t.Errorf("another instance begins %+v", run)
 		}
 	})
 }
@@ -58,7 +58,7 @@ func TestBeginRunWhoseCommitNeverArrives(t *testing.T) {
 			return err
 		})
 		if _, row := db.only(t); row.Attempt != 1 || row.Owner != "b/2" {
-			t.Errorf("it is %+v", row)
+			t.Errorf("the run is %+v", row)
 		}
 	})
 }
@@ -98,12 +98,12 @@ func TestTheReplyToAnInterruptionIsLost(t *testing.T) {
 		mustBeError(t, "the first time", err, dispatch.ErrUnavailable)
 		mustBeError(t, "the second time", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 		if next := db.mustBegin(t, "b/2", someSlot(1)); next.Attempt != 1 {
-			t.Errorf("another begins %+v", next)
+			t.Errorf("another instance begins %+v", next)
 		}
 	})
 }
 
-// What was committed is not undone, nor written twice, by a work that takes it for a failure.
+// A committed result is neither undone nor written twice if the work takes the lost reply for a failure.
 func TestConcludeWhoseCommitIsLost(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)
@@ -118,12 +118,12 @@ func TestConcludeWhoseCommitIsLost(t *testing.T) {
 		mustBeError(t, "given back", s.InterruptRun(t.Context(), report, run.Owner), dispatch.ErrNotLeased)
 		job, row := db.only(t)
 		if row.Status != cronjob.Succeeded || job.SucceededAt == nil || db.count(t, "supply") != 1 {
-			t.Errorf("it is %+v, and %d were written", row, db.count(t, "supply"))
+			t.Errorf("the run is %+v, and %d rows were written", row, db.count(t, "supply"))
 		}
 	})
 }
 
-// A database that is away is no answer, and nothing was done.
+// If the database is down, every call fails as unavailable and changes nothing.
 func TestNoLedger(t *testing.T) {
 	eachServer(t, func(t *testing.T, db *database) {
 		db.known(t, report)

@@ -23,7 +23,7 @@ func (s *Store) mustRequest(t testing.TB, actor string) cronjob.Run {
 	return run
 }
 
-// mustState is what is remembered of the job.
+// mustState returns the job's stored state.
 func (s *Store) mustState(t testing.TB) cronjob.JobState {
 	t.Helper()
 	states, _, err := s.JobStates(t.Context(), []string{report})
@@ -97,12 +97,12 @@ func TestRequestRun(t *testing.T) {
 			t.Errorf("then comes %+v", slot)
 		}
 		_, err := db.RequestRun(t.Context(), "unknown", "key_1")
-		mustBeError(t, "a job that nobody knows", err, cronjob.ErrNotFound)
+		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
 	})
 }
 
-// Asked for at the very micro of a slot, a run is the slot's; and the slots go on.
-func TestARunThatIsAskedForAtASlot(t *testing.T) {
+// A run that is requested at the exact time of a slot is the slot's run; the later slots are due as usual.
+func TestRunRequestedAtASlot(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		slot := db.mustRequest(t, "key_1").Slot
@@ -126,7 +126,7 @@ func TestSkipRun(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		if found, err := db.CountSkippedRun(t.Context(), report, someSlot(1)); found || err != nil {
-			t.Errorf("nobody has begun it: %v, %v", found, err)
+			t.Errorf("no instance has begun it: %v, %v", found, err)
 		}
 		run := db.mustBegin(t, "a/1", someSlot(1))
 		testkit.Together(5, func(int) {
@@ -257,7 +257,7 @@ func TestRunsAndTheLast(t *testing.T) {
 		db.die(t)
 		runs, _, err = db.Runs(t.Context(), report, dispatch.Page{Limit: 1})
 		if err != nil || runs[0].Status != cronjob.Interrupted {
-			t.Errorf("whose time is over: %+v: %v", runs, err)
+			t.Errorf("after the term's end: %+v: %v", runs, err)
 		}
 		for _, cursor := range []string{"x", "1.5", "9223372036854775808", "1; DROP TABLE jobs"} {
 			_, _, err := db.Runs(t.Context(), report, dispatch.Page{Limit: 1, Cursor: cursor})

@@ -37,7 +37,7 @@ func (db *database) ran(t *testing.T) {
 	db.exec(t, analyze)
 }
 
-// everything does all there is to do with the ledger, and returns the statements.
+// everything calls each operation of the ledger, and returns the statements.
 func (db *database) everything(t *testing.T) []string {
 	t.Helper()
 	ctx := t.Context()
@@ -85,14 +85,14 @@ func (db *database) everything(t *testing.T) []string {
 
 var readsRows = regexp.MustCompile(`(?s)\A\s*(SELECT .* FROM|UPDATE)\b`)
 
-// However many runs there were, what is done with the ledger reads a few rows, found by an index.
-func TestALongPastCostsNothing(t *testing.T) {
+// Each operation of the ledger reads a few rows, found by an index, however many runs are stored.
+func TestPlansWithALongHistory(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.ran(t)
 		seen := map[string]int{}
 		for _, s := range db.everything(t) {
 			if !readsRows.MatchString(s) {
-				continue // reads the clock, or writes what is new
+				continue // reads the clock, or inserts
 			}
 			seen[strings.Fields(s)[0]]++
 			if db.dialect.forUpdate == "" {

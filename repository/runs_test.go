@@ -28,7 +28,7 @@ func at(slot time.Time) func(cronjob.JobState, time.Time) time.Time {
 	}
 }
 
-// never is what is due when nothing is.
+// never is a schedule without a due slot.
 var never = at(time.Time{})
 
 // someSlot is one in the past, the n-th.
@@ -70,7 +70,7 @@ func (db *database) die(t testing.TB) {
 	db.exec(t, "UPDATE job_runs SET alive_until = 1 WHERE status = 'RUNNING'")
 }
 
-// ledger is all there is of jobs and runs.
+// ledger is all rows of jobs and runs.
 type ledger struct {
 	Jobs []jobRow
 	Runs []runRow
@@ -125,7 +125,7 @@ func TestBeginRun(t *testing.T) {
 		run, err := db.BeginRun(t.Context(), report, "a/1", term, func(s cronjob.JobState, now time.Time) time.Time {
 			asked++
 			if s.Name != report || s.Slot != nil || s.Unfinished != nil {
-				t.Errorf("nothing is remembered, and due is told %+v", s)
+				t.Errorf("no state is stored, and due got %+v", s)
 			}
 			db.mustBeAbout(t, "now", micros(now), 0)
 			db.mustBeAbout(t, "the registration", micros(s.RegisteredAt), 0)
@@ -153,7 +153,7 @@ func TestBeginRun(t *testing.T) {
 			}
 		}
 		_, err = db.BeginRun(t.Context(), "unknown", "a/1", term, at(someSlot(1)))
-		mustBeError(t, "a job that nobody knows", err, cronjob.ErrNotFound)
+		mustBeError(t, "an unknown job", err, cronjob.ErrNotFound)
 		_, err = db.BeginRun(t.Context(), "other", "a/1", term, never)
 		mustBeError(t, "a job that is not due", err, cronjob.ErrNotDue)
 		if n := db.count(t, "job_runs"); n != 1 {
@@ -183,7 +183,7 @@ func TestOneRunOfAJobAtATime(t *testing.T) {
 			}
 			var running *cronjob.RunningError
 			if !errors.As(err, &running) || running.Owner != fmt.Sprintf("%d/x", winner) || running.Remaining <= 0 || running.Remaining > term {
-				t.Errorf("instance %d is told %v", i, err)
+				t.Errorf("instance %d got %v", i, err)
 			}
 		}
 		if n := db.count(t, "job_runs"); n != 1 {
@@ -250,11 +250,11 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 		}
 		db.mustEnd(t, db.mustBegin(t, "a/1", someSlot(1)), cronjob.Failed)
 		_, err = db.BeginRun(t.Context(), "other", "a/1", term, at(someSlot(1)))
-		mustBeError(t, "whose row is held", err, dispatch.ErrUnavailable)
+		mustBeError(t, "a job whose row is locked", err, dispatch.ErrUnavailable)
 	})
 }
 
-func TestWhoseTimeIsOverIsTakenOver(t *testing.T) {
+func TestExpiredRunIsTakenOver(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.known(t, report)
 		first := db.mustBegin(t, "a/1", someSlot(1))

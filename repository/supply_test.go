@@ -24,7 +24,7 @@ func (db *database) running(t testing.TB, job, owner string) cronjob.Run {
 	return run
 }
 
-// supplied is what was counted: "region on duty/open", in the order of the regions.
+// supplied returns the stored counts: "region on duty/open", in the order of the regions.
 func (db *database) supplied(t testing.TB, slot time.Time) string {
 	t.Helper()
 	rows, err := db.raw.QueryContext(t.Context(), "SELECT region, on_duty, open FROM supply WHERE at = ? ORDER BY region", micros(slot))
@@ -47,7 +47,7 @@ func (db *database) supplied(t testing.TB, slot time.Time) string {
 	return strings.Join(all, ", ")
 }
 
-func TestTakeSupply(t *testing.T) {
+func TestRecordSupply(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 		var drivers []dispatch.Driver
@@ -100,7 +100,7 @@ func TestTakeSupply(t *testing.T) {
 	})
 }
 
-func TestTakeSupplyOfNothing(t *testing.T) {
+func TestRecordSupplyWithoutDispatches(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		run := db.running(t, "supply", "host:1/a")
 		if n, err := db.RecordSupply(t.Context(), run); n != 0 || err != nil || db.supplied(t, run.Slot) != " 0/0" {

@@ -7,7 +7,7 @@ import (
 	"firsttap/dispatch"
 )
 
-// A push carries what is known of its token, by the clock of the sender; suspect tokens come last.
+// A push has its token's verdict, by the clock of the sender; suspect tokens come last.
 func TestSuspectsComeLast(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		devices := db.equipped(t, 30)

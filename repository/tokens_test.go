@@ -11,7 +11,7 @@ import (
 	"firsttap/testkit"
 )
 
-// revocations are what is revoked, by driver.
+// revocations returns the revocations by driver.
 func (db *database) revocations(t *testing.T) map[dispatch.DriverID]dispatch.Revocation {
 	t.Helper()
 	all, err := db.Revocations(t.Context())
@@ -63,7 +63,7 @@ func TestRevokeTokens(t *testing.T) {
 			}
 		}
 		if n := generation(v[1]); n != 0 {
-			t.Errorf("another's token is of generation %d", n)
+			t.Errorf("the token of another driver has the generation %d", n)
 		}
 		if after, err := db.DriverRecord(ctx, v[0]); err != nil || after.Version != before.Version {
 			t.Errorf("version %d, was %d, %v", after.Version, before.Version, err)
@@ -79,7 +79,7 @@ func TestRevokeTokens(t *testing.T) {
 			t.Errorf("after a change of the driver: %+v", got)
 		}
 		_, err = db.RevokeTokens(ctx, dispatch.NewDriverID(time.Now()))
-		mustBeError(t, "nobody", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
 
 		entries, _, err := db.Audit(ctx, dispatch.AuditQuery{Target: string(v[0]), Page: dispatch.Page{Limit: 20}})
 		if err != nil {
@@ -159,6 +159,6 @@ func TestUpdateAs(t *testing.T) {
 			t.Errorf("the suspension was not seen, %v", err)
 		}
 		_, err = db.UpdateByDriver(t.Context(), id, dispatch.NewDriverID(time.Now()), nil)
-		mustBeError(t, "nobody", err, dispatch.ErrDriverNotFound)
+		mustBeError(t, "an unknown driver", err, dispatch.ErrDriverNotFound)
 	})
 }

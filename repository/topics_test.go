@@ -137,7 +137,7 @@ func TestALargeAudienceIsGathered(t *testing.T) {
 	})
 }
 
-func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
+func TestSubscribersArePushedByTopic(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
 		d, devices := db.gathered(t, o, 7)
@@ -149,7 +149,7 @@ func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
 		if got := members(t, o, topic, 100); !slices.Equal(got, ids[5:]) {
 			t.Errorf("to be subscribed are %v, want %v", got, ids[5:])
 		}
-		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3]) // whom the topic no longer reaches
+		db.exec(t, "UPDATE devices SET push_token = 'new' WHERE id = ?", ids[3]) // the topic no longer reaches this device
 		winner := slices.IndexFunc(devices, func(v dispatch.Device) bool { return v.ID == ids[0] })
 		db.mustAccept(t, d.ID, devices[winner].Driver)
 		told := o.mustExpand(t, db, dispatch.EventAccepted, 2)
@@ -176,7 +176,7 @@ func TestWhoIsSubscribedHearsByTopic(t *testing.T) {
 	})
 }
 
-func TestFewHearSingly(t *testing.T) {
+func TestSmallAudienceIsPushedSingly(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
 		d, devices := db.gathered(t, o, largeAudience)
@@ -187,7 +187,7 @@ func TestFewHearSingly(t *testing.T) {
 	})
 }
 
-func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
+func TestUnsubscribeAfterTheOfferEnded(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a", largeFrom)
 		d, devices := db.gathered(t, o, 5)
@@ -198,7 +198,7 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 			t.Errorf("the topic waits as %+v", got)
 		}
 		db.mustRelease(t, 1)
-		// What else happens to a dispatch that is over does not put it off.
+		// Later events of the dispatch do not delay it.
 		db.mustUpdate(t, d.ID, func(d *dispatch.Dispatch, now time.Time) ([]dispatch.Event, error) {
 			return d.Start(dispatch.Driver{ID: devices[0].Driver}, now)
 		})
@@ -212,7 +212,7 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 		if !slices.Equal(ids, idsOf(devices)) {
 			t.Errorf("to be unsubscribed are %v", ids)
 		}
-		if err := o.RecordMembers(t.Context(), topic, ids[:3], ids[3:]); err != nil { // who is refused is gone as well
+		if err := o.RecordMembers(t.Context(), topic, ids[:3], ids[3:]); err != nil { // refused members are removed as well
 			t.Error(err)
 		}
 		if err := o.CompleteTopic(t.Context(), topic); err != nil {
@@ -224,8 +224,8 @@ func TestWhoseOfferIsOverIsUnsubscribed(t *testing.T) {
 	})
 }
 
-// A process dies in the middle: another goes on where it ended, and the first, should it live, changes nothing.
-func TestAnotherGoesOnWithTheTopic(t *testing.T) {
+// A process dies meanwhile: another goes on from the recorded members, and the first changes nothing more.
+func TestTopicIsResumedByAnotherInstance(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a, b := db.as("ins_a", largeFrom), db.as("ins_b", largeFrom)
 		d, devices := db.gathered(t, a, 6)
@@ -282,7 +282,7 @@ func TestEachTopicIsLeasedByOne(t *testing.T) {
 		db.exec(t, "INSERT INTO topics (name, ended, state, next_at, claim) VALUES ('later', FALSE, 0, ?, '')", micros(db.now(t).Add(time.Hour)))
 		first, err := db.as("ins_x").LeaseTopics(t.Context(), 4)
 		if err != nil || len(first) != 4 || !slices.Contains(first, want[0]) || !slices.Contains(first, want[3]) {
-			t.Errorf("leased %v, %v: not those that have been due for the longest", first, err)
+			t.Errorf("leased %v, %v: these have not been due the longest", first, err)
 		}
 		drain(t, db.instances(t, 8), want[4:], func(o *Outbox) ([]outbox.Topic, error) { return o.LeaseTopics(t.Context(), 2) })
 	})
@@ -348,7 +348,7 @@ func TestReopenedBeforeTheAudienceWasUnsubscribed(t *testing.T) {
 		db.mustRelease(t, 0)
 		topic := db.mustLeaseTopic(t, o, d, false)
 		if left := members(t, o, topic, 100); len(left) != 0 {
-			t.Errorf("%d who are subscribed are to be subscribed", len(left))
+			t.Errorf("%d subscribed devices are to be subscribed again", len(left))
 		}
 	})
 }

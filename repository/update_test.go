@@ -36,7 +36,7 @@ func TestUpdatesAreNotLost(t *testing.T) {
 }
 
 // save's own conditions: they hold where the row lock doesn't.
-func TestSaveRefusesWhatHasMoved(t *testing.T) {
+func TestSaveRefusesAStaleDispatch(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		now := d.CreatedAt
@@ -97,7 +97,7 @@ func TestUpdateThatFails(t *testing.T) {
 	})
 }
 
-func TestUpdateThatPanicsLeavesNothingLocked(t *testing.T) {
+func TestUpdateThatPanicsReleasesItsLocks(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		func() {
@@ -284,7 +284,7 @@ func TestReannounce(t *testing.T) {
 			}
 		})
 		if told.Load() != 1 {
-			t.Errorf("told %d times", told.Load())
+			t.Errorf("announced %d times", told.Load())
 		}
 		db.mustHold(t, 0, dispatch.EventOpened, 1)
 		wait(time.Hour, 1)

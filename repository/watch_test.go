@@ -14,7 +14,7 @@ import (
 
 type watchKey struct{}
 
-// watched keeps what a store tells of its statements.
+// watched keeps the statements that a store reports.
 type watched struct {
 	mu     sync.Mutex
 	said   []string // pool and operation
@@ -76,12 +76,12 @@ func TestWatch(t *testing.T) {
 		no := errors.New("no")
 		_, err := db.Update(ctx, d.ID, func(*dispatch.Dispatch, time.Time) ([]dispatch.Event, error) { return nil, no })
 		if got := w.take(); !errors.Is(err, no) || got[len(got)-1] != writes+" rollback" {
-			t.Errorf("%v: what changes nothing asks %v", err, got)
+			t.Errorf("%v: an update without a change runs %v", err, got)
 		}
 		gone, leave := context.WithCancel(ctx)
 		leave()
 		if _, err := db.Driver(gone, v.ID); err == nil || w.failed == 0 {
-			t.Errorf("%v: nobody hears of it", err)
+			t.Errorf("%v: Watch is not called", err)
 		}
 		if w.open != 0 || len(w.wrong) > 0 {
 			t.Errorf("%d are not over; %q", w.open, w.wrong)

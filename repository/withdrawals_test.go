@@ -65,7 +65,7 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 		}
 		db.take(t, d.ID, dan)
 		if _, err := db.giveBack(t, d.ID, dan); err != nil {
-			t.Errorf("another's first: %v", err)
+			t.Errorf("the first of another driver: %v", err)
 		}
 		for range dispatch.MaxWithdrawalsPerDriver - 1 {
 			next := db.add(t, nil)
@@ -80,7 +80,7 @@ func TestWithdrawalsAreCounted(t *testing.T) {
 			t.Errorf("the sixth withdrawal of one driver: %v", err)
 		}
 		if _, err := db.giveBack(t, last.ID, cyd); !errors.Is(err, dispatch.ErrNotHolder) {
-			t.Errorf("by another: %v", err)
+			t.Errorf("by another driver: %v", err)
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestReopenedIsPushedLater(t *testing.T) {
 			t.Errorf("the second: born as %+v, want %+v", db.outboxRow(t, second.ID), want)
 		}
 		if _, err := teller.as("ins_a").Expand(t.Context(), second.ID, 10); !errors.Is(err, dispatch.ErrNotLeased) {
-			t.Errorf("told of at once: %v", err)
+			t.Errorf("announced at once: %v", err)
 		}
 		db.exec(t, "UPDATE outbox SET next_at = next_at - ? WHERE event_id = ?", (20 * time.Second).Microseconds(), second.ID)
 		leased, err := db.as("ins_b").LeaseEvents(t.Context(), 10)

@@ -17,7 +17,7 @@ import (
 )
 
 // New lists everything that is wrong with the jobs.
-func TestWhatMakesNoSense(t *testing.T) {
+func TestNewRefusesInvalidJobs(t *testing.T) {
 	t.Parallel()
 	every := schedule.Cron(everySecond)
 	beat, wait := usual, usual
@@ -67,7 +67,7 @@ func TestWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-// The longest names fit what they are written to.
+// The longest names fit their columns.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -192,7 +192,7 @@ func TestJobs(t *testing.T) {
 	other := p.create("other", options)
 	jobs, err := other.Jobs(t.Context())
 	if err != nil || len(jobs) != 3 {
-		t.Fatalf("before anybody runs: %+v, %v", jobs, err)
+		t.Fatalf("before any run: %+v, %v", jobs, err)
 	}
 	p.start("a", options)
 	testkit.Await(t, "it runs", begun)
@@ -203,7 +203,7 @@ func TestJobs(t *testing.T) {
 	led, minutely, ran := jobs[0], jobs[1], jobs[2]
 	if led.Name != "led" || led.Schedule != "after 1h0m0s" || !led.OnLeader || led.Zone != time.UTC || led.Last != nil || led.EndedAt != nil ||
 		len(led.Unfinished) != 1 || led.Unfinished[0].Status != cronjob.Running || by(led.Unfinished[0].Owner) != "a" {
-		t.Errorf("what runs is %+v", led)
+		t.Errorf("the running job is %+v", led)
 	}
 	if h := led.Holder; h == nil || by(h.Owner) != "a" || h.Remaining <= 0 || h.Remaining > 3*time.Second {
 		t.Errorf("the leader is %+v", h)
@@ -216,10 +216,10 @@ func TestJobs(t *testing.T) {
 	now := time.Now()
 	if next := minutely.NextAt; minutely.Schedule != "0 * * * * *" || minutely.Holder != nil || next == nil || next.Second() != 0 ||
 		next.Before(now.Add(-time.Second)) || next.After(now.Add(time.Minute)) {
-		t.Errorf("what waits is %+v", minutely)
+		t.Errorf("the waiting job is %+v", minutely)
 	}
 	if ran.Schedule != "after 1h0m0s" || ran.NextAt == nil || ran.Last == nil || ran.Last.Result != "done" || ran.SucceededAt == nil {
-		t.Errorf("what has run is %+v", ran)
+		t.Errorf("the finished job is %+v", ran)
 	}
 	close(end)
 	p.awaitRuns("led", 1, cronjob.Failed)
@@ -228,7 +228,7 @@ func TestJobs(t *testing.T) {
 	}
 	led = jobs[0]
 	if l := led.Last; l == nil || l.Status != cronjob.Failed || l.Result != "3 told" || l.Error != errWork.Error() || led.SucceededAt != nil || len(led.Unfinished) != 0 {
-		t.Errorf("what has ended is %+v", led)
+		t.Errorf("the ended job is %+v", led)
 	}
 	if led.NextAt == nil || led.NextAt.Sub(*led.EndedAt) != once {
 		t.Errorf("next at %v, ended at %v", led.NextAt, led.EndedAt)
@@ -242,7 +242,7 @@ func TestJobs(t *testing.T) {
 }
 
 // A run whose instance has died is not shown as running.
-func TestJobsOfTheDead(t *testing.T) {
+func TestJobsOfDeadInstances(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	i := p.create("a", schedule.Options{Jobs: []schedule.Job{{Name: "job", When: schedule.After(once), Hold: usual, Work: done}}})

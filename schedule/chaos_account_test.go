@@ -10,7 +10,7 @@ import (
 	"firsttap/cronjob"
 )
 
-// account counts what became of the slots.
+// account counts the results of the slots.
 type account struct {
 	way                          string
 	slots, once, twice, missed   int
@@ -140,14 +140,14 @@ func (s *storm) compare(a *account, attempts []*attempt) {
 		if !one.refused.IsZero() {
 			a.refused++
 			if one.end.Equal(one.refused) {
-				s.t.Errorf("awake, not told, and yet overtaken: %s", one)
+				s.t.Errorf("overtaken while awake, without a canceled context: %s", one)
 			}
 		}
 		if slots[one.Slot.UnixMicro()]++; slots[one.Slot.UnixMicro()] == 2 {
 			a.takenOver++
 		}
 		if one.end.IsZero() {
-			s.t.Errorf("nobody knows how this ended: %s", one)
+			s.t.Errorf("no process reported the end: %s", one)
 			continue
 		}
 		if last != nil && one.Began.Before(last.end) {

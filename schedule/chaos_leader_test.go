@@ -20,7 +20,7 @@ const (
 	leadFound = 500 * time.Millisecond
 )
 
-// succession is the time from the end of a leader until another led and ran what was due.
+// succession is the time from the end of a leader until another led and ran the due slot.
 type succession struct{ led, ran time.Duration }
 
 // A leader that is stopped hands the lead over at once. After one that is killed, another leads when its lease has expired.
@@ -47,10 +47,10 @@ func TestLeaderHandsOver(t *testing.T) {
 					most = leadPasses
 				}
 				if best := resigned[0].led; best > most {
-					t.Errorf("nobody led for %s after a leader had resigned, want %s at most", best, most)
+					t.Errorf("no instance led for %s after a leader had resigned, want %s at most", best, most)
 				}
 				if best := killed[0].led; best > leadEnds {
-					t.Errorf("nobody led for %s after a leader was killed, want %s at most", best, leadEnds)
+					t.Errorf("no instance led for %s after a leader was killed, want %s at most", best, leadEnds)
 				}
 				rows[i] = way.name + "\t"
 				for _, all := range [][]succession{resigned, killed} {

@@ -172,7 +172,7 @@ func (j *journal) await(t testing.TB, after int, what string, wanted func(report
 		select {
 		case <-added:
 		case <-ctx.Done():
-			t.Fatalf("nobody has reported that %s", what)
+			t.Fatalf("no process has reported that %s", what)
 		}
 	}
 }

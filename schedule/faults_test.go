@@ -58,8 +58,8 @@ func TestRedisForgets(t *testing.T) {
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if cause := testkit.Await(t, "the work is told", causes); !errors.Is(cause, lock.ErrLost) {
-		t.Errorf("it is told %v", cause)
+	if cause := testkit.Await(t, "the work is canceled", causes); !errors.Is(cause, lock.ErrLost) {
+		t.Errorf("the work's context ended with %v", cause)
 	}
 	testkit.Await(t, "it begins again", begun)
 	runs := p.awaitRuns("long", 1, cronjob.Succeeded)
@@ -121,7 +121,7 @@ func TestRedisIsGone(t *testing.T) {
 	}
 	for _, job := range names {
 		if n := len(d.of(job)); n != before[job] {
-			t.Errorf("%d works of %s while nobody can tell who holds its lock", n-before[job], job)
+			t.Errorf("%d works of %s while the holder of its lock is unknown", n-before[job], job)
 		}
 	}
 	redis.Start()
@@ -165,7 +165,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 					<-ctx.Done()
 					told <- time.Now()
 					if cause := context.Cause(ctx); !errors.Is(cause, lock.ErrUnreachable) {
-						t.Errorf("it is told %v", cause)
+						t.Errorf("the work's context ended with %v", cause)
 					}
 					return "", errWork
 				})
@@ -178,8 +178,8 @@ func TestTheDatabaseIsAway(t *testing.T) {
 			b := p.start("b", schedule.Options{Jobs: job("b")})
 			away(proxy, true)
 			again := testkit.Await(t, "another takes it over", begun)
-			if before := again.Sub(testkit.Await(t, "it is told", told)); before < 0 {
-				t.Errorf("told %v after another began", -before)
+			if before := again.Sub(testkit.Await(t, "the work is canceled", told)); before < 0 {
+				t.Errorf("canceled %v after another began", -before)
 			}
 			runs := p.awaitRuns("job", 1, cronjob.Succeeded)
 			if len(runs) != 1 || runs[0].Attempt != 2 || runs[0].Result != "by b" {
@@ -199,7 +199,7 @@ func TestTheDatabaseIsAway(t *testing.T) {
 }
 
 // Work that was overtaken is canceled, and does not change the run.
-func TestAnOvertakenWorkIsTold(t *testing.T) {
+func TestOvertakenWorkIsCanceled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	begun, causes := make(chan struct{}, 1), make(chan error, 1)
@@ -214,8 +214,8 @@ func TestAnOvertakenWorkIsTold(t *testing.T) {
 	}}})
 	testkit.Await(t, "it begins", begun)
 	p.exec("UPDATE job_runs SET owner = 'thief/1', attempt = 2, alive_until = alive_until + 3600000000")
-	if cause := testkit.Await(t, "it is told", causes); !errors.Is(cause, lock.ErrStolen) {
-		t.Errorf("it is told %v", cause)
+	if cause := testkit.Await(t, "the work is canceled", causes); !errors.Is(cause, lock.ErrStolen) {
+		t.Errorf("the work's context ended with %v", cause)
 	}
 	a.stop()
 	if r := p.runs("job")[0]; r.Status != cronjob.Running || r.Owner != "thief/1" || r.Attempt != 2 {
@@ -256,7 +256,7 @@ func TestAReplyIsLost(t *testing.T) {
 }
 
 // If the database refuses to begin runs, that is reported, and retried a few times a second at most.
-func TestNothingCanBeBegun(t *testing.T) {
+func TestDatabaseRefusesRuns(t *testing.T) {
 	t.Parallel()
 	p, d, m := newPlace(t), newDiary(t), newMetrics(t)
 	p.exec(`CREATE TRIGGER no_runs BEFORE INSERT ON job_runs FOR EACH ROW SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no runs today'`)

@@ -93,7 +93,7 @@ func redisCommands(t *testing.T, client redisclient.Client) (n int) {
 	return n
 }
 
-// The cost of Held depends on the number of locks, and not on the number of keys in Redis.
+// The cost of HeldLocks depends on the number of locks, and not on the number of keys in Redis.
 func TestHeldCostsTheSame(t *testing.T) {
 	t.Parallel()
 	for name, nodes := range map[string]int{"redis": 1, "quorum": 3} {
@@ -139,7 +139,7 @@ func TestHeldCostsTheSame(t *testing.T) {
 	}
 }
 
-// Held works for many callers at once while one of the servers does not answer.
+// HeldLocks works for many callers at once while one of the servers does not answer.
 func TestHeldByAMajority(t *testing.T) {
 	t.Parallel()
 	servers, urls := make([]*servertest.Redis, 3), make([]string, 3)

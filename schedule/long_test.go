@@ -70,10 +70,10 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 		grace    time.Duration
 		says     string
 	}{
-		"renewed":            {hold: cut, hangs: untilTold, says: "too long"},
-		"on the leader":      {hold: cut, onLeader: true, hangs: untilTold, says: "too long"},
-		"not renewed":        {hold: lock.Fixed(500 * time.Millisecond), hangs: untilTold, says: "expired"},
-		"fixed, leader":      {hold: lock.Fixed(500 * time.Millisecond), onLeader: true, hangs: untilTold, says: "too long"},
+		"renewed":            {hold: cut, hangs: untilCanceled, says: "too long"},
+		"on the leader":      {hold: cut, onLeader: true, hangs: untilCanceled, says: "too long"},
+		"not renewed":        {hold: lock.Fixed(500 * time.Millisecond), hangs: untilCanceled, says: "expired"},
+		"fixed, leader":      {hold: lock.Fixed(500 * time.Millisecond), onLeader: true, hangs: untilCanceled, says: "too long"},
 		"deaf":               {hold: cut, hangs: deaf(t), grace: 200 * time.Millisecond, says: "abandoned"},
 		"deaf, not renewed":  {hold: lock.Fixed(500 * time.Millisecond), hangs: deaf(t), grace: 200 * time.Millisecond, says: "abandoned"},
 		"deaf on the leader": {hold: cut, onLeader: true, hangs: deaf(t), grace: 200 * time.Millisecond, says: "abandoned"},
@@ -90,7 +90,7 @@ func TestAWorkThatHangsIsCut(t *testing.T) {
 			if first := runs[0]; first.Status != cronjob.Failed || first.Attempt != 1 || !strings.Contains(first.Error, tt.says) {
 				t.Errorf("the first is %+v", first)
 			}
-			if took := runs[0].EndedAt.Sub(*runs[0].BeganAt); took > 8*time.Second { // half a second, and what a busy machine adds
+			if took := runs[0].EndedAt.Sub(*runs[0].BeganAt); took > 8*time.Second { // half a second, and a busy machine
 				t.Errorf("it was cut after %v", took)
 			}
 			mustBeConsecutive(t, having(runs[1:], cronjob.Succeeded))
@@ -189,7 +189,7 @@ func TestAWorkThatFails(t *testing.T) {
 }
 
 // Work gets its run and the run's lease. The run's term is the lock's TTL, unless that is very short or very long.
-func TestWhatAWorkIsTold(t *testing.T) {
+func TestWorkGetsItsRunAndLease(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	told := make(chan error, 3)
@@ -202,7 +202,7 @@ func TestWhatAWorkIsTold(t *testing.T) {
 			lease, stored := lock.FromContext(ctx), p.runs(name)[0]
 			if lease == nil || lease.Fence() != run.Fence || lease.Owner() != run.Owner || stored.Fence != run.Fence || stored.Owner != run.Owner ||
 				!stored.Slot.Equal(run.Slot) || run.Attempt != stored.Attempt || run.Job != name || run.LeasedUntil.Sub(*run.BeganAt) != term {
-				told <- fmt.Errorf("%s: told %+v with %+v, stored %+v", name, run, lease, stored)
+				told <- fmt.Errorf("%s: got %+v with %+v, stored %+v", name, run, lease, stored)
 				return "", nil
 			}
 			told <- nil

@@ -67,7 +67,7 @@ func TestMetrics(t *testing.T) {
 		{Name: "daily", When: schedule.Cron(when.Format("5 4 15 * * *")), Hold: usual, Work: done},
 		{Name: "after", When: schedule.After(once), Hold: usual, Work: done},
 		{Name: "fails", When: schedule.After(once), Hold: usual, Work: func(context.Context, cronjob.Run) (string, error) { return "", errWork }},
-		{Name: "stops", When: schedule.After(once), Hold: usual, Work: untilTold},
+		{Name: "stops", When: schedule.After(once), Hold: usual, Work: untilCanceled},
 	}})
 	m.atLeast("firsttap_job_runs_total", "tick", "SUCCEEDED", 2)
 	m.atLeast("firsttap_job_runs_total", "fails", "FAILED", 1)
@@ -86,7 +86,7 @@ func TestMetrics(t *testing.T) {
 			name = "firsttap_job_runs_total"
 		}
 		if v, found := m.of(name, "fails", zero); v != 0 || !found {
-			t.Errorf("%s of what is never %s is %v, found %v", name, zero, v, found)
+			t.Errorf("%s of a job that is never %s is %v, found %v", name, zero, v, found)
 		}
 	}
 	// The age grows for a job that has never succeeded, and for one that has.
@@ -158,7 +158,7 @@ func TestIdleInstances(t *testing.T) {
 	begun := make(chan struct{}, 2)
 	work := func(ctx context.Context, run cronjob.Run) (string, error) {
 		begun <- struct{}{}
-		return untilTold(ctx, run)
+		return untilCanceled(ctx, run)
 	}
 	locks := lock.NewMemory()
 	for i := range instances {

@@ -95,7 +95,7 @@ func TestASlotRunsOnce(t *testing.T) {
 }
 
 // An instance that is alone skips no slot, not even one that it began a little early.
-func TestNobodySkipsHisOwnSlots(t *testing.T) {
+func TestSingleInstanceSkipsNoSlot(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	a := p.start("a", schedule.Options{PollInterval: 20 * time.Millisecond, Jobs: []schedule.Job{
@@ -147,7 +147,7 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // A job waits while its lock has a holder that does not run it.
-func TestWhileAnotherHoldsTheLock(t *testing.T) {
+func TestWhileAnotherInstanceHoldsTheLock(t *testing.T) {
 	t.Parallel()
 	p, d, locks := newPlace(t), newDiary(t), lock.NewMemory()
 	rival := lock.New(locks, lock.Options{Instance: "rival"})

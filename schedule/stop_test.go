@@ -41,9 +41,9 @@ func TestAnInstanceThatStopsGivesItsRunBack(t *testing.T) {
 			first := testkit.Await(t, "it begins", begun)
 			began := time.Now()
 			all[first].stop()
-			testkit.Await(t, "it is told to stop", told)
-			second := testkit.Await(t, "another takes it over", begun)
-			t.Logf("another was at it %v after the first was told", time.Since(began).Round(time.Millisecond))
+			testkit.Await(t, "its context ends", told)
+			second := testkit.Await(t, "another instance takes it over", begun)
+			t.Logf("another instance ran it %v after the first was stopped", time.Since(began).Round(time.Millisecond))
 			runs := p.awaitRuns("long", 1, cronjob.Succeeded)
 			if r := runs[0]; len(runs) != 1 || r.Attempt != 1 || r.Result != "by "+second || second == first {
 				t.Errorf("the runs are %+v", runs)
@@ -153,7 +153,7 @@ func TestTheLeader(t *testing.T) {
 }
 
 // An instance stops while it waits for the database.
-func TestAnInstanceStopsThatHasNotBegun(t *testing.T) {
+func TestStopWhileWaitingForTheDatabase(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	store, proxy := p.proxied()

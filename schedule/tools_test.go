@@ -216,7 +216,7 @@ func (n *notes) about(words ...string) (found []string) {
 	return found
 }
 
-// diary is what works wrote down, of whichever instance.
+// diary is the record of the works of all instances.
 type diary struct {
 	t *testing.T
 
@@ -280,8 +280,8 @@ func (d *diary) of(job string) (found []entry) {
 // done is a work that is done at once.
 func done(context.Context, cronjob.Run) (string, error) { return "done", nil }
 
-// untilTold is a work that ends when it is told to.
-func untilTold(ctx context.Context, _ cronjob.Run) (string, error) {
+// untilCanceled is a work that ends when its context does.
+func untilCanceled(ctx context.Context, _ cronjob.Run) (string, error) {
 	<-ctx.Done()
 	return "", context.Cause(ctx)
 }

@@ -114,7 +114,7 @@ func (l *link) reply(piece []byte) bool {
 // longestMatch is the length of the longest match that a window finds when it straddles two pieces.
 const longestMatch = 1 << 10
 
-// window remembers the end of what a client has sent.
+// window remembers the last bytes that a client has sent.
 type window struct{ last []byte }
 
 // contains reports whether an occurrence of match ends in piece, which follows the bytes added before.

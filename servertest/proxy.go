@@ -19,7 +19,7 @@ type Proxy struct {
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	target    string
 	links     map[*link]bool
 	cuts      []*Cut

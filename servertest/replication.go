@@ -116,7 +116,7 @@ func (r *Replication) replicate(replica, primary *Database) {
 // dialect holds an engine's words for replication.
 type dialect struct {
 	change   string // names the primary, by its port
-	replica  string // what START and STOP act on
+	replica  string // the object of START and STOP
 	position string // selects how far a server has come
 	reached  string // selects 0 once a server has come to a position
 }

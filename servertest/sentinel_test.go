@@ -49,7 +49,7 @@ func TestRedisSentinel(t *testing.T) {
 	mustAnswer(t, s.Master(), "w", "GET", "k")
 }
 
-func TestSentinelKeepsWhatItKnows(t *testing.T) {
+func TestSentinelKeepsItsState(t *testing.T) {
 	s := StartRedisSentinel(t)
 	s.Sentinels[0].Kill()
 	s.Sentinels[0].Start()

@@ -209,7 +209,7 @@ func TestPanicEndsTheFlight(t *testing.T) {
 		t.Errorf("waiting taps got %v", f.result.err)
 	}
 	if _, chased := a.reannouncer.open[r.d.ID]; !chased {
-		t.Error("bob was refused, and there is no follow-up")
+		t.Error("bob was refused, and no follow-up is scheduled")
 	}
 	a.claims = r
 	if _, err := a.Accept(t.Context(), Tap{r.d.ID, bob, 1}); err != nil {

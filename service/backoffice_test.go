@@ -46,7 +46,7 @@ func TestAssignedIsTakenAtOnce(t *testing.T) {
 	}
 }
 
-// TestAssignmentAndTheKey: what an assignment does to each value of the key.
+// TestAssignmentAndTheKey: the effect of an assignment on each value of the Redis key.
 func TestAssignmentAndTheKey(t *testing.T) {
 	s := newShared(t)
 	for _, c := range []struct {
@@ -160,7 +160,7 @@ func TestAssignWithoutRedis(t *testing.T) {
 		t.Errorf("the driver's receipt: %+v, %v", r, err)
 	}
 	if _, err := s.work.Withdraw(t.Context(), v[0], id, 0, ""); !errors.Is(err, dispatch.ErrNotHolder) {
-		t.Errorf("withdrawn from what was unassigned: %v", err)
+		t.Errorf("withdrawal from an unassigned dispatch: %v", err)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestInflightLetsOneThrough(t *testing.T) {
 	}
 }
 
-func TestJoiningRefusesNobody(t *testing.T) {
+func TestJoinedTapIsNoRefusal(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	tap := Tap{aJob, ann, 1}
 	f := mustEnter(t, g, tap)
@@ -80,7 +80,7 @@ func TestJoiningRefusesNobody(t *testing.T) {
 	}
 }
 
-func TestInflightRemembersWhatIsTaken(t *testing.T) {
+func TestInflightRemembersTakenDispatches(t *testing.T) {
 	g := newInflight(newVerifyQueue())
 	g.rememberTaken(aJob, holder{ann, 2})
 	mustRefuse(t, g, Tap{aJob, bob, 1}, true)

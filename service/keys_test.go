@@ -88,7 +88,7 @@ func TestKeys(t *testing.T) {
 
 // A key is random. That of an idempotent request is derived from the seed and the caller's secret, so that the seed alone does
 // not reveal it.
-func TestWhatAKeyIsMadeOf(t *testing.T) {
+func TestFormatOfAKey(t *testing.T) {
 	ctx := idempotency.WithSeed(t.Context(), idempotency.NewSeed(time.Now()))
 	if first := newSecret(ctx, "mine"); first != newSecret(ctx, "mine") {
 		t.Error("another key when it is made again")

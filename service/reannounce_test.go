@@ -66,7 +66,7 @@ func TestAnnouncedAgain(t *testing.T) {
 	}
 }
 
-func TestNobodyRefusedNoAnnouncement(t *testing.T) {
+func TestNoAnnouncementWithoutARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRow()
 		a := alone(&slow{ClaimStore: r, fail: dispatch.ErrDriverBusy})

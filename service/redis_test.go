@@ -86,8 +86,8 @@ func (s *shared) next(id dispatch.ID, had dispatch.DriverID) {
 	}
 }
 
-// TestWhatTheKeySays follows the key's value through a decision, for each possible outcome.
-func TestWhatTheKeySays(t *testing.T) {
+// TestRedisKeyDuringADecision follows the key's value through a decision, for each possible outcome.
+func TestRedisKeyDuringADecision(t *testing.T) {
 	for _, fail := range []error{nil, dispatch.ErrUnavailable, dispatch.ErrUnknown, dispatch.ErrDriverBusy} {
 		s := newShared(t)
 		i, id, v := s.instance(), s.dispatch(), s.drivers(1)[0]
@@ -137,8 +137,8 @@ func TestLateMarkIsOwnerChecked(t *testing.T) {
 	}
 }
 
-// TestWhoseKeyDecides: which values refuse a tap, and which leave it to the database.
-func TestWhoseKeyDecides(t *testing.T) {
+// TestRedisKeysThatRefuse: each value either refuses a tap or leaves the decision to the database.
+func TestRedisKeysThatRefuse(t *testing.T) {
 	s := newShared(t)
 	v := s.drivers(1, func(v *dispatch.Driver) { v.VehicleClass = "45m" })[0]
 	for _, c := range []struct {
@@ -181,7 +181,7 @@ func TestWhoseKeyDecides(t *testing.T) {
 			t.Errorf("%q, tap on %d: %v, want refused, final %v", c.value, c.round, err, c.final)
 		}
 		if got := s.key(id); got != c.value {
-			t.Errorf("%q became %q: it is another's", c.value, got)
+			t.Errorf("%q became %q: the key belongs to another instance", c.value, got)
 		}
 		if _, err := s.raw.ExecContext(t.Context(), "UPDATE dispatches SET work_ends_at = work_starts_at WHERE accepted_by = ?", v); err != nil {
 			t.Fatal(err) // or the driver is busy
@@ -290,7 +290,7 @@ func TestOtherInstanceDies(t *testing.T) {
 	s.set(id, "taken:drv_other:1")
 	i.reannouncer.checkDue(t.Context(), time.Now().Add(2*followUpRetry))
 	if len(i.claims.announced) != 0 || len(i.reannouncer.open) != 0 {
-		t.Error("announced, or followed further, what is taken")
+		t.Error("a taken dispatch was announced or followed further")
 	}
 }
 

@@ -209,8 +209,8 @@ func TestRevokedWhileReading(t *testing.T) {
 	is(t, tokens, "old, when it is read", old, false)
 }
 
-// TestNothingIsKnownAtTheStart: without a first reading there are no Revocations.
-func TestNothingIsKnownAtTheStart(t *testing.T) {
+// TestRevocationsAreUnknownAtTheStart: without a first reading there are no Revocations.
+func TestRevocationsAreUnknownAtTheStart(t *testing.T) {
 	if _, err := NewRevocations(t.Context(), &revoked{err: dispatch.ErrUnavailable}, quiet); !errors.Is(err, dispatch.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}

@@ -73,8 +73,8 @@ func refusedMeanwhile(p *place, here, there *Acceptor, claims *meanwhile, cheat 
 	return refused
 }
 
-// TestHopelessTapsKeepNobodyOut: a driver whose taps cannot win refuses other drivers once at most.
-func TestHopelessTapsKeepNobodyOut(t *testing.T) {
+// TestHopelessTapsDelayNoOtherDriver: a driver whose taps cannot win refuses other drivers once at most.
+func TestHopelessTapsDelayNoOtherDriver(t *testing.T) {
 	const many = 20
 	p := newPlace(t)
 	for name, cheat := range hopefuls(p) {
@@ -90,8 +90,8 @@ func TestHopelessTapsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestHopelessTapsKeepNobodyOutElsewhere is the same for other instances, with the lock in Redis.
-func TestHopelessTapsKeepNobodyOutElsewhere(t *testing.T) {
+// TestHopelessTapsDelayNoOtherInstance is the same for other instances, with the lock in Redis.
+func TestHopelessTapsDelayNoOtherInstance(t *testing.T) {
 	const many = 20
 	s := newShared(t)
 	for name, cheat := range hopefuls(s.place) {
@@ -171,7 +171,7 @@ func TestSidelinedIsNoVerdict(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.Accept(t.Context(), Tap{second, off, 1}); !errors.As(err, &taken) || !taken.Final {
-		t.Errorf("what another has: %v", err)
+		t.Errorf("a dispatch that another driver has: %v", err)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	s.Run(ctx) // which writes what is left
+	s.Run(ctx) // it writes the rest
 	entries, _, err := p.Audit(t.Context(), dispatch.AuditQuery{Actor: dispatch.AuditUnknown, Page: dispatch.Page{Limit: 200}})
 	if err != nil || len(entries) != maxAuditedAddresses+1 {
 		t.Fatalf("%d entries, %v", len(entries), err)
@@ -118,7 +118,7 @@ func TestTheAuditOfFailures(t *testing.T) {
 	s.Record(AuthKey, "198.51.100.1", SignInFailed)
 	s.auditFailures(t.Context())
 	if all := log.drain(); len(all) != 1 || all[0]["level"] != "WARN" {
-		t.Errorf("what can't be written: %v", all)
+		t.Errorf("sign-ins that can't be written: %v", all)
 	}
 }
 

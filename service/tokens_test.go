@@ -138,7 +138,7 @@ func TestForgedTokens(t *testing.T) {
 		"cut off": good[:len(good)-1], "half of it": good[:len(good)/2], "no signature": p[0] + "." + p[1] + ".", "two parts": p[0] + "." + p[1],
 		"more dots": good + ".", "a fourth part": good + "." + p[2], "space before": " " + good, "space after": good + " ",
 		"upper case": strings.ToUpper(good), "lower case": strings.ToLower(good), "padded": good + "=",
-		"another's payload": p[0] + "." + strings.Split(other, ".")[1] + "." + p[2], "another's signature": p[0] + "." + p[1] + "." + strings.Split(other, ".")[2],
+		"the payload of another token": p[0] + "." + strings.Split(other, ".")[1] + "." + p[2], "the signature of another token": p[0] + "." + p[1] + "." + strings.Split(other, ".")[2],
 		"claims a list": signed(hs256, []int{1}, secret), "huge": strings.Repeat("a", 1<<20), "huge, three parts": p[0] + "." + strings.Repeat("a", 1<<20) + "." + p[2],
 		"newline": good + "\n", "newlines": p[0] + ".\r\n" + p[1] + "." + p[2],
 		"two algs":                base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","alg":"none"}`)) + "." + p[1] + ".",

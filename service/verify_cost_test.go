@@ -12,8 +12,8 @@ import (
 	"firsttap/testkit"
 )
 
-// TestWhatVerificationCosts: a race costs no statement. Late taps on any number of dispatches cost one statement together.
-func TestWhatVerificationCosts(t *testing.T) {
+// TestCostOfVerification: a race costs no statement. Late taps on any number of dispatches cost one statement together.
+func TestCostOfVerification(t *testing.T) {
 	s := newShared(t)
 	i, v := s.verified(), s.drivers(30)
 	var ids []dispatch.ID
@@ -56,7 +56,7 @@ func TestWhatVerificationCosts(t *testing.T) {
 	}
 	i.verify.verifyDue(t.Context(), time.Now())
 	if i.looks.asked.Load() != 1 || i.LostClaims() != 0 {
-		t.Errorf("what was verified is verified again: %d", i.looks.asked.Load())
+		t.Errorf("a verified tap is verified again: %d", i.looks.asked.Load())
 	}
 }
 
@@ -164,7 +164,7 @@ func TestStopIsNoFailureOfTheDatabase(t *testing.T) {
 	}
 	i.look(t)
 	if n := i.looks.asked.Load(); n != 2 {
-		t.Errorf("the database was asked %d times: what the stopped look did not learn is not asked again", n)
+		t.Errorf("%d queries: the taps of the stopped verification are not verified again", n)
 	}
 	i.look(t)
 	if i.LostClaims() != 0 {

@@ -201,8 +201,8 @@ func TestLostClaimsAreFoundWithoutATap(t *testing.T) {
 	}
 }
 
-// TestTwoDriversWereTold: if the round was won again meanwhile, the alert names both drivers, and the dispatch is not announced.
-func TestTwoDriversWereTold(t *testing.T) {
+// TestAlertNamesBothDrivers: the alert of a round that was won again names both drivers, and the dispatch is not announced.
+func TestAlertNamesBothDrivers(t *testing.T) {
 	for name, again := range map[string]func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID){
 		"on this instance, without Redis' marker": func(t *testing.T, s *shared, i *verified, id dispatch.ID, second dispatch.DriverID) {
 			s.redis.Del(t.Context(), lockName(id))

@@ -100,10 +100,10 @@ func TestSuspendedDriver(t *testing.T) {
 		t.Errorf("start: %v", err)
 	}
 	if n := s.count("dispatches WHERE id = ? AND status = 'ACCEPTED'", taken); n != 1 {
-		t.Error("what was refused is not ACCEPTED any more")
+		t.Error("a dispatch whose start was refused is not ACCEPTED any more")
 	}
 	if d, err := s.work.Start(t.Context(), me, begun); err != nil || d.Status != dispatch.InProgress {
-		t.Errorf("the repeated start of what is begun: %s, %v", d.Status, err)
+		t.Errorf("the repeated start of begun work: %s, %v", d.Status, err)
 	}
 	if _, err := s.Accept(t.Context(), Tap{s.dispatch(), me, 1}); !errors.As(err, &unfit) {
 		t.Errorf("accept: %v", err)
@@ -193,7 +193,7 @@ func TestSeeAndReceipt(t *testing.T) {
 	for _, err := range []error{second(s.work.Receipt(t.Context(), far, id)), second(s.work.Dispatch(t.Context(), far, id)),
 		second(s.work.Dispatch(t.Context(), v[0], dispatch.NewID(time.Now())))} {
 		if !errors.Is(err, dispatch.ErrNotFound) {
-			t.Errorf("what may not be seen: %v", err)
+			t.Errorf("a dispatch that the driver may not see: %v", err)
 		}
 	}
 	if _, err := s.work.Dispatch(t.Context(), dispatch.NewDriverID(time.Now()), id); !errors.Is(err, dispatch.ErrDriverNotFound) {

@@ -42,7 +42,7 @@ func OpenDatabase(t testing.TB, url string) *Database {
 	return &Database{t, db}
 }
 
-// Count returns the number of rows. query is what follows SELECT COUNT(*) FROM.
+// Count returns the number of rows. query follows SELECT COUNT(*) FROM.
 func (db *Database) Count(query string, args ...any) (n int) {
 	db.t.Helper()
 	if err := db.DB.QueryRow("SELECT COUNT(*) FROM "+query, args...).Scan(&n); err != nil {

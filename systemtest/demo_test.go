@@ -176,8 +176,8 @@ func TestDemoTouchesNothingReal(t *testing.T) {
 	testkit.MustHoldFiles(t, d.cmd.Dir)
 }
 
-// TestDemoWhoseTerminalCloses leaves nothing behind, even after a second signal.
-func TestDemoWhoseTerminalCloses(t *testing.T) {
+// TestDemoEndsWithItsTerminal: the demo leaves no process and no file, even after a second signal.
+func TestDemoEndsWithItsTerminal(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		dir := t.TempDir()
 		d := startDemo(t, dir)

@@ -96,7 +96,7 @@ func TestDrainIsSkipped(t *testing.T) {
 			i := Start(t, "FIRSTTAP_DATABASE_URL=sqlite://"+t.TempDir()+"/my.db", "FIRSTTAP_DRAIN=1m")
 			for k, s := range signals {
 				if k > 0 {
-					testkit.Eventually(t, "it has heard the first", func() bool {
+					testkit.Eventually(t, "the first event arrives", func() bool {
 						return send("GET", i.URL+"/readyz", "", "").status == 503
 					})
 				}

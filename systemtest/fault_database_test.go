@@ -37,7 +37,7 @@ func TestReplyOfCommitIsLost(t *testing.T) {
 			a := Accept(i, id, drivers[0], 1)
 			testkit.Await(t, "the reply was cut", cut.Done())
 			if !a.Won() || *a.Replayed {
-				t.Fatalf("the claim was committed, and its driver heard %s", a)
+				t.Fatalf("the claim was committed, and its driver got %s", a)
 			}
 			db.mustBeWonBy(id, 1, drivers[0].ID, a.Claim.ID)
 			if again := Accept(i, id, drivers[0], 1); !again.Won() || !*again.Replayed || again.Claim.ID != a.Claim.ID {
@@ -69,7 +69,7 @@ func TestReplyOfCommitIsLostAndTheDatabaseToo(t *testing.T) {
 			t.Fatalf("the result is unknown, and the driver got %s", a)
 		}
 		if other := Accept(i, id, drivers[1], 1); other.Won() || other.Final != nil && *other.Final {
-			t.Fatalf("another driver heard %s", other)
+			t.Fatalf("another driver got %s", other)
 		}
 		proxy.Refuse(false)
 		a = Accept(i, id, drivers[0], 1)
@@ -92,7 +92,7 @@ func TestReplyOfUpdateIsLost(t *testing.T) {
 			a := Accept(i, id, drivers[0], 1)
 			testkit.Await(t, "the reply was cut", cut.Done())
 			if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
-				t.Fatalf("without proof the driver heard %s", a)
+				t.Fatalf("without proof the driver got %s", a)
 			}
 			if n := db.Count("claims WHERE dispatch_id=?", id); n != 0 {
 				t.Fatal("a claim without a 200")
@@ -195,13 +195,13 @@ func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers
 	for k, a := range told {
 		switch {
 		case a.Won() && winner >= 0:
-			t.Fatalf("two were told that they had won %s", id)
+			t.Fatalf("two drivers got SUCCESS for %s", id)
 		case a.Won():
 			winner = k
 		case a.status == 503 && a.Code == "CLAIM_UNAVAILABLE":
 			unknown++
 		case a.Code != "ALREADY_TAKEN":
-			t.Fatalf("while the database was killed a driver heard %s", a)
+			t.Fatalf("while the database was killed a driver got %s", a)
 		}
 	}
 	if winner >= 0 {
@@ -213,7 +213,7 @@ func settleAfterKill(t *testing.T, db *Database, i *Instance, id string, drivers
 			a := Accept(i, id, d, 1)
 			if a.Won() {
 				if winner >= 0 && winner != k {
-					t.Fatalf("%s was told to be %s's and then %s's", id, drivers[winner].ID, d.ID)
+					t.Fatalf("the winner of %s was %s and then %s", id, drivers[winner].ID, d.ID)
 				}
 				winner, claim = k, a.Claim.ID
 			}
@@ -282,10 +282,10 @@ func TestEmbeddedDefaultSurvivesKill(t *testing.T) {
 	}
 	for id, k := range won {
 		if a := Accept(i, id, drivers[k], 1); !a.Won() || !*a.Replayed || a.Claim.ID != claims[id] {
-			t.Errorf("after the restart the winner hears %s", a)
+			t.Errorf("after the restart the winner gets %s", a)
 		}
 		if a := Accept(i, id, drivers[(k+1)%30], 1); a.Code != "ALREADY_TAKEN" {
-			t.Errorf("after the restart a loser hears %s", a)
+			t.Errorf("after the restart a loser gets %s", a)
 		}
 	}
 }

@@ -117,15 +117,15 @@ func (c *crew) work(t *testing.T) {
 			case a.Won():
 				c.won(win{made.ID, round, racers[k].ID, a.Claim.ID, time.Now()})
 				if winner >= 0 {
-					t.Errorf("%s round %d: two drivers were told SUCCESS", made.ID, round)
+					t.Errorf("%s round %d: two drivers got SUCCESS", made.ID, round)
 				}
 				winner = k
 			case a.Code != "ALREADY_TAKEN":
-				t.Errorf("%s round %d: a loser heard %s", made.ID, round, a)
+				t.Errorf("%s round %d: a loser got %s", made.ID, round, a)
 			}
 		}
 		if winner < 0 {
-			t.Errorf("%s round %d: nobody has it, and all were refused", made.ID, round)
+			t.Errorf("%s round %d: no driver has it, and all were refused", made.ID, round)
 			return
 		}
 		v := racers[winner]
@@ -204,7 +204,7 @@ func TestPrimaryOfAGroupMovesUnderLoad(t *testing.T) {
 		}
 		winners[round] = w.driver
 		if n := db.Count("claims WHERE id=? AND dispatch_id=? AND round=? AND driver_id=?", w.claim, w.dispatch, w.round, w.driver); n != 1 {
-			t.Errorf("%s: the driver was told SUCCESS, and %d claims are stored", round, n)
+			t.Errorf("%s: the driver got SUCCESS, and %d claims are stored", round, n)
 		}
 	}
 	for _, i := range instances {

@@ -121,7 +121,7 @@ func rowHasChanged(t *testing.T, s *stage) {
 			change.do(t, h)
 			h.hold.Release()
 			if a := <-h.answered; a.status != change.status || a.Code != change.code {
-				t.Errorf("the driver heard %s", a)
+				t.Errorf("the driver got %s", a)
 			}
 			h.nothingStored(t)
 			if v := h.c.Get(t.Context(), h.key).Val(); v != "" {
@@ -194,7 +194,7 @@ func staleHolderLeavesTheKeyAlone(t *testing.T, s *stage) {
 		}
 		h.hold.Release()
 		if late := <-h.answered; late.Code != "ALREADY_TAKEN" || !*late.Final {
-			t.Errorf("the stale holder heard %s", late)
+			t.Errorf("the stale holder got %s", late)
 		}
 		h.b.mustBeWonBy(h.id, 1, h.drivers[1].ID, a.Claim.ID)
 	})
@@ -206,7 +206,7 @@ func commitDoesNotArrive(t *testing.T, s *stage) {
 	h.proxy.CutAll()
 	a := <-h.answered
 	if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" || a.header.Get("Retry-After") == "" {
-		t.Errorf("the driver heard %s", a)
+		t.Errorf("the driver got %s", a)
 	}
 	h.nothingStored(t)
 	if again := Accept(h.one, h.id, h.drivers[0], 1); !again.Won() {
@@ -231,7 +231,7 @@ func TestTheDatabaseStopsAnswering(t *testing.T) {
 				t.Errorf("answered after %s", took)
 			}
 			if a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
-				t.Errorf("the driver heard %s", a)
+				t.Errorf("the driver got %s", a)
 			}
 			h.proxy.Blackhole(false)
 			testkit.Eventually(t, "a driver wins", func() bool { return Accept(h.one, h.id, h.drivers[0], 1).Won() })
@@ -257,7 +257,7 @@ func rowIsLockedByAStranger(t *testing.T, s *stage) {
 	}
 	h.hold.Release()
 	if a := <-h.answered; a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
-		t.Errorf("the driver heard %s", a)
+		t.Errorf("the driver got %s", a)
 	}
 	if err := stranger.Rollback(); err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func rowIsLockedByAStranger(t *testing.T, s *stage) {
 }
 
 // After SIGTERM an instance finishes the claim that it is deciding.
-func TestInstanceIsToldToEndWhileItDecides(t *testing.T) {
+func TestInstanceIsStoppedDuringAClaim(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		h := newStage(t, url).holdClaim(t, "UPDATE dispatches")
 		h.one.signal(syscall.SIGTERM)

@@ -36,7 +36,7 @@ func TestInstanceSleepsThroughItsLock(t *testing.T) {
 		hold.Release()
 		sleeper.signal(syscall.SIGCONT)
 		if late := <-answered; late.Won() || late.status == 409 && !*late.Final {
-			t.Fatalf("the sleeper's driver heard %s", late)
+			t.Fatalf("the paused instance's driver got %s", late)
 		}
 		b.mustBeWonBy(id, 1, drivers[1].ID, a.Claim.ID)
 		if v := c.Get(t.Context(), key).Val(); v != "taken:"+drivers[1].ID+":1" {
@@ -91,7 +91,7 @@ func TestStaleHolderDoesNotWinTheNextRound(t *testing.T) {
 		}
 		hold.Release()
 		if late := <-answered; late.Code != "OFFER_STALE" {
-			t.Fatalf("the stale holder heard %s", late)
+			t.Fatalf("the stale holder got %s", late)
 		}
 		if n := db.Count("dispatches WHERE id=? AND status='PENDING' AND round=2 AND accepted_by IS NULL", id); n != 1 {
 			t.Error("round 2 is not open")

@@ -9,7 +9,7 @@ import (
 )
 
 // Redis' keys may be old, foreign or nonsense. That costs a round trip to the database, never the dispatch.
-func TestWhatRedisSaysIsNotBelievedBlindly(t *testing.T) {
+func TestInvalidRedisKeysAreNotTrusted(t *testing.T) {
 	url := servertest.MariaDBURL(t)
 	i := Start(t, "FIRSTTAP_DATABASE_URL="+url, "FIRSTTAP_REDIS_URL="+servertest.RedisURL(t))
 	b, c := OpenDatabase(t, url), redisAt(t, servertest.RedisURL(t))
@@ -66,7 +66,7 @@ func TestCancelOvertakesAClaim(t *testing.T) {
 		}
 		hold.Release()
 		if a := <-answered; a.Code != "DISPATCH_CANCELED" {
-			t.Fatalf("the driver heard %s", a)
+			t.Fatalf("the driver got %s", a)
 		}
 		if n := db.Count("dispatches WHERE id=? AND status='CANCELED' AND accepted_by IS NULL", id); n != 1 {
 			t.Error("the canceled dispatch was taken")

@@ -101,7 +101,7 @@ func TestRedisFailsMidRace(t *testing.T) {
 	}
 }
 
-// A driver that holds the lock, though its reply was lost, must not be refused for another's sake.
+// A driver that holds the lock, though its reply was lost, must not be refused in favor of another.
 func TestReplyOfSetIsLost(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
@@ -116,7 +116,7 @@ func TestReplyOfSetIsLost(t *testing.T) {
 		a := Accept(i, id, drivers[0], 1)
 		testkit.Await(t, "the reply was cut", cut.Done())
 		if !a.Won() {
-			t.Fatalf("told by its own key: %s", a)
+			t.Fatalf("refused by its own key: %s", a)
 		}
 		if a := Accept(i, id, drivers[1], 1); a.Code != "ALREADY_TAKEN" {
 			t.Fatal(a)
@@ -154,7 +154,7 @@ const verifies = "SELECT id, status, round, accepted_by FROM dispatches WHERE id
 
 // The exact cost of a race: one claim UPDATE and one COMMIT for the winner; no SQL for a loser, and at most one Redis
 // command, or none where the process knows the winner.
-func TestWhatARaceCosts(t *testing.T) {
+func TestCostOfARace(t *testing.T) {
 	server := servertest.StartRedis(t)
 	c := redisAt(t, server.URL())
 	db := servertest.StartMariaDB(t)
@@ -200,7 +200,7 @@ func TestWhatARaceCosts(t *testing.T) {
 			}
 		}
 		if replays != 1 {
-			t.Fatalf("%d were told late that they had won", replays)
+			t.Fatalf("%d late taps got the claim, want 1", replays)
 		}
 		if n := statements(id, "UPDATE dispatches%"); n != 1 {
 			t.Errorf("%d claim UPDATEs", n)
@@ -223,17 +223,17 @@ func TestWhatARaceCosts(t *testing.T) {
 		}
 		t.Logf("over %d instances: 8 statements, %d SETs, %d other Redis commands for 60 taps", len(instances), sets2-sets, others2-others)
 	}
-	whatTheLedgerCosts(t, b, one, drivers, statements, record)
+	costOfTheLedger(t, b, one, drivers, statements, record)
 }
 
-// whatTheLedgerCosts: losers' requests execute no statement of their own; a thousand are recorded in a few batches.
-func whatTheLedgerCosts(t *testing.T, db *Database, i *Instance, drivers []Driver, statements func(id, like string) int, record func(string)) {
+// costOfTheLedger: losers' requests execute no statement of their own; a thousand are recorded in a few batches.
+func costOfTheLedger(t *testing.T, db *Database, i *Instance, drivers []Driver, statements func(id, like string) int, record func(string)) {
 	t.Helper()
 	const taps = 1000
 	id := MakeDispatch(t, i)
 	winner := Accept(i, id, drivers[0], 1)
 	kept := func() int { return db.Count("attempts WHERE dispatch_id = ?", id) }
-	testkit.Eventually(t, "the winner's tap is kept, and told of", func() bool { return kept() == 1 && db.Count("outbox WHERE state = 0") == 0 })
+	testkit.Eventually(t, "the tap is stored and its event expanded", func() bool { return kept() == 1 && db.Count("outbox WHERE state = 0") == 0 })
 	if _, err := db.DB.Exec("TRUNCATE mysql.general_log"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func onReplication(t *testing.T, test func(t *testing.T, r *servertest.Replicati
 }
 
 // A failover to a lagging replica loses claims after their SUCCESS. The service cannot prevent that. It warns at the
-// start; afterwards it alerts the operator, refuses nobody because of the lost claim, and offers the dispatch again.
+// start; afterwards it alerts the operator, refuses no driver because of the lost claim, and offers the dispatch again.
 func TestFailoverLosesAClaim(t *testing.T) {
 	onReplication(t, func(t *testing.T, r *servertest.Replication) {
 		url, redisURL := r.Primary.URL(t), servertest.RedisURL(t)
@@ -122,7 +122,7 @@ func TestFailoverKeepsClaims(t *testing.T) {
 	testkit.Eventually(t, "the replica has it", func() bool { return replica.Count("claims WHERE id = ?", a.Claim.ID) == 1 })
 	exec(replica, "STOP SLAVE IO_THREAD")
 	if a := Accept(instances[0], unsure, drivers[1], 1); a.status != 503 || a.Code != "CLAIM_UNAVAILABLE" {
-		t.Fatalf("no replica has the claim, and the driver heard %s", a)
+		t.Fatalf("no replica has the claim, and the driver got %s", a)
 	}
 	r.Primary.Kill()
 	r.Promote()

@@ -94,7 +94,7 @@ type switchover struct {
 	calls []*call
 }
 
-// changes are what the second instance has committed on the new server.
+// changes are the commits of the second instance on the new server.
 type changes struct {
 	open, free string // dispatches; claimer may take the second
 	key        string // an administrator's
@@ -185,7 +185,7 @@ func (s *switchover) errands() []*call {
 	short := func(a Response) string {
 		return strings.TrimSpace(fmt.Sprint(a.status, " ", a.Code, a.Result, a.Outcome))
 	}
-	// has reads a page that must contain what is new.
+	// has reads a page that must contain the new row.
 	has := func(token func(n *changes) string, path string, what func(n *changes) string) func(*changes) (string, verdict) {
 		return func(n *changes) (string, verdict) {
 			a := get(path, token(n))
@@ -204,8 +204,8 @@ func (s *switchover) errands() []*call {
 		}
 	}
 	return []*call{
-		{name: "the former winner's tap on what another has", ask: again(s.won)},
-		{name: "the former winner's tap on what is open again", ask: again(s.returned)},
+		{name: "the former winner's tap on a dispatch that another has", ask: again(s.won)},
+		{name: "the former winner's tap on a dispatch that is open again", ask: again(s.returned)},
 		{name: "a tap on a new dispatch", ask: func(n *changes) (string, verdict) {
 			if n == nil {
 				a := Accept(s.one, s.won, s.claimer, 1)

@@ -23,7 +23,7 @@ func TestReplyOfWithdrawalIsLost(t *testing.T) {
 			t.Fatalf("the retry of the withdrawal: %s", a)
 		}
 		if a := Accept(i, id, drivers[1], 0); !a.Won() {
-			t.Errorf("round 2 is open, and the driver heard %s", a)
+			t.Errorf("round 2 is open, and the driver got %s", a)
 		}
 	})
 }

@@ -101,7 +101,7 @@ func (i *Instance) end() {
 	case <-time.After(testkit.Patience):
 		_ = i.cmd.Process.Kill()
 		<-i.done
-		i.T.Errorf("firsttap did not end when it was told to:\n%s", i.log)
+		i.T.Errorf("firsttap did not end after SIGTERM:\n%s", i.log)
 	}
 	if log := i.log.String(); i.T.Failed() || strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic") {
 		i.T.Errorf("log of %s:\n%s", i.URL, log)

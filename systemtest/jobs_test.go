@@ -239,7 +239,7 @@ func TestJobIsSharedWithShedLock(t *testing.T) {
 
 		id, goOn := inTheMiddle(t, i, db)
 		if exec(update) > 0 {
-			t.Error("ShedLock took what is ours")
+			t.Error("ShedLock took the lock of this instance")
 		}
 		goOn()
 		testkit.Eventually(t, "the offer ends", db.expired(id))

@@ -38,7 +38,7 @@ func TestTooEarly(t *testing.T) {
 		if n, err := c.Exists(t.Context(), "dispatch:lock:{"+id+"}").Result(); err != nil || n != 0 {
 			t.Errorf("the lock of a dispatch before its opening: %d, %v", n, err)
 		}
-		testkit.Eventually(t, "everybody is pushed the offer", func() bool {
+		testkit.Eventually(t, "every driver gets the push of the offer", func() bool {
 			return db.Count("notifications WHERE dispatch_id = ? AND type = 'dispatch.opened' AND state = 1", id) == len(drivers)
 		})
 		var list struct {

@@ -27,7 +27,7 @@ func oneWinner(t *testing.T, db *Database, id string, round int, drivers []Drive
 		case a.Won():
 			t.Fatalf("two winners: %s and %s", answers[winner], a)
 		case a.status != 409 || a.Code != "ALREADY_TAKEN" || a.Final == nil:
-			t.Fatalf("a loser heard %s", a)
+			t.Fatalf("a loser got %s", a)
 		}
 	}
 	if winner < 0 {
@@ -56,7 +56,7 @@ func TestExactlyOneWinner(t *testing.T) {
 				for range few {
 					raceRound(t, db, instances, drivers)
 				}
-				t.Logf("%d rounds of 30 and %d of 200 drivers over two instances: one winner each, who is stored", many, few)
+				t.Logf("%d rounds of 30 and %d of 200 drivers over two instances: one winner each, stored as answered", many, few)
 			})
 		}
 	})

@@ -209,6 +209,6 @@ func TestRollingRestart(t *testing.T) {
 		t.Errorf("%d notifications of %d wins", n, len(all))
 	}
 	if again > 0 || heard.resyncs > 0 || heard.moved == 0 {
-		t.Errorf("told again: %d, resyncs: %d, moved: %d", again, heard.resyncs, heard.moved)
+		t.Errorf("repeated events: %d, resyncs: %d, moved: %d", again, heard.resyncs, heard.moved)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"firsttap/servertest"
 )
 
-// told is one 200 to a driver.
+// told is a driver's answer with status 200.
 type told struct {
 	driver   string
 	round    int
@@ -19,7 +19,7 @@ type told struct {
 }
 
 // Everything at once: drivers accept with and without a round at two instances, winners withdraw, locks are lost and
-// connections to the database are cut, round after round. The database has exactly what the drivers were told.
+// connections to the database are cut, round after round. The database has exactly the claims that the drivers got.
 func TestRoundsUnderFire(t *testing.T) {
 	onServers(t, func(t *testing.T, url string) {
 		const rounds = 60
@@ -117,18 +117,18 @@ func TestRoundsUnderFire(t *testing.T) {
 		}
 		for claim, w := range wins {
 			if n := db.Count("claims WHERE id=? AND dispatch_id=? AND driver_id=? AND round=?", claim, id, w.driver, w.round); n != 1 {
-				t.Errorf("told and not in the database: %s %v", claim, w)
+				t.Errorf("answered and not in the database: %s %v", claim, w)
 			}
 		}
 		claims := db.Count("claims WHERE dispatch_id=?", id)
 		if n := db.Count("outbox o JOIN events e ON e.id=o.event_id WHERE e.dispatch_id=? AND e.type='dispatch.accepted'", id); n != claims {
-			t.Errorf("%d claims, and %d to be told of", claims, n)
+			t.Errorf("%d claims, and %d events in the outbox", claims, n)
 		}
 		if n := db.Count("dispatches d JOIN claims c ON c.dispatch_id=d.id AND c.outcome='WON' WHERE d.id=? AND (c.id<>d.claim_id OR d.claim_id IS NULL)", id); n != 0 {
 			t.Errorf("%d claims are still WON that the dispatch does not know", n)
 		}
 		everyKeyEnds(t, c)
-		t.Logf("%d rounds, %d claims, %d of them told, %d times 503", current.Load()-1, claims, len(wins), busy)
+		t.Logf("%d rounds, %d claims, %d of them answered, %d times 503", current.Load()-1, claims, len(wins), busy)
 	})
 }
 

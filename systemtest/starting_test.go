@@ -77,7 +77,7 @@ func TestServesWhileItMigrates(t *testing.T) {
 		// It can be stopped meanwhile, and the next one starts over.
 		s.stop()
 		if err := <-s.ended; err != nil {
-			t.Errorf("told to end while it migrates: %v", err)
+			t.Errorf("stopped while it migrates: %v", err)
 		}
 		s = startUp(t, url)
 		testkit.Eventually(t, "it lives", func() bool { return send("GET", s.url+"/livez", "", "").status == 200 })

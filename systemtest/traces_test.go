@@ -150,7 +150,7 @@ func TestTraceOfAnAccept(t *testing.T) {
 	asked := map[string][]string{}
 	for _, s := range spans[1:] {
 		if !bytes.Equal(s.ParentSpanId, server.SpanId) || s.Kind != otlp.Span_SPAN_KIND_CLIENT {
-			t.Errorf("what it asked is not its: %s", prototext.Format(s))
+			t.Errorf("its query's span is not its child: %s", prototext.Format(s))
 		}
 		system := attributeOf(s.Attributes, "db.system.name")
 		asked[system] = append(asked[system], attributeOf(s.Attributes, "db.operation.name"))

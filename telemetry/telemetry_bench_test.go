@@ -32,7 +32,7 @@ type tapped struct {
 
 type jobs = handler.Jobs
 
-// openTapped makes the API with what operators see of it, or without.
+// openTapped makes the API with its telemetry, or without.
 func openTapped(b *testing.B, watched bool) *tapped {
 	b.Helper()
 	ctx, log := b.Context(), slog.New(slog.DiscardHandler)
@@ -113,7 +113,7 @@ func (t *tapped) taps(b *testing.B, token string, n, want int) (ns, allocs float
 	return float64(took.Nanoseconds()) / float64(n), float64(after.Mallocs-before.Mallocs) / float64(n)
 }
 
-// BenchmarkAcceptWatched is what the metrics cost a tap: the same taps, with and without, in turn. ratio is the median of
+// BenchmarkAcceptWatched measures the cost of metrics per tap: the same taps, with and without, in turn. ratio is the median of
 // the rounds' ratios; a loser is turned away by what its process knows, a winner's second tap asks Redis and the database.
 func BenchmarkAcceptWatched(b *testing.B) {
 	bare, watched := openTapped(b, false), openTapped(b, true)

@@ -1,4 +1,4 @@
-// Package testkit has what the tests of several packages share: waiting for a state, concurrent calls, settings, logs.
+// Package testkit has the helpers that tests of several packages share: waiting for a state, concurrent calls, settings, logs.
 package testkit
 
 import (
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// LogBuffer keeps what a logger writes. It is safe for concurrent use.
+// LogBuffer keeps the output of a logger. It is safe for concurrent use.
 type LogBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder

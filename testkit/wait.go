@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Patience bounds every wait: what has not happened by then never will. No test asserts it.
+// Patience bounds every wait: a state that has not come by then never will. No test asserts it.
 const Patience = 40 * time.Second
 
 // Eventually polls until ok, and fails the test after Patience.

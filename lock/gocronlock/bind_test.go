@@ -44,7 +44,7 @@ func TestBindEndsWithTheLease(t *testing.T) {
 			t.Errorf("the context's end is %v", cause)
 		}
 		if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
-			t.Errorf("gocron is told %v", err)
+			t.Errorf("gocron got %v", err)
 		}
 	})
 }
@@ -64,7 +64,7 @@ func TestBindEndsWhenTheServerDoesNotAnswer(t *testing.T) {
 	testkit.Await(t, "it runs", running)
 	server.Freeze()
 	if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, lock.ErrUnreachable) {
-		t.Errorf("gocron is told %v", err)
+		t.Errorf("gocron got %v", err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestBindWithoutLease(t *testing.T) {
 				return nil
 			}), listener)
 			if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, gocronlock.ErrNoLease) {
-				t.Errorf("gocron is told %v", err)
+				t.Errorf("gocron got %v", err)
 			}
 			if m := testkit.Await(t, "it is logged", messages); !strings.Contains(m, "that") {
 				t.Errorf("logged: %s", m)

@@ -117,7 +117,7 @@ func mustBeHeld(t *testing.T, rival *lock.Locker, name string) {
 		_ = lease.Release(t.Context())
 	}
 	if !errors.Is(err, lock.ErrHeld) {
-		t.Fatalf("another that wants %s is told %v, not that it is held", name, err)
+		t.Fatalf("another owner of %s got %v, not that it is held", name, err)
 	}
 }
 
@@ -133,7 +133,7 @@ func mustBecomeFree(t *testing.T, rival *lock.Locker, name string) {
 	}
 }
 
-// logged returns a log, and what was logged at level or above.
+// logged returns a log, and its lines at level or above.
 func logged(level slog.Level) (*slog.Logger, <-chan string) {
 	messages := make(chan string, 100)
 	return slog.New(&handler{slog.DiscardHandler, level, messages}), messages

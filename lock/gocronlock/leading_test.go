@@ -91,7 +91,7 @@ func TestLeadingBindEndsWithTheLead(t *testing.T) {
 			t.Errorf("the context's end is %v", cause)
 		}
 		if err := testkit.Await(t, "the run fails", errs); !errors.Is(err, lock.ErrLost) || !errors.Is(err, errNo) {
-			t.Errorf("gocron is told %v", err)
+			t.Errorf("gocron got %v", err)
 		}
 	})
 }

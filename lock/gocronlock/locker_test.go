@@ -145,7 +145,7 @@ func TestHeldUntilTheTaskReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if cause := testkit.Await(t, "its context ends", ended); errors.Is(cause, lock.ErrLost) {
-			t.Errorf("a removed job is told that %v", cause)
+			t.Errorf("the context of a removed job ended with %v", cause)
 		}
 		<-time.After(2 * long.TTL)
 		mustBeHeld(t, rival, "job")

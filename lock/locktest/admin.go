@@ -14,7 +14,7 @@ var admin = []test{
 	{name: "List", needs: "Admin", run: (*suite).list},
 	{name: "Show", needs: "Admin", run: (*suite).show},
 	{name: "Break", needs: "Admin", run: (*suite).breakHeld},
-	{name: "BreakWhatIsFree", needs: "Admin", run: (*suite).breakFree},
+	{name: "BreakAFreeName", needs: "Admin", run: (*suite).breakFree},
 }
 
 func (s *suite) list(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 var basics = []test{
 	{name: "RefuseASecond", run: (*suite).refuseASecond},
 	{name: "Relock", run: (*suite).relock},
-	{name: "ItsTimeEnds", run: (*suite).itsTimeEnds},
+	{name: "LeaseExpires", run: (*suite).leaseExpires},
 	{name: "Extend", run: (*suite).extend},
 	{name: "ExtendShortens", run: (*suite).extendShortens},
 	{name: "ExtendTooLate", run: (*suite).extendTooLate},
@@ -63,7 +63,7 @@ func (s *suite) relock(t *testing.T) {
 }
 
 // A grant expires after its ttl, not earlier.
-func (s *suite) itsTimeEnds(t *testing.T) {
+func (s *suite) leaseExpires(t *testing.T) {
 	n, sent := newName(), time.Now()
 	mustAcquire(t, s.open(t), n, 2*s.MinTTL)
 	_, at := acquireEventually(t, s.open(t), n, long)

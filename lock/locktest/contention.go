@@ -22,7 +22,7 @@ var contention = []test{
 	{name: "Handover", needs: "Watcher", run: (*suite).handover},
 }
 
-// criticalSection is what a name protects. It counts those inside, and has a counter that is read and written in two
+// criticalSection is protected by a name. It counts those inside, and has a counter that is read and written in two
 // steps, so that it misses a count if two are inside at once.
 type criticalSection struct {
 	inside, overlaps atomic.Int64

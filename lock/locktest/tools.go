@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// timeout bounds what must happen. It is well below long, so that a lease that expires does not pass for one that
+	// timeout bounds each wait for a state. It is well below long, so that a lease that expires does not pass for one that
 	// was released.
 	timeout = 30 * time.Second
 	long    = 2 * time.Minute
-	// quiet is how long a test waits for what must not happen.
+	// quiet is how long a test watches that an event does not occur.
 	quiet = 100 * time.Millisecond
 	// clockUnit is more than the unit of a server's clock.
 	clockUnit = 2 * time.Millisecond

@@ -239,7 +239,7 @@ func TestLocales(t *testing.T) {
 }
 
 // Every visible push has a text.
-func TestEverythingVisibleHasAText(t *testing.T) {
+func TestVisibleMessagesHaveAText(t *testing.T) {
 	server := simulate(t)
 	s := senderTo(t, server.URL())
 	shown := 0
@@ -269,7 +269,7 @@ func TestEverythingVisibleHasAText(t *testing.T) {
 		}
 	}
 	if shown == 0 {
-		t.Error("nothing is told")
+		t.Error("the message has no text")
 	}
 }
 
@@ -300,7 +300,7 @@ func checkSize(t testing.TB, server *fcmtest.Server, s *fcm.Sender, p outbox.Pus
 		t.Errorf("not UTF-8: %q", body)
 	}
 	if strings.Contains(string(body), "winner") {
-		t.Errorf("says who won: %s", body)
+		t.Errorf("the message names the winner: %s", body)
 	}
 }
 

@@ -122,7 +122,7 @@ func TestClasses(t *testing.T) {
 				t.Errorf("got %+v; want %s, %v, %q", got, c.class, c.after, c.reason)
 			}
 			if got.Class == notify.Sent && got.Reason != "" {
-				t.Errorf("a reason for what was sent: %q", got.Reason)
+				t.Errorf("a sent push has a reason: %q", got.Reason)
 			}
 			if n := server.Requests(); n != c.requests {
 				t.Errorf("%d requests, want %d", n, c.requests)

@@ -46,7 +46,7 @@ func TestTopicLimits(t *testing.T) {
 		tokens[i] = fmt.Sprintf("token-%d", i)
 	}
 	if refused, o := s.Subscribe(t.Context(), "dsp_1", nil); o.Class != notify.Sent || refused != nil {
-		t.Errorf("nobody: %v, %+v", refused, o)
+		t.Errorf("no members: %v, %+v", refused, o)
 	}
 	if _, o := s.Subscribe(t.Context(), "dsp_1", tokens); o.Class != notify.Poison {
 		t.Errorf("too many: %+v", o)

@@ -13,7 +13,7 @@ import (
 	"firsttap/testkit"
 )
 
-// screen is what a phone shows, in words.
+// screen describes the notifications that a phone shows.
 func screen(d fcmtest.Device) []string {
 	var lines []string
 	for _, n := range d.Visible {
@@ -102,11 +102,11 @@ func TestPhone(t *testing.T) {
 			sent:   []*messaging.Message{ended("dispatch.taken", "e2", 1), told("tok", "dispatch.reopened", "e3", "dsp_1", 2)},
 			screen: []string{"dsp_1 dispatch.reopened dsp_1/2"}, silent: 1,
 		},
-		"what is no offer is shown after the end": {
+		"other messages are shown after the end": {
 			sent:   []*messaging.Message{ended("dispatch.taken", "e2", 1), told("tok", "dispatch.unassigned", "e3", "dsp_1", 1)},
 			screen: []string{"dsp_1 dispatch.unassigned dsp_1/1"}, silent: 1,
 		},
-		"a duplicate of what is over": {
+		"a duplicate of an ended offer": {
 			sent:   []*messaging.Message{opened("e1", 1), ended("dispatch.taken", "e2", 1), opened("e1", 1)},
 			silent: 1, duplicates: 1,
 		},

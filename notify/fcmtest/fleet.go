@@ -92,7 +92,7 @@ func (f *fleet) mark(token string, set func(*phone)) {
 // Kill makes the token UNREGISTERED, as after the removal of the app.
 func (s *Server) Kill(token string) { s.fleet.mark(token, func(p *phone) { p.dead = true }) }
 
-// Revive ends the effect of Kill and Foreign.
+// Revive ends the effect of Kill and SetForeign.
 func (s *Server) Revive(token string) {
 	s.fleet.mark(token, func(p *phone) { p.dead, p.foreign = false, false })
 }

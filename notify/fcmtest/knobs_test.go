@@ -105,7 +105,7 @@ func TestHang(t *testing.T) {
 }
 
 // Close ends requests that hang or wait at once, and leaves no goroutine, which TestMain checks.
-func TestCloseEndsWhatWaits(t *testing.T) {
+func TestCloseEndsWaitingRequests(t *testing.T) {
 	for name, set := range map[string]func(*fcmtest.Knobs){
 		"hang":    func(k *fcmtest.Knobs) { k.Hang = true },
 		"latency": func(k *fcmtest.Knobs) { k.Latency = time.Hour },

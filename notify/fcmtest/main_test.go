@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// glance is how long a test looks at what must not happen.
+// glance is how long a test watches that an event does not occur.
 const glance = 50 * time.Millisecond
 
 func listen(t testing.TB) *fcmtest.Server {
@@ -82,7 +82,7 @@ func offer(token, event string, round int) *messaging.Message {
 	return told(token, "dispatch.opened", event, "dsp_1", round)
 }
 
-// told is a visible message, tagged by its dispatch.
+// told is a visible message whose tag is its dispatch.
 func told(token, typ, event, dispatch string, round int) *messaging.Message {
 	m := silent(token, typ, event, dispatch, round)
 	m.Notification = &messaging.Notification{Title: typ, Body: "round " + m.Data["round"]}

@@ -61,7 +61,7 @@ func publish(t testing.TB, n int, hubs ...*Hub) {
 	})
 }
 
-func TestTheSameOnEveryInstance(t *testing.T) {
+func TestSameEventsOnAllInstances(t *testing.T) {
 	server := servertest.StartRedis(t)
 	a, b := instance(t, server.URL()), instance(t, server.URL())
 	here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, b, kim(), "")
@@ -90,17 +90,17 @@ func TestLastWords(t *testing.T) {
 			all = append(all, happens(ends, job(), dispatch.EventOpened, ""))
 		}
 		stop()
-		testkit.Eventually(t, "told", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
+		testkit.Eventually(t, "delivered", func() bool { return there.has(all[len(all)-1].ID) || there.count("resync") > 0 })
 		for _, e := range all {
 			if !there.has(e.ID) {
-				t.Fatal("not all was told")
+				t.Fatal("not all events arrived")
 			}
 		}
 	}
 }
 
-// TestMovesToWhoIsBehind: a client moves to an instance that has not yet read the client's last message.
-func TestMovesToWhoIsBehind(t *testing.T) {
+// TestMovesToAnInstanceThatIsBehind: a client moves to an instance that has not yet read the client's last message.
+func TestMovesToAnInstanceThatIsBehind(t *testing.T) {
 	server := servertest.StartRedis(t)
 	proxy := servertest.StartProxy(t, server.Addr())
 	ahead, behind := instance(t, server.URL()), instance(t, proxy.URL(server.URL()))
@@ -108,13 +108,13 @@ func TestMovesToWhoIsBehind(t *testing.T) {
 	driver, admin := driverStream(t, ahead, v, ""), adminStream(t, ahead, "")
 	proxy.Delay(300 * time.Millisecond)
 	heard := happens(ahead, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return driver.has(heard.ID) && admin.has(heard.ID) })
 	driver, admin = driverStream(t, behind, v, driver.hangUp()), adminStream(t, behind, admin.hangUp())
 	next := happens(ahead, job(), dispatch.EventOpened, "")
 	for _, c := range []*client{driver, admin} {
-		testkit.Eventually(t, "told what is next", func() bool { return c.has(next.ID) })
+		testkit.Eventually(t, "the next event is delivered", func() bool { return c.has(next.ID) })
 		if c.count("resync") > 0 || c.has(heard.ID) {
-			t.Errorf("%d times told to read again, told again: %v", c.count("resync"), c.has(heard.ID))
+			t.Errorf("%d resyncs, event repeated: %v", c.count("resync"), c.has(heard.ID))
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestOpenedWhileStarting(t *testing.T) {
 	c := adminStream(t, a, "")
 	at := c.lastID()
 	e := happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
 
 	proxy := servertest.StartProxy(t, server.Addr())
 	hold := proxy.Hold("xrevrange")
@@ -220,8 +220,8 @@ func TestOpenedWhileStarting(t *testing.T) {
 	}
 	hold.Release()
 	moved := listen(t, <-opened, nil)
-	testkit.Eventually(t, "what was missed", func() bool { return moved.has(e.ID) })
+	testkit.Eventually(t, "the missed event is delivered", func() bool { return moved.has(e.ID) })
 	if n := moved.count("resync"); n != 0 {
-		t.Error("told to read again")
+		t.Error("the client got a resync")
 	}
 }

@@ -31,6 +31,6 @@ func TestFailover(t *testing.T) {
 	testkit.Eventually(t, "shared", func() bool { return here.has(e.ID) && there.has(e.ID) })
 	sentinel.Master().Kill()
 	e = happens(a, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) })
+	testkit.Eventually(t, "delivered here", func() bool { return here.has(e.ID) })
 	sharedAgain(t, a, b, here, there)
 }

@@ -26,7 +26,7 @@ func startHub(t testing.TB, o Options) (h *Hub, stop func()) {
 	return h, testkit.Run(t, h.Run)
 }
 
-// told is an event that a client got.
+// told is an event that a client received.
 type told struct {
 	id, event string
 	data      map[string]any

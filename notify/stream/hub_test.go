@@ -45,12 +45,12 @@ func TestAloneOnOneInstance(t *testing.T) {
 	for _, e := range lost.all() {
 		for _, secret := range []string{string(winner.ID), "driver_id", "actor", "BECAUSE"} {
 			if strings.Contains(e.raw, secret) {
-				t.Errorf("a loser is told %s: %s", secret, e.raw)
+				t.Errorf("a loser's event contains %s: %s", secret, e.raw)
 			}
 		}
 	}
 	if e := admin.all()[2]; e.data["driver_id"] != string(winner.ID) || e.data["reason_code"] != "BECAUSE" || e.subject() != string(last.ID) {
-		t.Errorf("an admin is told %s", e.raw)
+		t.Errorf("an admin's event contains %s", e.raw)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestResume(t *testing.T) {
 	c := driverStream(t, h, v, "")
 	start := c.lastID()
 	if start == "" {
-		t.Fatal("who has heard nothing has nothing to come back with")
+		t.Fatal("the client got no event, so it has no id to resume from")
 	}
 	first := happens(h, d, dispatch.EventOpened, "")
 	testkit.Eventually(t, "the first event", func() bool { return c.has(first.ID) })
@@ -70,7 +70,7 @@ func TestResume(t *testing.T) {
 	happens(h, d, dispatch.EventStarted, "drv_another") // not for this one
 
 	back := driverStream(t, h, v, at)
-	testkit.Eventually(t, "what was missed", func() bool { return back.has(missed[1].ID) })
+	testkit.Eventually(t, "the missed events are delivered", func() bool { return back.has(missed[1].ID) })
 	if diff := cmp.Diff(subjects(missed), heardSubjects(back)); diff != "" {
 		t.Errorf("(-missed +heard):\n%s", diff)
 	}
@@ -90,7 +90,7 @@ func TestResume(t *testing.T) {
 	}
 	for range 20 {
 		e := happens(h, d, dispatch.EventOpened, "")
-		testkit.Eventually(t, "who keeps up", func() bool { return back.has(e.ID) })
+		testkit.Eventually(t, "the fast client gets the event", func() bool { return back.has(e.ID) })
 	}
 	if old := driverStream(t, h, v, at); true {
 		testkit.Eventually(t, "too old", func() bool { return old.count("resync") == 1 })
@@ -140,7 +140,7 @@ func TestDutyMatters(t *testing.T) {
 	opens := func() bool {
 		d := job()
 		e := happens(h, d, dispatch.EventOpened, "")
-		// Everybody who may see it hears of the end, so that silence about the opening can be told from delay.
+		// Every eligible driver gets the end event, so a missing opening is distinguishable from a late one.
 		end := happens(h, d, dispatch.EventExpired, "")
 		testkit.Eventually(t, "the end", func() bool { return admin.has(end.ID) })
 		if len(v.Ineligible(d.Terms, time.Now())) == 0 || v.MatchesTerms(d.Terms) {
@@ -149,24 +149,24 @@ func TestDutyMatters(t *testing.T) {
 		return c.has(e.ID)
 	}
 	if !opens() {
-		t.Error("on duty: not told")
+		t.Error("on duty: no event")
 	}
 	if change(2, offDuty); opens() {
-		t.Error("off duty: told")
+		t.Error("off duty: an event")
 	}
 	if change(3, func(v *dispatch.Driver) { v.OnDuty = true }); !opens() {
-		t.Error("on duty again: not told")
+		t.Error("on duty again: no event")
 	}
 	later := time.Now().Add(time.Hour)
 	if change(4, func(v *dispatch.Driver) { v.SuspendedUntil = &later }); opens() {
-		t.Error("suspended: told")
+		t.Error("suspended: an event")
 	}
 	stale := kim(func(old *dispatch.Driver) { old.ID, old.Version = v.ID, 3 })
 	if h.DriverChanged(stale); opens() {
 		t.Error("an older version has come back")
 	}
 	if change(5, func(v *dispatch.Driver) { v.SuspendedUntil, v.Regions = nil, []string{"busan"} }); opens() {
-		t.Error("another region: told")
+		t.Error("another region: an event")
 	}
 }
 

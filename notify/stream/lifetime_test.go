@@ -106,9 +106,9 @@ func TestLimits(t *testing.T) {
 	testkit.Eventually(t, "room", func() bool { return gathered(t, metrics, "firsttap_stream_open", "driver") == 3 })
 	last := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told", func() bool { return last.has(e.ID) && b.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return last.has(e.ID) && b.has(e.ID) })
 	if first.has(e.ID) || third.has(e.ID) {
-		t.Error("told after the end")
+		t.Error("an event after the end")
 	}
 }
 
@@ -128,7 +128,7 @@ func TestClose(t *testing.T) {
 	h := runHub(t, Options{})
 	c := driverStream(t, h, kim(), "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
 	h.Close()
 	h.Close()
 	<-c.ended
@@ -139,12 +139,12 @@ func TestClose(t *testing.T) {
 		t.Errorf("its last words are %q, and %v", c.said(), c.names())
 	}
 	if said := c.said(); !strings.HasPrefix(said[len(said)-1], "retry: ") {
-		t.Errorf("it is not told when to come again: %q", said)
+		t.Errorf("the stream has no retry delay: %q", said)
 	}
 	if _, err := h.OpenAdmin(t.Context(), "key_1", ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("a new one: %v", err)
 	}
-	happens(h, job(), dispatch.EventOpened, "") // harms nobody
+	happens(h, job(), dispatch.EventOpened, "") // causes no panic
 }
 
 // TestWake: many wakes cause few calls of OnWakeRelay.

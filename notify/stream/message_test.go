@@ -11,8 +11,8 @@ import (
 	"firsttap/dispatch"
 )
 
-// TestWhoHearsWhat checks every event against every kind of client. "" means that the client gets nothing.
-func TestWhoHearsWhat(t *testing.T) {
+// TestEventsPerClient checks every event against every kind of client. "" means that the client gets nothing.
+func TestEventsPerClient(t *testing.T) {
 	mine, free, off, far := kim(), kim(), kim(offDuty), kim(elsewhere)
 	later := time.Now().Add(time.Hour)
 	suspended := kim(func(v *dispatch.Driver) { v.SuspendedUntil = &later })
@@ -48,7 +48,7 @@ func TestWhoHearsWhat(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.event, diff)
 		}
 		if got := nameIn(m.forAdmin); got != string(c.event) {
-			t.Errorf("an admin hears %q of %s", got, c.event)
+			t.Errorf("an admin gets %q of %s", got, c.event)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func nameIn(f []byte) string {
 	return name
 }
 
-// TestOverdueIsShown: events that are not pushed, so as not to wake anybody, still reach open streams.
+// TestOverdueIsShown: events that are not pushed, so as not to wake drivers, still reach open streams.
 func TestOverdueIsShown(t *testing.T) {
 	mine, free := kim(), kim()
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestDeclinedIsTheDecliners(t *testing.T) {
 	e := dispatch.Event{ID: "evt_1", Type: dispatch.EventDeclined, Round: 1, Driver: winner.ID, Actor: string(decliner.ID)}
 	m := newMessage("1-1", newAnnouncement(job(), e))
 	if m.forDriver(&winner, time.Now()) != nil || m.forDriver(&decliner, time.Now()) == nil {
-		t.Error("not told to who declined alone")
+		t.Error("the driver who declined is not the only one with the event")
 	}
 }
 
@@ -104,10 +104,10 @@ func TestOvertakenOffer(t *testing.T) {
 		change(&d)
 		m := newMessage("1-1", newAnnouncement(d, dispatch.Event{ID: "evt_1", Type: dispatch.EventOpened, Round: 1}))
 		if told := m.forDriver(&v, time.Now()) != nil; told != (what == "not open as yet") {
-			t.Errorf("%s: told %v", what, told)
+			t.Errorf("%s: sent %v", what, told)
 		}
 		if m.forAdmin == nil {
-			t.Errorf("%s: an admin hears everything", what)
+			t.Errorf("%s: an admin gets every event", what)
 		}
 	}
 }
@@ -154,6 +154,6 @@ func TestThroughRedis(t *testing.T) {
 		}
 	}
 	if m, p := (received{id: "1-1", kind: "of tomorrow", body: "{}"}).decode(); m != nil || p != nil {
-		t.Error("what is not known was told")
+		t.Error("an unknown message was delivered")
 	}
 }

@@ -33,7 +33,7 @@ func TestRedisAway(t *testing.T) {
 			server := servertest.StartRedis(t)
 			proxy := servertest.StartProxy(t, server.Addr())
 			a, b := instance(t, proxy.URL(server.URL())), instance(t, proxy.URL(server.URL()))
-			idle := instance(t, proxy.URL(server.URL())) // nobody is there to be told
+			idle := instance(t, proxy.URL(server.URL())) // it has no clients
 			v := kim()
 			here, there, driver := adminStream(t, a, ""), adminStream(t, b, ""), driverStream(t, a, v, "")
 			before := happens(a, job(), dispatch.EventOpened, "")
@@ -46,13 +46,13 @@ func TestRedisAway(t *testing.T) {
 				away = append(away, happens(a, job(), dispatch.EventOpened, ""))
 			}
 			for _, e := range away {
-				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
+				testkit.Eventually(t, "delivered here", func() bool { return here.has(e.ID) && driver.has(e.ID) })
 			}
 			testkit.Eventually(t, "all know", func() bool {
 				return a.queue.localOnly() && b.queue.localOnly() && idle.queue.localOnly()
 			})
 			if there.has(away[0].ID) || here.count("resync") != 0 {
-				t.Error("the others were told, or somebody was told to read again, without Redis")
+				t.Error("other instances got the event, or a client got a resync, without Redis")
 			}
 			at := driver.lastID()
 
@@ -63,10 +63,10 @@ func TestRedisAway(t *testing.T) {
 			after := happens(b, job(), dispatch.EventOpened, "")
 			for _, c := range []*client{here, there, driver} {
 				testkit.Eventually(t, "shared again", func() bool { return c.has(after.ID) })
-				// More than one only if this machine was too slow for the patience there is; and where Redis goes away again
-				// while an instance joins, there is one to be told for two.
+				// More than one only if this machine exceeded the timeouts; and where Redis goes away again
+				// while an instance joins, one resync stands for two outages.
 				if n, most := c.count("resync"), int(testutil.ToFloat64(c.stream.hub.metrics.outages)); n > most {
-					t.Errorf("told %d times to read again, after %d outages", n, most)
+					t.Errorf("%d resyncs after %d outages", n, most)
 				}
 			}
 			// An instance can't know whether the Redis that is back has lost entries.
@@ -83,7 +83,7 @@ func TestRedisAway(t *testing.T) {
 				next := happens(a, job(), dispatch.EventOpened, "")
 				testkit.Eventually(t, "resumed", func() bool { return moved.has(next.ID) })
 				if moved.count("resync") != 0 {
-					t.Error("who has read again need not read again after a move")
+					t.Error("a client that has had its resync gets another one after a move")
 				}
 			}
 		})
@@ -97,7 +97,7 @@ func TestStartWithoutRedis(t *testing.T) {
 	h := runHub(t, Options{Redis: dial(t, server.URL())})
 	c := adminStream(t, h, "")
 	e := happens(h, job(), dispatch.EventOpened, "")
-	testkit.Eventually(t, "told here", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "delivered here", func() bool { return c.has(e.ID) })
 	server.Start()
 	other := instance(t, server.URL())
 	testkit.Eventually(t, "to read again", func() bool { return c.count("resync") == 1 })
@@ -119,11 +119,11 @@ func TestOneInstanceCutOff(t *testing.T) {
 			for range n {
 				e := happens(a, job(), dispatch.EventOpened, "")
 				away = append(away, e)
-				testkit.Eventually(t, "told here", func() bool { return here.has(e.ID) })
+				testkit.Eventually(t, "delivered here", func() bool { return here.has(e.ID) })
 			}
 			proxy.Refuse(false)
 			last := away[n-1]
-			testkit.Eventually(t, "told there", func() bool { return there.has(last.ID) })
+			testkit.Eventually(t, "delivered there", func() bool { return there.has(last.ID) })
 			if n > 100 {
 				testkit.Eventually(t, "to read again", func() bool { return there.count("resync") == 1 })
 				return
@@ -146,7 +146,7 @@ func TestLostReply(t *testing.T) {
 	cut := proxy.CutReply("xadd")
 	e := happens(a, job(), dispatch.EventOpened, "")
 	<-cut.Done()
-	testkit.Eventually(t, "told", func() bool { return here.has(e.ID) && there.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return here.has(e.ID) && there.has(e.ID) })
 	testkit.Eventually(t, "shared again", func() bool { return here.count("resync") == 1 })
 	next := happens(a, job(), dispatch.EventOpened, "")
 	testkit.Eventually(t, "live", func() bool { return here.has(next.ID) && there.has(next.ID) })
@@ -167,14 +167,14 @@ func TestOnItsWay(t *testing.T) {
 	direct := dial(t, server.URL())
 	length := direct.XLen(t.Context(), busKey).Val()
 	hold := proxy.Hold("xrange")
-	<-hold.Reached() // nobody reads now
+	<-hold.Reached() // the reader is blocked now
 	e := happens(a, job(), dispatch.EventOpened, "")
 	testkit.Eventually(t, "taken", func() bool { return direct.XLen(t.Context(), busKey).Val() > length })
 	if c.has(e.ID) {
 		t.Error("read: the test shows nothing")
 	}
 	proxy.Refuse(true)
-	testkit.Eventually(t, "told", func() bool { return c.has(e.ID) })
+	testkit.Eventually(t, "delivered", func() bool { return c.has(e.ID) })
 	hold.Release()
 }
 
@@ -289,11 +289,11 @@ func TestDutyElsewhere(t *testing.T) {
 		return c.has(opened.ID)
 	}
 	if !opens() {
-		t.Error("on duty: not told")
+		t.Error("on duty: no event")
 	}
 	v.OnDuty, v.Version = false, 2
 	if a.DriverChanged(v); opens() {
-		t.Error("off duty: told")
+		t.Error("off duty: an event")
 	}
 	again := v
 	again.OnDuty, again.Version = true, 3
@@ -320,6 +320,6 @@ func TestEndWithoutRedis(t *testing.T) {
 	}
 	<-c.ended
 	if !c.has(e.ID) {
-		t.Error("not told")
+		t.Error("no event")
 	}
 }

@@ -38,7 +38,7 @@ func (db *database) mustBeAbout(t *testing.T, what string, at int64, ahead time.
 	}
 }
 
-func TestSettle(t *testing.T) {
+func TestRecordResults(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 5)
@@ -52,7 +52,7 @@ func TestSettle(t *testing.T) {
 			t.Fatal(err)
 		}
 		states := []int{stateDone, stateDropped, stateDead, statePending}
-		// What was sent is kept until two days after its offer, which stands for nine minutes more.
+		// A sent push is kept until two days after the end of its offer, which is in nine minutes.
 		next := []time.Duration{9*time.Minute + 48*time.Hour, 48 * time.Hour, 30 * 24 * time.Hour, time.Hour}
 		for i, s := range settled {
 			got := db.stored(t, s.ID)
@@ -69,12 +69,12 @@ func TestSettle(t *testing.T) {
 			}
 		}
 		if got := db.stored(t, ids[4]); got.Claim != "ins_a" || got.State != statePending {
-			t.Errorf("what was not settled is %+v", got)
+			t.Errorf("the push without a result is %+v", got)
 		}
 	})
 }
 
-func TestWhatWasSentAfterItsOfferIsKeptForAsLong(t *testing.T) {
+func TestRetentionOfPushesSentAfterTheOfferEnded(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		id := db.leased(t, o, 1)[0]
@@ -86,7 +86,7 @@ func TestWhatWasSentAfterItsOfferIsKeptForAsLong(t *testing.T) {
 	})
 }
 
-func TestNobodySettlesWhatIsAnothers(t *testing.T) {
+func TestOnlyTheOwnerRecordsResults(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		a, b := db.as("ins_a"), db.as("ins_b")
 		ids := db.leased(t, a, 2)
@@ -123,7 +123,7 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 				t.Errorf("it is %+v, %v", got, err)
 			}
 		}
-		every(a, ids[1]) // settled is settled
+		every(a, ids[1]) // a recorded result is final
 		every(b, ids[1])
 		if err := a.RecordResults(t.Context(), nil); err != nil {
 			t.Error(err)
@@ -131,7 +131,7 @@ func TestNobodySettlesWhatIsAnothers(t *testing.T) {
 	})
 }
 
-func TestManyAreSettledByOneStatement(t *testing.T) {
+func TestOneStatementRecordsManyResults(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 300)
@@ -166,8 +166,8 @@ func TestManyAreSettledByOneStatement(t *testing.T) {
 	})
 }
 
-// What was sent must be written down whatever the push service said of it: otherwise it is sent again and again.
-func TestSettleWithAnyReason(t *testing.T) {
+// A sent push is recorded with any reason of the push service: otherwise it would be sent again and again.
+func TestRecordResultsWithAnyReason(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		for _, reason := range []string{
@@ -182,7 +182,7 @@ func TestSettleWithAnyReason(t *testing.T) {
 	})
 }
 
-func TestOneThatCannotBeSettledSettlesNone(t *testing.T) {
+func TestOneBadResultRecordsNone(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		o := db.as("ins_a")
 		ids := db.leased(t, o, 2)
@@ -195,7 +195,7 @@ func TestOneThatCannotBeSettledSettlesNone(t *testing.T) {
 	})
 }
 
-func TestLeaseReturnsThemReadyToSend(t *testing.T) {
+func TestLeasedPushesAreReadyToSend(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d := db.add(t, nil)
 		v := db.drivers(t, 1)[0]
@@ -244,7 +244,7 @@ func TestLeaseReturnsThemReadyToSend(t *testing.T) {
 	})
 }
 
-func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
+func TestLeaseDropsObsoleteNotifications(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		d, canceled := db.add(t, nil), db.add(t, nil)
 		db.mustUpdate(t, canceled.ID, cancel)
@@ -255,7 +255,7 @@ func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
 			toDevices(devices)(min(i, 3), n)
 			switch i {
 			case 3:
-				n.DriverID = devices[0].Driver // whose device it is not
+				n.DriverID = devices[0].Driver // the device is another driver's
 			case 4:
 				n.DispatchID = canceled.ID
 			case 5:
@@ -284,7 +284,7 @@ func TestLeaseDropsWhatIsOfNoUse(t *testing.T) {
 	})
 }
 
-func TestEventsAreGivenBack(t *testing.T) {
+func TestReleaseEvents(t *testing.T) {
 	each(t, func(t *testing.T, db *database) {
 		db.manyEvents(t, 7)
 		a, b := db.as("ins_a"), db.as("ins_b")
@@ -303,7 +303,7 @@ func TestEventsAreGivenBack(t *testing.T) {
 		if n := db.count(t, "outbox WHERE claim = 'ins_a' AND state = 0"); n != 0 {
 			t.Errorf("%d are a's still", n)
 		}
-		lease(b, 10, 4) // two that were a's, and two that were nobody's
+		lease(b, 10, 4) // two that a has released, and two that were not leased
 		if n := db.count(t, "outbox WHERE claim = 'ins_b'"); n != 6 {
 			t.Errorf("%d are b's", n)
 		}
@@ -360,7 +360,7 @@ func TestWithoutADatabase(t *testing.T) {
 	})
 }
 
-// What is of use is so by the database's clock, whatever the process's says.
+// The database's clock decides which pushes are obsolete, not the clock of the process.
 func TestLeaseByTheDatabasesClock(t *testing.T) {
 	for _, offset := range []time.Duration{-time.Hour, time.Hour} {
 		t.Run(offset.String(), func(t *testing.T) {

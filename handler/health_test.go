@@ -1,0 +1,57 @@
+package handler
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"firsttap/repository"
+)
+
+// TestReadyDoesNotQueryTheDatabase: unauthenticated probes of any number cost the database nothing.
+func TestReadyDoesNotQueryTheDatabase(t *testing.T) {
+	up := true
+	w := newWorld(t, func(a *API) { a.DatabaseUp = func() bool { return up } })
+	asked := 0
+	w.observe(func(ctx context.Context, _ repository.Statement) (context.Context, func(error)) {
+		asked++
+		return ctx, func(error) {}
+	})
+	for _, up = range []bool{true, false} {
+		if r := w.call("GET", "/readyz", "", ""); (r.status == 200) != up {
+			t.Errorf("up %v: %d %s", up, r.status, r.raw)
+		}
+	}
+	if asked > 0 {
+		t.Errorf("%d statements", asked)
+	}
+}
+
+func TestReady(t *testing.T) {
+	down := false
+	w := newWorld(t, func(a *API) { a.RedisDegraded = func() bool { return down } })
+	for _, c := range []struct {
+		down   bool
+		status string
+		redis  string
+	}{{false, "ok", "ok"}, {true, "degraded", "degraded"}} {
+		down = c.down
+		if r := w.call("GET", "/readyz", "", ""); r.status != 200 || r.at("status") != c.status || r.at("redis") != c.redis || r.at("database") != "ok" {
+			t.Errorf("%d %s", r.status, r.raw)
+		}
+	}
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.call("GET", "/readyz", "", ""); r.status != 503 || r.at("status") != "unavailable" || r.at("database") != "unavailable" || strings.Contains(r.raw, "closed") {
+		t.Errorf("%d %s", r.status, r.raw)
+	}
+	for _, route := range []string{"POST /v1/admin/dispatches", "GET /v1/admin/dispatches"} {
+		method, path, _ := strings.Cut(route, " ")
+		r := w.call(method, path, key, order(1))
+		w.refused(route, r, 503, "UNAVAILABLE")
+		if r.header.Get("Retry-After") == "" {
+			t.Errorf("%s: no Retry-After", route)
+		}
+	}
+}
