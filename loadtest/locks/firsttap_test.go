@@ -27,7 +27,7 @@ func heldBy(t *testing.T, strategy lock.Strategy) user {
 }
 
 func redisStrategy(t *testing.T, addr string) *lock.Redis {
-	return lock.NewRedis(strictClient(t, addr), lock.Tagged("lock"))
+	return lock.NewRedis(strictClient(t, addr), lock.TaggedKeys("lock"))
 }
 
 func openRedis(t *testing.T, s site) user { return heldBy(t, redisStrategy(t, s.redis[0])) }
