@@ -55,9 +55,9 @@ var knows = map[string][]string{
 	"loadtest/pushbench": {},
 	"servertest":         {},
 	"testkit":            {},
-	"systemtest":         {"notify/fcmtest", "servertest", "testkit"},
+	"systemtest":         {"notify/fcmtest", "repository/repositorytest", "servertest", "testkit"},
 
-	"repository/repositorytest": {"migrations", "repository"},
+	"repository/repositorytest": {"migrations", "repository", "servertest"},
 }
 
 // uses lists which packages may import a framework. loadtest/bench may import all of them.

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify/stream"
+	"firsttap/repository/repositorytest"
 )
 
 var driverMembers = []string{
@@ -317,7 +317,7 @@ func TestKeysOfTwoInstances(t *testing.T) {
 
 // TestAuditTrail has each change once, with its actor and request, and without secrets.
 func TestAuditTrail(t *testing.T) {
-	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	p := newPlace(t, repositorytest.URL(t, "sqlite"))
 	w := newWorldOn(t, p.url)
 	p.exec("DELETE FROM audit")
 	request := 0

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -54,15 +53,15 @@ func (w *world) observe(watch repository.StatementObserver) { w.watch.Store(&wat
 
 func newWorld(t testing.TB, change ...func(*API)) *world {
 	t.Helper()
-	return newWorldOn(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"), change...)
+	return newWorldOn(t, repositorytest.URL(t, "sqlite"), change...)
 }
 
-// newWorldOn is the API on the database at url, one instance of several.
+// newWorldOn is the API on the migrated database at url, one instance of several.
 func newWorldOn(t testing.TB, url string, change ...func(*API)) *world {
 	t.Helper()
 	w := &world{t: t, log: &strings.Builder{}, path: strings.TrimPrefix(url, "sqlite://"), watch: &atomic.Pointer[repository.StatementObserver]{}}
 	log := slog.New(slog.NewTextHandler(w.log, nil))
-	store := repositorytest.OpenMigrated(t, url, repository.Options{Log: log, Observer: w.statement})
+	store := repositorytest.Open(t, url, repository.Options{Log: log, Observer: w.statement})
 	w.store = store
 	var err error
 	if w.revocations, err = service.NewRevocations(t.Context(), store, log); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/service"
 	"firsttap/testkit"
 )
@@ -325,7 +326,7 @@ func TestSignInsAreAudited(t *testing.T) {
 
 // TestASignInThatIsNotAudited does not happen.
 func TestASignInThatIsNotAudited(t *testing.T) {
-	p := newPlace(t, "sqlite://"+t.TempDir()+"/test.db")
+	p := newPlace(t, repositorytest.URL(t, "sqlite"))
 	w := newWorldOn(t, p.url)
 	p.exec("CREATE TRIGGER broken BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no'); END")
 	r := w.call("POST", "/v1/session", "", `{"key":"`+key+`"}`)

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"net/http/httptest"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"firsttap/cronjob"
 	"firsttap/dispatch"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 	"firsttap/testkit"
 )
@@ -26,11 +26,8 @@ type place struct {
 
 func eachPlace(t *testing.T, test func(*testing.T, *place)) {
 	t.Helper()
-	for name, newURL := range map[string]func(testing.TB) string{
-		"sqlite":  func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "test.db") },
-		"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, newPlace(t, newURL(t))) })
+	for _, kind := range []string{"sqlite", "mariadb", "mysql"} {
+		t.Run(kind, func(t *testing.T) { test(t, newPlace(t, repositorytest.URL(t, kind))) })
 	}
 }
 
@@ -188,7 +185,7 @@ func TestAfterADeath(t *testing.T) {
 
 // TestALostCommit: the reply to the COMMIT is lost and with it the answer. The next try finds the created rows.
 func TestALostCommit(t *testing.T) {
-	p := newPlace(t, servertest.MariaDBURL(t))
+	p := newPlace(t, repositorytest.URL(t, "mariadb"))
 	near := newWorldOn(t, p.url)
 	u, err := url.Parse(p.url)
 	if err != nil {
@@ -211,7 +208,7 @@ func TestALostCommit(t *testing.T) {
 
 // TestAnswersThatAreNotKept: a request whose next answer may differ is carried out again.
 func TestAnswersThatAreNotKept(t *testing.T) {
-	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	p := newPlace(t, repositorytest.URL(t, "sqlite"))
 	w := newWorldOn(t, p.url)
 	w.putKey(dispatch.Viewer, "a-viewer")
 	body := order(1)
@@ -237,7 +234,7 @@ func TestAnswersThatAreNotKept(t *testing.T) {
 
 // TestAnAnswerThatCannotBeKept is given all the same, and nothing is made twice.
 func TestAnAnswerThatCannotBeKept(t *testing.T) {
-	p := newPlace(t, "sqlite://"+filepath.Join(t.TempDir(), "test.db"))
+	p := newPlace(t, repositorytest.URL(t, "sqlite"))
 	w := newWorldOn(t, p.url)
 	p.exec("CREATE TRIGGER broken BEFORE UPDATE ON idempotency_keys BEGIN SELECT RAISE(ABORT, 'no'); END")
 	body := order(1)
@@ -338,6 +335,7 @@ func TestAClientThatHangsUp(t *testing.T) {
 // TestStatementsWithoutAnIdempotencyKey: a request without a key runs no more statements, by the server's count.
 func TestStatementsWithoutAnIdempotencyKey(t *testing.T) {
 	p := newPlace(t, servertest.StartMariaDB(t).URL(t))
+	repositorytest.Migrate(t, p.url)
 	w := newWorldOn(t, p.url)
 	questions := func() (n int) {
 		var name string

@@ -4,21 +4,21 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
-	"firsttap/migrations"
 	"firsttap/notify/stream"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/service"
 )
 
@@ -26,15 +26,7 @@ import (
 //
 // The clock of each run is its own: it stands still while something is done, and moves by what the run draws.
 func TestRandomLifecycles(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty.db")
-	store, err := repository.Open(t.Context(), "sqlite://"+empty, repository.Options{Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = store.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
-	if err = errors.Join(err, store.Close()); err != nil {
-		t.Fatal(err)
-	}
+	empty := strings.TrimPrefix(repositorytest.URL(t, "sqlite"), "sqlite://")
 	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
 		if err := checks.Value.Set("25"); err != nil { // the usual hundred take minutes under -race
 			t.Fatal(err)

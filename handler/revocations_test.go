@@ -8,7 +8,7 @@ import (
 
 	"firsttap/dispatch"
 	"firsttap/notify/stream"
-	"firsttap/servertest"
+	"firsttap/repository/repositorytest"
 	"firsttap/testkit"
 )
 
@@ -34,7 +34,7 @@ func (w *world) issue(driver string) string {
 // TestTokensEnd at the instance that revokes them at once, and at another one soon. Tokens that are issued later are valid at both
 // at once, also within the same second, and other drivers' tokens stay valid.
 func TestTokensEnd(t *testing.T) {
-	url := servertest.MariaDBURL(t)
+	url := repositorytest.URL(t, "mariadb")
 	here, there := newWorldOn(t, url), newWorldOn(t, url)
 	there.follows(t)
 	drivers := here.drivers(2)

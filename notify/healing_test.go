@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +13,7 @@ import (
 	"firsttap/notify"
 	"firsttap/outbox"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/testkit"
 )
 
@@ -82,7 +82,7 @@ func (a *gateway) of(id dispatch.ID) int {
 // inFakeTime runs a relay with the settings of production over a fleet of phones, on synctest's clock.
 func inFakeTime(t *testing.T, drivers int, test func(*testing.T, *office, *gateway)) {
 	synctest.Test(t, func(t *testing.T) {
-		o := emptyOffice(t, "sqlite://"+filepath.Join(t.TempDir(), "firsttap.db"))
+		o := emptyOffice(t, repositorytest.URL(t, "sqlite"))
 		o.hire("seoul", drivers)
 		push := &gateway{dead: map[string]bool{}, told: map[dispatch.ID]int{}}
 		var r *notify.Relay

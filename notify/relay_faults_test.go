@@ -10,6 +10,7 @@ import (
 	"firsttap/notify/fcmtest"
 	"firsttap/outbox"
 	"firsttap/repository"
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 )
 
@@ -187,7 +188,7 @@ func TestTopic(t *testing.T) {
 // The database becomes unreachable between the COMMIT of an event and its expansion: when it is back, the event is expanded
 // at once, not when its lease ends.
 func TestDatabaseIsAwayForAMoment(t *testing.T) {
-	o := newOffice(t, servertest.MariaDBURL(t), 3)
+	o := newOffice(t, repositorytest.URL(t, "mariadb"), 3)
 	u, err := url.Parse(o.url)
 	if err != nil {
 		t.Fatal(err)

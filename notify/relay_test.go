@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"firsttap/outbox"
 	"firsttap/repository"
 	"firsttap/repository/repositorytest"
-	"firsttap/servertest"
 	"firsttap/testkit"
 )
 
@@ -35,11 +33,8 @@ type office struct {
 func phone(v dispatch.Driver) string { return "token-of-" + string(v.ID) }
 
 func onDatabases(t *testing.T, test func(*testing.T, *office), drivers int) {
-	for name, newURL := range map[string]func(testing.TB) string{
-		"sqlite":  func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "firsttap.db") },
-		"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, newOffice(t, newURL(t), drivers)) })
+	for _, kind := range []string{"sqlite", "mariadb", "mysql"} {
+		t.Run(kind, func(t *testing.T) { test(t, newOffice(t, repositorytest.URL(t, kind), drivers)) })
 	}
 }
 
@@ -59,7 +54,7 @@ func newOffice(t *testing.T, url string, drivers int) *office {
 func emptyOffice(t *testing.T, url string) *office {
 	t.Helper()
 	o := &office{t: t, url: url, timeout: time.Second}
-	o.store = repositorytest.OpenMigrated(t, url, repository.Options{})
+	o.store = repositorytest.Open(t, url, repository.Options{})
 	return o
 }
 

@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -40,20 +41,16 @@ func sqliteURL(t testing.TB) string {
 // each runs the test on each of the databases, real ones all.
 func each(t *testing.T, test func(*testing.T, *database)) {
 	t.Helper()
-	for name, newURL := range map[string]func(testing.TB) string{
-		"sqlite": sqliteURL, "mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, migrated(t, newURL(t))) })
+	for _, kind := range []string{"sqlite", "mariadb", "mysql"} {
+		t.Run(kind, func(t *testing.T) { test(t, pooled(t, kind)) })
 	}
 }
 
 // eachServer runs the test on the databases that are servers.
 func eachServer(t *testing.T, test func(*testing.T, *database)) {
 	t.Helper()
-	for name, newURL := range map[string]func(testing.TB) string{
-		"mariadb": servertest.MariaDBURL, "mysql": servertest.MySQLURL,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, migrated(t, newURL(t))) })
+	for _, kind := range []string{"mariadb", "mysql"} {
+		t.Run(kind, func(t *testing.T) { test(t, pooled(t, kind)) })
 	}
 }
 
@@ -72,17 +69,30 @@ func open(t testing.TB, rawURL string) *Store {
 	return s
 }
 
+// pooled is a migrated database of the pool.
+func pooled(t testing.TB, kind string) *database {
+	t.Helper()
+	rawURL := servertest.Migrated(t, kind, migrate)
+	return &database{Store: open(t, rawURL), url: rawURL, raw: direct(t, rawURL)}
+}
+
+// migrated migrates the database at rawURL.
 func migrated(t testing.TB, rawURL string) *database {
 	t.Helper()
-	db := &database{Store: open(t, rawURL), url: rawURL, raw: direct(t, rawURL)}
-	err := db.Migrate(func(m *migrations.Migrator) error {
-		_, err := m.Up(t.Context())
-		return err
-	})
+	migrate(t, rawURL)
+	return &database{Store: open(t, rawURL), url: rawURL, raw: direct(t, rawURL)}
+}
+
+func migrate(t testing.TB, rawURL string) {
+	t.Helper()
+	s, err := Open(t.Context(), rawURL, Options{Log: quiet})
+	if err == nil {
+		err = s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
+		err = errors.Join(err, s.Close())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return db
 }
 
 // direct opens the database without the Store, and with the driver's own settings.

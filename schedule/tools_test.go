@@ -59,11 +59,18 @@ type place struct {
 }
 
 // newPlace is on MariaDB.
-func newPlace(t *testing.T) *place { return newPlaceOn(t, servertest.MariaDBURL(t)) }
+func newPlace(t *testing.T) *place { return newPlaceAt(t, repositorytest.URL(t, "mariadb")) }
 
+// newPlaceOn migrates the database at url.
 func newPlaceOn(t *testing.T, url string) *place {
 	t.Helper()
-	p := &place{t: t, url: url, store: repositorytest.OpenMigrated(t, url, repository.Options{})}
+	repositorytest.Migrate(t, url)
+	return newPlaceAt(t, url)
+}
+
+func newPlaceAt(t *testing.T, url string) *place {
+	t.Helper()
+	p := &place{t: t, url: url, store: repositorytest.Open(t, url, repository.Options{})}
 	var err error
 	if p.raw, _, err = repository.OpenPool(url, 2); err != nil {
 		t.Fatal(err)

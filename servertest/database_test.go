@@ -33,10 +33,12 @@ func open(t testing.TB, dsn string) *sql.DB {
 	return db
 }
 
-func mustExec(t testing.TB, db *sql.DB, query string) {
+func mustExec(t testing.TB, db *sql.DB, statements ...string) {
 	t.Helper()
-	if _, err := db.Exec(query); err != nil {
-		t.Fatalf("%s: %v", query, err)
+	for _, s := range statements {
+		if _, err := db.Exec(s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -29,13 +30,13 @@ func RedisURL(t testing.TB) string {
 // FIRSTTAP_TEST_MARIADB_URL, or one that this process started. The database is dropped with the test.
 func MariaDBURL(t testing.TB) string {
 	t.Helper()
-	return freshDatabase(t, mariadb, "FIRSTTAP_TEST_MARIADB_URL")
+	return freshDatabase(t, mariadb)
 }
 
 // MySQLURL is MariaDBURL for MySQL and FIRSTTAP_TEST_MYSQL_URL.
 func MySQLURL(t testing.TB) string {
 	t.Helper()
-	return freshDatabase(t, mysql, "FIRSTTAP_TEST_MYSQL_URL")
+	return freshDatabase(t, mysql)
 }
 
 // Main runs the tests, ends the servers that they shared, and returns the exit code. It fails when the tests pass and
@@ -47,6 +48,7 @@ func MySQLURL(t testing.TB) string {
 // first use of a server.
 func Main(m *testing.M, options ...goleak.Option) int {
 	code := m.Run()
+	dropPool()
 	endShared()
 	if code != 0 {
 		return code
@@ -103,24 +105,35 @@ func endShared() {
 	shared = nil
 }
 
-// freshDatabase creates a database on the server that the variable names, or else on the shared one. It returns the
-// database's URL, and drops the database with the test.
-func freshDatabase(t testing.TB, name, variable string) string {
+// serverURL is the server in the environment, or else the shared one.
+func serverURL(t testing.TB, name string) string {
 	t.Helper()
-	server := os.Getenv(variable)
-	if server == "" {
-		_, err := installed[name]()
-		require(t, name, err)
-		d, err := sharedDatabase[name]()
-		if err != nil {
-			t.Fatal(err)
-		}
-		server = "mysql://root@" + d.Addr()
+	if server := os.Getenv("FIRSTTAP_TEST_" + strings.ToUpper(name) + "_URL"); server != "" {
+		return server
 	}
-	u, err := url.Parse(server)
+	_, err := installed[name]()
+	require(t, name, err)
+	d, err := sharedDatabase[name]()
 	if err != nil {
-		t.Fatalf("%s: %v", variable, err)
+		t.Fatal(err)
 	}
+	return "mysql://root@" + d.Addr()
+}
+
+func parsed(t testing.TB, rawURL string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// freshDatabase creates a database on the server that the environment names, or else on the shared one. It returns the
+// database's URL, and drops the database with the test.
+func freshDatabase(t testing.TB, name string) string {
+	t.Helper()
+	u := parsed(t, serverURL(t, name))
 	password, _ := u.User.Password()
 	c := config(u.User.Username(), password, u.Host, "")
 	database, err := createDatabase(c)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,9 +32,9 @@ type place struct {
 
 func newPlace(t testing.TB) *place {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "test.db")
-	store := repositorytest.OpenMigrated(t, "sqlite://"+path, repository.Options{})
-	raw, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	url := repositorytest.URL(t, "sqlite")
+	store := repositorytest.Open(t, url, repository.Options{})
+	raw, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(url, "sqlite://")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}

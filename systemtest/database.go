@@ -7,6 +7,7 @@ import (
 
 	driver "github.com/go-sql-driver/mysql"
 
+	"firsttap/repository/repositorytest"
 	"firsttap/servertest"
 )
 
@@ -76,6 +77,13 @@ func (db *Database) reannounced(id string) int {
 
 // onServers runs test on MariaDB and on MySQL.
 func onServers(t *testing.T, test func(t *testing.T, url string)) {
+	for _, kind := range []string{"mariadb", "mysql"} {
+		t.Run(kind, func(t *testing.T) { test(t, repositorytest.URL(t, kind)) })
+	}
+}
+
+// onEmptyServers is onServers without a schema.
+func onEmptyServers(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("mariadb", func(t *testing.T) { test(t, servertest.MariaDBURL(t)) })
 	t.Run("mysql", func(t *testing.T) { test(t, servertest.MySQLURL(t)) })
 }

@@ -45,7 +45,7 @@ func startUp(t *testing.T, databaseURL string, more ...string) *startup {
 
 // While another process holds the migrations' lock, an instance is alive and not ready, and says so in every response.
 func TestServesWhileItMigrates(t *testing.T) {
-	onServers(t, func(t *testing.T, url string) {
+	onEmptyServers(t, func(t *testing.T, url string) {
 		other, err := OpenDatabase(t, url).DB.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestMigrateOff(t *testing.T) {
 		starts(off...)
 		starts()
 	}
-	onServers(t, test)
+	onEmptyServers(t, test)
 	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite://"+filepath.Join(t.TempDir(), "off.db")) })
 	t.Run("another value", func(t *testing.T) {
 		if _, err := config.Read(testkit.Settings("FIRSTTAP_MIGRATE", "maybe")); err == nil || !strings.Contains(err.Error(), "want auto or off") {

@@ -2,11 +2,32 @@
 package repositorytest
 
 import (
+	"errors"
 	"testing"
 
 	"firsttap/migrations"
 	"firsttap/repository"
+	"firsttap/servertest"
 )
+
+// URL is a migrated database of the test's own, without rows: see [servertest.Migrated].
+func URL(t testing.TB, kind string) string {
+	t.Helper()
+	return servertest.Migrated(t, kind, Migrate)
+}
+
+// Migrate gives the database at url the newest schema.
+func Migrate(t testing.TB, url string) {
+	t.Helper()
+	s, err := repository.Open(t.Context(), url, repository.Options{})
+	if err == nil {
+		err = s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err })
+		err = errors.Join(err, s.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // Open opens the database at url until the test ends.
 func Open(t testing.TB, url string, options repository.Options) *repository.Store {
@@ -22,9 +43,6 @@ func Open(t testing.TB, url string, options repository.Options) *repository.Stor
 // OpenMigrated is Open with the newest schema.
 func OpenMigrated(t testing.TB, url string, options repository.Options) *repository.Store {
 	t.Helper()
-	s := Open(t, url, options)
-	if err := s.Migrate(func(m *migrations.Migrator) error { _, err := m.Up(t.Context()); return err }); err != nil {
-		t.Fatal(err)
-	}
-	return s
+	Migrate(t, url)
+	return Open(t, url, options)
 }

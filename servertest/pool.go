@@ -1,0 +1,276 @@
+package servertest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+)
+
+// Migrated is a database of the test's own with a schema that migrate made, and no rows but those that migrate wrote. Kind is
+// "sqlite", "mariadb" or "mysql", the last two on the server of MariaDBURL or MySQLURL.
+//
+// A test that ends gives its database back, and a later test of the same process gets it emptied. It is dropped if the test
+// has changed the schema. So migrate runs only while there are fewer databases than tests that run at the same time, and
+// every call in a process has to pass the same migrate. SQLite's file is a copy of one that was migrated.
+func Migrated(t testing.TB, kind string, migrate func(t testing.TB, url string)) string {
+	t.Helper()
+	if kind == "sqlite" {
+		return migratedFile(t, migrate)
+	}
+	server := parsed(t, serverURL(t, kind))
+	p := takePooled(server.Host)
+	if p == nil {
+		p = newPooled(t, server, migrate)
+	}
+	t.Cleanup(func() {
+		if err := p.empty(); err == nil {
+			p.giveBack()
+		} else if err := dropDatabase(p.config, p.name); err != nil {
+			t.Errorf("%s at %s: drop the test's database: %v", kind, server.Host, err)
+		}
+	})
+	server.Path = "/" + p.name
+	return server.String()
+}
+
+// pooled is a migrated database.
+type pooled struct {
+	config *driver.Config // without the database's name
+	name   string
+	schema string   // as the migrations left it
+	tables []string // that the migrations left empty
+	seeds  string   // checksums of the others
+	seeded []string
+}
+
+// The databases that no test uses, by server.
+var (
+	poolMu sync.Mutex
+	pool   = map[string][]*pooled{}
+)
+
+func takePooled(server string) *pooled {
+	poolMu.Lock()
+	defer poolMu.Unlock()
+	free := pool[server]
+	if len(free) == 0 {
+		return nil
+	}
+	pool[server] = free[:len(free)-1]
+	return free[len(free)-1]
+}
+
+// dropPool drops the databases that no test uses.
+func dropPool() {
+	poolMu.Lock()
+	defer poolMu.Unlock()
+	for _, free := range pool {
+		for _, p := range free {
+			_ = dropDatabase(p.config, p.name) // a server that this process started ends anyway
+		}
+	}
+	clear(pool)
+}
+
+func (p *pooled) giveBack() {
+	poolMu.Lock()
+	defer poolMu.Unlock()
+	pool[p.config.Addr] = append(pool[p.config.Addr], p)
+}
+
+// newPooled makes a database.
+func newPooled(t testing.TB, server *url.URL, migrate func(t testing.TB, url string)) *pooled {
+	t.Helper()
+	password, _ := server.User.Password()
+	p := &pooled{config: config(server.User.Username(), password, server.Host, "")}
+	var err error
+	if p.name, err = createDatabase(p.config); err != nil {
+		t.Fatalf("%s: %v", server.Host, err)
+	}
+	u := *server
+	u.Path = "/" + p.name
+	migrate(t, u.String())
+	err = p.with(func(ctx context.Context, c *sql.Conn) error {
+		if p.schema, err = schemaOf(ctx, c); err != nil {
+			return err
+		}
+		tables, err := column(ctx, c, "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY 1")
+		if err != nil {
+			return err
+		}
+		rows, err := nonEmpty(ctx, c, tables)
+		if err != nil {
+			return err
+		}
+		for _, name := range tables {
+			if rows[name] {
+				p.seeded = append(p.seeded, name)
+			} else {
+				p.tables = append(p.tables, name)
+			}
+		}
+		p.seeds, err = checksums(ctx, c, p.seeded)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", server.Host, err)
+	}
+	return p
+}
+
+var errChanged = errors.New("the test has changed what the migrations made")
+
+// empty deletes what the test wrote. It fails if the database is not as it was, or if a session of the test still locks it.
+func (p *pooled) empty() error {
+	return p.with(func(ctx context.Context, c *sql.Conn) error {
+		if schema, err := schemaOf(ctx, c); err != nil || schema != p.schema {
+			return errors.Join(err, errChanged)
+		}
+		if seeds, err := checksums(ctx, c, p.seeded); err != nil || seeds != p.seeds {
+			return errors.Join(err, errChanged)
+		}
+		rows, err := nonEmpty(ctx, c, p.tables)
+		if err != nil {
+			return err
+		}
+		for name := range rows {
+			// Unlike DELETE it resets AUTO_INCREMENT and the statistics.
+			if _, err := c.ExecContext(ctx, "TRUNCATE TABLE "+name); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// with runs do on a connection to the database.
+func (p *pooled) with(do func(context.Context, *sql.Conn) error) error {
+	c := p.config.Clone()
+	c.DBName = p.name
+	return withDatabase(c, func(db *sql.DB) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if _, err := conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 3, SESSION foreign_key_checks = 0"); err != nil {
+			return err
+		}
+		return do(ctx, conn)
+	})
+}
+
+// schemaOf describes all columns, indexes, triggers and constraints of the connection's database.
+func schemaOf(ctx context.Context, c *sql.Conn) (string, error) {
+	var schema strings.Builder
+	for _, query := range []string{
+		`SELECT CONCAT_WS('|', table_name, ordinal_position, column_name, column_type, is_nullable, column_default, collation_name, extra,
+			generation_expression) FROM information_schema.columns WHERE table_schema = DATABASE() ORDER BY 1`,
+		`SELECT CONCAT_WS('|', table_name, index_name, seq_in_index, column_name, non_unique, sub_part)
+			FROM information_schema.statistics WHERE table_schema = DATABASE() ORDER BY 1`,
+		`SELECT CONCAT_WS('|', trigger_name, event_object_table, event_manipulation, action_timing, action_statement)
+			FROM information_schema.triggers WHERE trigger_schema = DATABASE() ORDER BY 1`,
+		`SELECT CONCAT_WS('|', table_name, constraint_name, constraint_type)
+			FROM information_schema.table_constraints WHERE constraint_schema = DATABASE() ORDER BY 1`,
+	} {
+		lines, err := column(ctx, c, query)
+		if err != nil {
+			return "", err
+		}
+		schema.WriteString(strings.Join(lines, "\n") + "\n\n")
+	}
+	return schema.String(), nil
+}
+
+// nonEmpty returns which of the tables have rows.
+func nonEmpty(ctx context.Context, c *sql.Conn, tables []string) (map[string]bool, error) {
+	found := map[string]bool{}
+	var each []string
+	for _, name := range tables {
+		each = append(each, fmt.Sprintf("SELECT '%s' FROM DUAL WHERE EXISTS (SELECT 1 FROM %s)", name, name))
+	}
+	if len(each) == 0 {
+		return found, nil
+	}
+	names, err := column(ctx, c, strings.Join(each, " UNION ALL "))
+	for _, name := range names {
+		found[name] = true
+	}
+	return found, err
+}
+
+func checksums(ctx context.Context, c *sql.Conn, tables []string) (string, error) {
+	if len(tables) == 0 {
+		return "", nil
+	}
+	rows, err := c.QueryContext(ctx, "CHECKSUM TABLE "+strings.Join(tables, ", "))
+	if err != nil {
+		return "", err
+	}
+	defer rows.Close()
+	var all strings.Builder
+	for rows.Next() {
+		var name string
+		var sum sql.NullInt64
+		if err := rows.Scan(&name, &sum); err != nil {
+			return "", err
+		}
+		fmt.Fprintln(&all, name, sum)
+	}
+	return all.String(), rows.Err()
+}
+
+// column returns the only column of a query's result.
+func column(ctx context.Context, c *sql.Conn, query string) (all []string, err error) {
+	rows, err := c.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, rows.Err()
+}
+
+// The migrated SQLite file that tests copy, made on first use.
+var (
+	fileMu sync.Mutex
+	file   []byte
+)
+
+// migratedFile copies the file that migrate has filled.
+func migratedFile(t testing.TB, migrate func(t testing.TB, url string)) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "test.db")
+	fileMu.Lock()
+	defer fileMu.Unlock()
+	if file == nil {
+		template := filepath.Join(t.TempDir(), "template.db")
+		migrate(t, "sqlite://"+template)
+		var err error
+		if file, err = os.ReadFile(template); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "sqlite://" + path
+}
