@@ -53,7 +53,7 @@ var knows = map[string][]string{
 	"loadtest":           {},
 	"loadtest/bench":     {},
 	"loadtest/pushbench": {},
-	"servertest":         {},
+	"servertest":         {"testkit"},
 	"testkit":            {},
 	"systemtest":         {"notify/fcmtest", "repository/repositorytest", "servertest", "testkit"},
 

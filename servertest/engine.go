@@ -32,11 +32,12 @@ var installed = map[string]func() (engine, error){
 	mysql:   sync.OnceValues(findMySQL),
 }
 
-// frugal are the settings both engines share: small, and durable. The kernel's asynchronous I/O is off because it is
-// scarce (fs.aio-max-nr) where many servers run.
+// frugal are the settings both engines share: small, and durable against a kill, but not against torn pages (doublewrite).
+// The kernel's asynchronous I/O is off because it is scarce (fs.aio-max-nr) where many servers run. The servers of replicas and
+// groups turn the binary log on.
 var frugal = []string{
-	"--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=1", "--innodb-use-native-aio=0",
-	"--max-connections=500", "--bind-address=127.0.0.1", "--secure-file-priv=",
+	"--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=1", "--innodb-use-native-aio=0", "--innodb-doublewrite=0",
+	"--skip-log-bin", "--max-connections=500", "--bind-address=127.0.0.1", "--secure-file-priv=",
 }
 
 func findMariaDB() (engine, error) {

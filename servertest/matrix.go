@@ -1,0 +1,45 @@
+package servertest
+
+import (
+	"testing"
+
+	"firsttap/testkit"
+)
+
+// The kinds of databases.
+const (
+	SQLite  = "sqlite"
+	MariaDB = mariadb
+	MySQL   = mysql
+)
+
+// Databases are the kinds that a test of SQL runs on: SQLite and MariaDB, and also MySQL in `make test-all`.
+func Databases() []string { return append([]string{SQLite}, Servers()...) }
+
+// Servers is Databases without SQLite.
+func Servers() []string {
+	if testkit.All() {
+		return EveryServer()
+	}
+	return []string{MariaDB}
+}
+
+// EveryDatabase are all kinds, for what each has to prove in `make test` too.
+func EveryDatabase() []string { return append([]string{SQLite}, EveryServer()...) }
+
+// EveryServer is EveryDatabase without SQLite.
+func EveryServer() []string { return []string{MariaDB, MySQL} }
+
+// EmptyURL is an empty database of the test's own on a shared server: see [MariaDBURL] and [MySQLURL].
+func EmptyURL(t testing.TB, kind string) string {
+	t.Helper()
+	return freshDatabase(t, kind)
+}
+
+// OnEach runs the test once for each kind, as a subtest with the kind's name.
+func OnEach(t *testing.T, kinds []string, test func(t *testing.T, kind string)) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) { test(t, kind) })
+	}
+}

@@ -1,0 +1,26 @@
+package testkit
+
+import (
+	"os"
+	"testing"
+)
+
+// All reports whether this is a run of `make test-all`: every test, on every kind of database. `make test` has each promise
+// tested once; it leaves out repetitions, and the combinations that share the code under test.
+func All() bool { return os.Getenv("FIRSTTAP_TEST") == "all" }
+
+// OnlyInAll skips the test unless [All].
+func OnlyInAll(t testing.TB) {
+	t.Helper()
+	if !All() {
+		t.Skip("make test-all runs it")
+	}
+}
+
+// Scale is the size of a test: small in `make test`, full in `make test-all`.
+func Scale(small, full int) int {
+	if All() {
+		return full
+	}
+	return small
+}
