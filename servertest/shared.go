@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,7 @@ import (
 // started. Other tests' keys are there too.
 func RedisURL(t testing.TB) string {
 	t.Helper()
-	if u := os.Getenv("FIRSTTAP_TEST_REDIS_URL"); u != "" {
+	if u := os.Getenv(environmentOf("redis")); u != "" {
 		return u
 	}
 	require(t, "redis", redisInstalled())
@@ -83,12 +84,44 @@ func newSharedDatabase(name string) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.daemon = slices.Concat(e.daemon, []string{"--innodb-buffer-pool-size=256M", "--max-connections=2000"}) // for many tests
 	d, err := newDatabase(e)
 	if err == nil {
 		share(d.server)
 	}
 	return d, err
 }
+
+// StartShared starts the servers that all test processes of a run share: Redis, MariaDB and MySQL, those that are installed.
+// The variables in environ lead RedisURL, MariaDBURL, MySQLURL and Migrated of these processes to the servers. end ends them.
+func StartShared() (environ []string, end func(), err error) {
+	defer func() {
+		if err != nil {
+			endShared()
+		}
+	}()
+	if redisInstalled() == nil {
+		r, err := sharedRedis()
+		if err != nil {
+			return nil, nil, err
+		}
+		environ = append(environ, environmentOf("redis")+"="+r.URL())
+	}
+	for _, kind := range EveryServer() {
+		if _, err := installed[kind](); err != nil {
+			continue
+		}
+		d, err := sharedDatabase[kind]()
+		if err != nil {
+			return nil, nil, err
+		}
+		environ = append(environ, environmentOf(kind)+"=mysql://root@"+d.Addr())
+	}
+	return environ, endShared, nil
+}
+
+// environmentOf is the variable with the URL of a shared server.
+func environmentOf(kind string) string { return "FIRSTTAP_TEST_" + strings.ToUpper(kind) + "_URL" }
 
 func share(s *server) {
 	sharedMu.Lock()
@@ -108,7 +141,7 @@ func endShared() {
 // serverURL is the server in the environment, or else the shared one.
 func serverURL(t testing.TB, name string) string {
 	t.Helper()
-	if server := os.Getenv("FIRSTTAP_TEST_" + strings.ToUpper(name) + "_URL"); server != "" {
+	if server := os.Getenv(environmentOf(name)); server != "" {
 		return server
 	}
 	_, err := installed[name]()

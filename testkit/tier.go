@@ -3,6 +3,7 @@ package testkit
 import (
 	"os"
 	"testing"
+	"time"
 )
 
 // All reports whether this is a run of `make test-all`: every test, on every kind of database. `make test` has each promise
@@ -23,4 +24,18 @@ func Scale(small, full int) int {
 		return full
 	}
 	return small
+}
+
+// SoakTime is how long each test of `make soak` puts load on its subject: SOAK, such as 10m, or a minute.
+func SoakTime(t testing.TB) time.Duration {
+	t.Helper()
+	text := os.Getenv("SOAK")
+	if text == "" {
+		return time.Minute
+	}
+	length, err := time.ParseDuration(text)
+	if err != nil || length <= 0 {
+		t.Fatalf("SOAK=%q: it has to be a duration, such as 10m", text)
+	}
+	return length
 }
