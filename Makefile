@@ -1,33 +1,41 @@
-# `make test` runs every test; `make check` is what CI runs.
+# `make test` is for each change; `make check`, with `make test-all`, is what CI runs; `make soak` is for a night or a release.
 
 MYSQL ?= wanted
+FIREBASE ?= wanted
 BROWSER ?= wanted
-export BROWSER
+export MYSQL FIREBASE BROWSER
 export FIRSTTAP_MYSQL_ROOT ?= /var/cache/firsttap/mysql
-
-# Tests keep their databases in memory where that has 4 GB free: a kill loses nothing of it either. Benchmarks use the disk.
-MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4000000 { print "TMPDIR=/dev/shm GOTMPDIR=" (ENVIRON["TMPDIR"] ? ENVIRON["TMPDIR"] : "/tmp") }')
 
 BIN := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/firsttap/bin
 GOLANGCI := $(BIN)/golangci-lint-v2.15.0
 
-.PHONY: build test browser screenshots vendored servers bench bench-locks bench-push bench-console loadtest client mutants lint format check clean
+.PHONY: build test test-all soak browser screenshots vendored servers bench bench-locks bench-push bench-console loadtest client mutants lint format check clean
 
 build:
 	CGO_ENABLED=0 go build -o bin/firsttap .
 
-# Runs every test under -race, on real servers that the tests start themselves. Installs missing servers.
-# One package at a time, so that a busy machine does not look like a partition or an expired TTL.
-# MYSQL=required fails if no real MySQL can be installed; MYSQL=skip skips its tests.
-# FIREBASE=required or skip does the same for the emulator of Firebase Auth.
-test: servers
-	FIRSTTAP_TEST_REQUIRE=$$(MYSQL=$(MYSQL) servertest/install.sh --list) $(MEMORY) go test -race -p 1 -timeout 30m ./...
-	$(MAKE) browser
+# Tests everything that a change can break, in minutes: each promise once, on Redis, MariaDB and what else is installed. At the
+# end it says what was left out. RUNFLAGS are those of servertest/run: RUNFLAGS='-run TestX ./lock' runs one test.
+test:
+	@servertest/install.sh --basic
+	@FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run ./servertest/run $(RUNFLAGS)
+	@$(MAKE) --no-print-directory browser
+	@servertest/install.sh --missing
 
-# Tests the pages in Chromium. BROWSER=required fails if it can't be installed; BROWSER=skip skips these tests.
+# Runs every test but the long ones: on both database servers, with all locks, under -race, and every page. Installs what is missing.
+# MYSQL=required fails if no real MySQL can be installed; MYSQL=skip does not install it. FIREBASE does the same for the emulator of
+# Firebase Auth, and BROWSER for Chromium.
+test-all: servers
+	FIRSTTAP_TEST=all $(MAKE) --no-print-directory test RUNFLAGS=-all
+
+# Runs the long tests, each for SOAK: storms, crowds, many streams, pushes while instances are killed. They print figures.
+SOAK ?= 1m
+soak: servers
+	SOAK=$(SOAK) FIRSTTAP_TEST_REQUIRE=$$(servertest/install.sh --list) go run ./servertest/run -soak $(RUNFLAGS)
+
+# Tests the pages in Chromium, if it is installed.
 browser:
-	@servertest/install.sh --browser
-	@case ,$$(servertest/install.sh --list), in \
+	@case ,$$(servertest/install.sh --list) in \
 		*,browser,*) console/browser/run.sh $(BROWSERFLAGS);; \
 		*) echo "the pages were NOT tested in a browser";; \
 	esac
@@ -40,8 +48,9 @@ screenshots:
 vendored:
 	console/vendor/build.sh --check
 
+# Installs the programs that the tests start, those that are missing.
 servers:
-	@MYSQL=$(MYSQL) servertest/install.sh
+	@servertest/install.sh
 
 # Measures and prints the table of docs/benchmarks.md.
 bench: servers
@@ -70,7 +79,7 @@ client:
 
 # Breaks the code on purpose, one condition at a time, and checks that a test notices.
 mutants: servers
-	loadtest/mutants.sh
+	go run ./servertest/run -exec loadtest/mutants.sh
 
 lint: $(GOLANGCI)
 	$(GOLANGCI) run ./...
@@ -86,11 +95,12 @@ format:
 check: servers
 	@test -z "$$(gofmt -l .)" || { gofmt -l . && echo "not formatted: make format" && exit 1; }
 	go vet ./...
+	go vet -tags soak ./...
 	loadtest/mutants.sh --check
 	$(MAKE) lint
 	$(MAKE) vendored
 	CGO_ENABLED=0 go build -trimpath -o bin/firsttap .
-	$(MAKE) test
+	$(MAKE) test-all
 	$(MAKE) client
 	loadtest/run.sh race short
 	go run ./loadtest/bench -quick

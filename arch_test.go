@@ -54,6 +54,7 @@ var knows = map[string][]string{
 	"loadtest/bench":     {},
 	"loadtest/pushbench": {},
 	"servertest":         {"testkit"},
+	"servertest/run":     {"servertest"},
 	"testkit":            {},
 	"systemtest":         {"notify/fcmtest", "repository/repositorytest", "servertest", "testkit"},
 

@@ -6,8 +6,9 @@
 # - Prometheus' promtool, for the alert rules, beside that folder;
 # - firebase-tools from npm, beside that folder: its emulator of Firebase Auth is the only one;
 # - Debian's Chromium, for the pages. The tests can't run Ubuntu's, which is a snap: there set FIRSTTAP_CHROMIUM to another browser.
+# install.sh --basic installs Redis and MariaDB only.
 # FIREBASE=skip, MYSQL=skip and BROWSER=skip skip an installation. With "required" instead of "skip" the script fails if the
-# installation is not possible; for BROWSER that includes Node 20.
+# installation is not possible; for BROWSER that includes Node 20. What is installed already is kept, whatever its version.
 set -euo pipefail
 
 root=${FIRSTTAP_MYSQL_ROOT:-/var/cache/firsttap/mysql}
@@ -147,13 +148,45 @@ browser() {
 	fi
 }
 
+mysql_version() {
+	local loader
+	if mysql_in_path; then
+		mysqld --no-defaults --version
+	elif [ -x "$root/usr/sbin/mysqld" ]; then
+		loader=$(ls "$root"/lib*/ld-linux-*.so.* | head -n 1)
+		"$loader" --library-path "$(echo "$root"/usr/lib/*-linux-gnu)" "$root/usr/sbin/mysqld" --no-defaults --version
+	else
+		return 1
+	fi
+}
+
+# have NAME checks for a program that the tests use. A name in a variable that says skip counts as not installed.
+have() {
+	case $1 in
+		redis) command -v redis-server ;;
+		mariadb) command -v mariadbd ;;
+		faketime) command -v faketime ;;
+		promtool) [ -x "$promtool" ] ;;
+		mysql) [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; } ;;
+		firebase) [ "${FIREBASE:-}" != skip ] && firebase_there ;;
+		browser) [ "${BROWSER:-}" != skip ] && browser_there ;;
+	esac >/dev/null
+}
+
+programs="redis mariadb faketime promtool mysql firebase browser"
+
 # install.sh --list prints the installed programs, in the form of FIRSTTAP_TEST_REQUIRE, and browser.
 if [ "${1:-}" = --list ]; then
-	list=redis,mariadb,faketime,promtool
-	if [ "${MYSQL:-}" != skip ] && { mysql_in_path || [ -x "$root/usr/sbin/mysqld" ]; }; then list=$list,mysql; fi
-	if [ "${FIREBASE:-}" != skip ] && firebase_there; then list=$list,firebase; fi
-	if [ "${BROWSER:-}" != skip ] && browser_there; then list=$list,browser; fi
-	echo "$list"
+	for name in $programs; do ! have "$name" || printf '%s,' "$name"; done
+	echo
+	exit
+fi
+
+# install.sh --missing says which programs are not installed, so that what they test was left out.
+if [ "${1:-}" = --missing ]; then
+	missing=
+	for name in $programs; do have "$name" || missing="$missing $name"; done
+	[ -z "$missing" ] || echo "NOT TESTED, because it is not installed or skipped:$missing. make servers installs what is missing."
 	exit
 fi
 
@@ -172,16 +205,15 @@ fi
 
 need Redis redis-server redis-server
 need MariaDB mariadbd mariadb-server
+[ "${1:-}" != --basic ] || exit 0
 need faketime faketime faketime
 [ -x "$promtool" ] || promtool_alone || fail "promtool: can't take it out of the package prometheus"
 echo "promtool: $("$promtool" --version 2>&1 | grep -m1 .)"
 
 if [ "${MYSQL:-}" = skip ]; then
 	echo "MySQL: skipped"
-elif mysql_in_path; then
-	echo "MySQL: $(mysqld --version)"
-elif [ -x "$root/usr/sbin/mysqld" ] || mysql_root; then
-	echo "MySQL: in $root"
+elif have mysql || mysql_root; then
+	echo "MySQL: $(mysql_version)"
 else
 	tail -n 20 "$log" >&2
 	echo "MySQL: NOT AVAILABLE, tests on a real MySQL are not run"

@@ -1,0 +1,95 @@
+// Command run runs the Go tests of `make test`, `make test-all` and `make soak`:
+//
+//	go run ./servertest/run [-all | -soak] [-run REGEXP] [PACKAGES]
+//	go run ./servertest/run -exec COMMAND [ARGUMENTS]
+//
+// It starts one Redis, MariaDB and MySQL for all packages, compiles every test binary before the first test, and runs two
+// packages at a time. At the end it prints the seconds by package and what was left out. -exec runs a command that tests, with
+// the same servers.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"firsttap/servertest"
+)
+
+type options struct {
+	all, soak, cover bool
+	run              string
+	slowest          int
+	atOnce           int
+	packages         []string
+}
+
+func main() {
+	var o options
+	flag.BoolVar(&o.all, "all", false, "run every test on every database, with -race (make test-all)")
+	flag.BoolVar(&o.soak, "soak", false, "run the long tests, and only these (make soak)")
+	flag.BoolVar(&o.cover, "cover", false, "print the coverage of each package by its own tests")
+	flag.StringVar(&o.run, "run", "", "run the tests whose name matches, and no others")
+	flag.IntVar(&o.slowest, "slowest", 10, "print so many of the slowest tests")
+	flag.IntVar(&o.atOnce, "p", 2, "run so many packages at a time")
+	command := flag.Bool("exec", false, "run a command instead of the tests")
+	flag.Parse()
+	if o.packages = flag.Args(); len(o.packages) == 0 {
+		o.packages = []string{"./..."}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	do := func() error { return test(ctx, o) }
+	if *command {
+		do = func() error { return execute(ctx, flag.Args()) }
+	}
+	if err := onServers(do); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// onServers calls do while the servers of a run are up, with their addresses in the environment.
+func onServers(do func() error) error {
+	if err := useMemory(); err != nil {
+		return err
+	}
+	environ, end, err := servertest.StartShared()
+	if err != nil {
+		return err
+	}
+	defer end()
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	return do()
+}
+
+// useMemory puts the data of servers and tests into memory if that has room: a kill of a process loses nothing of it either.
+func useMemory() error {
+	const memory, room = "/dev/shm", 4 << 30
+	var free syscall.Statfs_t
+	if os.Getenv("TMPDIR") != "" || syscall.Statfs(memory, &free) != nil || free.Bavail*uint64(free.Bsize) < room {
+		return nil
+	}
+	return errors.Join(os.Setenv("GOTMPDIR", os.TempDir()), os.Setenv("TMPDIR", memory))
+}
+
+func execute(ctx context.Context, command []string) error {
+	if len(command) == 0 {
+		return errors.New("-exec needs a command")
+	}
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	return cmd.Run()
+}

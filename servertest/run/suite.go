@@ -1,0 +1,188 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const module = "firsttap"
+
+// raced are the packages whose goroutines share memory: `make test` runs these with the race detector, and the others without.
+var raced = []string{
+	"app", "cronjob", "handler", "limit", "lock", "lock/gocronlock", "notify", "notify/fcm", "notify/fcmtest", "notify/stream",
+	"redisclient", "schedule", "service", "telemetry",
+}
+
+// racedTests are tests of other packages that `make test` runs with the race detector too: here it watches whole instances.
+var racedTests = map[string]string{
+	"systemtest": "^(TestExactlyOneWinner|TestRequestsFinish|TestRollingRestart)$",
+}
+
+// longest are the packages that take longest, in this order. They begin first, so that no processor is idle at the end.
+var longest = []string{"systemtest", "repository", "notify", "lock", "handler", "migrations", "servertest"}
+
+// suite is a package's tests as one compiled program.
+type suite struct {
+	pkg  string // without the module
+	dir  string
+	race bool
+	run  string // a pattern of test names; all tests if it is empty
+}
+
+func (s suite) binary(dir string) string {
+	name := strings.ReplaceAll(s.pkg, "/", "_") + ".test"
+	if s.race {
+		name += "-race"
+	}
+	return filepath.Join(dir, name)
+}
+
+func (s suite) path() string { return path.Join(module, s.pkg) }
+
+func (s suite) String() string {
+	if s.race {
+		return s.path() + " -race"
+	}
+	return s.path()
+}
+
+// suites lists what the options choose, the longest first.
+func suites(ctx context.Context, o options) ([]suite, error) {
+	list := []string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}"}
+	out, err := output(ctx, "go", slices.Concat(list, o.tags(), o.packages)...)
+	if err != nil {
+		return nil, err
+	}
+	var all []suite
+	for line := range strings.Lines(out) {
+		name, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
+		s := suite{pkg: strings.TrimPrefix(strings.TrimPrefix(name, module), "/"), dir: dir, run: o.run}
+		if o.soak {
+			long, err := filepath.Glob(filepath.Join(dir, "*_soak_test.go"))
+			if err != nil || len(long) == 0 {
+				continue
+			}
+			s.run = cmp.Or(o.run, "^TestSoak")
+			all = append(all, s)
+			continue
+		}
+		s.race = o.all || slices.Contains(raced, s.pkg)
+		all = append(all, s)
+		if pattern := racedTests[s.pkg]; pattern != "" && !s.race && o.run == "" {
+			s.race, s.run = true, pattern
+			all = append(all, s)
+		}
+	}
+	rank := func(s suite) int {
+		if i := slices.Index(longest, s.pkg); i >= 0 && s.run == o.run {
+			return i
+		}
+		return len(longest)
+	}
+	slices.SortStableFunc(all, func(a, b suite) int { return cmp.Compare(rank(a), rank(b)) })
+	return all, nil
+}
+
+func (o options) tags() []string {
+	if o.soak {
+		return []string{"-tags=soak"}
+	}
+	return nil
+}
+
+// test compiles the tests and runs them.
+func test(ctx context.Context, o options) error {
+	begin := time.Now()
+	if o.all || o.soak {
+		if err := os.Setenv("FIRSTTAP_TEST", "all"); err != nil {
+			return err
+		}
+	}
+	all, err := suites(ctx, o)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir()), "tests-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := compile(ctx, o, dir, all); err != nil {
+		return err
+	}
+	fmt.Printf("compiled %d test programs in %.0f s\n", len(all), time.Since(begin).Seconds())
+
+	results := make([]*result, len(all))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range o.atOnce {
+		workers.Go(func() {
+			for i := range next {
+				results[i] = runSuite(ctx, all[i], all[i].binary(dir), o)
+				results[i].print()
+			}
+		})
+	}
+	for i := range all {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return report(results, o, time.Since(begin))
+}
+
+// compile builds the test programs with all processors: first those without the race detector, which share most packages.
+func compile(ctx context.Context, o options, dir string, all []suite) error {
+	for _, race := range []bool{false, true} {
+		args := slices.Concat([]string{"test", "-c", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, o.tags())
+		if race {
+			args = append(args, "-race")
+		}
+		if o.cover {
+			args = append(args, "-cover")
+		}
+		wanted := 0
+		for _, s := range all {
+			if s.race == race {
+				args = append(args, s.dir)
+				wanted++
+			}
+		}
+		if wanted == 0 {
+			continue
+		}
+		if _, err := output(ctx, "go", args...); err != nil {
+			return err
+		}
+		for _, s := range all {
+			if s.race != race {
+				continue
+			}
+			if err := os.Rename(filepath.Join(dir, path.Base(s.path())+".test"), s.binary(dir)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// output runs a command, and returns what it prints.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out.String(), errs.String())
+	}
+	return out.String(), nil
+}
