@@ -11,10 +11,10 @@ import (
 
 // admin test the interface for operators.
 var admin = []test{
-	{name: "List", needs: "Admin", run: (*suite).list},
-	{name: "Show", needs: "Admin", run: (*suite).show},
-	{name: "Break", needs: "Admin", run: (*suite).breakHeld},
-	{name: "BreakAFreeName", needs: "Admin", run: (*suite).breakFree},
+	{name: "List", scope: Contract, needs: "Admin", run: (*suite).list},
+	{name: "Show", scope: Contract, needs: "Admin", run: (*suite).show},
+	{name: "Break", scope: Contract, needs: "Admin", run: (*suite).breakHeld},
+	{name: "BreakAFreeName", scope: Contract, needs: "Admin", run: (*suite).breakFree},
 }
 
 func (s *suite) list(t *testing.T) {

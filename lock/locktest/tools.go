@@ -21,10 +21,12 @@ const (
 	quiet = 100 * time.Millisecond
 	// clockUnit is more than the unit of a server's clock.
 	clockUnit = 2 * time.Millisecond
+	// pollLate is more than the shortest pause of somebody who polls.
+	pollLate = 5 * time.Millisecond
 )
 
 // renewableTTL is long enough that a busy machine does not miss renewals.
-func (s *suite) renewableTTL() time.Duration { return max(time.Second, 2*s.MinTTL) }
+func (s *suite) renewableTTL() time.Duration { return max(3*time.Second, 2*s.MinTTL) }
 
 // newName returns a name that no other test uses.
 func newName() string { return "locktest-" + rand.Text() }
@@ -161,6 +163,17 @@ func endOf(lease *lock.Lease) <-chan time.Time {
 	ended := make(chan time.Time, 1)
 	context.AfterFunc(lease.Context(), func() { ended <- time.Now() })
 	return ended
+}
+
+// mustEndInTime waits until the lease's context ends by itself. It fails the test unless that had to be before rivalAt,
+// when a rival acquired the name.
+func (s *suite) mustEndInTime(t testing.TB, lease *lock.Lease, ended <-chan time.Time, rivalAt time.Time) {
+	t.Helper()
+	at, trusted := receive(t, "the end of the lease", ended), lease.TrustedUntil()
+	s.happenedAt(t, "the end of the lease", at, trusted)
+	if !trusted.Before(rivalAt) {
+		t.Errorf("the rival acquired the name %s before the holder's lease ended", trusted.Sub(rivalAt))
+	}
 }
 
 // receive fails the test if c is neither closed nor receives a value.
