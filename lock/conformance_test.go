@@ -13,6 +13,7 @@ import (
 	"firsttap/lock/locktest"
 	"firsttap/redisclient"
 	"firsttap/servertest"
+	"firsttap/testkit"
 )
 
 // minTTL is the shortest TTL of strategies whose servers have millisecond clocks.
@@ -31,13 +32,25 @@ func dial(t testing.TB, url string) redis.UniversalClient {
 // What Locker and Leader do is the same with every strategy: here it is proved exactly.
 func TestLockerAndLeader(t *testing.T) { locktest.Run(t, locktest.Simulated()) }
 
-func TestRedisConforms(t *testing.T) {
-	locktest.Run(t, redisRig(1, func(t testing.TB, urls []string) lock.Strategy {
-		return lock.NewRedis(dial(t, urls[0]), lock.TaggedKeys("lock"))
-	}))
+// conforms runs the suite, in `make test` only the tests of the scope.
+func conforms(t *testing.T, rig locktest.Rig, scope locktest.Scope) {
+	t.Parallel()
+	if !testkit.All() {
+		rig.Scope = scope
+	}
+	locktest.Run(t, rig)
 }
 
-func TestQuorumConforms(t *testing.T) {
+func TestRedisConforms(t *testing.T)  { conforms(t, singleRedisRig(), locktest.Faults) }
+func TestQuorumConforms(t *testing.T) { conforms(t, quorumRig(), locktest.Faults) }
+
+func singleRedisRig() locktest.Rig {
+	return redisRig(1, func(t testing.TB, urls []string) lock.Strategy {
+		return lock.NewRedis(dial(t, urls[0]), lock.TaggedKeys("lock"))
+	})
+}
+
+func quorumRig() locktest.Rig {
 	rig := redisRig(3, func(t testing.TB, urls []string) lock.Strategy {
 		var nodes []*lock.Redis
 		for _, url := range urls {
@@ -50,7 +63,7 @@ func TestQuorumConforms(t *testing.T) {
 		return q
 	})
 	rig.MayRefuseAll = true
-	locktest.Run(t, rig)
+	return rig
 }
 
 // withoutLinks adds the hooks of links to missing: the clients of a Cluster connect to the addresses of its nodes, and those
@@ -64,7 +77,7 @@ func withoutLinks(missing map[string]string) map[string]string {
 }
 
 func TestRedisClusterConforms(t *testing.T) {
-	locktest.Run(t, locktest.Rig{
+	conforms(t, locktest.Rig{
 		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			cluster := servertest.StartRedisCluster(t)
@@ -76,12 +89,12 @@ func TestRedisClusterConforms(t *testing.T) {
 		},
 		MinTTL:  minTTL,
 		Missing: withoutLinks(map[string]string{"Kill": "nodes that are new to each other again are no cluster"}),
-	})
+	}, locktest.Contract)
 }
 
 func TestRedisSentinelConforms(t *testing.T) {
 	const failover = "the sentinels would make the replica the master"
-	locktest.Run(t, locktest.Rig{
+	conforms(t, locktest.Rig{
 		Open: openRedis,
 		Start: func(t testing.TB) locktest.Server {
 			s := servertest.StartRedisSentinel(t)
@@ -89,7 +102,7 @@ func TestRedisSentinelConforms(t *testing.T) {
 		},
 		MinTTL:  minTTL,
 		Missing: withoutLinks(map[string]string{"Kill": failover, "Freeze": failover}),
-	})
+	}, locktest.Contract)
 }
 
 func openRedis(t testing.TB, url string, _ time.Duration) lock.Strategy {

@@ -24,6 +24,7 @@ var holds = []test{
 	{name: "GiveUpWaiting", run: (*suite).giveUpWaiting},
 	{name: "Stolen", needs: "Admin", run: (*suite).stolenByRival},
 	{name: "ReleaseTwice", run: (*suite).releaseTwice},
+	{name: "ReleaseEndsTheWorkFirst", needs: "HoldRequest", run: (*suite).releaseEndsTheWork},
 }
 
 // frequentlyRenewed is for leases that must notice soon when they are lost, and that never expire.
@@ -255,5 +256,23 @@ func (s *suite) releaseTwice(t *testing.T) {
 	mustRelease(t, lease) // returns the same, and sends nothing
 	if err := rival.Release(t.Context(), 0); err != nil {
 		t.Errorf("the rival's lease: %v", err)
+	}
+}
+
+// The context of a lease ends before the server frees the name.
+func (s *suite) releaseEndsTheWork(t *testing.T) {
+	n := newName()
+	l, link := s.lockerWithLink(t)
+	lease := mustLease(t, l, n, lock.Fixed(long))
+	reached, release := link.HoldRequest(n, Release)
+	defer release()
+	released := make(chan error, 1)
+	go func() { released <- lease.Release(t.Context()) }()
+	receive(t, "the request", reached)
+	wantErr(t, "the lease's context", lease.Context().Err(), context.Canceled)
+	mustBeHeld(t, s.open(t), n)
+	release()
+	if err := receive(t, "the end of the release", released); err != nil {
+		t.Errorf("release: %v", err)
 	}
 }

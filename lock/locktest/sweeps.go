@@ -26,10 +26,10 @@ var sweeps = []test{
 	{name: "NoOverlapAtAnyDelay", scope: Contract, run: func(_ *suite, t *testing.T) { sweepDelays(t) }},
 }
 
-// sweep lets a fault of the holder's link begin at every millisecond of the time between three renewals.
+// sweep lets a fault of the holder's link begin at every millisecond of the time between two renewals.
 func sweep(t *testing.T, hold lock.Hold, fault func(*link)) {
 	var running sync.WaitGroup
-	for after := time.Millisecond / 2; after < 2*hold.RenewEvery; after += time.Millisecond {
+	for after := hold.RenewEvery + time.Millisecond/2; after < 2*hold.RenewEvery; after += time.Millisecond {
 		running.Go(func() { mustEndExactly(t, hold, 0, after, fault) })
 	}
 	running.Wait()
