@@ -41,15 +41,6 @@ func TestRowsOfMySQLConforms(t *testing.T) {
 	conforms(t, rowsRig(servertest.MySQL), locktest.Faults)
 }
 
-// startServer starts a server of that kind.
-func startServer(t testing.TB, kind string) *servertest.Database {
-	t.Helper()
-	if kind == servertest.MySQL {
-		return servertest.StartMySQL(t)
-	}
-	return servertest.StartMariaDB(t)
-}
-
 func named(s *lock.Sessions) lock.Strategy { return s.Named() }
 func rows(s *lock.Sessions) lock.Strategy  { return s.Rows() }
 
@@ -135,7 +126,7 @@ func rowsRig(kind string) locktest.Rig {
 
 func databaseRig(kind string) locktest.Rig {
 	rig := locktest.Rig{
-		Start:   func(t testing.TB) locktest.Server { return databaseServer(t, startServer(t, kind)) },
+		Start:   func(t testing.TB) locktest.Server { return databaseServer(t, servertest.StartDatabase(t, kind)) },
 		Missing: map[string]string{},
 	}
 	if kind == servertest.MariaDB {
