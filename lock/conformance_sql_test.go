@@ -44,9 +44,11 @@ func TestRowsOfMySQLConforms(t *testing.T) {
 func named(s *lock.Sessions) lock.Strategy { return s.Named() }
 func rows(s *lock.Sessions) lock.Strategy  { return s.Rows() }
 
-func TestTableOfSQLiteConforms(t *testing.T) {
+func TestTableOfSQLiteConforms(t *testing.T) { conforms(t, sqliteRig(), locktest.Contract) }
+
+func sqliteRig() locktest.Rig {
 	const file = "it is a file"
-	conforms(t, locktest.Rig{
+	return locktest.Rig{
 		Open: func(t testing.TB, path string, _ time.Duration) lock.Strategy {
 			return lock.NewTable(openSQLite(t, path), lock.SQLite)
 		},
@@ -60,7 +62,7 @@ func TestTableOfSQLiteConforms(t *testing.T) {
 		Missing: map[string]string{
 			"StartSkewed": file, "Link": file, "Partition": file, "Delay": file, "Cut": file, "LoseReply": file, "HoldRequest": file, "Freeze": file, "Kill": file,
 		},
-	}, locktest.Contract)
+	}
 }
 
 // minDatabaseTTL is the shortest TTL of strategies whose commits wait for the disk of a busy machine.
