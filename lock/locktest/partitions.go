@@ -79,7 +79,7 @@ func runPairs(t *testing.T, pairs []*pair) {
 func (p *pair) compete(t *testing.T) {
 	working, ended, done := make(chan *lock.Lease), make(chan bool), make(chan error, 1)
 	go func() {
-		done <- p.holder.Do(t.Context(), p.name, p.hold, func(ctx context.Context) error {
+		done <- p.holder.Do(t.Context(), p.name, withWait(p.hold, timeout), func(ctx context.Context) error {
 			working <- lock.FromContext(ctx)
 			<-ctx.Done()
 			close(ended)
