@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"os"
 	"strings"
@@ -17,7 +18,13 @@ import (
 	"firsttap/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // they mostly wait, and each runs several at once
+		panic(err)
+	}
+	os.Exit(servertest.Main(m))
+}
 
 // timeout is longer than a busy machine delays a reply, so that no delay counts as an outage.
 const timeout = 5 * time.Second

@@ -94,7 +94,7 @@ func (e *quorumFixture) awaitAllVotes(t *testing.T, lease *Lease) {
 
 func newLocker(t *testing.T, s Strategy) *Locker {
 	t.Helper()
-	l := New(s, Options{Instance: "tester"})
+	l := New(s, Options{Instance: "tester", Timeout: nodeTimeout})
 	t.Cleanup(l.Close)
 	return l
 }
@@ -178,7 +178,8 @@ func TestQuorumWithoutTwoIsUnavailable(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			e := newElectorate(t)
-			l := newLocker(t, e.quorum)
+			l := New(e.quorum, Options{}) // it waits for a second
+			t.Cleanup(l.Close)
 			hold := Renewed(time.Second, time.Minute)
 			hold.Wait = testkit.Patience
 			lease, err := l.Acquire(t.Context(), "held", hold)

@@ -94,9 +94,9 @@ func (r Rig) runChild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := lock.New(r.Open(t, flag.Arg(1), ttl), lock.Options{Instance: "child"})
+	l := lock.New(r.Open(t, flag.Arg(1), ttl), lock.Options{Instance: "child", Timeout: answerTimeout})
 	defer l.Close()
-	lease, err := l.Acquire(t.Context(), flag.Arg(2), lock.Renewed(ttl, time.Hour))
+	lease, err := l.Acquire(t.Context(), flag.Arg(2), withWait(lock.Renewed(ttl, time.Hour), timeout))
 	if err != nil {
 		t.Fatal(err)
 	}

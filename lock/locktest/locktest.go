@@ -177,7 +177,7 @@ func (r Rig) runInBubbles(t *testing.T) {
 
 // maxTogether is how many tests run concurrently. The flag -parallel is not used: it counts processors, and these tests
 // mostly wait.
-const maxTogether = 12
+const maxTogether = 8
 
 // runTogether runs tests that mostly wait and, concurrently but one after another, the tests that break a server.
 func (r Rig) runTogether(t *testing.T) {
